@@ -1,0 +1,123 @@
+//! admit: moves jobs to ready in fair order, as far as ready and the window have room.
+
+use super::Bulk;
+use super::command::{ActionStatus, AdmitOutcome, AdmitParams, Denied, JobSeq, Level, Stop};
+use super::job::{Phase, Spot};
+use super::list::Slot;
+use super::pick::{Pick, UNHOLD_PER_CALL, looks};
+use crate::config::Hold;
+use crate::time::Timestamp;
+
+impl Bulk {
+    pub(super) fn admit(&mut self, p: AdmitParams, now: Timestamp) -> AdmitOutcome {
+        self.unhold_turned(UNHOLD_PER_CALL, now);
+        let lane = self.lane(&p.lane);
+        let ready_cap = p.ready_cap.min(self.config.backpressure.ready_queue_max_size);
+        let mut looks = looks(p.max);
+        let mut admitted = Vec::new();
+        let stop = loop {
+            if admitted.len() as u32 >= p.max {
+                break Stop::Enough;
+            }
+            if self.lanes[usize::from(lane)].ready.len >= ready_cap {
+                break Stop::Full;
+            }
+            if self.room(lane, now) == 0 {
+                break Stop::Limited {
+                    until: self.limiter.window_end(),
+                };
+            }
+            match self.pick(lane, &mut looks, now) {
+                Pick::Job(slot) => admitted.push(self.make_ready(slot, now)),
+                Pick::Empty => break Stop::Empty,
+                Pick::More => break Stop::More,
+            }
+        };
+        let mut denied = Vec::new();
+        if matches!(stop, Stop::Limited { .. }) && self.config.backpressure.hold == Hold::Job {
+            denied = self.deny(lane, p.max as usize, now);
+        }
+        AdmitOutcome {
+            admitted,
+            denied,
+            stop,
+        }
+    }
+
+    /// Starts that this lane may still promise in this window: what is left of the limit after those that
+    /// ready has been promised, and of the lane's own pace.
+    pub(super) fn room(&mut self, lane: u16, now: Timestamp) -> u64 {
+        let (window, ready) = (self.limiter.length(), self.ready);
+        let lane = &mut self.lanes[usize::from(lane)];
+        let own = lane
+            .pace
+            .limit(now, window)
+            .saturating_sub(lane.started + u64::from(lane.ready.len));
+        self.limiter.room().saturating_sub(ready).min(own)
+    }
+
+    fn make_ready(&mut self, slot: Slot, now: Timestamp) -> JobSeq {
+        self.set_waiting(slot, now);
+        let job = &mut self.jobs[slot as usize];
+        let (seq, line, action) = (job.seq, job.line, job.action);
+        job.phase = Phase::Ready;
+        job.spot = Spot::Ready;
+        job.at = now;
+        let (group, lane) = (self.lines[line as usize].group, self.lines[line as usize].lane);
+        self.lanes[usize::from(lane)]
+            .ready
+            .push_back(&mut self.jobs, slot);
+        self.ready += 1;
+        self.shift(group, Some(Phase::Waiting), Some(Phase::Ready), now);
+        self.raise_status(action, ActionStatus::Dispatched);
+        seq
+    }
+
+    /// `hold = "job"`: the next jobs in fair order meet the spent window and go to delayed, one per line
+    /// and pass, until `max` have or every line is at its longest backoff.
+    fn deny(&mut self, lane: u16, max: usize, now: Timestamp) -> Vec<Denied> {
+        let mut denied = Vec::new();
+        let orders = &self.lanes[usize::from(lane)].orders;
+        let mut lines: Vec<Slot> = Level::ALL
+            .iter()
+            .flat_map(|&level| orders[level as usize].lines())
+            .take(max)
+            .collect();
+        while denied.len() < max && !lines.is_empty() {
+            lines.retain(|&line| {
+                denied.len() < max
+                    && self.deny_next(line, now).is_some_and(|one| {
+                        denied.push(one);
+                        true
+                    })
+            });
+        }
+        denied
+    }
+
+    fn deny_next(&mut self, line: Slot, now: Timestamp) -> Option<Denied> {
+        let group = self.lines[line as usize].group;
+        if self.next_backoff(group).uncapped >= self.config.congestion.max_backoff_ms {
+            return None;
+        }
+        let slot = self.lines[line as usize].front_unthrottled()?;
+        // The job stays in its line, before fresh ones: it starts as soon as there is quota, however long
+        // its estimate was, and meets no second denial.
+        self.detach(slot);
+        self.set_waiting(slot, now);
+        let backoff = self.throttle(slot, now);
+        self.set_denied(slot, backoff.wait, now);
+        self.enter_order(line, now);
+        let entry = &self.groups[group as usize];
+        Some(Denied {
+            job: self.jobs[slot as usize].seq,
+            group: entry.id.clone(),
+            backoff,
+            global: (self.limiter.started() + self.ready, self.limiter.limit()),
+            share: (
+                u64::from(entry.started_in(self.limiter.window()) + entry.count(Phase::Ready)),
+                self.per_group_limit(),
+            ),
+        })
+    }
+}

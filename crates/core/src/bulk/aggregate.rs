@@ -1,0 +1,98 @@
+//! Aggregation: a complete action is claimed by one watcher, folded, decided once, and its callback called.
+//!
+//! A watcher that dies loses its claim, and another takes over; one that comes back late is refused.
+
+use super::Bulk;
+use super::command::{
+    ActionStatus, Aggregation, ClaimAggregationParams, ConfirmCompletionParams, FinishAggregationParams,
+    Refusal,
+};
+use super::list::Slot;
+use super::stats::CongestionStats;
+use crate::time::Timestamp;
+
+impl Bulk {
+    pub(super) fn claim_aggregation(
+        &mut self,
+        p: ClaimAggregationParams,
+        now: Timestamp,
+    ) -> Vec<Aggregation> {
+        let free: Vec<Slot> = self
+            .aggregating
+            .iter()
+            .filter(|(_, (_, until))| *until <= now)
+            .map(|(&slot, _)| slot)
+            .take(p.max as usize)
+            .collect();
+        free.into_iter()
+            .map(|slot| {
+                let claim = self.next_seq();
+                self.aggregating.insert(slot, (claim, now + p.claim_for));
+                let action = &self.actions[slot as usize];
+                Aggregation {
+                    group: self.groups[action.group as usize].id.clone(),
+                    action: action.id.clone(),
+                    claim,
+                    counts: action.counts,
+                    errors: action.errors.clone(),
+                    finished: action.status.is_finished().then_some(action.status),
+                }
+            })
+            .collect()
+    }
+
+    pub(super) fn finish_aggregation(
+        &mut self,
+        p: FinishAggregationParams,
+        now: Timestamp,
+    ) -> Result<ActionStatus, Refusal> {
+        let slot = self.find_action(&p.group, &p.action)?;
+        let claimed = self
+            .aggregating
+            .get(&slot)
+            .is_some_and(|&(claim, _)| claim == p.claim);
+        let action = &mut self.actions[slot as usize];
+        if !claimed || action.status != ActionStatus::Aggregating {
+            return Err(Refusal::ClaimLost(p.action));
+        }
+        let (counts, threshold) = (action.counts, u64::from(action.options.failure_threshold_percent));
+        let too_many = counts.failed > 0 && counts.failed * 100 >= counts.total * threshold;
+        action.status = match p.summary {
+            Ok(summary) => {
+                action.summary = Some(summary);
+                if too_many {
+                    ActionStatus::Failed
+                } else {
+                    ActionStatus::Completed
+                }
+            }
+            Err(error) => {
+                action.keep_error(&format!("aggregation failed: {error}"));
+                ActionStatus::Failed
+            }
+        };
+        action.finished_at = Some(now);
+        let (status, group) = (action.status, action.group);
+        self.put_action(slot);
+        // A group that is done starts its next action with clean statistics.
+        if !self.groups[group as usize].is_active() {
+            self.groups[group as usize].stats = CongestionStats::default();
+        }
+        Ok(status)
+    }
+
+    pub(super) fn confirm_completion(&mut self, p: ConfirmCompletionParams) -> Result<(), Refusal> {
+        let slot = self.find_action(&p.group, &p.action)?;
+        let action = &mut self.actions[slot as usize];
+        let Some(finished_at) = action.finished_at else {
+            return Err(Refusal::ClaimLost(p.action));
+        };
+        if !action.confirmed {
+            action.confirmed = true;
+            self.aggregating.remove(&slot);
+            self.finished_actions.insert((finished_at, slot));
+            self.put_action(slot);
+        }
+        Ok(())
+    }
+}

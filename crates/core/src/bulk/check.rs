@@ -1,0 +1,141 @@
+//! Proves the invariants of the state machine by counting everything again. For tests and simulations.
+
+use std::collections::HashMap;
+
+use super::Bulk;
+use super::job::{Phase, Spot};
+use super::list::{List, NIL, QUEUE, Slot};
+
+impl Bulk {
+    /// Panics with what is wrong. Visits every job: not for production.
+    pub fn check(&self) {
+        self.check_limits();
+        let mut spots: HashMap<Slot, Spot> = HashMap::new();
+        let mut visit = |list: &List<QUEUE>, spot: Spot| {
+            let (mut slot, mut len, mut prev) = (list.head, 0, NIL);
+            while slot != NIL {
+                assert_eq!(self.jobs[slot as usize].links[QUEUE].prev, prev, "links meet");
+                assert!(
+                    spots.insert(slot, spot).is_none(),
+                    "job {slot} stands in two lists"
+                );
+                len += 1;
+                (prev, slot) = (slot, self.jobs[slot as usize].links[QUEUE].next);
+            }
+            assert_eq!(len, list.len, "length of a {spot:?} list");
+        };
+        for (_, line) in &self.lines {
+            visit(&line.returned, Spot::Returned);
+            visit(&line.throttled, Spot::Throttled);
+            visit(&line.fresh, Spot::Fresh);
+        }
+        for lane in &self.lanes {
+            visit(&lane.ready, Spot::Ready);
+        }
+        for (_, action) in &self.actions {
+            for (_, list) in &action.parked {
+                visit(list, Spot::Parked);
+            }
+        }
+        visit(&self.finished, Spot::Finished);
+        self.check_jobs(&spots);
+        self.check_lines();
+    }
+
+    fn check_limits(&self) {
+        assert!(
+            self.limiter.started() + self.ready <= self.limiter.limit() || self.limiter.room() == 0,
+            "{} started and {} ready exceed the limit of {}",
+            self.limiter.started(),
+            self.ready,
+            self.limiter.limit()
+        );
+        let ready: u64 = self.lanes.iter().map(|lane| u64::from(lane.ready.len)).sum();
+        assert_eq!(ready, self.ready, "ready over all lanes");
+    }
+
+    fn check_jobs(&self, spots: &HashMap<Slot, Spot>) {
+        let mut counts: HashMap<Slot, [u32; 6]> = HashMap::new();
+        let mut congested: HashMap<Slot, u32> = HashMap::new();
+        let mut unfinished: HashMap<Slot, u32> = HashMap::new();
+        let mut of_line: HashMap<Slot, u32> = HashMap::new();
+        for (slot, job) in &self.jobs {
+            let slot = slot as Slot;
+            let spot = spots.get(&slot).copied().unwrap_or(Spot::Nowhere);
+            assert_eq!(
+                job.spot, spot,
+                "{:?} {:?} knows where it stands",
+                job.seq, job.phase
+            );
+            let expected = match job.phase {
+                Phase::Waiting => matches!(spot, Spot::Returned | Spot::Fresh | Spot::Parked),
+                Phase::Ready => spot == Spot::Ready,
+                Phase::Leased => spot == Spot::Nowhere && self.leases.contains_key(&job.seq),
+                Phase::Delayed => spot == Spot::Throttled || self.delayed.contains(&(job.at, job.seq, slot)),
+                Phase::Done | Phase::Dead => matches!(spot, Spot::Finished | Spot::Nowhere),
+            };
+            assert!(expected, "{:?} is {:?} but stands {spot:?}", job.seq, job.phase);
+            let group = self.actions[job.action as usize].group;
+            counts.entry(group).or_default()[job.phase as usize] += 1;
+            if !job.phase.is_finished() {
+                *unfinished.entry(job.action).or_default() += 1;
+                *of_line.entry(job.line).or_default() += 1;
+            }
+            if job.phase == Phase::Delayed && job.delay != super::DelayReason::Scheduled {
+                *congested.entry(group).or_default() += 1;
+            }
+            assert_eq!(
+                self.find_job(job.fingerprint),
+                Some(slot),
+                "every job is found by its id"
+            );
+        }
+        assert_eq!(self.by_id.len(), self.jobs.len(), "the index has no ghosts");
+        for (slot, group) in &self.groups {
+            let slot = slot as Slot;
+            assert_eq!(
+                group.counts,
+                counts.get(&slot).copied().unwrap_or_default(),
+                "counts of {:?}",
+                group.id
+            );
+            assert_eq!(group.congested, congested.get(&slot).copied().unwrap_or(0));
+            let idle = self.idle_groups.contains(&(group.idle_since, slot));
+            assert_eq!(idle, !group.is_active(), "{:?} is idle or active", group.id);
+        }
+        for (slot, action) in &self.actions {
+            assert_eq!(
+                action.unfinished,
+                unfinished.get(&(slot as Slot)).copied().unwrap_or(0)
+            );
+            let counts = action.counts;
+            assert!(
+                counts.success + counts.failed <= counts.total,
+                "{:?} counts twice",
+                action.id
+            );
+        }
+        for (slot, line) in &self.lines {
+            assert_eq!(
+                line.unfinished,
+                of_line.get(&(slot as Slot)).copied().unwrap_or(0)
+            );
+        }
+        let active = self.groups.iter().filter(|(_, group)| group.is_active()).count();
+        assert_eq!(active as u64, self.active_groups, "active groups");
+        assert_eq!(
+            self.leases.len(),
+            self.deadlines.len(),
+            "every lease has its deadline"
+        );
+    }
+
+    fn check_lines(&self) {
+        for (_, line) in &self.lines {
+            let group = &self.groups[line.group as usize];
+            let stands = line.place.is_some();
+            let should = line.len() > 0 && group.held.is_none();
+            assert_eq!(stands, should, "a line of {:?} in the order: {line:?}", group.id);
+        }
+    }
+}

@@ -1,0 +1,392 @@
+//! A group: its settings, its counts, whether it is held, and its lines.
+
+use super::Bulk;
+use super::command::{Ceilings, ConfigureGroupParams, Level, Refusal};
+use super::job::Phase;
+use super::line::Line;
+use super::list::Slot;
+use super::policy::{self, MAX_BASE_PRIORITY, PriorityCalculator, PriorityInput};
+use super::record::{Change, GroupRecord, GroupSeq};
+use super::stats::CongestionStats;
+use crate::config::FairPolicy;
+use crate::ids::GroupId;
+use crate::time::Timestamp;
+
+/// Why a group is out of the order although it has jobs. A held group never hides others from the picker.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Held {
+    Paused,
+    /// At its starts of this window; until the window turns.
+    Window(u64),
+    /// At its leased-at-once; until a lease ends.
+    Leased,
+}
+
+#[derive(Debug)]
+pub(super) struct Group {
+    pub(super) seq: GroupSeq,
+    pub(super) id: GroupId,
+    pub(super) base_priority: i32,
+    pub(super) step: u64,
+    pub(super) ceilings: Ceilings,
+    pub(super) paused: bool,
+    pub(super) held: Option<Held>,
+    pub(super) created_at: Timestamp,
+    pub(super) idle_since: Timestamp,
+    /// Jobs per phase, finished ones as long as they are kept.
+    pub(super) counts: [u32; 6],
+    /// Delayed jobs that are delayed by congestion, not by schedule.
+    pub(super) congested: u32,
+    /// Starts, and the window they were counted in.
+    pub(super) started: (u64, u32),
+    pub(super) lines: Vec<Slot>,
+    pub(super) actions: Vec<Slot>,
+    pub(super) open_action: Option<Slot>,
+    pub(super) stats: CongestionStats,
+}
+
+impl Group {
+    pub(super) fn count(&self, phase: Phase) -> u32 {
+        self.counts[phase as usize]
+    }
+
+    /// Has unfinished jobs: counts for the shares.
+    pub(super) fn is_active(&self) -> bool {
+        [Phase::Waiting, Phase::Ready, Phase::Leased, Phase::Delayed]
+            .iter()
+            .any(|&p| self.count(p) > 0)
+    }
+
+    pub(super) fn started_in(&self, window: u64) -> u32 {
+        if self.started.0 == window {
+            self.started.1
+        } else {
+            0
+        }
+    }
+}
+
+impl Bulk {
+    pub(super) fn find_group(&self, id: &GroupId) -> Result<Slot, Refusal> {
+        self.group_slots
+            .get(id)
+            .copied()
+            .ok_or_else(|| Refusal::UnknownGroup(id.clone()))
+    }
+
+    pub(super) fn find_or_create_group(
+        &mut self,
+        id: &GroupId,
+        base_priority: Option<i32>,
+        now: Timestamp,
+    ) -> Result<Slot, Refusal> {
+        if let Some(&slot) = self.group_slots.get(id) {
+            return Ok(slot);
+        }
+        let base_priority = checked_base_priority(base_priority.unwrap_or(0))?;
+        let record = GroupRecord {
+            seq: GroupSeq(self.next_seq()),
+            id: id.clone(),
+            base_priority,
+            paused: false,
+            ceilings: Ceilings::default(),
+            created_at: now,
+        };
+        let slot = self.insert_group(&record, now);
+        self.changes.push(Change::PutGroup(record));
+        Ok(slot)
+    }
+
+    pub(super) fn insert_group(&mut self, record: &GroupRecord, now: Timestamp) -> Slot {
+        let slot = self.groups.insert(Group {
+            seq: record.seq,
+            id: record.id.clone(),
+            base_priority: record.base_priority,
+            step: policy::step(record.base_priority),
+            ceilings: record.ceilings.clone(),
+            paused: record.paused,
+            held: record.paused.then_some(Held::Paused),
+            created_at: record.created_at,
+            idle_since: now,
+            counts: [0; 6],
+            congested: 0,
+            started: (0, 0),
+            lines: Vec::new(),
+            actions: Vec::new(),
+            open_action: None,
+            stats: CongestionStats::default(),
+        }) as Slot;
+        self.group_slots.insert(record.id.clone(), slot);
+        self.idle_groups.insert((now, slot));
+        slot
+    }
+
+    pub(super) fn put_group(&mut self, slot: Slot) {
+        let group = &self.groups[slot as usize];
+        self.changes.push(Change::PutGroup(GroupRecord {
+            seq: group.seq,
+            id: group.id.clone(),
+            base_priority: group.base_priority,
+            paused: group.paused,
+            ceilings: group.ceilings.clone(),
+            created_at: group.created_at,
+        }));
+    }
+
+    pub(super) fn configure_group(&mut self, p: ConfigureGroupParams, now: Timestamp) -> Result<(), Refusal> {
+        let base_priority = p.base_priority.map(checked_base_priority).transpose()?;
+        if let Some(ceilings) = &p.ceilings {
+            for (what, value) in [
+                ("starts_per_window", ceilings.starts_per_window),
+                ("leased_at_once", ceilings.leased_at_once),
+            ] {
+                if value == Some(0) {
+                    return Err(Refusal::ZeroCeiling {
+                        what: what.to_owned(),
+                    });
+                }
+            }
+        }
+        let slot = self.find_or_create_group(&p.group, base_priority, now)?;
+        let group = &mut self.groups[slot as usize];
+        if let Some(base_priority) = base_priority {
+            group.base_priority = base_priority;
+            group.step = policy::step(base_priority);
+        }
+        if let Some(ceilings) = p.ceilings {
+            group.ceilings = ceilings;
+        }
+        self.put_group(slot);
+        // A raised ceiling takes effect at once; a ceiling that still holds is met again at the next pick.
+        self.unhold(slot, now);
+        Ok(())
+    }
+
+    /// Books a job's way from one phase to another.
+    pub(super) fn shift(&mut self, group: Slot, from: Option<Phase>, to: Option<Phase>, now: Timestamp) {
+        let entry = &mut self.groups[group as usize];
+        let was_active = entry.is_active();
+        if let Some(from) = from {
+            entry.counts[from as usize] -= 1;
+            self.totals.counts[from as usize] -= 1;
+        }
+        if let Some(to) = to {
+            entry.counts[to as usize] += 1;
+            self.totals.counts[to as usize] += 1;
+        }
+        match (was_active, entry.is_active()) {
+            (false, true) => {
+                self.active_groups += 1;
+                self.idle_groups.remove(&(entry.idle_since, group));
+            }
+            (true, false) => {
+                self.active_groups -= 1;
+                entry.idle_since = now;
+                self.idle_groups.insert((now, group));
+            }
+            _ => {}
+        }
+    }
+
+    /// What every group gets of a window if all want more: `max(1, floor(limit / active groups))`.
+    pub(super) fn per_group_limit(&self) -> u64 {
+        (self.limiter.limit() / self.active_groups.max(1)).max(1)
+    }
+
+    /// The ceiling that keeps the group from starting one more job, if any. `own_ready` of its ready jobs
+    /// are the one asked about.
+    pub(super) fn at_ceiling(&self, group: Slot, own_ready: u32) -> Option<Held> {
+        let group = &self.groups[group as usize];
+        let window = self.limiter.window();
+        let ready = group.count(Phase::Ready) - own_ready;
+        let starts = u64::from(group.started_in(window)) + u64::from(ready);
+        let share = self
+            .config
+            .backpressure
+            .strict_share
+            .then(|| self.per_group_limit());
+        let ceiling = group.ceilings.starts_per_window.map(u64::from);
+        if share.is_some_and(|most| starts >= most) || ceiling.is_some_and(|most| starts >= most) {
+            return Some(Held::Window(window));
+        }
+        let leased = group.count(Phase::Leased) + ready;
+        group
+            .ceilings
+            .leased_at_once
+            .is_some_and(|most| leased >= most)
+            .then_some(Held::Leased)
+    }
+
+    /// Takes all lines of the group out of the order.
+    pub(super) fn hold(&mut self, group: Slot, why: Held) {
+        for line in self.groups[group as usize].lines.clone() {
+            self.leave_order(line);
+        }
+        let entry = &mut self.groups[group as usize];
+        entry.held = Some(why);
+        if let Held::Window(window) = why {
+            self.held_until_turn.push_back((window, group, entry.seq));
+        }
+    }
+
+    /// Puts a group's lines back into the order, unless it is paused.
+    pub(super) fn unhold(&mut self, group: Slot, now: Timestamp) {
+        let entry = &mut self.groups[group as usize];
+        entry.held = entry.paused.then_some(Held::Paused);
+        if entry.held.is_none() {
+            for line in entry.lines.clone() {
+                self.enter_order(line, now);
+            }
+        }
+    }
+
+    /// Puts back groups whose window has turned; at most `max`, in the order in which they were held.
+    pub(super) fn unhold_turned(&mut self, max: usize, now: Timestamp) {
+        for _ in 0..max {
+            let Some(&(window, slot, seq)) = self.held_until_turn.front() else {
+                return;
+            };
+            if window >= self.limiter.window() {
+                return;
+            }
+            self.held_until_turn.pop_front();
+            let same = |g: &Group| g.seq == seq && g.held == Some(Held::Window(window));
+            if self.groups.get(slot as usize).is_some_and(same) {
+                self.unhold(slot, now);
+            }
+        }
+    }
+
+    /// The group's line in this lane and level; made when needed.
+    pub(super) fn line(&mut self, group: Slot, lane: u16, level: Level) -> Slot {
+        let wanted = |&&line: &&Slot| {
+            let line = &self.lines[line as usize];
+            line.lane == lane && line.level == level
+        };
+        if let Some(&line) = self.groups[group as usize].lines.iter().find(wanted) {
+            return line;
+        }
+        let line = self.lines.insert(Line::new(group, lane, level)) as Slot;
+        self.groups[group as usize].lines.push(line);
+        line
+    }
+
+    /// A job of the line begins or ends its unfinished life.
+    pub(super) fn line_gains(&mut self, slot: Slot) {
+        let line = &mut self.lines[slot as usize];
+        if line.unfinished == 0 {
+            let (lane, level, tag) = (line.lane, line.level, line.tag);
+            self.lanes[usize::from(lane)].orders[level as usize].recall(slot, tag);
+        }
+        line.unfinished += 1;
+    }
+
+    pub(super) fn line_loses(&mut self, slot: Slot) {
+        let line = &mut self.lines[slot as usize];
+        line.unfinished -= 1;
+        if line.unfinished > 0 {
+            return;
+        }
+        let (lane, level, tag) = (line.lane, line.level, line.tag);
+        let order = &mut self.lanes[usize::from(lane)].orders[level as usize];
+        if !order.remember(slot, tag) {
+            self.forget_line(slot);
+        }
+        self.forget_lines(lane, level);
+    }
+
+    /// Drops remembered lines that virtual time has caught up with.
+    pub(super) fn forget_lines(&mut self, lane: u16, level: Level) {
+        while let Some(line) = self.lanes[usize::from(lane)].orders[level as usize].forgettable() {
+            self.forget_line(line);
+        }
+    }
+
+    fn forget_line(&mut self, slot: Slot) {
+        let line = self.lines.remove(slot as usize);
+        self.groups[line.group as usize]
+            .lines
+            .retain(|&other| other != slot);
+    }
+
+    pub(super) fn leave_order(&mut self, slot: Slot) {
+        let line = &self.lines[slot as usize];
+        let order = &mut self.lanes[usize::from(line.lane)].orders[line.level as usize];
+        order.remove(&mut self.lines, slot);
+    }
+
+    /// Puts a line into the order if it has jobs, its group is not held and it does not stand there yet.
+    /// A line that stands there is not moved: arrivals never change the order.
+    pub(super) fn enter_order(&mut self, slot: Slot, now: Timestamp) {
+        let line = &mut self.lines[slot as usize];
+        let group = &self.groups[line.group as usize];
+        if line.place.is_some() || group.held.is_some() || line.len() == 0 {
+            return;
+        }
+        let order = &mut self.lanes[usize::from(line.lane)].orders[line.level as usize];
+        line.tag = order.arrival_tag(line.tag);
+        line.since = now;
+        line.served = 0;
+        let key = match self.config.fair_queue.policy {
+            FairPolicy::Fair => line.tag as i64,
+            FairPolicy::Score => score(self.config.fair_queue.alpha, line, group),
+        };
+        order.insert(&mut self.lines, slot, key);
+        self.signals.work = true;
+    }
+
+    /// The line has been served: virtual time advances, and the line goes behind.
+    pub(super) fn reenter_order(&mut self, slot: Slot, now: Timestamp) {
+        self.leave_order(slot);
+        let line = &mut self.lines[slot as usize];
+        let group = &self.groups[line.group as usize];
+        let (lane, level) = (line.lane, line.level);
+        let order = &mut self.lanes[usize::from(lane)].orders[level as usize];
+        order.advance(line.tag);
+        line.tag += group.step;
+        line.since = now;
+        line.served += 1;
+        if order.needs_rebase(group.step) {
+            let same = |(_, l): &(usize, &mut Line)| l.lane == lane && l.level == level;
+            let lines = self
+                .lines
+                .iter_mut()
+                .filter(same)
+                .map(|(slot, line)| (slot as Slot, line));
+            order.rebase(lines);
+        }
+        let line = &self.lines[slot as usize];
+        if line.len() > 0 {
+            let key = match self.config.fair_queue.policy {
+                FairPolicy::Fair => line.tag as i64,
+                FairPolicy::Score => score(self.config.fair_queue.alpha, line, group),
+            };
+            order.insert(&mut self.lines, slot, key);
+        }
+        self.forget_lines(lane, level);
+    }
+
+    /// Takes back the advance of a pick whose job was not started after all.
+    pub(super) fn refund_pick(&mut self, slot: Slot) {
+        let line = &mut self.lines[slot as usize];
+        let step = self.groups[line.group as usize].step;
+        line.tag = line.tag.saturating_sub(step);
+    }
+}
+
+fn score(alpha: f64, line: &Line, group: &Group) -> i64 {
+    PriorityCalculator { alpha }.calculate(PriorityInput {
+        since_ms: line.since.0,
+        base_priority: group.base_priority,
+        total_jobs: line.served + line.len(),
+        done_jobs: line.served,
+    })
+}
+
+pub(super) fn checked_base_priority(base_priority: i32) -> Result<i32, Refusal> {
+    if (-MAX_BASE_PRIORITY..=MAX_BASE_PRIORITY).contains(&base_priority) {
+        Ok(base_priority)
+    } else {
+        Err(Refusal::BasePriority(base_priority))
+    }
+}

@@ -1,0 +1,89 @@
+//! What memory holds of a job: where it stands and what was counted. Its id and payload are on disk.
+
+use super::command::{DeathReason, DelayReason, Fence, JobSeq, Level};
+use super::list::{Links, Slot};
+use crate::ids::{JobType, LaneId};
+use crate::time::{Millis, Timestamp};
+
+/// Where a job is in its life.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize, serde::Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Phase {
+    Waiting,
+    Ready,
+    Leased,
+    Delayed,
+    Done,
+    Dead,
+}
+
+impl Phase {
+    pub fn is_finished(self) -> bool {
+        matches!(self, Phase::Done | Phase::Dead)
+    }
+}
+
+/// Which list the queue links of a job belong to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Spot {
+    Nowhere,
+    /// Back at the head of its line: a retry, or a scheduled job whose time has come.
+    Returned,
+    /// Denied by a spent window (`hold = "job"`), before fresh jobs.
+    Throttled,
+    Fresh,
+    /// Out of its line because its action is paused.
+    Parked,
+    Ready,
+    /// Finished, in the order of finishing.
+    Finished,
+}
+
+#[derive(Debug, Clone)]
+pub(super) struct Job {
+    /// Of group and job id; see [`super::Bulk::fingerprint`].
+    pub(super) fingerprint: u128,
+    pub(super) seq: JobSeq,
+    /// Of the latest lease.
+    pub(super) fence: Fence,
+    /// Due when delayed, admitted when ready, deadline when leased, end when finished.
+    pub(super) at: Timestamp,
+    pub(super) links: [Links; 2],
+    /// Its line; meaningless once finished.
+    pub(super) line: Slot,
+    pub(super) action: Slot,
+    pub(super) kind: u16,
+    pub(super) level: Level,
+    pub(super) attempts: u16,
+    pub(super) throttles: u16,
+    pub(super) phase: Phase,
+    pub(super) spot: Spot,
+    pub(super) delay: DelayReason,
+    pub(super) death: DeathReason,
+    /// Has an entry in the expiry index.
+    pub(super) expires: bool,
+}
+
+/// A job type with its settings resolved.
+#[derive(Debug, Clone)]
+pub(super) struct Kind {
+    pub(super) name: JobType,
+    pub(super) lane: u16,
+    pub(super) max_retries: u32,
+    pub(super) timeout: Millis,
+    pub(super) backoff: Millis,
+    pub(super) max_backoff: Millis,
+}
+
+impl Kind {
+    /// `backoff × 2^failures`, capped.
+    pub(super) fn retry_backoff(&self, failures: u32) -> Millis {
+        let factor = 1u64.checked_shl(failures).unwrap_or(u64::MAX);
+        Millis(self.backoff.0.saturating_mul(factor)).min(self.max_backoff)
+    }
+}
+
+/// The lane of types that name none.
+pub fn default_lane() -> LaneId {
+    LaneId::new("default").expect("a constant within the limits")
+}

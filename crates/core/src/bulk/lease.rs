@@ -1,0 +1,163 @@
+//! lease and extend: a job in the hands of a worker, with a deadline, an owner and a fence.
+//!
+//! The rate is charged here and only here. Ready goes first; when it is short, the next jobs in fair order
+//! come without the detour, so a worker that asks never waits for a fetcher.
+
+use super::Bulk;
+use super::command::{
+    ActionStatus, ExtendParams, Extended, Fence, LeaseOutcome, LeaseParams, LeaseRef, Leased, Stop,
+};
+use super::job::{Phase, Spot};
+use super::list::Slot;
+use super::pick::{Pick, Startable, UNHOLD_PER_CALL, looks};
+use super::record::Change;
+use crate::ids::Owner;
+use crate::time::Timestamp;
+
+#[derive(Debug)]
+pub(super) struct LeaseEntry {
+    pub(super) slot: Slot,
+    pub(super) owner: Owner,
+    pub(super) started_at: Timestamp,
+}
+
+impl Bulk {
+    pub(super) fn lease(&mut self, p: LeaseParams, now: Timestamp) -> LeaseOutcome {
+        self.unhold_turned(UNHOLD_PER_CALL, now);
+        let lane = self.lane(&p.lane);
+        let mut looks = looks(p.max);
+        let mut jobs = Vec::new();
+        let stop = loop {
+            if jobs.len() as u32 >= p.max {
+                break Stop::Enough;
+            }
+            match self.next_start(lane, &mut looks, now) {
+                Ok(slot) => jobs.push(self.start(slot, &p.owner, now)),
+                Err(stop) => break stop,
+            }
+        };
+        if !jobs.is_empty() {
+            self.changes
+                .push(Change::AddLeases(jobs.iter().map(|job| job.lease).collect()));
+        }
+        LeaseOutcome { jobs, stop }
+    }
+
+    /// The next job to start, detached, within every limit.
+    fn next_start(&mut self, lane: u16, looks: &mut u32, now: Timestamp) -> Result<Slot, Stop> {
+        let limited = Stop::Limited {
+            until: self.limiter.window_end(),
+        };
+        while let Some(slot) = self.lanes[usize::from(lane)].ready.front() {
+            let window = self.limiter.length();
+            let state = &mut self.lanes[usize::from(lane)];
+            if self.limiter.room() == 0 || state.started >= state.pace.limit(now, window) {
+                return Err(limited);
+            }
+            if *looks == 0 {
+                return Err(Stop::More);
+            }
+            *looks -= 1;
+            let group = self.lines[self.jobs[slot as usize].line as usize].group;
+            let held = self.at_ceiling(group, 1);
+            match self.startable(slot, now) {
+                Startable::No(reason) => {
+                    self.detach(slot);
+                    self.die(slot, reason, String::new(), now);
+                }
+                Startable::Yes if self.groups[group as usize].paused => self.unready(slot, now),
+                Startable::Yes if held.is_some() => {
+                    self.unready(slot, now);
+                    self.hold(group, held.expect("just seen"));
+                }
+                Startable::Yes => {
+                    self.detach(slot);
+                    return Ok(slot);
+                }
+                // Back in its line, the next pick parks it.
+                Startable::ActionPaused => self.unready(slot, now),
+            }
+        }
+        if self.room(lane, now) == 0 {
+            return Err(limited);
+        }
+        match self.pick(lane, looks, now) {
+            Pick::Job(slot) => Ok(slot),
+            Pick::Empty => Err(Stop::Empty),
+            Pick::More => Err(Stop::More),
+        }
+    }
+
+    fn start(&mut self, slot: Slot, owner: &Owner, now: Timestamp) -> Leased {
+        if self.jobs[slot as usize].phase == Phase::Delayed {
+            self.set_waiting(slot, now);
+        }
+        let fence = Fence(self.next_fence);
+        self.next_fence += 1;
+        let kind = &self.kinds[usize::from(self.jobs[slot as usize].kind)];
+        let deadline = now + kind.timeout + self.config.worker_pool.lease_margin_ms;
+        let (name, timeout) = (kind.name.clone(), kind.timeout);
+
+        let job = &mut self.jobs[slot as usize];
+        let (from, seq, line, action) = (job.phase, job.seq, job.line, job.action);
+        job.phase = Phase::Leased;
+        job.spot = Spot::Nowhere;
+        job.fence = fence;
+        job.at = deadline;
+        let attempt = u32::from(job.attempts) + 1;
+
+        let (group, lane, level) = {
+            let line = &self.lines[line as usize];
+            (line.group, line.lane, line.level)
+        };
+        self.limiter.charge();
+        self.lanes[usize::from(lane)].started += 1;
+        let window = self.limiter.window();
+        let entry = &mut self.groups[group as usize];
+        entry.started = (window, entry.started_in(window) + 1);
+        let group_id = entry.id.clone();
+        self.shift(group, Some(from), Some(Phase::Leased), now);
+        self.deadlines.insert((deadline, seq));
+        self.leases.insert(
+            seq,
+            LeaseEntry {
+                slot,
+                owner: owner.clone(),
+                started_at: now,
+            },
+        );
+        self.raise_status(action, ActionStatus::Running);
+        self.totals.started += 1;
+        Leased {
+            lease: LeaseRef { job: seq, fence },
+            group: group_id,
+            action: self.actions[action as usize].id.clone(),
+            kind: name,
+            level,
+            attempt,
+            deadline,
+            timeout,
+        }
+    }
+
+    /// The slot of a lease that is still the job's current one.
+    pub(super) fn current(&self, lease: LeaseRef) -> Option<Slot> {
+        let slot = self.leases.get(&lease.job)?.slot;
+        (self.jobs[slot as usize].fence == lease.fence).then_some(slot)
+    }
+
+    pub(super) fn extend(&mut self, p: ExtendParams, now: Timestamp) -> Vec<Extended> {
+        let until = now + p.by;
+        let mut extend = |lease: LeaseRef| {
+            let Some(slot) = self.current(lease) else {
+                return Extended::Stale;
+            };
+            let deadline = &mut self.jobs[slot as usize].at;
+            self.deadlines.remove(&(*deadline, lease.job));
+            *deadline = until;
+            self.deadlines.insert((until, lease.job));
+            Extended::Until(until)
+        };
+        p.leases.into_iter().map(&mut extend).collect()
+    }
+}

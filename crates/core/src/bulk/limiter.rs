@@ -1,0 +1,153 @@
+//! The window limiter: at most `limit` starts in any aligned window.
+//!
+//! It is charged when a job is leased, not when it becomes ready, so a stall never turns into a burst.
+
+use serde::{Deserialize, Serialize};
+
+use crate::time::{Millis, Timestamp};
+
+/// The window is spent; more may start at `until`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Limited {
+    pub until: Timestamp,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct WindowLimiter {
+    length: Millis,
+    limit: u64,
+    window: u64,
+    started: u64,
+}
+
+impl WindowLimiter {
+    pub fn new(length: Millis, limit: u64) -> Self {
+        assert!(length.0 > 0 && limit > 0, "a window needs a length and a limit");
+        Self {
+            length,
+            limit,
+            window: 0,
+            started: 0,
+        }
+    }
+
+    /// Goes to the window of `now`; true if it is a later one, which starts empty. An earlier time keeps
+    /// the current window.
+    pub fn turn(&mut self, now: Timestamp) -> bool {
+        let window = now.0 / self.length.0;
+        let later = window > self.window;
+        if later {
+            self.window = window;
+            self.started = 0;
+        }
+        later
+    }
+
+    /// Counts everything before `end` as spent: nobody knows how much of it was used before a restart.
+    pub fn spend_until(&mut self, end: Timestamp) {
+        let last = end.0.saturating_sub(1) / self.length.0;
+        if end > Timestamp(0) && last >= self.window {
+            self.window = last;
+            self.started = self.limit;
+        }
+    }
+
+    pub fn room(&self) -> u64 {
+        self.limit - self.started
+    }
+
+    /// Counts one start. Panics if there is no room: every caller has looked.
+    pub fn charge(&mut self) {
+        assert!(
+            self.started < self.limit,
+            "charged beyond the limit of {}",
+            self.limit
+        );
+        self.started += 1;
+    }
+
+    /// Counts one start at `now`, or says when to come back.
+    pub fn try_start(&mut self, now: Timestamp) -> Result<(), Limited> {
+        self.turn(now);
+        if self.room() == 0 {
+            return Err(Limited {
+                until: self.window_end(),
+            });
+        }
+        self.charge();
+        Ok(())
+    }
+
+    pub fn window_end(&self) -> Timestamp {
+        Timestamp((self.window + 1).saturating_mul(self.length.0))
+    }
+
+    pub fn window(&self) -> u64 {
+        self.window
+    }
+
+    pub fn started(&self) -> u64 {
+        self.started
+    }
+
+    pub fn limit(&self) -> u64 {
+        self.limit
+    }
+
+    pub fn length(&self) -> Millis {
+        self.length
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn ten_per_second() -> WindowLimiter {
+        WindowLimiter::new(Millis(1_000), 10)
+    }
+
+    #[test]
+    fn bp_t1_to_t4_ten_start_the_eleventh_waits_for_the_next_window() {
+        let mut limiter = ten_per_second();
+        for _ in 0..10 {
+            limiter.try_start(Timestamp(5_300)).unwrap();
+        }
+        assert_eq!(
+            limiter.try_start(Timestamp(5_999)),
+            Err(Limited {
+                until: Timestamp(6_000)
+            })
+        );
+        assert_eq!((limiter.started(), limiter.limit()), (10, 10));
+        limiter.try_start(Timestamp(6_400)).unwrap();
+        assert_eq!(limiter.started(), 1);
+    }
+
+    #[test]
+    fn a_backward_step_keeps_the_window_and_its_count() {
+        let mut limiter = ten_per_second();
+        for _ in 0..10 {
+            limiter.try_start(Timestamp(5_300)).unwrap();
+        }
+        assert_eq!(
+            limiter.try_start(Timestamp(4_000)),
+            Err(Limited {
+                until: Timestamp(6_000)
+            })
+        );
+    }
+
+    proptest::proptest! {
+        /// The wait is exact: one millisecond before `until` nothing starts, at `until` something does.
+        #[test]
+        fn the_wait_is_exact(length in 1u64..5_000, limit in 1u64..50, now in 0u64..1_000_000) {
+            let mut limiter = WindowLimiter::new(Millis(length), limit);
+            while limiter.try_start(Timestamp(now)).is_ok() {}
+            let Limited { until } = limiter.try_start(Timestamp(now)).unwrap_err();
+            proptest::prop_assert!(until > Timestamp(now));
+            proptest::prop_assert!(limiter.try_start(until - Millis(1)).is_err());
+            proptest::prop_assert!(limiter.try_start(until).is_ok());
+        }
+    }
+}

@@ -1,0 +1,153 @@
+//! A line: the jobs of one group in one lane and level, in the order in which they start.
+//!
+//! ```text
+//!   returned  ->  throttled  ->  fresh
+//!   (retries,     (denied by     (first come,
+//!    due again)    a window)      first served)
+//! ```
+//!
+//! Also the lane that lines stand in, with its order per level, its ready queue and its pace.
+
+use super::command::Level;
+use super::list::{List, QUEUE, Slot};
+use super::order::FairOrder;
+use super::pace::Pace;
+use crate::ids::LaneId;
+use crate::time::{Millis, Timestamp};
+
+#[derive(Debug)]
+pub(super) struct Line {
+    pub(super) group: Slot,
+    pub(super) lane: u16,
+    pub(super) level: Level,
+    pub(super) returned: List<QUEUE>,
+    pub(super) throttled: List<QUEUE>,
+    pub(super) fresh: List<QUEUE>,
+    /// Jobs that are not finished, wherever they are: the line lives as long as there are any.
+    pub(super) unfinished: u32,
+    pub(super) tag: u64,
+    /// Key and turn in the order, while it stands in it.
+    pub(super) place: Option<(i64, u64)>,
+    /// Since when it has been eligible or was last served (`score` policy).
+    pub(super) since: Timestamp,
+    /// Jobs served since it became eligible (`score` policy).
+    pub(super) served: u64,
+}
+
+impl Line {
+    pub(super) fn new(group: Slot, lane: u16, level: Level) -> Self {
+        Self {
+            group,
+            lane,
+            level,
+            returned: List::default(),
+            throttled: List::default(),
+            fresh: List::default(),
+            unfinished: 0,
+            tag: 0,
+            place: None,
+            since: Timestamp(0),
+            served: 0,
+        }
+    }
+
+    pub(super) fn front(&self) -> Option<Slot> {
+        self.returned
+            .front()
+            .or(self.throttled.front())
+            .or(self.fresh.front())
+    }
+
+    pub(super) fn len(&self) -> u64 {
+        u64::from(self.returned.len) + u64::from(self.throttled.len) + u64::from(self.fresh.len)
+    }
+
+    /// The next job that a spent window would send to delayed.
+    pub(super) fn front_unthrottled(&self) -> Option<Slot> {
+        self.returned.front().or(self.fresh.front())
+    }
+}
+
+#[derive(Debug)]
+pub(super) struct Lane {
+    pub(super) name: LaneId,
+    pub(super) orders: [FairOrder; 3],
+    pub(super) credits: LevelCredits,
+    pub(super) ready: List<QUEUE>,
+    /// Starts in the current window.
+    pub(super) started: u64,
+    pub(super) pace: Pace,
+    pub(super) slow: Option<Millis>,
+}
+
+/// Guarantees waiting lower levels a minimum of picks. Each pick earns every
+/// waiting level its percentage; a level with 100 goes first and spends them.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct LevelCredits {
+    earned: [u32; 3],
+}
+
+const PICK: u32 = 100;
+
+impl LevelCredits {
+    /// The level of the next pick, given which levels wait.
+    pub(super) fn choose(&self, waits: [bool; 3]) -> Option<Level> {
+        let due = |level: &&Level| waits[**level as usize] && self.earned[**level as usize] >= PICK;
+        let waiting = |level: &&Level| waits[**level as usize];
+        Level::ALL
+            .iter()
+            .find(due)
+            .or(Level::ALL.iter().find(waiting))
+            .copied()
+    }
+
+    /// Books a pick of `level`.
+    pub(super) fn book(&mut self, level: Level, waits: [bool; 3], percent: [u32; 3]) {
+        for other in Level::ALL {
+            let i = other as usize;
+            let earned = if waits[i] {
+                (self.earned[i] + percent[i]).min(2 * PICK)
+            } else {
+                0
+            };
+            self.earned[i] = if other == level {
+                earned.saturating_sub(PICK)
+            } else {
+                earned
+            };
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn picks(percent: [u32; 3], waits: [bool; 3], n: usize) -> [usize; 3] {
+        let mut credits = LevelCredits::default();
+        let mut picked = [0; 3];
+        for _ in 0..n {
+            let level = credits.choose(waits).unwrap();
+            credits.book(level, waits, percent);
+            picked[level as usize] += 1;
+        }
+        picked
+    }
+
+    #[test]
+    fn waiting_lower_levels_get_their_minimum() {
+        let [high, normal, low] = picks([0, 5, 5], [true; 3], 10_000);
+        assert!(normal >= 499 && low >= 499, "{high} {normal} {low}");
+        assert!(high >= 8_900, "{high} {normal} {low}");
+    }
+
+    #[test]
+    fn zero_is_strict_order() {
+        assert_eq!(picks([0, 0, 0], [true; 3], 1_000), [1_000, 0, 0]);
+    }
+
+    #[test]
+    fn an_absent_level_earns_nothing() {
+        assert_eq!(picks([0, 5, 5], [false, true, false], 100), [0, 100, 0]);
+    }
+}

@@ -1,0 +1,330 @@
+//! The bulk state machine: from enqueue to aggregated result.
+//!
+//! ```text
+//!              run_at                       due
+//!   enqueue ------------> delayed ---------------------+
+//!      |                     ^  ^                      |
+//!      |   throttled, retry, |  | denied by a window   |
+//!      |   lease expired     |  | (hold = "job")       |
+//!      v        admit        |  |     lease            v
+//!   waiting ----------> ready --------------> leased   (head of its line: waiting)
+//!      |  \________________________________/    |
+//!      |            lease (no detour)           | settle
+//!      | expired, cancelled                     v
+//!      +----------------------------------> done | dead
+//! ```
+//!
+//! [`Bulk::apply`] is the only way in: a [`Command`], the wall clock, an [`Outcome`]. What must be kept
+//! comes out as [`Change`]s, in order. One file per transition.
+//!
+//! Invariant: a job is in exactly one phase, its queue links are in exactly the list that its spot names,
+//! and the counts of its group, action and line follow from that (`check` proves it in tests).
+//! Invariant: a line stands in the order exactly while it has jobs and its group is not held.
+//! Invariant: starts in a window plus jobs in ready never exceed the limit.
+
+mod action;
+mod admit;
+mod aggregate;
+mod cancel;
+mod check;
+pub mod command;
+pub mod congestion;
+mod enqueue;
+mod group;
+mod job;
+mod lease;
+pub mod limiter;
+mod line;
+mod list;
+mod order;
+pub mod pace;
+mod pause;
+mod pick;
+pub mod policy;
+mod query;
+pub mod record;
+mod release;
+mod replay;
+pub mod restore;
+mod retain;
+mod settle;
+mod stats;
+mod throttle;
+pub mod views;
+
+use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
+use std::hash::Hasher;
+
+use hashbrown::HashTable;
+use siphasher::sip128::{Hasher128, SipHasher13};
+use slab::Slab;
+
+use action::Action;
+pub use command::*;
+use group::Group;
+use job::{Job, Kind};
+pub use job::{Phase, default_lane};
+use lease::LeaseEntry;
+use limiter::WindowLimiter;
+use line::{Lane, Line};
+use list::{List, QUEUE, Slot};
+pub use record::Change;
+use record::GroupSeq;
+
+use crate::config::{BulkConfig, ConfigError};
+use crate::ids::{ActionId, GroupId, JobType, LaneId};
+use crate::time::{StoreClock, Timestamp};
+
+/// What changed that somebody may be waiting for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Signals {
+    /// A job may have become leasable.
+    pub work: bool,
+    /// An action is complete.
+    pub aggregate: bool,
+    /// Something is due at a time that was not known before.
+    pub timer: bool,
+}
+
+/// Secret of a store: keeps users from crafting ids with equal fingerprints.
+pub type FingerprintKey = (u64, u64);
+
+/// The bulk state machine. See the module's description.
+#[derive(Debug)]
+pub struct Bulk {
+    config: BulkConfig,
+    fingerprint_key: FingerprintKey,
+    clock: StoreClock,
+    limiter: WindowLimiter,
+    next_seq: u64,
+    next_fence: u64,
+
+    jobs: Slab<Job>,
+    /// Slots by fingerprint: recognises duplicates.
+    by_id: HashTable<Slot>,
+    groups: Slab<Group>,
+    group_slots: HashMap<GroupId, Slot>,
+    actions: Slab<Action>,
+    action_slots: HashMap<(Slot, ActionId), Slot>,
+    lines: Slab<Line>,
+    lanes: Vec<Lane>,
+    lane_slots: HashMap<LaneId, u16>,
+    kinds: Vec<Kind>,
+    kind_slots: HashMap<JobType, u16>,
+
+    /// Delayed jobs by due time, except those that a window denied: these wait in their line.
+    delayed: BTreeSet<(Timestamp, JobSeq, Slot)>,
+    /// Leases by deadline.
+    deadlines: BTreeSet<(Timestamp, JobSeq)>,
+    leases: HashMap<JobSeq, LeaseEntry>,
+    /// Unstarted jobs that expire.
+    expiring: BTreeSet<(Timestamp, JobSeq, Slot)>,
+    expiry: HashMap<Slot, Timestamp>,
+    /// Groups at a ceiling per window, in the order in which they met it.
+    held_until_turn: VecDeque<(u64, Slot, GroupSeq)>,
+    /// Jobs in ready over all lanes: each has its place in the window.
+    ready: u64,
+    active_groups: u64,
+
+    finished: List<QUEUE>,
+    finished_actions: BTreeSet<(Timestamp, Slot)>,
+    idle_groups: BTreeSet<(Timestamp, Slot)>,
+    /// Actions that wait for a watcher, with the claim that holds them and until when.
+    aggregating: BTreeMap<Slot, (u64, Timestamp)>,
+    /// Cancelled actions whose jobs have not all been looked at.
+    cancelling: BTreeSet<Slot>,
+    totals: stats::Totals,
+
+    changes: Vec<Change>,
+    signals: Signals,
+}
+
+impl Bulk {
+    pub fn new(config: BulkConfig, fingerprint_key: FingerprintKey) -> Result<Self, ConfigError> {
+        config.validate()?;
+        let limiter = WindowLimiter::new(
+            config.backpressure.window(),
+            config.backpressure.limit_per_window(),
+        );
+        Ok(Self {
+            config,
+            fingerprint_key,
+            clock: StoreClock::default(),
+            limiter,
+            next_seq: 1,
+            next_fence: 1,
+            jobs: Slab::new(),
+            by_id: HashTable::new(),
+            groups: Slab::new(),
+            group_slots: HashMap::new(),
+            actions: Slab::new(),
+            action_slots: HashMap::new(),
+            lines: Slab::new(),
+            lanes: Vec::new(),
+            lane_slots: HashMap::new(),
+            kinds: Vec::new(),
+            kind_slots: HashMap::new(),
+            delayed: BTreeSet::new(),
+            deadlines: BTreeSet::new(),
+            leases: HashMap::new(),
+            expiring: BTreeSet::new(),
+            expiry: HashMap::new(),
+            held_until_turn: VecDeque::new(),
+            ready: 0,
+            active_groups: 0,
+            finished: List::default(),
+            finished_actions: BTreeSet::new(),
+            idle_groups: BTreeSet::new(),
+            aggregating: BTreeMap::new(),
+            cancelling: BTreeSet::new(),
+            totals: stats::Totals::default(),
+            changes: Vec::new(),
+            signals: Signals::default(),
+        })
+    }
+
+    /// Carries out one command at wall time `wall`.
+    pub fn apply(&mut self, command: Command, wall: Timestamp) -> Outcome {
+        let now = self.clock.observe(wall);
+        if self.limiter.turn(now) {
+            for lane in &mut self.lanes {
+                lane.started = 0;
+            }
+        }
+        match command {
+            Command::Enqueue(p) => Outcome::Enqueue(self.enqueue(p, now)),
+            Command::OpenAction(p) => Outcome::OpenAction(self.open_action(p, now)),
+            Command::SealAction(p) => Outcome::SealAction(self.seal_action(p, now)),
+            Command::Admit(p) => Outcome::Admit(self.admit(p, now)),
+            Command::Lease(p) => Outcome::Lease(self.lease(p, now)),
+            Command::Extend(p) => Outcome::Extend(self.extend(p, now)),
+            Command::Settle(p) => Outcome::Settle(self.settle(p, now)),
+            Command::ReleaseDue(p) => Outcome::ReleaseDue(self.release_due(p, now)),
+            Command::ExpireLeases(p) => Outcome::ExpireLeases(self.expire_leases(p, now)),
+            Command::ClaimAggregation(p) => Outcome::ClaimAggregation(self.claim_aggregation(p, now)),
+            Command::FinishAggregation(p) => Outcome::FinishAggregation(self.finish_aggregation(p, now)),
+            Command::ConfirmCompletion(p) => Outcome::ConfirmCompletion(self.confirm_completion(p)),
+            Command::Pause(p) => Outcome::Pause(self.pause(p)),
+            Command::Resume(p) => Outcome::Resume(self.resume(p, now)),
+            Command::Cancel(p) => Outcome::Cancel(self.cancel(p, now)),
+            Command::ConfigureGroup(p) => Outcome::ConfigureGroup(self.configure_group(p, now)),
+            Command::Replay(p) => Outcome::Replay(self.replay(p, now)),
+            Command::DropFinished(p) => Outcome::DropFinished(self.drop_finished(p, now)),
+            Command::SnapshotCongestion(_) => Outcome::SnapshotCongestion(self.snapshot_congestion(now)),
+            Command::ResetStats(p) => Outcome::ResetStats(self.reset_stats(p)),
+            Command::Query(q) => Outcome::Query(self.query(q, now)),
+        }
+    }
+
+    /// Like [`Bulk::apply`], typed by the transition.
+    pub fn call<T: Transition>(&mut self, params: T, wall: Timestamp) -> T::Outcome {
+        T::outcome(self.apply(params.into_command(), wall))
+    }
+
+    /// What has to be written since the last call, in order.
+    pub fn take_changes(&mut self) -> Vec<Change> {
+        std::mem::take(&mut self.changes)
+    }
+
+    /// What somebody may be waiting for, since the last call.
+    pub fn take_signals(&mut self) -> Signals {
+        std::mem::take(&mut self.signals)
+    }
+
+    pub fn config(&self) -> &BulkConfig {
+        &self.config
+    }
+
+    pub fn clock(&self) -> StoreClock {
+        self.clock
+    }
+
+    /// When the current window ends; see [`restore::Restore::spent_until`].
+    pub fn window_end(&self) -> Timestamp {
+        self.limiter.window_end()
+    }
+
+    /// 128 bits that stand for a job id in memory. Keyed, so equal ones cannot be crafted; by chance they
+    /// meet once in 2^64 jobs.
+    fn fingerprint(&self, group: GroupSeq, id: &str) -> u128 {
+        let mut hasher = SipHasher13::new_with_keys(self.fingerprint_key.0, self.fingerprint_key.1);
+        hasher.write_u64(group.0);
+        hasher.write(id.as_bytes());
+        hasher.finish128().as_u128()
+    }
+
+    fn find_job(&self, fingerprint: u128) -> Option<Slot> {
+        let jobs = &self.jobs;
+        self.by_id
+            .find(fingerprint as u64, |&slot| {
+                jobs[slot as usize].fingerprint == fingerprint
+            })
+            .copied()
+    }
+
+    fn index_job(&mut self, fingerprint: u128, slot: Slot) {
+        let jobs = &self.jobs;
+        self.by_id
+            .insert_unique(fingerprint as u64, slot, |&s| jobs[s as usize].fingerprint as u64);
+    }
+
+    fn unindex_job(&mut self, fingerprint: u128, slot: Slot) {
+        if let Ok(entry) = self.by_id.find_entry(fingerprint as u64, |&s| s == slot) {
+            entry.remove();
+        }
+    }
+
+    fn next_seq(&mut self) -> u64 {
+        let seq = self.next_seq;
+        self.next_seq += 1;
+        seq
+    }
+
+    /// The lane of this name; made when first heard of.
+    fn lane(&mut self, name: &LaneId) -> u16 {
+        if let Some(&lane) = self.lane_slots.get(name) {
+            return lane;
+        }
+        let lane = self.lanes.len() as u16;
+        let settings = self.config.lanes.get(name).cloned().unwrap_or_default();
+        self.lanes.push(Lane {
+            name: name.clone(),
+            orders: Default::default(),
+            credits: Default::default(),
+            ready: List::default(),
+            started: 0,
+            pace: pace::Pace::new(settings.rps.unwrap_or(self.config.backpressure.global_rps)),
+            slow: settings.slow_ms,
+        });
+        self.lane_slots.insert(name.clone(), lane);
+        lane
+    }
+
+    /// The type of this name with its settings; made when first heard of.
+    fn kind(&mut self, name: &JobType) -> Result<u16, JobRefusal> {
+        if let Some(&kind) = self.kind_slots.get(name) {
+            return Ok(kind);
+        }
+        let settings = self.config.job_types.get(name).cloned();
+        if settings.is_none() && self.config.limits.known_job_types_only {
+            return Err(JobRefusal::UnknownType(name.clone()));
+        }
+        if self.kinds.len() >= usize::from(u16::MAX) {
+            return Err(JobRefusal::TooManyTypes(name.clone()));
+        }
+        let settings = settings.unwrap_or_default();
+        let lane = self.lane(&settings.lane.unwrap_or_else(default_lane));
+        let (pool, pressure) = (&self.config.worker_pool, &self.config.backpressure);
+        let kind = self.kinds.len() as u16;
+        self.kinds.push(Kind {
+            name: name.clone(),
+            lane,
+            max_retries: settings.max_retry_count.unwrap_or(pool.max_retry_count),
+            timeout: settings.timeout_ms.unwrap_or(pool.job_timeout_ms),
+            backoff: settings.backoff_ms.unwrap_or(pressure.default_backoff_ms),
+            max_backoff: settings.max_backoff_ms.unwrap_or(pressure.max_backoff_ms),
+        });
+        self.kind_slots.insert(name.clone(), kind);
+        Ok(kind)
+    }
+}

@@ -1,0 +1,63 @@
+//! pause and resume: a group or an action out of the order, and back.
+//!
+//! Running jobs go on. Jobs of a paused action leave their line one by one as the picker meets them, and
+//! go back to the head of it together.
+
+use super::Bulk;
+use super::command::{PauseParams, Refusal, ResumeParams, Target};
+use super::group::Held;
+use super::job::Spot;
+use super::list::Slot;
+use crate::time::Timestamp;
+
+impl Bulk {
+    pub(super) fn pause(&mut self, p: PauseParams) -> Result<(), Refusal> {
+        match p.target {
+            Target::Group(id) => {
+                let group = self.find_group(&id)?;
+                self.groups[group as usize].paused = true;
+                self.hold(group, Held::Paused);
+                self.put_group(group);
+            }
+            Target::Action(group, id) => {
+                let slot = self.find_action(&group, &id)?;
+                self.actions[slot as usize].paused = true;
+                self.put_action(slot);
+            }
+        }
+        Ok(())
+    }
+
+    pub(super) fn resume(&mut self, p: ResumeParams, now: Timestamp) -> Result<(), Refusal> {
+        match p.target {
+            Target::Group(id) => {
+                let group = self.find_group(&id)?;
+                self.groups[group as usize].paused = false;
+                self.unhold(group, now);
+                self.put_group(group);
+            }
+            Target::Action(group, id) => {
+                let slot = self.find_action(&group, &id)?;
+                self.actions[slot as usize].paused = false;
+                self.unpark(slot, now);
+                self.put_action(slot);
+            }
+        }
+        Ok(())
+    }
+
+    pub(super) fn unpark(&mut self, action: Slot, now: Timestamp) {
+        for (line, mut list) in std::mem::take(&mut self.actions[action as usize].parked) {
+            while let Some(slot) = list.back() {
+                list.remove(&mut self.jobs, slot);
+                self.jobs[slot as usize].spot = Spot::Returned;
+                self.lines[line as usize]
+                    .returned
+                    .push_front(&mut self.jobs, slot);
+            }
+            if self.lines.contains(line as usize) {
+                self.enter_order(line, now);
+            }
+        }
+    }
+}

@@ -1,0 +1,196 @@
+//! Who goes next: level, then line, then job. Shared by admit and lease.
+
+use super::Bulk;
+use super::command::DeathReason;
+use super::job::{Phase, Spot};
+use super::list::{List, Slot};
+use crate::time::Timestamp;
+
+pub(super) enum Pick {
+    Job(Slot),
+    /// Nothing is waiting that may run.
+    Empty,
+    /// The budget of looks is used up.
+    More,
+}
+
+/// Whether a job may start, and if not, what becomes of it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Startable {
+    Yes,
+    ActionPaused,
+    No(DeathReason),
+}
+
+/// Limit: looks at groups and jobs that turn out not to be startable, per call.
+pub(super) fn looks(max: u32) -> u32 {
+    max.saturating_mul(10).saturating_add(1_000)
+}
+
+/// Limit: groups put back per call after a window has turned.
+pub(super) const UNHOLD_PER_CALL: usize = 1_000;
+
+impl Bulk {
+    /// Takes the next job of the lane out of its line. Its line has been charged for it.
+    pub(super) fn pick(&mut self, lane: u16, looks: &mut u32, now: Timestamp) -> Pick {
+        let percent = [
+            0,
+            self.config.fair_queue.normal_min_percent,
+            self.config.fair_queue.low_min_percent,
+        ];
+        loop {
+            if *looks == 0 {
+                return Pick::More;
+            }
+            let state = &self.lanes[usize::from(lane)];
+            let waits = [0, 1, 2].map(|level: usize| !state.orders[level].is_empty());
+            let Some(level) = state.credits.choose(waits) else {
+                return Pick::Empty;
+            };
+            let line = state.orders[level as usize]
+                .first()
+                .expect("a level that waits has a first line");
+            let group = self.lines[line as usize].group;
+            if let Some(held) = self.at_ceiling(group, 0) {
+                self.hold(group, held);
+                *looks -= 1;
+                continue;
+            }
+            if let Some(slot) = self.take_startable(line, looks, now) {
+                self.lanes[usize::from(lane)].credits.book(level, waits, percent);
+                self.reenter_order(line, now);
+                return Pick::Job(slot);
+            }
+        }
+    }
+
+    /// The first job of the line that may start; those before it that may not are dealt with. The line may
+    /// be gone afterwards.
+    fn take_startable(&mut self, line: Slot, looks: &mut u32, now: Timestamp) -> Option<Slot> {
+        while let Some(slot) = self.lines.get(line as usize).and_then(|line| line.front()) {
+            if *looks == 0 {
+                return None;
+            }
+            match self.startable(slot, now) {
+                Startable::Yes => {
+                    self.detach(slot);
+                    return Some(slot);
+                }
+                Startable::ActionPaused => self.park(slot, now),
+                Startable::No(reason) => {
+                    self.detach(slot);
+                    self.die(slot, reason, String::new(), now);
+                }
+            }
+            *looks -= 1;
+        }
+        None
+    }
+
+    pub(super) fn startable(&self, slot: Slot, now: Timestamp) -> Startable {
+        let job = &self.jobs[slot as usize];
+        let action = &self.actions[job.action as usize];
+        match () {
+            () if action.cancelled => Startable::No(DeathReason::Cancelled),
+            () if job.expires && self.expiry.get(&slot).is_some_and(|&at| at <= now) => {
+                Startable::No(DeathReason::Expired)
+            }
+            () if action.paused => Startable::ActionPaused,
+            () => Startable::Yes,
+        }
+    }
+
+    /// Takes a job out of whatever holds it: line, parking, ready or the delayed index. Its phase stays.
+    pub(super) fn detach(&mut self, slot: Slot) {
+        let (spot, line, action) = {
+            let job = &self.jobs[slot as usize];
+            (job.spot, job.line, job.action)
+        };
+        let entry = &mut self.lines[line as usize];
+        match spot {
+            Spot::Returned => entry.returned.remove(&mut self.jobs, slot),
+            Spot::Throttled => entry.throttled.remove(&mut self.jobs, slot),
+            Spot::Fresh => entry.fresh.remove(&mut self.jobs, slot),
+            Spot::Parked => {
+                let parked = &mut self.actions[action as usize].parked;
+                let list = parked
+                    .iter_mut()
+                    .find(|(of, _)| *of == line)
+                    .expect("a parked job has its list");
+                list.1.remove(&mut self.jobs, slot);
+            }
+            Spot::Ready => {
+                self.lanes[usize::from(entry.lane)]
+                    .ready
+                    .remove(&mut self.jobs, slot);
+                self.ready -= 1;
+            }
+            Spot::Nowhere => {
+                let job = &self.jobs[slot as usize];
+                if job.phase == Phase::Delayed {
+                    self.delayed.remove(&(job.at, job.seq, slot));
+                }
+            }
+            Spot::Finished => unreachable!("finished jobs stand in no line"),
+        }
+        self.jobs[slot as usize].spot = Spot::Nowhere;
+        if self.lines[line as usize].len() == 0 {
+            self.leave_order(line);
+        }
+    }
+
+    /// Puts an unfinished, detached job at the head of its line, or at the end of those already there.
+    pub(super) fn push_returned(&mut self, slot: Slot, front: bool, now: Timestamp) {
+        let line = self.jobs[slot as usize].line;
+        self.jobs[slot as usize].spot = Spot::Returned;
+        let returned = &mut self.lines[line as usize].returned;
+        if front {
+            returned.push_front(&mut self.jobs, slot);
+        } else {
+            returned.push_back(&mut self.jobs, slot);
+        }
+        self.enter_order(line, now);
+    }
+
+    /// Moves a job of a paused action from its line to the action's parking.
+    fn park(&mut self, slot: Slot, now: Timestamp) {
+        self.detach(slot);
+        self.set_waiting(slot, now);
+        let (line, action) = (self.jobs[slot as usize].line, self.jobs[slot as usize].action);
+        let parked = &mut self.actions[action as usize].parked;
+        let list = match parked.iter_mut().position(|(of, _)| *of == line) {
+            Some(found) => &mut parked[found].1,
+            None => {
+                parked.push((line, List::default()));
+                &mut parked.last_mut().expect("just pushed").1
+            }
+        };
+        list.push_back(&mut self.jobs, slot);
+        self.jobs[slot as usize].spot = Spot::Parked;
+    }
+
+    /// Books a job as waiting, whatever it was before.
+    pub(super) fn set_waiting(&mut self, slot: Slot, now: Timestamp) {
+        let job = &self.jobs[slot as usize];
+        let (from, line, delay) = (job.phase, job.line, job.delay);
+        if from == Phase::Waiting {
+            return;
+        }
+        let group = self.lines[line as usize].group;
+        if from == Phase::Delayed {
+            self.uncongest(group, delay);
+        }
+        self.jobs[slot as usize].phase = Phase::Waiting;
+        self.shift(group, Some(from), Some(Phase::Waiting), now);
+    }
+
+    /// A ready job goes back to the head of its line, and its pick is taken back.
+    pub(super) fn unready(&mut self, slot: Slot, now: Timestamp) {
+        let line = self.jobs[slot as usize].line;
+        self.detach(slot);
+        self.set_waiting(slot, now);
+        self.leave_order(line);
+        self.refund_pick(line);
+        self.push_returned(slot, true, now);
+    }
+}

@@ -1,0 +1,251 @@
+//! query: reads, changing nothing.
+
+use super::Bulk;
+use super::command::{Level, Refusal};
+use super::congestion;
+use super::job::Phase;
+use super::list::{ACTION, NIL, Slot};
+use super::views::*;
+use crate::ids::{ActionId, GroupId, JobId};
+use crate::time::Timestamp;
+
+impl Bulk {
+    pub(super) fn query(&self, query: Query, now: Timestamp) -> Result<View, Refusal> {
+        Ok(match query {
+            Query::Group(id) => View::Group(self.group_view(self.find_group(&id)?, now)),
+            Query::Groups { after, max } => {
+                View::Groups(self.page_of_groups(after, max, |slot| self.group_view(slot, now)))
+            }
+            Query::Action(group, action) => View::Action(self.action_view(&group, &action, now)?),
+            Query::Job(group, job) => View::Job(self.job_view(self.find_job_of(&group, &job)?)),
+            Query::ActionJobs {
+                group,
+                action,
+                after,
+                max,
+            } => View::ActionJobs(self.action_jobs(&group, &action, after, max)?),
+            Query::QueueStats => View::QueueStats(self.queue_stats()),
+            Query::LimitStatus(group) => View::LimitStatus(self.limit_status(&group)?),
+            Query::Congestion(group) => View::Congestion(self.congestion_state(self.find_group(&group)?)),
+            Query::CongestionSummary { after, max } => {
+                View::CongestionSummary(self.congestion_summary(after, max))
+            }
+            Query::CongestionHistory { group, max } => {
+                let history = &self.groups[self.find_group(&group)? as usize].stats.history;
+                let skip = history.len().saturating_sub(max as usize);
+                View::CongestionHistory(history.iter().skip(skip).copied().collect())
+            }
+        })
+    }
+
+    fn find_job_of(&self, group: &GroupId, job: &JobId) -> Result<Slot, Refusal> {
+        let slot = self.find_group(group)?;
+        self.find_job(self.fingerprint(self.groups[slot as usize].seq, job.as_str()))
+            .ok_or_else(|| Refusal::UnknownJob {
+                group: group.clone(),
+                job: job.clone(),
+            })
+    }
+
+    fn group_view(&self, slot: Slot, now: Timestamp) -> GroupView {
+        let group = &self.groups[slot as usize];
+        let counts = phase_counts(group.counts.map(u64::from));
+        GroupView {
+            id: group.id.clone(),
+            base_priority: group.base_priority,
+            ceilings: group.ceilings.clone(),
+            paused: group.paused,
+            held: group.held.is_some(),
+            active: group.is_active(),
+            counts,
+            actions: group
+                .actions
+                .iter()
+                .map(|&action| self.actions[action as usize].id.clone())
+                .collect(),
+            estimate: self.estimate(counts.unfinished(), now),
+        }
+    }
+
+    fn estimate(&self, pending: u64, now: Timestamp) -> congestion::Estimate {
+        congestion::estimate_completion(pending, self.per_group_limit(), self.limiter.length(), now)
+    }
+
+    fn action_view(&self, group: &GroupId, action: &ActionId, now: Timestamp) -> Result<ActionView, Refusal> {
+        let action = &self.actions[self.find_action(group, action)? as usize];
+        let pending = phase_counts(self.groups[action.group as usize].counts.map(u64::from)).unfinished();
+        Ok(ActionView {
+            group: group.clone(),
+            id: action.id.clone(),
+            status: action.status,
+            sealed: action.sealed,
+            paused: action.paused,
+            cancelled: action.cancelled,
+            counts: action.counts,
+            errors: action.errors.clone(),
+            summary: action.summary.clone(),
+            created_at: action.created_at,
+            finished_at: action.finished_at,
+            estimate: self.estimate(if action.status.is_open() { pending } else { 0 }, now),
+        })
+    }
+
+    fn job_view(&self, slot: Slot) -> JobView {
+        let job = &self.jobs[slot as usize];
+        let kind = &self.kinds[usize::from(job.kind)];
+        JobView {
+            seq: job.seq,
+            kind: kind.name.clone(),
+            lane: self.lanes[usize::from(kind.lane)].name.clone(),
+            level: job.level,
+            phase: job.phase,
+            attempts: u32::from(job.attempts),
+            throttles: u32::from(job.throttles),
+            delayed: (job.phase == Phase::Delayed).then_some((job.at, job.delay)),
+            deadline: (job.phase == Phase::Leased).then_some(job.at),
+            dead: (job.phase == Phase::Dead).then_some(job.death),
+            finished_at: job.phase.is_finished().then_some(job.at),
+        }
+    }
+
+    /// The cursor is the slot of the last job seen plus one; kept jobs keep their slots.
+    fn action_jobs(
+        &self,
+        group: &GroupId,
+        action: &ActionId,
+        after: Option<Cursor>,
+        max: u32,
+    ) -> Result<Page<JobView>, Refusal> {
+        let slot = self.find_action(group, action)?;
+        let mut next = match after {
+            None => self.actions[slot as usize].jobs.head,
+            Some(Cursor(last)) => match self.jobs.get(last as usize) {
+                Some(job) if job.action == slot => job.links[ACTION].next,
+                _ => return Err(Refusal::CursorLost),
+            },
+        };
+        let mut page = Page {
+            items: Vec::new(),
+            next: None,
+        };
+        while next != NIL {
+            page.items.push(self.job_view(next));
+            let last = next;
+            next = self.jobs[next as usize].links[ACTION].next;
+            if page.items.len() as u32 >= max.max(1) {
+                page.next = (next != NIL).then_some(Cursor(u64::from(last)));
+                break;
+            }
+        }
+        Ok(page)
+    }
+
+    fn queue_stats(&self) -> QueueStats {
+        let groups_at = |level: Level| {
+            self.lanes
+                .iter()
+                .map(|lane| lane.orders[level as usize].len() as u64)
+                .sum::<u64>()
+        };
+        let [high, normal, low] = Level::ALL.map(groups_at);
+        let remembered = |lane: &super::line::Lane| {
+            lane.orders
+                .iter()
+                .map(|order| order.remembered() as u64)
+                .sum::<u64>()
+        };
+        QueueStats {
+            high_priority_groups: high,
+            normal_priority_groups: normal,
+            low_priority_groups: low,
+            total_groups: high + normal + low,
+            active_groups: self.active_groups,
+            counts: phase_counts(self.totals.counts),
+            started: self.totals.started,
+            throttles: self.totals.throttles,
+            saved_spins: self.totals.saved_spins,
+            groups_kept: self.groups.len() as u64,
+            actions_kept: self.actions.len() as u64,
+            lines_kept: self.lines.len() as u64,
+            tags_remembered: self.lanes.iter().map(remembered).sum(),
+        }
+    }
+
+    fn limit_status(&self, group: &GroupId) -> Result<LimitStatus, Refusal> {
+        let group = &self.groups[self.find_group(group)? as usize];
+        Ok(LimitStatus {
+            global_count: self.limiter.started(),
+            global_limit: self.limiter.limit(),
+            group_count: u64::from(group.started_in(self.limiter.window())),
+            per_group_limit: self.per_group_limit(),
+            active_group_count: self.active_groups,
+            window_ends: self.limiter.window_end(),
+        })
+    }
+
+    fn congestion_state(&self, slot: Slot) -> CongestionState {
+        let group = &self.groups[slot as usize];
+        let backoff = self.next_backoff(slot);
+        CongestionState {
+            group: group.id.clone(),
+            non_ready_count: u64::from(group.congested),
+            rate_limit_speed: self.per_group_limit(),
+            current_backoff_ms: backoff.wait,
+            congestion_level: backoff.level,
+            total_throttle_count: group.stats.total_throttle_count,
+            last_throttle_at: group.stats.last_throttle_at,
+            last_backoff_ms: group.stats.last_backoff,
+            avg_throttle_per_job: group.stats.avg_throttle_per_job(),
+        }
+    }
+
+    fn congestion_summary(&self, after: Option<Cursor>, max: u32) -> CongestionSummary {
+        let mut worst = (congestion::CongestionLevel::None, None);
+        let mut total = 0;
+        for (slot, group) in &self.groups {
+            total += u64::from(group.congested);
+            let level = self.next_backoff(slot as Slot).level;
+            if group.congested > 0 && level > worst.0 {
+                worst = (level, Some(group.id.clone()));
+            }
+        }
+        CongestionSummary {
+            active_group_count: self.active_groups,
+            total_non_ready_count: total,
+            worst_congestion_level: worst.0,
+            worst_congestion_group: worst.1,
+            groups: self.page_of_groups(after, max, |slot| self.congestion_state(slot)),
+        }
+    }
+
+    /// Groups in the order of their slots; the cursor is the last slot seen.
+    fn page_of_groups<T>(&self, after: Option<Cursor>, max: u32, view: impl Fn(Slot) -> T) -> Page<T> {
+        let from = after.map_or(0, |Cursor(last)| last as usize + 1);
+        let mut slots = (from..self.groups.capacity())
+            .filter(|&slot| self.groups.contains(slot))
+            .peekable();
+        let mut page = Page {
+            items: Vec::new(),
+            next: None,
+        };
+        while let Some(slot) = slots.next() {
+            page.items.push(view(slot as Slot));
+            if page.items.len() as u32 >= max.max(1) {
+                page.next = slots.peek().map(|_| Cursor(slot as u64));
+                break;
+            }
+        }
+        page
+    }
+}
+
+fn phase_counts([waiting, ready, leased, delayed, done, dead]: [u64; 6]) -> PhaseCounts {
+    PhaseCounts {
+        waiting,
+        ready,
+        leased,
+        delayed,
+        done,
+        dead,
+    }
+}

@@ -1,0 +1,102 @@
+//! release_due and expire_leases: what time does to jobs. Bounded per call; a dispatcher calls them.
+
+use super::Bulk;
+use super::command::{
+    DeathReason, DelayReason, ExpireLeasesOutcome, ExpireLeasesParams, LeaseRef, ReleaseDueOutcome,
+    ReleaseDueParams,
+};
+use super::job::Phase;
+use crate::time::{Millis, Timestamp};
+
+impl Bulk {
+    pub(super) fn release_due(&mut self, p: ReleaseDueParams, now: Timestamp) -> ReleaseDueOutcome {
+        self.unhold_turned(super::pick::UNHOLD_PER_CALL, now);
+        let mut out = ReleaseDueOutcome::default();
+        while out.released < p.max
+            && let Some(&(due, _, slot)) = self.delayed.first()
+            && due <= now
+        {
+            self.detach(slot);
+            self.set_waiting(slot, now);
+            self.push_returned(slot, false, now);
+            out.released += 1;
+        }
+        self.expire_waiting(p.max, &mut out, now);
+        self.recall_ready(p.max, &mut out, now);
+        self.continue_cancelling(p.max, now);
+        let due = self.delayed.first().map(|&(at, ..)| at);
+        let expiring = self.expiring.first().map(|&(at, ..)| at);
+        out.next_due = due.into_iter().chain(expiring).min();
+        out
+    }
+
+    fn expire_waiting(&mut self, max: u32, out: &mut ReleaseDueOutcome, now: Timestamp) {
+        while out.expired < max
+            && let Some(&(at, seq, slot)) = self.expiring.first()
+            && at <= now
+        {
+            // A running job is left to its worker; the next pick would see that it has expired.
+            self.expiring.remove(&(at, seq, slot));
+            if self.jobs[slot as usize].phase != Phase::Leased {
+                self.detach(slot);
+                self.die(slot, DeathReason::Expired, String::new(), now);
+                out.expired += 1;
+            }
+        }
+    }
+
+    /// Ready jobs hold a place in the window. Where nobody has come for them for two windows, the places
+    /// go back to lanes that have workers.
+    fn recall_ready(&mut self, max: u32, out: &mut ReleaseDueOutcome, now: Timestamp) {
+        let patience = Millis(self.limiter.length().0.saturating_mul(2));
+        for lane in 0..self.lanes.len() {
+            let mut stale = Vec::new();
+            let mut next = self.lanes[lane].ready.front();
+            while let Some(slot) = next
+                && self.jobs[slot as usize].at + patience <= now
+                && out.recalled < max
+            {
+                stale.push(slot);
+                out.recalled += 1;
+                next = Some(self.jobs[slot as usize].links[super::list::QUEUE].next)
+                    .filter(|&slot| slot != super::list::NIL);
+            }
+            for slot in stale.into_iter().rev() {
+                self.unready(slot, now);
+            }
+        }
+    }
+
+    pub(super) fn expire_leases(&mut self, p: ExpireLeasesParams, now: Timestamp) -> ExpireLeasesOutcome {
+        let mut out = ExpireLeasesOutcome::default();
+        while out.delayed + out.dead < p.max
+            && let Some(&(deadline, seq)) = self.deadlines.first()
+            && deadline <= now
+        {
+            let slot = self.leases[&seq].slot;
+            let owner = self.leases[&seq].owner.clone();
+            let fence = self.jobs[slot as usize].fence;
+            self.end_lease(LeaseRef { job: seq, fence }, slot);
+            let job = &mut self.jobs[slot as usize];
+            let attempts = u32::from(job.attempts);
+            job.attempts += 1;
+            let kind = &self.kinds[usize::from(job.kind)];
+            let cancelled = self.actions[job.action as usize].cancelled;
+            if cancelled {
+                self.die(slot, DeathReason::Cancelled, String::new(), now);
+                out.dead += 1;
+            } else if attempts >= kind.max_retries {
+                let error = format!("no answer from worker {owner} before its lease ended");
+                self.die(slot, DeathReason::AttemptsUsedUp, error, now);
+                out.dead += 1;
+            } else {
+                let due = now + kind.retry_backoff(attempts);
+                self.delay(slot, due, DelayReason::LeaseExpired, now);
+                out.delayed += 1;
+            }
+            self.lease_ended(slot, now);
+        }
+        out.next_deadline = self.deadlines.first().map(|&(at, _)| at);
+        out
+    }
+}

@@ -1,0 +1,338 @@
+//! Rebuilds the state machine from the records of a store.
+//!
+//! Groups first, then actions, then jobs in the order of their numbers, each with its state if it has one.
+//! A job that was leased when the process ended comes back as a lease that has run out: the next
+//! `expire_leases` counts the attempt and delays it, as for any worker that did not answer.
+
+use std::collections::HashMap;
+
+use super::command::{ActionStatus, DeathReason, DelayReason, Fence, JobSeq, Level};
+use super::job::{Job, Phase, Spot};
+use super::lease::LeaseEntry;
+use super::list::{Links, Slot};
+use super::record::{ActionRecord, ActionSeq, GroupRecord, GroupSeq, JobState, StoredPhase};
+use super::{Bulk, FingerprintKey};
+use crate::config::{BulkConfig, ConfigError};
+use crate::ids::{JobType, Owner};
+use crate::time::{StoreClock, Timestamp};
+
+/// Records that contradict each other.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum RestoreError {
+    #[error(transparent)]
+    Config(#[from] ConfigErrorText),
+    #[error("action {action:?} refers to group {group:?}, which is missing")]
+    MissingGroup { action: ActionSeq, group: GroupSeq },
+    #[error("job {job:?} refers to action {action:?}, which is missing")]
+    MissingAction { job: JobSeq, action: ActionSeq },
+    #[error("job {0:?} has a name that is empty or too long")]
+    BadName(JobSeq),
+}
+
+/// [`ConfigError`] as text, so that errors can be compared.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub struct ConfigErrorText(pub String);
+
+impl From<ConfigError> for RestoreError {
+    fn from(error: ConfigError) -> Self {
+        RestoreError::Config(ConfigErrorText(error.to_string()))
+    }
+}
+
+/// What a store knows of a job, without its payload.
+#[derive(Debug, Clone, Copy)]
+pub struct JobHead<'a> {
+    pub seq: JobSeq,
+    pub action: ActionSeq,
+    pub id: &'a str,
+    pub kind: &'a str,
+    pub level: Level,
+    pub run_at: Option<Timestamp>,
+    pub expires_at: Option<Timestamp>,
+}
+
+#[derive(Debug)]
+pub struct Restore {
+    bulk: Bulk,
+    groups: HashMap<GroupSeq, Slot>,
+    actions: HashMap<ActionSeq, Slot>,
+    now: Timestamp,
+    /// The last type name seen, so that equal neighbours are not parsed again.
+    kind: Option<(JobType, u16)>,
+}
+
+impl Restore {
+    /// `clock` as it was kept; `next_fence` above every fence ever handed out.
+    pub fn new(
+        config: BulkConfig,
+        fingerprint_key: FingerprintKey,
+        clock: StoreClock,
+        next_fence: Fence,
+        wall: Timestamp,
+    ) -> Result<Self, RestoreError> {
+        let mut bulk = Bulk::new(config, fingerprint_key)?;
+        bulk.clock = clock;
+        bulk.next_fence = next_fence.0;
+        let now = bulk.clock.observe(wall);
+        bulk.limiter.turn(now);
+        Ok(Self {
+            bulk,
+            groups: HashMap::new(),
+            actions: HashMap::new(),
+            now,
+            kind: None,
+        })
+    }
+
+    /// Counts everything before `end` as spent: how many starts of the last window were used is not kept.
+    pub fn spent_until(&mut self, end: Timestamp) {
+        self.bulk.limiter.spend_until(end);
+    }
+
+    /// Numbers up to here have been given out.
+    pub fn used_seq(&mut self, seq: u64) {
+        self.bulk.next_seq = self.bulk.next_seq.max(seq + 1);
+    }
+
+    pub fn group(&mut self, record: &GroupRecord) {
+        self.used_seq(record.seq.0);
+        let slot = self.bulk.insert_group(record, self.now);
+        self.groups.insert(record.seq, slot);
+    }
+
+    pub fn action(&mut self, record: &ActionRecord) -> Result<(), RestoreError> {
+        self.used_seq(record.seq.0);
+        let group = *self.groups.get(&record.group).ok_or(RestoreError::MissingGroup {
+            action: record.seq,
+            group: record.group,
+        })?;
+        let slot = self.bulk.insert_action(group, record);
+        self.actions.insert(record.seq, slot);
+        match record.finished_at {
+            Some(at) if record.confirmed => {
+                self.bulk.finished_actions.insert((at, slot));
+            }
+            _ if !record.status.is_open() => {
+                self.bulk.aggregating.insert(slot, (0, Timestamp(0)));
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+
+    /// `lost_lease`: the job was leased when the process ended.
+    pub fn job(
+        &mut self,
+        head: JobHead<'_>,
+        state: Option<&JobState>,
+        lost_lease: Option<Fence>,
+    ) -> Result<(), RestoreError> {
+        self.used_seq(head.seq.0);
+        let action = *self
+            .actions
+            .get(&head.action)
+            .ok_or(RestoreError::MissingAction {
+                job: head.seq,
+                action: head.action,
+            })?;
+        let kind = self.kind(&head)?;
+        let group = self.bulk.actions[action as usize].group;
+        let bulk = &mut self.bulk;
+        let line = bulk.line(group, bulk.kinds[usize::from(kind)].lane, head.level);
+        let mut job = Job {
+            fingerprint: bulk.fingerprint(bulk.groups[group as usize].seq, head.id),
+            seq: head.seq,
+            fence: state.map_or(Fence(0), |state| state.fence),
+            at: self.now,
+            links: [Links::default(); 2],
+            line,
+            action,
+            kind,
+            level: head.level,
+            attempts: state.map_or(0, |state| state.attempts),
+            throttles: state.map_or(0, |state| state.throttles),
+            phase: Phase::Waiting,
+            spot: Spot::Nowhere,
+            delay: DelayReason::Scheduled,
+            death: DeathReason::Failed,
+            expires: head.expires_at.is_some(),
+        };
+        if let Some(fence) = lost_lease.filter(|&fence| fence > job.fence) {
+            job.fence = fence;
+            job.phase = Phase::Leased;
+            job.at = Timestamp(0);
+            self.insert_lost(job, head);
+            return Ok(());
+        }
+        match state.map(|state| &state.phase) {
+            Some(&StoredPhase::Done { at, .. }) => self.insert_finished(job, Phase::Done, at),
+            Some(&StoredPhase::Dead { at, reason, .. }) => {
+                job.death = reason;
+                self.insert_finished(job, Phase::Dead, at);
+            }
+            Some(&StoredPhase::Delayed { due, reason }) => self.insert_delayed(job, head, due, reason),
+            Some(StoredPhase::Waiting) => {
+                let slot = self.insert_unfinished(job, head);
+                self.bulk.push_returned(slot, false, self.now);
+            }
+            None => match head.run_at.filter(|&at| at > self.now) {
+                Some(due) => self.insert_delayed(job, head, due, DelayReason::Scheduled),
+                None => {
+                    let slot = self.insert_unfinished(job, head);
+                    self.bulk.push_fresh(slot);
+                }
+            },
+        }
+        Ok(())
+    }
+
+    fn kind(&mut self, head: &JobHead<'_>) -> Result<u16, RestoreError> {
+        match &self.kind {
+            Some((name, kind)) if name.as_str() == head.kind => Ok(*kind),
+            _ => {
+                let name = JobType::new(head.kind).map_err(|_| RestoreError::BadName(head.seq))?;
+                // What was accepted once is accepted again, whatever the configuration says today.
+                let known_only = std::mem::replace(&mut self.bulk.config.limits.known_job_types_only, false);
+                let kind = self.bulk.kind(&name).map_err(|_| RestoreError::BadName(head.seq));
+                self.bulk.config.limits.known_job_types_only = known_only;
+                let kind = kind?;
+                self.kind = Some((name, kind));
+                Ok(kind)
+            }
+        }
+    }
+
+    fn insert_unfinished(&mut self, job: Job, head: JobHead<'_>) -> Slot {
+        self.count(job.action, |counts| counts.total += 1);
+        self.bulk.insert_job(job, head.expires_at, self.now)
+    }
+
+    fn insert_delayed(&mut self, mut job: Job, head: JobHead<'_>, due: Timestamp, reason: DelayReason) {
+        job.phase = Phase::Delayed;
+        job.delay = reason;
+        job.at = due;
+        let group = self.bulk.lines[job.line as usize].group;
+        let slot = self.insert_unfinished(job, head);
+        self.bulk.delayed.insert((due, head.seq, slot));
+        if reason != DelayReason::Scheduled {
+            self.bulk.groups[group as usize].congested += 1;
+        }
+    }
+
+    fn insert_lost(&mut self, job: Job, head: JobHead<'_>) {
+        let (seq, action) = (job.seq, job.action);
+        let slot = self.insert_unfinished(job, head);
+        let owner = Owner::new("of a process that ended").expect("a constant within the limits");
+        self.bulk.deadlines.insert((Timestamp(0), seq));
+        self.bulk.leases.insert(
+            seq,
+            LeaseEntry {
+                slot,
+                owner,
+                started_at: Timestamp(0),
+            },
+        );
+        self.raise(action, ActionStatus::Running);
+    }
+
+    fn insert_finished(&mut self, mut job: Job, phase: Phase, at: Timestamp) {
+        job.phase = phase;
+        job.at = at;
+        job.expires = false;
+        let (fingerprint, action) = (job.fingerprint, job.action);
+        let group = self.bulk.actions[action as usize].group;
+        let slot = self.bulk.jobs.insert(job) as Slot;
+        self.bulk.index_job(fingerprint, slot);
+        let entry = &mut self.bulk.actions[action as usize];
+        entry.jobs.push_back(&mut self.bulk.jobs, slot);
+        self.bulk.shift(group, None, Some(phase), self.now);
+        self.count(action, |counts| {
+            counts.total += 1;
+            match phase {
+                Phase::Done => counts.success += 1,
+                _ => counts.failed += 1,
+            }
+        });
+        self.raise(action, ActionStatus::Running);
+    }
+
+    /// Counts of open actions follow from their jobs; decided ones carry theirs.
+    fn count(&mut self, action: Slot, change: impl FnOnce(&mut super::ActionCounts)) {
+        let action = &mut self.bulk.actions[action as usize];
+        if action.status.is_open() {
+            change(&mut action.counts);
+        }
+    }
+
+    fn raise(&mut self, action: Slot, status: ActionStatus) {
+        if self.bulk.actions[action as usize].status.is_open() {
+            self.bulk.raise_status(action, status);
+        }
+    }
+
+    pub fn finish(mut self) -> Bulk {
+        let now = self.now;
+        let bulk = &mut self.bulk;
+        bulk.finish_restored(now);
+        bulk.changes.clear();
+        bulk.signals = super::Signals {
+            work: true,
+            aggregate: true,
+            timer: true,
+        };
+        self.bulk
+    }
+}
+
+impl Bulk {
+    fn finish_restored(&mut self, now: Timestamp) {
+        // Finished jobs go to the retention list in the order in which they ended.
+        let mut finished: Vec<(Timestamp, JobSeq, Slot)> = self
+            .jobs
+            .iter()
+            .filter(|(_, job)| job.phase.is_finished())
+            .filter(|(_, job)| !self.actions[job.action as usize].options.keep_results)
+            .map(|(slot, job)| (job.at, job.seq, slot as Slot))
+            .collect();
+        finished.sort_unstable();
+        for (_, _, slot) in finished {
+            self.jobs[slot as usize].spot = Spot::Finished;
+            self.finished.push_back(&mut self.jobs, slot);
+        }
+        // Lines that only finished jobs referred to.
+        let unused: Vec<Slot> = self
+            .lines
+            .iter()
+            .filter(|(_, line)| line.unfinished == 0)
+            .map(|(slot, _)| slot as Slot)
+            .collect();
+        for line in unused {
+            let group = self.lines.remove(line as usize).group;
+            self.groups[group as usize].lines.retain(|&other| other != line);
+        }
+        // In the order of arrival: the group with the oldest waiting job goes first.
+        let mut waiting: Vec<(JobSeq, Slot)> = self
+            .lines
+            .iter()
+            .filter_map(|(slot, line)| Some((self.jobs[line.front()? as usize].seq, slot as Slot)))
+            .collect();
+        waiting.sort_unstable();
+        for &(_, line) in &waiting {
+            self.leave_order(line);
+        }
+        for (_, line) in waiting {
+            self.enter_order(line, now);
+        }
+        for slot in 0..self.actions.capacity() as u32 {
+            let Some(action) = self.actions.get_mut(slot as usize) else {
+                continue;
+            };
+            if action.cancelled && action.unfinished > 0 {
+                action.cancel_cursor = action.jobs.head;
+                self.cancelling.insert(slot);
+            }
+            self.complete_if_done(slot, now);
+        }
+    }
+}

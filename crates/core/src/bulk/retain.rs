@@ -1,0 +1,162 @@
+//! drop_finished: forgets finished jobs, actions and idle groups by age and by count, oldest first.
+
+use std::collections::BTreeSet;
+
+use super::Bulk;
+use super::command::{DropFinishedOutcome, DropFinishedParams};
+use super::job::{Phase, Spot};
+use super::list::{ACTION, Slot};
+use super::record::Change;
+use crate::time::{Millis, Timestamp};
+
+/// A group that cannot be forgotten yet is looked at again after this long.
+const LOOK_AGAIN: Millis = Millis(3_600_000);
+
+impl Bulk {
+    pub(super) fn drop_finished(&mut self, p: DropFinishedParams, now: Timestamp) -> DropFinishedOutcome {
+        let mut out = DropFinishedOutcome::default();
+        let mut budget = p.max;
+        let job_age = p.older_than.unwrap_or(self.config.retention.finished_job_ms);
+        let mut touched = BTreeSet::new();
+        while budget > 0
+            && let Some(slot) = self.finished.front()
+            && (now.since(self.jobs[slot as usize].at) > job_age
+                || u64::from(self.finished.len) > self.config.retention.finished_jobs_max)
+        {
+            budget -= 1;
+            out.jobs += 1;
+            touched.insert(self.drop_job(slot, now));
+        }
+        // Counts of open actions live on after their jobs; those of decided ones are in their record.
+        for action in touched {
+            if self.actions[action as usize].status.is_open() {
+                self.put_action(action);
+            }
+        }
+        self.drop_actions(&mut budget, &mut out, now);
+        self.drop_groups(&mut budget, &mut out, now);
+        out.more = budget == 0;
+        out
+    }
+
+    /// Forgets one finished job; returns its action.
+    fn drop_job(&mut self, slot: Slot, now: Timestamp) -> Slot {
+        if self.jobs[slot as usize].spot == Spot::Finished {
+            self.finished.remove(&mut self.jobs, slot);
+        }
+        let next = self.jobs[slot as usize].links[ACTION].next;
+        let action = self.jobs[slot as usize].action;
+        let entry = &mut self.actions[action as usize];
+        if entry.cancel_cursor == slot {
+            entry.cancel_cursor = next;
+        }
+        entry.jobs.remove(&mut self.jobs, slot);
+        let job = self.jobs.remove(slot as usize);
+        entry.dropped.total += 1;
+        match job.phase {
+            Phase::Done => entry.dropped.success += 1,
+            _ => entry.dropped.failed += 1,
+        }
+        let group = entry.group;
+        self.unindex_job(job.fingerprint, slot);
+        self.shift(group, Some(job.phase), None, now);
+        self.changes.push(Change::DropJob(job.seq));
+        action
+    }
+
+    fn drop_actions(&mut self, budget: &mut u32, out: &mut DropFinishedOutcome, now: Timestamp) {
+        let (age, most) = (
+            self.config.retention.finished_action_ms,
+            self.config.retention.finished_actions_max,
+        );
+        while *budget > 0
+            && let Some(&(finished_at, slot)) = self.finished_actions.first()
+            && (now.since(finished_at) > age || self.finished_actions.len() as u64 > most)
+        {
+            *budget -= 1;
+            if self.actions[slot as usize].unfinished > 0 {
+                // A replayed job still refers to it.
+                self.finished_actions.remove(&(finished_at, slot));
+                self.finished_actions.insert((now, slot));
+                self.actions[slot as usize].finished_at = Some(now);
+                continue;
+            }
+            if self.drop_jobs_of(slot, budget, out, now) {
+                self.finished_actions.remove(&(finished_at, slot));
+                self.drop_action(slot);
+                out.actions += 1;
+            }
+        }
+    }
+
+    fn drop_jobs_of(
+        &mut self,
+        action: Slot,
+        budget: &mut u32,
+        out: &mut DropFinishedOutcome,
+        now: Timestamp,
+    ) -> bool {
+        while let Some(job) = self.actions[action as usize].jobs.front() {
+            if *budget == 0 {
+                return false;
+            }
+            *budget -= 1;
+            out.jobs += 1;
+            self.drop_job(job, now);
+        }
+        true
+    }
+
+    fn drop_action(&mut self, slot: Slot) {
+        let action = self.actions.remove(slot as usize);
+        self.action_slots.remove(&(action.group, action.id));
+        self.cancelling.remove(&slot);
+        let group = &mut self.groups[action.group as usize];
+        group.actions.retain(|&other| other != slot);
+        if group.open_action == Some(slot) {
+            group.open_action = None;
+        }
+        self.changes.push(Change::DropAction(action.seq));
+    }
+
+    fn drop_groups(&mut self, budget: &mut u32, out: &mut DropFinishedOutcome, now: Timestamp) {
+        let (age, most) = (
+            self.config.retention.finished_action_ms,
+            self.config.retention.finished_actions_max,
+        );
+        let mut candidates = self.idle_groups.len();
+        while *budget > 0
+            && candidates > 0
+            && let Some(&(idle_since, slot)) = self.idle_groups.first()
+            && (now.since(idle_since) > age || self.idle_groups.len() as u64 > most)
+        {
+            *budget -= 1;
+            candidates -= 1;
+            self.idle_groups.remove(&(idle_since, slot));
+            let group = &self.groups[slot as usize];
+            let unused = |&action: &Slot| {
+                let action = &self.actions[action as usize];
+                action.implicit && !action.sealed && action.jobs.is_empty()
+            };
+            if group.counts.iter().any(|&n| n > 0) || !group.actions.iter().all(unused) {
+                let again = now - age + LOOK_AGAIN;
+                self.groups[slot as usize].idle_since = again;
+                self.idle_groups.insert((again, slot));
+                continue;
+            }
+            for action in group.actions.clone() {
+                self.drop_action(action);
+            }
+            let lines = std::mem::take(&mut self.groups[slot as usize].lines);
+            for line in lines {
+                let line_entry = self.lines.remove(line as usize);
+                let lane = &mut self.lanes[usize::from(line_entry.lane)];
+                lane.orders[line_entry.level as usize].recall(line, line_entry.tag);
+            }
+            let group = self.groups.remove(slot as usize);
+            self.group_slots.remove(&group.id);
+            self.changes.push(Change::DropGroup(group.seq));
+            out.groups += 1;
+        }
+    }
+}

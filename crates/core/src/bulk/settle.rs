@@ -1,0 +1,219 @@
+//! settle: what came of a run. Also how a job ends, whoever ends it.
+
+use bytes::Bytes;
+
+use super::Bulk;
+use super::command::{Answer, DeathReason, DelayReason, LeaseRef, SettleParams, Settled, Verdict};
+use super::group::Held;
+use super::job::{Phase, Spot};
+use super::list::Slot;
+use super::record::{Change, JobState, StoredPhase};
+use crate::time::Timestamp;
+
+/// Limit: bytes kept of an error text.
+const MAX_ERROR_BYTES: usize = 4_096;
+
+impl Bulk {
+    pub(super) fn settle(&mut self, p: SettleParams, now: Timestamp) -> Vec<Settled> {
+        p.answers
+            .into_iter()
+            .map(|answer| self.settle_one(answer, now))
+            .collect()
+    }
+
+    fn settle_one(&mut self, answer: Answer, now: Timestamp) -> Settled {
+        let Some(slot) = self.current(answer.lease) else {
+            return Settled::Stale;
+        };
+        let started_at = self.end_lease(answer.lease, slot);
+        let settled = self.carry_out(slot, answer.verdict, started_at, now);
+        self.lease_ended(slot, now);
+        settled
+    }
+
+    /// Takes a job out of the lease indexes; says when it was leased.
+    pub(super) fn end_lease(&mut self, lease: LeaseRef, slot: Slot) -> Timestamp {
+        let entry = self.leases.remove(&lease.job).expect("the caller found it");
+        self.deadlines.remove(&(self.jobs[slot as usize].at, lease.job));
+        entry.started_at
+    }
+
+    /// A group that was held for too many leases may go on.
+    pub(super) fn lease_ended(&mut self, slot: Slot, now: Timestamp) {
+        let group = self.actions[self.jobs[slot as usize].action as usize].group;
+        if self.groups[group as usize].held == Some(Held::Leased) {
+            self.unhold(group, now);
+        }
+    }
+
+    fn carry_out(&mut self, slot: Slot, verdict: Verdict, started_at: Timestamp, now: Timestamp) -> Settled {
+        let job = &self.jobs[slot as usize];
+        let (kind, lane) = (
+            &self.kinds[usize::from(job.kind)],
+            self.lines[job.line as usize].lane,
+        );
+        let attempts = job.attempts;
+        let again = !matches!(verdict, Verdict::Done { .. } | Verdict::Failed { .. });
+        if again && self.actions[job.action as usize].cancelled {
+            return self.dead(slot, DeathReason::Cancelled, String::new(), now);
+        }
+        match verdict {
+            Verdict::Done { result } => {
+                let lane = &mut self.lanes[usize::from(lane)];
+                if self.config.congestion.enabled
+                    && lane.slow.is_some_and(|slow| now.since(started_at) > slow)
+                {
+                    lane.pace.cut(now);
+                }
+                let (len, max) = (result.len() as u64, self.config.limits.max_result_bytes);
+                if len > max {
+                    let error = format!("the result has {len} bytes; at most {max} are allowed");
+                    return self.dead(slot, DeathReason::Failed, error, now);
+                }
+                Settled::Done {
+                    action_complete: self.done(slot, result, now),
+                }
+            }
+            Verdict::Failed { error } => self.dead(slot, DeathReason::Failed, error, now),
+            Verdict::Throttled { retry_after } => {
+                if self.config.congestion.enabled {
+                    self.lanes[usize::from(lane)].pace.cut(now);
+                }
+                let backoff = self.throttle(slot, now);
+                let cap = self.config.backpressure.max_retry_after_ms;
+                let until = now + retry_after.map_or(backoff.wait, |after| after.min(cap));
+                self.delay(slot, until, DelayReason::ApiThrottled, now);
+                Settled::Delayed {
+                    until,
+                    reason: DelayReason::ApiThrottled,
+                }
+            }
+            Verdict::Retry { error, after } => {
+                if u32::from(attempts) >= kind.max_retries {
+                    self.jobs[slot as usize].attempts += 1;
+                    return self.dead(slot, DeathReason::AttemptsUsedUp, error, now);
+                }
+                let cap = self.config.backpressure.max_retry_after_ms;
+                let wait = after.map_or(kind.retry_backoff(u32::from(attempts)), |after| after.min(cap));
+                self.jobs[slot as usize].attempts += 1;
+                self.delay(slot, now + wait, DelayReason::TransientError, now);
+                Settled::Delayed {
+                    until: now + wait,
+                    reason: DelayReason::TransientError,
+                }
+            }
+            Verdict::Returned => {
+                self.set_waiting(slot, now);
+                self.push_returned(slot, true, now);
+                self.put_state(slot, None);
+                Settled::Returned
+            }
+        }
+    }
+
+    fn done(&mut self, slot: Slot, result: Bytes, now: Timestamp) -> bool {
+        let throttles = u64::from(self.jobs[slot as usize].throttles);
+        let group = self.lines[self.jobs[slot as usize].line as usize].group;
+        let stats = &mut self.groups[group as usize].stats;
+        stats.completed += 1;
+        stats.completed_throttles += throttles;
+        self.finish(slot, Phase::Done, now);
+        self.put_state(slot, Some(StoredPhase::Done { at: now, result }));
+        let action = self.jobs[slot as usize].action;
+        let entry = &mut self.actions[action as usize];
+        if entry.status.is_open() {
+            entry.counts.success += 1;
+        }
+        self.complete_if_done(action, now)
+    }
+
+    fn dead(&mut self, slot: Slot, reason: DeathReason, error: String, now: Timestamp) -> Settled {
+        Settled::Dead {
+            reason,
+            action_complete: self.die(slot, reason, error, now),
+        }
+    }
+
+    /// Ends a detached job without success; true if that completed its action.
+    pub(super) fn die(&mut self, slot: Slot, reason: DeathReason, mut error: String, now: Timestamp) -> bool {
+        if error.len() > MAX_ERROR_BYTES {
+            let cut = (0..=MAX_ERROR_BYTES)
+                .rev()
+                .find(|&i| error.is_char_boundary(i))
+                .unwrap_or(0);
+            error.truncate(cut);
+        }
+        if error.is_empty() {
+            error = match reason {
+                DeathReason::Failed => "failed without a reason",
+                DeathReason::AttemptsUsedUp => "attempts used up",
+                DeathReason::Expired => "expired before it could start",
+                DeathReason::Cancelled => "cancelled",
+            }
+            .to_owned();
+        }
+        let action = self.jobs[slot as usize].action;
+        self.jobs[slot as usize].death = reason;
+        self.finish(slot, Phase::Dead, now);
+        let entry = &mut self.actions[action as usize];
+        if entry.status.is_open() {
+            entry.counts.failed += 1;
+            if reason != DeathReason::Cancelled {
+                entry.keep_error(&error);
+            }
+        }
+        self.put_state(
+            slot,
+            Some(StoredPhase::Dead {
+                at: now,
+                reason,
+                error,
+            }),
+        );
+        self.complete_if_done(action, now)
+    }
+
+    /// Books a detached job as finished.
+    fn finish(&mut self, slot: Slot, phase: Phase, now: Timestamp) {
+        if self.jobs[slot as usize].phase == Phase::Delayed {
+            self.set_waiting(slot, now);
+        }
+        if let Some(at) = self.expiry.remove(&slot) {
+            self.expiring.remove(&(at, self.jobs[slot as usize].seq, slot));
+        }
+        let job = &mut self.jobs[slot as usize];
+        let (from, line, action) = (job.phase, job.line, job.action);
+        job.phase = phase;
+        job.at = now;
+        job.expires = false;
+        let group = self.lines[line as usize].group;
+        self.shift(group, Some(from), Some(phase), now);
+        self.line_loses(line);
+        let entry = &mut self.actions[action as usize];
+        entry.unfinished -= 1;
+        // With kept results a job goes when its action goes.
+        if !entry.options.keep_results {
+            self.jobs[slot as usize].spot = Spot::Finished;
+            self.finished.push_back(&mut self.jobs, slot);
+        }
+    }
+
+    /// Asks for the job's state to be written; `finished` carries what only the caller has.
+    pub(super) fn put_state(&mut self, slot: Slot, finished: Option<StoredPhase>) {
+        let job = &self.jobs[slot as usize];
+        let phase = finished.unwrap_or(match job.phase {
+            Phase::Delayed => StoredPhase::Delayed {
+                due: job.at,
+                reason: job.delay,
+            },
+            _ => StoredPhase::Waiting,
+        });
+        let state = JobState {
+            attempts: job.attempts,
+            throttles: job.throttles,
+            fence: job.fence,
+            phase,
+        };
+        self.changes.push(Change::PutState(job.seq, state));
+    }
+}

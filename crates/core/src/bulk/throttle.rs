@@ -1,0 +1,73 @@
+//! What throttling does to a job and is remembered of it: backoff, counts, delayed.
+
+use super::Bulk;
+use super::command::DelayReason;
+use super::congestion::{self, Backoff};
+use super::job::{Phase, Spot};
+use super::list::Slot;
+use crate::time::{Millis, Timestamp};
+
+impl Bulk {
+    /// The backoff that the next throttled job of the group would get.
+    pub(super) fn next_backoff(&self, group: Slot) -> Backoff {
+        let ahead = u64::from(self.groups[group as usize].congested);
+        congestion::backoff(
+            &self.config.congestion,
+            self.limiter.length(),
+            ahead,
+            self.per_group_limit(),
+        )
+    }
+
+    /// Counts one throttle of the job and says how long it waits.
+    pub(super) fn throttle(&mut self, slot: Slot, now: Timestamp) -> Backoff {
+        let job = &mut self.jobs[slot as usize];
+        job.throttles = job.throttles.saturating_add(1);
+        let group = self.lines[job.line as usize].group;
+        let backoff = self.next_backoff(group);
+        let stats = &mut self.groups[group as usize].stats;
+        stats.total_throttle_count += 1;
+        stats.last_throttle_at = Some(now);
+        stats.last_backoff = backoff.wait;
+        self.totals.throttles += 1;
+        self.totals.saved_spins += backoff.saved_spins(self.config.congestion.base_backoff_ms);
+        backoff
+    }
+
+    /// Books a waiting, detached job as denied by the window: delayed, but in its line.
+    pub(super) fn set_denied(&mut self, slot: Slot, wait: Millis, now: Timestamp) {
+        let job = &mut self.jobs[slot as usize];
+        job.phase = Phase::Delayed;
+        job.delay = DelayReason::RateLimited;
+        job.spot = Spot::Throttled;
+        job.at = now + wait;
+        let line = job.line;
+        self.lines[line as usize]
+            .throttled
+            .push_back(&mut self.jobs, slot);
+        let group = self.lines[line as usize].group;
+        self.groups[group as usize].congested += 1;
+        self.shift(group, Some(Phase::Waiting), Some(Phase::Delayed), now);
+    }
+
+    /// Delays a job that was leased.
+    pub(super) fn delay(&mut self, slot: Slot, due: Timestamp, reason: DelayReason, now: Timestamp) {
+        let job = &mut self.jobs[slot as usize];
+        job.phase = Phase::Delayed;
+        job.delay = reason;
+        job.at = due;
+        let (seq, group) = (job.seq, self.lines[job.line as usize].group);
+        self.delayed.insert((due, seq, slot));
+        self.groups[group as usize].congested += 1;
+        self.shift(group, Some(Phase::Leased), Some(Phase::Delayed), now);
+        self.signals.timer = true;
+        self.put_state(slot, None);
+    }
+
+    /// A job leaves delayed.
+    pub(super) fn uncongest(&mut self, group: Slot, reason: DelayReason) {
+        if reason != DelayReason::Scheduled {
+            self.groups[group as usize].congested -= 1;
+        }
+    }
+}

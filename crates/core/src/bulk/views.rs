@@ -1,0 +1,185 @@
+//! What can be read, and how it looks.
+
+use bytes::Bytes;
+use serde::{Deserialize, Serialize};
+
+use super::command::{ActionCounts, ActionStatus, Ceilings, DeathReason, DelayReason, JobSeq, Level};
+use super::congestion::{CongestionLevel, Estimate};
+use super::job::Phase;
+pub use super::stats::CongestionSnapshot;
+use crate::ids::{ActionId, GroupId, JobId, JobType, LaneId};
+use crate::time::{Millis, Timestamp};
+
+/// A place in a listing; pass it back to go on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct Cursor(pub u64);
+
+#[derive(Debug, Clone, PartialEq)]
+pub enum Query {
+    Group(GroupId),
+    Groups {
+        after: Option<Cursor>,
+        max: u32,
+    },
+    Action(GroupId, ActionId),
+    Job(GroupId, JobId),
+    /// Jobs of an action in the order in which they came.
+    ActionJobs {
+        group: GroupId,
+        action: ActionId,
+        after: Option<Cursor>,
+        max: u32,
+    },
+    QueueStats,
+    LimitStatus(GroupId),
+    Congestion(GroupId),
+    CongestionSummary {
+        after: Option<Cursor>,
+        max: u32,
+    },
+    CongestionHistory {
+        group: GroupId,
+        max: u32,
+    },
+}
+
+#[derive(Debug, Clone, PartialEq)]
+pub enum View {
+    Group(GroupView),
+    Groups(Page<GroupView>),
+    Action(ActionView),
+    Job(JobView),
+    ActionJobs(Page<JobView>),
+    QueueStats(QueueStats),
+    LimitStatus(LimitStatus),
+    Congestion(CongestionState),
+    CongestionSummary(CongestionSummary),
+    CongestionHistory(Vec<CongestionSnapshot>),
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Page<T> {
+    pub items: Vec<T>,
+    /// Present while there is more.
+    pub next: Option<Cursor>,
+}
+
+/// Jobs per phase; finished ones as long as they are kept.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct PhaseCounts {
+    pub waiting: u64,
+    pub ready: u64,
+    pub leased: u64,
+    pub delayed: u64,
+    pub done: u64,
+    pub dead: u64,
+}
+
+impl PhaseCounts {
+    pub fn unfinished(&self) -> u64 {
+        self.waiting + self.ready + self.leased + self.delayed
+    }
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct GroupView {
+    pub id: GroupId,
+    pub base_priority: i32,
+    pub ceilings: Ceilings,
+    pub paused: bool,
+    /// Out of the order although it has jobs: paused, or at a ceiling of its own.
+    pub held: bool,
+    pub active: bool,
+    pub counts: PhaseCounts,
+    pub actions: Vec<ActionId>,
+    pub estimate: Estimate,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct ActionView {
+    pub group: GroupId,
+    pub id: ActionId,
+    pub status: ActionStatus,
+    pub sealed: bool,
+    pub paused: bool,
+    pub cancelled: bool,
+    pub counts: ActionCounts,
+    /// The first errors of its jobs.
+    pub errors: Vec<String>,
+    pub summary: Option<Bytes>,
+    pub created_at: Timestamp,
+    pub finished_at: Option<Timestamp>,
+    /// When the unfinished jobs of its group would be done at the group's share.
+    pub estimate: Estimate,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct JobView {
+    pub seq: JobSeq,
+    pub kind: JobType,
+    pub lane: LaneId,
+    pub level: Level,
+    pub phase: Phase,
+    pub attempts: u32,
+    pub throttles: u32,
+    /// When delayed: until when, and why.
+    pub delayed: Option<(Timestamp, DelayReason)>,
+    /// When leased: until when.
+    pub deadline: Option<Timestamp>,
+    /// When dead: why.
+    pub dead: Option<DeathReason>,
+    pub finished_at: Option<Timestamp>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
+pub struct QueueStats {
+    /// Groups that stand in the order, per level.
+    pub high_priority_groups: u64,
+    pub normal_priority_groups: u64,
+    pub low_priority_groups: u64,
+    pub total_groups: u64,
+    /// Groups with unfinished jobs.
+    pub active_groups: u64,
+    pub counts: PhaseCounts,
+    pub started: u64,
+    pub throttles: u64,
+    pub saved_spins: u64,
+    /// Groups, actions and lines in memory, with the tags that are remembered of absent groups.
+    pub groups_kept: u64,
+    pub actions_kept: u64,
+    pub lines_kept: u64,
+    pub tags_remembered: u64,
+}
+
+/// The current window as a group sees it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+pub struct LimitStatus {
+    pub global_count: u64,
+    pub global_limit: u64,
+    pub group_count: u64,
+    pub per_group_limit: u64,
+    pub active_group_count: u64,
+    pub window_ends: Timestamp,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct CongestionState {
+    pub group: GroupId,
+    pub non_ready_count: u64,
+    pub rate_limit_speed: u64,
+    pub current_backoff_ms: Millis,
+    pub congestion_level: CongestionLevel,
+    pub total_throttle_count: u64,
+    pub last_throttle_at: Option<Timestamp>,
+    pub last_backoff_ms: Millis,
+    pub avg_throttle_per_job: f64,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct CongestionSummary {
+    pub active_group_count: u64,
+    pub total_non_ready_count: u64,
+    pub worst_congestion_level: CongestionLevel,
+    pub worst_congestion_group: Option<GroupId>,
+    pub groups: Page<CongestionState>,
+}

@@ -1,0 +1,49 @@
+//! The one place that reads a wall clock.
+
+use std::fmt;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use tidegate_core::time::{Millis, Timestamp};
+
+/// Where wall time comes from.
+pub trait Clock: Send + Sync + fmt::Debug + 'static {
+    fn now(&self) -> Timestamp;
+}
+
+/// The machine's clock.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct SystemClock;
+
+impl Clock for SystemClock {
+    #[expect(clippy::disallowed_methods, reason = "this is the one Clock")]
+    fn now(&self) -> Timestamp {
+        let since_epoch = std::time::SystemTime::now()
+            .duration_since(std::time::UNIX_EPOCH)
+            .unwrap_or_default();
+        Timestamp(since_epoch.as_millis() as u64)
+    }
+}
+
+/// A clock that a test moves, forwards or back.
+#[derive(Debug)]
+pub struct ManualClock(AtomicU64);
+
+impl ManualClock {
+    pub fn at(now: Timestamp) -> Self {
+        Self(AtomicU64::new(now.0))
+    }
+
+    pub fn set(&self, now: Timestamp) {
+        self.0.store(now.0, Ordering::SeqCst);
+    }
+
+    pub fn advance(&self, by: Millis) {
+        self.0.fetch_add(by.0, Ordering::SeqCst);
+    }
+}
+
+impl Clock for ManualClock {
+    fn now(&self) -> Timestamp {
+        Timestamp(self.0.load(Ordering::SeqCst))
+    }
+}

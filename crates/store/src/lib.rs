@@ -1,0 +1,22 @@
+//! The store seam: everything of the bulk part that keeps state sits behind [`Store`].
+//!
+//! - [`Store`]: one method per kind of access; transitions go in as commands of the core and take batches.
+//! - [`model`]: the pure state machine behind the seam, the yardstick for every backend.
+//! - [`embedded`]: durable in a data folder, in this process.
+//! - [`transfer`]: a whole store as a stream, for backup and for moving between backends.
+//! - `conformance` (feature): the cases that every backend must pass.
+//!
+//! No async runtime is needed here beyond its channels; no HTTP, no handlers, no timers.
+
+pub mod clock;
+#[cfg(feature = "conformance")]
+pub mod conformance;
+pub mod embedded;
+mod error;
+pub mod model;
+mod seam;
+pub mod transfer;
+
+pub use clock::{Clock, ManualClock, SystemClock};
+pub use error::StoreError;
+pub use seam::{JobDetails, LeasedJob, Store, StoreExt, Wakeups};

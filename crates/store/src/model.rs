@@ -1,0 +1,183 @@
+//! The pure state machine behind the seam: nothing durable, nothing shared, and therefore the yardstick
+//! that every other backend is held against.
+
+use std::collections::HashMap;
+use std::fmt;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use async_trait::async_trait;
+use bytes::Bytes;
+use tidegate_core::bulk::record::StoredPhase;
+use tidegate_core::bulk::views::{Cursor, JobView, Page, Query, View};
+use tidegate_core::bulk::{Bulk, Change, Command, JobSeq, LeaseOutcome, LeaseParams, Outcome, Refusal};
+use tidegate_core::config::BulkConfig;
+use tidegate_core::ids::{ActionId, GroupId, JobId};
+
+use crate::{Clock, JobDetails, LeasedJob, Store, StoreError, Wakeups};
+
+/// Ids, payloads and results, which the state machine does not keep.
+#[derive(Debug, Default)]
+struct Bodies {
+    jobs: HashMap<JobSeq, (JobId, Bytes)>,
+    ends: HashMap<JobSeq, StoredPhase>,
+}
+
+#[derive(Debug)]
+struct State {
+    bulk: Bulk,
+    bodies: Bodies,
+}
+
+pub struct ModelStore {
+    state: Mutex<State>,
+    clock: Arc<dyn Clock>,
+    wakeups: Arc<Wakeups>,
+}
+
+impl fmt::Debug for ModelStore {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ModelStore").finish_non_exhaustive()
+    }
+}
+
+impl ModelStore {
+    pub fn new(config: BulkConfig, clock: Arc<dyn Clock>) -> Result<Self, StoreError> {
+        let bulk = Bulk::new(config, (0, 0)).map_err(|error| StoreError::Config(error.to_string()))?;
+        let state = State {
+            bulk,
+            bodies: Bodies::default(),
+        };
+        Ok(Self {
+            state: Mutex::new(state),
+            clock,
+            wakeups: Arc::default(),
+        })
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn apply_now(&self, command: Command) -> Outcome {
+        let mut state = self.state();
+        let outcome = state.bulk.apply(command, self.clock.now());
+        if cfg!(debug_assertions) {
+            state.bulk.check();
+        }
+        for change in state.bulk.take_changes() {
+            state.bodies.keep(change);
+        }
+        self.wakeups.ring(state.bulk.take_signals());
+        outcome
+    }
+
+    fn view(&self, query: Query) -> Result<View, Refusal> {
+        let Outcome::Query(view) = self.apply_now(Command::Query(query)) else {
+            unreachable!("a query is answered with a view")
+        };
+        view
+    }
+}
+
+impl Bodies {
+    fn keep(&mut self, change: Change) {
+        match change {
+            Change::AddJob(job) => {
+                self.jobs.insert(job.seq, (job.id, job.payload));
+            }
+            Change::PutState(seq, state) => {
+                self.ends.insert(seq, state.phase);
+            }
+            Change::DropJob(seq) => {
+                self.jobs.remove(&seq);
+                self.ends.remove(&seq);
+            }
+            _ => {}
+        }
+    }
+
+    fn details(&self, view: JobView) -> JobDetails {
+        let (id, payload) = self.jobs[&view.seq].clone();
+        let (result, error) = match self.ends.get(&view.seq) {
+            Some(StoredPhase::Done { result, .. }) => (Some(result.clone()), None),
+            Some(StoredPhase::Dead { error, .. }) => (None, Some(error.clone())),
+            _ => (None, None),
+        };
+        JobDetails {
+            id,
+            view,
+            payload,
+            result,
+            error,
+        }
+    }
+}
+
+#[async_trait]
+impl Store for ModelStore {
+    async fn apply(&self, command: Command) -> Result<Outcome, StoreError> {
+        Ok(self.apply_now(command))
+    }
+
+    async fn lease(&self, params: LeaseParams) -> Result<LeaseOutcome<LeasedJob>, StoreError> {
+        let Outcome::Lease(outcome) = self.apply_now(Command::Lease(params)) else {
+            unreachable!("a lease is answered with leases")
+        };
+        let state = self.state();
+        let jobs = outcome
+            .jobs
+            .into_iter()
+            .map(|leased| {
+                let (id, payload) = state.bodies.jobs[&leased.lease.job].clone();
+                LeasedJob { leased, id, payload }
+            })
+            .collect();
+        Ok(LeaseOutcome {
+            jobs,
+            stop: outcome.stop,
+        })
+    }
+
+    async fn job(&self, group: &GroupId, job: &JobId) -> Result<Result<JobDetails, Refusal>, StoreError> {
+        Ok(self.view(Query::Job(group.clone(), job.clone())).map(|view| {
+            let View::Job(view) = view else {
+                unreachable!("a job is answered with a job")
+            };
+            self.state().bodies.details(view)
+        }))
+    }
+
+    async fn results(
+        &self,
+        group: &GroupId,
+        action: &ActionId,
+        after: Option<Cursor>,
+        max: u32,
+    ) -> Result<Result<Page<JobDetails>, Refusal>, StoreError> {
+        let query = Query::ActionJobs {
+            group: group.clone(),
+            action: action.clone(),
+            after,
+            max,
+        };
+        Ok(self.view(query).map(|view| {
+            let View::ActionJobs(page) = view else {
+                unreachable!("jobs are answered with jobs")
+            };
+            let state = self.state();
+            let items = page
+                .items
+                .into_iter()
+                .map(|view| state.bodies.details(view))
+                .collect();
+            Page {
+                items,
+                next: page.next,
+            }
+        }))
+    }
+
+    fn wakeups(&self) -> Arc<Wakeups> {
+        self.wakeups.clone()
+    }
+}

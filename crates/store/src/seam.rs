@@ -1,0 +1,102 @@
+//! The seam itself: what a backend must be able to do.
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use bytes::Bytes;
+use serde::Serialize;
+use tidegate_core::bulk::views::{Cursor, JobView, Page};
+use tidegate_core::bulk::{
+    Command, LeaseOutcome, LeaseParams, Leased, Outcome, Refusal, Signals, Transition,
+};
+use tidegate_core::ids::{ActionId, GroupId, JobId};
+use tokio::sync::Notify;
+
+use crate::StoreError;
+
+/// A leased job with what its handler needs.
+#[derive(Debug, Clone, PartialEq)]
+pub struct LeasedJob {
+    pub leased: Leased,
+    pub id: JobId,
+    pub payload: Bytes,
+}
+
+/// A job with everything that is kept of it.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct JobDetails {
+    pub id: JobId,
+    pub view: JobView,
+    pub payload: Bytes,
+    /// The result of a done job.
+    pub result: Option<Bytes>,
+    /// The last error of a dead job.
+    pub error: Option<String>,
+}
+
+/// A backend for the bulk part.
+///
+/// Every transition is atomic, takes a batch and answers in the order of the batch. What `enqueue`,
+/// `settle` and every other change of promises answers is durable; a lease may be forgotten in a crash,
+/// as long as its fence is never given out again and its window counts as spent.
+#[async_trait]
+pub trait Store: Send + Sync + 'static {
+    /// Carries out one transition.
+    async fn apply(&self, command: Command) -> Result<Outcome, StoreError>;
+
+    /// The lease transition, with the jobs' ids and payloads.
+    async fn lease(&self, params: LeaseParams) -> Result<LeaseOutcome<LeasedJob>, StoreError>;
+
+    /// One job with everything that is kept of it.
+    async fn job(&self, group: &GroupId, job: &JobId) -> Result<Result<JobDetails, Refusal>, StoreError>;
+
+    /// The jobs of an action with their results, in the order in which they came.
+    async fn results(
+        &self,
+        group: &GroupId,
+        action: &ActionId,
+        after: Option<Cursor>,
+        max: u32,
+    ) -> Result<Result<Page<JobDetails>, Refusal>, StoreError>;
+
+    /// Bells that ring when there may be something to do.
+    fn wakeups(&self) -> Arc<Wakeups>;
+}
+
+/// Typed calls on any store.
+#[async_trait]
+pub trait StoreExt: Store {
+    async fn call<T: Transition + Send + 'static>(&self, params: T) -> Result<T::Outcome, StoreError> {
+        self.apply(params.into_command()).await.map(T::outcome)
+    }
+}
+
+impl<S: Store + ?Sized> StoreExt for S {}
+
+/// Bells for the services that wait on a store. A bell may ring without cause; every service also looks
+/// by itself from time to time.
+#[derive(Debug, Default)]
+pub struct Wakeups {
+    /// A job may have become leasable.
+    pub work: Notify,
+    /// An action is complete.
+    pub aggregate: Notify,
+    /// Something is due at a time that was not known before.
+    pub timer: Notify,
+}
+
+impl Wakeups {
+    /// Rings what the state machine asks for.
+    pub fn ring(&self, signals: Signals) {
+        for (wanted, bell) in [
+            (signals.work, &self.work),
+            (signals.aggregate, &self.aggregate),
+            (signals.timer, &self.timer),
+        ] {
+            if wanted {
+                bell.notify_waiters();
+                bell.notify_one();
+            }
+        }
+    }
+}

@@ -1,0 +1,1 @@
+//! A whole store as a stream.
