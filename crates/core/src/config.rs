@@ -17,7 +17,8 @@ pub struct ConfigError(pub String);
 
 macro_rules! ensure {
     ($ok:expr, $($message:tt)+) => {
-        if !$ok {
+        let ok: bool = $ok;
+        if !ok {
             return Err(ConfigError(format!($($message)+)));
         }
     };

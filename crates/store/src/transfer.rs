@@ -1,1 +1,120 @@
-//! A whole store as a stream.
+//! A whole store as a stream of lines, one JSON object each: a backup that people can read, and the way
+//! from one backend to another.
+//!
+//! ```text
+//!   {"header":{"tidegate_export":1}}
+//!   {"group":{…}}    every group
+//!   {"action":{…}}   every action
+//!   {"job":{"job":{…},"state":{…}}}   every job, in the order in which they came
+//!   {"end":{"groups":2,"actions":3,"jobs":1000}}
+//! ```
+//!
+//! The last line proves that the stream is whole. Leases are not part of it: a job that is running when
+//! the store is exported starts again where it is imported.
+
+use std::io::{BufRead, Write};
+
+use serde::{Deserialize, Serialize};
+use tidegate_core::bulk::record::{ActionRecord, GroupRecord, JobRecord, JobState};
+
+use crate::StoreError;
+
+/// What is written here is read by every later version.
+pub const EXPORT_VERSION: u32 = 1;
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Line {
+    Header { tidegate_export: u32 },
+    Group(GroupRecord),
+    Action(ActionRecord),
+    Job { job: JobRecord, state: Option<JobState> },
+    End(Counts),
+}
+
+/// How much a stream holds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct Counts {
+    pub groups: u64,
+    pub actions: u64,
+    pub jobs: u64,
+}
+
+impl Counts {
+    fn add(&mut self, line: &Line) {
+        match line {
+            Line::Group(_) => self.groups += 1,
+            Line::Action(_) => self.actions += 1,
+            Line::Job { .. } => self.jobs += 1,
+            Line::Header { .. } | Line::End(_) => {}
+        }
+    }
+}
+
+/// Writes a stream; [`ExportWriter::finish`] makes it whole.
+#[derive(Debug)]
+pub struct ExportWriter<W: Write> {
+    out: W,
+    counts: Counts,
+}
+
+impl<W: Write> ExportWriter<W> {
+    pub fn new(out: W) -> std::io::Result<Self> {
+        let mut writer = Self { out, counts: Counts::default() };
+        writer.write(&Line::Header { tidegate_export: EXPORT_VERSION })?;
+        Ok(writer)
+    }
+
+    pub fn write(&mut self, line: &Line) -> std::io::Result<()> {
+        self.counts.add(line);
+        serde_json::to_writer(&mut self.out, line)?;
+        self.out.write_all(b"\n")
+    }
+
+    pub fn finish(mut self) -> std::io::Result<Counts> {
+        let counts = self.counts;
+        self.write(&Line::End(counts))?;
+        self.out.flush()?;
+        Ok(counts)
+    }
+}
+
+/// Reads a stream, handing on groups, actions and jobs; an error unless it is whole.
+pub fn read(
+    input: impl BufRead,
+    mut each: impl FnMut(Line) -> Result<(), StoreError>,
+) -> Result<Counts, StoreError> {
+    let mut counts = Counts::default();
+    let mut lines = input.lines().enumerate();
+    let mut next = || -> Result<Option<(usize, Line)>, StoreError> {
+        let Some((index, text)) = lines.next() else { return Ok(None) };
+        let at = |error: &dyn std::fmt::Display| StoreError::Import(format!("line {}: {error}", index + 1));
+        let line = serde_json::from_str(&text.map_err(|error| at(&error))?).map_err(|error| at(&error))?;
+        Ok(Some((index + 1, line)))
+    };
+    match next()? {
+        Some((_, Line::Header { tidegate_export: EXPORT_VERSION })) => {}
+        Some((_, Line::Header { tidegate_export })) => {
+            return Err(StoreError::Import(format!(
+                "it has version {tidegate_export}, this program reads version {EXPORT_VERSION}"
+            )));
+        }
+        _ => return Err(StoreError::Import("it does not begin with a Tidegate header".into())),
+    }
+    while let Some((number, line)) = next()? {
+        match line {
+            Line::End(expected) if expected == counts => return Ok(counts),
+            Line::End(expected) => {
+                return Err(StoreError::Import(format!("it should hold {expected:?} but holds {counts:?}")));
+            }
+            Line::Header { .. } => {
+                return Err(StoreError::Import(format!("line {number}: a second header")));
+            }
+            line => {
+                counts.add(&line);
+                each(line)?;
+            }
+        }
+    }
+    Err(StoreError::Import("it ends without its last line, so a part of it is missing".into()))
+}

@@ -121,7 +121,7 @@ impl Bulk {
         now: Timestamp,
     ) -> Slot {
         let record = ActionRecord {
-            seq: ActionSeq(self.next_seq()),
+            seq: ActionSeq(self.give_seq()),
             group: self.groups[group as usize].seq,
             id,
             options,

@@ -26,7 +26,7 @@ impl Bulk {
             .collect();
         free.into_iter()
             .map(|slot| {
-                let claim = self.next_seq();
+                let claim = self.give_seq();
                 self.aggregating.insert(slot, (claim, now + p.claim_for));
                 let action = &self.actions[slot as usize];
                 Aggregation {

@@ -76,7 +76,7 @@ impl Bulk {
             Ok(kind) => kind,
             Err(refusal) => return Enqueued::Refused(refusal),
         };
-        let seq = JobSeq(self.next_seq());
+        let seq = JobSeq(self.give_seq());
         let line = self.line(group, self.kinds[usize::from(kind)].lane, new.level);
         let scheduled = new.run_at.filter(|&at| at > now);
         let slot = self.insert_job(

@@ -85,7 +85,7 @@ impl Bulk {
         }
         let base_priority = checked_base_priority(base_priority.unwrap_or(0))?;
         let record = GroupRecord {
-            seq: GroupSeq(self.next_seq()),
+            seq: GroupSeq(self.give_seq()),
             id: id.clone(),
             base_priority,
             paused: false,

@@ -42,6 +42,7 @@ mod pause;
 mod pick;
 pub mod policy;
 mod query;
+mod readable;
 pub mod record;
 mod release;
 mod replay;
@@ -274,7 +275,12 @@ impl Bulk {
         }
     }
 
-    fn next_seq(&mut self) -> u64 {
+    /// Numbers below this have been given out.
+    pub fn next_seq(&self) -> u64 {
+        self.next_seq
+    }
+
+    fn give_seq(&mut self) -> u64 {
         let seq = self.next_seq;
         self.next_seq += 1;
         seq

@@ -51,6 +51,7 @@ pub struct ActionRecord {
     /// From AGGREGATING on: all, for good.
     pub counts: ActionCounts,
     pub errors: Vec<String>,
+    #[serde(with = "super::readable::option")]
     pub summary: Option<Bytes>,
     pub confirmed: bool,
 }
@@ -65,6 +66,7 @@ pub struct JobRecord {
     pub created_at: Timestamp,
     pub run_at: Option<Timestamp>,
     pub expires_at: Option<Timestamp>,
+    #[serde(with = "super::readable")]
     pub payload: Bytes,
 }
 
@@ -86,6 +88,7 @@ pub enum StoredPhase {
     },
     Done {
         at: Timestamp,
+        #[serde(with = "super::readable")]
         result: Bytes,
     },
     Dead {

@@ -11,7 +11,7 @@ use super::record::{Change, JobState, StoredPhase};
 use crate::time::Timestamp;
 
 /// Limit: bytes kept of an error text.
-const MAX_ERROR_BYTES: usize = 4_096;
+const MAX_ERROR_BYTES: usize = 1_024;
 
 impl Bulk {
     pub(super) fn settle(&mut self, p: SettleParams, now: Timestamp) -> Vec<Settled> {

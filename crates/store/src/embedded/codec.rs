@@ -1,0 +1,172 @@
+//! Records as bytes. Format 1: postcard, with the payload behind the head of a job.
+
+use bytes::Bytes;
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+use tidegate_core::bulk::record::{ActionSeq, JobRecord, JobState, StoredPhase};
+use tidegate_core::bulk::restore::JobHead;
+use tidegate_core::bulk::{Fence, FingerprintKey, JobSeq, LeaseRef, Level};
+use tidegate_core::time::{StoreClock, Timestamp};
+
+use super::disk::DiskError;
+
+/// What is written here is read by every later version, or migrated.
+pub(super) const FORMAT: u32 = 1;
+
+/// Limit: larger payloads and results go to the blobs, so that start-up does not read them.
+pub(super) const INLINE_BYTES: usize = 1_024;
+
+/// Keys of the meta table.
+pub(super) mod meta_key {
+    pub(in crate::embedded) const IDENTITY: u64 = 0;
+    pub(in crate::embedded) const EPOCH: u64 = 1;
+    pub(in crate::embedded) const PROGRESS: u64 = 2;
+}
+
+/// Made once per store.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Identity {
+    pub(super) fingerprint_key: FingerprintKey,
+}
+
+/// Raised at every start: fences of different epochs never meet.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub(super) struct Epoch(pub(super) u64);
+
+impl Epoch {
+    /// Room for 2^40 leases per start.
+    pub(super) fn first_fence(self) -> Fence {
+        Fence((self.0 << 40) + 1)
+    }
+}
+
+/// Written with every batch that is synced.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub(super) struct Progress {
+    pub(super) clock: StoreClock,
+    /// Starts before this time may have been used up.
+    pub(super) spent_until: Timestamp,
+    pub(super) next_seq: u64,
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+struct StoredJob<'a> {
+    action: ActionSeq,
+    #[serde(borrow)]
+    id: &'a str,
+    #[serde(borrow)]
+    kind: &'a str,
+    level: Level,
+    created_at: Timestamp,
+    run_at: Option<Timestamp>,
+    expires_at: Option<Timestamp>,
+    /// The payload is a blob.
+    blob: bool,
+}
+
+pub(super) fn encode<T: Serialize>(value: &T) -> Vec<u8> {
+    postcard::to_stdvec(value).expect("plain data always encodes")
+}
+
+pub(super) fn decode<T: DeserializeOwned>(what: &str, bytes: &[u8]) -> Result<T, DiskError> {
+    postcard::from_bytes(bytes).map_err(|error| DiskError(format!("a record of {what}: {error}")))
+}
+
+/// The job without its payload if that is large; then the payload is the blob to write beside it.
+pub(super) fn encode_job(job: &JobRecord) -> (Vec<u8>, Option<Vec<u8>>) {
+    let blob = job.payload.len() > INLINE_BYTES;
+    let head = StoredJob {
+        action: job.action,
+        id: job.id.as_str(),
+        kind: job.kind.as_str(),
+        level: job.level,
+        created_at: job.created_at,
+        run_at: job.run_at,
+        expires_at: job.expires_at,
+        blob,
+    };
+    let room = Vec::with_capacity(64 + job.id.as_str().len() + if blob { 0 } else { job.payload.len() });
+    let mut bytes = postcard::to_extend(&head, room).expect("plain data always encodes");
+    if blob {
+        return (bytes, Some(job.payload.to_vec()));
+    }
+    bytes.extend_from_slice(&job.payload);
+    (bytes, None)
+}
+
+/// A job as it was read, borrowing its names.
+pub(super) struct ReadJob<'a> {
+    pub(super) head: JobHead<'a>,
+    pub(super) created_at: Timestamp,
+    /// None: it is a blob.
+    pub(super) payload: Option<&'a [u8]>,
+}
+
+pub(super) fn decode_job(seq: u64, bytes: &[u8]) -> Result<ReadJob<'_>, DiskError> {
+    let (stored, payload) = postcard::take_from_bytes::<StoredJob<'_>>(bytes)
+        .map_err(|error| DiskError(format!("job {seq}: {error}")))?;
+    Ok(ReadJob {
+        head: JobHead {
+            seq: JobSeq(seq),
+            action: stored.action,
+            id: stored.id,
+            kind: stored.kind,
+            level: stored.level,
+            run_at: stored.run_at,
+            expires_at: stored.expires_at,
+        },
+        created_at: stored.created_at,
+        payload: (!stored.blob).then_some(payload),
+    })
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+struct StoredState {
+    state: JobState,
+    /// The result is a blob.
+    blob: bool,
+}
+
+/// The state without its result if that is large; then the result is the blob to write beside it.
+pub(super) fn encode_state(mut state: JobState) -> (Vec<u8>, Option<Vec<u8>>) {
+    let mut blob = None;
+    if let StoredPhase::Done { result, .. } = &mut state.phase
+        && result.len() > INLINE_BYTES
+    {
+        blob = Some(std::mem::take(result).to_vec());
+    }
+    (encode(&StoredState { state, blob: blob.is_some() }), blob)
+}
+
+/// The state, and whether its result is a blob.
+pub(super) fn decode_state(bytes: &[u8]) -> Result<(JobState, bool), DiskError> {
+    let stored: StoredState = decode("a job's state", bytes)?;
+    Ok((stored.state, stored.blob))
+}
+
+pub(super) fn encode_leases(leases: &[LeaseRef]) -> Vec<u8> {
+    leases.iter().flat_map(|l| [l.job.0.to_be_bytes(), l.fence.0.to_be_bytes()]).flatten().collect()
+}
+
+pub(super) fn decode_leases(bytes: &[u8]) -> impl Iterator<Item = LeaseRef> + '_ {
+    let number = |bytes: &[u8]| u64::from_be_bytes(bytes.try_into().expect("eight bytes"));
+    bytes.chunks_exact(16).map(move |pair| LeaseRef {
+        job: JobSeq(number(&pair[..8])),
+        fence: Fence(number(&pair[8..])),
+    })
+}
+
+pub(super) fn payload_blob(job: JobSeq) -> u64 {
+    job.0 * 2
+}
+
+pub(super) fn result_blob(job: JobSeq) -> u64 {
+    job.0 * 2 + 1
+}
+
+/// Puts a blob back where it belongs.
+pub(super) fn with_result(phase: &mut StoredPhase, blob: Vec<u8>) {
+    if let StoredPhase::Done { result, .. } = phase {
+        *result = Bytes::from(blob);
+    }
+}

@@ -1,0 +1,77 @@
+//! The durable layer under the embedded store: small tables of numbered records, atomic batches, a sync.
+//!
+//! Two of them: [`super::fjall_disk`] on a real disk, and [`super::memory_disk`], which forgets everything
+//! that was not synced whenever a test cuts the power.
+
+use std::fmt;
+
+/// The tables; every key is a number.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Table {
+    /// See [`super::codec::Meta`].
+    Meta,
+    Groups,
+    Actions,
+    /// Job number → what does not change of a job, with its payload if that is small.
+    Jobs,
+    /// Job number → what does change. Absent: waiting for its first start.
+    States,
+    /// First fence of a lease call → the leases that it handed out.
+    Leases,
+    /// Payloads and results that are too large for the tables above, which are read whole at start.
+    Blobs,
+}
+
+impl Table {
+    pub const ALL: [Table; 7] = [
+        Table::Meta,
+        Table::Groups,
+        Table::Actions,
+        Table::Jobs,
+        Table::States,
+        Table::Leases,
+        Table::Blobs,
+    ];
+
+    pub fn name(self) -> &'static str {
+        match self {
+            Table::Meta => "meta",
+            Table::Groups => "groups",
+            Table::Actions => "actions",
+            Table::Jobs => "jobs",
+            Table::States => "states",
+            Table::Leases => "leases",
+            Table::Blobs => "blobs",
+        }
+    }
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Op {
+    Put(Table, u64, Vec<u8>),
+    Delete(Table, u64),
+}
+
+/// A durable layer failed; what it said.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub struct DiskError(pub String);
+
+/// Called for each record of a scan; stops the scan by returning an error.
+pub type Visit<'a> = &'a mut dyn FnMut(u64, &[u8]) -> Result<(), DiskError>;
+
+/// Records as they are at one moment.
+pub trait Reader: Send + Sync {
+    fn get(&self, table: Table, key: u64) -> Result<Option<Vec<u8>>, DiskError>;
+    /// All records of a table in the order of their keys.
+    fn scan(&self, table: Table, visit: Visit<'_>) -> Result<(), DiskError>;
+}
+
+pub trait Disk: Reader + fmt::Debug + 'static {
+    /// Applies all of it or nothing; survives the process, but not the power.
+    fn commit(&self, ops: Vec<Op>) -> Result<(), DiskError>;
+    /// Everything committed so far survives the power, too.
+    fn sync(&self) -> Result<(), DiskError>;
+    /// The records as they are now, whatever is committed later.
+    fn snapshot(&self) -> Box<dyn Reader>;
+}

@@ -1,0 +1,47 @@
+//! The data folder: its format mark, and whether it is ours to use.
+
+use std::fs::{self, File};
+use std::io::Write;
+use std::path::Path;
+
+use super::codec::FORMAT;
+use crate::StoreError;
+
+const MARK: &str = "FORMAT";
+
+/// Makes the folder if it is missing; refuses one that holds something else or another format.
+pub(super) fn prepare(path: &Path) -> Result<(), StoreError> {
+    let failed = |reason: String| StoreError::Folder { path: path.to_owned(), reason };
+    fs::create_dir_all(path).map_err(|error| failed(error.to_string()))?;
+    match fs::read_to_string(path.join(MARK)) {
+        Ok(mark) if mark == text(FORMAT) => Ok(()),
+        Ok(mark) => {
+            let found = mark.trim().strip_prefix("tidegate ").unwrap_or("unknown").to_owned();
+            Err(StoreError::Format { path: path.to_owned(), found, known: FORMAT })
+        }
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
+            let mut entries = fs::read_dir(path).map_err(|error| failed(error.to_string()))?;
+            if entries.next().is_some() {
+                return Err(failed(format!(
+                    "it is not empty and has no {MARK} file, so it is not Tidegate's; use an empty folder"
+                )));
+            }
+            write_mark(path).map_err(|error| failed(error.to_string()))
+        }
+        Err(error) => Err(failed(error.to_string())),
+    }
+}
+
+fn text(format: u32) -> String {
+    format!("tidegate {format}\n")
+}
+
+/// Written beside and renamed, so that there is never half a mark.
+fn write_mark(path: &Path) -> std::io::Result<()> {
+    let beside = path.join("FORMAT.new");
+    let mut file = File::create(&beside)?;
+    file.write_all(text(FORMAT).as_bytes())?;
+    file.sync_all()?;
+    fs::rename(&beside, path.join(MARK))?;
+    File::open(path)?.sync_all()
+}

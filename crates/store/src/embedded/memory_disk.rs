@@ -1,0 +1,119 @@
+//! A durable layer for tests: it forgets everything that was not synced when the power is cut, keeps what
+//! was committed when only the process is killed, and fails on command.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use super::disk::{Disk, DiskError, Op, Reader, Table, Visit};
+
+type Records = BTreeMap<(Table, u64), Vec<u8>>;
+
+#[derive(Debug, Default)]
+struct State {
+    committed: Records,
+    /// Batches since the last sync, oldest first: a power cut keeps a prefix of them.
+    unsynced: Vec<Vec<Op>>,
+    synced: Records,
+    fail_commit: bool,
+    fail_sync: bool,
+}
+
+/// Clones share the same disk, as processes do one after the other.
+#[derive(Debug, Clone, Default)]
+pub struct MemoryDisk(Arc<Mutex<State>>);
+
+impl MemoryDisk {
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Cuts the power: what was not synced is gone, except the oldest `kept` batches, which the disk had
+    /// written by itself.
+    pub fn cut_power(&self, kept: usize) {
+        let mut state = self.state();
+        let mut survived = std::mem::take(&mut state.unsynced);
+        survived.truncate(kept);
+        let mut synced = std::mem::take(&mut state.synced);
+        survived.into_iter().flatten().for_each(|op| apply(&mut synced, op));
+        state.committed = synced.clone();
+        state.synced = synced;
+    }
+
+    pub fn unsynced_batches(&self) -> usize {
+        self.state().unsynced.len()
+    }
+
+    pub fn fail_commits(&self, fail: bool) {
+        self.state().fail_commit = fail;
+    }
+
+    pub fn fail_syncs(&self, fail: bool) {
+        self.state().fail_sync = fail;
+    }
+
+    pub fn records(&self) -> usize {
+        self.state().committed.len()
+    }
+}
+
+fn apply(records: &mut Records, op: Op) {
+    match op {
+        Op::Put(table, key, value) => records.insert((table, key), value),
+        Op::Delete(table, key) => records.remove(&(table, key)),
+    };
+}
+
+fn scan(records: &Records, table: Table, visit: Visit<'_>) -> Result<(), DiskError> {
+    for ((_, key), value) in records.range((table, 0)..=(table, u64::MAX)) {
+        visit(*key, value)?;
+    }
+    Ok(())
+}
+
+impl Reader for MemoryDisk {
+    fn get(&self, table: Table, key: u64) -> Result<Option<Vec<u8>>, DiskError> {
+        Ok(self.state().committed.get(&(table, key)).cloned())
+    }
+
+    fn scan(&self, table: Table, visit: Visit<'_>) -> Result<(), DiskError> {
+        scan(&self.state().committed, table, visit)
+    }
+}
+
+impl Disk for MemoryDisk {
+    fn commit(&self, ops: Vec<Op>) -> Result<(), DiskError> {
+        let mut state = self.state();
+        if state.fail_commit {
+            return Err(DiskError("no space left on device (injected)".into()));
+        }
+        ops.iter().cloned().for_each(|op| apply(&mut state.committed, op));
+        state.unsynced.push(ops);
+        Ok(())
+    }
+
+    fn sync(&self) -> Result<(), DiskError> {
+        let mut state = self.state();
+        if state.fail_sync {
+            return Err(DiskError("input/output error (injected)".into()));
+        }
+        let batches = std::mem::take(&mut state.unsynced);
+        batches.into_iter().flatten().for_each(|op| apply(&mut state.synced, op));
+        Ok(())
+    }
+
+    fn snapshot(&self) -> Box<dyn Reader> {
+        Box::new(Moment(self.state().committed.clone()))
+    }
+}
+
+struct Moment(Records);
+
+impl Reader for Moment {
+    fn get(&self, table: Table, key: u64) -> Result<Option<Vec<u8>>, DiskError> {
+        Ok(self.0.get(&(table, key)).cloned())
+    }
+
+    fn scan(&self, table: Table, visit: Visit<'_>) -> Result<(), DiskError> {
+        scan(&self.0, table, visit)
+    }
+}

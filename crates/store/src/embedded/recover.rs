@@ -1,0 +1,131 @@
+//! Start-up: rebuilds the state machine from the tables.
+
+use std::collections::HashMap;
+
+use tidegate_core::bulk::record::{ActionRecord, GroupRecord, JobState};
+use tidegate_core::bulk::restore::{Restore, RestoreError};
+use tidegate_core::bulk::{Bulk, Fence, FingerprintKey, JobSeq};
+use tidegate_core::config::BulkConfig;
+use tidegate_core::time::Timestamp;
+
+use super::codec::{self, Epoch, Identity, Progress, meta_key};
+use super::disk::{Disk, DiskError, Op, Table};
+use super::writer::Writer;
+use crate::StoreError;
+
+fn unreadable(error: DiskError) -> StoreError {
+    StoreError::Corrupt(error.to_string())
+}
+
+fn contradiction(error: RestoreError) -> StoreError {
+    match error {
+        RestoreError::Config(error) => StoreError::Config(error.to_string()),
+        error => StoreError::Corrupt(error.to_string()),
+    }
+}
+
+fn meta<T: serde::de::DeserializeOwned>(disk: &dyn Disk, key: u64) -> Result<Option<T>, StoreError> {
+    let bytes = disk.get(Table::Meta, key).map_err(unreadable)?;
+    bytes.map(|bytes| codec::decode("meta", &bytes).map_err(unreadable)).transpose()
+}
+
+/// The state machine as it was, and the writer that goes on from there. Raises the epoch durably first:
+/// every fence given out from here on is larger than any before.
+pub(super) fn recover(
+    disk: &dyn Disk,
+    config: BulkConfig,
+    fresh_key: FingerprintKey,
+    wall: Timestamp,
+) -> Result<(Bulk, Writer), StoreError> {
+    let identity = meta(disk, meta_key::IDENTITY)?.unwrap_or(Identity { fingerprint_key: fresh_key });
+    let epoch = Epoch(meta::<Epoch>(disk, meta_key::EPOCH)?.unwrap_or_default().0 + 1);
+    let progress: Progress = meta(disk, meta_key::PROGRESS)?.unwrap_or_default();
+
+    let mut restore =
+        Restore::new(config, identity.fingerprint_key, progress.clock, epoch.first_fence(), wall)
+            .map_err(contradiction)?;
+    restore.spent_until(progress.spent_until);
+    restore.used_seq(progress.next_seq.saturating_sub(1));
+    disk.commit(vec![
+        Op::Put(Table::Meta, meta_key::IDENTITY, codec::encode(&identity)),
+        Op::Put(Table::Meta, meta_key::EPOCH, codec::encode(&epoch)),
+    ])
+    .and_then(|()| disk.sync())
+    .map_err(|error| StoreError::Poisoned(error.to_string()))?;
+
+    let mut writer = Writer::new(progress);
+    let mut failed = None;
+    disk.scan(Table::Groups, &mut |_, bytes| {
+        restore.group(&codec::decode::<GroupRecord>("a group", bytes)?);
+        Ok(())
+    })
+    .map_err(unreadable)?;
+    disk.scan(Table::Actions, &mut |_, bytes| {
+        let result = restore.action(&codec::decode::<ActionRecord>("an action", bytes)?);
+        result.map_err(|error| stop(&mut failed, error))
+    })
+    .map_err(|error| failed.take().unwrap_or(unreadable(error)))?;
+    let lost = leases(disk, &mut writer)?;
+    jobs(disk, &mut restore, &lost, &mut writer)?;
+    Ok((restore.finish(), writer))
+}
+
+/// Ends a scan; the caller finds the reason in `failed`.
+fn stop(failed: &mut Option<StoreError>, error: RestoreError) -> DiskError {
+    let text = DiskError(error.to_string());
+    *failed = Some(contradiction(error));
+    text
+}
+
+/// Jobs that were leased when the process ended, as far as that was written.
+fn leases(disk: &dyn Disk, writer: &mut Writer) -> Result<HashMap<JobSeq, Fence>, StoreError> {
+    let mut lost: HashMap<JobSeq, Fence> = HashMap::new();
+    disk.scan(Table::Leases, &mut |key, bytes| {
+        for lease in codec::decode_leases(bytes) {
+            let fence = lost.entry(lease.job).or_insert(lease.fence);
+            *fence = lease.fence.max(*fence);
+            writer.lease_kept(key, lease.job);
+        }
+        Ok(())
+    })
+    .map_err(unreadable)?;
+    Ok(lost)
+}
+
+/// Walks jobs and states side by side; both are in the order of job numbers.
+fn jobs(
+    disk: &dyn Disk,
+    restore: &mut Restore,
+    lost: &HashMap<JobSeq, Fence>,
+    writer: &mut Writer,
+) -> Result<(), StoreError> {
+    // States are small; holding those of unread jobs would still double the memory, so they are read
+    // first only for as many jobs as have one, and dropped as they are used.
+    let mut states: std::collections::VecDeque<(u64, JobState, bool)> = Default::default();
+    disk.scan(Table::States, &mut |seq, bytes| {
+        let (mut state, blob) = codec::decode_state(bytes)?;
+        // Results stay on disk.
+        codec::with_result(&mut state.phase, Vec::new());
+        states.push_back((seq, state, blob));
+        Ok(())
+    })
+    .map_err(unreadable)?;
+    let mut failed = None;
+    disk.scan(Table::Jobs, &mut |seq, bytes| {
+        let job = codec::decode_job(seq, bytes)?;
+        while states.front().is_some_and(|(of, ..)| *of < seq) {
+            states.pop_front();
+        }
+        let state = states.pop_front_if(|(of, ..)| *of == seq);
+        if job.payload.is_none() {
+            writer.blob_kept(codec::payload_blob(JobSeq(seq)));
+        }
+        if state.as_ref().is_some_and(|(_, _, blob)| *blob) {
+            writer.blob_kept(codec::result_blob(JobSeq(seq)));
+        }
+        restore
+            .job(job.head, state.as_ref().map(|(_, state, _)| state), lost.get(&JobSeq(seq)).copied())
+            .map_err(|error| stop(&mut failed, error))
+    })
+    .map_err(|error| failed.take().unwrap_or(unreadable(error)))
+}

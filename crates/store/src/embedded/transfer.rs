@@ -1,0 +1,148 @@
+//! export and import of the embedded store.
+
+use std::fs;
+use std::io::{BufRead, Write};
+use std::path::Path;
+
+use bytes::Bytes;
+use tidegate_core::bulk::JobSeq;
+use tidegate_core::bulk::record::{ActionRecord, GroupRecord, JobRecord, JobState};
+use tidegate_core::ids::{JobId, JobType};
+
+use super::codec::{self, Progress, meta_key};
+use super::disk::{Disk, DiskError, Op, Reader, Table};
+use super::{EmbeddedStore, FjallDisk, corrupt, folder};
+use crate::StoreError;
+use crate::transfer::{self, Counts, ExportWriter, Line};
+
+/// Records written at once during an import.
+const IMPORT_BATCH: usize = 1_000;
+
+impl EmbeddedStore {
+    /// Writes everything that was answered before the call, while the store goes on.
+    pub async fn export(&self, out: impl Write) -> Result<Counts, StoreError> {
+        export(&*self.snapshot().await?, out)
+    }
+
+    /// Makes a new data folder out of a stream. The folder appears when all of it is there.
+    pub fn import(path: &Path, input: impl BufRead) -> Result<Counts, StoreError> {
+        let failed = |reason: String| StoreError::Folder { path: path.to_owned(), reason };
+        if path.exists() && fs::read_dir(path).is_ok_and(|mut entries| entries.next().is_some()) {
+            return Err(failed("it is not empty; import makes a new data folder".into()));
+        }
+        let mut name = path.file_name().ok_or_else(|| failed("it has no name".into()))?.to_owned();
+        name.push(".importing");
+        let beside = path.with_file_name(name);
+        if beside.exists() {
+            fs::remove_dir_all(&beside).map_err(|error| failed(error.to_string()))?;
+        }
+        folder::prepare(&beside)?;
+        let disk = FjallDisk::open(&beside.join("bulk"))?;
+        let counts = import(&disk, input);
+        drop(disk);
+        let counts = counts.inspect_err(|_| {
+            // The stream's error is the one to tell.
+            let _ = fs::remove_dir_all(&beside);
+        })?;
+        fs::rename(&beside, path).map_err(|error| failed(error.to_string()))?;
+        Ok(counts)
+    }
+}
+
+fn export(from: &dyn Reader, out: impl Write) -> Result<Counts, StoreError> {
+    let mut writer = ExportWriter::new(out).map_err(written)?;
+    let mut write = |line: &Line| writer.write(line).map_err(|error| DiskError(error.to_string()));
+    from.scan(Table::Groups, &mut |_, bytes| {
+        write(&Line::Group(codec::decode::<GroupRecord>("a group", bytes)?))
+    })
+    .map_err(corrupt)?;
+    from.scan(Table::Actions, &mut |_, bytes| {
+        write(&Line::Action(codec::decode::<ActionRecord>("an action", bytes)?))
+    })
+    .map_err(corrupt)?;
+    from.scan(Table::Jobs, &mut |seq, bytes| {
+        write(&Line::Job { job: whole_job(from, seq, bytes)?, state: whole_state(from, seq)? })
+    })
+    .map_err(corrupt)?;
+    writer.finish().map_err(written)
+}
+
+fn written(error: std::io::Error) -> StoreError {
+    StoreError::Corrupt(format!("the export could not be written: {error}"))
+}
+
+fn whole_job(from: &dyn Reader, seq: u64, bytes: &[u8]) -> Result<JobRecord, DiskError> {
+    let job = codec::decode_job(seq, bytes)?;
+    let payload = match job.payload {
+        Some(inline) => Bytes::copy_from_slice(inline),
+        None => from
+            .get(Table::Blobs, codec::payload_blob(JobSeq(seq)))?
+            .ok_or_else(|| DiskError(format!("job {seq} lost its payload")))?
+            .into(),
+    };
+    let named = |error: tidegate_core::ids::IdError| DiskError(error.to_string());
+    Ok(JobRecord {
+        seq: JobSeq(seq),
+        action: job.head.action,
+        id: JobId::new(job.head.id).map_err(named)?,
+        kind: JobType::new(job.head.kind).map_err(named)?,
+        level: job.head.level,
+        created_at: job.created_at,
+        run_at: job.head.run_at,
+        expires_at: job.head.expires_at,
+        payload,
+    })
+}
+
+fn whole_state(from: &dyn Reader, seq: u64) -> Result<Option<JobState>, DiskError> {
+    let Some(bytes) = from.get(Table::States, seq)? else { return Ok(None) };
+    let (mut state, blob) = codec::decode_state(&bytes)?;
+    if blob && let Some(result) = from.get(Table::Blobs, codec::result_blob(JobSeq(seq)))? {
+        codec::with_result(&mut state.phase, result);
+    }
+    Ok(Some(state))
+}
+
+fn import(disk: &FjallDisk, input: impl BufRead) -> Result<Counts, StoreError> {
+    let mut ops = Vec::new();
+    let mut last_seq = 0;
+    let poisoned = |error: DiskError| StoreError::Poisoned(error.to_string());
+    let counts = transfer::read(input, |line| {
+        last_seq = last_seq.max(add(&mut ops, line));
+        if ops.len() >= IMPORT_BATCH {
+            disk.commit(std::mem::take(&mut ops)).map_err(poisoned)?;
+        }
+        Ok(())
+    })?;
+    // Fences of the imported jobs are those of another store: as if from an epoch before.
+    let progress = Progress { next_seq: last_seq + 1, ..Progress::default() };
+    ops.push(Op::Put(Table::Meta, meta_key::PROGRESS, codec::encode(&progress)));
+    disk.commit(ops).and_then(|()| disk.sync()).map_err(poisoned)?;
+    Ok(counts)
+}
+
+fn add(ops: &mut Vec<Op>, line: Line) -> u64 {
+    match line {
+        Line::Group(group) => {
+            ops.push(Op::Put(Table::Groups, group.seq.0, codec::encode(&group)));
+            group.seq.0
+        }
+        Line::Action(action) => {
+            ops.push(Op::Put(Table::Actions, action.seq.0, codec::encode(&action)));
+            action.seq.0
+        }
+        Line::Job { job, state } => {
+            let (record, blob) = codec::encode_job(&job);
+            ops.push(Op::Put(Table::Jobs, job.seq.0, record));
+            ops.extend(blob.map(|blob| Op::Put(Table::Blobs, codec::payload_blob(job.seq), blob)));
+            if let Some(mut state) = state {
+                state.fence = Default::default();
+                let (record, blob) = codec::encode_state(state);
+                ops.push(Op::Put(Table::States, job.seq.0, record));
+                ops.extend(blob.map(|blob| Op::Put(Table::Blobs, codec::result_blob(job.seq), blob)));
+            }
+            job.seq.0
+        }
+        Line::Header { .. } | Line::End(_) => 0,
+    }
+}

@@ -1,0 +1,139 @@
+//! Turns the changes of a batch into one atomic write.
+
+use std::collections::{HashMap, HashSet};
+
+use tidegate_core::bulk::{Bulk, Change, JobSeq};
+use tidegate_core::time::Timestamp;
+
+use super::codec::{self, Progress, meta_key};
+use super::disk::{Op, Table};
+
+/// Limit: leases in one record, so that it is written in one piece.
+const LEASES_PER_RECORD: usize = 100;
+
+#[derive(Debug)]
+pub(super) struct Writer {
+    /// As it is on disk.
+    progress: Progress,
+    /// Job → the lease record that names it.
+    leased: HashMap<JobSeq, u64>,
+    /// Lease record → how many of its leases are still open.
+    open: HashMap<u64, u32>,
+    /// Blobs on disk.
+    blobs: HashSet<u64>,
+    ops: Vec<Op>,
+    /// Some of the ops must be on disk before they are answered.
+    must_sync: bool,
+}
+
+impl Writer {
+    pub(super) fn new(progress: Progress) -> Self {
+        Self {
+            progress,
+            leased: HashMap::new(),
+            open: HashMap::new(),
+            blobs: HashSet::new(),
+            ops: Vec::new(),
+            must_sync: false,
+        }
+    }
+
+    pub(super) fn lease_kept(&mut self, record: u64, job: JobSeq) {
+        self.lease_over(job);
+        self.leased.insert(job, record);
+        *self.open.entry(record).or_default() += 1;
+    }
+
+    pub(super) fn blob_kept(&mut self, key: u64) {
+        self.blobs.insert(key);
+    }
+
+    /// Adds changes to the batch; true if they have to be synced before they are answered.
+    pub(super) fn add(&mut self, changes: Vec<Change>) -> bool {
+        let mut must_sync = false;
+        for change in changes {
+            must_sync |= !matches!(change, Change::AddLeases(_) | Change::DropJob(_));
+            self.add_one(change);
+        }
+        self.must_sync |= must_sync;
+        must_sync
+    }
+
+    fn add_one(&mut self, change: Change) {
+        match change {
+            Change::PutGroup(group) => self.put(Table::Groups, group.seq.0, codec::encode(&group)),
+            Change::DropGroup(seq) => self.ops.push(Op::Delete(Table::Groups, seq.0)),
+            Change::PutAction(action) => self.put(Table::Actions, action.seq.0, codec::encode(&action)),
+            Change::DropAction(seq) => self.ops.push(Op::Delete(Table::Actions, seq.0)),
+            Change::AddJob(job) => {
+                let (record, blob) = codec::encode_job(&job);
+                self.put(Table::Jobs, job.seq.0, record);
+                self.put_blob(codec::payload_blob(job.seq), blob);
+            }
+            Change::PutState(seq, state) => {
+                let (record, blob) = codec::encode_state(state);
+                self.put(Table::States, seq.0, record);
+                self.put_blob(codec::result_blob(seq), blob);
+                self.lease_over(seq);
+            }
+            Change::AddLeases(leases) => {
+                for part in leases.chunks(LEASES_PER_RECORD) {
+                    let record = part[0].fence.0;
+                    self.put(Table::Leases, record, codec::encode_leases(part));
+                    self.open.insert(record, part.len() as u32);
+                    self.leased.extend(part.iter().map(|lease| (lease.job, record)));
+                }
+            }
+            Change::DropJob(seq) => {
+                self.ops.push(Op::Delete(Table::Jobs, seq.0));
+                self.ops.push(Op::Delete(Table::States, seq.0));
+                for key in [codec::payload_blob(seq), codec::result_blob(seq)] {
+                    if self.blobs.remove(&key) {
+                        self.ops.push(Op::Delete(Table::Blobs, key));
+                    }
+                }
+            }
+        }
+    }
+
+    fn put(&mut self, table: Table, key: u64, value: Vec<u8>) {
+        self.ops.push(Op::Put(table, key, value));
+    }
+
+    fn put_blob(&mut self, key: u64, blob: Option<Vec<u8>>) {
+        if let Some(blob) = blob {
+            self.blobs.insert(key);
+            self.put(Table::Blobs, key, blob);
+        }
+    }
+
+    /// A state was written after the lease: once that is so for all leases of a record, it says nothing
+    /// any more.
+    fn lease_over(&mut self, job: JobSeq) {
+        let Some(record) = self.leased.remove(&job) else { return };
+        let Some(open) = self.open.get_mut(&record) else { return };
+        *open -= 1;
+        if *open == 0 {
+            self.open.remove(&record);
+            self.ops.push(Op::Delete(Table::Leases, record));
+        }
+    }
+
+    /// A lease of the current window may be answered before the next sync only if the window is known on
+    /// disk to be in use: a start after a power cut then counts it as spent.
+    pub(super) fn window_is_open(&self, bulk: &Bulk) -> bool {
+        self.progress.spent_until >= bulk.window_end()
+    }
+
+    /// The batch to write, and whether it must be synced. `leased`: it hands out leases.
+    pub(super) fn take(&mut self, bulk: &Bulk, leased: bool) -> (Vec<Op>, bool) {
+        let must_sync = std::mem::take(&mut self.must_sync) || (leased && !self.window_is_open(bulk));
+        let mut ops = std::mem::take(&mut self.ops);
+        if must_sync {
+            let spent_until: Timestamp = bulk.window_end();
+            self.progress = Progress { clock: bulk.clock(), spent_until, next_seq: bulk.next_seq() };
+            ops.push(Op::Put(Table::Meta, meta_key::PROGRESS, codec::encode(&self.progress)));
+        }
+        (ops, must_sync)
+    }
+}
