@@ -1,1 +1,29 @@
+//! The running parts: services that wake on events and drive a store.
+//!
+//! | service | what it does | wakes on | at the latest after |
+//! |---|---|---|---|
+//! | [`pool`] | leases jobs for free workers and runs their handlers | work, a free worker, the next window | `worker_timeout_sec` |
+//! | [`settler`] | takes answers to the store in batches | answers | |
+//! | [`fetcher`] | keeps ready filled for busy workers | work | `fetch_interval_ms` |
+//! | [`dispatcher`] | releases delayed jobs | the next due time | `dispatch_interval_ms` |
+//! | [`sweeper`] | expires leases, drops finished data, takes congestion snapshots | deadlines | a second |
+//! | [`watcher`] | folds complete actions and calls back | completion | a second |
+//!
+//! No HTTP, and no word of which store it is.
 
+pub mod dispatcher;
+mod engine;
+mod error;
+pub mod fetcher;
+pub mod handler;
+pub mod pool;
+pub mod progress;
+pub mod settler;
+pub mod sweeper;
+pub mod watcher;
+
+pub use engine::{Engine, EngineBuilder};
+pub use error::EngineError;
+pub use handler::{Handler, IntoResult, Job, JobError};
+pub use progress::{Progress, ProgressStream};
+pub use watcher::{CompletedAction, Reducer};

@@ -73,8 +73,8 @@ pub trait StoreExt: Store {
 
 impl<S: Store + ?Sized> StoreExt for S {}
 
-/// Bells for the services that wait on a store. A bell may ring without cause; every service also looks
-/// by itself from time to time.
+/// Bells for the services that wait on a store. Listen first, then look: a bell that rings in between is
+/// heard. A bell may ring without cause; every service also looks by itself from time to time.
 #[derive(Debug, Default)]
 pub struct Wakeups {
     /// A job may have become leasable.
@@ -95,7 +95,6 @@ impl Wakeups {
         ] {
             if wanted {
                 bell.notify_waiters();
-                bell.notify_one();
             }
         }
     }

@@ -29,7 +29,7 @@ impl Bulk {
             }
             match self.pick(lane, &mut looks, now) {
                 Pick::Job(slot) => admitted.push(self.make_ready(slot, now)),
-                Pick::Empty => break Stop::Empty,
+                Pick::Empty => break self.nothing_startable(),
                 Pick::More => break Stop::More,
             }
         };

@@ -83,8 +83,16 @@ impl Bulk {
         }
         match self.pick(lane, looks, now) {
             Pick::Job(slot) => Ok(slot),
-            Pick::Empty => Err(Stop::Empty),
+            Pick::Empty => Err(self.nothing_startable()),
             Pick::More => Err(Stop::More),
+        }
+    }
+
+    /// Nothing stands in the order: nothing waits, or all that waits is at its ceiling for this window.
+    pub(super) fn nothing_startable(&self) -> Stop {
+        match self.held_until_turn.is_empty() {
+            true => Stop::Empty,
+            false => Stop::Limited { until: self.limiter.window_end() },
         }
     }
 
@@ -128,6 +136,8 @@ impl Bulk {
         );
         self.raise_status(action, ActionStatus::Running);
         self.totals.started += 1;
+        let started = self.limiter.started();
+        self.totals.most_started_per_window = self.totals.most_started_per_window.max(started);
         Leased {
             lease: LeaseRef { job: seq, fence },
             group: group_id,

@@ -162,6 +162,8 @@ impl Bulk {
             active_groups: self.active_groups,
             counts: phase_counts(self.totals.counts),
             started: self.totals.started,
+            most_started_per_window: self.totals.most_started_per_window,
+            limit_per_window: self.limiter.limit(),
             throttles: self.totals.throttles,
             saved_spins: self.totals.saved_spins,
             groups_kept: self.groups.len() as u64,

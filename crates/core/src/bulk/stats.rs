@@ -46,6 +46,7 @@ pub(super) struct Totals {
     /// Jobs per phase.
     pub(super) counts: [u64; 6],
     pub(super) started: u64,
+    pub(super) most_started_per_window: u64,
     pub(super) throttles: u64,
     pub(super) saved_spins: u64,
 }

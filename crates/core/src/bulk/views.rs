@@ -142,6 +142,9 @@ pub struct QueueStats {
     pub active_groups: u64,
     pub counts: PhaseCounts,
     pub started: u64,
+    /// Most starts in any window since the store was opened.
+    pub most_started_per_window: u64,
+    pub limit_per_window: u64,
     pub throttles: u64,
     pub saved_spins: u64,
     /// Groups, actions and lines in memory, with the tags that are remembered of absent groups.

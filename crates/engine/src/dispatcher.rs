@@ -1,0 +1,78 @@
+//! The dispatcher: brings back delayed jobs when their time has come.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use tidegate_core::bulk::{ReleaseDueOutcome, ReleaseDueParams};
+use tidegate_core::time::Millis;
+use tidegate_store::{Clock, Store, StoreError, StoreExt};
+use tokio_util::sync::CancellationToken;
+
+/// What a dispatcher has done.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct DispatcherStats {
+    pub total_moved: u64,
+    pub total_cycles: u64,
+}
+
+#[derive(Debug, Default)]
+struct Counters {
+    moved: AtomicU64,
+    cycles: AtomicU64,
+}
+
+#[derive(Clone)]
+pub struct Dispatcher {
+    store: Arc<dyn Store>,
+    clock: Arc<dyn Clock>,
+    interval: Duration,
+    batch: u32,
+    counters: Arc<Counters>,
+}
+
+impl std::fmt::Debug for Dispatcher {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Dispatcher").field("stats", &self.stats()).finish_non_exhaustive()
+    }
+}
+
+impl Dispatcher {
+    pub fn new(store: Arc<dyn Store>, clock: Arc<dyn Clock>, interval: Duration, batch: u32) -> Self {
+        Self { store, clock, interval, batch, counters: Arc::default() }
+    }
+
+    /// One look: releases at most one batch.
+    pub async fn dispatch_once(&self) -> Result<ReleaseDueOutcome, StoreError> {
+        let outcome = self.store.call(ReleaseDueParams { max: self.batch }).await?;
+        self.counters.cycles.fetch_add(1, Ordering::Relaxed);
+        self.counters.moved.fetch_add(u64::from(outcome.released), Ordering::Relaxed);
+        Ok(outcome)
+    }
+
+    pub fn stats(&self) -> DispatcherStats {
+        DispatcherStats {
+            total_moved: self.counters.moved.load(Ordering::Relaxed),
+            total_cycles: self.counters.cycles.load(Ordering::Relaxed),
+        }
+    }
+
+    pub(crate) async fn run(self, stop: CancellationToken) -> Result<(), StoreError> {
+        let wakeups = self.store.wakeups();
+        while !stop.is_cancelled() {
+            let bell = wakeups.timer.notified();
+            let outcome = self.dispatch_once().await?;
+            if outcome.released.max(outcome.expired).max(outcome.recalled) == self.batch {
+                continue;
+            }
+            let due = outcome.next_due.map(|due| due.since(self.clock.now()).max(Millis(1)));
+            let wait = due.map_or(self.interval, |due| self.interval.min(due.into()));
+            tokio::select! {
+                () = bell => {}
+                () = tokio::time::sleep(wait) => {}
+                () = stop.cancelled() => {}
+            }
+        }
+        Ok(())
+    }
+}

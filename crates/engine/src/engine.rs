@@ -1,0 +1,261 @@
+//! The engine: starts the services over one store, and ends them in order.
+
+use std::collections::BTreeSet;
+use std::future::Future;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tidegate_core::bulk::{Aggregation, default_lane};
+use tidegate_core::config::BulkConfig;
+use tidegate_core::ids::{ActionId, GroupId, JobType, LaneId, Owner};
+use tidegate_store::{Clock, Store, StoreError, SystemClock};
+use tokio::sync::mpsc;
+use tokio::task::JoinSet;
+use tokio_util::sync::CancellationToken;
+
+use crate::dispatcher::{Dispatcher, DispatcherStats};
+use crate::fetcher::Fetcher;
+use crate::handler::{Handler, Handlers};
+use crate::pool::Pool;
+use crate::progress::ProgressStream;
+use crate::watcher::{CompletedAction, OnComplete, Reducer, ReducerFactory, Watcher};
+use crate::{EngineError, settler, sweeper};
+
+/// Limit: answers that wait for the settler; more workers wait with theirs.
+const ANSWERS: usize = 4_096;
+
+/// What an engine is made of.
+pub struct EngineBuilder {
+    store: Arc<dyn Store>,
+    config: BulkConfig,
+    clock: Arc<dyn Clock>,
+    owner: Owner,
+    handlers: Handlers,
+    twice: Option<JobType>,
+    reducer: Option<ReducerFactory>,
+    on_complete: Option<OnComplete>,
+}
+
+impl std::fmt::Debug for EngineBuilder {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("EngineBuilder").field("owner", &self.owner).finish_non_exhaustive()
+    }
+}
+
+impl EngineBuilder {
+    /// `config` must be the store's own.
+    pub fn new(store: Arc<dyn Store>, config: BulkConfig) -> Self {
+        let owner = Owner::new(format!("process-{}", std::process::id())).expect("short and not empty");
+        Self {
+            store,
+            config,
+            clock: Arc::new(SystemClock),
+            owner,
+            handlers: Handlers::default(),
+            twice: None,
+            reducer: None,
+            on_complete: None,
+        }
+    }
+
+    #[must_use]
+    pub fn clock(mut self, clock: Arc<dyn Clock>) -> Self {
+        self.clock = clock;
+        self
+    }
+
+    /// The name that leases of this engine carry.
+    #[must_use]
+    pub fn owner(mut self, owner: Owner) -> Self {
+        self.owner = owner;
+        self
+    }
+
+    /// Registers the handler of a job type.
+    #[must_use]
+    pub fn handler(mut self, kind: JobType, handler: impl Handler) -> Self {
+        if self.handlers.0.insert(kind.clone(), Arc::new(handler)).is_some() {
+            self.twice = Some(kind);
+        }
+        self
+    }
+
+    /// Chooses a reducer for each action; see [`Reducer`].
+    #[must_use]
+    pub fn reducer(
+        mut self,
+        make: impl Fn(&Aggregation) -> Option<Box<dyn Reducer>> + Send + Sync + 'static,
+    ) -> Self {
+        self.reducer = Some(Arc::new(make));
+        self
+    }
+
+    /// Called at least once for every action that is decided.
+    #[must_use]
+    pub fn on_complete<Fut: Future<Output = ()> + Send + 'static>(
+        mut self,
+        callback: impl Fn(CompletedAction) -> Fut + Send + Sync + 'static,
+    ) -> Self {
+        self.on_complete = Some(Arc::new(move |completed| Box::pin(callback(completed))));
+        self
+    }
+
+    /// Starts every service.
+    pub fn start(self) -> Result<Engine, EngineError> {
+        if let Some(kind) = self.twice {
+            return Err(EngineError::TwoHandlers(kind.to_string()));
+        }
+        self.config.validate().map_err(|error| EngineError::Config(error.to_string()))?;
+        let (config, store, clock) = (&self.config, &self.store, &self.clock);
+        let (stop, stop_rest, abort) = Default::default();
+        let (answers, settled) = mpsc::channel(ANSWERS);
+        let dispatcher = Dispatcher::new(
+            store.clone(),
+            clock.clone(),
+            config.backpressure.dispatch_interval_ms.into(),
+            config.backpressure.dispatch_batch_size,
+        );
+
+        let mut workers = Services::new(&stop_rest);
+        let mut rest = Services::new(&stop_rest);
+        for lane in lanes(config) {
+            let count = config.lanes.get(&lane).and_then(|lane| lane.worker_count);
+            let count = count.unwrap_or(config.worker_pool.worker_count);
+            let fetcher = Fetcher {
+                store: store.clone(),
+                lane: lane.clone(),
+                batch: config.worker_pool.fetch_batch_size,
+                ready_cap: count.saturating_mul(2),
+                interval: config.worker_pool.fetch_interval_ms.into(),
+                stop: CancellationToken::clone(&stop),
+            };
+            workers.add(fetcher.run());
+            let pool = Pool {
+                store: store.clone(),
+                clock: clock.clone(),
+                lane,
+                owner: self.owner.clone(),
+                handlers: self.handlers.clone(),
+                workers: count,
+                patience: Duration::from_secs_f64(config.worker_pool.worker_timeout_sec),
+                answers: answers.clone(),
+                stop: stop.clone(),
+                abort: CancellationToken::clone(&abort),
+            };
+            workers.add(pool.run());
+        }
+        drop(answers);
+        workers.add(settler::run(store.clone(), settled));
+        rest.add(dispatcher.clone().run(stop_rest.clone()));
+        rest.add(sweeper::expire_leases(store.clone(), clock.clone(), stop_rest.clone()));
+        rest.add(sweeper::drop_finished(store.clone(), stop_rest.clone()));
+        let interval = config.congestion.snapshot_interval_ms.into();
+        rest.add(sweeper::snapshot_congestion(store.clone(), interval, stop_rest.clone()));
+        let watcher = Watcher {
+            store: store.clone(),
+            owner: self.owner.clone(),
+            reducer: self.reducer,
+            on_complete: self.on_complete,
+            stop: stop_rest.clone(),
+        };
+        rest.add(watcher.run());
+        let grace = config.worker_pool.shutdown_grace_period_ms.into();
+        Ok(Engine { store: self.store, dispatcher, stop, stop_rest, abort, workers, rest, grace })
+    }
+}
+
+/// Every lane that a job could be in.
+fn lanes(config: &BulkConfig) -> BTreeSet<LaneId> {
+    let named = config.job_types.values().filter_map(|kind| kind.lane.clone());
+    named.chain(config.lanes.keys().cloned()).chain([default_lane()]).collect()
+}
+
+/// Tasks that end together: when one fails, all stop.
+struct Services {
+    tasks: JoinSet<Result<(), StoreError>>,
+    failed: CancellationToken,
+}
+
+impl Services {
+    fn new(failed: &CancellationToken) -> Self {
+        Self { tasks: JoinSet::new(), failed: failed.clone() }
+    }
+
+    fn add(&mut self, service: impl Future<Output = Result<(), StoreError>> + Send + 'static) {
+        let failed = self.failed.clone();
+        self.tasks.spawn(async move {
+            let result = service.await;
+            if let Err(error) = &result {
+                tracing::error!(%error, "a service ended");
+                failed.cancel();
+            }
+            result
+        });
+    }
+
+    /// Waits for all; the first error.
+    async fn join(&mut self) -> Result<(), StoreError> {
+        let mut first = Ok(());
+        while let Some(ended) = self.tasks.join_next().await {
+            // A service that panicked takes its panic to whoever waits.
+            let result = ended.unwrap_or_else(|error| std::panic::resume_unwind(error.into_panic()));
+            first = first.and(result);
+        }
+        first
+    }
+}
+
+/// A running engine. Dropping it stops nothing: call [`Engine::shutdown`].
+pub struct Engine {
+    store: Arc<dyn Store>,
+    dispatcher: Dispatcher,
+    stop: CancellationToken,
+    stop_rest: CancellationToken,
+    abort: CancellationToken,
+    workers: Services,
+    rest: Services,
+    grace: Duration,
+}
+
+impl std::fmt::Debug for Engine {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Engine").finish_non_exhaustive()
+    }
+}
+
+impl Engine {
+    pub fn store(&self) -> &Arc<dyn Store> {
+        &self.store
+    }
+
+    pub fn dispatcher_stats(&self) -> DispatcherStats {
+        self.dispatcher.stats()
+    }
+
+    /// Follows an action until it is decided.
+    pub fn follow(&self, group: GroupId, action: ActionId) -> ProgressStream {
+        ProgressStream::follow(self.store.clone(), group, action)
+    }
+
+    /// Resolves when the store has failed and the engine with it.
+    pub async fn failed(&self) {
+        self.stop_rest.cancelled().await;
+    }
+
+    /// Leases no more, lets running jobs finish within the grace period, gives the rest back, then ends
+    /// the other services. The error is the one that ended the engine, if one did.
+    pub async fn shutdown(mut self) -> Result<(), EngineError> {
+        self.stop.cancel();
+        let finished = tokio::time::timeout(self.grace, self.workers.join()).await;
+        let result = match finished {
+            Ok(result) => result,
+            Err(_) => {
+                self.abort.cancel();
+                self.workers.join().await
+            }
+        };
+        self.stop_rest.cancel();
+        let rest = self.rest.join().await;
+        Ok(result.and(rest)?)
+    }
+}

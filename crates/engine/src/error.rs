@@ -1,0 +1,16 @@
+//! What ends an engine, or a call to it.
+
+use tidegate_core::bulk::Refusal;
+use tidegate_store::StoreError;
+
+#[derive(Debug, Clone, thiserror::Error)]
+pub enum EngineError {
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    #[error(transparent)]
+    Refused(#[from] Refusal),
+    #[error("the configuration does not work: {0}")]
+    Config(String),
+    #[error("the handler for job type {0:?} was registered twice")]
+    TwoHandlers(String),
+}

@@ -1,0 +1,47 @@
+//! The fetcher of one lane: keeps ready filled for its workers.
+//!
+//! Workers that ask get the next job in fair order even when ready is empty, so the fetcher decides
+//! nothing about speed: it looks when the work bell rings and at the latest after `fetch_interval_ms`.
+//! With `hold = "job"` it is what sends jobs that meet a spent window to delayed.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tidegate_core::bulk::{AdmitParams, Stop};
+use tidegate_core::ids::LaneId;
+use tidegate_store::{Store, StoreError, StoreExt};
+use tokio_util::sync::CancellationToken;
+
+pub(crate) struct Fetcher {
+    pub(crate) store: Arc<dyn Store>,
+    pub(crate) lane: LaneId,
+    pub(crate) batch: u32,
+    /// About twice the workers: more would decide too early who goes next.
+    pub(crate) ready_cap: u32,
+    pub(crate) interval: Duration,
+    pub(crate) stop: CancellationToken,
+}
+
+impl Fetcher {
+    pub(crate) async fn run(self) -> Result<(), StoreError> {
+        let wakeups = self.store.wakeups();
+        while !self.stop.is_cancelled() {
+            let bell = wakeups.work.notified();
+            let params =
+                AdmitParams { lane: self.lane.clone(), max: self.batch, ready_cap: self.ready_cap };
+            let outcome = self.store.call(params).await?;
+            for denied in &outcome.denied {
+                tracing::debug!(group = %denied.group, "{denied}");
+            }
+            if matches!(outcome.stop, Stop::Enough | Stop::More) && !outcome.admitted.is_empty() {
+                continue;
+            }
+            tokio::select! {
+                () = bell => {}
+                () = tokio::time::sleep(self.interval) => {}
+                () = self.stop.cancelled() => {}
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,150 @@
+//! What users write: a handler per job type.
+
+use std::collections::HashMap;
+use std::future::Future;
+use std::panic::AssertUnwindSafe;
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use bytes::Bytes;
+use futures_util::FutureExt;
+use tidegate_core::bulk::Verdict;
+use tidegate_core::ids::{ActionId, GroupId, JobId, JobType};
+use tidegate_core::time::{Millis, Timestamp};
+use tidegate_store::LeasedJob;
+
+/// One job in the hands of its handler.
+#[derive(Debug, Clone)]
+pub struct Job {
+    pub group: GroupId,
+    pub action: ActionId,
+    pub id: JobId,
+    pub kind: JobType,
+    pub payload: Bytes,
+    /// 1 for the first run.
+    pub attempt: u32,
+    /// The lease ends here.
+    pub deadline: Timestamp,
+}
+
+/// Why a run did not succeed. Any error turns into a retry by `?`.
+#[derive(Debug, Clone, PartialEq)]
+pub enum JobError {
+    /// It will never work.
+    Failed(String),
+    /// It may work later; after the type's backoff unless said otherwise.
+    Retry { error: String, after: Option<Millis> },
+    /// The downstream said too much; uses up no attempt.
+    Throttled { retry_after: Option<Millis> },
+}
+
+impl JobError {
+    pub fn failed(error: impl Into<String>) -> Self {
+        JobError::Failed(error.into())
+    }
+
+    pub fn retry(error: impl Into<String>) -> Self {
+        JobError::Retry { error: error.into(), after: None }
+    }
+
+    pub fn throttled(retry_after: Option<Millis>) -> Self {
+        JobError::Throttled { retry_after }
+    }
+}
+
+impl<E: std::error::Error> From<E> for JobError {
+    fn from(error: E) -> Self {
+        JobError::retry(error.to_string())
+    }
+}
+
+/// What a handler may return as its result.
+pub trait IntoResult {
+    fn into_result(self) -> Bytes;
+}
+
+impl IntoResult for () {
+    fn into_result(self) -> Bytes {
+        Bytes::new()
+    }
+}
+
+impl IntoResult for Bytes {
+    fn into_result(self) -> Bytes {
+        self
+    }
+}
+
+impl IntoResult for String {
+    fn into_result(self) -> Bytes {
+        self.into()
+    }
+}
+
+impl IntoResult for Vec<u8> {
+    fn into_result(self) -> Bytes {
+        self.into()
+    }
+}
+
+/// Does the work of one job type. Async closures are handlers.
+#[async_trait]
+pub trait Handler: Send + Sync + 'static {
+    async fn run(&self, job: Job) -> Result<Bytes, JobError>;
+}
+
+#[async_trait]
+impl<F, Fut, R> Handler for F
+where
+    F: Fn(Job) -> Fut + Send + Sync + 'static,
+    Fut: Future<Output = Result<R, JobError>> + Send,
+    R: IntoResult,
+{
+    async fn run(&self, job: Job) -> Result<Bytes, JobError> {
+        self(job).await.map(IntoResult::into_result)
+    }
+}
+
+/// Handlers by type.
+#[derive(Clone, Default)]
+pub(crate) struct Handlers(pub(crate) HashMap<JobType, Arc<dyn Handler>>);
+
+impl Handlers {
+    /// Runs one job to its verdict, whatever the handler does: return, fail, panic, or never return.
+    pub(crate) async fn run(&self, leased: LeasedJob) -> Verdict {
+        let LeasedJob { leased, id, payload } = leased;
+        let Some(handler) = self.0.get(&leased.kind).cloned() else {
+            let error = format!("no handler for job type {:?}", leased.kind);
+            return Verdict::Failed { error };
+        };
+        let timeout = leased.timeout;
+        let job = Job {
+            group: leased.group,
+            action: leased.action,
+            id,
+            kind: leased.kind,
+            payload,
+            attempt: leased.attempt,
+            deadline: leased.deadline,
+        };
+        // The handler's state is its own: after a panic nothing of ours is half-changed.
+        let run = AssertUnwindSafe(handler.run(job)).catch_unwind();
+        match tokio::time::timeout(timeout.into(), run).await {
+            Ok(Ok(Ok(result))) => Verdict::Done { result },
+            Ok(Ok(Err(JobError::Failed(error)))) => Verdict::Failed { error },
+            Ok(Ok(Err(JobError::Retry { error, after }))) => Verdict::Retry { error, after },
+            Ok(Ok(Err(JobError::Throttled { retry_after }))) => Verdict::Throttled { retry_after },
+            Ok(Err(panic)) => {
+                Verdict::Retry { error: format!("the handler panicked: {}", message(&*panic)), after: None }
+            }
+            Err(_) => {
+                Verdict::Retry { error: format!("the handler did not return within {timeout}"), after: None }
+            }
+        }
+    }
+}
+
+fn message(panic: &(dyn std::any::Any + Send)) -> &str {
+    let text = panic.downcast_ref::<&str>().copied();
+    text.or_else(|| panic.downcast_ref::<String>().map(String::as_str)).unwrap_or("no message")
+}

@@ -1,0 +1,100 @@
+//! The worker pool of one lane: leases as many jobs as it has free workers and runs their handlers.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tidegate_core::bulk::{Answer, LeaseParams, Stop, Verdict};
+use tidegate_core::ids::{LaneId, Owner};
+use tidegate_core::time::Millis;
+use tidegate_store::{Clock, LeasedJob, Store, StoreError};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
+use tokio_util::sync::CancellationToken;
+
+use crate::handler::Handlers;
+
+/// Limit: jobs leased in one call.
+const MAX_LEASE: usize = 1_000;
+
+pub(crate) struct Pool {
+    pub(crate) store: Arc<dyn Store>,
+    pub(crate) clock: Arc<dyn Clock>,
+    pub(crate) lane: LaneId,
+    pub(crate) owner: Owner,
+    pub(crate) handlers: Handlers,
+    pub(crate) workers: u32,
+    /// Longest wait before an idle pool asks again.
+    pub(crate) patience: Duration,
+    pub(crate) answers: mpsc::Sender<Answer>,
+    /// No more jobs are leased.
+    pub(crate) stop: CancellationToken,
+    /// Running jobs are given back.
+    pub(crate) abort: CancellationToken,
+}
+
+impl Pool {
+    /// Runs until stopped; returns when every running job has been answered for.
+    pub(crate) async fn run(self) -> Result<(), StoreError> {
+        let free = Arc::new(Semaphore::new(self.workers as usize));
+        let result = self.lease_until_stopped(&free).await;
+        // All workers back means that all jobs are answered for.
+        let _all = free.acquire_many(self.workers).await;
+        result
+    }
+
+    async fn lease_until_stopped(&self, free: &Arc<Semaphore>) -> Result<(), StoreError> {
+        let wakeups = self.store.wakeups();
+        while !self.stop.is_cancelled() {
+            let mut permits = tokio::select! {
+                permit = free.clone().acquire_owned() => permit.expect("the semaphore is never closed"),
+                () = self.stop.cancelled() => break,
+            };
+            let more = free.available_permits().min(MAX_LEASE - 1) as u32;
+            if let Ok(others) = free.clone().try_acquire_many_owned(more) {
+                permits.merge(others);
+            }
+            // Before the lease, so that a bell that rings during it is heard.
+            let bell = wakeups.work.notified();
+            let params = LeaseParams {
+                lane: self.lane.clone(),
+                max: permits.num_permits() as u32,
+                owner: self.owner.clone(),
+            };
+            let outcome = self.store.lease(params).await?;
+            for job in outcome.jobs {
+                let permit = permits.split(1).expect("no more jobs than permits");
+                self.start(job, permit);
+            }
+            drop(permits);
+            let wait = match outcome.stop {
+                Stop::Enough | Stop::More => continue,
+                Stop::Limited { until } => {
+                    let wait = until.since(self.clock.now()).max(Millis(1));
+                    Duration::from(wait).min(self.patience)
+                }
+                Stop::Empty | Stop::Full => self.patience,
+            };
+            let limited = matches!(outcome.stop, Stop::Limited { .. });
+            tokio::select! {
+                () = bell, if !limited => {}
+                () = tokio::time::sleep(wait) => {}
+                () = self.stop.cancelled() => {}
+            }
+        }
+        Ok(())
+    }
+
+    fn start(&self, job: LeasedJob, permit: OwnedSemaphorePermit) {
+        let lease = job.leased.lease;
+        let (handlers, answers, abort) = (self.handlers.clone(), self.answers.clone(), self.abort.clone());
+        tokio::spawn(async move {
+            let verdict = tokio::select! {
+                biased;
+                verdict = handlers.run(job) => verdict,
+                () = abort.cancelled() => Verdict::Returned,
+            };
+            // The settler is gone only if the store is; then the lease runs out by itself.
+            let _ = answers.send(Answer { lease, verdict }).await;
+            drop(permit);
+        });
+    }
+}

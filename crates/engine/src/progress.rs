@@ -1,0 +1,85 @@
+//! Progress of an action as a stream: an item whenever the counts have changed, the last when it is decided.
+
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use futures_core::Stream;
+use tidegate_core::bulk::congestion::Estimate;
+use tidegate_core::bulk::views::{Query, View};
+use tidegate_core::bulk::{ActionCounts, ActionStatus};
+use tidegate_core::ids::{ActionId, GroupId};
+use tidegate_store::{Store, StoreExt};
+use tokio::sync::mpsc;
+
+use crate::EngineError;
+
+/// How often the counts are looked at.
+const INTERVAL: Duration = Duration::from_millis(100);
+
+#[derive(Debug, Clone, PartialEq)]
+pub struct Progress {
+    pub status: ActionStatus,
+    pub counts: ActionCounts,
+    pub estimate: Estimate,
+}
+
+impl Progress {
+    pub fn is_finished(&self) -> bool {
+        self.status.is_finished()
+    }
+}
+
+#[derive(Debug)]
+pub struct ProgressStream(mpsc::Receiver<Result<Progress, EngineError>>);
+
+impl ProgressStream {
+    pub(crate) fn follow(store: Arc<dyn Store>, group: GroupId, action: ActionId) -> Self {
+        let (sender, receiver) = mpsc::channel(1);
+        // Ends when the action is decided or nobody listens any more.
+        tokio::spawn(async move {
+            let mut last = None;
+            loop {
+                let progress = look(&*store, &group, &action).await;
+                let end = progress.as_ref().map_or(true, Progress::is_finished);
+                let news = progress.as_ref().map_or(true, |now| {
+                    last != Some((now.status, now.counts)) && {
+                        last = Some((now.status, now.counts));
+                        true
+                    }
+                });
+                if news && sender.send(progress).await.is_err() || end {
+                    return;
+                }
+                tokio::select! {
+                    () = tokio::time::sleep(INTERVAL) => {}
+                    () = sender.closed() => return,
+                }
+            }
+        });
+        Self(receiver)
+    }
+
+    /// The next change; none after the last.
+    pub async fn next(&mut self) -> Option<Result<Progress, EngineError>> {
+        self.0.recv().await
+    }
+}
+
+impl Stream for ProgressStream {
+    type Item = Result<Progress, EngineError>;
+
+    fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Self::Item>> {
+        self.0.poll_recv(context)
+    }
+}
+
+async fn look(store: &dyn Store, group: &GroupId, action: &ActionId) -> Result<Progress, EngineError> {
+    match store.call(Query::Action(group.clone(), action.clone())).await?? {
+        View::Action(view) => {
+            Ok(Progress { status: view.status, counts: view.counts, estimate: view.estimate })
+        }
+        other => unreachable!("an action is answered with an action, not {other:?}"),
+    }
+}

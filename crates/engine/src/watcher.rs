@@ -1,0 +1,135 @@
+//! The watcher: folds the results of complete actions, decides them and calls back.
+//!
+//! claim → fold → finish (decides once) → callback → confirm. A watcher that dies on the way loses its
+//! claim, and another goes on: the fold may run again, the decision not, the callback at least once.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use futures_core::future::BoxFuture;
+use tidegate_core::bulk::{
+    ActionCounts, ActionStatus, Aggregation, ClaimAggregationParams, ConfirmCompletionParams,
+    FinishAggregationParams,
+};
+use tidegate_core::ids::{ActionId, GroupId, Owner};
+use tidegate_core::time::Millis;
+use tidegate_store::{JobDetails, Store, StoreError, StoreExt};
+use tokio_util::sync::CancellationToken;
+
+/// Limit: actions claimed, and results read, at once.
+const CLAIMS: u32 = 16;
+const PAGE: u32 = 500;
+const CLAIM_FOR: Millis = Millis(60_000);
+const INTERVAL: Duration = Duration::from_secs(1);
+
+/// Folds the results of one action into a summary. Actions opened with `keep_results` show every job.
+pub trait Reducer: Send {
+    fn fold(&mut self, job: &JobDetails) -> Result<(), String>;
+    fn finish(self: Box<Self>) -> Result<Bytes, String>;
+}
+
+/// Makes the reducer of an action; none: the summary is the counts and the first errors as JSON.
+pub type ReducerFactory = Arc<dyn Fn(&Aggregation) -> Option<Box<dyn Reducer>> + Send + Sync>;
+
+/// Called when an action is decided.
+pub type OnComplete = Arc<dyn Fn(CompletedAction) -> BoxFuture<'static, ()> + Send + Sync>;
+
+#[derive(Debug, Clone, PartialEq)]
+pub struct CompletedAction {
+    pub group: GroupId,
+    pub action: ActionId,
+    pub status: ActionStatus,
+    pub counts: ActionCounts,
+}
+
+pub(crate) struct Watcher {
+    pub(crate) store: Arc<dyn Store>,
+    pub(crate) owner: Owner,
+    pub(crate) reducer: Option<ReducerFactory>,
+    pub(crate) on_complete: Option<OnComplete>,
+    pub(crate) stop: CancellationToken,
+}
+
+impl Watcher {
+    pub(crate) async fn run(self) -> Result<(), StoreError> {
+        let wakeups = self.store.wakeups();
+        loop {
+            let bell = wakeups.aggregate.notified();
+            let params = ClaimAggregationParams {
+                owner: self.owner.clone(),
+                max: CLAIMS,
+                claim_for: CLAIM_FOR,
+            };
+            let claimed = self.store.call(params).await?;
+            if !claimed.is_empty() {
+                for aggregation in claimed {
+                    self.complete(aggregation).await?;
+                }
+                continue;
+            }
+            if self.stop.is_cancelled() {
+                return Ok(());
+            }
+            tokio::select! {
+                () = bell => {}
+                () = tokio::time::sleep(INTERVAL) => {}
+                () = self.stop.cancelled() => {}
+            }
+        }
+    }
+
+    async fn complete(&self, aggregation: Aggregation) -> Result<(), StoreError> {
+        let Aggregation { group, action, claim, counts, finished, .. } = aggregation.clone();
+        let status = match finished {
+            Some(status) => status,
+            None => {
+                let summary = self.summarise(&aggregation).await?;
+                let params = FinishAggregationParams {
+                    group: group.clone(),
+                    action: action.clone(),
+                    claim,
+                    summary,
+                };
+                match self.store.call(params).await? {
+                    Ok(status) => status,
+                    // Another watcher was faster.
+                    Err(_) => return Ok(()),
+                }
+            }
+        };
+        tracing::info!(%group, %action, ?status, "group {group}: action {action} completed");
+        if let Some(on_complete) = &self.on_complete {
+            let completed =
+                CompletedAction { group: group.clone(), action: action.clone(), status, counts };
+            on_complete(completed).await;
+        }
+        // Refused only if another watcher confirmed it first.
+        let _ = self.store.call(ConfirmCompletionParams { group, action }).await?;
+        Ok(())
+    }
+
+    async fn summarise(&self, aggregation: &Aggregation) -> Result<Result<Bytes, String>, StoreError> {
+        let Some(mut reducer) = self.reducer.as_ref().and_then(|make| make(aggregation)) else {
+            let summary = serde_json::json!({ "counts": aggregation.counts, "errors": aggregation.errors });
+            return Ok(Ok(Bytes::from(summary.to_string())));
+        };
+        let mut after = None;
+        loop {
+            let page = self.store.results(&aggregation.group, &aggregation.action, after, PAGE).await?;
+            let page = match page {
+                Ok(page) => page,
+                Err(refusal) => return Ok(Err(refusal.to_string())),
+            };
+            for job in &page.items {
+                if let Err(error) = reducer.fold(job) {
+                    return Ok(Err(error));
+                }
+            }
+            after = page.next;
+            if after.is_none() {
+                return Ok(reducer.finish());
+            }
+        }
+    }
+}

@@ -1,0 +1,230 @@
+//! The library's front door: a store, an engine, and the calls that users make.
+
+use std::future::Future;
+use std::sync::Arc;
+
+use tidegate_core::bulk::views::{ActionView, Cursor, GroupView, Page, Query, QueueStats, View};
+use tidegate_core::bulk::{
+    ActionOptions, Aggregation, CancelOutcome, CancelParams, EnqueueParams, Enqueued, OpenActionParams,
+    PauseParams, Refusal, ReplayParams, ResumeParams, SealActionParams, Target,
+};
+use tidegate_core::config::BulkConfig;
+use tidegate_core::ids::{ActionId, GroupId, IdError, JobId, JobType};
+use tidegate_engine::{CompletedAction, Engine, EngineBuilder, Handler, ProgressStream, Reducer};
+use tidegate_store::embedded::{EmbeddedOptions, EmbeddedStore};
+use tidegate_store::{JobDetails, Store, StoreExt, SystemClock};
+
+use crate::{Error, Options, Submission, Submitted};
+
+/// Limit: jobs looked at per call while an action is cancelled.
+const CANCEL_BATCH: u32 = 1_000;
+
+/// Jobs sent to the store in one call.
+const CHUNK: usize = 1_000;
+
+/// A store that is open, before its handlers run.
+#[derive(Debug)]
+pub struct Setup {
+    store: Arc<EmbeddedStore>,
+    engine: EngineBuilder,
+}
+
+impl Setup {
+    /// Registers the handler of a job type: an async closure, or a [`Handler`].
+    pub fn handler(mut self, kind: impl AsRef<str>, handler: impl Handler) -> Result<Self, IdError> {
+        self.engine = self.engine.handler(JobType::new(kind)?, handler);
+        Ok(self)
+    }
+
+    /// Chooses a reducer for each complete action.
+    #[must_use]
+    pub fn reducer(
+        mut self,
+        make: impl Fn(&Aggregation) -> Option<Box<dyn Reducer>> + Send + Sync + 'static,
+    ) -> Self {
+        self.engine = self.engine.reducer(make);
+        self
+    }
+
+    /// Called at least once for every action that is decided.
+    #[must_use]
+    pub fn on_complete<Fut: Future<Output = ()> + Send + 'static>(
+        mut self,
+        callback: impl Fn(CompletedAction) -> Fut + Send + Sync + 'static,
+    ) -> Self {
+        self.engine = self.engine.on_complete(callback);
+        self
+    }
+
+    /// Starts the services. Must be called within a tokio runtime.
+    pub fn start(self) -> Result<Tidegate, Error> {
+        Ok(Tidegate { engine: self.engine.start()?, store: self.store })
+    }
+}
+
+/// A running Tidegate on an embedded store.
+#[derive(Debug)]
+pub struct Tidegate {
+    engine: Engine,
+    store: Arc<EmbeddedStore>,
+}
+
+impl Tidegate {
+    /// Opens the data folder; handlers are registered on what this returns.
+    pub fn open(options: Options) -> Result<Setup, Error> {
+        let Options { folder, durability, config } = options;
+        let store = Arc::new(EmbeddedStore::open(EmbeddedOptions {
+            folder,
+            durability,
+            config: BulkConfig::clone(&config),
+            clock: Arc::new(SystemClock),
+        })?);
+        Ok(Setup { engine: EngineBuilder::new(store.clone(), config), store })
+    }
+
+    /// The store behind it, for every transition that has no call of its own here.
+    pub fn store(&self) -> &Arc<EmbeddedStore> {
+        &self.store
+    }
+
+    /// Opens the action if need be, accepts its jobs, and seals it if asked to. What is returned is durable.
+    pub async fn submit(&self, submission: Submission) -> Result<Submitted, Error> {
+        let Submission { group, mut action, options, base_priority, jobs, seal, .. } = submission;
+        if let (Some(action), Some(options)) = (&action, options) {
+            self.open_action(group.clone(), action.clone(), base_priority, options).await?;
+        }
+        let mut submitted = None;
+        let mut jobs = jobs.into_iter().peekable();
+        while submitted.is_none() || jobs.peek().is_some() {
+            let chunk: Vec<_> = jobs.by_ref().take(CHUNK).collect();
+            let ids: Vec<JobId> = chunk.iter().map(|job| job.id.clone()).collect();
+            let params =
+                EnqueueParams { group: group.clone(), action: action.clone(), base_priority, jobs: chunk };
+            let outcome = self.store.call(params).await??;
+            let total = submitted.get_or_insert_with(|| Submitted {
+                action: outcome.action.clone(),
+                accepted: 0,
+                duplicates: 0,
+                refused: Vec::new(),
+            });
+            for (id, enqueued) in ids.into_iter().zip(outcome.jobs) {
+                match enqueued {
+                    Enqueued::Accepted(_) => total.accepted += 1,
+                    Enqueued::Duplicate(_) => total.duplicates += 1,
+                    Enqueued::Refused(refusal) => total.refused.push((id, refusal)),
+                }
+            }
+            action = Some(outcome.action);
+        }
+        let submitted = submitted.expect("the loop ran at least once");
+        if seal {
+            let params = SealActionParams { group, action: Some(submitted.action.clone()) };
+            self.store.call(params).await??;
+        }
+        Ok(submitted)
+    }
+
+    async fn open_action(
+        &self,
+        group: GroupId,
+        action: ActionId,
+        base_priority: Option<i32>,
+        options: ActionOptions,
+    ) -> Result<(), Error> {
+        self.store.call(OpenActionParams { group, action, base_priority, options }).await??;
+        Ok(())
+    }
+
+    /// Follows an action until it is decided.
+    pub fn follow(&self, group: impl AsRef<str>, action: impl AsRef<str>) -> Result<ProgressStream, Error> {
+        Ok(self.engine.follow(GroupId::new(group)?, ActionId::new(action)?))
+    }
+
+    /// The jobs of an action with their results, a page at a time.
+    pub async fn results(
+        &self,
+        group: impl AsRef<str>,
+        action: impl AsRef<str>,
+        after: Option<Cursor>,
+        max: u32,
+    ) -> Result<Page<JobDetails>, Error> {
+        let (group, action) = (GroupId::new(group)?, ActionId::new(action)?);
+        Ok(self.store.results(&group, &action, after, max).await??)
+    }
+
+    /// One job with everything that is kept of it.
+    pub async fn job(&self, group: impl AsRef<str>, job: impl AsRef<str>) -> Result<JobDetails, Error> {
+        Ok(self.store.job(&GroupId::new(group)?, &JobId::new(job)?).await??)
+    }
+
+    pub async fn action(
+        &self,
+        group: impl AsRef<str>,
+        action: impl AsRef<str>,
+    ) -> Result<ActionView, Error> {
+        match self.store.call(Query::Action(GroupId::new(group)?, ActionId::new(action)?)).await?? {
+            View::Action(view) => Ok(view),
+            other => unreachable!("an action is answered with an action, not {other:?}"),
+        }
+    }
+
+    pub async fn group(&self, group: impl AsRef<str>) -> Result<GroupView, Error> {
+        match self.store.call(Query::Group(GroupId::new(group)?)).await?? {
+            View::Group(view) => Ok(view),
+            other => unreachable!("a group is answered with a group, not {other:?}"),
+        }
+    }
+
+    pub async fn stats(&self) -> Result<QueueStats, Error> {
+        match self.store.call(Query::QueueStats).await?? {
+            View::QueueStats(stats) => Ok(stats),
+            other => unreachable!("statistics are answered with statistics, not {other:?}"),
+        }
+    }
+
+    pub async fn pause(&self, target: Target) -> Result<(), Error> {
+        Ok(self.store.call(PauseParams { target }).await??)
+    }
+
+    pub async fn resume(&self, target: Target) -> Result<(), Error> {
+        Ok(self.store.call(ResumeParams { target }).await??)
+    }
+
+    /// Ends every job that is not running; running ones are left to their handlers.
+    pub async fn cancel(&self, target: Target) -> Result<CancelOutcome, Error> {
+        let mut total = CancelOutcome::default();
+        loop {
+            let params = CancelParams { target: target.clone(), max: CANCEL_BATCH };
+            let outcome = self.store.call(params).await??;
+            total.cancelled += outcome.cancelled;
+            total.running += outcome.running;
+            if !outcome.more {
+                return Ok(total);
+            }
+        }
+    }
+
+    /// Gives a dead job another life.
+    pub async fn replay(&self, group: impl AsRef<str>, job: impl AsRef<str>) -> Result<(), Error> {
+        let params = ReplayParams { group: GroupId::new(group)?, job: JobId::new(job)? };
+        let replayed: Result<_, Refusal> = self.store.call(params).await?;
+        Ok(replayed.map(|_| ())?)
+    }
+
+    /// Resolves when the store has failed: nothing more will run.
+    pub async fn failed(&self) {
+        self.engine.failed().await;
+    }
+
+    /// Leases no more, lets running jobs finish within the grace period, gives back the rest, and lets go
+    /// of the data folder.
+    pub async fn shutdown(self) -> Result<(), Error> {
+        let Self { engine, store } = self;
+        let result = engine.shutdown().await;
+        // Someone may still hold the store; then the folder is let go of when they do.
+        if let Some(store) = Arc::into_inner(store) {
+            store.close().await?;
+        }
+        Ok(result?)
+    }
+}

@@ -1,0 +1,110 @@
+//! A bulk submission: the jobs of one group, in any number, as one action.
+
+use bytes::Bytes;
+use tidegate_core::bulk::{ActionOptions, JobRefusal, Level, NewJob};
+use tidegate_core::ids::{ActionId, GroupId, IdError, JobId, JobType};
+use tidegate_core::time::Timestamp;
+
+#[derive(Debug, Clone)]
+pub struct Submission {
+    pub(crate) group: GroupId,
+    pub(crate) action: Option<ActionId>,
+    pub(crate) options: Option<ActionOptions>,
+    pub(crate) base_priority: Option<i32>,
+    pub(crate) level: Level,
+    pub(crate) jobs: Vec<NewJob>,
+    pub(crate) seal: bool,
+}
+
+impl Submission {
+    pub fn new(group: impl AsRef<str>) -> Result<Self, IdError> {
+        Ok(Self {
+            group: GroupId::new(group)?,
+            action: None,
+            options: None,
+            base_priority: None,
+            level: Level::default(),
+            jobs: Vec::new(),
+            seal: false,
+        })
+    }
+
+    /// Names the action; without a name it is the group's open one.
+    pub fn action(mut self, action: impl AsRef<str>) -> Result<Self, IdError> {
+        self.action = Some(ActionId::new(action)?);
+        Ok(self)
+    }
+
+    /// Options of the action, if this submission opens it.
+    #[must_use]
+    pub fn options(mut self, options: ActionOptions) -> Self {
+        self.options = Some(options);
+        self
+    }
+
+    /// Weight of the group, if this submission creates it: −1,000,000 counts double, +1,000,000 half.
+    #[must_use]
+    pub fn base_priority(mut self, base_priority: i32) -> Self {
+        self.base_priority = Some(base_priority);
+        self
+    }
+
+    /// Level of the jobs added from here on.
+    #[must_use]
+    pub fn level(mut self, level: Level) -> Self {
+        self.level = level;
+        self
+    }
+
+    pub fn job(
+        mut self,
+        id: impl AsRef<str>,
+        kind: impl AsRef<str>,
+        payload: impl Into<Bytes>,
+    ) -> Result<Self, IdError> {
+        self.jobs.push(NewJob {
+            id: JobId::new(id)?,
+            kind: JobType::new(kind)?,
+            level: self.level,
+            payload: payload.into(),
+            run_at: None,
+            expires_at: None,
+        });
+        Ok(self)
+    }
+
+    /// The job added last runs not before this time.
+    #[must_use]
+    pub fn run_at(mut self, at: Timestamp) -> Self {
+        if let Some(job) = self.jobs.last_mut() {
+            job.run_at = Some(at);
+        }
+        self
+    }
+
+    /// The job added last is dead if it has not started by this time.
+    #[must_use]
+    pub fn expires_at(mut self, at: Timestamp) -> Self {
+        if let Some(job) = self.jobs.last_mut() {
+            job.expires_at = Some(at);
+        }
+        self
+    }
+
+    /// Nothing more will come: the action completes when these jobs are finished.
+    #[must_use]
+    pub fn seal(mut self) -> Self {
+        self.seal = true;
+        self
+    }
+}
+
+/// What became of a submission.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Submitted {
+    pub action: ActionId,
+    pub accepted: u64,
+    /// Known already, and left as they are.
+    pub duplicates: u64,
+    pub refused: Vec<(JobId, JobRefusal)>,
+}
