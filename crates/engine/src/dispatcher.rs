@@ -33,20 +33,30 @@ pub struct Dispatcher {
 
 impl std::fmt::Debug for Dispatcher {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Dispatcher").field("stats", &self.stats()).finish_non_exhaustive()
+        f.debug_struct("Dispatcher")
+            .field("stats", &self.stats())
+            .finish_non_exhaustive()
     }
 }
 
 impl Dispatcher {
     pub fn new(store: Arc<dyn Store>, clock: Arc<dyn Clock>, interval: Duration, batch: u32) -> Self {
-        Self { store, clock, interval, batch, counters: Arc::default() }
+        Self {
+            store,
+            clock,
+            interval,
+            batch,
+            counters: Arc::default(),
+        }
     }
 
     /// One look: releases at most one batch.
     pub async fn dispatch_once(&self) -> Result<ReleaseDueOutcome, StoreError> {
         let outcome = self.store.call(ReleaseDueParams { max: self.batch }).await?;
         self.counters.cycles.fetch_add(1, Ordering::Relaxed);
-        self.counters.moved.fetch_add(u64::from(outcome.released), Ordering::Relaxed);
+        self.counters
+            .moved
+            .fetch_add(u64::from(outcome.released), Ordering::Relaxed);
         Ok(outcome)
     }
 
@@ -65,7 +75,9 @@ impl Dispatcher {
             if outcome.released.max(outcome.expired).max(outcome.recalled) == self.batch {
                 continue;
             }
-            let due = outcome.next_due.map(|due| due.since(self.clock.now()).max(Millis(1)));
+            let due = outcome
+                .next_due
+                .map(|due| due.since(self.clock.now()).max(Millis(1)));
             let wait = due.map_or(self.interval, |due| self.interval.min(due.into()));
             tokio::select! {
                 () = bell => {}

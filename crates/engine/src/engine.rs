@@ -38,7 +38,9 @@ pub struct EngineBuilder {
 
 impl std::fmt::Debug for EngineBuilder {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("EngineBuilder").field("owner", &self.owner).finish_non_exhaustive()
+        f.debug_struct("EngineBuilder")
+            .field("owner", &self.owner)
+            .finish_non_exhaustive()
     }
 }
 
@@ -105,7 +107,9 @@ impl EngineBuilder {
         if let Some(kind) = self.twice {
             return Err(EngineError::TwoHandlers(kind.to_string()));
         }
-        self.config.validate().map_err(|error| EngineError::Config(error.to_string()))?;
+        self.config
+            .validate()
+            .map_err(|error| EngineError::Config(error.to_string()))?;
         let (config, store, clock) = (&self.config, &self.store, &self.clock);
         let (stop, stop_rest, abort) = Default::default();
         let (answers, settled) = mpsc::channel(ANSWERS);
@@ -147,10 +151,18 @@ impl EngineBuilder {
         drop(answers);
         workers.add(settler::run(store.clone(), settled));
         rest.add(dispatcher.clone().run(stop_rest.clone()));
-        rest.add(sweeper::expire_leases(store.clone(), clock.clone(), stop_rest.clone()));
+        rest.add(sweeper::expire_leases(
+            store.clone(),
+            clock.clone(),
+            stop_rest.clone(),
+        ));
         rest.add(sweeper::drop_finished(store.clone(), stop_rest.clone()));
         let interval = config.congestion.snapshot_interval_ms.into();
-        rest.add(sweeper::snapshot_congestion(store.clone(), interval, stop_rest.clone()));
+        rest.add(sweeper::snapshot_congestion(
+            store.clone(),
+            interval,
+            stop_rest.clone(),
+        ));
         let watcher = Watcher {
             store: store.clone(),
             owner: self.owner.clone(),
@@ -160,14 +172,26 @@ impl EngineBuilder {
         };
         rest.add(watcher.run());
         let grace = config.worker_pool.shutdown_grace_period_ms.into();
-        Ok(Engine { store: self.store, dispatcher, stop, stop_rest, abort, workers, rest, grace })
+        Ok(Engine {
+            store: self.store,
+            dispatcher,
+            stop,
+            stop_rest,
+            abort,
+            workers,
+            rest,
+            grace,
+        })
     }
 }
 
 /// Every lane that a job could be in.
 fn lanes(config: &BulkConfig) -> BTreeSet<LaneId> {
     let named = config.job_types.values().filter_map(|kind| kind.lane.clone());
-    named.chain(config.lanes.keys().cloned()).chain([default_lane()]).collect()
+    named
+        .chain(config.lanes.keys().cloned())
+        .chain([default_lane()])
+        .collect()
 }
 
 /// Tasks that end together: when one fails, all stop.
@@ -178,7 +202,10 @@ struct Services {
 
 impl Services {
     fn new(failed: &CancellationToken) -> Self {
-        Self { tasks: JoinSet::new(), failed: failed.clone() }
+        Self {
+            tasks: JoinSet::new(),
+            failed: failed.clone(),
+        }
     }
 
     fn add(&mut self, service: impl Future<Output = Result<(), StoreError>> + Send + 'static) {

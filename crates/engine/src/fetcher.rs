@@ -27,8 +27,11 @@ impl Fetcher {
         let wakeups = self.store.wakeups();
         while !self.stop.is_cancelled() {
             let bell = wakeups.work.notified();
-            let params =
-                AdmitParams { lane: self.lane.clone(), max: self.batch, ready_cap: self.ready_cap };
+            let params = AdmitParams {
+                lane: self.lane.clone(),
+                max: self.batch,
+                ready_cap: self.ready_cap,
+            };
             let outcome = self.store.call(params).await?;
             for denied in &outcome.denied {
                 tracing::debug!(group = %denied.group, "{denied}");

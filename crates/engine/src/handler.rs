@@ -44,7 +44,10 @@ impl JobError {
     }
 
     pub fn retry(error: impl Into<String>) -> Self {
-        JobError::Retry { error: error.into(), after: None }
+        JobError::Retry {
+            error: error.into(),
+            after: None,
+        }
     }
 
     pub fn throttled(retry_after: Option<Millis>) -> Self {
@@ -134,17 +137,20 @@ impl Handlers {
             Ok(Ok(Err(JobError::Failed(error)))) => Verdict::Failed { error },
             Ok(Ok(Err(JobError::Retry { error, after }))) => Verdict::Retry { error, after },
             Ok(Ok(Err(JobError::Throttled { retry_after }))) => Verdict::Throttled { retry_after },
-            Ok(Err(panic)) => {
-                Verdict::Retry { error: format!("the handler panicked: {}", message(&*panic)), after: None }
-            }
-            Err(_) => {
-                Verdict::Retry { error: format!("the handler did not return within {timeout}"), after: None }
-            }
+            Ok(Err(panic)) => Verdict::Retry {
+                error: format!("the handler panicked: {}", message(&*panic)),
+                after: None,
+            },
+            Err(_) => Verdict::Retry {
+                error: format!("the handler did not return within {timeout}"),
+                after: None,
+            },
         }
     }
 }
 
 fn message(panic: &(dyn std::any::Any + Send)) -> &str {
     let text = panic.downcast_ref::<&str>().copied();
-    text.or_else(|| panic.downcast_ref::<String>().map(String::as_str)).unwrap_or("no message")
+    text.or_else(|| panic.downcast_ref::<String>().map(String::as_str))
+        .unwrap_or("no message")
 }

@@ -77,9 +77,11 @@ impl Stream for ProgressStream {
 
 async fn look(store: &dyn Store, group: &GroupId, action: &ActionId) -> Result<Progress, EngineError> {
     match store.call(Query::Action(group.clone(), action.clone())).await?? {
-        View::Action(view) => {
-            Ok(Progress { status: view.status, counts: view.counts, estimate: view.estimate })
-        }
+        View::Action(view) => Ok(Progress {
+            status: view.status,
+            counts: view.counts,
+            estimate: view.estimate,
+        }),
         other => unreachable!("an action is answered with an action, not {other:?}"),
     }
 }

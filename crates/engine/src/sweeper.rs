@@ -32,7 +32,9 @@ pub(crate) async fn expire_leases(
         if outcome.delayed + outcome.dead == BATCH {
             continue;
         }
-        let due = outcome.next_deadline.map(|at| Duration::from(at.since(clock.now()).max(Millis(1))));
+        let due = outcome
+            .next_deadline
+            .map(|at| Duration::from(at.since(clock.now()).max(Millis(1))));
         pause(due.map_or(INTERVAL, |due| due.min(INTERVAL)), &stop).await;
     }
     Ok(())
@@ -40,7 +42,12 @@ pub(crate) async fn expire_leases(
 
 pub(crate) async fn drop_finished(store: Arc<dyn Store>, stop: CancellationToken) -> Result<(), StoreError> {
     while !stop.is_cancelled() {
-        let outcome = store.call(DropFinishedParams { max: BATCH, older_than: None }).await?;
+        let outcome = store
+            .call(DropFinishedParams {
+                max: BATCH,
+                older_than: None,
+            })
+            .await?;
         if !outcome.more {
             pause(INTERVAL, &stop).await;
         }

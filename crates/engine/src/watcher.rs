@@ -80,7 +80,14 @@ impl Watcher {
     }
 
     async fn complete(&self, aggregation: Aggregation) -> Result<(), StoreError> {
-        let Aggregation { group, action, claim, counts, finished, .. } = aggregation.clone();
+        let Aggregation {
+            group,
+            action,
+            claim,
+            counts,
+            finished,
+            ..
+        } = aggregation.clone();
         let status = match finished {
             Some(status) => status,
             None => {
@@ -100,8 +107,12 @@ impl Watcher {
         };
         tracing::info!(%group, %action, ?status, "group {group}: action {action} completed");
         if let Some(on_complete) = &self.on_complete {
-            let completed =
-                CompletedAction { group: group.clone(), action: action.clone(), status, counts };
+            let completed = CompletedAction {
+                group: group.clone(),
+                action: action.clone(),
+                status,
+                counts,
+            };
             on_complete(completed).await;
         }
         // Refused only if another watcher confirmed it first.
@@ -116,7 +127,10 @@ impl Watcher {
         };
         let mut after = None;
         loop {
-            let page = self.store.results(&aggregation.group, &aggregation.action, after, PAGE).await?;
+            let page = self
+                .store
+                .results(&aggregation.group, &aggregation.action, after, PAGE)
+                .await?;
             let page = match page {
                 Ok(page) => page,
                 Err(refusal) => return Ok(Err(refusal.to_string())),

@@ -60,8 +60,13 @@ pub struct ExportWriter<W: Write> {
 
 impl<W: Write> ExportWriter<W> {
     pub fn new(out: W) -> std::io::Result<Self> {
-        let mut writer = Self { out, counts: Counts::default() };
-        writer.write(&Line::Header { tidegate_export: EXPORT_VERSION })?;
+        let mut writer = Self {
+            out,
+            counts: Counts::default(),
+        };
+        writer.write(&Line::Header {
+            tidegate_export: EXPORT_VERSION,
+        })?;
         Ok(writer)
     }
 
@@ -87,25 +92,38 @@ pub fn read(
     let mut counts = Counts::default();
     let mut lines = input.lines().enumerate();
     let mut next = || -> Result<Option<(usize, Line)>, StoreError> {
-        let Some((index, text)) = lines.next() else { return Ok(None) };
+        let Some((index, text)) = lines.next() else {
+            return Ok(None);
+        };
         let at = |error: &dyn std::fmt::Display| StoreError::Import(format!("line {}: {error}", index + 1));
         let line = serde_json::from_str(&text.map_err(|error| at(&error))?).map_err(|error| at(&error))?;
         Ok(Some((index + 1, line)))
     };
     match next()? {
-        Some((_, Line::Header { tidegate_export: EXPORT_VERSION })) => {}
+        Some((
+            _,
+            Line::Header {
+                tidegate_export: EXPORT_VERSION,
+            },
+        )) => {}
         Some((_, Line::Header { tidegate_export })) => {
             return Err(StoreError::Import(format!(
                 "it has version {tidegate_export}, this program reads version {EXPORT_VERSION}"
             )));
         }
-        _ => return Err(StoreError::Import("it does not begin with a Tidegate header".into())),
+        _ => {
+            return Err(StoreError::Import(
+                "it does not begin with a Tidegate header".into(),
+            ));
+        }
     }
     while let Some((number, line)) = next()? {
         match line {
             Line::End(expected) if expected == counts => return Ok(counts),
             Line::End(expected) => {
-                return Err(StoreError::Import(format!("it should hold {expected:?} but holds {counts:?}")));
+                return Err(StoreError::Import(format!(
+                    "it should hold {expected:?} but holds {counts:?}"
+                )));
             }
             Line::Header { .. } => {
                 return Err(StoreError::Import(format!("line {number}: a second header")));
@@ -116,5 +134,7 @@ pub fn read(
             }
         }
     }
-    Err(StoreError::Import("it ends without its last line, so a part of it is missing".into()))
+    Err(StoreError::Import(
+        "it ends without its last line, so a part of it is missing".into(),
+    ))
 }

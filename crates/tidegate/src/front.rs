@@ -58,7 +58,10 @@ impl Setup {
 
     /// Starts the services. Must be called within a tokio runtime.
     pub fn start(self) -> Result<Tidegate, Error> {
-        Ok(Tidegate { engine: self.engine.start()?, store: self.store })
+        Ok(Tidegate {
+            engine: self.engine.start()?,
+            store: self.store,
+        })
     }
 }
 
@@ -72,14 +75,21 @@ pub struct Tidegate {
 impl Tidegate {
     /// Opens the data folder; handlers are registered on what this returns.
     pub fn open(options: Options) -> Result<Setup, Error> {
-        let Options { folder, durability, config } = options;
+        let Options {
+            folder,
+            durability,
+            config,
+        } = options;
         let store = Arc::new(EmbeddedStore::open(EmbeddedOptions {
             folder,
             durability,
             config: BulkConfig::clone(&config),
             clock: Arc::new(SystemClock),
         })?);
-        Ok(Setup { engine: EngineBuilder::new(store.clone(), config), store })
+        Ok(Setup {
+            engine: EngineBuilder::new(store.clone(), config),
+            store,
+        })
     }
 
     /// The store behind it, for every transition that has no call of its own here.
@@ -89,17 +99,30 @@ impl Tidegate {
 
     /// Opens the action if need be, accepts its jobs, and seals it if asked to. What is returned is durable.
     pub async fn submit(&self, submission: Submission) -> Result<Submitted, Error> {
-        let Submission { group, mut action, options, base_priority, jobs, seal, .. } = submission;
+        let Submission {
+            group,
+            mut action,
+            options,
+            base_priority,
+            jobs,
+            seal,
+            ..
+        } = submission;
         if let (Some(action), Some(options)) = (&action, options) {
-            self.open_action(group.clone(), action.clone(), base_priority, options).await?;
+            self.open_action(group.clone(), action.clone(), base_priority, options)
+                .await?;
         }
         let mut submitted = None;
         let mut jobs = jobs.into_iter().peekable();
         while submitted.is_none() || jobs.peek().is_some() {
             let chunk: Vec<_> = jobs.by_ref().take(CHUNK).collect();
             let ids: Vec<JobId> = chunk.iter().map(|job| job.id.clone()).collect();
-            let params =
-                EnqueueParams { group: group.clone(), action: action.clone(), base_priority, jobs: chunk };
+            let params = EnqueueParams {
+                group: group.clone(),
+                action: action.clone(),
+                base_priority,
+                jobs: chunk,
+            };
             let outcome = self.store.call(params).await??;
             let total = submitted.get_or_insert_with(|| Submitted {
                 action: outcome.action.clone(),
@@ -118,7 +141,10 @@ impl Tidegate {
         }
         let submitted = submitted.expect("the loop ran at least once");
         if seal {
-            let params = SealActionParams { group, action: Some(submitted.action.clone()) };
+            let params = SealActionParams {
+                group,
+                action: Some(submitted.action.clone()),
+            };
             self.store.call(params).await??;
         }
         Ok(submitted)
@@ -131,7 +157,14 @@ impl Tidegate {
         base_priority: Option<i32>,
         options: ActionOptions,
     ) -> Result<(), Error> {
-        self.store.call(OpenActionParams { group, action, base_priority, options }).await??;
+        self.store
+            .call(OpenActionParams {
+                group,
+                action,
+                base_priority,
+                options,
+            })
+            .await??;
         Ok(())
     }
 
@@ -157,12 +190,12 @@ impl Tidegate {
         Ok(self.store.job(&GroupId::new(group)?, &JobId::new(job)?).await??)
     }
 
-    pub async fn action(
-        &self,
-        group: impl AsRef<str>,
-        action: impl AsRef<str>,
-    ) -> Result<ActionView, Error> {
-        match self.store.call(Query::Action(GroupId::new(group)?, ActionId::new(action)?)).await?? {
+    pub async fn action(&self, group: impl AsRef<str>, action: impl AsRef<str>) -> Result<ActionView, Error> {
+        match self
+            .store
+            .call(Query::Action(GroupId::new(group)?, ActionId::new(action)?))
+            .await??
+        {
             View::Action(view) => Ok(view),
             other => unreachable!("an action is answered with an action, not {other:?}"),
         }
@@ -194,7 +227,10 @@ impl Tidegate {
     pub async fn cancel(&self, target: Target) -> Result<CancelOutcome, Error> {
         let mut total = CancelOutcome::default();
         loop {
-            let params = CancelParams { target: target.clone(), max: CANCEL_BATCH };
+            let params = CancelParams {
+                target: target.clone(),
+                max: CANCEL_BATCH,
+            };
             let outcome = self.store.call(params).await??;
             total.cancelled += outcome.cancelled;
             total.running += outcome.running;
@@ -206,7 +242,10 @@ impl Tidegate {
 
     /// Gives a dead job another life.
     pub async fn replay(&self, group: impl AsRef<str>, job: impl AsRef<str>) -> Result<(), Error> {
-        let params = ReplayParams { group: GroupId::new(group)?, job: JobId::new(job)? };
+        let params = ReplayParams {
+            group: GroupId::new(group)?,
+            job: JobId::new(job)?,
+        };
         let replayed: Result<_, Refusal> = self.store.call(params).await?;
         Ok(replayed.map(|_| ())?)
     }

@@ -11,9 +11,15 @@ pub enum OptionsError {
     #[error("{}: {error}", .path.display())]
     Read { path: PathBuf, error: std::io::Error },
     #[error("{}: {error}", .path.display())]
-    Parse { path: PathBuf, error: Box<toml::de::Error> },
+    Parse {
+        path: PathBuf,
+        error: Box<toml::de::Error>,
+    },
     #[error("{}: {error}", .path.display())]
-    Invalid { path: PathBuf, error: tidegate_core::config::ConfigError },
+    Invalid {
+        path: PathBuf,
+        error: tidegate_core::config::ConfigError,
+    },
 }
 
 #[derive(Debug, Clone)]
@@ -26,7 +32,11 @@ pub struct Options {
 
 impl Options {
     pub fn new(folder: impl Into<PathBuf>) -> Self {
-        Self { folder: folder.into(), durability: Durability::default(), config: BulkConfig::default() }
+        Self {
+            folder: folder.into(),
+            durability: Durability::default(),
+            config: BulkConfig::default(),
+        }
     }
 
     #[must_use]
@@ -44,11 +54,18 @@ impl Options {
     /// Takes the configuration from a TOML file; unknown keys are refused.
     pub fn config_file(mut self, path: impl AsRef<Path>) -> Result<Self, OptionsError> {
         let path = path.as_ref();
-        let text = std::fs::read_to_string(path)
-            .map_err(|error| OptionsError::Read { path: path.to_owned(), error })?;
-        let config: BulkConfig = toml::from_str(&text)
-            .map_err(|error| OptionsError::Parse { path: path.to_owned(), error: Box::new(error) })?;
-        config.validate().map_err(|error| OptionsError::Invalid { path: path.to_owned(), error })?;
+        let text = std::fs::read_to_string(path).map_err(|error| OptionsError::Read {
+            path: path.to_owned(),
+            error,
+        })?;
+        let config: BulkConfig = toml::from_str(&text).map_err(|error| OptionsError::Parse {
+            path: path.to_owned(),
+            error: Box::new(error),
+        })?;
+        config.validate().map_err(|error| OptionsError::Invalid {
+            path: path.to_owned(),
+            error,
+        })?;
         self.config = config;
         Ok(self)
     }

@@ -92,7 +92,9 @@ impl Bulk {
     pub(super) fn nothing_startable(&self) -> Stop {
         match self.held_until_turn.is_empty() {
             true => Stop::Empty,
-            false => Stop::Limited { until: self.limiter.window_end() },
+            false => Stop::Limited {
+                until: self.limiter.window_end(),
+            },
         }
     }
 

@@ -36,9 +36,14 @@ pub(super) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<
     match Readable::deserialize(deserializer)? {
         Readable::Text(text) => Ok(Bytes::from(text)),
         Readable::Hex(hex) => {
-            let digit = |i: usize| hex.get(i..i + 2).and_then(|pair| u8::from_str_radix(pair, 16).ok());
+            let digit = |i: usize| {
+                hex.get(i..i + 2)
+                    .and_then(|pair| u8::from_str_radix(pair, 16).ok())
+            };
             let bytes: Option<Vec<u8>> = (0..hex.len()).step_by(2).map(digit).collect();
-            bytes.map(Bytes::from).ok_or_else(|| D::Error::custom("hex digits come in pairs of 0-9a-f"))
+            bytes
+                .map(Bytes::from)
+                .ok_or_else(|| D::Error::custom("hex digits come in pairs of 0-9a-f"))
         }
     }
 }

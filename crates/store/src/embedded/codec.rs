@@ -135,7 +135,13 @@ pub(super) fn encode_state(mut state: JobState) -> (Vec<u8>, Option<Vec<u8>>) {
     {
         blob = Some(std::mem::take(result).to_vec());
     }
-    (encode(&StoredState { state, blob: blob.is_some() }), blob)
+    (
+        encode(&StoredState {
+            state,
+            blob: blob.is_some(),
+        }),
+        blob,
+    )
 }
 
 /// The state, and whether its result is a blob.
@@ -145,7 +151,11 @@ pub(super) fn decode_state(bytes: &[u8]) -> Result<(JobState, bool), DiskError> 
 }
 
 pub(super) fn encode_leases(leases: &[LeaseRef]) -> Vec<u8> {
-    leases.iter().flat_map(|l| [l.job.0.to_be_bytes(), l.fence.0.to_be_bytes()]).flatten().collect()
+    leases
+        .iter()
+        .flat_map(|l| [l.job.0.to_be_bytes(), l.fence.0.to_be_bytes()])
+        .flatten()
+        .collect()
 }
 
 pub(super) fn decode_leases(bytes: &[u8]) -> impl Iterator<Item = LeaseRef> + '_ {

@@ -38,7 +38,10 @@ impl FjallDisk {
     pub(super) fn open(folder: &Path) -> Result<Self, StoreError> {
         let failed = |error: fjall::Error| match error {
             fjall::Error::Locked => StoreError::Locked(folder.to_owned()),
-            error => StoreError::Folder { path: folder.to_owned(), reason: error.to_string() },
+            error => StoreError::Folder {
+                path: folder.to_owned(),
+                reason: error.to_string(),
+            },
         };
         // The journal is replayed at start, so its size bounds the time to start.
         let db = Database::builder(folder)
@@ -76,7 +79,11 @@ impl FjallDisk {
 
     /// Bytes of all files, without the journal, which is allocated ahead.
     pub(super) fn disk_bytes(&self) -> u64 {
-        self.tables.iter().chain([&self.pieces]).map(Keyspace::disk_space).sum()
+        self.tables
+            .iter()
+            .chain([&self.pieces])
+            .map(Keyspace::disk_space)
+            .sum()
     }
 
     fn put(&self, batch: &mut OwnedWriteBatch, table: Table, key: u64, mut value: Vec<u8>) {
@@ -113,7 +120,9 @@ fn disk_error(error: fjall::Error) -> DiskError {
 }
 
 fn number(key: &[u8]) -> Result<u64, DiskError> {
-    let bytes = key.try_into().map_err(|_| DiskError(format!("a key of {} bytes", key.len())))?;
+    let bytes = key
+        .try_into()
+        .map_err(|_| DiskError(format!("a key of {} bytes", key.len())))?;
     Ok(u64::from_be_bytes(bytes))
 }
 
@@ -145,14 +154,18 @@ impl Reader for FjallDisk {
     }
 
     fn scan(&self, table: Table, visit: Visit<'_>) -> Result<(), DiskError> {
-        Moment { disk: self.clone(), snapshot: self.db.snapshot() }.scan(table, visit)
+        Moment {
+            disk: self.clone(),
+            snapshot: self.db.snapshot(),
+        }
+        .scan(table, visit)
     }
 }
 
 impl Disk for FjallDisk {
     fn commit(&self, ops: Vec<Op>) -> Result<(), DiskError> {
-        let mut batch = OwnedWriteBatch::with_capacity(self.db.clone(), ops.len())
-            .durability(Some(PersistMode::Buffer));
+        let mut batch =
+            OwnedWriteBatch::with_capacity(self.db.clone(), ops.len()).durability(Some(PersistMode::Buffer));
         for op in ops {
             match op {
                 Op::Put(table, key, value) => self.put(&mut batch, table, key, value),
@@ -174,7 +187,10 @@ impl Disk for FjallDisk {
     }
 
     fn snapshot(&self) -> Box<dyn Reader> {
-        Box::new(Moment { disk: self.clone(), snapshot: self.db.snapshot() })
+        Box::new(Moment {
+            disk: self.clone(),
+            snapshot: self.db.snapshot(),
+        })
     }
 }
 
@@ -185,7 +201,10 @@ struct Moment {
 
 impl Reader for Moment {
     fn get(&self, table: Table, key: u64) -> Result<Option<Vec<u8>>, DiskError> {
-        let stored = self.snapshot.get(self.disk.table(table), key.to_be_bytes()).map_err(disk_error)?;
+        let stored = self
+            .snapshot
+            .get(self.disk.table(table), key.to_be_bytes())
+            .map_err(disk_error)?;
         let piece = |index| self.snapshot.get(&self.disk.pieces, piece_key(table, key, index));
         stored.map(|stored| whole(&stored, piece)).transpose()
     }

@@ -11,13 +11,24 @@ const MARK: &str = "FORMAT";
 
 /// Makes the folder if it is missing; refuses one that holds something else or another format.
 pub(super) fn prepare(path: &Path) -> Result<(), StoreError> {
-    let failed = |reason: String| StoreError::Folder { path: path.to_owned(), reason };
+    let failed = |reason: String| StoreError::Folder {
+        path: path.to_owned(),
+        reason,
+    };
     fs::create_dir_all(path).map_err(|error| failed(error.to_string()))?;
     match fs::read_to_string(path.join(MARK)) {
         Ok(mark) if mark == text(FORMAT) => Ok(()),
         Ok(mark) => {
-            let found = mark.trim().strip_prefix("tidegate ").unwrap_or("unknown").to_owned();
-            Err(StoreError::Format { path: path.to_owned(), found, known: FORMAT })
+            let found = mark
+                .trim()
+                .strip_prefix("tidegate ")
+                .unwrap_or("unknown")
+                .to_owned();
+            Err(StoreError::Format {
+                path: path.to_owned(),
+                found,
+                known: FORMAT,
+            })
         }
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
             let mut entries = fs::read_dir(path).map_err(|error| failed(error.to_string()))?;

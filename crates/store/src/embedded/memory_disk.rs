@@ -34,7 +34,10 @@ impl MemoryDisk {
         let mut survived = std::mem::take(&mut state.unsynced);
         survived.truncate(kept);
         let mut synced = std::mem::take(&mut state.synced);
-        survived.into_iter().flatten().for_each(|op| apply(&mut synced, op));
+        survived
+            .into_iter()
+            .flatten()
+            .for_each(|op| apply(&mut synced, op));
         state.committed = synced.clone();
         state.synced = synced;
     }
@@ -97,7 +100,10 @@ impl Disk for MemoryDisk {
             return Err(DiskError("input/output error (injected)".into()));
         }
         let batches = std::mem::take(&mut state.unsynced);
-        batches.into_iter().flatten().for_each(|op| apply(&mut state.synced, op));
+        batches
+            .into_iter()
+            .flatten()
+            .for_each(|op| apply(&mut state.synced, op));
         Ok(())
     }
 

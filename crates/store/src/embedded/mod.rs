@@ -93,14 +93,21 @@ impl fmt::Debug for EmbeddedStore {
 impl EmbeddedStore {
     /// Opens the data folder, makes it if it is missing, and rebuilds the indexes.
     pub fn open(options: EmbeddedOptions) -> Result<Self, StoreError> {
-        options.config.validate().map_err(|error| StoreError::Config(error.to_string()))?;
+        options
+            .config
+            .validate()
+            .map_err(|error| StoreError::Config(error.to_string()))?;
         folder::prepare(&options.folder)?;
         let disk = FjallDisk::open(&options.folder.join("bulk")).map_err(|error| match error {
             StoreError::Locked(_) => StoreError::Locked(options.folder.clone()),
             other => other,
         })?;
-        let mut store =
-            Self::on_disk(Arc::new(disk.clone()), options.config, options.clock, options.durability)?;
+        let mut store = Self::on_disk(
+            Arc::new(disk.clone()),
+            options.config,
+            options.clock,
+            options.durability,
+        )?;
         store.disk_bytes = Some(disk);
         Ok(store)
     }
@@ -129,16 +136,29 @@ impl EmbeddedStore {
             .name("tidegate-store".into())
             .spawn(move || owner.run(inbox))
             .map_err(|error| StoreError::Config(format!("the store's thread does not start: {error}")))?;
-        Ok(Self { inbox: sender, disk, wakeups, disk_bytes: None })
+        Ok(Self {
+            inbox: sender,
+            disk,
+            wakeups,
+            disk_bytes: None,
+        })
     }
 
     /// Finishes what was asked, syncs and lets go of the folder.
     pub async fn close(self) -> Result<(), StoreError> {
         let (reply, done) = oneshot::channel();
-        let Self { inbox, disk, disk_bytes, .. } = self;
+        let Self {
+            inbox,
+            disk,
+            disk_bytes,
+            ..
+        } = self;
         // The owner thread drops the last reference, so that the lock is gone when it answers.
         drop((disk, disk_bytes));
-        inbox.send(Message::Close(reply)).await.map_err(|_| StoreError::Closed)?;
+        inbox
+            .send(Message::Close(reply))
+            .await
+            .map_err(|_| StoreError::Closed)?;
         done.await.map_err(|_| StoreError::Closed)?
     }
 
@@ -152,7 +172,10 @@ impl EmbeddedStore {
         message: impl FnOnce(oneshot::Sender<Result<T, StoreError>>) -> Message,
     ) -> Result<T, StoreError> {
         let (reply, answer) = oneshot::channel();
-        self.inbox.send(message(reply)).await.map_err(|_| StoreError::Closed)?;
+        self.inbox
+            .send(message(reply))
+            .await
+            .map_err(|_| StoreError::Closed)?;
         answer.await.map_err(|_| StoreError::Closed)?
     }
 
@@ -168,24 +191,37 @@ impl EmbeddedStore {
     }
 
     fn read_job(&self, seq: JobSeq) -> Result<Option<(JobId, Bytes)>, StoreError> {
-        let Some(bytes) = self.disk.get(Table::Jobs, seq.0).map_err(corrupt)? else { return Ok(None) };
+        let Some(bytes) = self.disk.get(Table::Jobs, seq.0).map_err(corrupt)? else {
+            return Ok(None);
+        };
         let bytes = Bytes::from(bytes);
         let job = codec::decode_job(seq.0, &bytes).map_err(corrupt)?;
         let id = JobId::new(job.head.id).map_err(|error| StoreError::Corrupt(error.to_string()))?;
         let payload = match job.payload {
             Some(inline) => bytes.slice_ref(inline),
             None => {
-                let blob = self.disk.get(Table::Blobs, codec::payload_blob(seq)).map_err(corrupt)?;
-                blob.ok_or_else(|| StoreError::Corrupt(format!("job {} lost its payload", seq.0)))?.into()
+                let blob = self
+                    .disk
+                    .get(Table::Blobs, codec::payload_blob(seq))
+                    .map_err(corrupt)?;
+                blob.ok_or_else(|| StoreError::Corrupt(format!("job {} lost its payload", seq.0)))?
+                    .into()
             }
         };
         Ok(Some((id, payload)))
     }
 
     fn read_end(&self, seq: JobSeq) -> Result<Option<StoredPhase>, StoreError> {
-        let Some(bytes) = self.disk.get(Table::States, seq.0).map_err(corrupt)? else { return Ok(None) };
+        let Some(bytes) = self.disk.get(Table::States, seq.0).map_err(corrupt)? else {
+            return Ok(None);
+        };
         let (mut state, blob) = codec::decode_state(&bytes).map_err(corrupt)?;
-        if blob && let Some(result) = self.disk.get(Table::Blobs, codec::result_blob(seq)).map_err(corrupt)? {
+        if blob
+            && let Some(result) = self
+                .disk
+                .get(Table::Blobs, codec::result_blob(seq))
+                .map_err(corrupt)?
+        {
             codec::with_result(&mut state.phase, result);
         }
         Ok(Some(state.phase))
@@ -193,13 +229,21 @@ impl EmbeddedStore {
 
     /// None if the job has been dropped since it was looked up.
     fn details(&self, view: JobView) -> Result<Option<JobDetails>, StoreError> {
-        let Some((id, payload)) = self.read_job(view.seq)? else { return Ok(None) };
+        let Some((id, payload)) = self.read_job(view.seq)? else {
+            return Ok(None);
+        };
         let (result, error) = match self.read_end(view.seq)? {
             Some(StoredPhase::Done { result, .. }) => (Some(result), None),
             Some(StoredPhase::Dead { error, .. }) => (None, Some(error)),
             _ => (None, None),
         };
-        Ok(Some(JobDetails { id, view, payload, result, error }))
+        Ok(Some(JobDetails {
+            id,
+            view,
+            payload,
+            result,
+            error,
+        }))
     }
 }
 
@@ -231,7 +275,10 @@ impl Store for EmbeddedStore {
                 .ok_or_else(|| StoreError::Corrupt(format!("leased job {} is not on disk", seq.0)))?;
             jobs.push(LeasedJob { leased, id, payload });
         }
-        Ok(LeaseOutcome { jobs, stop: outcome.stop })
+        Ok(LeaseOutcome {
+            jobs,
+            stop: outcome.stop,
+        })
     }
 
     async fn job(&self, group: &GroupId, job: &JobId) -> Result<Result<JobDetails, Refusal>, StoreError> {
@@ -240,7 +287,10 @@ impl Store for EmbeddedStore {
             Ok(other) => unreachable!("a job is answered with a job, not {other:?}"),
             Err(refusal) => return Ok(Err(refusal)),
         };
-        let gone = || Refusal::UnknownJob { group: group.clone(), job: job.clone() };
+        let gone = || Refusal::UnknownJob {
+            group: group.clone(),
+            job: job.clone(),
+        };
         Ok(self.details(view)?.ok_or_else(gone))
     }
 
@@ -251,7 +301,12 @@ impl Store for EmbeddedStore {
         after: Option<Cursor>,
         max: u32,
     ) -> Result<Result<Page<JobDetails>, Refusal>, StoreError> {
-        let query = Query::ActionJobs { group: group.clone(), action: action.clone(), after, max };
+        let query = Query::ActionJobs {
+            group: group.clone(),
+            action: action.clone(),
+            after,
+            max,
+        };
         let page = match self.view(query).await? {
             Ok(View::ActionJobs(page)) => page,
             Ok(other) => unreachable!("jobs are answered with jobs, not {other:?}"),
@@ -261,7 +316,10 @@ impl Store for EmbeddedStore {
         for view in page.items {
             items.extend(self.details(view)?);
         }
-        Ok(Ok(Page { items, next: page.next }))
+        Ok(Ok(Page {
+            items,
+            next: page.next,
+        }))
     }
 
     fn wakeups(&self) -> Arc<Wakeups> {

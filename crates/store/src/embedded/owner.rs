@@ -89,7 +89,10 @@ impl Owner {
     fn sync(&mut self) -> Result<(), StoreError> {
         match &self.poisoned {
             Some(error) => Err(error.clone()),
-            None => self.disk.sync().map_err(|error| StoreError::Poisoned(error.to_string())),
+            None => self
+                .disk
+                .sync()
+                .map_err(|error| StoreError::Poisoned(error.to_string())),
         }
     }
 
@@ -114,7 +117,11 @@ impl Owner {
             let waits = must_sync || (hands_out && !self.writer.window_is_open(&self.bulk));
             let buffered = self.durability == Durability::Buffered;
             let answer = (reply, outcome);
-            if waits && !buffered { answers.synced.push(answer) } else { answers.written.push(answer) }
+            if waits && !buffered {
+                answers.synced.push(answer)
+            } else {
+                answers.written.push(answer)
+            }
         }
         let signals = self.bulk.take_signals();
         let result = self.write(leased, &mut answers);

@@ -26,7 +26,9 @@ fn contradiction(error: RestoreError) -> StoreError {
 
 fn meta<T: serde::de::DeserializeOwned>(disk: &dyn Disk, key: u64) -> Result<Option<T>, StoreError> {
     let bytes = disk.get(Table::Meta, key).map_err(unreadable)?;
-    bytes.map(|bytes| codec::decode("meta", &bytes).map_err(unreadable)).transpose()
+    bytes
+        .map(|bytes| codec::decode("meta", &bytes).map_err(unreadable))
+        .transpose()
 }
 
 /// The state machine as it was, and the writer that goes on from there. Raises the epoch durably first:
@@ -37,13 +39,20 @@ pub(super) fn recover(
     fresh_key: FingerprintKey,
     wall: Timestamp,
 ) -> Result<(Bulk, Writer), StoreError> {
-    let identity = meta(disk, meta_key::IDENTITY)?.unwrap_or(Identity { fingerprint_key: fresh_key });
+    let identity = meta(disk, meta_key::IDENTITY)?.unwrap_or(Identity {
+        fingerprint_key: fresh_key,
+    });
     let epoch = Epoch(meta::<Epoch>(disk, meta_key::EPOCH)?.unwrap_or_default().0 + 1);
     let progress: Progress = meta(disk, meta_key::PROGRESS)?.unwrap_or_default();
 
-    let mut restore =
-        Restore::new(config, identity.fingerprint_key, progress.clock, epoch.first_fence(), wall)
-            .map_err(contradiction)?;
+    let mut restore = Restore::new(
+        config,
+        identity.fingerprint_key,
+        progress.clock,
+        epoch.first_fence(),
+        wall,
+    )
+    .map_err(contradiction)?;
     restore.spent_until(progress.spent_until);
     restore.used_seq(progress.next_seq.saturating_sub(1));
     disk.commit(vec![
@@ -124,7 +133,11 @@ fn jobs(
             writer.blob_kept(codec::result_blob(JobSeq(seq)));
         }
         restore
-            .job(job.head, state.as_ref().map(|(_, state, _)| state), lost.get(&JobSeq(seq)).copied())
+            .job(
+                job.head,
+                state.as_ref().map(|(_, state, _)| state),
+                lost.get(&JobSeq(seq)).copied(),
+            )
             .map_err(|error| stop(&mut failed, error))
     })
     .map_err(|error| failed.take().unwrap_or(unreadable(error)))

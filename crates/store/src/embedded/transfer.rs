@@ -26,11 +26,17 @@ impl EmbeddedStore {
 
     /// Makes a new data folder out of a stream. The folder appears when all of it is there.
     pub fn import(path: &Path, input: impl BufRead) -> Result<Counts, StoreError> {
-        let failed = |reason: String| StoreError::Folder { path: path.to_owned(), reason };
+        let failed = |reason: String| StoreError::Folder {
+            path: path.to_owned(),
+            reason,
+        };
         if path.exists() && fs::read_dir(path).is_ok_and(|mut entries| entries.next().is_some()) {
             return Err(failed("it is not empty; import makes a new data folder".into()));
         }
-        let mut name = path.file_name().ok_or_else(|| failed("it has no name".into()))?.to_owned();
+        let mut name = path
+            .file_name()
+            .ok_or_else(|| failed("it has no name".into()))?
+            .to_owned();
         name.push(".importing");
         let beside = path.with_file_name(name);
         if beside.exists() {
@@ -61,7 +67,10 @@ fn export(from: &dyn Reader, out: impl Write) -> Result<Counts, StoreError> {
     })
     .map_err(corrupt)?;
     from.scan(Table::Jobs, &mut |seq, bytes| {
-        write(&Line::Job { job: whole_job(from, seq, bytes)?, state: whole_state(from, seq)? })
+        write(&Line::Job {
+            job: whole_job(from, seq, bytes)?,
+            state: whole_state(from, seq)?,
+        })
     })
     .map_err(corrupt)?;
     writer.finish().map_err(written)
@@ -95,7 +104,9 @@ fn whole_job(from: &dyn Reader, seq: u64, bytes: &[u8]) -> Result<JobRecord, Dis
 }
 
 fn whole_state(from: &dyn Reader, seq: u64) -> Result<Option<JobState>, DiskError> {
-    let Some(bytes) = from.get(Table::States, seq)? else { return Ok(None) };
+    let Some(bytes) = from.get(Table::States, seq)? else {
+        return Ok(None);
+    };
     let (mut state, blob) = codec::decode_state(&bytes)?;
     if blob && let Some(result) = from.get(Table::Blobs, codec::result_blob(JobSeq(seq)))? {
         codec::with_result(&mut state.phase, result);
@@ -115,7 +126,10 @@ fn import(disk: &FjallDisk, input: impl BufRead) -> Result<Counts, StoreError> {
         Ok(())
     })?;
     // Fences of the imported jobs are those of another store: as if from an epoch before.
-    let progress = Progress { next_seq: last_seq + 1, ..Progress::default() };
+    let progress = Progress {
+        next_seq: last_seq + 1,
+        ..Progress::default()
+    };
     ops.push(Op::Put(Table::Meta, meta_key::PROGRESS, codec::encode(&progress)));
     disk.commit(ops).and_then(|()| disk.sync()).map_err(poisoned)?;
     Ok(counts)

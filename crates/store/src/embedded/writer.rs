@@ -110,8 +110,12 @@ impl Writer {
     /// A state was written after the lease: once that is so for all leases of a record, it says nothing
     /// any more.
     fn lease_over(&mut self, job: JobSeq) {
-        let Some(record) = self.leased.remove(&job) else { return };
-        let Some(open) = self.open.get_mut(&record) else { return };
+        let Some(record) = self.leased.remove(&job) else {
+            return;
+        };
+        let Some(open) = self.open.get_mut(&record) else {
+            return;
+        };
         *open -= 1;
         if *open == 0 {
             self.open.remove(&record);
@@ -131,8 +135,16 @@ impl Writer {
         let mut ops = std::mem::take(&mut self.ops);
         if must_sync {
             let spent_until: Timestamp = bulk.window_end();
-            self.progress = Progress { clock: bulk.clock(), spent_until, next_seq: bulk.next_seq() };
-            ops.push(Op::Put(Table::Meta, meta_key::PROGRESS, codec::encode(&self.progress)));
+            self.progress = Progress {
+                clock: bulk.clock(),
+                spent_until,
+                next_seq: bulk.next_seq(),
+            };
+            ops.push(Op::Put(
+                Table::Meta,
+                meta_key::PROGRESS,
+                codec::encode(&self.progress),
+            ));
         }
         (ops, must_sync)
     }

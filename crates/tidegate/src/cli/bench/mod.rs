@@ -1,0 +1,24 @@
+//! `tidegate bench`: figures of this machine, as one JSON object or as a table.
+
+mod bulk;
+mod usage;
+
+use clap::{Args, Subcommand};
+
+#[derive(Debug, Args)]
+pub(super) struct BenchArgs {
+    #[command(subcommand)]
+    what: What,
+}
+
+#[derive(Debug, Subcommand)]
+enum What {
+    /// Jobs through the whole bulk engine
+    Bulk(bulk::BulkArgs),
+}
+
+pub(super) fn run(args: &BenchArgs) -> anyhow::Result<()> {
+    match &args.what {
+        What::Bulk(args) => bulk::run(args),
+    }
+}
