@@ -100,14 +100,13 @@ impl Bulk {
         if self.next_backoff(group).uncapped >= self.config.congestion.max_backoff_ms {
             return None;
         }
-        let slot = self.lines[line as usize].front_unthrottled()?;
+        // Returned jobs keep the head of the line: sending them behind throttled ones would change the order.
+        let slot = self.lines[line as usize].fresh.front()?;
         // The job stays in its line, before fresh ones: it starts as soon as there is quota, however long
-        // its estimate was, and meets no second denial.
-        self.detach(slot);
-        self.set_waiting(slot, now);
+        // its estimate was, and meets no second denial. The line keeps its place in the order.
+        self.lines[line as usize].fresh.remove(&mut self.jobs, slot);
         let backoff = self.throttle(slot, now);
         self.set_denied(slot, backoff.wait, now);
-        self.enter_order(line, now);
         let entry = &self.groups[group as usize];
         Some(Denied {
             job: self.jobs[slot as usize].seq,

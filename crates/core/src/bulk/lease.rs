@@ -65,9 +65,9 @@ impl Bulk {
                     self.detach(slot);
                     self.die(slot, reason, String::new(), now);
                 }
-                Startable::Yes if self.groups[group as usize].paused => self.unready(slot, now),
+                Startable::Yes if self.groups[group as usize].paused => self.unready_line(slot, now),
                 Startable::Yes if held.is_some() => {
-                    self.unready(slot, now);
+                    self.unready_line(slot, now);
                     self.hold(group, held.expect("just seen"));
                 }
                 Startable::Yes => {

@@ -61,11 +61,6 @@ impl Line {
     pub(super) fn len(&self) -> u64 {
         u64::from(self.returned.len) + u64::from(self.throttled.len) + u64::from(self.fresh.len)
     }
-
-    /// The next job that a spent window would send to delayed.
-    pub(super) fn front_unthrottled(&self) -> Option<Slot> {
-        self.returned.front().or(self.fresh.front())
-    }
 }
 
 #[derive(Debug)]

@@ -86,6 +86,18 @@ impl<const W: usize> List<W> {
         self.len += 1;
     }
 
+    /// Before `next`, which is in the list.
+    pub(super) fn insert_before(&mut self, jobs: &mut Slab<Job>, next: Slot, slot: Slot) {
+        let prev = jobs[next as usize].links[W].prev;
+        if prev == NIL {
+            return self.push_front(jobs, slot);
+        }
+        jobs[slot as usize].links[W] = Links { prev, next };
+        jobs[prev as usize].links[W].next = slot;
+        jobs[next as usize].links[W].prev = slot;
+        self.len += 1;
+    }
+
     pub(super) fn remove(&mut self, jobs: &mut Slab<Job>, slot: Slot) {
         let Links { prev, next } = std::mem::take(&mut jobs[slot as usize].links[W]);
         match prev {

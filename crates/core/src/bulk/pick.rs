@@ -1,9 +1,9 @@
 //! Who goes next: level, then line, then job. Shared by admit and lease.
 
 use super::Bulk;
-use super::command::DeathReason;
+use super::command::{DeathReason, Fence};
 use super::job::{Phase, Spot};
-use super::list::{List, Slot};
+use super::list::{List, NIL, QUEUE, Slot};
 use crate::time::Timestamp;
 
 pub(super) enum Pick {
@@ -139,15 +139,28 @@ impl Bulk {
         }
     }
 
-    /// Puts an unfinished, detached job at the head of its line, or at the end of those already there.
-    pub(super) fn push_returned(&mut self, slot: Slot, front: bool, now: Timestamp) {
+    /// Puts an unfinished, detached job at the end of those that came back to its line.
+    pub(super) fn push_returned(&mut self, slot: Slot, now: Timestamp) {
         let line = self.jobs[slot as usize].line;
         self.jobs[slot as usize].spot = Spot::Returned;
+        self.lines[line as usize].returned.push_back(&mut self.jobs, slot);
+        self.enter_order(line, now);
+    }
+
+    /// Puts a job back at the head of its line. Jobs that have never been leased keep their order of
+    /// arrival among each other, however many come back and in whatever order.
+    pub(super) fn give_back(&mut self, slot: Slot, now: Timestamp) {
+        let (line, seq) = (self.jobs[slot as usize].line, self.jobs[slot as usize].seq);
+        self.jobs[slot as usize].spot = Spot::Returned;
         let returned = &mut self.lines[line as usize].returned;
-        if front {
-            returned.push_front(&mut self.jobs, slot);
-        } else {
-            returned.push_back(&mut self.jobs, slot);
+        let mut next = returned.head;
+        while next != NIL && self.jobs[next as usize].fence == Fence(0) && self.jobs[next as usize].seq < seq
+        {
+            next = self.jobs[next as usize].links[QUEUE].next;
+        }
+        match next {
+            NIL => returned.push_back(&mut self.jobs, slot),
+            next => returned.insert_before(&mut self.jobs, next, slot),
         }
         self.enter_order(line, now);
     }
@@ -191,6 +204,19 @@ impl Bulk {
         self.set_waiting(slot, now);
         self.leave_order(line);
         self.refund_pick(line);
-        self.push_returned(slot, true, now);
+        self.give_back(slot, now);
+    }
+
+    /// All ready jobs of the line that `slot` belongs to: those behind it must not overtake it.
+    pub(super) fn unready_line(&mut self, slot: Slot, now: Timestamp) {
+        let line = self.jobs[slot as usize].line;
+        let mut next = self.lanes[usize::from(self.lines[line as usize].lane)].ready.head;
+        while next != NIL {
+            let slot = next;
+            next = self.jobs[slot as usize].links[QUEUE].next;
+            if self.jobs[slot as usize].line == line {
+                self.unready(slot, now);
+            }
+        }
     }
 }

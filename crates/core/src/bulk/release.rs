@@ -18,7 +18,7 @@ impl Bulk {
         {
             self.detach(slot);
             self.set_waiting(slot, now);
-            self.push_returned(slot, false, now);
+            self.push_returned(slot, now);
             out.released += 1;
         }
         self.expire_waiting(p.max, &mut out, now);
@@ -45,24 +45,18 @@ impl Bulk {
         }
     }
 
-    /// Ready jobs hold a place in the window. Where nobody has come for them for two windows, the places
-    /// go back to lanes that have workers.
+    /// Ready jobs hold a place in the window. Where nobody has come for the first of them for two windows,
+    /// the places go back to lanes that have workers, the last admitted first, so that order is kept.
     fn recall_ready(&mut self, max: u32, out: &mut ReleaseDueOutcome, now: Timestamp) {
         let patience = Millis(self.limiter.length().0.saturating_mul(2));
         for lane in 0..self.lanes.len() {
-            let mut stale = Vec::new();
-            let mut next = self.lanes[lane].ready.front();
-            while let Some(slot) = next
-                && self.jobs[slot as usize].at + patience <= now
-                && out.recalled < max
+            while out.recalled < max
+                && let Some(first) = self.lanes[lane].ready.front()
+                && self.jobs[first as usize].at + patience <= now
+                && let Some(last) = self.lanes[lane].ready.back()
             {
-                stale.push(slot);
+                self.unready(last, now);
                 out.recalled += 1;
-                next = Some(self.jobs[slot as usize].links[super::list::QUEUE].next)
-                    .filter(|&slot| slot != super::list::NIL);
-            }
-            for slot in stale.into_iter().rev() {
-                self.unready(slot, now);
             }
         }
     }

@@ -37,7 +37,7 @@ impl Bulk {
         if action.status.is_open() {
             action.counts.failed -= 1;
         }
-        self.push_returned(slot, false, now);
+        self.push_returned(slot, now);
         self.put_state(slot, None);
         Ok(seq)
     }

@@ -174,7 +174,7 @@ impl Restore {
             Some(&StoredPhase::Delayed { due, reason }) => self.insert_delayed(job, head, due, reason),
             Some(StoredPhase::Waiting) => {
                 let slot = self.insert_unfinished(job, head);
-                self.bulk.push_returned(slot, false, self.now);
+                self.bulk.push_returned(slot, self.now);
             }
             None => match head.run_at.filter(|&at| at > self.now) {
                 Some(due) => self.insert_delayed(job, head, due, DelayReason::Scheduled),

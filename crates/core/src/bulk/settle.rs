@@ -104,7 +104,7 @@ impl Bulk {
             }
             Verdict::Returned => {
                 self.set_waiting(slot, now);
-                self.push_returned(slot, true, now);
+                self.give_back(slot, now);
                 self.put_state(slot, None);
                 Settled::Returned
             }

@@ -27,19 +27,23 @@ impl MemoryDisk {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Cuts the power: what was not synced is gone, except the oldest `kept` batches, which the disk had
-    /// written by itself.
-    pub fn cut_power(&self, kept: usize) {
-        let mut state = self.state();
-        let mut survived = std::mem::take(&mut state.unsynced);
-        survived.truncate(kept);
-        let mut synced = std::mem::take(&mut state.synced);
-        survived
-            .into_iter()
-            .flatten()
-            .for_each(|op| apply(&mut synced, op));
-        state.committed = synced.clone();
-        state.synced = synced;
+    /// The disk after a power cut: what was not synced is gone, except the oldest `kept` batches, which it
+    /// had written by itself. Whoever still holds the old disk writes into the void.
+    pub fn after_power_cut(&self, kept: usize) -> Self {
+        let state = self.state();
+        let mut records = state.synced.clone();
+        state.unsynced.iter().take(kept).flatten().for_each(|op| apply(&mut records, op.clone()));
+        Self::holding(records)
+    }
+
+    /// The disk after `kill -9` of its process: everything that was committed is there.
+    pub fn after_kill(&self) -> Self {
+        Self::holding(self.state().committed.clone())
+    }
+
+    fn holding(records: Records) -> Self {
+        let state = State { committed: records.clone(), synced: records, ..State::default() };
+        Self(Arc::new(Mutex::new(state)))
     }
 
     pub fn unsynced_batches(&self) -> usize {

@@ -102,22 +102,26 @@ impl EmbeddedStore {
             StoreError::Locked(_) => StoreError::Locked(options.folder.clone()),
             other => other,
         })?;
-        let mut store = Self::on_disk(
-            Arc::new(disk.clone()),
-            options.config,
-            options.clock,
-            options.durability,
-        )?;
+        let mut store = Self::start(Arc::new(disk.clone()), options.config, options.clock, options.durability, false)?;
         store.disk_bytes = Some(disk);
         Ok(store)
     }
 
-    /// Opens on any durable layer: tests cut the power of theirs.
-    pub fn on_disk(
+    /// Opens on a durable layer whose power can be cut, and proves its invariants after every batch.
+    pub fn open_for_test(
+        disk: Arc<dyn Disk>,
+        config: BulkConfig,
+        clock: Arc<dyn Clock>,
+    ) -> Result<Self, StoreError> {
+        Self::start(disk, config, clock, Durability::Sync, true)
+    }
+
+    fn start(
         disk: Arc<dyn Disk>,
         config: BulkConfig,
         clock: Arc<dyn Clock>,
         durability: Durability,
+        checked: bool,
     ) -> Result<Self, StoreError> {
         let (bulk, writer) = recover::recover(&*disk, config, random_key(), clock.now())?;
         let wakeups = Arc::new(Wakeups::default());
@@ -129,6 +133,7 @@ impl EmbeddedStore {
             wakeups: wakeups.clone(),
             durability,
             last_sync: Instant::now(),
+            checked,
             poisoned: None,
         };
         let (sender, inbox) = mpsc::channel(INBOX);

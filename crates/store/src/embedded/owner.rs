@@ -38,6 +38,8 @@ pub(super) struct Owner {
     pub(super) wakeups: Arc<Wakeups>,
     pub(super) durability: Durability,
     pub(super) last_sync: Instant,
+    /// Proves the state machine's invariants after every batch: for tests, it visits every job.
+    pub(super) checked: bool,
     /// After a failed write nothing is answered any more: memory is ahead of the disk.
     pub(super) poisoned: Option<StoreError>,
 }
@@ -122,6 +124,9 @@ impl Owner {
             } else {
                 answers.written.push(answer)
             }
+        }
+        if self.checked {
+            self.bulk.check();
         }
         let signals = self.bulk.take_signals();
         let result = self.write(leased, &mut answers);

@@ -1,0 +1,535 @@
+//! Who acts in the simulated world: submitters, workers, sweepers, watchers, operators, and fate.
+
+use bytes::Bytes;
+use tidegate_core::bulk::views::{ActionView, Query, View};
+use tidegate_core::bulk::{
+    ActionOptions, AdmitParams, Answer, CancelParams, Ceilings, ClaimAggregationParams, ConfigureGroupParams,
+    ConfirmCompletionParams, DropFinishedParams, EnqueueParams, Enqueued, ExpireLeasesParams, ExtendParams,
+    FinishAggregationParams, LeaseParams, Level, NewJob, OpenActionParams, PauseParams, Phase,
+    ReleaseDueParams, ReplayParams, ResumeParams, SealActionParams, SettleParams, SnapshotCongestionParams,
+    Stop, Target, Verdict,
+};
+use tidegate_core::ids::{ActionId, JobId, LaneId, Owner};
+use tidegate_core::time::Millis;
+use tidegate_store::Store;
+
+use super::oracle::Accepted;
+use super::{Simulation, oracle};
+
+impl Simulation {
+    pub(super) fn step(&mut self) {
+        match self.rng.below(100) {
+            0..20 => self.submit(),
+            20..44 => self.work(),
+            44..66 => self.answer(),
+            66..74 => self.release(),
+            74..77 => self.expire(),
+            77..82 => self.admit(),
+            82..85 => self.watch(),
+            85..88 => self.seal(),
+            88..92 => self.operate(),
+            92..94 => self.forget(),
+            94..96 => self.extend(),
+            96 if self.profile.crashes => self.crash(),
+            97 if self.profile.clock_steps => self.step_clock(),
+            _ => {
+                self.sure(SnapshotCongestionParams {});
+            }
+        }
+        if self.rng.percent(60) {
+            let by = Millis(self.rng.below(400));
+            self.move_time(by);
+        }
+        self.look();
+    }
+
+    fn submit(&mut self) {
+        let index = self.rng.below(self.profile.groups);
+        let group = self.group(index);
+        let action = self.rng.percent(60).then(|| {
+            if self.next_action == 0 || self.rng.percent(20) {
+                self.next_action += 1;
+            }
+            let name = format!(
+                "action-{}",
+                self.next_action - self.rng.below(self.next_action.min(3))
+            );
+            ActionId::new(name).expect("a short name")
+        });
+        if let Some(action) = action.clone().filter(|_| self.rng.percent(30)) {
+            let options = ActionOptions {
+                keep_results: self.rng.percent(50),
+                ..Default::default()
+            };
+            let base_priority = self.profile.base_priority(index);
+            let _ = self.risky(OpenActionParams {
+                group: group.clone(),
+                action,
+                base_priority,
+                options,
+            });
+        }
+        let jobs: Vec<NewJob> = (0..self.rng.between(1, 8)).map(|_| self.new_job()).collect();
+        let params = EnqueueParams {
+            group,
+            action,
+            base_priority: self.profile.base_priority(index),
+            jobs,
+        };
+        let mut again = false;
+        // A client whose call failed does not know what became of it, and sends it again.
+        let outcome = loop {
+            match self.risky(params.clone()) {
+                Some(outcome) => break outcome,
+                None => again = true,
+            }
+        };
+        let Ok(outcome) = outcome else { return };
+        for (job, answer) in params.jobs.iter().zip(outcome.jobs) {
+            let accepted = Accepted {
+                group: index,
+                id: &job.id,
+                action: &outcome.action,
+                kind: &job.kind,
+                level: job.level,
+                // Scheduled jobs come when they are due, expiring ones may never come.
+                in_order: job.run_at.is_none() && job.expires_at.is_none(),
+            };
+            match answer {
+                Enqueued::Accepted(seq) => self.oracle.accept(seq, accepted, self.profile.forgetful),
+                // Accepted before the crash, although nobody heard of it.
+                Enqueued::Duplicate(seq) if !self.oracle.knows(index, &job.id) => {
+                    assert!(again, "{:?} of {index} is no duplicate", job.id);
+                    self.oracle.accept(seq, accepted, true);
+                }
+                Enqueued::Duplicate(_) | Enqueued::Refused(_) => {}
+            }
+        }
+    }
+
+    fn new_job(&mut self) -> NewJob {
+        let repeated = self.next_job > 0 && self.rng.percent(8);
+        let number = if repeated {
+            self.rng.below(self.next_job)
+        } else {
+            self.next_job
+        };
+        self.next_job += u64::from(!repeated);
+        let id = JobId::new(format!("job-{number}")).expect("a short name");
+        let level = if self.profile.plain {
+            Level::Normal
+        } else {
+            *self.rng.pick(&Level::ALL)
+        };
+        let run_at = self
+            .rng
+            .percent(8)
+            .then(|| self.wall + Millis(self.rng.below(3_000)));
+        let expires_at = self
+            .rng
+            .percent(5)
+            .then(|| self.wall + Millis(self.rng.between(500, 8_000)));
+        NewJob {
+            payload: Bytes::copy_from_slice(id.as_str().as_bytes()),
+            kind: self.rng.pick(&self.profile.kinds.clone()).clone(),
+            id,
+            level,
+            run_at,
+            expires_at,
+        }
+    }
+
+    fn work(&mut self) {
+        let lane = self.rng.pick(&self.profile.lanes()).clone();
+        let max = self.rng.between(1, 6) as u32;
+        self.lease(lane, max);
+    }
+
+    fn lease(&mut self, lane: LaneId, max: u32) -> usize {
+        let owner = Owner::new("worker").expect("a short name");
+        let params = LeaseParams {
+            lane: lane.clone(),
+            max,
+            owner,
+        };
+        let asked = format!("{params:?}");
+        let answer = self.runtime.block_on(self.store.lease(params));
+        self.trace.add(self.wall, &asked, &answer);
+        let outcome = answer.unwrap_or_else(|error| panic!("the store failed: {error}"));
+        let pressure = &self.profile.config.backpressure;
+        let (window, limit) = (pressure.window(), pressure.limit_per_window());
+        for job in &outcome.jobs {
+            self.oracle.leased(job, self.profile.lease_time(), window, limit);
+            let admitted_before = self
+                .ready
+                .as_mut()
+                .is_some_and(|ready| ready.remove(&job.leased.lease.job));
+            if !admitted_before {
+                self.fair.picked(job.leased.group.as_str());
+            }
+        }
+        if self.profile.plain && outcome.stop == Stop::Empty {
+            // Nothing wasted: a worker goes away empty-handed only when nothing waits.
+            let waiting: u64 = self.groups().iter().map(|group| group.counts.waiting).sum();
+            assert_eq!(
+                waiting, 0,
+                "{waiting} jobs wait, and a worker was told that there are none"
+            );
+        }
+        outcome.jobs.len()
+    }
+
+    fn answer(&mut self) {
+        let current = self.oracle.current_leases();
+        let mut answers = Vec::new();
+        for _ in 0..self.rng.between(1, 5) {
+            let late = self.rng.percent(15) && !self.old_leases.is_empty();
+            let from = if late || current.is_empty() {
+                &self.old_leases
+            } else {
+                &current
+            };
+            if from.is_empty() {
+                return;
+            }
+            let lease = *self.rng.pick(from);
+            let verdict = match self.rng.below(100) {
+                0..60 => Verdict::Done {
+                    result: Bytes::from_static(b"fine"),
+                },
+                60..66 => Verdict::Failed { error: "no".into() },
+                66..78 => {
+                    let retry_after = self.rng.percent(50).then(|| Millis(self.rng.below(2_000)));
+                    Verdict::Throttled { retry_after }
+                }
+                78..92 => Verdict::Retry {
+                    error: "not now".into(),
+                    after: None,
+                },
+                _ => Verdict::Returned,
+            };
+            answers.push(Answer { lease, verdict });
+        }
+        self.settle(answers);
+    }
+
+    fn settle(&mut self, answers: Vec<Answer>) {
+        let now = self.wall;
+        match self.risky(SettleParams {
+            answers: answers.clone(),
+        }) {
+            Some(settled) => {
+                for (answer, settled) in answers.iter().zip(settled) {
+                    // The store's time may be ahead of the wall after a step back; then a lease may be over
+                    // earlier than the wall says, so only a lease that is over by neither is checked.
+                    let now = if self.profile.clock_steps {
+                        tidegate_core::time::Timestamp(u64::MAX)
+                    } else {
+                        now
+                    };
+                    self.oracle.settled(answer.lease, &answer.verdict, settled, now);
+                    self.old_leases.push(answer.lease);
+                }
+            }
+            None => {
+                for answer in &answers {
+                    self.oracle.unsettled(answer.lease, &answer.verdict);
+                }
+            }
+        }
+    }
+
+    fn release(&mut self) {
+        let max = self.rng.between(1, 20) as u32;
+        let outcome = self.sure(ReleaseDueParams { max });
+        if outcome.recalled > 0 {
+            // Their picks were taken back, and which they were is not told.
+            self.ready = None;
+            self.fair.reset();
+        }
+    }
+
+    fn expire(&mut self) {
+        let max = self.rng.between(1, 20) as u32;
+        self.risky(ExpireLeasesParams { max });
+    }
+
+    fn admit(&mut self) {
+        let lane = self.rng.pick(&self.profile.lanes()).clone();
+        let (max, ready_cap) = (self.rng.between(1, 8) as u32, self.rng.between(1, 12) as u32);
+        let outcome = self.sure(AdmitParams { lane, max, ready_cap });
+        for seq in outcome.admitted {
+            let known = self.oracle.jobs.get(&seq).expect("admitted jobs are known");
+            let group = self.group(known.group);
+            self.fair.picked(group.as_str());
+            if let Some(ready) = &mut self.ready {
+                ready.insert(seq);
+            }
+        }
+    }
+
+    fn watch(&mut self) {
+        let owner = Owner::new("watcher").expect("a short name");
+        let params = ClaimAggregationParams {
+            owner,
+            max: 3,
+            claim_for: Millis(2_000),
+        };
+        let claimed = self.sure(params);
+        for aggregation in claimed {
+            // Some watchers die here.
+            if self.rng.percent(20) {
+                continue;
+            }
+            let (group, action) = (aggregation.group.clone(), aggregation.action.clone());
+            let index = self.group_index(&group);
+            if aggregation.finished.is_none() {
+                let params = FinishAggregationParams {
+                    group: group.clone(),
+                    action: action.clone(),
+                    claim: aggregation.claim,
+                    summary: Ok(Bytes::from_static(b"{}")),
+                };
+                match self.risky(params) {
+                    Some(Ok(_)) => self.oracle.decided(index, action.clone()),
+                    Some(Err(refusal)) => panic!("a claim that holds was refused: {refusal}"),
+                    // Claims end with the process.
+                    None => return,
+                }
+            }
+            if self.rng.percent(80) {
+                let confirmed = self.risky(ConfirmCompletionParams { group, action });
+                if confirmed.is_none() {
+                    return;
+                }
+            }
+        }
+    }
+
+    fn seal(&mut self) {
+        let index = self.rng.below(self.profile.groups);
+        let action = (self.next_action > 0 && self.rng.percent(70)).then(|| {
+            let number = self.rng.between(1, self.next_action);
+            ActionId::new(format!("action-{number}")).expect("a short name")
+        });
+        let _ = self.risky(SealActionParams {
+            group: self.group(index),
+            action,
+        });
+    }
+
+    fn target(&mut self) -> (u64, Target) {
+        let index = self.rng.below(self.profile.groups);
+        let group = self.group(index);
+        if self.next_action > 0 && self.rng.percent(50) {
+            let number = self.rng.between(1, self.next_action);
+            let action = ActionId::new(format!("action-{number}")).expect("a short name");
+            (index, Target::Action(group, action))
+        } else {
+            (index, Target::Group(group))
+        }
+    }
+
+    /// Operators only meddle where fairness is not being measured.
+    fn operate(&mut self) {
+        if self.profile.plain {
+            return;
+        }
+        let (index, target) = self.target();
+        match self.rng.below(10) {
+            0..3 => {
+                self.oracle.disordered.insert(index);
+                let _ = self.risky(PauseParams { target });
+            }
+            3..7 => {
+                let _ = self.risky(ResumeParams { target });
+            }
+            7 => {
+                let max = self.rng.between(1, 30) as u32;
+                let _ = self.risky(CancelParams { target, max });
+                self.oracle.disordered.insert(index);
+            }
+            8 => {
+                let ceilings = Ceilings {
+                    starts_per_window: self.rng.percent(50).then(|| self.rng.between(1, 5) as u32),
+                    leased_at_once: self.rng.percent(50).then(|| self.rng.between(1, 5) as u32),
+                };
+                let group = self.group(index);
+                let _ = self.risky(ConfigureGroupParams {
+                    group,
+                    base_priority: None,
+                    ceilings: Some(ceilings),
+                });
+            }
+            _ => self.replay(index),
+        }
+    }
+
+    fn replay(&mut self, index: u64) {
+        if self.next_job == 0 {
+            return;
+        }
+        let job = JobId::new(format!("job-{}", self.rng.below(self.next_job))).expect("a short name");
+        let params = ReplayParams {
+            group: self.group(index),
+            job,
+        };
+        match self.risky(params) {
+            Some(Ok(seq)) => self.oracle.replayed(seq),
+            Some(Err(_)) => {}
+            // It may have happened: the oracle must not be surprised by a dead job that runs.
+            None => {
+                let seqs: Vec<_> = self.oracle.jobs.keys().copied().collect();
+                seqs.into_iter().for_each(|seq| self.oracle.perhaps_replayed(seq));
+            }
+        }
+    }
+
+    fn forget(&mut self) {
+        if self.profile.forgetful {
+            let max = self.rng.between(1, 30) as u32;
+            let _ = self.risky(DropFinishedParams {
+                max,
+                older_than: None,
+            });
+        }
+    }
+
+    fn extend(&mut self) {
+        let current = self.oracle.current_leases();
+        if current.is_empty() {
+            return;
+        }
+        // Shorter than a lease, so that the oracle's deadlines stay the latest possible.
+        let leases = vec![*self.rng.pick(&current)];
+        let by = Millis(self.rng.between(1, 200));
+        for (lease, _) in leases.iter().zip(self.sure(ExtendParams {
+            leases: leases.clone(),
+            by,
+        })) {
+            self.oracle.shortened(*lease);
+        }
+    }
+
+    /// Ends the world in good order: everything that was accepted gets done.
+    pub(super) fn drain(&mut self) {
+        self.profile.crashes = false;
+        for index in 0..self.profile.groups {
+            let group = self.group(index);
+            let _ = self.sure(ResumeParams {
+                target: Target::Group(group.clone()),
+            });
+            let none = Some(Ceilings::default());
+            let _ = self.sure(ConfigureGroupParams {
+                group,
+                base_priority: None,
+                ceilings: none,
+            });
+        }
+        for ((index, action), _) in self.oracle.accepted.clone() {
+            let group = self.group(index);
+            let _ = self.sure(ResumeParams {
+                target: Target::Action(group.clone(), action.clone()),
+            });
+            let _ = self.sure(SealActionParams {
+                group,
+                action: Some(action),
+            });
+        }
+        for _ in 0..20_000 {
+            self.move_time(Millis(250));
+            self.sure(ReleaseDueParams { max: 1_000 });
+            self.sure(ExpireLeasesParams { max: 1_000 });
+            for lane in self.profile.lanes() {
+                self.lease(lane, 50);
+            }
+            let done = Verdict::Done {
+                result: Bytes::from_static(b"fine"),
+            };
+            let answers = self.oracle.current_leases().into_iter();
+            let answers = answers
+                .map(|lease| Answer {
+                    lease,
+                    verdict: done.clone(),
+                })
+                .collect();
+            self.settle(answers);
+            self.watch();
+            if self.stats().counts.unfinished() == 0 && self.all_decided() {
+                return self.check_end();
+            }
+        }
+        panic!("the world does not come to rest: {:?}", self.stats());
+    }
+
+    fn all_decided(&mut self) -> bool {
+        let actions: Vec<_> = self.oracle.accepted.keys().cloned().collect();
+        actions.into_iter().all(|(index, action)| {
+            self.action(index, &action)
+                .is_none_or(|view| view.status.is_finished())
+        })
+    }
+
+    fn action(&mut self, index: u64, action: &ActionId) -> Option<ActionView> {
+        match self.sure(Query::Action(self.group(index), action.clone())) {
+            Ok(View::Action(view)) => Some(view),
+            Ok(other) => panic!("an action is answered with an action, not {other:?}"),
+            Err(_) => {
+                assert!(self.profile.forgetful, "{action:?} of {index} is gone");
+                None
+            }
+        }
+    }
+
+    /// Nothing lost, nothing counted twice, nothing left behind.
+    fn check_end(&mut self) {
+        let mut done: std::collections::BTreeMap<(u64, ActionId), u64> = Default::default();
+        let jobs: Vec<oracle::Known> = self.oracle.jobs.values().cloned().collect();
+        for known in jobs {
+            let group = self.group(known.group);
+            let details = self.runtime.block_on(self.store.job(&group, &known.id));
+            match details.unwrap_or_else(|error| panic!("the store failed: {error}")) {
+                Ok(job) if self.profile.forgetful && job.view.seq != known.seq() => {}
+                Ok(job) => {
+                    let phase = job.view.phase;
+                    assert!(phase.is_finished(), "{known:?} is {phase:?}");
+                    if known.done {
+                        assert_eq!(phase, Phase::Done, "{known:?} was answered as done");
+                    }
+                    if phase == Phase::Done {
+                        assert!(
+                            known.done || known.perhaps_done,
+                            "nobody said that {known:?} is done"
+                        );
+                        *done.entry((known.group, known.action)).or_default() += 1;
+                    }
+                }
+                Err(refusal) => assert!(self.profile.forgetful, "{known:?} is lost: {refusal}"),
+            }
+        }
+        for ((index, action), total) in self.oracle.accepted.clone() {
+            let Some(view) = self.action(index, &action) else {
+                continue;
+            };
+            assert_eq!(
+                view.counts.success + view.counts.failed,
+                view.counts.total,
+                "{view:?}"
+            );
+            if self.profile.forgetful {
+                continue;
+            }
+            assert_eq!(view.counts.total, total, "{action:?} of {index}: {view:?}");
+            if !self.oracle.replayed.contains(&(index, action.clone())) {
+                let done = done.get(&(index, action.clone())).copied().unwrap_or(0);
+                assert_eq!(view.counts.success, done, "{action:?} of {index}: {view:?}");
+            }
+        }
+        let stats = self.stats();
+        assert_eq!(
+            (stats.lines_kept, stats.tags_remembered),
+            (0, 0),
+            "idle groups leave nothing: {stats:?}"
+        );
+    }
+}

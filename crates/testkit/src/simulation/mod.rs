@@ -1,0 +1,265 @@
+//! Deterministic simulation: random commands, slow and dead workers, duplicate and late answers, crashes
+//! at any step and clock steps, by seed.
+//!
+//! The store under test is the embedded one on a durable layer that forgets what was not synced. Time is a
+//! number that the simulation moves. After every step the store proves its own invariants
+//! (`Bulk::check`), and the [`oracle`] checks every answer against what was promised before. At the end
+//! everything must drain: no accepted job is lost, none counted twice, nothing is stuck.
+//!
+//! The same seed gives the same trace.
+
+mod actors;
+mod fairness;
+mod oracle;
+mod profile;
+mod trace;
+
+use std::sync::Arc;
+
+use tidegate_core::bulk::views::{GroupView, Query, QueueStats, View};
+use tidegate_core::bulk::{LeaseRef, Transition};
+use tidegate_core::ids::GroupId;
+use tidegate_core::time::{Millis, Timestamp};
+use tidegate_store::embedded::EmbeddedStore;
+use tidegate_store::embedded::memory_disk::MemoryDisk;
+use tidegate_store::{ManualClock, StoreError, StoreExt};
+use tokio::runtime::Runtime;
+
+use crate::rng::Rng;
+use fairness::FairShares;
+use oracle::Oracle;
+use profile::Profile;
+pub use trace::Trace;
+
+const BEGIN: Timestamp = Timestamp(1_706_000_000_000);
+
+/// What a run has seen.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Report {
+    pub seed: u64,
+    /// Equal for equal histories.
+    pub trace: u64,
+    pub commands: u64,
+    pub jobs: u64,
+    pub starts: u64,
+    pub crashes: u64,
+}
+
+/// Runs one seed for so many steps, then drains. Panics on the first broken promise; the message ends with
+/// the last steps of the history.
+pub fn run(seed: u64, steps: u64) -> Report {
+    let result = std::panic::catch_unwind(|| {
+        let mut simulation = Simulation::new(seed);
+        for _ in 0..steps {
+            simulation.step();
+        }
+        simulation.drain();
+        simulation.report()
+    });
+    result.unwrap_or_else(|panic| {
+        eprintln!("seed {seed} failed; run it again with TIDEGATE_SIM_SEED={seed}");
+        std::panic::resume_unwind(panic)
+    })
+}
+
+struct Simulation {
+    seed: u64,
+    rng: Rng,
+    profile: Profile,
+    runtime: Runtime,
+    clock: Arc<ManualClock>,
+    wall: Timestamp,
+    disk: MemoryDisk,
+    store: EmbeddedStore,
+    oracle: Oracle,
+    fair: FairShares,
+    /// Jobs picked into ready; None while that is not known.
+    ready: Option<std::collections::BTreeSet<tidegate_core::bulk::JobSeq>>,
+    trace: Trace,
+    next_job: u64,
+    next_action: u64,
+    /// Leases that are over, for late and duplicate answers.
+    old_leases: Vec<LeaseRef>,
+    crashes: u64,
+}
+
+impl Simulation {
+    fn new(seed: u64) -> Self {
+        let mut rng = Rng::new(seed);
+        let profile = Profile::of(&mut rng);
+        let clock = Arc::new(ManualClock::at(BEGIN));
+        let disk = MemoryDisk::default();
+        let store = open(&disk, &profile, &clock);
+        Self {
+            seed,
+            rng,
+            profile,
+            runtime: tokio::runtime::Builder::new_current_thread()
+                .build()
+                .expect("a runtime"),
+            clock,
+            wall: BEGIN,
+            disk,
+            store,
+            oracle: Oracle::default(),
+            fair: FairShares::default(),
+            ready: Some(Default::default()),
+            trace: Trace::default(),
+            next_job: 0,
+            next_action: 0,
+            old_leases: Vec::new(),
+            crashes: 0,
+        }
+    }
+
+    fn report(&self) -> Report {
+        Report {
+            seed: self.seed,
+            trace: self.trace.digest(),
+            commands: self.trace.len(),
+            jobs: self.oracle.jobs.len() as u64,
+            starts: self.oracle.starts_in_all,
+            crashes: self.crashes,
+        }
+    }
+
+    /// One command and its answer.
+    fn call<T>(&mut self, params: T) -> Result<T::Outcome, StoreError>
+    where
+        T: Transition + std::fmt::Debug + Clone + Send + 'static,
+        T::Outcome: std::fmt::Debug,
+    {
+        let asked = format!("{params:?}");
+        let answer = self.runtime.block_on(self.store.call(params));
+        self.trace.add(self.wall, &asked, &answer);
+        answer
+    }
+
+    /// A command that nothing can go wrong with.
+    fn sure<T>(&mut self, params: T) -> T::Outcome
+    where
+        T: Transition + std::fmt::Debug + Clone + Send + 'static,
+        T::Outcome: std::fmt::Debug,
+    {
+        self.call(params)
+            .unwrap_or_else(|error| panic!("the store failed: {error}"))
+    }
+
+    /// A look that leaves no trace.
+    fn read(&mut self, query: Query) -> <Query as Transition>::Outcome {
+        let answer = self.runtime.block_on(self.store.call(query));
+        answer.unwrap_or_else(|error| panic!("the store failed: {error}"))
+    }
+
+    /// Like [`Simulation::sure`], but now and then the power fails before the answer is durable. Then the
+    /// store comes back with or without the command, and the answer is None.
+    fn risky<T>(&mut self, params: T) -> Option<T::Outcome>
+    where
+        T: Transition + std::fmt::Debug + Clone + Send + 'static,
+        T::Outcome: std::fmt::Debug,
+    {
+        if !self.profile.crashes || !self.rng.percent(2) {
+            return Some(self.sure(params));
+        }
+        self.disk.fail_syncs(true);
+        let answer = self.call(params);
+        match answer {
+            Ok(outcome) => {
+                self.disk.fail_syncs(false);
+                Some(outcome)
+            }
+            Err(error) => {
+                assert!(matches!(error, StoreError::Poisoned(_)), "{error}");
+                let kept = self.rng.below(self.disk.unsynced_batches() as u64 + 1);
+                self.restart(self.disk.after_power_cut(kept as usize));
+                None
+            }
+        }
+    }
+
+    fn crash(&mut self) {
+        let disk = if self.rng.percent(50) {
+            self.disk.after_kill()
+        } else {
+            let kept = self.rng.below(self.disk.unsynced_batches() as u64 + 1);
+            self.disk.after_power_cut(kept as usize)
+        };
+        self.restart(disk);
+    }
+
+    fn restart(&mut self, disk: MemoryDisk) {
+        self.crashes += 1;
+        self.trace.note(self.wall, "restart");
+        self.disk = disk;
+        self.store = open(&self.disk, &self.profile, &self.clock);
+        self.old_leases.extend(self.oracle.current_leases());
+        self.oracle.crashed();
+        self.fair.reset();
+        self.ready = Some(Default::default());
+    }
+
+    fn move_time(&mut self, by: Millis) {
+        self.wall = self.wall + by;
+        self.clock.set(self.wall);
+    }
+
+    fn step_clock(&mut self) {
+        let far = Millis(self.rng.between(1, 20_000));
+        self.wall = if self.rng.percent(50) {
+            self.wall + far
+        } else {
+            self.wall - far
+        };
+        self.clock.set(self.wall);
+        self.trace.note(self.wall, "clock step");
+    }
+
+    fn group(&self, index: u64) -> GroupId {
+        // Names that other systems stumble over.
+        let odd = ["global", "a:b", "{}", "line\nbreak", "é", "group-5"];
+        GroupId::new(odd[index as usize % odd.len()]).expect("a valid name")
+    }
+
+    fn group_index(&self, id: &GroupId) -> u64 {
+        (0..self.profile.groups)
+            .find(|&i| self.group(i) == *id)
+            .expect("a group of this world")
+    }
+
+    fn groups(&mut self) -> Vec<GroupView> {
+        match self.read(Query::Groups {
+            after: None,
+            max: 1_000,
+        }) {
+            Ok(View::Groups(page)) => page.items,
+            other => panic!("groups are answered with groups, not {other:?}"),
+        }
+    }
+
+    fn stats(&mut self) -> QueueStats {
+        match self.read(Query::QueueStats) {
+            Ok(View::QueueStats(stats)) => stats,
+            other => panic!("statistics are answered with statistics, not {other:?}"),
+        }
+    }
+
+    /// What is checked after every step.
+    fn look(&mut self) {
+        if self.profile.plain {
+            let groups = self.groups();
+            if self.ready.is_none() && self.stats().counts.ready == 0 {
+                self.ready = Some(Default::default());
+            }
+            if self.ready.is_some() {
+                self.fair.look(&groups);
+            } else {
+                self.fair.reset();
+            }
+        }
+    }
+}
+
+fn open(disk: &MemoryDisk, profile: &Profile, clock: &Arc<ManualClock>) -> EmbeddedStore {
+    EmbeddedStore::open_for_test(Arc::new(disk.clone()), profile.config.clone(), clock.clone())
+        .unwrap_or_else(|error| panic!("the store does not open again: {error}"))
+}

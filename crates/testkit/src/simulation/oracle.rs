@@ -1,0 +1,261 @@
+//! What must be true, kept apart from the store: an independent book of what was promised.
+//!
+//! The oracle sees only commands and answers. It panics as soon as an answer contradicts a promise.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+
+use tidegate_core::bulk::{Fence, JobSeq, LeaseRef, Level, Settled, Verdict};
+use tidegate_core::ids::{ActionId, JobId, JobType};
+use tidegate_core::time::{Millis, Timestamp};
+use tidegate_store::LeasedJob;
+
+#[derive(Debug, Clone)]
+pub(super) struct Known {
+    seq: JobSeq,
+    pub(super) group: u64,
+    pub(super) id: JobId,
+    pub(super) action: ActionId,
+    kind: JobType,
+    level: Level,
+    /// Its place among the first starts of its group, lane and level is promised.
+    in_order: bool,
+    started: bool,
+    /// The lease that may still be answered for.
+    pub(super) current: Option<(LeaseRef, Timestamp)>,
+    /// Answered as done: nothing may undo that.
+    pub(super) done: bool,
+    /// Answered as dead.
+    dead: bool,
+    /// An answer was sent and the store crashed: it may be done.
+    pub(super) perhaps_done: bool,
+}
+
+impl Known {
+    pub(super) fn seq(&self) -> JobSeq {
+        self.seq
+    }
+}
+
+#[derive(Debug, Default)]
+pub(super) struct Oracle {
+    pub(super) jobs: BTreeMap<JobSeq, Known>,
+    by_id: HashMap<(u64, JobId), JobSeq>,
+    /// Starts by window, over the whole history, crashes included.
+    starts: HashMap<u64, u64>,
+    last_fence: Fence,
+    completed: BTreeSet<(u64, ActionId)>,
+    pub(super) decided: BTreeSet<(u64, ActionId)>,
+    /// Jobs per action.
+    pub(super) accepted: BTreeMap<(u64, ActionId), u64>,
+    pub(super) replayed: BTreeSet<(u64, ActionId)>,
+    /// Groups whose order of first starts was disturbed by pausing an action.
+    pub(super) disordered: BTreeSet<u64>,
+    pub(super) starts_in_all: u64,
+}
+
+/// What the oracle is told of an accepted job.
+pub(super) struct Accepted<'a> {
+    pub(super) group: u64,
+    pub(super) id: &'a JobId,
+    pub(super) action: &'a ActionId,
+    pub(super) kind: &'a JobType,
+    pub(super) level: Level,
+    pub(super) in_order: bool,
+}
+
+impl Oracle {
+    /// `again`: the call was sent before a crash, or finished jobs are forgotten in this world.
+    pub(super) fn accept(&mut self, seq: JobSeq, job: Accepted<'_>, again: bool) {
+        assert!(
+            !self.jobs.contains_key(&seq),
+            "number {seq:?} was given out twice"
+        );
+        let key = (job.group, job.id.clone());
+        assert!(
+            again || !self.by_id.contains_key(&key),
+            "{key:?} was accepted twice"
+        );
+        self.by_id.insert(key, seq);
+        *self.accepted.entry((job.group, job.action.clone())).or_default() += 1;
+        self.jobs.insert(
+            seq,
+            Known {
+                seq,
+                group: job.group,
+                id: job.id.clone(),
+                action: job.action.clone(),
+                kind: job.kind.clone(),
+                level: job.level,
+                in_order: job.in_order,
+                started: false,
+                current: None,
+                done: false,
+                dead: false,
+                perhaps_done: false,
+            },
+        );
+    }
+
+    pub(super) fn knows(&self, group: u64, id: &JobId) -> bool {
+        self.by_id.contains_key(&(group, id.clone()))
+    }
+
+    /// One lease: of a job that waits, by a fence above all others, within the limit, in order.
+    pub(super) fn leased(&mut self, job: &LeasedJob, lease_time: Millis, window: Millis, limit: u64) {
+        let LeaseRef { job: seq, fence } = job.leased.lease;
+        let at = job.leased.deadline - lease_time;
+        assert!(
+            fence > self.last_fence,
+            "{fence:?} after {:?}: fences must rise",
+            self.last_fence
+        );
+        self.last_fence = fence;
+
+        let starts = self.starts.entry(at.0 / window.0).or_default();
+        *starts += 1;
+        assert!(
+            *starts <= limit,
+            "{starts} starts in one window at {at:?}; the limit is {limit}"
+        );
+        self.starts_in_all += 1;
+
+        let known = self
+            .jobs
+            .get_mut(&seq)
+            .unwrap_or_else(|| panic!("{seq:?} was leased but never accepted"));
+        assert_eq!(
+            (&known.id, &known.kind),
+            (&job.id, &job.leased.kind),
+            "{seq:?} is another job"
+        );
+        assert_eq!(
+            job.payload,
+            known.id.as_str().as_bytes(),
+            "{seq:?} has another payload"
+        );
+        assert!(!known.done, "{seq:?} was answered as done and leased again");
+        assert!(!known.dead, "{seq:?} was answered as dead and leased again");
+        if let Some((lease, deadline)) = known.current {
+            assert!(
+                deadline <= at,
+                "{seq:?} is leased twice: {lease:?} runs until {deadline:?}, it is {at:?}"
+            );
+        }
+        known.current = Some((job.leased.lease, job.leased.deadline));
+        let first = !std::mem::replace(&mut known.started, true);
+        if first && known.in_order {
+            let known = known.clone();
+            self.check_order(seq, &known);
+        }
+    }
+
+    /// First starts of one group, lane and level come in the order of enqueueing. (A type has one lane.)
+    fn check_order(&self, seq: JobSeq, started: &Known) {
+        if self.disordered.contains(&started.group) {
+            return;
+        }
+        let earlier = self.jobs.range(..seq).find(|(_, other)| {
+            !other.started
+                && other.in_order
+                && !other.dead
+                && (other.group, other.level, &other.kind) == (started.group, started.level, &started.kind)
+        });
+        if let Some((other, _)) = earlier {
+            panic!("{seq:?} started before {other:?} of the same group, lane and level");
+        }
+    }
+
+    /// One answer: stale exactly when the lease is over.
+    pub(super) fn settled(&mut self, lease: LeaseRef, verdict: &Verdict, settled: Settled, now: Timestamp) {
+        let known = self.jobs.get_mut(&lease.job).expect("answers are for known jobs");
+        let current = known.current.filter(|(current, _)| *current == lease);
+        match current {
+            None => assert_eq!(settled, Settled::Stale, "{lease:?} was over"),
+            Some((_, deadline)) if deadline > now => {
+                assert_ne!(
+                    settled,
+                    Settled::Stale,
+                    "{lease:?} runs until {deadline:?}, it is {now:?}"
+                );
+            }
+            Some(_) => {}
+        }
+        if settled == Settled::Stale {
+            return;
+        }
+        known.current = None;
+        let complete = match settled {
+            Settled::Done { action_complete } => {
+                assert!(
+                    matches!(verdict, Verdict::Done { .. }),
+                    "{verdict:?} gave {settled:?}"
+                );
+                known.done = true;
+                action_complete
+            }
+            Settled::Dead { action_complete, .. } => {
+                known.dead = true;
+                action_complete
+            }
+            Settled::Delayed { .. } | Settled::Returned | Settled::Stale => false,
+        };
+        if complete {
+            let action = (known.group, known.action.clone());
+            assert!(
+                self.completed.insert(action.clone()),
+                "{action:?} completed twice"
+            );
+        }
+    }
+
+    /// The store went down while the answer was on its way.
+    pub(super) fn unsettled(&mut self, lease: LeaseRef, verdict: &Verdict) {
+        let known = self.jobs.get_mut(&lease.job).expect("answers are for known jobs");
+        known.perhaps_done |= matches!(verdict, Verdict::Done { .. });
+    }
+
+    pub(super) fn decided(&mut self, group: u64, action: ActionId) {
+        let key = (group, action);
+        assert!(self.decided.insert(key.clone()), "{key:?} was decided twice");
+    }
+
+    pub(super) fn replayed(&mut self, seq: JobSeq) {
+        let known = self.jobs.get_mut(&seq).expect("replayed jobs are known");
+        known.dead = false;
+        known.started = true;
+        self.replayed.insert((known.group, known.action.clone()));
+    }
+
+    /// A restart may have kept a lease or not: it may be over at any moment.
+    pub(super) fn crashed(&mut self) {
+        for (_, deadline) in self.jobs.values_mut().filter_map(|known| known.current.as_mut()) {
+            *deadline = Timestamp(0);
+        }
+    }
+
+    /// A replay was on its way when the store went down.
+    pub(super) fn perhaps_replayed(&mut self, seq: JobSeq) {
+        let known = self.jobs.get_mut(&seq).expect("a known job");
+        if known.dead {
+            known.dead = false;
+            self.replayed.insert((known.group, known.action.clone()));
+        }
+    }
+
+    /// The lease's deadline was moved to an earlier time: it may be over at any moment.
+    pub(super) fn shortened(&mut self, lease: LeaseRef) {
+        let known = self.jobs.get_mut(&lease.job).expect("a known job");
+        if let Some((current, deadline)) = &mut known.current
+            && *current == lease
+        {
+            *deadline = Timestamp(0);
+        }
+    }
+
+    pub(super) fn current_leases(&self) -> Vec<LeaseRef> {
+        self.jobs
+            .values()
+            .filter_map(|known| known.current.map(|(lease, _)| lease))
+            .collect()
+    }
+}
