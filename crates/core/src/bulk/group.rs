@@ -186,6 +186,11 @@ impl Bulk {
             }
             _ => {}
         }
+        // A ready job that does not start leaves its place to the next one, and no lease will end to say so.
+        let gave_up = from == Some(Phase::Ready) && to != Some(Phase::Leased);
+        if gave_up && self.groups[group as usize].held == Some(Held::Leased) {
+            self.unhold(group, now);
+        }
     }
 
     /// What every group gets of a window if all want more: `max(1, floor(limit / active groups))`.
@@ -193,13 +198,12 @@ impl Bulk {
         (self.limiter.limit() / self.active_groups.max(1)).max(1)
     }
 
-    /// The ceiling that keeps the group from starting one more job, if any. `own_ready` of its ready jobs
-    /// are the one asked about.
-    pub(super) fn at_ceiling(&self, group: Slot, own_ready: u32) -> Option<Held> {
+    /// The ceiling that keeps the group from starting one more job, if any, when `promised` of its ready
+    /// jobs are to start before it.
+    pub(super) fn at_ceiling(&self, group: Slot, promised: u32) -> Option<Held> {
         let group = &self.groups[group as usize];
         let window = self.limiter.window();
-        let ready = group.count(Phase::Ready) - own_ready;
-        let starts = u64::from(group.started_in(window)) + u64::from(ready);
+        let starts = u64::from(group.started_in(window)) + u64::from(promised);
         let share = self
             .config
             .backpressure
@@ -209,7 +213,7 @@ impl Bulk {
         if share.is_some_and(|most| starts >= most) || ceiling.is_some_and(|most| starts >= most) {
             return Some(Held::Window(window));
         }
-        let leased = group.count(Phase::Leased) + ready;
+        let leased = group.count(Phase::Leased) + promised;
         group
             .ceilings
             .leased_at_once

@@ -59,7 +59,7 @@ impl Bulk {
             }
             *looks -= 1;
             let group = self.lines[self.jobs[slot as usize].line as usize].group;
-            let held = self.at_ceiling(group, 1);
+            let held = self.at_ceiling(group, 0);
             match self.startable(slot, now) {
                 Startable::No(reason) => {
                     self.detach(slot);

@@ -53,10 +53,10 @@ mod stats;
 mod throttle;
 pub mod views;
 
-use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::hash::Hasher;
 
-use hashbrown::HashTable;
+use hashbrown::{HashMap, HashTable};
 use siphasher::sip128::{Hasher128, SipHasher13};
 use slab::Slab;
 

@@ -1,6 +1,6 @@
 //! The fair order of one lane and level: who is next, and where a served line goes.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use slab::Slab;
 
@@ -8,12 +8,17 @@ use super::line::Line;
 use super::list::Slot;
 use super::policy::TAG_LIMIT;
 
-/// Places are compared by key, then by the sequence in which they were taken, never by name.
-type Place = (i64, u64, Slot);
+/// Places are compared by key, then by the turn in which they were taken, never by name. One number, because
+/// a pick compares dozens of them.
+fn place((key, turn): (i64, u64)) -> u128 {
+    // Negative keys (of the `score` policy) come before positive ones.
+    let key = (key as u64) ^ (1 << 63);
+    (u128::from(key) << 64) | u128::from(turn)
+}
 
 #[derive(Debug, Default)]
 pub(super) struct FairOrder {
-    places: BTreeSet<Place>,
+    places: BTreeMap<u128, Slot>,
     /// The tag of the line served last.
     virtual_time: u64,
     /// Lines without unfinished jobs whose tag is still ahead of virtual time: forgotten when it has
@@ -28,11 +33,11 @@ impl FairOrder {
     }
 
     pub(super) fn first(&self) -> Option<Slot> {
-        self.places.first().map(|&(_, _, line)| line)
+        self.places.first_key_value().map(|(_, &line)| line)
     }
 
     pub(super) fn lines(&self) -> impl Iterator<Item = Slot> + '_ {
-        self.places.iter().map(|&(_, _, line)| line)
+        self.places.values().copied()
     }
 
     pub(super) fn len(&self) -> usize {
@@ -44,12 +49,18 @@ impl FairOrder {
         let entry = &mut lines[line as usize];
         assert!(entry.place.is_none(), "a line stands in the order once");
         entry.place = Some((key, self.next_turn));
-        self.places.insert((key, self.next_turn, line));
+        self.places.insert(place((key, self.next_turn)), line);
     }
 
     pub(super) fn remove(&mut self, lines: &mut Slab<Line>, line: Slot) {
-        if let Some((key, turn)) = lines[line as usize].place.take() {
-            self.places.remove(&(key, turn, line));
+        let Some(taken) = lines[line as usize].place.take() else {
+            return;
+        };
+        // Nearly always it is the first, which is found without comparing.
+        if self.first() == Some(line) {
+            self.places.pop_first();
+        } else {
+            self.places.remove(&place(taken));
         }
     }
 
@@ -108,7 +119,7 @@ impl FairOrder {
             line.tag = line.tag.saturating_sub(base);
             if let Some((key, turn)) = &mut line.place {
                 *key = line.tag as i64;
-                self.places.insert((*key, *turn, slot));
+                self.places.insert(place((*key, *turn)), slot);
             } else if line.unfinished == 0 {
                 self.remembered.insert((line.tag, slot));
             }

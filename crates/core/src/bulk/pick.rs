@@ -51,7 +51,8 @@ impl Bulk {
                 .first()
                 .expect("a level that waits has a first line");
             let group = self.lines[line as usize].group;
-            if let Some(held) = self.at_ceiling(group, 0) {
+            let ready = self.groups[group as usize].count(Phase::Ready);
+            if let Some(held) = self.at_ceiling(group, ready) {
                 self.hold(group, held);
                 *looks -= 1;
                 continue;

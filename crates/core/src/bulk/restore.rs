@@ -4,7 +4,7 @@
 //! A job that was leased when the process ended comes back as a lease that has run out: the next
 //! `expire_leases` counts the attempt and delays it, as for any worker that did not answer.
 
-use std::collections::HashMap;
+use hashbrown::HashMap;
 
 use super::command::{ActionStatus, DeathReason, DelayReason, Fence, JobSeq, Level};
 use super::job::{Job, Phase, Spot};

@@ -32,7 +32,12 @@ impl MemoryDisk {
     pub fn after_power_cut(&self, kept: usize) -> Self {
         let state = self.state();
         let mut records = state.synced.clone();
-        state.unsynced.iter().take(kept).flatten().for_each(|op| apply(&mut records, op.clone()));
+        state
+            .unsynced
+            .iter()
+            .take(kept)
+            .flatten()
+            .for_each(|op| apply(&mut records, op.clone()));
         Self::holding(records)
     }
 
@@ -42,7 +47,11 @@ impl MemoryDisk {
     }
 
     fn holding(records: Records) -> Self {
-        let state = State { committed: records.clone(), synced: records, ..State::default() };
+        let state = State {
+            committed: records.clone(),
+            synced: records,
+            ..State::default()
+        };
         Self(Arc::new(Mutex::new(state)))
     }
 

@@ -102,7 +102,13 @@ impl EmbeddedStore {
             StoreError::Locked(_) => StoreError::Locked(options.folder.clone()),
             other => other,
         })?;
-        let mut store = Self::start(Arc::new(disk.clone()), options.config, options.clock, options.durability, false)?;
+        let mut store = Self::start(
+            Arc::new(disk.clone()),
+            options.config,
+            options.clock,
+            options.durability,
+            false,
+        )?;
         store.disk_bytes = Some(disk);
         Ok(store)
     }

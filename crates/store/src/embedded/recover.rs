@@ -1,6 +1,6 @@
 //! Start-up: rebuilds the state machine from the tables.
 
-use std::collections::HashMap;
+use hashbrown::HashMap;
 
 use tidegate_core::bulk::record::{ActionRecord, GroupRecord, JobState};
 use tidegate_core::bulk::restore::{Restore, RestoreError};

@@ -1,6 +1,6 @@
 //! Turns the changes of a batch into one atomic write.
 
-use std::collections::{HashMap, HashSet};
+use hashbrown::{HashMap, HashSet};
 
 use tidegate_core::bulk::{Bulk, Change, JobSeq};
 use tidegate_core::time::Timestamp;
