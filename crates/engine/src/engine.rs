@@ -12,6 +12,7 @@ use tidegate_store::{Clock, Store, StoreError, SystemClock};
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
 
 use crate::dispatcher::{Dispatcher, DispatcherStats};
 use crate::fetcher::Fetcher;
@@ -180,6 +181,8 @@ impl EngineBuilder {
             abort,
             workers,
             rest,
+            followers: TaskTracker::new(),
+            stop_followers: CancellationToken::new(),
             grace,
         })
     }
@@ -241,6 +244,9 @@ pub struct Engine {
     abort: CancellationToken,
     workers: Services,
     rest: Services,
+    /// Tasks behind progress streams; the streams themselves are in users' hands.
+    followers: TaskTracker,
+    stop_followers: CancellationToken,
     grace: Duration,
 }
 
@@ -261,7 +267,10 @@ impl Engine {
 
     /// Follows an action until it is decided.
     pub fn follow(&self, group: GroupId, action: ActionId) -> ProgressStream {
-        ProgressStream::follow(self.store.clone(), group, action)
+        let stop = self.stop_followers.clone();
+        let (stream, task) = ProgressStream::follow(self.store.clone(), group, action, stop);
+        self.followers.spawn(task);
+        stream
     }
 
     /// Resolves when the store has failed and the engine with it.
@@ -283,6 +292,11 @@ impl Engine {
         };
         self.stop_rest.cancel();
         let rest = self.rest.join().await;
+        // Last, so that they still tell what came of the running jobs; a follower that lived on would
+        // keep the store open.
+        self.stop_followers.cancel();
+        self.followers.close();
+        self.followers.wait().await;
         Ok(result.and(rest)?)
     }
 }

@@ -149,7 +149,8 @@ impl Handlers {
     }
 }
 
-fn message(panic: &(dyn std::any::Any + Send)) -> &str {
+/// What a panic of a user's code said.
+pub(crate) fn message(panic: &(dyn std::any::Any + Send)) -> &str {
     let text = panic.downcast_ref::<&str>().copied();
     text.or_else(|| panic.downcast_ref::<String>().map(String::as_str))
         .unwrap_or("no message")

@@ -1,5 +1,6 @@
 //! Progress of an action as a stream: an item whenever the counts have changed, the last when it is decided.
 
+use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
@@ -12,6 +13,7 @@ use tidegate_core::bulk::{ActionCounts, ActionStatus};
 use tidegate_core::ids::{ActionId, GroupId};
 use tidegate_store::{Store, StoreExt};
 use tokio::sync::mpsc;
+use tokio_util::sync::CancellationToken;
 
 use crate::EngineError;
 
@@ -35,33 +37,26 @@ impl Progress {
 pub struct ProgressStream(mpsc::Receiver<Result<Progress, EngineError>>);
 
 impl ProgressStream {
-    pub(crate) fn follow(store: Arc<dyn Store>, group: GroupId, action: ActionId) -> Self {
+    /// The stream, and the task that feeds it: until the action is decided, nobody listens any more, or
+    /// `stop`. The task holds the store, so whoever wants the store back has to wait for it.
+    pub(crate) fn follow(
+        store: Arc<dyn Store>,
+        group: GroupId,
+        action: ActionId,
+        stop: CancellationToken,
+    ) -> (Self, impl Future<Output = ()> + Send + 'static) {
         let (sender, receiver) = mpsc::channel(1);
-        // Ends when the action is decided or nobody listens any more.
-        tokio::spawn(async move {
-            let mut last = None;
-            loop {
-                let progress = look(&*store, &group, &action).await;
-                let end = progress.as_ref().map_or(true, Progress::is_finished);
-                let news = progress.as_ref().map_or(true, |now| {
-                    last != Some((now.status, now.counts)) && {
-                        last = Some((now.status, now.counts));
-                        true
-                    }
-                });
-                if news && sender.send(progress).await.is_err() || end {
-                    return;
-                }
-                tokio::select! {
-                    () = tokio::time::sleep(INTERVAL) => {}
-                    () = sender.closed() => return,
-                }
+        let task = async move {
+            tokio::select! {
+                () = feed(&*store, &group, &action, &sender) => {}
+                () = sender.closed() => {}
+                () = stop.cancelled() => {}
             }
-        });
-        Self(receiver)
+        };
+        (Self(receiver), task)
     }
 
-    /// The next change; none after the last.
+    /// The next change; none after the last, or when the engine has been shut down.
     pub async fn next(&mut self) -> Option<Result<Progress, EngineError>> {
         self.0.recv().await
     }
@@ -72,6 +67,29 @@ impl Stream for ProgressStream {
 
     fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Self::Item>> {
         self.0.poll_recv(context)
+    }
+}
+
+async fn feed(
+    store: &dyn Store,
+    group: &GroupId,
+    action: &ActionId,
+    sender: &mpsc::Sender<Result<Progress, EngineError>>,
+) {
+    let mut last = None;
+    loop {
+        let progress = look(store, group, action).await;
+        let end = progress.as_ref().map_or(true, Progress::is_finished);
+        let news = progress.as_ref().map_or(true, |now| {
+            last != Some((now.status, now.counts)) && {
+                last = Some((now.status, now.counts));
+                true
+            }
+        });
+        if news && sender.send(progress).await.is_err() || end {
+            return;
+        }
+        tokio::time::sleep(INTERVAL).await;
     }
 }
 

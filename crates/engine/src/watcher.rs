@@ -3,11 +3,13 @@
 //! claim → fold → finish (decides once) → callback → confirm. A watcher that dies on the way loses its
 //! claim, and another goes on: the fold may run again, the decision not, the callback at least once.
 
+use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
 use futures_core::future::BoxFuture;
+use futures_util::FutureExt;
 use tidegate_core::bulk::{
     ActionCounts, ActionStatus, Aggregation, ClaimAggregationParams, ConfirmCompletionParams,
     FinishAggregationParams,
@@ -16,6 +18,8 @@ use tidegate_core::ids::{ActionId, GroupId, Owner};
 use tidegate_core::time::Millis;
 use tidegate_store::{JobDetails, Store, StoreError, StoreExt};
 use tokio_util::sync::CancellationToken;
+
+use crate::handler;
 
 /// Limit: actions claimed, and results read, at once.
 const CLAIMS: u32 = 16;
@@ -91,7 +95,16 @@ impl Watcher {
         let status = match finished {
             Some(status) => status,
             None => {
-                let summary = self.summarise(&aggregation).await?;
+                // The reducer is dropped with its panic: nothing of ours is half-changed.
+                let summary = AssertUnwindSafe(self.summarise(&aggregation))
+                    .catch_unwind()
+                    .await;
+                let summary = summary.unwrap_or_else(|panic| {
+                    Ok(Err(format!(
+                        "the reducer panicked: {}",
+                        handler::message(&*panic)
+                    )))
+                })?;
                 let params = FinishAggregationParams {
                     group: group.clone(),
                     action: action.clone(),
@@ -113,7 +126,12 @@ impl Watcher {
                 status,
                 counts,
             };
-            on_complete(completed).await;
+            // Called is called: a callback that panics would do so again.
+            let called = AssertUnwindSafe(async { on_complete(completed).await });
+            if let Err(panic) = called.catch_unwind().await {
+                let error = handler::message(&*panic);
+                tracing::error!(%group, %action, error, "the completion callback panicked");
+            }
         }
         // Refused only if another watcher confirmed it first.
         let _ = self.store.call(ConfirmCompletionParams { group, action }).await?;

@@ -45,8 +45,9 @@ pub(super) struct Action {
 }
 
 impl Action {
+    /// The first errors that differ: a thousand equal ones tell no more than one.
     pub(super) fn keep_error(&mut self, error: &str) {
-        if self.errors.len() < MAX_ERRORS {
+        if self.errors.len() < MAX_ERRORS && !self.errors.iter().any(|kept| kept == error) {
             self.errors.push(error.to_owned());
         }
     }

@@ -126,3 +126,77 @@ impl FairOrder {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use bytes::Bytes;
+
+    use super::super::policy::STEP_UNIT;
+    use super::super::{Bulk, EnqueueParams, LeaseParams, Level, NewJob, default_lane};
+    use super::TAG_LIMIT;
+    use crate::config::BulkConfig;
+    use crate::ids::{GroupId, JobId, JobType, Owner};
+    use crate::time::Timestamp;
+
+    fn enqueue(bulk: &mut Bulk, group: &str, jobs: u64) {
+        let job = |n: u64| NewJob {
+            id: JobId::new(format!("job-{n}")).unwrap(),
+            kind: JobType::new("mail").unwrap(),
+            level: Level::Normal,
+            payload: Bytes::new(),
+            run_at: None,
+            expires_at: None,
+        };
+        let params = EnqueueParams {
+            group: GroupId::new(group).unwrap(),
+            action: None,
+            base_priority: None,
+            jobs: (0..jobs).map(job).collect(),
+        };
+        bulk.call(params, Timestamp(1)).unwrap();
+    }
+
+    fn serve(bulk: &mut Bulk, jobs: u32) -> String {
+        let owner = Owner::new("worker").unwrap();
+        let leased = bulk.call(LeaseParams { lane: default_lane(), max: jobs, owner }, Timestamp(1));
+        bulk.check();
+        leased.jobs.iter().map(|job| job.group.as_str().to_owned()).collect()
+    }
+
+    #[test]
+    fn tags_are_rebased_before_they_are_no_longer_exact_and_the_order_stays() {
+        let mut bulk = Bulk::new(BulkConfig::default(), (0, 0)).unwrap();
+        enqueue(&mut bulk, "a", 1);
+        assert_eq!(serve(&mut bulk, 1), "a");
+        // As after eight billion picks.
+        let near = TAG_LIMIT - 6 * STEP_UNIT;
+        bulk.lanes[0].orders[Level::Normal as usize].set_virtual_time(near);
+        enqueue(&mut bulk, "b", 20);
+        enqueue(&mut bulk, "c", 20);
+        assert_eq!(serve(&mut bulk, 24), "bc".repeat(12));
+        for (_, line) in &bulk.lines {
+            assert!(line.tag < near, "the tag was rebased: {}", line.tag);
+        }
+        // A newcomer after the rebase is not held up, and holds up nobody.
+        enqueue(&mut bulk, "d", 3);
+        let order = serve(&mut bulk, 6);
+        assert_eq!(order.matches('d').count(), 2, "{order}");
+    }
+
+    #[test]
+    fn what_is_remembered_of_absent_groups_is_bounded() {
+        let mut bulk = Bulk::new(BulkConfig::default(), (0, 0)).unwrap();
+        enqueue(&mut bulk, "always there", 5_000);
+        for visitor in 0..2_000 {
+            enqueue(&mut bulk, &format!("visitor {visitor}"), 1);
+            serve(&mut bulk, 2);
+            let answers = bulk.leases.iter().map(|(&job, entry)| super::super::Answer {
+                lease: super::super::LeaseRef { job, fence: bulk.jobs[entry.slot as usize].fence },
+                verdict: super::super::Verdict::Done { result: Bytes::new() },
+            });
+            let answers = answers.collect();
+            bulk.call(super::super::SettleParams { answers }, Timestamp(1));
+            assert!(bulk.lines.len() <= 4, "{} lines after visitor {visitor}", bulk.lines.len());
+        }
+    }
+}

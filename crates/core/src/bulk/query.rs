@@ -1,7 +1,7 @@
 //! query: reads, changing nothing.
 
 use super::Bulk;
-use super::command::{Level, Refusal};
+use super::command::{JobSeq, Level, Refusal};
 use super::congestion;
 use super::job::Phase;
 use super::list::{ACTION, NIL, Slot};
@@ -108,7 +108,7 @@ impl Bulk {
         }
     }
 
-    /// The cursor is the slot of the last job seen plus one; kept jobs keep their slots.
+    /// The cursor is the last job seen; see [`job_cursor`].
     fn action_jobs(
         &self,
         group: &GroupId,
@@ -119,10 +119,15 @@ impl Bulk {
         let slot = self.find_action(group, action)?;
         let mut next = match after {
             None => self.actions[slot as usize].jobs.head,
-            Some(Cursor(last)) => match self.jobs.get(last as usize) {
-                Some(job) if job.action == slot => job.links[ACTION].next,
-                _ => return Err(Refusal::CursorLost),
-            },
+            Some(cursor) => {
+                let last = (cursor.0 >> CURSOR_SEQ_BITS) as Slot;
+                match self.jobs.get(last as usize) {
+                    Some(job) if job.action == slot && job_cursor(last, job.seq) == cursor => {
+                        job.links[ACTION].next
+                    }
+                    _ => return Err(Refusal::CursorLost),
+                }
+            }
         };
         let mut page = Page {
             items: Vec::new(),
@@ -133,7 +138,7 @@ impl Bulk {
             let last = next;
             next = self.jobs[next as usize].links[ACTION].next;
             if page.items.len() as u32 >= max.max(1) {
-                page.next = (next != NIL).then_some(Cursor(u64::from(last)));
+                page.next = (next != NIL).then(|| job_cursor(last, self.jobs[last as usize].seq));
                 break;
             }
         }
@@ -239,6 +244,16 @@ impl Bulk {
         }
         page
     }
+}
+
+/// Limit: with a slot of 32 bits a cursor stays below 2^53 and is exact in a double.
+const CURSOR_SEQ_BITS: u32 = 21;
+
+/// A job's slot with the end of its number: a slot is used again after its job was dropped, and then the
+/// cursor must not be taken for a place in the listing.
+fn job_cursor(slot: Slot, seq: JobSeq) -> Cursor {
+    let mark = seq.0 & ((1 << CURSOR_SEQ_BITS) - 1);
+    Cursor(u64::from(slot) << CURSOR_SEQ_BITS | mark)
 }
 
 fn phase_counts([waiting, ready, leased, delayed, done, dead]: [u64; 6]) -> PhaseCounts {

@@ -35,7 +35,8 @@ impl Bulk {
         }
         self.drop_actions(&mut budget, &mut out, now);
         self.drop_groups(&mut budget, &mut out, now);
-        out.more = budget == 0;
+        // A call that met only what has to stay has nothing to come back for at once.
+        out.more = budget == 0 && out.jobs + out.actions + out.groups > 0;
         out
     }
 
@@ -69,11 +70,14 @@ impl Bulk {
             self.config.retention.finished_action_ms,
             self.config.retention.finished_actions_max,
         );
+        let mut candidates = self.finished_actions.len();
         while *budget > 0
+            && candidates > 0
             && let Some(&(finished_at, slot)) = self.finished_actions.first()
             && (now.since(finished_at) > age || self.finished_actions.len() as u64 > most)
         {
             *budget -= 1;
+            candidates -= 1;
             if self.actions[slot as usize].unfinished > 0 {
                 // A replayed job still refers to it.
                 self.finished_actions.remove(&(finished_at, slot));
@@ -139,7 +143,9 @@ impl Bulk {
                 action.implicit && !action.sealed && action.jobs.is_empty()
             };
             if group.counts.iter().any(|&n| n > 0) || !group.actions.iter().all(unused) {
-                let again = now - age + LOOK_AGAIN;
+                // One that is too many but not too old goes behind the others, or it would hide them.
+                let too_old = now.since(idle_since) > age;
+                let again = if too_old { now - age + LOOK_AGAIN } else { now };
                 self.groups[slot as usize].idle_since = again;
                 self.idle_groups.insert((again, slot));
                 continue;

@@ -104,7 +104,7 @@ pub struct ActionView {
     pub paused: bool,
     pub cancelled: bool,
     pub counts: ActionCounts,
-    /// The first errors of its jobs.
+    /// The first errors of its jobs that differ.
     pub errors: Vec<String>,
     pub summary: Option<Bytes>,
     pub created_at: Timestamp,
