@@ -10,6 +10,9 @@ use serde::{Deserialize, Serialize};
 use crate::ids::{JobType, LaneId};
 use crate::time::Millis;
 
+/// Limit: attempts are counted in 16 bits, and a job that fails so often never works.
+pub const MAX_RETRIES: u32 = 10_000;
+
 /// A setting that cannot work, with what would.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 #[error("{0}")]
@@ -328,6 +331,19 @@ impl BulkConfig {
         ] {
             ensure!(value > Millis(0), "{name} = 0: it must be at least 1 ms");
         }
+        let of_types = self.job_types.iter().filter_map(|(kind, settings)| {
+            Some((
+                format!("job_types.{kind}.max_retry_count"),
+                settings.max_retry_count?,
+            ))
+        });
+        let of_all = ("worker_pool.max_retry_count".to_owned(), pool.max_retry_count);
+        for (name, retries) in of_types.chain([of_all]) {
+            ensure!(
+                retries <= MAX_RETRIES,
+                "{name} = {retries}: at most {MAX_RETRIES}"
+            );
+        }
         ensure!(
             pool.worker_timeout_sec.is_finite() && pool.worker_timeout_sec > 0.0,
             "worker_pool.worker_timeout_sec = {}: it must be above 0",
@@ -497,6 +513,10 @@ mod tests {
                 "max_backoff_ms = 1 is shorter than",
             ),
             (refused(|c| c.worker_pool.worker_count = 0), "worker_count = 0"),
+            (
+                refused(|c| c.worker_pool.max_retry_count = 70_000),
+                "max_retry_count = 70000: at most 10000",
+            ),
             (
                 refused(|c| c.fair_queue.low_min_percent = 96),
                 "together at most 100",

@@ -7,7 +7,8 @@ use bytes::Bytes;
 use tidegate_core::bulk::views::{Query, QueueStats, View};
 use tidegate_core::bulk::{
     Answer, DropFinishedParams, EnqueueOutcome, EnqueueParams, Enqueued, ExpireLeasesParams, LeaseParams,
-    Level, NewJob, Phase, ReleaseDueParams, SealActionParams, SettleParams, Settled, Stop, Verdict, default_lane,
+    Level, NewJob, Phase, ReleaseDueParams, SealActionParams, SettleParams, Settled, Stop, Verdict,
+    default_lane,
 };
 use tidegate_core::config::BulkConfig;
 use tidegate_core::ids::{GroupId, JobId, JobType, Owner};
@@ -313,7 +314,10 @@ async fn large_payloads_come_back_whole_and_leave_nothing_behind() {
     enqueue(&store, vec![job(1, payload.clone())]).await.unwrap();
     store.close().await.unwrap();
     let clock = Arc::new(ManualClock::at(Timestamp(BEGIN.0 + 1_000)));
-    let options = EmbeddedOptions { clock: clock.clone(), ..EmbeddedOptions::new(folder.path()) };
+    let options = EmbeddedOptions {
+        clock: clock.clone(),
+        ..EmbeddedOptions::new(folder.path())
+    };
     let store = EmbeddedStore::open(options).unwrap();
     let leased = lease(&store, 1).await;
     assert_eq!(leased[0].payload, payload);

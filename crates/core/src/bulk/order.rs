@@ -158,9 +158,20 @@ mod tests {
 
     fn serve(bulk: &mut Bulk, jobs: u32) -> String {
         let owner = Owner::new("worker").unwrap();
-        let leased = bulk.call(LeaseParams { lane: default_lane(), max: jobs, owner }, Timestamp(1));
+        let leased = bulk.call(
+            LeaseParams {
+                lane: default_lane(),
+                max: jobs,
+                owner,
+            },
+            Timestamp(1),
+        );
         bulk.check();
-        leased.jobs.iter().map(|job| job.group.as_str().to_owned()).collect()
+        leased
+            .jobs
+            .iter()
+            .map(|job| job.group.as_str().to_owned())
+            .collect()
     }
 
     #[test]
@@ -191,12 +202,19 @@ mod tests {
             enqueue(&mut bulk, &format!("visitor {visitor}"), 1);
             serve(&mut bulk, 2);
             let answers = bulk.leases.iter().map(|(&job, entry)| super::super::Answer {
-                lease: super::super::LeaseRef { job, fence: bulk.jobs[entry.slot as usize].fence },
+                lease: super::super::LeaseRef {
+                    job,
+                    fence: bulk.jobs[entry.slot as usize].fence,
+                },
                 verdict: super::super::Verdict::Done { result: Bytes::new() },
             });
             let answers = answers.collect();
             bulk.call(super::super::SettleParams { answers }, Timestamp(1));
-            assert!(bulk.lines.len() <= 4, "{} lines after visitor {visitor}", bulk.lines.len());
+            assert!(
+                bulk.lines.len() <= 4,
+                "{} lines after visitor {visitor}",
+                bulk.lines.len()
+            );
         }
     }
 }

@@ -1,0 +1,85 @@
+//! What cases look at: counts, views of groups, actions and jobs, and pages of results.
+
+use tidegate_core::bulk::Refusal;
+use tidegate_core::bulk::views::*;
+
+use super::harness::*;
+use crate::JobDetails;
+
+impl Harness {
+    pub async fn view(&self, query: Query) -> View {
+        let view = self.call(query.clone()).await;
+        view.unwrap_or_else(|refusal| panic!("{query:?} was refused: {refusal}"))
+    }
+
+    pub async fn stats(&self) -> QueueStats {
+        match self.view(Query::QueueStats).await {
+            View::QueueStats(stats) => stats,
+            other => panic!("statistics were answered with {other:?}"),
+        }
+    }
+
+    pub async fn counts(&self) -> PhaseCounts {
+        self.stats().await.counts
+    }
+
+    pub async fn group(&self, name: &str) -> GroupView {
+        match self.view(Query::Group(group(name))).await {
+            View::Group(view) => view,
+            other => panic!("a group was answered with {other:?}"),
+        }
+    }
+
+    pub async fn action(&self, group_name: &str, name: &str) -> ActionView {
+        match self.view(Query::Action(group(group_name), action(name))).await {
+            View::Action(view) => view,
+            other => panic!("an action was answered with {other:?}"),
+        }
+    }
+
+    /// The first action of a group, for cases that leave its name to the store.
+    pub async fn first_action(&self, group: &str) -> ActionView {
+        let name = self.group(group).await.actions[0].clone();
+        self.action(group, name.as_str()).await
+    }
+
+    pub async fn limit(&self, name: &str) -> LimitStatus {
+        match self.view(Query::LimitStatus(group(name))).await {
+            View::LimitStatus(status) => status,
+            other => panic!("a limit was answered with {other:?}"),
+        }
+    }
+
+    pub async fn congestion(&self, name: &str) -> CongestionState {
+        match self.view(Query::Congestion(group(name))).await {
+            View::Congestion(state) => state,
+            other => panic!("congestion was answered with {other:?}"),
+        }
+    }
+
+    pub async fn find_job(&self, group_name: &str, id: &str) -> Result<JobDetails, Refusal> {
+        self.store
+            .job(&group(group_name), &job_id(id))
+            .await
+            .unwrap_or_else(|error| panic!("the store failed: {error}"))
+    }
+
+    pub async fn job(&self, group: &str, id: &str) -> JobDetails {
+        let found = self.find_job(group, id).await;
+        found.unwrap_or_else(|refusal| panic!("job {group}/{id} is not there: {refusal}"))
+    }
+
+    pub async fn results(
+        &self,
+        group_name: &str,
+        action_name: &str,
+        after: Option<Cursor>,
+        max: u32,
+    ) -> Page<JobDetails> {
+        self.store
+            .results(&group(group_name), &action(action_name), after, max)
+            .await
+            .unwrap_or_else(|error| panic!("the store failed: {error}"))
+            .unwrap_or_else(|refusal| panic!("results of {group_name}/{action_name} were refused: {refusal}"))
+    }
+}

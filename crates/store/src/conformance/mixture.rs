@@ -1,0 +1,248 @@
+//! Everything at once: a mixture of all transitions, after which every job has ended and was counted once.
+//! The other cases know what must happen next; these know only what must hold in the end.
+
+use std::collections::BTreeSet;
+
+use tidegate_core::bulk::{Ceilings, LeaseRef, Level, NewJob, Settled, Target, Verdict};
+use tidegate_core::config::{BulkConfig, Hold, JobTypeConfig};
+use tidegate_core::time::Millis;
+
+use super::harness::*;
+use crate::LeasedJob;
+
+const GROUPS: [&str; 4] = ["A", "B", "C", "D"];
+const KINDS: [&str; 2] = ["test", "mail"];
+const LANES: [&str; 2] = ["default", "mail"];
+const PER_WINDOW: usize = 12;
+
+/// A small generator of its own, so that a seed means the same mixture for every backend.
+struct Dice(u64);
+
+impl Dice {
+    fn roll(&mut self, sides: usize) -> usize {
+        self.0 = self
+            .0
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(1_442_695_040_888_963_407);
+        ((self.0 >> 33) as usize) % sides
+    }
+
+    fn of<T: Copy>(&mut self, choices: &[T]) -> T {
+        choices[self.roll(choices.len())]
+    }
+}
+
+struct Mixture {
+    q: Harness,
+    dice: Dice,
+    accepted: usize,
+    held: Vec<LeasedJob>,
+    seen: BTreeSet<LeaseRef>,
+    window: (u64, usize),
+}
+
+impl Mixture {
+    async fn new(backend: &dyn Backend, seed: u64, hold: Hold) -> Self {
+        let q = Harness::with(backend, |config: &mut BulkConfig| {
+            config.backpressure.global_rps = PER_WINDOW as f64;
+            config.backpressure.hold = hold;
+            let mail = JobTypeConfig {
+                lane: Some(lane("mail")),
+                max_retry_count: Some(1),
+                ..Default::default()
+            };
+            config.job_types.insert(kind("mail"), mail);
+        })
+        .await;
+        Self {
+            q,
+            dice: Dice(seed),
+            accepted: 0,
+            held: Vec::new(),
+            seen: BTreeSet::new(),
+            window: (0, 0),
+        }
+    }
+
+    async fn enqueue(&mut self) {
+        let mut batch = Vec::new();
+        for _ in 0..self.dice.roll(8) {
+            let start = self.q.now();
+            let run_at = (self.dice.roll(5) == 0).then(|| start + Millis(self.dice.roll(4_000) as u64));
+            let expires_at = (self.dice.roll(8) == 0).then(|| start + Millis(5_000));
+            batch.push(NewJob {
+                kind: kind(self.dice.of(&KINDS)),
+                level: self.dice.of(&Level::ALL),
+                run_at,
+                expires_at,
+                ..job(&format!("job-{}", self.accepted))
+            });
+            self.accepted += 1;
+        }
+        self.q.enqueue(self.dice.of(&GROUPS), batch).await;
+    }
+
+    async fn lease(&mut self) {
+        let max = 1 + self.dice.roll(6) as u32;
+        let jobs = self.q.lease_in(self.dice.of(&LANES), max).await.jobs;
+        let window = self.q.now().0 / 1_000;
+        if self.window.0 != window {
+            self.window = (window, 0);
+        }
+        self.window.1 += jobs.len();
+        assert!(
+            self.window.1 <= PER_WINDOW,
+            "{} starts in one window",
+            self.window.1
+        );
+        for job in jobs {
+            assert!(
+                self.seen.insert(job.leased.lease),
+                "a lease was given twice: {job:?}"
+            );
+            self.held.push(job);
+        }
+    }
+
+    async fn answer(&mut self) {
+        if self.held.is_empty() {
+            return;
+        }
+        let at = self.dice.roll(self.held.len());
+        let job = self.held.swap_remove(at);
+        let verdict = match self.dice.roll(8) {
+            0 => failed("no"),
+            1 => throttled(),
+            2 => retry(),
+            3 => Verdict::Returned,
+            // No answer: the lease runs out.
+            4 => return,
+            _ => done(),
+        };
+        self.q.settle(&job, verdict).await;
+        assert_eq!(
+            self.q.settle(&job, done()).await,
+            Settled::Stale,
+            "an answer counts once"
+        );
+    }
+
+    async fn meddle(&mut self) {
+        let name = self.dice.of(&GROUPS);
+        let known = self
+            .q
+            .call(tidegate_core::bulk::views::Query::Group(group(name)))
+            .await
+            .is_ok();
+        match self.dice.roll(6) {
+            _ if !known => {}
+            0 => self.q.pause(Target::Group(group(name))).await,
+            1 | 2 => self.q.resume(Target::Group(group(name))).await,
+            3 => {
+                let ceilings = Ceilings {
+                    starts_per_window: Some(1 + self.dice.roll(4) as u32),
+                    leased_at_once: Some(1 + self.dice.roll(3) as u32),
+                };
+                self.q.configure(name, None, Some(ceilings)).await;
+            }
+            4 => {
+                self.q
+                    .configure(name, Some(1_000_000 - self.dice.roll(2_000_000) as i32), None)
+                    .await
+            }
+            _ => {
+                let action = self.q.group(name).await.actions[0].clone();
+                let target = Target::Action(group(name), action);
+                self.q.pause(target.clone()).await;
+                self.lease().await;
+                self.q.resume(target).await;
+            }
+        }
+    }
+
+    async fn tend(&mut self) {
+        self.q.release_due().await;
+        self.q.expire_leases().await;
+        let (name, max) = (self.dice.of(&LANES), 1 + self.dice.roll(6) as u32);
+        self.q.admit_in(name, max, max).await;
+    }
+
+    async fn stir(&mut self, rounds: usize) {
+        for _ in 0..rounds {
+            match self.dice.roll(10) {
+                0 => self.enqueue().await,
+                1 => self.meddle().await,
+                2 | 3 => self.tend().await,
+                4..=6 => self.lease().await,
+                _ => self.answer().await,
+            }
+            self.q.advance(self.dice.roll(200) as u64);
+        }
+    }
+
+    /// Lets every group go and works everything off.
+    async fn drain(&mut self) {
+        for name in GROUPS {
+            self.q.configure(name, None, None).await;
+            self.q.resume(Target::Group(group(name))).await;
+        }
+        for _ in 0..2_000 {
+            self.q.release_due().await;
+            self.q.expire_leases().await;
+            for name in LANES {
+                let jobs = self.q.lease_in(name, 100).await.jobs;
+                self.q.settle_all(&jobs, done()).await;
+            }
+            if self.q.counts().await.unfinished() == 0 {
+                return;
+            }
+            self.q.advance(1_000);
+        }
+        panic!("jobs are stuck: {:?}", self.q.counts().await);
+    }
+}
+
+async fn everything_ends(backend: &dyn Backend, hold: Hold) {
+    for seed in 1..=6 {
+        let mut mixture = Mixture::new(backend, seed, hold).await;
+        mixture.stir(400).await;
+        mixture.drain().await;
+        let q = &mixture.q;
+        let stats = q.stats().await;
+        let ended = stats.counts.done + stats.counts.dead;
+        assert_eq!(
+            ended, mixture.accepted as u64,
+            "every job ended once (seed {seed})"
+        );
+        assert_eq!(stats.active_groups, 0, "seed {seed}");
+        assert!(stats.most_started_per_window <= PER_WINDOW as u64, "seed {seed}");
+        for name in GROUPS {
+            if q.group(name).await.actions.is_empty() {
+                continue;
+            }
+            let counts = q.first_action(name).await.counts;
+            assert_eq!(
+                counts.success + counts.failed,
+                counts.total,
+                "action of {name} (seed {seed})"
+            );
+            assert!(
+                q.seal(name).await.action_complete,
+                "action of {name} (seed {seed})"
+            );
+            assert_eq!(
+                q.congestion(name).await.non_ready_count,
+                0,
+                "{name} (seed {seed})"
+            );
+        }
+    }
+}
+
+pub async fn every_job_ends_when_groups_are_held(backend: &dyn Backend) {
+    everything_ends(backend, Hold::Group).await;
+}
+
+pub async fn every_job_ends_when_jobs_are_held(backend: &dyn Backend) {
+    everything_ends(backend, Hold::Job).await;
+}

@@ -1,0 +1,371 @@
+//! The suite bites: stores that are wrong in one way each fail the case that is about it.
+//!
+//! Each fault sits between a case and the model, which passes the same case.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use async_trait::async_trait;
+use tidegate_core::bulk::views::{Cursor, Page};
+use tidegate_core::bulk::{
+    Command, Enqueued, Fence, JobSeq, LeaseOutcome, LeaseParams, LeaseRef, Outcome, Refusal, Settled,
+};
+use tidegate_core::config::BulkConfig;
+use tidegate_core::ids::{ActionId, GroupId, JobId};
+use tidegate_store::conformance::{Backend, Case, Guard, cases};
+use tidegate_store::model::ModelStore;
+use tidegate_store::{JobDetails, LeasedJob, ManualClock, Store, StoreError, Wakeups};
+
+/// What a wrong store does to what passes through it.
+trait Fault: Default + Send + 'static {
+    fn config(&mut self, _config: &mut BulkConfig) {}
+    fn before(&mut self, _command: &mut Command) {}
+    fn after(&mut self, _outcome: &mut Outcome) {}
+    fn leased(&mut self, _outcome: &mut LeaseOutcome<LeasedJob>) {}
+}
+
+struct Wrong<F> {
+    inner: ModelStore,
+    fault: Mutex<F>,
+}
+
+impl<F> Wrong<F> {
+    fn fault(&self) -> MutexGuard<'_, F> {
+        self.fault.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[async_trait]
+impl<F: Fault> Store for Wrong<F> {
+    async fn apply(&self, mut command: Command) -> Result<Outcome, StoreError> {
+        self.fault().before(&mut command);
+        let mut outcome = self.inner.apply(command).await?;
+        self.fault().after(&mut outcome);
+        Ok(outcome)
+    }
+
+    async fn lease(&self, params: LeaseParams) -> Result<LeaseOutcome<LeasedJob>, StoreError> {
+        let mut outcome = self.inner.lease(params).await?;
+        self.fault().leased(&mut outcome);
+        Ok(outcome)
+    }
+
+    async fn job(&self, group: &GroupId, job: &JobId) -> Result<Result<JobDetails, Refusal>, StoreError> {
+        self.inner.job(group, job).await
+    }
+
+    async fn results(
+        &self,
+        group: &GroupId,
+        action: &ActionId,
+        after: Option<Cursor>,
+        max: u32,
+    ) -> Result<Result<Page<JobDetails>, Refusal>, StoreError> {
+        self.inner.results(group, action, after, max).await
+    }
+
+    fn wakeups(&self) -> Arc<Wakeups> {
+        self.inner.wakeups()
+    }
+}
+
+async fn open_wrong<F: Fault>(
+    mut config: BulkConfig,
+    clock: Arc<ManualClock>,
+) -> Result<(Arc<dyn Store>, Guard), StoreError> {
+    let mut fault = F::default();
+    fault.config(&mut config);
+    let inner = ModelStore::new(config, clock)?;
+    let store = Wrong {
+        inner,
+        fault: Mutex::new(fault),
+    };
+    Ok((Arc::new(store), Box::new(())))
+}
+
+/// A fault that is none: what every named case must pass with.
+#[derive(Default)]
+struct Flawless;
+impl Fault for Flawless {}
+
+async fn conforms(case: Case, backend: impl Backend + 'static) -> bool {
+    let run = tokio::spawn(async move { case.run(&backend).await });
+    match run.await {
+        Ok(()) => true,
+        Err(error) => {
+            assert!(error.is_panic(), "{case:?} was cancelled");
+            false
+        }
+    }
+}
+
+/// The named case passes without the fault and fails with it.
+async fn bites<F: Fault>(name: &str) {
+    let found = cases().into_iter().find(|case| case.name == name);
+    let case = found.unwrap_or_else(|| panic!("there is no case {name}"));
+    assert!(
+        conforms(case, open_wrong::<Flawless>).await,
+        "{name} fails on a store that conforms"
+    );
+    assert!(
+        !conforms(case, open_wrong::<F>).await,
+        "{name} passes on a store that does not conform"
+    );
+}
+
+/// Hands the last job of the call before to the next worker as well.
+#[derive(Default)]
+struct LeasesTwice(Option<LeasedJob>);
+
+impl Fault for LeasesTwice {
+    fn leased(&mut self, outcome: &mut LeaseOutcome<LeasedJob>) {
+        let last = outcome.jobs.last().cloned();
+        if !outcome.jobs.is_empty() {
+            outcome.jobs.extend(self.0.take());
+        }
+        self.0 = last;
+    }
+}
+
+/// Says "accepted" to every seventh job and forgets it.
+#[derive(Default)]
+struct LosesJobs {
+    seen: usize,
+    lost: Vec<usize>,
+}
+
+impl Fault for LosesJobs {
+    fn before(&mut self, command: &mut Command) {
+        let Command::Enqueue(params) = command else {
+            return;
+        };
+        let jobs = std::mem::take(&mut params.jobs);
+        for (place, job) in jobs.into_iter().enumerate() {
+            self.seen += 1;
+            if self.seen.is_multiple_of(7) {
+                self.lost.push(place);
+            } else {
+                params.jobs.push(job);
+            }
+        }
+    }
+
+    fn after(&mut self, outcome: &mut Outcome) {
+        let Outcome::Enqueue(Ok(outcome)) = outcome else {
+            return;
+        };
+        for place in self.lost.drain(..) {
+            outcome.jobs.insert(place, Enqueued::Accepted(JobSeq(u64::MAX)));
+        }
+    }
+}
+
+/// Gives the first group that comes 64 times the weight.
+#[derive(Default)]
+struct HasAFavourite(Option<GroupId>);
+
+impl Fault for HasAFavourite {
+    fn before(&mut self, command: &mut Command) {
+        if let Command::Enqueue(params) = command
+            && *self.0.get_or_insert_with(|| params.group.clone()) == params.group
+        {
+            params.base_priority = Some(-6_000_000);
+        }
+    }
+}
+
+/// Starts twice as many jobs per window as configured.
+#[derive(Default)]
+struct RunsOverTheLimit;
+
+impl Fault for RunsOverTheLimit {
+    fn config(&mut self, config: &mut BulkConfig) {
+        config.backpressure.global_rps *= 2.0;
+    }
+}
+
+/// Takes any answer for a job as that of its latest lease.
+#[derive(Default)]
+struct ForgetsFences(HashMap<JobSeq, Fence>);
+
+impl Fault for ForgetsFences {
+    fn leased(&mut self, outcome: &mut LeaseOutcome<LeasedJob>) {
+        for LeaseRef { job, fence } in outcome.jobs.iter().map(|job| job.leased.lease) {
+            self.0.insert(job, fence);
+        }
+    }
+
+    fn before(&mut self, command: &mut Command) {
+        if let Command::Settle(params) = command {
+            for answer in &mut params.answers {
+                if let Some(&fence) = self.0.get(&answer.lease.job) {
+                    answer.lease.fence = fence;
+                }
+            }
+        }
+    }
+}
+
+/// Answers a repeated answer as it answered the first one, so that completion is told again.
+#[derive(Default)]
+struct TellsTwice {
+    asked: Vec<LeaseRef>,
+    told: HashMap<LeaseRef, Settled>,
+}
+
+impl Fault for TellsTwice {
+    fn before(&mut self, command: &mut Command) {
+        if let Command::Settle(params) = command {
+            self.asked = params.answers.iter().map(|answer| answer.lease).collect();
+        }
+    }
+
+    fn after(&mut self, outcome: &mut Outcome) {
+        if let Outcome::Settle(settled) = outcome {
+            for (lease, settled) in self.asked.iter().zip(settled) {
+                *settled = *self.told.entry(*lease).or_insert(*settled);
+            }
+        }
+    }
+}
+
+/// Knows no duplicates: the second job of a name is another one.
+#[derive(Default)]
+struct KnowsNoDuplicates(HashMap<(GroupId, JobId), usize>);
+
+impl Fault for KnowsNoDuplicates {
+    fn before(&mut self, command: &mut Command) {
+        if let Command::Enqueue(params) = command {
+            for job in &mut params.jobs {
+                let seen = self.0.entry((params.group.clone(), job.id.clone())).or_default();
+                if *seen > 0 {
+                    job.id = JobId::new(format!("{}#{seen}", job.id)).expect("a short name");
+                }
+                *seen += 1;
+            }
+        }
+    }
+}
+
+/// Serves the newest job of a call first.
+#[derive(Default)]
+struct ServesTheNewest;
+
+impl Fault for ServesTheNewest {
+    fn before(&mut self, command: &mut Command) {
+        if let Command::Enqueue(params) = command {
+            params.jobs.reverse();
+        }
+    }
+
+    fn after(&mut self, outcome: &mut Outcome) {
+        if let Outcome::Enqueue(Ok(outcome)) = outcome {
+            outcome.jobs.reverse();
+        }
+    }
+}
+
+/// Never takes a job from a worker that is gone.
+#[derive(Default)]
+struct WaitsForEver;
+
+impl Fault for WaitsForEver {
+    fn before(&mut self, command: &mut Command) {
+        if let Command::ExpireLeases(params) = command {
+            params.max = 0;
+        }
+    }
+}
+
+/// Drops the results of an action that asked to keep them.
+#[derive(Default)]
+struct IgnoresKeptResults;
+
+impl Fault for IgnoresKeptResults {
+    fn before(&mut self, command: &mut Command) {
+        if let Command::OpenAction(params) = command {
+            params.options.keep_results = false;
+        }
+    }
+}
+
+/// Makes every job of one level: levels are ignored.
+#[derive(Default)]
+struct IgnoresLevels;
+
+impl Fault for IgnoresLevels {
+    fn before(&mut self, command: &mut Command) {
+        if let Command::Enqueue(params) = command {
+            for job in &mut params.jobs {
+                job.level = Default::default();
+            }
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_double_lease_is_caught() {
+    bites::<LeasesTwice>("leases::no_job_is_leased_twice").await;
+}
+
+#[tokio::test]
+async fn a_lost_job_is_caught() {
+    bites::<LosesJobs>("leases::every_accepted_job_runs").await;
+}
+
+#[tokio::test]
+async fn an_unfair_pick_is_caught() {
+    bites::<HasAFavourite>("fair_order::fq_t6_strict_alternation").await;
+    bites::<HasAFavourite>("fair_order::b04_enqueue_never_moves_a_backlogged_group").await;
+}
+
+#[tokio::test]
+async fn running_over_the_limit_is_caught() {
+    bites::<RunsOverTheLimit>("limits::bp_t2_the_eleventh_waits").await;
+    bites::<RunsOverTheLimit>("limits::b40_no_window_is_ever_overrun").await;
+    bites::<RunsOverTheLimit>("limits::b42_a_stall_does_not_become_a_burst").await;
+}
+
+#[tokio::test]
+async fn a_forgotten_fence_is_caught() {
+    bites::<ForgetsFences>("leases::b113_a_late_answer_changes_nothing").await;
+}
+
+#[tokio::test]
+async fn completion_told_twice_is_caught() {
+    bites::<TellsTwice>("settle::b15_completion_is_told_once").await;
+}
+
+#[tokio::test]
+async fn a_duplicate_accepted_is_caught() {
+    bites::<KnowsNoDuplicates>("input::b12_a_second_enqueue_changes_nothing").await;
+}
+
+#[tokio::test]
+async fn newest_first_is_caught() {
+    bites::<ServesTheNewest>("fair_order::b19_ready_keeps_the_order_of_first_starts").await;
+}
+
+#[tokio::test]
+async fn a_lease_without_end_is_caught() {
+    bites::<WaitsForEver>("leases::b18_a_job_whose_worker_died_comes_back").await;
+}
+
+#[tokio::test]
+async fn results_dropped_too_early_are_caught() {
+    bites::<IgnoresKeptResults>("actions::kept_results_outlive_finished_jobs").await;
+}
+
+#[tokio::test]
+async fn ignored_levels_are_caught() {
+    bites::<IgnoresLevels>("fair_order::b10_a_group_may_have_jobs_at_several_levels").await;
+}
+
+#[test]
+fn every_case_has_a_name_of_its_own() {
+    let mut names: Vec<&str> = cases().iter().map(|case| case.name).collect();
+    names.sort_unstable();
+    let total = names.len();
+    names.dedup();
+    assert_eq!(names.len(), total);
+}
