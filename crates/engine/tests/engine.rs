@@ -1,6 +1,8 @@
 //! The services in virtual time: tokio's clock is paused and drives the store's clock, so seconds pass in
 //! milliseconds and every run is the same.
 
+#![expect(clippy::unwrap_used, reason = "in a test a panic is the answer")]
+
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -67,7 +69,10 @@ impl World {
     }
 
     async fn seal(&self, group: &str) {
-        let params = SealActionParams { group: GroupId::new(group).unwrap(), action: Some(action()) };
+        let params = SealActionParams {
+            group: GroupId::new(group).unwrap(),
+            action: Some(action()),
+        };
         self.store.call(params).await.unwrap().unwrap();
     }
 
@@ -79,7 +84,13 @@ impl World {
     }
 
     async fn action(&self, group: &str) -> ActionView {
-        match self.store.call(Query::Action(GroupId::new(group).unwrap(), action())).await.unwrap().unwrap() {
+        match self
+            .store
+            .call(Query::Action(GroupId::new(group).unwrap(), action()))
+            .await
+            .unwrap()
+            .unwrap()
+        {
             View::Action(view) => view,
             other => panic!("{other:?}"),
         }
@@ -110,7 +121,9 @@ async fn nothing(_: Job) -> Result<(), JobError> {
 async fn b60_the_default_configuration_reaches_its_own_rate() {
     let world = World::new(|_| {});
     for batch in 0..3 {
-        world.submit("A", "mail", batch * 1_000..(batch + 1) * 1_000).await;
+        world
+            .submit("A", "mail", batch * 1_000..(batch + 1) * 1_000)
+            .await;
     }
     world.seal("A").await;
     // Ten workers and 3,000 jobs of 3 ms: 3,333 per second, far below the limit, far above what a fetcher
@@ -141,9 +154,17 @@ async fn the_rate_is_reached_and_never_exceeded() {
         let begun = Instant::now();
         let engine = world.builder().handler(kind(), nothing).start().unwrap();
         decided(&engine, "B").await;
-        assert!(begun.elapsed() <= Duration::from_millis(6_200), "B's share is half: {:?}", begun.elapsed());
+        assert!(
+            begun.elapsed() <= Duration::from_millis(6_200),
+            "B's share is half: {:?}",
+            begun.elapsed()
+        );
         decided(&engine, "A").await;
-        assert!(begun.elapsed() <= Duration::from_millis(10_200), "{:?}", begun.elapsed());
+        assert!(
+            begun.elapsed() <= Duration::from_millis(10_200),
+            "{:?}",
+            begun.elapsed()
+        );
         assert_eq!(world.stats().await.most_started_per_window, 100);
         engine.shutdown().await.unwrap();
     }
@@ -152,11 +173,18 @@ async fn the_rate_is_reached_and_never_exceeded() {
 #[tokio::test(start_paused = true)]
 async fn di_t3_every_look_of_the_dispatcher_counts() {
     let world = World::new(|_| {});
-    let dispatcher =
-        Dispatcher::new(world.store.clone(), world.clock.clone(), Duration::from_millis(50), 10);
+    let dispatcher = Dispatcher::new(
+        world.store.clone(),
+        world.clock.clone(),
+        Duration::from_millis(50),
+        10,
+    );
     dispatcher.dispatch_once().await.unwrap();
     dispatcher.dispatch_once().await.unwrap();
-    assert_eq!((dispatcher.stats().total_cycles, dispatcher.stats().total_moved), (2, 0));
+    assert_eq!(
+        (dispatcher.stats().total_cycles, dispatcher.stats().total_moved),
+        (2, 0)
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -166,7 +194,9 @@ async fn failures_retries_and_throttles_end_where_they_should() {
     world.submit("A", "unheard of", 40..41).await;
     world.seal("A").await;
     let handler = |job: Job| async move {
-        let number: u64 = job.id.as_str()["job-".len()..].parse().map_err(|_| JobError::failed("a number"))?;
+        let number: u64 = job.id.as_str()["job-".len()..]
+            .parse()
+            .map_err(|_| JobError::failed("a number"))?;
         match (number % 4, job.attempt) {
             (1, 1..=2) => Err(JobError::retry("not yet")),
             (2, _) => Err(JobError::failed("never")),
@@ -179,7 +209,12 @@ async fn failures_retries_and_throttles_end_where_they_should() {
     let view = world.action("A").await;
     assert_eq!((view.counts.success, view.counts.failed), (30, 11));
     assert_eq!(view.status, ActionStatus::Completed);
-    assert!(view.errors.contains(&"no handler for job type \"unheard of\"".to_owned()), "{:?}", view.errors);
+    assert!(
+        view.errors
+            .contains(&"no handler for job type \"unheard of\"".to_owned()),
+        "{:?}",
+        view.errors
+    );
     engine.shutdown().await.unwrap();
 }
 
@@ -203,8 +238,15 @@ async fn a_handler_that_panics_or_never_returns_costs_only_its_job() {
     decided(&engine, "A").await;
     let view = world.action("A").await;
     assert_eq!((view.counts.success, view.counts.failed), (4, 2));
-    for text in ["the handler panicked: on purpose", "the handler did not return within 500 ms"] {
-        assert!(view.errors.contains(&text.to_owned()), "{text:?} is missing in {:?}", view.errors);
+    for text in [
+        "the handler panicked: on purpose",
+        "the handler did not return within 500 ms",
+    ] {
+        assert!(
+            view.errors.contains(&text.to_owned()),
+            "{text:?} is missing in {:?}",
+            view.errors
+        );
     }
     engine.shutdown().await.unwrap();
 }
@@ -233,9 +275,20 @@ async fn shutdown_lets_running_jobs_finish_and_gives_back_the_rest() {
     engine.shutdown().await.unwrap();
     let counts = world.stats().await.counts;
     assert_eq!((counts.done, counts.leased), (1, 0), "{counts:?}");
-    assert_eq!(running.load(Ordering::SeqCst), 2, "no job was leased after the stop");
-    let returned = world.store.job(&GroupId::new("A").unwrap(), &JobId::new("job-1").unwrap()).await;
-    assert_eq!(returned.unwrap().unwrap().view.attempts, 0, "a job that is given back uses up no attempt");
+    assert_eq!(
+        running.load(Ordering::SeqCst),
+        2,
+        "no job was leased after the stop"
+    );
+    let returned = world
+        .store
+        .job(&GroupId::new("A").unwrap(), &JobId::new("job-1").unwrap())
+        .await;
+    assert_eq!(
+        returned.unwrap().unwrap().view.attempts,
+        0,
+        "a job that is given back uses up no attempt"
+    );
 }
 
 struct Sum(u64);
@@ -260,7 +313,10 @@ async fn a_reducer_sees_every_result_and_the_callback_comes_once() {
         group: GroupId::new("A").unwrap(),
         action: action(),
         base_priority: None,
-        options: ActionOptions { keep_results: true, ..Default::default() },
+        options: ActionOptions {
+            keep_results: true,
+            ..Default::default()
+        },
     };
     world.store.call(params).await.unwrap().unwrap();
     world.submit("A", "mail", 0..1_001).await;
@@ -288,6 +344,10 @@ async fn a_reducer_sees_every_result_and_the_callback_comes_once() {
 #[tokio::test]
 async fn two_handlers_for_one_type_are_refused() {
     let world = World::new(|_| {});
-    let refused = world.builder().handler(kind(), nothing).handler(kind(), nothing).start();
+    let refused = world
+        .builder()
+        .handler(kind(), nothing)
+        .handler(kind(), nothing)
+        .start();
     assert!(matches!(refused, Err(EngineError::TwoHandlers(name)) if name == "mail"));
 }

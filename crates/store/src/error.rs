@@ -31,6 +31,11 @@ pub enum StoreError {
     Closed,
     #[error("the stream to import cannot be read: {0}")]
     Import(String),
+    #[error("the export cannot be written: {reason}")]
+    Export {
+        kind: std::io::ErrorKind,
+        reason: String,
+    },
 }
 
 impl StoreError {

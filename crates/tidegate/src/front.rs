@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use tidegate_core::bulk::views::{ActionView, Cursor, GroupView, Page, Query, QueueStats, View};
 use tidegate_core::bulk::{
-    ActionOptions, Aggregation, CancelOutcome, CancelParams, EnqueueParams, Enqueued, OpenActionParams,
-    PauseParams, Refusal, ReplayParams, ResumeParams, SealActionParams, Target,
+    Aggregation, CancelOutcome, CancelParams, EnqueueParams, Enqueued, OpenActionParams, PauseParams,
+    Refusal, ReplayParams, ResumeParams, SealActionParams, Target,
 };
 use tidegate_core::config::BulkConfig;
 use tidegate_core::ids::{ActionId, GroupId, IdError, JobId, JobType};
@@ -109,8 +109,17 @@ impl Tidegate {
             ..
         } = submission;
         if let (Some(action), Some(options)) = (&action, options) {
-            self.open_action(group.clone(), action.clone(), base_priority, options)
-                .await?;
+            let params = OpenActionParams {
+                group: group.clone(),
+                action: action.clone(),
+                base_priority,
+                options,
+            };
+            match self.store.call(params).await? {
+                // The same submission again: its jobs are answered as duplicates below.
+                Ok(_) | Err(Refusal::Sealed(_) | Refusal::ActionFinished(_)) => {}
+                Err(refusal) => return Err(refusal.into()),
+            }
         }
         let mut submitted = None;
         let mut jobs = jobs.into_iter().peekable();
@@ -148,24 +157,6 @@ impl Tidegate {
             self.store.call(params).await??;
         }
         Ok(submitted)
-    }
-
-    async fn open_action(
-        &self,
-        group: GroupId,
-        action: ActionId,
-        base_priority: Option<i32>,
-        options: ActionOptions,
-    ) -> Result<(), Error> {
-        self.store
-            .call(OpenActionParams {
-                group,
-                action,
-                base_priority,
-                options,
-            })
-            .await??;
-        Ok(())
     }
 
     /// Follows an action until it is decided.

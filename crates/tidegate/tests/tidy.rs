@@ -4,7 +4,10 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 fn root() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().expect("the workspace is there")
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("../..")
+        .canonicalize()
+        .expect("the workspace is there")
 }
 
 fn files(below: &Path, ending: &str, found: &mut Vec<PathBuf>) {
@@ -24,7 +27,10 @@ fn sources() -> Vec<(PathBuf, String)> {
     for folder in ["crates", "bench"] {
         files(&root().join(folder), "rs", &mut found);
     }
-    found.into_iter().map(|path| (path.clone(), fs::read_to_string(path).expect("readable"))).collect()
+    found
+        .into_iter()
+        .map(|path| (path.clone(), fs::read_to_string(path).expect("readable")))
+        .collect()
 }
 
 /// The dependencies that a manifest names, tests' own left out.
@@ -32,14 +38,19 @@ fn dependencies(of: &str) -> Vec<String> {
     let text = fs::read_to_string(root().join("crates").join(of).join("Cargo.toml")).expect("a manifest");
     let manifest: toml::Table = text.parse().expect("valid TOML");
     let table = manifest.get("dependencies").and_then(|table| table.as_table());
-    table.map(|table| table.keys().cloned().collect()).unwrap_or_default()
+    table
+        .map(|table| table.keys().cloned().collect())
+        .unwrap_or_default()
 }
 
 #[test]
 fn core_knows_no_runtime_no_disk_and_no_wire() {
     let allowed = ["bytes", "hashbrown", "serde", "siphasher", "slab", "thiserror"];
     for dependency in dependencies("core") {
-        assert!(allowed.contains(&dependency.as_str()), "core must not depend on {dependency}");
+        assert!(
+            allowed.contains(&dependency.as_str()),
+            "core must not depend on {dependency}"
+        );
     }
 }
 
@@ -48,17 +59,31 @@ fn dependencies_point_one_way() {
     let order = ["core", "store", "engine", "tidegate"];
     for (index, name) in order.iter().enumerate() {
         for later in &order[index + 1..] {
-            let later = if *later == "tidegate" { "tidegate".to_owned() } else { format!("tidegate-{later}") };
-            assert!(!dependencies(name).contains(&later), "{name} must not depend on {later}");
+            let later = if *later == "tidegate" {
+                "tidegate".to_owned()
+            } else {
+                format!("tidegate-{later}")
+            };
+            assert!(
+                !dependencies(name).contains(&later),
+                "{name} must not depend on {later}"
+            );
         }
     }
-    assert!(!dependencies("engine").contains(&"fjall".to_owned()), "the engine knows no database");
+    assert!(
+        !dependencies("engine").contains(&"fjall".to_owned()),
+        "the engine knows no database"
+    );
 }
 
 #[test]
 fn every_source_file_says_what_lives_in_it() {
     for (path, text) in sources() {
-        assert!(text.starts_with("//!"), "{} does not begin with a //! description", path.display());
+        assert!(
+            text.starts_with("//!"),
+            "{} does not begin with a //! description",
+            path.display()
+        );
     }
 }
 
@@ -67,14 +92,22 @@ fn files_stay_readable() {
     for (path, text) in sources() {
         let code = text.split("#[cfg(test)]\nmod tests").next().unwrap_or(&text);
         let lines = code.lines().count();
-        assert!(lines <= 600, "{} has {lines} lines: it is usually two files", path.display());
+        assert!(
+            lines <= 600,
+            "{} has {lines} lines: it is usually two files",
+            path.display()
+        );
     }
 }
 
 #[test]
 fn nothing_is_left_for_later() {
     // Spelled apart, so that this file does not find itself.
-    let marks = [["TO", "DO"].concat(), ["FIX", "ME"].concat(), ["#[ig", "nore"].concat()];
+    let marks = [
+        ["TO", "DO"].concat(),
+        ["FIX", "ME"].concat(),
+        ["#[ig", "nore"].concat(),
+    ];
     for (path, text) in sources() {
         for mark in &marks {
             assert!(!text.contains(mark), "{} contains {mark}", path.display());
@@ -87,8 +120,15 @@ fn documents_name_only_paths_that_exist() {
     for document in ["README.md", "ARCHITECTURE.md", "CHANGELOG.md"] {
         let text = fs::read_to_string(root().join(document)).expect("the document is there");
         let quoted = text.split('`').skip(1).step_by(2);
-        for path in quoted.filter(|quoted| ["crates/", "bench/", "scripts/"].iter().any(|p| quoted.starts_with(p))) {
-            assert!(root().join(path).exists(), "{document} names {path}, which does not exist");
+        for path in quoted.filter(|quoted| {
+            ["crates/", "bench/", "scripts/"]
+                .iter()
+                .any(|p| quoted.starts_with(p))
+        }) {
+            assert!(
+                root().join(path).exists(),
+                "{document} names {path}, which does not exist"
+            );
         }
     }
 }

@@ -4,10 +4,11 @@ use bytes::Bytes;
 
 use super::Bulk;
 use super::command::{
-    ActionCounts, ActionOptions, ActionStatus, OpenActionParams, Opened, Refusal, SealActionParams, Sealed,
+    ActionCounts, ActionOptions, ActionStatus, OpenActionParams, Opened, SealActionParams, Sealed,
 };
 use super::list::{ACTION, List, NIL, QUEUE, Slot};
 use super::record::{ActionRecord, ActionSeq, Change};
+use super::refusal::Refusal;
 use crate::ids::{ActionId, GroupId};
 use crate::time::Timestamp;
 

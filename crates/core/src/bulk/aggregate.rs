@@ -5,9 +5,9 @@
 use super::Bulk;
 use super::command::{
     ActionStatus, Aggregation, ClaimAggregationParams, ConfirmCompletionParams, FinishAggregationParams,
-    Refusal,
 };
 use super::list::Slot;
+use super::refusal::Refusal;
 use super::stats::CongestionStats;
 use crate::time::Timestamp;
 

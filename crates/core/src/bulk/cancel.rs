@@ -1,9 +1,10 @@
 //! cancel: ends every job of a group or an action that is not running, a bounded number per call.
 
 use super::Bulk;
-use super::command::{CancelOutcome, CancelParams, DeathReason, Refusal, Target};
+use super::command::{CancelOutcome, CancelParams, DeathReason, Target};
 use super::job::Phase;
 use super::list::{ACTION, NIL, Slot};
+use super::refusal::Refusal;
 use crate::time::Timestamp;
 
 impl Bulk {

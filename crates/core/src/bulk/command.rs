@@ -8,6 +8,7 @@ use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 
 use super::congestion::{Backoff, CongestionLevel};
+use super::refusal::{JobRefusal, Refusal};
 use super::views::{Query, View};
 use crate::ids::{ActionId, GroupId, JobId, JobType, LaneId, Owner};
 use crate::time::{Millis, Timestamp};
@@ -53,54 +54,6 @@ impl std::str::FromStr for Level {
             other => Err(format!("unknown level {other:?}; use high, normal or low")),
         }
     }
-}
-
-/// Why a request was not carried out.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error, Serialize, Deserialize)]
-pub enum Refusal {
-    #[error("group {0:?} is unknown")]
-    UnknownGroup(GroupId),
-    #[error("group {group:?} has no action {action:?}")]
-    UnknownAction { group: GroupId, action: ActionId },
-    #[error("group {group:?} has no job {job:?}")]
-    UnknownJob { group: GroupId, job: JobId },
-    #[error("group {0:?} has no open action")]
-    NoOpenAction(GroupId),
-    #[error("action {0:?} is sealed: it takes no more jobs")]
-    Sealed(ActionId),
-    #[error("action {0:?} is cancelled")]
-    Cancelled(ActionId),
-    #[error("action {0:?} exists and is finished; its id is free again when its data is dropped")]
-    ActionFinished(ActionId),
-    #[error("{len} jobs in one call; at most {max} are allowed")]
-    TooManyJobs { len: u64, max: u64 },
-    #[error("base_priority {0} is out of range; it may be from -6000000 to 6000000")]
-    BasePriority(i32),
-    #[error("failure_threshold_percent {0} is out of range; it may be from 1 to 100")]
-    FailureThreshold(u32),
-    #[error("{what} = 0: a ceiling must be at least 1")]
-    ZeroCeiling { what: String },
-    #[error("job {0:?} is not dead: only dead jobs are replayed")]
-    NotDead(JobId),
-    #[error("the aggregation of {0:?} belongs to another claim")]
-    ClaimLost(ActionId),
-    #[error("what the cursor pointed at has been dropped; start the listing again")]
-    CursorLost,
-}
-
-/// Why one job of a call was not accepted.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error, Serialize, Deserialize)]
-pub enum JobRefusal {
-    #[error("the payload has {len} bytes; at most {max} are allowed")]
-    PayloadTooLarge { len: u64, max: u64 },
-    #[error("job type {0:?} is not configured, and limits.known_job_types_only is set")]
-    UnknownType(JobType),
-    #[error("job type {0:?} would be one too many; at most 65535 types are kept")]
-    TooManyTypes(JobType),
-    #[error("the store holds {max} unfinished jobs, its limit")]
-    Full { max: u64 },
-    #[error("the job expires at {expires_at:?}, before it could run")]
-    AlreadyExpired { expires_at: Timestamp },
 }
 
 #[derive(Debug, Clone, PartialEq)]

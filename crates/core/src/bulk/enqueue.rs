@@ -2,13 +2,13 @@
 
 use super::Bulk;
 use super::command::{
-    ActionOptions, DeathReason, DelayReason, EnqueueOutcome, EnqueueParams, Enqueued, Fence, JobRefusal,
-    JobSeq, NewJob, Refusal,
+    ActionOptions, DeathReason, DelayReason, EnqueueOutcome, EnqueueParams, Enqueued, Fence, JobSeq, NewJob,
 };
 use super::group::checked_base_priority;
 use super::job::{Job, Phase, Spot};
 use super::list::{Links, Slot};
 use super::record::{Change, JobRecord};
+use super::refusal::{JobRefusal, Refusal};
 use crate::ids::{ActionId, GroupId};
 use crate::time::Timestamp;
 
@@ -19,7 +19,11 @@ impl Bulk {
             return Err(Refusal::TooManyJobs { len, max });
         }
         p.base_priority.map(checked_base_priority).transpose()?;
-        let (group, action) = self.action_for(&p.group, p.action, p.base_priority, now)?;
+        let (group, action) = match self.action_for(&p.group, p.action.as_ref(), p.base_priority, now) {
+            Ok(found) => found,
+            // A client that did not hear the answer sends the same again, perhaps after sealing.
+            Err(refusal) => return self.all_known(&p).ok_or(refusal),
+        };
         let mut jobs = Vec::with_capacity(p.jobs.len());
         for job in p.jobs {
             jobs.push(self.enqueue_one(group, action, job, now));
@@ -39,19 +43,19 @@ impl Bulk {
     fn action_for(
         &mut self,
         group_id: &GroupId,
-        id: Option<ActionId>,
+        id: Option<&ActionId>,
         base_priority: Option<i32>,
         now: Timestamp,
     ) -> Result<(Slot, Slot), Refusal> {
         let group = self.find_or_create_group(group_id, base_priority, now)?;
-        let found = match &id {
+        let found = match id {
             Some(id) => self.action_slots.get(&(group, id.clone())).copied(),
             None => self.groups[group as usize].open_action,
         };
         let Some(slot) = found else {
             let implicit = id.is_none();
             let id = match id {
-                Some(id) => id,
+                Some(id) => id.clone(),
                 None => ActionId::new(format!("auto-{}", self.next_seq)).expect("short and not empty"),
             };
             return Ok((
@@ -65,6 +69,22 @@ impl Bulk {
             () if action.sealed => Err(Refusal::Sealed(action.id.clone())),
             () => Ok((group, slot)),
         }
+    }
+
+    /// The answer to a call whose jobs are all there already, whatever has become of their action.
+    fn all_known(&self, p: &EnqueueParams) -> Option<EnqueueOutcome> {
+        let slot = *self.group_slots.get(&p.group)?;
+        let seq = self.groups[slot as usize].seq;
+        let known = |job: &NewJob| self.find_job(self.fingerprint(seq, job.id.as_str()));
+        let jobs: Option<Vec<Slot>> = p.jobs.iter().map(known).collect();
+        let jobs = jobs.filter(|jobs| !jobs.is_empty())?;
+        let action = &self.actions[self.jobs[jobs[0] as usize].action as usize];
+        let duplicate = |slot: Slot| Enqueued::Duplicate(self.jobs[slot as usize].seq);
+        Some(EnqueueOutcome {
+            action: action.id.clone(),
+            total_jobs: action.counts.total,
+            jobs: jobs.into_iter().map(duplicate).collect(),
+        })
     }
 
     fn enqueue_one(&mut self, group: Slot, action: Slot, new: NewJob, now: Timestamp) -> Enqueued {

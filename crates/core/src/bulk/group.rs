@@ -1,12 +1,13 @@
 //! A group: its settings, its counts, whether it is held, and its lines.
 
 use super::Bulk;
-use super::command::{Ceilings, ConfigureGroupParams, Level, Refusal};
+use super::command::{Ceilings, ConfigureGroupParams, Level};
 use super::job::Phase;
 use super::line::Line;
 use super::list::Slot;
 use super::policy::{self, MAX_BASE_PRIORITY, PriorityCalculator, PriorityInput};
 use super::record::{Change, GroupRecord, GroupSeq};
+use super::refusal::Refusal;
 use super::stats::CongestionStats;
 use crate::config::FairPolicy;
 use crate::ids::GroupId;

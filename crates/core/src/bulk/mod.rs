@@ -44,6 +44,7 @@ pub mod policy;
 mod query;
 mod readable;
 pub mod record;
+pub mod refusal;
 mod release;
 mod replay;
 pub mod restore;
@@ -71,6 +72,7 @@ use line::{Lane, Line};
 use list::{List, QUEUE, Slot};
 pub use record::Change;
 use record::GroupSeq;
+pub use refusal::{JobRefusal, Refusal};
 
 use crate::config::{BulkConfig, ConfigError};
 use crate::ids::{ActionId, GroupId, JobType, LaneId};

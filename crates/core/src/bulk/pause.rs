@@ -4,10 +4,11 @@
 //! go back to the head of it together.
 
 use super::Bulk;
-use super::command::{PauseParams, Refusal, ResumeParams, Target};
+use super::command::{PauseParams, ResumeParams, Target};
 use super::group::Held;
 use super::job::Spot;
 use super::list::Slot;
+use super::refusal::Refusal;
 use crate::time::Timestamp;
 
 impl Bulk {

@@ -1,10 +1,11 @@
 //! query: reads, changing nothing.
 
 use super::Bulk;
-use super::command::{JobSeq, Level, Refusal};
+use super::command::{JobSeq, Level};
 use super::congestion;
 use super::job::Phase;
 use super::list::{ACTION, NIL, Slot};
+use super::refusal::Refusal;
 use super::views::*;
 use crate::ids::{ActionId, GroupId, JobId};
 use crate::time::Timestamp;

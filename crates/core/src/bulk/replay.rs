@@ -1,8 +1,9 @@
 //! replay: another life for a dead job. A completed action is never changed by it.
 
 use super::Bulk;
-use super::command::{JobSeq, Refusal, ReplayParams};
+use super::command::{JobSeq, ReplayParams};
 use super::job::{Phase, Spot};
+use super::refusal::Refusal;
 use crate::time::Timestamp;
 
 impl Bulk {

@@ -7,8 +7,9 @@ use std::collections::VecDeque;
 use serde::{Deserialize, Serialize};
 
 use super::Bulk;
-use super::command::{Refusal, ResetStatsParams};
+use super::command::ResetStatsParams;
 use super::job::Phase;
+use super::refusal::Refusal;
 use crate::time::{Millis, Timestamp};
 
 #[derive(Debug, Clone, Default)]

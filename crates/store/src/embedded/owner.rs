@@ -7,7 +7,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use tidegate_core::bulk::{Bulk, Command, Outcome};
+use tidegate_core::bulk::{Bulk, Command, Outcome, Signals};
 use tokio::sync::{mpsc, oneshot};
 
 use super::Durability;
@@ -129,7 +129,7 @@ impl Owner {
             self.bulk.check();
         }
         let signals = self.bulk.take_signals();
-        let result = self.write(leased, &mut answers);
+        let result = self.write(leased, signals, &mut answers);
         if let Err(error) = result {
             tracing::error!(%error, "the store stops answering");
             for (reply, _) in answers.written.drain(..).chain(answers.synced.drain(..)) {
@@ -137,21 +137,23 @@ impl Owner {
             }
             self.poisoned = Some(error);
         }
-        self.wakeups.ring(signals);
     }
 
-    fn write(&mut self, leased: bool, answers: &mut Answers) -> Result<(), StoreError> {
+    fn write(&mut self, leased: bool, signals: Signals, answers: &mut Answers) -> Result<(), StoreError> {
         let poisoned = |error: super::disk::DiskError| StoreError::Poisoned(error.to_string());
         let (ops, must_sync) = self.writer.take(&self.bulk, leased);
         if !ops.is_empty() {
             self.disk.commit(ops).map_err(poisoned)?;
         }
-        answer(&mut answers.written);
         let due = self.durability == Durability::Sync || self.last_sync.elapsed() >= BUFFERED_FOR;
         if must_sync && due {
+            answer(&mut answers.written);
             self.disk.sync().map_err(poisoned)?;
             self.last_sync = Instant::now();
         }
+        // Before the answers, so that who has heard an answer has heard its bell.
+        self.wakeups.ring(signals);
+        answer(&mut answers.written);
         answer(&mut answers.synced);
         Ok(())
     }

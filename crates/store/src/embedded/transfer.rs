@@ -30,6 +30,9 @@ impl EmbeddedStore {
             path: path.to_owned(),
             reason,
         };
+        if path.exists() && !path.is_dir() {
+            return Err(failed("it is a file; import makes a new data folder".into()));
+        }
         if path.exists() && fs::read_dir(path).is_ok_and(|mut entries| entries.next().is_some()) {
             return Err(failed("it is not empty; import makes a new data folder".into()));
         }
@@ -56,28 +59,42 @@ impl EmbeddedStore {
 }
 
 fn export(from: &dyn Reader, out: impl Write) -> Result<Counts, StoreError> {
-    let mut writer = ExportWriter::new(out).map_err(written)?;
-    let mut write = |line: &Line| writer.write(line).map_err(|error| DiskError(error.to_string()));
-    from.scan(Table::Groups, &mut |_, bytes| {
-        write(&Line::Group(codec::decode::<GroupRecord>("a group", bytes)?))
-    })
-    .map_err(corrupt)?;
-    from.scan(Table::Actions, &mut |_, bytes| {
-        write(&Line::Action(codec::decode::<ActionRecord>("an action", bytes)?))
-    })
-    .map_err(corrupt)?;
-    from.scan(Table::Jobs, &mut |seq, bytes| {
-        write(&Line::Job {
-            job: whole_job(from, seq, bytes)?,
-            state: whole_state(from, seq)?,
+    let mut writer = ExportWriter::new(out).map_err(unwritten)?;
+    // A scan carries only its own errors; one of the stream waits here.
+    let mut failed = None;
+    let mut write = |line: &Line| {
+        writer.write(line).map_err(|error| {
+            let text = DiskError(error.to_string());
+            failed = Some(unwritten(error));
+            text
         })
-    })
-    .map_err(corrupt)?;
-    writer.finish().map_err(written)
+    };
+    let scanned = from
+        .scan(Table::Groups, &mut |_, bytes| {
+            write(&Line::Group(codec::decode::<GroupRecord>("a group", bytes)?))
+        })
+        .and_then(|()| {
+            from.scan(Table::Actions, &mut |_, bytes| {
+                write(&Line::Action(codec::decode::<ActionRecord>("an action", bytes)?))
+            })
+        })
+        .and_then(|()| {
+            from.scan(Table::Jobs, &mut |seq, bytes| {
+                write(&Line::Job {
+                    job: whole_job(from, seq, bytes)?,
+                    state: whole_state(from, seq)?,
+                })
+            })
+        });
+    scanned.map_err(|error| failed.unwrap_or(corrupt(error)))?;
+    writer.finish().map_err(unwritten)
 }
 
-fn written(error: std::io::Error) -> StoreError {
-    StoreError::Corrupt(format!("the export could not be written: {error}"))
+fn unwritten(error: std::io::Error) -> StoreError {
+    StoreError::Export {
+        kind: error.kind(),
+        reason: error.to_string(),
+    }
 }
 
 fn whole_job(from: &dyn Reader, seq: u64, bytes: &[u8]) -> Result<JobRecord, DiskError> {
@@ -108,6 +125,8 @@ fn whole_state(from: &dyn Reader, seq: u64) -> Result<Option<JobState>, DiskErro
         return Ok(None);
     };
     let (mut state, blob) = codec::decode_state(&bytes)?;
+    // Fences are the store's own: they say nothing elsewhere.
+    state.fence = Default::default();
     if blob && let Some(result) = from.get(Table::Blobs, codec::result_blob(JobSeq(seq)))? {
         codec::with_result(&mut state.phase, result);
     }
@@ -149,8 +168,7 @@ fn add(ops: &mut Vec<Op>, line: Line) -> u64 {
             let (record, blob) = codec::encode_job(&job);
             ops.push(Op::Put(Table::Jobs, job.seq.0, record));
             ops.extend(blob.map(|blob| Op::Put(Table::Blobs, codec::payload_blob(job.seq), blob)));
-            if let Some(mut state) = state {
-                state.fence = Default::default();
+            if let Some(state) = state {
                 let (record, blob) = codec::encode_state(state);
                 ops.push(Op::Put(Table::States, job.seq.0, record));
                 ops.extend(blob.map(|blob| Op::Put(Table::Blobs, codec::result_blob(job.seq), blob)));

@@ -9,6 +9,7 @@ use std::io::{IsTerminal, Write};
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
+use tidegate_store::StoreError;
 use tracing_subscriber::EnvFilter;
 
 /// Stands between a flood of work and something scarce.
@@ -61,8 +62,12 @@ pub(crate) fn run(cli: Cli) -> ExitCode {
 }
 
 fn is_broken_pipe(error: &anyhow::Error) -> bool {
-    let io = error
-        .chain()
-        .find_map(|cause| cause.downcast_ref::<std::io::Error>());
-    io.is_some_and(|io| io.kind() == std::io::ErrorKind::BrokenPipe)
+    error.chain().any(|cause| {
+        let io = cause.downcast_ref::<std::io::Error>().map(std::io::Error::kind);
+        let export = match cause.downcast_ref::<StoreError>() {
+            Some(StoreError::Export { kind, .. }) => Some(*kind),
+            _ => None,
+        };
+        io.or(export) == Some(std::io::ErrorKind::BrokenPipe)
+    })
 }

@@ -32,13 +32,20 @@ pub(super) fn export(args: &ExportArgs) -> anyhow::Result<()> {
         "there is no data folder {}",
         args.data.display()
     );
-    let out: Box<dyn Write> = match &args.output {
-        Some(path) => Box::new(File::create(path).with_context(|| path.display().to_string())?),
-        None => Box::new(std::io::stdout().lock()),
-    };
+    // The store would make itself at home in an empty folder; an export changes nothing.
+    anyhow::ensure!(
+        args.data.read_dir()?.next().is_some(),
+        "the folder {} is empty: there is nothing to export",
+        args.data.display()
+    );
     let runtime = tokio::runtime::Builder::new_current_thread().build()?;
     let counts = runtime.block_on(async {
         let store = EmbeddedStore::open(EmbeddedOptions::new(&args.data))?;
+        // After the store is open: a failure up to here leaves an earlier export as it is.
+        let out: Box<dyn Write> = match &args.output {
+            Some(path) => Box::new(File::create(path).with_context(|| path.display().to_string())?),
+            None => Box::new(std::io::stdout().lock()),
+        };
         let counts = store.export(BufWriter::new(out)).await?;
         store.close().await?;
         anyhow::Ok(counts)
@@ -51,6 +58,11 @@ pub(super) fn export(args: &ExportArgs) -> anyhow::Result<()> {
 }
 
 pub(super) fn import(args: &ImportArgs) -> anyhow::Result<()> {
+    anyhow::ensure!(
+        !args.data.exists() || args.data.is_dir(),
+        "{} is not a folder; import makes a new data folder",
+        args.data.display()
+    );
     let input: Box<dyn Read> = match &args.input {
         Some(path) => Box::new(File::open(path).with_context(|| path.display().to_string())?),
         None => Box::new(std::io::stdin().lock()),

@@ -9,7 +9,7 @@ const NONE: f64 = 1e-6;
 
 /// Seconds after which each customer is done at `rate` jobs per second, or has left. All who wait get the
 /// same share, and who is done leaves its share to the rest.
-pub(super) fn finish_seconds(customers: &[Customer], rate: f64) -> Vec<f64> {
+pub(in crate::cli) fn finish_seconds(customers: &[Customer], rate: f64) -> Vec<f64> {
     let mut left: Vec<f64> = customers.iter().map(|customer| customer.jobs as f64).collect();
     let mut finished = vec![0.0; customers.len()];
     let mut now = 0.0;

@@ -8,7 +8,7 @@
 
 mod congestion;
 mod fairness;
-mod ideal;
+pub(super) mod ideal;
 mod original;
 mod queue;
 mod report;
@@ -58,18 +58,18 @@ fn never_over<T>() -> anyhow::Result<T> {
 
 /// A customer of a scenario, and when it is there.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Customer {
-    name: &'static str,
-    jobs: u64,
+pub(super) struct Customer {
+    pub(super) name: &'static str,
+    pub(super) jobs: u64,
     /// When all its jobs are enqueued, counted from the start.
-    joins: Millis,
+    pub(super) joins: Millis,
     /// When it cancels what has not started by then.
-    leaves: Option<Millis>,
+    pub(super) leaves: Option<Millis>,
 }
 
 impl Customer {
     /// There from the start until its last job is done.
-    const fn new(name: &'static str, jobs: u64) -> Self {
+    pub(super) const fn new(name: &'static str, jobs: u64) -> Self {
         Self {
             name,
             jobs,

@@ -1,0 +1,129 @@
+//! How far each customer is: a bar per customer on a terminal, otherwise a line now and then.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use indicatif::{MultiProgress, ProgressBar, ProgressDrawTarget, ProgressStyle};
+use tokio::task::JoinHandle;
+
+use super::{Scene, colours, figures};
+
+const REDRAW: Duration = Duration::from_millis(100);
+const LINE_EVERY: Duration = Duration::from_secs(2);
+
+/// Bars on standard error, so that the figures can be piped on their own.
+#[derive(Debug)]
+pub(super) struct Bars {
+    scene: Arc<Scene>,
+    bars: Vec<ProgressBar>,
+    plain: bool,
+    updates: JoinHandle<()>,
+}
+
+impl Bars {
+    pub(super) fn show(scene: &Arc<Scene>, rate: f64) -> Self {
+        let stderr = std::io::stderr();
+        let plain = !std::io::IsTerminal::is_terminal(&stderr);
+        let jobs: Vec<String> = scene.jobs.iter().map(|&jobs| figures::grouped(jobs)).collect();
+        eprintln!(
+            "Customers A, B and C with {}, {} and {} jobs share {} starts per second.",
+            jobs[0],
+            jobs[1],
+            jobs[2],
+            figures::grouped(rate as u64)
+        );
+        let target = if plain {
+            ProgressDrawTarget::hidden()
+        } else {
+            ProgressDrawTarget::stderr()
+        };
+        let all = MultiProgress::with_draw_target(target);
+        let looks = if colours(&stderr) {
+            [
+                "{prefix:.bold} {bar:44.cyan/black.bright} {human_pos:>7} of {human_len:7} {msg}",
+                "{prefix:.bold} {bar:44.green/black.bright} {human_pos:>7} of {human_len:7} {msg}",
+            ]
+        } else {
+            ["{prefix} {bar:44} {human_pos:>7} of {human_len:7} {msg}"; 2]
+        };
+        let style = |look: &str| {
+            ProgressStyle::with_template(look)
+                .expect("a constant template")
+                .progress_chars("━╸─")
+        };
+        let bars: Vec<ProgressBar> = (0..scene.names.len())
+            .map(|customer| {
+                let bar = all.add(ProgressBar::new(scene.jobs[customer]));
+                bar.set_style(style(looks[usize::from(customer > 0)]));
+                bar.set_prefix(scene.names[customer]);
+                bar.set_message(if customer == 0 {
+                    "is submitted"
+                } else {
+                    "comes later"
+                });
+                bar
+            })
+            .collect();
+        for bar in &bars {
+            bar.tick();
+        }
+        let updates = tokio::spawn(update(scene.clone(), bars.clone(), plain));
+        Self {
+            scene: scene.clone(),
+            bars,
+            plain,
+            updates,
+        }
+    }
+
+    /// All of A waits; B and C come.
+    pub(super) fn accepted(&self) {
+        self.bars[0].set_message("accepted, running");
+        for bar in &self.bars[1..] {
+            bar.set_message("comes now");
+        }
+    }
+
+    pub(super) fn finished(&self, customer: usize, took: Duration) {
+        let text = format!("done in {:.2} s", took.as_secs_f64());
+        if self.plain {
+            eprintln!("{}: {text}", self.scene.names[customer]);
+        }
+        let bar = &self.bars[customer];
+        bar.set_position(self.scene.jobs[customer]);
+        bar.set_message(text);
+    }
+
+    pub(super) async fn close(self) {
+        self.updates.abort();
+        // Aborted or not, it is over, and no late redraw can undo the last positions.
+        let _ = self.updates.await;
+        for bar in &self.bars {
+            bar.abandon();
+        }
+        if !self.plain {
+            // Ends the last bar's line.
+            eprintln!();
+        }
+        eprintln!();
+    }
+}
+
+async fn update(scene: Arc<Scene>, bars: Vec<ProgressBar>, plain: bool) {
+    let mut ticks = tokio::time::interval(if plain { LINE_EVERY } else { REDRAW });
+    // The first tick comes at once, before there is anything to tell.
+    ticks.tick().await;
+    loop {
+        ticks.tick().await;
+        for (customer, bar) in bars.iter().enumerate() {
+            let (done, jobs) = (scene.done[customer].load(Ordering::Relaxed), scene.jobs[customer]);
+            bar.set_position(done);
+            // Who is done has had its last line.
+            if plain && done < jobs {
+                let name = scene.names[customer];
+                eprintln!("{name}: {} of {}", figures::grouped(done), figures::grouped(jobs));
+            }
+        }
+    }
+}

@@ -1,0 +1,221 @@
+//! `tidegate demo`: a large customer, two small ones behind it, one rate for all.
+//!
+//! Everything is real: an embedded store in a temporary folder with the default durability, the engine, and
+//! handlers that sleep for a few milliseconds. Only the rate holds the jobs back, so what each customer
+//! gets of it is the queue's doing.
+
+mod bars;
+mod figures;
+
+use std::io::IsTerminal;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use anyhow::Context;
+use clap::Args;
+use tidegate::config::BulkConfig;
+use tidegate::{CompletedAction, Job, JobError, Options, Submission, Submitted, Tidegate};
+use tidegate_core::time::Millis;
+use tokio::sync::mpsc;
+
+use self::bars::Bars;
+use self::figures::{CustomerFigures, Figures};
+use super::simulate::{Customer, ideal};
+
+const KIND: &str = "SEND_PROMOTION";
+const ACTION: &str = "spring";
+const B_JOBS: u64 = 100;
+const C_JOBS: u64 = 50;
+/// 64 workers × 5 ms: 12,800 jobs per second, far above the rate.
+const WORKERS: u32 = 64;
+const RUN: Duration = Duration::from_millis(5);
+/// Short, so that a customer that needs a tenth of a second is not measured in windows.
+const WINDOW: Millis = Millis(20);
+/// Below this many starts the window is made longer, or a low rate would be rounded to nothing.
+const MIN_LIMIT: f64 = 10.0;
+
+#[derive(Debug, Args)]
+pub(super) struct DemoArgs {
+    /// Jobs of customer A, the large one
+    #[arg(long, default_value_t = 100_000, value_parser = clap::value_parser!(u64).range(1..))]
+    jobs: u64,
+    /// Starts per second that all customers share
+    #[arg(long, default_value_t = 3_500.0)]
+    rate: f64,
+    /// The closing figures as one JSON object
+    #[arg(long)]
+    json: bool,
+}
+
+pub(super) fn run(args: &DemoArgs) -> anyhow::Result<()> {
+    let config = config(args.rate);
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
+    let figures = runtime.block_on(async {
+        tokio::select! {
+            figures = play(args, config) => figures,
+            // Returning drops the temporary folder; a process that is killed leaves it behind.
+            interrupted = tokio::signal::ctrl_c() => {
+                interrupted?;
+                anyhow::bail!("interrupted")
+            }
+        }
+    })?;
+    if args.json {
+        println!("{}", serde_json::to_string(&figures)?);
+    } else {
+        print!("{}", figures.report(colours(&std::io::stdout())));
+    }
+    Ok(())
+}
+
+/// Colours are for terminals, and for people who did not ask to be spared.
+fn colours(stream: &impl IsTerminal) -> bool {
+    stream.is_terminal() && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty())
+}
+
+fn config(rate: f64) -> BulkConfig {
+    let mut config = BulkConfig::default();
+    let window = WINDOW.as_secs_f64().max(MIN_LIMIT / rate);
+    config.backpressure.global_rps = rate;
+    config.backpressure.rate_limit_window_sec = window;
+    config.backpressure.rate_limit_key_ttl_sec = 2.0 * window;
+    config.worker_pool.worker_count = WORKERS;
+    config
+}
+
+/// Who takes part, and how far each is.
+#[derive(Debug)]
+struct Scene {
+    names: [&'static str; 3],
+    jobs: [u64; 3],
+    done: [AtomicU64; 3],
+}
+
+impl Scene {
+    fn position(&self, group: &str) -> Option<usize> {
+        self.names.iter().position(|name| *name == group)
+    }
+}
+
+async fn play(args: &DemoArgs, config: BulkConfig) -> anyhow::Result<Figures> {
+    let window = config.backpressure.window();
+    let scene = Arc::new(Scene {
+        names: ["A", "B", "C"],
+        jobs: [args.jobs, B_JOBS, C_JOBS],
+        done: Default::default(),
+    });
+    let folder = tempfile::Builder::new().prefix("tidegate-demo-").tempdir()?;
+    let (finished, mut finishes) = mpsc::channel(scene.names.len());
+    let tide = start(Options::new(folder.path()).config(config), &scene, finished)?;
+    let bars = Bars::show(&scene, args.rate);
+
+    let begun = Instant::now();
+    let a = submit(&tide, &scene, 0).await?;
+    let counts = tide.stats().await?.counts;
+    let waiting_before = counts.waiting + counts.ready;
+    let small_join = begun.elapsed();
+    bars.accepted();
+    let (b, c) = tokio::try_join!(submit(&tide, &scene, 1), submit(&tide, &scene, 2))?;
+
+    let joins = [Duration::ZERO, small_join, small_join];
+    let mut took = [Duration::ZERO; 3];
+    for _ in 0..scene.names.len() {
+        let (customer, at) = tokio::select! {
+            finish = finishes.recv() => finish.context("the engine went away")?,
+            () = tide.failed() => {
+                tide.shutdown().await?;
+                anyhow::bail!("the engine stopped before all jobs were done");
+            }
+        };
+        took[customer] = at.duration_since(begun) - joins[customer];
+        bars.finished(customer, took[customer]);
+    }
+    bars.close().await;
+
+    let stats = tide.stats().await?;
+    let mut ended = 0;
+    for name in scene.names {
+        let counts = tide.action(name, ACTION).await?.counts;
+        ended += counts.success + counts.failed;
+    }
+    tide.shutdown().await?;
+
+    // The rate in whole starts per window, as the limiter counts it.
+    let rate = stats.limit_per_window as f64 / window.as_secs_f64();
+    let millis = |span: Duration| Millis(span.as_millis() as u64);
+    let customers = [0, 1, 2].map(|i| Customer {
+        joins: millis(joins[i]),
+        ..Customer::new(scene.names[i], scene.jobs[i])
+    });
+    let ideals = ideal::finish_seconds(&customers, rate);
+    let accepted = a.accepted + b.accepted + c.accepted;
+    let seconds = took.iter().zip(joins).map(|(took, joins)| *took + joins).max();
+    let seconds = seconds.unwrap_or_default().as_secs_f64();
+    Ok(Figures {
+        customers: [0, 1, 2].map(|i| CustomerFigures {
+            customer: scene.names[i],
+            jobs: scene.jobs[i],
+            seconds: to_millisecond(took[i].as_secs_f64()),
+            ideal_seconds: to_millisecond(ideals[i] - customers[i].joins.as_secs_f64()),
+        }),
+        seconds: to_millisecond(seconds),
+        rate,
+        window_ms: window.0,
+        windows: (seconds / window.as_secs_f64()).ceil() as u64,
+        limit_per_window: stats.limit_per_window,
+        max_started_per_window: stats.most_started_per_window,
+        waiting_before_b_and_c: waiting_before,
+        accepted,
+        lost: accepted.saturating_sub(ended),
+        throttles_per_job: stats.throttles as f64 / accepted as f64,
+    })
+}
+
+/// Finer than this nothing here is measured.
+fn to_millisecond(seconds: f64) -> f64 {
+    (seconds * 1_000.0).round() / 1_000.0
+}
+
+fn start(
+    options: Options,
+    scene: &Arc<Scene>,
+    finished: mpsc::Sender<(usize, Instant)>,
+) -> anyhow::Result<Tidegate> {
+    let handled = scene.clone();
+    let handler = move |job: Job| {
+        let scene = handled.clone();
+        async move {
+            tokio::time::sleep(RUN).await;
+            if let Some(customer) = scene.position(job.group.as_str()) {
+                scene.done[customer].fetch_add(1, Ordering::Relaxed);
+            }
+            Ok::<_, JobError>(())
+        }
+    };
+    // Called when the last answer of a customer is on disk: its time includes that.
+    let completed = scene.clone();
+    let on_complete = move |action: CompletedAction| {
+        if let Some(customer) = completed.position(action.group.as_str()) {
+            // The channel has room for every customer.
+            let _ = finished.try_send((customer, Instant::now()));
+        }
+        std::future::ready(())
+    };
+    Ok(Tidegate::open(options)?
+        .handler(KIND, handler)?
+        .on_complete(on_complete)
+        .start()?)
+}
+
+async fn submit(tide: &Tidegate, scene: &Scene, customer: usize) -> anyhow::Result<Submitted> {
+    let mut submission = Submission::new(scene.names[customer])?.action(ACTION)?;
+    for job in 0..scene.jobs[customer] {
+        submission = submission.job(format!("promo-{job}"), KIND, "{}")?;
+    }
+    let submitted = tide.submit(submission.seal()).await?;
+    if let Some((job, refusal)) = submitted.refused.first() {
+        anyhow::bail!("job {job} was refused: {refusal}");
+    }
+    Ok(submitted)
+}
