@@ -1,8 +1,10 @@
-//! What this process and a folder take up.
+//! What this process and a folder take up, and what the disk itself takes.
 
-use std::fs;
+use std::fs::{self, File};
+use std::io::Write;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
+use std::time::{Duration, Instant};
 
 /// Resident memory of this process, in bytes.
 pub(super) fn memory_bytes() -> u64 {
@@ -25,4 +27,21 @@ pub(super) fn disk_bytes(folder: &Path) -> u64 {
             Err(_) => 0,
         })
         .sum()
+}
+
+/// The floor under every durable answer: a page appended to a file and synced, median of many.
+pub(super) fn sync_floor(folder: &Path) -> std::io::Result<Duration> {
+    const ROUNDS: usize = 300;
+    let path = folder.join("floor");
+    let mut file = File::create(&path)?;
+    let mut times = Vec::with_capacity(ROUNDS);
+    for _ in 0..ROUNDS {
+        let begun = Instant::now();
+        file.write_all(&[7; 4_096])?;
+        file.sync_data()?;
+        times.push(begun.elapsed());
+    }
+    fs::remove_file(path)?;
+    times.sort_unstable();
+    Ok(times[ROUNDS / 2])
 }
