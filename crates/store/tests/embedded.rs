@@ -510,3 +510,16 @@ fn copy(from: &Path, to: &Path) {
         }
     }
 }
+
+#[tokio::test]
+async fn a_duplicate_is_not_confirmed_before_the_first_is_durable() {
+    let (disk, clock) = (MemoryDisk::default(), clock());
+    let store = on(&disk, &clock);
+    disk.fail_syncs(true);
+    // Both are in the inbox before the owner thread looks: one batch, and no sync that works.
+    let (first, second) = tokio::join!(
+        enqueue(&store, vec![job(1, "x")]),
+        enqueue(&store, vec![job(1, "x")])
+    );
+    assert!(first.is_err() && second.is_err(), "{first:?} {second:?}");
+}

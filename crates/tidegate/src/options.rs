@@ -70,3 +70,73 @@ impl Options {
         Ok(self)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(text: &str) -> Result<Options, OptionsError> {
+        let file = tempfile::NamedTempFile::new().expect("a temporary file");
+        std::fs::write(file.path(), text).expect("writable");
+        Options::new("data").config_file(file.path())
+    }
+
+    #[test]
+    fn one_field_of_a_section_keeps_the_others() {
+        let config = read("[backpressure]\nglobal_rps = 5")
+            .expect("a valid file")
+            .config;
+        assert_eq!(config.backpressure.global_rps, 5.0);
+        assert_eq!(config.backpressure.ready_queue_max_size, 10_000);
+        assert_eq!(config.worker_pool, Default::default());
+    }
+
+    #[test]
+    fn what_cannot_be_used_is_named() {
+        for (text, why) in [
+            (
+                "[backpressure]\nglobal_rqs = 5",
+                "unknown field `global_rqs`, expected one of `global_rps`",
+            ),
+            (
+                "[backpresure]",
+                "unknown field `backpresure`, expected one of `fair_queue`, `backpressure`",
+            ),
+            (
+                "[backpressure]\nglobal_rps = 0",
+                "backpressure.global_rps = 0: it must be above 0",
+            ),
+            (
+                "[backpressure]\nhold = \"nobody\"",
+                "unknown variant `nobody`, expected `group` or `job`",
+            ),
+            ("[job_types.\"\"]\nlane = \"mail\"", "job type is empty"),
+        ] {
+            let error = read(text).expect_err(text).to_string();
+            assert!(error.contains(why), "{error:?} should contain {why:?}");
+        }
+        let missing = Options::new("data")
+            .config_file("no such file")
+            .expect_err("missing")
+            .to_string();
+        assert!(missing.starts_with("no such file: "), "{missing}");
+    }
+
+    /// The README's example is a valid configuration.
+    #[test]
+    fn the_documented_configuration_works() {
+        let readme = include_str!("../../../README.md");
+        let toml = readme
+            .split("```toml\n")
+            .nth(1)
+            .and_then(|rest| rest.split("```").next());
+        let config = read(toml.expect("the README shows a configuration"))
+            .expect("a valid file")
+            .config;
+        assert_eq!(
+            config.worker_pool,
+            Default::default(),
+            "the values shown are the defaults"
+        );
+    }
+}

@@ -47,10 +47,11 @@ pub(super) struct Owner {
 /// Answers that wait for the batch.
 #[derive(Default)]
 struct Answers {
-    /// After the write.
-    written: Vec<(Reply, Outcome)>,
-    /// After the sync.
-    synced: Vec<(Reply, Outcome)>,
+    /// Leases in a window that is known on disk to be in use: after the write, before the sync.
+    leases: Vec<(Reply, Outcome)>,
+    /// After the sync, if the batch needs one. Also those that changed nothing: "duplicate" and "stale" are
+    /// promises about what an earlier command of the same batch did.
+    rest: Vec<(Reply, Outcome)>,
 }
 
 impl Owner {
@@ -113,16 +114,19 @@ impl Owner {
         let mut leased = false;
         for (command, reply) in commands.drain(..) {
             let outcome = self.bulk.apply(command, now);
-            let must_sync = self.writer.add(self.bulk.take_changes());
-            let hands_out = matches!(&outcome, Outcome::Lease(lease) if !lease.jobs.is_empty());
-            leased |= hands_out;
-            let waits = must_sync || (hands_out && !self.writer.window_is_open(&self.bulk));
-            let buffered = self.durability == Durability::Buffered;
-            let answer = (reply, outcome);
-            if waits && !buffered {
-                answers.synced.push(answer)
-            } else {
-                answers.written.push(answer)
+            self.writer.add(self.bulk.take_changes());
+            match &outcome {
+                Outcome::Lease(lease) if !lease.jobs.is_empty() => {
+                    leased = true;
+                    let open = self.writer.window_is_open(&self.bulk);
+                    let answers = if open {
+                        &mut answers.leases
+                    } else {
+                        &mut answers.rest
+                    };
+                    answers.push((reply, outcome));
+                }
+                _ => answers.rest.push((reply, outcome)),
             }
         }
         if self.checked {
@@ -132,7 +136,7 @@ impl Owner {
         let result = self.write(leased, signals, &mut answers);
         if let Err(error) = result {
             tracing::error!(%error, "the store stops answering");
-            for (reply, _) in answers.written.drain(..).chain(answers.synced.drain(..)) {
+            for (reply, _) in answers.leases.drain(..).chain(answers.rest.drain(..)) {
                 let _ = reply.send(Err(error.clone()));
             }
             self.poisoned = Some(error);
@@ -147,14 +151,14 @@ impl Owner {
         }
         let due = self.durability == Durability::Sync || self.last_sync.elapsed() >= BUFFERED_FOR;
         if must_sync && due {
-            answer(&mut answers.written);
+            answer(&mut answers.leases);
             self.disk.sync().map_err(poisoned)?;
             self.last_sync = Instant::now();
         }
         // Before the answers, so that who has heard an answer has heard its bell.
         self.wakeups.ring(signals);
-        answer(&mut answers.written);
-        answer(&mut answers.synced);
+        answer(&mut answers.leases);
+        answer(&mut answers.rest);
         Ok(())
     }
 }

@@ -48,15 +48,12 @@ impl Writer {
         self.blobs.insert(key);
     }
 
-    /// Adds changes to the batch; true if they have to be synced before they are answered.
-    pub(super) fn add(&mut self, changes: Vec<Change>) -> bool {
-        let mut must_sync = false;
+    /// Adds changes to the batch.
+    pub(super) fn add(&mut self, changes: Vec<Change>) {
         for change in changes {
-            must_sync |= !matches!(change, Change::AddLeases(_) | Change::DropJob(_));
+            self.must_sync |= !matches!(change, Change::AddLeases(_) | Change::DropJob(_));
             self.add_one(change);
         }
-        self.must_sync |= must_sync;
-        must_sync
     }
 
     fn add_one(&mut self, change: Change) {
