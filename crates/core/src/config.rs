@@ -296,7 +296,7 @@ impl BulkConfig {
             "fair_queue.alpha = {}: it must be a finite number",
             fq.alpha
         );
-        let minimums = fq.normal_min_percent + fq.low_min_percent;
+        let minimums = u64::from(fq.normal_min_percent) + u64::from(fq.low_min_percent);
         ensure!(
             minimums <= 100,
             "fair_queue.normal_min_percent + fair_queue.low_min_percent = {minimums}: together at most 100"
@@ -345,8 +345,10 @@ impl BulkConfig {
             );
         }
         ensure!(
-            pool.worker_timeout_sec.is_finite() && pool.worker_timeout_sec > 0.0,
-            "worker_pool.worker_timeout_sec = {}: it must be above 0",
+            pool.worker_timeout_sec.is_finite()
+                && pool.worker_timeout_sec > 0.0
+                && pool.worker_timeout_sec <= 86_400.0,
+            "worker_pool.worker_timeout_sec = {}: it must be above 0 and at most 86400",
             pool.worker_timeout_sec
         );
         for (name, value) in [

@@ -72,7 +72,8 @@ impl Dispatcher {
         while !stop.is_cancelled() {
             let bell = wakeups.timer.notified();
             let outcome = self.dispatch_once().await?;
-            if outcome.released.max(outcome.expired).max(outcome.recalled) == self.batch {
+            let most = outcome.released.max(outcome.expired).max(outcome.recalled);
+            if most == self.batch || outcome.cancelling {
                 continue;
             }
             let due = outcome

@@ -25,6 +25,9 @@ use crate::{EngineError, settler, sweeper};
 /// Limit: answers that wait for the settler; more workers wait with theirs.
 const ANSWERS: usize = 4_096;
 
+/// Limit: how long shutdown waits for what should end at once.
+const LAST_GRACE: Duration = Duration::from_secs(5);
+
 /// What an engine is made of.
 pub struct EngineBuilder {
     store: Arc<dyn Store>,
@@ -112,7 +115,9 @@ impl EngineBuilder {
             .validate()
             .map_err(|error| EngineError::Config(error.to_string()))?;
         let (config, store, clock) = (&self.config, &self.store, &self.clock);
-        let (stop, stop_rest, abort) = Default::default();
+        let (stop_rest, abort) = <(CancellationToken, CancellationToken)>::default();
+        // Who ends the engine ends the leasing, too.
+        let stop = stop_rest.child_token();
         let (answers, settled) = mpsc::channel(ANSWERS);
         let dispatcher = Dispatcher::new(
             store.clone(),
@@ -142,6 +147,7 @@ impl EngineBuilder {
                 owner: self.owner.clone(),
                 handlers: self.handlers.clone(),
                 workers: count,
+                window: config.backpressure.window(),
                 patience: Duration::from_secs_f64(config.worker_pool.worker_timeout_sec),
                 answers: answers.clone(),
                 stop: stop.clone(),
@@ -214,13 +220,30 @@ impl Services {
     fn add(&mut self, service: impl Future<Output = Result<(), StoreError>> + Send + 'static) {
         let failed = self.failed.clone();
         self.tasks.spawn(async move {
+            // Also when the service panics.
+            let failed = failed.drop_guard();
             let result = service.await;
-            if let Err(error) = &result {
-                tracing::error!(%error, "a service ended");
-                failed.cancel();
+            match &result {
+                Ok(()) => {
+                    failed.disarm();
+                }
+                Err(error) => tracing::error!(%error, "a service ended"),
             }
             result
         });
+    }
+
+    /// Waits for all, but not for ever: a handler that blocks its thread, or a callback that never returns,
+    /// is left behind.
+    async fn join_within(&mut self, longest: Duration) -> Result<(), StoreError> {
+        match tokio::time::timeout(longest, self.join()).await {
+            Ok(result) => result,
+            Err(_) => {
+                tracing::error!("services do not end and are left behind; their leases run out");
+                self.tasks.abort_all();
+                Ok(())
+            }
+        }
     }
 
     /// Waits for all; the first error.
@@ -235,7 +258,8 @@ impl Services {
     }
 }
 
-/// A running engine. Dropping it stops nothing: call [`Engine::shutdown`].
+/// A running engine. End it with [`Engine::shutdown`]: dropping it ends the services in the middle, and
+/// leases of running jobs run out.
 pub struct Engine {
     store: Arc<dyn Store>,
     dispatcher: Dispatcher,
@@ -287,11 +311,11 @@ impl Engine {
             Ok(result) => result,
             Err(_) => {
                 self.abort.cancel();
-                self.workers.join().await
+                self.workers.join_within(LAST_GRACE).await
             }
         };
         self.stop_rest.cancel();
-        let rest = self.rest.join().await;
+        let rest = self.rest.join_within(self.grace.max(LAST_GRACE)).await;
         // Last, so that they still tell what came of the running jobs; a follower that lived on would
         // keep the store open.
         self.stop_followers.cancel();

@@ -22,6 +22,8 @@ pub(crate) struct Pool {
     pub(crate) owner: Owner,
     pub(crate) handlers: Handlers,
     pub(crate) workers: u32,
+    /// Length of a rate window.
+    pub(crate) window: Millis,
     /// Longest wait before an idle pool asks again.
     pub(crate) patience: Duration,
     pub(crate) answers: mpsc::Sender<Answer>,
@@ -67,12 +69,14 @@ impl Pool {
             drop(permits);
             let wait = match outcome.stop {
                 Stop::Enough | Stop::More => continue,
-                Stop::Limited { until } => {
+                Stop::Limited { until } | Stop::Held { until } => {
                     let wait = until.since(self.clock.now()).max(Millis(1));
-                    Duration::from(wait).min(self.patience)
+                    // Store time may run ahead of this clock, but no wait is longer than a window.
+                    Duration::from(wait.min(self.window)).min(self.patience)
                 }
                 Stop::Empty | Stop::Full => self.patience,
             };
+            // In a spent window no bell brings work.
             let limited = matches!(outcome.stop, Stop::Limited { .. });
             tokio::select! {
                 () = bell, if !limited => {}

@@ -27,7 +27,8 @@ const PAGE: u32 = 500;
 const CLAIM_FOR: Millis = Millis(60_000);
 const INTERVAL: Duration = Duration::from_secs(1);
 
-/// Folds the results of one action into a summary. Actions opened with `keep_results` show every job.
+/// Folds the results of one action into a summary. Only of actions opened with `keep_results`: those of
+/// others may be dropped before they are folded.
 pub trait Reducer: Send {
     fn fold(&mut self, job: &JobDetails) -> Result<(), String>;
     fn finish(self: Box<Self>) -> Result<Bytes, String>;
@@ -128,9 +129,13 @@ impl Watcher {
             };
             // Called is called: a callback that panics would do so again.
             let called = AssertUnwindSafe(async { on_complete(completed).await });
-            if let Err(panic) = called.catch_unwind().await {
-                let error = handler::message(&*panic);
-                tracing::error!(%group, %action, error, "the completion callback panicked");
+            match tokio::time::timeout(CLAIM_FOR.into(), called.catch_unwind()).await {
+                Ok(Ok(())) => {}
+                Ok(Err(panic)) => {
+                    let error = handler::message(&*panic);
+                    tracing::error!(%group, %action, error, "the completion callback panicked");
+                }
+                Err(_) => tracing::error!(%group, %action, "the completion callback did not return"),
             }
         }
         // Refused only if another watcher confirmed it first.
@@ -139,7 +144,12 @@ impl Watcher {
     }
 
     async fn summarise(&self, aggregation: &Aggregation) -> Result<Result<Bytes, String>, StoreError> {
-        let Some(mut reducer) = self.reducer.as_ref().and_then(|make| make(aggregation)) else {
+        let Some(mut reducer) = self
+            .reducer
+            .as_ref()
+            .filter(|_| aggregation.keep_results)
+            .and_then(|make| make(aggregation))
+        else {
             let summary = serde_json::json!({ "counts": aggregation.counts, "errors": aggregation.errors });
             return Ok(Ok(Bytes::from(summary.to_string())));
         };

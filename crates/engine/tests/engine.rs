@@ -10,7 +10,8 @@ use std::time::Duration;
 use bytes::Bytes;
 use tidegate_core::bulk::views::{ActionView, Query, QueueStats, View};
 use tidegate_core::bulk::{
-    ActionOptions, ActionStatus, EnqueueParams, Level, NewJob, OpenActionParams, SealActionParams,
+    ActionOptions, ActionStatus, Ceilings, ConfigureGroupParams, EnqueueParams, Level, NewJob,
+    OpenActionParams, SealActionParams,
 };
 use tidegate_core::config::{BulkConfig, Hold};
 use tidegate_core::ids::{ActionId, GroupId, JobId, JobType};
@@ -21,13 +22,14 @@ use tidegate_store::model::ModelStore;
 use tidegate_store::{Clock, JobDetails, Store, StoreExt};
 use tokio::time::Instant;
 
-/// Wall time as tokio tells it.
+/// Wall time as tokio tells it, and a step.
 #[derive(Debug)]
-struct VirtualClock(Instant);
+struct VirtualClock(Instant, AtomicU64);
 
 impl Clock for VirtualClock {
     fn now(&self) -> Timestamp {
-        Timestamp(1_706_000_000_000) + Millis(self.0.elapsed().as_millis() as u64)
+        Timestamp(1_706_000_000_000)
+            + Millis(self.0.elapsed().as_millis() as u64 + self.1.load(Ordering::SeqCst))
     }
 }
 
@@ -41,7 +43,7 @@ impl World {
     fn new(change: impl FnOnce(&mut BulkConfig)) -> Self {
         let mut config = BulkConfig::default();
         change(&mut config);
-        let clock = Arc::new(VirtualClock(Instant::now()));
+        let clock = Arc::new(VirtualClock(Instant::now(), AtomicU64::new(0)));
         let store = Arc::new(ModelStore::new(config.clone(), clock.clone()).unwrap());
         Self { store, clock, config }
     }
@@ -339,6 +341,60 @@ async fn a_reducer_sees_every_result_and_the_callback_comes_once() {
     engine.shutdown().await.unwrap();
     assert_eq!(world.action("A").await.summary.as_deref(), Some(&b"500500"[..]));
     assert_eq!(calls.load(Ordering::SeqCst), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_group_at_its_ceiling_does_not_keep_others_waiting() {
+    let world = World::new(|config| {
+        config.backpressure.rate_limit_window_sec = 60.0;
+        config.backpressure.rate_limit_key_ttl_sec = 120.0;
+    });
+    let ceilings = Ceilings {
+        starts_per_window: Some(1),
+        leased_at_once: None,
+    };
+    let held = GroupId::new("A").unwrap();
+    let params = ConfigureGroupParams {
+        group: held,
+        base_priority: None,
+        ceilings: Some(ceilings),
+    };
+    world.store.call(params).await.unwrap().unwrap();
+    world.submit("A", "mail", 0..5).await;
+    let engine = world.builder().handler(kind(), nothing).start().unwrap();
+    tokio::time::sleep(Duration::from_millis(2_000)).await;
+    let begun = Instant::now();
+    world.submit("B", "mail", 0..5).await;
+    world.seal("B").await;
+    decided(&engine, "B").await;
+    assert!(
+        begun.elapsed() < Duration::from_millis(500),
+        "{:?}",
+        begun.elapsed()
+    );
+    engine.shutdown().await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_clock_that_was_stepped_back_does_not_slow_the_pool_down() {
+    let world = World::new(|config| config.backpressure.global_rps = 100.0);
+    // Store time runs an hour ahead of the clock from here on.
+    let ahead = world.clock.now() + Millis(3_600_000);
+    world.clock.1.store(3_600_000, Ordering::SeqCst);
+    world.stats().await;
+    world.clock.1.store(0, Ordering::SeqCst);
+    assert!(world.clock.now() < ahead);
+    world.submit("A", "mail", 0..500).await;
+    world.seal("A").await;
+    let begun = Instant::now();
+    let engine = world.builder().handler(kind(), nothing).start().unwrap();
+    decided(&engine, "A").await;
+    assert!(
+        begun.elapsed() <= Duration::from_millis(6_500),
+        "{:?}",
+        begun.elapsed()
+    );
+    engine.shutdown().await.unwrap();
 }
 
 #[tokio::test]

@@ -9,8 +9,8 @@ use bytes::Bytes;
 use tidegate_core::bulk::views::{Query, QueueStats, View};
 use tidegate_core::bulk::{
     Answer, DropFinishedParams, EnqueueOutcome, EnqueueParams, Enqueued, ExpireLeasesParams, LeaseParams,
-    Level, NewJob, Phase, ReleaseDueParams, SealActionParams, SettleParams, Settled, Stop, Verdict,
-    default_lane,
+    Level, NewJob, Phase, ReleaseDueParams, ReplayParams, SealActionParams, SettleParams, Settled, Stop,
+    Verdict, default_lane,
 };
 use tidegate_core::config::BulkConfig;
 use tidegate_core::ids::{GroupId, JobId, JobType, Owner};
@@ -296,6 +296,7 @@ async fn a_restart_keeps_actions_groups_and_results() {
     assert_eq!(page.items[0].result.as_deref(), Some(&[7u8; 50_000][..]));
     assert_eq!(page.items[1].error.as_deref(), Some("no such address"));
     clock.advance(Millis(1_000));
+    assert_eq!(action.errors, ["no such address"]);
     let last = lease(&store, 1).await;
     assert_eq!(
         settle(&store, &last[0], done("")).await,
@@ -522,4 +523,67 @@ async fn a_duplicate_is_not_confirmed_before_the_first_is_durable() {
         enqueue(&store, vec![job(1, "x")])
     );
     assert!(first.is_err() && second.is_err(), "{first:?} {second:?}");
+}
+
+#[tokio::test]
+async fn a_replayed_job_does_not_expire_again_after_a_restart() {
+    let (disk, clock) = (MemoryDisk::default(), clock());
+    let store = on(&disk, &clock);
+    let expiring = NewJob {
+        expires_at: Some(Timestamp(BEGIN.0 + 10)),
+        ..job(1, "x")
+    };
+    enqueue(&store, vec![expiring]).await.unwrap();
+    clock.advance(Millis(20));
+    assert_eq!(store.call(ReleaseDueParams { max: 10 }).await.unwrap().expired, 1);
+    let replay = ReplayParams {
+        group: group(),
+        job: JobId::new("job-1").unwrap(),
+    };
+    store.call(replay).await.unwrap().unwrap();
+
+    let store = on(&disk.after_kill(), &clock);
+    clock.advance(Millis(1_000));
+    assert_eq!(store.call(ReleaseDueParams { max: 10 }).await.unwrap().expired, 0);
+    assert_eq!(lease(&store, 1).await.len(), 1);
+}
+
+#[tokio::test]
+async fn lease_records_go_when_their_jobs_are_settled_also_across_a_kill() {
+    let (disk, clock) = (MemoryDisk::default(), clock());
+    let store = on(&disk, &clock);
+    enqueue(&store, (0..2).map(|n| job(n, "x")).collect())
+        .await
+        .unwrap();
+    let before = disk.records();
+    let jobs = lease(&store, 2).await;
+    settle(&store, &jobs[0], done("")).await;
+    let disk = disk.after_kill();
+    let store = on(&disk, &clock);
+    store.call(ExpireLeasesParams { max: 10 }).await.unwrap();
+    // Two states more than before, and no lease record.
+    assert_eq!(disk.records(), before + 2);
+}
+
+#[tokio::test]
+async fn half_a_format_mark_does_not_lock_the_folder_out() {
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::write(folder.path().join("FORMAT.new"), "tide").unwrap();
+    at(folder.path()).unwrap().close().await.unwrap();
+}
+
+#[tokio::test]
+async fn a_stream_that_could_not_be_opened_is_not_imported() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = at(&folder.path().join("one")).unwrap();
+    enqueue(&store, vec![job(1, "x")]).await.unwrap();
+    let mut stream = Vec::new();
+    store.export(&mut stream).await.unwrap();
+    store.close().await.unwrap();
+    let text = String::from_utf8(stream).unwrap();
+    let orphan = text.replace("\"group\":1,", "\"group\":77,");
+    assert_ne!(text, orphan);
+    let refused = EmbeddedStore::import(&folder.path().join("two"), orphan.as_bytes()).unwrap_err();
+    assert!(refused.to_string().contains("which is missing"), "{refused}");
+    assert!(!folder.path().join("two").exists());
 }

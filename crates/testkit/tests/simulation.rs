@@ -12,6 +12,12 @@ fn number(name: &str) -> Option<u64> {
     )
 }
 
+/// Past the test runner's capture, so that a passing run's seeds are seen, too.
+fn say(line: &str) {
+    use std::io::Write;
+    writeln!(std::io::stderr(), "{line}").expect("stderr is there");
+}
+
 fn steps() -> u64 {
     number("TIDEGATE_SIM_STEPS").unwrap_or(800)
 }
@@ -25,7 +31,7 @@ fn fixed_seeds_keep_every_promise() {
     };
     for seed in seeds {
         let report = run(seed, steps());
-        println!("{report:?}");
+        say(&format!("{report:?}"));
     }
 }
 
@@ -33,7 +39,7 @@ fn fixed_seeds_keep_every_promise() {
 fn fresh_seeds_keep_every_promise() {
     for _ in 0..number("TIDEGATE_SIM_FRESH").unwrap_or(20) {
         let seed = fresh_seed();
-        println!("fresh seed {seed}");
+        say(&format!("fresh seed {seed}"));
         run(seed, steps());
     }
 }

@@ -82,7 +82,7 @@ impl Submission {
         self
     }
 
-    /// The job added last is dead if it has not started by this time.
+    /// The job added last does not start, nor start again, after this time; then it is dead.
     #[must_use]
     pub fn expires_at(mut self, at: Timestamp) -> Self {
         if let Some(job) = self.jobs.last_mut() {

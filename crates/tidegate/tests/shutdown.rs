@@ -8,7 +8,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tidegate::config::BulkConfig;
-use tidegate::{ActionStatus, Job, JobDetails, JobError, Millis, Options, Reducer, Submission, Tidegate};
+use tidegate::{
+    ActionOptions, ActionStatus, Job, JobDetails, JobError, Millis, Options, Reducer, Submission, Tidegate,
+};
 use tidegate_core::bulk::{DeathReason, Phase};
 use tokio::sync::{Notify, mpsc};
 use tokio::time::timeout;
@@ -307,7 +309,18 @@ async fn a_panic_at_the_end_of_an_action_does_not_end_the_watcher() {
         })
         .start()
         .unwrap();
-    submit(&tide, KIND, &["one"]).await;
+    let options = ActionOptions {
+        keep_results: true,
+        ..Default::default()
+    };
+    let kept = Submission::new("A")
+        .unwrap()
+        .action(ACTION)
+        .unwrap()
+        .options(options);
+    tide.submit(kept.job("one", KIND, "{}").unwrap().seal())
+        .await
+        .unwrap();
     assert_eq!(finished(&tide).await, ActionStatus::Failed);
     let errors = tide.action("A", ACTION).await.unwrap().errors;
     assert_eq!(errors, ["aggregation failed: the reducer panicked: dropped one"]);

@@ -11,7 +11,13 @@ use crate::time::Timestamp;
 impl Bulk {
     pub(super) fn admit(&mut self, p: AdmitParams, now: Timestamp) -> AdmitOutcome {
         self.unhold_turned(UNHOLD_PER_CALL, now);
-        let lane = self.lane(&p.lane);
+        let Some(&lane) = self.lane_slots.get(&p.lane) else {
+            return AdmitOutcome {
+                admitted: Vec::new(),
+                denied: Vec::new(),
+                stop: Stop::Empty,
+            };
+        };
         let ready_cap = p.ready_cap.min(self.config.backpressure.ready_queue_max_size);
         let mut looks = looks(p.max);
         let mut admitted = Vec::new();

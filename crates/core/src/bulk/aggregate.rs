@@ -35,6 +35,7 @@ impl Bulk {
                     claim,
                     counts: action.counts,
                     errors: action.errors.clone(),
+                    keep_results: action.options.keep_results,
                     finished: action.status.is_finished().then_some(action.status),
                 }
             })

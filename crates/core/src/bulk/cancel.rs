@@ -31,14 +31,17 @@ impl Bulk {
     /// From here on none of its jobs starts: the picker ends those it meets.
     fn begin_cancelling(&mut self, slot: Slot, now: Timestamp) {
         let action = &mut self.actions[slot as usize];
-        if action.cancelled || !action.status.is_open() {
+        // A decided action may have replayed jobs.
+        if action.cancelled || !action.status.is_open() && action.unfinished == 0 {
             return;
         }
         action.cancelled = true;
         action.cancel_cursor = action.jobs.head;
         self.cancelling.insert(slot);
-        if !self.seal(slot, now) {
+        if action.sealed {
             self.put_action(slot);
+        } else {
+            self.seal(slot, now);
         }
     }
 

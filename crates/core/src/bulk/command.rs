@@ -64,7 +64,7 @@ pub struct NewJob {
     pub payload: Bytes,
     /// Not before this time.
     pub run_at: Option<Timestamp>,
-    /// Not after this time: a job that has not started by then is dead.
+    /// Not after this time: a job that would start later, a retry included, is dead.
     pub expires_at: Option<Timestamp>,
 }
 
@@ -160,8 +160,10 @@ pub enum Stop {
     Empty,
     /// Ready is at its cap.
     Full,
-    /// The window is spent.
+    /// The window is spent, for all or for this lane.
     Limited { until: Timestamp },
+    /// Some groups are at a ceiling of their own until then, and nothing else waits.
+    Held { until: Timestamp },
     /// The call looked at as many jobs as one call may; ask again.
     More,
 }
@@ -333,6 +335,8 @@ pub struct ReleaseDueOutcome {
     pub expired: u32,
     /// Ready jobs that nobody came for, back at the head of their line.
     pub recalled: u32,
+    /// Cancellations are not through: ask again.
+    pub cancelling: bool,
     /// When the next delayed or expiring job is due.
     pub next_due: Option<Timestamp>,
 }
@@ -365,6 +369,8 @@ pub struct Aggregation {
     pub claim: u64,
     pub counts: ActionCounts,
     pub errors: Vec<String>,
+    /// Every job is kept until the action is decided.
+    pub keep_results: bool,
     /// Set when the action is decided already and only its callback is missing.
     pub finished: Option<ActionStatus>,
 }

@@ -24,7 +24,13 @@ pub(super) struct LeaseEntry {
 impl Bulk {
     pub(super) fn lease(&mut self, p: LeaseParams, now: Timestamp) -> LeaseOutcome {
         self.unhold_turned(UNHOLD_PER_CALL, now);
-        let lane = self.lane(&p.lane);
+        // A lane exists from its first job on.
+        let Some(&lane) = self.lane_slots.get(&p.lane) else {
+            return LeaseOutcome {
+                jobs: Vec::new(),
+                stop: Stop::Empty,
+            };
+        };
         let mut looks = looks(p.max);
         let mut jobs = Vec::new();
         let stop = loop {
@@ -88,11 +94,11 @@ impl Bulk {
         }
     }
 
-    /// Nothing stands in the order: nothing waits, or all that waits is at its ceiling for this window.
+    /// Nothing stands in the order: nothing waits, or what waits (perhaps in another lane) is at a ceiling.
     pub(super) fn nothing_startable(&self) -> Stop {
         match self.held_until_turn.is_empty() {
             true => Stop::Empty,
-            false => Stop::Limited {
+            false => Stop::Held {
                 until: self.limiter.window_end(),
             },
         }

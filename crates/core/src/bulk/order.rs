@@ -116,9 +116,13 @@ impl FairOrder {
         self.places.clear();
         self.remembered.clear();
         for (slot, line) in lines {
+            let was = line.tag as i64;
             line.tag = line.tag.saturating_sub(base);
             if let Some((key, turn)) = &mut line.place {
-                *key = line.tag as i64;
+                // Scores are no tags and stay as they are.
+                if *key == was {
+                    *key = line.tag as i64;
+                }
                 self.places.insert(place((*key, *turn)), slot);
             } else if line.unfinished == 0 {
                 self.remembered.insert((line.tag, slot));

@@ -76,6 +76,8 @@ pub struct JobState {
     pub attempts: u16,
     pub throttles: u16,
     pub fence: Fence,
+    /// The job's `expires_at` still applies; a replay lifts it.
+    pub expires: bool,
     pub phase: StoredPhase,
 }
 

@@ -137,6 +137,11 @@ impl Restore {
                 action: head.action,
             })?;
         let kind = self.kind(&head)?;
+        let expires = state.is_none_or(|state| state.expires);
+        let head = JobHead {
+            expires_at: head.expires_at.filter(|_| expires),
+            ..head
+        };
         let group = self.bulk.actions[action as usize].group;
         let bulk = &mut self.bulk;
         let line = bulk.line(group, bulk.kinds[usize::from(kind)].lane, head.level);
@@ -167,8 +172,16 @@ impl Restore {
         }
         match state.map(|state| &state.phase) {
             Some(&StoredPhase::Done { at, .. }) => self.insert_finished(job, Phase::Done, at),
-            Some(&StoredPhase::Dead { at, reason, .. }) => {
+            Some(&StoredPhase::Dead {
+                at,
+                reason,
+                ref error,
+            }) => {
                 job.death = reason;
+                let action = &mut self.bulk.actions[action as usize];
+                if action.status.is_open() && reason != DeathReason::Cancelled {
+                    action.keep_error(error);
+                }
                 self.insert_finished(job, Phase::Dead, at);
             }
             Some(&StoredPhase::Delayed { due, reason }) => self.insert_delayed(job, head, due, reason),

@@ -142,7 +142,9 @@ impl Bulk {
                 let action = &self.actions[action as usize];
                 action.implicit && !action.sealed && action.jobs.is_empty()
             };
-            if group.counts.iter().any(|&n| n > 0) || !group.actions.iter().all(unused) {
+            let has_settings =
+                group.paused || group.base_priority != 0 || group.ceilings != Default::default();
+            if has_settings || group.counts.iter().any(|&n| n > 0) || !group.actions.iter().all(unused) {
                 // One that is too many but not too old goes behind the others, or it would hide them.
                 let too_old = now.since(idle_since) > age;
                 let again = if too_old { now - age + LOOK_AGAIN } else { now };

@@ -212,6 +212,7 @@ impl Bulk {
             attempts: job.attempts,
             throttles: job.throttles,
             fence: job.fence,
+            expires: job.expires,
             phase,
         };
         self.changes.push(Change::PutState(job.seq, state));

@@ -38,7 +38,7 @@ pub async fn all_groups_at_their_ceiling_is_a_limit_not_an_end(backend: &dyn Bac
     assert_eq!(outcome.jobs.len(), 2);
     assert_eq!(
         outcome.stop,
-        Stop::Limited {
+        Stop::Held {
             until: START + Millis(1_000)
         }
     );

@@ -31,8 +31,13 @@ pub(super) fn prepare(path: &Path) -> Result<(), StoreError> {
             })
         }
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
-            let mut entries = fs::read_dir(path).map_err(|error| failed(error.to_string()))?;
-            if entries.next().is_some() {
+            let entries = fs::read_dir(path).map_err(|error| failed(error.to_string()))?;
+            // Half a mark is what a full disk leaves at the first start.
+            let ours = ["FORMAT.new", "lost+found"];
+            if entries
+                .flatten()
+                .any(|entry| !ours.iter().any(|name| entry.file_name() == *name))
+            {
                 return Err(failed(format!(
                     "it is not empty and has no {MARK} file, so it is not Tidegate's; use an empty folder"
                 )));

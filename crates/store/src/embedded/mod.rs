@@ -6,7 +6,7 @@
 //!      +-- payloads <--- durable layer (disk)
 //! ```
 //!
-//! Memory holds the indexes (about a hundred bytes per job), rebuilt at start; payloads and results stay
+//! Memory holds the indexes, rebuilt at start; payloads and results stay
 //! on disk and are read by the callers themselves. What is answered is on disk, except leases: they are
 //! written at once but synced lazily, because a restart raises every fence past those handed out and
 //! counts the running window as spent.

@@ -74,8 +74,11 @@ pub(super) fn recover(
         result.map_err(|error| stop(&mut failed, error))
     })
     .map_err(|error| failed.take().unwrap_or(unreadable(error)))?;
-    let lost = leases(disk, &mut writer)?;
-    jobs(disk, &mut restore, &lost, &mut writer)?;
+    let (latest, records) = leases(disk)?;
+    jobs(disk, &mut restore, &latest, &mut writer)?;
+    records
+        .into_iter()
+        .for_each(|record| writer.lease_record_over(record));
     Ok((restore.finish(), writer))
 }
 
@@ -86,30 +89,31 @@ fn stop(failed: &mut Option<StoreError>, error: RestoreError) -> DiskError {
     text
 }
 
-/// Jobs that were leased when the process ended, as far as that was written.
-fn leases(disk: &dyn Disk, writer: &mut Writer) -> Result<HashMap<JobSeq, Fence>, StoreError> {
-    let mut lost: HashMap<JobSeq, Fence> = HashMap::new();
-    disk.scan(Table::Leases, &mut |key, bytes| {
+/// The latest lease of each job, as far as that was written, with the record that names it.
+type Leases = HashMap<JobSeq, (Fence, u64)>;
+
+fn leases(disk: &dyn Disk) -> Result<(Leases, Vec<u64>), StoreError> {
+    let (mut latest, mut records) = (Leases::new(), Vec::new());
+    disk.scan(Table::Leases, &mut |record, bytes| {
+        records.push(record);
         for lease in codec::decode_leases(bytes) {
-            let fence = lost.entry(lease.job).or_insert(lease.fence);
-            *fence = lease.fence.max(*fence);
-            writer.lease_kept(key, lease.job);
+            let entry = latest.entry(lease.job).or_insert((lease.fence, record));
+            *entry = (*entry).max((lease.fence, record));
         }
         Ok(())
     })
     .map_err(unreadable)?;
-    Ok(lost)
+    Ok((latest, records))
 }
 
-/// Walks jobs and states side by side; both are in the order of job numbers.
+/// Jobs in the order of their numbers, each with its state and the lease that was open, if any.
 fn jobs(
     disk: &dyn Disk,
     restore: &mut Restore,
-    lost: &HashMap<JobSeq, Fence>,
+    latest: &Leases,
     writer: &mut Writer,
 ) -> Result<(), StoreError> {
-    // States are small; holding those of unread jobs would still double the memory, so they are read
-    // first only for as many jobs as have one, and dropped as they are used.
+    // States are small and few while jobs wait; they are dropped as they are used.
     let mut states: std::collections::VecDeque<(u64, JobState, bool)> = Default::default();
     disk.scan(Table::States, &mut |seq, bytes| {
         let (mut state, blob) = codec::decode_state(bytes)?;
@@ -132,11 +136,16 @@ fn jobs(
         if state.as_ref().is_some_and(|(_, _, blob)| *blob) {
             writer.blob_kept(codec::result_blob(JobSeq(seq)));
         }
+        let settled = state.as_ref().map_or(Fence(0), |(_, state, _)| state.fence);
+        let lost = latest.get(&JobSeq(seq)).filter(|(fence, _)| *fence > settled);
+        if let Some((_, record)) = lost {
+            writer.lease_kept(*record, JobSeq(seq));
+        }
         restore
             .job(
                 job.head,
                 state.as_ref().map(|(_, state, _)| state),
-                lost.get(&JobSeq(seq)).copied(),
+                lost.map(|(fence, _)| *fence),
             )
             .map_err(|error| stop(&mut failed, error))
     })

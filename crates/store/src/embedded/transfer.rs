@@ -7,13 +7,18 @@ use std::path::Path;
 use bytes::Bytes;
 use tidegate_core::bulk::JobSeq;
 use tidegate_core::bulk::record::{ActionRecord, GroupRecord, JobRecord, JobState};
+use tidegate_core::config::BulkConfig;
 use tidegate_core::ids::{JobId, JobType};
+use tidegate_core::time::Timestamp;
 
 use super::codec::{self, Progress, meta_key};
 use super::disk::{Disk, DiskError, Op, Reader, Table};
-use super::{EmbeddedStore, FjallDisk, corrupt, folder};
+use super::{EmbeddedStore, FjallDisk, corrupt, folder, recover};
 use crate::StoreError;
 use crate::transfer::{self, Counts, ExportWriter, Line};
+
+/// Limit: numbers are exact in a double, for backends that have only those.
+const MAX_SEQ: u64 = 1 << 53;
 
 /// Records written at once during an import.
 const IMPORT_BATCH: usize = 1_000;
@@ -40,20 +45,25 @@ impl EmbeddedStore {
             .file_name()
             .ok_or_else(|| failed("it has no name".into()))?
             .to_owned();
-        name.push(".importing");
+        name.push(format!(".importing-{}", std::process::id()));
         let beside = path.with_file_name(name);
         if beside.exists() {
-            fs::remove_dir_all(&beside).map_err(|error| failed(error.to_string()))?;
+            return Err(failed(format!("{} is in the way", beside.display())));
         }
         folder::prepare(&beside)?;
         let disk = FjallDisk::open(&beside.join("bulk"))?;
-        let counts = import(&disk, input);
+        // What was imported must also open.
+        let counts = import(&disk, input).and_then(|counts| {
+            recover::recover(&disk, BulkConfig::default(), (0, 0), Timestamp(0)).map(|_| counts)
+        });
         drop(disk);
         let counts = counts.inspect_err(|_| {
             // The stream's error is the one to tell.
             let _ = fs::remove_dir_all(&beside);
         })?;
-        fs::rename(&beside, path).map_err(|error| failed(error.to_string()))?;
+        fs::rename(&beside, path)
+            .and_then(|()| fs::File::open(path)?.sync_all())
+            .map_err(|error| failed(error.to_string()))?;
         Ok(counts)
     }
 }
@@ -139,6 +149,11 @@ fn import(disk: &FjallDisk, input: impl BufRead) -> Result<Counts, StoreError> {
     let poisoned = |error: DiskError| StoreError::Poisoned(error.to_string());
     let counts = transfer::read(input, |line| {
         last_seq = last_seq.max(add(&mut ops, line));
+        if last_seq > MAX_SEQ {
+            return Err(StoreError::Import(format!(
+                "number {last_seq} is beyond {MAX_SEQ}"
+            )));
+        }
         if ops.len() >= IMPORT_BATCH {
             disk.commit(std::mem::take(&mut ops)).map_err(poisoned)?;
         }

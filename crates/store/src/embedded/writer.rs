@@ -44,6 +44,13 @@ impl Writer {
         *self.open.entry(record).or_default() += 1;
     }
 
+    /// A lease record of before the start that names no open lease any more.
+    pub(super) fn lease_record_over(&mut self, record: u64) {
+        if !self.open.contains_key(&record) {
+            self.ops.push(Op::Delete(Table::Leases, record));
+        }
+    }
+
     pub(super) fn blob_kept(&mut self, key: u64) {
         self.blobs.insert(key);
     }
@@ -82,6 +89,7 @@ impl Writer {
                 }
             }
             Change::DropJob(seq) => {
+                self.lease_over(seq);
                 self.ops.push(Op::Delete(Table::Jobs, seq.0));
                 self.ops.push(Op::Delete(Table::States, seq.0));
                 for key in [codec::payload_blob(seq), codec::result_blob(seq)] {

@@ -129,7 +129,7 @@ impl Queue {
             let LeaseOutcome { jobs, stop } = self.lease(workers, now);
             jobs.iter().for_each(|job| started(&job.group));
             self.settle_done(jobs.iter().map(|job| job.lease), now);
-            if matches!(stop, Stop::Limited { .. } | Stop::Empty) {
+            if matches!(stop, Stop::Limited { .. } | Stop::Held { .. } | Stop::Empty) {
                 return denied;
             }
         }
