@@ -1,6 +1,6 @@
 //! The durable layer under the embedded store: small tables of numbered records, atomic batches, a sync.
 //!
-//! Two of them: [`super::fjall_disk`] on a real disk, and [`super::memory_disk`], which forgets everything
+//! Two of them: `fjall_disk` on a real disk, and [`super::memory_disk`], which forgets everything
 //! that was not synced whenever a test cuts the power.
 
 use std::fmt;
@@ -8,7 +8,7 @@ use std::fmt;
 /// The tables; every key is a number.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Table {
-    /// See [`super::codec::Meta`].
+    /// Identity, epoch and progress of the store.
     Meta,
     Groups,
     Actions,

@@ -3,7 +3,7 @@
 //!
 //! The store under test is the embedded one on a durable layer that forgets what was not synced. Time is a
 //! number that the simulation moves. After every step the store proves its own invariants
-//! (`Bulk::check`), and the [`oracle`] checks every answer against what was promised before. At the end
+//! (`Bulk::check`), and the oracle checks every answer against what was promised before. At the end
 //! everything must drain: no accepted job is lost, none counted twice, nothing is stuck.
 //!
 //! The same seed gives the same trace.
