@@ -22,7 +22,16 @@ fn steps() -> u64 {
     number("TIDEGATE_SIM_STEPS").unwrap_or(800)
 }
 
-/// Seeds that have found something once are at the end.
+/// Seeds that have found something once, with the length that it took.
+const FOUND: [(u64, u64); 1] = [(15_548_334_250_039_923_118, 1_500)];
+
+#[test]
+fn seeds_that_found_something_keep_every_promise() {
+    for (seed, steps) in FOUND {
+        run(seed, steps);
+    }
+}
+
 #[test]
 fn fixed_seeds_keep_every_promise() {
     let seeds = match number("TIDEGATE_SIM_SEED") {

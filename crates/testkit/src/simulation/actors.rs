@@ -98,7 +98,7 @@ impl Simulation {
             match answer {
                 Enqueued::Accepted(seq) => self.oracle.accept(seq, accepted, self.profile.forgetful),
                 // Accepted before the crash, although nobody heard of it.
-                Enqueued::Duplicate(seq) if !self.oracle.knows(index, &job.id) => {
+                Enqueued::Duplicate(seq) if !self.oracle.jobs.contains_key(&seq) => {
                     assert!(again, "{:?} of {index} is no duplicate", job.id);
                     self.oracle.accept(seq, accepted, true);
                 }

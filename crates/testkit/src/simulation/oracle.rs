@@ -96,10 +96,6 @@ impl Oracle {
         );
     }
 
-    pub(super) fn knows(&self, group: u64, id: &JobId) -> bool {
-        self.by_id.contains_key(&(group, id.clone()))
-    }
-
     /// One lease: of a job that waits, by a fence above all others, within the limit, in order.
     pub(super) fn leased(&mut self, job: &LeasedJob, lease_time: Millis, window: Millis, limit: u64) {
         let LeaseRef { job: seq, fence } = job.leased.lease;
