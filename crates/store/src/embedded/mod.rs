@@ -1,9 +1,9 @@
 //! The embedded store: the state machine in this process, durable in a data folder.
 //!
 //! ```text
-//!   callers --inbox--> owner thread: apply, apply, apply -> one write -> one sync -> answers
-//!      |                     |
-//!      +-- payloads <--- durable layer (disk)
+//!   callers --inbox--> owner thread: apply, apply, apply --sheets--> scribe thread: write, sync, answer
+//!      |                                                                 |
+//!      +------------------------ payloads <------------------------ durable layer (disk)
 //! ```
 //!
 //! Memory holds the indexes, rebuilt at start; payloads and results stay
@@ -18,15 +18,15 @@ mod folder;
 pub mod memory_disk;
 mod owner;
 mod recover;
+mod scribe;
 mod transfer;
 mod writer;
 
 use std::fmt;
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::path::PathBuf;
-use std::sync::Arc;
+use std::sync::{Arc, mpsc as std_mpsc};
 use std::thread;
-use std::time::Instant;
 
 use async_trait::async_trait;
 use bytes::Bytes;
@@ -41,6 +41,7 @@ use tokio::sync::{mpsc, oneshot};
 use self::disk::{Disk, DiskError, Table};
 use self::fjall_disk::FjallDisk;
 use self::owner::{Message, Owner};
+use self::scribe::{Poison, Scribe};
 use crate::{Clock, JobDetails, LeasedJob, Store, StoreError, SystemClock, Wakeups};
 
 /// Limit: commands that wait for the owner thread; more callers wait their turn.
@@ -131,22 +132,21 @@ impl EmbeddedStore {
     ) -> Result<Self, StoreError> {
         let (bulk, writer) = recover::recover(&*disk, config, random_key(), clock.now())?;
         let wakeups = Arc::new(Wakeups::default());
+        let poison = Poison::default();
+        let scribe = Scribe::new(disk.clone(), durability, writer.spent_until(), poison.clone());
+        let (tasks, waiting) = std_mpsc::sync_channel(scribe::MAX_WAITING);
         let owner = Owner {
             bulk,
             writer,
-            disk: disk.clone(),
+            scribe: tasks,
             clock,
             wakeups: wakeups.clone(),
-            durability,
-            last_sync: Instant::now(),
             checked,
-            poisoned: None,
+            poison,
         };
         let (sender, inbox) = mpsc::channel(INBOX);
-        thread::Builder::new()
-            .name("tidegate-store".into())
-            .spawn(move || owner.run(inbox))
-            .map_err(|error| StoreError::Config(format!("the store's thread does not start: {error}")))?;
+        spawn("tidegate-scribe", move || scribe.run(waiting))?;
+        spawn("tidegate-store", move || owner.run(inbox))?;
         Ok(Self {
             inbox: sender,
             disk,
@@ -164,7 +164,7 @@ impl EmbeddedStore {
             disk_bytes,
             ..
         } = self;
-        // The owner thread drops the last reference, so that the lock is gone when it answers.
+        // The scribe drops the last reference, so that the lock is gone when it answers.
         drop((disk, disk_bytes));
         inbox
             .send(Message::Close(reply))
@@ -256,6 +256,13 @@ impl EmbeddedStore {
             error,
         }))
     }
+}
+
+fn spawn(name: &str, work: impl FnOnce() + Send + 'static) -> Result<(), StoreError> {
+    let spawned = thread::Builder::new().name(name.into()).spawn(work);
+    spawned
+        .map(drop)
+        .map_err(|error| StoreError::Config(format!("the thread {name} does not start: {error}")))
 }
 
 fn corrupt(error: DiskError) -> StoreError {

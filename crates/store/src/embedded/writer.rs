@@ -7,13 +7,14 @@ use tidegate_core::time::Timestamp;
 
 use super::codec::{self, Progress, meta_key};
 use super::disk::{Op, Table};
+use super::scribe::Sheet;
 
 /// Limit: leases in one record, so that it is written in one piece.
 const LEASES_PER_RECORD: usize = 100;
 
 #[derive(Debug)]
 pub(super) struct Writer {
-    /// As it is on disk.
+    /// As it was handed to the scribe last.
     progress: Progress,
     /// Job → the lease record that names it.
     leased: HashMap<JobSeq, u64>,
@@ -128,29 +129,26 @@ impl Writer {
         }
     }
 
-    /// A lease of the current window may be answered before the next sync only if the window is known on
-    /// disk to be in use: a start after a power cut then counts it as spent.
-    pub(super) fn window_is_open(&self, bulk: &Bulk) -> bool {
-        self.progress.spent_until >= bulk.window_end()
-    }
-
-    /// The batch to write, and whether it must be synced. `leased`: it hands out leases.
-    pub(super) fn take(&mut self, bulk: &Bulk, leased: bool) -> (Vec<Op>, bool) {
-        let must_sync = std::mem::take(&mut self.must_sync) || (leased && !self.window_is_open(bulk));
-        let mut ops = std::mem::take(&mut self.ops);
-        if must_sync {
-            let spent_until: Timestamp = bulk.window_end();
+    /// Moves the changes to the sheet, with the mark of the current window if it is needed.
+    pub(super) fn fill(&mut self, sheet: &mut Sheet, bulk: &Bulk) {
+        // A window is marked as used before its first lease is answered.
+        let unmarked = !sheet.leases.is_empty() && self.progress.spent_until < bulk.window_end();
+        sheet.must_sync = std::mem::take(&mut self.must_sync) || unmarked;
+        sheet.ops = std::mem::take(&mut self.ops);
+        if sheet.must_sync {
             self.progress = Progress {
                 clock: bulk.clock(),
-                spent_until,
+                spent_until: bulk.window_end(),
                 next_seq: bulk.next_seq(),
             };
-            ops.push(Op::Put(
-                Table::Meta,
-                meta_key::PROGRESS,
-                codec::encode(&self.progress),
-            ));
+            sheet.spent_until = Some(self.progress.spent_until);
+            self.put(Table::Meta, meta_key::PROGRESS, codec::encode(&self.progress));
+            sheet.ops.append(&mut self.ops);
         }
-        (ops, must_sync)
+    }
+
+    /// Every window before this is marked as used, once what was filled is on disk.
+    pub(super) fn spent_until(&self) -> Timestamp {
+        self.progress.spent_until
     }
 }
