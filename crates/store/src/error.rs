@@ -27,6 +27,10 @@ pub enum StoreError {
          Make room or replace the disk, then start again: everything that was answered before is safe"
     )]
     Poisoned(String),
+    #[error("{server} cannot be used now: {reason}")]
+    Unavailable { server: String, reason: String },
+    #[error("{server} cannot be used: {reason}")]
+    Unsuitable { server: String, reason: String },
     #[error("the store is closed")]
     Closed,
     #[error("the stream to import cannot be read: {0}")]
@@ -41,6 +45,6 @@ pub enum StoreError {
 impl StoreError {
     /// Whether the same call may work later without anyone stepping in.
     pub fn is_retryable(&self) -> bool {
-        false
+        matches!(self, StoreError::Unavailable { .. })
     }
 }

@@ -3,6 +3,7 @@
 //! - [`Store`]: one method per kind of access; transitions go in as commands of the core and take batches.
 //! - [`model`]: the pure state machine behind the seam, the yardstick for every backend.
 //! - [`embedded`]: durable in a data folder, in this process.
+//! - [`redis`]: on a Redis server or Cluster, shared by several processes.
 //! - [`transfer`]: a whole store as a stream, for backup and for moving between backends.
 //! - `conformance` (feature): the cases that every backend must pass.
 //!
@@ -14,6 +15,7 @@ pub mod conformance;
 pub mod embedded;
 mod error;
 pub mod model;
+pub mod redis;
 mod seam;
 pub mod transfer;
 

@@ -1,7 +1,9 @@
 //! Tests of Tidegate as a whole.
 //!
 //! - [`rng`]: random numbers by seed.
+//! - [`servers`]: real Redis servers, and a network between that fails on demand.
 //! - [`simulation`]: random histories with crashes and clock steps, checked after every step.
 
 pub mod rng;
+pub mod servers;
 pub mod simulation;

@@ -35,6 +35,9 @@ pub(super) struct Action {
     pub(super) summary: Option<Bytes>,
     /// The completion callback was called.
     pub(super) confirmed: bool,
+    /// The watcher that has it, and until when nobody else may.
+    pub(super) claim: Option<u64>,
+    pub(super) claimable_from: Timestamp,
     /// Kept jobs, in the order in which they came.
     pub(super) jobs: List<ACTION>,
     /// Kept jobs that are not finished.
@@ -162,6 +165,8 @@ impl Bulk {
             errors: record.errors.clone(),
             summary: record.summary.clone(),
             confirmed: record.confirmed,
+            claim: None,
+            claimable_from: Timestamp(0),
             jobs: List::default(),
             unfinished: 0,
             parked: Vec::new(),
@@ -223,7 +228,8 @@ impl Bulk {
             return false;
         }
         action.status = ActionStatus::Aggregating;
-        self.aggregating.insert(slot, (0, now));
+        action.claimable_from = now;
+        self.aggregating.insert((now, action.seq, slot));
         self.signals.aggregate = true;
         self.put_action(slot);
         true

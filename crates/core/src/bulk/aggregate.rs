@@ -6,7 +6,6 @@ use super::Bulk;
 use super::command::{
     ActionStatus, Aggregation, ClaimAggregationParams, ConfirmCompletionParams, FinishAggregationParams,
 };
-use super::list::Slot;
 use super::refusal::Refusal;
 use super::stats::CongestionStats;
 use crate::time::Timestamp;
@@ -17,18 +16,21 @@ impl Bulk {
         p: ClaimAggregationParams,
         now: Timestamp,
     ) -> Vec<Aggregation> {
-        let free: Vec<Slot> = self
+        let free: Vec<_> = self
             .aggregating
             .iter()
-            .filter(|(_, (_, until))| *until <= now)
-            .map(|(&slot, _)| slot)
+            .take_while(|&&(from, ..)| from <= now)
             .take(p.max as usize)
+            .copied()
             .collect();
         free.into_iter()
-            .map(|slot| {
+            .map(|entry @ (_, seq, slot)| {
                 let claim = self.give_seq();
-                self.aggregating.insert(slot, (claim, now + p.claim_for));
-                let action = &self.actions[slot as usize];
+                self.aggregating.remove(&entry);
+                self.aggregating.insert((now + p.claim_for, seq, slot));
+                let action = &mut self.actions[slot as usize];
+                action.claim = Some(claim);
+                action.claimable_from = now + p.claim_for;
                 Aggregation {
                     group: self.groups[action.group as usize].id.clone(),
                     action: action.id.clone(),
@@ -48,12 +50,8 @@ impl Bulk {
         now: Timestamp,
     ) -> Result<ActionStatus, Refusal> {
         let slot = self.find_action(&p.group, &p.action)?;
-        let claimed = self
-            .aggregating
-            .get(&slot)
-            .is_some_and(|&(claim, _)| claim == p.claim);
         let action = &mut self.actions[slot as usize];
-        if !claimed || action.status != ActionStatus::Aggregating {
+        if action.claim != Some(p.claim) || action.status != ActionStatus::Aggregating {
             return Err(Refusal::ClaimLost(p.action));
         }
         let (counts, threshold) = (action.counts, u64::from(action.options.failure_threshold_percent));
@@ -90,8 +88,9 @@ impl Bulk {
         };
         if !action.confirmed {
             action.confirmed = true;
-            self.aggregating.remove(&slot);
-            self.finished_actions.insert((finished_at, slot));
+            self.aggregating
+                .remove(&(action.claimable_from, action.seq, slot));
+            self.finished_actions.insert((finished_at, action.seq, slot));
             self.put_action(slot);
         }
         Ok(())

@@ -24,8 +24,12 @@ impl Bulk {
         for &slot in &actions {
             self.cancel_jobs(slot, &mut budget, &mut out, now);
         }
-        out.more = actions.iter().any(|slot| self.cancelling.contains(slot));
+        out.more = actions.iter().any(|&slot| self.is_cancelling(slot));
         Ok(out)
+    }
+
+    fn is_cancelling(&self, slot: Slot) -> bool {
+        self.cancelling.contains(&(self.actions[slot as usize].seq, slot))
     }
 
     /// From here on none of its jobs starts: the picker ends those it meets.
@@ -37,7 +41,7 @@ impl Bulk {
         }
         action.cancelled = true;
         action.cancel_cursor = action.jobs.head;
-        self.cancelling.insert(slot);
+        self.cancelling.insert((action.seq, slot));
         if action.sealed {
             self.put_action(slot);
         } else {
@@ -49,20 +53,21 @@ impl Bulk {
     pub(super) fn continue_cancelling(&mut self, max: u32, now: Timestamp) {
         let mut budget = max;
         while budget > 0
-            && let Some(&slot) = self.cancelling.first()
+            && let Some(&(_, slot)) = self.cancelling.first()
         {
             self.cancel_jobs(slot, &mut budget, &mut CancelOutcome::default(), now);
         }
     }
 
     fn cancel_jobs(&mut self, action: Slot, budget: &mut u32, out: &mut CancelOutcome, now: Timestamp) {
-        if !self.cancelling.contains(&action) {
+        if !self.is_cancelling(action) {
             return;
         }
         while *budget > 0 {
             let slot = self.actions[action as usize].cancel_cursor;
             if slot == NIL {
-                self.cancelling.remove(&action);
+                self.cancelling
+                    .remove(&(self.actions[action as usize].seq, action));
                 return;
             }
             *budget -= 1;

@@ -100,7 +100,7 @@ impl Bulk {
                 group.id
             );
             assert_eq!(group.congested, congested.get(&slot).copied().unwrap_or(0));
-            let idle = self.idle_groups.contains(&(group.idle_since, slot));
+            let idle = self.idle_groups.contains(&(group.idle_since, group.seq, slot));
             assert_eq!(idle, !group.is_active(), "{:?} is idle or active", group.id);
         }
         for (slot, action) in &self.actions {

@@ -118,7 +118,8 @@ impl Bulk {
             stats: CongestionStats::default(),
         }) as Slot;
         self.group_slots.insert(record.id.clone(), slot);
-        self.idle_groups.insert((now, slot));
+        self.groups_by_seq.insert(record.seq, slot);
+        self.idle_groups.insert((now, record.seq, slot));
         slot
     }
 
@@ -136,18 +137,7 @@ impl Bulk {
 
     pub(super) fn configure_group(&mut self, p: ConfigureGroupParams, now: Timestamp) -> Result<(), Refusal> {
         let base_priority = p.base_priority.map(checked_base_priority).transpose()?;
-        if let Some(ceilings) = &p.ceilings {
-            for (what, value) in [
-                ("starts_per_window", ceilings.starts_per_window),
-                ("leased_at_once", ceilings.leased_at_once),
-            ] {
-                if value == Some(0) {
-                    return Err(Refusal::ZeroCeiling {
-                        what: what.to_owned(),
-                    });
-                }
-            }
-        }
+        p.ceilings.as_ref().map(Ceilings::check).transpose()?;
         let slot = self.find_or_create_group(&p.group, base_priority, now)?;
         let group = &mut self.groups[slot as usize];
         if let Some(base_priority) = base_priority {
@@ -178,12 +168,12 @@ impl Bulk {
         match (was_active, entry.is_active()) {
             (false, true) => {
                 self.active_groups += 1;
-                self.idle_groups.remove(&(entry.idle_since, group));
+                self.idle_groups.remove(&(entry.idle_since, entry.seq, group));
             }
             (true, false) => {
                 self.active_groups -= 1;
                 entry.idle_since = now;
-                self.idle_groups.insert((now, group));
+                self.idle_groups.insert((now, entry.seq, group));
             }
             _ => {}
         }
@@ -388,7 +378,8 @@ fn score(alpha: f64, line: &Line, group: &Group) -> i64 {
     })
 }
 
-pub(super) fn checked_base_priority(base_priority: i32) -> Result<i32, Refusal> {
+/// Whether a base priority is within its range.
+pub fn checked_base_priority(base_priority: i32) -> Result<i32, Refusal> {
     if (-MAX_BASE_PRIORITY..=MAX_BASE_PRIORITY).contains(&base_priority) {
         Ok(base_priority)
     } else {

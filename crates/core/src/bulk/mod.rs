@@ -64,6 +64,7 @@ use slab::Slab;
 use action::Action;
 pub use command::*;
 use group::Group;
+pub use group::checked_base_priority;
 use job::{Job, Kind};
 pub use job::{Phase, default_lane};
 use lease::LeaseEntry;
@@ -71,8 +72,9 @@ use limiter::WindowLimiter;
 use line::{Lane, Line};
 use list::{List, QUEUE, Slot};
 pub use record::Change;
-use record::GroupSeq;
+use record::{ActionSeq, GroupSeq};
 pub use refusal::{JobRefusal, Refusal};
+pub use settle::cut_error;
 
 use crate::config::{BulkConfig, ConfigError};
 use crate::ids::{ActionId, GroupId, JobType, LaneId};
@@ -107,6 +109,8 @@ pub struct Bulk {
     by_id: HashTable<Slot>,
     groups: Slab<Group>,
     group_slots: HashMap<GroupId, Slot>,
+    /// For listings: in the order in which the groups came.
+    groups_by_seq: BTreeMap<GroupSeq, Slot>,
     actions: Slab<Action>,
     action_slots: HashMap<(Slot, ActionId), Slot>,
     lines: Slab<Line>,
@@ -130,12 +134,12 @@ pub struct Bulk {
     active_groups: u64,
 
     finished: List<QUEUE>,
-    finished_actions: BTreeSet<(Timestamp, Slot)>,
-    idle_groups: BTreeSet<(Timestamp, Slot)>,
-    /// Actions that wait for a watcher, with the claim that holds them and until when.
-    aggregating: BTreeMap<Slot, (u64, Timestamp)>,
+    finished_actions: BTreeSet<(Timestamp, ActionSeq, Slot)>,
+    idle_groups: BTreeSet<(Timestamp, GroupSeq, Slot)>,
+    /// Actions that wait for a watcher, by the time at which they may be claimed.
+    aggregating: BTreeSet<(Timestamp, ActionSeq, Slot)>,
     /// Cancelled actions whose jobs have not all been looked at.
-    cancelling: BTreeSet<Slot>,
+    cancelling: BTreeSet<(ActionSeq, Slot)>,
     totals: stats::Totals,
 
     changes: Vec<Change>,
@@ -160,6 +164,7 @@ impl Bulk {
             by_id: HashTable::new(),
             groups: Slab::new(),
             group_slots: HashMap::new(),
+            groups_by_seq: BTreeMap::new(),
             actions: Slab::new(),
             action_slots: HashMap::new(),
             lines: Slab::new(),
@@ -178,7 +183,7 @@ impl Bulk {
             finished: List::default(),
             finished_actions: BTreeSet::new(),
             idle_groups: BTreeSet::new(),
-            aggregating: BTreeMap::new(),
+            aggregating: BTreeSet::new(),
             cancelling: BTreeSet::new(),
             totals: stats::Totals::default(),
             changes: Vec::new(),

@@ -5,6 +5,7 @@ use super::command::{JobSeq, Level};
 use super::congestion;
 use super::job::Phase;
 use super::list::{ACTION, NIL, Slot};
+use super::record::GroupSeq;
 use super::refusal::Refusal;
 use super::views::*;
 use crate::ids::{ActionId, GroupId, JobId};
@@ -210,9 +211,10 @@ impl Bulk {
     fn congestion_summary(&self, after: Option<Cursor>, max: u32) -> CongestionSummary {
         let mut worst = (congestion::CongestionLevel::None, None);
         let mut total = 0;
-        for (slot, group) in &self.groups {
+        for &slot in self.groups_by_seq.values() {
+            let group = &self.groups[slot as usize];
             total += u64::from(group.congested);
-            let level = self.next_backoff(slot as Slot).level;
+            let level = self.next_backoff(slot).level;
             if group.congested > 0 && level > worst.0 {
                 worst = (level, Some(group.id.clone()));
             }
@@ -226,20 +228,18 @@ impl Bulk {
         }
     }
 
-    /// Groups in the order of their slots; the cursor is the last slot seen.
+    /// Groups in the order in which they came; the cursor is the number of the last one seen.
     fn page_of_groups<T>(&self, after: Option<Cursor>, max: u32, view: impl Fn(Slot) -> T) -> Page<T> {
-        let from = after.map_or(0, |Cursor(last)| last as usize + 1);
-        let mut slots = (from..self.groups.capacity())
-            .filter(|&slot| self.groups.contains(slot))
-            .peekable();
+        let from = after.map_or(0, |Cursor(last)| last.saturating_add(1));
+        let mut groups = self.groups_by_seq.range(GroupSeq(from)..).peekable();
         let mut page = Page {
             items: Vec::new(),
             next: None,
         };
-        while let Some(slot) = slots.next() {
-            page.items.push(view(slot as Slot));
+        while let Some((seq, &slot)) = groups.next() {
+            page.items.push(view(slot));
             if page.items.len() as u32 >= max.max(1) {
-                page.next = slots.peek().map(|_| Cursor(slot as u64));
+                page.next = groups.peek().map(|_| Cursor(seq.0));
                 break;
             }
         }

@@ -111,10 +111,10 @@ impl Restore {
         self.actions.insert(record.seq, slot);
         match record.finished_at {
             Some(at) if record.confirmed => {
-                self.bulk.finished_actions.insert((at, slot));
+                self.bulk.finished_actions.insert((at, record.seq, slot));
             }
             _ if !record.status.is_open() => {
-                self.bulk.aggregating.insert(slot, (0, Timestamp(0)));
+                self.bulk.aggregating.insert((Timestamp(0), record.seq, slot));
             }
             _ => {}
         }
@@ -343,7 +343,7 @@ impl Bulk {
             };
             if action.cancelled && action.unfinished > 0 {
                 action.cancel_cursor = action.jobs.head;
-                self.cancelling.insert(slot);
+                self.cancelling.insert((action.seq, slot));
             }
             self.complete_if_done(slot, now);
         }

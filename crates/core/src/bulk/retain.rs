@@ -73,20 +73,20 @@ impl Bulk {
         let mut candidates = self.finished_actions.len();
         while *budget > 0
             && candidates > 0
-            && let Some(&(finished_at, slot)) = self.finished_actions.first()
+            && let Some(&(finished_at, seq, slot)) = self.finished_actions.first()
             && (now.since(finished_at) > age || self.finished_actions.len() as u64 > most)
         {
             *budget -= 1;
             candidates -= 1;
             if self.actions[slot as usize].unfinished > 0 {
                 // A replayed job still refers to it.
-                self.finished_actions.remove(&(finished_at, slot));
-                self.finished_actions.insert((now, slot));
+                self.finished_actions.remove(&(finished_at, seq, slot));
+                self.finished_actions.insert((now, seq, slot));
                 self.actions[slot as usize].finished_at = Some(now);
                 continue;
             }
             if self.drop_jobs_of(slot, budget, out, now) {
-                self.finished_actions.remove(&(finished_at, slot));
+                self.finished_actions.remove(&(finished_at, seq, slot));
                 self.drop_action(slot);
                 out.actions += 1;
             }
@@ -114,7 +114,7 @@ impl Bulk {
     fn drop_action(&mut self, slot: Slot) {
         let action = self.actions.remove(slot as usize);
         self.action_slots.remove(&(action.group, action.id));
-        self.cancelling.remove(&slot);
+        self.cancelling.remove(&(action.seq, slot));
         let group = &mut self.groups[action.group as usize];
         group.actions.retain(|&other| other != slot);
         if group.open_action == Some(slot) {
@@ -131,12 +131,12 @@ impl Bulk {
         let mut candidates = self.idle_groups.len();
         while *budget > 0
             && candidates > 0
-            && let Some(&(idle_since, slot)) = self.idle_groups.first()
+            && let Some(&(idle_since, seq, slot)) = self.idle_groups.first()
             && (now.since(idle_since) > age || self.idle_groups.len() as u64 > most)
         {
             *budget -= 1;
             candidates -= 1;
-            self.idle_groups.remove(&(idle_since, slot));
+            self.idle_groups.remove(&(idle_since, seq, slot));
             let group = &self.groups[slot as usize];
             let unused = |&action: &Slot| {
                 let action = &self.actions[action as usize];
@@ -149,7 +149,7 @@ impl Bulk {
                 let too_old = now.since(idle_since) > age;
                 let again = if too_old { now - age + LOOK_AGAIN } else { now };
                 self.groups[slot as usize].idle_since = again;
-                self.idle_groups.insert((again, slot));
+                self.idle_groups.insert((again, seq, slot));
                 continue;
             }
             for action in group.actions.clone() {
@@ -163,6 +163,7 @@ impl Bulk {
             }
             let group = self.groups.remove(slot as usize);
             self.group_slots.remove(&group.id);
+            self.groups_by_seq.remove(&group.seq);
             self.changes.push(Change::DropGroup(group.seq));
             out.groups += 1;
         }

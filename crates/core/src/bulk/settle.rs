@@ -13,6 +13,17 @@ use crate::time::Timestamp;
 /// Limit: bytes kept of an error text.
 const MAX_ERROR_BYTES: usize = 1_024;
 
+/// Cuts an error text to what is kept of it.
+pub fn cut_error(error: &mut String) {
+    if error.len() > MAX_ERROR_BYTES {
+        let cut = (0..=MAX_ERROR_BYTES)
+            .rev()
+            .find(|&i| error.is_char_boundary(i))
+            .unwrap_or(0);
+        error.truncate(cut);
+    }
+}
+
 impl Bulk {
     pub(super) fn settle(&mut self, p: SettleParams, now: Timestamp) -> Vec<Settled> {
         p.answers
@@ -136,13 +147,7 @@ impl Bulk {
 
     /// Ends a detached job without success; true if that completed its action.
     pub(super) fn die(&mut self, slot: Slot, reason: DeathReason, mut error: String, now: Timestamp) -> bool {
-        if error.len() > MAX_ERROR_BYTES {
-            let cut = (0..=MAX_ERROR_BYTES)
-                .rev()
-                .find(|&i| error.is_char_boundary(i))
-                .unwrap_or(0);
-            error.truncate(cut);
-        }
+        cut_error(&mut error);
         if error.is_empty() {
             error = match reason {
                 DeathReason::Failed => "failed without a reason",

@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 use super::Bulk;
 use super::command::ResetStatsParams;
 use super::job::Phase;
+use super::list::Slot;
 use super::refusal::Refusal;
 use crate::time::{Millis, Timestamp};
 
@@ -68,10 +69,8 @@ impl Bulk {
         let oldest = now - self.config.congestion.stats_retention_ms;
         let speed = self.per_group_limit();
         let mut added = 0;
-        for slot in 0..self.groups.capacity() as u32 {
-            if !self.groups.contains(slot as usize) {
-                continue;
-            }
+        let slots: Vec<Slot> = self.groups_by_seq.values().copied().collect();
+        for slot in slots {
             let backoff_ms = self.next_backoff(slot).wait;
             let group = &mut self.groups[slot as usize];
             let history = &mut group.stats.history;

@@ -282,7 +282,7 @@ pub async fn a_clock_stepped_back_ends_no_lease_and_keeps_none(backend: &dyn Bac
     q.enqueue_n("A", 1).await;
     q.take_one().await;
     q.advance(10_000);
-    q.counts().await;
+    q.expire_leases().await;
     // An hour back, ten seconds into the lease: 25 s of it are left, not an hour more.
     q.clock.set(START - Millis(3_600_000));
     assert_eq!(q.expire_leases().await.delayed, 0);

@@ -1,0 +1,505 @@
+//! Answers of scripts as outcomes.
+
+use bytes::Bytes;
+use tidegate_core::bulk::congestion::{Backoff, CongestionLevel, estimate_completion};
+use tidegate_core::bulk::views::*;
+use tidegate_core::bulk::*;
+use tidegate_core::ids::{ActionId, GroupId};
+use tidegate_core::time::{Millis, Timestamp};
+
+use super::blob::Blob;
+use super::reply::Items;
+use crate::{JobDetails, LeasedJob, StoreError};
+
+type Answer<T> = Result<T, StoreError>;
+
+fn odd(what: &str, found: impl std::fmt::Debug) -> StoreError {
+    StoreError::Corrupt(format!("a script answered {found:?} as {what}"))
+}
+
+fn one_of<T: Copy>(what: &str, all: &[T], index: i64) -> Answer<T> {
+    usize::try_from(index)
+        .ok()
+        .and_then(|index| all.get(index))
+        .copied()
+        .ok_or_else(|| odd(what, index))
+}
+
+fn congestion_level(index: i64) -> Answer<CongestionLevel> {
+    use CongestionLevel::*;
+    one_of(
+        "a congestion level",
+        &[None, Low, Moderate, High, Critical],
+        index,
+    )
+}
+
+pub(super) fn delay_reason(index: i64) -> Answer<DelayReason> {
+    use DelayReason::*;
+    let all = [RateLimited, ApiThrottled, TransientError, LeaseExpired, Scheduled];
+    one_of("a reason of delay", &all, index)
+}
+
+pub(super) fn death_reason(index: i64) -> Answer<DeathReason> {
+    use DeathReason::*;
+    one_of(
+        "a reason of death",
+        &[Failed, AttemptsUsedUp, Expired, Cancelled],
+        index,
+    )
+}
+
+pub(super) fn action_status(index: i64) -> Answer<ActionStatus> {
+    use ActionStatus::*;
+    let all = [Created, Dispatched, Running, Aggregating, Completed, Failed];
+    one_of("the status of an action", &all, index)
+}
+
+/// Phases and levels count from one.
+pub(super) fn phase(number: i64) -> Answer<Phase> {
+    use Phase::*;
+    one_of(
+        "a phase",
+        &[Waiting, Ready, Leased, Delayed, Done, Dead],
+        number - 1,
+    )
+}
+
+pub(super) fn stop(items: &mut Items) -> Answer<Stop> {
+    let (why, until) = (items.text()?, items.time()?);
+    Ok(match why.as_str() {
+        "enough" => Stop::Enough,
+        "empty" => Stop::Empty,
+        "full" => Stop::Full,
+        "more" => Stop::More,
+        "limited" => Stop::Limited { until },
+        "held" => Stop::Held { until },
+        other => return Err(odd("a reason to stop", other)),
+    })
+}
+
+/// What the scripts say when they refuse, with the names that were asked for.
+pub(super) fn refusal(
+    said: &str,
+    group: &GroupId,
+    action: Option<&ActionId>,
+    job: Option<&tidegate_core::ids::JobId>,
+) -> Answer<Refusal> {
+    let of_action = || action.cloned().ok_or_else(|| odd("a refusal", said));
+    let of_job = || job.cloned().ok_or_else(|| odd("a refusal", said));
+    let group = group.clone();
+    Ok(match said {
+        "no group" => Refusal::UnknownGroup(group),
+        "no action" => Refusal::UnknownAction {
+            group,
+            action: of_action()?,
+        },
+        "no job" => Refusal::UnknownJob {
+            group,
+            job: of_job()?,
+        },
+        "none open" => Refusal::NoOpenAction(group),
+        "sealed" => Refusal::Sealed(of_action()?),
+        "cancelled" => Refusal::Cancelled(of_action()?),
+        "finished" => Refusal::ActionFinished(of_action()?),
+        "not dead" => Refusal::NotDead(of_job()?),
+        "lost" => Refusal::ClaimLost(of_action()?),
+        "cursor lost" => Refusal::CursorLost,
+        other => return Err(odd("a refusal", other)),
+    })
+}
+
+/// Numbers of one shard as numbers of the whole store.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Numbers {
+    pub(super) shard: u64,
+    pub(super) shards: u64,
+}
+
+impl Numbers {
+    pub(super) fn job(self, local: u64) -> JobSeq {
+        JobSeq(local * self.shards + self.shard)
+    }
+}
+
+pub(super) fn enqueue(
+    mut items: Items,
+    p: &EnqueueParams,
+    numbers: Numbers,
+    limits: &tidegate_core::config::LimitsConfig,
+) -> Answer<Result<EnqueueOutcome, Refusal>> {
+    let said = items.text()?;
+    let action: ActionId = items.name()?;
+    if said != "ok" {
+        return Ok(Err(refusal(&said, &p.group, Some(&action), None)?));
+    }
+    let total_jobs = items.unsigned()?;
+    let mut answers = items.items()?;
+    let mut jobs = Vec::with_capacity(p.jobs.len());
+    for job in &p.jobs {
+        jobs.push(match answers.value()? {
+            redis::Value::Int(seq) if seq < 0 => Enqueued::Duplicate(numbers.job(seq.unsigned_abs())),
+            redis::Value::Int(seq) => Enqueued::Accepted(numbers.job(seq as u64)),
+            redis::Value::BulkString(why) => Enqueued::Refused(match &why[..] {
+                b"large" => JobRefusal::PayloadTooLarge {
+                    len: job.payload.len() as u64,
+                    max: limits.max_payload_bytes,
+                },
+                b"full" => JobRefusal::Full {
+                    max: limits.max_queued_jobs,
+                },
+                b"unknown" => JobRefusal::UnknownType(job.kind.clone()),
+                b"expired" => JobRefusal::AlreadyExpired {
+                    expires_at: job.expires_at.unwrap_or_default(),
+                },
+                other => return Err(odd("a refusal of a job", other)),
+            }),
+            other => return Err(odd("the answer to a job", other)),
+        });
+    }
+    Ok(Ok(EnqueueOutcome {
+        action,
+        total_jobs,
+        jobs,
+    }))
+}
+
+pub(super) fn admit(mut items: Items, numbers: Numbers) -> Answer<AdmitOutcome> {
+    let mut ids = items.items()?;
+    let mut admitted = Vec::with_capacity(ids.len());
+    while ids.len() > 0 {
+        admitted.push(numbers.job(ids.unsigned()?));
+    }
+    let denied = items.items()?.each(|one| {
+        Ok(Denied {
+            job: numbers.job(one.unsigned()?),
+            group: one.name()?,
+            backoff: Backoff {
+                wait: Millis(one.unsigned()?),
+                uncapped: Millis(one.unsigned()?),
+                level: congestion_level(one.int()?)?,
+            },
+            global: (one.unsigned()?, one.unsigned()?),
+            share: (one.unsigned()?, one.unsigned()?),
+        })
+    })?;
+    Ok(AdmitOutcome {
+        admitted,
+        denied,
+        stop: stop(&mut items)?,
+    })
+}
+
+/// What a shard says of itself with every answer.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Facts {
+    pub(super) active: u64,
+    /// Of the active groups, in thousandths.
+    pub(super) weight: u64,
+    pub(super) unfinished: u64,
+}
+
+/// The bells that rang, and the facts.
+pub(super) fn facts(items: &mut Items) -> Answer<(i64, Facts)> {
+    let mut facts = items.items()?;
+    let bits = facts.int()?;
+    Ok((
+        bits,
+        Facts {
+            active: facts.unsigned()?,
+            weight: facts.unsigned()?,
+            unfinished: facts.unsigned()?,
+        },
+    ))
+}
+
+/// Leases of one shard, with what is left of its grant.
+#[derive(Debug)]
+pub(super) struct ShardLeases {
+    pub(super) jobs: Vec<LeasedJob>,
+    pub(super) stop: Stop,
+    pub(super) unused: u64,
+}
+
+pub(super) fn lease(mut items: Items, numbers: Numbers) -> Answer<ShardLeases> {
+    let stop = stop(&mut items)?;
+    let unused = items.unsigned()?;
+    let jobs = items.items()?.each(|one| {
+        let lease = LeaseRef {
+            job: numbers.job(one.unsigned()?),
+            fence: Fence(one.unsigned()?),
+        };
+        let (group, action) = (one.name()?, one.name()?);
+        let level = one_of("a level", &Level::ALL, one.int()? - 1)?;
+        let (attempt, deadline) = (one.small()?, one.time()?);
+        let timeout = Millis(one.unsigned()?);
+        let blob = Blob::read(one.bytes()?)?;
+        Ok(LeasedJob {
+            leased: Leased {
+                lease,
+                group,
+                action,
+                kind: blob.kind,
+                level,
+                attempt,
+                deadline,
+                timeout,
+            },
+            id: blob.id,
+            payload: blob.payload,
+        })
+    })?;
+    Ok(ShardLeases { jobs, stop, unused })
+}
+
+pub(super) fn settled(one: &mut Items) -> Answer<Settled> {
+    Ok(match one.text()?.as_str() {
+        "done" => Settled::Done {
+            action_complete: one.flag()?,
+        },
+        "dead" => Settled::Dead {
+            reason: death_reason(one.int()?)?,
+            action_complete: one.flag()?,
+        },
+        "delayed" => Settled::Delayed {
+            until: one.time()?,
+            reason: delay_reason(one.int()?)?,
+        },
+        "returned" => Settled::Returned,
+        "stale" => Settled::Stale,
+        other => return Err(odd("what an answer did", other)),
+    })
+}
+
+fn counts(items: &mut Items) -> Answer<ActionCounts> {
+    Ok(ActionCounts {
+        total: items.unsigned()?,
+        success: items.unsigned()?,
+        failed: items.unsigned()?,
+    })
+}
+
+fn texts(mut items: Items) -> Answer<Vec<String>> {
+    (0..items.len()).map(|_| items.text()).collect()
+}
+
+pub(super) fn aggregation(one: &mut Items) -> Answer<Aggregation> {
+    let (group, action) = (one.name()?, one.name()?);
+    let claim = one.unsigned()?;
+    let counts = counts(one)?;
+    let keep_results = one.flag()?;
+    let status = action_status(one.int()?)?;
+    Ok(Aggregation {
+        group,
+        action,
+        claim,
+        counts,
+        errors: texts(one.items()?)?,
+        keep_results,
+        finished: status.is_finished().then_some(status),
+    })
+}
+
+/// What every view may need: the time, the share of a group, the end of the window.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Common {
+    pub(super) now: Timestamp,
+    pub(super) per_group_limit: u64,
+    pub(super) window_ends: Timestamp,
+    pub(super) window: Millis,
+}
+
+impl Common {
+    pub(super) fn read(items: &mut Items, window: Millis) -> Answer<Self> {
+        let mut common = items.items()?;
+        Ok(Self {
+            now: common.time()?,
+            per_group_limit: common.unsigned()?,
+            window_ends: common.time()?,
+            window,
+        })
+    }
+
+    fn estimate(&self, pending: u64) -> congestion::Estimate {
+        estimate_completion(pending, self.per_group_limit, self.window, self.now)
+    }
+}
+
+pub(super) fn phase_counts(mut items: Items) -> Answer<PhaseCounts> {
+    Ok(PhaseCounts {
+        waiting: items.unsigned()?,
+        ready: items.unsigned()?,
+        leased: items.unsigned()?,
+        delayed: items.unsigned()?,
+        done: items.unsigned()?,
+        dead: items.unsigned()?,
+    })
+}
+
+/// With the group's number, for the cursor.
+pub(super) fn group_view(one: &mut Items, common: &Common) -> Answer<(GroupView, u64)> {
+    let id = one.name()?;
+    let base_priority =
+        i32::try_from(one.int()?).map_err(|_| odd("a base priority", "too large a number"))?;
+    let ceiling = |items: &mut Items| Ok::<_, StoreError>(items.maybe()?.map(|most| most as u32));
+    let ceilings = Ceilings {
+        starts_per_window: ceiling(one)?,
+        leased_at_once: ceiling(one)?,
+    };
+    let (paused, held, active) = (one.flag()?, one.flag()?, one.flag()?);
+    let counts = phase_counts(one.items()?)?;
+    let mut names = one.items()?;
+    let actions = (0..names.len()).map(|_| names.name()).collect::<Result<_, _>>()?;
+    let view = GroupView {
+        id,
+        base_priority,
+        ceilings,
+        paused,
+        held,
+        active,
+        counts,
+        actions,
+        estimate: common.estimate(counts.unfinished()),
+    };
+    Ok((view, one.unsigned()?))
+}
+
+pub(super) fn action_view(mut items: Items, group: &GroupId, common: &Common) -> Answer<ActionView> {
+    let id = items.name()?;
+    let status = action_status(items.int()?)?;
+    let (sealed, paused, cancelled) = (items.flag()?, items.flag()?, items.flag()?);
+    let counts = counts(&mut items.items()?)?;
+    let errors = texts(items.items()?)?;
+    let created_at = items.time()?;
+    let finished_at = items.maybe()?.map(Timestamp);
+    let pending = phase_counts(items.items()?)?.unfinished();
+    Ok(ActionView {
+        group: group.clone(),
+        id,
+        status,
+        sealed,
+        paused,
+        cancelled,
+        counts,
+        errors,
+        summary: items.maybe_bytes()?,
+        created_at,
+        finished_at,
+        estimate: common.estimate(if status.is_open() { pending } else { 0 }),
+    })
+}
+
+pub(super) fn job(one: &mut Items, numbers: Numbers) -> Answer<JobDetails> {
+    let seq = numbers.job(one.unsigned()?);
+    let level = one_of("a level", &Level::ALL, one.int()? - 1)?;
+    let phase = phase(one.int()?)?;
+    let (attempts, throttles) = (one.small()?, one.small()?);
+    let at = one.time()?;
+    let (delay, death) = (delay_reason(one.int()?)?, death_reason(one.int()?)?);
+    let lane = one.name()?;
+    let blob = Blob::read(one.bytes()?)?;
+    let text: Bytes = one.bytes()?;
+    let (mut result, mut error) = (None, None);
+    match phase {
+        Phase::Done => result = Some(text),
+        Phase::Dead => error = Some(String::from_utf8_lossy(&text).into_owned()),
+        _ => {}
+    }
+    Ok(JobDetails {
+        id: blob.id,
+        view: JobView {
+            seq,
+            kind: blob.kind,
+            lane,
+            level,
+            phase,
+            attempts,
+            throttles,
+            delayed: (phase == Phase::Delayed).then_some((at, delay)),
+            deadline: (phase == Phase::Leased).then_some(at),
+            dead: (phase == Phase::Dead).then_some(death),
+            finished_at: phase.is_finished().then_some(at),
+        },
+        payload: blob.payload,
+        result,
+        error,
+    })
+}
+
+pub(super) fn queue_stats(mut items: Items) -> Answer<QueueStats> {
+    let mut standing = items.items()?;
+    let (high, normal, low) = (standing.unsigned()?, standing.unsigned()?, standing.unsigned()?);
+    Ok(QueueStats {
+        high_priority_groups: high,
+        normal_priority_groups: normal,
+        low_priority_groups: low,
+        total_groups: high + normal + low,
+        active_groups: items.unsigned()?,
+        counts: phase_counts(items.items()?)?,
+        started: items.unsigned()?,
+        most_started_per_window: items.unsigned()?,
+        limit_per_window: items.unsigned()?,
+        throttles: items.unsigned()?,
+        saved_spins: items.unsigned()?,
+        groups_kept: items.unsigned()?,
+        actions_kept: items.unsigned()?,
+        lines_kept: items.unsigned()?,
+        tags_remembered: items.unsigned()?,
+    })
+}
+
+/// With the group's number, for the cursor.
+pub(super) fn congestion_state(one: &mut Items) -> Answer<(CongestionState, u64)> {
+    let group = one.name()?;
+    let (non_ready_count, rate_limit_speed) = (one.unsigned()?, one.unsigned()?);
+    let current_backoff_ms = Millis(one.unsigned()?);
+    let congestion_level = congestion_level(one.int()?)?;
+    let total_throttle_count = one.unsigned()?;
+    let last_throttle_at = one.maybe()?.map(Timestamp);
+    let last_backoff_ms = Millis(one.unsigned()?);
+    let (completed, throttles) = (one.unsigned()?, one.unsigned()?);
+    let hundredths = (throttles * 100).checked_div(completed).unwrap_or(0);
+    let state = CongestionState {
+        group,
+        non_ready_count,
+        rate_limit_speed,
+        current_backoff_ms,
+        congestion_level,
+        total_throttle_count,
+        last_throttle_at,
+        last_backoff_ms,
+        avg_throttle_per_job: hundredths as f64 / 100.0,
+    };
+    Ok((state, one.unsigned()?))
+}
+
+/// Items with the number of their group, and whether there are more.
+type Numbered<T> = (Vec<(T, u64)>, bool);
+
+pub(super) fn summary(mut items: Items) -> Answer<(CongestionSummary, Numbered<CongestionState>)> {
+    let active_group_count = items.unsigned()?;
+    let total_non_ready_count = items.unsigned()?;
+    let worst_congestion_level = congestion_level(items.int()?)?;
+    let worst = items.text()?;
+    let states = items.items()?.each(congestion_state)?;
+    let summary = CongestionSummary {
+        active_group_count,
+        total_non_ready_count,
+        worst_congestion_level,
+        worst_congestion_group: GroupId::new(worst).ok(),
+        groups: Page {
+            items: Vec::new(),
+            next: None,
+        },
+    };
+    Ok((summary, (states, items.flag()?)))
+}
+
+pub(super) fn snapshot(one: &mut Items) -> Answer<CongestionSnapshot> {
+    Ok(CongestionSnapshot {
+        timestamp: one.time()?,
+        non_ready_count: one.small()?,
+        backoff_ms: Millis(one.unsigned()?),
+        rate_limit_speed: one.unsigned()?,
+    })
+}

@@ -1,0 +1,182 @@
+-- What every script begins with: the keys of its shard, the store's clock, buffered writes.
+--
+-- KEYS[1] is <prefix>{shard}:meta; every other key is built from it and shares its hash tag.
+-- ARGV[1] time in ms, for tests only; ARGV[2] "1" if this is a second try; ARGV[3] this call's id;
+-- ARGV[4] active groups of other shards, ARGV[5] their unfinished jobs; ARGV[6] starts granted, ARGV[7] the
+-- window they are for (both empty where there is one shard); the rest belongs to the transition.
+--
+-- Scripts read, decide in tables, and write at the end (flush). Numbers stay below 2^53.
+
+local call, floor, max, min = redis.call, math.floor, math.max, math.min
+local encode, decode = cmsgpack.pack, cmsgpack.unpack
+local P = string.sub(KEYS[1], 1, -5)
+
+local WAITING, READY, LEASED, DELAYED, DONE, DEAD = 1, 2, 3, 4, 5, 6
+local CREATED, DISPATCHED, RUNNING, AGGREGATING, COMPLETED, FAILED = 0, 1, 2, 3, 4, 5
+local RATE_LIMITED, API_THROTTLED, TRANSIENT_ERROR, LEASE_EXPIRED, SCHEDULED = 0, 1, 2, 3, 4
+local DIED_FAILED, DIED_ATTEMPTS, DIED_EXPIRED, DIED_CANCELLED = 0, 1, 2, 3
+local TAG_LIMIT = 9007199254740992
+
+local K = {
+  meta = KEYS[1],
+  config = P .. 'config',
+  group = P .. 'group',
+  group_ids = P .. 'group:ids',
+  group_seqs = P .. 'group:seqs',
+  idle = P .. 'group:idle',
+  held = P .. 'group:held',
+  congested = P .. 'group:congested',
+  action = P .. 'action',
+  action_ids = P .. 'action:ids',
+  summary = P .. 'action:summary',
+  aggregating = P .. 'action:aggregating',
+  cancelling = P .. 'action:cancelling',
+  finished_actions = P .. 'action:finished',
+  job = P .. 'job',
+  state = P .. 'job:state',
+  finished = P .. 'job:finished',
+  expiring = P .. 'job:expiring',
+  delayed = P .. 'non-ready-queue',
+  inflight = P .. 'in-flight-queue',
+  bells = P .. 'bells',
+}
+local function k_ids(g) return P .. 'group:' .. g .. ':jobs' end
+local function k_actions(g) return P .. 'group:' .. g .. ':actions' end
+local function k_history(g) return P .. 'congestion:' .. g .. ':history' end
+local function k_runs(a) return P .. 'action:' .. a .. ':jobs' end
+local function k_parked(a, k) return P .. 'action:' .. a .. ':parked:' .. k end
+local function k_line(g, k, list) return P .. 'group:' .. g .. ':line:' .. k .. ':' .. list end
+local function k_order(lane, level) return P .. 'fair-queue:' .. lane .. ':' .. level end
+local function k_remembered(lane, level) return P .. 'fair-queue:' .. lane .. ':' .. level .. ':tags' end
+local function k_ready(lane) return P .. 'ready-queue:' .. lane end
+
+local function int(n) return string.format('%.0f', n) end
+local function padded(n) return string.format('%016.0f', n) end
+
+local M, C
+do
+  local raw = call('MGET', K.meta, K.config)
+  if not raw[1] or not raw[2] then
+    return redis.error_reply('TIDEGATE the store has not been opened, or its keys are gone')
+  end
+  M, C = decode(raw[1]), decode(raw[2])
+end
+
+local retried, request = ARGV[2] == '1', ARGV[3]
+local others_active, others_unfinished = tonumber(ARGV[4]), tonumber(ARGV[5])
+local granted, granted_window = tonumber(ARGV[6]), tonumber(ARGV[7])
+local arg = 7
+local function next_arg() arg = arg + 1 return ARGV[arg] end
+local function next_number() return tonumber(next_arg()) end
+
+-- The store's time never goes back: a backward step becomes an offset.
+local now
+do
+  local wall = tonumber(ARGV[1])
+  if not wall then
+    local t = call('TIME')
+    wall = t[1] * 1000 + floor(t[2] / 1000)
+    -- Fences grow even if the server forgets the last moments in a crash.
+    M.fence = max(M.fence, wall * 1024)
+  end
+  local shifted = wall + M.off
+  if shifted < M.last then M.off = M.last - wall else M.last = shifted end
+  now = M.last
+  local window = floor(now / C.window)
+  if window > M.win then
+    M.win, M.started = window, 0
+    for _, lane in ipairs(M.lanes) do lane.s = 0 end
+  end
+end
+local function window_end() return (M.win + 1) * C.window end
+
+-- What every answer begins with: bells, active groups, their weight in thousandths, unfinished jobs.
+local function facts(bits)
+  return { bits, M.active, floor(M.w * 1000 + 0.5), M.c[WAITING] + M.c[READY] + M.c[LEASED] + M.c[DELAYED] }
+end
+-- A call that changes nothing still moves the clock.
+local function nothing()
+  call('SET', K.meta, encode(M))
+  return facts(0)
+end
+
+local function give_seq()
+  local seq = M.seq
+  M.seq = seq + 1
+  return seq
+end
+
+-- What somebody may be waiting for: 1 work, 2 aggregate, 4 timer.
+local ring_work, ring_aggregate, ring_timer = false, false, false
+
+-- Buffered writes. A sorted set's member has one score or none; a list grows at its end.
+local zsets, lists = {}, {}
+local function zput(key, member, score)
+  local z = zsets[key]
+  if not z then z = {} zsets[key] = z end
+  z[member] = score
+end
+local function zdrop(key, member) zput(key, member, false) end
+
+-- A list read from its head and written at its end.
+local function list(key)
+  local l = lists[key]
+  if not l then
+    l = { key = key, buf = {}, i = 1, read = 0, popped = 0, added = {}, j = 1, whole = false }
+    lists[key] = l
+  end
+  return l
+end
+local function push(key, entry)
+  local l = list(key)
+  l.added[#l.added + 1] = entry
+end
+-- The first entry; `more` says how many to read when the buffer is empty.
+local function head(l, more)
+  local entry = l.buf[l.i]
+  if entry then return entry end
+  if not l.whole then
+    local got = call('LRANGE', l.key, l.read, l.read + more - 1)
+    l.buf, l.i, l.read = got, 1, l.read + #got
+    if #got < more then l.whole = true end
+    if got[1] then return got[1], got end
+  end
+  return l.added[l.j]
+end
+local function pop(l)
+  if l.buf[l.i] then
+    l.i, l.popped = l.i + 1, l.popped + 1
+  else
+    l.j = l.j + 1
+  end
+end
+
+-- A call with very many arguments, in parts that Lua can unpack.
+local function in_parts(command, key, args)
+  for from = 1, #args, 4000 do
+    call(command, key, unpack(args, from, min(from + 3999, #args)))
+  end
+end
+local function write_list(l)
+  if l.popped > 0 then call('LTRIM', l.key, l.popped, -1) end
+  if l.j <= #l.added then
+    local rest = l.j == 1 and l.added or { unpack(l.added, l.j) }
+    in_parts('RPUSH', l.key, rest)
+  end
+  lists[l.key] = nil
+end
+local function write_zsets()
+  for key, z in pairs(zsets) do
+    local put, drop = {}, {}
+    for member, score in pairs(z) do
+      if score then put[#put + 1] = score put[#put + 1] = member else drop[#drop + 1] = member end
+    end
+    in_parts('ZREM', key, drop)
+    in_parts('ZADD', key, put)
+  end
+  zsets = {}
+end
+local function first_score(key)
+  local first = call('ZRANGE', key, 0, 0, 'WITHSCORES')
+  return tonumber(first[2])
+end

@@ -1,0 +1,19 @@
+-- cancel: ends every job of a group or an action that is not running. group, action or "", max.
+local group_id, id, budget = next_arg(), next_arg(), next_number()
+local g = find_group(group_id)
+if not g then return { nothing(), 'no group' } end
+local all = {}
+if id ~= '' then
+  all[1] = find_action(g, id)
+  if not all[1] then return { nothing(), 'no action' } end
+else
+  for i, seq in ipairs(call('ZRANGE', k_actions(int(g.seq)), 0, -1)) do all[i] = get_action(tonumber(seq)) end
+end
+for _, a in ipairs(all) do begin_cancelling(a) end
+local cancelled, running, more = 0, 0, false
+for _, a in ipairs(all) do
+  local left, ended, run = cancel_jobs(a, budget)
+  budget, cancelled, running = left, cancelled + ended, running + run
+  more = more or a.cur ~= nil
+end
+return { flush(), 'ok', cancelled, running, more and 1 or 0 }

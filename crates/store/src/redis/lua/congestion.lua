@@ -1,0 +1,69 @@
+-- How long throttled jobs wait, and how fast a lane may go: the same formulas as in the core.
+
+local function next_backoff(g)
+  if not C.cong then return C.base, C.base, 0 end
+  local uncapped = C.base + floor(g.cong / per_group_limit()) * C.window
+  local level
+  if uncapped <= C.base then level = 0
+  elseif uncapped < C.base * 3 then level = 1
+  elseif uncapped < C.base * 10 then level = 2
+  elseif uncapped < C.base * 30 then level = 3
+  else level = 4 end
+  return min(uncapped, C.cmax), uncapped, level
+end
+-- Counts one throttle of the job and says how long it waits.
+local function throttle(g, J)
+  J.thr = min(65535, J.thr + 1)
+  local wait, uncapped, level = next_backoff(g)
+  g.st[1], g.st[2], g.st[3] = g.st[1] + 1, now, wait
+  M.throttles = M.throttles + 1
+  M.spins = M.spins + max(0, floor(wait / max(1, C.base)) - 1)
+  return wait, uncapped, level
+end
+local function congest(g)
+  if g.cong == 0 then zput(K.congested, int(g.seq), g.seq) end
+  g.cong = g.cong + 1
+end
+local function uncongest(g, reason)
+  if reason ~= SCHEDULED then g.cong = g.cong - 1 end
+end
+
+local function configured(lane)
+  local settings = C.lanes[lane.n]
+  return settings and settings.milli or C.milli
+end
+local function raise_pace(lane)
+  local most = configured(lane)
+  if lane.p >= most then lane.p = most return end
+  local gained = floor(most * min(20000, max(0, now - lane.up)) / 20000)
+  if gained > 0 then
+    lane.p, lane.up = min(most, lane.p + gained), now
+  end
+end
+-- The downstream said that it is too much: x 0.7, at most once per second.
+local function cut_pace(lane)
+  raise_pace(lane)
+  if lane.cut and now < lane.cut + 1000 then return end
+  lane.cut, lane.up = now, now
+  lane.p = max(floor(lane.p * 7 / 10), min(1000, configured(lane)))
+end
+local function pace_limit(lane)
+  raise_pace(lane)
+  return max(1, floor(lane.p * C.window / 1000000))
+end
+
+-- Starts that are left in this window: of the limit, or of what was granted to this call.
+local function window_room()
+  if not granted then return max(0, C.limit - M.started) end
+  return granted_window == M.win and granted or 0
+end
+local function charge()
+  M.started = M.started + 1
+  if granted then granted = granted - 1 end
+end
+-- Starts that this lane may still promise in this window.
+local function room(lane)
+  local own = max(0, pace_limit(lane) - (lane.s + lane.r))
+  if granted then return min(window_room(), own) end
+  return min(max(0, window_room() - M.ready), own)
+end

@@ -1,0 +1,162 @@
+-- drop_finished: forgets finished jobs, actions and idle groups by age and by count. max, older than or "".
+local budget, age = next_number(), next_number()
+age = age or C.job_age
+local n_jobs, n_actions, n_groups = 0, 0, 0
+local gone, gone_ids, touched = {}, {}, {}
+
+local function drop_job(J)
+  local a = get_action(J.a)
+  local g = get_group(a.g)
+  if J.sp == FINISHED then M.fin = M.fin - 1 end
+  a.kept = a.kept - 1
+  a.d[1] = a.d[1] + 1
+  if J.ph == DONE then a.d[2] = a.d[2] + 1 else a.d[3] = a.d[3] + 1 end
+  shift(g, J.ph, nil)
+  gone[#gone + 1] = J.seq
+  dropped_jobs[J.seq], jobs[J.seq] = true, false
+  local ids = gone_ids[g.seq]
+  if not ids then ids = {} gone_ids[g.seq] = ids end
+  ids[#ids + 1] = job_id(J)
+  touched[a.seq] = a
+  n_jobs = n_jobs + 1
+end
+
+local l = list(K.finished)
+while budget > 0 do
+  local text, got = head(l, l.read == 0 and 1 or min(1000, budget))
+  if not text then break end
+  if got then load_entries(got) end
+  local J = job_at(text)
+  if J and J.ph >= DONE then
+    if now - J.at <= age and M.fin <= C.jobs_max then break end
+    budget = budget - 1
+    drop_job(J)
+  end
+  pop(l)
+end
+
+local function drop_action(a)
+  local g = get_group(a.g)
+  call('HDEL', K.action, a.seq)
+  call('HDEL', K.summary, a.seq)
+  call('HDEL', K.action_ids, int(a.g) .. ':' .. a.id)
+  call('ZREM', K.cancelling, a.seq)
+  call('ZREM', k_actions(int(a.g)), a.seq)
+  call('DEL', k_runs(int(a.seq)))
+  for _, parked in ipairs(a.parked) do call('DEL', k_parked(int(a.seq), parked.k)) end
+  g.opens = without(g.opens, a.seq)
+  M.actions = M.actions - 1
+  dropped_actions[a.seq], touched[a.seq] = true, nil
+end
+
+local candidates = call('ZCARD', K.finished_actions)
+local kept = candidates
+while budget > 0 and candidates > 0 do
+  local first = call('ZRANGE', K.finished_actions, 0, 0, 'WITHSCORES')
+  local finished_at = tonumber(first[2])
+  if now - finished_at <= C.action_age and kept <= C.actions_max then break end
+  budget, candidates = budget - 1, candidates - 1
+  local a = get_action(tonumber(first[1]))
+  if a.un > 0 then
+    -- A replayed job still refers to it.
+    call('ZADD', K.finished_actions, now, first[1])
+    a.fin = now
+  else
+    local from, passed = 0, 0
+    while a.kept > 0 and budget > 0 and passed < 20000 do
+      local seqs = numbers_from(a, from, min(1000, budget))
+      if #seqs == 0 then break end
+      load_jobs(seqs)
+      for _, seq in ipairs(seqs) do
+        from, passed = seq + 1, passed + 1
+        if jobs[seq] and budget > 0 then
+          budget = budget - 1
+          drop_job(jobs[seq])
+        end
+      end
+    end
+    if a.kept == 0 then
+      call('ZREM', K.finished_actions, first[1])
+      kept = kept - 1
+      drop_action(a)
+      n_actions = n_actions + 1
+    else
+      break
+    end
+  end
+end
+
+local function unused(a) return a.implicit and not a.sealed and a.kept == 0 end
+local function droppable(g)
+  if g.paused or g.bp ~= 0 or g.cw or g.cl then return false end
+  for phase = 1, 6 do
+    if g.c[phase] > 0 then return false end
+  end
+  for _, seq in ipairs(call('ZRANGE', k_actions(int(g.seq)), 0, 9)) do
+    if not unused(get_action(tonumber(seq))) then return false end
+  end
+  return call('ZCARD', k_actions(int(g.seq))) <= 10
+end
+write_zsets()
+candidates = call('ZCARD', K.idle)
+kept = candidates
+while budget > 0 and candidates > 0 do
+  local first = call('ZRANGE', K.idle, 0, 0, 'WITHSCORES')
+  local idle_since = tonumber(first[2])
+  local too_old = now - idle_since > C.action_age
+  if not too_old and kept <= C.actions_max then break end
+  budget, candidates = budget - 1, candidates - 1
+  local g = get_group(tonumber(first[1]))
+  if not droppable(g) then
+    -- One that is too many but not too old goes behind the others, or it would hide them.
+    g.idle = too_old and now - C.action_age + 3600000 or now
+    call('ZADD', K.idle, g.idle, first[1])
+  else
+    for _, seq in ipairs(call('ZRANGE', k_actions(int(g.seq)), 0, -1)) do drop_action(get_action(tonumber(seq))) end
+    call('ZREM', K.idle, first[1])
+    call('ZREM', K.group_seqs, g.seq)
+    call('ZREM', K.congested, g.seq)
+    call('HDEL', K.group_ids, g.id)
+    call('HDEL', K.group, g.seq)
+    call('DEL', k_ids(int(g.seq)), k_history(int(g.seq)), k_actions(int(g.seq)))
+    for index, lane in ipairs(M.lanes) do
+      for level = 1, 3 do
+        if lane.o[level].rem > 0 then
+          lane.o[level].rem = lane.o[level].rem - call('ZREM', k_remembered(index, level), g.seq)
+        end
+      end
+    end
+    dropped_groups[g.seq], gone_ids[g.seq] = true, nil
+    M.groups = M.groups - 1
+    kept = kept - 1
+    n_groups = n_groups + 1
+  end
+end
+
+in_parts('HDEL', K.job, gone)
+in_parts('HDEL', K.state, gone)
+for g, ids in pairs(gone_ids) do in_parts('HDEL', k_ids(int(g)), ids) end
+-- The numbers before the first kept job are not looked at again.
+for _, a in pairs(touched) do
+  local key = k_runs(int(a.seq))
+  for _ = 1, 20 do
+    local run = call('ZRANGE', key, 0, 0)[1]
+    if not run then break end
+    local first, count = string.match(run, '(%d+):(%d+)')
+    first, count = tonumber(first), tonumber(count)
+    local seqs, kept_from = {}, nil
+    for i = 0, min(999, count - 1) do seqs[i + 1] = first + i end
+    local there = call('HMGET', K.job, unpack(seqs))
+    for i = 1, #seqs do
+      if there[i] then kept_from = i - 1 break end
+    end
+    local passed = kept_from or #seqs
+    if passed == 0 then break end
+    call('ZREM', key, run)
+    if passed < count then call('ZADD', key, first + passed, int(first + passed) .. ':' .. int(count - passed)) end
+    if a.rf == first then a.rf, a.rn = first + passed, count - passed end
+    if kept_from then break end
+  end
+end
+local more = budget == 0 and n_jobs + n_actions + n_groups > 0
+return { flush(), n_jobs, n_actions, n_groups, more and 1 or 0 }

@@ -1,0 +1,25 @@
+-- expire_leases: takes jobs from workers that did not answer. max.
+local most = next_number()
+local delayed, dead = 0, 0
+local over = call('ZRANGEBYSCORE', K.inflight, '-inf', now, 'LIMIT', 0, most)
+load_entries(over)
+for _, text in ipairs(over) do
+  local J = get_job(tonumber(text))
+  local a, g = home(J)
+  local kind, failures = kind_of(J.kind), J.att
+  end_lease(J)
+  J.att, J.sp = failures + 1, NOWHERE
+  if a.cancelled then
+    die(J, DIED_CANCELLED, '')
+    dead = dead + 1
+  elseif failures >= kind.retries then
+    die(J, DIED_ATTEMPTS, 'no answer from worker ' .. J.owner .. ' before its lease ended')
+    dead = dead + 1
+  else
+    delay(g, J, now + retry_backoff(kind, failures), LEASE_EXPIRED)
+    delayed = delayed + 1
+  end
+  lease_ended(g)
+end
+local bits = flush()
+return { bits, delayed, dead, first_score(K.inflight) or -1 }

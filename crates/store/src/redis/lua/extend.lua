@@ -1,0 +1,19 @@
+-- extend: gives running jobs more time. by, then per lease: job, fence.
+local till = now + next_number()
+local seqs, fences, out = {}, {}, {}
+while arg < #ARGV do
+  seqs[#seqs + 1] = next_number()
+  fences[#fences + 1] = next_number()
+end
+load_jobs(seqs)
+for i, seq in ipairs(seqs) do
+  local J = jobs[seq]
+  if J and J.ph == LEASED and J.fence == fences[i] then
+    J.at, J.dirty = till, true
+    zput(K.inflight, padded(seq), till)
+    out[i] = till
+  else
+    out[i] = -1
+  end
+end
+return { flush(), out }

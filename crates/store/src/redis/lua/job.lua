@@ -1,0 +1,217 @@
+-- Jobs. What never changes is in `job`: action, creation, lane, then as the client packed it: flags (level,
+-- run_at, expires_at), lengths, times, id, type, payload. What changes is in `job:state`; a job without a
+-- state waits for its first start.
+--
+-- Lists name jobs by "<number>" or "<number>:<n>". Taking a job out of the middle of a list raises its n,
+-- so that the entry left behind is recognised as stale when it comes to the head.
+
+local NOWHERE, RETURNED, THROTTLED, FRESH, PARKED, IN_READY, FINISHED = 0, 1, 2, 3, 4, 5, 6
+local jobs, dropped_jobs = {}, {}
+
+local function read_job(seq, blob)
+  local a, _, lane, flags, idlen, kindlen, pos = struct.unpack('>I5I6I2BI2I2', blob)
+  local J = {
+    seq = seq, a = a, lane = lane, v = flags % 4 + 1, blob = blob, ph = WAITING, sp = FRESH, n = 0, att = 0,
+    thr = 0, fence = 0, at = now, delay = SCHEDULED, death = DIED_FAILED, lifted = false, pz = 0, text = '',
+  }
+  if flags >= 4 then
+    if floor(flags / 4) % 2 == 1 then pos = pos + 7 end
+    if floor(flags / 8) % 2 == 1 then J.exp, pos = struct.unpack('>I7', blob, pos) end
+  end
+  J.idat, J.idlen = pos, idlen
+  J.kind = string.sub(blob, pos + idlen, pos + idlen + kindlen - 1)
+  return J
+end
+local function job_id(J) return string.sub(J.blob, J.idat, J.idat + J.idlen - 1) end
+
+local STATE = '>BBI2I2I2I7I7BBBI2'
+local LEASE = '>I7I7I5I2BI2I2'
+local function read_state(J, raw)
+  local lifted, pos
+  J.ph, J.sp, J.n, J.att, J.thr, J.fence, J.at, J.delay, J.death, lifted, J.pz, pos = struct.unpack(STATE, raw)
+  J.lifted = lifted == 1
+  if J.ph == LEASED then
+    local kindlen, ownerlen
+    J.started, J.exp, J.a, J.lane, J.v, kindlen, ownerlen, pos = struct.unpack(LEASE, raw, pos)
+    if J.exp == 0 then J.exp = nil end
+    J.kind = string.sub(raw, pos, pos + kindlen - 1)
+    J.owner = string.sub(raw, pos + kindlen, pos + kindlen + ownerlen - 1)
+    J.req = string.sub(raw, pos + kindlen + ownerlen)
+  else
+    J.text = string.sub(raw, pos)
+  end
+  return J
+end
+local function state_of(J)
+  local state = struct.pack(STATE, J.ph, J.sp, J.n, J.att, J.thr, J.fence, J.at, J.delay, J.death,
+    J.lifted and 1 or 0, J.pz)
+  if J.ph == LEASED then
+    return state .. struct.pack(LEASE, J.started, J.exp or 0, J.a, J.lane, J.v, #J.kind, #J.owner)
+      .. J.kind .. J.owner .. J.req
+  end
+  return state .. J.text
+end
+
+-- Reads those jobs that are not in memory yet. `fresh`: none of them can have a state.
+local function load_jobs(seqs, fresh)
+  local missing = {}
+  for _, seq in ipairs(seqs) do
+    if jobs[seq] == nil then missing[#missing + 1] = seq end
+  end
+  for from = 1, #missing, 4000 do
+    local to = min(from + 3999, #missing)
+    local blobs = call('HMGET', K.job, unpack(missing, from, to))
+    local states = not fresh and call('HMGET', K.state, unpack(missing, from, to))
+    for i = from, to do
+      local blob, seq = blobs[i - from + 1], missing[i]
+      jobs[seq] = blob and read_job(seq, blob) or false
+      local state = blob and states and states[i - from + 1]
+      if state then read_state(jobs[seq], state) end
+    end
+  end
+end
+local function get_job(seq)
+  if jobs[seq] == nil then load_jobs({ seq }) end
+  return jobs[seq]
+end
+local function entry(J) return J.n == 0 and int(J.seq) or int(J.seq) .. ':' .. J.n end
+local function parse(text)
+  local seq, n = string.match(text, '(%d+):?(%d*)')
+  return tonumber(seq), tonumber(n) or 0
+end
+-- The job that an entry of a list names; nil if the entry is stale.
+local function job_at(text)
+  local seq, n = parse(text)
+  local J = get_job(seq)
+  return J and J.n == n and J or nil
+end
+local function load_entries(entries, fresh)
+  local seqs = {}
+  for i, text in ipairs(entries) do seqs[i] = parse(text) end
+  load_jobs(seqs, fresh)
+end
+
+local function home(J)
+  local a = get_action(J.a)
+  local g = get_group(a.g)
+  return a, g, g.lines[J.lane .. ':' .. J.v]
+end
+-- Where a job stands. Resuming an action moves its parked jobs all at once, without touching each.
+local function spot(J, a)
+  if J.sp == PARKED and not (a.paused and a.pz == J.pz) then return RETURNED end
+  return J.sp
+end
+local function one_less(g, line, sp)
+  if sp == RETURNED then line.nr = line.nr - 1
+  elseif sp == THROTTLED then line.nt = line.nt - 1
+  elseif sp == FRESH then line.nf = line.nf - 1
+  elseif sp == IN_READY then
+    local lane = M.lanes[line.l]
+    lane.r, M.ready = lane.r - 1, M.ready - 1
+  end
+  if line_len(line) == 0 then
+    leave_order(line)
+    if line.stale then drop_lists(g, line) end
+  end
+end
+-- Takes a job out of whatever holds it; its phase stays. A list keeps a stale entry.
+local function detach(J)
+  local a, g, line = home(J)
+  local sp = spot(J, a)
+  if sp == PARKED then
+    for _, parked in ipairs(a.parked) do
+      if parked.k == line.k then parked.n = parked.n - 1 end
+    end
+  elseif sp == NOWHERE and J.ph == DELAYED then
+    zdrop(K.delayed, padded(J.seq))
+  end
+  if sp ~= NOWHERE then
+    J.n = (J.n + 1) % 65536
+    line.stale = true
+  end
+  J.sp, J.dirty = NOWHERE, true
+  one_less(g, line, sp)
+end
+
+-- Books a job as waiting, whatever it was before.
+local function set_waiting(g, J)
+  if J.ph == WAITING then return end
+  local from = J.ph
+  if from == DELAYED then uncongest(g, J.delay) end
+  J.ph, J.dirty = WAITING, true
+  shift(g, from, WAITING)
+end
+-- Delays a job that was leased.
+local function delay(g, J, due, reason)
+  J.ph, J.delay, J.at, J.dirty, J.sp, J.text = DELAYED, reason, due, true, NOWHERE, ''
+  zput(K.delayed, padded(J.seq), due)
+  congest(g)
+  shift(g, LEASED, DELAYED)
+  ring_timer = true
+end
+
+-- Books a detached job as finished.
+local function finish(J, phase, text)
+  local a, g, line = home(J)
+  if J.ph == DELAYED then set_waiting(g, J) end
+  if J.exp and not J.lifted then zdrop(K.expiring, padded(J.seq)) end
+  local from = J.ph
+  J.ph, J.at, J.lifted, J.dirty, J.text, J.sp = phase, now, true, true, text, NOWHERE
+  shift(g, from, phase)
+  line_loses(g, line)
+  a.un = a.un - 1
+  -- With kept results a job goes when its action goes.
+  if not a.keep then
+    J.sp = FINISHED
+    push(K.finished, entry(J))
+    M.fin = M.fin + 1
+  end
+  return a, g
+end
+local DEATHS = {
+  [DIED_FAILED] = 'failed without a reason',
+  [DIED_ATTEMPTS] = 'attempts used up',
+  [DIED_EXPIRED] = 'expired before it could start',
+  [DIED_CANCELLED] = 'cancelled',
+}
+-- Ends a detached job without success; true if that completed its action.
+local function die(J, reason, text)
+  if text == '' then text = DEATHS[reason] end
+  J.death = reason
+  local a = finish(J, DEAD, text)
+  if is_open(a) then
+    a.c[3] = a.c[3] + 1
+    if reason ~= DIED_CANCELLED then keep_error(a, text) end
+  end
+  return complete_if_done(a)
+end
+local function end_lease(J) zdrop(K.inflight, padded(J.seq)) end
+-- A group that was held for too many leases may go on.
+local function lease_ended(g)
+  if g.held == 'L' then unhold(g) end
+end
+local function retry_backoff(kind, failures) return min(kind.backoff * 2 ^ min(failures, 60), kind.most) end
+
+local function write_jobs()
+  local put = {}
+  for seq, J in pairs(jobs) do
+    if J and J.dirty and not dropped_jobs[seq] then
+      put[#put + 1] = seq
+      put[#put + 1] = state_of(J)
+    end
+  end
+  in_parts('HSET', K.state, put)
+end
+
+-- Everything that was decided, written; then the bells ring.
+local function flush()
+  call('SET', K.meta, encode(M))
+  write_groups()
+  write_actions()
+  write_jobs()
+  for _, l in pairs(lists) do write_list(l) end
+  write_zsets()
+  local bits = (ring_work and 1 or 0) + (ring_aggregate and 2 or 0) + (ring_timer and 4 or 0)
+  if bits > 0 then call('PUBLISH', K.bells, bits) end
+  return facts(bits)
+end

@@ -1,0 +1,92 @@
+-- lease: hands jobs to a worker. lane, max, owner. The only place where the rate is charged.
+local name, most, who = next_arg(), next_number(), next_arg()
+
+local function handed_out(J, a, g, kind)
+  return { J.seq, J.fence, g.id, a.id, J.v, J.att + 1, J.at, kind.timeout, J.blob }
+end
+
+if retried then
+  -- The same call again: the leases that it was given before.
+  local out = {}
+  local all = call('ZRANGE', K.inflight, 0, -1)
+  for from = 1, #all, 1000 do
+    local seqs = {}
+    for i = from, min(#all, from + 999) do seqs[#seqs + 1] = tonumber(all[i]) end
+    load_jobs(seqs)
+    for _, seq in ipairs(seqs) do
+      local J = jobs[seq]
+      if J and J.ph == LEASED and J.req == request then
+        local a = get_action(J.a)
+        out[#out + 1] = handed_out(J, a, get_group(a.g), kind_of(J.kind))
+      end
+    end
+  end
+  if #out > 0 then return { nothing(), 'enough', 0, 0, out } end
+end
+
+unhold_turned()
+local index, lane = lane_named(name)
+if not index then return { flush(), 'empty', 0, granted or 0, {} } end
+looks, wanted = most * 10 + 1000, most
+
+-- The next job to start, detached, within every limit; or nil, why, until when.
+local function next_start()
+  while lane.r > 0 do
+    if window_room() == 0 or lane.s >= pace_limit(lane) then return nil, 'limited', window_end() end
+    if looks == 0 then return nil, 'more', 0 end
+    local l = list(k_ready(index))
+    local J
+    while not J do
+      local text, got = head(l, min(1000, max(4, lane.r)))
+      if not text then error('TIDEGATE ready is shorter than its count: ' .. l.key) end
+      if got then load_entries(got) end
+      J = job_at(text)
+      if not J then pop(l) end
+    end
+    looks = looks - 1
+    local _, g, line = home(J)
+    local held, may = at_ceiling(g, 0), startable(J)
+    if may == ACTION_PAUSED then unready(J)
+    elseif may ~= YES then
+      take_front(g, line, J, l)
+      die(J, may, '')
+    elseif g.paused then unready_line(lane, line)
+    elseif held then
+      unready_line(lane, line)
+      hold(g, held)
+    else
+      take_front(g, line, J, l)
+      return J, g, line
+    end
+  end
+  if room(lane) == 0 then return nil, 'limited', window_end() end
+  local J, g, line = pick(index)
+  if J then return J, g, line end
+  if g == 'more' then return nil, 'more', 0 end
+  return nil, nothing_startable()
+end
+
+local out, stop, till = {}, nil, 0
+while not stop do
+  if #out >= most then stop = 'enough' break end
+  wanted = most - #out
+  local J, g, line = next_start()
+  if not J then stop, till = g, line break end
+  if J.ph == DELAYED then set_waiting(g, J) end
+  local kind, from = kind_of(J.kind), J.ph
+  J.fence = M.fence
+  M.fence = M.fence + 1
+  J.ph, J.sp, J.at, J.dirty = LEASED, NOWHERE, now + kind.timeout + C.margin, true
+  J.started, J.owner, J.req = now, who, request
+  charge()
+  lane.s = lane.s + 1
+  g.sw, g.sn = M.win, started_in(g, M.win) + 1
+  shift(g, from, LEASED)
+  zput(K.inflight, padded(J.seq), J.at)
+  local a = get_action(J.a)
+  if a.status < RUNNING then a.status = RUNNING end
+  M.tstarted = M.tstarted + 1
+  M.most = max(M.most, M.started)
+  out[#out + 1] = handed_out(J, a, g, kind)
+end
+return { flush(), stop, till, granted or 0, out }

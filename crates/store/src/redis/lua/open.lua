@@ -1,0 +1,37 @@
+-- open: makes a shard ready, or refuses it. KEYS[1] is <prefix>{shard}:meta.
+-- time or "", schema, shards, this shard, settings as JSON, run id of the server.
+-- A server that is another run than the last one seen may have forgotten its last moments: the running
+-- window counts as spent.
+local P = string.sub(KEYS[1], 1, -5)
+local schema, shards, shard = tonumber(ARGV[2]), tonumber(ARGV[3]), tonumber(ARGV[4])
+local raw = redis.call('GET', KEYS[1])
+local M
+if raw then
+  M = cmsgpack.unpack(raw)
+  if M.schema ~= schema then return { 'schema', M.schema } end
+  if M.shards ~= shards then return { 'shards', M.shards } end
+else
+  M = {
+    schema = schema, shards = shards, shard = shard, run = ARGV[6], seq = 1, fence = 1, last = 0, off = 0, win = 0,
+    started = 0, ready = 0, active = 0, w = 0, c = { 0, 0, 0, 0, 0, 0 }, tstarted = 0, most = 0, throttles = 0, spins = 0,
+    held = 0, fin = 0, lines = 0, groups = 0, actions = 0, lanes = {},
+  }
+end
+local C = cjson.decode(ARGV[5])
+local settings = cmsgpack.pack(C)
+local before = redis.call('GET', P .. 'config')
+local changed = before and cjson.encode(cmsgpack.unpack(before)) ~= cjson.encode(C)
+local other_window = changed and cmsgpack.unpack(before).window ~= C.window
+if M.run ~= ARGV[6] or other_window then
+  local wall = tonumber(ARGV[1])
+  if not wall then
+    local t = redis.call('TIME')
+    wall = t[1] * 1000 + math.floor(t[2] / 1000)
+  end
+  M.last = math.max(M.last, wall + M.off)
+  M.win, M.started, M.run = math.floor(M.last / C.window), C.limit, ARGV[6]
+  for _, lane in ipairs(M.lanes) do lane.s = 0 end
+end
+redis.call('SET', KEYS[1], cmsgpack.pack(M))
+redis.call('SET', P .. 'config', settings)
+return { 'ok', changed and 1 or 0 }

@@ -1,0 +1,187 @@
+-- Who goes next: level, then line, then job. Shared by admit and lease.
+
+local YES, ACTION_PAUSED = -1, -2
+local wanted = 1
+
+-- Whether a job may start: YES, ACTION_PAUSED, or why it is dead.
+local function startable(J)
+  local a = get_action(J.a)
+  if a.cancelled then return DIED_CANCELLED end
+  if J.exp and not J.lifted and J.exp <= now then return DIED_EXPIRED end
+  if a.paused then return ACTION_PAUSED end
+  return YES
+end
+
+-- The first job in one of a line's lists. Stale entries before it go.
+local function front_of(g, line, name)
+  local l = list(k_line(int(g.seq), line.k, name))
+  local fresh = name == 'f' and not line.stale
+  local ahead = max(4, 2 * math.ceil(wanted / max(1, order_of(line).len)))
+  local count = name == 'f' and line.nf or name == 't' and line.nt or line.nr
+  while true do
+    local text, got = head(l, line.stale and ahead or min(ahead, count))
+    if not text then error('TIDEGATE a list is shorter than its count: ' .. l.key) end
+    if got then load_entries(got, fresh) end
+    local J = job_at(text)
+    if J then return J, l end
+    pop(l)
+  end
+end
+local function front(g, line)
+  if line.nr > 0 then return front_of(g, line, 'r') end
+  if line.nt > 0 then return front_of(g, line, 't') end
+  return front_of(g, line, 'f')
+end
+-- Takes a job that stands at the head of its list.
+local function take_front(g, line, J, l)
+  pop(l)
+  local sp = spot(J, get_action(J.a))
+  J.sp, J.dirty = NOWHERE, true
+  one_less(g, line, sp)
+end
+
+local function push_returned(g, line, J)
+  J.sp, J.dirty = RETURNED, true
+  push(k_line(int(g.seq), line.k, 'r'), entry(J))
+  line.nr = line.nr + 1
+  enter_order(g, line)
+end
+-- Puts a job back at the head of its line. Jobs that have never been leased keep their order of arrival
+-- among each other.
+local function give_back(g, line, J)
+  J.sp, J.dirty = RETURNED, true
+  local key = k_line(int(g.seq), line.k, 'r')
+  local text, before_this, from = entry(J), nil, 0
+  if lists[key] then write_list(lists[key]) end
+  if line.nr > 0 then
+    while not before_this do
+      local got = call('LRANGE', key, from, from + 99)
+      if #got == 0 then break end
+      load_entries(got)
+      for _, other in ipairs(got) do
+        local J2 = job_at(other)
+        if J2 and not (J2.fence == 0 and J2.seq < J.seq) then before_this = other break end
+      end
+      from = from + 100
+    end
+  end
+  if before_this then
+    call('LINSERT', key, 'BEFORE', before_this, text)
+  else
+    call('RPUSH', key, text)
+  end
+  line.nr = line.nr + 1
+  enter_order(g, line)
+end
+
+-- Moves a job of a paused action from the head of its line to the action's parking.
+local function park(g, line, J, l)
+  take_front(g, line, J, l)
+  set_waiting(g, J)
+  local a = get_action(J.a)
+  local place
+  for _, parked in ipairs(a.parked) do
+    if parked.k == line.k then place = parked end
+  end
+  if not place then
+    place = { k = line.k, n = 0 }
+    a.parked[#a.parked + 1] = place
+  end
+  place.n = place.n + 1
+  J.sp, J.pz = PARKED, a.pz
+  push(k_parked(int(a.seq), line.k), entry(J))
+end
+-- A ready job goes back to the head of its line, and its pick is taken back.
+local function unready(J)
+  local _, g, line = home(J)
+  detach(J)
+  set_waiting(g, J)
+  leave_order(line)
+  refund_pick(g, line)
+  give_back(g, line, J)
+end
+-- All ready jobs of a line: those behind the first must not overtake it.
+local function unready_line(lane, line)
+  local key = k_ready(line.l)
+  local l = list(key)
+  local entries = call('LRANGE', key, l.popped, -1)
+  for i = l.j, #l.added do entries[#entries + 1] = l.added[i] end
+  load_entries(entries)
+  for _, text in ipairs(entries) do
+    local J = job_at(text)
+    if J and J.sp == IN_READY and J.lane == line.l then
+      local _, _, of = home(J)
+      if of == line then unready(J) end
+    end
+  end
+end
+
+-- The level of the next pick: one that has earned its minimum first, else the first that waits.
+local function choose_level(lane, waits)
+  for v = 1, 3 do
+    if waits[v] and lane.c[v] >= 100 then return v end
+  end
+  for v = 1, 3 do
+    if waits[v] then return v end
+  end
+end
+local function book_level(lane, level, waits)
+  local percent = { 0, C.normal_min, C.low_min }
+  for v = 1, 3 do
+    local earned = waits[v] and min(200, lane.c[v] + percent[v]) or 0
+    lane.c[v] = v == level and max(0, earned - 100) or earned
+  end
+end
+
+-- Takes the next job of the lane out of its line. Returns the job, or nil and 'empty' or 'more'.
+local looks = 0
+local function pick(index)
+  local lane = M.lanes[index]
+  while true do
+    if looks == 0 then return nil, 'more' end
+    local waits = { lane.o[1].len > 0, lane.o[2].len > 0, lane.o[3].len > 0 }
+    local level = choose_level(lane, waits)
+    if not level then return nil, 'empty' end
+    local g, line = first_line(index, level, min(1000, max(8, wanted)))
+    if not g then error('TIDEGATE the order is shorter than its count: ' .. k_order(index, level)) end
+    local held = at_ceiling(g, g.c[READY])
+    if held then
+      hold(g, held)
+      looks = looks - 1
+    else
+      while g.lines[line.k] == line and line_len(line) > 0 do
+        if looks == 0 then break end
+        local J, l = front(g, line)
+        local may = startable(J)
+        if may == YES then
+          take_front(g, line, J, l)
+          book_level(lane, level, waits)
+          reenter_order(g, line)
+          return J, g, line
+        elseif may == ACTION_PAUSED then
+          park(g, line, J, l)
+        else
+          take_front(g, line, J, l)
+          die(J, may, '')
+        end
+        looks = looks - 1
+      end
+    end
+  end
+end
+
+local function make_ready(J, g, line)
+  local lane = M.lanes[line.l]
+  set_waiting(g, J)
+  J.ph, J.sp, J.at, J.dirty = READY, IN_READY, now, true
+  push(k_ready(line.l), entry(J))
+  lane.r, M.ready = lane.r + 1, M.ready + 1
+  shift(g, WAITING, READY)
+  local a = get_action(J.a)
+  if a.status < DISPATCHED then a.status = DISPATCHED end
+end
+-- Nothing stands in the order: nothing waits, or what waits is at a ceiling.
+local function nothing_startable()
+  if M.held == 0 then return 'empty', 0 end
+  return 'held', window_end()
+end

@@ -1,0 +1,100 @@
+-- query: reads, changing nothing. What, then its arguments.
+local what = next_arg()
+
+local function group_view(g)
+  local names = {}
+  for i, seq in ipairs(call('ZRANGE', k_actions(int(g.seq)), 0, -1)) do names[i] = get_action(tonumber(seq)).id end
+  return { g.id, g.bp, g.cw or -1, g.cl or -1, g.paused and 1 or 0, g.held and 1 or 0, is_active(g) and 1 or 0,
+    g.c, names, g.seq }
+end
+local function job_view(J)
+  return { J.seq, J.v, J.ph, J.att, J.thr, J.at, J.delay, J.death, M.lanes[J.lane].n, J.blob, J.text }
+end
+local function congestion(g)
+  local wait, _, level = next_backoff(g)
+  return { g.id, g.cong, per_group_limit(), wait, level, g.st[1], g.st[2] or -1, g.st[3], g.st[4], g.st[5], g.seq }
+end
+local function page(view)
+  local after, most = next_number(), max(1, next_number())
+  local from = after and '(' .. int(after) or '-inf'
+  local seqs = call('ZRANGEBYSCORE', K.group_seqs, from, '+inf', 'LIMIT', 0, most + 1)
+  local out = {}
+  for i = 1, min(most, #seqs) do out[i] = view(get_group(tonumber(seqs[i]))) end
+  return out, #seqs > most and 1 or 0
+end
+local common = { now, per_group_limit(), window_end() }
+
+if what == 'groups' then
+  local items, more = page(group_view)
+  return { common, items, more }
+elseif what == 'stats' then
+  local standing, remembered = { 0, 0, 0 }, 0
+  for _, lane in ipairs(M.lanes) do
+    for level = 1, 3 do
+      standing[level] = standing[level] + lane.o[level].len
+      remembered = remembered + lane.o[level].rem
+    end
+  end
+  return { common, standing, M.active, M.c, M.tstarted, M.most, C.limit, M.throttles, M.spins, M.groups, M.actions,
+    M.lines + remembered, remembered }
+elseif what == 'summary' then
+  local total, worst, who = 0, 0, ''
+  for _, seq in ipairs(call('ZRANGE', K.congested, 0, 9999)) do
+    local g = get_group(tonumber(seq))
+    total = total + g.cong
+    local _, _, level = next_backoff(g)
+    if g.cong > 0 and level > worst then worst, who = level, g.id end
+  end
+  local items, more = page(congestion)
+  return { common, M.active, total, worst, who, items, more }
+end
+
+local g = find_group(next_arg())
+if not g then return { 'no group' } end
+if what == 'group' then
+  return { common, group_view(g) }
+elseif what == 'action' then
+  local a = find_action(g, next_arg())
+  if not a then return { 'no action' } end
+  return { common, a.id, a.status, a.sealed and 1 or 0, a.paused and 1 or 0, a.cancelled and 1 or 0, a.c, a.err,
+    a.cr, a.fin or -1, g.c, call('HGET', K.summary, a.seq) }
+elseif what == 'job' then
+  local seq = call('HGET', k_ids(int(g.seq)), next_arg())
+  local J = seq and get_job(tonumber(seq))
+  if not J then return { 'no job' } end
+  return { common, job_view(J) }
+elseif what == 'jobs' then
+  local a = find_action(g, next_arg())
+  if not a then return { 'no action' } end
+  local after, most = next_number(), max(1, next_number())
+  if after then
+    local J = get_job(after)
+    if not J or J.a ~= a.seq then return { 'cursor lost' } end
+  end
+  local from, out, more, passed = after and after + 1 or 0, {}, 0, 0
+  while more == 0 and passed < 100000 do
+    local seqs = numbers_from(a, from, min(1000, most + 1))
+    if #seqs == 0 then break end
+    load_jobs(seqs)
+    for _, seq in ipairs(seqs) do
+      from, passed = seq + 1, passed + 1
+      if jobs[seq] then
+        if #out >= most then more = 1 break end
+        out[#out + 1] = job_view(jobs[seq])
+      end
+    end
+  end
+  return { common, out, more }
+elseif what == 'limit' then
+  return { common, M.started, C.limit, started_in(g, M.win), M.active }
+elseif what == 'congestion' then
+  return { common, congestion(g) }
+else
+  local most, out = next_number(), {}
+  local oldest = (M.snap or 0) - C.stats_age
+  for _, raw in ipairs(call('LRANGE', k_history(int(g.seq)), -max(1, most), -1)) do
+    local at, count, wait, speed = struct.unpack('>I7I4I7I7', raw)
+    if at >= oldest and most > 0 then out[#out + 1] = { at, count, wait, speed } end
+  end
+  return { common, out }
+end

@@ -1,0 +1,28 @@
+-- resume: puts a group or an action back into the order. group, action or "".
+local group_id, id = next_arg(), next_arg()
+local g = find_group(group_id)
+if not g then return { nothing(), 'no group' } end
+if id == '' then
+  g.paused = false
+  unhold(g)
+else
+  local a = find_action(g, id)
+  if not a then return { nothing(), 'no action' } end
+  a.paused = false
+  -- Parked jobs go back to the head of their line together.
+  for _, parked in ipairs(a.parked) do
+    local line = g.lines[parked.k]
+    local from, to = k_parked(int(a.seq), parked.k), k_line(int(g.seq), parked.k, 'r')
+    if line and parked.n > 0 then
+      local rest = call('LRANGE', to, 0, -1)
+      call('RENAME', from, to)
+      in_parts('RPUSH', to, rest)
+      line.nr = line.nr + parked.n
+      enter_order(g, line)
+    else
+      call('DEL', from)
+    end
+  end
+  a.parked = {}
+end
+return { flush(), 'ok' }

@@ -1,0 +1,380 @@
+//! The store on Redis: every transition is one script call, and several processes share one queue.
+//!
+//! ```text
+//!   call --encode--> EVALSHA on the shard's server --decode--> outcome
+//!                        |  reads, decides in tables, writes at the end
+//!                        +-- PUBLISH bells --> every process
+//! ```
+//!
+//! The scripts (`lua/`) restate the state machine of the core and are held equal to it by the conformance
+//! suite and a differential test. Groups are spread over shards by their name; all keys of a shard share a
+//! hash tag. With several shards a lease spends starts granted from one counter, so the limit is exact.
+
+mod args;
+mod bells;
+mod blob;
+mod decode;
+mod encode;
+mod keys;
+mod known;
+mod reply;
+mod scripts;
+mod server;
+mod servers;
+mod settings;
+mod shards;
+
+use std::collections::HashMap;
+use std::fmt;
+use std::hash::{BuildHasher, Hasher, RandomState};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use async_trait::async_trait;
+use redis::Cmd;
+use tidegate_core::bulk::views::{Cursor, Page, Query};
+use tidegate_core::bulk::{Command, LeaseOutcome, LeaseParams, Outcome, Refusal, Signals};
+use tidegate_core::config::BulkConfig;
+use tidegate_core::ids::{ActionId, GroupId, JobId};
+
+use self::args::Args;
+use self::decode::Numbers;
+use self::keys::Keys;
+use self::known::Known;
+use self::reply::Items;
+use self::scripts::Script;
+use self::server::Live;
+use self::servers::{Failure, Request, Servers};
+use crate::{Clock, JobDetails, LeasedJob, Store, StoreError, Wakeups};
+
+/// What the keys look like. A store with another number is refused.
+const SCHEMA: u32 = 1;
+
+/// Limit: shards of one store; each lease asks all of them.
+pub const MAX_SHARDS: u32 = 64;
+
+#[derive(Debug, Clone)]
+pub struct RedisOptions {
+    /// One server, or some of a Cluster: `redis://user:password@host:port/number`, `rediss://…`.
+    pub urls: Vec<String>,
+    /// What every key begins with.
+    pub prefix: String,
+    /// Groups are spread over so many; fixed when the store is made.
+    pub shards: u32,
+    pub config: BulkConfig,
+    /// The time, for tests; the server's own clock if absent.
+    pub clock: Option<Arc<dyn Clock>>,
+}
+
+impl RedisOptions {
+    pub fn new(url: impl Into<String>) -> Self {
+        Self {
+            urls: vec![url.into()],
+            prefix: "bulk-action:".to_owned(),
+            shards: 1,
+            config: BulkConfig::default(),
+            clock: None,
+        }
+    }
+}
+
+pub struct RedisStore {
+    shared: Arc<Shared>,
+    bells: tokio::task::JoinHandle<()>,
+}
+
+impl fmt::Debug for RedisStore {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("RedisStore").finish_non_exhaustive()
+    }
+}
+
+impl Drop for RedisStore {
+    fn drop(&mut self) {
+        self.bells.abort();
+    }
+}
+
+/// What calls and the listener for bells have in common.
+struct Shared {
+    servers: Servers,
+    keys: Keys,
+    shards: u32,
+    config: BulkConfig,
+    settings: String,
+    clock: Option<Arc<dyn Clock>>,
+    wakeups: Arc<Wakeups>,
+    /// Tells this process's calls from those of others.
+    name: String,
+    calls: AtomicU64,
+    /// The run of the server that each shard was opened on.
+    opened: Mutex<HashMap<u32, String>>,
+    /// What is known of each shard.
+    known: Known,
+}
+
+impl RedisStore {
+    /// Connects, checks the server's version and the schema, and makes the settings known to the scripts.
+    pub async fn open(options: RedisOptions) -> Result<Self, StoreError> {
+        let RedisOptions {
+            urls,
+            prefix,
+            shards,
+            config,
+            clock,
+        } = options;
+        config
+            .validate()
+            .map_err(|error| StoreError::Config(error.to_string()))?;
+        if shards == 0 || shards > MAX_SHARDS {
+            return Err(StoreError::Config(format!(
+                "shards = {shards}: it may be from 1 to {MAX_SHARDS}"
+            )));
+        }
+        if prefix.contains(['{', '}']) {
+            return Err(StoreError::Config(format!(
+                "the key prefix {prefix:?} has a brace, which would change where a Cluster keeps the keys"
+            )));
+        }
+        let shared = Arc::new(Shared {
+            servers: Servers::new(&urls)?,
+            keys: Keys::new(&prefix),
+            shards,
+            settings: settings::for_scripts(&config, shards),
+            config,
+            clock,
+            wakeups: Arc::default(),
+            name: format!("{:016x}", RandomState::new().build_hasher().finish()),
+            calls: AtomicU64::new(0),
+            opened: Mutex::default(),
+            known: Known::new(shards),
+        });
+        for shard in 0..shards {
+            shared.look(shard, &Query::QueueStats).await?;
+        }
+        let bells = tokio::spawn(bells::listen(shared.clone()));
+        Ok(Self { shared, bells })
+    }
+}
+
+impl Shared {
+    fn shard_of(&self, group: &GroupId) -> u32 {
+        // Not the slot of a key: a name may contain braces.
+        let mut hash = 0xcbf2_9ce4_8422_2325_u64;
+        for byte in group.as_str().bytes() {
+            hash = (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
+        }
+        ((hash ^ (hash >> 32)) % u64::from(self.shards)) as u32
+    }
+
+    fn numbers(&self, shard: u32) -> Numbers {
+        Numbers {
+            shard: u64::from(shard),
+            shards: u64::from(self.shards),
+        }
+    }
+
+    fn time(&self) -> String {
+        self.clock
+            .as_ref()
+            .map_or_else(String::new, |clock| clock.now().0.to_string())
+    }
+
+    /// Makes a shard known to the server, once per run of the server.
+    async fn open_shard(&self, shard: u32, live: &Live) -> Result<(), Failure> {
+        {
+            let opened = self.opened.lock().unwrap_or_else(PoisonError::into_inner);
+            if opened.get(&shard) == Some(&live.run_id) {
+                return Ok(());
+            }
+        }
+        let mut connection = live.connection.clone();
+        let mut command = redis::cmd("EVALSHA");
+        command.arg(&scripts::OPEN.sha).arg(1).arg(self.keys.meta(shard));
+        command.arg(self.time()).arg(SCHEMA).arg(self.shards).arg(shard);
+        command.arg(&self.settings).arg(&live.run_id);
+        let answer = command
+            .query_async::<redis::Value>(&mut connection)
+            .await
+            .map_err(|error| Failure::Redis(error, Some(live.clone())))?;
+        let mut items = Items::of(answer).map_err(Failure::Fatal)?;
+        let (said, detail) = items
+            .text()
+            .and_then(|said| Ok((said, items.int()?)))
+            .map_err(Failure::Fatal)?;
+        let refused = |reason: String| {
+            Failure::Fatal(StoreError::Unsuitable {
+                server: format!("the store under {:?}", self.keys.meta(shard)),
+                reason,
+            })
+        };
+        match said.as_str() {
+            "ok" if detail == 1 => tracing::warn!(shard, "the settings in Redis were others; these hold now"),
+            "ok" => {}
+            "shards" => {
+                return Err(refused(format!(
+                    "it was made with {detail} shards, not {}; export it and import it into a new prefix to \
+                     change that",
+                    self.shards
+                )));
+            }
+            _ => {
+                return Err(refused(format!(
+                    "it has schema {detail}, this program knows schema {SCHEMA}; use the version of Tidegate that \
+                     wrote it, or export there and import here"
+                )));
+            }
+        }
+        let mut opened = self.opened.lock().unwrap_or_else(PoisonError::into_inner);
+        opened.insert(shard, live.run_id.clone());
+        Ok(())
+    }
+
+    /// One script call on a shard. The bells that it rang for others ring here at once.
+    async fn call(&self, shard: u32, script: &Script, args: &Args) -> Result<Items, StoreError> {
+        self.call_with(shard, script, args, None).await
+    }
+
+    async fn call_with(
+        &self,
+        shard: u32,
+        script: &Script,
+        args: &Args,
+        grant: Option<(u64, u64)>,
+    ) -> Result<Items, StoreError> {
+        let mut items = self.send(shard, script, args, grant).await?;
+        let (bits, facts) = decode::facts(&mut items)?;
+        self.known.learn(shard, facts);
+        self.wakeups.ring(signals(bits));
+        Ok(items)
+    }
+
+    async fn send(
+        &self,
+        shard: u32,
+        script: &Script,
+        args: &Args,
+        grant: Option<(u64, u64)>,
+    ) -> Result<Items, StoreError> {
+        let call = ScriptCall {
+            shared: self,
+            shard,
+            key: self.keys.meta(shard),
+            script,
+            args,
+            grant,
+            request: format!("{}{:x}", self.name, self.calls.fetch_add(1, Ordering::Relaxed)),
+        };
+        Items::of(self.servers.run(&call.key, &call).await?)
+    }
+
+    /// A query on one shard.
+    async fn look(&self, shard: u32, query: &Query) -> Result<Items, StoreError> {
+        self.send(shard, &scripts::QUERY, &encode::query(query), None)
+            .await
+    }
+}
+
+/// One transition on one shard.
+struct ScriptCall<'a> {
+    shared: &'a Shared,
+    shard: u32,
+    key: String,
+    script: &'a Script,
+    args: &'a Args,
+    /// Starts, and the window they are for.
+    grant: Option<(u64, u64)>,
+    /// The same for every try.
+    request: String,
+}
+
+#[async_trait]
+impl Request for ScriptCall<'_> {
+    fn command(&self, _: &Live, maybe_ran: bool) -> Cmd {
+        let mut command = eval(self.script, &self.key);
+        command
+            .arg(self.shared.time())
+            .arg(if maybe_ran { "1" } else { "" });
+        let (active, unfinished) = self.shared.known.others(self.shard);
+        command.arg(&self.request).arg(active).arg(unfinished);
+        match self.grant {
+            Some((starts, window)) => command.arg(starts).arg(window),
+            None => command.arg("").arg(""),
+        };
+        for bytes in self.args.each() {
+            command.arg(bytes);
+        }
+        command
+    }
+
+    async fn prepare(&self, live: &Live) -> Result<(), Failure> {
+        self.shared.open_shard(self.shard, live).await
+    }
+}
+
+/// Cuts starts out of the window that all shards share.
+struct GrantCall<'a> {
+    shared: &'a Shared,
+    key: String,
+    starts: i64,
+    window: u64,
+}
+
+#[async_trait]
+impl Request for GrantCall<'_> {
+    fn command(&self, live: &Live, _: bool) -> Cmd {
+        let pressure = &self.shared.config.backpressure;
+        let mut command = eval(&scripts::GRANT, &self.key);
+        command.arg(self.shared.time()).arg(self.starts).arg(self.window);
+        command.arg(pressure.window().0).arg(pressure.limit_per_window());
+        command.arg(&live.run_id);
+        command
+    }
+
+    async fn prepare(&self, _: &Live) -> Result<(), Failure> {
+        Ok(())
+    }
+}
+
+fn eval(script: &Script, key: &str) -> Cmd {
+    let mut command = redis::cmd("EVALSHA");
+    command.arg(&script.sha).arg(1).arg(key);
+    command
+}
+
+fn signals(bits: i64) -> Signals {
+    Signals {
+        work: bits & 1 != 0,
+        aggregate: bits & 2 != 0,
+        timer: bits & 4 != 0,
+    }
+}
+
+#[async_trait]
+impl Store for RedisStore {
+    async fn apply(&self, command: Command) -> Result<Outcome, StoreError> {
+        self.shared.apply(command).await
+    }
+
+    async fn lease(&self, params: LeaseParams) -> Result<LeaseOutcome<LeasedJob>, StoreError> {
+        self.shared.lease(&params).await
+    }
+
+    async fn job(&self, group: &GroupId, job: &JobId) -> Result<Result<JobDetails, Refusal>, StoreError> {
+        self.shared.job(group, job).await
+    }
+
+    async fn results(
+        &self,
+        group: &GroupId,
+        action: &ActionId,
+        after: Option<Cursor>,
+        max: u32,
+    ) -> Result<Result<Page<JobDetails>, Refusal>, StoreError> {
+        self.shared.jobs_of(group, action, after, max).await
+    }
+
+    fn wakeups(&self) -> Arc<Wakeups> {
+        self.shared.wakeups.clone()
+    }
+}

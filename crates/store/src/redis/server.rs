@@ -1,0 +1,136 @@
+//! One Redis server: a connection that is made when it is needed and made again when it breaks.
+
+use std::time::Duration;
+
+use redis::aio::MultiplexedConnection;
+use redis::{AsyncConnectionConfig, Client, ConnectionInfo, RedisError};
+use tokio::sync::Mutex;
+
+use super::scripts;
+use crate::StoreError;
+
+/// Longest wait for a connection and for an answer.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(2);
+const RESPONSE_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// The oldest server whose scripts can be refused as a whole.
+const OLDEST_VERSION: u32 = 7;
+
+/// A connection with what was learnt when it was made.
+#[derive(Debug, Clone)]
+pub(super) struct Live {
+    pub(super) connection: MultiplexedConnection,
+    /// Changes whenever the server is started.
+    pub(super) run_id: String,
+    pub(super) cluster: bool,
+    number: u64,
+}
+
+#[derive(Debug)]
+pub(super) struct Server {
+    pub(super) client: Client,
+    /// Without user and password, for messages.
+    pub(super) name: String,
+    live: Mutex<(u64, Option<Live>)>,
+}
+
+/// Why there is no connection: worth another try, or not.
+#[derive(Debug)]
+pub(super) enum Broken {
+    Now(RedisError),
+    ForGood(StoreError),
+}
+
+impl Server {
+    pub(super) fn new(info: ConnectionInfo) -> Result<Self, StoreError> {
+        let name = info.addr().to_string();
+        let client = Client::open(info).map_err(|error| StoreError::Unsuitable {
+            server: format!("Redis at {name}"),
+            reason: error.to_string(),
+        })?;
+        Ok(Self {
+            client,
+            name: format!("Redis at {name}"),
+            live: Mutex::new((0, None)),
+        })
+    }
+
+    fn unsuitable(&self, reason: impl Into<String>) -> StoreError {
+        StoreError::Unsuitable {
+            server: self.name.clone(),
+            reason: reason.into(),
+        }
+    }
+
+    pub(super) async fn live(&self) -> Result<Live, Broken> {
+        let mut guard = self.live.lock().await;
+        if let Some(live) = &guard.1 {
+            return Ok(live.clone());
+        }
+        guard.0 += 1;
+        let live = self.connect(guard.0).await?;
+        guard.1 = Some(live.clone());
+        Ok(live)
+    }
+
+    /// The connection is of no use any more; the next call makes a new one.
+    pub(super) async fn forget(&self, live: &Live) {
+        let mut guard = self.live.lock().await;
+        if guard.0 == live.number {
+            guard.1 = None;
+        }
+    }
+
+    async fn connect(&self, number: u64) -> Result<Live, Broken> {
+        let config = AsyncConnectionConfig::new()
+            .set_connection_timeout(Some(CONNECT_TIMEOUT))
+            .set_response_timeout(Some(RESPONSE_TIMEOUT));
+        let refused = |error: RedisError| match error.kind() {
+            redis::ErrorKind::AuthenticationFailed | redis::ErrorKind::InvalidClientConfig => {
+                Broken::ForGood(self.unsuitable(error.to_string()))
+            }
+            _ if matches!(error.code(), Some("NOAUTH" | "WRONGPASS" | "NOPERM")) => {
+                Broken::ForGood(self.unsuitable(error.to_string()))
+            }
+            _ => Broken::Now(error),
+        };
+        let mut connection = self
+            .client
+            .get_multiplexed_async_connection_with_config(&config)
+            .await
+            .map_err(refused)?;
+        let info: String = redis::cmd("INFO")
+            .arg("server")
+            .query_async(&mut connection)
+            .await
+            .map_err(refused)?;
+        let field = |name: &str| {
+            info.lines()
+                .find_map(|line| line.strip_prefix(name)?.strip_prefix(':'))
+                .unwrap_or_default()
+                .trim()
+                .to_owned()
+        };
+        let version = field("redis_version");
+        let major = version
+            .split('.')
+            .next()
+            .and_then(|text| text.parse::<u32>().ok());
+        if major.is_none_or(|major| major < OLDEST_VERSION) {
+            return Err(Broken::ForGood(self.unsuitable(format!(
+                "it has version {version:?}; Redis {OLDEST_VERSION} or later is needed"
+            ))));
+        }
+        let mut load = redis::pipe();
+        for script in scripts::all() {
+            load.cmd("SCRIPT").arg("LOAD").arg(&script.text).ignore();
+        }
+        load.query_async::<()>(&mut connection).await.map_err(refused)?;
+        Ok(Live {
+            connection,
+            run_id: field("run_id"),
+            cluster: field("redis_mode") == "cluster",
+            number,
+        })
+    }
+}

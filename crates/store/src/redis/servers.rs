@@ -1,0 +1,286 @@
+//! All servers of a store: one, or the masters of a Cluster; which one has a key, and what to do when a call
+//! fails.
+//!
+//! A call is tried again, with growing pauses, for a bounded time. When nobody knows whether it ran (the
+//! connection broke before the answer came), the next try says so, and the script answers what the first
+//! one did.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use async_trait::async_trait;
+use redis::{Cmd, ConnectionAddr, ConnectionInfo, IntoConnectionInfo, RedisError, Value};
+
+use super::keys;
+use super::server::{Broken, Live, Server};
+use crate::StoreError;
+
+/// Limit: how long one call is tried.
+const PATIENCE: Duration = Duration::from_secs(10);
+/// Limit: tries of one call.
+const MAX_TRIES: u32 = 40;
+
+/// Pause before the next try.
+fn pause(tries: u32) -> Duration {
+    Duration::from_millis(u64::from(tries) * 50).min(Duration::from_secs(2))
+}
+
+#[derive(Debug)]
+pub(super) struct Servers {
+    seeds: Vec<ConnectionInfo>,
+    known: Mutex<HashMap<String, Arc<Server>>>,
+    /// First slot, last slot, server; empty where there is no Cluster.
+    slots: Mutex<Vec<(u16, u16, String)>>,
+}
+
+/// What to do about a failed call.
+enum Remedy {
+    /// The script is not there: load it. It did not run.
+    Load,
+    /// Another server has the key. It did not run.
+    LookAgain,
+    /// The server cannot now. It did not run.
+    Wait,
+    /// The connection broke; it may have run.
+    Reconnect,
+    GiveUp,
+}
+
+fn remedy(error: &RedisError) -> Remedy {
+    match error.code() {
+        Some("NOSCRIPT") => Remedy::Load,
+        Some("MOVED" | "ASK" | "CLUSTERDOWN" | "TRYAGAIN" | "READONLY" | "MASTERDOWN") => Remedy::LookAgain,
+        Some("LOADING" | "BUSY" | "OOM" | "MISCONF" | "NOREPLICAS") => Remedy::Wait,
+        _ if error.is_timeout() || error.is_io_error() || error.is_connection_dropped() => Remedy::Reconnect,
+        _ if error.is_unrecoverable_error() => Remedy::Reconnect,
+        _ => Remedy::GiveUp,
+    }
+}
+
+fn name_of(info: &ConnectionInfo) -> String {
+    info.addr().to_string()
+}
+
+impl Servers {
+    pub(super) fn new(urls: &[String]) -> Result<Self, StoreError> {
+        let bad = |url: &str, error: String| {
+            // No password in a message.
+            let shown = url.rsplit_once('@').map_or(url, |(_, rest)| rest);
+            StoreError::Config(format!(
+                "{shown:?} is no address of a Redis server ({error}); use redis://host:port/number or rediss://…"
+            ))
+        };
+        if urls.is_empty() {
+            return Err(StoreError::Config("no address of a Redis server is given".into()));
+        }
+        let mut seeds = Vec::new();
+        for url in urls {
+            let info = url
+                .as_str()
+                .into_connection_info()
+                .map_err(|error| bad(url, error.to_string()))?;
+            seeds.push(info);
+        }
+        if seeds
+            .iter()
+            .any(|info| matches!(info.addr(), ConnectionAddr::TcpTls { .. }))
+        {
+            // Only the first one in a process can be chosen; any will do.
+            let _ = rustls::crypto::ring::default_provider().install_default();
+        }
+        let servers = Self {
+            seeds: seeds.clone(),
+            known: Mutex::default(),
+            slots: Mutex::default(),
+        };
+        for info in seeds {
+            servers.server(info)?;
+        }
+        Ok(servers)
+    }
+
+    fn server(&self, info: ConnectionInfo) -> Result<Arc<Server>, StoreError> {
+        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        let name = name_of(&info);
+        if let Some(server) = known.get(&name) {
+            return Ok(server.clone());
+        }
+        let server = Arc::new(Server::new(info)?);
+        known.insert(name, server.clone());
+        Ok(server)
+    }
+
+    /// The first server that was named; for what any server can answer.
+    pub(super) fn any(&self, attempt: usize) -> Result<Arc<Server>, StoreError> {
+        self.server(self.seeds[attempt % self.seeds.len()].clone())
+    }
+
+    fn holder(&self, key: &str, attempt: u32) -> Result<Arc<Server>, StoreError> {
+        let slot = keys::slot(key);
+        let found = {
+            let slots = self.slots.lock().unwrap_or_else(PoisonError::into_inner);
+            slots
+                .iter()
+                .find(|(first, last, _)| (*first..=*last).contains(&slot))
+                .map(|(_, _, name)| name.clone())
+        };
+        let Some(name) = found else {
+            return self.any(attempt as usize);
+        };
+        let (host, port) = name.rsplit_once(':').unwrap_or((&name, "6379"));
+        let port = port.parse().unwrap_or(6_379);
+        let seed = &self.seeds[0];
+        let addr = match seed.addr() {
+            ConnectionAddr::TcpTls {
+                insecure, tls_params, ..
+            } => ConnectionAddr::TcpTls {
+                host: host.to_owned(),
+                port,
+                insecure: *insecure,
+                tls_params: tls_params.clone(),
+            },
+            _ => ConnectionAddr::Tcp(host.to_owned(), port),
+        };
+        self.server(seed.clone().set_addr(addr))
+    }
+
+    /// Learns which server of a Cluster has which slots.
+    async fn learn_slots(&self, live: &Live) -> Result<(), RedisError> {
+        if !live.cluster {
+            return Ok(());
+        }
+        let mut connection = live.connection.clone();
+        let answer: Value = redis::cmd("CLUSTER")
+            .arg("SLOTS")
+            .query_async(&mut connection)
+            .await?;
+        let mut found = Vec::new();
+        if let Value::Array(ranges) = answer {
+            for range in ranges {
+                let Value::Array(range) = range else { continue };
+                let [Value::Int(first), Value::Int(last), Value::Array(master), ..] = &range[..] else {
+                    continue;
+                };
+                let [Value::BulkString(host), Value::Int(port), ..] = &master[..] else {
+                    continue;
+                };
+                let host = String::from_utf8_lossy(host);
+                found.push((*first as u16, *last as u16, format!("{host}:{port}")));
+            }
+        }
+        *self.slots.lock().unwrap_or_else(PoisonError::into_inner) = found;
+        Ok(())
+    }
+
+    fn slots_unknown(&self) -> bool {
+        self.slots
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .is_empty()
+    }
+
+    /// Runs a command on the server that has the key.
+    pub(super) async fn run(&self, key: &str, request: &dyn Request) -> Result<Value, StoreError> {
+        let begun = Instant::now();
+        let mut maybe_ran = false;
+        let mut tries = 0;
+        loop {
+            let server = self.holder(key, tries)?;
+            let failure = match self.try_once(&server, maybe_ran, request).await {
+                Ok(value) => return Ok(value),
+                Err(Failure::Fatal(error)) => return Err(error),
+                Err(Failure::Redis(error, live)) => {
+                    match remedy(&error) {
+                        Remedy::Load => {}
+                        Remedy::LookAgain => self.look_again(tries).await,
+                        Remedy::Wait => {}
+                        Remedy::Reconnect => {
+                            maybe_ran = true;
+                            if let Some(live) = &live {
+                                server.forget(live).await;
+                            } else {
+                                self.look_again(tries).await;
+                            }
+                        }
+                        Remedy::GiveUp => return Err(failed(&server, &error)),
+                    }
+                    error
+                }
+            };
+            tries += 1;
+            if tries >= MAX_TRIES || begun.elapsed() + pause(tries) > PATIENCE {
+                return Err(StoreError::Unavailable {
+                    server: server.name.clone(),
+                    reason: failure.to_string(),
+                });
+            }
+            tokio::time::sleep(pause(tries)).await;
+        }
+    }
+
+    /// Asks around which server has what; nobody answering is no reason to fail here.
+    async fn look_again(&self, tries: u32) {
+        let Ok(server) = self.any(tries as usize) else {
+            return;
+        };
+        let Ok(live) = server.live().await else { return };
+        if self.learn_slots(&live).await.is_err() {
+            server.forget(&live).await;
+        }
+    }
+
+    async fn try_once(
+        &self,
+        server: &Server,
+        maybe_ran: bool,
+        request: &dyn Request,
+    ) -> Result<Value, Failure> {
+        let live = match server.live().await {
+            Ok(live) => live,
+            Err(Broken::Now(error)) => return Err(Failure::Redis(error, None)),
+            Err(Broken::ForGood(error)) => return Err(Failure::Fatal(error)),
+        };
+        if live.cluster && self.slots_unknown() {
+            self.learn_slots(&live)
+                .await
+                .map_err(|error| Failure::Redis(error, Some(live.clone())))?;
+            // The key may be elsewhere; the server says so, and the next try knows.
+        }
+        request.prepare(&live).await?;
+        let mut connection = live.connection.clone();
+        request
+            .command(&live, maybe_ran)
+            .query_async::<Value>(&mut connection)
+            .await
+            .map_err(|error| Failure::Redis(error, Some(live)))
+    }
+}
+
+/// What is to be run.
+#[async_trait]
+pub(super) trait Request: Send + Sync {
+    /// The command; `maybe_ran`: an earlier try may have run.
+    fn command(&self, live: &Live, maybe_ran: bool) -> Cmd;
+
+    /// Called with the connection before every try.
+    async fn prepare(&self, live: &Live) -> Result<(), Failure>;
+}
+
+/// How a try ended without an answer.
+#[derive(Debug)]
+pub(super) enum Failure {
+    Redis(RedisError, Option<Live>),
+    Fatal(StoreError),
+}
+
+fn failed(server: &Server, error: &RedisError) -> StoreError {
+    let text = error.to_string();
+    if text.contains("TIDEGATE") {
+        return StoreError::Corrupt(format!("{}: {text}", server.name));
+    }
+    StoreError::Unsuitable {
+        server: server.name.clone(),
+        reason: text,
+    }
+}

@@ -1,0 +1,734 @@
+//! Which shards a transition goes to, and one answer out of theirs.
+//!
+//! What names a group goes to the group's shard. What names leases goes to the shards of their jobs. What is
+//! about a lane or the whole store goes to all of them.
+
+use futures_util::FutureExt;
+use futures_util::future::try_join_all;
+use redis::Value;
+use tidegate_core::bulk::views::*;
+use tidegate_core::bulk::*;
+use tidegate_core::ids::{ActionId, GroupId, JobId};
+use tidegate_core::time::Timestamp;
+
+use super::args::Args;
+use super::decode::{self, Common, ShardLeases};
+use super::reply::{Items, time};
+use super::scripts::{self, Script};
+use super::{GrantCall, Shared, encode};
+use crate::{JobDetails, LeasedJob, StoreError};
+
+type Answer<T> = Result<T, StoreError>;
+
+/// Limit: a cursor over the groups of several shards carries the shard in these bits and above.
+const SHARD_BITS: u32 = 46;
+
+impl Shared {
+    pub(super) async fn apply(&self, command: Command) -> Answer<Outcome> {
+        Ok(match command {
+            Command::Enqueue(p) => Outcome::Enqueue(self.enqueue(p).await?),
+            Command::OpenAction(p) => Outcome::OpenAction(self.open_action(p).await?),
+            Command::SealAction(p) => Outcome::SealAction(self.seal_action(p).await?),
+            Command::Admit(p) => Outcome::Admit(self.admit(&p).await?),
+            Command::Lease(p) => Outcome::Lease({
+                let LeaseOutcome { jobs, stop } = self.lease(&p).await?;
+                LeaseOutcome {
+                    jobs: jobs.into_iter().map(|job| job.leased).collect(),
+                    stop,
+                }
+            }),
+            Command::Extend(p) => Outcome::Extend(self.extend(&p).await?),
+            Command::Settle(p) => Outcome::Settle(self.settle(&p).await?),
+            Command::ReleaseDue(p) => Outcome::ReleaseDue(self.release_due(&p).await?),
+            Command::ExpireLeases(p) => Outcome::ExpireLeases(self.expire_leases(&p).await?),
+            Command::ClaimAggregation(p) => Outcome::ClaimAggregation(self.claim_aggregation(&p).await?),
+            Command::FinishAggregation(p) => Outcome::FinishAggregation(self.finish_aggregation(p).await?),
+            Command::ConfirmCompletion(p) => {
+                let mut args = Args::default();
+                args.text(p.group.as_str()).text(p.action.as_str());
+                let done = self
+                    .of_group(&scripts::CONFIRM_COMPLETION, &p.group, &args)
+                    .await?;
+                Outcome::ConfirmCompletion(plain(done, &p.group, Some(&p.action))?)
+            }
+            Command::Pause(p) => Outcome::Pause(self.of_target(&scripts::PAUSE, &p.target).await?),
+            Command::Resume(p) => Outcome::Resume(self.of_target(&scripts::RESUME, &p.target).await?),
+            Command::Cancel(p) => Outcome::Cancel(self.cancel(p).await?),
+            Command::ConfigureGroup(p) => Outcome::ConfigureGroup(self.configure_group(p).await?),
+            Command::Replay(p) => Outcome::Replay(self.replay(p).await?),
+            Command::DropFinished(p) => Outcome::DropFinished(self.drop_finished(&p).await?),
+            Command::SnapshotCongestion(_) => {
+                let all = self
+                    .on_all(&scripts::SNAPSHOT_CONGESTION, &Args::default())
+                    .await?;
+                let mut added = 0;
+                for mut items in all {
+                    added += items.small()?;
+                }
+                Outcome::SnapshotCongestion(added)
+            }
+            Command::ResetStats(p) => {
+                let mut args = Args::default();
+                args.text(p.group.as_str());
+                let done = self.of_group(&scripts::RESET_STATS, &p.group, &args).await?;
+                Outcome::ResetStats(plain(done, &p.group, None)?)
+            }
+            Command::Query(query) => Outcome::Query(self.query(query).await?),
+        })
+    }
+
+    async fn of_group(&self, script: &Script, group: &GroupId, args: &Args) -> Answer<Items> {
+        self.call(self.shard_of(group), script, args).await
+    }
+
+    async fn on_all(&self, script: &Script, args: &Args) -> Answer<Vec<Items>> {
+        let calls = (0..self.shards).map(|shard| self.call(shard, script, args).boxed());
+        try_join_all(calls.collect::<Vec<_>>()).await
+    }
+
+    /// A part of `max` for each shard.
+    fn part(&self, max: u32) -> u32 {
+        max.div_ceil(self.shards)
+    }
+
+    async fn enqueue(&self, p: EnqueueParams) -> Answer<Result<EnqueueOutcome, Refusal>> {
+        let limits = &self.config.limits;
+        let (len, max) = (p.jobs.len() as u64, limits.max_enqueue_batch);
+        if len > max {
+            return Ok(Err(Refusal::TooManyJobs { len, max }));
+        }
+        if let Some(Err(refusal)) = p.base_priority.map(checked_base_priority) {
+            return Ok(Err(refusal));
+        }
+        let shard = self.shard_of(&p.group);
+        let args = encode::enqueue(&p, limits.max_payload_bytes);
+        let items = self.call(shard, &scripts::ENQUEUE, &args).await?;
+        decode::enqueue(items, &p, self.numbers(shard), limits)
+    }
+
+    async fn open_action(&self, p: OpenActionParams) -> Answer<Result<Opened, Refusal>> {
+        let threshold = p.options.failure_threshold_percent;
+        if !(1..=100).contains(&threshold) {
+            return Ok(Err(Refusal::FailureThreshold(threshold)));
+        }
+        if let Some(Err(refusal)) = p.base_priority.map(checked_base_priority) {
+            return Ok(Err(refusal));
+        }
+        let args = encode::open_action(&p);
+        let mut items = self.of_group(&scripts::OPEN_ACTION, &p.group, &args).await?;
+        Ok(match items.text()?.as_str() {
+            "new" => Ok(Opened::New),
+            "already" => Ok(Opened::Already),
+            said => Err(decode::refusal(said, &p.group, Some(&p.action), None)?),
+        })
+    }
+
+    async fn seal_action(&self, p: SealActionParams) -> Answer<Result<Sealed, Refusal>> {
+        let mut args = Args::default();
+        args.text(p.group.as_str());
+        args.text(p.action.as_ref().map_or("", |action| action.as_str()));
+        let mut items = self.of_group(&scripts::SEAL_ACTION, &p.group, &args).await?;
+        let said = items.text()?;
+        if said != "ok" {
+            return Ok(Err(decode::refusal(&said, &p.group, p.action.as_ref(), None)?));
+        }
+        Ok(Ok(Sealed {
+            action: items.name()?,
+            total_jobs: items.unsigned()?,
+            action_complete: items.flag()?,
+        }))
+    }
+
+    async fn admit(&self, p: &AdmitParams) -> Answer<AdmitOutcome> {
+        let mut whole = AdmitOutcome {
+            admitted: Vec::new(),
+            denied: Vec::new(),
+            stop: Stop::Empty,
+        };
+        let shards: Vec<u32> = (0..self.shards).collect();
+        let (max, cap) = match self.shards {
+            1 => (vec![p.max.into()], vec![p.ready_cap.into()]),
+            _ => {
+                let idle_too = self.known.ask_idle();
+                let share = |most: u32| self.known.shares(&shards, most.into(), idle_too);
+                (share(p.max), share(p.ready_cap))
+            }
+        };
+        for shard in shards {
+            let (max, cap) = (max[shard as usize], cap[shard as usize]);
+            if max == 0 && self.shards > 1 {
+                continue;
+            }
+            let mut args = Args::default();
+            args.text(p.lane.as_str()).big(max).big(cap);
+            let items = self.call(shard, &scripts::ADMIT, &args).await?;
+            let one = decode::admit(items, self.numbers(shard))?;
+            whole.admitted.extend(one.admitted);
+            whole.denied.extend(one.denied);
+            whole.stop = both(whole.stop, one.stop);
+        }
+        Ok(whole)
+    }
+
+    pub(super) async fn lease(&self, p: &LeaseParams) -> Answer<LeaseOutcome<LeasedJob>> {
+        if self.shards == 1 {
+            let leases = self.lease_on(0, p, p.max, None).await?;
+            return Ok(LeaseOutcome {
+                jobs: leases.jobs,
+                stop: leases.stop,
+            });
+        }
+        let (window, granted) = self.grant(i64::from(p.max), 0).await?;
+        let until = Timestamp((window + 1).saturating_mul(self.config.backpressure.window().0));
+        let mut left = granted;
+        let mut jobs = Vec::new();
+        let mut stop = None;
+        let mut asked: Vec<u32> = (0..self.shards).collect();
+        let mut idle_too = self.known.ask_idle();
+        // What one shard does not use goes to the others; in the end also to those that had no work.
+        while left > 0 && !asked.is_empty() {
+            let parts = self.known.parts(&asked, left, idle_too);
+            let mut calls = Vec::new();
+            let mut called = Vec::new();
+            for (&shard, &part) in asked.iter().zip(&parts).filter(|&(_, &part)| part > 0) {
+                left -= part;
+                called.push(shard);
+                let part = part.min(u64::from(u32::MAX));
+                calls.push(self.lease_on(shard, p, part as u32, Some((part, window))).boxed());
+            }
+            if calls.is_empty() {
+                idle_too = true;
+                continue;
+            }
+            for (shard, one) in called.into_iter().zip(try_join_all(calls).await?) {
+                left += one.unused;
+                if !matches!(one.stop, Stop::Enough) {
+                    asked.retain(|&other| other != shard);
+                }
+                stop = Some(stop.map_or(one.stop, |stop| both(stop, one.stop)));
+                jobs.extend(one.jobs);
+            }
+        }
+        let mut stop = stop.unwrap_or(Stop::Limited { until });
+        if left > 0 {
+            self.grant(-(left as i64), window).await?;
+        }
+        if jobs.len() as u32 >= p.max {
+            stop = Stop::Enough;
+        } else if left == 0 && granted < u64::from(p.max) && matches!(stop, Stop::Enough) {
+            stop = Stop::Limited { until };
+        }
+        Ok(LeaseOutcome { jobs, stop })
+    }
+
+    async fn lease_on(
+        &self,
+        shard: u32,
+        p: &LeaseParams,
+        max: u32,
+        grant: Option<(u64, u64)>,
+    ) -> Answer<ShardLeases> {
+        let mut args = Args::default();
+        args.text(p.lane.as_str()).number(max).text(p.owner.as_str());
+        let items = self.call_with(shard, &scripts::LEASE, &args, grant).await?;
+        decode::lease(items, self.numbers(shard))
+    }
+
+    /// Cuts starts out of the window that all shards share; below zero gives them back.
+    async fn grant(&self, starts: i64, window: u64) -> Answer<(u64, u64)> {
+        let mut items = self.ask_limit(starts, window).await?;
+        Ok((items.unsigned()?, items.unsigned()?))
+    }
+
+    async fn ask_limit(&self, starts: i64, window: u64) -> Answer<Items> {
+        let call = GrantCall {
+            shared: self,
+            key: self.keys.rate_limit(),
+            starts,
+            window,
+        };
+        Items::of(self.servers.run(&call.key, &call).await?)
+    }
+
+    async fn extend(&self, p: &ExtendParams) -> Answer<Vec<Extended>> {
+        let answers = self
+            .by_shard(
+                &scripts::EXTEND,
+                &p.leases,
+                |lease| lease.job,
+                |leases, shards| {
+                    let mut args = Args::default();
+                    args.span(p.by);
+                    for &lease in leases {
+                        encode::lease(&mut args, *lease, shards);
+                    }
+                    args
+                },
+            )
+            .await?;
+        answers
+            .into_iter()
+            .map(|value| match value {
+                Value::Int(until) if until >= 0 => Ok(Extended::Until(time(until as u64))),
+                _ => Ok(Extended::Stale),
+            })
+            .collect()
+    }
+
+    async fn settle(&self, p: &SettleParams) -> Answer<Vec<Settled>> {
+        let max_result = self.config.limits.max_result_bytes;
+        let answers = self
+            .by_shard(
+                &scripts::SETTLE,
+                &p.answers,
+                |answer| answer.lease.job,
+                |answers, shards| encode::settle(answers.iter().copied(), max_result, shards),
+            )
+            .await?;
+        answers
+            .into_iter()
+            .map(|value| decode::settled(&mut Items::of(value)?))
+            .collect()
+    }
+
+    /// Sends each item to the shard of its job; the answers come back in the order of the items.
+    async fn by_shard<T: Sync>(
+        &self,
+        script: &Script,
+        items: &[T],
+        job: impl Fn(&T) -> JobSeq,
+        encode: impl Fn(&[&T], u64) -> Args,
+    ) -> Answer<Vec<Value>> {
+        let shards = u64::from(self.shards);
+        let mut parts: Vec<Vec<usize>> = vec![Vec::new(); self.shards as usize];
+        for (index, item) in items.iter().enumerate() {
+            parts[(job(item).0 % shards) as usize].push(index);
+        }
+        let mut calls = Vec::new();
+        for (shard, part) in parts.iter().enumerate().filter(|(_, part)| !part.is_empty()) {
+            let of_shard: Vec<&T> = part.iter().map(|&index| &items[index]).collect();
+            let args = encode(&of_shard, shards);
+            calls.push(self.answers_of(shard as u32, script, args, part.len()).boxed());
+        }
+        let mut out = vec![Value::Nil; items.len()];
+        let parts = parts.iter().filter(|part| !part.is_empty());
+        for (part, answers) in parts.zip(try_join_all(calls).await?) {
+            for (&index, answer) in part.iter().zip(answers) {
+                out[index] = answer;
+            }
+        }
+        Ok(out)
+    }
+
+    async fn answers_of(&self, shard: u32, script: &Script, args: Args, count: usize) -> Answer<Vec<Value>> {
+        let mut answers = self.call(shard, script, &args).await?.items()?;
+        (0..count).map(|_| answers.value()).collect()
+    }
+
+    async fn release_due(&self, p: &ReleaseDueParams) -> Answer<ReleaseDueOutcome> {
+        let mut args = Args::default();
+        args.number(p.max);
+        let mut whole = ReleaseDueOutcome::default();
+        for mut items in self.on_all(&scripts::RELEASE_DUE, &args).await? {
+            whole.released += items.small()?;
+            whole.expired += items.small()?;
+            whole.recalled += items.small()?;
+            whole.cancelling |= items.flag()?;
+            whole.next_due = earliest(whole.next_due, items.maybe()?);
+        }
+        Ok(whole)
+    }
+
+    async fn expire_leases(&self, p: &ExpireLeasesParams) -> Answer<ExpireLeasesOutcome> {
+        let mut args = Args::default();
+        args.number(p.max);
+        let mut whole = ExpireLeasesOutcome::default();
+        for mut items in self.on_all(&scripts::EXPIRE_LEASES, &args).await? {
+            whole.delayed += items.small()?;
+            whole.dead += items.small()?;
+            whole.next_deadline = earliest(whole.next_deadline, items.maybe()?);
+        }
+        Ok(whole)
+    }
+
+    async fn claim_aggregation(&self, p: &ClaimAggregationParams) -> Answer<Vec<Aggregation>> {
+        let mut whole = Vec::new();
+        for shard in 0..self.shards {
+            let left = p.max - whole.len() as u32;
+            if left == 0 {
+                break;
+            }
+            let mut args = Args::default();
+            args.number(left).span(p.claim_for);
+            let mut items = self.call(shard, &scripts::CLAIM_AGGREGATION, &args).await?;
+            whole.extend(items.items()?.each(decode::aggregation)?);
+        }
+        Ok(whole)
+    }
+
+    async fn finish_aggregation(&self, p: FinishAggregationParams) -> Answer<Result<ActionStatus, Refusal>> {
+        let mut args = Args::default();
+        args.text(p.group.as_str()).text(p.action.as_str()).big(p.claim);
+        match &p.summary {
+            Ok(summary) => args.flag(true).bytes(summary),
+            Err(error) => args.flag(false).text(error),
+        };
+        let mut items = self
+            .of_group(&scripts::FINISH_AGGREGATION, &p.group, &args)
+            .await?;
+        let said = items.text()?;
+        Ok(match said.as_str() {
+            "ok" => Ok(decode::action_status(items.int()?)?),
+            said => Err(decode::refusal(said, &p.group, Some(&p.action), None)?),
+        })
+    }
+
+    async fn of_target(&self, script: &Script, target: &Target) -> Answer<Result<(), Refusal>> {
+        let (group, action) = names(target);
+        let items = self.of_group(script, group, &encode::target(target)).await?;
+        plain(items, group, action)
+    }
+
+    async fn cancel(&self, p: CancelParams) -> Answer<Result<CancelOutcome, Refusal>> {
+        let (group, action) = names(&p.target);
+        let mut args = encode::target(&p.target);
+        args.number(p.max);
+        let mut items = self.of_group(&scripts::CANCEL, group, &args).await?;
+        let said = items.text()?;
+        if said != "ok" {
+            return Ok(Err(decode::refusal(&said, group, action, None)?));
+        }
+        Ok(Ok(CancelOutcome {
+            cancelled: items.small()?,
+            running: items.small()?,
+            more: items.flag()?,
+        }))
+    }
+
+    async fn configure_group(&self, p: ConfigureGroupParams) -> Answer<Result<(), Refusal>> {
+        if let Some(Err(refusal)) = p.base_priority.map(checked_base_priority) {
+            return Ok(Err(refusal));
+        }
+        if let Some(Err(refusal)) = p.ceilings.as_ref().map(Ceilings::check) {
+            return Ok(Err(refusal));
+        }
+        let args = encode::configure_group(&p);
+        let items = self.of_group(&scripts::CONFIGURE_GROUP, &p.group, &args).await?;
+        plain(items, &p.group, None)
+    }
+
+    async fn replay(&self, p: ReplayParams) -> Answer<Result<JobSeq, Refusal>> {
+        let mut args = Args::default();
+        args.text(p.group.as_str()).text(p.job.as_str());
+        let shard = self.shard_of(&p.group);
+        let mut items = self.call(shard, &scripts::REPLAY, &args).await?;
+        Ok(match items.text()?.as_str() {
+            "ok" => Ok(self.numbers(shard).job(items.unsigned()?)),
+            "cancelled" => Err(Refusal::Cancelled(items.name()?)),
+            said => Err(decode::refusal(said, &p.group, None, Some(&p.job))?),
+        })
+    }
+
+    async fn drop_finished(&self, p: &DropFinishedParams) -> Answer<DropFinishedOutcome> {
+        let mut args = Args::default();
+        args.number(self.part(p.max)).option(p.older_than, |args, age| {
+            args.span(age);
+        });
+        let mut whole = DropFinishedOutcome::default();
+        for mut items in self.on_all(&scripts::DROP_FINISHED, &args).await? {
+            whole.jobs += items.small()?;
+            whole.actions += items.small()?;
+            whole.groups += items.small()?;
+            whole.more |= items.flag()?;
+        }
+        Ok(whole)
+    }
+
+    async fn query(&self, query: Query) -> Answer<Result<View, Refusal>> {
+        let window = self.config.backpressure.window();
+        let group = match &query {
+            Query::Groups { after, max } => {
+                let page = self.groups(*after, *max).await?;
+                return Ok(Ok(View::Groups(page)));
+            }
+            Query::QueueStats => return Ok(Ok(View::QueueStats(self.queue_stats().await?))),
+            Query::CongestionSummary { after, max } => {
+                let summary = self.congestion_summary(*after, *max).await?;
+                return Ok(Ok(View::CongestionSummary(summary)));
+            }
+            Query::Job(group, job) => {
+                let found = self.job(group, job).await?;
+                return Ok(found.map(|details| View::Job(details.view)));
+            }
+            Query::ActionJobs {
+                group,
+                action,
+                after,
+                max,
+            } => {
+                let found = self.jobs_of(group, action, *after, *max).await?;
+                return Ok(found.map(|page| {
+                    View::ActionJobs(Page {
+                        items: page.items.into_iter().map(|details| details.view).collect(),
+                        next: page.next,
+                    })
+                }));
+            }
+            Query::Group(group)
+            | Query::Action(group, _)
+            | Query::LimitStatus(group)
+            | Query::Congestion(group)
+            | Query::CongestionHistory { group, .. } => group,
+        };
+        let action = match &query {
+            Query::Action(_, action) => Some(action),
+            _ => None,
+        };
+        let (mut items, common) = match self.look_at(group, &query).await? {
+            Ok(found) => found,
+            Err(said) => return Ok(Err(decode::refusal(&said, group, action, None)?)),
+        };
+        let common = Common::read(&mut common_items(common), window)?;
+        Ok(Ok(match &query {
+            Query::Group(_) => View::Group(decode::group_view(&mut items.items()?, &common)?.0),
+            Query::Action(..) => View::Action(decode::action_view(items, group, &common)?),
+            Query::Congestion(_) => View::Congestion(decode::congestion_state(&mut items.items()?)?.0),
+            Query::CongestionHistory { .. } => {
+                View::CongestionHistory(items.items()?.each(decode::snapshot)?)
+            }
+            _ => View::LimitStatus(self.limit_status(items, &common).await?),
+        }))
+    }
+
+    /// The answer of the group's shard, or what it says instead.
+    async fn look_at(&self, group: &GroupId, query: &Query) -> Answer<Result<(Items, Value), String>> {
+        let mut items = self.look(self.shard_of(group), query).await?;
+        Ok(match items.value()? {
+            Value::BulkString(said) => Err(String::from_utf8_lossy(&said).into_owned()),
+            common => Ok((items, common)),
+        })
+    }
+
+    async fn limit_status(&self, mut items: Items, common: &Common) -> Answer<LimitStatus> {
+        let mut status = LimitStatus {
+            global_count: items.unsigned()?,
+            global_limit: items.unsigned()?,
+            group_count: items.unsigned()?,
+            per_group_limit: common.per_group_limit,
+            active_group_count: items.unsigned()?,
+            window_ends: common.window_ends,
+        };
+        if self.shards > 1 {
+            let stats = self.queue_stats().await?;
+            status.active_group_count = stats.active_groups;
+            status.per_group_limit = (status.global_limit / stats.active_groups.max(1)).max(1);
+            let mut limit = self.ask_limit(0, 0).await?;
+            let (_, _) = (limit.unsigned()?, limit.unsigned()?);
+            status.global_count = limit.unsigned()?;
+        }
+        Ok(status)
+    }
+
+    pub(super) async fn job(&self, group: &GroupId, job: &JobId) -> Answer<Result<JobDetails, Refusal>> {
+        let query = Query::Job(group.clone(), job.clone());
+        Ok(match self.look_at(group, &query).await? {
+            Ok((mut items, _)) => {
+                let numbers = self.numbers(self.shard_of(group));
+                Ok(decode::job(&mut items.items()?, numbers)?)
+            }
+            Err(said) => Err(decode::refusal(&said, group, None, Some(job))?),
+        })
+    }
+
+    pub(super) async fn jobs_of(
+        &self,
+        group: &GroupId,
+        action: &ActionId,
+        after: Option<Cursor>,
+        max: u32,
+    ) -> Answer<Result<Page<JobDetails>, Refusal>> {
+        let numbers = self.numbers(self.shard_of(group));
+        let query = Query::ActionJobs {
+            group: group.clone(),
+            action: action.clone(),
+            after: after.map(|cursor| Cursor(cursor.0 / numbers.shards)),
+            max,
+        };
+        let mut items = match self.look_at(group, &query).await? {
+            Ok((items, _)) => items,
+            Err(said) => return Ok(Err(decode::refusal(&said, group, Some(action), None)?)),
+        };
+        let jobs = items.items()?.each(|one| decode::job(one, numbers))?;
+        let more = items.flag()?;
+        let next = jobs.last().filter(|_| more).map(|last| Cursor(last.view.seq.0));
+        Ok(Ok(Page { items: jobs, next }))
+    }
+
+    async fn groups(&self, after: Option<Cursor>, max: u32) -> Answer<Page<GroupView>> {
+        let window = self.config.backpressure.window();
+        let query = |after, max| Query::Groups { after, max };
+        self.pages(after, max, query, |mut items| {
+            let common = Common::read(&mut items, window)?;
+            let views = items.items()?.each(|one| decode::group_view(one, &common))?;
+            Ok((views, items.flag()?))
+        })
+        .await
+    }
+
+    /// Pages over the groups of all shards, one shard after the other.
+    async fn pages<T>(
+        &self,
+        after: Option<Cursor>,
+        max: u32,
+        query: impl Fn(Option<Cursor>, u32) -> Query,
+        read: impl Fn(Items) -> Answer<(Vec<(T, u64)>, bool)>,
+    ) -> Answer<Page<T>> {
+        let mut page = Page {
+            items: Vec::new(),
+            next: None,
+        };
+        let first = after.map_or(0, |cursor| cursor.0 >> SHARD_BITS) as u32;
+        let mut within = after.map(|cursor| Cursor(cursor.0 & ((1 << SHARD_BITS) - 1)));
+        let max = max.max(1);
+        for shard in first..self.shards {
+            let left = max - page.items.len() as u32;
+            let (items, more) = read(self.look(shard, &query(within.take(), left)).await?)?;
+            let mut last = 0;
+            for (item, number) in items {
+                page.items.push(item);
+                last = number;
+            }
+            if more {
+                page.next = Some(Cursor(u64::from(shard) << SHARD_BITS | last));
+                break;
+            }
+            if page.items.len() as u32 == max && shard + 1 < self.shards {
+                page.next = Some(Cursor(u64::from(shard + 1) << SHARD_BITS));
+                break;
+            }
+        }
+        Ok(page)
+    }
+
+    async fn queue_stats(&self) -> Answer<QueueStats> {
+        let mut whole: Option<QueueStats> = None;
+        for shard in 0..self.shards {
+            let mut items = self.look(shard, &Query::QueueStats).await?;
+            items.value()?;
+            let one = decode::queue_stats(items)?;
+            whole = Some(whole.map_or(one, |whole| added(whole, one)));
+        }
+        let mut whole = whole.expect("there is at least one shard");
+        if self.shards > 1 {
+            let mut limit = self.ask_limit(0, 0).await?;
+            for _ in 0..3 {
+                limit.value()?;
+            }
+            whole.most_started_per_window = limit.unsigned()?;
+        }
+        Ok(whole)
+    }
+
+    async fn congestion_summary(&self, after: Option<Cursor>, max: u32) -> Answer<CongestionSummary> {
+        let query = |after, max| Query::CongestionSummary { after, max };
+        let groups = self
+            .pages(after, max, query, |mut items| {
+                items.value()?;
+                Ok(decode::summary(items)?.1)
+            })
+            .await?;
+        let mut whole: Option<CongestionSummary> = None;
+        for shard in 0..self.shards {
+            let mut items = self.look(shard, &query(None, 1)).await?;
+            items.value()?;
+            let (one, ..) = decode::summary(items)?;
+            whole = Some(match whole {
+                None => one,
+                Some(whole) => worse(whole, one),
+            });
+        }
+        let mut whole = whole.expect("there is at least one shard");
+        whole.groups = groups;
+        Ok(whole)
+    }
+}
+
+fn common_items(common: Value) -> Items {
+    Items::of(Value::Array(vec![common])).expect("an array was made")
+}
+
+fn names(target: &Target) -> (&GroupId, Option<&ActionId>) {
+    match target {
+        Target::Group(group) => (group, None),
+        Target::Action(group, action) => (group, Some(action)),
+    }
+}
+
+fn plain(mut items: Items, group: &GroupId, action: Option<&ActionId>) -> Answer<Result<(), Refusal>> {
+    let said = items.text()?;
+    Ok(match said.as_str() {
+        "ok" => Ok(()),
+        said => Err(decode::refusal(said, group, action, None)?),
+    })
+}
+
+fn earliest(so_far: Option<Timestamp>, other: Option<u64>) -> Option<Timestamp> {
+    so_far.into_iter().chain(other.map(time)).min()
+}
+
+/// Why a call over several shards moved no more than it did: the one that can be helped soonest.
+fn both(one: Stop, other: Stop) -> Stop {
+    let rank = |stop: &Stop| match stop {
+        Stop::More => 0,
+        Stop::Enough => 1,
+        Stop::Limited { .. } => 2,
+        Stop::Held { .. } => 3,
+        Stop::Full => 4,
+        Stop::Empty => 5,
+    };
+    if rank(&other) < rank(&one) { other } else { one }
+}
+
+fn added(one: QueueStats, other: QueueStats) -> QueueStats {
+    QueueStats {
+        high_priority_groups: one.high_priority_groups + other.high_priority_groups,
+        normal_priority_groups: one.normal_priority_groups + other.normal_priority_groups,
+        low_priority_groups: one.low_priority_groups + other.low_priority_groups,
+        total_groups: one.total_groups + other.total_groups,
+        active_groups: one.active_groups + other.active_groups,
+        counts: PhaseCounts {
+            waiting: one.counts.waiting + other.counts.waiting,
+            ready: one.counts.ready + other.counts.ready,
+            leased: one.counts.leased + other.counts.leased,
+            delayed: one.counts.delayed + other.counts.delayed,
+            done: one.counts.done + other.counts.done,
+            dead: one.counts.dead + other.counts.dead,
+        },
+        started: one.started + other.started,
+        most_started_per_window: one.most_started_per_window.max(other.most_started_per_window),
+        limit_per_window: one.limit_per_window,
+        throttles: one.throttles + other.throttles,
+        saved_spins: one.saved_spins + other.saved_spins,
+        groups_kept: one.groups_kept + other.groups_kept,
+        actions_kept: one.actions_kept + other.actions_kept,
+        lines_kept: one.lines_kept + other.lines_kept,
+        tags_remembered: one.tags_remembered + other.tags_remembered,
+    }
+}
+
+fn worse(one: CongestionSummary, other: CongestionSummary) -> CongestionSummary {
+    let (active, total) = (
+        one.active_group_count + other.active_group_count,
+        one.total_non_ready_count + other.total_non_ready_count,
+    );
+    let worst = if other.worst_congestion_level > one.worst_congestion_level {
+        other
+    } else {
+        one
+    };
+    CongestionSummary {
+        active_group_count: active,
+        total_non_ready_count: total,
+        ..worst
+    }
+}
