@@ -3,23 +3,37 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use async_trait::async_trait;
 use tidegate_core::config::BulkConfig;
-use tidegate_store::conformance::Guard;
+use tidegate_store::conformance::{Backend, Guard};
 use tidegate_store::redis::{RedisOptions, RedisStore};
 use tidegate_store::{ManualClock, Store, StoreError, conformance_suite};
 use tidegate_testkit::servers::RedisCluster;
 
 static STORES: AtomicU64 = AtomicU64::new(0);
 
-async fn open(config: BulkConfig, clock: Arc<ManualClock>) -> Result<(Arc<dyn Store>, Guard), StoreError> {
-    let options = RedisOptions {
-        prefix: format!("case-{}:", STORES.fetch_add(1, Ordering::Relaxed)),
-        config,
-        clock: Some(clock),
-        urls: RedisCluster::shared().urls(),
-        shards: 3,
-    };
-    Ok((Arc::new(RedisStore::open(options).await?), Box::new(())))
+struct ThreeShards;
+
+#[async_trait]
+impl Backend for ThreeShards {
+    async fn open(
+        &self,
+        config: BulkConfig,
+        clock: Arc<ManualClock>,
+    ) -> Result<(Arc<dyn Store>, Guard), StoreError> {
+        let options = RedisOptions {
+            prefix: format!("case-{}:", STORES.fetch_add(1, Ordering::Relaxed)),
+            config,
+            clock: Some(clock),
+            urls: RedisCluster::shared().urls(),
+            shards: 3,
+        };
+        Ok((Arc::new(RedisStore::open(options).await?), Box::new(())))
+    }
+
+    fn shards(&self) -> usize {
+        3
+    }
 }
 
-conformance_suite!(open);
+conformance_suite!(ThreeShards);

@@ -33,6 +33,12 @@ pub trait Backend: Send + Sync {
         config: BulkConfig,
         clock: Arc<ManualClock>,
     ) -> Result<(Arc<dyn Store>, Guard), StoreError>;
+
+    /// Over how many parts the groups are spread. Order between groups is exact within one part; between
+    /// parts it is within the bound that [`Harness::assert_order`] states.
+    fn shards(&self) -> usize {
+        1
+    }
 }
 
 #[async_trait]
@@ -55,6 +61,7 @@ pub struct Harness {
     pub store: Arc<dyn Store>,
     pub clock: Arc<ManualClock>,
     pub config: BulkConfig,
+    pub shards: usize,
     _guard: Guard,
 }
 
@@ -96,8 +103,26 @@ impl Harness {
             store,
             clock,
             config,
+            shards: backend.shards(),
             _guard: guard,
         })
+    }
+
+    /// The order in which groups were served, one character each. Exact where there is one shard; with several,
+    /// no group is ever more than one start per shard ahead of or behind its place.
+    pub fn assert_order(&self, order: &str, expected: &str, why: &str) {
+        if self.shards == 1 {
+            assert_eq!(order, expected, "{why}");
+            return;
+        }
+        assert_eq!(order.len(), expected.len(), "{why}: {order} is as long as {expected}");
+        for end in 1..=order.len() {
+            for group in expected.chars() {
+                let served = order[..end].matches(group).count();
+                let due = expected[..end].matches(group).count();
+                assert!(served.abs_diff(due) <= self.shards, "{why}: {group} after {end} of {order}");
+            }
+        }
     }
 
     /// One transition with its whole answer; the store must not fail.

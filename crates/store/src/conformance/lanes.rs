@@ -85,10 +85,10 @@ pub async fn a_group_has_its_turn_in_every_lane(backend: &dyn Backend) {
     q.lease_in("mail", 20).await;
     q.enqueue_n("B", 3).await;
     q.enqueue_n("A", 3).await;
-    assert_eq!(
-        groups(&q.take(6).await),
+    q.assert_order(
+        &groups(&q.take(6).await),
         "BABABA",
-        "twenty starts in lane mail cost A nothing here"
+        "twenty starts in lane mail cost A nothing here",
     );
 }
 

@@ -187,9 +187,11 @@ pub async fn b45_more_groups_than_starts_take_turns(backend: &dyn Backend) {
     for i in 0..8 {
         q.enqueue_n(&i.to_string(), 2).await;
     }
-    assert_eq!(groups(&q.take(8).await), "0123");
+    let mut order = groups(&q.take(8).await);
+    assert_eq!(order.len(), 4);
     q.next_window();
-    assert_eq!(groups(&q.take(8).await), "4567");
+    order += &groups(&q.take(8).await);
+    q.assert_order(&order, "01234567", "a window's starts go on where the last one ended");
 }
 
 pub async fn b46_a_late_group_waits_one_window_at_most(backend: &dyn Backend) {
@@ -275,9 +277,8 @@ pub async fn b61_a_high_job_waits_for_ready_only(backend: &dyn Backend) {
     q.enqueue("L", at_level(Level::Low, jobs("L", 100))).await;
     q.admit(100, 4).await;
     q.enqueue("H", at_level(Level::High, jobs("H", 1))).await;
-    assert_eq!(
-        groups(&q.take(6).await),
-        "LLLLHL",
-        "at most the four in ready go before it"
-    );
+    let order = groups(&q.take(6).await);
+    let at = order.find('H').expect("it starts");
+    assert!(at <= 4, "at most the four in ready go before it: {order}");
+    assert!(at == 4 || q.shards > 1, "what is in ready goes first: {order}");
 }

@@ -57,15 +57,18 @@ pub async fn bp_t10_the_group_beyond_its_share_is_denied(backend: &dyn Backend) 
     q.enqueue_n("A", 3).await;
     let outcome = q.admit(10, 10).await;
     assert_eq!(outcome.admitted.len(), 5);
-    assert_eq!(
-        (q.group("B").await.counts.ready, q.group("A").await.counts.ready),
-        (3, 2)
-    );
+    let ready = (q.group("B").await.counts.ready, q.group("A").await.counts.ready);
+    // The odd start goes to the group that came first; between shards, to either.
+    let late = if ready == (2, 3) { "B" } else { "A" };
+    assert!(ready == (3, 2) || (ready == (2, 3) && q.shards > 1), "{ready:?}");
     assert_eq!(outcome.denied.len(), 1);
-    assert_eq!(outcome.denied[0].group, group("A"));
+    assert_eq!(outcome.denied[0].group, group(late));
     assert!(outcome.denied[0].to_string().contains("Rate limited"));
     assert_eq!(outcome.denied[0].share, (2, 2), "floor(5 / 2)");
-    assert_eq!(q.job("A", "A-2").await.view.phase, Phase::Delayed);
+    assert_eq!(
+        q.job(late, &format!("{late}-2")).await.view.phase,
+        Phase::Delayed
+    );
 }
 
 pub async fn b21_every_phase_has_its_moment(backend: &dyn Backend) {

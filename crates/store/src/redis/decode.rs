@@ -120,6 +120,10 @@ impl Numbers {
     pub(super) fn job(self, local: u64) -> JobSeq {
         JobSeq(local * self.shards + self.shard)
     }
+
+    fn fence(self, local: u64) -> Fence {
+        Fence(local * self.shards + self.shard)
+    }
 }
 
 pub(super) fn enqueue(
@@ -164,7 +168,24 @@ pub(super) fn enqueue(
     }))
 }
 
-pub(super) fn admit(mut items: Items, numbers: Numbers) -> Answer<AdmitOutcome> {
+/// What a shard says of one of its lanes.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct InLane {
+    pub(super) ready: u64,
+    /// Of the groups that stand in its order, in thousandths.
+    pub(super) weight: u64,
+}
+
+impl InLane {
+    fn read(items: &mut Items) -> Answer<Self> {
+        Ok(Self {
+            ready: items.unsigned()?,
+            weight: items.unsigned()?,
+        })
+    }
+}
+
+pub(super) fn admit(mut items: Items, numbers: Numbers) -> Answer<(AdmitOutcome, InLane)> {
     let mut ids = items.items()?;
     let mut admitted = Vec::with_capacity(ids.len());
     while ids.len() > 0 {
@@ -183,11 +204,12 @@ pub(super) fn admit(mut items: Items, numbers: Numbers) -> Answer<AdmitOutcome> 
             share: (one.unsigned()?, one.unsigned()?),
         })
     })?;
-    Ok(AdmitOutcome {
+    let outcome = AdmitOutcome {
         admitted,
         denied,
         stop: stop(&mut items)?,
-    })
+    };
+    Ok((outcome, InLane::read(&mut items)?))
 }
 
 /// What a shard says of itself with every answer.
@@ -197,6 +219,10 @@ pub(super) struct Facts {
     /// Of the active groups, in thousandths.
     pub(super) weight: u64,
     pub(super) unfinished: u64,
+    pub(super) ready: u64,
+    pub(super) now: u64,
+    /// Finished jobs that are kept.
+    pub(super) finished: u64,
 }
 
 /// The bells that rang, and the facts.
@@ -209,6 +235,9 @@ pub(super) fn facts(items: &mut Items) -> Answer<(i64, Facts)> {
             active: facts.unsigned()?,
             weight: facts.unsigned()?,
             unfinished: facts.unsigned()?,
+            ready: facts.unsigned()?,
+            now: facts.unsigned()?,
+            finished: facts.unsigned()?,
         },
     ))
 }
@@ -219,6 +248,7 @@ pub(super) struct ShardLeases {
     pub(super) jobs: Vec<LeasedJob>,
     pub(super) stop: Stop,
     pub(super) unused: u64,
+    pub(super) lane: InLane,
 }
 
 pub(super) fn lease(mut items: Items, numbers: Numbers) -> Answer<ShardLeases> {
@@ -227,7 +257,7 @@ pub(super) fn lease(mut items: Items, numbers: Numbers) -> Answer<ShardLeases> {
     let jobs = items.items()?.each(|one| {
         let lease = LeaseRef {
             job: numbers.job(one.unsigned()?),
-            fence: Fence(one.unsigned()?),
+            fence: numbers.fence(one.unsigned()?),
         };
         let (group, action) = (one.name()?, one.name()?);
         let level = one_of("a level", &Level::ALL, one.int()? - 1)?;
@@ -249,7 +279,12 @@ pub(super) fn lease(mut items: Items, numbers: Numbers) -> Answer<ShardLeases> {
             payload: blob.payload,
         })
     })?;
-    Ok(ShardLeases { jobs, stop, unused })
+    Ok(ShardLeases {
+        jobs,
+        stop,
+        unused,
+        lane: InLane::read(&mut items)?,
+    })
 }
 
 pub(super) fn settled(one: &mut Items) -> Answer<Settled> {

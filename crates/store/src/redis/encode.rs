@@ -95,7 +95,10 @@ pub(super) fn settle<'a>(answers: impl Iterator<Item = &'a Answer>, max_result: 
 
 /// A lease by the numbers of its shard.
 pub(super) fn lease(args: &mut Args, lease: LeaseRef, shards: u64) {
-    args.big(lease.job.0 / shards).big(lease.fence.0);
+    // No lease has fence 0: one of another shard is nobody's.
+    let same = lease.job.0 % shards == lease.fence.0 % shards;
+    let fence = if same { lease.fence.0 / shards } else { 0 };
+    args.big(lease.job.0 / shards).big(fence);
 }
 
 pub(super) fn target(target: &Target) -> Args {

@@ -1,8 +1,11 @@
 //! What this process knows of each shard, and how it shares starts out among them.
 
+use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
 
-use super::decode::Facts;
+use tidegate_core::ids::LaneId;
+
+use super::decode::{Facts, InLane};
 
 /// Limit: calls after which a shard that had no work is asked again without a bell.
 const ASK_IDLE_EVERY: u64 = 16;
@@ -18,6 +21,30 @@ struct State {
     /// Starts that a shard is owed; below zero when it got more than its share.
     owed: Vec<f64>,
     calls: u64,
+    /// The latest time that any server has told.
+    now: u64,
+    /// Per lane and shard; none before the shard was asked about the lane.
+    lanes: HashMap<LaneId, Vec<Option<InLane>>>,
+    /// Finished actions and idle groups that each shard keeps.
+    kept: Vec<(u64, u64)>,
+}
+
+impl State {
+    /// Jobs in ready of one lane; never more than the shard has in all.
+    fn ready_in(&self, lane: &str, shard: usize) -> u64 {
+        let known = self.lanes.get(lane).and_then(|of_lane| of_lane[shard]);
+        known.map_or(0, |known| known.ready).min(self.facts[shard].ready)
+    }
+
+    /// The weight of the groups that wait in a lane, jobs in ready included.
+    fn weight_in(&self, lane: &LaneId, shard: usize) -> u64 {
+        let known = self.lanes.get(lane).and_then(|of_lane| of_lane[shard]);
+        match known {
+            Some(known) if known.ready > 0 => known.weight.max(1_000),
+            Some(known) => known.weight,
+            None => self.facts[shard].weight,
+        }
+    }
 }
 
 impl Known {
@@ -27,6 +54,9 @@ impl Known {
                 facts: vec![Facts::default(); shards as usize],
                 owed: vec![0.0; shards as usize],
                 calls: 0,
+                now: 0,
+                lanes: HashMap::new(),
+                kept: vec![(0, 0); shards as usize],
             }),
         }
     }
@@ -36,13 +66,80 @@ impl Known {
     }
 
     pub(super) fn learn(&self, shard: u32, facts: Facts) {
-        self.state().facts[shard as usize] = facts;
+        let mut state = self.state();
+        state.now = state.now.max(facts.now);
+        state.facts[shard as usize] = facts;
+    }
+
+    /// The counter that all shards share has told its time.
+    pub(super) fn heard(&self, now: u64) {
+        let mut state = self.state();
+        state.now = state.now.max(now);
+    }
+
+    /// Where there are several servers, they follow the clock that is ahead.
+    pub(super) fn now(&self) -> Option<u64> {
+        let state = self.state();
+        (state.facts.len() > 1).then_some(state.now)
+    }
+
+    pub(super) fn learn_lane(&self, lane: &LaneId, shard: u32, known: InLane) {
+        let mut state = self.state();
+        let shards = state.facts.len();
+        let of_lane = state
+            .lanes
+            .entry(lane.clone())
+            .or_insert_with(|| vec![None; shards]);
+        of_lane[shard as usize] = Some(known);
+    }
+
+    /// Jobs in ready of a lane in all shards but one.
+    pub(super) fn ready_elsewhere(&self, lane: &LaneId, shard: u32) -> u64 {
+        let state = self.state();
+        let others = (0..state.facts.len()).filter(|&other| other != shard as usize);
+        others.map(|other| state.ready_in(lane.as_str(), other)).sum()
+    }
+
+    pub(super) fn ready_in_other_lanes(&self, lane: &str) -> u64 {
+        let state = self.state();
+        let others = |shard: usize| state.facts[shard].ready - state.ready_in(lane, shard);
+        (0..state.facts.len()).map(others).sum()
+    }
+
+    /// Finished jobs that other shards keep.
+    pub(super) fn finished_elsewhere(&self, shard: u32) -> u64 {
+        let state = self.state();
+        let all: u64 = state.facts.iter().map(|facts| facts.finished).sum();
+        all - state.facts[shard as usize].finished
+    }
+
+    pub(super) fn learn_kept(&self, shard: u32, actions: u64, groups: u64) {
+        self.state().kept[shard as usize] = (actions, groups);
+    }
+
+    /// Finished actions and idle groups that other shards keep, as of the last sweep.
+    pub(super) fn kept_elsewhere(&self, shard: u32) -> (u64, u64) {
+        let state = self.state();
+        let others = state.kept.iter().enumerate();
+        others
+            .filter(|(other, _)| *other != shard as usize)
+            .fold((0, 0), |(actions, groups), (_, kept)| (actions + kept.0, groups + kept.1))
+    }
+
+    pub(super) fn ready(&self) -> u64 {
+        self.state().facts.iter().map(|facts| facts.ready).sum()
     }
 
     /// Another process rang: there may be work.
     pub(super) fn rang(&self, shard: u32) {
-        let facts = &mut self.state().facts[shard as usize];
+        let mut state = self.state();
+        let facts = &mut state.facts[shard as usize];
         facts.weight = facts.weight.max(1_000);
+        for of_lane in state.lanes.values_mut() {
+            if let Some(lane) = &mut of_lane[shard as usize] {
+                lane.weight = lane.weight.max(1_000);
+            }
+        }
     }
 
     /// Active groups and unfinished jobs of all shards but one.
@@ -63,30 +160,15 @@ impl Known {
         state.calls % ASK_IDLE_EVERY == 1
     }
 
-    /// `most` shared out by weight, rounded up and with nothing owed.
-    pub(super) fn shares(&self, shards: &[u32], most: u64, idle_too: bool) -> Vec<u64> {
-        let state = self.state();
-        let weight = |&shard: &u32| match state.facts[shard as usize].weight {
-            0 if idle_too => 1_000,
-            weight => weight,
-        };
-        let total: u64 = shards.iter().map(weight).sum();
-        let share = |shard: &u32| (most * weight(shard)).div_ceil(total.max(1));
-        shards.iter().map(share).collect()
-    }
-
     /// `starts` shared out among some shards by the weight of their active groups. What does not divide evenly
     /// is owed, so that over many calls each shard gets its share to within one start.
-    pub(super) fn parts(&self, shards: &[u32], starts: u64, idle_too: bool) -> Vec<u64> {
+    pub(super) fn parts(&self, lane: &LaneId, shards: &[u32], starts: u64, idle_too: bool) -> Vec<u64> {
         let mut state = self.state();
-        let weight = |facts: &Facts| match facts.weight {
+        let weight = |&shard: &u32| match state.weight_in(lane, shard as usize) {
             0 if idle_too => 1_000,
             weight => weight,
         };
-        let weights: Vec<u64> = shards
-            .iter()
-            .map(|&shard| weight(&state.facts[shard as usize]))
-            .collect();
+        let weights: Vec<u64> = shards.iter().map(weight).collect();
         let total: u64 = weights.iter().sum();
         if total == 0 {
             return vec![0; shards.len()];
@@ -122,6 +204,10 @@ impl Known {
 mod tests {
     use super::*;
 
+    fn lane() -> LaneId {
+        tidegate_core::bulk::default_lane()
+    }
+
     fn known(weights: &[u64]) -> Known {
         let known = Known::new(weights.len() as u32);
         for (shard, &weight) in (0..).zip(weights) {
@@ -139,7 +225,7 @@ mod tests {
         let known = known(&[1_000, 3_000]);
         let mut got = [0; 2];
         for _ in 0..400 {
-            let parts = known.parts(&[0, 1], 1, false);
+            let parts = known.parts(&lane(), &[0, 1], 1, false);
             assert_eq!(parts.iter().sum::<u64>(), 1);
             got[0] += parts[0];
             got[1] += parts[1];
@@ -150,9 +236,9 @@ mod tests {
     #[test]
     fn a_shard_without_work_gets_nothing_until_it_is_asked_or_rings() {
         let known = known(&[1_000, 0]);
-        assert_eq!(known.parts(&[0, 1], 10, false), [10, 0]);
-        assert_eq!(known.parts(&[0, 1], 10, true), [5, 5]);
+        assert_eq!(known.parts(&lane(), &[0, 1], 10, false), [10, 0]);
+        assert_eq!(known.parts(&lane(), &[0, 1], 10, true), [5, 5]);
         known.rang(1);
-        assert_eq!(known.parts(&[0, 1], 10, false), [5, 5]);
+        assert_eq!(known.parts(&lane(), &[0, 1], 10, false), [5, 5]);
     }
 }

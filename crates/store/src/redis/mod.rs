@@ -140,7 +140,7 @@ impl RedisStore {
             servers: Servers::new(&urls)?,
             keys: Keys::new(&prefix),
             shards,
-            settings: settings::for_scripts(&config, shards),
+            settings: settings::for_scripts(&config),
             config,
             clock,
             wakeups: Arc::default(),
@@ -178,6 +178,11 @@ impl Shared {
         self.clock
             .as_ref()
             .map_or_else(String::new, |clock| clock.now().0.to_string())
+    }
+
+    /// The latest time that any server has told, where there are several.
+    fn latest(&self) -> String {
+        self.known.now().map_or_else(String::new, |now| now.to_string())
     }
 
     /// Makes a shard known to the server, once per run of the server.
@@ -245,6 +250,9 @@ impl Shared {
         let mut items = self.send(shard, script, args, grant).await?;
         let (bits, facts) = decode::facts(&mut items)?;
         self.known.learn(shard, facts);
+        if bits & 1 != 0 {
+            self.known.rang(shard);
+        }
         self.wakeups.ring(signals(bits));
         Ok(items)
     }
@@ -301,6 +309,7 @@ impl Request for ScriptCall<'_> {
             Some((starts, window)) => command.arg(starts).arg(window),
             None => command.arg("").arg(""),
         };
+        command.arg(self.shared.latest());
         for bytes in self.args.each() {
             command.arg(bytes);
         }
@@ -318,6 +327,7 @@ struct GrantCall<'a> {
     key: String,
     starts: i64,
     window: u64,
+    lane: &'a str,
 }
 
 #[async_trait]
@@ -327,7 +337,14 @@ impl Request for GrantCall<'_> {
         let mut command = eval(&scripts::GRANT, &self.key);
         command.arg(self.shared.time()).arg(self.starts).arg(self.window);
         command.arg(pressure.window().0).arg(pressure.limit_per_window());
-        command.arg(&live.run_id);
+        command.arg(&live.run_id).arg(self.shared.latest()).arg(self.lane);
+        let lanes = &self.shared.config.lanes;
+        let own = lanes.get(self.lane).and_then(|lane| lane.rps);
+        match own {
+            Some(rps) => command.arg((rps * pressure.window().as_secs_f64()).floor().max(1.0) as u64),
+            None => command.arg(""),
+        };
+        command.arg(self.shared.known.ready_in_other_lanes(self.lane));
         command
     }
 

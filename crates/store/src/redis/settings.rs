@@ -30,8 +30,8 @@ fn kind(config: &BulkConfig, settings: &JobTypeConfig) -> Value {
     })
 }
 
-/// As JSON. `shards` divides the rates of lanes, because each shard counts its own starts of a lane.
-pub(super) fn for_scripts(config: &BulkConfig, shards: u32) -> String {
+/// As JSON.
+pub(super) fn for_scripts(config: &BulkConfig) -> String {
     let (fair, pressure) = (&config.fair_queue, &config.backpressure);
     let (congestion, keep, limits) = (&config.congestion, &config.retention, &config.limits);
     let kinds: Map<String, Value> = config
@@ -43,9 +43,8 @@ pub(super) fn for_scripts(config: &BulkConfig, shards: u32) -> String {
         .lanes
         .iter()
         .map(|(name, settings)| {
-            let own = settings.rps.map(|rps| rps / f64::from(shards));
             let settings = json!({
-                "milli": milli(own.unwrap_or(pressure.global_rps)),
+                "milli": milli(settings.rps.unwrap_or(pressure.global_rps)),
                 "slow": settings.slow_ms.map(ms),
             });
             // Absent, not null: a null is a value to the scripts.
@@ -75,9 +74,9 @@ pub(super) fn for_scripts(config: &BulkConfig, shards: u32) -> String {
         "queued": limits.max_queued_jobs.min(MAX_NUMBER),
         "known_only": limits.known_job_types_only,
         "job_age": ms(keep.finished_job_ms),
-        "jobs_max": (keep.finished_jobs_max / u64::from(shards)).min(MAX_NUMBER),
+        "jobs_max": keep.finished_jobs_max.min(MAX_NUMBER),
         "action_age": ms(keep.finished_action_ms),
-        "actions_max": (keep.finished_actions_max / u64::from(shards)).min(MAX_NUMBER),
+        "actions_max": keep.finished_actions_max.min(MAX_NUMBER),
         "milli": milli(pressure.global_rps),
         "kind": kind(config, &JobTypeConfig::default()),
         "kinds": kinds,

@@ -86,11 +86,6 @@ impl Shared {
         try_join_all(calls.collect::<Vec<_>>()).await
     }
 
-    /// A part of `max` for each shard.
-    fn part(&self, max: u32) -> u32 {
-        max.div_ceil(self.shards)
-    }
-
     async fn enqueue(&self, p: EnqueueParams) -> Answer<Result<EnqueueOutcome, Refusal>> {
         let limits = &self.config.limits;
         let (len, max) = (p.jobs.len() as u64, limits.max_enqueue_batch);
@@ -145,29 +140,68 @@ impl Shared {
             denied: Vec::new(),
             stop: Stop::Empty,
         };
-        let shards: Vec<u32> = (0..self.shards).collect();
-        let (max, cap) = match self.shards {
-            1 => (vec![p.max.into()], vec![p.ready_cap.into()]),
-            _ => {
-                let idle_too = self.known.ask_idle();
-                let share = |most: u32| self.known.shares(&shards, most.into(), idle_too);
-                (share(p.max), share(p.ready_cap))
-            }
-        };
-        for shard in shards {
-            let (max, cap) = (max[shard as usize], cap[shard as usize]);
-            if max == 0 && self.shards > 1 {
+        if self.shards == 1 {
+            return self.admit_on(0, p, p.max.into(), None).await;
+        }
+        // What is left of the window is promised to the shards in parts, so that ready never holds more.
+        let limit = self.ask_limit(0, 0, p.lane.as_str()).await?;
+        let most = self.config.backpressure.limit_per_window();
+        let promised = limit.granted + self.known.ready();
+        let mut left = most.saturating_sub(promised).min(p.max.into());
+        let mut asked: Vec<u32> = (0..self.shards).collect();
+        let mut idle_too = self.known.ask_idle();
+        while left > 0 && !asked.is_empty() {
+            let parts = self.known.parts(&p.lane, &asked, left, idle_too);
+            if parts.iter().all(|&part| part == 0) {
+                idle_too = true;
                 continue;
             }
-            let mut args = Args::default();
-            args.text(p.lane.as_str()).big(max).big(cap);
-            let items = self.call(shard, &scripts::ADMIT, &args).await?;
-            let one = decode::admit(items, self.numbers(shard))?;
-            whole.admitted.extend(one.admitted);
-            whole.denied.extend(one.denied);
-            whole.stop = both(whole.stop, one.stop);
+            for (shard, part) in asked.clone().into_iter().zip(parts) {
+                if part == 0 {
+                    continue;
+                }
+                let one = self.admit_on(shard, p, part, Some((part, limit.window))).await?;
+                left -= one.admitted.len() as u64;
+                if !matches!(one.stop, Stop::Enough) {
+                    asked.retain(|&other| other != shard);
+                    whole.stop = both(whole.stop, one.stop);
+                }
+                whole.admitted.extend(one.admitted);
+            }
+        }
+        if whole.admitted.len() as u32 >= p.max {
+            whole.stop = Stop::Enough;
+        } else if left == 0 {
+            // Shards deny what they meet now (`hold = "job"`).
+            let promised = limit.granted + self.known.ready();
+            let parts = self.known.parts(&p.lane, &asked, p.max.into(), false);
+            for (&shard, &part) in asked.iter().zip(&parts).filter(|&(_, &part)| part > 0) {
+                let one = self.admit_on(shard, p, part, Some((0, limit.window))).await?;
+                whole.denied.extend(one.denied.into_iter().map(|mut denied| {
+                    denied.global = (promised, most);
+                    denied
+                }));
+                whole.stop = both(whole.stop, one.stop);
+            }
         }
         Ok(whole)
+    }
+
+    async fn admit_on(
+        &self,
+        shard: u32,
+        p: &AdmitParams,
+        max: u64,
+        grant: Option<(u64, u64)>,
+    ) -> Answer<AdmitOutcome> {
+        let elsewhere = self.known.ready_elsewhere(&p.lane, shard);
+        let cap = u64::from(p.ready_cap.min(self.config.backpressure.ready_queue_max_size));
+        let mut args = Args::default();
+        args.text(p.lane.as_str()).big(max).big(cap.saturating_sub(elsewhere));
+        let items = self.call_with(shard, &scripts::ADMIT, &args, grant).await?;
+        let (outcome, lane) = decode::admit(items, self.numbers(shard))?;
+        self.known.learn_lane(&p.lane, shard, lane);
+        Ok(outcome)
     }
 
     pub(super) async fn lease(&self, p: &LeaseParams) -> Answer<LeaseOutcome<LeasedJob>> {
@@ -178,16 +212,16 @@ impl Shared {
                 stop: leases.stop,
             });
         }
-        let (window, granted) = self.grant(i64::from(p.max), 0).await?;
+        let Limit { window, grant, .. } = self.ask_limit(p.max.into(), 0, p.lane.as_str()).await?;
         let until = Timestamp((window + 1).saturating_mul(self.config.backpressure.window().0));
-        let mut left = granted;
-        let mut jobs = Vec::new();
-        let mut stop = None;
+        let mut left = grant;
+        let mut jobs: Vec<Vec<LeasedJob>> = vec![Vec::new(); self.shards as usize];
+        let mut stop = Stop::Empty;
         let mut asked: Vec<u32> = (0..self.shards).collect();
         let mut idle_too = self.known.ask_idle();
         // What one shard does not use goes to the others; in the end also to those that had no work.
         while left > 0 && !asked.is_empty() {
-            let parts = self.known.parts(&asked, left, idle_too);
+            let parts = self.known.parts(&p.lane, &asked, left, idle_too);
             let mut calls = Vec::new();
             let mut called = Vec::new();
             for (&shard, &part) in asked.iter().zip(&parts).filter(|&(_, &part)| part > 0) {
@@ -204,18 +238,18 @@ impl Shared {
                 left += one.unused;
                 if !matches!(one.stop, Stop::Enough) {
                     asked.retain(|&other| other != shard);
+                    stop = both(stop, one.stop);
                 }
-                stop = Some(stop.map_or(one.stop, |stop| both(stop, one.stop)));
-                jobs.extend(one.jobs);
+                jobs[shard as usize].extend(one.jobs);
             }
         }
-        let mut stop = stop.unwrap_or(Stop::Limited { until });
         if left > 0 {
-            self.grant(-(left as i64), window).await?;
+            self.ask_limit(-(left as i64), window, p.lane.as_str()).await?;
         }
+        let jobs = in_turn(jobs);
         if jobs.len() as u32 >= p.max {
             stop = Stop::Enough;
-        } else if left == 0 && granted < u64::from(p.max) && matches!(stop, Stop::Enough) {
+        } else if left == 0 {
             stop = Stop::Limited { until };
         }
         Ok(LeaseOutcome { jobs, stop })
@@ -231,23 +265,29 @@ impl Shared {
         let mut args = Args::default();
         args.text(p.lane.as_str()).number(max).text(p.owner.as_str());
         let items = self.call_with(shard, &scripts::LEASE, &args, grant).await?;
-        decode::lease(items, self.numbers(shard))
+        let leases = decode::lease(items, self.numbers(shard))?;
+        self.known.learn_lane(&p.lane, shard, leases.lane);
+        Ok(leases)
     }
 
     /// Cuts starts out of the window that all shards share; below zero gives them back.
-    async fn grant(&self, starts: i64, window: u64) -> Answer<(u64, u64)> {
-        let mut items = self.ask_limit(starts, window).await?;
-        Ok((items.unsigned()?, items.unsigned()?))
-    }
-
-    async fn ask_limit(&self, starts: i64, window: u64) -> Answer<Items> {
+    async fn ask_limit(&self, starts: i64, window: u64, lane: &str) -> Answer<Limit> {
         let call = GrantCall {
             shared: self,
             key: self.keys.rate_limit(),
             starts,
             window,
+            lane,
         };
-        Items::of(self.servers.run(&call.key, &call).await?)
+        let mut items = Items::of(self.servers.run(&call.key, &call).await?)?;
+        let limit = Limit {
+            window: items.unsigned()?,
+            grant: items.unsigned()?,
+            granted: items.unsigned()?,
+            most: items.unsigned()?,
+        };
+        self.known.heard(items.unsigned()?);
+        Ok(limit)
     }
 
     async fn extend(&self, p: &ExtendParams) -> Answer<Vec<Extended>> {
@@ -430,16 +470,28 @@ impl Shared {
     }
 
     async fn drop_finished(&self, p: &DropFinishedParams) -> Answer<DropFinishedOutcome> {
-        let mut args = Args::default();
-        args.number(self.part(p.max)).option(p.older_than, |args, age| {
-            args.span(age);
-        });
         let mut whole = DropFinishedOutcome::default();
-        for mut items in self.on_all(&scripts::DROP_FINISHED, &args).await? {
-            whole.jobs += items.small()?;
-            whole.actions += items.small()?;
-            whole.groups += items.small()?;
+        let mut left = p.max;
+        for shard in 0..self.shards {
+            let (actions, groups) = self.known.kept_elsewhere(shard);
+            let mut args = Args::default();
+            args.number(left).option(p.older_than, |args, age| {
+                args.span(age);
+            });
+            args.big(self.known.finished_elsewhere(shard));
+            args.big(actions).big(groups);
+            let mut items = self.call(shard, &scripts::DROP_FINISHED, &args).await?;
+            let (jobs, actions, groups) = (items.small()?, items.small()?, items.small()?);
+            whole.jobs += jobs;
+            whole.actions += actions;
+            whole.groups += groups;
             whole.more |= items.flag()?;
+            self.known.learn_kept(shard, items.unsigned()?, items.unsigned()?);
+            left = left.saturating_sub(jobs + actions + groups);
+            if left == 0 {
+                whole.more = true;
+                break;
+            }
         }
         Ok(whole)
     }
@@ -522,9 +574,7 @@ impl Shared {
             let stats = self.queue_stats().await?;
             status.active_group_count = stats.active_groups;
             status.per_group_limit = (status.global_limit / stats.active_groups.max(1)).max(1);
-            let mut limit = self.ask_limit(0, 0).await?;
-            let (_, _) = (limit.unsigned()?, limit.unsigned()?);
-            status.global_count = limit.unsigned()?;
+            status.global_count = self.ask_limit(0, 0, "").await?.granted;
         }
         Ok(status)
     }
@@ -620,11 +670,7 @@ impl Shared {
         }
         let mut whole = whole.expect("there is at least one shard");
         if self.shards > 1 {
-            let mut limit = self.ask_limit(0, 0).await?;
-            for _ in 0..3 {
-                limit.value()?;
-            }
-            whole.most_started_per_window = limit.unsigned()?;
+            whole.most_started_per_window = self.ask_limit(0, 0, "").await?.most;
         }
         Ok(whole)
     }
@@ -651,6 +697,29 @@ impl Shared {
         whole.groups = groups;
         Ok(whole)
     }
+}
+
+/// The window that all shards share.
+struct Limit {
+    window: u64,
+    /// What this call was granted.
+    grant: u64,
+    /// What all calls were granted in this window.
+    granted: u64,
+    /// The most in any window.
+    most: u64,
+}
+
+/// The jobs of several shards as one list, each shard's spread evenly over it.
+fn in_turn(jobs: Vec<Vec<LeasedJob>>) -> Vec<LeasedJob> {
+    let mut all: Vec<(u64, LeasedJob)> = Vec::new();
+    for of_shard in jobs {
+        let len = of_shard.len() as u64;
+        let place = |i: usize| (2 * i as u64 + 1) * 1_000_000 / (2 * len);
+        all.extend(of_shard.into_iter().enumerate().map(|(i, job)| (place(i), job)));
+    }
+    all.sort_by_key(|(place, _)| *place);
+    all.into_iter().map(|(_, job)| job).collect()
 }
 
 fn common_items(common: Value) -> Items {

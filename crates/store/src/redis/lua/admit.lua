@@ -2,7 +2,7 @@
 local name, most, cap = next_arg(), next_number(), next_number()
 unhold_turned()
 local index, lane = lane_named(name)
-if not index then return { flush(), {}, {}, 'empty', 0 } end
+if not index then return { flush(), {}, {}, 'empty', 0, 0, 0 } end
 cap = min(cap, C.ready_max)
 looks, wanted = most * 10 + 1000, most
 local admitted, stop, till = {}, nil, 0
@@ -71,4 +71,4 @@ if stop == 'limited' and C.hold_job then
     left = still
   end
 end
-return { flush(), admitted, denied, stop, till }
+return { flush(), admitted, denied, stop, till, lane.r, standing_weight(lane) }

@@ -3,7 +3,8 @@
 -- KEYS[1] is <prefix>{shard}:meta; every other key is built from it and shares its hash tag.
 -- ARGV[1] time in ms, for tests only; ARGV[2] "1" if this is a second try; ARGV[3] this call's id;
 -- ARGV[4] active groups of other shards, ARGV[5] their unfinished jobs; ARGV[6] starts granted, ARGV[7] the
--- window they are for (both empty where there is one shard); the rest belongs to the transition.
+-- window they are for, ARGV[8] the latest time that any shard has told (all empty where there is one shard);
+-- the rest belongs to the transition.
 --
 -- Scripts read, decide in tables, and write at the end (flush). Numbers stay below 2^53.
 
@@ -65,7 +66,7 @@ end
 local retried, request = ARGV[2] == '1', ARGV[3]
 local others_active, others_unfinished = tonumber(ARGV[4]), tonumber(ARGV[5])
 local granted, granted_window = tonumber(ARGV[6]), tonumber(ARGV[7])
-local arg = 7
+local arg = 8
 local function next_arg() arg = arg + 1 return ARGV[arg] end
 local function next_number() return tonumber(next_arg()) end
 
@@ -79,6 +80,7 @@ do
     -- Fences grow even if the server forgets the last moments in a crash.
     M.fence = max(M.fence, wall * 1024)
   end
+  M.last = max(M.last, tonumber(ARGV[8]) or 0)
   local shifted = wall + M.off
   if shifted < M.last then M.off = M.last - wall else M.last = shifted end
   now = M.last
@@ -90,9 +92,11 @@ do
 end
 local function window_end() return (M.win + 1) * C.window end
 
--- What every answer begins with: bells, active groups, their weight in thousandths, unfinished jobs.
+-- What every answer begins with: bells, active groups, their weight in thousandths, unfinished jobs, jobs in
+-- ready, the time, finished jobs that are kept.
 local function facts(bits)
-  return { bits, M.active, floor(M.w * 1000 + 0.5), M.c[WAITING] + M.c[READY] + M.c[LEASED] + M.c[DELAYED] }
+  local unfinished = M.c[WAITING] + M.c[READY] + M.c[LEASED] + M.c[DELAYED]
+  return { bits, M.active, floor(M.w * 1000 + 0.5), unfinished, M.ready, now, M.fin }
 end
 -- A call that changes nothing still moves the clock.
 local function nothing()

@@ -49,7 +49,10 @@ local function cut_pace(lane)
 end
 local function pace_limit(lane)
   raise_pace(lane)
-  return max(1, floor(lane.p * C.window / 1000000))
+  local all = lane.p * C.window / 1000000
+  -- A rate that was cut is shared by the shards; the configured one is kept by the grants.
+  if others_active > 0 and lane.p < configured(lane) then all = math.ceil(all * M.active / (M.active + others_active)) end
+  return max(1, floor(all))
 end
 
 -- Starts that are left in this window: of the limit, or of what was granted to this call.

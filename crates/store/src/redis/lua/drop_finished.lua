@@ -1,6 +1,15 @@
--- drop_finished: forgets finished jobs, actions and idle groups by age and by count. max, older than or "".
+-- drop_finished: forgets finished jobs, actions and idle groups by age and by count. max, older than or "",
+-- then what other shards keep: finished jobs, finished actions, idle groups.
 local budget, age = next_number(), next_number()
 age = age or C.job_age
+-- This shard's part of what may be kept in all.
+local function part(most, own)
+  local others = next_number()
+  return others == 0 and most or floor(most * own / max(1, own + others))
+end
+local jobs_max = part(C.jobs_max, M.fin)
+local actions_max = part(C.actions_max, call('ZCARD', K.finished_actions))
+local groups_max = part(C.actions_max, call('ZCARD', K.idle))
 local n_jobs, n_actions, n_groups = 0, 0, 0
 local gone, gone_ids, touched = {}, {}, {}
 
@@ -28,7 +37,7 @@ while budget > 0 do
   if got then load_entries(got) end
   local J = job_at(text)
   if J and J.ph >= DONE then
-    if now - J.at <= age and M.fin <= C.jobs_max then break end
+    if now - J.at <= age and M.fin <= jobs_max then break end
     budget = budget - 1
     drop_job(J)
   end
@@ -54,7 +63,7 @@ local kept = candidates
 while budget > 0 and candidates > 0 do
   local first = call('ZRANGE', K.finished_actions, 0, 0, 'WITHSCORES')
   local finished_at = tonumber(first[2])
-  if now - finished_at <= C.action_age and kept <= C.actions_max then break end
+  if now - finished_at <= C.action_age and kept <= actions_max then break end
   budget, candidates = budget - 1, candidates - 1
   local a = get_action(tonumber(first[1]))
   if a.un > 0 then
@@ -104,7 +113,7 @@ while budget > 0 and candidates > 0 do
   local first = call('ZRANGE', K.idle, 0, 0, 'WITHSCORES')
   local idle_since = tonumber(first[2])
   local too_old = now - idle_since > C.action_age
-  if not too_old and kept <= C.actions_max then break end
+  if not too_old and kept <= groups_max then break end
   budget, candidates = budget - 1, candidates - 1
   local g = get_group(tonumber(first[1]))
   if not droppable(g) then
@@ -159,4 +168,4 @@ for _, a in pairs(touched) do
   end
 end
 local more = budget == 0 and n_jobs + n_actions + n_groups > 0
-return { flush(), n_jobs, n_actions, n_groups, more and 1 or 0 }
+return { flush(), n_jobs, n_actions, n_groups, more and 1 or 0, call('ZCARD', K.finished_actions), call('ZCARD', K.idle) }

@@ -101,7 +101,7 @@ end
 local function insert_line(g, line)
   settle_tag(line)
   local o = order_of(line)
-  o.turn, o.len = o.turn + 1, o.len + 1
+  o.turn, o.len, o.w = o.turn + 1, o.len + 1, o.w + 1048576 / g.step
   if C.score then
     local waiting = line.nr + line.nt + line.nf
     line.pk = line.since + g.bp + floor(C.alpha * min(1, line.served / max(1, waiting)))
@@ -117,6 +117,7 @@ local function leave_order(line)
     line.pk, line.pt = nil, nil
     local o = order_of(line)
     o.len = o.len - 1
+    o.w = o.len > 0 and max(0, o.w - 1048576 / owner[line].step) or 0
   end
 end
 local function line_len(line) return line.nr + line.nt + line.nf end
@@ -237,12 +238,17 @@ local function lane_for(name)
   if i then return i end
   local settings = C.lanes[name]
   local rate = settings and settings.milli or C.milli
-  local order = function() return { vt = 0, turn = 0, len = 0, rem = 0, ep = 0, base = 0 } end
+  local order = function() return { vt = 0, turn = 0, len = 0, w = 0, rem = 0, ep = 0, base = 0 } end
   M.lanes[#M.lanes + 1] = {
     n = name, c = { 0, 0, 0 }, r = 0, s = 0, p = rate, cut = false, up = 0,
     o = { order(), order(), order() },
   }
   return #M.lanes
+end
+-- The weight of the groups that stand in a lane's order, in thousandths. Those that are held until the window
+-- turns count, too: they will be back without anybody saying so.
+local function standing_weight(lane)
+  return floor((lane.o[1].w + lane.o[2].w + lane.o[3].w + M.held) * 1000 + 0.5)
 end
 local function kind_of(name) return C.kinds[name] or C.kind end
 

@@ -21,12 +21,15 @@ if retried then
       end
     end
   end
-  if #out > 0 then return { nothing(), 'enough', 0, 0, out } end
+  if #out > 0 then
+    local _, lane = lane_named(name)
+    return { nothing(), 'enough', 0, 0, out, lane.r, standing_weight(lane) }
+  end
 end
 
 unhold_turned()
 local index, lane = lane_named(name)
-if not index then return { flush(), 'empty', 0, granted or 0, {} } end
+if not index then return { flush(), 'empty', 0, granted or 0, {}, 0, 0 } end
 looks, wanted = most * 10 + 1000, most
 
 -- The next job to start, detached, within every limit; or nil, why, until when.
@@ -89,4 +92,4 @@ while not stop do
   M.most = max(M.most, M.started)
   out[#out + 1] = handed_out(J, a, g, kind)
 end
-return { flush(), stop, till, granted or 0, out }
+return { flush(), stop, till, granted or 0, out, lane.r, standing_weight(lane) }

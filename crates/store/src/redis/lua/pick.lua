@@ -176,6 +176,7 @@ local function make_ready(J, g, line)
   J.ph, J.sp, J.at, J.dirty = READY, IN_READY, now, true
   push(k_ready(line.l), entry(J))
   lane.r, M.ready = lane.r + 1, M.ready + 1
+  if granted then granted = granted - 1 end
   shift(g, WAITING, READY)
   local a = get_action(J.a)
   if a.status < DISPATCHED then a.status = DISPATCHED end
