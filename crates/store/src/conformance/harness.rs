@@ -115,12 +115,19 @@ impl Harness {
             assert_eq!(order, expected, "{why}");
             return;
         }
-        assert_eq!(order.len(), expected.len(), "{why}: {order} is as long as {expected}");
+        assert_eq!(
+            order.len(),
+            expected.len(),
+            "{why}: {order} is as long as {expected}"
+        );
         for end in 1..=order.len() {
             for group in expected.chars() {
                 let served = order[..end].matches(group).count();
                 let due = expected[..end].matches(group).count();
-                assert!(served.abs_diff(due) <= self.shards, "{why}: {group} after {end} of {order}");
+                assert!(
+                    served.abs_diff(due) <= self.shards,
+                    "{why}: {group} after {end} of {order}"
+                );
             }
         }
     }

@@ -191,7 +191,11 @@ pub async fn b45_more_groups_than_starts_take_turns(backend: &dyn Backend) {
     assert_eq!(order.len(), 4);
     q.next_window();
     order += &groups(&q.take(8).await);
-    q.assert_order(&order, "01234567", "a window's starts go on where the last one ended");
+    q.assert_order(
+        &order,
+        "01234567",
+        "a window's starts go on where the last one ended",
+    );
 }
 
 pub async fn b46_a_late_group_waits_one_window_at_most(backend: &dyn Backend) {

@@ -65,10 +65,7 @@ pub async fn bp_t10_the_group_beyond_its_share_is_denied(backend: &dyn Backend) 
     assert_eq!(outcome.denied[0].group, group(late));
     assert!(outcome.denied[0].to_string().contains("Rate limited"));
     assert_eq!(outcome.denied[0].share, (2, 2), "floor(5 / 2)");
-    assert_eq!(
-        q.job(late, &format!("{late}-2")).await.view.phase,
-        Phase::Delayed
-    );
+    assert_eq!(q.job(late, &format!("{late}-2")).await.view.phase, Phase::Delayed);
 }
 
 pub async fn b21_every_phase_has_its_moment(backend: &dyn Backend) {

@@ -123,7 +123,9 @@ impl Known {
         let others = state.kept.iter().enumerate();
         others
             .filter(|(other, _)| *other != shard as usize)
-            .fold((0, 0), |(actions, groups), (_, kept)| (actions + kept.0, groups + kept.1))
+            .fold((0, 0), |(actions, groups), (_, kept)| {
+                (actions + kept.0, groups + kept.1)
+            })
     }
 
     pub(super) fn ready(&self) -> u64 {

@@ -197,7 +197,9 @@ impl Shared {
         let elsewhere = self.known.ready_elsewhere(&p.lane, shard);
         let cap = u64::from(p.ready_cap.min(self.config.backpressure.ready_queue_max_size));
         let mut args = Args::default();
-        args.text(p.lane.as_str()).big(max).big(cap.saturating_sub(elsewhere));
+        args.text(p.lane.as_str())
+            .big(max)
+            .big(cap.saturating_sub(elsewhere));
         let items = self.call_with(shard, &scripts::ADMIT, &args, grant).await?;
         let (outcome, lane) = decode::admit(items, self.numbers(shard))?;
         self.known.learn_lane(&p.lane, shard, lane);

@@ -11,7 +11,6 @@ use tidegate_core::bulk::{
 };
 use tidegate_core::ids::{ActionId, JobId, LaneId, Owner};
 use tidegate_core::time::Millis;
-use tidegate_store::Store;
 
 use super::oracle::Accepted;
 use super::{Simulation, oracle};

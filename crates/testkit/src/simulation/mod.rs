@@ -1,7 +1,8 @@
 //! Deterministic simulation: random commands, slow and dead workers, duplicate and late answers, crashes
 //! at any step and clock steps, by seed.
 //!
-//! The store under test is the embedded one on a durable layer that forgets what was not synced. Time is a
+//! The store under test is the embedded one on a durable layer that forgets what was not synced, or, without
+//! crashes, any other. Time is a
 //! number that the simulation moves. After every step the store proves its own invariants
 //! (`Bulk::check`), and the oracle checks every answer against what was promised before. At the end
 //! everything must drain: no accepted job is lost, none counted twice, nothing is stuck.
@@ -18,11 +19,12 @@ use std::sync::Arc;
 
 use tidegate_core::bulk::views::{GroupView, Query, QueueStats, View};
 use tidegate_core::bulk::{LeaseRef, Transition};
+use tidegate_core::config::BulkConfig;
 use tidegate_core::ids::GroupId;
 use tidegate_core::time::{Millis, Timestamp};
 use tidegate_store::embedded::EmbeddedStore;
 use tidegate_store::embedded::memory_disk::MemoryDisk;
-use tidegate_store::{ManualClock, StoreError, StoreExt};
+use tidegate_store::{ManualClock, Store, StoreError, StoreExt};
 use tokio::runtime::Runtime;
 
 use crate::rng::Rng;
@@ -48,8 +50,20 @@ pub struct Report {
 /// Runs one seed for so many steps, then drains. Panics on the first broken promise; the message ends with
 /// the last steps of the history.
 pub fn run(seed: u64, steps: u64) -> Report {
+    play(seed, steps, || Simulation::new(seed))
+}
+
+/// The same without crashes on another store, made by `open`.
+pub fn run_on<F>(seed: u64, steps: u64, open: F) -> Report
+where
+    F: AsyncFn(BulkConfig, Arc<ManualClock>) -> Arc<dyn Store> + std::panic::RefUnwindSafe,
+{
+    play(seed, steps, || Simulation::on(seed, &open))
+}
+
+fn play(seed: u64, steps: u64, begin: impl Fn() -> Simulation + std::panic::RefUnwindSafe) -> Report {
     let result = std::panic::catch_unwind(|| {
-        let mut simulation = Simulation::new(seed);
+        let mut simulation = begin();
         for _ in 0..steps {
             simulation.step();
         }
@@ -70,7 +84,7 @@ struct Simulation {
     clock: Arc<ManualClock>,
     wall: Timestamp,
     disk: MemoryDisk,
-    store: EmbeddedStore,
+    store: Arc<dyn Store>,
     oracle: Oracle,
     fair: FairShares,
     /// Jobs picked into ready; None while that is not known.
@@ -85,18 +99,37 @@ struct Simulation {
 
 impl Simulation {
     fn new(seed: u64) -> Self {
-        let mut rng = Rng::new(seed);
-        let profile = Profile::of(&mut rng);
-        let clock = Arc::new(ManualClock::at(BEGIN));
         let disk = MemoryDisk::default();
-        let store = open(&disk, &profile, &clock);
+        Self::begin(seed, disk.clone(), |profile, clock, _| {
+            open(&disk, profile, clock)
+        })
+    }
+
+    fn on(seed: u64, open: &impl AsyncFn(BulkConfig, Arc<ManualClock>) -> Arc<dyn Store>) -> Self {
+        Self::begin(seed, MemoryDisk::default(), |profile, clock, runtime| {
+            profile.crashes = false;
+            runtime.block_on(open(profile.config.clone(), clock.clone()))
+        })
+    }
+
+    fn begin(
+        seed: u64,
+        disk: MemoryDisk,
+        open: impl FnOnce(&mut Profile, &Arc<ManualClock>, &Runtime) -> Arc<dyn Store>,
+    ) -> Self {
+        let mut rng = Rng::new(seed);
+        let mut profile = Profile::of(&mut rng);
+        let clock = Arc::new(ManualClock::at(BEGIN));
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()
+            .expect("a runtime");
+        let store = open(&mut profile, &clock, &runtime);
         Self {
             seed,
             rng,
             profile,
-            runtime: tokio::runtime::Builder::new_current_thread()
-                .build()
-                .expect("a runtime"),
+            runtime,
             clock,
             wall: BEGIN,
             disk,
@@ -259,7 +292,8 @@ impl Simulation {
     }
 }
 
-fn open(disk: &MemoryDisk, profile: &Profile, clock: &Arc<ManualClock>) -> EmbeddedStore {
-    EmbeddedStore::open_for_test(Arc::new(disk.clone()), profile.config.clone(), clock.clone())
-        .unwrap_or_else(|error| panic!("the store does not open again: {error}"))
+fn open(disk: &MemoryDisk, profile: &Profile, clock: &Arc<ManualClock>) -> Arc<dyn Store> {
+    let disk = Arc::new(disk.clone());
+    let store = EmbeddedStore::open_for_test(disk, profile.config.clone(), clock.clone());
+    Arc::new(store.unwrap_or_else(|error| panic!("the store does not open again: {error}")))
 }

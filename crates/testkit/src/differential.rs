@@ -1,0 +1,163 @@
+//! Two stores side by side: every command goes to both, and both must answer the same.
+//!
+//! The yardstick is the pure state machine. Reads of the other store do not move its clock, so both are
+//! brought to the same time first.
+
+use std::fmt::{self, Debug};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use async_trait::async_trait;
+use tidegate_core::bulk::views::{Cursor, GroupView, Page, Query, View};
+use tidegate_core::bulk::{Command, LeaseOutcome, LeaseParams, Outcome, Refusal, ResetStatsParams};
+use tidegate_core::ids::{ActionId, GroupId, JobId};
+use tidegate_store::{JobDetails, LeasedJob, Store, StoreError, Wakeups};
+
+/// Commands between two looks at everything.
+const LOOK_EVERY: u64 = 40;
+
+pub struct Pair {
+    yardstick: Arc<dyn Store>,
+    other: Arc<dyn Store>,
+    commands: AtomicU64,
+}
+
+impl Debug for Pair {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Pair").finish_non_exhaustive()
+    }
+}
+
+fn same<T: PartialEq + Debug>(asked: &dyn Debug, yardstick: T, other: T) -> T {
+    assert!(
+        yardstick == other,
+        "the stores differ\n     asked: {asked:?}\n yardstick: {yardstick:?}\n     other: {other:?}"
+    );
+    yardstick
+}
+
+impl Pair {
+    pub fn new(yardstick: Arc<dyn Store>, other: Arc<dyn Store>) -> Self {
+        Self {
+            yardstick,
+            other,
+            commands: AtomicU64::new(0),
+        }
+    }
+
+    async fn both(&self, command: Command) -> Result<Outcome, StoreError> {
+        let asked = command.clone();
+        let one = self.yardstick.apply(command.clone()).await?;
+        let other = self.other.apply(command).await?;
+        Ok(same(&asked, one, other))
+    }
+
+    async fn same_time(&self) -> Result<(), StoreError> {
+        let nobody = GroupId::new("nobody").expect("a short name");
+        let nothing = ResetStatsParams { group: nobody };
+        self.both(Command::ResetStats(nothing)).await.map(drop)
+    }
+
+    async fn query(&self, query: Query) -> Result<Result<View, Refusal>, StoreError> {
+        match self.both(Command::Query(query)).await? {
+            Outcome::Query(view) => Ok(view),
+            other => unreachable!("a query is answered with a view, not {other:?}"),
+        }
+    }
+
+    /// Compares everything that can be read.
+    async fn look(&self) -> Result<(), StoreError> {
+        self.query(Query::QueueStats)
+            .await?
+            .expect("always there")
+            .ignore();
+        let all = Query::CongestionSummary {
+            after: None,
+            max: 1_000,
+        };
+        self.query(all).await?.expect("always there").ignore();
+        let all = Query::Groups {
+            after: None,
+            max: 1_000,
+        };
+        let Ok(View::Groups(groups)) = self.query(all).await? else {
+            unreachable!("groups are answered with groups");
+        };
+        for group in groups.items {
+            self.look_at(&group).await?;
+        }
+        Ok(())
+    }
+
+    async fn look_at(&self, group: &GroupView) -> Result<(), StoreError> {
+        let id = &group.id;
+        for query in [
+            Query::LimitStatus(id.clone()),
+            Query::Congestion(id.clone()),
+            Query::CongestionHistory {
+                group: id.clone(),
+                max: 5,
+            },
+        ] {
+            self.query(query).await?.expect("the group is there").ignore();
+        }
+        for action in &group.actions {
+            let query = Query::Action(id.clone(), action.clone());
+            self.query(query).await?.expect("the action is there").ignore();
+            let one = self.yardstick.results(id, action, None, 1_000).await?;
+            let other = self.other.results(id, action, None, 1_000).await?;
+            let items = |page: Result<Page<JobDetails>, Refusal>| page.map(|page| page.items);
+            same(&("jobs of", action), items(one), items(other)).expect("the action is there");
+        }
+        Ok(())
+    }
+}
+
+/// What was compared is of no further use.
+trait Ignore: Sized {
+    fn ignore(self) {}
+}
+
+impl Ignore for View {}
+
+#[async_trait]
+impl Store for Pair {
+    async fn apply(&self, command: Command) -> Result<Outcome, StoreError> {
+        let read = matches!(command, Command::Query(_));
+        if read {
+            self.same_time().await?;
+        }
+        let outcome = self.both(command).await?;
+        if !read && self.commands.fetch_add(1, Ordering::Relaxed) % LOOK_EVERY == 0 {
+            self.look().await?;
+        }
+        Ok(outcome)
+    }
+
+    async fn lease(&self, params: LeaseParams) -> Result<LeaseOutcome<LeasedJob>, StoreError> {
+        let one = self.yardstick.lease(params.clone()).await?;
+        let other = self.other.lease(params.clone()).await?;
+        Ok(same(&params, one, other))
+    }
+
+    async fn job(&self, group: &GroupId, job: &JobId) -> Result<Result<JobDetails, Refusal>, StoreError> {
+        self.same_time().await?;
+        let one = self.yardstick.job(group, job).await?;
+        let other = self.other.job(group, job).await?;
+        Ok(same(&(group, job), one, other))
+    }
+
+    async fn results(
+        &self,
+        group: &GroupId,
+        action: &ActionId,
+        after: Option<Cursor>,
+        max: u32,
+    ) -> Result<Result<Page<JobDetails>, Refusal>, StoreError> {
+        self.yardstick.results(group, action, after, max).await
+    }
+
+    fn wakeups(&self) -> Arc<Wakeups> {
+        self.yardstick.wakeups()
+    }
+}
