@@ -128,7 +128,12 @@ impl Store for Pair {
             self.same_time().await?;
         }
         let outcome = self.both(command).await?;
-        if !read && self.commands.fetch_add(1, Ordering::Relaxed) % LOOK_EVERY == 0 {
+        if !read
+            && self
+                .commands
+                .fetch_add(1, Ordering::Relaxed)
+                .is_multiple_of(LOOK_EVERY)
+        {
             self.look().await?;
         }
         Ok(outcome)

@@ -21,6 +21,18 @@ impl Keys {
         format!("{}{{{shard}}}:bells", self.prefix)
     }
 
+    /// Matches every key of the store, whatever characters the prefix has.
+    pub(super) fn pattern(&self) -> String {
+        let mut pattern = String::new();
+        for character in self.prefix.chars() {
+            if matches!(character, '*' | '?' | '[' | ']' | '\\' | '^') {
+                pattern.push('\\');
+            }
+            pattern.push(character);
+        }
+        pattern + "{*"
+    }
+
     /// The window that all shards share; used where there are several.
     pub(super) fn rate_limit(&self) -> String {
         format!("{}{{limit}}:rate-limit", self.prefix)

@@ -1,7 +1,7 @@
-//! The store on Redis: every transition is one script call, and several processes share one queue.
+//! The store on Redis: every transition is one function call, and several processes share one queue.
 //!
 //! ```text
-//!   call --encode--> EVALSHA on the shard's server --decode--> outcome
+//!   call --encode--> FCALL on the shard's server --decode--> outcome
 //!                        |  reads, decides in tables, writes at the end
 //!                        +-- PUBLISH bells --> every process
 //! ```
@@ -10,6 +10,7 @@
 //! suite and a differential test. Groups are spread over shards by their name; all keys of a shard share a
 //! hash tag. With several shards a lease spends starts granted from one counter, so the limit is exact.
 
+mod admin;
 mod args;
 mod bells;
 mod blob;
@@ -160,10 +161,7 @@ impl RedisStore {
 impl Shared {
     fn shard_of(&self, group: &GroupId) -> u32 {
         // Not the slot of a key: a name may contain braces.
-        let mut hash = 0xcbf2_9ce4_8422_2325_u64;
-        for byte in group.as_str().bytes() {
-            hash = (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
-        }
+        let hash = fingerprint(group.as_str().as_bytes());
         ((hash ^ (hash >> 32)) % u64::from(self.shards)) as u32
     }
 
@@ -180,6 +178,12 @@ impl Shared {
             .map_or_else(String::new, |clock| clock.now().0.to_string())
     }
 
+    /// Shards are opened again at their next use.
+    fn forget_opened(&self) {
+        let mut opened = self.opened.lock().unwrap_or_else(PoisonError::into_inner);
+        opened.clear();
+    }
+
     /// The latest time that any server has told, where there are several.
     fn latest(&self) -> String {
         self.known.now().map_or_else(String::new, |now| now.to_string())
@@ -194,8 +198,7 @@ impl Shared {
             }
         }
         let mut connection = live.connection.clone();
-        let mut command = redis::cmd("EVALSHA");
-        command.arg(&scripts::OPEN.sha).arg(1).arg(self.keys.meta(shard));
+        let mut command = eval(&scripts::OPEN, &self.keys.meta(shard));
         command.arg(self.time()).arg(SCHEMA).arg(self.shards).arg(shard);
         command.arg(&self.settings).arg(&live.run_id);
         let answer = command
@@ -354,9 +357,16 @@ impl Request for GrantCall<'_> {
 }
 
 fn eval(script: &Script, key: &str) -> Cmd {
-    let mut command = redis::cmd("EVALSHA");
-    command.arg(&script.sha).arg(1).arg(key);
+    let mut command = redis::cmd("FCALL");
+    command.arg(&script.function).arg(1).arg(key);
     command
+}
+
+/// FNV-1a: the same in every version, because groups are spread by it.
+fn fingerprint(bytes: &[u8]) -> u64 {
+    bytes.iter().fold(0xcbf2_9ce4_8422_2325, |hash, &byte| {
+        (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
+    })
 }
 
 fn signals(bits: i64) -> Signals {

@@ -1,25 +1,21 @@
-//! The scripts: one file per transition, joined with what they share.
+//! The scripts: one file per transition, joined with what they share into one library of functions.
+//!
+//! A library is read once per server; a script that is evaluated would make its hundred functions anew with
+//! every call. Its name ends in a digest of its text, so that versions do not get in each other's way.
 
 use std::sync::LazyLock;
 
-/// A script as it is sent, and the name that the server gives it.
+/// A transition by the name that the server knows it by.
 #[derive(Debug)]
 pub(super) struct Script {
+    pub(super) function: String,
+}
+
+#[derive(Debug)]
+pub(super) struct Library {
+    pub(super) name: String,
     pub(super) text: String,
-    pub(super) sha: String,
 }
-
-impl Script {
-    fn new(text: String) -> Self {
-        let sha = redis::Script::new(&text).get_hash().to_owned();
-        Self { text, sha }
-    }
-}
-
-/// Refused as a whole when the server may not write (out of memory, read-only), so never half done.
-const WRITES: &str = "#!lua\n";
-/// Allowed on a server that may not write.
-const READS: &str = "#!lua flags=no-writes\n";
 
 macro_rules! lua {
     ($name:literal) => {
@@ -27,45 +23,77 @@ macro_rules! lua {
     };
 }
 
-/// Around a transition, because Lua allows 200 local names in one function.
-const BEGIN: &str = "local function transition()\n";
-const END: &str = "end\nreturn transition()\n";
+/// What transitions share, in the order in which it is needed.
+const SHARED: [&str; 7] = [
+    lua!("base"),
+    lua!("group"),
+    lua!("action"),
+    lua!("congestion"),
+    lua!("job"),
+    lua!("pick"),
+    lua!("cancelling"),
+];
+
+/// Writes; refused as a whole when the server may not (out of memory, read-only), so never half done.
+const WRITES: &str = "";
+/// Allowed on a server that may not write.
+const READS: &str = "'no-writes'";
+/// Begins by reading the state of a shard.
+const BEGIN: &str = "begin(keys, args)";
+/// Has nothing to do with the state of a shard, or makes it.
+const ALONE: &str = "KEYS, ARGV, call = keys, args, redis.call";
+
+/// A transition as a function of the library, because Lua allows 200 local names in one function.
+fn function(library: &str, name: &str, flags: &str, begin: &str, text: &str) -> String {
+    format!(
+        "do local function transition()\n{text}end\nredis.register_function{{ function_name = '{library}_{name}', \
+         flags = {{ {flags} }}, callback = function(keys, args) {begin} return transition() end }}\nend\n"
+    )
+}
 
 macro_rules! scripts {
-    ($($name:ident: $flags:ident [$($part:literal)*] $transition:literal;)+) => {
-        $(pub(super) static $name: LazyLock<Script> = LazyLock::new(|| {
-            Script::new([$flags, $(lua!($part),)* BEGIN, lua!($transition), END].concat())
+    ($($name:ident: $flags:ident $begin:ident $transition:literal;)+) => {
+        $(pub(super) static $name: LazyLock<Script> = LazyLock::new(|| Script {
+            function: format!("{}_{}", LIBRARY.name, $transition),
         });)+
 
-        /// Every script, for loading all of them at once.
-        pub(super) fn all() -> Vec<&'static Script> {
-            vec![$(&*$name),+]
-        }
+        pub(super) static LIBRARY: LazyLock<Library> = LazyLock::new(|| {
+            let body = |library: &str| {
+                let mut text = SHARED.concat();
+                $(text += &function(library, $transition, $flags, $begin, lua!($transition));)+
+                text
+            };
+            let name = format!("tidegate_{:016x}", super::fingerprint(body("tidegate").as_bytes()));
+            Library {
+                text: format!("#!lua name={name}\n{}", body(&name)),
+                name,
+            }
+        });
     };
 }
 
 scripts! {
-    OPEN: WRITES [] "open";
-    GRANT: WRITES [] "grant";
-    ENQUEUE: WRITES ["base" "group" "action" "congestion" "job"] "enqueue";
-    OPEN_ACTION: WRITES ["base" "group" "action" "congestion" "job"] "open_action";
-    SEAL_ACTION: WRITES ["base" "group" "action" "congestion" "job"] "seal_action";
-    ADMIT: WRITES ["base" "group" "action" "congestion" "job" "pick"] "admit";
-    LEASE: WRITES ["base" "group" "action" "congestion" "job" "pick"] "lease";
-    EXTEND: WRITES ["base" "group" "action" "congestion" "job"] "extend";
-    SETTLE: WRITES ["base" "group" "action" "congestion" "job" "pick"] "settle";
-    RELEASE_DUE: WRITES ["base" "group" "action" "congestion" "job" "pick" "cancelling"] "release_due";
-    EXPIRE_LEASES: WRITES ["base" "group" "action" "congestion" "job" "pick"] "expire_leases";
-    CLAIM_AGGREGATION: WRITES ["base" "group" "action" "congestion" "job"] "claim_aggregation";
-    FINISH_AGGREGATION: WRITES ["base" "group" "action" "congestion" "job"] "finish_aggregation";
-    CONFIRM_COMPLETION: WRITES ["base" "group" "action" "congestion" "job"] "confirm_completion";
-    PAUSE: WRITES ["base" "group" "action" "congestion" "job"] "pause";
-    RESUME: WRITES ["base" "group" "action" "congestion" "job"] "resume";
-    CANCEL: WRITES ["base" "group" "action" "congestion" "job" "pick" "cancelling"] "cancel";
-    CONFIGURE_GROUP: WRITES ["base" "group" "action" "congestion" "job"] "configure_group";
-    REPLAY: WRITES ["base" "group" "action" "congestion" "job" "pick"] "replay";
-    DROP_FINISHED: WRITES ["base" "group" "action" "congestion" "job"] "drop_finished";
-    SNAPSHOT_CONGESTION: WRITES ["base" "group" "action" "congestion" "job"] "snapshot_congestion";
-    RESET_STATS: WRITES ["base" "group" "action" "congestion" "job"] "reset_stats";
-    QUERY: READS ["base" "group" "action" "congestion" "job"] "query";
+    OPEN: WRITES ALONE "open";
+    GRANT: WRITES ALONE "grant";
+    ENQUEUE: WRITES BEGIN "enqueue";
+    OPEN_ACTION: WRITES BEGIN "open_action";
+    SEAL_ACTION: WRITES BEGIN "seal_action";
+    ADMIT: WRITES BEGIN "admit";
+    LEASE: WRITES BEGIN "lease";
+    EXTEND: WRITES BEGIN "extend";
+    SETTLE: WRITES BEGIN "settle";
+    RELEASE_DUE: WRITES BEGIN "release_due";
+    EXPIRE_LEASES: WRITES BEGIN "expire_leases";
+    CLAIM_AGGREGATION: WRITES BEGIN "claim_aggregation";
+    FINISH_AGGREGATION: WRITES BEGIN "finish_aggregation";
+    CONFIRM_COMPLETION: WRITES BEGIN "confirm_completion";
+    PAUSE: WRITES BEGIN "pause";
+    RESUME: WRITES BEGIN "resume";
+    CANCEL: WRITES BEGIN "cancel";
+    CONFIGURE_GROUP: WRITES BEGIN "configure_group";
+    REPLAY: WRITES BEGIN "replay";
+    DROP_FINISHED: WRITES BEGIN "drop_finished";
+    SNAPSHOT_CONGESTION: WRITES BEGIN "snapshot_congestion";
+    RESET_STATS: WRITES BEGIN "reset_stats";
+    QUERY: READS BEGIN "query";
 }

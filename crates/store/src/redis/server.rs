@@ -121,11 +121,16 @@ impl Server {
                 "it has version {version:?}; Redis {OLDEST_VERSION} or later is needed"
             ))));
         }
-        let mut load = redis::pipe();
-        for script in scripts::all() {
-            load.cmd("SCRIPT").arg("LOAD").arg(&script.text).ignore();
+        let load = redis::cmd("FUNCTION")
+            .arg("LOAD")
+            .arg(&scripts::LIBRARY.text)
+            .query_async::<()>(&mut connection)
+            .await;
+        if let Err(error) = load
+            && !error.to_string().contains("already exists")
+        {
+            return Err(refused(error));
         }
-        load.query_async::<()>(&mut connection).await.map_err(refused)?;
         Ok(Live {
             connection,
             run_id: field("run_id"),

@@ -36,7 +36,7 @@ pub(super) struct Servers {
 
 /// What to do about a failed call.
 enum Remedy {
-    /// The script is not there: load it. It did not run.
+    /// The functions are not there: a new connection loads them. It did not run.
     Load,
     /// Another server has the key. It did not run.
     LookAgain,
@@ -49,7 +49,7 @@ enum Remedy {
 
 fn remedy(error: &RedisError) -> Remedy {
     match error.code() {
-        Some("NOSCRIPT") => Remedy::Load,
+        _ if error.to_string().contains("Function not found") => Remedy::Load,
         Some("MOVED" | "ASK" | "CLUSTERDOWN" | "TRYAGAIN" | "READONLY" | "MASTERDOWN") => Remedy::LookAgain,
         Some("LOADING" | "BUSY" | "OOM" | "MISCONF" | "NOREPLICAS") => Remedy::Wait,
         _ if error.is_timeout() || error.is_io_error() || error.is_connection_dropped() => Remedy::Reconnect,
@@ -128,7 +128,12 @@ impl Servers {
         let Some(name) = found else {
             return self.any(attempt as usize);
         };
-        let (host, port) = name.rsplit_once(':').unwrap_or((&name, "6379"));
+        self.named(&name)
+    }
+
+    /// A server of the Cluster, reached like the first one that was named.
+    fn named(&self, name: &str) -> Result<Arc<Server>, StoreError> {
+        let (host, port) = name.rsplit_once(':').unwrap_or((name, "6379"));
         let port = port.parse().unwrap_or(6_379);
         let seed = &self.seeds[0];
         let addr = match seed.addr() {
@@ -143,6 +148,18 @@ impl Servers {
             _ => ConnectionAddr::Tcp(host.to_owned(), port),
         };
         self.server(seed.clone().set_addr(addr))
+    }
+
+    /// The one server, or all masters of a Cluster.
+    pub(super) fn masters(&self) -> Result<Vec<Arc<Server>>, StoreError> {
+        let slots = self.slots.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        if slots.is_empty() {
+            return Ok(vec![self.any(0)?]);
+        }
+        let mut names: Vec<String> = slots.into_iter().map(|(_, _, name)| name).collect();
+        names.sort_unstable();
+        names.dedup();
+        names.iter().map(|name| self.named(name)).collect()
     }
 
     /// Learns which server of a Cluster has which slots.
@@ -192,7 +209,11 @@ impl Servers {
                 Err(Failure::Fatal(error)) => return Err(error),
                 Err(Failure::Redis(error, live)) => {
                     match remedy(&error) {
-                        Remedy::Load => {}
+                        Remedy::Load => {
+                            if let Some(live) = &live {
+                                server.forget(live).await;
+                            }
+                        }
                         Remedy::LookAgain => self.look_again(tries).await,
                         Remedy::Wait => {}
                         Remedy::Reconnect => {

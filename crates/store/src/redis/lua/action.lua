@@ -1,7 +1,11 @@
 -- Actions: opened, fed, sealed; complete when every job is finished.
 
 local MAX_ERRORS = 10
-local actions, dropped_actions = {}, {}
+-- Actions that were read are written again, unless the transition says that it marks those that it changes.
+local actions, dropped_actions, changed_actions, marks_changes
+resets[#resets + 1] = function()
+  actions, dropped_actions, changed_actions, marks_changes = {}, {}, {}, false
+end
 
 local function get_action(seq)
   local a = actions[seq]
@@ -27,9 +31,12 @@ local function create_action(g, id, threshold, keep, implicit)
   actions[seq] = a
   M.actions = M.actions + 1
   call('HSET', K.action_ids, int(g.seq) .. ':' .. id, seq)
-  call('ZADD', k_actions(g.seq), seq, seq)
+  call('ZADD', names.actions(g.seq), seq, seq)
   g.opens[#g.opens + 1] = seq
   return a
+end
+local function raise_status(a, status)
+  if a.status < status then a.status, changed_actions[a.seq] = status, true end
 end
 local function is_open(a) return a.status < AGGREGATING end
 local function keep_error(a, text)
@@ -63,7 +70,7 @@ local function seal(a)
 end
 -- Runs of job numbers: those of one call are neighbours.
 local function add_run(a, first, count)
-  local key = k_runs(a.seq)
+  local key = names.runs(a.seq)
   if a.rf and a.rf + a.rn == first then
     call('ZREM', key, int(a.rf) .. ':' .. int(a.rn))
     first, count = a.rf, a.rn + count
@@ -73,7 +80,7 @@ local function add_run(a, first, count)
 end
 -- Up to `want` numbers of the action from `from` on, of jobs kept or dropped.
 local function numbers_from(a, from, want)
-  local key, out = k_runs(a.seq), {}
+  local key, out = names.runs(a.seq), {}
   local runs = call('ZREVRANGEBYSCORE', key, from, '-inf', 'LIMIT', 0, 1)
   local later = call('ZRANGEBYSCORE', key, '(' .. int(from), '+inf', 'LIMIT', 0, want)
   for _, run in ipairs(later) do runs[#runs + 1] = run end
@@ -90,7 +97,7 @@ end
 local function write_actions()
   local put = {}
   for seq, a in pairs(actions) do
-    if not dropped_actions[seq] then
+    if not dropped_actions[seq] and (changed_actions[seq] or not marks_changes) then
       a.seq = nil
       put[#put + 1] = seq
       put[#put + 1] = encode(a)

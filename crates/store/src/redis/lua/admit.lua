@@ -4,7 +4,7 @@ unhold_turned()
 local index, lane = lane_named(name)
 if not index then return { flush(), {}, {}, 'empty', 0, 0, 0 } end
 cap = min(cap, C.ready_max)
-looks, wanted = most * 10 + 1000, most
+looks, wanted, marks_changes = most * 10 + 1000, most, true
 local admitted, stop, till = {}, nil, 0
 while not stop do
   if #admitted >= most then stop = 'enough'
@@ -30,7 +30,7 @@ local function deny_next(g, line)
   line.nf = line.nf - 1
   local wait, raw, level = throttle(g, J)
   J.ph, J.delay, J.sp, J.at, J.dirty = DELAYED, RATE_LIMITED, THROTTLED, now + wait, true
-  push(k_line(int(g.seq), line.k, 't'), entry(J))
+  push(names.line(int(g.seq), line.k, 't'), entry(J))
   line.nt = line.nt + 1
   congest(g)
   shift(g, WAITING, DELAYED)
@@ -47,7 +47,7 @@ if stop == 'limited' and C.hold_job then
         standing[#standing + 1] = { level, line.pk, line.pt, g, line }
       end
     end
-    local got = call('ZRANGE', k_order(index, level), 0, most + #standing)
+    local got = call('ZRANGE', names.order(index, level), 0, most + #standing)
     for _, text in ipairs(got) do
       local g = get_group(tonumber(string.match(text, ':(%d+)')))
       local line = g and g.lines[index .. ':' .. level]

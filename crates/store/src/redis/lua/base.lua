@@ -1,4 +1,4 @@
--- What every script begins with: the keys of its shard, the store's clock, buffered writes.
+-- What every transition begins with: the keys of its shard, the store's clock, buffered writes.
 --
 -- KEYS[1] is <prefix>{shard}:meta; every other key is built from it and shares its hash tag.
 -- ARGV[1] time in ms, for tests only; ARGV[2] "1" if this is a second try; ARGV[3] this call's id;
@@ -6,11 +6,13 @@
 -- window they are for, ARGV[8] the latest time that any shard has told (all empty where there is one shard);
 -- the rest belongs to the transition.
 --
--- Scripts read, decide in tables, and write at the end (flush). Numbers stay below 2^53.
+-- Transitions read, decide in tables, and write at the end (flush). Numbers stay below 2^53.
 
-local call, floor, max, min = redis.call, math.floor, math.max, math.min
-local encode, decode = cmsgpack.pack, cmsgpack.unpack
-local P = string.sub(KEYS[1], 1, -5)
+-- Lua's own libraries are not there while functions are loaded.
+local floor, max, min, encode, decode
+-- Given anew with every call.
+local KEYS, ARGV, call, P, K
+local resets = {}
 
 local WAITING, READY, LEASED, DELAYED, DONE, DEAD = 1, 2, 3, 4, 5, 6
 local CREATED, DISPATCHED, RUNNING, AGGREGATING, COMPLETED, FAILED = 0, 1, 2, 3, 4, 5
@@ -18,61 +20,56 @@ local RATE_LIMITED, API_THROTTLED, TRANSIENT_ERROR, LEASE_EXPIRED, SCHEDULED = 0
 local DIED_FAILED, DIED_ATTEMPTS, DIED_EXPIRED, DIED_CANCELLED = 0, 1, 2, 3
 local TAG_LIMIT = 9007199254740992
 
-local K = {
-  meta = KEYS[1],
-  config = P .. 'config',
-  group = P .. 'group',
-  group_ids = P .. 'group:ids',
-  group_seqs = P .. 'group:seqs',
-  idle = P .. 'group:idle',
-  held = P .. 'group:held',
-  congested = P .. 'group:congested',
-  action = P .. 'action',
-  action_ids = P .. 'action:ids',
-  summary = P .. 'action:summary',
-  aggregating = P .. 'action:aggregating',
-  cancelling = P .. 'action:cancelling',
-  finished_actions = P .. 'action:finished',
-  job = P .. 'job',
-  state = P .. 'job:state',
-  finished = P .. 'job:finished',
-  expiring = P .. 'job:expiring',
-  delayed = P .. 'non-ready-queue',
-  inflight = P .. 'in-flight-queue',
-  bells = P .. 'bells',
-}
-local function k_ids(g) return P .. 'group:' .. g .. ':jobs' end
-local function k_actions(g) return P .. 'group:' .. g .. ':actions' end
-local function k_history(g) return P .. 'congestion:' .. g .. ':history' end
-local function k_runs(a) return P .. 'action:' .. a .. ':jobs' end
-local function k_parked(a, k) return P .. 'action:' .. a .. ':parked:' .. k end
-local function k_line(g, k, list) return P .. 'group:' .. g .. ':line:' .. k .. ':' .. list end
-local function k_order(lane, level) return P .. 'fair-queue:' .. lane .. ':' .. level end
-local function k_remembered(lane, level) return P .. 'fair-queue:' .. lane .. ':' .. level .. ':tags' end
-local function k_ready(lane) return P .. 'ready-queue:' .. lane end
+local function keys_of(prefix)
+  return {
+    meta = prefix .. 'meta',
+    config = prefix .. 'config',
+    group = prefix .. 'group',
+    group_ids = prefix .. 'group:ids',
+    group_seqs = prefix .. 'group:seqs',
+    idle = prefix .. 'group:idle',
+    held = prefix .. 'group:held',
+    congested = prefix .. 'group:congested',
+    action = prefix .. 'action',
+    action_ids = prefix .. 'action:ids',
+    summary = prefix .. 'action:summary',
+    aggregating = prefix .. 'action:aggregating',
+    cancelling = prefix .. 'action:cancelling',
+    finished_actions = prefix .. 'action:finished',
+    job = prefix .. 'job',
+    state = prefix .. 'job:state',
+    finished = prefix .. 'job:finished',
+    expiring = prefix .. 'job:expiring',
+    delayed = prefix .. 'non-ready-queue',
+    inflight = prefix .. 'in-flight-queue',
+    bells = prefix .. 'bells',
+  }
+end
+local names = {}
+function names.ids(g) return P .. 'group:' .. g .. ':jobs' end
+function names.actions(g) return P .. 'group:' .. g .. ':actions' end
+function names.history(g) return P .. 'congestion:' .. g .. ':history' end
+function names.runs(a) return P .. 'action:' .. a .. ':jobs' end
+function names.parked(a, k) return P .. 'action:' .. a .. ':parked:' .. k end
+function names.line(g, k, list) return P .. 'group:' .. g .. ':line:' .. k .. ':' .. list end
+function names.order(lane, level) return P .. 'fair-queue:' .. lane .. ':' .. level end
+function names.remembered(lane, level) return P .. 'fair-queue:' .. lane .. ':' .. level .. ':tags' end
+function names.ready(lane) return P .. 'ready-queue:' .. lane end
 
 local function int(n) return string.format('%.0f', n) end
 local function padded(n) return string.format('%016.0f', n) end
 
-local M, C
-do
-  local raw = call('MGET', K.meta, K.config)
-  if not raw[1] or not raw[2] then
-    return redis.error_reply('TIDEGATE the store has not been opened, or its keys are gone')
-  end
-  M, C = decode(raw[1]), decode(raw[2])
-end
-
-local retried, request = ARGV[2] == '1', ARGV[3]
-local others_active, others_unfinished = tonumber(ARGV[4]), tonumber(ARGV[5])
-local granted, granted_window = tonumber(ARGV[6]), tonumber(ARGV[7])
-local arg = 8
+local M, C, now
+local retried, request, others_active, others_unfinished, granted, granted_window, arg
 local function next_arg() arg = arg + 1 return ARGV[arg] end
 local function next_number() return tonumber(next_arg()) end
+local function window_end() return (M.win + 1) * C.window end
+
+-- What somebody may be waiting for: 1 work, 2 aggregate, 4 timer.
+local ring_work, ring_aggregate, ring_timer
 
 -- The store's time never goes back: a backward step becomes an offset.
-local now
-do
+local function observe()
   local wall = tonumber(ARGV[1])
   if not wall then
     local t = call('TIME')
@@ -90,7 +87,25 @@ do
     for _, lane in ipairs(M.lanes) do lane.s = 0 end
   end
 end
-local function window_end() return (M.win + 1) * C.window end
+
+-- Begins a call: nothing of the last one is left.
+local function begin(keys, args)
+  KEYS, ARGV, call = keys, args, redis.call
+  floor, max, min = math.floor, math.max, math.min
+  encode, decode = cmsgpack.pack, cmsgpack.unpack
+  local prefix = string.sub(KEYS[1], 1, -5)
+  if prefix ~= P then P, K = prefix, keys_of(prefix) end
+  local raw = call('MGET', K.meta, K.config)
+  if not raw[1] or not raw[2] then error('TIDEGATE the store has not been opened, or its keys are gone') end
+  M, C = decode(raw[1]), decode(raw[2])
+  retried, request = ARGV[2] == '1', ARGV[3]
+  others_active, others_unfinished = tonumber(ARGV[4]), tonumber(ARGV[5])
+  granted, granted_window = tonumber(ARGV[6]), tonumber(ARGV[7])
+  arg = 8
+  ring_work, ring_aggregate, ring_timer = false, false, false
+  observe()
+  for i = 1, #resets do resets[i]() end
+end
 
 -- What every answer begins with: bells, active groups, their weight in thousandths, unfinished jobs, jobs in
 -- ready, the time, finished jobs that are kept.
@@ -110,11 +125,9 @@ local function give_seq()
   return seq
 end
 
--- What somebody may be waiting for: 1 work, 2 aggregate, 4 timer.
-local ring_work, ring_aggregate, ring_timer = false, false, false
-
 -- Buffered writes. A sorted set's member has one score or none; a list grows at its end.
-local zsets, lists = {}, {}
+local zsets, lists
+resets[#resets + 1] = function() zsets, lists = {}, {} end
 local function zput(key, member, score)
   local z = zsets[key]
   if not z then z = {} zsets[key] = z end

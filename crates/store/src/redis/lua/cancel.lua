@@ -7,7 +7,7 @@ if id ~= '' then
   all[1] = find_action(g, id)
   if not all[1] then return { nothing(), 'no action' } end
 else
-  for i, seq in ipairs(call('ZRANGE', k_actions(int(g.seq)), 0, -1)) do all[i] = get_action(tonumber(seq)) end
+  for i, seq in ipairs(call('ZRANGE', names.actions(int(g.seq)), 0, -1)) do all[i] = get_action(tonumber(seq)) end
 end
 for _, a in ipairs(all) do begin_cancelling(a) end
 local cancelled, running, more = 0, 0, false

@@ -50,9 +50,9 @@ local function drop_action(a)
   call('HDEL', K.summary, a.seq)
   call('HDEL', K.action_ids, int(a.g) .. ':' .. a.id)
   call('ZREM', K.cancelling, a.seq)
-  call('ZREM', k_actions(int(a.g)), a.seq)
-  call('DEL', k_runs(int(a.seq)))
-  for _, parked in ipairs(a.parked) do call('DEL', k_parked(int(a.seq), parked.k)) end
+  call('ZREM', names.actions(int(a.g)), a.seq)
+  call('DEL', names.runs(int(a.seq)))
+  for _, parked in ipairs(a.parked) do call('DEL', names.parked(int(a.seq), parked.k)) end
   g.opens = without(g.opens, a.seq)
   M.actions = M.actions - 1
   dropped_actions[a.seq], touched[a.seq] = true, nil
@@ -101,10 +101,10 @@ local function droppable(g)
   for phase = 1, 6 do
     if g.c[phase] > 0 then return false end
   end
-  for _, seq in ipairs(call('ZRANGE', k_actions(int(g.seq)), 0, 9)) do
+  for _, seq in ipairs(call('ZRANGE', names.actions(int(g.seq)), 0, 9)) do
     if not unused(get_action(tonumber(seq))) then return false end
   end
-  return call('ZCARD', k_actions(int(g.seq))) <= 10
+  return call('ZCARD', names.actions(int(g.seq))) <= 10
 end
 write_zsets()
 candidates = call('ZCARD', K.idle)
@@ -121,17 +121,17 @@ while budget > 0 and candidates > 0 do
     g.idle = too_old and now - C.action_age + 3600000 or now
     call('ZADD', K.idle, g.idle, first[1])
   else
-    for _, seq in ipairs(call('ZRANGE', k_actions(int(g.seq)), 0, -1)) do drop_action(get_action(tonumber(seq))) end
+    for _, seq in ipairs(call('ZRANGE', names.actions(int(g.seq)), 0, -1)) do drop_action(get_action(tonumber(seq))) end
     call('ZREM', K.idle, first[1])
     call('ZREM', K.group_seqs, g.seq)
     call('ZREM', K.congested, g.seq)
     call('HDEL', K.group_ids, g.id)
     call('HDEL', K.group, g.seq)
-    call('DEL', k_ids(int(g.seq)), k_history(int(g.seq)), k_actions(int(g.seq)))
+    call('DEL', names.ids(int(g.seq)), names.history(int(g.seq)), names.actions(int(g.seq)))
     for index, lane in ipairs(M.lanes) do
       for level = 1, 3 do
         if lane.o[level].rem > 0 then
-          lane.o[level].rem = lane.o[level].rem - call('ZREM', k_remembered(index, level), g.seq)
+          lane.o[level].rem = lane.o[level].rem - call('ZREM', names.remembered(index, level), g.seq)
         end
       end
     end
@@ -144,10 +144,10 @@ end
 
 in_parts('HDEL', K.job, gone)
 in_parts('HDEL', K.state, gone)
-for g, ids in pairs(gone_ids) do in_parts('HDEL', k_ids(int(g)), ids) end
+for g, ids in pairs(gone_ids) do in_parts('HDEL', names.ids(int(g)), ids) end
 -- The numbers before the first kept job are not looked at again.
 for _, a in pairs(touched) do
-  local key = k_runs(int(a.seq))
+  local key = names.runs(int(a.seq))
   for _ = 1, 20 do
     local run = call('ZRANGE', key, 0, 0)[1]
     if not run then break end

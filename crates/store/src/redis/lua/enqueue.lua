@@ -13,7 +13,7 @@ local function known_ids(g)
   for from = 1, count, 4000 do
     local ids = {}
     for i = from, min(count, from + 3999) do ids[#ids + 1] = ARGV[first + i * 3 - 2] end
-    local got = call('HMGET', k_ids(int(g.seq)), unpack(ids))
+    local got = call('HMGET', names.ids(int(g.seq)), unpack(ids))
     for i = 1, #ids do found[from + i - 1] = got[i] end
   end
   return found
@@ -107,8 +107,8 @@ if accepted > 0 then
   gain(WAITING, waiting)
   gain(DELAYED, delayed)
   in_parts('HSET', K.job, put)
-  in_parts('HSET', k_ids(int(g.seq)), ids)
-  for k, entries in pairs(of_line) do in_parts('RPUSH', k_line(int(g.seq), k, 'f'), entries) end
+  in_parts('HSET', names.ids(int(g.seq)), ids)
+  for k, entries in pairs(of_line) do in_parts('RPUSH', names.line(int(g.seq), k, 'f'), entries) end
 end
 for _, line in pairs(g.lines) do enter_order(g, line) end
 return { flush(), 'ok', a.id, a.c[1], answers }

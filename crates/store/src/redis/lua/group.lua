@@ -3,10 +3,12 @@
 -- A line is named "<lane>:<level>" within its group. `pk` and `pt` are its key and turn while it stands in
 -- the order; the member in the sorted set is "<turn>:<group>", so equal keys go by turn.
 
-local groups, dropped_groups = {}, {}
-local owner, placed = {}, {}
+local groups, dropped_groups, owner, placed, heaps
+resets[#resets + 1] = function() groups, dropped_groups, owner, placed, heaps = {}, {}, {}, {}, {} end
 
 local function order_of(line) return M.lanes[line.l].o[line.v] end
+-- A number for each lane and level.
+local function place_of(lane, level) return lane * 4 + level end
 local function member(g, line) return padded(line.pt) .. ':' .. int(g.seq) end
 
 -- Brings a line's tag to the order's present base (see rebase).
@@ -55,7 +57,7 @@ local function find_or_create_group(id, base_priority, step)
 end
 local function clear_stats(g)
   g.st, g.hl, g.ht = { 0, false, 0, 0, 0 }, nil, nil
-  call('DEL', k_history(g.seq))
+  call('DEL', names.history(g.seq))
 end
 
 local function is_active(g) return g.c[WAITING] + g.c[READY] + g.c[LEASED] + g.c[DELAYED] > 0 end
@@ -69,19 +71,19 @@ local function at_ceiling(g, promised)
   if g.cl and g.c[LEASED] + promised >= g.cl then return 'L' end
 end
 
--- In-memory part of the order that this call looks at: a heap by key and turn, filled from the sorted set.
-local heaps = {}
-local function before(a, b) return a[1] < b[1] or (a[1] == b[1] and a[2] < b[2]) end
-local function heap_push(h, entry)
+-- In-memory part of the order that this call looks at: heaps by key and turn, filled from the sorted set.
+local heap = {}
+function heap.before(a, b) return a[1] < b[1] or (a[1] == b[1] and a[2] < b[2]) end
+function heap.push(h, entry)
   local i = #h + 1
   while i > 1 do
     local up = floor(i / 2)
-    if not before(entry, h[up]) then break end
+    if not heap.before(entry, h[up]) then break end
     h[i], i = h[up], up
   end
   h[i] = entry
 end
-local function heap_pop(h)
+function heap.pop(h)
   local top, last = h[1], table.remove(h)
   local n = #h
   if n > 0 then
@@ -89,13 +91,26 @@ local function heap_pop(h)
     while true do
       local down = i * 2
       if down > n then break end
-      if down < n and before(h[down + 1], h[down]) then down = down + 1 end
-      if not before(h[down], last) then break end
+      if down < n and heap.before(h[down + 1], h[down]) then down = down + 1 end
+      if not heap.before(h[down], last) then break end
       h[i], i = h[down], down
     end
     h[i] = last
   end
   return top
+end
+
+-- Puts an entry in the place of the first one.
+function heap.replace(h, entry)
+  local n, i = #h, 1
+  while true do
+    local down = i * 2
+    if down > n then break end
+    if down < n and heap.before(h[down + 1], h[down]) then down = down + 1 end
+    if not heap.before(h[down], entry) then break end
+    h[i], i = h[down], down
+  end
+  h[i] = entry
 end
 
 local function insert_line(g, line)
@@ -109,8 +124,16 @@ local function insert_line(g, line)
     line.pk = line.tag
   end
   line.pt = o.turn
-  local h = heaps[k_order(line.l, line.v)]
-  if h then heap_push(h, { line.pk, line.pt, g.seq }) end
+  local h = heaps[place_of(line.l, line.v)]
+  if not h then return end
+  local top = h[1]
+  if top and top[5] == line then
+    -- Usually the line that has just been served goes behind.
+    top[1], top[2] = line.pk, line.pt
+    heap.replace(h, top)
+  else
+    heap.push(h, { line.pk, line.pt, g.seq, g, line })
+  end
 end
 local function leave_order(line)
   if line.pk then
@@ -135,7 +158,7 @@ end
 local function forget_tags(line)
   local o = order_of(line)
   if o.rem == 0 then return end
-  local key = k_remembered(line.l, line.v)
+  local key = names.remembered(line.l, line.v)
   if o.len == 0 then
     local last = call('ZRANGE', key, -1, -1, 'WITHSCORES')
     if last[2] then o.vt = max(o.vt, tonumber(last[2])) end
@@ -159,15 +182,15 @@ local function rebase(line)
     end
     in_parts('ZADD', key, put)
   end
-  if not C.score then shift(k_order(line.l, line.v)) end
-  shift(k_remembered(line.l, line.v))
+  if not C.score then shift(names.order(line.l, line.v)) end
+  shift(names.remembered(line.l, line.v))
   o.base, o.ep, o.vt = base, o.ep + 1, 0
   for _, g in pairs(groups) do
     for _, other in pairs(g.lines) do
       if other.l == line.l and other.v == line.v then settle_tag(other) end
     end
   end
-  local h = heaps[k_order(line.l, line.v)]
+  local h = heaps[place_of(line.l, line.v)]
   if h and not C.score then
     for _, entry in ipairs(h) do entry[1] = max(0, entry[1] - base) end
     if h.last then h.last[1] = max(0, h.last[1] - base) end
@@ -193,27 +216,26 @@ end
 
 -- The first line in the order of a lane and level, with its group.
 local function first_line(lane, level, chunk)
-  local key = k_order(lane, level)
-  local h = heaps[key]
+  local h = heaps[place_of(lane, level)]
   if not h then
-    h = { read = 0, whole = false }
-    heaps[key] = h
+    h = { read = 0, whole = false, key = names.order(lane, level) }
+    heaps[place_of(lane, level)] = h
     -- Lines that have entered in this call before the heap was made.
     for seq, g in pairs(groups) do
       for _, line in pairs(g.lines) do
         if line.l == lane and line.v == level and line.pk and placed[line] ~= member(g, line) then
-          heap_push(h, { line.pk, line.pt, seq })
+          heap.push(h, { line.pk, line.pt, seq })
         end
       end
     end
   end
   while true do
-    while not h.whole and (not h[1] or not h.last or before(h.last, h[1])) do
-      local got = call('ZRANGE', key, h.read, h.read + chunk - 1, 'WITHSCORES')
+    while not h.whole and (not h[1] or not h.last or heap.before(h.last, h[1])) do
+      local got = call('ZRANGE', h.key, h.read, h.read + chunk - 1, 'WITHSCORES')
       for i = 1, #got, 2 do
         local turn, seq = string.match(got[i], '(%d+):(%d+)')
         local entry = { tonumber(got[i + 1]), tonumber(turn), tonumber(seq) }
-        heap_push(h, entry)
+        heap.push(h, entry)
         h.last = { entry[1], entry[2] }
       end
       h.read = h.read + #got / 2
@@ -221,10 +243,14 @@ local function first_line(lane, level, chunk)
     end
     local top = h[1]
     if not top then return nil end
-    local g = get_group(top[3])
-    local line = g and g.lines[lane .. ':' .. level]
+    local g, line = top[4], top[5]
+    if not g then
+      g = get_group(top[3])
+      line = g and g.lines[lane .. ':' .. level]
+      top[4], top[5] = g, line
+    end
     if line and line.pk == top[1] and line.pt == top[2] then return g, line end
-    heap_pop(h)
+    heap.pop(h)
   end
 end
 
@@ -261,10 +287,10 @@ local function line_for(g, lane, level)
   local o = M.lanes[lane].o[level]
   line.ep = o.ep
   if o.rem > 0 then
-    local tag = call('ZSCORE', k_remembered(lane, level), g.seq)
+    local tag = call('ZSCORE', names.remembered(lane, level), g.seq)
     if tag then
       line.tag, o.rem = tonumber(tag), o.rem - 1
-      call('ZREM', k_remembered(lane, level), g.seq)
+      call('ZREM', names.remembered(lane, level), g.seq)
     end
   end
   g.lines[k], owner[line] = line, g
@@ -273,7 +299,7 @@ local function line_for(g, lane, level)
 end
 local function drop_lists(g, line)
   for _, name in ipairs({ 'r', 't', 'f' }) do
-    local key = k_line(g.seq, line.k, name)
+    local key = names.line(g.seq, line.k, name)
     lists[key] = nil
     call('DEL', key)
   end
@@ -284,13 +310,13 @@ local function line_loses(g, line)
   if line.un > 0 then return end
   leave_order(line)
   settle_tag(line)
-  if placed[line] then zdrop(k_order(line.l, line.v), placed[line]) placed[line] = nil end
+  if placed[line] then zdrop(names.order(line.l, line.v), placed[line]) placed[line] = nil end
   drop_lists(g, line)
   g.lines[line.k] = nil
   M.lines = M.lines - 1
   local o = order_of(line)
   if line.tag > o.vt then
-    o.rem = o.rem + call('ZADD', k_remembered(line.l, line.v), line.tag, g.seq)
+    o.rem = o.rem + call('ZADD', names.remembered(line.l, line.v), line.tag, g.seq)
   end
   forget_tags(line)
 end
@@ -357,7 +383,7 @@ local function write_groups()
       for _, line in pairs(g.lines) do
         local was, is = placed[line], line.pk and member(g, line)
         if was ~= is then
-          local key = k_order(line.l, line.v)
+          local key = names.order(line.l, line.v)
           if was then zdrop(key, was) end
           if is then zput(key, is, line.pk) end
         end

@@ -6,23 +6,38 @@
 -- so that the entry left behind is recognised as stale when it comes to the head.
 
 local NOWHERE, RETURNED, THROTTLED, FRESH, PARKED, IN_READY, FINISHED = 0, 1, 2, 3, 4, 5, 6
-local jobs, dropped_jobs = {}, {}
+local BLOB = '>I5I6I2BI2I2'
+-- What is true of a job that has no state, and its libraries, which are not there while functions are loaded.
+local UNTOUCHED, unpack_blob, cut, last_lease
+local jobs, dropped_jobs
+resets[#resets + 1] = function()
+  jobs, dropped_jobs, unpack_blob, cut, last_lease = {}, {}, struct.unpack, string.sub, {}
+  UNTOUCHED = { __index = {
+    ph = WAITING, sp = FRESH, n = 0, att = 0, thr = 0, fence = 0, at = now, delay = SCHEDULED, death = DIED_FAILED,
+    lifted = false, pz = 0, text = '',
+  } }
+end
 
 local function read_job(seq, blob)
-  local a, _, lane, flags, idlen, kindlen, pos = struct.unpack('>I5I6I2BI2I2', blob)
-  local J = {
-    seq = seq, a = a, lane = lane, v = flags % 4 + 1, blob = blob, ph = WAITING, sp = FRESH, n = 0, att = 0,
-    thr = 0, fence = 0, at = now, delay = SCHEDULED, death = DIED_FAILED, lifted = false, pz = 0, text = '',
-  }
+  local a, _, lane, flags, idlen, kindlen, pos = unpack_blob(BLOB, blob)
+  local exp
   if flags >= 4 then
     if floor(flags / 4) % 2 == 1 then pos = pos + 7 end
-    if floor(flags / 8) % 2 == 1 then J.exp, pos = struct.unpack('>I7', blob, pos) end
+    if floor(flags / 8) % 2 == 1 then exp, pos = unpack_blob('>I7', blob, pos) end
   end
-  J.idat, J.idlen = pos, idlen
-  J.kind = string.sub(blob, pos + idlen, pos + idlen + kindlen - 1)
-  return J
+  -- The fields that a start will set have their room from the beginning.
+  return setmetatable({
+    seq = seq, a = a, lane = lane, v = flags % 4 + 1, blob = blob, exp = exp,
+    kind = cut(blob, pos + idlen, pos + idlen + kindlen - 1),
+    ph = nil, sp = nil, fence = nil, at = nil, dirty = nil, started = nil, owner = nil, req = nil, row = nil,
+  }, UNTOUCHED)
 end
-local function job_id(J) return string.sub(J.blob, J.idat, J.idat + J.idlen - 1) end
+local function job_id(J)
+  local _, _, _, flags, idlen, _, pos = unpack_blob(BLOB, J.blob)
+  if floor(flags / 4) % 2 == 1 then pos = pos + 7 end
+  if floor(flags / 8) % 2 == 1 then pos = pos + 7 end
+  return cut(J.blob, pos, pos + idlen - 1)
+end
 
 local STATE = '>BBI2I2I2I7I7BBBI2'
 local LEASE = '>I7I7I5I2BI2I2'
@@ -45,11 +60,18 @@ end
 local function state_of(J)
   local state = struct.pack(STATE, J.ph, J.sp, J.n, J.att, J.thr, J.fence, J.at, J.delay, J.death,
     J.lifted and 1 or 0, J.pz)
-  if J.ph == LEASED then
-    return state .. struct.pack(LEASE, J.started, J.exp or 0, J.a, J.lane, J.v, #J.kind, #J.owner)
-      .. J.kind .. J.owner .. J.req
+  if J.ph ~= LEASED then return state .. J.text end
+  -- The same for all leases of one call and action.
+  local last = last_lease
+  if last.a == J.a and last.req == J.req and last.kind == J.kind and last.v == J.v and not J.exp
+    and last.lane == J.lane and last.started == J.started then
+    return state .. last.text
   end
-  return state .. J.text
+  local text = struct.pack(LEASE, J.started, J.exp or 0, J.a, J.lane, J.v, #J.kind, #J.owner) .. J.kind .. J.owner .. J.req
+  if not J.exp then
+    last.a, last.req, last.kind, last.v, last.lane, last.started, last.text = J.a, J.req, J.kind, J.v, J.lane, J.started, text
+  end
+  return state .. text
 end
 
 -- Reads those jobs that are not in memory yet. `fresh`: none of them can have a state.
@@ -76,8 +98,11 @@ local function get_job(seq)
 end
 local function entry(J) return J.n == 0 and int(J.seq) or int(J.seq) .. ':' .. J.n end
 local function parse(text)
-  local seq, n = string.match(text, '(%d+):?(%d*)')
-  return tonumber(seq), tonumber(n) or 0
+  local seq = tonumber(text)
+  if seq then return seq, 0 end
+  local n
+  seq, n = string.match(text, '(%d+):(%d+)')
+  return tonumber(seq), tonumber(n)
 end
 -- The job that an entry of a list names; nil if the entry is stale.
 local function job_at(text)
@@ -119,6 +144,7 @@ local function detach(J)
   local a, g, line = home(J)
   local sp = spot(J, a)
   if sp == PARKED then
+    changed_actions[a.seq] = true
     for _, parked in ipairs(a.parked) do
       if parked.k == line.k then parked.n = parked.n - 1 end
     end
@@ -153,6 +179,7 @@ end
 -- Books a detached job as finished.
 local function finish(J, phase, text)
   local a, g, line = home(J)
+  changed_actions[a.seq] = true
   if J.ph == DELAYED then set_waiting(g, J) end
   if J.exp and not J.lifted then zdrop(K.expiring, padded(J.seq)) end
   local from = J.ph

@@ -30,14 +30,14 @@ end
 unhold_turned()
 local index, lane = lane_named(name)
 if not index then return { flush(), 'empty', 0, granted or 0, {}, 0, 0 } end
-looks, wanted = most * 10 + 1000, most
+looks, wanted, marks_changes = most * 10 + 1000, most, true
 
 -- The next job to start, detached, within every limit; or nil, why, until when.
 local function next_start()
   while lane.r > 0 do
     if window_room() == 0 or lane.s >= pace_limit(lane) then return nil, 'limited', window_end() end
     if looks == 0 then return nil, 'more', 0 end
-    local l = list(k_ready(index))
+    local l = list(names.ready(index))
     local J
     while not J do
       local text, got = head(l, min(1000, max(4, lane.r)))
@@ -87,7 +87,7 @@ while not stop do
   shift(g, from, LEASED)
   zput(K.inflight, padded(J.seq), J.at)
   local a = get_action(J.a)
-  if a.status < RUNNING then a.status = RUNNING end
+  raise_status(a, RUNNING)
   M.tstarted = M.tstarted + 1
   M.most = max(M.most, M.started)
   out[#out + 1] = handed_out(J, a, g, kind)

@@ -1,7 +1,10 @@
 -- Who goes next: level, then line, then job. Shared by admit and lease.
 
 local YES, ACTION_PAUSED = -1, -2
-local wanted = 1
+local wanted, looks = 1, 0
+-- The lists of the lines that this call has looked at.
+local lists_of
+resets[#resets + 1] = function() lists_of = {} end
 
 -- Whether a job may start: YES, ACTION_PAUSED, or why it is dead.
 local function startable(J)
@@ -14,9 +17,23 @@ end
 
 -- The first job in one of a line's lists. Stale entries before it go.
 local function front_of(g, line, name)
-  local l = list(k_line(int(g.seq), line.k, name))
+  local of_line = lists_of[line]
+  if not of_line then
+    of_line = {}
+    lists_of[line] = of_line
+  end
+  local l = of_line[name]
+  if not l or lists[l.key] ~= l then
+    l = list(names.line(int(g.seq), line.k, name))
+    of_line[name] = l
+  end
+  local known = l.buf[l.i]
+  if known then
+    local J = job_at(known)
+    if J then return J, l end
+  end
   local fresh = name == 'f' and not line.stale
-  local ahead = max(4, 2 * math.ceil(wanted / max(1, order_of(line).len)))
+  local ahead = max(4, math.ceil(wanted / max(1, order_of(line).len)) + 1)
   local count = name == 'f' and line.nf or name == 't' and line.nt or line.nr
   while true do
     local text, got = head(l, line.stale and ahead or min(ahead, count))
@@ -42,7 +59,7 @@ end
 
 local function push_returned(g, line, J)
   J.sp, J.dirty = RETURNED, true
-  push(k_line(int(g.seq), line.k, 'r'), entry(J))
+  push(names.line(int(g.seq), line.k, 'r'), entry(J))
   line.nr = line.nr + 1
   enter_order(g, line)
 end
@@ -50,7 +67,7 @@ end
 -- among each other.
 local function give_back(g, line, J)
   J.sp, J.dirty = RETURNED, true
-  local key = k_line(int(g.seq), line.k, 'r')
+  local key = names.line(int(g.seq), line.k, 'r')
   local text, before_this, from = entry(J), nil, 0
   if lists[key] then write_list(lists[key]) end
   if line.nr > 0 then
@@ -79,6 +96,7 @@ local function park(g, line, J, l)
   take_front(g, line, J, l)
   set_waiting(g, J)
   local a = get_action(J.a)
+  changed_actions[a.seq] = true
   local place
   for _, parked in ipairs(a.parked) do
     if parked.k == line.k then place = parked end
@@ -89,7 +107,7 @@ local function park(g, line, J, l)
   end
   place.n = place.n + 1
   J.sp, J.pz = PARKED, a.pz
-  push(k_parked(int(a.seq), line.k), entry(J))
+  push(names.parked(int(a.seq), line.k), entry(J))
 end
 -- A ready job goes back to the head of its line, and its pick is taken back.
 local function unready(J)
@@ -102,7 +120,7 @@ local function unready(J)
 end
 -- All ready jobs of a line: those behind the first must not overtake it.
 local function unready_line(lane, line)
-  local key = k_ready(line.l)
+  local key = names.ready(line.l)
   local l = list(key)
   local entries = call('LRANGE', key, l.popped, -1)
   for i = l.j, #l.added do entries[#entries + 1] = l.added[i] end
@@ -126,24 +144,26 @@ local function choose_level(lane, waits)
   end
 end
 local function book_level(lane, level, waits)
-  local percent = { 0, C.normal_min, C.low_min }
+  local c = lane.c
   for v = 1, 3 do
-    local earned = waits[v] and min(200, lane.c[v] + percent[v]) or 0
-    lane.c[v] = v == level and max(0, earned - 100) or earned
+    local earned = 0
+    if waits[v] then earned = min(200, c[v] + (v == 1 and 0 or v == 2 and C.normal_min or C.low_min)) end
+    c[v] = v == level and max(0, earned - 100) or earned
   end
 end
 
 -- Takes the next job of the lane out of its line. Returns the job, or nil and 'empty' or 'more'.
-local looks = 0
+local waits = {}
 local function pick(index)
   local lane = M.lanes[index]
   while true do
     if looks == 0 then return nil, 'more' end
-    local waits = { lane.o[1].len > 0, lane.o[2].len > 0, lane.o[3].len > 0 }
+    local o = lane.o
+    waits[1], waits[2], waits[3] = o[1].len > 0, o[2].len > 0, o[3].len > 0
     local level = choose_level(lane, waits)
     if not level then return nil, 'empty' end
     local g, line = first_line(index, level, min(1000, max(8, wanted)))
-    if not g then error('TIDEGATE the order is shorter than its count: ' .. k_order(index, level)) end
+    if not g then error('TIDEGATE the order is shorter than its count: ' .. names.order(index, level)) end
     local held = at_ceiling(g, g.c[READY])
     if held then
       hold(g, held)
@@ -174,12 +194,11 @@ local function make_ready(J, g, line)
   local lane = M.lanes[line.l]
   set_waiting(g, J)
   J.ph, J.sp, J.at, J.dirty = READY, IN_READY, now, true
-  push(k_ready(line.l), entry(J))
+  push(names.ready(line.l), entry(J))
   lane.r, M.ready = lane.r + 1, M.ready + 1
   if granted then granted = granted - 1 end
   shift(g, WAITING, READY)
-  local a = get_action(J.a)
-  if a.status < DISPATCHED then a.status = DISPATCHED end
+  raise_status(get_action(J.a), DISPATCHED)
 end
 -- Nothing stands in the order: nothing waits, or what waits is at a ceiling.
 local function nothing_startable()

@@ -2,10 +2,12 @@
 local what = next_arg()
 
 local function group_view(g)
-  local names = {}
-  for i, seq in ipairs(call('ZRANGE', k_actions(int(g.seq)), 0, -1)) do names[i] = get_action(tonumber(seq)).id end
+  local of_group = {}
+  for i, seq in ipairs(call('ZRANGE', names.actions(int(g.seq)), 0, -1)) do
+    of_group[i] = get_action(tonumber(seq)).id
+  end
   return { g.id, g.bp, g.cw or -1, g.cl or -1, g.paused and 1 or 0, g.held and 1 or 0, is_active(g) and 1 or 0,
-    g.c, names, g.seq }
+    g.c, of_group, g.seq }
 end
 local function job_view(J)
   return { J.seq, J.v, J.ph, J.att, J.thr, J.at, J.delay, J.death, M.lanes[J.lane].n, J.blob, J.text }
@@ -59,7 +61,7 @@ elseif what == 'action' then
   return { common, a.id, a.status, a.sealed and 1 or 0, a.paused and 1 or 0, a.cancelled and 1 or 0, a.c, a.err,
     a.cr, a.fin or -1, g.c, call('HGET', K.summary, a.seq) }
 elseif what == 'job' then
-  local seq = call('HGET', k_ids(int(g.seq)), next_arg())
+  local seq = call('HGET', names.ids(int(g.seq)), next_arg())
   local J = seq and get_job(tonumber(seq))
   if not J then return { 'no job' } end
   return { common, job_view(J) }
@@ -92,7 +94,7 @@ elseif what == 'congestion' then
 else
   local most, out = next_number(), {}
   local oldest = (M.snap or 0) - C.stats_age
-  for _, raw in ipairs(call('LRANGE', k_history(int(g.seq)), -max(1, most), -1)) do
+  for _, raw in ipairs(call('LRANGE', names.history(int(g.seq)), -max(1, most), -1)) do
     local at, count, wait, speed = struct.unpack('>I7I4I7I7', raw)
     if at >= oldest and most > 0 then out[#out + 1] = { at, count, wait, speed } end
   end

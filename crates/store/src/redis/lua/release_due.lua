@@ -37,7 +37,7 @@ end
 for index, lane in ipairs(M.lanes) do
   local overdue
   while lane.r > 0 and recalled < most do
-    local key = k_ready(index)
+    local key = names.ready(index)
     local l = list(key)
     if not overdue then
       local first

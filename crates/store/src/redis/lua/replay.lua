@@ -2,7 +2,7 @@
 local group_id, id = next_arg(), next_arg()
 local g = find_group(group_id)
 if not g then return { nothing(), 'no group' } end
-local seq = tonumber(call('HGET', k_ids(int(g.seq)), id) or nil)
+local seq = tonumber(call('HGET', names.ids(int(g.seq)), id) or nil)
 local J = seq and get_job(seq)
 if not J then return { nothing(), 'no job' } end
 if J.ph ~= DEAD then return { nothing(), 'not dead' } end

@@ -12,7 +12,7 @@ else
   -- Parked jobs go back to the head of their line together.
   for _, parked in ipairs(a.parked) do
     local line = g.lines[parked.k]
-    local from, to = k_parked(int(a.seq), parked.k), k_line(int(g.seq), parked.k, 'r')
+    local from, to = names.parked(int(a.seq), parked.k), names.line(int(g.seq), parked.k, 'r')
     if line and parked.n > 0 then
       local rest = call('LRANGE', to, 0, -1)
       call('RENAME', from, to)

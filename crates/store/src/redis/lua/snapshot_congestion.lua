@@ -6,7 +6,7 @@ for _, text in ipairs(call('ZRANGE', K.congested, 0, 999)) do
   local g = get_group(tonumber(text))
   local last = g.ht and g.ht >= oldest and g.hl or 0
   if g.cong > 0 or last > 0 then
-    local key = k_history(int(g.seq))
+    local key = names.history(int(g.seq))
     local wait = next_backoff(g)
     call('RPUSH', key, struct.pack('>I7I4I7I7', now, g.cong, wait, speed))
     g.hl, g.ht = g.cong, now

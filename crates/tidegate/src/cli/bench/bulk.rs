@@ -1,34 +1,39 @@
-//! `tidegate bench bulk`: enqueue, process and lifecycle in jobs per second, start latency, and what a
-//! queued job takes in memory and on disk. Handlers do nothing, the rate limit is out of the way.
+//! `tidegate bench bulk`: enqueue, process and lifecycle in jobs per second, start latency, fairness, and what a
+//! queued job takes up. Handlers do nothing, the rate limit is out of the way.
 
-use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use anyhow::Context;
 use clap::{Args, ValueEnum};
 use serde::Serialize;
-use tidegate::config::BulkConfig;
-use tidegate::ids::{GroupId, JobId, JobType};
-use tidegate::{Durability, Job, JobError, Level, Options, Submission, Tidegate};
+use tidegate::{Durability, Job, JobError, Level};
 use tidegate_core::bulk::{EnqueueParams, NewJob};
-use tidegate_store::embedded::{EmbeddedOptions, EmbeddedStore};
-use tidegate_store::{StoreExt, SystemClock};
+use tidegate_core::config::BulkConfig;
+use tidegate_core::ids::{GroupId, JobId, JobType};
+use tidegate_engine::{Engine, EngineBuilder};
+use tidegate_store::{Store, StoreExt};
 use tokio::sync::{Notify, mpsc};
 
-use super::usage;
+use super::subject::{Subject, StoreArg};
 
 const KIND: &str = "NOTHING";
 /// The latency run: so many jobs, this far apart (200 per second).
 const PROBES: u64 = 2_000;
 const PROBE_EVERY: Duration = Duration::from_millis(5);
+/// The fairness run: B comes with so many behind A's.
+const JOBS_OF_A: u64 = 20_000;
+const JOBS_OF_B: u64 = 100;
 
-#[derive(Debug, Args)]
+#[derive(Debug, Clone, Args)]
 pub(super) struct BulkArgs {
-    /// The store to measure
-    #[arg(long, value_enum, default_value = "embedded")]
-    store: StoreKind,
+    /// The store to measure: `embedded`, or the address of a Redis server (several of a Cluster with commas)
+    #[arg(long, default_value = "embedded")]
+    pub(super) store: StoreArg,
+    /// Shards, on Redis
+    #[arg(long, default_value_t = 1)]
+    pub(super) shards: u32,
     #[arg(long, default_value_t = 200_000)]
     jobs: u64,
     #[arg(long, default_value_t = 100)]
@@ -45,23 +50,19 @@ pub(super) struct BulkArgs {
     /// Workers
     #[arg(long, default_value_t = 1_000)]
     workers: u32,
+    /// Of the embedded store; a Redis server has its own
     #[arg(long, value_enum, default_value = "sync")]
-    durability: DurabilityArg,
+    pub(super) durability: DurabilityArg,
     /// Folder to work in; a temporary one below the current folder if absent
     #[arg(long)]
-    dir: Option<PathBuf>,
+    pub(super) dir: Option<std::path::PathBuf>,
     /// One JSON object instead of a table
     #[arg(long)]
     json: bool,
 }
 
 #[derive(Debug, Clone, Copy, ValueEnum)]
-enum StoreKind {
-    Embedded,
-}
-
-#[derive(Debug, Clone, Copy, ValueEnum)]
-enum DurabilityArg {
+pub(super) enum DurabilityArg {
     Sync,
     Buffered,
 }
@@ -82,32 +83,32 @@ struct Figures {
     lifecycle_per_sec: u64,
     start_p50_ms: f64,
     start_p99_ms: f64,
-    /// A page appended and synced: the floor under the two above.
-    sync_floor_p50_ms: f64,
-    memory_bytes_per_job: u64,
-    disk_bytes_per_job: u64,
+    /// Embedded: a page appended and synced. Redis: one PING. The floor under the two above.
+    floor_p50_ms: f64,
+    /// A has 20,000 jobs waiting, B comes with 100: jobs finished when the last of B's is.
+    b_done_after: u64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    memory_bytes_per_job: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    disk_bytes_per_job: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    redis_bytes_per_job: Option<u64>,
     /// Seconds to open the store again with all jobs waiting.
     reopen_seconds: f64,
     jobs: u64,
     groups: u64,
     payload: usize,
     store: &'static str,
-    durability: Durability,
+    durability: String,
 }
 
 pub(super) fn run(args: &BulkArgs) -> anyhow::Result<()> {
-    let StoreKind::Embedded = args.store;
     anyhow::ensure!(
         args.jobs > 0 && args.groups > 0 && args.batch > 0,
         "--jobs, --groups and --batch start at 1"
     );
-    let parent = args.dir.clone().unwrap_or(std::env::current_dir()?);
-    let folder = tempfile::Builder::new()
-        .prefix("tidegate-bench-")
-        .tempdir_in(&parent)
-        .with_context(|| format!("no temporary folder in {}", parent.display()))?;
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
-    let figures = runtime.block_on(measure(args, folder.path()))?;
+    let figures = runtime.block_on(measure(args))?;
     if args.json {
         println!("{}", serde_json::to_string(&figures)?);
     } else {
@@ -118,44 +119,50 @@ pub(super) fn run(args: &BulkArgs) -> anyhow::Result<()> {
 
 fn print_table(figures: &Figures) {
     println!(
-        "bulk on {} ({:?}), {} jobs in {} groups, {}-byte payloads",
+        "bulk on {} ({}), {} jobs in {} groups, {}-byte payloads",
         figures.store, figures.durability, figures.jobs, figures.groups, figures.payload
     );
-    let rows: [(&str, String); 9] = [
-        ("enqueue", format!("{:>10} jobs/s", figures.enqueue_per_sec)),
-        ("process", format!("{:>10} jobs/s", figures.process_per_sec)),
-        ("lifecycle", format!("{:>10} jobs/s", figures.lifecycle_per_sec)),
-        ("start latency p50", format!("{:>10.3} ms", figures.start_p50_ms)),
-        ("start latency p99", format!("{:>10.3} ms", figures.start_p99_ms)),
+    let per_job = |bytes: u64| format!("{bytes:>10} bytes per queued job");
+    let rows: [(&str, Option<String>); 11] = [
+        ("enqueue", Some(format!("{:>10} jobs/s", figures.enqueue_per_sec))),
+        ("process", Some(format!("{:>10} jobs/s", figures.process_per_sec))),
         (
-            "one sync (floor)",
-            format!("{:>10.3} ms", figures.sync_floor_p50_ms),
+            "lifecycle",
+            Some(format!("{:>10} jobs/s", figures.lifecycle_per_sec)),
         ),
         (
-            "memory",
-            format!("{:>10} bytes per queued job", figures.memory_bytes_per_job),
+            "start latency p50",
+            Some(format!("{:>10.3} ms", figures.start_p50_ms)),
         ),
         (
-            "disk",
-            format!("{:>10} bytes per queued job", figures.disk_bytes_per_job),
+            "start latency p99",
+            Some(format!("{:>10.3} ms", figures.start_p99_ms)),
         ),
-        ("reopen", format!("{:>10.2} s", figures.reopen_seconds)),
+        ("floor p50", Some(format!("{:>10.3} ms", figures.floor_p50_ms))),
+        (
+            "B's 100 done as",
+            Some(format!("{:>10} of {}", figures.b_done_after, JOBS_OF_A + JOBS_OF_B)),
+        ),
+        ("memory", figures.memory_bytes_per_job.map(per_job)),
+        ("disk", figures.disk_bytes_per_job.map(per_job)),
+        ("Redis memory", figures.redis_bytes_per_job.map(per_job)),
+        ("reopen", Some(format!("{:>10.2} s", figures.reopen_seconds))),
     ];
     for (name, value) in rows {
-        println!("  {name:<18} {value}");
+        if let Some(value) = value {
+            println!("  {name:<18} {value}");
+        }
     }
 }
 
-fn options(args: &BulkArgs, folder: &Path) -> Options {
+pub(super) fn config(args: &BulkArgs) -> BulkConfig {
     let mut config = BulkConfig::default();
     config.backpressure.global_rps = 1e9;
     // Short windows: after a restart the running one counts as spent, which is no part of the speed.
     config.backpressure.rate_limit_window_sec = 0.05;
     config.worker_pool.worker_count = args.workers;
     config.limits.max_enqueue_batch = config.limits.max_enqueue_batch.max(args.batch);
-    Options::new(folder)
-        .config(config)
-        .durability(args.durability.into())
+    config
 }
 
 /// Counts finished handlers and rings at the last.
@@ -178,28 +185,52 @@ impl Finish {
     }
 }
 
-fn start(options: Options, finish: &Arc<Finish>) -> anyhow::Result<Tidegate> {
+fn engine(args: &BulkArgs, store: &Arc<dyn Store>, handler: impl tidegate::Handler) -> anyhow::Result<Engine> {
+    let engine = EngineBuilder::new(store.clone(), config(args)).handler(JobType::new(KIND)?, handler);
+    Ok(engine.start()?)
+}
+
+fn counting_engine(args: &BulkArgs, store: &Arc<dyn Store>, finish: &Arc<Finish>) -> anyhow::Result<Engine> {
     let finish = finish.clone();
-    let handler = move |_: Job| {
+    engine(args, store, move |_: Job| {
         if finish.left.fetch_sub(1, Ordering::Relaxed) == 1 {
             finish.bell.notify_one();
         }
         std::future::ready(Ok::<_, JobError>(()))
+    })
+}
+
+fn new_job(id: String, payload: bytes::Bytes) -> anyhow::Result<NewJob> {
+    Ok(NewJob {
+        id: JobId::new(id)?,
+        kind: JobType::new(KIND)?,
+        level: Level::Normal,
+        payload,
+        run_at: None,
+        expires_at: None,
+    })
+}
+
+async fn submit(store: &Arc<dyn Store>, group: &str, jobs: Vec<NewJob>) -> anyhow::Result<()> {
+    let params = EnqueueParams {
+        group: GroupId::new(group)?,
+        action: None,
+        base_priority: None,
+        jobs,
     };
-    Ok(Tidegate::open(options)?.handler(KIND, handler)?.start()?)
+    store.call(params).await??;
+    Ok(())
 }
 
 /// Enqueues all jobs from several tasks, a group's jobs in batches.
-async fn enqueue(args: &BulkArgs, store: &Arc<EmbeddedStore>) -> anyhow::Result<()> {
+async fn enqueue(args: &BulkArgs, store: &Arc<dyn Store>) -> anyhow::Result<()> {
     let (jobs, groups, batch) = (args.jobs, args.groups, args.batch);
     let payload: bytes::Bytes = vec![b'x'; args.payload].into();
-    let kind = JobType::new(KIND)?;
     let (sender, receiver) = mpsc::channel::<(u64, u64)>(64);
     let receiver = Arc::new(tokio::sync::Mutex::new(receiver));
     let mut producers = tokio::task::JoinSet::new();
     for _ in 0..args.producers.max(1) {
-        let (store, receiver) = (store.clone(), receiver.clone());
-        let (payload, kind) = (payload.clone(), kind.clone());
+        let (store, receiver, payload) = (store.clone(), receiver.clone(), payload.clone());
         producers.spawn(async move {
             loop {
                 let next = receiver.lock().await.recv().await;
@@ -210,23 +241,8 @@ async fn enqueue(args: &BulkArgs, store: &Arc<EmbeddedStore>) -> anyhow::Result<
                 let jobs = (first..jobs)
                     .step_by(groups as usize)
                     .take(batch as usize)
-                    .map(|job| {
-                        anyhow::Ok(NewJob {
-                            id: JobId::new(format!("job-{job}"))?,
-                            kind: kind.clone(),
-                            level: Level::Normal,
-                            payload: payload.clone(),
-                            run_at: None,
-                            expires_at: None,
-                        })
-                    });
-                let params = EnqueueParams {
-                    group: GroupId::new(format!("group-{group}"))?,
-                    action: None,
-                    base_priority: None,
-                    jobs: jobs.collect::<Result<_, _>>()?,
-                };
-                store.call(params).await??;
+                    .map(|job| new_job(format!("job-{job}"), payload.clone()));
+                submit(&store, &format!("group-{group}"), jobs.collect::<Result<_, _>>()?).await?;
             }
         });
     }
@@ -247,74 +263,66 @@ fn per_sec(jobs: u64, took: Duration) -> u64 {
     (jobs as f64 / took.as_secs_f64()) as u64
 }
 
-async fn measure(args: &BulkArgs, folder: &Path) -> anyhow::Result<Figures> {
-    let queued = folder.join("queued");
-    let before = usage::memory_bytes();
-    let Options {
-        folder: path,
-        durability,
-        config,
-    } = options(args, &queued);
-    let clock = Arc::new(SystemClock);
-    let store = Arc::new(EmbeddedStore::open(EmbeddedOptions {
-        folder: path,
-        durability,
-        config,
-        clock,
-    })?);
+async fn measure(args: &BulkArgs) -> anyhow::Result<Figures> {
+    let subject = Subject::new(args)?;
+    let mut queued = subject.open("queued", args).await?;
+    let before = queued.usage().await?;
     let begun = Instant::now();
-    enqueue(args, &store).await?;
+    enqueue(args, queued.store()).await?;
     let enqueue_took = begun.elapsed();
-    let memory = usage::memory_bytes().saturating_sub(before) / args.jobs;
-    let disk = usage::disk_bytes(&queued) / args.jobs;
-    Arc::into_inner(store)
-        .context("a producer still holds the store")?
-        .close()
-        .await?;
+    let usage = queued.usage().await?.per_job(before, args.jobs);
 
-    let finish = Finish::after(args.jobs);
     let begun = Instant::now();
-    let tide = start(options(args, &queued), &finish)?;
+    queued = queued.reopen(args).await?;
     let reopen_took = begun.elapsed();
-    let begun = Instant::now();
-    finish.wait().await;
-    tide.shutdown().await?;
-    let process_took = begun.elapsed();
-
     let finish = Finish::after(args.jobs);
-    let tide = start(options(args, &folder.join("lifecycle")), &finish)?;
     let begun = Instant::now();
-    enqueue(args, tide.store()).await?;
+    let running = counting_engine(args, queued.store(), &finish)?;
     finish.wait().await;
     // Shutdown settles the last answers.
-    tide.shutdown().await?;
-    let lifecycle_took = begun.elapsed();
+    running.shutdown().await?;
+    let process_took = begun.elapsed();
+    queued.close().await?;
 
-    let floor = usage::sync_floor(folder)?;
-    let (p50, p99) = latency(args, &folder.join("latency")).await?;
+    let whole = subject.open("lifecycle", args).await?;
+    let finish = Finish::after(args.jobs);
+    let running = counting_engine(args, whole.store(), &finish)?;
+    let begun = Instant::now();
+    enqueue(args, whole.store()).await?;
+    finish.wait().await;
+    running.shutdown().await?;
+    let lifecycle_took = begun.elapsed();
+    let floor = whole.floor().await?;
+    whole.close().await?;
+
+    let (p50, p99) = latency(args, &subject).await?;
+    let b_done_after = fairness(args, &subject).await?;
     Ok(Figures {
         enqueue_per_sec: per_sec(args.jobs, enqueue_took),
         process_per_sec: per_sec(args.jobs, process_took),
         lifecycle_per_sec: per_sec(args.jobs, lifecycle_took),
         start_p50_ms: p50,
         start_p99_ms: p99,
-        sync_floor_p50_ms: floor.as_secs_f64() * 1_000.0,
-        memory_bytes_per_job: memory,
-        disk_bytes_per_job: disk,
+        floor_p50_ms: floor.as_secs_f64() * 1_000.0,
+        b_done_after,
+        memory_bytes_per_job: usage.memory,
+        disk_bytes_per_job: usage.disk,
+        redis_bytes_per_job: usage.redis,
         reopen_seconds: reopen_took.as_secs_f64(),
         jobs: args.jobs,
         groups: args.groups,
         payload: args.payload,
-        store: "embedded",
-        durability: args.durability.into(),
+        store: args.store.name(),
+        durability: subject.durability(args).await?,
     })
 }
 
-/// From the call of submit to the first line of the handler, at 200 per second.
-async fn latency(args: &BulkArgs, folder: &Path) -> anyhow::Result<(f64, f64)> {
+/// From the call of enqueue to the first line of the handler, at 200 per second.
+async fn latency(args: &BulkArgs, subject: &Subject) -> anyhow::Result<(f64, f64)> {
+    let opened = subject.open("latency", args).await?;
     let begun = Instant::now();
     let (sender, mut started) = mpsc::channel::<Duration>(PROBES as usize);
-    let handler = move |job: Job| {
+    let running = engine(args, opened.store(), move |job: Job| {
         let sent = job
             .payload
             .as_ref()
@@ -325,27 +333,17 @@ async fn latency(args: &BulkArgs, folder: &Path) -> anyhow::Result<(f64, f64)> {
         // The channel holds all of them.
         let _ = sender.try_send(waited);
         std::future::ready(Ok::<_, JobError>(()))
-    };
-    let tide = Arc::new(
-        Tidegate::open(options(args, folder))?
-            .handler(KIND, handler)?
-            .start()?,
-    );
+    })?;
     let mut ticks = tokio::time::interval(PROBE_EVERY);
     let mut submits = tokio::task::JoinSet::new();
     for probe in 0..PROBES {
         ticks.tick().await;
-        let tide = tide.clone();
+        let store = opened.store().clone();
         let group = probe % args.groups;
         submits.spawn(async move {
             let sent = begun.elapsed().as_nanos() as u64;
-            let job = Submission::new(format!("group-{group}"))?.job(
-                format!("job-{probe}"),
-                KIND,
-                sent.to_be_bytes().to_vec(),
-            )?;
-            tide.submit(job).await?;
-            anyhow::Ok(())
+            let job = new_job(format!("job-{probe}"), sent.to_be_bytes().to_vec().into())?;
+            submit(&store, &format!("group-{group}"), vec![job]).await
         });
     }
     while let Some(submitted) = submits.join_next().await {
@@ -355,11 +353,47 @@ async fn latency(args: &BulkArgs, folder: &Path) -> anyhow::Result<(f64, f64)> {
     for _ in 0..PROBES {
         waits.push(started.recv().await.context("the handler went away")?);
     }
-    Arc::into_inner(tide)
-        .context("a probe still holds the store")?
-        .shutdown()
-        .await?;
+    running.shutdown().await?;
+    opened.close().await?;
     waits.sort_unstable();
     let at = |share: f64| waits[((waits.len() - 1) as f64 * share) as usize].as_secs_f64() * 1_000.0;
     Ok((at(0.50), at(0.99)))
+}
+
+/// Jobs finished when the last job of the small customer is, with both waiting before the first worker comes.
+async fn fairness(args: &BulkArgs, subject: &Subject) -> anyhow::Result<u64> {
+    let opened = subject.open("fairness", args).await?;
+    let payload: bytes::Bytes = vec![b'x'; args.payload].into();
+    for (customer, jobs) in [("A", JOBS_OF_A), ("B", JOBS_OF_B)] {
+        for from in (0..jobs).step_by(1_000) {
+            let batch = from..jobs.min(from + 1_000);
+            let batch = batch.map(|job| new_job(format!("job-{job}"), payload.clone()));
+            submit(opened.store(), customer, batch.collect::<Result<_, _>>()?).await?;
+        }
+    }
+    // Finished, of B, and the place of B's last.
+    let counts = Arc::new(Mutex::new((0, 0, 0)));
+    let done = Arc::new(Notify::new());
+    let (seen, bell) = (counts.clone(), done.clone());
+    let few = BulkArgs {
+        workers: 10,
+        ..args.clone()
+    };
+    let running = engine(&few, opened.store(), move |job: Job| {
+        let mut counts = seen.lock().unwrap_or_else(PoisonError::into_inner);
+        counts.0 += 1;
+        if job.group.as_str() == "B" {
+            counts.1 += 1;
+            if counts.1 == JOBS_OF_B {
+                counts.2 = counts.0;
+                bell.notify_one();
+            }
+        }
+        std::future::ready(Ok::<_, JobError>(()))
+    })?;
+    done.notified().await;
+    running.shutdown().await?;
+    opened.close().await?;
+    let counts = counts.lock().unwrap_or_else(PoisonError::into_inner);
+    Ok(counts.2)
 }

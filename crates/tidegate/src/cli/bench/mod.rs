@@ -1,6 +1,7 @@
 //! `tidegate bench`: figures of this machine, as one JSON object or as a table.
 
 mod bulk;
+mod subject;
 mod usage;
 
 use clap::{Args, Subcommand};
