@@ -254,31 +254,41 @@ pub(super) struct ShardLeases {
 pub(super) fn lease(mut items: Items, numbers: Numbers) -> Answer<ShardLeases> {
     let stop = stop(&mut items)?;
     let unused = items.unsigned()?;
-    let jobs = items.items()?.each(|one| {
+    let mut named = items.items()?;
+    let of: Vec<(GroupId, ActionId)> = (0..named.len() / 2)
+        .map(|_| Ok((named.name()?, named.name()?)))
+        .collect::<Answer<_>>()?;
+    let mut values = items.items()?;
+    let mut jobs = Vec::with_capacity(values.len() / 7);
+    while values.len() > 0 {
         let lease = LeaseRef {
-            job: numbers.job(one.unsigned()?),
-            fence: numbers.fence(one.unsigned()?),
+            job: numbers.job(values.unsigned()?),
+            fence: numbers.fence(values.unsigned()?),
         };
-        let (group, action) = (one.name()?, one.name()?);
-        let level = one_of("a level", &Level::ALL, one.int()? - 1)?;
-        let (attempt, deadline) = (one.small()?, one.time()?);
-        let timeout = Millis(one.unsigned()?);
-        let blob = Blob::read(one.bytes()?)?;
-        Ok(LeasedJob {
+        let index = values.unsigned()? as usize;
+        let (group, action) = index
+            .checked_sub(1)
+            .and_then(|index| of.get(index))
+            .cloned()
+            .ok_or_else(|| odd("an action of a lease", index))?;
+        let (attempt, deadline) = (values.small()?, values.time()?);
+        let timeout = Millis(values.unsigned()?);
+        let blob = Blob::read(values.bytes()?)?;
+        jobs.push(LeasedJob {
             leased: Leased {
                 lease,
                 group,
                 action,
                 kind: blob.kind,
-                level,
+                level: blob.level,
                 attempt,
                 deadline,
                 timeout,
             },
             id: blob.id,
             payload: blob.payload,
-        })
-    })?;
+        });
+    }
     Ok(ShardLeases {
         jobs,
         stop,

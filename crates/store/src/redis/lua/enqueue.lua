@@ -49,6 +49,18 @@ local found, seen = known_ids(g), {}
 local answers, put, ids, fresh = {}, {}, {}, {}
 local created, accepted = struct.pack('>I5I6', a.seq, now), 0
 local waiting, delayed, of_line = 0, 0, {}
+-- Lane and lines by type and level, found once.
+local homes = {}
+local function home_of(name, level)
+  local home = homes[name] and homes[name][level]
+  if not home then
+    local lane = lane_for(kind_of(name).lane)
+    home = { line = line_for(g, lane, level), before = created .. struct.pack('>I2', lane) }
+    homes[name] = homes[name] or {}
+    homes[name][level] = home
+  end
+  return home
+end
 local queued = others_unfinished + M.c[WAITING] + M.c[READY] + M.c[LEASED] + M.c[DELAYED]
 for i = 1, count do
   local id, flags, tail = ARGV[first + i * 3 - 2], tonumber(ARGV[first + i * 3 - 1]), ARGV[first + i * 3]
@@ -69,15 +81,13 @@ for i = 1, count do
   elseif C.known_only and not C.kinds[name] then answers[i] = 'unknown'
   else
     local seq = give_seq()
-    local lane, level = lane_for(kind_of(name).lane), flags % 4 + 1
-    local line = line_for(g, lane, level)
+    local home = home_of(name, flags % 4 + 1)
+    local line = home.line
     line.un = line.un + 1
     accepted = accepted + 1
     answers[i], seen[id] = seq, seq
-    put[#put + 1] = seq
-    put[#put + 1] = created .. struct.pack('>I2', lane) .. tail
-    ids[#ids + 1] = id
-    ids[#ids + 1] = seq
+    put[accepted * 2 - 1], put[accepted * 2] = seq, home.before .. tail
+    ids[accepted * 2 - 1], ids[accepted * 2] = id, seq
     if exp then
       zput(K.expiring, padded(seq), exp)
       ring_timer = true

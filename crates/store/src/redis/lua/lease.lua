@@ -1,13 +1,24 @@
 -- lease: hands jobs to a worker. lane, max, owner. The only place where the rate is charged.
 local name, most, who = next_arg(), next_number(), next_arg()
 
-local function handed_out(J, a, g, kind)
-  return { J.seq, J.fence, g.id, a.id, J.v, J.att + 1, J.at, kind.timeout, J.blob }
+-- The answer: groups and actions once each, then seven values per job.
+local count, out, of, index_of = 0, {}, {}, {}
+local function hand_out(J, a, g, kind)
+  local index = index_of[J.a]
+  if not index then
+    of[#of + 1] = g.id
+    of[#of + 1] = a.id
+    index = #of / 2
+    index_of[J.a] = index
+  end
+  local n = count * 7
+  out[n + 1], out[n + 2], out[n + 3], out[n + 4] = J.seq, J.fence, index, J.att + 1
+  out[n + 5], out[n + 6], out[n + 7] = J.at, kind.timeout, J.blob
+  count = count + 1
 end
 
 if retried then
   -- The same call again: the leases that it was given before.
-  local out = {}
   local all = call('ZRANGE', K.inflight, 0, -1)
   for from = 1, #all, 1000 do
     local seqs = {}
@@ -17,19 +28,19 @@ if retried then
       local J = jobs[seq]
       if J and J.ph == LEASED and J.req == request then
         local a = get_action(J.a)
-        out[#out + 1] = handed_out(J, a, get_group(a.g), kind_of(J.kind))
+        hand_out(J, a, get_group(a.g), kind_of(J.kind))
       end
     end
   end
-  if #out > 0 then
+  if count > 0 then
     local _, lane = lane_named(name)
-    return { nothing(), 'enough', 0, 0, out, lane.r, standing_weight(lane) }
+    return { nothing(), 'enough', 0, 0, of, out, lane.r, standing_weight(lane) }
   end
 end
 
 unhold_turned()
 local index, lane = lane_named(name)
-if not index then return { flush(), 'empty', 0, granted or 0, {}, 0, 0 } end
+if not index then return { flush(), 'empty', 0, granted or 0, {}, {}, 0, 0 } end
 looks, wanted, marks_changes = most * 10 + 1000, most, true
 
 -- The next job to start, detached, within every limit; or nil, why, until when.
@@ -69,14 +80,15 @@ local function next_start()
   return nil, nothing_startable()
 end
 
-local out, stop, till = {}, nil, 0
+local stop, till = nil, 0
+local phases = M.c
 while not stop do
-  if #out >= most then stop = 'enough' break end
-  wanted = most - #out
+  if count >= most then stop = 'enough' break end
+  wanted = most - count
   local J, g, line = next_start()
   if not J then stop, till = g, line break end
   if J.ph == DELAYED then set_waiting(g, J) end
-  local kind, from = kind_of(J.kind), J.ph
+  local kind, from, of_group = kind_of(J.kind), J.ph, g.c
   J.fence = M.fence
   M.fence = M.fence + 1
   J.ph, J.sp, J.at, J.dirty = LEASED, NOWHERE, now + kind.timeout + C.margin, true
@@ -84,12 +96,14 @@ while not stop do
   charge()
   lane.s = lane.s + 1
   g.sw, g.sn = M.win, started_in(g, M.win) + 1
-  shift(g, from, LEASED)
+  -- As shift does; a group does not become active or idle by a start.
+  of_group[from], of_group[LEASED] = of_group[from] - 1, of_group[LEASED] + 1
+  phases[from], phases[LEASED] = phases[from] - 1, phases[LEASED] + 1
   zput(K.inflight, padded(J.seq), J.at)
   local a = get_action(J.a)
   raise_status(a, RUNNING)
   M.tstarted = M.tstarted + 1
   M.most = max(M.most, M.started)
-  out[#out + 1] = handed_out(J, a, g, kind)
+  hand_out(J, a, g, kind)
 end
-return { flush(), stop, till, granted or 0, out, lane.r, standing_weight(lane) }
+return { flush(), stop, till, granted or 0, of, out, lane.r, standing_weight(lane) }

@@ -2,18 +2,21 @@
 -- Verdicts: d done, b done with a result that is too large (text is the error), f failed, t throttled,
 -- r retry, x returned.
 local count = (#ARGV - arg) / 5
-local seqs = {}
+local seqs, states = {}, {}
 for i = 1, count do seqs[i] = tonumber(ARGV[arg + i * 5 - 4]) end
 for from = 1, count, 4000 do
   -- The state of a leased job says all that is needed.
   local to = min(count, from + 3999)
-  local states = call('HMGET', K.state, unpack(seqs, from, to))
-  for i = from, to do
-    local raw, seq = states[i - from + 1], seqs[i]
-    if raw and jobs[seq] == nil and string.byte(raw) == LEASED then
-      jobs[seq] = read_state({ seq = seq, lifted = false, text = '' }, raw)
-    end
+  local got = call('HMGET', K.state, unpack(seqs, from, to))
+  for i = from, to do states[i] = got[i - from + 1] end
+end
+-- The job of an answer, read when it is needed; nil unless it is leased.
+local function leased_job(i)
+  local seq, raw = seqs[i], states[i]
+  if jobs[seq] == nil and raw and string.byte(raw) == LEASED then
+    jobs[seq] = read_state({ seq = seq, lifted = false, text = '' }, raw)
   end
+  return jobs[seq]
 end
 
 local function dead(J, reason, text)
@@ -67,19 +70,81 @@ local function before(seq, fence)
   return { 'returned' }
 end
 
+-- Plain answers, "done" without anything special about job, action or group, are booked together: all that
+-- differs between them is their state. What is booked so far is written down before any other answer, so the
+-- result is as if they had come one by one.
+local plain, plain_states, plain_ended = {}, {}, {}
+local FENCE_AT, LEASE_AT = 9, 28
+local done_head = string.char(DONE, FINISHED)
+local done_tail = struct.pack('>I7BBBI2', now, SCHEDULED, DIED_FAILED, 1, 0)
 local out = {}
+local function book_plain()
+  for _, p in pairs(plain) do
+    local a, g, line, n = p.a, p.g, p.line, p.n
+    g.st[4], g.st[5] = g.st[4] + n, g.st[5] + p.throttles
+    g.c[LEASED], M.c[LEASED] = g.c[LEASED] - n + 1, M.c[LEASED] - n + 1
+    g.c[DONE], M.c[DONE] = g.c[DONE] + n - 1, M.c[DONE] + n - 1
+    shift(g, LEASED, DONE)
+    line.un = line.un - n + 1
+    line_loses(g, line)
+    a.un, a.c[2] = a.un - n, a.c[2] + n
+    if complete_if_done(a) then out[p.last] = { 'done', 1 } end
+  end
+  plain = {}
+end
+-- True if the answer could be booked as a plain one.
+local function book_if_plain(i, at)
+  local raw, seq = states[i], seqs[i]
+  if ARGV[at - 2] ~= 'd' or not raw or jobs[seq] ~= nil or string.byte(raw) ~= LEASED then return false end
+  local throttles, fence = struct.unpack('>I2I7', raw, FENCE_AT - 2)
+  if fence ~= tonumber(ARGV[at - 3]) then return false end
+  local _, exp, aseq, lane, level = struct.unpack('>I7I7I5I2B', raw, LEASE_AT)
+  local key = aseq * 1024 + lane * 4 + level
+  local p = plain[key]
+  if not p then
+    local a = get_action(aseq)
+    local g, settings = get_group(a.g), C.lanes[M.lanes[lane].n]
+    local special = lane > 255 or a.keep or not is_open(a) or g.held == 'L' or (settings and settings.slow)
+    p = { a = a, g = g, line = g.lines[lane .. ':' .. level], n = 0, throttles = 0, special = special }
+    plain[key] = not special and p or nil
+    if special then return false end
+  end
+  if exp > 0 then return false end
+  p.n, p.last, p.throttles = p.n + 1, i, p.throttles + throttles
+  local text = ARGV[at - 4]
+  local n = string.sub(raw, 3, 4)
+  if n ~= '\0\0' then
+    local a, b = string.byte(n, 1, 2)
+    text = text .. ':' .. a * 256 + b
+  end
+  push(K.finished, text)
+  M.fin = M.fin + 1
+  plain_states[#plain_states + 1] = seq
+  plain_states[#plain_states + 1] = done_head .. string.sub(raw, 3, 15) .. done_tail .. ARGV[at]
+  plain_ended[#plain_ended + 1] = padded(seq)
+  -- The same job once more in this call is answered as stale.
+  jobs[seq], out[i] = false, { 'done', 0 }
+  return true
+end
+
 for i = 1, count do
   local at = arg + i * 5
-  local seq, fence = seqs[i], tonumber(ARGV[at - 3])
-  local J = jobs[seq]
-  if J and J.ph == LEASED and J.fence == fence then
-    end_lease(J)
-    out[i] = carry_out(J, ARGV[at - 2], tonumber(ARGV[at - 1]), ARGV[at])
-    lease_ended(get_group(get_action(J.a).g))
-  elseif retried and not J then
-    out[i] = before(seq, fence)
-  else
-    out[i] = { 'stale' }
+  if not book_if_plain(i, at) then
+    book_plain()
+    local seq, fence = seqs[i], tonumber(ARGV[at - 3])
+    local J = leased_job(i)
+    if J and J.ph == LEASED and J.fence == fence then
+      end_lease(J)
+      out[i] = carry_out(J, ARGV[at - 2], tonumber(ARGV[at - 1]), ARGV[at])
+      lease_ended(get_group(get_action(J.a).g))
+    elseif retried and J == nil then
+      out[i] = before(seq, fence)
+    else
+      out[i] = { 'stale' }
+    end
   end
 end
+book_plain()
+in_parts('HSET', K.state, plain_states)
+in_parts('ZREM', K.inflight, plain_ended)
 return { flush(), out }
