@@ -5,9 +5,11 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use tidegate_core::bulk::{ReleaseDueOutcome, ReleaseDueParams};
-use tidegate_core::time::Millis;
 use tidegate_store::{Clock, Store, StoreError, StoreExt};
 use tokio_util::sync::CancellationToken;
+
+use crate::alarm::Alarm;
+use crate::outage::Outage;
 
 /// What a dispatcher has done.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -67,19 +69,22 @@ impl Dispatcher {
         }
     }
 
-    pub(crate) async fn run(self, stop: CancellationToken) -> Result<(), StoreError> {
+    pub(crate) async fn run(self, outage: Outage, stop: CancellationToken) -> Result<(), StoreError> {
         let wakeups = self.store.wakeups();
+        let mut alarm = Alarm::new(self.clock.clone());
         while !stop.is_cancelled() {
             let bell = wakeups.timer.notified();
-            let outcome = self.dispatch_once().await?;
+            let Some(outcome) = outage.outlast(&stop, || self.dispatch_once()).await? else {
+                break;
+            };
             let most = outcome.released.max(outcome.expired).max(outcome.recalled);
             if most == self.batch || outcome.cancelling {
                 continue;
             }
-            let due = outcome
-                .next_due
-                .map(|due| due.since(self.clock.now()).max(Millis(1)));
-            let wait = due.map_or(self.interval, |due| self.interval.min(due.into()));
+            let wait = match outcome.next_due {
+                Some(due) => alarm.wait(due, self.interval),
+                None => self.interval,
+            };
             tokio::select! {
                 () = bell => {}
                 () = tokio::time::sleep(wait) => {}

@@ -2,12 +2,14 @@
 
 use std::collections::BTreeSet;
 use std::future::Future;
+use std::hash::{BuildHasher, Hasher, RandomState};
 use std::sync::Arc;
 use std::time::Duration;
 
 use tidegate_core::bulk::{Aggregation, default_lane};
 use tidegate_core::config::BulkConfig;
 use tidegate_core::ids::{ActionId, GroupId, JobType, LaneId, Owner};
+use tidegate_core::time::Millis;
 use tidegate_store::{Clock, Store, StoreError, SystemClock};
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
@@ -17,9 +19,10 @@ use tokio_util::task::TaskTracker;
 use crate::dispatcher::{Dispatcher, DispatcherStats};
 use crate::fetcher::Fetcher;
 use crate::handler::{Handler, Handlers};
+use crate::outage::Outage;
 use crate::pool::Pool;
 use crate::progress::ProgressStream;
-use crate::watcher::{CompletedAction, OnComplete, Reducer, ReducerFactory, Watcher};
+use crate::watcher::{CLAIM_FOR, CompletedAction, OnComplete, Reducer, ReducerFactory, Watcher};
 use crate::{EngineError, settler, sweeper};
 
 /// Limit: answers that wait for the settler; more workers wait with theirs.
@@ -38,6 +41,7 @@ pub struct EngineBuilder {
     twice: Option<JobType>,
     reducer: Option<ReducerFactory>,
     on_complete: Option<OnComplete>,
+    claim_for: Millis,
 }
 
 impl std::fmt::Debug for EngineBuilder {
@@ -51,16 +55,16 @@ impl std::fmt::Debug for EngineBuilder {
 impl EngineBuilder {
     /// `config` must be the store's own.
     pub fn new(store: Arc<dyn Store>, config: BulkConfig) -> Self {
-        let owner = Owner::new(format!("process-{}", std::process::id())).expect("short and not empty");
         Self {
             store,
             config,
             clock: Arc::new(SystemClock),
-            owner,
+            owner: unique_owner(),
             handlers: Handlers::default(),
             twice: None,
             reducer: None,
             on_complete: None,
+            claim_for: CLAIM_FOR,
         }
     }
 
@@ -106,9 +110,19 @@ impl EngineBuilder {
         self
     }
 
-    /// Starts every service.
+    /// How long a watcher may take to fold an action and call back; after that, another takes over. A minute
+    /// if not set.
+    #[must_use]
+    pub fn claim_for(mut self, claim_for: Millis) -> Self {
+        self.claim_for = claim_for;
+        self
+    }
+
+    /// Starts every service that has something to do: jobs are leased only from lanes that have a handler
+    /// here, and actions are folded unless nothing at all is registered. So one process can submit, another
+    /// work, and a third work in another lane of the same store.
     pub fn start(self) -> Result<Engine, EngineError> {
-        if let Some(kind) = self.twice {
+        if let Some(kind) = &self.twice {
             return Err(EngineError::TwoHandlers(kind.to_string()));
         }
         self.config
@@ -118,6 +132,7 @@ impl EngineBuilder {
         let (stop_rest, abort) = <(CancellationToken, CancellationToken)>::default();
         // Who ends the engine ends the leasing, too.
         let stop = stop_rest.child_token();
+        let outage = Outage::default();
         let (answers, settled) = mpsc::channel(ANSWERS);
         let dispatcher = Dispatcher::new(
             store.clone(),
@@ -128,7 +143,7 @@ impl EngineBuilder {
 
         let mut workers = Services::new(&stop_rest);
         let mut rest = Services::new(&stop_rest);
-        for lane in lanes(config) {
+        for lane in self.lanes() {
             let count = config.lanes.get(&lane).and_then(|lane| lane.worker_count);
             let count = count.unwrap_or(config.worker_pool.worker_count);
             let fetcher = Fetcher {
@@ -137,6 +152,7 @@ impl EngineBuilder {
                 batch: config.worker_pool.fetch_batch_size,
                 ready_cap: count.saturating_mul(2),
                 interval: config.worker_pool.fetch_interval_ms.into(),
+                outage: outage.clone(),
                 stop: CancellationToken::clone(&stop),
             };
             workers.add(fetcher.run());
@@ -150,38 +166,55 @@ impl EngineBuilder {
                 window: config.backpressure.window(),
                 patience: Duration::from_secs_f64(config.worker_pool.worker_timeout_sec),
                 answers: answers.clone(),
+                outage: outage.clone(),
                 stop: stop.clone(),
                 abort: CancellationToken::clone(&abort),
             };
             workers.add(pool.run());
         }
         drop(answers);
-        workers.add(settler::run(store.clone(), settled));
-        rest.add(dispatcher.clone().run(stop_rest.clone()));
+        workers.add(settler::run(
+            store.clone(),
+            settled,
+            outage.clone(),
+            CancellationToken::clone(&abort),
+        ));
+        rest.add(dispatcher.clone().run(outage.clone(), stop_rest.clone()));
         rest.add(sweeper::expire_leases(
             store.clone(),
             clock.clone(),
+            outage.clone(),
             stop_rest.clone(),
         ));
-        rest.add(sweeper::drop_finished(store.clone(), stop_rest.clone()));
+        rest.add(sweeper::drop_finished(
+            store.clone(),
+            outage.clone(),
+            stop_rest.clone(),
+        ));
         let interval = config.congestion.snapshot_interval_ms.into();
         rest.add(sweeper::snapshot_congestion(
             store.clone(),
             interval,
+            outage.clone(),
             stop_rest.clone(),
         ));
-        let watcher = Watcher {
-            store: store.clone(),
-            owner: self.owner.clone(),
-            reducer: self.reducer,
-            on_complete: self.on_complete,
-            stop: stop_rest.clone(),
-        };
-        rest.add(watcher.run());
+        if !self.looks_on() {
+            let watcher = Watcher {
+                store: store.clone(),
+                owner: self.owner.clone(),
+                reducer: self.reducer,
+                on_complete: self.on_complete,
+                claim_for: self.claim_for,
+                outage: outage.clone(),
+                stop: stop_rest.clone(),
+            };
+            rest.add(watcher.run());
+        }
         let grace = config.worker_pool.shutdown_grace_period_ms.into();
         Ok(Engine {
             store: self.store,
             dispatcher,
+            outage,
             stop,
             stop_rest,
             abort,
@@ -192,15 +225,28 @@ impl EngineBuilder {
             grace,
         })
     }
+
+    /// Nothing is registered: this one submits and looks.
+    fn looks_on(&self) -> bool {
+        self.handlers.0.is_empty() && self.reducer.is_none() && self.on_complete.is_none()
+    }
+
+    /// The lanes of the types that have a handler here.
+    fn lanes(&self) -> BTreeSet<LaneId> {
+        let lane = |kind| {
+            let settings = self.config.job_types.get(kind);
+            settings
+                .and_then(|settings| settings.lane.clone())
+                .unwrap_or_else(default_lane)
+        };
+        self.handlers.0.keys().map(lane).collect()
+    }
 }
 
-/// Every lane that a job could be in.
-fn lanes(config: &BulkConfig) -> BTreeSet<LaneId> {
-    let named = config.job_types.values().filter_map(|kind| kind.lane.clone());
-    named
-        .chain(config.lanes.keys().cloned())
-        .chain([default_lane()])
-        .collect()
+/// Process ids are the same on many machines, and in every container.
+fn unique_owner() -> Owner {
+    let random = RandomState::new().build_hasher().finish();
+    Owner::new(format!("process-{}-{random:016x}", std::process::id())).expect("short and not empty")
 }
 
 /// Tasks that end together: when one fails, all stop.
@@ -263,6 +309,7 @@ impl Services {
 pub struct Engine {
     store: Arc<dyn Store>,
     dispatcher: Dispatcher,
+    outage: Outage,
     stop: CancellationToken,
     stop_rest: CancellationToken,
     abort: CancellationToken,
@@ -292,7 +339,8 @@ impl Engine {
     /// Follows an action until it is decided.
     pub fn follow(&self, group: GroupId, action: ActionId) -> ProgressStream {
         let stop = self.stop_followers.clone();
-        let (stream, task) = ProgressStream::follow(self.store.clone(), group, action, stop);
+        let (stream, task) =
+            ProgressStream::follow(self.store.clone(), group, action, self.outage.clone(), stop);
         self.followers.spawn(task);
         stream
     }

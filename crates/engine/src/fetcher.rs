@@ -12,6 +12,8 @@ use tidegate_core::ids::LaneId;
 use tidegate_store::{Store, StoreError, StoreExt};
 use tokio_util::sync::CancellationToken;
 
+use crate::outage::Outage;
+
 pub(crate) struct Fetcher {
     pub(crate) store: Arc<dyn Store>,
     pub(crate) lane: LaneId,
@@ -19,6 +21,7 @@ pub(crate) struct Fetcher {
     /// About twice the workers: more would decide too early who goes next.
     pub(crate) ready_cap: u32,
     pub(crate) interval: Duration,
+    pub(crate) outage: Outage,
     pub(crate) stop: CancellationToken,
 }
 
@@ -32,7 +35,10 @@ impl Fetcher {
                 max: self.batch,
                 ready_cap: self.ready_cap,
             };
-            let outcome = self.store.call(params).await?;
+            let admit = || self.store.call(params.clone());
+            let Some(outcome) = self.outage.outlast(&self.stop, admit).await? else {
+                break;
+            };
             for denied in &outcome.denied {
                 tracing::debug!(group = %denied.group, "{denied}");
             }

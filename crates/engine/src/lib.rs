@@ -9,13 +9,15 @@
 //! | [`sweeper`] | expires leases, drops finished data, takes congestion snapshots | deadlines | a second |
 //! | [`watcher`] | folds complete actions and calls back | completion | a second |
 //!
-//! No HTTP, and no word of which store it is.
+//! All of them wait out a store that is unavailable (`outage.rs`). No HTTP, and no word of which store it is.
 
+mod alarm;
 pub mod dispatcher;
 mod engine;
 mod error;
 pub mod fetcher;
 pub mod handler;
+mod outage;
 pub mod pool;
 pub mod progress;
 pub mod settler;

@@ -10,7 +10,9 @@ use tidegate_store::{Clock, LeasedJob, Store, StoreError};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
 use tokio_util::sync::CancellationToken;
 
+use crate::alarm::Alarm;
 use crate::handler::Handlers;
+use crate::outage::Outage;
 
 /// Limit: jobs leased in one call.
 const MAX_LEASE: usize = 1_000;
@@ -27,6 +29,7 @@ pub(crate) struct Pool {
     /// Longest wait before an idle pool asks again.
     pub(crate) patience: Duration,
     pub(crate) answers: mpsc::Sender<Answer>,
+    pub(crate) outage: Outage,
     /// No more jobs are leased.
     pub(crate) stop: CancellationToken,
     /// Running jobs are given back.
@@ -45,6 +48,9 @@ impl Pool {
 
     async fn lease_until_stopped(&self, free: &Arc<Semaphore>) -> Result<(), StoreError> {
         let wakeups = self.store.wakeups();
+        let mut alarm = Alarm::new(self.clock.clone());
+        // No window ends later than this.
+        let window = Duration::from(self.window).min(self.patience);
         while !self.stop.is_cancelled() {
             let mut permits = tokio::select! {
                 permit = free.clone().acquire_owned() => permit.expect("the semaphore is never closed"),
@@ -61,7 +67,10 @@ impl Pool {
                 max: permits.num_permits() as u32,
                 owner: self.owner.clone(),
             };
-            let outcome = self.store.lease(params).await?;
+            let lease = || self.store.lease(params.clone());
+            let Some(outcome) = self.outage.outlast(&self.stop, lease).await? else {
+                break;
+            };
             for job in outcome.jobs {
                 let permit = permits.split(1).expect("no more jobs than permits");
                 self.start(job, permit);
@@ -69,11 +78,7 @@ impl Pool {
             drop(permits);
             let wait = match outcome.stop {
                 Stop::Enough | Stop::More => continue,
-                Stop::Limited { until } | Stop::Held { until } => {
-                    let wait = until.since(self.clock.now()).max(Millis(1));
-                    // Store time may run ahead of this clock, but no wait is longer than a window.
-                    Duration::from(wait.min(self.window)).min(self.patience)
-                }
+                Stop::Limited { until } | Stop::Held { until } => alarm.wait(until, window),
                 Stop::Empty | Stop::Full => self.patience,
             };
             // In a spent window no bell brings work.

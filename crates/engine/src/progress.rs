@@ -16,6 +16,7 @@ use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
 use crate::EngineError;
+use crate::outage::Outage;
 
 /// How often the counts are looked at.
 const INTERVAL: Duration = Duration::from_millis(100);
@@ -43,12 +44,13 @@ impl ProgressStream {
         store: Arc<dyn Store>,
         group: GroupId,
         action: ActionId,
+        outage: Outage,
         stop: CancellationToken,
     ) -> (Self, impl Future<Output = ()> + Send + 'static) {
         let (sender, receiver) = mpsc::channel(1);
         let task = async move {
             tokio::select! {
-                () = feed(&*store, &group, &action, &sender) => {}
+                () = feed(&*store, &group, &action, &outage, &stop, &sender) => {}
                 () = sender.closed() => {}
                 () = stop.cancelled() => {}
             }
@@ -74,11 +76,15 @@ async fn feed(
     store: &dyn Store,
     group: &GroupId,
     action: &ActionId,
+    outage: &Outage,
+    stop: &CancellationToken,
     sender: &mpsc::Sender<Result<Progress, EngineError>>,
 ) {
     let mut last = None;
     loop {
-        let progress = look(store, group, action).await;
+        let Some(progress) = look(store, group, action, outage, stop).await.transpose() else {
+            return;
+        };
         let end = progress.as_ref().map_or(true, Progress::is_finished);
         let news = progress.as_ref().map_or(true, |now| {
             last != Some((now.status, now.counts)) && {
@@ -93,13 +99,23 @@ async fn feed(
     }
 }
 
-async fn look(store: &dyn Store, group: &GroupId, action: &ActionId) -> Result<Progress, EngineError> {
-    match store.call(Query::Action(group.clone(), action.clone())).await?? {
-        View::Action(view) => Ok(Progress {
+async fn look(
+    store: &dyn Store,
+    group: &GroupId,
+    action: &ActionId,
+    outage: &Outage,
+    stop: &CancellationToken,
+) -> Result<Option<Progress>, EngineError> {
+    let query = || store.call(Query::Action(group.clone(), action.clone()));
+    let Some(view) = outage.outlast(stop, query).await? else {
+        return Ok(None);
+    };
+    match view? {
+        View::Action(view) => Ok(Some(Progress {
             status: view.status,
             counts: view.counts,
             estimate: view.estimate,
-        }),
+        })),
         other => unreachable!("an action is answered with an action, not {other:?}"),
     }
 }

@@ -4,9 +4,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tidegate_core::bulk::{DropFinishedParams, ExpireLeasesParams, SnapshotCongestionParams};
-use tidegate_core::time::Millis;
 use tidegate_store::{Clock, Store, StoreError, StoreExt};
 use tokio_util::sync::CancellationToken;
+
+use crate::alarm::Alarm;
+use crate::outage::Outage;
 
 /// Limit: leases or records in one call.
 const BATCH: u32 = 1_000;
@@ -22,32 +24,43 @@ async fn pause(wait: Duration, stop: &CancellationToken) {
 pub(crate) async fn expire_leases(
     store: Arc<dyn Store>,
     clock: Arc<dyn Clock>,
+    outage: Outage,
     stop: CancellationToken,
 ) -> Result<(), StoreError> {
+    let mut alarm = Alarm::new(clock);
     while !stop.is_cancelled() {
-        let outcome = store.call(ExpireLeasesParams { max: BATCH }).await?;
+        let expire = || store.call(ExpireLeasesParams { max: BATCH });
+        let Some(outcome) = outage.outlast(&stop, expire).await? else {
+            break;
+        };
         if outcome.delayed + outcome.dead > 0 {
             tracing::warn!(delayed = outcome.delayed, dead = outcome.dead, "leases ran out");
         }
         if outcome.delayed + outcome.dead == BATCH {
             continue;
         }
-        let due = outcome
-            .next_deadline
-            .map(|at| Duration::from(at.since(clock.now()).max(Millis(1))));
-        pause(due.map_or(INTERVAL, |due| due.min(INTERVAL)), &stop).await;
+        let wait = match outcome.next_deadline {
+            Some(at) => alarm.wait(at, INTERVAL),
+            None => INTERVAL,
+        };
+        pause(wait, &stop).await;
     }
     Ok(())
 }
 
-pub(crate) async fn drop_finished(store: Arc<dyn Store>, stop: CancellationToken) -> Result<(), StoreError> {
+pub(crate) async fn drop_finished(
+    store: Arc<dyn Store>,
+    outage: Outage,
+    stop: CancellationToken,
+) -> Result<(), StoreError> {
     while !stop.is_cancelled() {
-        let outcome = store
-            .call(DropFinishedParams {
-                max: BATCH,
-                older_than: None,
-            })
-            .await?;
+        let params = DropFinishedParams {
+            max: BATCH,
+            older_than: None,
+        };
+        let Some(outcome) = outage.outlast(&stop, || store.call(params.clone())).await? else {
+            break;
+        };
         if !outcome.more {
             pause(INTERVAL, &stop).await;
         }
@@ -58,10 +71,14 @@ pub(crate) async fn drop_finished(store: Arc<dyn Store>, stop: CancellationToken
 pub(crate) async fn snapshot_congestion(
     store: Arc<dyn Store>,
     interval: Duration,
+    outage: Outage,
     stop: CancellationToken,
 ) -> Result<(), StoreError> {
     while !stop.is_cancelled() {
-        store.call(SnapshotCongestionParams {}).await?;
+        let snapshot = || store.call(SnapshotCongestionParams {});
+        if outage.outlast(&stop, snapshot).await?.is_none() {
+            break;
+        }
         pause(interval, &stop).await;
     }
     Ok(())

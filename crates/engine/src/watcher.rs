@@ -12,7 +12,7 @@ use futures_core::future::BoxFuture;
 use futures_util::FutureExt;
 use tidegate_core::bulk::{
     ActionCounts, ActionStatus, Aggregation, ClaimAggregationParams, ConfirmCompletionParams,
-    FinishAggregationParams,
+    FinishAggregationParams, Transition,
 };
 use tidegate_core::ids::{ActionId, GroupId, Owner};
 use tidegate_core::time::Millis;
@@ -20,11 +20,12 @@ use tidegate_store::{JobDetails, Store, StoreError, StoreExt};
 use tokio_util::sync::CancellationToken;
 
 use crate::handler;
+use crate::outage::Outage;
 
 /// Limit: actions claimed, and results read, at once.
 const CLAIMS: u32 = 16;
 const PAGE: u32 = 500;
-const CLAIM_FOR: Millis = Millis(60_000);
+pub(crate) const CLAIM_FOR: Millis = Millis(60_000);
 const INTERVAL: Duration = Duration::from_secs(1);
 
 /// Folds the results of one action into a summary. Only of actions opened with `keep_results`: those of
@@ -53,6 +54,9 @@ pub(crate) struct Watcher {
     pub(crate) owner: Owner,
     pub(crate) reducer: Option<ReducerFactory>,
     pub(crate) on_complete: Option<OnComplete>,
+    /// How long it may take to fold and call back; after that, another watcher takes over.
+    pub(crate) claim_for: Millis,
+    pub(crate) outage: Outage,
     pub(crate) stop: CancellationToken,
 }
 
@@ -64,9 +68,11 @@ impl Watcher {
             let params = ClaimAggregationParams {
                 owner: self.owner.clone(),
                 max: CLAIMS,
-                claim_for: CLAIM_FOR,
+                claim_for: self.claim_for,
             };
-            let claimed = self.store.call(params).await?;
+            let Some(claimed) = self.patiently(params).await? else {
+                return Ok(());
+            };
             if !claimed.is_empty() {
                 for aggregation in claimed {
                     self.complete(aggregation).await?;
@@ -82,6 +88,15 @@ impl Watcher {
                 () = self.stop.cancelled() => {}
             }
         }
+    }
+
+    /// None: stopped while the store was unavailable. Claims run out, and another watcher goes on.
+    async fn patiently<T: Transition + Clone + Send + 'static>(
+        &self,
+        params: T,
+    ) -> Result<Option<T::Outcome>, StoreError> {
+        let call = || self.store.call(params.clone());
+        self.outage.outlast(&self.stop, call).await
     }
 
     async fn complete(&self, aggregation: Aggregation) -> Result<(), StoreError> {
@@ -101,21 +116,22 @@ impl Watcher {
                     .catch_unwind()
                     .await;
                 let summary = summary.unwrap_or_else(|panic| {
-                    Ok(Err(format!(
+                    Ok(Some(Err(format!(
                         "the reducer panicked: {}",
                         handler::message(&*panic)
-                    )))
+                    ))))
                 })?;
+                let Some(summary) = summary else { return Ok(()) };
                 let params = FinishAggregationParams {
                     group: group.clone(),
                     action: action.clone(),
                     claim,
                     summary,
                 };
-                match self.store.call(params).await? {
-                    Ok(status) => status,
-                    // Another watcher was faster.
-                    Err(_) => return Ok(()),
+                match self.patiently(params).await? {
+                    Some(Ok(status)) => status,
+                    // Another watcher was faster, or this one was stopped.
+                    Some(Err(_)) | None => return Ok(()),
                 }
             }
         };
@@ -129,7 +145,7 @@ impl Watcher {
             };
             // Called is called: a callback that panics would do so again.
             let called = AssertUnwindSafe(async { on_complete(completed).await });
-            match tokio::time::timeout(CLAIM_FOR.into(), called.catch_unwind()).await {
+            match tokio::time::timeout(self.claim_for.into(), called.catch_unwind()).await {
                 Ok(Ok(())) => {}
                 Ok(Err(panic)) => {
                     let error = handler::message(&*panic);
@@ -139,11 +155,14 @@ impl Watcher {
             }
         }
         // Refused only if another watcher confirmed it first.
-        let _ = self.store.call(ConfirmCompletionParams { group, action }).await?;
+        let _ = self.patiently(ConfirmCompletionParams { group, action }).await?;
         Ok(())
     }
 
-    async fn summarise(&self, aggregation: &Aggregation) -> Result<Result<Bytes, String>, StoreError> {
+    async fn summarise(
+        &self,
+        aggregation: &Aggregation,
+    ) -> Result<Option<Result<Bytes, String>>, StoreError> {
         let Some(mut reducer) = self
             .reducer
             .as_ref()
@@ -151,26 +170,27 @@ impl Watcher {
             .and_then(|make| make(aggregation))
         else {
             let summary = serde_json::json!({ "counts": aggregation.counts, "errors": aggregation.errors });
-            return Ok(Ok(Bytes::from(summary.to_string())));
+            return Ok(Some(Ok(Bytes::from(summary.to_string()))));
         };
         let mut after = None;
         loop {
-            let page = self
-                .store
-                .results(&aggregation.group, &aggregation.action, after, PAGE)
-                .await?;
-            let page = match page {
-                Ok(page) => page,
-                Err(refusal) => return Ok(Err(refusal.to_string())),
+            let results = || {
+                self.store
+                    .results(&aggregation.group, &aggregation.action, after, PAGE)
+            };
+            let page = match self.outage.outlast(&self.stop, results).await? {
+                Some(Ok(page)) => page,
+                Some(Err(refusal)) => return Ok(Some(Err(refusal.to_string()))),
+                None => return Ok(None),
             };
             for job in &page.items {
                 if let Err(error) = reducer.fold(job) {
-                    return Ok(Err(error));
+                    return Ok(Some(Err(error)));
                 }
             }
             after = page.next;
             if after.is_none() {
-                return Ok(reducer.finish());
+                return Ok(Some(reducer.finish()));
             }
         }
     }

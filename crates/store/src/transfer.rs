@@ -84,57 +84,88 @@ impl<W: Write> ExportWriter<W> {
     }
 }
 
-/// Reads a stream, handing on groups, actions and jobs; an error unless it is whole.
-pub fn read(
-    input: impl BufRead,
-    mut each: impl FnMut(Line) -> Result<(), StoreError>,
-) -> Result<Counts, StoreError> {
-    let mut counts = Counts::default();
-    let mut lines = input.lines().enumerate();
-    let mut next = || -> Result<Option<(usize, Line)>, StoreError> {
-        let Some((index, text)) = lines.next() else {
+/// An export that could not be written.
+pub(crate) fn unwritten(error: std::io::Error) -> StoreError {
+    StoreError::Export {
+        kind: error.kind(),
+        reason: error.to_string(),
+    }
+}
+
+/// Reads a stream line by line: groups, actions and jobs, as they were written.
+#[derive(Debug)]
+pub struct ExportReader<R> {
+    lines: std::iter::Enumerate<std::io::Lines<R>>,
+    counts: Counts,
+}
+
+impl<R: BufRead> ExportReader<R> {
+    /// An error unless the stream begins as one of ours.
+    pub fn new(input: R) -> Result<Self, StoreError> {
+        let mut reader = Self {
+            lines: input.lines().enumerate(),
+            counts: Counts::default(),
+        };
+        match reader.line()? {
+            Some((
+                _,
+                Line::Header {
+                    tidegate_export: EXPORT_VERSION,
+                },
+            )) => Ok(reader),
+            Some((_, Line::Header { tidegate_export })) => Err(StoreError::Import(format!(
+                "it has version {tidegate_export}, this program reads version {EXPORT_VERSION}"
+            ))),
+            _ => Err(StoreError::Import(
+                "it does not begin with a Tidegate header".into(),
+            )),
+        }
+    }
+
+    fn line(&mut self) -> Result<Option<(usize, Line)>, StoreError> {
+        let Some((index, text)) = self.lines.next() else {
             return Ok(None);
         };
         let at = |error: &dyn std::fmt::Display| StoreError::Import(format!("line {}: {error}", index + 1));
         let line = serde_json::from_str(&text.map_err(|error| at(&error))?).map_err(|error| at(&error))?;
         Ok(Some((index + 1, line)))
-    };
-    match next()? {
-        Some((
-            _,
-            Line::Header {
-                tidegate_export: EXPORT_VERSION,
-            },
-        )) => {}
-        Some((_, Line::Header { tidegate_export })) => {
-            return Err(StoreError::Import(format!(
-                "it has version {tidegate_export}, this program reads version {EXPORT_VERSION}"
-            )));
-        }
-        _ => {
-            return Err(StoreError::Import(
-                "it does not begin with a Tidegate header".into(),
-            ));
+    }
+
+    /// The next group, action or job; none when the stream was whole, an error when it was not.
+    pub fn next_line(&mut self) -> Result<Option<Line>, StoreError> {
+        match self.line()? {
+            Some((_, Line::End(expected))) if expected == self.counts => Ok(None),
+            Some((_, Line::End(expected))) => Err(StoreError::Import(format!(
+                "it should hold {expected:?} but holds {:?}",
+                self.counts
+            ))),
+            Some((number, Line::Header { .. })) => {
+                Err(StoreError::Import(format!("line {number}: a second header")))
+            }
+            Some((_, line)) => {
+                self.counts.add(&line);
+                Ok(Some(line))
+            }
+            None => Err(StoreError::Import(
+                "it ends without its last line, so a part of it is missing".into(),
+            )),
         }
     }
-    while let Some((number, line)) = next()? {
-        match line {
-            Line::End(expected) if expected == counts => return Ok(counts),
-            Line::End(expected) => {
-                return Err(StoreError::Import(format!(
-                    "it should hold {expected:?} but holds {counts:?}"
-                )));
-            }
-            Line::Header { .. } => {
-                return Err(StoreError::Import(format!("line {number}: a second header")));
-            }
-            line => {
-                counts.add(&line);
-                each(line)?;
-            }
-        }
+
+    /// What has been read so far.
+    pub fn counts(&self) -> Counts {
+        self.counts
     }
-    Err(StoreError::Import(
-        "it ends without its last line, so a part of it is missing".into(),
-    ))
+}
+
+/// Reads a stream, handing on groups, actions and jobs; an error unless it is whole.
+pub fn read(
+    input: impl BufRead,
+    mut each: impl FnMut(Line) -> Result<(), StoreError>,
+) -> Result<Counts, StoreError> {
+    let mut reader = ExportReader::new(input)?;
+    while let Some(line) = reader.next_line()? {
+        each(line)?;
+    }
+    Ok(reader.counts())
 }

@@ -1,5 +1,6 @@
 //! The library's front door: a store, an engine, and the calls that users make.
 
+use std::fmt;
 use std::future::Future;
 use std::sync::Arc;
 
@@ -10,11 +11,13 @@ use tidegate_core::bulk::{
 };
 use tidegate_core::config::BulkConfig;
 use tidegate_core::ids::{ActionId, GroupId, IdError, JobId, JobType};
+use tidegate_core::time::Millis;
 use tidegate_engine::{CompletedAction, Engine, EngineBuilder, Handler, ProgressStream, Reducer};
 use tidegate_store::embedded::{EmbeddedOptions, EmbeddedStore};
+use tidegate_store::redis::{RedisOptions, RedisStore};
 use tidegate_store::{JobDetails, Store, StoreExt, SystemClock};
 
-use crate::{Error, Options, Submission, Submitted};
+use crate::{Error, Folder, Options, Redis, Submission, Submitted};
 
 /// Limit: jobs looked at per call while an action is cancelled.
 const CANCEL_BATCH: u32 = 1_000;
@@ -23,13 +26,27 @@ const CANCEL_BATCH: u32 = 1_000;
 const CHUNK: usize = 1_000;
 
 /// A store that is open, before its handlers run.
-#[derive(Debug)]
 pub struct Setup {
-    store: Arc<EmbeddedStore>,
+    store: Arc<dyn Store>,
+    folder: Option<Arc<EmbeddedStore>>,
     engine: EngineBuilder,
 }
 
+impl fmt::Debug for Setup {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Setup").finish_non_exhaustive()
+    }
+}
+
 impl Setup {
+    fn new(store: Arc<dyn Store>, config: BulkConfig, folder: Option<Arc<EmbeddedStore>>) -> Self {
+        Self {
+            engine: EngineBuilder::new(store.clone(), config),
+            store,
+            folder,
+        }
+    }
+
     /// Registers the handler of a job type: an async closure, or a [`Handler`].
     pub fn handler(mut self, kind: impl AsRef<str>, handler: impl Handler) -> Result<Self, IdError> {
         self.engine = self.engine.handler(JobType::new(kind)?, handler);
@@ -56,44 +73,90 @@ impl Setup {
         self
     }
 
+    /// How long this process may take to fold an action and call back; after that, another does it again. A
+    /// minute if not set.
+    #[must_use]
+    pub fn claim_for(mut self, claim_for: Millis) -> Self {
+        self.engine = self.engine.claim_for(claim_for);
+        self
+    }
+
     /// Starts the services. Must be called within a tokio runtime.
+    ///
+    /// Jobs are leased only from lanes that have a handler here, but any job of such a lane is: one without a
+    /// handler here dies. With nothing registered, this process submits and looks, and leaves the work to
+    /// others; among those with handlers, any may fold an action, so all need the same reducer and callback.
     pub fn start(self) -> Result<Tidegate, Error> {
         Ok(Tidegate {
             engine: self.engine.start()?,
             store: self.store,
+            folder: self.folder,
         })
     }
 }
 
-/// A running Tidegate on an embedded store.
-#[derive(Debug)]
+/// A running Tidegate. While a Redis store is unavailable its services wait, and calls give an error that
+/// [`is_retryable`](Error::is_retryable).
 pub struct Tidegate {
     engine: Engine,
-    store: Arc<EmbeddedStore>,
+    store: Arc<dyn Store>,
+    /// The same store, if it is one that has to be closed.
+    folder: Option<Arc<EmbeddedStore>>,
+}
+
+impl fmt::Debug for Tidegate {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Tidegate").finish_non_exhaustive()
+    }
 }
 
 impl Tidegate {
     /// Opens the data folder; handlers are registered on what this returns.
-    pub fn open(options: Options) -> Result<Setup, Error> {
-        let Options {
-            folder,
-            durability,
-            config,
-        } = options;
+    pub fn open(options: Options<Folder>) -> Result<Setup, Error> {
+        let Options { place, config } = options;
         let store = Arc::new(EmbeddedStore::open(EmbeddedOptions {
-            folder,
-            durability,
-            config: BulkConfig::clone(&config),
+            folder: place.path,
+            durability: place.durability,
+            config: config.clone(),
             clock: Arc::new(SystemClock),
         })?);
-        Ok(Setup {
-            engine: EngineBuilder::new(store.clone(), config),
-            store,
-        })
+        Ok(Setup::new(store.clone(), config, Some(store)))
+    }
+
+    /// Connects to the Redis store that any number of processes share; handlers are registered on what this
+    /// returns. A server that is away is waited for, for some ten seconds.
+    ///
+    /// ```no_run
+    /// # use tidegate::{Job, JobError, Options, Tidegate};
+    /// # async fn example() -> Result<(), Box<dyn std::error::Error>> {
+    /// let tide = Tidegate::connect(Options::redis("redis://127.0.0.1:6379/"))
+    ///     .await?
+    ///     .handler("SEND_PROMOTION", |_: Job| async { Ok::<_, JobError>(()) })?
+    ///     .start()?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// Options for Redis do not fit [`open`](Self::open), nor the other way round:
+    ///
+    /// ```compile_fail
+    /// # use tidegate::{Options, Tidegate};
+    /// Tidegate::open(Options::redis("redis://127.0.0.1:6379/"));
+    /// ```
+    pub async fn connect(options: Options<Redis>) -> Result<Setup, Error> {
+        let Options { place, config } = options;
+        let store = RedisStore::open(RedisOptions {
+            urls: place.urls,
+            prefix: place.key_prefix,
+            shards: place.shards,
+            config: config.clone(),
+            clock: None,
+        });
+        Ok(Setup::new(Arc::new(store.await?), config, None))
     }
 
     /// The store behind it, for every transition that has no call of its own here.
-    pub fn store(&self) -> &Arc<EmbeddedStore> {
+    pub fn store(&self) -> &Arc<dyn Store> {
         &self.store
     }
 
@@ -241,18 +304,23 @@ impl Tidegate {
         Ok(replayed.map(|_| ())?)
     }
 
-    /// Resolves when the store has failed: nothing more will run.
+    /// Resolves when the store has failed for good: nothing more will run here.
     pub async fn failed(&self) {
         self.engine.failed().await;
     }
 
     /// Leases no more, lets running jobs finish within the grace period, gives back the rest, and lets go
-    /// of the data folder.
+    /// of the data folder or the connections.
     pub async fn shutdown(self) -> Result<(), Error> {
-        let Self { engine, store } = self;
+        let Self {
+            engine,
+            store,
+            folder,
+        } = self;
         let result = engine.shutdown().await;
+        drop(store);
         // Someone may still hold the store; then the folder is let go of when they do.
-        if let Some(store) = Arc::into_inner(store) {
+        if let Some(store) = folder.and_then(Arc::into_inner) {
             store.close().await?;
         }
         Ok(result?)

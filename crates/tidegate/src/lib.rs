@@ -21,14 +21,19 @@
 //! # Ok(())
 //! # }
 //! ```
+//!
+//! One process keeps its jobs in a data folder ([`Tidegate::open`]); several share a queue, its limits and its
+//! fairness through Redis ([`Tidegate::connect`]). Everything else is the same.
 
 mod front;
 mod options;
 mod submission;
 
 pub use front::{Setup, Tidegate};
-pub use options::{Options, OptionsError};
+pub use options::{Folder, Options, OptionsError, Redis};
 pub use submission::{Submission, Submitted};
+
+use tidegate_engine::EngineError;
 
 pub use tidegate_core::bulk::views;
 pub use tidegate_core::bulk::{ActionCounts, ActionOptions, ActionStatus, Aggregation, Level, Target};
@@ -39,7 +44,7 @@ pub use tidegate_engine::{
     CompletedAction, Handler, IntoResult, Job, JobError, Progress, ProgressStream, Reducer,
 };
 pub use tidegate_store::embedded::Durability;
-pub use tidegate_store::{JobDetails, StoreError};
+pub use tidegate_store::{JobDetails, Store, StoreError, StoreExt};
 
 /// What can go wrong in a call.
 #[derive(Debug, thiserror::Error)]
@@ -47,9 +52,20 @@ pub enum Error {
     #[error(transparent)]
     Id(#[from] ids::IdError),
     #[error(transparent)]
-    Engine(#[from] tidegate_engine::EngineError),
+    Engine(#[from] EngineError),
     #[error(transparent)]
     Store(#[from] StoreError),
     #[error(transparent)]
     Refused(#[from] tidegate_core::bulk::Refusal),
+}
+
+impl Error {
+    /// Whether the same call may work later without anyone stepping in. Submitting again is safe: jobs that
+    /// were accepted are answered as duplicates.
+    pub fn is_retryable(&self) -> bool {
+        match self {
+            Error::Store(error) | Error::Engine(EngineError::Store(error)) => error.is_retryable(),
+            Error::Id(_) | Error::Engine(_) | Error::Refused(_) => false,
+        }
+    }
 }

@@ -1,9 +1,12 @@
-//! How a Tidegate is opened: folder, durability, configuration.
+//! How a Tidegate is opened: where its jobs are kept, and the configuration.
+//!
+//! The place is part of the type, so what fits only one of them does not compile with the other.
 
 use std::path::{Path, PathBuf};
 
 use tidegate_core::config::BulkConfig;
 use tidegate_store::embedded::Durability;
+use tidegate_store::redis::RedisOptions;
 
 /// A configuration file that cannot be used.
 #[derive(Debug, thiserror::Error)]
@@ -22,32 +25,97 @@ pub enum OptionsError {
     },
 }
 
+/// A data folder: one process at a time, no server.
 #[derive(Debug, Clone)]
-pub struct Options {
-    /// The data folder; made if it is missing.
-    pub folder: PathBuf,
+pub struct Folder {
+    /// Made if it is missing.
+    pub path: PathBuf,
     pub durability: Durability,
+}
+
+/// A Redis server or Cluster, version 7 or later: any number of processes.
+#[derive(Debug, Clone)]
+pub struct Redis {
+    /// One server, or some of a Cluster; the others are found.
+    pub urls: Vec<String>,
+    /// What every key begins with; stores with different ones have nothing in common.
+    pub key_prefix: String,
+    /// Groups are spread over so many; in a Cluster, over its servers. Fixed when the store is made.
+    pub shards: u32,
+}
+
+/// Where a Tidegate keeps its jobs, and how it works: [`Options::new`] for a data folder, [`Options::redis`]
+/// for a Redis server.
+#[derive(Debug, Clone)]
+pub struct Options<Place = Folder> {
+    pub place: Place,
+    /// All processes on one Redis store need the same: the one that connects last decides for all.
     pub config: BulkConfig,
 }
 
-impl Options {
+impl Options<Folder> {
+    /// In a data folder; for [`Tidegate::open`](crate::Tidegate::open).
     pub fn new(folder: impl Into<PathBuf>) -> Self {
         Self {
-            folder: folder.into(),
-            durability: Durability::default(),
+            place: Folder {
+                path: folder.into(),
+                durability: Durability::default(),
+            },
             config: BulkConfig::default(),
         }
     }
 
     #[must_use]
-    pub fn config(mut self, config: BulkConfig) -> Self {
-        self.config = config;
+    pub fn durability(mut self, durability: Durability) -> Self {
+        self.place.durability = durability;
+        self
+    }
+}
+
+impl Options<Redis> {
+    /// On a Redis server, `redis://user:password@host:port/number` or `rediss://…`; for
+    /// [`Tidegate::connect`](crate::Tidegate::connect).
+    ///
+    /// The server should keep an append-only file with `appendfsync always`: only then is what was answered
+    /// safe from its crash.
+    pub fn redis(url: impl Into<String>) -> Self {
+        let defaults = RedisOptions::new(url);
+        Self {
+            place: Redis {
+                urls: defaults.urls,
+                key_prefix: defaults.prefix,
+                shards: defaults.shards,
+            },
+            config: defaults.config,
+        }
+    }
+
+    /// More servers of the same Cluster, to be asked if the first is away.
+    #[must_use]
+    pub fn more_urls(mut self, urls: impl IntoIterator<Item = impl Into<String>>) -> Self {
+        self.place.urls.extend(urls.into_iter().map(Into::into));
         self
     }
 
+    /// What every key begins with, `bulk-action:` if not set.
     #[must_use]
-    pub fn durability(mut self, durability: Durability) -> Self {
-        self.durability = durability;
+    pub fn key_prefix(mut self, prefix: impl Into<String>) -> Self {
+        self.place.key_prefix = prefix.into();
+        self
+    }
+
+    /// Spreads groups over so many parts of a Cluster. One if not set; fixed when the store is made.
+    #[must_use]
+    pub fn shards(mut self, shards: u32) -> Self {
+        self.place.shards = shards;
+        self
+    }
+}
+
+impl<Place> Options<Place> {
+    #[must_use]
+    pub fn config(mut self, config: BulkConfig) -> Self {
+        self.config = config;
         self
     }
 

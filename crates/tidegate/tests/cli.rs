@@ -132,7 +132,7 @@ async fn the_benchmark_has_its_fields() {
     let dir = text(folder.path());
     let out = succeeds(&["bench", "bulk", "--jobs", "2000", "--json", "--dir", dir], "").await;
     let figures: Value = serde_json::from_str(&out).unwrap();
-    let expected = "enqueue_per_sec process_per_sec lifecycle_per_sec start_p50_ms start_p99_ms sync_floor_p50_ms \
+    let expected = "enqueue_per_sec process_per_sec lifecycle_per_sec start_p50_ms start_p99_ms floor_p50_ms b_done_after \
                     memory_bytes_per_job disk_bytes_per_job reopen_seconds jobs groups payload store durability";
     assert_eq!(fields(&figures), words(expected));
     assert_eq!(figures["jobs"], 2_000);

@@ -56,7 +56,7 @@ impl Bulk {
             let implicit = id.is_none();
             let id = match id {
                 Some(id) => id.clone(),
-                None => ActionId::new(format!("auto-{}", self.next_seq)).expect("short and not empty"),
+                None => self.unused_action_id(group),
             };
             return Ok((
                 group,
@@ -68,6 +68,18 @@ impl Bulk {
             () if action.cancelled => Err(Refusal::Cancelled(action.id.clone())),
             () if action.sealed => Err(Refusal::Sealed(action.id.clone())),
             () => Ok((group, slot)),
+        }
+    }
+
+    /// A name for an action that nobody has named.
+    fn unused_action_id(&self, group: Slot) -> ActionId {
+        let mut name = format!("auto-{}", self.next_seq);
+        loop {
+            let id = ActionId::new(&name).expect("short and not empty");
+            if !self.action_slots.contains_key(&(group, id.clone())) {
+                return id;
+            }
+            name.push('-');
         }
     }
 

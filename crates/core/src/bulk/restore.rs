@@ -25,6 +25,8 @@ pub enum RestoreError {
     MissingGroup { action: ActionSeq, group: GroupSeq },
     #[error("job {job:?} refers to action {action:?}, which is missing")]
     MissingAction { job: JobSeq, action: ActionSeq },
+    #[error("{0} is there twice")]
+    Twice(String),
     #[error("job {0:?} has a name that is empty or too long")]
     BadName(JobSeq),
 }
@@ -95,10 +97,14 @@ impl Restore {
         self.bulk.next_seq = self.bulk.next_seq.max(seq + 1);
     }
 
-    pub fn group(&mut self, record: &GroupRecord) {
+    pub fn group(&mut self, record: &GroupRecord) -> Result<(), RestoreError> {
+        if self.bulk.group_slots.contains_key(&record.id) {
+            return Err(RestoreError::Twice(format!("group {:?}", record.id)));
+        }
         self.used_seq(record.seq.0);
         let slot = self.bulk.insert_group(record, self.now);
         self.groups.insert(record.seq, slot);
+        Ok(())
     }
 
     pub fn action(&mut self, record: &ActionRecord) -> Result<(), RestoreError> {
@@ -107,6 +113,9 @@ impl Restore {
             action: record.seq,
             group: record.group,
         })?;
+        if self.bulk.action_slots.contains_key(&(group, record.id.clone())) {
+            return Err(RestoreError::Twice(format!("action {:?}", record.id)));
+        }
         let slot = self.bulk.insert_action(group, record);
         self.actions.insert(record.seq, slot);
         match record.finished_at {
@@ -145,8 +154,12 @@ impl Restore {
         let group = self.bulk.actions[action as usize].group;
         let bulk = &mut self.bulk;
         let line = bulk.line(group, bulk.kinds[usize::from(kind)].lane, head.level);
+        let fingerprint = bulk.fingerprint(bulk.groups[group as usize].seq, head.id);
+        if bulk.find_job(fingerprint).is_some() {
+            return Err(RestoreError::Twice(format!("job {:?}", head.id)));
+        }
         let mut job = Job {
-            fingerprint: bulk.fingerprint(bulk.groups[group as usize].seq, head.id),
+            fingerprint,
             seq: head.seq,
             fence: state.map_or(Fence(0), |state| state.fence),
             at: self.now,

@@ -65,10 +65,10 @@ pub(super) fn recover(
     let mut writer = Writer::new(progress);
     let mut failed = None;
     disk.scan(Table::Groups, &mut |_, bytes| {
-        restore.group(&codec::decode::<GroupRecord>("a group", bytes)?);
-        Ok(())
+        let result = restore.group(&codec::decode::<GroupRecord>("a group", bytes)?);
+        result.map_err(|error| stop(&mut failed, error))
     })
-    .map_err(unreadable)?;
+    .map_err(|error| failed.take().unwrap_or(unreadable(error)))?;
     disk.scan(Table::Actions, &mut |_, bytes| {
         let result = restore.action(&codec::decode::<ActionRecord>("an action", bytes)?);
         result.map_err(|error| stop(&mut failed, error))

@@ -15,7 +15,7 @@ use super::codec::{self, Progress, meta_key};
 use super::disk::{Disk, DiskError, Op, Reader, Table};
 use super::{EmbeddedStore, FjallDisk, corrupt, folder, recover};
 use crate::StoreError;
-use crate::transfer::{self, Counts, ExportWriter, Line};
+use crate::transfer::{self, Counts, ExportWriter, Line, unwritten};
 
 /// Limit: numbers are exact in a double, for backends that have only those.
 const MAX_SEQ: u64 = 1 << 53;
@@ -98,13 +98,6 @@ fn export(from: &dyn Reader, out: impl Write) -> Result<Counts, StoreError> {
         });
     scanned.map_err(|error| failed.unwrap_or(corrupt(error)))?;
     writer.finish().map_err(unwritten)
-}
-
-fn unwritten(error: std::io::Error) -> StoreError {
-    StoreError::Export {
-        kind: error.kind(),
-        reason: error.to_string(),
-    }
 }
 
 fn whole_job(from: &dyn Reader, seq: u64, bytes: &[u8]) -> Result<JobRecord, DiskError> {

@@ -35,7 +35,9 @@ impl RedisStore {
         command.arg(section);
         let found = |answer: Value| {
             let text: String = redis::from_redis_value(answer).unwrap_or_default();
-            let line = text.lines().find_map(|line| line.strip_prefix(field)?.strip_prefix(':'));
+            let line = text
+                .lines()
+                .find_map(|line| line.strip_prefix(field)?.strip_prefix(':'));
             line.unwrap_or_default().trim().to_owned()
         };
         Ok(self.on_servers(&command).await?.into_iter().map(found).collect())
@@ -60,7 +62,10 @@ impl RedisStore {
             let pair: Vec<String> = redis::from_redis_value(answer).ok()?;
             pair.into_iter().nth(1)
         });
-        Ok(format!("appendonly, fsync {}", fsync.unwrap_or_else(|| "unknown".to_owned())))
+        Ok(format!(
+            "appendonly, fsync {}",
+            fsync.unwrap_or_else(|| "unknown".to_owned())
+        ))
     }
 
     /// One round trip to every server.
@@ -85,12 +90,19 @@ impl RedisStore {
             let mut cursor = 0u64;
             loop {
                 let mut scan = redis::cmd("SCAN");
-                scan.arg(cursor).arg("MATCH").arg(&pattern).arg("COUNT").arg(SCAN_COUNT);
+                scan.arg(cursor)
+                    .arg("MATCH")
+                    .arg(&pattern)
+                    .arg("COUNT")
+                    .arg(SCAN_COUNT);
                 let (next, keys): (u64, Vec<Vec<u8>>) =
                     scan.query_async(&mut connection).await.map_err(unavailable)?;
                 for key in keys {
                     // One by one: those of different shards are in different slots.
-                    let removed = redis::cmd("UNLINK").arg(key).query_async::<()>(&mut connection).await;
+                    let removed = redis::cmd("UNLINK")
+                        .arg(key)
+                        .query_async::<()>(&mut connection)
+                        .await;
                     removed.map_err(unavailable)?;
                 }
                 cursor = next;

@@ -12,6 +12,8 @@ use tidegate_core::bulk::Signals;
 use super::{Shared, signals};
 
 const LONGEST_PAUSE: Duration = Duration::from_secs(2);
+/// Longest time without a bell before the connection is made anew.
+const SILENCE: Duration = Duration::from_secs(30);
 
 pub(super) async fn listen(shared: Arc<Shared>) {
     let mut tries: u32 = 0;
@@ -40,7 +42,8 @@ async fn listen_once(shared: &Shared, tries: u32) -> Result<(), redis::RedisErro
         timer: true,
     });
     let mut messages = listener.on_message();
-    while let Some(message) = messages.next().await {
+    // A silent connection may be a dead one: it is made anew from time to time.
+    while let Ok(Some(message)) = tokio::time::timeout(SILENCE, messages.next()).await {
         let bits: i64 = message.get_payload::<String>()?.parse().unwrap_or(7);
         if bits & 1 != 0 {
             let channel = message.get_channel_name();

@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
 
 use tidegate_core::ids::LaneId;
 
@@ -9,6 +10,9 @@ use super::decode::{Facts, InLane};
 
 /// Limit: calls after which a shard that had no work is asked again without a bell.
 const ASK_IDLE_EVERY: u64 = 16;
+
+/// How long a shard that did not answer is not asked for more work.
+const DOWN_FOR: Duration = Duration::from_secs(2);
 
 #[derive(Debug)]
 pub(super) struct Known {
@@ -27,6 +31,8 @@ struct State {
     lanes: HashMap<LaneId, Vec<Option<InLane>>>,
     /// Finished actions and idle groups that each shard keeps.
     kept: Vec<(u64, u64)>,
+    /// Shards that did not answer, and when they are asked again.
+    down_until: Vec<Option<Instant>>,
 }
 
 impl State {
@@ -57,6 +63,7 @@ impl Known {
                 now: 0,
                 lanes: HashMap::new(),
                 kept: vec![(0, 0); shards as usize],
+                down_until: vec![None; shards as usize],
             }),
         }
     }
@@ -130,6 +137,24 @@ impl Known {
 
     pub(super) fn ready(&self) -> u64 {
         self.state().facts.iter().map(|facts| facts.ready).sum()
+    }
+
+    /// A shard did not answer: it is left alone for a moment.
+    pub(super) fn went_down(&self, shard: u32) {
+        self.state().down_until[shard as usize] = Some(Instant::now() + DOWN_FOR);
+    }
+
+    /// The shards to ask; all of them if none seems to be there.
+    pub(super) fn up(&self, shards: u32) -> Vec<u32> {
+        let state = self.state();
+        let now = Instant::now();
+        let up = |shard: &u32| state.down_until[*shard as usize].is_none_or(|until| until <= now);
+        let there: Vec<u32> = (0..shards).filter(up).collect();
+        if there.is_empty() {
+            (0..shards).collect()
+        } else {
+            there
+        }
     }
 
     /// Another process rang: there may be work.

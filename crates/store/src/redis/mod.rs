@@ -24,12 +24,15 @@ mod server;
 mod servers;
 mod settings;
 mod shards;
+mod transfer;
+mod views;
 
 use std::collections::HashMap;
 use std::fmt;
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use async_trait::async_trait;
 use redis::Cmd;
@@ -219,6 +222,10 @@ impl Shared {
         match said.as_str() {
             "ok" if detail == 1 => tracing::warn!(shard, "the settings in Redis were others; these hold now"),
             "ok" => {}
+            "importing" => {
+                let reason = "an import into it was not finished; import again, which clears it away";
+                return Err(refused(reason.to_owned()));
+            }
             "shards" => {
                 return Err(refused(format!(
                     "it was made with {detail} shards, not {}; export it and import it into a new prefix to \
@@ -275,8 +282,26 @@ impl Shared {
             args,
             grant,
             request: format!("{}{:x}", self.name, self.calls.fetch_add(1, Ordering::Relaxed)),
+            patience: self.patience(script),
         };
         Items::of(self.servers.run(&call.key, &call).await?)
+    }
+
+    /// Where there are several shards, one that is not there must not hold up what concerns all.
+    fn patience(&self, script: &Script) -> Duration {
+        let of_all = [
+            &*scripts::ADMIT,
+            &scripts::LEASE,
+            &scripts::RELEASE_DUE,
+            &scripts::EXPIRE_LEASES,
+            &scripts::CLAIM_AGGREGATION,
+            &scripts::DROP_FINISHED,
+            &scripts::SNAPSHOT_CONGESTION,
+        ];
+        match self.shards > 1 && of_all.iter().any(|other| std::ptr::eq(*other, script)) {
+            true => Duration::from_secs(1),
+            false => servers::PATIENCE,
+        }
     }
 
     /// A query on one shard.
@@ -297,6 +322,7 @@ struct ScriptCall<'a> {
     grant: Option<(u64, u64)>,
     /// The same for every try.
     request: String,
+    patience: Duration,
 }
 
 #[async_trait]
@@ -321,6 +347,10 @@ impl Request for ScriptCall<'_> {
 
     async fn prepare(&self, live: &Live) -> Result<(), Failure> {
         self.shared.open_shard(self.shard, live).await
+    }
+
+    fn patience(&self) -> Duration {
+        self.patience
     }
 }
 

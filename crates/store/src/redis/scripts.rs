@@ -52,7 +52,7 @@ fn function(library: &str, name: &str, flags: &str, begin: &str, text: &str) -> 
 }
 
 macro_rules! scripts {
-    ($($name:ident: $flags:ident $begin:ident $transition:literal;)+) => {
+    ($($name:ident: $flags:ident $begin:ident $transition:literal $(after $part:literal)?;)+) => {
         $(pub(super) static $name: LazyLock<Script> = LazyLock::new(|| Script {
             function: format!("{}_{}", LIBRARY.name, $transition),
         });)+
@@ -60,7 +60,10 @@ macro_rules! scripts {
         pub(super) static LIBRARY: LazyLock<Library> = LazyLock::new(|| {
             let body = |library: &str| {
                 let mut text = SHARED.concat();
-                $(text += &function(library, $transition, $flags, $begin, lua!($transition));)+
+                $(
+                    let transition = [$(lua!($part),)? lua!($transition)].concat();
+                    text += &function(library, $transition, $flags, $begin, &transition);
+                )+
                 text
             };
             let name = format!("tidegate_{:016x}", super::fingerprint(body("tidegate").as_bytes()));
@@ -96,4 +99,8 @@ scripts! {
     SNAPSHOT_CONGESTION: WRITES BEGIN "snapshot_congestion";
     RESET_STATS: WRITES BEGIN "reset_stats";
     QUERY: READS BEGIN "query";
+    SURVEY: READS ALONE "survey";
+    EXPORT: READS BEGIN "export";
+    IMPORT: WRITES BEGIN "import" after "restore";
+    CLEAR: WRITES BEGIN "clear";
 }

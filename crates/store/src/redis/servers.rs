@@ -17,7 +17,7 @@ use super::server::{Broken, Live, Server};
 use crate::StoreError;
 
 /// Limit: how long one call is tried.
-const PATIENCE: Duration = Duration::from_secs(10);
+pub(super) const PATIENCE: Duration = Duration::from_secs(10);
 /// Limit: tries of one call.
 const MAX_TRIES: u32 = 40;
 
@@ -199,15 +199,24 @@ impl Servers {
 
     /// Runs a command on the server that has the key.
     pub(super) async fn run(&self, key: &str, request: &dyn Request) -> Result<Value, StoreError> {
-        let begun = Instant::now();
+        let (begun, patience) = (Instant::now(), request.patience());
         let mut maybe_ran = false;
         let mut tries = 0;
         loop {
             let server = self.holder(key, tries)?;
-            let failure = match self.try_once(&server, maybe_ran, request).await {
-                Ok(value) => return Ok(value),
-                Err(Failure::Fatal(error)) => return Err(error),
-                Err(Failure::Redis(error, live)) => {
+            // Also while others are connecting: they do it one after the other.
+            let left = patience.saturating_sub(begun.elapsed());
+            let tried = tokio::time::timeout(left, self.try_once(&server, maybe_ran, request)).await;
+            let failure = match tried {
+                Err(_) => {
+                    return Err(StoreError::Unavailable {
+                        server: server.name.clone(),
+                        reason: format!("no answer within {} s", patience.as_secs()),
+                    });
+                }
+                Ok(Ok(value)) => return Ok(value),
+                Ok(Err(Failure::Fatal(error))) => return Err(error),
+                Ok(Err(Failure::Redis(error, live))) => {
                     match remedy(&error) {
                         Remedy::Load => {
                             if let Some(live) = &live {
@@ -230,7 +239,7 @@ impl Servers {
                 }
             };
             tries += 1;
-            if tries >= MAX_TRIES || begun.elapsed() + pause(tries) > PATIENCE {
+            if tries >= MAX_TRIES || begun.elapsed() + pause(tries) > patience {
                 return Err(StoreError::Unavailable {
                     server: server.name.clone(),
                     reason: failure.to_string(),
@@ -286,6 +295,11 @@ pub(super) trait Request: Send + Sync {
 
     /// Called with the connection before every try.
     async fn prepare(&self, live: &Live) -> Result<(), Failure>;
+
+    /// How long it is tried.
+    fn patience(&self) -> Duration {
+        PATIENCE
+    }
 }
 
 /// How a try ended without an answer.
@@ -297,6 +311,12 @@ pub(super) enum Failure {
 
 fn failed(server: &Server, error: &RedisError) -> StoreError {
     let text = error.to_string();
+    if text.contains("TIDEGATE-IMPORT") {
+        return StoreError::Unsuitable {
+            server: server.name.clone(),
+            reason: "an import into the store is not finished".to_owned(),
+        };
+    }
     if text.contains("TIDEGATE") {
         return StoreError::Corrupt(format!("{}: {text}", server.name));
     }

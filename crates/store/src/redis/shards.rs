@@ -4,24 +4,20 @@
 //! about a lane or the whole store goes to all of them.
 
 use futures_util::FutureExt;
-use futures_util::future::try_join_all;
+use futures_util::future::{join_all, try_join_all};
 use redis::Value;
-use tidegate_core::bulk::views::*;
 use tidegate_core::bulk::*;
-use tidegate_core::ids::{ActionId, GroupId, JobId};
+use tidegate_core::ids::{ActionId, GroupId};
 use tidegate_core::time::Timestamp;
 
 use super::args::Args;
-use super::decode::{self, Common, ShardLeases};
+use super::decode::{self, ShardLeases};
 use super::reply::{Items, time};
 use super::scripts::{self, Script};
 use super::{GrantCall, Shared, encode};
-use crate::{JobDetails, LeasedJob, StoreError};
+use crate::{LeasedJob, StoreError};
 
 type Answer<T> = Result<T, StoreError>;
-
-/// Limit: a cursor over the groups of several shards carries the shard in these bits and above.
-const SHARD_BITS: u32 = 46;
 
 impl Shared {
     pub(super) async fn apply(&self, command: Command) -> Answer<Outcome> {
@@ -81,9 +77,32 @@ impl Shared {
         self.call(self.shard_of(group), script, args).await
     }
 
+    /// On every shard. One that is not there now holds up nobody: its part is done when it is back.
     async fn on_all(&self, script: &Script, args: &Args) -> Answer<Vec<Items>> {
-        let calls = (0..self.shards).map(|shard| self.call(shard, script, args).boxed());
-        try_join_all(calls.collect::<Vec<_>>()).await
+        let shards: Vec<u32> = self.known.up(self.shards);
+        let calls = shards.iter().map(|&shard| self.call(shard, script, args).boxed());
+        let answers = join_all(calls.collect::<Vec<_>>()).await;
+        self.those_there(shards, answers)
+    }
+
+    /// The answers of those shards that gave one; an error only if none did.
+    fn those_there<T>(&self, shards: Vec<u32>, answers: Vec<Answer<T>>) -> Answer<Vec<T>> {
+        let mut there = Vec::with_capacity(answers.len());
+        let mut failed = None;
+        for (shard, answer) in shards.into_iter().zip(answers) {
+            match answer {
+                Ok(answer) => there.push(answer),
+                Err(error) if error.is_retryable() && self.shards > 1 => {
+                    self.known.went_down(shard);
+                    failed = Some(error);
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        match failed {
+            Some(error) if there.is_empty() => Err(error),
+            _ => Ok(there),
+        }
     }
 
     async fn enqueue(&self, p: EnqueueParams) -> Answer<Result<EnqueueOutcome, Refusal>> {
@@ -148,7 +167,7 @@ impl Shared {
         let most = self.config.backpressure.limit_per_window();
         let promised = limit.granted + self.known.ready();
         let mut left = most.saturating_sub(promised).min(p.max.into());
-        let mut asked: Vec<u32> = (0..self.shards).collect();
+        let mut asked: Vec<u32> = self.known.up(self.shards);
         let mut idle_too = self.known.ask_idle();
         while left > 0 && !asked.is_empty() {
             let parts = self.known.parts(&p.lane, &asked, left, idle_too);
@@ -219,7 +238,8 @@ impl Shared {
         let mut left = grant;
         let mut jobs: Vec<Vec<LeasedJob>> = vec![Vec::new(); self.shards as usize];
         let mut stop = Stop::Empty;
-        let mut asked: Vec<u32> = (0..self.shards).collect();
+        let mut failed = None;
+        let mut asked: Vec<u32> = self.known.up(self.shards);
         let mut idle_too = self.known.ask_idle();
         // What one shard does not use goes to the others; in the end also to those that had no work.
         while left > 0 && !asked.is_empty() {
@@ -236,7 +256,18 @@ impl Shared {
                 idle_too = true;
                 continue;
             }
-            for (shard, one) in called.into_iter().zip(try_join_all(calls).await?) {
+            for (shard, answer) in called.into_iter().zip(join_all(calls).await) {
+                // What a shard that does not answer may have used of its grant is not known, and stays used.
+                let one = match answer {
+                    Ok(one) => one,
+                    Err(error) if error.is_retryable() => {
+                        self.known.went_down(shard);
+                        asked.retain(|&other| other != shard);
+                        failed = Some(error);
+                        continue;
+                    }
+                    Err(error) => return Err(error),
+                };
                 left += one.unused;
                 if !matches!(one.stop, Stop::Enough) {
                     asked.retain(|&other| other != shard);
@@ -249,6 +280,11 @@ impl Shared {
             self.ask_limit(-(left as i64), window, p.lane.as_str()).await?;
         }
         let jobs = in_turn(jobs);
+        if let Some(error) = failed
+            && jobs.is_empty()
+        {
+            return Err(error);
+        }
         if jobs.len() as u32 >= p.max {
             stop = Stop::Enough;
         } else if left == 0 {
@@ -273,7 +309,7 @@ impl Shared {
     }
 
     /// Cuts starts out of the window that all shards share; below zero gives them back.
-    async fn ask_limit(&self, starts: i64, window: u64, lane: &str) -> Answer<Limit> {
+    pub(super) async fn ask_limit(&self, starts: i64, window: u64, lane: &str) -> Answer<Limit> {
         let call = GrantCall {
             shared: self,
             key: self.keys.rate_limit(),
@@ -497,219 +533,17 @@ impl Shared {
         }
         Ok(whole)
     }
-
-    async fn query(&self, query: Query) -> Answer<Result<View, Refusal>> {
-        let window = self.config.backpressure.window();
-        let group = match &query {
-            Query::Groups { after, max } => {
-                let page = self.groups(*after, *max).await?;
-                return Ok(Ok(View::Groups(page)));
-            }
-            Query::QueueStats => return Ok(Ok(View::QueueStats(self.queue_stats().await?))),
-            Query::CongestionSummary { after, max } => {
-                let summary = self.congestion_summary(*after, *max).await?;
-                return Ok(Ok(View::CongestionSummary(summary)));
-            }
-            Query::Job(group, job) => {
-                let found = self.job(group, job).await?;
-                return Ok(found.map(|details| View::Job(details.view)));
-            }
-            Query::ActionJobs {
-                group,
-                action,
-                after,
-                max,
-            } => {
-                let found = self.jobs_of(group, action, *after, *max).await?;
-                return Ok(found.map(|page| {
-                    View::ActionJobs(Page {
-                        items: page.items.into_iter().map(|details| details.view).collect(),
-                        next: page.next,
-                    })
-                }));
-            }
-            Query::Group(group)
-            | Query::Action(group, _)
-            | Query::LimitStatus(group)
-            | Query::Congestion(group)
-            | Query::CongestionHistory { group, .. } => group,
-        };
-        let action = match &query {
-            Query::Action(_, action) => Some(action),
-            _ => None,
-        };
-        let (mut items, common) = match self.look_at(group, &query).await? {
-            Ok(found) => found,
-            Err(said) => return Ok(Err(decode::refusal(&said, group, action, None)?)),
-        };
-        let common = Common::read(&mut common_items(common), window)?;
-        Ok(Ok(match &query {
-            Query::Group(_) => View::Group(decode::group_view(&mut items.items()?, &common)?.0),
-            Query::Action(..) => View::Action(decode::action_view(items, group, &common)?),
-            Query::Congestion(_) => View::Congestion(decode::congestion_state(&mut items.items()?)?.0),
-            Query::CongestionHistory { .. } => {
-                View::CongestionHistory(items.items()?.each(decode::snapshot)?)
-            }
-            _ => View::LimitStatus(self.limit_status(items, &common).await?),
-        }))
-    }
-
-    /// The answer of the group's shard, or what it says instead.
-    async fn look_at(&self, group: &GroupId, query: &Query) -> Answer<Result<(Items, Value), String>> {
-        let mut items = self.look(self.shard_of(group), query).await?;
-        Ok(match items.value()? {
-            Value::BulkString(said) => Err(String::from_utf8_lossy(&said).into_owned()),
-            common => Ok((items, common)),
-        })
-    }
-
-    async fn limit_status(&self, mut items: Items, common: &Common) -> Answer<LimitStatus> {
-        let mut status = LimitStatus {
-            global_count: items.unsigned()?,
-            global_limit: items.unsigned()?,
-            group_count: items.unsigned()?,
-            per_group_limit: common.per_group_limit,
-            active_group_count: items.unsigned()?,
-            window_ends: common.window_ends,
-        };
-        if self.shards > 1 {
-            let stats = self.queue_stats().await?;
-            status.active_group_count = stats.active_groups;
-            status.per_group_limit = (status.global_limit / stats.active_groups.max(1)).max(1);
-            status.global_count = self.ask_limit(0, 0, "").await?.granted;
-        }
-        Ok(status)
-    }
-
-    pub(super) async fn job(&self, group: &GroupId, job: &JobId) -> Answer<Result<JobDetails, Refusal>> {
-        let query = Query::Job(group.clone(), job.clone());
-        Ok(match self.look_at(group, &query).await? {
-            Ok((mut items, _)) => {
-                let numbers = self.numbers(self.shard_of(group));
-                Ok(decode::job(&mut items.items()?, numbers)?)
-            }
-            Err(said) => Err(decode::refusal(&said, group, None, Some(job))?),
-        })
-    }
-
-    pub(super) async fn jobs_of(
-        &self,
-        group: &GroupId,
-        action: &ActionId,
-        after: Option<Cursor>,
-        max: u32,
-    ) -> Answer<Result<Page<JobDetails>, Refusal>> {
-        let numbers = self.numbers(self.shard_of(group));
-        let query = Query::ActionJobs {
-            group: group.clone(),
-            action: action.clone(),
-            after: after.map(|cursor| Cursor(cursor.0 / numbers.shards)),
-            max,
-        };
-        let mut items = match self.look_at(group, &query).await? {
-            Ok((items, _)) => items,
-            Err(said) => return Ok(Err(decode::refusal(&said, group, Some(action), None)?)),
-        };
-        let jobs = items.items()?.each(|one| decode::job(one, numbers))?;
-        let more = items.flag()?;
-        let next = jobs.last().filter(|_| more).map(|last| Cursor(last.view.seq.0));
-        Ok(Ok(Page { items: jobs, next }))
-    }
-
-    async fn groups(&self, after: Option<Cursor>, max: u32) -> Answer<Page<GroupView>> {
-        let window = self.config.backpressure.window();
-        let query = |after, max| Query::Groups { after, max };
-        self.pages(after, max, query, |mut items| {
-            let common = Common::read(&mut items, window)?;
-            let views = items.items()?.each(|one| decode::group_view(one, &common))?;
-            Ok((views, items.flag()?))
-        })
-        .await
-    }
-
-    /// Pages over the groups of all shards, one shard after the other.
-    async fn pages<T>(
-        &self,
-        after: Option<Cursor>,
-        max: u32,
-        query: impl Fn(Option<Cursor>, u32) -> Query,
-        read: impl Fn(Items) -> Answer<(Vec<(T, u64)>, bool)>,
-    ) -> Answer<Page<T>> {
-        let mut page = Page {
-            items: Vec::new(),
-            next: None,
-        };
-        let first = after.map_or(0, |cursor| cursor.0 >> SHARD_BITS) as u32;
-        let mut within = after.map(|cursor| Cursor(cursor.0 & ((1 << SHARD_BITS) - 1)));
-        let max = max.max(1);
-        for shard in first..self.shards {
-            let left = max - page.items.len() as u32;
-            let (items, more) = read(self.look(shard, &query(within.take(), left)).await?)?;
-            let mut last = 0;
-            for (item, number) in items {
-                page.items.push(item);
-                last = number;
-            }
-            if more {
-                page.next = Some(Cursor(u64::from(shard) << SHARD_BITS | last));
-                break;
-            }
-            if page.items.len() as u32 == max && shard + 1 < self.shards {
-                page.next = Some(Cursor(u64::from(shard + 1) << SHARD_BITS));
-                break;
-            }
-        }
-        Ok(page)
-    }
-
-    async fn queue_stats(&self) -> Answer<QueueStats> {
-        let mut whole: Option<QueueStats> = None;
-        for shard in 0..self.shards {
-            let mut items = self.look(shard, &Query::QueueStats).await?;
-            items.value()?;
-            let one = decode::queue_stats(items)?;
-            whole = Some(whole.map_or(one, |whole| added(whole, one)));
-        }
-        let mut whole = whole.expect("there is at least one shard");
-        if self.shards > 1 {
-            whole.most_started_per_window = self.ask_limit(0, 0, "").await?.most;
-        }
-        Ok(whole)
-    }
-
-    async fn congestion_summary(&self, after: Option<Cursor>, max: u32) -> Answer<CongestionSummary> {
-        let query = |after, max| Query::CongestionSummary { after, max };
-        let groups = self
-            .pages(after, max, query, |mut items| {
-                items.value()?;
-                Ok(decode::summary(items)?.1)
-            })
-            .await?;
-        let mut whole: Option<CongestionSummary> = None;
-        for shard in 0..self.shards {
-            let mut items = self.look(shard, &query(None, 1)).await?;
-            items.value()?;
-            let (one, ..) = decode::summary(items)?;
-            whole = Some(match whole {
-                None => one,
-                Some(whole) => worse(whole, one),
-            });
-        }
-        let mut whole = whole.expect("there is at least one shard");
-        whole.groups = groups;
-        Ok(whole)
-    }
 }
 
 /// The window that all shards share.
-struct Limit {
+pub(super) struct Limit {
     window: u64,
     /// What this call was granted.
     grant: u64,
     /// What all calls were granted in this window.
-    granted: u64,
+    pub(super) granted: u64,
     /// The most in any window.
-    most: u64,
+    pub(super) most: u64,
 }
 
 /// The jobs of several shards as one list, each shard's spread evenly over it.
@@ -722,10 +556,6 @@ fn in_turn(jobs: Vec<Vec<LeasedJob>>) -> Vec<LeasedJob> {
     }
     all.sort_by_key(|(place, _)| *place);
     all.into_iter().map(|(_, job)| job).collect()
-}
-
-fn common_items(common: Value) -> Items {
-    Items::of(Value::Array(vec![common])).expect("an array was made")
 }
 
 fn names(target: &Target) -> (&GroupId, Option<&ActionId>) {
@@ -758,48 +588,4 @@ fn both(one: Stop, other: Stop) -> Stop {
         Stop::Empty => 5,
     };
     if rank(&other) < rank(&one) { other } else { one }
-}
-
-fn added(one: QueueStats, other: QueueStats) -> QueueStats {
-    QueueStats {
-        high_priority_groups: one.high_priority_groups + other.high_priority_groups,
-        normal_priority_groups: one.normal_priority_groups + other.normal_priority_groups,
-        low_priority_groups: one.low_priority_groups + other.low_priority_groups,
-        total_groups: one.total_groups + other.total_groups,
-        active_groups: one.active_groups + other.active_groups,
-        counts: PhaseCounts {
-            waiting: one.counts.waiting + other.counts.waiting,
-            ready: one.counts.ready + other.counts.ready,
-            leased: one.counts.leased + other.counts.leased,
-            delayed: one.counts.delayed + other.counts.delayed,
-            done: one.counts.done + other.counts.done,
-            dead: one.counts.dead + other.counts.dead,
-        },
-        started: one.started + other.started,
-        most_started_per_window: one.most_started_per_window.max(other.most_started_per_window),
-        limit_per_window: one.limit_per_window,
-        throttles: one.throttles + other.throttles,
-        saved_spins: one.saved_spins + other.saved_spins,
-        groups_kept: one.groups_kept + other.groups_kept,
-        actions_kept: one.actions_kept + other.actions_kept,
-        lines_kept: one.lines_kept + other.lines_kept,
-        tags_remembered: one.tags_remembered + other.tags_remembered,
-    }
-}
-
-fn worse(one: CongestionSummary, other: CongestionSummary) -> CongestionSummary {
-    let (active, total) = (
-        one.active_group_count + other.active_group_count,
-        one.total_non_ready_count + other.total_non_ready_count,
-    );
-    let worst = if other.worst_congestion_level > one.worst_congestion_level {
-        other
-    } else {
-        one
-    };
-    CongestionSummary {
-        active_group_count: active,
-        total_non_ready_count: total,
-        ..worst
-    }
 }

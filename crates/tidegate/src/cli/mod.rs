@@ -28,9 +28,9 @@ enum Command {
     Simulate(simulate::SimulateArgs),
     /// Measure this machine
     Bench(bench::BenchArgs),
-    /// Write a whole data folder as a stream of JSON lines
+    /// Write a whole store, in a data folder or on Redis, as a stream of JSON lines
     Export(transfer::ExportArgs),
-    /// Make a data folder out of an exported stream
+    /// Make a store, in a data folder or on Redis, out of an exported stream
     Import(transfer::ImportArgs),
 }
 

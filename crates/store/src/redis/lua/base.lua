@@ -98,6 +98,9 @@ local function begin(keys, args)
   local raw = call('MGET', K.meta, K.config)
   if not raw[1] or not raw[2] then error('TIDEGATE the store has not been opened, or its keys are gone') end
   M, C = decode(raw[1]), decode(raw[2])
+  if M.importing and string.sub(ARGV[3], 1, 16) ~= M.importing then
+    error('TIDEGATE-IMPORT an import into the store is not finished')
+  end
   retried, request = ARGV[2] == '1', ARGV[3]
   others_active, others_unfinished = tonumber(ARGV[4]), tonumber(ARGV[5])
   granted, granted_window = tonumber(ARGV[6]), tonumber(ARGV[7])

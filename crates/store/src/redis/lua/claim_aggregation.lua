@@ -1,11 +1,22 @@
 -- claim_aggregation: hands complete actions to a watcher. max, claim for.
 local most, length = next_number(), next_number()
 local out = {}
+local function claimed(a)
+  return { get_group(a.g).id, a.id, a.claim, a.c[1], a.c[2], a.c[3], a.keep and 1 or 0, a.status, a.err }
+end
+if retried then
+  -- The same call again: what it was given before.
+  for _, text in ipairs(call('ZRANGE', K.aggregating, 0, 9999)) do
+    local a = get_action(tonumber(text))
+    if a.rq == request then out[#out + 1] = claimed(a) end
+  end
+  if #out > 0 then return { nothing(), out } end
+end
 local free = call('ZRANGEBYSCORE', K.aggregating, '-inf', now, 'LIMIT', 0, most)
 for i, text in ipairs(free) do
   local a = get_action(tonumber(text))
-  a.claim, a.cf = give_seq(), now + length
+  a.claim, a.cf, a.rq = give_seq(), now + length, request
   zput(K.aggregating, text, a.cf)
-  out[i] = { get_group(a.g).id, a.id, a.claim, a.c[1], a.c[2], a.c[3], a.keep and 1 or 0, a.status, a.err }
+  out[i] = claimed(a)
 end
 return { flush(), out }

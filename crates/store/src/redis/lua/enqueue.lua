@@ -41,7 +41,12 @@ end
 g = g or find_or_create_group(group_id, base_priority, step)
 if not a then
   local implicit = action_id == ''
-  a = create_action(g, implicit and 'auto-' .. int(M.seq) or action_id, 100, false, implicit)
+  if implicit then
+    action_id = 'auto-' .. int(M.seq)
+    -- Somebody may have used the name.
+    while find_action(g, action_id) do action_id = action_id .. '-' end
+  end
+  a = create_action(g, action_id, 100, false, implicit)
 end
 local again = retried and g.rq == request and g.rs
 g.rq, g.rs = request, M.seq

@@ -19,7 +19,7 @@ end
 
 if retried then
   -- The same call again: the leases that it was given before.
-  local all = call('ZRANGE', K.inflight, 0, -1)
+  local all = call('ZRANGEBYSCORE', K.inflight, '(' .. int(now), '+inf', 'LIMIT', 0, 100000)
   for from = 1, #all, 1000 do
     local seqs = {}
     for i = from, min(#all, from + 999) do seqs[#seqs + 1] = tonumber(all[i]) end

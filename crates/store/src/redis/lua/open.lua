@@ -10,6 +10,7 @@ if raw then
   M = cmsgpack.unpack(raw)
   if M.schema ~= schema then return { 'schema', M.schema } end
   if M.shards ~= shards then return { 'shards', M.shards } end
+  if M.importing then return { 'importing', 0 } end
 else
   M = {
     schema = schema, shards = shards, shard = shard, run = ARGV[6], seq = 1, fence = 1, last = 0, off = 0, win = 0,

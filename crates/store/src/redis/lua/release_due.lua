@@ -60,13 +60,17 @@ for index, lane in ipairs(M.lanes) do
   end
 end
 
-local budget, unfinished = most, false
+local budget = most
 while budget > 0 do
   local first = call('ZRANGE', K.cancelling, 0, 0)[1]
   if not first then break end
   local a = get_action(tonumber(first))
-  local left = cancel_jobs(a, budget)
-  if left == budget and a.cur then break end
+  if not a or not a.cur then
+    call('ZREM', K.cancelling, first)
+    if a then a.cur = nil end
+  end
+  local left = a and cancel_jobs(a, budget) or budget
+  if left == budget and a and a.cur then break end
   budget = left
 end
 local bits = flush()

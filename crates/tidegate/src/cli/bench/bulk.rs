@@ -16,7 +16,7 @@ use tidegate_engine::{Engine, EngineBuilder};
 use tidegate_store::{Store, StoreExt};
 use tokio::sync::{Notify, mpsc};
 
-use super::subject::{Subject, StoreArg};
+use super::subject::{StoreArg, Subject};
 
 const KIND: &str = "NOTHING";
 /// The latency run: so many jobs, this far apart (200 per second).
@@ -141,7 +141,11 @@ fn print_table(figures: &Figures) {
         ("floor p50", Some(format!("{:>10.3} ms", figures.floor_p50_ms))),
         (
             "B's 100 done as",
-            Some(format!("{:>10} of {}", figures.b_done_after, JOBS_OF_A + JOBS_OF_B)),
+            Some(format!(
+                "{:>10} of {}",
+                figures.b_done_after,
+                JOBS_OF_A + JOBS_OF_B
+            )),
         ),
         ("memory", figures.memory_bytes_per_job.map(per_job)),
         ("disk", figures.disk_bytes_per_job.map(per_job)),
@@ -185,7 +189,11 @@ impl Finish {
     }
 }
 
-fn engine(args: &BulkArgs, store: &Arc<dyn Store>, handler: impl tidegate::Handler) -> anyhow::Result<Engine> {
+fn engine(
+    args: &BulkArgs,
+    store: &Arc<dyn Store>,
+    handler: impl tidegate::Handler,
+) -> anyhow::Result<Engine> {
     let engine = EngineBuilder::new(store.clone(), config(args)).handler(JobType::new(KIND)?, handler);
     Ok(engine.start()?)
 }

@@ -63,9 +63,7 @@ pub(super) struct Usage {
 
 impl Usage {
     pub(super) fn per_job(self, before: Usage, jobs: u64) -> Usage {
-        let per_job = |now: Option<u64>, then: Option<u64>| {
-            Some(now?.saturating_sub(then?) / jobs)
-        };
+        let per_job = |now: Option<u64>, then: Option<u64>| Some(now?.saturating_sub(then?) / jobs);
         Usage {
             memory: per_job(self.memory, before.memory),
             disk: per_job(self.disk, before.disk),

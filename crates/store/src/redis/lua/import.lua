@@ -1,0 +1,64 @@
+-- import: one step of filling an empty shard. Who imports, step, what, its arguments.
+--   begin: only where there are no groups. From here on M.importing names who imports.
+--   records: g, a or j, then a group, action or job (see restore)…
+--   finished, lines: what waited for all records to be there; a thousand per call.
+--   actions: numbers of actions that may go on: cancelled or complete.
+--   end: the shard is whole.
+-- Answers ok and a number (begin: the first number to give; finished, lines: 1 if there are more), or lost if
+-- another import has taken over, full, or bad and why.
+-- A step that may have run before is not carried out again.
+local who, step, what = next_arg(), next_number(), next_arg()
+
+if what == 'begin' then
+  if M.importing ~= who then
+    if M.importing then return { nothing(), 'lost' } end
+    if M.groups > 0 then return { nothing(), 'full' } end
+    M.importing, M.imported = who, 0
+  end
+  return { nothing(), 'ok', M.seq }
+end
+if what == 'end' and not M.importing and M.imported == who then return { nothing(), 'ok', 0 } end
+if M.importing ~= who then return { nothing(), 'lost' } end
+
+local more = 0
+local function take(key, most)
+  local got = step > M.imported and call('ZPOPMIN', key, most) or {}
+  more = call('EXISTS', key)
+  local members = {}
+  for i = 1, #got, 2 do members[#members + 1] = got[i] end
+  return members
+end
+
+if what == 'finished' then
+  for _, text in ipairs(take(restored_finished, 1000)) do push(K.finished, int(tonumber(text))) end
+elseif what == 'lines' then
+  for _, text in ipairs(take(restored_lines, 1000)) do
+    local seq, k = string.match(text, '(%d+):(.+)')
+    local g = get_group(tonumber(seq))
+    enter_order(g, g.lines[k])
+  end
+elseif what == 'end' then
+  M.importing, M.imported = nil, who
+  ring_work, ring_aggregate, ring_timer = true, true, true
+  return { flush(), 'ok', 0 }
+elseif step > M.imported then
+  while arg < #ARGV do
+    if what == 'actions' then
+      local a = get_action(next_number())
+      if a.cancelled and a.un > 0 then
+        a.cur = 0
+        call('ZADD', K.cancelling, a.seq, a.seq)
+      end
+      complete_if_done(a)
+    else
+      local kind, bad = next_arg(), nil
+      if kind == 'g' then bad = restore_group()
+      elseif kind == 'a' then bad = restore_action()
+      else bad = restore_job() end
+      if bad then return { nothing(), 'bad', bad } end
+    end
+  end
+  end_run()
+end
+M.imported = max(M.imported, step)
+return { flush(), 'ok', more }

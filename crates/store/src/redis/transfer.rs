@@ -1,0 +1,296 @@
+//! export and import of a store on Redis, in the stream that every backend reads and writes.
+//!
+//! There is no snapshot: a store that is used while it is exported changes between two pages. The stream is
+//! well-formed all the same (no job without its action, no action without its group, true counts), but jobs
+//! that come or are dropped meanwhile may be missing, and what runs there may run again where it is imported.
+//! For a move, stop the engines first.
+//!
+//! An import marks each shard before it writes and takes the mark away at the end, shard 0 first and last. What
+//! has the mark is half a store: nobody opens it, and the next import clears it away.
+
+mod export;
+mod import;
+
+use std::io::{BufRead, Write};
+
+use async_trait::async_trait;
+use redis::{Cmd, Value};
+
+use super::args::Args;
+use super::keys::Keys;
+use super::reply::Items;
+use super::scripts::{self, Script};
+use super::server::Live;
+use super::servers::{Failure, Request, Servers};
+use super::{MAX_SHARDS, RedisOptions, RedisStore, SCHEMA, Shared, eval};
+use crate::transfer::{Counts, ExportReader};
+use crate::{Clock, StoreError};
+
+type Answer<T> = Result<T, StoreError>;
+
+/// An import that has not written for so long is over, whatever it had in mind.
+const ABANDONED_MS: u64 = 60_000;
+
+impl RedisStore {
+    /// Writes everything that is kept. What changes meanwhile may be in it or not; see the file's description.
+    pub async fn export(&self, out: impl Write) -> Result<Counts, StoreError> {
+        let shared: &Shared = &self.shared;
+        let place = Place {
+            servers: &shared.servers,
+            keys: &shared.keys,
+            shards: shared.shards,
+            clock: shared.clock.as_deref(),
+        };
+        export::export(&place, out).await
+    }
+
+    /// Like [`RedisStore::export`], of a store that is not opened: its settings stay as they are, and a missing
+    /// one is not made. `options.config` is not looked at.
+    pub async fn export_of(options: &RedisOptions, out: impl Write) -> Result<Counts, StoreError> {
+        let (servers, keys) = parts(options)?;
+        let place = Place::new(&servers, &keys, options);
+        for shard in 0..options.shards {
+            if place.survey(shard).await?.is_none() {
+                return Err(place.unsuitable(
+                    shard,
+                    "there is none; is the key prefix right, and the number of the database?",
+                ));
+            }
+        }
+        export::export(&place, out).await
+    }
+
+    /// The shards of the store that these options name, if there is one; `options.shards` is not looked at.
+    pub async fn shards_of(options: &RedisOptions) -> Result<Option<u32>, StoreError> {
+        let options = &RedisOptions {
+            shards: 1,
+            ..options.clone()
+        };
+        let (servers, keys) = parts(options)?;
+        let found = Place::new(&servers, &keys, options).survey(0).await?;
+        Ok(found.map(|found| found.shards).filter(|&shards| shards > 0))
+    }
+
+    /// Makes a new store out of a stream. It can be opened when all of it is there.
+    ///
+    /// Jobs go to the lanes that `options.config` names for their types, and stay there.
+    pub async fn import(options: RedisOptions, input: impl BufRead) -> Result<Counts, StoreError> {
+        let reader = ExportReader::new(input)?;
+        let (servers, keys) = parts(&options)?;
+        let place = Place::new(&servers, &keys, &options);
+        place.make_room().await?;
+        let store = Self::open(options.clone()).await?;
+        import::import(&place, &store.shared, reader).await
+    }
+}
+
+fn parts(options: &RedisOptions) -> Answer<(Servers, Keys)> {
+    let RedisOptions {
+        urls, prefix, shards, ..
+    } = options;
+    if !(1..=MAX_SHARDS).contains(shards) {
+        return Err(StoreError::Config(format!(
+            "shards = {shards}: it may be from 1 to {MAX_SHARDS}"
+        )));
+    }
+    if prefix.contains(['{', '}']) {
+        return Err(StoreError::Config(format!(
+            "the key prefix {prefix:?} has a brace, which would change where a Cluster keeps the keys"
+        )));
+    }
+    Ok((Servers::new(urls)?, Keys::new(prefix)))
+}
+
+/// Where a store stands, opened or not. Calls from here never open it.
+struct Place<'a> {
+    servers: &'a Servers,
+    keys: &'a Keys,
+    shards: u32,
+    clock: Option<&'a dyn Clock>,
+}
+
+/// What stands in a shard.
+#[derive(Debug)]
+struct Found {
+    schema: u32,
+    shards: u32,
+    groups: u64,
+    /// Who imports into it, or "".
+    mark: String,
+    /// Who has imported into it, or "".
+    imported_by: String,
+    /// Since the last call, in ms.
+    silent: u64,
+}
+
+impl<'a> Place<'a> {
+    fn new(servers: &'a Servers, keys: &'a Keys, options: &'a RedisOptions) -> Self {
+        Self {
+            servers,
+            keys,
+            shards: options.shards,
+            clock: options.clock.as_deref(),
+        }
+    }
+
+    fn unsuitable(&self, shard: u32, reason: impl Into<String>) -> StoreError {
+        StoreError::Unsuitable {
+            server: format!("the store under {:?}", self.keys.meta(shard)),
+            reason: reason.into(),
+        }
+    }
+
+    /// `who` begins the name of the call: an import is known by it.
+    async fn call(&self, shard: u32, script: &Script, who: &str, args: &Args) -> Answer<Items> {
+        let call = PlaceCall {
+            key: self.keys.meta(shard),
+            time: self
+                .clock
+                .map_or_else(String::new, |clock| clock.now().0.to_string()),
+            script,
+            who,
+            args,
+        };
+        Items::of(self.servers.run(&call.key, &call).await?)
+    }
+
+    /// What is there; refused unless this program made it, with as many shards.
+    async fn survey(&self, shard: u32) -> Answer<Option<Found>> {
+        let mut items = self.call(shard, &scripts::SURVEY, "", &Args::default()).await?;
+        if items.len() == 0 {
+            return Ok(None);
+        }
+        let found = Found {
+            schema: items.small()?,
+            shards: items.small()?,
+            groups: items.unsigned()?,
+            mark: items.text()?,
+            imported_by: items.text()?,
+            silent: items.unsigned()?,
+        };
+        if found.schema != SCHEMA {
+            return Err(self.unsuitable(
+                shard,
+                format!(
+                    "it has schema {}, this program knows schema {SCHEMA}",
+                    found.schema
+                ),
+            ));
+        }
+        Ok(Some(found))
+    }
+
+    /// The same, with the shards that were asked for.
+    async fn survey_all(&self) -> Answer<Vec<Option<Found>>> {
+        let mut all = Vec::new();
+        for shard in 0..self.shards {
+            let found = self.survey(shard).await?;
+            if let Some(found) = &found
+                && found.shards != self.shards
+            {
+                let reason = format!("it was made with {} shards, not {}", found.shards, self.shards);
+                return Err(self.unsuitable(shard, reason));
+            }
+            all.push(found);
+        }
+        Ok(all)
+    }
+
+    /// Refuses what is in use, clears away what an import has left half done.
+    async fn make_room(&self) -> Answer<()> {
+        let all = self.survey_all().await?;
+        if let Some(Some(first)) = all.first()
+            && !first.mark.is_empty()
+        {
+            let of_import = all.iter().flatten().filter(|found| found.mark == first.mark);
+            let silent = of_import.map(|found| found.silent).min().unwrap_or(0);
+            if silent < ABANDONED_MS {
+                return Err(self.unsuitable(
+                    0,
+                    format!(
+                        "another import wrote to it {} s ago; wait for its end, or for a minute if it is gone",
+                        silent / 1_000
+                    ),
+                ));
+            }
+            tracing::warn!("an import was not finished; what it has left is cleared away");
+            self.clear(&first.mark).await?;
+            return self.all_empty(&self.survey_all().await?);
+        }
+        self.all_empty(&all)
+    }
+
+    fn all_empty(&self, all: &[Option<Found>]) -> Answer<()> {
+        for (found, shard) in all.iter().zip(0..) {
+            if found
+                .as_ref()
+                .is_some_and(|found| found.groups > 0 || !found.mark.is_empty())
+            {
+                return Err(self.unsuitable(
+                    shard,
+                    "it is not empty; import makes a new store: use another key prefix",
+                ));
+            }
+        }
+        Ok(())
+    }
+
+    /// Takes away everything of one import, shard 0 last: its mark stands for all.
+    async fn clear(&self, who: &str) -> Answer<()> {
+        let mut args = Args::default();
+        args.text(who);
+        for shard in (0..self.shards).rev() {
+            // A shard that it did not get to may be in use.
+            let ours = |found: &Found| found.mark == who || found.imported_by == who;
+            if !self.survey(shard).await?.is_some_and(|found| ours(&found)) {
+                continue;
+            }
+            loop {
+                let mut items = self.call(shard, &scripts::CLEAR, who, &args).await?;
+                if items.text()? != "ok" {
+                    return Err(self.unsuitable(shard, "another import has begun"));
+                }
+                if !items.flag()? {
+                    break;
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+/// One call that does not open the shard.
+struct PlaceCall<'a> {
+    key: String,
+    time: String,
+    script: &'a Script,
+    who: &'a str,
+    args: &'a Args,
+}
+
+#[async_trait]
+impl Request for PlaceCall<'_> {
+    fn command(&self, _: &Live, maybe_ran: bool) -> Cmd {
+        let mut command = eval(self.script, &self.key);
+        command.arg(&self.time).arg(if maybe_ran { "1" } else { "" });
+        command.arg(self.who).arg(0).arg(0).arg("").arg("").arg("");
+        for bytes in self.args.each() {
+            command.arg(bytes);
+        }
+        command
+    }
+
+    async fn prepare(&self, _: &Live) -> Result<(), Failure> {
+        Ok(())
+    }
+}
+
+/// What a call answers before its own items, where it changes something.
+fn without_facts(mut items: Items) -> Answer<Items> {
+    match items.value()? {
+        Value::Array(_) => Ok(items),
+        other => Err(StoreError::Corrupt(format!(
+            "a script answered {other:?} where facts were expected"
+        ))),
+    }
+}

@@ -1,0 +1,380 @@
+//! Pages of the store as lines of the stream: all groups, all actions, all jobs, shard after shard.
+//!
+//! Numbers of several shards become numbers of the whole: `local × shards + shard`, for jobs, actions and groups
+//! alike. Leases are left out: a job that is running starts again where it is imported.
+
+use std::collections::{HashSet, VecDeque};
+use std::io::Write;
+
+use tidegate_core::bulk::record::{
+    ActionRecord, ActionSeq, GroupRecord, GroupSeq, JobRecord, JobState, StoredPhase,
+};
+use tidegate_core::bulk::{ActionCounts, ActionOptions, Ceilings, DelayReason, Fence, Phase};
+use tidegate_core::time::Timestamp;
+
+use super::{Answer, Place};
+use crate::StoreError;
+use crate::redis::args::Args;
+use crate::redis::blob::Blob;
+use crate::redis::decode::{self, Numbers};
+use crate::redis::reply::{Items, time};
+use crate::redis::scripts;
+use crate::transfer::{Counts, ExportWriter, Line, unwritten};
+
+/// Limit: records per call.
+const GROUPS: u32 = 500;
+const ACTIONS: u32 = 200;
+const JOBS: u64 = 1_000;
+/// Limit: runs of job numbers per call.
+const RUNS: usize = 500;
+
+pub(super) async fn export(place: &Place<'_>, out: impl Write) -> Answer<Counts> {
+    for (found, shard) in place.survey_all().await?.iter().zip(0..) {
+        if found.as_ref().is_some_and(|found| !found.mark.is_empty()) {
+            return Err(place.unsuitable(shard, "an import into it is not finished, so it is half a store"));
+        }
+    }
+    let mut writer = ExportWriter::new(out).map_err(unwritten)?;
+    let mut shards: Vec<Shard<'_>> = (0..place.shards).map(|shard| Shard::new(place, shard)).collect();
+    for shard in &mut shards {
+        shard.groups(&mut writer).await?;
+    }
+    for shard in &mut shards {
+        shard.actions(&mut writer).await?;
+    }
+    for shard in &mut shards {
+        shard.jobs(&mut writer).await?;
+    }
+    writer.finish().map_err(unwritten)
+}
+
+/// First number and count.
+type Run = (u64, u64);
+
+struct Shard<'a> {
+    place: &'a Place<'a>,
+    shard: u32,
+    numbers: Numbers,
+    /// What was written, by the numbers of the shard.
+    groups: HashSet<u64>,
+    actions: HashSet<u64>,
+    runs: Vec<Run>,
+}
+
+impl<'a> Shard<'a> {
+    fn new(place: &'a Place<'a>, shard: u32) -> Self {
+        Self {
+            place,
+            shard,
+            numbers: Numbers {
+                shard: shard.into(),
+                shards: place.shards.into(),
+            },
+            groups: HashSet::new(),
+            actions: HashSet::new(),
+            runs: Vec::new(),
+        }
+    }
+
+    async fn page(&self, args: &Args) -> Answer<Items> {
+        self.place.call(self.shard, &scripts::EXPORT, "", args).await
+    }
+
+    fn whole(&self, local: u64) -> u64 {
+        self.numbers.job(local).0
+    }
+
+    async fn groups<W: Write>(&mut self, writer: &mut ExportWriter<W>) -> Answer<()> {
+        let mut after = None;
+        loop {
+            let mut args = Args::default();
+            args.text("groups").option(after, |args, after| {
+                args.big(after);
+            });
+            let mut items = self.page(args.number(GROUPS)).await?;
+            let groups = items.items()?.each(group)?;
+            for (local, mut record) in groups {
+                record.seq = GroupSeq(self.whole(local));
+                self.groups.insert(local);
+                after = Some(local);
+                writer.write(&Line::Group(record)).map_err(unwritten)?;
+            }
+            if !items.flag()? {
+                return Ok(());
+            }
+        }
+    }
+
+    async fn actions<W: Write>(&mut self, writer: &mut ExportWriter<W>) -> Answer<()> {
+        let (mut from, mut after) = (0, None);
+        loop {
+            let mut args = Args::default();
+            args.text("actions").big(from).option(after, |args, after| {
+                args.big(after);
+            });
+            let mut items = self.page(args.number(ACTIONS)).await?;
+            let actions = items.items()?.each(action)?;
+            for mut action in actions {
+                // Its group came after the groups were written.
+                if !self.groups.contains(&action.group) {
+                    continue;
+                }
+                action.record.seq = ActionSeq(self.whole(action.local));
+                action.record.group = GroupSeq(self.whole(action.group));
+                self.actions.insert(action.local);
+                writer.write(&Line::Action(action.record)).map_err(unwritten)?;
+                let mut last = action.runs.last().copied().filter(|_| action.more_runs);
+                self.runs.append(&mut action.runs);
+                while let Some((first, _)) = last {
+                    let mut args = Args::default();
+                    let mut items = self.page(args.text("runs").big(action.local).big(first)).await?;
+                    let mut more = runs(items.items()?)?;
+                    last = more.last().copied();
+                    self.runs.append(&mut more);
+                    if !items.flag()? {
+                        break;
+                    }
+                }
+            }
+            let next = (items.maybe()?, items.maybe()?);
+            let (Some(group), action) = next else {
+                return Ok(());
+            };
+            (from, after) = (group, action);
+        }
+    }
+
+    async fn jobs<W: Write>(&mut self, writer: &mut ExportWriter<W>) -> Answer<()> {
+        let mut left = joined(std::mem::take(&mut self.runs));
+        loop {
+            let asked = some(&mut left);
+            if asked.is_empty() {
+                return Ok(());
+            }
+            let mut args = Args::default();
+            args.text("jobs");
+            for &(first, count) in &asked {
+                args.big(first).big(count);
+            }
+            let mut items = self.page(&args).await?;
+            for (action, record, state) in items.items()?.each(|one| job(one, self.numbers))? {
+                // Its action came after the actions were written.
+                if !self.actions.contains(&action) {
+                    continue;
+                }
+                let job = JobRecord {
+                    action: ActionSeq(self.whole(action)),
+                    ..record
+                };
+                writer.write(&Line::Job { job, state }).map_err(unwritten)?;
+            }
+            if let Some(next) = items.maybe()? {
+                give_back(&mut left, &asked, next);
+            }
+        }
+    }
+}
+
+/// In order, neighbours as one.
+fn joined(mut runs: Vec<Run>) -> VecDeque<Run> {
+    runs.sort_unstable();
+    let mut out: VecDeque<Run> = VecDeque::new();
+    for (first, count) in runs {
+        match out.back_mut() {
+            Some(last) if last.0 + last.1 == first => last.1 += count,
+            _ => out.push_back((first, count)),
+        }
+    }
+    out
+}
+
+/// As many as one call may ask for.
+fn some(left: &mut VecDeque<Run>) -> Vec<Run> {
+    let (mut asked, mut room) = (Vec::new(), JOBS);
+    while room > 0
+        && asked.len() < RUNS
+        && let Some((first, count)) = left.pop_front()
+    {
+        let now = count.min(room);
+        asked.push((first, now));
+        if now < count {
+            left.push_front((first + now, count - now));
+        }
+        room -= now;
+    }
+    asked
+}
+
+/// What a call did not get to: numbers from `next` on.
+fn give_back(left: &mut VecDeque<Run>, asked: &[Run], next: u64) {
+    for &(first, count) in asked.iter().rev() {
+        let from = first.max(next);
+        if from < first + count {
+            left.push_front((from, first + count - from));
+        }
+    }
+}
+
+fn runs(mut items: Items) -> Answer<Vec<Run>> {
+    let mut out = Vec::with_capacity(items.len() / 2);
+    while items.len() > 0 {
+        out.push((items.unsigned()?, items.unsigned()?));
+    }
+    Ok(out)
+}
+
+/// With the number of the shard; that of the whole store is still to be put in.
+fn group(one: &mut Items) -> Answer<(u64, GroupRecord)> {
+    let local = one.unsigned()?;
+    let id = one.name()?;
+    let base_priority =
+        i32::try_from(one.int()?).map_err(|_| StoreError::Corrupt("a base priority is too large".into()))?;
+    let paused = one.flag()?;
+    let ceiling = |items: &mut Items| Ok::<_, StoreError>(items.maybe()?.map(|most| most as u32));
+    let ceilings = Ceilings {
+        starts_per_window: ceiling(one)?,
+        leased_at_once: ceiling(one)?,
+    };
+    let record = GroupRecord {
+        seq: GroupSeq(local),
+        id,
+        base_priority,
+        paused,
+        ceilings,
+        created_at: one.time()?,
+    };
+    Ok((local, record))
+}
+
+struct Action {
+    local: u64,
+    group: u64,
+    record: ActionRecord,
+    runs: Vec<Run>,
+    more_runs: bool,
+}
+
+fn action(one: &mut Items) -> Answer<Action> {
+    let (local, group) = (one.unsigned()?, one.unsigned()?);
+    let id = one.name()?;
+    let options = ActionOptions {
+        failure_threshold_percent: one.small()?,
+        keep_results: one.flag()?,
+    };
+    let status = decode::action_status(one.int()?)?;
+    let (sealed, paused, cancelled) = (one.flag()?, one.flag()?, one.flag()?);
+    let (implicit, confirmed) = (one.flag()?, one.flag()?);
+    let (created_at, finished_at) = (one.time()?, one.maybe()?.map(Timestamp));
+    let mut counts = one.items()?;
+    let counts = ActionCounts {
+        total: counts.unsigned()?,
+        success: counts.unsigned()?,
+        failed: counts.unsigned()?,
+    };
+    let mut texts = one.items()?;
+    let errors = (0..texts.len()).map(|_| texts.text()).collect::<Result<_, _>>()?;
+    let record = ActionRecord {
+        seq: ActionSeq(local),
+        group: GroupSeq(group),
+        id,
+        options,
+        status,
+        sealed,
+        paused,
+        cancelled,
+        implicit,
+        created_at,
+        finished_at,
+        counts,
+        errors,
+        summary: one.maybe_bytes()?,
+        confirmed,
+    };
+    Ok(Action {
+        local,
+        group,
+        record,
+        runs: runs(one.items()?)?,
+        more_runs: one.flag()?,
+    })
+}
+
+/// With the shard's number of its action.
+fn job(one: &mut Items, numbers: Numbers) -> Answer<(u64, JobRecord, Option<JobState>)> {
+    let seq = numbers.job(one.unsigned()?);
+    let phase = decode::phase(one.int()?)?;
+    let in_line = one.int()? != 0;
+    let attempts = one.small()?.min(u16::MAX.into()) as u16;
+    let throttles = one.small()?.min(u16::MAX.into()) as u16;
+    let fence = one.unsigned()?;
+    let at = one.time()?;
+    let (delay, death) = (
+        decode::delay_reason(one.int()?)?,
+        decode::death_reason(one.int()?)?,
+    );
+    let lifted = one.flag()?;
+    let blob = Blob::read(one.bytes()?)?;
+    let text = one.bytes()?;
+    let run_at = blob.run_at.map(|at| time(at.0));
+    let expires_at = blob.expires_at.map(|at| time(at.0));
+    let never_started = attempts == 0 && throttles == 0 && fence == 0 && !lifted;
+    let phase = match phase {
+        Phase::Done => StoredPhase::Done { at, result: text },
+        Phase::Dead => StoredPhase::Dead {
+            at,
+            reason: death,
+            error: String::from_utf8_lossy(&text).into_owned(),
+        },
+        // Denied by a window: it stands in its line.
+        Phase::Delayed if !in_line => StoredPhase::Delayed {
+            due: at,
+            reason: delay,
+        },
+        _ => StoredPhase::Waiting,
+    };
+    let follows_from_record = match &phase {
+        StoredPhase::Waiting => never_started,
+        StoredPhase::Delayed { due, reason } => {
+            never_started && *reason == DelayReason::Scheduled && run_at == Some(*due)
+        }
+        StoredPhase::Done { .. } | StoredPhase::Dead { .. } => false,
+    };
+    let state = JobState {
+        attempts,
+        throttles,
+        // Fences are the store's own: they say nothing elsewhere.
+        fence: Fence::default(),
+        expires: expires_at.is_some() && !lifted,
+        phase,
+    };
+    let record = JobRecord {
+        seq,
+        action: ActionSeq(blob.action),
+        id: blob.id,
+        kind: blob.kind,
+        level: blob.level,
+        created_at: blob.created_at,
+        run_at,
+        expires_at,
+        payload: blob.payload,
+    };
+    Ok((blob.action, record, (!follows_from_record).then_some(state)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn runs_are_asked_for_in_order_and_what_was_not_reached_again() {
+        let mut left = joined(vec![(5_000, 10), (1, 4), (5, 2_000)]);
+        assert_eq!(left, [(1, 2_004), (5_000, 10)]);
+        let asked = some(&mut left);
+        assert_eq!(asked, [(1, 1_000)]);
+        give_back(&mut left, &asked, 951);
+        assert_eq!(left, [(951, 50), (1_001, 1_004), (5_000, 10)]);
+        assert_eq!(some(&mut left), [(951, 50), (1_001, 950)]);
+        assert_eq!(some(&mut left), [(1_951, 54), (5_000, 10)]);
+        assert!(some(&mut left).is_empty());
+    }
+}

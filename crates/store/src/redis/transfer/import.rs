@@ -1,0 +1,290 @@
+//! Lines of a stream as steps of the import script. Numbers are given anew, in the order of the stream.
+
+use std::collections::HashMap;
+use std::hash::{BuildHasher, Hasher, RandomState};
+use std::io::BufRead;
+
+use tidegate_core::bulk::NewJob;
+use tidegate_core::bulk::record::{ActionRecord, GroupRecord, JobRecord, JobState, StoredPhase};
+
+use super::{Answer, Place, without_facts};
+use crate::StoreError;
+use crate::redis::args::Args;
+use crate::redis::reply::Items;
+use crate::redis::{Shared, blob, scripts, settings};
+use crate::transfer::{Counts, ExportReader, Line};
+
+/// Limit: records and bytes per call.
+const RECORDS: u32 = 500;
+const BYTES: usize = 1 << 20;
+/// Limit: jobs name their action in five bytes.
+const MAX_ACTION: u64 = 1 << 40;
+
+/// What an import did not finish is taken away again; if that fails too, the marks stay and say so.
+pub(super) async fn import<R: BufRead>(
+    place: &Place<'_>,
+    shared: &Shared,
+    reader: ExportReader<R>,
+) -> Answer<Counts> {
+    let who = format!("{:016x}", RandomState::new().build_hasher().finish());
+    let parts = (0..place.shards).map(|_| Part::default()).collect();
+    let mut import = Import {
+        place,
+        shared,
+        who,
+        parts,
+        groups: HashMap::new(),
+        actions: HashMap::new(),
+    };
+    let imported = import.run(reader).await;
+    if let Err(error) = &imported
+        && let Err(left) = place.clear(&import.who).await
+    {
+        tracing::warn!(%error, %left, "what was imported could not be cleared away");
+    }
+    imported
+}
+
+struct Import<'a> {
+    place: &'a Place<'a>,
+    shared: &'a Shared,
+    who: String,
+    parts: Vec<Part>,
+    /// Numbers in the stream, with the shard and the number there.
+    groups: HashMap<u64, (u32, u64)>,
+    actions: HashMap<u64, (u32, u64)>,
+}
+
+/// What is to be written to a shard.
+#[derive(Default)]
+struct Part {
+    args: Option<Args>,
+    records: u32,
+    bytes: usize,
+    step: u64,
+    next_seq: u64,
+}
+
+impl Import<'_> {
+    async fn run<R: BufRead>(&mut self, mut reader: ExportReader<R>) -> Answer<Counts> {
+        for shard in 0..self.place.shards {
+            let args = self.step(shard, "begin");
+            self.parts[shard as usize].next_seq = self.call(shard, &args).await?.unsigned()?;
+        }
+        while let Some(line) = reader.next_line()? {
+            let shard = match line {
+                Line::Group(group) => self.group(&group)?,
+                Line::Action(action) => self.action(&action)?,
+                Line::Job { job, state } => self.job(job, state)?,
+                Line::Header { .. } | Line::End(_) => continue,
+            };
+            let part = &self.parts[shard as usize];
+            if part.records >= RECORDS || part.bytes >= BYTES {
+                self.write(shard).await?;
+            }
+        }
+        for shard in 0..self.place.shards {
+            self.write(shard).await?;
+            self.drain(shard, "finished").await?;
+            self.drain(shard, "lines").await?;
+            self.settle_actions(shard).await?;
+        }
+        for shard in (0..self.place.shards).rev() {
+            let args = self.step(shard, "end");
+            self.call(shard, &args).await?;
+        }
+        Ok(reader.counts())
+    }
+
+    /// The head of a step's arguments.
+    fn step(&mut self, shard: u32, what: &str) -> Args {
+        let part = &mut self.parts[shard as usize];
+        part.step += 1;
+        let mut args = Args::default();
+        args.text(&self.who).big(part.step).text(what);
+        args
+    }
+
+    async fn call(&self, shard: u32, args: &Args) -> Answer<Items> {
+        let items = self.place.call(shard, &scripts::IMPORT, &self.who, args).await?;
+        let mut items = without_facts(items)?;
+        match items.text()?.as_str() {
+            "ok" => Ok(items),
+            "full" => Err(self.place.unsuitable(
+                shard,
+                "somebody has begun to use it; import makes a new store: use another key prefix",
+            )),
+            "bad" => Err(StoreError::Import(items.text()?)),
+            _ => Err(self.place.unsuitable(shard, "another import has taken over")),
+        }
+    }
+
+    /// The arguments that wait for the shard, for one record more.
+    fn record(&mut self, shard: u32, bytes: usize) -> &mut Args {
+        if self.parts[shard as usize].args.is_none() {
+            let args = self.step(shard, "records");
+            self.parts[shard as usize].args = Some(args);
+        }
+        let part = &mut self.parts[shard as usize];
+        part.records += 1;
+        part.bytes += bytes;
+        part.args.get_or_insert_default()
+    }
+
+    async fn write(&mut self, shard: u32) -> Answer<()> {
+        let part = &mut self.parts[shard as usize];
+        (part.records, part.bytes) = (0, 0);
+        let Some(args) = part.args.take() else {
+            return Ok(());
+        };
+        self.call(shard, &args).await.map(drop)
+    }
+
+    async fn drain(&mut self, shard: u32, what: &str) -> Answer<()> {
+        loop {
+            let args = self.step(shard, what);
+            if !self.call(shard, &args).await?.flag()? {
+                return Ok(());
+            }
+        }
+    }
+
+    async fn settle_actions(&mut self, shard: u32) -> Answer<()> {
+        let of_shard = self.actions.values().filter(|(of, _)| *of == shard);
+        let mut numbers: Vec<u64> = of_shard.map(|(_, number)| *number).collect();
+        numbers.sort_unstable();
+        for some in numbers.chunks(RECORDS as usize) {
+            let mut args = self.step(shard, "actions");
+            for &number in some {
+                args.big(number);
+            }
+            self.call(shard, &args).await?;
+        }
+        Ok(())
+    }
+
+    fn give_seq(&mut self, shard: u32) -> u64 {
+        let next = &mut self.parts[shard as usize].next_seq;
+        *next += 1;
+        *next - 1
+    }
+
+    fn group(&mut self, group: &GroupRecord) -> Answer<u32> {
+        let shard = self.shared.shard_of(&group.id);
+        let number = self.give_seq(shard);
+        if self.groups.insert(group.seq.0, (shard, number)).is_some() {
+            return Err(twice("group", group.seq.0));
+        }
+        let args = self.record(shard, 0);
+        args.text("g").big(number).text(group.id.as_str());
+        args.number(group.base_priority)
+            .big(settings::step(group.base_priority));
+        args.flag(group.paused);
+        for ceiling in [group.ceilings.starts_per_window, group.ceilings.leased_at_once] {
+            args.option(ceiling, |args, most| {
+                args.number(most);
+            });
+        }
+        args.big(group.created_at.0);
+        Ok(shard)
+    }
+
+    fn action(&mut self, action: &ActionRecord) -> Answer<u32> {
+        let Some(&(shard, group)) = self.groups.get(&action.group.0) else {
+            return Err(StoreError::Import(format!(
+                "action {:?} refers to group {:?}, which is missing",
+                action.seq, action.group
+            )));
+        };
+        // The next action without a name is called after its number: never like one that is there already.
+        let named_after = action.id.as_str().strip_prefix("auto-");
+        let named_after: Option<u64> = named_after.and_then(|number| number.parse().ok());
+        if let Some(number) = named_after.filter(|&number| action.implicit && number < MAX_ACTION / 2) {
+            let next = &mut self.parts[shard as usize].next_seq;
+            *next = number.max(*next);
+        }
+        let number = self.give_seq(shard);
+        if number >= MAX_ACTION {
+            return Err(StoreError::Import(format!(
+                "number {number} is beyond {MAX_ACTION}"
+            )));
+        }
+        if self.actions.insert(action.seq.0, (shard, number)).is_some() {
+            return Err(twice("action", action.seq.0));
+        }
+        let summary = action.summary.as_deref();
+        let args = self.record(shard, summary.map_or(0, <[u8]>::len));
+        args.text("a").big(number).big(group).text(action.id.as_str());
+        args.number(action.options.failure_threshold_percent)
+            .flag(action.options.keep_results)
+            .flag(action.implicit)
+            .number(action.status as i64);
+        args.flag(action.sealed)
+            .flag(action.paused)
+            .flag(action.cancelled)
+            .flag(action.confirmed);
+        args.big(action.created_at.0)
+            .option(action.finished_at, |args, at| {
+                args.big(at.0);
+            });
+        let counts = action.counts;
+        args.big(counts.total).big(counts.success).big(counts.failed);
+        args.number(action.errors.len() as i64);
+        for error in &action.errors {
+            args.text(error);
+        }
+        args.flag(summary.is_some()).bytes(summary.unwrap_or_default());
+        Ok(shard)
+    }
+
+    fn job(&mut self, job: JobRecord, state: Option<JobState>) -> Answer<u32> {
+        let Some(&(shard, action)) = self.actions.get(&job.action.0) else {
+            return Err(StoreError::Import(format!(
+                "job {:?} refers to action {:?}, which is missing",
+                job.seq, job.action
+            )));
+        };
+        let number = self.give_seq(shard);
+        let created_at = job.created_at;
+        let job = NewJob {
+            id: job.id,
+            kind: job.kind,
+            level: job.level,
+            payload: job.payload,
+            run_at: job.run_at,
+            expires_at: job.expires_at,
+        };
+        let mut packed = Vec::new();
+        blob::pack(&job, &job.payload, &mut packed);
+        let args = self.record(shard, packed.len());
+        args.text("j").big(number).big(action).big(created_at.0);
+        args.text(job.kind.as_str()).bytes(&packed);
+        let Some(state) = state else {
+            args.text("").big(0).big(0).big(0).flag(true);
+            args.option(job.run_at, |args, at| {
+                args.big(at.0);
+            });
+            args.text("").text("");
+            return Ok(shard);
+        };
+        let (phase, at, reason, text): (_, _, _, &[u8]) = match &state.phase {
+            StoredPhase::Waiting => ("w", None, 0, b""),
+            StoredPhase::Delayed { due, reason } => ("l", Some(due), *reason as i64, b""),
+            StoredPhase::Done { at, result } => ("d", Some(at), 0, result),
+            StoredPhase::Dead { at, reason, error } => ("x", Some(at), *reason as i64, error.as_bytes()),
+        };
+        args.text(phase).number(state.attempts).number(state.throttles);
+        // A state says that it has been in somebody's hands.
+        args.big(state.fence.0.max(1)).flag(state.expires);
+        args.option(at, |args, at| {
+            args.big(at.0);
+        });
+        args.number(reason).bytes(text);
+        self.parts[shard as usize].bytes += text.len();
+        Ok(shard)
+    }
+}
+
+fn twice(what: &str, number: u64) -> StoreError {
+    StoreError::Import(format!("the number {number} of a {what} is there twice"))
+}

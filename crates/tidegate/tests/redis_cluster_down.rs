@@ -1,0 +1,86 @@
+//! A Cluster that has lost one of its servers: what is on the others goes on, and no job is used up by it.
+
+#![allow(clippy::unwrap_used, reason = "the helpers of tests fail like the tests")]
+
+use std::collections::BTreeSet;
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use tidegate::config::BulkConfig;
+use tidegate::{Job, JobError, Millis, Options, Submission, Tidegate};
+use tidegate_testkit::servers::{RedisCluster, RedisOptions};
+
+const GROUPS: u64 = 8;
+const JOBS: u64 = 60;
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn one_server_of_a_cluster_that_is_away_costs_the_others_nothing() {
+    let mut options = RedisOptions::durable();
+    options.args = vec!["--cluster-require-full-coverage".into(), "no".into()];
+    let mut cluster = tokio::task::block_in_place(|| RedisCluster::start_with(2, options)).unwrap();
+    let urls = cluster.urls();
+
+    let mut config = BulkConfig::default();
+    config.backpressure.global_rps = 100.0;
+    config.backpressure.rate_limit_window_sec = 0.1;
+    config.worker_pool.job_timeout_ms = Millis(1_000);
+    config.worker_pool.lease_margin_ms = Millis(1_000);
+    // A job that is leased and never run is dead.
+    config.worker_pool.max_retry_count = 0;
+    let ran = Arc::new(Mutex::new(BTreeSet::new()));
+    let seen = ran.clone();
+    let handler = move |job: Job| {
+        seen.lock().unwrap().insert(format!("{}/{}", job.group, job.id));
+        async { Ok::<_, JobError>(()) }
+    };
+    let options = Options::redis(&urls[0])
+        .more_urls(&urls[1..])
+        .shards(4)
+        .config(config);
+    let tide = Tidegate::connect(options).await.unwrap();
+    let tide = tide.handler("SEND", handler).unwrap().start().unwrap();
+    for group in 0..GROUPS {
+        let mut part = Submission::new(format!("group-{group}"))
+            .unwrap()
+            .action("spring")
+            .unwrap();
+        for job in 0..JOBS {
+            part = part.job(format!("job-{job}"), "SEND", "{}").unwrap();
+        }
+        tide.submit(part.seal()).await.unwrap();
+    }
+    while ran.lock().unwrap().len() < 50 {
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    // Not the one that counts the starts of all: without it nothing may start.
+    let counting = cluster.owner("bulk-action:{limit}:rate-limit").unwrap().port();
+    let other = cluster
+        .nodes()
+        .iter()
+        .position(|node| node.port() != counting)
+        .unwrap();
+    tokio::task::block_in_place(|| cluster.kill(other)).unwrap();
+    let (before, begun) = (ran.lock().unwrap().len(), Instant::now());
+    while begun.elapsed() < Duration::from_secs(25) {
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    }
+    let meanwhile = ran.lock().unwrap().len() - before;
+    println!("{before} before, {meanwhile} in 25 s with one of two servers away");
+    tokio::task::block_in_place(|| cluster.restart(other)).unwrap();
+    let mut dead = 0;
+    for group in 0..GROUPS {
+        let mut progress = tide.follow(format!("group-{group}"), "spring").unwrap();
+        let finished = async { while progress.next().await.transpose().unwrap().is_some() {} };
+        tokio::time::timeout(Duration::from_secs(60), finished)
+            .await
+            .unwrap();
+        let action = tide.action(format!("group-{group}"), "spring").await.unwrap();
+        println!("group-{group}: {:?} {:?}", action.counts, action.errors);
+        dead += action.counts.failed;
+    }
+    let all = ran.lock().unwrap().len();
+    println!("{all} ran, {dead} dead");
+    assert_eq!(dead, 0);
+    assert!(meanwhile > 50, "{meanwhile}");
+    tide.shutdown().await.unwrap();
+}
