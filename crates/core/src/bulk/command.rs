@@ -466,23 +466,6 @@ pub struct Ceilings {
     pub leased_at_once: Option<u32>,
 }
 
-impl Ceilings {
-    /// A ceiling of nothing would hold a group for ever.
-    pub fn check(&self) -> Result<(), Refusal> {
-        for (what, value) in [
-            ("starts_per_window", self.starts_per_window),
-            ("leased_at_once", self.leased_at_once),
-        ] {
-            if value == Some(0) {
-                return Err(Refusal::ZeroCeiling {
-                    what: what.to_owned(),
-                });
-            }
-        }
-        Ok(())
-    }
-}
-
 #[derive(Debug, Clone, PartialEq)]
 pub struct ConfigureGroupParams {
     pub group: GroupId,

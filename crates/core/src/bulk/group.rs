@@ -378,6 +378,23 @@ fn score(alpha: f64, line: &Line, group: &Group) -> i64 {
     })
 }
 
+impl Ceilings {
+    /// A ceiling of nothing would hold a group for ever.
+    pub fn check(&self) -> Result<(), Refusal> {
+        for (what, value) in [
+            ("starts_per_window", self.starts_per_window),
+            ("leased_at_once", self.leased_at_once),
+        ] {
+            if value == Some(0) {
+                return Err(Refusal::ZeroCeiling {
+                    what: what.to_owned(),
+                });
+            }
+        }
+        Ok(())
+    }
+}
+
 /// Whether a base priority is within its range.
 pub fn checked_base_priority(base_priority: i32) -> Result<i32, Refusal> {
     if (-MAX_BASE_PRIORITY..=MAX_BASE_PRIORITY).contains(&base_priority) {

@@ -79,8 +79,10 @@ local done_head = string.char(DONE, FINISHED)
 local done_tail = struct.pack('>I7BBBI2', now, SCHEDULED, DIED_FAILED, 1, 0)
 local out = {}
 local function book_plain()
+  local last_of = {}
   for _, p in pairs(plain) do
     local a, g, line, n = p.a, p.g, p.line, p.n
+    last_of[a] = max(last_of[a] or 0, p.last)
     g.st[4], g.st[5] = g.st[4] + n, g.st[5] + p.throttles
     g.c[LEASED], M.c[LEASED] = g.c[LEASED] - n + 1, M.c[LEASED] - n + 1
     g.c[DONE], M.c[DONE] = g.c[DONE] + n - 1, M.c[DONE] + n - 1
@@ -88,7 +90,10 @@ local function book_plain()
     line.un = line.un - n + 1
     line_loses(g, line)
     a.un, a.c[2] = a.un - n, a.c[2] + n
-    if complete_if_done(a) then out[p.last] = { 'done', 1 } end
+  end
+  -- The last answer of an action, in whichever of its lines, is the one that completes it.
+  for a, last in pairs(last_of) do
+    if complete_if_done(a) then out[last] = { 'done', 1 } end
   end
   plain = {}
 end
@@ -99,6 +104,7 @@ local function book_if_plain(i, at)
   local throttles, fence = struct.unpack('>I2I7', raw, FENCE_AT - 2)
   if fence ~= tonumber(ARGV[at - 3]) then return false end
   local _, exp, aseq, lane, level = struct.unpack('>I7I7I5I2B', raw, LEASE_AT)
+  if exp > 0 then return false end
   local key = aseq * 1024 + lane * 4 + level
   local p = plain[key]
   if not p then
@@ -109,7 +115,6 @@ local function book_if_plain(i, at)
     plain[key] = not special and p or nil
     if special then return false end
   end
-  if exp > 0 then return false end
   p.n, p.last, p.throttles = p.n + 1, i, p.throttles + throttles
   local text = ARGV[at - 4]
   local n = string.sub(raw, 3, 4)
