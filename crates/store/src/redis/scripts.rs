@@ -24,7 +24,7 @@ macro_rules! lua {
 }
 
 /// What transitions share, in the order in which it is needed.
-const SHARED: [&str; 7] = [
+const SHARED: [&str; 8] = [
     lua!("base"),
     lua!("group"),
     lua!("action"),
@@ -32,6 +32,7 @@ const SHARED: [&str; 7] = [
     lua!("job"),
     lua!("pick"),
     lua!("cancelling"),
+    lua!("plain"),
 ];
 
 /// Writes; refused as a whole when the server may not (out of memory, read-only), so never half done.

@@ -29,7 +29,7 @@ local function deny_next(g, line)
   pop(l)
   line.nf = line.nf - 1
   local wait, raw, level = throttle(g, J)
-  J.ph, J.delay, J.sp, J.at, J.dirty = DELAYED, RATE_LIMITED, THROTTLED, now + wait, true
+  J.ph, J.delay, J.sp, J.at, J.dirty = DELAYED, DELAY.RATE_LIMITED, THROTTLED, now + wait, true
   push(names.line(int(g.seq), line.k, 't'), entry(J))
   line.nt = line.nt + 1
   congest(g)

@@ -27,7 +27,7 @@ local function cancel_jobs(a, budget)
         if J.ph == LEASED then running = running + 1
         elseif J.ph < DONE then
           detach(J)
-          die(J, DIED_CANCELLED, '')
+          die(J, DIED.CANCELLED, '')
           ended = ended + 1
         end
       end

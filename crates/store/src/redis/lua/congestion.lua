@@ -25,7 +25,7 @@ local function congest(g)
   g.cong = g.cong + 1
 end
 local function uncongest(g, reason)
-  if reason ~= SCHEDULED then g.cong = g.cong - 1 end
+  if reason ~= DELAY.SCHEDULED then g.cong = g.cong - 1 end
 end
 
 local function configured(lane)

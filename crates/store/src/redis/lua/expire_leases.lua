@@ -10,13 +10,13 @@ for _, text in ipairs(over) do
   end_lease(J)
   J.att, J.sp = failures + 1, NOWHERE
   if a.cancelled then
-    die(J, DIED_CANCELLED, '')
+    die(J, DIED.CANCELLED, '')
     dead = dead + 1
   elseif failures >= kind.retries then
-    die(J, DIED_ATTEMPTS, 'no answer from worker ' .. J.owner .. ' before its lease ended')
+    die(J, DIED.ATTEMPTS, 'no answer from worker ' .. J.owner .. ' before its lease ended')
     dead = dead + 1
   else
-    delay(g, J, now + retry_backoff(kind, failures), LEASE_EXPIRED)
+    delay(g, J, now + retry_backoff(kind, failures), DELAY.LEASE_EXPIRED)
     delayed = delayed + 1
   end
   lease_ended(g)

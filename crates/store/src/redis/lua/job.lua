@@ -13,7 +13,7 @@ local jobs, dropped_jobs
 resets[#resets + 1] = function()
   jobs, dropped_jobs, unpack_blob, cut, last_lease = {}, {}, struct.unpack, string.sub, {}
   UNTOUCHED = { __index = {
-    ph = WAITING, sp = FRESH, n = 0, att = 0, thr = 0, fence = 0, at = now, delay = SCHEDULED, death = DIED_FAILED,
+    ph = WAITING, sp = FRESH, n = 0, att = 0, thr = 0, fence = 0, at = now, delay = DELAY.SCHEDULED, death = DIED.FAILED,
     lifted = false, pz = 0, text = '',
   } }
 end
@@ -49,7 +49,8 @@ local function read_state(J, raw)
     local kindlen, ownerlen
     J.started, J.exp, J.a, J.lane, J.v, kindlen, ownerlen, pos = struct.unpack(LEASE, raw, pos)
     if J.exp == 0 then J.exp = nil end
-    J.kind = string.sub(raw, pos, pos + kindlen - 1)
+    -- A plain start does not repeat the type where no type has settings.
+    if kindlen > 0 or not J.kind then J.kind = string.sub(raw, pos, pos + kindlen - 1) end
     J.owner = string.sub(raw, pos + kindlen, pos + kindlen + ownerlen - 1)
     J.req = string.sub(raw, pos + kindlen + ownerlen)
   else
@@ -196,10 +197,10 @@ local function finish(J, phase, text)
   return a, g
 end
 local DEATHS = {
-  [DIED_FAILED] = 'failed without a reason',
-  [DIED_ATTEMPTS] = 'attempts used up',
-  [DIED_EXPIRED] = 'expired before it could start',
-  [DIED_CANCELLED] = 'cancelled',
+  [DIED.FAILED] = 'failed without a reason',
+  [DIED.ATTEMPTS] = 'attempts used up',
+  [DIED.EXPIRED] = 'expired before it could start',
+  [DIED.CANCELLED] = 'cancelled',
 }
 -- Ends a detached job without success; true if that completed its action.
 local function die(J, reason, text)
@@ -208,7 +209,7 @@ local function die(J, reason, text)
   local a = finish(J, DEAD, text)
   if is_open(a) then
     a.c[3] = a.c[3] + 1
-    if reason ~= DIED_CANCELLED then keep_error(a, text) end
+    if reason ~= DIED.CANCELLED then keep_error(a, text) end
   end
   return complete_if_done(a)
 end

@@ -4,15 +4,15 @@ local name, most, who = next_arg(), next_number(), next_arg()
 -- The answer: groups and actions once each, then seven values per job.
 local count, out, of, index_of = 0, {}, {}, {}
 local function hand_out(J, a, g, kind)
-  local index = index_of[J.a]
-  if not index then
+  local at = index_of[J.a]
+  if not at then
     of[#of + 1] = g.id
     of[#of + 1] = a.id
-    index = #of / 2
-    index_of[J.a] = index
+    at = #of / 2
+    index_of[J.a] = at
   end
   local n = count * 7
-  out[n + 1], out[n + 2], out[n + 3], out[n + 4] = J.seq, J.fence, index, J.att + 1
+  out[n + 1], out[n + 2], out[n + 3], out[n + 4] = J.seq, J.fence, at, J.att + 1
   out[n + 5], out[n + 6], out[n + 7] = J.at, kind.timeout, J.blob
   count = count + 1
 end
@@ -82,6 +82,9 @@ end
 
 local stop, till = nil, 0
 local phases = M.c
+
+count = plain_starts(index, lane, most, who, out, of)
+
 while not stop do
   if count >= most then stop = 'enough' break end
   wanted = most - count

@@ -9,8 +9,8 @@ resets[#resets + 1] = function() lists_of = {} end
 -- Whether a job may start: YES, ACTION_PAUSED, or why it is dead.
 local function startable(J)
   local a = get_action(J.a)
-  if a.cancelled then return DIED_CANCELLED end
-  if J.exp and not J.lifted and J.exp <= now then return DIED_EXPIRED end
+  if a.cancelled then return DIED.CANCELLED end
+  if J.exp and not J.lifted and J.exp <= now then return DIED.EXPIRED end
   if a.paused then return ACTION_PAUSED end
   return YES
 end

@@ -26,7 +26,7 @@ while expired < most do
     skipped = skipped + 1
     if J and J.ph ~= LEASED then
       detach(J)
-      die(J, DIED_EXPIRED, '')
+      die(J, DIED.EXPIRED, '')
       expired = expired + 1
     end
   end

@@ -49,7 +49,7 @@ local function restore_finished(J, a, g, at, reason, text)
   shift(g, nil, J.ph)
   if J.ph == DEAD then
     J.death = reason
-    if is_open(a) and reason ~= DIED_CANCELLED then keep_error(a, text) end
+    if is_open(a) and reason ~= DIED.CANCELLED then keep_error(a, text) end
   end
   if is_open(a) then
     local i = J.ph == DONE and 2 or 3
@@ -67,11 +67,11 @@ local function restore_unfinished(J, a, g, phase, at, reason)
   line.un, a.un = line.un + 1, a.un + 1
   if is_open(a) then a.c[1] = a.c[1] + 1 end
   if J.exp and not J.lifted then zput(K.expiring, padded(J.seq), J.exp) end
-  if phase == '' and at and at > now then phase, reason = 'l', SCHEDULED end
+  if phase == '' and at and at > now then phase, reason = 'l', DELAY.SCHEDULED end
   if phase == 'l' then
     J.ph, J.sp, J.at, J.delay, J.dirty = DELAYED, NOWHERE, at, reason, true
     zput(K.delayed, padded(J.seq), at)
-    if reason ~= SCHEDULED then congest(g) end
+    if reason ~= DELAY.SCHEDULED then congest(g) end
     shift(g, nil, DELAYED)
     return
   end

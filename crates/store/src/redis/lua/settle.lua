@@ -28,30 +28,30 @@ local function carry_out(J, verdict, time, text)
   local lane, kind = M.lanes[J.lane], kind_of(J.kind)
   local failures = J.att
   if verdict ~= 'd' and verdict ~= 'b' and verdict ~= 'f' and a.cancelled then
-    return dead(J, DIED_CANCELLED, '')
+    return dead(J, DIED.CANCELLED, '')
   end
   if verdict == 'd' or verdict == 'b' then
     local settings = C.lanes[lane.n]
     if C.cong and settings and settings.slow and now - J.started > settings.slow then cut_pace(lane) end
-    if verdict == 'b' then return dead(J, DIED_FAILED, text) end
+    if verdict == 'b' then return dead(J, DIED.FAILED, text) end
     g.st[4], g.st[5] = g.st[4] + 1, g.st[5] + J.thr
     finish(J, DONE, text)
     if is_open(a) then a.c[2] = a.c[2] + 1 end
     return { 'done', complete_if_done(a) and 1 or 0 }
   elseif verdict == 'f' then
-    return dead(J, DIED_FAILED, text)
+    return dead(J, DIED.FAILED, text)
   elseif verdict == 't' then
     if C.cong then cut_pace(lane) end
     local wait = throttle(g, J)
     local due = now + (time and min(time, C.retry_after) or wait)
-    delay(g, J, due, API_THROTTLED)
-    return { 'delayed', due, API_THROTTLED }
+    delay(g, J, due, DELAY.API_THROTTLED)
+    return { 'delayed', due, DELAY.API_THROTTLED }
   elseif verdict == 'r' then
     J.att = J.att + 1
-    if failures >= kind.retries then return dead(J, DIED_ATTEMPTS, text) end
+    if failures >= kind.retries then return dead(J, DIED.ATTEMPTS, text) end
     local due = now + (time and min(time, C.retry_after) or retry_backoff(kind, failures))
-    delay(g, J, due, TRANSIENT_ERROR)
-    return { 'delayed', due, TRANSIENT_ERROR }
+    delay(g, J, due, DELAY.TRANSIENT_ERROR)
+    return { 'delayed', due, DELAY.TRANSIENT_ERROR }
   else
     J.sp, J.text = NOWHERE, ''
     set_waiting(g, J)
@@ -76,7 +76,7 @@ end
 local plain, plain_states, plain_ended = {}, {}, {}
 local FENCE_AT, LEASE_AT = 9, 28
 local done_head = string.char(DONE, FINISHED)
-local done_tail = struct.pack('>I7BBBI2', now, SCHEDULED, DIED_FAILED, 1, 0)
+local done_tail = struct.pack('>I7BBBI2', now, DELAY.SCHEDULED, DIED.FAILED, 1, 0)
 local out = {}
 local function book_plain()
   local last_of = {}
