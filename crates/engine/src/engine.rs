@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tidegate_core::bulk::{Aggregation, default_lane};
-use tidegate_core::config::BulkConfig;
+use tidegate_core::config::{BulkConfig, Hold};
 use tidegate_core::ids::{ActionId, GroupId, JobType, LaneId, Owner};
 use tidegate_core::time::Millis;
 use tidegate_store::{Clock, Store, StoreError, SystemClock};
@@ -146,16 +146,19 @@ impl EngineBuilder {
         for lane in self.lanes() {
             let count = config.lanes.get(&lane).and_then(|lane| lane.worker_count);
             let count = count.unwrap_or(config.worker_pool.worker_count);
-            let fetcher = Fetcher {
-                store: store.clone(),
-                lane: lane.clone(),
-                batch: config.worker_pool.fetch_batch_size,
-                ready_cap: count.saturating_mul(2),
-                interval: config.worker_pool.fetch_interval_ms.into(),
-                outage: outage.clone(),
-                stop: CancellationToken::clone(&stop),
-            };
-            workers.add(fetcher.run());
+            // With `hold = "group"` nothing needs to be ready ahead of the workers: they pick for themselves.
+            if config.backpressure.hold == Hold::Job {
+                let fetcher = Fetcher {
+                    store: store.clone(),
+                    lane: lane.clone(),
+                    batch: config.worker_pool.fetch_batch_size,
+                    ready_cap: count.saturating_mul(2),
+                    interval: config.worker_pool.fetch_interval_ms.into(),
+                    outage: outage.clone(),
+                    stop: CancellationToken::clone(&stop),
+                };
+                workers.add(fetcher.run());
+            }
             let pool = Pool {
                 store: store.clone(),
                 clock: clock.clone(),

@@ -1,8 +1,6 @@
-//! The fetcher of one lane: keeps ready filled for its workers.
-//!
-//! Workers that ask get the next job in fair order even when ready is empty, so the fetcher decides
-//! nothing about speed: it looks when the work bell rings and at the latest after `fetch_interval_ms`.
-//! With `hold = "job"` it is what sends jobs that meet a spent window to delayed.
+//! The fetcher of one lane: keeps ready filled for its workers, and sends jobs that meet a spent window to
+//! delayed. It runs with `hold = "job"` only: otherwise workers get the next job in fair order without the
+//! detour over ready. It looks when the work bell rings and at the latest after `fetch_interval_ms`.
 
 use std::sync::Arc;
 use std::time::Duration;

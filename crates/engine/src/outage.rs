@@ -3,7 +3,7 @@
 
 use std::future::Future;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use tidegate_store::StoreError;
@@ -19,7 +19,8 @@ fn pause(tries: u32) -> Duration {
 /// Shared by the services of one engine.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Outage {
-    waiting: Arc<AtomicU32>,
+    /// It has begun, and nobody has been answered since.
+    lasts: Arc<AtomicBool>,
 }
 
 impl Outage {
@@ -33,16 +34,18 @@ impl Outage {
         Call: FnMut() -> Answer,
         Answer: Future<Output = Result<T, StoreError>>,
     {
-        let mut waiting = None;
         let mut tries = 0;
         loop {
             match call().await {
                 Err(error) if error.is_retryable() => {
-                    waiting.get_or_insert_with(|| Waiting::begin(self, &error));
+                    if tries == 0 && !self.lasts.swap(true, Ordering::Relaxed) {
+                        tracing::warn!(%error, "the store cannot be used now; jobs wait until it can");
+                    }
                 }
                 answer => {
-                    if let (Some(waiting), Ok(_)) = (waiting, &answer) {
-                        waiting.over(tries);
+                    // Whoever is answered first tells the end.
+                    if tries > 0 && answer.is_ok() && self.lasts.swap(false, Ordering::Relaxed) {
+                        tracing::info!(tries, "the store can be used again");
                     }
                     return answer.map(Some);
                 }
@@ -54,30 +57,6 @@ impl Outage {
                 () = tokio::time::sleep(pause(tries)) => {}
             }
         }
-    }
-}
-
-/// One service that waits; also when it is dropped in the middle.
-struct Waiting(Arc<AtomicU32>);
-
-impl Waiting {
-    fn begin(outage: &Outage, error: &StoreError) -> Self {
-        if outage.waiting.fetch_add(1, Ordering::Relaxed) == 0 {
-            tracing::warn!(%error, "the store cannot be used now; jobs wait until it can");
-        }
-        Self(outage.waiting.clone())
-    }
-
-    fn over(self, tries: u32) {
-        if self.0.load(Ordering::Relaxed) == 1 {
-            tracing::info!(tries, "the store can be used again");
-        }
-    }
-}
-
-impl Drop for Waiting {
-    fn drop(&mut self) {
-        self.0.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
@@ -104,7 +83,7 @@ mod tests {
         assert_eq!(answer.await.unwrap(), Some(7));
         // 50 + 100 + … + 2,000 ms for 40 pauses, and 19 of 2,000 ms.
         assert_eq!(begun.elapsed().as_millis(), 50 * 40 * 41 / 2 + 19 * 2_000);
-        assert_eq!(outage.waiting.load(Ordering::Relaxed), 0);
+        assert!(!outage.lasts.load(Ordering::Relaxed));
     }
 
     #[tokio::test(start_paused = true)]
@@ -115,7 +94,6 @@ mod tests {
         assert_eq!(answer.await.unwrap(), Some(7));
         let answer = outage.outlast::<(), _, _>(&stop, || std::future::ready(Err(away())));
         assert_eq!(answer.await.unwrap(), None);
-        assert_eq!(outage.waiting.load(Ordering::Relaxed), 0);
     }
 
     #[tokio::test(start_paused = true)]
