@@ -65,17 +65,23 @@ impl Pair {
         }
     }
 
+    /// Compares a view of something that is there.
+    async fn seen(&self, query: Query) -> Result<(), StoreError> {
+        let asked = query.clone();
+        match self.query(query).await? {
+            Ok(_) => Ok(()),
+            Err(refusal) => panic!("{asked:?} was refused: {refusal}"),
+        }
+    }
+
     /// Compares everything that can be read.
     async fn look(&self) -> Result<(), StoreError> {
-        self.query(Query::QueueStats)
-            .await?
-            .expect("always there")
-            .ignore();
+        self.seen(Query::QueueStats).await?;
         let all = Query::CongestionSummary {
             after: None,
             max: 1_000,
         };
-        self.query(all).await?.expect("always there").ignore();
+        self.seen(all).await?;
         let all = Query::Groups {
             after: None,
             max: 1_000,
@@ -99,11 +105,11 @@ impl Pair {
                 max: 5,
             },
         ] {
-            self.query(query).await?.expect("the group is there").ignore();
+            self.seen(query).await?;
         }
         for action in &group.actions {
             let query = Query::Action(id.clone(), action.clone());
-            self.query(query).await?.expect("the action is there").ignore();
+            self.seen(query).await?;
             let one = self.yardstick.results(id, action, None, 1_000).await?;
             let other = self.other.results(id, action, None, 1_000).await?;
             let items = |page: Result<Page<JobDetails>, Refusal>| page.map(|page| page.items);
@@ -112,13 +118,6 @@ impl Pair {
         Ok(())
     }
 }
-
-/// What was compared is of no further use.
-trait Ignore: Sized {
-    fn ignore(self) {}
-}
-
-impl Ignore for View {}
 
 #[async_trait]
 impl Store for Pair {

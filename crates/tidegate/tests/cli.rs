@@ -4,53 +4,17 @@
 
 use std::collections::BTreeSet;
 use std::path::Path;
-use std::process::{Output, Stdio};
-use std::time::Duration;
 
 use serde_json::Value;
 use tidegate::{ActionOptions, Job, JobError, Options, Submission, Tidegate};
-use tokio::io::AsyncWriteExt;
-use tokio::process::Command;
 
-const DEADLINE: Duration = Duration::from_secs(120);
+mod command;
 
-async fn tidegate(args: &[&str], input: &str) -> Output {
-    let mut process = Command::new(env!("CARGO_BIN_EXE_tidegate"))
-        .args(args)
-        .env_remove("TIDEGATE_LOG")
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .kill_on_drop(true)
-        .spawn()
-        .unwrap();
-    let mut stdin = process.stdin.take().unwrap();
-    // Who fails early does not read its input to the end.
-    let _ = stdin.write_all(input.as_bytes()).await;
-    drop(stdin);
-    let ended = tokio::time::timeout(DEADLINE, process.wait_with_output()).await;
-    ended.expect("the command does not end").unwrap()
-}
+use command::{fails, tidegate};
 
+/// What it writes to standard output.
 async fn succeeds(args: &[&str], input: &str) -> String {
-    let output = tidegate(args, input).await;
-    let errors = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "{args:?}: {errors}");
-    String::from_utf8(output.stdout).unwrap()
-}
-
-/// Fails with one line that tells the reason.
-async fn fails(args: &[&str], input: &str, reason: &str) {
-    let output = tidegate(args, input).await;
-    let errors = String::from_utf8(output.stderr).unwrap();
-    assert_eq!(output.status.code(), Some(1), "{args:?}: {errors}");
-    assert_eq!(errors.lines().count(), 1, "{args:?}: {errors}");
-    assert!(errors.starts_with("tidegate: "), "{args:?}: {errors}");
-    assert!(errors.contains(reason), "{args:?}: {errors}");
-    assert!(
-        output.stdout.is_empty(),
-        "{args:?}: half a stream on standard output"
-    );
+    command::succeeds(args, input).await.0
 }
 
 fn text(path: &Path) -> &str {

@@ -2,14 +2,11 @@
 
 #![allow(clippy::unwrap_used, reason = "the helpers of tests fail like the tests")]
 
-use std::process::{Output, Stdio};
-use std::time::Duration;
-
 use tidegate_testkit::servers::{RedisCluster, RedisServer};
-use tokio::io::AsyncWriteExt;
-use tokio::process::Command;
 
-const DEADLINE: Duration = Duration::from_secs(120);
+mod command;
+
+use command::{fails, succeeds, tidegate};
 
 /// Numbers as Redis gives them: in the order of the stream, from 1 on.
 const STREAM: &str = r#"{"header":{"tidegate_export":1}}
@@ -19,46 +16,6 @@ const STREAM: &str = r#"{"header":{"tidegate_export":1}}
 {"job":{"job":{"seq":4,"action":2,"id":"dead","kind":"SEND","level":"high","created_at":1706000000002,"run_at":null,"expires_at":null,"payload":{"hex":"ff"}},"state":{"attempts":2,"throttles":1,"fence":0,"expires":false,"phase":{"Dead":{"at":1706000000800,"reason":"FAILED","error":"no such mailbox"}}}}}
 {"end":{"groups":1,"actions":1,"jobs":2}}
 "#;
-
-async fn tidegate(args: &[&str], input: &str) -> Output {
-    let mut process = Command::new(env!("CARGO_BIN_EXE_tidegate"))
-        .args(args)
-        .env_remove("TIDEGATE_LOG")
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .kill_on_drop(true)
-        .spawn()
-        .unwrap();
-    let mut stdin = process.stdin.take().unwrap();
-    // Who fails early does not read its input to the end.
-    let _ = stdin.write_all(input.as_bytes()).await;
-    drop(stdin);
-    let ended = tokio::time::timeout(DEADLINE, process.wait_with_output()).await;
-    ended.expect("the command does not end").unwrap()
-}
-
-/// What it writes to standard output and to standard error.
-async fn succeeds(args: &[&str], input: &str) -> (String, String) {
-    let output = tidegate(args, input).await;
-    let errors = String::from_utf8(output.stderr).unwrap();
-    assert!(output.status.success(), "{args:?}: {errors}");
-    (String::from_utf8(output.stdout).unwrap(), errors)
-}
-
-/// Fails with one line that tells the reason.
-async fn fails(args: &[&str], input: &str, reason: &str) {
-    let output = tidegate(args, input).await;
-    let errors = String::from_utf8(output.stderr).unwrap();
-    assert_eq!(output.status.code(), Some(1), "{args:?}: {errors}");
-    assert_eq!(errors.lines().count(), 1, "{args:?}: {errors}");
-    assert!(errors.starts_with("tidegate: "), "{args:?}: {errors}");
-    assert!(errors.contains(reason), "{args:?}: {errors}");
-    assert!(
-        output.stdout.is_empty(),
-        "{args:?}: half a stream on standard output"
-    );
-}
 
 #[tokio::test]
 async fn a_store_moves_from_redis_to_a_folder_and_back() {

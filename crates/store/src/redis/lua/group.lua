@@ -83,23 +83,6 @@ function heap.push(h, entry)
   end
   h[i] = entry
 end
-function heap.pop(h)
-  local top, last = h[1], table.remove(h)
-  local n = #h
-  if n > 0 then
-    local i = 1
-    while true do
-      local down = i * 2
-      if down > n then break end
-      if down < n and heap.before(h[down + 1], h[down]) then down = down + 1 end
-      if not heap.before(h[down], last) then break end
-      h[i], i = h[down], down
-    end
-    h[i] = last
-  end
-  return top
-end
-
 -- Puts an entry in the place of the first one.
 function heap.replace(h, entry)
   local n, i = #h, 1
@@ -111,6 +94,11 @@ function heap.replace(h, entry)
     h[i], i = h[down], down
   end
   h[i] = entry
+end
+function heap.pop(h)
+  local top, last = h[1], table.remove(h)
+  if h[1] then heap.replace(h, last) end
+  return top
 end
 
 local function insert_line(g, line)
