@@ -140,8 +140,13 @@ impl BackpressureConfig {
 
     /// Starts allowed in one window: `global_rps × window`, rounded down.
     pub fn limit_per_window(&self) -> u64 {
-        (self.global_rps * self.window().0 as f64 / 1000.0 + 1e-9).floor() as u64
+        limit_per_window(self.global_rps, self.window())
     }
+}
+
+/// Starts that a rate allows in one window, rounded down.
+pub fn limit_per_window(rps: f64, window: Millis) -> u64 {
+    (rps * window.0 as f64 / 1000.0 + 1e-9).floor() as u64
 }
 
 /// How long throttled jobs wait, and what is remembered of it.

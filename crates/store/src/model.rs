@@ -8,12 +8,12 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use async_trait::async_trait;
 use bytes::Bytes;
 use tidegate_core::bulk::record::StoredPhase;
-use tidegate_core::bulk::views::{Cursor, JobView, Page, Query, View};
+use tidegate_core::bulk::views::{Cursor, DeadFilter, DeadView, JobView, Page, Query, View};
 use tidegate_core::bulk::{Bulk, Change, Command, JobSeq, LeaseOutcome, LeaseParams, Outcome, Refusal};
 use tidegate_core::config::BulkConfig;
 use tidegate_core::ids::{ActionId, GroupId, JobId};
 
-use crate::{Clock, JobDetails, LeasedJob, Store, StoreError, Wakeups};
+use crate::{Clock, DeadJob, JobDetails, LeasedJob, Store, StoreError, Wakeups};
 
 /// Ids, payloads and results, which the state machine does not keep.
 #[derive(Debug, Default)]
@@ -175,6 +175,28 @@ impl Store for ModelStore {
                 next: page.next,
             }
         }))
+    }
+
+    async fn dead(
+        &self,
+        filter: &DeadFilter,
+        after: Option<Cursor>,
+        max: u32,
+    ) -> Result<Page<DeadJob>, StoreError> {
+        let filter = filter.clone();
+        let Ok(View::Dead(page)) = self.view(Query::Dead { filter, after, max }) else {
+            unreachable!("the dead are answered with the dead")
+        };
+        let state = self.state();
+        let details = |DeadView { group, action, job }| DeadJob {
+            group,
+            action,
+            details: state.bodies.details(job),
+        };
+        Ok(Page {
+            items: page.items.into_iter().map(details).collect(),
+            next: page.next,
+        })
     }
 
     fn wakeups(&self) -> Arc<Wakeups> {

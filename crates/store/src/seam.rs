@@ -5,7 +5,7 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use bytes::Bytes;
 use serde::Serialize;
-use tidegate_core::bulk::views::{Cursor, JobView, Page};
+use tidegate_core::bulk::views::{Cursor, DeadFilter, JobView, Page};
 use tidegate_core::bulk::{
     Command, LeaseOutcome, LeaseParams, Leased, Outcome, Refusal, Signals, Transition,
 };
@@ -34,6 +34,14 @@ pub struct JobDetails {
     pub error: Option<String>,
 }
 
+/// A dead job with where it belongs.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct DeadJob {
+    pub group: GroupId,
+    pub action: ActionId,
+    pub details: JobDetails,
+}
+
 /// A backend for the bulk part.
 ///
 /// Every transition is atomic, takes a batch and answers in the order of the batch. What `enqueue`,
@@ -58,6 +66,15 @@ pub trait Store: Send + Sync + 'static {
         after: Option<Cursor>,
         max: u32,
     ) -> Result<Result<Page<JobDetails>, Refusal>, StoreError>;
+
+    /// Dead jobs of the whole store, those accepted last first; where groups are spread over shards, one shard after
+    /// the other. A page may be short, or empty, although there are more: only without `next` is it the last.
+    async fn dead(
+        &self,
+        filter: &DeadFilter,
+        after: Option<Cursor>,
+        max: u32,
+    ) -> Result<Page<DeadJob>, StoreError>;
 
     /// Bells that ring when there may be something to do.
     fn wakeups(&self) -> Arc<Wakeups>;

@@ -3,6 +3,7 @@
 //!
 //! ```text
 //!   {"header":{"tidegate_export":1}}
+//!   {"limits":{…}}   rates that were set at run time, if there are any
 //!   {"group":{…}}    every group
 //!   {"action":{…}}   every action
 //!   {"job":{"job":{…},"state":{…}}}   every job, in the order in which they came
@@ -15,7 +16,7 @@
 use std::io::{BufRead, Write};
 
 use serde::{Deserialize, Serialize};
-use tidegate_core::bulk::record::{ActionRecord, GroupRecord, JobRecord, JobState};
+use tidegate_core::bulk::record::{ActionRecord, GroupRecord, JobRecord, JobState, LimitsRecord};
 
 use crate::StoreError;
 
@@ -26,6 +27,7 @@ pub const EXPORT_VERSION: u32 = 1;
 #[serde(rename_all = "snake_case")]
 pub enum Line {
     Header { tidegate_export: u32 },
+    Limits(LimitsRecord),
     Group(GroupRecord),
     Action(ActionRecord),
     Job { job: JobRecord, state: Option<JobState> },
@@ -46,7 +48,7 @@ impl Counts {
             Line::Group(_) => self.groups += 1,
             Line::Action(_) => self.actions += 1,
             Line::Job { .. } => self.jobs += 1,
-            Line::Header { .. } | Line::End(_) => {}
+            Line::Header { .. } | Line::Limits(_) | Line::End(_) => {}
         }
     }
 }
@@ -168,4 +170,33 @@ pub fn read(
         each(line)?;
     }
     Ok(reader.counts())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_action_of_before_callbacks_has_none() {
+        let stream = concat!(
+            r#"{"header":{"tidegate_export":1}}"#,
+            "\n",
+            r#"{"action":{"seq":2,"group":1,"id":"spring","#,
+            r#""options":{"failure_threshold_percent":100,"keep_results":true},"status":"CREATED","sealed":false,"#,
+            r#""paused":false,"cancelled":false,"implicit":false,"created_at":5,"finished_at":null,"#,
+            r#""counts":{"total":0,"success":0,"failed":0},"errors":[],"summary":null,"confirmed":false}}"#,
+            "\n",
+            r#"{"end":{"groups":0,"actions":1,"jobs":0}}"#,
+        );
+        let mut callbacks = Vec::new();
+        let counts = read(stream.as_bytes(), |line| {
+            if let Line::Action(action) = line {
+                assert!(action.options.keep_results);
+                callbacks.push(action.options.callback);
+            }
+            Ok(())
+        });
+        assert_eq!(counts.expect("a whole stream").actions, 1);
+        assert_eq!(callbacks, [None]);
+    }
 }

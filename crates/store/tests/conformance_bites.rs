@@ -6,15 +6,15 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use async_trait::async_trait;
-use tidegate_core::bulk::views::{Cursor, Page};
+use tidegate_core::bulk::views::{Cursor, DeadFilter, Page, View, Wait};
 use tidegate_core::bulk::{
-    Command, Enqueued, Fence, JobSeq, LeaseOutcome, LeaseParams, LeaseRef, Outcome, Refusal, Settled,
+    Command, Enqueued, Fence, JobSeq, LeaseOutcome, LeaseParams, LeaseRef, Outcome, Refusal, Set, Settled,
 };
 use tidegate_core::config::BulkConfig;
 use tidegate_core::ids::{ActionId, GroupId, JobId};
 use tidegate_store::conformance::{Backend, Case, Guard, cases};
 use tidegate_store::model::ModelStore;
-use tidegate_store::{JobDetails, LeasedJob, ManualClock, Store, StoreError, Wakeups};
+use tidegate_store::{DeadJob, JobDetails, LeasedJob, ManualClock, Store, StoreError, Wakeups};
 
 /// What a wrong store does to what passes through it.
 trait Fault: Default + Send + 'static {
@@ -22,6 +22,7 @@ trait Fault: Default + Send + 'static {
     fn before(&mut self, _command: &mut Command) {}
     fn after(&mut self, _outcome: &mut Outcome) {}
     fn leased(&mut self, _outcome: &mut LeaseOutcome<LeasedJob>) {}
+    fn dead(&mut self, _filter: &mut DeadFilter, _after: &mut Option<Cursor>) {}
 }
 
 struct Wrong<F> {
@@ -62,6 +63,17 @@ impl<F: Fault> Store for Wrong<F> {
         max: u32,
     ) -> Result<Result<Page<JobDetails>, Refusal>, StoreError> {
         self.inner.results(group, action, after, max).await
+    }
+
+    async fn dead(
+        &self,
+        filter: &DeadFilter,
+        mut after: Option<Cursor>,
+        max: u32,
+    ) -> Result<Page<DeadJob>, StoreError> {
+        let mut filter = filter.clone();
+        self.fault().dead(&mut filter, &mut after);
+        self.inner.dead(&filter, after, max).await
     }
 
     fn wakeups(&self) -> Arc<Wakeups> {
@@ -303,6 +315,101 @@ impl Fault for IgnoresLevels {
     }
 }
 
+/// Lists every dead job, whichever were asked for.
+#[derive(Default)]
+struct ListsAllTheDead;
+
+impl Fault for ListsAllTheDead {
+    fn dead(&mut self, filter: &mut DeadFilter, _after: &mut Option<Cursor>) {
+        *filter = DeadFilter::default();
+    }
+}
+
+/// Shows the last dead job of a page again on the next one.
+#[derive(Default)]
+struct ShowsTheDeadTwice;
+
+impl Fault for ShowsTheDeadTwice {
+    fn dead(&mut self, _filter: &mut DeadFilter, after: &mut Option<Cursor>) {
+        *after = after.map(|Cursor(last)| Cursor(last + 1));
+    }
+}
+
+/// Opens actions without their callback.
+#[derive(Default)]
+struct ForgetsCallbacks;
+
+impl Fault for ForgetsCallbacks {
+    fn before(&mut self, command: &mut Command) {
+        if let Command::OpenAction(params) = command {
+            params.options.callback = None;
+        }
+    }
+}
+
+/// Says that a purge was carried out, whatever came of it.
+#[derive(Default)]
+struct AlwaysPurges;
+
+impl Fault for AlwaysPurges {
+    fn after(&mut self, outcome: &mut Outcome) {
+        if let Outcome::Purge(purged) = outcome {
+            *purged = Ok(());
+        }
+    }
+}
+
+/// Tells to the millisecond since when a group waits.
+#[derive(Default)]
+struct WaitsToTheMillisecond;
+
+impl Fault for WaitsToTheMillisecond {
+    fn after(&mut self, outcome: &mut Outcome) {
+        if let Outcome::Query(Ok(View::Group(view))) = outcome
+            && let Some(since) = &mut view.waiting_since
+        {
+            since.0 += 999;
+        }
+    }
+}
+
+/// Says yes to another rate and goes on as before.
+#[derive(Default)]
+struct KeepsItsRates;
+
+impl Fault for KeepsItsRates {
+    fn before(&mut self, command: &mut Command) {
+        if let Command::ConfigureLimits(params) = command {
+            params.global_rps = Set::Keep;
+            params.lanes.clear();
+        }
+    }
+}
+
+/// Knows what holds a job, but not for how long.
+#[derive(Default)]
+struct ForgetsWhoIsAhead;
+
+impl Fault for ForgetsWhoIsAhead {
+    fn after(&mut self, outcome: &mut Outcome) {
+        if let Outcome::Query(Ok(View::Why(why))) = outcome {
+            why.waits.retain(|wait| !matches!(wait, Wait::Behind { .. }));
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_rate_that_does_not_change_is_caught() {
+    bites::<KeepsItsRates>("run_time_limits::a_raised_limit_holds_at_once").await;
+    bites::<KeepsItsRates>("run_time_limits::a_lowered_limit_holds_at_once").await;
+    bites::<KeepsItsRates>("run_time_limits::a_lane_gets_another_rate").await;
+}
+
+#[tokio::test]
+async fn a_reason_that_leaves_something_out_is_caught() {
+    bites::<ForgetsWhoIsAhead>("why::a_job_knows_how_many_start_before_it").await;
+}
+
 #[tokio::test]
 async fn a_double_lease_is_caught() {
     bites::<LeasesTwice>("leases::no_job_is_leased_twice").await;
@@ -359,6 +466,28 @@ async fn results_dropped_too_early_are_caught() {
 #[tokio::test]
 async fn ignored_levels_are_caught() {
     bites::<IgnoresLevels>("fair_order::b10_a_group_may_have_jobs_at_several_levels").await;
+}
+
+#[tokio::test]
+async fn a_wrong_list_of_the_dead_is_caught() {
+    bites::<ListsAllTheDead>("dead::a_filter_chooses_by_group_type_and_reason").await;
+    bites::<ShowsTheDeadTwice>("dead::dead_jobs_come_in_pages").await;
+}
+
+#[tokio::test]
+async fn a_purge_of_what_must_stay_is_caught() {
+    bites::<AlwaysPurges>("dead::only_dead_jobs_are_purged").await;
+    bites::<IgnoresKeptResults>("dead::a_job_that_is_to_be_aggregated_is_not_purged").await;
+}
+
+#[tokio::test]
+async fn a_forgotten_callback_is_caught() {
+    bites::<ForgetsCallbacks>("actions::an_action_keeps_its_callback").await;
+}
+
+#[tokio::test]
+async fn a_wrong_time_of_waiting_is_caught() {
+    bites::<WaitsToTheMillisecond>("waiting_since::the_first_job_of_a_line_says_since_when").await;
 }
 
 #[test]

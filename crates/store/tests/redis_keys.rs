@@ -114,6 +114,14 @@ async fn every_key_of_a_shard_is_in_one_slot() {
     };
     store.call(claim).await.unwrap();
 
+    let limits = ConfigureLimitsParams {
+        global_rps: Set::To(5_000.0),
+        lanes: vec![(default_lane(), Set::To(4_000.0))],
+        by: String::new(),
+        why: String::new(),
+    };
+    store.call(limits).await.unwrap().unwrap();
+
     let mut slots: BTreeMap<String, BTreeSet<i64>> = BTreeMap::new();
     for (key, slot) in keys("slots:") {
         let tag = key.strip_prefix("slots:{").and_then(|rest| rest.split_once('}'));

@@ -8,10 +8,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use async_trait::async_trait;
-use tidegate_core::bulk::views::{Cursor, GroupView, Page, Query, View};
-use tidegate_core::bulk::{Command, LeaseOutcome, LeaseParams, Outcome, Refusal, ResetStatsParams};
+use tidegate_core::bulk::views::{Cursor, DeadFilter, GroupView, Page, Query, View};
+use tidegate_core::bulk::{
+    Command, DeathReason, LeaseOutcome, LeaseParams, Outcome, Refusal, ResetStatsParams,
+};
 use tidegate_core::ids::{ActionId, GroupId, JobId};
-use tidegate_store::{JobDetails, LeasedJob, Store, StoreError, Wakeups};
+use tidegate_store::{DeadJob, JobDetails, LeasedJob, Store, StoreError, Wakeups};
 
 /// Commands between two looks at everything.
 const LOOK_EVERY: u64 = 40;
@@ -76,7 +78,9 @@ impl Pair {
 
     /// Compares everything that can be read.
     async fn look(&self) -> Result<(), StoreError> {
-        self.seen(Query::QueueStats).await?;
+        for query in [Query::QueueStats, Query::Lanes, Query::Limits] {
+            self.seen(query).await?;
+        }
         let all = Query::CongestionSummary {
             after: None,
             max: 1_000,
@@ -92,13 +96,36 @@ impl Pair {
         for group in groups.items {
             self.look_at(&group).await?;
         }
-        Ok(())
+        for reason in [DeathReason::Failed, DeathReason::Cancelled] {
+            let filter = DeadFilter {
+                reason: Some(reason),
+                ..DeadFilter::default()
+            };
+            self.look_at_dead(&filter).await?;
+        }
+        self.look_at_dead(&DeadFilter::default()).await
+    }
+
+    /// Page by page: a place in the listing is the same number on both.
+    async fn look_at_dead(&self, filter: &DeadFilter) -> Result<(), StoreError> {
+        let mut after = None;
+        loop {
+            let max = 7;
+            let page = self.dead(filter, after, max).await?;
+            let filter = filter.clone();
+            self.seen(Query::Dead { filter, after, max }).await?;
+            after = page.next;
+            if after.is_none() {
+                return Ok(());
+            }
+        }
     }
 
     async fn look_at(&self, group: &GroupView) -> Result<(), StoreError> {
         let id = &group.id;
         for query in [
             Query::LimitStatus(id.clone()),
+            Query::WhyGroup(id.clone()),
             Query::Congestion(id.clone()),
             Query::CongestionHistory {
                 group: id.clone(),
@@ -107,13 +134,21 @@ impl Pair {
         ] {
             self.seen(query).await?;
         }
+        let of_group = DeadFilter {
+            group: Some(id.clone()),
+            ..DeadFilter::default()
+        };
+        self.look_at_dead(&of_group).await?;
         for action in &group.actions {
             let query = Query::Action(id.clone(), action.clone());
             self.seen(query).await?;
             let one = self.yardstick.results(id, action, None, 1_000).await?;
             let other = self.other.results(id, action, None, 1_000).await?;
             let items = |page: Result<Page<JobDetails>, Refusal>| page.map(|page| page.items);
-            same(&("jobs of", action), items(one), items(other)).expect("the action is there");
+            let jobs = same(&("jobs of", action), items(one), items(other)).expect("the action is there");
+            for job in jobs.into_iter().filter(|job| !job.view.phase.is_finished()) {
+                self.seen(Query::WhyJob(id.clone(), job.id)).await?;
+            }
         }
         Ok(())
     }
@@ -159,6 +194,18 @@ impl Store for Pair {
         max: u32,
     ) -> Result<Result<Page<JobDetails>, Refusal>, StoreError> {
         self.yardstick.results(group, action, after, max).await
+    }
+
+    async fn dead(
+        &self,
+        filter: &DeadFilter,
+        after: Option<Cursor>,
+        max: u32,
+    ) -> Result<Page<DeadJob>, StoreError> {
+        self.same_time().await?;
+        let one = self.yardstick.dead(filter, after, max).await?;
+        let other = self.other.dead(filter, after, max).await?;
+        Ok(same(&("dead jobs", filter, after, max), one, other))
     }
 
     fn wakeups(&self) -> Arc<Wakeups> {

@@ -15,6 +15,25 @@ use crate::time::Timestamp;
 /// Limit: error texts kept per action.
 const MAX_ERRORS: usize = 10;
 
+/// Limit: bytes of a callback's name.
+const MAX_CALLBACK_BYTES: usize = 256;
+
+impl ActionOptions {
+    /// Whether every option is within its range.
+    pub fn check(&self) -> Result<(), Refusal> {
+        if !(1..=100).contains(&self.failure_threshold_percent) {
+            return Err(Refusal::FailureThreshold(self.failure_threshold_percent));
+        }
+        match self.callback.as_deref().map(str::len) {
+            Some(len) if !(1..=MAX_CALLBACK_BYTES).contains(&len) => Err(Refusal::CallbackName {
+                len: len as u64,
+                max: MAX_CALLBACK_BYTES as u64,
+            }),
+            _ => Ok(()),
+        }
+    }
+}
+
 #[derive(Debug)]
 pub(super) struct Action {
     pub(super) seq: ActionSeq,
@@ -100,9 +119,7 @@ impl Bulk {
     }
 
     pub(super) fn open_action(&mut self, p: OpenActionParams, now: Timestamp) -> Result<Opened, Refusal> {
-        if !(1..=100).contains(&p.options.failure_threshold_percent) {
-            return Err(Refusal::FailureThreshold(p.options.failure_threshold_percent));
-        }
+        p.options.check()?;
         let group = self.find_or_create_group(&p.group, p.base_priority, now)?;
         if let Some(&slot) = self.action_slots.get(&(group, p.action.clone())) {
             let action = &self.actions[slot as usize];

@@ -38,6 +38,7 @@ impl Bulk {
                     counts: action.counts,
                     errors: action.errors.clone(),
                     keep_results: action.options.keep_results,
+                    callback: action.options.callback.clone(),
                     finished: action.status.is_finished().then_some(action.status),
                 }
             })

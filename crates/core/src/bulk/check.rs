@@ -44,11 +44,12 @@ impl Bulk {
 
     fn check_limits(&self) {
         assert!(
-            self.limiter.started() + self.ready <= self.limiter.limit() || self.limiter.room() == 0,
+            // Ready may have been promised more when the limit was larger.
+            self.limiter.started() + self.ready <= self.limiter.widest() || self.limiter.room() == 0,
             "{} started and {} ready exceed the limit of {}",
             self.limiter.started(),
             self.ready,
-            self.limiter.limit()
+            self.limiter.widest()
         );
         let ready: u64 = self.lanes.iter().map(|lane| u64::from(lane.ready.len)).sum();
         assert_eq!(ready, self.ready, "ready over all lanes");
@@ -85,12 +86,25 @@ impl Bulk {
                 *congested.entry(group).or_default() += 1;
             }
             assert_eq!(
+                self.dead_jobs.get(&job.seq) == Some(&slot),
+                job.phase == Phase::Dead,
+                "{:?} is {:?} and listed as dead, or the other way round",
+                job.seq,
+                job.phase
+            );
+            assert_eq!(
                 self.find_job(job.fingerprint),
                 Some(slot),
                 "every job is found by its id"
             );
         }
         assert_eq!(self.by_id.len(), self.jobs.len(), "the index has no ghosts");
+        let dead = self.totals.counts[Phase::Dead as usize];
+        assert_eq!(
+            self.dead_jobs.len() as u64,
+            dead,
+            "the list of the dead has no ghosts"
+        );
         for (slot, group) in &self.groups {
             let slot = slot as Slot;
             assert_eq!(

@@ -8,6 +8,7 @@ use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 
 use super::congestion::{Backoff, CongestionLevel};
+use super::purge::PurgeParams;
 use super::refusal::{JobRefusal, Refusal};
 use super::views::{Query, View};
 use crate::ids::{ActionId, GroupId, JobId, JobType, LaneId, Owner};
@@ -101,6 +102,9 @@ pub struct ActionOptions {
     pub failure_threshold_percent: u32,
     /// Keep finished jobs until the action is aggregated, so that a reducer sees every result.
     pub keep_results: bool,
+    /// Who is told when the action is decided: a name that the program knows, not an address. 1 to 256 bytes.
+    #[serde(default)]
+    pub callback: Option<String>,
 }
 
 impl Default for ActionOptions {
@@ -108,6 +112,7 @@ impl Default for ActionOptions {
         Self {
             failure_threshold_percent: 100,
             keep_results: false,
+            callback: None,
         }
     }
 }
@@ -371,6 +376,7 @@ pub struct Aggregation {
     pub errors: Vec<String>,
     /// Every job is kept until the action is decided.
     pub keep_results: bool,
+    pub callback: Option<String>,
     /// Set when the action is decided already and only its callback is missing.
     pub finished: Option<ActionStatus>,
 }
@@ -575,6 +581,10 @@ transitions! {
     ConfigureGroup(ConfigureGroupParams) -> Result<(), Refusal>,
     /// Gives a dead job another life.
     Replay(ReplayParams) -> Result<JobSeq, Refusal>,
+    /// Forgets a dead job.
+    Purge(PurgeParams) -> Result<(), Refusal>,
+    /// Changes the rates at run time.
+    ConfigureLimits(super::ConfigureLimitsParams) -> Result<(), Refusal>,
     /// Forgets finished data by age and count.
     DropFinished(DropFinishedParams) -> DropFinishedOutcome,
     /// Adds an entry to the congestion history of every group that has something to tell.

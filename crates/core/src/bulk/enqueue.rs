@@ -120,6 +120,7 @@ impl Bulk {
                 links: [Links::default(); 2],
                 line,
                 action,
+                created: Job::whole_seconds(now),
                 kind,
                 level: new.level,
                 attempts: 0,

@@ -237,11 +237,16 @@ impl Bulk {
 
     /// Puts back groups whose window has turned; at most `max`, in the order in which they were held.
     pub(super) fn unhold_turned(&mut self, max: usize, now: Timestamp) {
+        self.unhold_before(self.limiter.window(), max, now);
+    }
+
+    /// Puts back groups that were held in a window before `end`.
+    pub(super) fn unhold_before(&mut self, end: u64, max: usize, now: Timestamp) {
         for _ in 0..max {
             let Some(&(window, slot, seq)) = self.held_until_turn.front() else {
                 return;
             };
-            if window >= self.limiter.window() {
+            if window >= end {
                 return;
             }
             self.held_until_turn.pop_front();

@@ -52,6 +52,8 @@ pub(super) struct Job {
     /// Its line; meaningless once finished.
     pub(super) line: Slot,
     pub(super) action: Slot,
+    /// When it was accepted, in whole seconds: that is what there is room for.
+    pub(super) created: u32,
     pub(super) kind: u16,
     pub(super) level: Level,
     pub(super) attempts: u16,
@@ -62,6 +64,13 @@ pub(super) struct Job {
     pub(super) death: DeathReason,
     /// Has an entry in the expiry index.
     pub(super) expires: bool,
+}
+
+impl Job {
+    /// A time as [`Job::created`] keeps it; good until 2106.
+    pub(super) fn whole_seconds(at: Timestamp) -> u32 {
+        u32::try_from(at.0 / 1_000).unwrap_or(u32::MAX)
+    }
 }
 
 /// A job type with its settings resolved.
@@ -86,4 +95,20 @@ impl Kind {
 /// The lane of types that name none.
 pub fn default_lane() -> LaneId {
     LaneId::new("default").expect("a constant within the limits")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_job_takes_eighty_bytes() {
+        assert_eq!(size_of::<Job>(), 80, "a million of them are in memory at once");
+    }
+
+    #[test]
+    fn a_time_beyond_the_last_second_is_the_last_second() {
+        assert_eq!(Job::whole_seconds(Timestamp(1_999)), 1);
+        assert_eq!(Job::whole_seconds(Timestamp(u64::MAX)), u32::MAX);
+    }
 }

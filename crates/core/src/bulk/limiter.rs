@@ -18,6 +18,10 @@ pub struct WindowLimiter {
     limit: u64,
     window: u64,
     started: u64,
+    /// Nobody knows how much of the window is left: nothing, whatever the limit becomes.
+    spent: bool,
+    /// The largest limit so far.
+    widest: u64,
 }
 
 impl WindowLimiter {
@@ -28,6 +32,8 @@ impl WindowLimiter {
             limit,
             window: 0,
             started: 0,
+            spent: false,
+            widest: limit,
         }
     }
 
@@ -39,8 +45,16 @@ impl WindowLimiter {
         if later {
             self.window = window;
             self.started = 0;
+            self.spent = false;
         }
         later
+    }
+
+    /// Another limit from here on, also for what is left of the window.
+    pub fn set_limit(&mut self, limit: u64) {
+        assert!(limit > 0, "a window needs a limit");
+        self.limit = limit;
+        self.widest = self.widest.max(limit);
     }
 
     /// Counts everything before `end` as spent: nobody knows how much of it was used before a restart.
@@ -49,20 +63,20 @@ impl WindowLimiter {
         if end > Timestamp(0) && last >= self.window {
             self.window = last;
             self.started = self.limit;
+            self.spent = true;
         }
     }
 
     pub fn room(&self) -> u64 {
-        self.limit - self.started
+        match self.spent {
+            true => 0,
+            false => self.limit.saturating_sub(self.started),
+        }
     }
 
     /// Counts one start. Panics if there is no room: every caller has looked.
     pub fn charge(&mut self) {
-        assert!(
-            self.started < self.limit,
-            "charged beyond the limit of {}",
-            self.limit
-        );
+        assert!(self.room() > 0, "charged beyond the limit of {}", self.limit);
         self.started += 1;
     }
 
@@ -92,6 +106,11 @@ impl WindowLimiter {
 
     pub fn limit(&self) -> u64 {
         self.limit
+    }
+
+    /// The largest limit that has held.
+    pub fn widest(&self) -> u64 {
+        self.widest
     }
 
     pub fn length(&self) -> Millis {
@@ -136,6 +155,23 @@ mod tests {
                 until: Timestamp(6_000)
             })
         );
+    }
+
+    #[test]
+    fn a_limit_may_change_within_a_window() {
+        let mut limiter = ten_per_second();
+        for _ in 0..6 {
+            limiter.try_start(Timestamp(5_300)).unwrap();
+        }
+        limiter.set_limit(4);
+        assert_eq!(limiter.room(), 0, "six of four have started");
+        limiter.set_limit(8);
+        assert_eq!(limiter.room(), 2);
+        limiter.spend_until(Timestamp(6_000));
+        limiter.set_limit(1_000);
+        assert_eq!(limiter.room(), 0, "what is not known to be left is not left");
+        limiter.turn(Timestamp(6_000));
+        assert_eq!(limiter.room(), 1_000);
     }
 
     proptest::proptest! {

@@ -20,7 +20,8 @@
 //! Invariant: a job is in exactly one phase, its queue links are in exactly the list that its spot names,
 //! and the counts of its group, action and line follow from that (`check` proves it in tests).
 //! Invariant: a line stands in the order exactly while it has jobs and its group is not held.
-//! Invariant: starts in a window plus jobs in ready never exceed the limit.
+//! Invariant: starts in a window never exceed the limit, and ready is promised no more than what is left of it;
+//! where the limit is lowered, what ready was promised before waits there.
 
 mod action;
 mod admit;
@@ -29,11 +30,13 @@ mod cancel;
 mod check;
 pub mod command;
 pub mod congestion;
+pub mod dead;
 mod enqueue;
 mod group;
 mod job;
 mod lease;
 pub mod limiter;
+mod limits;
 mod line;
 mod list;
 mod order;
@@ -41,6 +44,7 @@ pub mod pace;
 mod pause;
 mod pick;
 pub mod policy;
+mod purge;
 mod query;
 mod readable;
 pub mod record;
@@ -53,6 +57,7 @@ mod settle;
 mod stats;
 mod throttle;
 pub mod views;
+pub mod why;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::hash::Hasher;
@@ -69,8 +74,10 @@ use job::{Job, Kind};
 pub use job::{Phase, default_lane};
 use lease::LeaseEntry;
 use limiter::WindowLimiter;
+pub use limits::{CHANGES_KEPT, ConfigureLimitsParams, LimitChange, MAX_LANES_SET, Set};
 use line::{Lane, Line};
 use list::{List, QUEUE, Slot};
+pub use purge::PurgeParams;
 pub use record::Change;
 use record::{ActionSeq, GroupSeq};
 pub use refusal::{JobRefusal, Refusal};
@@ -134,6 +141,8 @@ pub struct Bulk {
     active_groups: u64,
 
     finished: List<QUEUE>,
+    /// For listings: dead jobs by number.
+    dead_jobs: BTreeMap<JobSeq, Slot>,
     finished_actions: BTreeSet<(Timestamp, ActionSeq, Slot)>,
     idle_groups: BTreeSet<(Timestamp, GroupSeq, Slot)>,
     /// Actions that wait for a watcher, by the time at which they may be claimed.
@@ -141,6 +150,8 @@ pub struct Bulk {
     /// Cancelled actions whose jobs have not all been looked at.
     cancelling: BTreeSet<(ActionSeq, Slot)>,
     totals: stats::Totals,
+    /// Rates that stand before those of the configuration.
+    limits: limits::LimitsRecord,
 
     changes: Vec<Change>,
     signals: Signals,
@@ -181,11 +192,13 @@ impl Bulk {
             ready: 0,
             active_groups: 0,
             finished: List::default(),
+            dead_jobs: BTreeMap::new(),
             finished_actions: BTreeSet::new(),
             idle_groups: BTreeSet::new(),
             aggregating: BTreeSet::new(),
             cancelling: BTreeSet::new(),
             totals: stats::Totals::default(),
+            limits: limits::LimitsRecord::default(),
             changes: Vec::new(),
             signals: Signals::default(),
         })
@@ -217,6 +230,8 @@ impl Bulk {
             Command::Cancel(p) => Outcome::Cancel(self.cancel(p, now)),
             Command::ConfigureGroup(p) => Outcome::ConfigureGroup(self.configure_group(p, now)),
             Command::Replay(p) => Outcome::Replay(self.replay(p, now)),
+            Command::Purge(p) => Outcome::Purge(self.purge(p, now)),
+            Command::ConfigureLimits(p) => Outcome::ConfigureLimits(self.configure_limits(p, now)),
             Command::DropFinished(p) => Outcome::DropFinished(self.drop_finished(p, now)),
             Command::SnapshotCongestion(_) => Outcome::SnapshotCongestion(self.snapshot_congestion(now)),
             Command::ResetStats(p) => Outcome::ResetStats(self.reset_stats(p)),
@@ -299,15 +314,15 @@ impl Bulk {
             return lane;
         }
         let lane = self.lanes.len() as u16;
-        let settings = self.config.lanes.get(name).cloned().unwrap_or_default();
+        let slow = self.config.lanes.get(name).and_then(|settings| settings.slow_ms);
         self.lanes.push(Lane {
             name: name.clone(),
             orders: Default::default(),
             credits: Default::default(),
             ready: List::default(),
             started: 0,
-            pace: pace::Pace::new(settings.rps.unwrap_or(self.config.backpressure.global_rps)),
-            slow: settings.slow_ms,
+            pace: pace::Pace::new(self.lane_rps(name)),
+            slow,
         });
         self.lane_slots.insert(name.clone(), lane);
         lane

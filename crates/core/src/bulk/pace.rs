@@ -57,6 +57,33 @@ impl Pace {
         (self.current as u128 * window.0 as u128 / 1_000_000).max(1) as u64
     }
 
+    /// The configured rate is another one; true if the lane may go faster. A rate that was cut stays cut.
+    pub fn configure(&mut self, rps: f64, now: Timestamp) -> bool {
+        self.raise(now);
+        let (was, whole) = (self.current, self.current == self.configured);
+        self.configured = Self::new(rps).configured;
+        self.current = match whole {
+            true => self.configured,
+            false => self.current.min(self.configured),
+        };
+        self.current > was
+    }
+
+    /// As it is at `now`.
+    pub fn at(&self, now: Timestamp) -> Self {
+        let mut pace = self.clone();
+        pace.raise(now);
+        pace
+    }
+
+    pub fn configured_rps(&self) -> f64 {
+        self.configured as f64 / 1000.0
+    }
+
+    pub fn last_cut(&self) -> Option<Timestamp> {
+        self.last_cut
+    }
+
     pub fn rps(&self) -> f64 {
         self.current as f64 / 1000.0
     }
@@ -78,6 +105,23 @@ mod tests {
         assert_eq!(pace.limit(Timestamp(1_000), second), 525);
         assert_eq!(pace.limit(Timestamp(3_000), second), 625);
         assert_eq!(pace.limit(Timestamp(60_000), second), 1_000);
+    }
+
+    #[test]
+    fn another_configured_rate_holds_at_once_unless_the_rate_was_cut() {
+        let mut pace = Pace::new(100.0);
+        assert!(pace.configure(200.0, Timestamp(0)));
+        assert_eq!(pace.rps(), 200.0);
+        pace.cut(Timestamp(0));
+        assert!(!pace.configure(1_000.0, Timestamp(0)));
+        assert_eq!(pace.rps(), 140.0, "a cut stays");
+        assert_eq!(
+            pace.at(Timestamp(1_000)).rps(),
+            190.0,
+            "and recovers by the rate that holds"
+        );
+        assert!(!pace.configure(50.0, Timestamp(0)));
+        assert_eq!((pace.rps(), pace.configured_rps()), (50.0, 50.0));
     }
 
     #[test]

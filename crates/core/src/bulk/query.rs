@@ -3,6 +3,7 @@
 use super::Bulk;
 use super::command::{JobSeq, Level};
 use super::congestion;
+use super::group::Group;
 use super::job::Phase;
 use super::list::{ACTION, NIL, Slot};
 use super::record::GroupSeq;
@@ -26,8 +27,13 @@ impl Bulk {
                 after,
                 max,
             } => View::ActionJobs(self.action_jobs(&group, &action, after, max)?),
+            Query::Dead { filter, after, max } => View::Dead(self.dead_page(&filter, after, max)),
             Query::QueueStats => View::QueueStats(self.queue_stats()),
             Query::LimitStatus(group) => View::LimitStatus(self.limit_status(&group)?),
+            Query::WhyJob(group, job) => View::Why(self.why_job(self.find_job_of(&group, &job)?, now)),
+            Query::WhyGroup(group) => View::Why(self.why_group(self.find_group(&group)?, now)),
+            Query::Lanes => View::Lanes(self.lane_views(now)),
+            Query::Limits => View::Limits(self.limits_view()),
             Query::Congestion(group) => View::Congestion(self.congestion_state(self.find_group(&group)?)),
             Query::CongestionSummary { after, max } => {
                 View::CongestionSummary(self.congestion_summary(after, max))
@@ -40,7 +46,7 @@ impl Bulk {
         })
     }
 
-    fn find_job_of(&self, group: &GroupId, job: &JobId) -> Result<Slot, Refusal> {
+    pub(super) fn find_job_of(&self, group: &GroupId, job: &JobId) -> Result<Slot, Refusal> {
         let slot = self.find_group(group)?;
         self.find_job(self.fingerprint(self.groups[slot as usize].seq, job.as_str()))
             .ok_or_else(|| Refusal::UnknownJob {
@@ -65,8 +71,20 @@ impl Bulk {
                 .iter()
                 .map(|&action| self.actions[action as usize].id.clone())
                 .collect(),
+            waiting_since: self.waiting_since(group),
             estimate: self.estimate(counts.unfinished(), now),
         }
+    }
+
+    /// Of the first jobs of its lines, the one accepted earliest. Jobs of a paused action stand in their line until
+    /// the picker meets them.
+    fn waiting_since(&self, group: &Group) -> Option<Timestamp> {
+        let firsts = group
+            .lines
+            .iter()
+            .filter_map(|&line| self.lines[line as usize].front());
+        let created = firsts.map(|slot| self.jobs[slot as usize].created).min();
+        created.map(|seconds| Timestamp(u64::from(seconds) * 1_000))
     }
 
     fn estimate(&self, pending: u64, now: Timestamp) -> congestion::Estimate {
@@ -88,11 +106,12 @@ impl Bulk {
             summary: action.summary.clone(),
             created_at: action.created_at,
             finished_at: action.finished_at,
+            callback: action.options.callback.clone(),
             estimate: self.estimate(if action.status.is_open() { pending } else { 0 }, now),
         })
     }
 
-    fn job_view(&self, slot: Slot) -> JobView {
+    pub(super) fn job_view(&self, slot: Slot) -> JobView {
         let job = &self.jobs[slot as usize];
         let kind = &self.kinds[usize::from(job.kind)];
         JobView {

@@ -12,6 +12,7 @@ use super::command::{
     ActionCounts, ActionOptions, ActionStatus, Ceilings, DeathReason, DelayReason, Fence, JobSeq, LeaseRef,
     Level,
 };
+pub use super::limits::LimitsRecord;
 use crate::ids::{ActionId, GroupId, JobId, JobType};
 use crate::time::Timestamp;
 
@@ -113,4 +114,6 @@ pub enum Change {
     /// larger fences than before.
     AddLeases(Vec<LeaseRef>),
     DropJob(JobSeq),
+    /// The rates that were set at run time, all of them.
+    PutLimits(LimitsRecord),
 }

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::ids::{ActionId, GroupId, JobId, JobType};
+use crate::ids::{ActionId, GroupId, JobId, JobType, LaneId};
 use crate::time::Timestamp;
 
 /// Why a request was not carried out.
@@ -28,10 +28,26 @@ pub enum Refusal {
     BasePriority(i32),
     #[error("failure_threshold_percent {0} is out of range; it may be from 1 to 100")]
     FailureThreshold(u32),
+    #[error("the callback's name has {len} bytes; it may have from 1 to {max}")]
+    CallbackName { len: u64, max: u64 },
     #[error("{what} = 0: a ceiling must be at least 1")]
     ZeroCeiling { what: String },
-    #[error("job {0:?} is not dead: only dead jobs are replayed")]
+    #[error("{what} = {value}: {right}")]
+    Rate {
+        what: String,
+        value: String,
+        right: String,
+    },
+    #[error("lane {0:?} is named twice; name it once")]
+    LaneTwice(LaneId),
+    #[error("more than {max} lanes would have a rate set at run time; reset some, or configure them")]
+    TooManyLanes { max: u64 },
+    #[error("{what} has {len} bytes; at most {max} are allowed")]
+    TextTooLong { what: String, len: u64, max: u64 },
+    #[error("job {0:?} is not dead: only dead jobs are replayed or purged")]
     NotDead(JobId),
+    #[error("action {0:?} keeps its results until it is decided: its dead jobs can be purged after that")]
+    ResultsKept(ActionId),
     #[error("the aggregation of {0:?} belongs to another claim")]
     ClaimLost(ActionId),
     #[error("what the cursor pointed at has been dropped; start the listing again")]

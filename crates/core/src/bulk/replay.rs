@@ -9,11 +9,7 @@ use crate::time::Timestamp;
 impl Bulk {
     pub(super) fn replay(&mut self, p: ReplayParams, now: Timestamp) -> Result<JobSeq, Refusal> {
         let group = self.find_group(&p.group)?;
-        let fingerprint = self.fingerprint(self.groups[group as usize].seq, p.job.as_str());
-        let slot = self.find_job(fingerprint).ok_or_else(|| Refusal::UnknownJob {
-            group: p.group.clone(),
-            job: p.job.clone(),
-        })?;
+        let slot = self.find_job_of(&p.group, &p.job)?;
         let job = &self.jobs[slot as usize];
         if job.phase != Phase::Dead {
             return Err(Refusal::NotDead(p.job));
@@ -25,6 +21,7 @@ impl Bulk {
         if job.spot == Spot::Finished {
             self.finished.remove(&mut self.jobs, slot);
         }
+        self.dead_jobs.remove(&seq);
         let line = self.line(group, self.kinds[usize::from(kind)].lane, level);
         let job = &mut self.jobs[slot as usize];
         job.line = line;

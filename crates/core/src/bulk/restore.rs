@@ -10,7 +10,7 @@ use super::command::{ActionStatus, DeathReason, DelayReason, Fence, JobSeq, Leve
 use super::job::{Job, Phase, Spot};
 use super::lease::LeaseEntry;
 use super::list::{Links, Slot};
-use super::record::{ActionRecord, ActionSeq, GroupRecord, GroupSeq, JobState, StoredPhase};
+use super::record::{ActionRecord, ActionSeq, GroupRecord, GroupSeq, JobState, LimitsRecord, StoredPhase};
 use super::{Bulk, FingerprintKey};
 use crate::config::{BulkConfig, ConfigError};
 use crate::ids::{JobType, Owner};
@@ -50,6 +50,7 @@ pub struct JobHead<'a> {
     pub id: &'a str,
     pub kind: &'a str,
     pub level: Level,
+    pub created_at: Timestamp,
     pub run_at: Option<Timestamp>,
     pub expires_at: Option<Timestamp>,
 }
@@ -85,6 +86,11 @@ impl Restore {
             now,
             kind: None,
         })
+    }
+
+    /// The rates that were set at run time.
+    pub fn limits(&mut self, record: LimitsRecord) {
+        self.bulk.put_limits_in_force(record, self.now);
     }
 
     /// Counts everything before `end` as spent: how many starts of the last window were used is not kept.
@@ -166,6 +172,7 @@ impl Restore {
             links: [Links::default(); 2],
             line,
             action,
+            created: Job::whole_seconds(head.created_at),
             kind,
             level: head.level,
             attempts: state.map_or(0, |state| state.attempts),
@@ -266,10 +273,13 @@ impl Restore {
         job.phase = phase;
         job.at = at;
         job.expires = false;
-        let (fingerprint, action) = (job.fingerprint, job.action);
+        let (fingerprint, seq, action) = (job.fingerprint, job.seq, job.action);
         let group = self.bulk.actions[action as usize].group;
         let slot = self.bulk.jobs.insert(job) as Slot;
         self.bulk.index_job(fingerprint, slot);
+        if phase == Phase::Dead {
+            self.bulk.dead_jobs.insert(seq, slot);
+        }
         let entry = &mut self.bulk.actions[action as usize];
         entry.jobs.push_back(&mut self.bulk.jobs, slot);
         self.bulk.shift(group, None, Some(phase), self.now);

@@ -41,7 +41,7 @@ impl Bulk {
     }
 
     /// Forgets one finished job; returns its action.
-    fn drop_job(&mut self, slot: Slot, now: Timestamp) -> Slot {
+    pub(super) fn drop_job(&mut self, slot: Slot, now: Timestamp) -> Slot {
         if self.jobs[slot as usize].spot == Spot::Finished {
             self.finished.remove(&mut self.jobs, slot);
         }
@@ -56,7 +56,10 @@ impl Bulk {
         entry.dropped.total += 1;
         match job.phase {
             Phase::Done => entry.dropped.success += 1,
-            _ => entry.dropped.failed += 1,
+            _ => {
+                entry.dropped.failed += 1;
+                self.dead_jobs.remove(&job.seq);
+            }
         }
         let group = entry.group;
         self.unindex_job(job.fingerprint, slot);

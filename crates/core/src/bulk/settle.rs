@@ -160,6 +160,7 @@ impl Bulk {
         let action = self.jobs[slot as usize].action;
         self.jobs[slot as usize].death = reason;
         self.finish(slot, Phase::Dead, now);
+        self.dead_jobs.insert(self.jobs[slot as usize].seq, slot);
         let entry = &mut self.actions[action as usize];
         if entry.status.is_open() {
             entry.counts.failed += 1;

@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 use super::command::{ActionCounts, ActionStatus, Ceilings, DeathReason, DelayReason, JobSeq, Level};
 use super::congestion::{CongestionLevel, Estimate};
 use super::job::Phase;
+pub use super::limits::LimitChange;
 pub use super::stats::CongestionSnapshot;
 use crate::ids::{ActionId, GroupId, JobId, JobType, LaneId};
 use crate::time::{Millis, Timestamp};
@@ -30,8 +31,22 @@ pub enum Query {
         after: Option<Cursor>,
         max: u32,
     },
+    /// Dead jobs of the whole store, those accepted last first; see [`super::dead`].
+    Dead {
+        filter: DeadFilter,
+        after: Option<Cursor>,
+        max: u32,
+    },
     QueueStats,
     LimitStatus(GroupId),
+    /// What keeps a job from starting.
+    WhyJob(GroupId, JobId),
+    /// What keeps a group's next job from starting.
+    WhyGroup(GroupId),
+    /// Every lane with its rate.
+    Lanes,
+    /// The rates, and who changed them.
+    Limits,
     Congestion(GroupId),
     CongestionSummary {
         after: Option<Cursor>,
@@ -50,8 +65,12 @@ pub enum View {
     Action(ActionView),
     Job(JobView),
     ActionJobs(Page<JobView>),
+    Dead(Page<DeadView>),
     QueueStats(QueueStats),
     LimitStatus(LimitStatus),
+    Why(Why),
+    Lanes(Vec<LaneView>),
+    Limits(LimitsView),
     Congestion(CongestionState),
     CongestionSummary(CongestionSummary),
     CongestionHistory(Vec<CongestionSnapshot>),
@@ -92,6 +111,8 @@ pub struct GroupView {
     pub active: bool,
     pub counts: PhaseCounts,
     pub actions: Vec<ActionId>,
+    /// When the job that would start next was accepted, in whole seconds; none if no job stands in a line.
+    pub waiting_since: Option<Timestamp>,
     pub estimate: Estimate,
 }
 
@@ -109,6 +130,8 @@ pub struct ActionView {
     pub summary: Option<Bytes>,
     pub created_at: Timestamp,
     pub finished_at: Option<Timestamp>,
+    /// Who is told when it is decided.
+    pub callback: Option<String>,
     /// When the unfinished jobs of its group would be done at the group's share.
     pub estimate: Estimate,
 }
@@ -185,4 +208,114 @@ pub struct CongestionSummary {
     pub worst_congestion_level: CongestionLevel,
     pub worst_congestion_group: Option<GroupId>,
     pub groups: Page<CongestionState>,
+}
+
+/// Which dead jobs are meant; what is absent matches all.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct DeadFilter {
+    pub group: Option<GroupId>,
+    pub kind: Option<JobType>,
+    pub reason: Option<DeathReason>,
+}
+
+impl DeadFilter {
+    pub fn matches(&self, group: &GroupId, kind: &JobType, reason: DeathReason) -> bool {
+        self.group.as_ref().is_none_or(|wanted| wanted == group)
+            && self.kind.as_ref().is_none_or(|wanted| wanted == kind)
+            && self.reason.is_none_or(|wanted| wanted == reason)
+    }
+}
+
+/// A dead job with where it belongs.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct DeadView {
+    pub group: GroupId,
+    pub action: ActionId,
+    pub job: JobView,
+}
+
+/// What keeps a job from starting, the nearest first, and when it should start.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Why {
+    /// Of the job that was asked for, or of the group's next one. None if the group has no unfinished job.
+    pub phase: Option<Phase>,
+    /// Empty if it runs or is finished.
+    pub waits: Vec<Wait>,
+    /// An estimate; none if someone has to step in first (paused), or it runs or is finished.
+    pub starts_at: Option<Timestamp>,
+}
+
+/// One thing that a job waits for.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+#[serde(tag = "what", rename_all = "snake_case")]
+pub enum Wait {
+    /// Jobs of its own group, lane and level that stand before it. What follows is what holds the first of them.
+    Behind {
+        jobs: u64,
+    },
+    GroupPaused,
+    /// It has left its line, so nothing is told of what else might hold it.
+    ActionPaused,
+    /// It is delayed until then.
+    Delayed {
+        until: Timestamp,
+        reason: DelayReason,
+    },
+    /// Its group used up what it may start in this window.
+    ShareUsedUp {
+        ceiling: u64,
+        until: Timestamp,
+    },
+    /// Its group has as many running as it may have at once.
+    GroupBusy {
+        ceiling: u64,
+    },
+    /// The whole system used up what it may start in this window.
+    WindowSpent {
+        limit: u64,
+        until: Timestamp,
+    },
+    /// Its lane used up what its downstream allows in this window.
+    LaneSpent {
+        limit: u64,
+        until: Timestamp,
+    },
+    /// Ready of its lane is full.
+    ReadyFull {
+        ready: u64,
+    },
+    /// Nothing holds it: it starts when a worker of its lane is free and asks.
+    Workers {
+        lane: LaneId,
+    },
+}
+
+/// A lane and its rate.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct LaneView {
+    pub id: LaneId,
+    /// Starts per second that are allowed, and those that its downstream bears now.
+    pub configured_rps: f64,
+    pub rps: f64,
+    /// Starts in the current window.
+    pub started: u64,
+    pub ready: u64,
+    /// Groups that stand in its order.
+    pub groups_waiting: u64,
+    /// When its downstream last said that it was too much.
+    pub last_cut_at: Option<Timestamp>,
+}
+
+/// The rates as they hold now.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct LimitsView {
+    pub global_rps: f64,
+    /// What the configuration says.
+    pub configured_global_rps: f64,
+    pub limit_per_window: u64,
+    pub window_ms: Millis,
+    /// Rates of lanes that were set at run time, in order of name.
+    pub lanes: Vec<(LaneId, f64)>,
+    /// The latest changes, the newest last.
+    pub changes: Vec<LimitChange>,
 }

@@ -17,6 +17,7 @@ fn threshold(percent: u32) -> ActionOptions {
 const KEEP_RESULTS: ActionOptions = ActionOptions {
     failure_threshold_percent: 100,
     keep_results: true,
+    callback: None,
 };
 
 pub async fn b11_a_second_action_of_a_group_starts_from_zero(backend: &dyn Backend) {
@@ -414,4 +415,48 @@ pub async fn only_dead_jobs_are_replayed(backend: &dyn Backend) {
         matches!(again.jobs[0], Enqueued::Duplicate(_)),
         "a finished job is still a duplicate"
     );
+}
+
+pub async fn an_action_keeps_its_callback(backend: &dyn Backend) {
+    let q = Harness::new(backend).await;
+    let name = "é".repeat(128);
+    for callback in [None, Some("mailer".to_owned()), Some(name)] {
+        let options = ActionOptions {
+            callback: callback.clone(),
+            ..Default::default()
+        };
+        let of_group = format!("group of {}", callback.as_deref().map_or(0, str::len));
+        q.open_action(&of_group, "a", options).await;
+        assert_eq!(q.action(&of_group, "a").await.callback, callback);
+        q.open_action(&of_group, "a", threshold(50)).await;
+        q.seal(&of_group).await;
+        let claimed = q.claim(1_000).await.remove(0);
+        assert_eq!(claimed.callback, callback, "who folds knows whom to tell");
+        q.finish(&claimed, Ok("sum")).await.expect("the claim holds");
+        q.advance(1_000);
+        let again = q.claim(1_000).await.remove(0);
+        assert_eq!(again.callback, callback, "and who takes over, too");
+        q.confirm(&again).await.expect("it is decided");
+        assert_eq!(q.action(&of_group, "a").await.callback, callback);
+    }
+    q.enqueue_to("A", "a", jobs("A", 1)).await;
+    assert_eq!(q.action("A", "a").await.callback, None);
+}
+
+pub async fn a_callback_without_a_name_or_with_too_long_a_one_is_refused(backend: &dyn Backend) {
+    let q = Harness::new(backend).await;
+    for len in [0, 257] {
+        let params = OpenActionParams {
+            group: group("A"),
+            action: action("a"),
+            base_priority: None,
+            options: ActionOptions {
+                callback: Some("c".repeat(len)),
+                ..Default::default()
+            },
+        };
+        let refused = q.call(params).await;
+        let (len, max) = (len as u64, 256);
+        assert_eq!(refused, Err(Refusal::CallbackName { len, max }));
+    }
 }

@@ -443,6 +443,14 @@ impl Harness {
         self.call(params).await
     }
 
+    pub async fn purge(&self, group_name: &str, id: &str) -> Result<(), Refusal> {
+        let params = PurgeParams {
+            group: group(group_name),
+            job: job_id(id),
+        };
+        self.call(params).await
+    }
+
     pub async fn drop_finished(&self) -> DropFinishedOutcome {
         self.call(DropFinishedParams {
             max: 10_000,

@@ -7,7 +7,7 @@ use tidegate_core::time::Millis;
 use super::harness::*;
 
 /// Jobs of type `mail` stand in lane `mail`, with a rate of its own if given.
-fn mail_lane(config: &mut BulkConfig, rps: Option<f64>) {
+pub(super) fn mail_lane(config: &mut BulkConfig, rps: Option<f64>) {
     let settings = JobTypeConfig {
         lane: Some(lane("mail")),
         ..Default::default()

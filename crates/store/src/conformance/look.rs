@@ -1,10 +1,12 @@
 //! What cases look at: counts, views of groups, actions and jobs, and pages of results.
 
+use std::collections::BTreeSet;
+
 use tidegate_core::bulk::Refusal;
 use tidegate_core::bulk::views::*;
 
 use super::harness::*;
-use crate::JobDetails;
+use crate::{DeadJob, JobDetails};
 
 impl Harness {
     pub async fn view(&self, query: Query) -> View {
@@ -67,6 +69,34 @@ impl Harness {
     pub async fn job(&self, group: &str, id: &str) -> JobDetails {
         let found = self.find_job(group, id).await;
         found.unwrap_or_else(|refusal| panic!("job {group}/{id} is not there: {refusal}"))
+    }
+
+    /// One page of dead jobs.
+    pub async fn dead_page(&self, filter: &DeadFilter, after: Option<Cursor>, max: u32) -> Page<DeadJob> {
+        self.store
+            .dead(filter, after, max)
+            .await
+            .unwrap_or_else(|error| panic!("the store failed: {error}"))
+    }
+
+    /// All dead jobs that match, page by page; none is shown twice.
+    pub async fn dead(&self, filter: &DeadFilter, max: u32) -> Vec<DeadJob> {
+        let (mut all, mut after) = (Vec::new(), None);
+        let mut seen = BTreeSet::new();
+        loop {
+            let page = self.dead_page(filter, after, max).await;
+            let len = page.items.len();
+            assert!(len <= max.max(1) as usize, "{len} on a page of {max}");
+            for dead in page.items {
+                let seq = dead.details.view.seq;
+                assert!(seen.insert(seq), "{seq:?} is shown twice");
+                all.push(dead);
+            }
+            after = page.next;
+            if after.is_none() {
+                return all;
+            }
+        }
     }
 
     pub async fn results(

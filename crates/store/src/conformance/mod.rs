@@ -19,6 +19,7 @@
 pub mod actions;
 pub mod ceilings;
 pub mod congestion;
+pub mod dead;
 pub mod delayed;
 pub mod fair_order;
 mod harness;
@@ -32,7 +33,10 @@ pub mod mixture;
 pub mod pause_cancel;
 pub mod ready;
 pub mod retention;
+pub mod run_time_limits;
 pub mod settle;
+pub mod waiting_since;
+pub mod why;
 
 use std::fmt;
 use std::future::Future;
@@ -238,6 +242,32 @@ macro_rules! conformance_cases {
                 a_replayed_job_of_an_open_action_counts_once,
                 a_replay_never_changes_a_finished_action,
                 only_dead_jobs_are_replayed,
+                an_action_keeps_its_callback,
+                a_callback_without_a_name_or_with_too_long_a_one_is_refused,
+            }
+            dead {
+                dead_jobs_are_listed_with_where_they_belong,
+                those_accepted_last_come_first,
+                dead_jobs_come_in_pages,
+                a_filter_chooses_by_group_type_and_reason,
+                a_page_may_be_short_but_never_the_end_too_early,
+                every_way_to_die_is_listed,
+                what_lives_again_or_is_dropped_is_listed_no_more,
+                a_listing_goes_on_although_its_last_job_is_gone,
+                purging_forgets_a_dead_job,
+                a_purged_job_still_counts,
+                only_dead_jobs_are_purged,
+                a_job_that_is_to_be_aggregated_is_not_purged,
+                purging_leaves_the_order_of_dropping_alone,
+            }
+            waiting_since {
+                the_first_job_of_a_line_says_since_when,
+                the_earliest_of_all_lines_counts,
+                only_jobs_in_a_line_wait,
+                a_job_that_comes_back_was_accepted_when_it_was,
+                jobs_of_a_paused_group_wait,
+                jobs_set_aside_with_their_action_do_not_wait,
+                ended_jobs_at_the_head_are_passed,
             }
             pause_cancel {
                 a_paused_group_starts_nothing,
@@ -297,6 +327,41 @@ macro_rules! conformance_cases {
                 the_first_call_sets_the_base_priority,
                 an_empty_call_is_fine,
                 unknown_things_are_refused_by_name,
+            }
+            run_time_limits {
+                a_raised_limit_holds_at_once,
+                a_lowered_limit_holds_at_once,
+                no_window_has_more_starts_than_the_largest_of_its_limits,
+                what_ready_was_promised_waits_under_a_lower_limit,
+                a_lane_gets_another_rate,
+                a_lane_without_a_rate_follows_the_whole_system,
+                a_lane_that_nobody_has_heard_of_may_have_a_rate,
+                a_rate_that_was_cut_stays_cut,
+                looking_at_lanes_changes_nothing,
+                a_reset_goes_back_to_the_configuration,
+                it_is_known_who_changed_a_limit,
+                a_rate_that_cannot_work_is_refused,
+                a_strict_share_rises_with_the_limit,
+                what_is_told_goes_by_the_limit_that_holds,
+                a_raised_limit_rings_for_work,
+            }
+            why {
+                a_job_that_nothing_holds_waits_for_workers,
+                a_job_knows_how_many_start_before_it,
+                returned_jobs_are_counted_before_fresh_ones,
+                jobs_that_were_cancelled_are_not_ahead,
+                a_paused_group_or_action_says_so,
+                a_delayed_job_says_until_when,
+                a_group_at_its_ceiling_says_which,
+                a_strict_share_that_is_used_up_says_so,
+                a_spent_window_says_so,
+                a_spent_lane_says_so,
+                a_full_ready_says_so,
+                a_job_in_ready_waits_for_workers_and_the_window,
+                what_runs_or_is_finished_waits_for_nothing,
+                a_job_denied_by_a_window_says_until_when,
+                the_next_job_of_a_group_is_that_of_the_highest_level,
+                what_is_not_there_has_no_reason,
             }
             mixture {
                 every_job_ends_when_groups_are_held,

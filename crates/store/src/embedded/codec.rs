@@ -1,4 +1,4 @@
-//! Records as bytes. Format 1: postcard, with the payload behind the head of a job.
+//! Records as bytes. Format 2: postcard, with the payload behind the head of a job.
 
 use bytes::Bytes;
 use serde::de::DeserializeOwned;
@@ -11,7 +11,7 @@ use tidegate_core::time::{StoreClock, Timestamp};
 use super::disk::DiskError;
 
 /// What is written here is read by every later version, or migrated.
-pub(super) const FORMAT: u32 = 1;
+pub(super) const FORMAT: u32 = 2;
 
 /// Limit: larger payloads and results go to the blobs, so that start-up does not read them.
 pub(super) const INLINE_BYTES: usize = 1_024;
@@ -21,6 +21,7 @@ pub(super) mod meta_key {
     pub(in crate::embedded) const IDENTITY: u64 = 0;
     pub(in crate::embedded) const EPOCH: u64 = 1;
     pub(in crate::embedded) const PROGRESS: u64 = 2;
+    pub(in crate::embedded) const LIMITS: u64 = 3;
 }
 
 /// Made once per store.
@@ -97,7 +98,6 @@ pub(super) fn encode_job(job: &JobRecord) -> (Vec<u8>, Option<Vec<u8>>) {
 /// A job as it was read, borrowing its names.
 pub(super) struct ReadJob<'a> {
     pub(super) head: JobHead<'a>,
-    pub(super) created_at: Timestamp,
     /// None: it is a blob.
     pub(super) payload: Option<&'a [u8]>,
 }
@@ -112,10 +112,10 @@ pub(super) fn decode_job(seq: u64, bytes: &[u8]) -> Result<ReadJob<'_>, DiskErro
             id: stored.id,
             kind: stored.kind,
             level: stored.level,
+            created_at: stored.created_at,
             run_at: stored.run_at,
             expires_at: stored.expires_at,
         },
-        created_at: stored.created_at,
         payload: (!stored.blob).then_some(payload),
     })
 }

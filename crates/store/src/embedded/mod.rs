@@ -32,7 +32,7 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 use tidegate_core::bulk::record::StoredPhase;
-use tidegate_core::bulk::views::{Cursor, JobView, Page, Query, View};
+use tidegate_core::bulk::views::{Cursor, DeadFilter, DeadView, JobView, Page, Query, View};
 use tidegate_core::bulk::{Command, JobSeq, LeaseOutcome, LeaseParams, Outcome, Refusal};
 use tidegate_core::config::BulkConfig;
 use tidegate_core::ids::{ActionId, GroupId, JobId};
@@ -42,7 +42,7 @@ use self::disk::{Disk, DiskError, Table};
 use self::fjall_disk::FjallDisk;
 use self::owner::{Message, Owner};
 use self::scribe::{Poison, Scribe};
-use crate::{Clock, JobDetails, LeasedJob, Store, StoreError, SystemClock, Wakeups};
+use crate::{Clock, DeadJob, JobDetails, LeasedJob, Store, StoreError, SystemClock, Wakeups};
 
 /// Limit: commands that wait for the owner thread; more callers wait their turn.
 const INBOX: usize = 1_024;
@@ -338,6 +338,31 @@ impl Store for EmbeddedStore {
             items,
             next: page.next,
         }))
+    }
+
+    async fn dead(
+        &self,
+        filter: &DeadFilter,
+        after: Option<Cursor>,
+        max: u32,
+    ) -> Result<Page<DeadJob>, StoreError> {
+        let filter = filter.clone();
+        let page = match self.view(Query::Dead { filter, after, max }).await? {
+            Ok(View::Dead(page)) => page,
+            other => unreachable!("the dead are answered with the dead, not {other:?}"),
+        };
+        let mut items = Vec::with_capacity(page.items.len());
+        for DeadView { group, action, job } in page.items {
+            items.extend(self.details(job)?.map(|details| DeadJob {
+                group,
+                action,
+                details,
+            }));
+        }
+        Ok(Page {
+            items,
+            next: page.next,
+        })
     }
 
     fn wakeups(&self) -> Arc<Wakeups> {

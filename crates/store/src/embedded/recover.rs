@@ -2,7 +2,7 @@
 
 use hashbrown::HashMap;
 
-use tidegate_core::bulk::record::{ActionRecord, GroupRecord, JobState};
+use tidegate_core::bulk::record::{ActionRecord, GroupRecord, JobState, LimitsRecord};
 use tidegate_core::bulk::restore::{Restore, RestoreError};
 use tidegate_core::bulk::{Bulk, Fence, FingerprintKey, JobSeq};
 use tidegate_core::config::BulkConfig;
@@ -53,6 +53,9 @@ pub(super) fn recover(
         wall,
     )
     .map_err(contradiction)?;
+    if let Some(limits) = meta::<LimitsRecord>(disk, meta_key::LIMITS)? {
+        restore.limits(limits);
+    }
     restore.spent_until(progress.spent_until);
     restore.used_seq(progress.next_seq.saturating_sub(1));
     disk.commit(vec![

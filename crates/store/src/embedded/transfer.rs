@@ -6,7 +6,7 @@ use std::path::Path;
 
 use bytes::Bytes;
 use tidegate_core::bulk::JobSeq;
-use tidegate_core::bulk::record::{ActionRecord, GroupRecord, JobRecord, JobState};
+use tidegate_core::bulk::record::{ActionRecord, GroupRecord, JobRecord, JobState, LimitsRecord};
 use tidegate_core::config::BulkConfig;
 use tidegate_core::ids::{JobId, JobType};
 use tidegate_core::time::Timestamp;
@@ -70,6 +70,10 @@ impl EmbeddedStore {
 
 fn export(from: &dyn Reader, out: impl Write) -> Result<Counts, StoreError> {
     let mut writer = ExportWriter::new(out).map_err(unwritten)?;
+    if let Some(bytes) = from.get(Table::Meta, meta_key::LIMITS).map_err(corrupt)? {
+        let limits = codec::decode::<LimitsRecord>("the limits", &bytes).map_err(corrupt)?;
+        writer.write(&Line::Limits(limits)).map_err(unwritten)?;
+    }
     // A scan carries only its own errors; one of the stream waits here.
     let mut failed = None;
     let mut write = |line: &Line| {
@@ -116,7 +120,7 @@ fn whole_job(from: &dyn Reader, seq: u64, bytes: &[u8]) -> Result<JobRecord, Dis
         id: JobId::new(job.head.id).map_err(named)?,
         kind: JobType::new(job.head.kind).map_err(named)?,
         level: job.head.level,
-        created_at: job.created_at,
+        created_at: job.head.created_at,
         run_at: job.head.run_at,
         expires_at: job.head.expires_at,
         payload,
@@ -182,6 +186,10 @@ fn add(ops: &mut Vec<Op>, line: Line) -> u64 {
                 ops.extend(blob.map(|blob| Op::Put(Table::Blobs, codec::result_blob(job.seq), blob)));
             }
             job.seq.0
+        }
+        Line::Limits(limits) => {
+            ops.push(Op::Put(Table::Meta, meta_key::LIMITS, codec::encode(&limits)));
+            0
         }
         Line::Header { .. } | Line::End(_) => 0,
     }

@@ -89,6 +89,9 @@ impl Writer {
                     self.leased.extend(part.iter().map(|lease| (lease.job, record)));
                 }
             }
+            Change::PutLimits(limits) => {
+                self.put(Table::Meta, meta_key::LIMITS, codec::encode(&limits));
+            }
             Change::DropJob(seq) => {
                 self.lease_over(seq);
                 self.ops.push(Op::Delete(Table::Jobs, seq.0));

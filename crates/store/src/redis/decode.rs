@@ -341,6 +341,7 @@ pub(super) fn aggregation(one: &mut Items) -> Answer<Aggregation> {
         counts,
         errors: texts(one.items()?)?,
         keep_results,
+        callback: one.maybe_text()?,
         finished: status.is_finished().then_some(status),
     })
 }
@@ -404,6 +405,7 @@ pub(super) fn group_view(one: &mut Items, common: &Common) -> Answer<(GroupView,
         active,
         counts,
         actions,
+        waiting_since: one.maybe()?.map(Timestamp),
         estimate: common.estimate(counts.unfinished()),
     };
     Ok((view, one.unsigned()?))
@@ -430,6 +432,7 @@ pub(super) fn action_view(mut items: Items, group: &GroupId, common: &Common) ->
         summary: items.maybe_bytes()?,
         created_at,
         finished_at,
+        callback: items.maybe_text()?,
         estimate: common.estimate(if status.is_open() { pending } else { 0 }),
     })
 }

@@ -47,7 +47,8 @@ pub(super) fn open_action(p: &OpenActionParams) -> Args {
     args.number(base_priority).big(settings::step(base_priority));
     args.text(p.action.as_str());
     args.number(p.options.failure_threshold_percent)
-        .flag(p.options.keep_results);
+        .flag(p.options.keep_results)
+        .text(p.options.callback.as_deref().unwrap_or_default());
     args
 }
 
@@ -159,9 +160,26 @@ pub(super) fn query(query: &Query) -> Args {
             cursor(&mut args, after);
             args.number(*max);
         }
+        Query::Dead { filter, after, max } => {
+            cursor(&mut args, after);
+            args.number(*max).number(dead::MAX_LOOKS);
+            args.text(filter.group.as_ref().map_or("", |group| group.as_str()));
+            args.text(filter.kind.as_ref().map_or("", |kind| kind.as_str()));
+            args.option(filter.reason, |args, reason| {
+                args.number(reason as i64);
+            });
+        }
         Query::QueueStats => {
             args.text("stats");
         }
+        // These have scripts of their own.
+        Query::WhyJob(group, job) => {
+            args.text(group.as_str()).text(job.as_str());
+        }
+        Query::WhyGroup(group) => {
+            args.text(group.as_str()).text("");
+        }
+        Query::Lanes | Query::Limits => {}
         Query::LimitStatus(group) => {
             args.text("limit").text(group.as_str());
         }

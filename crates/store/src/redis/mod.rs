@@ -14,10 +14,12 @@ mod admin;
 mod args;
 mod bells;
 mod blob;
+mod dead;
 mod decode;
 mod encode;
 mod keys;
 mod known;
+mod limits;
 mod reply;
 mod scripts;
 mod server;
@@ -26,6 +28,7 @@ mod settings;
 mod shards;
 mod transfer;
 mod views;
+mod why;
 
 use std::collections::HashMap;
 use std::fmt;
@@ -36,7 +39,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use redis::Cmd;
-use tidegate_core::bulk::views::{Cursor, Page, Query};
+use tidegate_core::bulk::views::{Cursor, DeadFilter, Page, Query};
 use tidegate_core::bulk::{Command, LeaseOutcome, LeaseParams, Outcome, Refusal, Signals};
 use tidegate_core::config::BulkConfig;
 use tidegate_core::ids::{ActionId, GroupId, JobId};
@@ -49,10 +52,10 @@ use self::reply::Items;
 use self::scripts::Script;
 use self::server::Live;
 use self::servers::{Failure, Request, Servers};
-use crate::{Clock, JobDetails, LeasedJob, Store, StoreError, Wakeups};
+use crate::{Clock, DeadJob, JobDetails, LeasedJob, Store, StoreError, Wakeups};
 
 /// What the keys look like. A store with another number is refused.
-const SCHEMA: u32 = 1;
+const SCHEMA: u32 = 2;
 
 /// Limit: shards of one store; each lease asks all of them.
 pub const MAX_SHARDS: u32 = 64;
@@ -155,6 +158,9 @@ impl RedisStore {
         });
         for shard in 0..shards {
             shared.look(shard, &Query::QueueStats).await?;
+        }
+        if shards > 1 {
+            shared.share_known_limits().await?;
         }
         let bells = tokio::spawn(bells::listen(shared.clone()));
         Ok(Self { shared, bells })
@@ -306,8 +312,14 @@ impl Shared {
 
     /// A query on one shard.
     async fn look(&self, shard: u32, query: &Query) -> Result<Items, StoreError> {
-        self.send(shard, &scripts::QUERY, &encode::query(query), None)
-            .await
+        let script = match query {
+            Query::Dead { .. } => &scripts::DEAD,
+            Query::WhyJob(..) | Query::WhyGroup(_) => &scripts::WHY,
+            Query::Lanes => &scripts::LANES,
+            Query::Limits => &scripts::LIMITS,
+            _ => &scripts::QUERY,
+        };
+        self.send(shard, script, &encode::query(query), None).await
     }
 }
 
@@ -429,6 +441,15 @@ impl Store for RedisStore {
         max: u32,
     ) -> Result<Result<Page<JobDetails>, Refusal>, StoreError> {
         self.shared.jobs_of(group, action, after, max).await
+    }
+
+    async fn dead(
+        &self,
+        filter: &DeadFilter,
+        after: Option<Cursor>,
+        max: u32,
+    ) -> Result<Page<DeadJob>, StoreError> {
+        self.shared.dead(filter, after, max).await
     }
 
     fn wakeups(&self) -> Arc<Wakeups> {

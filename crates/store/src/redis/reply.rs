@@ -95,6 +95,11 @@ impl Items {
         String::from_utf8(bytes.into()).map_err(|error| odd("a text", &Value::BulkString(error.into_bytes())))
     }
 
+    /// The empty text is none.
+    pub(super) fn maybe_text(&mut self) -> Result<Option<String>, StoreError> {
+        Ok(Some(self.text()?).filter(|text| !text.is_empty()))
+    }
+
     /// A name that was checked when it came in.
     pub(super) fn name<T: TryFrom<String>>(&mut self) -> Result<T, StoreError>
     where

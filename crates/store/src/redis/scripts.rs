@@ -53,7 +53,7 @@ fn function(library: &str, name: &str, flags: &str, begin: &str, text: &str) -> 
 }
 
 macro_rules! scripts {
-    ($($name:ident: $flags:ident $begin:ident $transition:literal $(after $part:literal)?;)+) => {
+    ($($name:ident: $flags:ident $begin:ident $transition:literal $(after $($part:literal)+)?;)+) => {
         $(pub(super) static $name: LazyLock<Script> = LazyLock::new(|| Script {
             function: format!("{}_{}", LIBRARY.name, $transition),
         });)+
@@ -62,7 +62,7 @@ macro_rules! scripts {
             let body = |library: &str| {
                 let mut text = SHARED.concat();
                 $(
-                    let transition = [$(lua!($part),)? lua!($transition)].concat();
+                    let transition = [$($(lua!($part),)+)? lua!($transition)].concat();
                     text += &function(library, $transition, $flags, $begin, &transition);
                 )+
                 text
@@ -77,8 +77,9 @@ macro_rules! scripts {
 }
 
 scripts! {
-    OPEN: WRITES ALONE "open";
-    GRANT: WRITES ALONE "grant";
+    OPEN: WRITES ALONE "open" after "rates";
+    GRANT: WRITES ALONE "grant" after "rates";
+    ADOPT_RATES: WRITES ALONE "adopt_rates" after "rates";
     ENQUEUE: WRITES BEGIN "enqueue";
     OPEN_ACTION: WRITES BEGIN "open_action";
     SEAL_ACTION: WRITES BEGIN "seal_action";
@@ -86,22 +87,29 @@ scripts! {
     LEASE: WRITES BEGIN "lease";
     EXTEND: WRITES BEGIN "extend";
     SETTLE: WRITES BEGIN "settle";
-    RELEASE_DUE: WRITES BEGIN "release_due";
+    RELEASE_DUE: WRITES BEGIN "release_due" after "stale";
     EXPIRE_LEASES: WRITES BEGIN "expire_leases";
     CLAIM_AGGREGATION: WRITES BEGIN "claim_aggregation";
     FINISH_AGGREGATION: WRITES BEGIN "finish_aggregation";
     CONFIRM_COMPLETION: WRITES BEGIN "confirm_completion";
     PAUSE: WRITES BEGIN "pause";
     RESUME: WRITES BEGIN "resume";
-    CANCEL: WRITES BEGIN "cancel";
+    CANCEL: WRITES BEGIN "cancel" after "stale";
     CONFIGURE_GROUP: WRITES BEGIN "configure_group";
+    CONFIGURE_LIMITS: WRITES BEGIN "configure_limits" after "rates" "enforce";
+    ADOPT_LIMITS: WRITES BEGIN "adopt_limits" after "rates" "enforce";
     REPLAY: WRITES BEGIN "replay";
-    DROP_FINISHED: WRITES BEGIN "drop_finished";
+    PURGE: WRITES BEGIN "purge" after "dropping";
+    DROP_FINISHED: WRITES BEGIN "drop_finished" after "dropping";
     SNAPSHOT_CONGESTION: WRITES BEGIN "snapshot_congestion";
     RESET_STATS: WRITES BEGIN "reset_stats";
     QUERY: READS BEGIN "query";
+    DEAD: READS BEGIN "dead";
+    WHY: READS BEGIN "why";
+    LANES: READS BEGIN "lanes";
+    LIMITS: READS BEGIN "limits" after "rates";
     SURVEY: READS ALONE "survey";
     EXPORT: READS BEGIN "export";
-    IMPORT: WRITES BEGIN "import" after "restore";
+    IMPORT: WRITES BEGIN "import" after "rates" "restore";
     CLEAR: WRITES BEGIN "clear";
 }

@@ -44,7 +44,8 @@ pub(super) fn for_scripts(config: &BulkConfig) -> String {
         .iter()
         .map(|(name, settings)| {
             let settings = json!({
-                "milli": milli(settings.rps.unwrap_or(pressure.global_rps)),
+                "rps": settings.rps,
+                "milli": settings.rps.map(milli),
                 "slow": settings.slow_ms.map(ms),
             });
             // Absent, not null: a null is a value to the scripts.
@@ -77,6 +78,7 @@ pub(super) fn for_scripts(config: &BulkConfig) -> String {
         "jobs_max": keep.finished_jobs_max.min(MAX_NUMBER),
         "action_age": ms(keep.finished_action_ms),
         "actions_max": keep.finished_actions_max.min(MAX_NUMBER),
+        "rps": pressure.global_rps,
         "milli": milli(pressure.global_rps),
         "kind": kind(config, &JobTypeConfig::default()),
         "kinds": kinds,

@@ -4,7 +4,7 @@
 //! about a lane or the whole store goes to all of them.
 
 use futures_util::FutureExt;
-use futures_util::future::{join_all, try_join_all};
+use futures_util::future::join_all;
 use redis::Value;
 use tidegate_core::bulk::*;
 use tidegate_core::ids::{ActionId, GroupId};
@@ -12,9 +12,10 @@ use tidegate_core::time::Timestamp;
 
 use super::args::Args;
 use super::decode::{self, ShardLeases};
+use super::limits::Limit;
 use super::reply::{Items, time};
 use super::scripts::{self, Script};
-use super::{GrantCall, Shared, encode};
+use super::{Shared, encode};
 use crate::{LeasedJob, StoreError};
 
 type Answer<T> = Result<T, StoreError>;
@@ -52,6 +53,8 @@ impl Shared {
             Command::Cancel(p) => Outcome::Cancel(self.cancel(p).await?),
             Command::ConfigureGroup(p) => Outcome::ConfigureGroup(self.configure_group(p).await?),
             Command::Replay(p) => Outcome::Replay(self.replay(p).await?),
+            Command::Purge(p) => Outcome::Purge(self.purge(p).await?),
+            Command::ConfigureLimits(p) => Outcome::ConfigureLimits(self.configure_limits(&p).await?),
             Command::DropFinished(p) => Outcome::DropFinished(self.drop_finished(&p).await?),
             Command::SnapshotCongestion(_) => {
                 let all = self
@@ -121,9 +124,8 @@ impl Shared {
     }
 
     async fn open_action(&self, p: OpenActionParams) -> Answer<Result<Opened, Refusal>> {
-        let threshold = p.options.failure_threshold_percent;
-        if !(1..=100).contains(&threshold) {
-            return Ok(Err(Refusal::FailureThreshold(threshold)));
+        if let Err(refusal) = p.options.check() {
+            return Ok(Err(refusal));
         }
         if let Some(Err(refusal)) = p.base_priority.map(checked_base_priority) {
             return Ok(Err(refusal));
@@ -164,7 +166,7 @@ impl Shared {
         }
         // What is left of the window is promised to the shards in parts, so that ready never holds more.
         let limit = self.ask_limit(0, 0, p.lane.as_str()).await?;
-        let most = self.config.backpressure.limit_per_window();
+        let most = limit.limit;
         let promised = limit.granted + self.known.ready();
         let mut left = most.saturating_sub(promised).min(p.max.into());
         let mut asked: Vec<u32> = self.known.up(self.shards);
@@ -308,26 +310,6 @@ impl Shared {
         Ok(leases)
     }
 
-    /// Cuts starts out of the window that all shards share; below zero gives them back.
-    pub(super) async fn ask_limit(&self, starts: i64, window: u64, lane: &str) -> Answer<Limit> {
-        let call = GrantCall {
-            shared: self,
-            key: self.keys.rate_limit(),
-            starts,
-            window,
-            lane,
-        };
-        let mut items = Items::of(self.servers.run(&call.key, &call).await?)?;
-        let limit = Limit {
-            window: items.unsigned()?,
-            grant: items.unsigned()?,
-            granted: items.unsigned()?,
-            most: items.unsigned()?,
-        };
-        self.known.heard(items.unsigned()?);
-        Ok(limit)
-    }
-
     async fn extend(&self, p: &ExtendParams) -> Answer<Vec<Extended>> {
         let answers = self
             .by_shard(
@@ -390,8 +372,9 @@ impl Shared {
         }
         let mut out = vec![Value::Nil; items.len()];
         let parts = parts.iter().filter(|part| !part.is_empty());
-        for (part, answers) in parts.zip(try_join_all(calls).await?) {
-            for (&index, answer) in part.iter().zip(answers) {
+        // All of them: one server that is away must not cut off what is on its way to the others.
+        for (part, answers) in parts.zip(join_all(calls).await) {
+            for (&index, answer) in part.iter().zip(answers?) {
                 out[index] = answer;
             }
         }
@@ -533,17 +516,6 @@ impl Shared {
         }
         Ok(whole)
     }
-}
-
-/// The window that all shards share.
-pub(super) struct Limit {
-    window: u64,
-    /// What this call was granted.
-    grant: u64,
-    /// What all calls were granted in this window.
-    pub(super) granted: u64,
-    /// The most in any window.
-    pub(super) most: u64,
 }
 
 /// The jobs of several shards as one list, each shard's spread evenly over it.

@@ -80,7 +80,9 @@ impl RedisStore {
         let place = Place::new(&servers, &keys, &options);
         place.make_room().await?;
         let store = Self::open(options.clone()).await?;
-        import::import(&place, &store.shared, reader).await
+        let counts = import::import(&place, &store.shared, reader).await?;
+        store.shared.share_known_limits().await?;
+        Ok(counts)
     }
 }
 

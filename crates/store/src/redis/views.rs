@@ -5,15 +5,15 @@ use tidegate_core::bulk::Refusal;
 use tidegate_core::bulk::views::*;
 use tidegate_core::ids::{ActionId, GroupId, JobId};
 
-use super::Shared;
 use super::decode::{self, Common};
 use super::reply::Items;
+use super::{Shared, dead};
 use crate::{JobDetails, StoreError};
 
 type Answer<T> = Result<T, StoreError>;
 
-/// Limit: a cursor over the groups of several shards carries the shard in these bits and above.
-const SHARD_BITS: u32 = 46;
+/// Limit: a cursor over the groups or dead jobs of several shards carries the shard in these bits and above.
+pub(super) const SHARD_BITS: u32 = 46;
 
 impl Shared {
     pub(super) async fn query(&self, query: Query) -> Answer<Result<View, Refusal>> {
@@ -46,24 +46,34 @@ impl Shared {
                     })
                 }));
             }
-            Query::Group(group)
+            Query::Dead { filter, after, max } => {
+                let page = self.dead(filter, *after, *max).await?;
+                return Ok(Ok(View::Dead(dead::without_bodies(page))));
+            }
+            Query::Lanes => return Ok(Ok(View::Lanes(self.lanes().await?))),
+            Query::Limits => return Ok(Ok(View::Limits(self.limits().await?))),
+            Query::WhyJob(group, _)
+            | Query::WhyGroup(group)
+            | Query::Group(group)
             | Query::Action(group, _)
             | Query::LimitStatus(group)
             | Query::Congestion(group)
             | Query::CongestionHistory { group, .. } => group,
         };
-        let action = match &query {
-            Query::Action(_, action) => Some(action),
-            _ => None,
+        let (action, job) = match &query {
+            Query::Action(_, action) => (Some(action), None),
+            Query::WhyJob(_, job) => (None, Some(job)),
+            _ => (None, None),
         };
         let (mut items, common) = match self.look_at(group, &query).await? {
             Ok(found) => found,
-            Err(said) => return Ok(Err(decode::refusal(&said, group, action, None)?)),
+            Err(said) => return Ok(Err(decode::refusal(&said, group, action, job)?)),
         };
         let common = Common::read(&mut common_items(common), window)?;
         Ok(Ok(match &query {
             Query::Group(_) => View::Group(decode::group_view(&mut items.items()?, &common)?.0),
             Query::Action(..) => View::Action(decode::action_view(items, group, &common)?),
+            Query::WhyJob(..) | Query::WhyGroup(_) => View::Why(self.why(items, &common).await?),
             Query::Congestion(_) => View::Congestion(decode::congestion_state(&mut items.items()?)?.0),
             Query::CongestionHistory { .. } => {
                 View::CongestionHistory(items.items()?.each(decode::snapshot)?)
@@ -180,7 +190,7 @@ impl Shared {
         Ok(page)
     }
 
-    async fn queue_stats(&self) -> Answer<QueueStats> {
+    pub(super) async fn queue_stats(&self) -> Answer<QueueStats> {
         let mut whole: Option<QueueStats> = None;
         for shard in 0..self.shards {
             let mut items = self.look(shard, &Query::QueueStats).await?;

@@ -1,13 +1,13 @@
 //! Works a store off, and keeps account of everything that happens.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use tidegate_core::bulk::views::{Query, View};
+use tidegate_core::bulk::views::{DeadFilter, Query, View};
 use tidegate_core::bulk::*;
 use tidegate_core::ids::{GroupId, Owner};
 use tidegate_core::time::Millis;
-use tidegate_store::{ManualClock, Store, StoreExt};
+use tidegate_store::{DeadJob, ManualClock, Store, StoreExt};
 
 use crate::rich::{action, done, group, lanes, lease, settle};
 use crate::said::{Action, Job, Said};
@@ -135,5 +135,19 @@ pub(crate) async fn congestion(store: &dyn Store, of: &GroupId) -> views::Conges
     match store.call(Query::Congestion(of.clone())).await.unwrap().unwrap() {
         View::Congestion(state) => state,
         other => panic!("{other:?}"),
+    }
+}
+
+/// Every dead job that is listed.
+pub(crate) async fn dead(store: &dyn Store) -> BTreeSet<Job> {
+    let (mut all, mut after) = (BTreeSet::new(), None);
+    loop {
+        let page = store.dead(&DeadFilter::default(), after, 3).await.unwrap();
+        let name = |dead: DeadJob| (dead.group.to_string(), dead.details.id.to_string());
+        all.extend(page.items.into_iter().map(name));
+        after = page.next;
+        if after.is_none() {
+            return all;
+        }
     }
 }

@@ -19,7 +19,7 @@ use tidegate_store::transfer::Counts;
 use tidegate_store::{Clock, ManualClock, Store, StoreExt};
 use tidegate_testkit::servers::{Proxy, RedisServer};
 
-use drain::{Account, congestion, counts, drain, phases, stats};
+use drain::{Account, congestion, counts, dead, drain, phases, stats};
 use rich::{BEGIN, action, config, done, enqueue, fill, group, job, lane, lease, settle};
 use said::{Said, said};
 
@@ -139,6 +139,8 @@ async fn a_data_folder_moves_to_redis_and_back() {
         assert_eq!(said(&third, now), said(&first, now), "{shards} shards, and back");
 
         let said = said(&first, now);
+        assert_eq!(dead(&store).await, said.dead(), "{shards} shards");
+        assert_eq!(dead(&other).await, said.dead(), "{shards} shards, and back");
         let account = drain(&store, &clock, &said).await;
         check(&store, &account, &said, now).await;
         let account = drain(&other, &other_clock, &said).await;

@@ -77,6 +77,7 @@ async fn open(store: &dyn Store, of: &str, id: &str, keep_results: bool) {
         options: ActionOptions {
             failure_threshold_percent: 50,
             keep_results,
+            callback: keep_results.then(|| ODD.to_owned()),
         },
     };
     store.call(params).await.unwrap().unwrap();
@@ -342,6 +343,14 @@ pub(crate) async fn fill(store: &dyn Store, clock: &Arc<ManualClock>) {
         assert!(outcome.admitted.len() + outcome.denied.len() > 0, "{outcome:?}");
         denied = outcome.denied.len();
     }
+    // Rates set at run time; a window allows as many starts as before.
+    let rates = ConfigureLimitsParams {
+        global_rps: Set::To(40.1 + 0.2),
+        lanes: vec![(LaneId::new(ODD).unwrap(), Set::To(0.25))],
+        by: ODD.to_owned(),
+        why: "to see that it moves".to_owned(),
+    };
+    store.call(rates).await.unwrap().unwrap();
     let counts = crate::drain::stats(store).await.counts;
     let all = [
         counts.waiting,

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use tidegate_core::bulk::record::{
-    ActionRecord, ActionSeq, GroupRecord, GroupSeq, JobRecord, JobState, StoredPhase,
+    ActionRecord, ActionSeq, GroupRecord, GroupSeq, JobRecord, JobState, LimitsRecord, StoredPhase,
 };
 use tidegate_core::bulk::{ActionCounts, ActionStatus, DeathReason, Fence, JobSeq};
 use tidegate_core::time::Timestamp;
@@ -16,6 +16,7 @@ pub(crate) type Job = (String, String);
 
 #[derive(Debug, PartialEq)]
 pub(crate) struct Said {
+    pub(crate) limits: Option<LimitsRecord>,
     pub(crate) groups: BTreeMap<String, GroupRecord>,
     pub(crate) actions: BTreeMap<Action, ActionRecord>,
     pub(crate) jobs: BTreeMap<Job, (Action, JobRecord, Option<JobState>)>,
@@ -27,6 +28,7 @@ pub(crate) struct Said {
 /// status and the errors of an open action, which follow from its jobs.
 pub(crate) fn said(stream: &[u8], now: Timestamp) -> Said {
     let mut said = Said {
+        limits: None,
         groups: BTreeMap::new(),
         actions: BTreeMap::new(),
         jobs: BTreeMap::new(),
@@ -36,6 +38,7 @@ pub(crate) fn said(stream: &[u8], now: Timestamp) -> Said {
     let mut numbered: Vec<(JobSeq, Job)> = Vec::new();
     transfer::read(stream, |line| {
         match line {
+            Line::Limits(limits) => assert!(said.limits.replace(limits).is_none(), "they are there once"),
             Line::Group(mut group) => {
                 let id = group.id.as_str().to_owned();
                 assert!(
@@ -117,6 +120,15 @@ impl Said {
     pub(crate) fn is_finished(&self, job: &Job) -> bool {
         let state = self.jobs[job].2.as_ref().map(|state| &state.phase);
         matches!(state, Some(StoredPhase::Done { .. } | StoredPhase::Dead { .. }))
+    }
+
+    pub(crate) fn dead(&self) -> BTreeSet<Job> {
+        let is_dead = |(_, _, state): &(Action, JobRecord, Option<JobState>)| {
+            let phase = state.as_ref().map(|state| &state.phase);
+            matches!(phase, Some(StoredPhase::Dead { .. }))
+        };
+        let dead = self.jobs.iter().filter(|(_, job)| is_dead(job));
+        dead.map(|(name, _)| name.clone()).collect()
     }
 
     /// Jobs that will run: not finished, not cancelled, not expired before `late`.

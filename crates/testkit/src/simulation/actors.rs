@@ -5,9 +5,9 @@ use tidegate_core::bulk::views::{ActionView, Query, View};
 use tidegate_core::bulk::{
     ActionOptions, AdmitParams, Answer, CancelParams, Ceilings, ClaimAggregationParams, ConfigureGroupParams,
     ConfirmCompletionParams, DropFinishedParams, EnqueueParams, Enqueued, ExpireLeasesParams, ExtendParams,
-    FinishAggregationParams, LeaseParams, Level, NewJob, OpenActionParams, PauseParams, Phase,
-    ReleaseDueParams, ReplayParams, ResumeParams, SealActionParams, SettleParams, SnapshotCongestionParams,
-    Stop, Target, Verdict,
+    FinishAggregationParams, LeaseParams, Level, NewJob, OpenActionParams, Opened, PauseParams, Phase,
+    ReleaseDueParams, ResumeParams, SealActionParams, SettleParams, SnapshotCongestionParams, Stop, Target,
+    Verdict,
 };
 use tidegate_core::ids::{ActionId, JobId, LaneId, Owner};
 use tidegate_core::time::Millis;
@@ -27,10 +27,13 @@ impl Simulation {
             82..85 => self.watch(),
             85..88 => self.seal(),
             88..92 => self.operate(),
-            92..94 => self.forget(),
-            94..96 => self.extend(),
+            92 => self.forget(),
+            94 => self.extend(),
+            95 => self.change_rates(),
             96 if self.profile.crashes => self.crash(),
             97 if self.profile.clock_steps => self.step_clock(),
+            98 => self.bury(),
+            99 => self.ask_why(),
             _ => {
                 self.sure(SnapshotCongestionParams {});
             }
@@ -58,15 +61,20 @@ impl Simulation {
         if let Some(action) = action.clone().filter(|_| self.rng.percent(30)) {
             let options = ActionOptions {
                 keep_results: self.rng.percent(50),
+                callback: self.rng.percent(50).then(|| format!("of {action}")),
                 ..Default::default()
             };
             let base_priority = self.profile.base_priority(index);
-            let _ = self.risky(OpenActionParams {
+            let callback = options.callback.clone();
+            let opened = self.risky(OpenActionParams {
                 group: group.clone(),
-                action,
+                action: action.clone(),
                 base_priority,
                 options,
             });
+            if opened == Some(Ok(Opened::New)) {
+                self.oracle.callbacks.insert((index, action), callback);
+            }
         }
         let jobs: Vec<NewJob> = (0..self.rng.between(1, 8)).map(|_| self.new_job()).collect();
         let params = EnqueueParams {
@@ -155,8 +163,7 @@ impl Simulation {
         let answer = self.runtime.block_on(self.store.lease(params));
         self.trace.add(self.wall, &asked, &answer);
         let outcome = answer.unwrap_or_else(|error| panic!("the store failed: {error}"));
-        let pressure = &self.profile.config.backpressure;
-        let (window, limit) = (pressure.window(), pressure.limit_per_window());
+        let (window, limit) = (self.profile.config.backpressure.window(), self.limit());
         for job in &outcome.jobs {
             self.oracle.leased(job, self.profile.lease_time(), window, limit);
             let admitted_before = self
@@ -282,6 +289,11 @@ impl Simulation {
             }
             let (group, action) = (aggregation.group.clone(), aggregation.action.clone());
             let index = self.group_index(&group);
+            let expected = self.oracle.callbacks.get(&(index, action.clone()));
+            // A forgotten action may have been opened again by somebody who wants no callback.
+            if let Some(callback) = expected.filter(|_| !self.profile.forgetful) {
+                assert_eq!(&aggregation.callback, callback, "{action:?} of {index}");
+            }
             if aggregation.finished.is_none() {
                 let params = FinishAggregationParams {
                     group: group.clone(),
@@ -361,26 +373,6 @@ impl Simulation {
                 });
             }
             _ => self.replay(index),
-        }
-    }
-
-    fn replay(&mut self, index: u64) {
-        if self.next_job == 0 {
-            return;
-        }
-        let job = JobId::new(format!("job-{}", self.rng.below(self.next_job))).expect("a short name");
-        let params = ReplayParams {
-            group: self.group(index),
-            job,
-        };
-        match self.risky(params) {
-            Some(Ok(seq)) => self.oracle.replayed(seq),
-            Some(Err(_)) => {}
-            // It may have happened: the oracle must not be surprised by a dead job that runs.
-            None => {
-                let seqs: Vec<_> = self.oracle.jobs.keys().copied().collect();
-                seqs.into_iter().for_each(|seq| self.oracle.perhaps_replayed(seq));
-            }
         }
     }
 
@@ -488,7 +480,7 @@ impl Simulation {
             let group = self.group(known.group);
             let details = self.runtime.block_on(self.store.job(&group, &known.id));
             match details.unwrap_or_else(|error| panic!("the store failed: {error}")) {
-                Ok(job) if self.profile.forgetful && job.view.seq != known.seq() => {}
+                Ok(job) if (self.profile.forgetful || known.purged) && job.view.seq != known.seq() => {}
                 Ok(job) => {
                     let phase = job.view.phase;
                     assert!(phase.is_finished(), "{known:?} is {phase:?}");
@@ -503,7 +495,10 @@ impl Simulation {
                         *done.entry((known.group, known.action)).or_default() += 1;
                     }
                 }
-                Err(refusal) => assert!(self.profile.forgetful, "{known:?} is lost: {refusal}"),
+                Err(refusal) => assert!(
+                    self.profile.forgetful || known.purged,
+                    "{known:?} is lost: {refusal}"
+                ),
             }
         }
         for ((index, action), total) in self.oracle.accepted.clone() {

@@ -10,14 +10,16 @@
 //! The same seed gives the same trace.
 
 mod actors;
+mod dead;
 mod fairness;
 mod oracle;
 mod profile;
+mod rates;
 mod trace;
 
 use std::sync::Arc;
 
-use tidegate_core::bulk::views::{GroupView, Query, QueueStats, View};
+use tidegate_core::bulk::views::{GroupView, LimitsView, Query, QueueStats, View};
 use tidegate_core::bulk::{LeaseRef, Transition};
 use tidegate_core::config::BulkConfig;
 use tidegate_core::ids::GroupId;
@@ -95,6 +97,8 @@ struct Simulation {
     /// Leases that are over, for late and duplicate answers.
     old_leases: Vec<LeaseRef>,
     crashes: u64,
+    /// The limits as they were told last; none before anybody asked.
+    limits: Option<LimitsView>,
 }
 
 impl Simulation {
@@ -142,6 +146,7 @@ impl Simulation {
             next_action: 0,
             old_leases: Vec::new(),
             crashes: 0,
+            limits: None,
         }
     }
 

@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use tidegate_core::bulk::{Fence, JobSeq, LeaseRef, Level, Settled, Verdict};
 use tidegate_core::ids::{ActionId, JobId, JobType};
 use tidegate_core::time::{Millis, Timestamp};
-use tidegate_store::LeasedJob;
+use tidegate_store::{DeadJob, LeasedJob};
 
 #[derive(Debug, Clone)]
 pub(super) struct Known {
@@ -28,6 +28,8 @@ pub(super) struct Known {
     dead: bool,
     /// An answer was sent and the store crashed: it may be done.
     pub(super) perhaps_done: bool,
+    /// Somebody purged it, or tried to when the store crashed.
+    pub(super) purged: bool,
 }
 
 impl Known {
@@ -48,6 +50,8 @@ pub(super) struct Oracle {
     /// Jobs per action.
     pub(super) accepted: BTreeMap<(u64, ActionId), u64>,
     pub(super) replayed: BTreeSet<(u64, ActionId)>,
+    /// What actions that were opened have to tell whom.
+    pub(super) callbacks: BTreeMap<(u64, ActionId), Option<String>>,
     /// Groups whose order of first starts was disturbed by pausing an action.
     pub(super) disordered: BTreeSet<u64>,
     pub(super) starts_in_all: u64,
@@ -92,6 +96,7 @@ impl Oracle {
                 done: false,
                 dead: false,
                 perhaps_done: false,
+                purged: false,
             },
         );
     }
@@ -235,6 +240,32 @@ impl Oracle {
         if known.dead {
             known.dead = false;
             self.replayed.insert((known.group, known.action.clone()));
+        }
+    }
+
+    /// A job that is listed as dead: one that was accepted, with its own name and place, and not answered as done.
+    pub(super) fn listed_as_dead(&self, group: u64, dead: &DeadJob) {
+        let seq = dead.details.view.seq;
+        let known = self.jobs.get(&seq).expect("dead jobs were accepted");
+        assert_eq!(
+            (known.group, &known.action, &known.id),
+            (group, &dead.action, &dead.details.id),
+            "{seq:?} is another job"
+        );
+        assert_eq!(dead.details.payload, known.id.as_str().as_bytes());
+        assert!(
+            !known.done,
+            "{known:?} was answered as done and is listed as dead"
+        );
+    }
+
+    /// A purge was answered, or on its way when the store went down: the name is free again.
+    pub(super) fn purged(&mut self, group: u64, id: &JobId) {
+        let seq = self.by_id.remove(&(group, id.clone()));
+        let known = seq.and_then(|seq| self.jobs.get_mut(&seq));
+        if let Some(known) = known {
+            assert!(!known.done, "{known:?} was answered as done and is purged");
+            known.purged = true;
         }
     }
 

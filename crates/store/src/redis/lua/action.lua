@@ -21,12 +21,12 @@ local function find_action(g, id)
   local seq = call('HGET', K.action_ids, int(g.seq) .. ':' .. id)
   return seq and get_action(tonumber(seq))
 end
-local function create_action(g, id, threshold, keep, implicit)
+local function create_action(g, id, threshold, keep, implicit, callback)
   local seq = give_seq()
   local a = {
     seq = seq, g = g.seq, id = id, th = threshold, keep = keep, status = CREATED, sealed = false, paused = false,
     pz = 0, cancelled = false, implicit = implicit, cr = now, c = { 0, 0, 0 }, d = { 0, 0, 0 }, err = {},
-    conf = false, un = 0, kept = 0, cf = 0, parked = {},
+    conf = false, un = 0, kept = 0, cf = 0, parked = {}, cb = callback,
   }
   actions[seq] = a
   M.actions = M.actions + 1

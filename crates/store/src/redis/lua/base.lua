@@ -24,6 +24,8 @@ local function keys_of(prefix)
   return {
     meta = prefix .. 'meta',
     config = prefix .. 'config',
+    settings = prefix .. 'settings',
+    limits = prefix .. 'limits',
     group = prefix .. 'group',
     group_ids = prefix .. 'group:ids',
     group_seqs = prefix .. 'group:seqs',
@@ -39,6 +41,7 @@ local function keys_of(prefix)
     job = prefix .. 'job',
     state = prefix .. 'job:state',
     finished = prefix .. 'job:finished',
+    dead = prefix .. 'job:dead',
     expiring = prefix .. 'job:expiring',
     delayed = prefix .. 'non-ready-queue',
     inflight = prefix .. 'in-flight-queue',

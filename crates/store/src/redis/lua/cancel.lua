@@ -16,4 +16,5 @@ for _, a in ipairs(all) do
   budget, cancelled, running = left, cancelled + ended, running + run
   more = more or a.cur ~= nil
 end
+drop_stale_heads()
 return { flush(), 'ok', cancelled, running, more and 1 or 0 }

@@ -2,7 +2,8 @@
 local most, length = next_number(), next_number()
 local out = {}
 local function claimed(a)
-  return { get_group(a.g).id, a.id, a.claim, a.c[1], a.c[2], a.c[3], a.keep and 1 or 0, a.status, a.err }
+  return { get_group(a.g).id, a.id, a.claim, a.c[1], a.c[2], a.c[3], a.keep and 1 or 0, a.status, a.err,
+    a.cb or '' }
 end
 if retried then
   -- The same call again: what it was given before.

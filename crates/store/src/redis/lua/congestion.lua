@@ -57,7 +57,7 @@ end
 
 -- Starts that are left in this window: of the limit, or of what was granted to this call.
 local function window_room()
-  if not granted then return max(0, C.limit - M.started) end
+  if not granted then return M.spent == M.win and 0 or max(0, C.limit - M.started) end
   return granted_window == M.win and granted or 0
 end
 local function charge()

@@ -11,27 +11,9 @@ local jobs_max = part(C.jobs_max, M.fin)
 local actions_max = part(C.actions_max, call('ZCARD', K.finished_actions))
 local groups_max = part(C.actions_max, call('ZCARD', K.idle))
 local n_jobs, n_actions, n_groups = 0, 0, 0
-local gone, gone_ids, touched = {}, {}, {}
-
-local function drop_job(J)
-  local a = get_action(J.a)
-  local g = get_group(a.g)
-  if J.sp == FINISHED then M.fin = M.fin - 1 end
-  a.kept = a.kept - 1
-  a.d[1] = a.d[1] + 1
-  if J.ph == DONE then a.d[2] = a.d[2] + 1 else a.d[3] = a.d[3] + 1 end
-  shift(g, J.ph, nil)
-  gone[#gone + 1] = J.seq
-  dropped_jobs[J.seq], jobs[J.seq] = true, false
-  local ids = gone_ids[g.seq]
-  if not ids then ids = {} gone_ids[g.seq] = ids end
-  ids[#ids + 1] = job_id(J)
-  touched[a.seq] = a
-  n_jobs = n_jobs + 1
-end
-
-local l = list(K.finished)
-while budget > 0 do
+-- Jobs that were replayed or purged have left their entries behind.
+local l, stale = list(K.finished), 0
+while budget > 0 and stale < 20000 do
   local text, got = head(l, l.read == 0 and 1 or min(1000, budget))
   if not text then break end
   if got then load_entries(got) end
@@ -39,7 +21,10 @@ while budget > 0 do
   if J and J.ph >= DONE then
     if now - J.at <= age and M.fin <= jobs_max then break end
     budget = budget - 1
+    n_jobs = n_jobs + 1
     drop_job(J)
+  else
+    stale = stale + 1
   end
   pop(l)
 end
@@ -80,6 +65,7 @@ while budget > 0 and candidates > 0 do
         from, passed = seq + 1, passed + 1
         if jobs[seq] and budget > 0 then
           budget = budget - 1
+          n_jobs = n_jobs + 1
           drop_job(jobs[seq])
         end
       end
@@ -142,30 +128,6 @@ while budget > 0 and candidates > 0 do
   end
 end
 
-in_parts('HDEL', K.job, gone)
-in_parts('HDEL', K.state, gone)
-for g, ids in pairs(gone_ids) do in_parts('HDEL', names.ids(int(g)), ids) end
--- The numbers before the first kept job are not looked at again.
-for _, a in pairs(touched) do
-  local key = names.runs(int(a.seq))
-  for _ = 1, 20 do
-    local run = call('ZRANGE', key, 0, 0)[1]
-    if not run then break end
-    local first, count = string.match(run, '(%d+):(%d+)')
-    first, count = tonumber(first), tonumber(count)
-    local seqs, kept_from = {}, nil
-    for i = 0, min(999, count - 1) do seqs[i + 1] = first + i end
-    local there = call('HMGET', K.job, unpack(seqs))
-    for i = 1, #seqs do
-      if there[i] then kept_from = i - 1 break end
-    end
-    local passed = kept_from or #seqs
-    if passed == 0 then break end
-    call('ZREM', key, run)
-    if passed < count then call('ZADD', key, first + passed, int(first + passed) .. ':' .. int(count - passed)) end
-    if a.rf == first then a.rf, a.rn = first + passed, count - passed end
-    if kept_from then break end
-  end
-end
+write_dropped()
 local more = budget == 0 and n_jobs + n_actions + n_groups > 0
 return { flush(), n_jobs, n_actions, n_groups, more and 1 or 0, call('ZCARD', K.finished_actions), call('ZCARD', K.idle) }

@@ -40,7 +40,7 @@ elseif what == 'actions' then
     for _, of in ipairs(call('ZRANGEBYSCORE', names.actions(int(g)), from, '+inf', 'LIMIT', 0, most - #out)) do
       local a = get_action(tonumber(of))
       local runs, more = runs_of(a.seq, '-inf', 64)
-      out[#out + 1] = { a.seq, a.g, a.id, a.th, flag(a.keep), a.status, flag(a.sealed), flag(a.paused),
+      out[#out + 1] = { a.seq, a.g, a.id, a.th, flag(a.keep), a.cb or '', a.status, flag(a.sealed), flag(a.paused),
         flag(a.cancelled), flag(a.implicit), flag(a.conf), a.cr, a.fin or -1, is_open(a) and a.d or a.c, a.err,
         call('HGET', K.summary, a.seq), runs, more }
     end

@@ -324,8 +324,8 @@ local function unhold(g)
     for _, line in pairs(g.lines) do enter_order(g, line) end
   end
 end
--- Puts back groups whose window has turned, at most a thousand.
-local function unhold_turned()
+-- Puts back groups whose window has turned, or that were held in one before `turn`; at most a thousand.
+local function unhold_turned(turn)
   if M.held == 0 then return end
   local l = list(K.held)
   for _ = 1, 1000 do
@@ -333,7 +333,7 @@ local function unhold_turned()
     if not entry then return end
     local window, seq = string.match(entry, '(%d+):(%d+)')
     window = tonumber(window)
-    if window >= M.win then return end
+    if window >= (turn or M.win) then return end
     pop(l)
     M.held = M.held - 1
     local g = get_group(tonumber(seq))

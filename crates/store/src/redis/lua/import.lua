@@ -1,5 +1,6 @@
 -- import: one step of filling an empty shard. Who imports, step, what, its arguments.
 --   begin: only where there are no groups. From here on M.importing names who imports.
+--   limits: rates that were set at run time, as a record of the stream.
 --   records: g, a or j, then a group, action or job (see restore)…
 --   finished, lines: what waited for all records to be there; a thousand per call.
 --   actions: numbers of actions that may go on: cancelled or complete.
@@ -37,6 +38,11 @@ elseif what == 'lines' then
     local g = get_group(tonumber(seq))
     enter_order(g, g.lines[k])
   end
+elseif what == 'limits' then
+  local L = limits_from(next_arg(), 1)
+  C = in_force(cjson.decode(call('GET', K.settings)), L)
+  call('SET', K.config, encode(C))
+  call('SET', K.limits, encode(L))
 elseif what == 'end' then
   M.importing, M.imported = nil, who
   ring_work, ring_aggregate, ring_timer = true, true, true

@@ -207,6 +207,7 @@ local function die(J, reason, text)
   if text == '' then text = DEATHS[reason] end
   J.death = reason
   local a = finish(J, DEAD, text)
+  zput(K.dead, int(J.seq), J.seq)
   if is_open(a) then
     a.c[3] = a.c[3] + 1
     if reason ~= DIED.CANCELLED then keep_error(a, text) end

@@ -18,11 +18,10 @@ else
     held = 0, fin = 0, lines = 0, groups = 0, actions = 0, lanes = {},
   }
 end
-local C = cjson.decode(ARGV[5])
-local settings = cmsgpack.pack(C)
-local before = redis.call('GET', P .. 'config')
-local changed = before and cjson.encode(cmsgpack.unpack(before)) ~= cjson.encode(C)
-local other_window = changed and cmsgpack.unpack(before).window ~= C.window
+local C = in_force(cjson.decode(ARGV[5]), limits_of(redis.call('GET', P .. 'limits')))
+local settings, config = redis.call('GET', P .. 'settings'), redis.call('GET', P .. 'config')
+local changed = settings and settings ~= ARGV[5]
+local other_window = config and cmsgpack.unpack(config).window ~= C.window
 if M.run ~= ARGV[6] or other_window then
   local wall = tonumber(ARGV[1])
   if not wall then
@@ -31,8 +30,11 @@ if M.run ~= ARGV[6] or other_window then
   end
   M.last = math.max(M.last, wall + M.off)
   M.win, M.started, M.run = math.floor(M.last / C.window), C.limit, ARGV[6]
+  -- Also if the limit is raised before it ends.
+  M.spent = M.win
   for _, lane in ipairs(M.lanes) do lane.s = 0 end
 end
 redis.call('SET', KEYS[1], cmsgpack.pack(M))
-redis.call('SET', P .. 'config', settings)
+redis.call('SET', P .. 'settings', ARGV[5])
+redis.call('SET', P .. 'config', cmsgpack.pack(C))
 return { 'ok', changed and 1 or 0 }

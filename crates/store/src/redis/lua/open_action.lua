@@ -1,6 +1,6 @@
--- open_action: group, base priority, its step, action, threshold, keep results ("1").
+-- open_action: group, base priority, its step, action, threshold, keep results ("1"), callback or "".
 local group_id, base_priority, step, id = next_arg(), next_number(), next_number(), next_arg()
-local threshold, keep = next_number(), next_arg() == '1'
+local threshold, keep, callback = next_number(), next_arg() == '1', next_arg()
 local g = find_or_create_group(group_id, base_priority, step)
 local a = find_action(g, id)
 if a then
@@ -10,5 +10,5 @@ if a then
   elseif a.sealed then answer = 'sealed' end
   return { nothing(), answer }
 end
-create_action(g, id, threshold, keep, false)
+create_action(g, id, threshold, keep, false, callback ~= '' and callback or nil)
 return { flush(), 'new' }

@@ -1,13 +1,40 @@
 -- query: reads, changing nothing. What, then its arguments.
 local what = next_arg()
 
+-- When the first job of a line was accepted. Entries of ended jobs are passed, but not very many (see stale).
+local function first_created(g, line)
+  local name = line.nr > 0 and 'r' or line.nt > 0 and 't' or 'f'
+  local key, from = names.line(int(g.seq), line.k, name), 0
+  while from < 10000 do
+    local got = call('LRANGE', key, from, from == 0 and 0 or from + 99)
+    if #got == 0 then return nil end
+    load_entries(got)
+    for _, text in ipairs(got) do
+      local J = job_at(text)
+      if J then
+        local _, created = unpack_blob(BLOB, J.blob)
+        return created
+      end
+    end
+    from = from + #got
+  end
+end
+-- In whole seconds, or -1: as the core, which has room for no more.
+local function waiting_since(g)
+  local since
+  for _, line in pairs(g.lines) do
+    local created = line_len(line) > 0 and first_created(g, line)
+    if created then since = min(since or created, created) end
+  end
+  return since and floor(since / 1000) * 1000 or -1
+end
 local function group_view(g)
   local of_group = {}
   for i, seq in ipairs(call('ZRANGE', names.actions(int(g.seq)), 0, -1)) do
     of_group[i] = get_action(tonumber(seq)).id
   end
   return { g.id, g.bp, g.cw or -1, g.cl or -1, g.paused and 1 or 0, g.held and 1 or 0, is_active(g) and 1 or 0,
-    g.c, of_group, g.seq }
+    g.c, of_group, waiting_since(g), g.seq }
 end
 local function job_view(J)
   return { J.seq, J.v, J.ph, J.att, J.thr, J.at, J.delay, J.death, M.lanes[J.lane].n, J.blob, J.text }
@@ -59,7 +86,7 @@ elseif what == 'action' then
   local a = find_action(g, next_arg())
   if not a then return { 'no action' } end
   return { common, a.id, a.status, a.sealed and 1 or 0, a.paused and 1 or 0, a.cancelled and 1 or 0, a.c, a.err,
-    a.cr, a.fin or -1, g.c, call('HGET', K.summary, a.seq) }
+    a.cr, a.fin or -1, g.c, call('HGET', K.summary, a.seq), a.cb or '' }
 elseif what == 'job' then
   local seq = call('HGET', names.ids(int(g.seq)), next_arg())
   local J = seq and get_job(tonumber(seq))

@@ -73,6 +73,7 @@ while budget > 0 do
   if left == budget and a and a.cur then break end
   budget = left
 end
+drop_stale_heads()
 local bits = flush()
 local next_due, expiring = first_score(K.delayed), first_score(K.expiring)
 if expiring and (not next_due or expiring < next_due) then next_due = expiring end

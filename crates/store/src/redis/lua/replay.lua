@@ -12,6 +12,7 @@ if J.sp == FINISHED then
   M.fin = M.fin - 1
   J.n = (J.n + 1) % 65536
 end
+zdrop(K.dead, int(J.seq))
 local line = line_for(g, J.lane, J.v)
 J.ph, J.att, J.at, J.text, J.dirty = WAITING, 0, now, '', true
 line.un = line.un + 1

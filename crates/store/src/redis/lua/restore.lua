@@ -14,14 +14,14 @@ local function restore_group()
   if g.paused then g.held = 'P' end
 end
 
--- number, group, id, threshold, keep results, implicit, status, sealed, paused, cancelled, confirmed, created,
+-- number, group, id, threshold, keep results, callback or "", implicit, status, sealed, paused, cancelled, confirmed, created,
 -- finished or "", total, success, failed, number of errors, errors…, "1" with a summary, summary.
 local function restore_action()
   M.seq = next_number()
   local g, id = get_group(next_number()), next_arg()
   if find_action(g, id) then return 'the action ' .. id .. ' of ' .. g.id .. ' is there twice' end
-  local threshold, keep, implicit = next_number(), next_flag(), next_flag()
-  local a = create_action(g, id, threshold, keep, implicit)
+  local threshold, keep, callback, implicit = next_number(), next_flag(), next_arg(), next_flag()
+  local a = create_action(g, id, threshold, keep, implicit, callback ~= '' and callback or nil)
   a.status, a.sealed, a.paused, a.cancelled, a.conf = next_number(), next_flag(), next_flag(), next_flag(), next_flag()
   a.cr, a.fin = next_number(), next_number()
   for i = 1, 3 do
@@ -49,6 +49,7 @@ local function restore_finished(J, a, g, at, reason, text)
   shift(g, nil, J.ph)
   if J.ph == DEAD then
     J.death = reason
+    zput(K.dead, int(J.seq), J.seq)
     if is_open(a) and reason ~= DIED.CANCELLED then keep_error(a, text) end
   end
   if is_open(a) then

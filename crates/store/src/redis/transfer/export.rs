@@ -17,6 +17,7 @@ use crate::StoreError;
 use crate::redis::args::Args;
 use crate::redis::blob::Blob;
 use crate::redis::decode::{self, Numbers};
+use crate::redis::limits::Told;
 use crate::redis::reply::{Items, time};
 use crate::redis::scripts;
 use crate::transfer::{Counts, ExportWriter, Line, unwritten};
@@ -35,6 +36,11 @@ pub(super) async fn export(place: &Place<'_>, out: impl Write) -> Answer<Counts>
         }
     }
     let mut writer = ExportWriter::new(out).map_err(unwritten)?;
+    let mut items = place.call(0, &scripts::LIMITS, "", &Args::default()).await?;
+    let limits = Told::read(&mut items.items()?)?.record;
+    if !limits.is_empty() {
+        writer.write(&Line::Limits(limits)).map_err(unwritten)?;
+    }
     let mut shards: Vec<Shard<'_>> = (0..place.shards).map(|shard| Shard::new(place, shard)).collect();
     for shard in &mut shards {
         shard.groups(&mut writer).await?;
@@ -260,6 +266,7 @@ fn action(one: &mut Items) -> Answer<Action> {
     let options = ActionOptions {
         failure_threshold_percent: one.small()?,
         keep_results: one.flag()?,
+        callback: one.maybe_text()?,
     };
     let status = decode::action_status(one.int()?)?;
     let (sealed, paused, cancelled) = (one.flag()?, one.flag()?, one.flag()?);

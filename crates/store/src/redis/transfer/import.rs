@@ -5,11 +5,14 @@ use std::hash::{BuildHasher, Hasher, RandomState};
 use std::io::BufRead;
 
 use tidegate_core::bulk::NewJob;
-use tidegate_core::bulk::record::{ActionRecord, GroupRecord, JobRecord, JobState, StoredPhase};
+use tidegate_core::bulk::record::{
+    ActionRecord, GroupRecord, JobRecord, JobState, LimitsRecord, StoredPhase,
+};
 
 use super::{Answer, Place, without_facts};
 use crate::StoreError;
 use crate::redis::args::Args;
+use crate::redis::limits::as_json;
 use crate::redis::reply::Items;
 use crate::redis::{Shared, blob, scripts, settings};
 use crate::transfer::{Counts, ExportReader, Line};
@@ -76,6 +79,10 @@ impl Import<'_> {
                 Line::Group(group) => self.group(&group)?,
                 Line::Action(action) => self.action(&action)?,
                 Line::Job { job, state } => self.job(job, state)?,
+                Line::Limits(limits) => {
+                    self.limits(&limits).await?;
+                    continue;
+                }
                 Line::Header { .. } | Line::End(_) => continue,
             };
             let part = &self.parts[shard as usize];
@@ -94,6 +101,16 @@ impl Import<'_> {
             self.call(shard, &args).await?;
         }
         Ok(reader.counts())
+    }
+
+    /// Every shard has the rates that were set at run time.
+    async fn limits(&mut self, limits: &LimitsRecord) -> Answer<()> {
+        let record = as_json(limits)?;
+        for shard in 0..self.place.shards {
+            let mut args = self.step(shard, "limits");
+            self.call(shard, args.text(&record)).await?;
+        }
+        Ok(())
     }
 
     /// The head of a step's arguments.
@@ -217,6 +234,7 @@ impl Import<'_> {
         args.text("a").big(number).big(group).text(action.id.as_str());
         args.number(action.options.failure_threshold_percent)
             .flag(action.options.keep_results)
+            .text(action.options.callback.as_deref().unwrap_or_default())
             .flag(action.implicit)
             .number(action.status as i64);
         args.flag(action.sealed)

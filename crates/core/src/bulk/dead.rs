@@ -1,0 +1,51 @@
+//! The list of dead jobs, over the whole store, those accepted last first.
+//!
+//! The cursor is the number of the last job looked at, whether it matched or not, so that a job that dies or is
+//! forgotten meanwhile neither ends a listing nor shows another job twice.
+
+use super::Bulk;
+use super::command::JobSeq;
+use super::list::Slot;
+use super::views::{Cursor, DeadFilter, DeadView, Page};
+
+/// Limit: dead jobs on one page, whatever was asked for.
+pub const MAX_PAGE: u32 = 1_000;
+
+/// Limit: dead jobs that one call looks at. A page may be short for it; `next` says that there is more.
+pub const MAX_LOOKS: u32 = 10_000;
+
+impl Bulk {
+    pub(super) fn dead_page(&self, filter: &DeadFilter, after: Option<Cursor>, max: u32) -> Page<DeadView> {
+        let max = max.clamp(1, MAX_PAGE) as usize;
+        let before = after.map_or(JobSeq(u64::MAX), |Cursor(last)| JobSeq(last));
+        let mut dead = self.dead_jobs.range(..before).rev().peekable();
+        let mut page = Page {
+            items: Vec::new(),
+            next: None,
+        };
+        for _ in 0..MAX_LOOKS {
+            let Some((&seq, &slot)) = dead.next() else {
+                break;
+            };
+            page.items.extend(self.dead_view(filter, slot));
+            page.next = dead.peek().map(|_| Cursor(seq.0));
+            if page.items.len() >= max {
+                break;
+            }
+        }
+        page
+    }
+
+    /// None if the filter does not match it.
+    fn dead_view(&self, filter: &DeadFilter, slot: Slot) -> Option<DeadView> {
+        let job = &self.jobs[slot as usize];
+        let action = &self.actions[job.action as usize];
+        let group = &self.groups[action.group as usize].id;
+        let kind = &self.kinds[usize::from(job.kind)].name;
+        filter.matches(group, kind, job.death).then(|| DeadView {
+            group: group.clone(),
+            action: action.id.clone(),
+            job: self.job_view(slot),
+        })
+    }
+}

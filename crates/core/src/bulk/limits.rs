@@ -1,0 +1,287 @@
+//! configure_limits: changes the rates at run time, and remembers who did it and why.
+//!
+//! A rate set here stands before the configuration's until it is reset. It holds at once: what is left of the
+//! running window is the limit that holds less the starts so far, so no window has more starts than the larger
+//! of the two limits. Jobs that ready was promised under a larger limit wait there.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde::{Deserialize, Serialize};
+
+use super::pick::UNHOLD_PER_CALL;
+use super::record::Change;
+use super::refusal::Refusal;
+use super::views::{LaneView, LimitsView};
+use super::{Bulk, pace};
+use crate::config::limit_per_window;
+use crate::ids::LaneId;
+use crate::time::{Millis, Timestamp};
+
+/// Limit: changes that are remembered.
+pub const CHANGES_KEPT: usize = 100;
+/// Limit: bytes of `by` and of `why`.
+const MAX_REASON_BYTES: usize = 256;
+/// Limit: lanes whose rate is set at run time.
+pub const MAX_LANES_SET: usize = 256;
+const MAX_RPS: f64 = 1e9;
+
+/// Changes how fast jobs may start, until it is changed again: a restart keeps it.
+#[derive(Debug, Clone, PartialEq)]
+pub struct ConfigureLimitsParams {
+    pub global_rps: Set<f64>,
+    /// Starts per second of single lanes.
+    pub lanes: Vec<(LaneId, Set<f64>)>,
+    /// Who asked for it, and why.
+    pub by: String,
+    pub why: String,
+}
+
+/// A change of one setting.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Set<T> {
+    #[default]
+    Keep,
+    To(T),
+    /// Back to what the configuration says.
+    Reset,
+}
+
+/// One change of the rates.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct LimitChange {
+    pub at: Timestamp,
+    pub by: String,
+    pub why: String,
+    /// The lane whose rate it was; none for the whole system.
+    pub lane: Option<LaneId>,
+    pub from_rps: f64,
+    pub to_rps: f64,
+}
+
+/// The rates that stand before the configuration's, and how they came about.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+pub struct LimitsRecord {
+    pub global_rps: Option<f64>,
+    pub lanes: BTreeMap<LaneId, f64>,
+    /// The newest last.
+    pub changes: Vec<LimitChange>,
+}
+
+impl LimitsRecord {
+    /// Nothing was ever changed.
+    pub fn is_empty(&self) -> bool {
+        *self == Self::default()
+    }
+}
+
+impl ConfigureLimitsParams {
+    /// Whether these rates can work in windows of this length.
+    pub fn check(&self, window: Millis) -> Result<(), Refusal> {
+        let bad = |what: String, rps: f64, right: String| {
+            Err(Refusal::Rate {
+                what,
+                value: rps.to_string(),
+                right,
+            })
+        };
+        let in_range = |rps: f64| rps.is_finite() && rps > 0.0 && rps <= MAX_RPS;
+        let range = format!("it must be above 0 and at most {MAX_RPS}");
+        if let Set::To(rps) = self.global_rps {
+            if !in_range(rps) {
+                return bad("global_rps".to_owned(), rps, range);
+            }
+            if limit_per_window(rps, window) == 0 {
+                let least = 1.0 / window.as_secs_f64();
+                let right = format!(
+                    "it allows no start in a window of {} s; it must be at least {least}",
+                    window.as_secs_f64()
+                );
+                return bad("global_rps".to_owned(), rps, right);
+            }
+        }
+        let mut seen = BTreeSet::new();
+        for (lane, set) in &self.lanes {
+            if !seen.insert(lane) {
+                return Err(Refusal::LaneTwice(lane.clone()));
+            }
+            if let Set::To(rps) = *set
+                && !in_range(rps)
+            {
+                return bad(format!("the rps of lane {lane:?}"), rps, range);
+            }
+        }
+        for (what, text) in [("by", &self.by), ("why", &self.why)] {
+            if text.len() > MAX_REASON_BYTES {
+                return Err(Refusal::TextTooLong {
+                    what: what.to_owned(),
+                    len: text.len() as u64,
+                    max: MAX_REASON_BYTES as u64,
+                });
+            }
+        }
+        Ok(())
+    }
+}
+
+/// What a setting becomes.
+fn set<T: Copy>(set: Set<T>, was: Option<T>) -> Option<T> {
+    match set {
+        Set::Keep => was,
+        Set::To(value) => Some(value),
+        Set::Reset => None,
+    }
+}
+
+impl Bulk {
+    pub(super) fn configure_limits(
+        &mut self,
+        p: ConfigureLimitsParams,
+        now: Timestamp,
+    ) -> Result<(), Refusal> {
+        p.check(self.limiter.length())?;
+        let mut record = self.limits.clone();
+        record.global_rps = set(p.global_rps, record.global_rps);
+        for (lane, change) in &p.lanes {
+            match set(*change, record.lanes.get(lane).copied()) {
+                Some(rps) => record.lanes.insert(lane.clone(), rps),
+                None => record.lanes.remove(lane),
+            };
+        }
+        if record.lanes.len() > MAX_LANES_SET {
+            return Err(Refusal::TooManyLanes {
+                max: MAX_LANES_SET as u64,
+            });
+        }
+        let named = p.lanes.into_iter().map(|(lane, _)| Some(lane));
+        for lane in std::iter::once(None).chain(named) {
+            let from_rps = self.rps(&self.limits, lane.as_ref());
+            let to_rps = self.rps(&record, lane.as_ref());
+            if from_rps != to_rps {
+                record.changes.push(LimitChange {
+                    at: now,
+                    by: p.by.clone(),
+                    why: p.why.clone(),
+                    lane,
+                    from_rps,
+                    to_rps,
+                });
+            }
+        }
+        let old = record.changes.len().saturating_sub(CHANGES_KEPT);
+        record.changes.drain(..old);
+        if record != self.limits {
+            self.changes.push(Change::PutLimits(record.clone()));
+            self.put_limits_in_force(record, now);
+        }
+        Ok(())
+    }
+
+    /// The rate of a lane, or of the whole system: the one set at run time, else the configured one. A lane
+    /// that has neither follows the whole system.
+    fn rps(&self, limits: &LimitsRecord, lane: Option<&LaneId>) -> f64 {
+        let of_all = || limits.global_rps.unwrap_or(self.config.backpressure.global_rps);
+        let Some(lane) = lane else { return of_all() };
+        let configured = || self.config.lanes.get(lane)?.rps;
+        let set = limits.lanes.get(lane).copied();
+        set.or_else(configured).unwrap_or_else(of_all)
+    }
+
+    /// The rate that a lane starts out with.
+    pub(super) fn lane_rps(&self, lane: &LaneId) -> f64 {
+        self.rps(&self.limits, Some(lane))
+    }
+
+    pub(super) fn put_limits_in_force(&mut self, record: LimitsRecord, now: Timestamp) {
+        self.limits = record;
+        // A window that was shortened since the rate was set still gets one start.
+        let limit = limit_per_window(self.rps(&self.limits, None), self.limiter.length()).max(1);
+        let share_rises = limit > self.limiter.limit();
+        let mut raised = share_rises;
+        self.limiter.set_limit(limit);
+        for lane in 0..self.lanes.len() {
+            let rps = self.lane_rps(&self.lanes[lane].name);
+            raised |= self.lanes[lane].pace.configure(rps, now);
+        }
+        if share_rises && self.config.backpressure.strict_share {
+            // Those that are still at their ceiling meet it again at the next pick.
+            self.unhold_before(self.limiter.window() + 1, UNHOLD_PER_CALL, now);
+        }
+        self.signals.work |= raised;
+    }
+
+    /// Every lane that is configured or was heard of, in order of name.
+    pub(super) fn lane_views(&self, now: Timestamp) -> Vec<LaneView> {
+        let set = self.config.lanes.keys().chain(self.limits.lanes.keys());
+        let names: BTreeSet<&LaneId> = set.chain(self.lane_slots.keys()).collect();
+        names.into_iter().map(|name| self.lane_view(name, now)).collect()
+    }
+
+    fn lane_view(&self, name: &LaneId, now: Timestamp) -> LaneView {
+        let lane = self
+            .lane_slots
+            .get(name)
+            .map(|&lane| &self.lanes[usize::from(lane)]);
+        let pace = match lane {
+            Some(lane) => lane.pace.at(now),
+            None => pace::Pace::new(self.lane_rps(name)),
+        };
+        LaneView {
+            id: name.clone(),
+            configured_rps: pace.configured_rps(),
+            rps: pace.rps(),
+            started: lane.map_or(0, |lane| lane.started),
+            ready: lane.map_or(0, |lane| u64::from(lane.ready.len)),
+            groups_waiting: lane.map_or(0, |lane| lane.orders.iter().map(|order| order.len() as u64).sum()),
+            last_cut_at: pace.last_cut(),
+        }
+    }
+
+    pub(super) fn limits_view(&self) -> LimitsView {
+        LimitsView {
+            global_rps: self.rps(&self.limits, None),
+            configured_global_rps: self.config.backpressure.global_rps,
+            limit_per_window: self.limiter.limit(),
+            window_ms: self.limiter.length(),
+            lanes: self.limits.lanes.clone().into_iter().collect(),
+            changes: self.limits.changes.clone(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn to(rps: f64) -> ConfigureLimitsParams {
+        ConfigureLimitsParams {
+            global_rps: Set::To(rps),
+            lanes: Vec::new(),
+            by: String::new(),
+            why: String::new(),
+        }
+    }
+
+    #[test]
+    fn a_refusal_names_the_value_and_what_would_be_right() {
+        let refused = |params: &ConfigureLimitsParams| params.check(Millis(500)).unwrap_err().to_string();
+        assert_eq!(
+            refused(&to(0.0)),
+            "global_rps = 0: it must be above 0 and at most 1000000000"
+        );
+        assert_eq!(
+            refused(&to(1.5)),
+            "global_rps = 1.5: it allows no start in a window of 0.5 s; it must be at least 2"
+        );
+        let mail = LaneId::new("mail").unwrap();
+        let mut of_lane = to(10.0);
+        of_lane.lanes = vec![(mail, Set::To(f64::NAN))];
+        assert_eq!(
+            refused(&of_lane),
+            "the rps of lane \"mail\" = NaN: it must be above 0 and at most 1000000000"
+        );
+        let mut long = to(10.0);
+        long.why = "x".repeat(257);
+        assert_eq!(refused(&long), "why has 257 bytes; at most 256 are allowed");
+        to(2.0).check(Millis(500)).unwrap();
+    }
+}

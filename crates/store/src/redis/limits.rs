@@ -1,0 +1,252 @@
+//! configure_limits, the window that shards share, and what is read of limits and lanes.
+//!
+//! With several shards the first one decides: it keeps the history and gives every change a version. The counter
+//! that all shards share and the other shards follow it, each only forward, so that changes at the same time end
+//! with the same rates everywhere.
+
+use std::collections::BTreeMap;
+
+use async_trait::async_trait;
+use futures_util::FutureExt;
+use futures_util::future::try_join_all;
+use redis::Cmd;
+use tidegate_core::bulk::record::LimitsRecord;
+use tidegate_core::bulk::views::{LaneView, LimitChange, LimitsView, Query};
+use tidegate_core::bulk::{CHANGES_KEPT, ConfigureLimitsParams, MAX_LANES_SET, Refusal, Set};
+use tidegate_core::ids::LaneId;
+use tidegate_core::time::{Millis, Timestamp};
+
+use super::args::Args;
+use super::reply::Items;
+use super::scripts;
+use super::server::Live;
+use super::servers::{Failure, Request};
+use super::{GrantCall, Shared, eval};
+use crate::StoreError;
+
+type Answer<T> = Result<T, StoreError>;
+
+/// What a shard knows of the rates that were set.
+#[derive(Debug)]
+pub(super) struct Told {
+    /// Raised with every change; 0 if nothing was ever set.
+    version: u64,
+    pub(super) record: LimitsRecord,
+    configured_rps: f64,
+}
+
+impl Told {
+    pub(super) fn read(items: &mut Items) -> Answer<Self> {
+        let version = items.unsigned()?;
+        let of_all = items.text()?;
+        let global_rps = if of_all.is_empty() {
+            None
+        } else {
+            Some(rate(&of_all)?)
+        };
+        let mut named = items.items()?;
+        let mut lanes = BTreeMap::new();
+        while named.len() > 0 {
+            lanes.insert(named.name::<LaneId>()?, rate(&named.text()?)?);
+        }
+        let changes = items.items()?.each(|one| {
+            let (at, by, why, lane) = (one.time()?, one.text()?, one.text()?, one.text()?);
+            Ok(LimitChange {
+                at,
+                by,
+                why,
+                lane: LaneId::new(lane).ok(),
+                from_rps: rate(&one.text()?)?,
+                to_rps: rate(&one.text()?)?,
+            })
+        })?;
+        Ok(Self {
+            version,
+            record: LimitsRecord {
+                global_rps,
+                lanes,
+                changes,
+            },
+            configured_rps: rate(&items.text()?)?,
+        })
+    }
+}
+
+/// The window that all shards share.
+pub(super) struct Limit {
+    pub(super) window: u64,
+    /// What this call was granted.
+    pub(super) grant: u64,
+    /// What all calls were granted in this window.
+    pub(super) granted: u64,
+    /// The most in any window.
+    pub(super) most: u64,
+    /// What a window allows.
+    pub(super) limit: u64,
+    /// What is left of this one.
+    pub(super) room: u64,
+}
+
+/// Rates come as text: a number in an answer loses what is behind its point.
+fn rate(text: &str) -> Answer<f64> {
+    text.parse()
+        .map_err(|_| StoreError::Corrupt(format!("a script answered {text:?} as a rate")))
+}
+
+/// A record as the scripts and the stream have it.
+pub(super) fn as_json(record: &LimitsRecord) -> Answer<String> {
+    serde_json::to_string(record).map_err(|error| StoreError::Corrupt(error.to_string()))
+}
+
+fn encode(p: &ConfigureLimitsParams) -> Args {
+    let mut args = Args::default();
+    let rate = |set: Set<f64>| match set {
+        Set::Keep => String::new(),
+        Set::To(rps) => rps.to_string(),
+        Set::Reset => "reset".to_owned(),
+    };
+    args.big(CHANGES_KEPT as u64).big(MAX_LANES_SET as u64);
+    args.text(&rate(p.global_rps)).text(&p.by).text(&p.why);
+    for (lane, set) in &p.lanes {
+        args.text(lane.as_str()).text(&rate(*set));
+    }
+    args
+}
+
+impl Shared {
+    pub(super) async fn configure_limits(&self, p: &ConfigureLimitsParams) -> Answer<Result<(), Refusal>> {
+        if let Err(refusal) = p.check(self.config.backpressure.window()) {
+            return Ok(Err(refusal));
+        }
+        let mut items = self.call(0, &scripts::CONFIGURE_LIMITS, &encode(p)).await?;
+        if items.text()? != "ok" {
+            return Ok(Err(Refusal::TooManyLanes {
+                max: MAX_LANES_SET as u64,
+            }));
+        }
+        self.share_limits(&Told::read(&mut items.items()?)?).await?;
+        Ok(Ok(()))
+    }
+
+    /// Tells the counter and the other shards what the first shard knows. A change that did not get through to
+    /// all of them is made good when a process connects.
+    pub(super) async fn share_known_limits(&self) -> Answer<()> {
+        let mut items = self.look(0, &Query::Limits).await?;
+        self.share_limits(&Told::read(&mut items.items()?)?).await
+    }
+
+    async fn share_limits(&self, told: &Told) -> Answer<()> {
+        if self.shards == 1 || told.version == 0 {
+            return Ok(());
+        }
+        // The counter first: whoever is woken by a shard's bell finds it raised.
+        let rates = LimitsRecord {
+            changes: Vec::new(),
+            ..told.record.clone()
+        };
+        let call = RatesCall {
+            key: self.keys.rate_limit(),
+            version: told.version,
+            record: as_json(&rates)?,
+        };
+        self.servers.run(&call.key, &call).await?;
+        let mut args = Args::default();
+        args.big(told.version).text(&as_json(&told.record)?);
+        let others = (1..self.shards).map(|shard| self.call(shard, &scripts::ADOPT_LIMITS, &args).boxed());
+        try_join_all(others.collect::<Vec<_>>()).await.map(drop)
+    }
+
+    /// Cuts starts out of the window that all shards share; below zero gives them back.
+    pub(super) async fn ask_limit(&self, starts: i64, window: u64, lane: &str) -> Answer<Limit> {
+        let call = GrantCall {
+            shared: self,
+            key: self.keys.rate_limit(),
+            starts,
+            window,
+            lane,
+        };
+        let mut items = Items::of(self.servers.run(&call.key, &call).await?)?;
+        let (window, grant, granted) = (items.unsigned()?, items.unsigned()?, items.unsigned()?);
+        let most = items.unsigned()?;
+        self.known.heard(items.unsigned()?);
+        Ok(Limit {
+            window,
+            grant,
+            granted,
+            most,
+            limit: items.unsigned()?,
+            room: items.unsigned()?,
+        })
+    }
+
+    pub(super) async fn limits(&self) -> Answer<LimitsView> {
+        let mut items = self.look(0, &Query::Limits).await?;
+        let told = Told::read(&mut items.items()?)?;
+        Ok(LimitsView {
+            global_rps: told.record.global_rps.unwrap_or(told.configured_rps),
+            configured_global_rps: told.configured_rps,
+            limit_per_window: items.unsigned()?,
+            window_ms: Millis(items.unsigned()?),
+            lanes: told.record.lanes.into_iter().collect(),
+            changes: told.record.changes,
+        })
+    }
+
+    /// In order of name. With several shards a lane is as slow as the shard that was told off last.
+    pub(super) async fn lanes(&self) -> Answer<Vec<LaneView>> {
+        let mut all: BTreeMap<LaneId, LaneView> = BTreeMap::new();
+        for shard in 0..self.shards {
+            let mut items = self.look(shard, &Query::Lanes).await?;
+            for one in items.items()?.each(lane)? {
+                match all.get_mut(&one.id) {
+                    Some(whole) => add(whole, &one),
+                    None => {
+                        all.insert(one.id.clone(), one);
+                    }
+                }
+            }
+        }
+        Ok(all.into_values().collect())
+    }
+}
+
+fn lane(one: &mut Items) -> Answer<LaneView> {
+    let thousandths = |items: &mut Items| Ok::<_, StoreError>(items.unsigned()? as f64 / 1000.0);
+    Ok(LaneView {
+        id: one.name()?,
+        configured_rps: thousandths(one)?,
+        rps: thousandths(one)?,
+        started: one.unsigned()?,
+        ready: one.unsigned()?,
+        groups_waiting: one.unsigned()?,
+        last_cut_at: one.maybe()?.map(Timestamp),
+    })
+}
+
+fn add(whole: &mut LaneView, one: &LaneView) {
+    whole.rps = whole.rps.min(one.rps);
+    whole.started += one.started;
+    whole.ready += one.ready;
+    whole.groups_waiting += one.groups_waiting;
+    whole.last_cut_at = whole.last_cut_at.max(one.last_cut_at);
+}
+
+/// Rates for the counter that all shards share.
+struct RatesCall {
+    key: String,
+    version: u64,
+    record: String,
+}
+
+#[async_trait]
+impl Request for RatesCall {
+    fn command(&self, _: &Live, _: bool) -> Cmd {
+        let mut command = eval(&scripts::ADOPT_RATES, &self.key);
+        command.arg(self.version).arg(&self.record);
+        command
+    }
+
+    async fn prepare(&self, _: &Live) -> Result<(), Failure> {
+        Ok(())
+    }
+}

@@ -1,0 +1,7 @@
+-- adopt_rates: the rates that grants go by where there are several shards, unless later ones are here already.
+-- KEYS[1] is <prefix>{limit}:rate-limit. Version, record.
+local version = tonumber(ARGV[1])
+local here = redis.call('HGET', KEYS[1], 'rates')
+if limits_of(here).v >= version then return 0 end
+redis.call('HSET', KEYS[1], 'rates', cmsgpack.pack(limits_from(ARGV[2], version)))
+return 1

@@ -1,0 +1,45 @@
+-- configure_limits: changes rates at run time. Changes kept, lanes that may be set, global rate, by, why, then
+-- per lane its name and rate. A rate is a number, "" (as it is) or "reset".
+-- Answers ok and what holds (see rates), or lanes if there would be too many.
+local kept, most = next_number(), next_number()
+local of_all, by, why = next_arg(), next_arg(), next_arg()
+local settings = cjson.decode(call('GET', K.settings))
+local raw = call('GET', K.limits)
+local was, L = limits_of(raw), limits_of(raw)
+if retried then
+  for _, change in ipairs(L.changes) do
+    if change.req == request then return { nothing(), 'ok', told(settings, L) } end
+  end
+end
+
+local function set(text, before)
+  if text == '' then return before end
+  return tonumber(text)
+end
+L.global_rps = set(of_all, L.global_rps)
+local changed, named = L.global_rps ~= was.global_rps, { false }
+while arg < #ARGV do
+  local name, rate = next_arg(), next_arg()
+  L.lanes[name] = set(rate, L.lanes[name])
+  if L.lanes[name] ~= was.lanes[name] then changed = true end
+  named[#named + 1] = name
+end
+local count = 0
+for _ in pairs(L.lanes) do count = count + 1 end
+if count > most then return { nothing(), 'lanes' } end
+
+for _, lane in ipairs(named) do
+  local from, to = rps_of(settings, was, lane), rps_of(settings, L, lane)
+  if from ~= to then
+    L.changes[#L.changes + 1] = {
+      at = now, by = by, why = why, lane = lane or nil, from_rps = from, to_rps = to, req = request,
+    }
+  end
+end
+while #L.changes > kept do table.remove(L.changes, 1) end
+local answer = told(settings, L)
+if not changed then return { nothing(), 'ok', answer } end
+L.v = L.v + 1
+answer[1] = L.v
+enforce(settings, L)
+return { flush(), 'ok', answer }

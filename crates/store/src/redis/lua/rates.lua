@@ -1,0 +1,54 @@
+-- Rates that were set at run time stand before those of the configuration. `settings` is the configuration as
+-- it came, `limits` what was set, `config` what holds: so whoever connects with the configured rates does not
+-- undo what was set.
+--
+-- A record of limits: v its version, global_rps, lanes (rates by name), changes (at, by, why, lane, from_rps,
+-- to_rps, and the call that made it), the newest last.
+
+local function limits_of(raw)
+  if raw then return cmsgpack.unpack(raw) end
+  return { v = 0, lanes = {}, changes = {} }
+end
+-- A record as it is written in a stream.
+local function limits_from(text, version)
+  local L = cjson.decode(text)
+  L.v = version
+  if L.global_rps == cjson.null then L.global_rps = nil end
+  for _, change in ipairs(L.changes) do
+    if change.lane == cjson.null then change.lane = nil end
+  end
+  return L
+end
+-- The rate of a lane or, without one, of the whole system.
+local function rps_of(settings, L, lane)
+  local of_all = L.global_rps or settings.rps
+  local own = lane and settings.lanes[lane]
+  return lane and (L.lanes[lane] or own and own.rps) or of_all
+end
+-- Settings with the rates that hold.
+local function in_force(settings, L)
+  local function milli(rps) return math.max(1, math.floor(rps * 1000)) end
+  if L.global_rps then
+    settings.limit = math.max(1, math.floor(L.global_rps * settings.window / 1000 + 1e-9))
+    settings.milli = milli(L.global_rps)
+  end
+  for name, rps in pairs(L.lanes) do
+    settings.lanes[name] = settings.lanes[name] or {}
+    settings.lanes[name].milli = milli(rps)
+  end
+  return settings
+end
+
+-- What is told of it: version, rate set or "", lanes and their rates, changes, configured rate.
+local function told(settings, L)
+  local function exact(rps) return string.format('%.17g', rps) end
+  local lanes, changes = {}, {}
+  for name, rps in pairs(L.lanes) do
+    lanes[#lanes + 1] = name
+    lanes[#lanes + 1] = exact(rps)
+  end
+  for i, change in ipairs(L.changes) do
+    changes[i] = { change.at, change.by, change.why, change.lane or '', exact(change.from_rps), exact(change.to_rps) }
+  end
+  return { L.v, L.global_rps and exact(L.global_rps) or '', lanes, changes, exact(settings.rps) }
+end

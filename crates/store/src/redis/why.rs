@@ -1,0 +1,87 @@
+//! Why a job is not running: the facts of its shard, with those of the window that all shards share.
+
+use tidegate_core::bulk::views::Why;
+use tidegate_core::bulk::why::{GroupFacts, LaneFacts, WhyFacts, WindowFacts, nothing, why};
+
+use super::Shared;
+use super::decode::{self, Common};
+use super::reply::{Items, time};
+use crate::StoreError;
+
+type Answer<T> = Result<T, StoreError>;
+
+impl Shared {
+    pub(super) async fn why(&self, mut items: Items, common: &Common) -> Answer<Why> {
+        let phase = items.int()?;
+        if items.len() == 0 {
+            let phase = if phase == 0 {
+                None
+            } else {
+                Some(decode::phase(phase)?)
+            };
+            return Ok(nothing(phase));
+        }
+        let mut facts = facts(phase, items, common)?;
+        if self.shards > 1 {
+            self.facts_of_all(&mut facts).await?;
+        }
+        Ok(why(&facts))
+    }
+
+    /// What one shard cannot know: how much all of them have started.
+    async fn facts_of_all(&self, facts: &mut WhyFacts) -> Answer<()> {
+        let stats = self.queue_stats().await?;
+        let shared = self.ask_limit(0, 0, "").await?;
+        facts.window.limit = shared.limit;
+        facts.window.room = shared.room;
+        facts.window.ready = stats.counts.ready;
+        facts.group.share = (shared.limit / stats.active_groups.max(1)).max(1);
+        if let Some(lane) = self.lanes().await?.iter().find(|lane| lane.id == facts.lane) {
+            let allowed = lane.rps * facts.window.length.as_secs_f64();
+            facts.of_lane.limit = (allowed + 1e-9).floor().max(1.0) as u64;
+            facts.of_lane.started = lane.started;
+            facts.of_lane.ready = lane.ready;
+        }
+        Ok(())
+    }
+}
+
+fn facts(phase: i64, mut items: Items, common: &Common) -> Answer<WhyFacts> {
+    let phase = decode::phase(phase)?;
+    let lane = items.name()?;
+    let (group_paused, action_paused) = (items.flag()?, items.flag()?);
+    let (at, reason) = (time(items.unsigned()?), decode::delay_reason(items.int()?)?);
+    let is_delayed = phase == tidegate_core::bulk::Phase::Delayed;
+    Ok(WhyFacts {
+        now: common.now,
+        phase,
+        lane,
+        group_paused,
+        action_paused,
+        delayed: is_delayed.then_some((at, reason)),
+        ahead: items.unsigned()?,
+        group: GroupFacts {
+            started: items.unsigned()?,
+            ready: items.unsigned()?,
+            leased: items.unsigned()?,
+            starts_per_window: items.maybe()?,
+            leased_at_once: items.maybe()?,
+            held: items.flag()?,
+            share: common.per_group_limit,
+            share_is_strict: items.flag()?,
+        },
+        window: WindowFacts {
+            length: common.window,
+            ends: common.window_ends,
+            limit: items.unsigned()?,
+            room: items.unsigned()?,
+            ready: items.unsigned()?,
+        },
+        of_lane: LaneFacts {
+            limit: items.unsigned()?,
+            started: items.unsigned()?,
+            ready: items.unsigned()?,
+            ready_max: items.unsigned()?,
+        },
+    })
+}
