@@ -1,11 +1,12 @@
 //! The engine: starts the services over one store, and ends them in order.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::future::Future;
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures_util::FutureExt;
 use tidegate_core::bulk::{Aggregation, default_lane};
 use tidegate_core::config::{BulkConfig, Hold};
 use tidegate_core::ids::{ActionId, GroupId, JobType, LaneId, Owner};
@@ -16,13 +17,15 @@ use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
+use crate::callback::{Callback, CompletedAction, IntoTold, OnComplete};
 use crate::dispatcher::{Dispatcher, DispatcherStats};
 use crate::fetcher::Fetcher;
+use crate::gate::Gate;
 use crate::handler::{Handler, Handlers};
 use crate::outage::Outage;
-use crate::pool::Pool;
+use crate::pool::{Pool, PoolHandle, PoolView};
 use crate::progress::ProgressStream;
-use crate::watcher::{CLAIM_FOR, CompletedAction, OnComplete, Reducer, ReducerFactory, Watcher};
+use crate::watcher::{CLAIM_FOR, Reducer, ReducerFactory, Watcher};
 use crate::{EngineError, settler, sweeper};
 
 /// Limit: answers that wait for the settler; more workers wait with theirs.
@@ -38,7 +41,10 @@ pub struct EngineBuilder {
     clock: Arc<dyn Clock>,
     owner: Owner,
     handlers: Handlers,
-    twice: Option<JobType>,
+    gates: BTreeMap<LaneId, Gate>,
+    /// What was registered wrongly: told at the start.
+    mistake: Option<EngineError>,
+    fold_actions: bool,
     reducer: Option<ReducerFactory>,
     on_complete: Option<OnComplete>,
     claim_for: Millis,
@@ -61,7 +67,9 @@ impl EngineBuilder {
             clock: Arc::new(SystemClock),
             owner: unique_owner(),
             handlers: Handlers::default(),
-            twice: None,
+            gates: BTreeMap::new(),
+            mistake: None,
+            fold_actions: false,
             reducer: None,
             on_complete: None,
             claim_for: CLAIM_FOR,
@@ -85,8 +93,25 @@ impl EngineBuilder {
     #[must_use]
     pub fn handler(mut self, kind: JobType, handler: impl Handler) -> Self {
         if self.handlers.0.insert(kind.clone(), Arc::new(handler)).is_some() {
-            self.twice = Some(kind);
+            self.mistake = Some(EngineError::TwoHandlers(kind.to_string()));
         }
+        self
+    }
+
+    /// Puts a gate before a lane that has a handler here: while it is closed, nothing is leased from the lane.
+    /// Running jobs go on, and leasing goes on as soon as the gate is opened.
+    #[must_use]
+    pub fn gate(mut self, lane: LaneId, gate: Gate) -> Self {
+        if self.gates.insert(lane.clone(), gate).is_some() {
+            self.mistake = Some(EngineError::TwoGates(lane.to_string()));
+        }
+        self
+    }
+
+    /// Folds actions also with nothing else registered here, when jobs are run by others.
+    #[must_use]
+    pub fn fold_actions(mut self, fold_actions: bool) -> Self {
+        self.fold_actions = fold_actions;
         self
     }
 
@@ -100,13 +125,20 @@ impl EngineBuilder {
         self
     }
 
-    /// Called at least once for every action that is decided.
+    /// Called at least once for every action that is decided. One that returns an error is called again when
+    /// the claim on the action has run out ([`claim_for`](Self::claim_for)); one that panics, or does not return
+    /// for as long as that, counts as called. Several run at once, in no particular order.
     #[must_use]
-    pub fn on_complete<Fut: Future<Output = ()> + Send + 'static>(
+    pub fn on_complete<Fut>(
         mut self,
         callback: impl Fn(CompletedAction) -> Fut + Send + Sync + 'static,
-    ) -> Self {
-        self.on_complete = Some(Arc::new(move |completed| Box::pin(callback(completed))));
+    ) -> Self
+    where
+        Fut: Future<Output: IntoTold> + Send + 'static,
+    {
+        self.on_complete = Some(Arc::new(move |completed| {
+            callback(completed).map(IntoTold::into_told).boxed()
+        }));
         self
     }
 
@@ -119,11 +151,18 @@ impl EngineBuilder {
     }
 
     /// Starts every service that has something to do: jobs are leased only from lanes that have a handler
-    /// here, and actions are folded unless nothing at all is registered. So one process can submit, another
-    /// work, and a third work in another lane of the same store.
+    /// here, and actions are folded unless nothing at all is registered or asked for. So one process can submit,
+    /// another work, and a third work in another lane of the same store.
     pub fn start(self) -> Result<Engine, EngineError> {
-        if let Some(kind) = &self.twice {
-            return Err(EngineError::TwoHandlers(kind.to_string()));
+        if let Some(mistake) = self.mistake {
+            return Err(mistake);
+        }
+        let lanes = self.lanes();
+        if let Some(lane) = self.gates.keys().find(|lane| !lanes.contains(*lane)) {
+            return Err(EngineError::IdleGate {
+                lane: lane.to_string(),
+                lanes: format!("{lanes:?}"),
+            });
         }
         self.config
             .validate()
@@ -132,7 +171,7 @@ impl EngineBuilder {
         let (stop_rest, abort) = <(CancellationToken, CancellationToken)>::default();
         // Who ends the engine ends the leasing, too.
         let stop = stop_rest.child_token();
-        let outage = Outage::default();
+        let outage = Outage::new(clock.clone());
         let (answers, settled) = mpsc::channel(ANSWERS);
         let dispatcher = Dispatcher::new(
             store.clone(),
@@ -143,7 +182,9 @@ impl EngineBuilder {
 
         let mut workers = Services::new(&stop_rest);
         let mut rest = Services::new(&stop_rest);
-        for lane in self.lanes() {
+        let mut pools = Vec::new();
+        for lane in lanes {
+            let gate = self.gates.get(&lane).cloned().unwrap_or_default();
             let count = config.lanes.get(&lane).and_then(|lane| lane.worker_count);
             let count = count.unwrap_or(config.worker_pool.worker_count);
             // With `hold = "group"` nothing needs to be ready ahead of the workers: they pick for themselves.
@@ -154,6 +195,7 @@ impl EngineBuilder {
                     batch: config.worker_pool.fetch_batch_size,
                     ready_cap: count.saturating_mul(2),
                     interval: config.worker_pool.fetch_interval_ms.into(),
+                    gate: gate.clone(),
                     outage: outage.clone(),
                     stop: CancellationToken::clone(&stop),
                 };
@@ -166,6 +208,8 @@ impl EngineBuilder {
                 owner: self.owner.clone(),
                 handlers: self.handlers.clone(),
                 workers: count,
+                running: TaskTracker::new(),
+                gate,
                 window: config.backpressure.window(),
                 patience: Duration::from_secs_f64(config.worker_pool.worker_timeout_sec),
                 answers: answers.clone(),
@@ -173,6 +217,7 @@ impl EngineBuilder {
                 stop: stop.clone(),
                 abort: CancellationToken::clone(&abort),
             };
+            pools.push(pool.handle());
             workers.add(pool.run());
         }
         drop(answers);
@@ -202,11 +247,12 @@ impl EngineBuilder {
             stop_rest.clone(),
         ));
         if !self.looks_on() {
+            let callback = |on_complete| Callback::new(on_complete, self.claim_for);
             let watcher = Watcher {
                 store: store.clone(),
                 owner: self.owner.clone(),
                 reducer: self.reducer,
-                on_complete: self.on_complete,
+                callback: self.on_complete.map(callback),
                 claim_for: self.claim_for,
                 outage: outage.clone(),
                 stop: stop_rest.clone(),
@@ -218,6 +264,7 @@ impl EngineBuilder {
             store: self.store,
             dispatcher,
             outage,
+            pools,
             stop,
             stop_rest,
             abort,
@@ -231,7 +278,10 @@ impl EngineBuilder {
 
     /// Nothing is registered: this one submits and looks.
     fn looks_on(&self) -> bool {
-        self.handlers.0.is_empty() && self.reducer.is_none() && self.on_complete.is_none()
+        self.handlers.0.is_empty()
+            && self.reducer.is_none()
+            && self.on_complete.is_none()
+            && !self.fold_actions
     }
 
     /// The lanes of the types that have a handler here.
@@ -313,6 +363,7 @@ pub struct Engine {
     store: Arc<dyn Store>,
     dispatcher: Dispatcher,
     outage: Outage,
+    pools: Vec<PoolHandle>,
     stop: CancellationToken,
     stop_rest: CancellationToken,
     abort: CancellationToken,
@@ -337,6 +388,16 @@ impl Engine {
 
     pub fn dispatcher_stats(&self) -> DispatcherStats {
         self.dispatcher.stats()
+    }
+
+    /// Tells whether the store can be used. A handle of its own, to be kept.
+    pub fn outage(&self) -> Outage {
+        self.outage.clone()
+    }
+
+    /// The worker pools as they are, by lane.
+    pub fn pools(&self) -> Vec<PoolView> {
+        self.pools.iter().map(PoolHandle::view).collect()
     }
 
     /// Follows an action until it is decided.

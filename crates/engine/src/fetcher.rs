@@ -10,6 +10,7 @@ use tidegate_core::ids::LaneId;
 use tidegate_store::{Store, StoreError, StoreExt};
 use tokio_util::sync::CancellationToken;
 
+use crate::gate::Gate;
 use crate::outage::Outage;
 
 pub(crate) struct Fetcher {
@@ -19,6 +20,7 @@ pub(crate) struct Fetcher {
     /// About twice the workers: more would decide too early who goes next.
     pub(crate) ready_cap: u32,
     pub(crate) interval: Duration,
+    pub(crate) gate: Gate,
     pub(crate) outage: Outage,
     pub(crate) stop: CancellationToken,
 }
@@ -27,6 +29,14 @@ impl Fetcher {
     pub(crate) async fn run(self) -> Result<(), StoreError> {
         let wakeups = self.store.wakeups();
         while !self.stop.is_cancelled() {
+            // What is ready takes its place in the window: not for a lane from which nobody leases.
+            if !self.gate.is_open() {
+                tokio::select! {
+                    () = self.gate.opened() => {}
+                    () = self.stop.cancelled() => {}
+                }
+                continue;
+            }
             let bell = wakeups.work.notified();
             let params = AdmitParams {
                 lane: self.lane.clone(),

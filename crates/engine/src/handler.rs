@@ -25,6 +25,8 @@ pub struct Job {
     pub attempt: u32,
     /// The lease ends here.
     pub deadline: Timestamp,
+    /// How long this run may take.
+    pub timeout: Millis,
 }
 
 /// Why a run did not succeed. Any error turns into a retry by `?`.
@@ -36,6 +38,9 @@ pub enum JobError {
     Retry { error: String, after: Option<Millis> },
     /// The downstream said too much; uses up no attempt.
     Throttled { retry_after: Option<Millis> },
+    /// Not run after all: back to the head of its line; uses up no attempt. It is leased again at once, so
+    /// whoever answers this closes the lane's [`Gate`](crate::Gate) first.
+    Returned,
 }
 
 impl JobError {
@@ -129,6 +134,7 @@ impl Handlers {
             payload,
             attempt: leased.attempt,
             deadline: leased.deadline,
+            timeout,
         };
         // The handler's state is its own: after a panic nothing of ours is half-changed.
         let run = AssertUnwindSafe(handler.run(job)).catch_unwind();
@@ -137,6 +143,7 @@ impl Handlers {
             Ok(Ok(Err(JobError::Failed(error)))) => Verdict::Failed { error },
             Ok(Ok(Err(JobError::Retry { error, after }))) => Verdict::Retry { error, after },
             Ok(Ok(Err(JobError::Throttled { retry_after }))) => Verdict::Throttled { retry_after },
+            Ok(Ok(Err(JobError::Returned))) => Verdict::Returned,
             Ok(Err(panic)) => Verdict::Retry {
                 error: format!("the handler panicked: {}", message(&*panic)),
                 after: None,

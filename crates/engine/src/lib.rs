@@ -9,23 +9,30 @@
 //! | [`sweeper`] | expires leases, drops finished data, takes congestion snapshots | deadlines | a second |
 //! | [`watcher`] | folds complete actions and calls back | completion | a second |
 //!
-//! All of them wait out a store that is unavailable (`outage.rs`). No HTTP, and no word of which store it is.
+//! A lane's [`gate`] stops its pool and its fetcher for a while. All services wait out a store that is
+//! unavailable ([`outage`]). No HTTP, and no word of which store it is.
 
 mod alarm;
+pub mod callback;
 pub mod dispatcher;
 mod engine;
 mod error;
 pub mod fetcher;
+pub mod gate;
 pub mod handler;
-mod outage;
+pub mod outage;
 pub mod pool;
 pub mod progress;
 pub mod settler;
 pub mod sweeper;
 pub mod watcher;
 
+pub use callback::{CompletedAction, IntoTold};
 pub use engine::{Engine, EngineBuilder};
 pub use error::EngineError;
+pub use gate::Gate;
 pub use handler::{Handler, IntoResult, Job, JobError};
+pub use outage::{Outage, Unavailable};
+pub use pool::PoolView;
 pub use progress::{Progress, ProgressStream};
-pub use watcher::{CompletedAction, Reducer};
+pub use watcher::Reducer;

@@ -2,11 +2,11 @@
 //! again. One outage is told once when it begins and once when it is over, however many services wait.
 
 use std::future::Future;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use tidegate_store::StoreError;
+use tidegate_core::time::Timestamp;
+use tidegate_store::{Clock, StoreError};
 use tokio_util::sync::CancellationToken;
 
 /// Limit: the pause between two tries.
@@ -16,14 +16,68 @@ fn pause(tries: u32) -> Duration {
     (Duration::from_millis(50) * tries).min(LONGEST_PAUSE)
 }
 
-/// Shared by the services of one engine.
-#[derive(Debug, Clone, Default)]
-pub(crate) struct Outage {
-    /// It has begun, and nobody has been answered since.
-    lasts: Arc<AtomicBool>,
+/// The store cannot be used.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Unavailable {
+    /// By the clock of the engine.
+    pub since: Timestamp,
+    /// What the first call that failed was told.
+    pub error: String,
+}
+
+/// Tells whether the store of an engine can be used: see [`Engine::outage`](crate::Engine::outage).
+#[derive(Debug, Clone)]
+pub struct Outage {
+    clock: Arc<dyn Clock>,
+    state: Arc<Mutex<State>>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    /// Calls that are tried again. The outage lasts until there are none, so that one lucky answer in between
+    /// neither ends it nor tells of another.
+    waiting: usize,
+    unavailable: Option<Unavailable>,
+}
+
+/// A call that is tried again. It ends with this, be it that the call was answered, stopped or dropped.
+struct Waiting<'a> {
+    outage: &'a Outage,
+    answered: bool,
+}
+
+impl Drop for Waiting<'_> {
+    fn drop(&mut self) {
+        let mut state = self.outage.state();
+        state.waiting -= 1;
+        if state.waiting > 0 {
+            return;
+        }
+        let over = state.unavailable.take();
+        drop(state);
+        if let Some(over) = over
+            && self.answered
+        {
+            let lasted = self.outage.clock.now().since(over.since);
+            tracing::info!(%lasted, "the store can be used again");
+        }
+    }
 }
 
 impl Outage {
+    pub(crate) fn new(clock: Arc<dyn Clock>) -> Self {
+        Self {
+            clock,
+            state: Arc::default(),
+        }
+    }
+
+    /// Since when and why the store has been unavailable; none while it answers. As the services of the engine
+    /// have found it: a store that nobody calls is not looked at.
+    pub fn lasts(&self) -> Option<Unavailable> {
+        self.state().unavailable.clone()
+    }
+
     /// Calls until the store answers, or fails for good. None: `stop` came first.
     pub(crate) async fn outlast<T, Call, Answer>(
         &self,
@@ -35,17 +89,15 @@ impl Outage {
         Answer: Future<Output = Result<T, StoreError>>,
     {
         let mut tries = 0;
+        let mut waiting: Option<Waiting<'_>> = None;
         loop {
             match call().await {
                 Err(error) if error.is_retryable() => {
-                    if tries == 0 && !self.lasts.swap(true, Ordering::Relaxed) {
-                        tracing::warn!(%error, "the store cannot be used now; jobs wait until it can");
-                    }
+                    waiting.get_or_insert_with(|| self.wait(&error));
                 }
                 answer => {
-                    // Whoever is answered first tells the end.
-                    if tries > 0 && answer.is_ok() && self.lasts.swap(false, Ordering::Relaxed) {
-                        tracing::info!(tries, "the store can be used again");
+                    if let Some(waiting) = &mut waiting {
+                        waiting.answered = answer.is_ok();
                     }
                     return answer.map(Some);
                 }
@@ -58,12 +110,41 @@ impl Outage {
             }
         }
     }
+
+    fn wait(&self, error: &StoreError) -> Waiting<'_> {
+        let mut state = self.state();
+        state.waiting += 1;
+        if state.unavailable.is_none() {
+            state.unavailable = Some(Unavailable {
+                since: self.clock.now(),
+                error: error.to_string(),
+            });
+            drop(state);
+            tracing::warn!(%error, "the store cannot be used now; jobs wait until it can");
+        }
+        Waiting {
+            outage: self,
+            answered: false,
+        }
+    }
+
+    /// Nothing that panics is done under this lock.
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use futures_util::FutureExt;
+    use tidegate_store::ManualClock;
     use tokio::time::Instant;
+
+    use super::*;
+
+    fn outage() -> Outage {
+        Outage::new(Arc::new(ManualClock::at(Timestamp(1_000))))
+    }
 
     fn away() -> StoreError {
         StoreError::Unavailable {
@@ -74,7 +155,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn pauses_grow_up_to_a_limit() {
-        let (outage, stop, mut left) = (Outage::default(), CancellationToken::new(), 60);
+        let (outage, stop, mut left) = (outage(), CancellationToken::new(), 60);
         let begun = Instant::now();
         let answer = outage.outlast(&stop, || {
             left -= 1;
@@ -83,12 +164,12 @@ mod tests {
         assert_eq!(answer.await.unwrap(), Some(7));
         // 50 + 100 + … + 2,000 ms for 40 pauses, and 19 of 2,000 ms.
         assert_eq!(begun.elapsed().as_millis(), 50 * 40 * 41 / 2 + 19 * 2_000);
-        assert!(!outage.lasts.load(Ordering::Relaxed));
+        assert_eq!(outage.lasts(), None);
     }
 
     #[tokio::test(start_paused = true)]
     async fn who_is_stopped_waits_no_longer_but_tried_once() {
-        let (outage, stop) = (Outage::default(), CancellationToken::new());
+        let (outage, stop) = (outage(), CancellationToken::new());
         stop.cancel();
         let answer = outage.outlast(&stop, || std::future::ready(Ok(7)));
         assert_eq!(answer.await.unwrap(), Some(7));
@@ -98,9 +179,29 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn other_errors_are_not_waited_out() {
-        let outage = Outage::default();
-        let stop = CancellationToken::new();
+        let (outage, stop) = (outage(), CancellationToken::new());
         let answer = outage.outlast::<(), _, _>(&stop, || std::future::ready(Err(StoreError::Closed)));
         assert!(matches!(answer.await, Err(StoreError::Closed)));
+        assert_eq!(outage.lasts(), None);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_outage_lasts_as_long_as_somebody_waits() {
+        let (outage, stop) = (outage(), CancellationToken::new());
+        let forever = || outage.outlast::<(), _, _>(&stop, || std::future::ready(Err(away())));
+        let (mut first, mut second) = (Box::pin(forever()), Box::pin(forever()));
+        let begun = Some(Unavailable {
+            since: Timestamp(1_000),
+            error: away().to_string(),
+        });
+        assert!(first.as_mut().now_or_never().is_none());
+        assert_eq!(outage.lasts(), begun);
+        assert!(second.as_mut().now_or_never().is_none());
+        let lucky = outage.outlast(&stop, || std::future::ready(Ok(7)));
+        assert_eq!(lucky.await.unwrap(), Some(7));
+        drop(first);
+        assert_eq!(outage.lasts(), begun, "the second still waits");
+        drop(second);
+        assert_eq!(outage.lasts(), None, "whoever waited went away");
     }
 }

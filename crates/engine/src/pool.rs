@@ -9,13 +9,47 @@ use tidegate_core::time::Millis;
 use tidegate_store::{Clock, LeasedJob, Store, StoreError};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
 use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
 
 use crate::alarm::Alarm;
+use crate::gate::Gate;
 use crate::handler::Handlers;
 use crate::outage::Outage;
 
 /// Limit: jobs leased in one call.
 const MAX_LEASE: usize = 1_000;
+
+/// What a pool is doing.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PoolView {
+    pub lane: LaneId,
+    pub workers: u32,
+    /// Of these, how many have a job.
+    pub busy: u32,
+    /// Why nothing is leased, if the lane's gate is closed.
+    pub gate_closed: Option<String>,
+}
+
+/// Looks at a pool while it runs.
+pub(crate) struct PoolHandle {
+    lane: LaneId,
+    workers: u32,
+    running: TaskTracker,
+    gate: Gate,
+}
+
+impl PoolHandle {
+    pub(crate) fn view(&self) -> PoolView {
+        // A worker is free a moment before its task has ended.
+        let busy = self.running.len().min(self.workers as usize) as u32;
+        PoolView {
+            lane: self.lane.clone(),
+            workers: self.workers,
+            busy,
+            gate_closed: self.gate.reason(),
+        }
+    }
+}
 
 pub(crate) struct Pool {
     pub(crate) store: Arc<dyn Store>,
@@ -24,6 +58,9 @@ pub(crate) struct Pool {
     pub(crate) owner: Owner,
     pub(crate) handlers: Handlers,
     pub(crate) workers: u32,
+    /// Tasks of jobs that run.
+    pub(crate) running: TaskTracker,
+    pub(crate) gate: Gate,
     /// Length of a rate window.
     pub(crate) window: Millis,
     /// Longest wait before an idle pool asks again.
@@ -37,16 +74,25 @@ pub(crate) struct Pool {
 }
 
 impl Pool {
+    pub(crate) fn handle(&self) -> PoolHandle {
+        PoolHandle {
+            lane: self.lane.clone(),
+            workers: self.workers,
+            running: self.running.clone(),
+            gate: self.gate.clone(),
+        }
+    }
+
     /// Runs until stopped; returns when every running job has been answered for.
     pub(crate) async fn run(self) -> Result<(), StoreError> {
-        let free = Arc::new(Semaphore::new(self.workers as usize));
-        let result = self.lease_until_stopped(&free).await;
-        // All workers back means that all jobs are answered for.
-        let _all = free.acquire_many(self.workers).await;
+        let result = self.lease_until_stopped().await;
+        self.running.close();
+        self.running.wait().await;
         result
     }
 
-    async fn lease_until_stopped(&self, free: &Arc<Semaphore>) -> Result<(), StoreError> {
+    async fn lease_until_stopped(&self) -> Result<(), StoreError> {
+        let free = Arc::new(Semaphore::new(self.workers as usize));
         let wakeups = self.store.wakeups();
         let mut alarm = Alarm::new(self.clock.clone());
         // No window ends later than this.
@@ -56,6 +102,12 @@ impl Pool {
                 permit = free.clone().acquire_owned() => permit.expect("the semaphore is never closed"),
                 () = self.stop.cancelled() => break,
             };
+            // Only here: it may have been closed while every worker was busy.
+            if !self.gate.is_open() {
+                drop(permits);
+                self.gate_opened().await;
+                continue;
+            }
             let more = free.available_permits().min(MAX_LEASE - 1) as u32;
             if let Ok(others) = free.clone().try_acquire_many_owned(more) {
                 permits.merge(others);
@@ -71,9 +123,11 @@ impl Pool {
             let Some(outcome) = self.outage.outlast(&self.stop, lease).await? else {
                 break;
             };
+            // It may have been closed while the lease was under way.
+            let open = self.gate.is_open();
             for job in outcome.jobs {
                 let permit = permits.split(1).expect("no more jobs than permits");
-                self.start(job, permit);
+                self.start(job, permit, open);
             }
             drop(permits);
             let wait = match outcome.stop {
@@ -92,12 +146,24 @@ impl Pool {
         Ok(())
     }
 
-    fn start(&self, job: LeasedJob, permit: OwnedSemaphorePermit) {
+    /// Returns when the gate is open, or at the stop.
+    async fn gate_opened(&self) {
+        let (lane, reason) = (&self.lane, self.gate.reason());
+        tracing::warn!(%lane, reason, "lane {lane} is closed: nothing is leased from it here");
+        tokio::select! {
+            () = self.gate.opened() => tracing::info!(%lane, "lane {lane} is open again"),
+            () = self.stop.cancelled() => {}
+        }
+    }
+
+    /// Runs the job, or gives it back if the gate is not open.
+    fn start(&self, job: LeasedJob, permit: OwnedSemaphorePermit, open: bool) {
         let lease = job.leased.lease;
         let (handlers, answers, abort) = (self.handlers.clone(), self.answers.clone(), self.abort.clone());
-        tokio::spawn(async move {
+        self.running.spawn(async move {
             let verdict = tokio::select! {
                 biased;
+                () = std::future::ready(()), if !open => Verdict::Returned,
                 verdict = handlers.run(job) => verdict,
                 () = abort.cancelled() => Verdict::Returned,
             };

@@ -1,16 +1,25 @@
 //! The settler: takes workers' answers to the store, as many at once as have come.
+//!
+//! A call that takes long does not hold up the next: where a store is spread over servers and one of them is
+//! away, the answers that belong to it wait, and the leases of all others must not run out meanwhile.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use tidegate_core::bulk::{Answer, SettleParams, Settled};
 use tidegate_store::{Store, StoreError, StoreExt};
 use tokio::sync::mpsc;
+use tokio::task::{JoinError, JoinSet};
 use tokio_util::sync::CancellationToken;
 
 use crate::outage::Outage;
 
-/// Limit: answers in one call.
+/// Limit: answers in one call, and calls under way at once.
 const MAX_BATCH: usize = 1_000;
+const MAX_CALLS: usize = 64;
+
+/// While a call takes no longer than this, answers gather for the next one: few large calls cost less.
+const GATHER: Duration = Duration::from_millis(100);
 
 /// Runs until every sender is gone and everything is settled. From `abort` on, a store that is unavailable is
 /// not waited for: the leases of what cannot be delivered run out, and those jobs run again.
@@ -20,23 +29,50 @@ pub(crate) async fn run(
     outage: Outage,
     abort: CancellationToken,
 ) -> Result<(), StoreError> {
+    let mut calls = JoinSet::new();
     let mut batch = Vec::with_capacity(MAX_BATCH);
     while answers.recv_many(&mut batch, MAX_BATCH).await > 0 {
         let params = SettleParams {
             answers: std::mem::take(&mut batch),
         };
-        let Some(settled) = outage.outlast(&abort, || store.call(params.clone())).await? else {
-            let answers = params.answers.len();
-            tracing::error!(answers, "answers could not be delivered; their leases run out");
-            break;
-        };
-        let late = settled
-            .iter()
-            .filter(|settled| **settled == Settled::Stale)
-            .count();
-        if late > 0 {
-            tracing::warn!(late, "answers came too late: their leases had run out");
+        calls.spawn(deliver(store.clone(), params, outage.clone(), abort.clone()));
+        if let Ok(Some(ended)) = tokio::time::timeout(GATHER, calls.join_next()).await {
+            result_of(ended)?;
         }
+        while calls.len() >= MAX_CALLS
+            && let Some(ended) = calls.join_next().await
+        {
+            result_of(ended)?;
+        }
+    }
+    while let Some(ended) = calls.join_next().await {
+        result_of(ended)?;
+    }
+    Ok(())
+}
+
+/// A call that panicked takes its panic to whoever waits.
+fn result_of(ended: Result<Result<(), StoreError>, JoinError>) -> Result<(), StoreError> {
+    ended.unwrap_or_else(|error| std::panic::resume_unwind(error.into_panic()))
+}
+
+async fn deliver(
+    store: Arc<dyn Store>,
+    params: SettleParams,
+    outage: Outage,
+    abort: CancellationToken,
+) -> Result<(), StoreError> {
+    let Some(settled) = outage.outlast(&abort, || store.call(params.clone())).await? else {
+        let answers = params.answers.len();
+        tracing::error!(answers, "answers could not be delivered; their leases run out");
+        return Ok(());
+    };
+    let late = settled
+        .iter()
+        .filter(|settled| **settled == Settled::Stale)
+        .count();
+    if late > 0 {
+        tracing::warn!(late, "answers came too late: their leases had run out");
     }
     Ok(())
 }

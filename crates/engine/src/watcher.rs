@@ -1,29 +1,37 @@
 //! The watcher: folds the results of complete actions, decides them and calls back.
 //!
 //! claim → fold → finish (decides once) → callback → confirm. A watcher that dies on the way loses its
-//! claim, and another goes on: the fold may run again, the decision not, the callback at least once.
+//! claim, and another goes on: the fold may run again, the decision not, the callback at least once. A callback
+//! that fails is not confirmed: the action is claimed again when its claim has run out.
 
+use std::collections::HashMap;
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
-use futures_core::future::BoxFuture;
 use futures_util::FutureExt;
+use tidegate_core::bulk::views::{Query, View};
 use tidegate_core::bulk::{
-    ActionCounts, ActionStatus, Aggregation, ClaimAggregationParams, ConfirmCompletionParams,
-    FinishAggregationParams, Transition,
+    ActionStatus, Aggregation, ClaimAggregationParams, ConfirmCompletionParams, FinishAggregationParams,
+    Transition,
 };
 use tidegate_core::ids::{ActionId, GroupId, Owner};
 use tidegate_core::time::Millis;
 use tidegate_store::{JobDetails, Store, StoreError, StoreExt};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::task::{JoinError, JoinSet};
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
+use crate::callback::{Callback, CompletedAction};
 use crate::handler;
 use crate::outage::Outage;
 
-/// Limit: actions claimed, and results read, at once.
-const CLAIMS: u32 = 16;
+/// Limit: actions folded at once.
+const FOLDS: usize = 16;
+/// Limit: results read at once.
 const PAGE: u32 = 500;
 pub(crate) const CLAIM_FOR: Millis = Millis(60_000);
 const INTERVAL: Duration = Duration::from_secs(1);
@@ -38,45 +46,104 @@ pub trait Reducer: Send {
 /// Makes the reducer of an action; none: the summary is the counts and the first errors as JSON.
 pub type ReducerFactory = Arc<dyn Fn(&Aggregation) -> Option<Box<dyn Reducer>> + Send + Sync>;
 
-/// Called when an action is decided.
-pub type OnComplete = Arc<dyn Fn(CompletedAction) -> BoxFuture<'static, ()> + Send + Sync>;
-
-#[derive(Debug, Clone, PartialEq)]
-pub struct CompletedAction {
-    pub group: GroupId,
-    pub action: ActionId,
-    pub status: ActionStatus,
-    pub counts: ActionCounts,
-}
-
 pub(crate) struct Watcher {
     pub(crate) store: Arc<dyn Store>,
     pub(crate) owner: Owner,
     pub(crate) reducer: Option<ReducerFactory>,
-    pub(crate) on_complete: Option<OnComplete>,
+    pub(crate) callback: Option<Callback>,
     /// How long it may take to fold and call back; after that, another watcher takes over.
     pub(crate) claim_for: Millis,
     pub(crate) outage: Outage,
     pub(crate) stop: CancellationToken,
 }
 
+type Name = (GroupId, ActionId);
+type Ended = (Name, Result<(), StoreError>);
+
+/// Actions that are folded or told, each by a task of its own.
+#[derive(Default)]
+struct InHand {
+    /// The latest claim of each: one that takes longer than its claim is claimed here again and goes on.
+    claims: HashMap<Name, Arc<AtomicU64>>,
+    tasks: JoinSet<Ended>,
+}
+
+impl InHand {
+    /// Forgets what has ended.
+    fn clear_up(&mut self) -> Result<(), StoreError> {
+        while let Some(ended) = self.tasks.try_join_next() {
+            self.forget(ended)?;
+        }
+        Ok(())
+    }
+
+    async fn finish(mut self) -> Result<(), StoreError> {
+        while let Some(ended) = self.tasks.join_next().await {
+            self.forget(ended)?;
+        }
+        Ok(())
+    }
+
+    fn forget(&mut self, ended: Result<Ended, JoinError>) -> Result<(), StoreError> {
+        // Users' panics have been caught: this one is ours.
+        let (name, result) = ended.unwrap_or_else(|error| std::panic::resume_unwind(error.into_panic()));
+        self.claims.remove(&name);
+        result
+    }
+}
+
 impl Watcher {
+    /// Runs until stopped; returns when everything that was claimed has been seen to. When the store has failed,
+    /// what is in hand is dropped: nothing that comes of it could be kept.
     pub(crate) async fn run(self) -> Result<(), StoreError> {
+        let watcher = Arc::new(self);
+        let mut in_hand = InHand::default();
+        watcher.claim_until_stopped(&mut in_hand).await?;
+        in_hand.finish().await
+    }
+
+    async fn claim_until_stopped(self: &Arc<Self>, in_hand: &mut InHand) -> Result<(), StoreError> {
         let wakeups = self.store.wakeups();
+        let folds = Arc::new(Semaphore::new(FOLDS));
         loop {
             let bell = wakeups.aggregate.notified();
+            let permit = folds.clone().acquire_owned().await;
+            let mut permits = permit.expect("the semaphore is never closed");
+            let free = folds.available_permits() as u32;
+            if let Ok(others) = folds.clone().try_acquire_many_owned(free) {
+                permits.merge(others);
+            }
             let params = ClaimAggregationParams {
                 owner: self.owner.clone(),
-                max: CLAIMS,
+                max: permits.num_permits() as u32,
                 claim_for: self.claim_for,
             };
-            let Some(claimed) = self.patiently(params).await? else {
+            // Before the claim, so that it ends here before it ends in the store.
+            let claimed = Instant::now();
+            let Some(aggregations) = self.patiently(params).await? else {
                 return Ok(());
             };
-            if !claimed.is_empty() {
-                for aggregation in claimed {
-                    self.complete(aggregation).await?;
+            // After the claim: what is still in hand then has been claimed again while it ran.
+            in_hand.clear_up()?;
+            let mut more = false;
+            for aggregation in aggregations {
+                let name = (aggregation.group.clone(), aggregation.action.clone());
+                if let Some(claim) = in_hand.claims.get(&name) {
+                    claim.store(aggregation.claim, Ordering::Relaxed);
+                    continue;
                 }
+                let claim = Arc::new(AtomicU64::new(aggregation.claim));
+                in_hand.claims.insert(name.clone(), claim.clone());
+                more = true;
+                let permit = permits.split(1).expect("no more actions than permits");
+                let watcher = self.clone();
+                in_hand.tasks.spawn(async move {
+                    let result = watcher.complete(aggregation, &claim, claimed, permit).await;
+                    (name, result)
+                });
+            }
+            drop(permits);
+            if more {
                 continue;
             }
             if self.stop.is_cancelled() {
@@ -99,64 +166,97 @@ impl Watcher {
         self.outage.outlast(&self.stop, call).await
     }
 
-    async fn complete(&self, aggregation: Aggregation) -> Result<(), StoreError> {
-        let Aggregation {
-            group,
-            action,
-            claim,
-            counts,
-            finished,
-            ..
-        } = aggregation.clone();
-        let status = match finished {
-            Some(status) => status,
-            None => {
-                // The reducer is dropped with its panic: nothing of ours is half-changed.
-                let summary = AssertUnwindSafe(self.summarise(&aggregation))
-                    .catch_unwind()
-                    .await;
-                let summary = summary.unwrap_or_else(|panic| {
-                    Ok(Some(Err(format!(
-                        "the reducer panicked: {}",
-                        handler::message(&*panic)
-                    ))))
-                })?;
-                let Some(summary) = summary else { return Ok(()) };
-                let params = FinishAggregationParams {
-                    group: group.clone(),
-                    action: action.clone(),
-                    claim,
-                    summary,
-                };
-                match self.patiently(params).await? {
-                    Some(Ok(status)) => status,
-                    // Another watcher was faster, or this one was stopped.
-                    Some(Err(_)) | None => return Ok(()),
-                }
-            }
+    async fn complete(
+        &self,
+        aggregation: Aggregation,
+        claim: &AtomicU64,
+        claimed: Instant,
+        permit: OwnedSemaphorePermit,
+    ) -> Result<(), StoreError> {
+        let decided = match aggregation.finished {
+            Some(status) => Some((status, None)),
+            None => self.decide(&aggregation, claim).await?,
         };
-        tracing::info!(%group, %action, ?status, "group {group}: action {action} completed");
-        if let Some(on_complete) = &self.on_complete {
-            let completed = CompletedAction {
-                group: group.clone(),
-                action: action.clone(),
-                status,
-                counts,
+        let Some((status, summary)) = decided else {
+            return Ok(());
+        };
+        let (group, action) = (aggregation.group.clone(), aggregation.action.clone());
+        if let Some(callback) = &self.callback {
+            let Some(completed) = self.completed(aggregation, status, summary).await? else {
+                return Ok(());
             };
-            // Called is called: a callback that panics would do so again.
-            let called = AssertUnwindSafe(async { on_complete(completed).await });
-            match tokio::time::timeout(self.claim_for.into(), called.catch_unwind()).await {
-                Ok(Ok(())) => {}
-                Ok(Err(panic)) => {
-                    let error = handler::message(&*panic);
-                    tracing::error!(%group, %action, error, "the completion callback panicked");
-                }
-                Err(_) => tracing::error!(%group, %action, "the completion callback did not return"),
+            // The next action is folded while this one is told.
+            drop(permit);
+            if !callback.tell(completed, claimed).await {
+                return Ok(());
             }
         }
         // Refused only if another watcher confirmed it first.
         let _ = self.patiently(ConfirmCompletionParams { group, action }).await?;
         Ok(())
+    }
+
+    /// Folds and decides: the status, and the summary unless folding failed. None: another watcher was faster,
+    /// or this one was stopped.
+    async fn decide(
+        &self,
+        aggregation: &Aggregation,
+        claim: &AtomicU64,
+    ) -> Result<Option<(ActionStatus, Option<Bytes>)>, StoreError> {
+        // The reducer is dropped with its panic: nothing of ours is half-changed.
+        let summary = AssertUnwindSafe(self.summarise(aggregation)).catch_unwind().await;
+        let summary = summary.unwrap_or_else(|panic| {
+            let panic = handler::message(&*panic);
+            Ok(Some(Err(format!("the reducer panicked: {panic}"))))
+        })?;
+        let Some(summary) = summary else {
+            return Ok(None);
+        };
+        let params = FinishAggregationParams {
+            group: aggregation.group.clone(),
+            action: aggregation.action.clone(),
+            claim: claim.load(Ordering::Relaxed),
+            summary: summary.clone(),
+        };
+        let Some(Ok(status)) = self.patiently(params).await? else {
+            return Ok(None);
+        };
+        let (group, action) = (&aggregation.group, &aggregation.action);
+        tracing::info!(%group, %action, ?status, "group {group}: action {action} completed");
+        Ok(Some((status, summary.ok())))
+    }
+
+    /// What the callback is told. Without a summary at hand the action was decided before, or its aggregation
+    /// failed: then what is kept of it is read. None: stopped while the store was unavailable.
+    async fn completed(
+        &self,
+        aggregation: Aggregation,
+        status: ActionStatus,
+        summary: Option<Bytes>,
+    ) -> Result<Option<CompletedAction>, StoreError> {
+        let mut completed = CompletedAction {
+            group: aggregation.group,
+            action: aggregation.action,
+            status,
+            counts: aggregation.counts,
+            errors: aggregation.errors,
+            summary,
+            callback: aggregation.callback,
+        };
+        if completed.summary.is_none() {
+            let query = Query::Action(completed.group.clone(), completed.action.clone());
+            match self.patiently(query).await? {
+                Some(Ok(View::Action(view))) => {
+                    completed.errors = view.errors;
+                    completed.summary = view.summary;
+                }
+                Some(Ok(other)) => unreachable!("an action is answered with an action, not {other:?}"),
+                // Confirmed and forgotten in the meantime: what is at hand is told.
+                Some(Err(_)) => {}
+                None => return Ok(None),
+            }
+        }
+        Ok(Some(completed))
     }
 
     async fn summarise(

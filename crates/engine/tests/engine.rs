@@ -3,117 +3,26 @@
 
 #![expect(clippy::unwrap_used, reason = "in a test a panic is the answer")]
 
+mod world;
+
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
-use tidegate_core::bulk::views::{ActionView, Query, QueueStats, View};
 use tidegate_core::bulk::{
-    ActionOptions, ActionStatus, Ceilings, ConfigureGroupParams, EnqueueParams, Level, NewJob,
-    OpenActionParams, SealActionParams,
+    ActionOptions, ActionStatus, Answer, Ceilings, ConfigureGroupParams, LeaseParams, OpenActionParams,
+    SettleParams, Verdict,
 };
-use tidegate_core::config::{BulkConfig, Hold};
-use tidegate_core::ids::{ActionId, GroupId, JobId, JobType};
-use tidegate_core::time::{Millis, Timestamp};
+use tidegate_core::config::Hold;
+use tidegate_core::ids::{GroupId, JobId, LaneId, Owner};
+use tidegate_core::time::Millis;
 use tidegate_engine::dispatcher::Dispatcher;
-use tidegate_engine::{Engine, EngineBuilder, EngineError, Job, JobError, Reducer};
-use tidegate_store::model::ModelStore;
+use tidegate_engine::{EngineError, Job, JobError, Reducer};
 use tidegate_store::{Clock, JobDetails, Store, StoreExt};
 use tokio::time::Instant;
 
-/// Wall time as tokio tells it, and a step.
-#[derive(Debug)]
-struct VirtualClock(Instant, AtomicU64);
-
-impl Clock for VirtualClock {
-    fn now(&self) -> Timestamp {
-        Timestamp(1_706_000_000_000)
-            + Millis(self.0.elapsed().as_millis() as u64 + self.1.load(Ordering::SeqCst))
-    }
-}
-
-struct World {
-    store: Arc<ModelStore>,
-    clock: Arc<VirtualClock>,
-    config: BulkConfig,
-}
-
-impl World {
-    fn new(change: impl FnOnce(&mut BulkConfig)) -> Self {
-        let mut config = BulkConfig::default();
-        change(&mut config);
-        let clock = Arc::new(VirtualClock(Instant::now(), AtomicU64::new(0)));
-        let store = Arc::new(ModelStore::new(config.clone(), clock.clone()).unwrap());
-        Self { store, clock, config }
-    }
-
-    fn builder(&self) -> EngineBuilder {
-        EngineBuilder::new(self.store.clone(), self.config.clone()).clock(self.clock.clone())
-    }
-
-    async fn submit(&self, group: &str, kind: &str, jobs: std::ops::Range<u64>) {
-        let job = |n: u64| NewJob {
-            id: JobId::new(format!("job-{n}")).unwrap(),
-            kind: JobType::new(kind).unwrap(),
-            level: Level::Normal,
-            payload: Bytes::from(n.to_string()),
-            run_at: None,
-            expires_at: None,
-        };
-        let params = EnqueueParams {
-            group: GroupId::new(group).unwrap(),
-            action: Some(action()),
-            base_priority: None,
-            jobs: jobs.map(job).collect(),
-        };
-        self.store.call(params).await.unwrap().unwrap();
-    }
-
-    async fn seal(&self, group: &str) {
-        let params = SealActionParams {
-            group: GroupId::new(group).unwrap(),
-            action: Some(action()),
-        };
-        self.store.call(params).await.unwrap().unwrap();
-    }
-
-    async fn stats(&self) -> QueueStats {
-        match self.store.call(Query::QueueStats).await.unwrap().unwrap() {
-            View::QueueStats(stats) => stats,
-            other => panic!("{other:?}"),
-        }
-    }
-
-    async fn action(&self, group: &str) -> ActionView {
-        match self
-            .store
-            .call(Query::Action(GroupId::new(group).unwrap(), action()))
-            .await
-            .unwrap()
-            .unwrap()
-        {
-            View::Action(view) => view,
-            other => panic!("{other:?}"),
-        }
-    }
-}
-
-fn action() -> ActionId {
-    ActionId::new("spring").unwrap()
-}
-
-fn kind() -> JobType {
-    JobType::new("mail").unwrap()
-}
-
-/// Waits for the action to be decided.
-async fn decided(engine: &Engine, group: &str) {
-    let mut progress = engine.follow(GroupId::new(group).unwrap(), action());
-    while let Some(now) = progress.next().await {
-        now.unwrap();
-    }
-}
+use world::{World, action, decided, kind};
 
 async fn nothing(_: Job) -> Result<(), JobError> {
     Ok(())
@@ -406,4 +315,32 @@ async fn two_handlers_for_one_type_are_refused() {
         .handler(kind(), nothing)
         .start();
     assert!(matches!(refused, Err(EngineError::TwoHandlers(name)) if name == "mail"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_engine_without_handlers_folds_actions_if_asked_to() {
+    for asked in [false, true] {
+        let world = World::new(|_| {});
+        world.submit("A", "mail", 0..3).await;
+        world.seal("A").await;
+        let engine = world.builder().fold_actions(asked).start().unwrap();
+        // Somebody else's workers.
+        let params = LeaseParams {
+            lane: LaneId::new("default").unwrap(),
+            max: 10,
+            owner: Owner::new("elsewhere").unwrap(),
+        };
+        let jobs = world.store.lease(params).await.unwrap().jobs;
+        let answer = |job: &tidegate_store::LeasedJob| Answer {
+            lease: job.leased.lease,
+            verdict: Verdict::Done { result: Bytes::new() },
+        };
+        let answers = jobs.iter().map(answer).collect();
+        world.store.call(SettleParams { answers }).await.unwrap();
+        tokio::time::sleep(Duration::from_secs(5)).await;
+        let status = world.action("A").await.status;
+        let expected = [ActionStatus::Aggregating, ActionStatus::Completed][usize::from(asked)];
+        assert_eq!(status, expected, "asked: {asked}");
+        engine.shutdown().await.unwrap();
+    }
 }

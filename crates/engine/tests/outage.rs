@@ -3,23 +3,24 @@
 
 #![expect(clippy::unwrap_used, reason = "in a test a panic is the answer")]
 
-use std::sync::Arc;
+use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use async_trait::async_trait;
 use bytes::Bytes;
-use tidegate_core::bulk::views::{Cursor, Page, Query, QueueStats, View};
+use tidegate_core::bulk::views::{Cursor, DeadFilter, Page, Query, QueueStats, View};
 use tidegate_core::bulk::{
-    Command, EnqueueParams, ExpireLeasesParams, LeaseOutcome, LeaseParams, Level, NewJob, Outcome, Refusal,
-    SealActionParams,
+    Command, EnqueueParams, ExpireLeasesParams, LeaseOutcome, LeaseParams, Level, NewJob, Outcome, Phase,
+    Refusal, SealActionParams,
 };
 use tidegate_core::config::BulkConfig;
-use tidegate_core::ids::{ActionId, GroupId, JobId, JobType};
+use tidegate_core::ids::{ActionId, GroupId, JobId, JobType, LaneId};
 use tidegate_core::time::{Millis, Timestamp};
-use tidegate_engine::{Engine, EngineBuilder, EngineError, Job, JobError};
+use tidegate_engine::{Engine, EngineBuilder, EngineError, Gate, Job, JobError};
 use tidegate_store::model::ModelStore;
-use tidegate_store::{Clock, JobDetails, LeasedJob, Store, StoreError, StoreExt, Wakeups};
+use tidegate_store::{Clock, DeadJob, JobDetails, LeasedJob, Store, StoreError, StoreExt, Wakeups};
 use tokio::time::Instant;
 
 /// Virtual time, so many milliseconds ahead.
@@ -40,6 +41,9 @@ const AWAY: u8 = 1;
 const MUTE: u8 = 2;
 /// Never again.
 const BROKEN: u8 = 3;
+
+/// Half of the jobs are on a server that does not answer: what is settled with them fails late, the rest is done.
+const PART: u8 = 4;
 
 /// A store with a bad connection.
 struct Shaky {
@@ -83,8 +87,17 @@ fn away() -> StoreError {
 
 #[async_trait]
 impl Store for Shaky {
-    async fn apply(&self, command: Command) -> Result<Outcome, StoreError> {
+    async fn apply(&self, mut command: Command) -> Result<Outcome, StoreError> {
         self.before()?;
+        if let (PART, Command::Settle(params)) = (self.mode.load(Ordering::SeqCst), &mut command) {
+            let all = params.answers.len();
+            params.answers.retain(|answer| answer.lease.job.0 % 2 == 1);
+            if params.answers.len() < all {
+                self.inner.apply(command).await?;
+                sleep(5_000).await;
+                return Err(away());
+            }
+        }
         self.after(self.inner.apply(command).await?)
     }
 
@@ -107,6 +120,16 @@ impl Store for Shaky {
     ) -> Result<Result<Page<JobDetails>, Refusal>, StoreError> {
         self.before()?;
         self.after(self.inner.results(group, action, after, max).await?)
+    }
+
+    async fn dead(
+        &self,
+        filter: &DeadFilter,
+        after: Option<Cursor>,
+        max: u32,
+    ) -> Result<Page<DeadJob>, StoreError> {
+        self.before()?;
+        self.after(self.inner.dead(filter, after, max).await?)
     }
 
     fn wakeups(&self) -> Arc<Wakeups> {
@@ -205,6 +228,34 @@ async fn sleep(ms: u64) {
     tokio::time::sleep(Duration::from_millis(ms)).await;
 }
 
+/// The leases of what is on the other servers would run out, and those jobs run again.
+#[tokio::test(start_paused = true)]
+async fn answers_for_a_server_that_is_away_hold_up_no_others() {
+    let world = World::new(|_| {});
+    world.submit(200).await;
+    world.store.set(PART);
+    let runs: Arc<Mutex<BTreeMap<JobId, u32>>> = Arc::default();
+    let counted = runs.clone();
+    let handler = move |job: Job| {
+        *counted.lock().unwrap().entry(job.id.clone()).or_default() += 1;
+        work(job)
+    };
+    let engine = world.builder().handler(kind(), handler).start().unwrap();
+    sleep(20_000).await;
+    let mut done = 0;
+    for (job, runs) in runs.lock().unwrap().clone() {
+        let view = world.store.inner.job(&group(), &job).await.unwrap().unwrap().view;
+        if view.seq.0 % 2 == 1 {
+            assert_eq!((view.phase, runs), (Phase::Done, 1), "{job:?}");
+            done += 1;
+        }
+    }
+    assert_eq!(done, 100);
+    world.store.set(FINE);
+    assert_eq!(decided(&engine).await, 200);
+    engine.shutdown().await.unwrap();
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_paused_pipeline_resumes_by_itself_and_loses_nothing() {
     for mode in [AWAY, MUTE] {
@@ -250,6 +301,58 @@ async fn no_service_hammers_a_store_that_is_away() {
     assert!(calls < 1_000, "{calls}");
     world.store.set(FINE);
     assert_eq!(decided(&engine).await, 5);
+    engine.shutdown().await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_outage_can_be_looked_at() {
+    let world = World::new(|_| {});
+    let engine = world.builder().handler(kind(), work).start().unwrap();
+    let outage = engine.outage();
+    sleep(3_000).await;
+    assert_eq!(outage.lasts(), None);
+    let begun = world.clock.now();
+    world.store.set(AWAY);
+    // Every service asks within a second or so.
+    sleep(3_000).await;
+    let unavailable = outage.lasts().unwrap();
+    assert_eq!(unavailable.error, away().to_string());
+    assert!(unavailable.since.since(begun) <= Millis(1_000), "{unavailable:?}");
+    sleep(60_000).await;
+    assert_eq!(outage.lasts(), Some(unavailable));
+    world.store.set(FINE);
+    sleep(2_500).await;
+    assert_eq!(outage.lasts(), None);
+    engine.shutdown().await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_leased_behind_a_gate_that_has_been_closed_is_given_back() {
+    let world = World::new(|_| {});
+    world.submit(4).await;
+    world.store.set(AWAY);
+    let (gate, runs) = (Gate::default(), Arc::new(AtomicU64::new(0)));
+    let counted = runs.clone();
+    let handler = move |_: Job| {
+        counted.fetch_add(1, Ordering::SeqCst);
+        std::future::ready(Ok::<_, JobError>(()))
+    };
+    let builder = world.builder().handler(kind(), handler);
+    let lane = LaneId::new("default").unwrap();
+    let engine = builder.gate(lane, gate.clone()).start().unwrap();
+    sleep(1_000).await;
+    // The lease is under way, and will be until the store is back.
+    gate.close("on purpose");
+    world.store.set(FINE);
+    sleep(10_000).await;
+    let counts = world.stats().await.counts;
+    assert_eq!(
+        (runs.load(Ordering::SeqCst), counts.waiting),
+        (0, 4),
+        "{counts:?}"
+    );
+    gate.open();
+    assert_eq!(decided(&engine).await, 4);
     engine.shutdown().await.unwrap();
 }
 
@@ -380,6 +483,9 @@ impl tracing::Subscriber for Told {
 #[tokio::test(start_paused = true)]
 async fn an_outage_is_told_once_when_it_begins_and_once_when_it_is_over() {
     let told = Told::default();
+    // While a process has but one subscriber, an event that another test's thread meets first counts as switched
+    // off for all threads: so there are two.
+    let _second = tracing::Dispatch::new(told.clone());
     let _guard = tracing::subscriber::set_default(told.clone());
     let counts = || [0, 1].map(|level: usize| told.0[level].load(Ordering::SeqCst));
     let world = World::new(|_| {});

@@ -1,0 +1,65 @@
+//! The gate of a lane: while it is closed, nothing is leased from the lane here.
+//!
+//! For a downstream that is gone or wants no more work: its jobs wait in their lines instead of failing one by
+//! one. Gates are this process's own; others that work in the same lane find out by themselves.
+
+use tokio::sync::watch;
+
+/// Opens and closes a lane of one engine, while it runs or before. Clones are the same gate. Made open.
+///
+/// Closing stops no job that runs: one that finds its downstream gone closes the gate and answers
+/// [`Returned`](crate::JobError::Returned), so that it is the first to run when the gate opens.
+#[derive(Debug, Clone, Default)]
+pub struct Gate {
+    /// Why it is closed.
+    closed: watch::Sender<Option<String>>,
+}
+
+impl Gate {
+    pub fn open(&self) {
+        self.closed.send_if_modified(|closed| closed.take().is_some());
+    }
+
+    /// Of several reasons the latest is kept.
+    pub fn close(&self, reason: impl Into<String>) {
+        self.closed.send_replace(Some(reason.into()));
+    }
+
+    pub fn is_open(&self) -> bool {
+        self.closed.borrow().is_none()
+    }
+
+    /// Why it is closed; none if it is open.
+    pub fn reason(&self) -> Option<String> {
+        self.closed.borrow().clone()
+    }
+
+    /// Returns when it is open.
+    pub(crate) async fn opened(&self) {
+        // Fails only without a sender, and this one is here.
+        let _ = self.closed.subscribe().wait_for(Option::is_none).await;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn clones_are_one_gate() {
+        let gate = Gate::default();
+        let other = gate.clone();
+        assert!(gate.is_open());
+        gate.opened().await;
+        other.close("gone");
+        other.close("still gone");
+        assert_eq!(gate.reason().as_deref(), Some("still gone"));
+        let opened = tokio::spawn({
+            let gate = gate.clone();
+            async move { gate.opened().await }
+        });
+        other.open();
+        opened.await.unwrap();
+        assert_eq!((gate.is_open(), gate.reason()), (true, None));
+    }
+}
