@@ -1,0 +1,41 @@
+//! What goes over the wire: the requests and answers of the HTTP API, shared by server and client.
+//!
+//! Plain data with the names that users see. Nothing here decides anything, and nothing here knows the state
+//! machine: the server translates. Times are RFC 3339 in UTC, spans are milliseconds, names are text of 1 to
+//! 256 bytes, payloads and results are any JSON.
+
+mod action;
+mod congestion;
+mod dead;
+mod group;
+mod job;
+mod lease;
+mod limits;
+mod open;
+mod page;
+mod problem;
+mod stats;
+mod target;
+mod time;
+mod why;
+
+pub use action::{Action, ActionCounts, ActionStatus, Cancelled, OpenAction, Sealed};
+pub use congestion::{Congestion, CongestionLevel, CongestionPoint, CongestionSummary};
+pub use dead::{DeadDone, DeadSelection, JobName, Skipped};
+pub use group::{Ceilings, Estimate, Group, GroupLimits, PatchGroup, Reason};
+pub use job::{
+    DeathReason, DelayReason, EnqueueJobs, Enqueued, Job, JobPhase, Level, NewJob, PhaseCounts, RefusedJob,
+};
+pub use lease::{
+    Answer, Extend, ExtendedLease, ExtendedLeases, Lease, LeasedJob, LeasedJobs, Nothing, Settle, SettledJob,
+    SettledJobs, SettledState, Verdict,
+};
+pub use limits::{LaneRate, LimitChange, Limits, PatchLimits};
+pub use open::{AuditEntry, Identity, Role};
+pub use page::Page;
+pub use problem::Problem;
+pub use serde_json::value::RawValue;
+pub use stats::{Lane, OldestWait, Sample, Samples, Stats, StoreState, StreamEvent, Workers};
+pub use target::{Calls, LastFailure, Target, TargetState};
+pub use time::{Time, TimeError};
+pub use why::{WaitReason, Why};

@@ -1,0 +1,110 @@
+//! Somebody who asks: a key, a browser's session, or anybody where no keys are configured.
+
+use axum::extract::FromRequestParts;
+use axum::http::request::Parts;
+use tidegate_api::Role;
+use tidegate_core::ids::GroupId;
+
+use crate::problem::{FORBIDDEN, Refused, UNAUTHORIZED};
+
+/// The name of whoever asks where no keys are configured.
+pub(crate) const ANYBODY: &str = "anybody";
+
+/// Put into every request by the guard.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Caller {
+    /// The key's name, for the audit log.
+    pub(crate) name: String,
+    pub(crate) roles: Vec<Role>,
+    /// Only these groups, if any are named; `*` at the end stands for any rest.
+    pub(crate) groups: Vec<String>,
+}
+
+impl Caller {
+    /// Whoever asks where no keys are configured.
+    pub(crate) fn anybody() -> Self {
+        Self {
+            name: ANYBODY.into(),
+            roles: vec![Role::Read, Role::Submit, Role::Work, Role::Admin],
+            groups: Vec::new(),
+        }
+    }
+
+    pub(crate) fn has(&self, role: Role) -> bool {
+        self.roles.contains(&role) || self.roles.contains(&Role::Admin)
+    }
+
+    pub(crate) fn sees(&self, group: &str) -> bool {
+        let fits = |pattern: &String| match pattern.strip_suffix('*') {
+            Some(start) => group.starts_with(start),
+            None => group == pattern,
+        };
+        self.groups.is_empty() || self.groups.iter().any(fits)
+    }
+
+    pub(crate) fn need(&self, role: Role) -> Result<(), Refused> {
+        if self.has(role) {
+            return Ok(());
+        }
+        let (role, name) = (format!("{role:?}").to_lowercase(), &self.name);
+        Err(Refused::new(
+            FORBIDDEN,
+            format!("key {name:?} does not have the role {role}"),
+        ))
+    }
+
+    /// The role, for one group.
+    pub(crate) fn need_for(&self, role: Role, group: &GroupId) -> Result<(), Refused> {
+        self.need(role)?;
+        if self.sees(group.as_str()) {
+            return Ok(());
+        }
+        let name = &self.name;
+        Err(Refused::new(
+            FORBIDDEN,
+            format!("key {name:?} is not for group {group:?}"),
+        ))
+    }
+
+    /// The role, for what concerns all groups.
+    pub(crate) fn need_for_all(&self, role: Role) -> Result<(), Refused> {
+        self.need(role)?;
+        if self.groups.is_empty() {
+            return Ok(());
+        }
+        let name = &self.name;
+        Err(Refused::new(
+            FORBIDDEN,
+            format!("key {name:?} is for some groups only, and this concerns all"),
+        ))
+    }
+}
+
+impl<S: Send + Sync> FromRequestParts<S> for Caller {
+    type Rejection = Refused;
+
+    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Refused> {
+        let caller = parts.extensions.get::<Caller>().cloned();
+        caller.ok_or_else(|| Refused::new(UNAUTHORIZED, "nobody has been asked who you are"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_key_for_some_groups_sees_those_only() {
+        let caller = Caller {
+            name: "shop".into(),
+            roles: vec![Role::Read],
+            groups: vec!["shop-*".into(), "other".into()],
+        };
+        let group = |name| GroupId::new(name).unwrap();
+        assert!(caller.need_for(Role::Read, &group("shop-1")).is_ok());
+        assert!(caller.need_for(Role::Read, &group("other")).is_ok());
+        assert!(caller.need_for(Role::Read, &group("others")).is_err());
+        assert!(caller.need_for(Role::Submit, &group("shop-1")).is_err());
+        assert!(caller.need_for_all(Role::Read).is_err());
+    }
+}

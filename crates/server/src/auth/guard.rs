@@ -1,0 +1,77 @@
+//! Before every request: is it meant for this service, and who is asking?
+
+use axum::extract::{Request, State};
+use axum::middleware::Next;
+use axum::response::{IntoResponse, Response};
+
+use super::origin::{changes_something, check_host, check_origin};
+use super::{Caller, MaybeSession, keys};
+use crate::problem::{Answer, BAD_CSRF, Refused, UNAUTHORIZED};
+use crate::state::App;
+
+pub(super) const CSRF: &str = "x-csrf-token";
+
+pub(crate) async fn guard(State(app): State<App>, mut request: Request, next: Next) -> Response {
+    match admit(&app, &mut request) {
+        Ok(()) => next.run(request).await,
+        Err(refused) => refused.into_response(),
+    }
+}
+
+fn admit(app: &App, request: &mut Request) -> Answer<()> {
+    let server = &app.config.server;
+    // Whoever watches over us calls us by any name, and is told nothing but that we are there.
+    if !is_health(request.uri().path()) {
+        check_host(server, request)?;
+        check_origin(server, request)?;
+    }
+    if !app.keys.required() {
+        request.extensions_mut().insert(Caller::anybody());
+        return Ok(());
+    }
+    let caller = match identify(app, request) {
+        Ok(caller) => caller,
+        Err(_) if is_public(request.uri().path()) => return Ok(()),
+        Err(refused) => return Err(refused),
+    };
+    request.extensions_mut().insert(caller);
+    Ok(())
+}
+
+/// By key, or by the session of a browser.
+fn identify(app: &App, request: &mut Request) -> Answer<Caller> {
+    let unknown = |detail: &str| Refused::new(UNAUTHORIZED, detail);
+    match keys::given(request.headers()).map_err(unknown)? {
+        Some(key) => {
+            let caller = app.keys.whose(key).cloned();
+            caller.ok_or_else(|| unknown("the key is not one of this service's"))
+        }
+        None => {
+            let tls = app.config.server.tls.is_some();
+            let session = app
+                .sessions
+                .of(request.headers(), tls, app.now())
+                .ok_or_else(|| {
+                    unknown("send a key as `Authorization: Bearer <key>`; in a browser, log in first")
+                })?;
+            let token = request.headers().get(CSRF).map(|token| token.as_bytes());
+            if changes_something(request.method()) && !session.allows(token) {
+                return Err(Refused::new(
+                    BAD_CSRF,
+                    format!("a change in a session needs the header {CSRF} with the token that /v1/me tells"),
+                ));
+            }
+            request.extensions_mut().insert(MaybeSession::new(&session));
+            Ok(session.caller)
+        }
+    }
+}
+
+fn is_health(path: &str) -> bool {
+    matches!(path, "/healthz" | "/readyz")
+}
+
+/// What tells nothing that is not known to everybody.
+fn is_public(path: &str) -> bool {
+    is_health(path) || matches!(path, "/" | "/docs" | "/login" | "/logout") || path.starts_with("/assets/")
+}

@@ -1,0 +1,26 @@
+//! Who is asking, and what they may do.
+
+mod attempts;
+mod caller;
+mod guard;
+mod keys;
+mod login;
+mod origin;
+mod session;
+
+pub(crate) use attempts::Attempts;
+pub(crate) use caller::{ANYBODY, Caller};
+pub(crate) use guard::guard;
+pub(crate) use keys::{Keys, digest as key_digest};
+pub(crate) use login::routes;
+pub(crate) use session::{MaybeSession, Sessions};
+
+pub use keys::{FreshKey, fresh_key};
+
+/// Randomness of the operating system, as text for headers and addresses.
+fn random_text() -> Result<String, getrandom::Error> {
+    use base64::Engine;
+    let mut bytes = [0u8; 32];
+    getrandom::fill(&mut bytes)?;
+    Ok(base64::engine::general_purpose::URL_SAFE_NO_PAD.encode(bytes))
+}

@@ -1,0 +1,219 @@
+//! Where a request was meant to go, and which page made a browser send it.
+//!
+//! A page on the internet can make a browser send requests to this service: under a name of its own that it
+//! points here (DNS rebinding), or to our name from its origin. Neither is let through. Programs other than
+//! browsers send no `Origin`, and are told by their key.
+
+use std::net::IpAddr;
+
+use axum::extract::Request;
+use axum::http::{HeaderMap, Method, header};
+
+use crate::config::ServerConfig;
+use crate::problem::{Answer, BAD_HOST, BAD_ORIGIN, Refused};
+
+pub(super) fn changes_something(method: &Method) -> bool {
+    !matches!(*method, Method::GET | Method::HEAD | Method::OPTIONS)
+}
+
+/// Refuses names that are not ours.
+pub(super) fn check_host(server: &ServerConfig, request: &Request) -> Answer<()> {
+    // HTTP/2 puts the name into the address.
+    let in_address = request.uri().authority().map(|authority| authority.as_str());
+    let in_header = request
+        .headers()
+        .get(header::HOST)
+        .map(|host| host.to_str().unwrap_or_default());
+    if in_address.is_none() && in_header.is_none() {
+        return Err(Refused::new(BAD_HOST, "the request does not name a host"));
+    }
+    for host in [in_address, in_header].into_iter().flatten() {
+        if !is_ours(server, host) {
+            return Err(Refused::new(
+                BAD_HOST,
+                format!("{host:?} is not a name of this service; if it should be, add it to server.hosts"),
+            ));
+        }
+    }
+    Ok(())
+}
+
+/// The port does not matter: it may be another one at a proxy or a tunnel, and no page can choose our name.
+fn is_ours(server: &ServerConfig, host: &str) -> bool {
+    let name = without_port(host);
+    if server.hosts.iter().any(|known| known.eq_ignore_ascii_case(name)) {
+        return true;
+    }
+    let listen = server.listen.ip().to_canonical();
+    let bare = name.trim_start_matches('[').trim_end_matches(']');
+    match bare.parse::<IpAddr>().map(|address| address.to_canonical()) {
+        // Nobody can point a number elsewhere.
+        Ok(address) if listen.is_unspecified() => !address.is_unspecified(),
+        Ok(address) if listen.is_loopback() => address.is_loopback(),
+        Ok(address) => address == listen,
+        Err(_) => name.eq_ignore_ascii_case("localhost") && (listen.is_loopback() || listen.is_unspecified()),
+    }
+}
+
+fn without_port(host: &str) -> &str {
+    let name = match host.rsplit_once(':') {
+        Some((name, port)) if port.bytes().all(|byte| byte.is_ascii_digit()) && !name.ends_with(':') => name,
+        _ => host,
+    };
+    name.strip_suffix('.').unwrap_or(name)
+}
+
+/// Refuses what the page of another site made a browser send.
+pub(super) fn check_origin(server: &ServerConfig, request: &Request) -> Answer<()> {
+    let headers = request.headers();
+    let changes = changes_something(request.method());
+    let cross_site = headers
+        .get("sec-fetch-site")
+        .is_some_and(|site| site.as_bytes().eq_ignore_ascii_case(b"cross-site"));
+    if cross_site && (changes || request.uri().path().starts_with("/v1")) {
+        return Err(Refused::new(BAD_ORIGIN, "a page of another site asked for this"));
+    }
+    let Some(origin) = headers.get(header::ORIGIN) else {
+        return Ok(());
+    };
+    if !changes || same_origin(server, request, origin.to_str().unwrap_or_default()) {
+        return Ok(());
+    }
+    Err(Refused::new(
+        BAD_ORIGIN,
+        format!("the page at {origin:?} is not one of this service's"),
+    ))
+}
+
+fn same_origin(server: &ServerConfig, request: &Request, origin: &str) -> bool {
+    let host = request
+        .headers()
+        .get(header::HOST)
+        .and_then(|host| host.to_str().ok());
+    let Some(host) = host.or_else(|| request.uri().authority().map(|authority| authority.as_str())) else {
+        return false;
+    };
+    let Some((scheme, place)) = origin.split_once("://") else {
+        return false;
+    };
+    let (default_port, same_scheme) = match scheme {
+        "http" => (":80", server.tls.is_none()),
+        // Names that are configured may stand on a proxy that speaks TLS for us.
+        "https" => {
+            let proxied = server
+                .hosts
+                .iter()
+                .any(|known| known.eq_ignore_ascii_case(without_port(host)));
+            (":443", server.tls.is_some() || proxied)
+        }
+        _ => return false,
+    };
+    let plain = |place: &str| {
+        place
+            .strip_suffix(default_port)
+            .unwrap_or(place)
+            .to_ascii_lowercase()
+    };
+    same_scheme && plain(host) == plain(place)
+}
+
+/// The browser reached us by TLS, be it ours or a proxy's.
+pub(super) fn came_by_tls(server: &ServerConfig, headers: &HeaderMap) -> bool {
+    let origin = headers.get(header::ORIGIN);
+    server.tls.is_some() || origin.is_some_and(|origin| origin.as_bytes().starts_with(b"https://"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use axum::body::Body;
+
+    fn server(listen: &str, hosts: &[&str]) -> ServerConfig {
+        ServerConfig {
+            listen: listen.parse().unwrap(),
+            hosts: hosts.iter().map(|host| (*host).into()).collect(),
+            ..ServerConfig::default()
+        }
+    }
+
+    #[test]
+    fn only_our_names_are_ours() {
+        let loopback = server("127.0.0.1:7171", &["Queue.example.com"]);
+        for ours in [
+            "127.0.0.1:7171",
+            "127.0.0.1",
+            "localhost",
+            "LOCALHOST:80",
+            "localhost.",
+            "[::1]:7171",
+            "queue.example.com:8443",
+        ] {
+            assert!(is_ours(&loopback, ours), "{ours}");
+        }
+        for other in [
+            "",
+            "evil.example",
+            "10.0.0.1",
+            "localhost.evil.example",
+            "127.0.0.1.evil.example:7171",
+            "xqueue.example.com",
+            "0.0.0.0",
+            ":80",
+        ] {
+            assert!(!is_ours(&loopback, other), "{other}");
+        }
+        let everywhere = server("0.0.0.0:7171", &[]);
+        for ours in ["10.0.0.1:7171", "localhost", "[2001:db8::1]"] {
+            assert!(is_ours(&everywhere, ours), "{ours}");
+        }
+        assert!(!is_ours(&everywhere, "evil.example"));
+        let one = server("10.0.0.1:7171", &[]);
+        assert!(is_ours(&one, "10.0.0.1:7171"));
+        assert!(!is_ours(&one, "10.0.0.2") && !is_ours(&one, "localhost"));
+    }
+
+    #[test]
+    fn a_change_from_a_page_needs_our_page() {
+        let check = |server: &ServerConfig, method: &str, host: &str, name: &str, value: &str| {
+            let request = Request::builder()
+                .method(method)
+                .uri("/v1/jobs")
+                .header("host", host);
+            let request = request.header(name, value).body(Body::empty()).unwrap();
+            check_origin(server, &request).is_ok()
+        };
+        let plain = server("127.0.0.1:7171", &["queue.example.com"]);
+        let host = "127.0.0.1:7171";
+        assert!(check(&plain, "POST", host, "origin", "http://127.0.0.1:7171"));
+        assert!(check(
+            &plain,
+            "POST",
+            "LOCALHOST",
+            "origin",
+            "http://localhost:80"
+        ));
+        assert!(check(&plain, "GET", host, "origin", "http://evil.example"));
+        assert!(check(
+            &plain,
+            "POST",
+            "queue.example.com",
+            "origin",
+            "https://queue.example.com"
+        ));
+        for other in [
+            "null",
+            "",
+            "https://127.0.0.1:7171",
+            "http://127.0.0.1",
+            "http://localhost:7171",
+            "http://evil.example",
+            "file://127.0.0.1:7171",
+        ] {
+            assert!(!check(&plain, "POST", host, "origin", other), "{other}");
+            assert!(!check(&plain, "PATCH", host, "origin", other), "{other}");
+        }
+        assert!(!check(&plain, "POST", host, "sec-fetch-site", "cross-site"));
+        assert!(!check(&plain, "GET", host, "sec-fetch-site", "cross-site"));
+        assert!(check(&plain, "POST", host, "sec-fetch-site", "same-origin"));
+    }
+}

@@ -1,0 +1,650 @@
+//! Relations between the service's settings that must hold.
+
+use std::collections::{BTreeMap, BTreeSet, HashSet};
+
+use axum::http::{HeaderName, HeaderValue};
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use reqwest::Url;
+use tidegate_api::Role;
+use tidegate_core::ids::{JobType, LaneId};
+use tidegate_core::time::Millis;
+use tidegate_store::redis::MAX_SHARDS;
+
+use super::{Config, ConfigError, Secret, StoreKind};
+use crate::auth::{ANYBODY, key_digest};
+
+/// The digest of an empty key, which is in every book.
+const EMPTY_KEY: &str = "sha256:e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855";
+/// Limit: several tries have to fit into one claim on an action.
+const MAX_CALLBACK_TIMEOUT: Millis = Millis(30_000);
+
+macro_rules! ensure {
+    ($ok:expr, $($message:tt)+) => {
+        let ok: bool = $ok;
+        if !ok {
+            return Err(ConfigError(format!($($message)+)));
+        }
+    };
+}
+
+/// The lane of job types that have none of their own.
+const DEFAULT_LANE: &str = "default";
+/// What a signing secret begins with, and the bytes it may have: Standard Webhooks.
+const SECRET_PREFIX: &str = "whsec_";
+const SECRET_BYTES: std::ops::RangeInclusive<usize> = 24..=64;
+
+impl Config {
+    /// Checks every value and every relation; the message names the values and what would be right.
+    pub fn validate(&self) -> Result<(), ConfigError> {
+        self.check_server()?;
+        self.check_store()?;
+        self.check_targets()?;
+        self.check_callbacks()?;
+        self.check_keys()?;
+        ensure!(
+            self.metrics.max_groups > 0,
+            "metrics.max_groups = 0: it must be at least 1"
+        );
+        ensure!(
+            self.audit
+                .file
+                .as_ref()
+                .is_none_or(|file| !file.as_os_str().is_empty()),
+            "audit.file is empty: name a file, or leave it out for `audit.jsonl` in store.data"
+        );
+        if let Some(endpoint) = &self.tracing.otlp_endpoint {
+            check_url("tracing.otlp_endpoint", endpoint)?;
+        }
+        self.bulk().validate()
+    }
+
+    fn check_server(&self) -> Result<(), ConfigError> {
+        let server = &self.server;
+        ensure!(
+            server.listen.ip().to_canonical().is_loopback() || !self.keys.is_empty() || server.open,
+            "server.listen = \"{}\" is reachable from elsewhere, and there are no keys: make one with `tidegate key`, \
+             listen on 127.0.0.1, or set server.open = true to let everybody do everything",
+            server.listen
+        );
+        ensure!(
+            !server.open || self.keys.is_empty(),
+            "server.open = true lets everybody do everything, but there are {} keys: leave out one of both",
+            self.keys.len()
+        );
+        for host in &server.hosts {
+            let plain = |c: char| c.is_ascii_alphanumeric() || c == '-' || c == '.' || c == '_';
+            ensure!(
+                !host.is_empty() && host.chars().all(plain),
+                "server.hosts has {host:?}: it must be a name without scheme, port and path, like \"queue.example.com\""
+            );
+        }
+        for (name, value) in [
+            ("max_body_bytes", server.max_body_bytes),
+            ("max_stream_bytes", server.max_stream_bytes),
+            ("max_connections", server.max_connections.into()),
+            ("max_event_streams", server.max_event_streams.into()),
+        ] {
+            ensure!(value > 0, "server.{name} = 0: it must be at least 1");
+        }
+        for (name, value) in [
+            ("request_timeout_ms", server.request_timeout_ms),
+            ("body_pause_ms", server.body_pause_ms),
+            ("header_timeout_ms", server.header_timeout_ms),
+            ("session_ms", server.session_ms),
+        ] {
+            ensure!(value > Millis(0), "server.{name} = 0: it must be at least 1 ms");
+        }
+        let (body, stream) = (server.max_body_bytes, server.max_stream_bytes);
+        let payload = self.limits.max_payload_bytes;
+        ensure!(
+            body >= payload,
+            "server.max_body_bytes = {body} is less than limits.max_payload_bytes = {payload}: \
+             the largest payload would not fit into a request"
+        );
+        ensure!(
+            stream >= body,
+            "server.max_stream_bytes = {stream} is less than server.max_body_bytes = {body}: it must be at least as much"
+        );
+        if let Some(tls) = &server.tls {
+            for (name, path) in [("cert", &tls.cert), ("key", &tls.key)] {
+                ensure!(
+                    !path.as_os_str().is_empty(),
+                    "server.tls.{name} is empty: name a PEM file"
+                );
+            }
+        }
+        Ok(())
+    }
+
+    fn check_store(&self) -> Result<(), ConfigError> {
+        ensure!(
+            !self.store.data.as_os_str().is_empty(),
+            "store.data is empty: name a folder, like \"tidegate-data\""
+        );
+        let redis = &self.redis;
+        ensure!(
+            (1..=MAX_SHARDS).contains(&redis.shards),
+            "redis.shards = {}: it must be from 1 to {MAX_SHARDS}",
+            redis.shards
+        );
+        ensure!(
+            !redis.key_prefix.contains(['{', '}']),
+            "redis.key_prefix = {:?} has a brace, which would change where a Cluster keeps the keys: leave it out",
+            redis.key_prefix
+        );
+        ensure!(
+            !redis.key_prefix.is_empty(),
+            "redis.key_prefix is empty: give one, like \"bulk-action:\", that no other program uses"
+        );
+        for url in &redis.urls {
+            let parsed = Url::parse(url.expose()).ok();
+            let fits = parsed.is_some_and(|url| matches!(url.scheme(), "redis" | "rediss") && url.has_host());
+            ensure!(
+                fits,
+                "redis.urls has \"{url}\": it must be redis://user:password@host:port/number or rediss://…"
+            );
+        }
+        if self.store.kind == StoreKind::Redis && redis.urls.is_empty() {
+            ensure!(redis.port > 0, "redis.port = 0: it must be from 1 to 65535");
+            let host = redis.host.as_str();
+            let address = !host.contains(':') || host.parse::<std::net::Ipv6Addr>().is_ok();
+            ensure!(
+                !host.is_empty() && address && !host.contains(['/', '@', ' ']),
+                "redis.host = {host:?}: it must be a name or an address, without port and scheme"
+            );
+        }
+        Ok(())
+    }
+
+    fn check_targets(&self) -> Result<(), ConfigError> {
+        let mut sent_to: BTreeMap<&JobType, &LaneId> = BTreeMap::new();
+        for (name, target) in &self.targets {
+            let at = format!("targets.{name}");
+            ensure!(
+                name.as_str() != DEFAULT_LANE,
+                "targets.{DEFAULT_LANE}: job types that are not named stand in the lane `{DEFAULT_LANE}`, and would be \
+                 sent to no one; give the target another name"
+            );
+            check_url(&format!("{at}.url"), &target.url)?;
+            check_secret(&at, target.secret.as_ref())?;
+            check_headers(&at, &target.headers)?;
+            ensure!(
+                !target.types.is_empty(),
+                "{at}.types is empty: name the job types that are sent there"
+            );
+            for kind in &target.types {
+                let other = sent_to.insert(kind, name);
+                ensure!(other != Some(name), "{at}.types has {kind:?} twice");
+                if let Some(other) = other {
+                    return Err(ConfigError(format!(
+                        "job type {kind:?} is in targets.{other}.types and in {at}.types: it can be sent to one target only"
+                    )));
+                }
+                let lane = self
+                    .job_types
+                    .get(kind)
+                    .and_then(|settings| settings.lane.as_ref());
+                ensure!(
+                    lane.is_none_or(|lane| lane == name),
+                    "job_types.{kind}.lane = {:?}, but {at}.types has {kind:?}, whose lane is the target's name: leave the \
+                     lane out",
+                    lane.map_or("", |lane| lane.as_str())
+                );
+            }
+            ensure!(
+                target.concurrency > 0,
+                "{at}.concurrency = 0: it must be at least 1"
+            );
+            if let Some(rps) = target.rps {
+                ensure!(
+                    rps.is_finite() && rps > 0.0 && rps <= 1e9,
+                    "{at}.rps = {rps}: it must be above 0 and at most 1000000000"
+                );
+            }
+            for (field, value) in [("timeout_ms", target.timeout_ms), ("slow_ms", target.slow_ms)] {
+                ensure!(
+                    value != Some(Millis(0)),
+                    "{at}.{field} = 0: it must be at least 1 ms"
+                );
+            }
+            if let Some(lane) = self.lanes.get(name) {
+                for (field, given, instead) in [
+                    ("worker_count", lane.worker_count.is_some(), "concurrency"),
+                    ("rps", lane.rps.is_some() && target.rps.is_some(), "rps"),
+                    (
+                        "slow_ms",
+                        lane.slow_ms.is_some() && target.slow_ms.is_some(),
+                        "slow_ms",
+                    ),
+                ] {
+                    ensure!(
+                        !given,
+                        "lanes.{name}.{field}: the lane is a target's, whose {at}.{instead} decides; leave it out"
+                    );
+                }
+            }
+        }
+        for (kind, settings) in &self.job_types {
+            let lane = settings
+                .lane
+                .as_ref()
+                .filter(|lane| self.targets.contains_key(*lane));
+            ensure!(
+                lane.is_none() || sent_to.contains_key(kind),
+                "job_types.{kind}.lane = {:?} is a target that {kind:?} is not sent to, so nobody would work on it: add it to \
+                 targets.{}.types",
+                lane.map_or("", |lane| lane.as_str()),
+                lane.map_or("", |lane| lane.as_str())
+            );
+        }
+        Ok(())
+    }
+
+    fn check_callbacks(&self) -> Result<(), ConfigError> {
+        for (name, callback) in &self.callbacks {
+            ensure!(!name.is_empty(), "callbacks has an empty name: give it one");
+            let at = format!("callbacks.{name}");
+            check_url(&format!("{at}.url"), &callback.url)?;
+            check_secret(&at, callback.secret.as_ref())?;
+            check_headers(&at, &callback.headers)?;
+            let (timeout, give_up) = (callback.timeout_ms, callback.give_up_after_ms);
+            ensure!(
+                timeout > Millis(0),
+                "{at}.timeout_ms = 0: it must be at least 1 ms"
+            );
+            ensure!(
+                timeout <= MAX_CALLBACK_TIMEOUT,
+                "{at}.timeout_ms = {}: it may be up to {}",
+                timeout.0,
+                MAX_CALLBACK_TIMEOUT.0
+            );
+            ensure!(
+                give_up >= timeout,
+                "{at}.give_up_after_ms = {} is shorter than {at}.timeout_ms = {}: it must be at least as long",
+                give_up.0,
+                timeout.0
+            );
+        }
+        Ok(())
+    }
+
+    fn check_keys(&self) -> Result<(), ConfigError> {
+        let (mut names, mut digests) = (BTreeSet::new(), BTreeMap::new());
+        for key in &self.keys {
+            let name = &key.name;
+            ensure!(
+                !name.is_empty() && !name.chars().any(char::is_control),
+                "keys has the name {name:?}: it must tell who it is, in plain characters"
+            );
+            ensure!(
+                name != ANYBODY,
+                "keys has the name {name:?}, which is that of a caller without a key; give it another"
+            );
+            ensure!(
+                names.insert(name),
+                "keys has {name:?} twice: each needs a name of its own"
+            );
+            let Some(digest) = key_digest(&key.hash) else {
+                return Err(ConfigError(format!(
+                    "the hash of key {name:?} must be `sha256:` and 64 hex digits; `tidegate key` makes one"
+                )));
+            };
+            ensure!(
+                !key.hash.eq_ignore_ascii_case(EMPTY_KEY),
+                "the hash of key {name:?} is that of an empty key; `tidegate key` makes a key and its hash"
+            );
+            ensure!(
+                key.groups.is_empty() || !key.roles.contains(&Role::Work),
+                "key {name:?} has the role work and groups: whoever works sees jobs of all groups, so give it one of both"
+            );
+            if let Some(other) = digests.insert(digest, name) {
+                return Err(ConfigError(format!(
+                    "keys {other:?} and {name:?} have the same hash: each needs a key of its own"
+                )));
+            }
+            ensure!(
+                !key.roles.is_empty(),
+                "key {name:?} has no roles: give it at least one of read, submit, work, admin"
+            );
+            for group in &key.groups {
+                let start = group.strip_suffix('*').unwrap_or(group);
+                ensure!(
+                    !group.is_empty() && !start.contains('*'),
+                    "key {name:?} has the group {group:?}: it must be a name, or the beginning of one and `*`"
+                );
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Somebody to call: HTTP, and nothing in it that must be kept secret. The message does not repeat it for that
+/// reason.
+fn check_url(name: &str, url: &str) -> Result<(), ConfigError> {
+    let parsed = Url::parse(url).map_err(|error| {
+        ConfigError(format!(
+            "{name} is not an address ({error}): it must be like http://host:port/path"
+        ))
+    })?;
+    ensure!(
+        matches!(parsed.scheme(), "http" | "https"),
+        "{name} has the scheme {}: it must be http or https",
+        parsed.scheme()
+    );
+    ensure!(
+        parsed.username().is_empty() && parsed.password().is_none(),
+        "{name} has a user or a password in it, which addresses show: put them into a header, like \
+         headers = {{ authorization = \"Basic …\" }}"
+    );
+    Ok(())
+}
+
+fn check_secret(at: &str, secret: Option<&Secret>) -> Result<(), ConfigError> {
+    let Some(secret) = secret else { return Ok(()) };
+    let packed = secret.strip_prefix(SECRET_PREFIX);
+    let bytes = packed.and_then(|packed| STANDARD.decode(packed).ok());
+    ensure!(
+        bytes.is_some_and(|bytes| SECRET_BYTES.contains(&bytes.len())),
+        "{at}.secret must be `{SECRET_PREFIX}` and base64 of {} to {} bytes",
+        SECRET_BYTES.start(),
+        SECRET_BYTES.end()
+    );
+    Ok(())
+}
+
+fn check_headers(at: &str, headers: &BTreeMap<String, Secret>) -> Result<(), ConfigError> {
+    let mut seen = HashSet::new();
+    for (name, value) in headers {
+        let Ok(header) = HeaderName::try_from(name.as_str()) else {
+            return Err(ConfigError(format!(
+                "{at}.headers has {name:?}, which is no name of a header"
+            )));
+        };
+        ensure!(
+            HeaderValue::from_str(value).is_ok(),
+            "{at}.headers.{name} has characters that a header cannot carry"
+        );
+        let ours = header.as_str().starts_with("webhook-")
+            || matches!(
+                header.as_str(),
+                "content-length" | "content-type" | "transfer-encoding"
+            );
+        ensure!(
+            !ours,
+            "{at}.headers.{name}: this header is set by every call itself; leave it out"
+        );
+        ensure!(
+            seen.insert(header),
+            "{at}.headers has {name:?} twice, written differently"
+        );
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn refused(text: &str) -> String {
+        let config: Config = toml::from_str(text).unwrap_or_else(|error| panic!("{text}: {error}"));
+        config.validate().expect_err(text).to_string()
+    }
+
+    const KEY: &str = "[[keys]]\nname = \"ops\"\nroles = [\"admin\"]\n\
+                       hash = \"sha256:00000000000000000000000000000000000000000000000000000000000000aB\"\n";
+
+    #[test]
+    fn defaults_are_valid() {
+        Config::default().validate().unwrap();
+    }
+
+    #[test]
+    fn what_is_right_is_taken() {
+        for text in [
+            &format!("{KEY}[server]\nlisten = \"0.0.0.0:80\"\nhosts = [\"queue.example.com\"]"),
+            "[server]\nlisten = \"[::ffff:127.0.0.1]:80\"",
+            "[server]\nlisten = \"0.0.0.0:80\"\nopen = true",
+            "[targets.mail]\nurl = \"https://host/x?y=1\"\ntypes = [\"A\"]\nsecret = \"whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw\"\n\
+             headers = { authorization = \"Basic x\" }\n[job_types.A]\nlane = \"mail\"\n[lanes.mail]\nrps = 5",
+            "[redis]\nurls = [\"redis://:p@host:1/2\", \"rediss://host\"]",
+            "[store]\nkind = \"redis\"\n[redis]\nhost = \"::1\"\npassword = \"a/b@c\"",
+        ] {
+            let config: Config = toml::from_str(text).unwrap();
+            config
+                .validate()
+                .unwrap_or_else(|error| panic!("{text}: {error}"));
+        }
+    }
+
+    #[test]
+    fn what_cannot_work_is_refused_with_the_values() {
+        let target = |more: &str| format!("[targets.mail]\nurl = \"http://a/\"\ntypes = [\"A\"]\n{more}");
+        let callback = |more: &str| format!("[callbacks.shop]\nurl = \"http://a/\"\n{more}");
+        let key = |more: &str| KEY.replace("name = \"ops\"", more);
+        for (text, expected) in [
+            (
+                "[server]\nlisten = \"0.0.0.0:80\"".into(),
+                "server.listen = \"0.0.0.0:80\" is reachable from elsewhere",
+            ),
+            (
+                "[server]\nlisten = \"[::]:80\"".into(),
+                "and there are no keys: make one with `tidegate key`",
+            ),
+            (
+                format!("{KEY}[server]\nopen = true"),
+                "server.open = true lets everybody do everything, but there are 1 keys",
+            ),
+            (
+                "[server]\nhosts = [\"http://x\"]".into(),
+                "server.hosts has \"http://x\"",
+            ),
+            (
+                "[server]\nhosts = [\"x:80\"]".into(),
+                "without scheme, port and path",
+            ),
+            (
+                "[server]\nmax_body_bytes = 0".into(),
+                "server.max_body_bytes = 0: it must be at least 1",
+            ),
+            (
+                "[server]\nmax_stream_bytes = 0".into(),
+                "server.max_stream_bytes = 0",
+            ),
+            (
+                "[server]\nmax_connections = 0".into(),
+                "server.max_connections = 0",
+            ),
+            (
+                "[server]\nmax_event_streams = 0".into(),
+                "server.max_event_streams = 0",
+            ),
+            (
+                "[server]\nrequest_timeout_ms = 0".into(),
+                "server.request_timeout_ms = 0: it must be at least 1 ms",
+            ),
+            ("[server]\nbody_pause_ms = 0".into(), "server.body_pause_ms = 0"),
+            (
+                "[server]\nheader_timeout_ms = 0".into(),
+                "server.header_timeout_ms = 0",
+            ),
+            ("[server]\nsession_ms = 0".into(), "server.session_ms = 0"),
+            (
+                "[server]\nmax_body_bytes = 10".into(),
+                "server.max_body_bytes = 10 is less than limits.max_payload_bytes = 262144",
+            ),
+            (
+                "[server]\nmax_stream_bytes = 10".into(),
+                "server.max_stream_bytes = 10 is less than server.max_body_bytes = 16777216",
+            ),
+            (
+                "[server.tls]\ncert = \"\"\nkey = \"k\"".into(),
+                "server.tls.cert is empty",
+            ),
+            ("[store]\ndata = \"\"".into(), "store.data is empty"),
+            (
+                "[redis]\nshards = 0".into(),
+                "redis.shards = 0: it must be from 1 to 64",
+            ),
+            ("[redis]\nshards = 65".into(), "redis.shards = 65"),
+            (
+                "[redis]\nkey_prefix = \"{a}:\"".into(),
+                "redis.key_prefix = \"{a}:\" has a brace",
+            ),
+            ("[redis]\nkey_prefix = \"\"".into(), "redis.key_prefix is empty"),
+            (
+                "[redis]\nurls = [\"http://:p@host\"]".into(),
+                "redis.urls has \"http://:***@host\": it must be redis://",
+            ),
+            (
+                "[redis]\nurls = [\"host:6379\"]".into(),
+                "redis.urls has \"host:6379\"",
+            ),
+            (
+                "[store]\nkind = \"redis\"\n[redis]\nport = 0".into(),
+                "redis.port = 0: it must be from 1 to 65535",
+            ),
+            (
+                "[store]\nkind = \"redis\"\n[redis]\nhost = \"\"".into(),
+                "redis.host = \"\"",
+            ),
+            (
+                "[store]\nkind = \"redis\"\n[redis]\nhost = \"redis://x\"".into(),
+                "redis.host = \"redis://x\": it must be a name",
+            ),
+            (
+                target("").replace("http://a/", "a/b"),
+                "targets.mail.url is not an address",
+            ),
+            (
+                target("").replace("http://a/", "ftp://a/"),
+                "targets.mail.url has the scheme ftp: it must be http or https",
+            ),
+            (
+                target("").replace("http://a/", "http://me@a/"),
+                "targets.mail.url has a user or a password in it",
+            ),
+            (target("").replace("[\"A\"]", "[]"), "targets.mail.types is empty"),
+            (
+                target("").replace("[\"A\"]", "[\"A\", \"A\"]"),
+                "targets.mail.types has \"A\" twice",
+            ),
+            (
+                target("").replace("mail", "default"),
+                "targets.default: job types that are not named",
+            ),
+            (
+                target("[targets.other]\nurl = \"http://a/\"\ntypes = [\"A\"]"),
+                "job type \"A\" is in targets.mail.types and in targets.other.types",
+            ),
+            (
+                target("concurrency = 0"),
+                "targets.mail.concurrency = 0: it must be at least 1",
+            ),
+            (target("rps = 0"), "targets.mail.rps = 0: it must be above 0"),
+            (
+                target("timeout_ms = 0"),
+                "targets.mail.timeout_ms = 0: it must be at least 1 ms",
+            ),
+            (target("slow_ms = 0"), "targets.mail.slow_ms = 0"),
+            (
+                target("secret = \"abc\""),
+                "targets.mail.secret must be `whsec_` and base64 of 24 to 64 bytes",
+            ),
+            (target("secret = \"whsec_YWJj\""), "targets.mail.secret must be"),
+            (
+                target("headers = { \"a b\" = \"x\" }"),
+                "targets.mail.headers has \"a b\", which is no name of a header",
+            ),
+            (
+                target("headers = { a = \"x\\ny\" }"),
+                "targets.mail.headers.a has characters",
+            ),
+            (
+                target("headers = { Webhook-Id = \"x\" }"),
+                "targets.mail.headers.Webhook-Id: this header is set by every call",
+            ),
+            (
+                target("headers = { a = \"x\", A = \"y\" }"),
+                "twice, written differently",
+            ),
+            (
+                target("[job_types.A]\nlane = \"other\""),
+                "job_types.A.lane = \"other\", but targets.mail.types has \"A\"",
+            ),
+            (
+                target("[job_types.B]\nlane = \"mail\""),
+                "job_types.B.lane = \"mail\" is a target that \"B\" is not sent to",
+            ),
+            (
+                target("[lanes.mail]\nworker_count = 3"),
+                "lanes.mail.worker_count: the lane is a target's, whose targets.mail.concurrency",
+            ),
+            (
+                target("rps = 1\n[lanes.mail]\nrps = 3"),
+                "lanes.mail.rps: the lane is a target's",
+            ),
+            (
+                callback("").replace("http://a/", "mailto:x"),
+                "callbacks.shop.url has the scheme mailto",
+            ),
+            (callback("secret = \"x\""), "callbacks.shop.secret must be"),
+            (
+                callback("headers = { \"\" = \"x\" }"),
+                "callbacks.shop.headers has \"\"",
+            ),
+            (callback("timeout_ms = 0"), "callbacks.shop.timeout_ms = 0"),
+            (
+                callback("give_up_after_ms = 5"),
+                "callbacks.shop.give_up_after_ms = 5 is shorter than callbacks.shop.timeout_ms = 15000",
+            ),
+            (key("name = \"\""), "keys has the name \"\""),
+            (
+                key("name = \"anybody\""),
+                "keys has the name \"anybody\", which is that of a caller without a key",
+            ),
+            (format!("{KEY}{KEY}"), "keys has \"ops\" twice"),
+            (
+                format!("{KEY}{}", key("name = \"b\"")),
+                "keys \"ops\" and \"b\" have the same hash",
+            ),
+            (
+                KEY.replace("sha256:", "md5:"),
+                "the hash of key \"ops\" must be `sha256:` and 64 hex digits",
+            ),
+            (KEY.replace("aB", "a"), "64 hex digits"),
+            (
+                KEY.replace("\"admin\"", ""),
+                "key \"ops\" has no roles: give it at least one of read, submit, work, admin",
+            ),
+            (
+                key("name = \"ops\"\ngroups = [\"a*b\"]"),
+                "key \"ops\" has the group \"a*b\"",
+            ),
+            (
+                key("name = \"ops\"\ngroups = [\"\"]"),
+                "key \"ops\" has the group \"\"",
+            ),
+            (
+                "[metrics]\nmax_groups = 0".into(),
+                "metrics.max_groups = 0: it must be at least 1",
+            ),
+            ("[audit]\nfile = \"\"".into(), "audit.file is empty"),
+            (
+                "[tracing]\notlp_endpoint = \"x\"".into(),
+                "tracing.otlp_endpoint is not an address",
+            ),
+            (
+                "[worker_pool]\nworker_count = 0".into(),
+                "worker_pool.worker_count = 0",
+            ),
+        ] {
+            let text: String = text;
+            let message = refused(&text);
+            assert!(
+                message.contains(expected),
+                "{message:?} should contain {expected:?}"
+            );
+        }
+    }
+}

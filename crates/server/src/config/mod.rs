@@ -1,0 +1,84 @@
+//! Every setting of the service. One TOML file, environment and flags over it; see `load.rs`.
+//!
+//! The sections of the bulk part keep their original names and defaults; the others are the service's own.
+
+mod check;
+mod load;
+mod secret;
+mod service;
+mod show;
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+use tidegate_core::config::{
+    BackpressureConfig, BulkConfig, CongestionConfig, FairQueueConfig, JobTypeConfig, LaneConfig,
+    LimitsConfig, RetentionConfig, WorkerPoolConfig,
+};
+use tidegate_core::ids::{JobType, LaneId};
+
+pub use load::{FILE, Flag, Loaded, Sources, load};
+pub use secret::{RedisUrl, Secret};
+pub use service::{
+    AuditConfig, CallbackConfig, DurabilityConfig, KeyConfig, LogConfig, LogFormat, MetricsConfig,
+    RedisConfig, ServerConfig, StoreConfig, StoreKind, TargetConfig, TlsConfig, TracingConfig,
+};
+pub use tidegate_api::Role;
+pub use tidegate_core::config::ConfigError;
+
+/// Settings of the service.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Config {
+    pub server: ServerConfig,
+    pub store: StoreConfig,
+    pub redis: RedisConfig,
+    pub fair_queue: FairQueueConfig,
+    pub backpressure: BackpressureConfig,
+    pub congestion: CongestionConfig,
+    pub worker_pool: WorkerPoolConfig,
+    pub retention: RetentionConfig,
+    pub limits: LimitsConfig,
+    /// Settings of single job types; a type not named here uses the defaults and the lane `default`.
+    pub job_types: BTreeMap<JobType, JobTypeConfig>,
+    /// Settings of single lanes.
+    pub lanes: BTreeMap<LaneId, LaneConfig>,
+    /// Who is called for which job types.
+    pub targets: BTreeMap<LaneId, TargetConfig>,
+    /// Who can be told when an action is decided.
+    pub callbacks: BTreeMap<String, CallbackConfig>,
+    /// Who may do what. Without keys everybody may do everything, and the service listens on loopback only.
+    pub keys: Vec<KeyConfig>,
+    pub audit: AuditConfig,
+    pub metrics: MetricsConfig,
+    pub log: LogConfig,
+    pub tracing: TracingConfig,
+}
+
+impl Config {
+    /// The settings of the bulk part: each target is a lane of its own name with its types in it.
+    pub fn bulk(&self) -> BulkConfig {
+        let mut bulk = BulkConfig {
+            fair_queue: self.fair_queue.clone(),
+            backpressure: self.backpressure.clone(),
+            congestion: self.congestion.clone(),
+            worker_pool: self.worker_pool.clone(),
+            retention: self.retention.clone(),
+            limits: self.limits.clone(),
+            job_types: self.job_types.clone(),
+            lanes: self.lanes.clone(),
+        };
+        for (name, target) in &self.targets {
+            for kind in &target.types {
+                let settings = bulk.job_types.entry(kind.clone()).or_default();
+                settings.lane = Some(name.clone());
+                settings.timeout_ms = settings.timeout_ms.or(target.timeout_ms);
+            }
+            let lane = bulk.lanes.entry(name.clone()).or_default();
+            lane.rps = target.rps.or(lane.rps);
+            lane.slow_ms = target.slow_ms.or(lane.slow_ms);
+            lane.worker_count = Some(target.concurrency);
+        }
+        bulk
+    }
+}

@@ -1,0 +1,53 @@
+//! Streams of events (SSE), bounded in number and ended when the service stops.
+
+use std::convert::Infallible;
+use std::time::Duration;
+
+use axum::http::{HeaderValue, header};
+use axum::response::sse::{Event, KeepAlive, Sse};
+use axum::response::{IntoResponse, Response};
+use futures_core::Stream;
+use futures_util::StreamExt;
+use serde::Serialize;
+
+use crate::problem::{Answer, Refused, TOO_MANY};
+use crate::state::App;
+
+/// Sent when nothing else is, so that proxies and clients see that the connection lives.
+const HEARTBEAT: Duration = Duration::from_secs(15);
+
+pub(crate) fn event<T: Serialize>(name: &str, data: &T) -> Event {
+    Event::default()
+        .event(name)
+        .json_data(data)
+        .expect("answers are plain data without line ends of their own")
+}
+
+/// Answers with a stream until it ends, the reader goes, or the service stops.
+pub(crate) fn events(
+    app: &App,
+    stream: impl Stream<Item = Result<Event, Infallible>> + Send + 'static,
+) -> Answer<Response> {
+    let Ok(place) = app.event_streams.clone().try_acquire_owned() else {
+        let most = app.config.server.max_event_streams;
+        return Err(Refused::new(
+            TOO_MANY,
+            format!("{most} streams of events are open, as many as server.max_event_streams allows"),
+        ));
+    };
+    let stopping = app.stopping.clone();
+    let stream = stream
+        .take_until(async move { stopping.cancelled().await })
+        .map(move |item| {
+            let _held_while_the_stream_lives = &place;
+            item
+        });
+    let mut response = Sse::new(stream)
+        .keep_alive(KeepAlive::new().interval(HEARTBEAT))
+        .into_response();
+    let headers = response.headers_mut();
+    headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
+    // Proxies that buffer would hold the events back.
+    headers.insert("x-accel-buffering", HeaderValue::from_static("no"));
+    Ok(response)
+}

@@ -1,0 +1,177 @@
+//! Bodies, addresses and queries of requests, with errors that say what was wrong.
+
+use std::time::Duration;
+
+use axum::body::Body;
+use axum::extract::{FromRequest, FromRequestParts, Path, Query, Request};
+use axum::http::header::CONTENT_TYPE;
+use axum::http::request::Parts;
+use axum::http::{HeaderMap, HeaderValue};
+use axum::response::{IntoResponse, Response};
+use bytes::{Bytes, BytesMut};
+use futures_util::StreamExt;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use tidegate_core::bulk::views::Cursor;
+
+use crate::problem::{Answer, BAD_CURSOR, BAD_REQUEST, MEDIA_TYPE, Refused, TIMEOUT, TOO_LARGE};
+use crate::state::App;
+
+/// The part of a media type before its parameters.
+pub(crate) fn media_type(headers: &HeaderMap) -> Option<&str> {
+    let value = headers.get(CONTENT_TYPE)?.to_str().ok()?;
+    Some(value.split(';').next().unwrap_or(value).trim())
+}
+
+fn is_json(media: &str) -> bool {
+    media.eq_ignore_ascii_case("application/json")
+        || (media.len() > 5 && media[media.len() - 5..].eq_ignore_ascii_case("+json"))
+}
+
+/// A pause of the client longer than `pause`, or more than `max` bytes, ends the read.
+pub(crate) async fn whole_body(body: Body, max: u64, pause: Duration) -> Answer<Bytes> {
+    let mut stream = body.into_data_stream();
+    let mut whole = BytesMut::new();
+    loop {
+        let next = tokio::time::timeout(pause, stream.next()).await;
+        match next.map_err(|_| slow(pause))? {
+            None => return Ok(whole.freeze()),
+            Some(Err(error)) => return Err(broken(&error)),
+            Some(Ok(piece)) => {
+                if (whole.len() + piece.len()) as u64 > max {
+                    return Err(Refused::new(
+                        TOO_LARGE,
+                        format!(
+                            "the body has more than {max} bytes; send less at once, or jobs as application/x-ndjson"
+                        ),
+                    ));
+                }
+                whole.extend_from_slice(&piece);
+            }
+        }
+    }
+}
+
+pub(crate) fn slow(pause: Duration) -> Refused {
+    let ms = pause.as_millis();
+    Refused::new(TIMEOUT, format!("the body paused for more than {ms} ms"))
+}
+
+pub(crate) fn broken(error: &dyn std::fmt::Display) -> Refused {
+    Refused::new(BAD_REQUEST, format!("the body cannot be read: {error}"))
+}
+
+/// A body of JSON. Absent is `{}`, so that requests without arguments need no body.
+#[derive(Debug)]
+pub(crate) struct Json<T>(pub(crate) T);
+
+impl<T: DeserializeOwned> FromRequest<App> for Json<T> {
+    type Rejection = Refused;
+
+    async fn from_request(request: Request, app: &App) -> Result<Self, Refused> {
+        let media = media_type(request.headers()).map(str::to_owned);
+        let server = &app.config.server;
+        let body = whole_body(
+            request.into_body(),
+            server.max_body_bytes,
+            server.body_pause_ms.into(),
+        );
+        let longest = Duration::from(server.request_timeout_ms);
+        let body = tokio::time::timeout(longest, body).await.map_err(|_| {
+            let ms = longest.as_millis();
+            Refused::new(TIMEOUT, format!("the body did not come within {ms} ms"))
+        })??;
+        match media.as_deref() {
+            Some(media) if is_json(media) => {}
+            None if body.is_empty() => {}
+            Some(other) => {
+                let detail = format!("the body is {other}; it must be application/json");
+                return Err(Refused::new(MEDIA_TYPE, detail));
+            }
+            None => {
+                let detail = "the body has no Content-Type; it must be application/json";
+                return Err(Refused::new(MEDIA_TYPE, detail));
+            }
+        }
+        let text = if body.is_empty() { &b"{}"[..] } else { &body };
+        serde_json::from_slice(text).map(Json).map_err(|error| {
+            // What is JSON but not what was asked for is another mistake than what is no JSON.
+            let detail = format!("the body does not fit: {error}");
+            if error.is_data() {
+                Refused::invalid(detail)
+            } else {
+                Refused::new(BAD_REQUEST, detail)
+            }
+        })
+    }
+}
+
+impl<T: Serialize> IntoResponse for Json<T> {
+    fn into_response(self) -> Response {
+        match serde_json::to_vec(&self.0) {
+            Ok(body) => {
+                let mut response = body.into_response();
+                let json = HeaderValue::from_static("application/json");
+                response.headers_mut().insert(CONTENT_TYPE, json);
+                response
+            }
+            Err(error) => {
+                tracing::error!(%error, "an answer cannot be written");
+                Refused::new(crate::problem::INTERNAL, "the answer cannot be written").into_response()
+            }
+        }
+    }
+}
+
+/// The names in an address.
+#[derive(Debug)]
+pub(crate) struct Names<T>(pub(crate) T);
+
+impl<T: DeserializeOwned + Send> FromRequestParts<App> for Names<T> {
+    type Rejection = Refused;
+
+    async fn from_request_parts(parts: &mut Parts, app: &App) -> Result<Self, Refused> {
+        let Path(names) = Path::<T>::from_request_parts(parts, app)
+            .await
+            .map_err(|error| Refused::invalid(format!("the address does not fit: {}", error.body_text())))?;
+        Ok(Self(names))
+    }
+}
+
+/// The part of an address after the question mark.
+#[derive(Debug)]
+pub(crate) struct Asked<T>(pub(crate) T);
+
+impl<T: DeserializeOwned + Send> FromRequestParts<App> for Asked<T> {
+    type Rejection = Refused;
+
+    async fn from_request_parts(parts: &mut Parts, app: &App) -> Result<Self, Refused> {
+        let Query(asked) = Query::<T>::from_request_parts(parts, app)
+            .await
+            .map_err(|error| Refused::invalid(format!("the query does not fit: {}", error.body_text())))?;
+        Ok(Self(asked))
+    }
+}
+
+/// A cursor as the API writes it: opaque, so that nobody counts with it.
+pub(crate) fn cursor_text(cursor: Cursor) -> String {
+    format!("c{:x}", cursor.0)
+}
+
+pub(crate) fn cursor(text: Option<&str>) -> Answer<Option<Cursor>> {
+    let Some(text) = text else { return Ok(None) };
+    let number = text
+        .strip_prefix('c')
+        .filter(|hex| !hex.starts_with('+'))
+        .and_then(|hex| u64::from_str_radix(hex, 16).ok())
+        // Limit: the stores compare cursors as doubles.
+        .filter(|number| *number < 1 << 53);
+    match number {
+        Some(number) => Ok(Some(Cursor(number))),
+        None => {
+            let detail =
+                format!("{text:?} is not a cursor; pass what `next` of the page before says, or nothing");
+            Err(Refused::new(BAD_CURSOR, detail))
+        }
+    }
+}

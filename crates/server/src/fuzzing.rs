@@ -1,0 +1,139 @@
+//! The parsers of requests, for whoever wants to throw bytes at them: `fuzz/`, and the test below.
+//!
+//! Whatever comes, nothing panics, nothing grows beyond its input, and what was read is written and read again
+//! the same.
+
+use std::time::Duration;
+
+use axum::body::Body;
+use bytes::Bytes;
+use futures_util::FutureExt;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use tidegate_api as api;
+
+use crate::convert;
+use crate::extract::{cursor, cursor_text};
+use crate::ndjson::Lines;
+
+/// Reads `data` as every kind of request.
+pub fn requests(data: &[u8]) {
+    again::<api::NewJob>(data);
+    again::<api::EnqueueJobs>(data);
+    again::<api::Lease>(data);
+    again::<api::Extend>(data);
+    again::<api::Settle>(data);
+    again::<api::OpenAction>(data);
+    again::<api::PatchGroup>(data);
+    again::<api::PatchLimits>(data);
+    again::<api::DeadSelection>(data);
+    again::<api::Reason>(data);
+    let _json_or_base64 = convert::raw(&Bytes::copy_from_slice(data));
+    if let Ok(text) = std::str::from_utf8(data) {
+        if let Some(lease) = convert::lease(text) {
+            assert_eq!(convert::lease(&convert::lease_text(lease)), Some(lease));
+        }
+        if let Ok(Some(place)) = cursor(Some(text)) {
+            assert_eq!(cursor(Some(&cursor_text(place))).ok().flatten(), Some(place));
+        }
+        if let Ok(time) = text.parse::<api::Time>() {
+            assert_eq!(time.to_string().parse(), Ok(time));
+        }
+    }
+    lines(data);
+}
+
+/// What is accepted means the same when it is written and read again.
+fn again<T: DeserializeOwned + Serialize>(data: &[u8]) {
+    let Ok(value) = serde_json::from_slice::<T>(data) else {
+        return;
+    };
+    let Ok(text) = serde_json::to_vec(&value) else {
+        panic!("{} was read and cannot be written", std::any::type_name::<T>())
+    };
+    let once_more = serde_json::from_slice::<T>(&text)
+        .ok()
+        .and_then(|value| serde_json::to_vec(&value).ok());
+    assert_eq!(once_more.as_deref(), Some(&text[..]));
+}
+
+/// However the body is cut into pieces, the lines are those of the whole.
+fn lines(data: &[u8]) {
+    let piece = usize::from(data.first().copied().unwrap_or(0) % 16) + 1;
+    let pieces: Vec<Result<Bytes, std::io::Error>> = data
+        .chunks(piece)
+        .map(|piece| Ok(Bytes::copy_from_slice(piece)))
+        .collect();
+    let body = Body::from_stream(futures_util::stream::iter(pieces));
+    let mut lines = Lines::new(body, u64::MAX, u64::MAX, Duration::from_secs(60));
+    let blank = |line: &&[u8]| !line.iter().all(u8::is_ascii_whitespace);
+    let mut wanted = data.split(|&byte| byte == b'\n').filter(blank);
+    // Everything is there already, so nothing is waited for; a runtime is not needed but for the clock.
+    let read = async {
+        while let Ok(Some(line)) = lines.next().await {
+            assert_eq!(Some(&line[..]), wanted.next());
+        }
+        assert_eq!(wanted.next(), None);
+    };
+    match tokio::runtime::Handle::try_current() {
+        Ok(_) => assert!(read.now_or_never().is_some(), "nothing is waited for"),
+        Err(_) => {
+            let runtime = tokio::runtime::Builder::new_current_thread()
+                .enable_time()
+                .build();
+            runtime.expect("a runtime of one thread").block_on(read);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    /// Requests as they should be; mutations of them get further into the parsers than noise does.
+    const SEEDS: &[&str] = &[
+        r#"{"group":"g","action":"a","id":"1","type":"T","level":"high","payload":{"a":[1,2,{"b":null}]},"run_at":"2026-03-01T09:30:00Z"}"#,
+        r#"{"jobs":[{"id":"1","type":"T"},{"id":"2","type":"T","payload":"\ud83c\udf0a"}]}"#,
+        r#"{"lane":"default","max":10,"wait_ms":100,"worker":"w"}"#,
+        r#"{"leases":["1.2","ff.ff"],"by_ms":1000}"#,
+        r#"{"answers":[{"lease":"1.2","verdict":"done","result":{"x":1e400}},{"lease":"1.3","verdict":"retry","error":"e","retry_after_ms":5}]}"#,
+        r#"{"global_rps":null,"lanes":{"a":1.5,"b":null},"why":"w"}"#,
+        r#"{"jobs":[{"group":"g","id":"1"}],"why":"w"}"#,
+        "{\"id\":\"1\",\"type\":\"T\"}\n\n{\"id\":\"2\",\"type\":\"T\"}\r\n",
+        "c1f",
+        "1f.2e",
+        "2026-03-01T09:30:00.25+01:00",
+    ];
+
+    #[test]
+    fn requests_as_they_should_be() {
+        for seed in SEEDS {
+            requests(seed.as_bytes());
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn any_bytes(data in proptest::collection::vec(any::<u8>(), 0..300)) {
+            requests(&data);
+        }
+
+        #[test]
+        fn requests_with_bytes_changed(
+            seed in 0..SEEDS.len(),
+            changes in proptest::collection::vec((any::<prop::sample::Index>(), any::<u8>(), 0u8..3), 1..6),
+        ) {
+            let mut data = SEEDS[seed].as_bytes().to_vec();
+            for (at, byte, how) in changes {
+                let at = at.index(data.len().max(1));
+                match how {
+                    0 if at < data.len() => data[at] = byte,
+                    1 if at < data.len() => { data.remove(at); }
+                    _ => data.insert(at.min(data.len()), byte),
+                }
+            }
+            requests(&data);
+        }
+    }
+}

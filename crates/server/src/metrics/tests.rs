@@ -1,0 +1,544 @@
+//! What is told, and that it stays within its bounds.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::io::Write;
+use std::process::{Command, Stdio};
+use std::sync::Arc;
+
+use tidegate_api::{Calls, Lane, OldestWait, Stats, StoreState, Target, TargetState, Time, Workers};
+use tidegate_core::bulk::congestion::{CongestionLevel, Estimate};
+use tidegate_core::bulk::views::{CongestionState, PhaseCounts, Query, View};
+use tidegate_core::bulk::{
+    AdmitParams, Answer, Ceilings, EnqueueParams, ExpireLeasesParams, LeaseParams, Level, NewJob,
+    ReleaseDueParams, SettleParams, Verdict,
+};
+use tidegate_core::config::Hold;
+use tidegate_core::ids::{JobId, JobType, LaneId, Owner};
+use tidegate_core::time::Millis;
+use tidegate_store::model::ModelStore;
+use tidegate_store::{Clock, ManualClock, Store, StoreExt};
+
+use super::process::Process;
+use super::*;
+use crate::observe::Observed;
+
+const START: Timestamp = Timestamp(1_000_000);
+
+fn metrics(max_groups: u32) -> Metrics {
+    let mut config = Config::default();
+    config.metrics.max_groups = max_groups;
+    Metrics::new(&config, START)
+}
+
+fn group(id: impl AsRef<str>) -> GroupId {
+    GroupId::new(id).unwrap()
+}
+
+fn view(id: impl AsRef<str>, waiting: u64) -> GroupView {
+    GroupView {
+        id: group(id),
+        base_priority: 0,
+        ceilings: Ceilings::default(),
+        paused: false,
+        held: false,
+        active: waiting > 0,
+        counts: PhaseCounts {
+            waiting,
+            ..Default::default()
+        },
+        actions: Vec::new(),
+        waiting_since: None,
+        estimate: Estimate {
+            seconds: 0,
+            at: START,
+        },
+    }
+}
+
+fn state(id: &str, throttles: u64, backoff: u64) -> CongestionState {
+    CongestionState {
+        group: group(id),
+        non_ready_count: 7,
+        rate_limit_speed: 1,
+        current_backoff_ms: Millis(backoff),
+        congestion_level: CongestionLevel::Critical,
+        total_throttle_count: throttles,
+        last_throttle_at: Some(START),
+        last_backoff_ms: Millis(backoff),
+        avg_throttle_per_job: 1.25,
+    }
+}
+
+/// One of everything.
+fn full() -> Scrape {
+    let stats = Stats {
+        at: Time(START.0),
+        counts: tidegate_api::PhaseCounts::default(),
+        active_groups: 1,
+        groups: 1,
+        high_priority_groups: 1,
+        normal_priority_groups: 2,
+        low_priority_groups: 3,
+        start_rate: 10.0,
+        global_rps: 100.0,
+        limit_per_window: 100,
+        most_started_per_window: 100,
+        started: 5,
+        throttles: 6,
+        saved_spins: 7,
+        oldest_wait: Some(OldestWait {
+            group: "a".into(),
+            since: Time(START.0),
+        }),
+        lanes: vec![Lane {
+            id: "mail".into(),
+            configured_rps: 100.0,
+            rps: 70.0,
+            started: 1,
+            ready: 2,
+            groups_waiting: 3,
+            last_cut_at: None,
+            workers: Workers::default(),
+        }],
+        store: StoreState {
+            kind: "embedded".into(),
+            available: true,
+            away_since: None,
+        },
+        version: "0".into(),
+    };
+    let target = Target {
+        name: "mail".into(),
+        lane: "mail".into(),
+        types: Vec::new(),
+        url: "http://127.0.0.1/".into(),
+        state: TargetState::Disabled,
+        reason: None,
+        concurrency: 10,
+        busy: 3,
+        configured_rps: 100.0,
+        rps: 70.0,
+        calls: Calls {
+            done: 1,
+            failed: 2,
+            throttled: 3,
+            retried: 4,
+        },
+        last_success_at: None,
+        last_failure: None,
+    };
+    Scrape {
+        now: START + Millis(2_500),
+        stats: Some(stats),
+        groups: Arc::new(vec![view("a", 3)]),
+        targets: vec![target],
+        callbacks: vec![("billing".into(), 5, 6)],
+        event_streams: 4,
+        process: Process::look(),
+    }
+}
+
+/// Every sample: its name with labels, and its value.
+fn samples(text: &str) -> BTreeMap<String, f64> {
+    let lines = text.lines().filter(|line| !line.starts_with('#'));
+    let read = lines.map(|line| {
+        let (name, value) = line.rsplit_once(' ').unwrap();
+        (name.to_owned(), value.parse().unwrap())
+    });
+    let all: Vec<(String, f64)> = read.collect();
+    let (count, map) = (all.len(), BTreeMap::from_iter(all));
+    assert_eq!(count, map.len(), "a series is there twice");
+    map
+}
+
+/// Every metric with its type, counters with their suffix.
+fn names(text: &str) -> BTreeSet<(String, String)> {
+    let types = text.lines().filter_map(|line| line.strip_prefix("# TYPE "));
+    let read = types.map(|line| {
+        let (name, kind) = line.split_once(' ').unwrap();
+        let suffix = if kind == "counter" { "_total" } else { "" };
+        (format!("{name}{suffix}"), kind.to_owned())
+    });
+    read.collect()
+}
+
+/// Everything that is only there once something has happened.
+fn exercised() -> Metrics {
+    let metrics = metrics(10);
+    metrics.called("enqueue", Duration::from_millis(1), false);
+    let took = Duration::from_millis(3);
+    metrics.request(&Method::POST, Some("/v1/groups/{group}/jobs"), 200, took);
+    metrics.request(&Method::from_bytes(b"BREW").unwrap(), None, 405, took);
+    let seen = metrics.congestion().put(state("a", 2, 1_500), START);
+    metrics.groups.throttled(&seen, &CongestionConfig::default());
+    metrics
+}
+
+#[test]
+fn every_metric_is_documented_and_every_documented_one_is_told() {
+    let told = names(&exercised().text(&full()));
+    let document = include_str!("../../../../docs/metrics.md");
+    let rows = document.lines().filter_map(|line| line.strip_prefix("| `"));
+    let documented: BTreeSet<(String, String)> = rows
+        .map(|row| {
+            let (name, rest) = row.split_once('`').unwrap();
+            let kind = rest.split('|').nth(1).unwrap().trim();
+            (name.to_owned(), kind.to_owned())
+        })
+        .collect();
+    assert_eq!(told, documented);
+}
+
+#[test]
+fn names_and_labels_are_the_originals() {
+    let samples = samples(&exercised().text(&full()));
+    for (name, value) in [
+        ("bulk_action_queue_groups{priority=\"low\"}", 3.0),
+        ("bulk_action_enqueue_total", 0.0),
+        ("bulk_action_dequeue_total", 0.0),
+        ("bulk_action_group_pending_jobs{groupId=\"a\"}", 3.0),
+        ("bulk_action_lua_duration_ms_count{script=\"enqueue\"}", 1.0),
+        ("bulk_action_rate_limit_allowed_total{groupId=\"a\"}", 0.0),
+        (
+            "bulk_action_rate_limit_denied_total{groupId=\"a\",reason=\"global\"}",
+            0.0,
+        ),
+        (
+            "bulk_action_rate_limit_denied_total{groupId=\"a\",reason=\"per_group\"}",
+            0.0,
+        ),
+        ("bulk_action_ready_queue_size", 0.0),
+        ("bulk_action_non_ready_queue_size", 0.0),
+        ("bulk_action_dispatch_moved_total", 0.0),
+        ("bulk_action_dispatch_cycle_duration_ms_count", 0.0),
+        ("bulk_action_dispatch_skip_total", 0.0),
+        (
+            "bulk_action_backpressure_admitted_total{destination=\"ready\"}",
+            0.0,
+        ),
+        (
+            "bulk_action_backpressure_admitted_total{destination=\"non_ready\"}",
+            0.0,
+        ),
+        ("bulk_action_backpressure_rejected_total", 0.0),
+        (
+            "bulk_action_congestion_level{groupId=\"a\",level=\"CRITICAL\"}",
+            1.0,
+        ),
+        ("bulk_action_congestion_backoff_ms_count{groupId=\"a\"}", 2.0),
+        ("bulk_action_congestion_backoff_ms_sum{groupId=\"a\"}", 3_000.0),
+        (
+            "bulk_action_congestion_backoff_ms_bucket{le=\"1000.0\",groupId=\"a\"}",
+            0.0,
+        ),
+        (
+            "bulk_action_congestion_backoff_ms_bucket{le=\"2000.0\",groupId=\"a\"}",
+            2.0,
+        ),
+        ("bulk_action_congestion_avg_throttle_per_job{groupId=\"a\"}", 1.25),
+        ("bulk_action_congestion_non_ready_count{groupId=\"a\"}", 7.0),
+        ("bulk_action_congestion_saved_spins_total", 7.0),
+        (
+            "tidegate_http_requests_total{method=\"other\",route=\"none\",status=\"405\"}",
+            1.0,
+        ),
+        ("tidegate_target_enabled{target=\"mail\"}", 0.0),
+        (
+            "tidegate_target_calls_total{target=\"mail\",result=\"throttled\"}",
+            3.0,
+        ),
+        (
+            "tidegate_callbacks_total{callback=\"billing\",result=\"told\"}",
+            5.0,
+        ),
+        ("tidegate_oldest_wait_seconds", 2.5),
+        ("tidegate_store_available", 1.0),
+    ] {
+        assert_eq!(samples.get(name), Some(&value), "{name} in {samples:#?}");
+    }
+}
+
+#[test]
+fn before_the_store_was_reached_there_is_something_to_tell() {
+    let text = metrics(10).text(&Scrape::default());
+    assert_eq!(samples(&text).get("tidegate_store_available"), Some(&0.0));
+    assert!(!samples(&text).contains_key("tidegate_start_rate"));
+    assert!(text.ends_with("# EOF\n"));
+}
+
+/// promtool reads it without an error. What it finds odd is what the original's names are, and that in OpenMetrics
+/// the help of a counter stands under its name without `_total`.
+#[test]
+fn promtool_reads_it() {
+    let metrics = exercised();
+    let odd = group("quote \" backslash \\ line\nend");
+    metrics.leased([&odd].into_iter(), Stop::Enough);
+    let mut child = Command::new("promtool")
+        .args(["check", "metrics"])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("promtool is there; scripts/test installs it");
+    let text = metrics.text(&full());
+    child.stdin.take().unwrap().write_all(text.as_bytes()).unwrap();
+    let output = child.wait_with_output().unwrap();
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(matches!(output.status.code(), Some(0 | 3)), "{said}");
+    for line in said.lines() {
+        let expected = ["camelCase", "no help text"];
+        let expected = line.starts_with("bulk_action_") || expected.iter().any(|odd| line.contains(odd));
+        assert!(expected, "{line}");
+    }
+}
+
+#[test]
+fn ten_thousand_groups_stay_bounded_and_nothing_counted_is_lost() {
+    const MOST: usize = 20;
+    let metrics = metrics(MOST as u32);
+    let all: Vec<GroupId> = (0..10_000).map(|n| group(format!("group-{n}"))).collect();
+    let mut counted = 0;
+    let mut before: BTreeMap<String, f64> = BTreeMap::new();
+    let mut now = Instant::now();
+    for round in 0..40 {
+        // Each round, a part of the groups works; 30 of them have most to do, and they change.
+        let working = all.iter().skip(round * 250).take(500);
+        for _ in 0..2 {
+            metrics.leased(working.clone().collect::<Vec<_>>().into_iter(), Stop::Enough);
+            counted += working.len();
+        }
+        let groups: Vec<GroupView> = all
+            .iter()
+            .enumerate()
+            .map(|(n, id)| view(id.as_str(), if n / 30 == round { 1_000 } else { 1 }))
+            .collect();
+        let top = scrape::top(&groups, MOST);
+        assert!(top.iter().all(|group| group.counts.waiting == 1_000));
+        metrics.groups.refresh(top.iter().map(|group| &group.id), now);
+        now += Duration::from_secs(400);
+        let scrape = Scrape {
+            groups: Arc::new(groups),
+            ..Scrape::default()
+        };
+        let told = samples(&metrics.text(&scrape));
+        let of = |name: &str| -> Vec<f64> {
+            let some = told.iter().filter(|(key, _)| key.starts_with(name));
+            some.map(|(_, value)| *value).collect()
+        };
+        let allowed = of("bulk_action_rate_limit_allowed_total{");
+        assert!(allowed.len() <= 2 * MOST + 1, "{} series", allowed.len());
+        assert_eq!(allowed.iter().sum::<f64>(), counted as f64);
+        let pending = of("bulk_action_group_pending_jobs{");
+        assert_eq!(pending.len(), MOST + 1);
+        assert_eq!(pending.iter().sum::<f64>(), (30 * 1_000 + 10_000 - 30) as f64);
+        assert!(told.len() < 40 * MOST, "{} series in all", told.len());
+        for (name, value) in &told {
+            let earlier = before.get(name).copied().unwrap_or_default();
+            assert!(!name.contains("_total") || *value >= earlier, "{name} went down");
+        }
+        before = told;
+    }
+    // Everybody of the latest top has a place.
+    let top = all[39 * 30..40 * 30].iter();
+    let told = top.filter(|id| {
+        let name = format!("bulk_action_rate_limit_allowed_total{{groupId=\"{id}\"}}");
+        before.contains_key(&name)
+    });
+    assert_eq!(told.count(), MOST);
+}
+
+#[test]
+fn a_place_is_kept_for_a_while_and_then_goes_to_who_needs_it() {
+    let metrics = metrics(1);
+    let (a, b, c, d) = (group("a"), group("b"), group("c"), group("d"));
+    let count = |id: &GroupId| metrics.leased([id].into_iter(), Stop::Enough);
+    let named = || {
+        let mut all = Vec::new();
+        metrics
+            .groups
+            .read(|name, counts| all.push((name.to_owned(), counts.allowed.load(Ordering::Relaxed))));
+        all.sort();
+        all
+    };
+    let now = Instant::now() + Duration::from_secs(1);
+    count(&a);
+    count(&b);
+    metrics.groups.refresh([&b].into_iter(), now);
+    count(&b);
+    assert_eq!(named(), [("a".into(), 1), ("b".into(), 1), ("other".into(), 1)]);
+    // Both were there lately.
+    metrics
+        .groups
+        .refresh([&c].into_iter(), now + Duration::from_secs(60));
+    count(&c);
+    assert_eq!(named(), [("a".into(), 1), ("b".into(), 1), ("other".into(), 2)]);
+    metrics
+        .groups
+        .refresh([&b].into_iter(), now + Duration::from_secs(100));
+    metrics
+        .groups
+        .refresh([&d].into_iter(), now + Duration::from_secs(350));
+    count(&d);
+    assert_eq!(named(), [("b".into(), 1), ("d".into(), 1), ("other".into(), 3)]);
+}
+
+#[test]
+fn a_group_that_is_called_other_is_among_the_others() {
+    let metrics = metrics(5);
+    let other = group("other");
+    metrics.leased([&other, &other].into_iter(), Stop::Enough);
+    metrics.groups.refresh([&other].into_iter(), Instant::now());
+    let scrape = Scrape {
+        groups: Arc::new(vec![view("other", 3), view("a", 2)]),
+        ..Scrape::default()
+    };
+    let told = samples(&metrics.text(&scrape));
+    assert_eq!(
+        told["bulk_action_rate_limit_allowed_total{groupId=\"other\"}"],
+        2.0
+    );
+    assert_eq!(told["bulk_action_group_pending_jobs{groupId=\"other\"}"], 3.0);
+}
+
+#[test]
+fn throttles_are_counted_once_each() {
+    let mut congestion = Congestion::default();
+    let mut seen = |throttles| congestion.put(state("a", throttles, 1_000), START).1;
+    assert_eq!([seen(3), seen(3), seen(8)], [3, 0, 5]);
+    // The group had finished, and begins again.
+    assert_eq!(seen(2), 2);
+    let mut old = state("b", 9, 1_000);
+    old.last_throttle_at = Some(START - Millis(1));
+    assert_eq!(congestion.put(old, START).1, 0, "before this process began");
+}
+
+#[test]
+fn with_many_congested_groups_each_has_its_turn() {
+    let mut congestion = Congestion::default();
+    let mut groups: Vec<GroupView> = (0..130).map(|n| view(format!("group-{n}"), 1)).collect();
+    for group in &mut groups {
+        group.counts.delayed = 1;
+    }
+    let top: Vec<&GroupView> = groups.iter().collect();
+    let mut asked = BTreeSet::new();
+    for _ in 0..3 {
+        let wanted = congestion.wanted(&top);
+        assert_eq!(wanted.len(), 50);
+        asked.extend(wanted);
+    }
+    assert_eq!(asked.len(), 130);
+    assert!(congestion.wanted(&[]).is_empty());
+}
+
+/// A store that is counted, 10 starts per second, `hold = "job"`.
+fn observed() -> (Observed, Arc<Metrics>, Arc<ManualClock>) {
+    let clock = Arc::new(ManualClock::at(START));
+    let mut config = Config::default();
+    config.backpressure.global_rps = 10.0;
+    config.backpressure.hold = Hold::Job;
+    let store = ModelStore::new(config.bulk(), clock.clone() as Arc<dyn Clock>).unwrap();
+    let metrics = Arc::new(Metrics::new(&config, START));
+    (Observed::new(Arc::new(store), metrics.clone()), metrics, clock)
+}
+
+fn jobs(of: &str, count: usize) -> EnqueueParams {
+    let job = |n| NewJob {
+        id: JobId::new(format!("job-{n}")).unwrap(),
+        kind: JobType::new("mail").unwrap(),
+        level: Level::Normal,
+        payload: Default::default(),
+        run_at: None,
+        expires_at: None,
+    };
+    EnqueueParams {
+        group: group(of),
+        action: None,
+        base_priority: None,
+        jobs: (0..count).map(job).collect(),
+    }
+}
+
+#[tokio::test]
+async fn a_store_is_counted_whoever_works_on_it() {
+    let (store, metrics, clock) = observed();
+    let lane = LaneId::new("default").unwrap();
+    store.call(jobs("a", 15)).await.unwrap().unwrap();
+    // Duplicates are not accepted again.
+    store.call(jobs("a", 15)).await.unwrap().unwrap();
+    let admit = AdmitParams {
+        lane: lane.clone(),
+        max: 20,
+        ready_cap: 20,
+    };
+    store.call(admit.clone()).await.unwrap();
+    let lease = LeaseParams {
+        lane,
+        max: 10,
+        owner: Owner::new("worker").unwrap(),
+    };
+    let leased = store.lease(lease).await.unwrap();
+    assert_eq!(leased.jobs.len(), 10);
+    let answer = |(n, job): (usize, &tidegate_store::LeasedJob)| Answer {
+        lease: job.leased.lease,
+        verdict: match n {
+            0 => Verdict::Failed { error: "no".into() },
+            1 => Verdict::Throttled { retry_after: None },
+            _ => Verdict::Done {
+                result: Default::default(),
+            },
+        },
+    };
+    let answers: Vec<Answer> = leased.jobs.iter().enumerate().take(9).map(answer).collect();
+    store
+        .call(SettleParams {
+            answers: answers.clone(),
+        })
+        .await
+        .unwrap();
+    store.call(SettleParams { answers }).await.unwrap();
+    clock.set(START + Millis(120_000));
+    store.call(ReleaseDueParams { max: 100 }).await.unwrap();
+    store.call(ReleaseDueParams { max: 100 }).await.unwrap();
+    store.call(ExpireLeasesParams { max: 100 }).await.unwrap();
+    let Ok(View::Groups(page)) = store.call(Query::Groups { after: None, max: 10 }).await.unwrap() else {
+        panic!("groups are answered with groups")
+    };
+    metrics.refresh(&store, &page.items).await;
+    let scrape = Scrape {
+        groups: Arc::new(page.items),
+        ..Scrape::default()
+    };
+    let told = samples(&metrics.text(&scrape));
+    for (name, value) in [
+        ("bulk_action_enqueue_total", 15.0),
+        ("bulk_action_dequeue_total", 10.0),
+        ("bulk_action_rate_limit_allowed_total{groupId=\"a\"}", 10.0),
+        (
+            "bulk_action_rate_limit_denied_total{groupId=\"a\",reason=\"global\"}",
+            5.0,
+        ),
+        (
+            "bulk_action_backpressure_admitted_total{destination=\"ready\"}",
+            10.0,
+        ),
+        (
+            "bulk_action_backpressure_admitted_total{destination=\"non_ready\"}",
+            6.0,
+        ),
+        // Denied jobs stay in their line: only the throttled one was moved.
+        ("bulk_action_dispatch_moved_total", 1.0),
+        ("bulk_action_dispatch_skip_total", 1.0),
+        ("tidegate_settled_total{result=\"done\"}", 7.0),
+        ("tidegate_settled_total{result=\"dead\"}", 1.0),
+        ("tidegate_settled_total{result=\"delayed\"}", 1.0),
+        ("tidegate_settled_total{result=\"stale\"}", 9.0),
+        ("tidegate_leases_expired_total{result=\"delayed\"}", 1.0),
+        ("tidegate_lease_stops_total{reason=\"enough\"}", 1.0),
+        ("bulk_action_lua_duration_ms_count{script=\"enqueue\"}", 2.0),
+        ("bulk_action_lua_duration_ms_count{script=\"dequeue\"}", 1.0),
+        ("bulk_action_congestion_backoff_ms_count{groupId=\"a\"}", 6.0),
+        ("bulk_action_congestion_level{groupId=\"a\",level=\"NONE\"}", 1.0),
+    ] {
+        assert_eq!(told.get(name), Some(&value), "{name} in {told:#?}");
+    }
+}

@@ -1,0 +1,223 @@
+//! Connections: accepts them within bounds, speaks HTTP (and TLS), and ends them in order.
+
+use std::io;
+use std::net::SocketAddr;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use axum::Router;
+use axum::extract::ConnectInfo;
+use hyper::body::Incoming;
+use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use hyper_util::server::conn::auto::Builder;
+use hyper_util::server::graceful::GracefulShutdown;
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::net::TcpListener;
+use tokio::sync::Semaphore;
+use tokio_rustls::TlsAcceptor;
+use tokio_util::sync::CancellationToken;
+use tower::ServiceExt;
+
+use crate::config::ServerConfig;
+
+/// After an error that is not one connection's, like too many open files.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+/// Limit: the head of a request.
+const MAX_HEAD_BYTES: usize = 64 * 1024;
+/// What an HTTP/2 connection begins with; the shortest request with a host is longer.
+const PREFACE_BYTES: usize = 24;
+const MAX_STREAMS_PER_CONNECTION: u32 = 256;
+
+pub(crate) struct Net {
+    pub(crate) listener: TcpListener,
+    pub(crate) tls: Option<TlsAcceptor>,
+    pub(crate) router: Router,
+    pub(crate) config: ServerConfig,
+}
+
+impl Net {
+    /// Serves until `stop`, then lets open requests finish within the grace period.
+    pub(crate) async fn run(self, stop: CancellationToken) {
+        let header_timeout = Duration::from(self.config.header_timeout_ms);
+        let mut http = Builder::new(TokioExecutor::new());
+        http.http1()
+            .timer(TokioTimer::new())
+            .header_read_timeout(header_timeout)
+            .max_buf_size(MAX_HEAD_BYTES)
+            .keep_alive(true);
+        http.http2()
+            .timer(TokioTimer::new())
+            .max_concurrent_streams(MAX_STREAMS_PER_CONNECTION)
+            .max_header_list_size(MAX_HEAD_BYTES as u32)
+            .keep_alive_interval(Duration::from_secs(20))
+            .keep_alive_timeout(Duration::from_secs(20));
+        let http = Arc::new(http);
+        let places = Arc::new(Semaphore::new(self.config.max_connections as usize));
+        let open = GracefulShutdown::new();
+        loop {
+            let place = tokio::select! {
+                place = places.clone().acquire_owned() => place.expect("the semaphore is never closed"),
+                () = stop.cancelled() => break,
+            };
+            let (stream, peer) = tokio::select! {
+                accepted = self.listener.accept() => match accepted {
+                    Ok(accepted) => accepted,
+                    Err(error) => {
+                        if !is_one_connections(&error) {
+                            tracing::warn!(%error, "no connection can be accepted");
+                            tokio::time::sleep(ACCEPT_PAUSE).await;
+                        }
+                        continue;
+                    }
+                },
+                () = stop.cancelled() => break,
+            };
+            // Answers are small and wanted at once.
+            let _ = stream.set_nodelay(true);
+            let (http, router, tls) = (http.clone(), self.router.clone(), self.tls.clone());
+            let watcher = open.watcher();
+            tokio::spawn(async move {
+                let _place = place;
+                match tls {
+                    None => serve(Prompt::new(stream, header_timeout), peer, router, &http, watcher).await,
+                    Some(tls) => match tokio::time::timeout(header_timeout, tls.accept(stream)).await {
+                        Ok(Ok(stream)) => {
+                            serve(Prompt::new(stream, header_timeout), peer, router, &http, watcher).await;
+                        }
+                        Ok(Err(error)) => tracing::debug!(%peer, %error, "no TLS"),
+                        Err(_) => tracing::debug!(%peer, "TLS took too long"),
+                    },
+                }
+            });
+        }
+        drop(self.listener);
+        let grace = Duration::from(self.config.shutdown_grace_period_ms);
+        if tokio::time::timeout(grace, open.shutdown()).await.is_err() {
+            tracing::warn!("requests are still open after the grace period, and are left");
+        }
+    }
+}
+
+/// A connection whose first bytes must come in time. Which version of HTTP is spoken is told by them, and only
+/// afterwards do the timeouts of that version hold.
+struct Prompt<S> {
+    stream: S,
+    /// Until the first bytes are there.
+    waits: Option<Pin<Box<tokio::time::Sleep>>>,
+    missing: usize,
+}
+
+impl<S> Prompt<S> {
+    fn new(stream: S, longest: Duration) -> Self {
+        Self {
+            stream,
+            waits: Some(Box::pin(tokio::time::sleep(longest))),
+            missing: PREFACE_BYTES,
+        }
+    }
+}
+
+impl<S: AsyncRead + Unpin> AsyncRead for Prompt<S> {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        let before = buffer.filled().len();
+        let read = Pin::new(&mut self.stream).poll_read(context, buffer);
+        let Some(waits) = &mut self.waits else {
+            return read;
+        };
+        if read.is_pending() && waits.as_mut().poll(context).is_ready() {
+            return Poll::Ready(Err(io::ErrorKind::TimedOut.into()));
+        }
+        self.missing = self.missing.saturating_sub(buffer.filled().len() - before);
+        if self.missing == 0 {
+            self.waits = None;
+        }
+        read
+    }
+}
+
+impl<S: AsyncWrite + Unpin> AsyncWrite for Prompt<S> {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.stream).poll_write(context, bytes)
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_flush(context)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_shutdown(context)
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        slices: &[io::IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.stream).poll_write_vectored(context, slices)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.stream.is_write_vectored()
+    }
+}
+
+async fn serve<S: AsyncRead + AsyncWrite + Unpin + Send + 'static>(
+    stream: S,
+    peer: SocketAddr,
+    router: Router,
+    http: &Builder<TokioExecutor>,
+    watcher: hyper_util::server::graceful::Watcher,
+) {
+    let service = hyper::service::service_fn(move |mut request: hyper::Request<Incoming>| {
+        request.extensions_mut().insert(ConnectInfo(peer));
+        router.clone().oneshot(request)
+    });
+    let connection = http.serve_connection(TokioIo::new(stream), service).into_owned();
+    if let Err(error) = watcher.watch(connection).await {
+        tracing::debug!(%peer, %error, "a connection ended");
+    }
+}
+
+fn is_one_connections(error: &io::Error) -> bool {
+    use io::ErrorKind::{ConnectionAborted, ConnectionRefused, ConnectionReset};
+    matches!(
+        error.kind(),
+        ConnectionAborted | ConnectionRefused | ConnectionReset
+    )
+}
+
+/// Which certificate cannot be used, and why.
+pub(crate) fn tls(config: &crate::config::TlsConfig) -> Result<TlsAcceptor, String> {
+    use rustls::pki_types::pem::PemObject;
+    use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+    let shown = config.cert.display();
+    let certificates = CertificateDer::pem_file_iter(&config.cert)
+        .and_then(Iterator::collect::<Result<Vec<_>, _>>)
+        .map_err(|error| format!("server.tls.cert {shown}: {error}"))?;
+    let key = PrivateKeyDer::from_pem_file(&config.key)
+        .map_err(|error| format!("server.tls.key {}: {error}", config.key.display()))?;
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let mut server = rustls::ServerConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        .map_err(|error| error.to_string())?
+        .with_no_client_auth()
+        .with_single_cert(certificates, key)
+        .map_err(|error| format!("server.tls.cert {shown} and server.tls.key do not go together: {error}"))?;
+    server.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
+    Ok(TlsAcceptor::from(Arc::new(server)))
+}
+
+/// A socket that a service of the same address before us does not block.
+pub(crate) async fn listen(address: SocketAddr) -> io::Result<TcpListener> {
+    TcpListener::bind(address).await
+}

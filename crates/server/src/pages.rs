@@ -1,0 +1,127 @@
+//! What is not the API: health, metrics, the description of the API, and the dashboard's files.
+
+use axum::Router;
+use axum::extract::{Path, State};
+use axum::http::{HeaderValue, StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use axum::routing::get;
+use rust_embed::RustEmbed;
+use utoipa::openapi::OpenApi;
+
+use crate::auth::Caller;
+use crate::problem::{Answer, NOT_FOUND, Refused};
+use crate::state::App;
+use tidegate_api::Role;
+
+/// The files of `web/`.
+#[derive(RustEmbed)]
+#[folder = "../../web"]
+struct Web;
+
+/// What the pages may do: only what is ours, nothing inline, nothing framed.
+const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; \
+                      connect-src 'self'; font-src 'self'; manifest-src 'self'; base-uri 'none'; form-action 'self'; \
+                      frame-ancestors 'none'";
+
+/// Needs no key.
+pub(crate) fn public() -> Router<App> {
+    Router::new()
+        .route("/healthz", get(healthz))
+        .route("/readyz", get(readyz))
+        .route("/", get(index))
+        .route("/docs", get(docs))
+        .route("/assets/{*path}", get(asset))
+}
+
+/// Needs the role to read.
+pub(crate) fn private(description: OpenApi) -> Router<App> {
+    let description = axum::body::Bytes::from(description.to_json().unwrap_or_default());
+    Router::new().route("/metrics", get(metrics)).route(
+        "/openapi.json",
+        get(move || {
+            let json = [(header::CONTENT_TYPE, "application/json")];
+            std::future::ready((json, description.clone()))
+        }),
+    )
+}
+
+/// The process lives. Says nothing of the store: restarting us would not bring it back.
+async fn healthz() -> &'static str {
+    "ok\n"
+}
+
+/// Requests can be served.
+async fn readyz(State(app): State<App>) -> Response {
+    let why = if app.stopping.is_cancelled() {
+        "stopping\n"
+    } else if app.sampler.away_since().is_some() {
+        "the store is away\n"
+    } else {
+        return "ok\n".into_response();
+    };
+    (StatusCode::SERVICE_UNAVAILABLE, why).into_response()
+}
+
+async fn metrics(State(app): State<App>, caller: Caller) -> Answer<Response> {
+    caller.need_for_all(Role::Read)?;
+    let kind = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+    Ok(([(header::CONTENT_TYPE, kind)], app.metrics.render(&app)).into_response())
+}
+
+async fn index() -> Answer<Response> {
+    file("index.html")
+}
+
+async fn docs() -> Answer<Response> {
+    file("docs.html")
+}
+
+async fn asset(Path(path): Path<String>) -> Answer<Response> {
+    file(&path)
+}
+
+fn file(path: &str) -> Answer<Response> {
+    let file = Web::get(path).ok_or_else(|| Refused::new(NOT_FOUND, format!("there is no file {path:?}")))?;
+    let kind = match path.rsplit('.').next() {
+        Some("html") => "text/html; charset=utf-8",
+        Some("css") => "text/css; charset=utf-8",
+        Some("js") => "text/javascript; charset=utf-8",
+        Some("svg") => "image/svg+xml",
+        Some("json" | "webmanifest") => "application/json",
+        _ => "application/octet-stream",
+    };
+    let mut response = file.data.into_owned().into_response();
+    let headers = response.headers_mut();
+    headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(kind));
+    // Files change with the program only, but a browser must not run an old page on a new API.
+    headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-cache"));
+    Ok(guarded(response))
+}
+
+/// A page that a browser keeps to itself.
+pub(crate) fn guarded(mut response: Response) -> Response {
+    let headers = response.headers_mut();
+    headers.insert(header::CONTENT_SECURITY_POLICY, HeaderValue::from_static(POLICY));
+    headers.insert(
+        header::X_CONTENT_TYPE_OPTIONS,
+        HeaderValue::from_static("nosniff"),
+    );
+    headers.insert(header::REFERRER_POLICY, HeaderValue::from_static("no-referrer"));
+    response
+}
+
+pub(crate) async fn nothing_here(request: axum::extract::Request) -> Refused {
+    let (method, path) = (request.method().clone(), request.uri().path().to_owned());
+    Refused::new(
+        NOT_FOUND,
+        format!("there is nothing at {method} {path}; see /docs"),
+    )
+}
+
+pub(crate) async fn wrong_method(request: axum::extract::Request) -> Refused {
+    let (method, path) = (request.method().clone(), request.uri().path().to_owned());
+    Refused::new(
+        crate::problem::METHOD,
+        format!("{path} does not take {method}; see /docs"),
+    )
+}

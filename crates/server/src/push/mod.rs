@@ -1,0 +1,94 @@
+//! Push: targets that are called for each job, and callbacks that are told when an action is decided.
+//!
+//! Only addresses of the configuration are ever called; calls are signed as Standard Webhooks say.
+
+mod call;
+mod callback;
+mod sign;
+mod target;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use tidegate_core::bulk::views::LaneView;
+use tidegate_core::ids::LaneId;
+use tidegate_engine::EngineBuilder;
+use tidegate_store::Clock;
+
+pub(crate) use call::client;
+pub(crate) use callback::Callbacks;
+use target::{Defaults, Push, Target};
+
+use crate::config::Config;
+
+/// All targets of the configuration, with how their calls go.
+#[derive(Default)]
+pub(crate) struct Targets(BTreeMap<LaneId, Arc<Target>>);
+
+impl Targets {
+    /// Which settings cannot be used, and why.
+    pub(crate) fn new(
+        config: &Config,
+        client: &reqwest::Client,
+        clock: &Arc<dyn Clock>,
+    ) -> Result<Self, String> {
+        let defaults = Defaults {
+            rps: config.backpressure.global_rps,
+            max_result: config.limits.max_result_bytes,
+        };
+        let mut targets = BTreeMap::new();
+        for (name, target) in &config.targets {
+            let what = format!("targets.{name}");
+            let address = call::Address::new(
+                client,
+                &what,
+                &target.url,
+                target.secret.as_deref(),
+                &target.headers,
+            )?;
+            let target = Target::new(name, target, address, clock.clone(), defaults);
+            targets.insert(name.clone(), Arc::new(target));
+        }
+        Ok(Self(targets))
+    }
+
+    /// Makes the engine call them.
+    pub(crate) fn register(&self, config: &Config, mut engine: EngineBuilder) -> EngineBuilder {
+        for (name, target) in &self.0 {
+            engine = engine.gate(name.clone(), target.gate.clone());
+            for kind in &config.targets[name].types {
+                engine = engine.handler(kind.clone(), Push(target.clone()));
+            }
+        }
+        engine
+    }
+
+    /// The target whose jobs stand in this lane.
+    pub(crate) fn of_lane(&self, lane: &LaneId) -> Option<&str> {
+        self.0.get_key_value(lane).map(|(name, _)| name.as_str())
+    }
+
+    /// One target; its rates are those of the configuration.
+    pub(crate) fn view(&self, lane: &LaneId) -> Option<tidegate_api::Target> {
+        self.0.get(lane).map(|target| target.view(None))
+    }
+
+    /// All targets, with the rates that their lanes have.
+    pub(crate) fn views(&self, lanes: &[LaneView]) -> Vec<tidegate_api::Target> {
+        let view =
+            |(name, target): (&LaneId, &Arc<Target>)| target.view(lanes.iter().find(|lane| lane.id == *name));
+        self.0.iter().map(view).collect()
+    }
+
+    pub(crate) fn enable(&self, lane: &LaneId) {
+        if let Some(target) = self.0.get(lane) {
+            target.gate.open();
+        }
+    }
+
+    pub(crate) fn disable(&self, lane: &LaneId, reason: String) {
+        if let Some(target) = self.0.get(lane) {
+            target.gate.close(reason);
+        }
+    }
+}

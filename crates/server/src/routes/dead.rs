@@ -1,0 +1,198 @@
+//! Dead jobs: list them with their reasons, replay or purge some or all of them.
+
+use axum::extract::State;
+use futures_util::StreamExt;
+use serde::Deserialize;
+use tidegate_api::{DeadDone, DeadSelection, DeathReason, Job, Page, Role, Skipped};
+use tidegate_core::bulk::views::DeadFilter;
+use tidegate_core::bulk::{PurgeParams, Refusal, ReplayParams};
+use tidegate_core::ids::{GroupId, JobId, JobType};
+use tidegate_store::StoreExt;
+use utoipa::IntoParams;
+
+use super::groups::page_size;
+use crate::auth::Caller;
+use crate::convert;
+use crate::extract::{Asked, Json, cursor};
+use crate::problem::{Answer, Refused, kind_of};
+use crate::state::{App, group_id, job_id};
+
+/// Limit: jobs read, and calls under way, at once; skipped jobs told.
+const PAGE: u32 = 500;
+const AT_ONCE: usize = 64;
+const MAX_ERRORS: usize = 100;
+/// Limit: jobs named in one call.
+const MAX_NAMED: usize = 1_000;
+
+#[derive(Debug, Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub(super) struct DeadListing {
+    /// What `next` of the page before says.
+    cursor: Option<String>,
+    /// Most items of the page, 1 to 1,000; 100 if absent.
+    #[param(minimum = 1, maximum = 1000)]
+    limit: Option<u32>,
+    group: Option<String>,
+    #[serde(rename = "type")]
+    #[param(rename = "type")]
+    kind: Option<String>,
+    #[param(inline)]
+    reason: Option<DeathReason>,
+}
+
+fn filter(group: Option<&str>, kind: Option<&str>, reason: Option<DeathReason>) -> Answer<DeadFilter> {
+    Ok(DeadFilter {
+        group: group.map(group_id).transpose()?,
+        kind: kind.map(JobType::new).transpose()?,
+        reason: reason.map(convert::core_death_reason),
+    })
+}
+
+/// A key for some groups has to name one of them, or it would read through everybody's jobs.
+fn need(caller: &Caller, role: Role, filter: &DeadFilter) -> Answer<()> {
+    match &filter.group {
+        Some(group) => caller.need_for(role, group),
+        None => caller.need_for_all(role),
+    }
+}
+
+/// Lists dead jobs, those accepted last first.
+#[utoipa::path(get, path = "/v1/dead", tag = "dead jobs", params(DeadListing), responses((status = 200, body = Page<Job>)))]
+pub(super) async fn list(
+    State(app): State<App>,
+    caller: Caller,
+    Asked(asked): Asked<DeadListing>,
+) -> Answer<Json<Page<Job>>> {
+    let filter = filter(asked.group.as_deref(), asked.kind.as_deref(), asked.reason)?;
+    need(&caller, Role::Read, &filter)?;
+    let (after, max) = (cursor(asked.cursor.as_deref())?, page_size(asked.limit)?);
+    let page = app.reach()?.dead(&filter, after, max).await?;
+    Ok(Json(convert::page(page, |dead| {
+        convert::job(dead.group.as_str(), Some(dead.action.as_str()), dead.details)
+    })))
+}
+
+/// Gives dead jobs another life.
+#[utoipa::path(post, path = "/v1/dead/replay", tag = "dead jobs", request_body = DeadSelection, responses((status = 200, body = DeadDone)))]
+pub(super) async fn replay(
+    State(app): State<App>,
+    caller: Caller,
+    Json(asked): Json<DeadSelection>,
+) -> Answer<Json<DeadDone>> {
+    each(&app, &caller, asked, Deed::Replay).await.map(Json)
+}
+
+/// Forgets dead jobs.
+#[utoipa::path(post, path = "/v1/dead/purge", tag = "dead jobs", request_body = DeadSelection, responses((status = 200, body = DeadDone)))]
+pub(super) async fn purge(
+    State(app): State<App>,
+    caller: Caller,
+    Json(asked): Json<DeadSelection>,
+) -> Answer<Json<DeadDone>> {
+    each(&app, &caller, asked, Deed::Purge).await.map(Json)
+}
+
+#[derive(Debug, Clone, Copy)]
+enum Deed {
+    Replay,
+    Purge,
+}
+
+impl Deed {
+    fn name(self) -> &'static str {
+        match self {
+            Deed::Replay => "dead.replay",
+            Deed::Purge => "dead.purge",
+        }
+    }
+
+    async fn on(self, app: &App, group: GroupId, job: JobId) -> Answer<Result<(), Refusal>> {
+        let store = app.reach()?;
+        Ok(match self {
+            Deed::Replay => store.call(ReplayParams { group, job }).await?.map(|_| ()),
+            Deed::Purge => store.call(PurgeParams { group, job }).await?,
+        })
+    }
+}
+
+async fn each(app: &App, caller: &Caller, asked: DeadSelection, deed: Deed) -> Answer<DeadDone> {
+    let filter = filter(asked.group.as_deref(), asked.kind.as_deref(), asked.reason)?;
+    let filtered = filter != DeadFilter::default();
+    let mut named = Vec::new();
+    match &asked.jobs {
+        Some(_) if filtered || asked.all => {
+            return Err(Refused::invalid(
+                "give `jobs`, or a filter, or `all`; not several of them",
+            ));
+        }
+        Some(jobs) if jobs.len() > MAX_NAMED => {
+            let len = jobs.len();
+            return Err(Refused::invalid(format!(
+                "{len} jobs are named; at most {MAX_NAMED} are allowed"
+            )));
+        }
+        Some(jobs) => {
+            for job in jobs {
+                let group = group_id(&job.group)?;
+                caller.need_for(Role::Admin, &group)?;
+                named.push((group, job_id(&job.id)?));
+            }
+        }
+        None if filtered && asked.all => {
+            return Err(Refused::invalid(
+                "`all` means every dead job; leave it out with a filter",
+            ));
+        }
+        None if filtered || asked.all => need(caller, Role::Admin, &filter)?,
+        None => {
+            return Err(Refused::invalid(
+                "nothing is selected: give `jobs`, or a filter (`group`, `type`, `reason`), or `all`: true",
+            ));
+        }
+    }
+    let on = filter.group.as_ref().map_or("dead jobs", GroupId::as_str);
+    let detail = serde_json::to_value(&asked).ok();
+    app.note(caller, deed.name(), on, asked.why.as_deref(), detail)
+        .await?;
+    let mut done = DeadDone::default();
+    if asked.jobs.is_some() {
+        these(app, named, deed, &mut done).await?;
+        return Ok(done);
+    }
+    let mut after = None;
+    loop {
+        let page = app.reach()?.dead(&filter, after, PAGE).await?;
+        let jobs = page.items.into_iter().map(|dead| (dead.group, dead.details.id));
+        these(app, jobs.collect(), deed, &mut done).await?;
+        after = page.next;
+        if after.is_none() {
+            return Ok(done);
+        }
+    }
+}
+
+async fn these(app: &App, jobs: Vec<(GroupId, JobId)>, deed: Deed, done: &mut DeadDone) -> Answer<()> {
+    let calls = jobs.into_iter().map(|(group, job)| async move {
+        let answer = deed.on(app, group.clone(), job.clone()).await;
+        (group, job, answer)
+    });
+    let mut answers = futures_util::stream::iter(calls).buffered(AT_ONCE);
+    while let Some((group, job, answer)) = answers.next().await {
+        match answer? {
+            Ok(()) => done.jobs += 1,
+            Err(refusal) => {
+                done.skipped += 1;
+                if done.errors.len() < MAX_ERRORS {
+                    done.errors.push(Skipped {
+                        group: group.into(),
+                        id: job.into(),
+                        code: kind_of(&refusal).1.to_owned(),
+                        detail: refusal.to_string(),
+                    });
+                }
+            }
+        }
+    }
+    Ok(())
+}

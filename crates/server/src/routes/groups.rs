@@ -1,0 +1,255 @@
+//! Groups: list, read, weigh, pause, resume, cancel.
+
+use axum::extract::State;
+use serde::Deserialize;
+use tidegate_api::{Cancelled, Group, GroupLimits, Page, PatchGroup, Reason, Role};
+use tidegate_core::bulk::views::{Query, View};
+use tidegate_core::bulk::{
+    CancelParams, Ceilings, ConfigureGroupParams, PauseParams, ResetStatsParams, ResumeParams, Target,
+};
+use tidegate_core::ids::GroupId;
+use utoipa::IntoParams;
+
+use crate::auth::Caller;
+use crate::convert::{self, time};
+use crate::extract::{Asked, Json, Names, cursor};
+use crate::problem::{Answer, Refused};
+use crate::state::{App, group_id};
+
+/// Limit: items of one page, and jobs looked at in one step of a cancellation.
+const MAX_PAGE: u32 = 1_000;
+const CANCEL_BATCH: u32 = 1_000;
+
+/// Where a listing goes on, and how long a page is.
+#[derive(Debug, Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub(crate) struct Listing {
+    /// What `next` of the page before says.
+    pub(crate) cursor: Option<String>,
+    /// Most items of the page, 1 to 1,000; 100 if absent.
+    #[param(minimum = 1, maximum = 1000)]
+    pub(crate) limit: Option<u32>,
+}
+
+/// Most items of a page.
+pub(crate) fn page_size(limit: Option<u32>) -> Answer<u32> {
+    match limit.unwrap_or(100) {
+        limit @ 1..=MAX_PAGE => Ok(limit),
+        other => Err(Refused::invalid(format!(
+            "limit = {other}: it may be from 1 to {MAX_PAGE}"
+        ))),
+    }
+}
+
+/// Lists groups in the order in which they came.
+#[utoipa::path(get, path = "/v1/groups", tag = "groups", params(Listing), responses((status = 200, body = Page<Group>)))]
+pub(super) async fn list(
+    State(app): State<App>,
+    caller: Caller,
+    Asked(asked): Asked<Listing>,
+) -> Answer<Json<Page<Group>>> {
+    caller.need(Role::Read)?;
+    let query = Query::Groups {
+        after: cursor(asked.cursor.as_deref())?,
+        max: page_size(asked.limit)?,
+    };
+    let View::Groups(mut page) = app.view(query).await? else {
+        unreachable!("groups are answered with groups")
+    };
+    page.items.retain(|group| caller.sees(group.id.as_str()));
+    Ok(Json(convert::page(page, convert::group)))
+}
+
+async fn view(app: &App, group: GroupId) -> Answer<Group> {
+    match app.view(Query::Group(group)).await? {
+        View::Group(view) => Ok(convert::group(view)),
+        other => unreachable!("a group is answered with a group, not {other:?}"),
+    }
+}
+
+/// Reads one group.
+#[utoipa::path(get, path = "/v1/groups/{group}", tag = "groups", params(("group" = String, Path)), responses((status = 200, body = Group)))]
+pub(super) async fn read(
+    State(app): State<App>,
+    caller: Caller,
+    Names(group): Names<String>,
+) -> Answer<Json<Group>> {
+    let group = group_id(&group)?;
+    caller.need_for(Role::Read, &group)?;
+    Ok(Json(view(&app, group).await?))
+}
+
+/// Changes a group's weight and ceilings.
+#[utoipa::path(patch, path = "/v1/groups/{group}", tag = "groups", params(("group" = String, Path)), request_body = PatchGroup, responses((status = 200, body = Group)))]
+pub(super) async fn patch(
+    State(app): State<App>,
+    caller: Caller,
+    Names(group): Names<String>,
+    Json(asked): Json<PatchGroup>,
+) -> Answer<Json<Group>> {
+    let group = group_id(&group)?;
+    caller.need_for(Role::Admin, &group)?;
+    let base_priority = match (asked.weight, asked.base_priority) {
+        (Some(_), Some(_)) => {
+            return Err(Refused::invalid(
+                "weight and base_priority are two names of one thing; give one of them",
+            ));
+        }
+        (Some(weight), None) if (1.0 / 64.0..=64.0).contains(&weight) => Some(convert::base_priority(weight)),
+        (Some(weight), None) => {
+            return Err(Refused::invalid(format!(
+                "weight = {weight}: it may be from 0.015625 to 64"
+            )));
+        }
+        (None, priority) => priority,
+    };
+    let detail = serde_json::to_value(&asked).ok();
+    let params = ConfigureGroupParams {
+        group: group.clone(),
+        base_priority,
+        ceilings: asked.ceilings.map(|ceilings| Ceilings {
+            starts_per_window: ceilings.starts_per_window,
+            leased_at_once: ceilings.leased_at_once,
+        }),
+    };
+    app.note(
+        &caller,
+        "group.patch",
+        group.as_str(),
+        asked.why.as_deref(),
+        detail,
+    )
+    .await?;
+    app.call(params).await?;
+    Ok(Json(view(&app, group).await?))
+}
+
+/// Takes a group out of the order; its running jobs go on.
+#[utoipa::path(post, path = "/v1/groups/{group}/pause", tag = "groups", params(("group" = String, Path)), request_body = Reason, responses((status = 200, body = Group)))]
+pub(super) async fn pause(
+    State(app): State<App>,
+    caller: Caller,
+    Names(group): Names<String>,
+    Json(reason): Json<Reason>,
+) -> Answer<Json<Group>> {
+    let group = group_id(&group)?;
+    caller.need_for(Role::Admin, &group)?;
+    app.note(
+        &caller,
+        "group.pause",
+        group.as_str(),
+        reason.why.as_deref(),
+        None,
+    )
+    .await?;
+    let target = Target::Group(group.clone());
+    app.call(PauseParams { target }).await?;
+    Ok(Json(view(&app, group).await?))
+}
+
+/// Puts a group back into the order.
+#[utoipa::path(post, path = "/v1/groups/{group}/resume", tag = "groups", params(("group" = String, Path)), request_body = Reason, responses((status = 200, body = Group)))]
+pub(super) async fn resume(
+    State(app): State<App>,
+    caller: Caller,
+    Names(group): Names<String>,
+    Json(reason): Json<Reason>,
+) -> Answer<Json<Group>> {
+    let group = group_id(&group)?;
+    caller.need_for(Role::Admin, &group)?;
+    app.note(
+        &caller,
+        "group.resume",
+        group.as_str(),
+        reason.why.as_deref(),
+        None,
+    )
+    .await?;
+    let target = Target::Group(group.clone());
+    app.call(ResumeParams { target }).await?;
+    Ok(Json(view(&app, group).await?))
+}
+
+/// Ends every job of a group that is not running.
+#[utoipa::path(post, path = "/v1/groups/{group}/cancel", tag = "groups", params(("group" = String, Path)), request_body = Reason, responses((status = 200, body = Cancelled)))]
+pub(super) async fn cancel(
+    State(app): State<App>,
+    caller: Caller,
+    Names(group): Names<String>,
+    Json(reason): Json<Reason>,
+) -> Answer<Json<Cancelled>> {
+    let group = group_id(&group)?;
+    caller.need_for(Role::Admin, &group)?;
+    app.note(
+        &caller,
+        "group.cancel",
+        group.as_str(),
+        reason.why.as_deref(),
+        None,
+    )
+    .await?;
+    cancel_all(&app, Target::Group(group)).await.map(Json)
+}
+
+/// Step by step, so that others get their turn in between. A cancellation that was begun is carried on by the
+/// store itself.
+pub(super) async fn cancel_all(app: &App, target: Target) -> Answer<Cancelled> {
+    let mut total = Cancelled::default();
+    loop {
+        let params = CancelParams {
+            target: target.clone(),
+            max: CANCEL_BATCH,
+        };
+        let outcome = app.call(params).await?;
+        total.cancelled += u64::from(outcome.cancelled);
+        total.running += u64::from(outcome.running);
+        if !outcome.more {
+            return Ok(total);
+        }
+    }
+}
+
+/// Clears a group's congestion statistics.
+#[utoipa::path(post, path = "/v1/groups/{group}/reset-stats", tag = "groups", params(("group" = String, Path)), request_body = Reason, responses((status = 200, body = Group)))]
+pub(super) async fn reset_stats(
+    State(app): State<App>,
+    caller: Caller,
+    Names(group): Names<String>,
+    Json(reason): Json<Reason>,
+) -> Answer<Json<Group>> {
+    let group = group_id(&group)?;
+    caller.need_for(Role::Admin, &group)?;
+    app.note(
+        &caller,
+        "group.reset_stats",
+        group.as_str(),
+        reason.why.as_deref(),
+        None,
+    )
+    .await?;
+    app.call(ResetStatsParams { group: group.clone() }).await?;
+    Ok(Json(view(&app, group).await?))
+}
+
+/// The current window as a group sees it.
+#[utoipa::path(get, path = "/v1/groups/{group}/limits", tag = "groups", params(("group" = String, Path)), responses((status = 200, body = GroupLimits)))]
+pub(super) async fn limits(
+    State(app): State<App>,
+    caller: Caller,
+    Names(group): Names<String>,
+) -> Answer<Json<GroupLimits>> {
+    let group = group_id(&group)?;
+    caller.need_for(Role::Read, &group)?;
+    let View::LimitStatus(status) = app.view(Query::LimitStatus(group)).await? else {
+        unreachable!("limits are answered with limits")
+    };
+    Ok(Json(GroupLimits {
+        global_count: status.global_count,
+        global_limit: status.global_limit,
+        group_count: status.group_count,
+        per_group_limit: status.per_group_limit,
+        active_group_count: status.active_group_count,
+        window_ends: time(status.window_ends),
+    }))
+}

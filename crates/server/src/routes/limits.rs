@@ -1,0 +1,58 @@
+//! Limits: read them, change them at run time.
+
+use axum::extract::State;
+use tidegate_api::{Limits, PatchLimits, Role};
+use tidegate_core::bulk::views::{Query, View};
+use tidegate_core::bulk::{ConfigureLimitsParams, Set};
+use tidegate_core::ids::LaneId;
+
+use crate::auth::Caller;
+use crate::convert;
+use crate::extract::Json;
+use crate::problem::{Answer, Refused};
+use crate::state::App;
+
+async fn view(app: &App) -> Answer<Limits> {
+    match app.view(Query::Limits).await? {
+        View::Limits(view) => Ok(convert::limits(view)),
+        other => unreachable!("limits are answered with limits, not {other:?}"),
+    }
+}
+
+/// The rates as they hold now, and who changed them.
+#[utoipa::path(get, path = "/v1/limits", tag = "limits", responses((status = 200, body = Limits)))]
+pub(super) async fn read(State(app): State<App>, caller: Caller) -> Answer<Json<Limits>> {
+    caller.need_for_all(Role::Read)?;
+    view(&app).await.map(Json)
+}
+
+/// Changes rates at once, until they are changed again.
+#[utoipa::path(patch, path = "/v1/limits", tag = "limits", request_body = PatchLimits, responses((status = 200, body = Limits)))]
+pub(super) async fn patch(
+    State(app): State<App>,
+    caller: Caller,
+    Json(asked): Json<PatchLimits>,
+) -> Answer<Json<Limits>> {
+    caller.need_for_all(Role::Admin)?;
+    let set = |rps: Option<f64>| rps.map_or(Set::Reset, Set::To);
+    let lanes = asked
+        .lanes
+        .iter()
+        .map(|(lane, rps)| Ok((LaneId::new(lane)?, set(*rps))));
+    let params = ConfigureLimitsParams {
+        global_rps: asked.global_rps.map_or(Set::Keep, set),
+        lanes: lanes.collect::<Answer<_>>()?,
+        by: caller.name.clone(),
+        why: asked.why.clone().unwrap_or_default(),
+    };
+    if params.global_rps == Set::Keep && params.lanes.is_empty() {
+        return Err(Refused::invalid(
+            "nothing to change: give `global_rps`, or `lanes`",
+        ));
+    }
+    let detail = serde_json::to_value(&asked).ok();
+    app.note(&caller, "limits.patch", "limits", asked.why.as_deref(), detail)
+        .await?;
+    app.call(params).await?;
+    view(&app).await.map(Json)
+}

@@ -1,0 +1,64 @@
+//! The API's addresses. Each handler is described where it stands; the description is served as OpenAPI.
+
+mod actions;
+mod congestion;
+mod dead;
+mod groups;
+mod jobs;
+mod leases;
+mod limits;
+mod stats;
+mod why;
+
+use utoipa::openapi::OpenApi;
+use utoipa_axum::router::OpenApiRouter;
+use utoipa_axum::routes;
+
+use crate::openapi;
+use crate::state::App;
+
+/// Everything below `/v1`, and its description.
+pub(crate) fn api() -> (axum::Router<App>, OpenApi) {
+    let (router, description) = OpenApiRouter::with_openapi(openapi::head())
+        .routes(routes!(groups::list))
+        .routes(routes!(groups::read, groups::patch))
+        .routes(routes!(groups::pause))
+        .routes(routes!(groups::resume))
+        .routes(routes!(groups::cancel))
+        .routes(routes!(groups::reset_stats))
+        .routes(routes!(groups::limits))
+        .routes(routes!(why::group))
+        .routes(routes!(congestion::of_group))
+        .routes(routes!(congestion::history))
+        .routes(routes!(congestion::summary))
+        .routes(routes!(actions::open, actions::read))
+        .routes(routes!(actions::seal))
+        .routes(routes!(actions::pause))
+        .routes(routes!(actions::resume))
+        .routes(routes!(actions::cancel))
+        .routes(routes!(actions::results))
+        .routes(routes!(actions::progress))
+        .routes(routes!(jobs::feed))
+        .routes(routes!(jobs::enqueue))
+        .routes(routes!(jobs::enqueue_for_group))
+        .routes(routes!(jobs::read))
+        .routes(routes!(jobs::retry))
+        .routes(routes!(why::job))
+        .routes(routes!(leases::lease))
+        .routes(routes!(leases::extend))
+        .routes(routes!(leases::settle))
+        .routes(routes!(dead::list))
+        .routes(routes!(dead::replay))
+        .routes(routes!(dead::purge))
+        .routes(routes!(limits::read, limits::patch))
+        .routes(routes!(stats::stats))
+        .routes(routes!(stats::history))
+        .routes(routes!(stats::follow))
+        .routes(routes!(stats::targets))
+        .routes(routes!(stats::enable))
+        .routes(routes!(stats::disable))
+        .routes(routes!(stats::audit))
+        .routes(routes!(stats::me))
+        .split_for_parts();
+    (router, openapi::finish(description))
+}

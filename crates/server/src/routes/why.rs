@@ -1,0 +1,187 @@
+//! Why is it waiting?
+
+use axum::extract::State;
+use tidegate_api::{JobPhase, Role, WaitReason, Why};
+use tidegate_core::bulk::views::{self, Query, View, Wait};
+use tidegate_core::ids::LaneId;
+use tidegate_core::time::Millis;
+
+use crate::auth::Caller;
+use crate::convert::{self, time};
+use crate::extract::{Json, Names};
+use crate::problem::Answer;
+use crate::state::{App, group_id, job_id};
+
+/// A lane that nobody has asked for this long has no workers, as far as one can tell.
+const LATELY: Millis = Millis(60_000);
+
+/// What keeps a job from starting, and when it should start.
+#[utoipa::path(get, path = "/v1/groups/{group}/jobs/{job}/why", tag = "jobs",
+    params(("group" = String, Path), ("job" = String, Path)), responses((status = 200, body = Why)))]
+pub(super) async fn job(
+    State(app): State<App>,
+    caller: Caller,
+    Names((group, job)): Names<(String, String)>,
+) -> Answer<Json<Why>> {
+    let (group, job) = (group_id(&group)?, job_id(&job)?);
+    caller.need_for(Role::Read, &group)?;
+    why(&app, Query::WhyJob(group, job)).await.map(Json)
+}
+
+/// What keeps a group's next job from starting, and when it should start.
+#[utoipa::path(get, path = "/v1/groups/{group}/why", tag = "groups", params(("group" = String, Path)), responses((status = 200, body = Why)))]
+pub(super) async fn group(
+    State(app): State<App>,
+    caller: Caller,
+    Names(group): Names<String>,
+) -> Answer<Json<Why>> {
+    let group = group_id(&group)?;
+    caller.need_for(Role::Read, &group)?;
+    why(&app, Query::WhyGroup(group)).await.map(Json)
+}
+
+async fn why(app: &App, query: Query) -> Answer<Why> {
+    let View::Why(why) = app.view(query).await? else {
+        unreachable!("why is answered with why")
+    };
+    Ok(explain(app, why))
+}
+
+fn explain(app: &App, why: views::Why) -> Why {
+    let reasons: Vec<WaitReason> = why.waits.into_iter().map(|wait| reason(app, wait)).collect();
+    let phase = why.phase.map(convert::phase);
+    // Nobody knows when a worker comes, or an operator.
+    let stuck = |reason: &WaitReason| {
+        matches!(
+            reason,
+            WaitReason::NoWorkers { .. } | WaitReason::TargetDisabled { .. }
+        )
+    };
+    let starts_at = why.starts_at.filter(|_| !reasons.iter().any(stuck));
+    Why {
+        text: text(phase, &reasons),
+        phase,
+        reasons,
+        starts_at: starts_at.map(time),
+    }
+}
+
+fn reason(app: &App, wait: Wait) -> WaitReason {
+    match wait {
+        Wait::Behind { jobs } => WaitReason::Behind { jobs },
+        Wait::GroupPaused => WaitReason::GroupPaused,
+        Wait::ActionPaused => WaitReason::ActionPaused,
+        Wait::Delayed { until, reason } => WaitReason::Delayed {
+            until: time(until),
+            reason: convert::delay_reason(reason),
+        },
+        Wait::ShareUsedUp { ceiling, until } => WaitReason::ShareUsedUp {
+            ceiling,
+            until: time(until),
+        },
+        Wait::GroupBusy { ceiling } => WaitReason::GroupBusy { ceiling },
+        Wait::WindowSpent { limit, until } => WaitReason::WindowSpent {
+            limit,
+            until: time(until),
+        },
+        Wait::LaneSpent { limit, until } => WaitReason::LaneSpent {
+            limit,
+            until: time(until),
+        },
+        Wait::ReadyFull { ready } => WaitReason::ReadyFull { ready },
+        Wait::Workers { lane } => workers(app, lane),
+    }
+}
+
+/// What this process knows of the lane's workers.
+fn workers(app: &App, lane: LaneId) -> WaitReason {
+    if let Some(target) = app.targets.view(&lane) {
+        let lane = lane.into();
+        return match target.reason {
+            Some(reason) => WaitReason::TargetDisabled {
+                target: target.name,
+                reason,
+            },
+            None if target.busy >= target.concurrency => WaitReason::WorkersBusy {
+                lane,
+                busy: target.busy,
+            },
+            None => WaitReason::Turn { lane },
+        };
+    }
+    let asking = app.lanes.of(&lane);
+    let asked_lately = asking.last.is_some_and(|last| app.now().since(last) <= LATELY);
+    let lane = lane.into();
+    match asking.waiting {
+        0 if asked_lately => WaitReason::WorkersBusy { lane, busy: 0 },
+        0 => WaitReason::NoWorkers { lane },
+        _ => WaitReason::Turn { lane },
+    }
+}
+
+fn text(phase: Option<JobPhase>, reasons: &[WaitReason]) -> String {
+    match phase {
+        None => return "The group has nothing to do.".into(),
+        Some(JobPhase::Leased) => return "It is running.".into(),
+        Some(JobPhase::Done) => return "It is done.".into(),
+        Some(JobPhase::Dead) => return "It is dead; it can be replayed.".into(),
+        Some(JobPhase::Waiting | JobPhase::Ready | JobPhase::Delayed) => {}
+    }
+    let parts: Vec<String> = reasons.iter().map(sentence).collect();
+    let mut text = parts.join("; ");
+    if let Some(first) = text.get(..1) {
+        text = first.to_uppercase() + &text[1..] + ".";
+    }
+    text
+}
+
+fn sentence(reason: &WaitReason) -> String {
+    match reason {
+        WaitReason::Behind { jobs: 1 } => "behind one job of its group".into(),
+        WaitReason::Behind { jobs } => format!("behind {jobs} jobs of its group"),
+        WaitReason::GroupPaused => "its group is paused".into(),
+        WaitReason::ActionPaused => "its action is paused".into(),
+        WaitReason::Delayed { until, reason } => {
+            let why = match reason {
+                tidegate_api::DelayReason::RateLimited => "the rate was used up",
+                tidegate_api::DelayReason::ApiThrottled => "the downstream said that it was too much",
+                tidegate_api::DelayReason::TransientError => "its last run failed",
+                tidegate_api::DelayReason::LeaseExpired => "its worker did not answer",
+                tidegate_api::DelayReason::Scheduled => "it is scheduled",
+            };
+            format!("delayed until {until}: {why}")
+        }
+        WaitReason::ShareUsedUp { ceiling, until } => {
+            format!("its group used up its share of {ceiling} starts until {until}")
+        }
+        WaitReason::GroupBusy { ceiling } => {
+            format!("its group has {ceiling} jobs running, as many as it may")
+        }
+        WaitReason::WindowSpent { limit, until } => {
+            format!("the rate of {limit} starts per window is used up until {until}")
+        }
+        WaitReason::LaneSpent { limit, until } => {
+            format!("its lane's rate of {limit} starts per window is used up until {until}")
+        }
+        WaitReason::ReadyFull { ready } => format!("ready is full with {ready} jobs: workers are too slow"),
+        WaitReason::WorkersBusy { lane, .. } => format!("every worker of lane {lane} is busy"),
+        WaitReason::NoWorkers { lane } => format!("no worker has asked for work of lane {lane} lately"),
+        WaitReason::TargetDisabled { target, reason } => format!("target {target} is switched off: {reason}"),
+        WaitReason::Turn { lane } => format!("nothing holds it: it is about to start in lane {lane}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn reasons_become_one_sentence() {
+        let reasons = [WaitReason::Behind { jobs: 12 }, WaitReason::GroupPaused];
+        assert_eq!(
+            text(Some(JobPhase::Waiting), &reasons),
+            "Behind 12 jobs of its group; its group is paused."
+        );
+        assert_eq!(text(None, &[]), "The group has nothing to do.");
+    }
+}

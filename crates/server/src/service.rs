@@ -1,0 +1,229 @@
+//! The service: a store, an engine, and the port; started and ended in order.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
+
+use tidegate_core::bulk::views::Query;
+use tidegate_engine::{Engine, EngineBuilder};
+use tidegate_store::embedded::{Durability, EmbeddedOptions, EmbeddedStore};
+use tidegate_store::redis::{RedisOptions, RedisStore};
+use tidegate_store::{Clock, Store, StoreError, StoreExt, SystemClock};
+use tokio::sync::Semaphore;
+use tokio::task::JoinHandle;
+use tokio_util::sync::CancellationToken;
+
+use crate::audit::Audit;
+use crate::auth::{Attempts, Keys, Sessions};
+use crate::config::{Config, ConfigError, DurabilityConfig, StoreKind};
+use crate::lanes::LaneActivity;
+use crate::metrics::Metrics;
+use crate::net::{self, Net};
+use crate::observe::Observed;
+use crate::push::{self, Callbacks, Targets};
+use crate::sampler::Sampler;
+use crate::stack;
+use crate::state::{App, Inner};
+
+/// Why a service does not start, or did not end well.
+#[derive(Debug, thiserror::Error)]
+pub enum ServiceError {
+    #[error(transparent)]
+    Config(#[from] ConfigError),
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    #[error(transparent)]
+    Engine(#[from] tidegate_engine::EngineError),
+    #[error("cannot listen on {address}: {error}")]
+    Listen {
+        address: SocketAddr,
+        error: std::io::Error,
+    },
+    #[error("{0}")]
+    Setting(String),
+}
+
+/// A running service. End it with [`Service::shutdown`].
+pub struct Service {
+    address: SocketAddr,
+    tls: bool,
+    app: App,
+    engine: Engine,
+    folder: Option<Arc<EmbeddedStore>>,
+    stop_net: CancellationToken,
+    net: JoinHandle<()>,
+    sampler: JoinHandle<()>,
+}
+
+impl std::fmt::Debug for Service {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Service")
+            .field("address", &self.address)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Service {
+    /// Opens the store, starts the engine and listens.
+    pub async fn start(config: Config) -> Result<Self, ServiceError> {
+        Self::start_with(config, |engine| engine).await
+    }
+
+    /// The same, with handlers in this process beside the configured targets: `register` adds them to the engine.
+    pub async fn start_with(
+        config: Config,
+        register: impl FnOnce(EngineBuilder) -> EngineBuilder,
+    ) -> Result<Self, ServiceError> {
+        config.validate()?;
+        let tls = config
+            .server
+            .tls
+            .as_ref()
+            .map(net::tls)
+            .transpose()
+            .map_err(ServiceError::Setting)?;
+        let clock: Arc<dyn Clock> = Arc::new(SystemClock);
+        let client = push::client().map_err(ServiceError::Setting)?;
+        let targets = Targets::new(&config, &client, &clock).map_err(ServiceError::Setting)?;
+        let address = config.server.listen;
+        // Before the store: a port that is taken is noticed before anything is touched.
+        let listener = net::listen(address)
+            .await
+            .map_err(|error| ServiceError::Listen { address, error })?;
+        let address = listener
+            .local_addr()
+            .map_err(|error| ServiceError::Listen { address, error })?;
+        let (store, folder) = open(&config).await?;
+        let metrics = Arc::new(Metrics::new(&config, clock.now()));
+        let store: Arc<dyn Store> = Arc::new(Observed::new(store, metrics.clone()));
+        let audit = Audit::open(audit_file(&config)).map_err(ServiceError::Setting)?;
+        let callbacks = Callbacks::new(&config, &client, store.clone(), clock.clone());
+        let callbacks = Arc::new(callbacks.map_err(ServiceError::Setting)?);
+        let telling = callbacks.clone();
+        let engine = EngineBuilder::new(store.clone(), config.bulk())
+            .fold_actions(true)
+            .on_complete(move |completed| {
+                let callbacks = telling.clone();
+                async move { callbacks.tell(completed).await }
+            });
+        let engine = register(targets.register(&config, engine)).start()?;
+        let app = App::new(Inner {
+            keys: Keys::new(&config.keys),
+            sessions: Sessions::default(),
+            attempts: Attempts::default(),
+            audit,
+            targets,
+            callbacks,
+            lanes: LaneActivity::default(),
+            sampler: Sampler::new(match config.store.kind {
+                StoreKind::Embedded => "embedded",
+                StoreKind::Redis => "redis",
+            }),
+            metrics,
+            event_streams: Arc::new(Semaphore::new(config.server.max_event_streams as usize)),
+            stopping: CancellationToken::new(),
+            requests: AtomicU64::new(0),
+            clock,
+            store,
+            config,
+        });
+        let stop_net = CancellationToken::new();
+        let net = Net {
+            listener,
+            tls: tls.clone(),
+            router: stack::router(&app),
+            config: app.config.server.clone(),
+        };
+        Ok(Self {
+            address,
+            tls: tls.is_some(),
+            engine,
+            folder,
+            net: tokio::spawn(net.run(stop_net.clone())),
+            sampler: tokio::spawn(Sampler::run(app.clone())),
+            stop_net,
+            app,
+        })
+    }
+
+    /// Where it listens; the port is the real one if the configuration says 0.
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// Where the dashboard is.
+    pub fn url(&self) -> String {
+        let scheme = if self.tls { "https" } else { "http" };
+        format!("{scheme}://{}", self.address)
+    }
+
+    /// The store behind it.
+    pub fn store(&self) -> &Arc<dyn Store> {
+        &self.app.store
+    }
+
+    /// Resolves when the store has failed for good: nothing more will run here.
+    pub async fn failed(&self) {
+        self.engine.failed().await;
+    }
+
+    /// Takes no more connections, lets open requests and running jobs finish within their grace periods, gives
+    /// back the rest, and lets go of the store.
+    pub async fn shutdown(self) -> Result<(), ServiceError> {
+        let Self {
+            app,
+            engine,
+            folder,
+            stop_net,
+            net,
+            sampler,
+            ..
+        } = self;
+        app.stopping.cancel();
+        stop_net.cancel();
+        let _ = net.await;
+        let _ = sampler.await;
+        let result = engine.shutdown().await;
+        drop(app);
+        // Someone may still hold the store; then the folder is let go of when they do.
+        if let Some(store) = folder.and_then(Arc::into_inner) {
+            store.close().await?;
+        }
+        Ok(result?)
+    }
+}
+
+async fn open(config: &Config) -> Result<(Arc<dyn Store>, Option<Arc<EmbeddedStore>>), ServiceError> {
+    match config.store.kind {
+        StoreKind::Embedded => {
+            let store = Arc::new(EmbeddedStore::open(EmbeddedOptions {
+                folder: config.store.data.clone(),
+                durability: match config.store.durability {
+                    DurabilityConfig::Sync => Durability::Sync,
+                    DurabilityConfig::Buffered => Durability::Buffered,
+                },
+                config: config.bulk(),
+                clock: Arc::new(SystemClock),
+            })?);
+            Ok((store.clone(), Some(store)))
+        }
+        StoreKind::Redis => {
+            let store = RedisStore::open(RedisOptions {
+                urls: config.redis.urls(),
+                prefix: config.redis.key_prefix.clone(),
+                shards: config.redis.shards,
+                config: config.bulk(),
+                clock: None,
+            });
+            let store: Arc<dyn Store> = Arc::new(store.await?);
+            // What is wrong with the server shows now, not with the first request.
+            let _ = store.call(Query::QueueStats).await?;
+            Ok((store, None))
+        }
+    }
+}
+
+fn audit_file(config: &Config) -> std::path::PathBuf {
+    let in_data = || config.store.data.join("audit.jsonl");
+    config.audit.file.clone().unwrap_or_else(in_data)
+}

@@ -1,0 +1,113 @@
+//! What is in `deploy/` fits the program: its metrics, its settings and its operations page.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::Path;
+
+use tidegate_server::config::Config;
+
+fn read(path: &str) -> String {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    fs::read_to_string(root.join(path)).unwrap_or_else(|error| panic!("{path}: {error}"))
+}
+
+/// The metrics that `docs/metrics.md` documents. A test beside the code holds it equal to what is told.
+fn documented() -> BTreeSet<String> {
+    let document = read("docs/metrics.md");
+    let rows = document.lines().filter_map(|line| line.strip_prefix("| `"));
+    rows.filter_map(|row| row.split('`').next())
+        .map(str::to_owned)
+        .collect()
+}
+
+/// Everything in a text that is written like the name of a metric of ours, without the suffixes of histograms.
+fn used(text: &str) -> BTreeSet<String> {
+    let words = text.split(|c: char| !(c.is_ascii_alphanumeric() || c == '_'));
+    let ours = words.filter(|word| {
+        ["bulk_action_", "tidegate_", "process_"]
+            .iter()
+            .any(|prefix| word.starts_with(prefix))
+    });
+    let base = |word: &str| {
+        let suffix = ["_bucket", "_sum", "_count"]
+            .into_iter()
+            .find_map(|suffix| word.strip_suffix(suffix));
+        suffix
+            .filter(|base| documented().contains(*base))
+            .unwrap_or(word)
+            .to_owned()
+    };
+    ours.map(base).collect()
+}
+
+#[test]
+fn rules_and_dashboard_use_metrics_that_exist() {
+    let documented = documented();
+    for path in [
+        "deploy/prometheus/tidegate.rules.yml",
+        "deploy/prometheus/tidegate.rules.test.yml",
+        "deploy/grafana/tidegate.json",
+    ] {
+        let used = used(&read(path));
+        assert!(used.len() > 10, "{path} uses only {used:?}");
+        let unknown: Vec<&String> = used.difference(&documented).collect();
+        assert!(unknown.is_empty(), "{path} uses {unknown:?}");
+    }
+}
+
+#[test]
+fn every_alert_says_where_to_read_on_and_is_tested() {
+    let (rules, page) = (
+        read("deploy/prometheus/tidegate.rules.yml"),
+        read("docs/operations.md"),
+    );
+    let tests = read("deploy/prometheus/tidegate.rules.test.yml");
+    let after = |mark: &str| -> Vec<String> {
+        let lines = rules.lines().filter_map(|line| line.split_once(mark));
+        lines
+            .map(|(_, rest)| rest.trim().trim_matches('"').to_owned())
+            .collect()
+    };
+    let (alerts, runbooks) = (after("- alert: "), after("runbook: \"docs/operations.md: "));
+    assert_eq!(alerts.len(), runbooks.len());
+    for heading in runbooks {
+        assert!(
+            page.contains(&format!("\n### {heading}\n")),
+            "docs/operations.md has no heading {heading:?}"
+        );
+    }
+    for alert in alerts {
+        assert!(
+            tests.contains(&format!("alertname: {alert}\n")),
+            "{alert} has no test"
+        );
+    }
+}
+
+#[test]
+fn the_dashboard_is_one_that_grafana_can_load() {
+    let dashboard: serde_json::Value = serde_json::from_str(&read("deploy/grafana/tidegate.json")).unwrap();
+    let panels = dashboard["panels"].as_array().unwrap();
+    let ids: BTreeSet<u64> = panels.iter().map(|panel| panel["id"].as_u64().unwrap()).collect();
+    assert_eq!(ids.len(), panels.len(), "two panels have the same id");
+    for panel in panels.iter().filter(|panel| panel["type"] != "row") {
+        let (title, place) = (&panel["title"], &panel["gridPos"]);
+        let wide = place["x"].as_u64().unwrap() + place["w"].as_u64().unwrap();
+        assert!(wide <= 24, "{title} is wider than the page");
+        assert!(
+            !panel["targets"].as_array().unwrap().is_empty(),
+            "{title} shows nothing"
+        );
+    }
+}
+
+#[test]
+fn the_settings_of_the_compose_file_work() {
+    let config: Config = toml::from_str(&read("deploy/tidegate.toml")).unwrap();
+    config.validate().unwrap();
+    assert_eq!(config.redis.urls(), ["redis://redis:6379/0"]);
+    let compose = read("deploy/compose.yaml");
+    for wanted in ["--appendonly\", \"yes", "--appendfsync\", \"always", "noeviction"] {
+        assert!(compose.contains(wanted), "Redis must run with {wanted}");
+    }
+}

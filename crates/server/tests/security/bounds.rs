@@ -1,0 +1,120 @@
+//! Bounds: bodies, heads, packed bodies, slow clients.
+
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+
+use crate::PATIENCE;
+use crate::world::{World, ok, problem};
+
+#[tokio::test]
+async fn what_is_too_much_is_refused() {
+    let world = World::open("[limits]\nmax_payload_bytes = 1000\n[server]\nmax_body_bytes = 100000").await;
+    let post = |body: Vec<u8>| {
+        let request = world.request("POST", "/v1/groups/A/jobs");
+        request.header("content-type", "application/json").body(body)
+    };
+    let jobs = |padding: usize| {
+        format!(
+            "{{\"jobs\": [{{\"id\": \"{padding}\", \"type\": \"MAIL\"}}]{}}}",
+            " ".repeat(padding)
+        )
+        .into_bytes()
+    };
+    ok(post(jobs(90_000))).await;
+    let detail = problem(post(jobs(100_001)), 413, "too_large").await;
+    assert!(detail.contains("more than 100000 bytes"), "{detail}");
+    problem(
+        world
+            .request("POST", "/v1/groups/A/pause")
+            .header("content-type", "application/json")
+            .body(vec![b' '; 100_001]),
+        413,
+        "too_large",
+    )
+    .await;
+
+    ok(post(gzip(&jobs(1)).await).header("content-encoding", "gzip")).await;
+    ok(post(zstd(&jobs(2)).await).header("content-encoding", "zstd")).await;
+    let bomb = jobs(200_000_000);
+    for (packed, encoding) in [(gzip(&bomb).await, "gzip"), (zstd(&bomb).await, "zstd")] {
+        assert!(packed.len() < 1_000_000, "{encoding}");
+        problem(
+            post(packed).header("content-encoding", encoding),
+            413,
+            "too_large",
+        )
+        .await;
+    }
+    problem(
+        post(b"not packed".to_vec()).header("content-encoding", "gzip"),
+        400,
+        "bad_request",
+    )
+    .await;
+
+    ok(world
+        .request("GET", "/v1/me")
+        .header("x-long", "x".repeat(12_000)))
+    .await;
+    let long = world
+        .request("GET", "/v1/me")
+        .header("x-long", "x".repeat(100_000))
+        .send()
+        .await
+        .unwrap();
+    assert_eq!(long.status(), 431);
+    world.end().await;
+}
+
+async fn gzip(bytes: &[u8]) -> Vec<u8> {
+    let mut packer = async_compression::tokio::write::GzipEncoder::new(Vec::new());
+    packer.write_all(bytes).await.unwrap();
+    packer.shutdown().await.unwrap();
+    packer.into_inner()
+}
+
+async fn zstd(bytes: &[u8]) -> Vec<u8> {
+    let mut packer = async_compression::tokio::write::ZstdEncoder::new(Vec::new());
+    packer.write_all(bytes).await.unwrap();
+    packer.shutdown().await.unwrap();
+    packer.into_inner()
+}
+
+#[tokio::test]
+async fn slow_clients_are_left() {
+    let world = World::open("[server]\nheader_timeout_ms = 300\nbody_pause_ms = 300").await;
+    let connect = || TcpStream::connect(world.service.address());
+    for head in [
+        "",
+        "G",
+        "GET /healthz HT",
+        "GET /healthz HTTP/1.1\r\nHost: 127.0.0.1\r\nX: ",
+        "PRI * HTTP/2",
+    ] {
+        let mut stream = connect().await.unwrap();
+        stream.write_all(head.as_bytes()).await.unwrap();
+        let mut answer = Vec::new();
+        // Reset or closed: gone is gone.
+        let _ = tokio::time::timeout(PATIENCE, stream.read_to_end(&mut answer))
+            .await
+            .unwrap();
+        let answer = String::from_utf8_lossy(&answer);
+        assert!(
+            answer.is_empty() || answer.starts_with("HTTP/1.1 408"),
+            "{head:?}: {answer}"
+        );
+    }
+    let mut stream = connect().await.unwrap();
+    let head = "POST /v1/groups/A/jobs HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\nContent-Length: 100\r\n\r\n{";
+    stream.write_all(head.as_bytes()).await.unwrap();
+    let mut answer = vec![0; 1024];
+    let read = tokio::time::timeout(PATIENCE, stream.read(&mut answer))
+        .await
+        .unwrap()
+        .unwrap();
+    let answer = String::from_utf8_lossy(&answer[..read]);
+    assert!(answer.starts_with("HTTP/1.1 408"), "{answer}");
+    assert!(answer.contains("paused for more than 300 ms"), "{answer}");
+    ok(world.request("GET", "/v1/me")).await;
+    world.end().await;
+}

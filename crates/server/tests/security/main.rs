@@ -1,0 +1,11 @@
+//! Who may do what, through the port: keys, groups, sessions, hosts, origins, bounds, TLS, the audit log.
+
+#![allow(clippy::unwrap_used, reason = "the helpers of tests fail like the tests")]
+
+mod access;
+mod bounds;
+mod browser;
+mod records;
+mod world;
+
+const PATIENCE: std::time::Duration = std::time::Duration::from_secs(20);

@@ -1,0 +1,97 @@
+// Bars: how far something is, and how the jobs of a group are spread over their phases.
+
+import { h } from '../dom.js';
+import { count, percent } from '../format.js';
+
+/** In the order in which they stand in a bar: what is behind us first. */
+export const PHASES = ['done', 'dead', 'leased', 'ready', 'delayed', 'waiting'];
+
+export const total = (counts) => PHASES.reduce((sum, phase) => sum + counts[phase], 0);
+export const finished = (counts) => counts.done + counts.dead;
+export const unfinished = (counts) => total(counts) - finished(counts);
+
+function stacked(parts, all, label) {
+  // What is there at all stays visible, however little it is.
+  const width = (value) => `max(2px, ${((100 * value) / all).toFixed(3)}%)`;
+  return h(
+    'div.stack',
+    { role: 'img', 'aria-label': label },
+    parts
+      .filter(([, value]) => value > 0)
+      .map(([name, value]) =>
+        h('span', {
+          class: name,
+          key: name,
+          title: `${count(value)} ${name}`,
+          style: { width: width(value) },
+        }),
+      ),
+  );
+}
+
+/** Jobs per phase as one bar. */
+export function phaseBar(counts) {
+  const parts = PHASES.map((phase) => [phase, counts[phase]]);
+  const label = parts
+    .filter(([, value]) => value > 0)
+    .map(([name, value]) => `${count(value)} ${name}`)
+    .join(', ');
+  return stacked(parts, Math.max(1, total(counts)), label || 'no jobs');
+}
+
+/** A group's progress: the bar, and what it says in words. */
+export function progress(counts) {
+  const all = total(counts);
+  return h(
+    'div.progress',
+    null,
+    phaseBar(counts),
+    h(
+      'div.small',
+      null,
+      h('span', null, `${percent(finished(counts), all)} of ${count(all)}`),
+      counts.dead > 0 && h('span.bad-text', null, ` · ${count(counts.dead)} dead`),
+    ),
+  );
+}
+
+/** An action's progress. */
+export function actionBar({ total: all, success, failed }) {
+  const label = `${count(success)} done, ${count(failed)} failed, ${count(all - success - failed)} to do`;
+  return stacked(
+    [
+      ['done', success],
+      ['dead', failed],
+      ['waiting', all - success - failed],
+    ],
+    Math.max(1, all),
+    label,
+  );
+}
+
+/** A value against its limit. */
+export function meter(value, limit, label) {
+  const share = limit > 0 ? Math.min(100, (100 * value) / limit) : 0;
+  return h(
+    'div.meter',
+    { role: 'img', 'aria-label': label },
+    h('span', { style: { width: `${share.toFixed(2)}%` } }),
+  );
+}
+
+/** Which look means which phase. */
+export function legend(counts, phases = PHASES) {
+  return h(
+    'ul.legend',
+    null,
+    phases.map((phase) =>
+      h(
+        'li',
+        { key: phase },
+        h('span.swatch', { class: phase, 'aria-hidden': 'true' }),
+        `${phase} `,
+        h('b', null, count(counts[phase])),
+      ),
+    ),
+  );
+}

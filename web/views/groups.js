@@ -1,0 +1,182 @@
+// All groups, page by page: how far each is, its share, what holds it up, and the deeds that are done most.
+
+import { get } from '../api.js';
+import * as deeds from '../deeds.js';
+import { h, morph } from '../dom.js';
+import { absolute, count, percent, span, weight } from '../format.js';
+import { progress, unfinished } from '../parts/bar.js';
+import { congestionLevel, groupChip } from '../parts/chip.js';
+import { problem } from '../parts/notices.js';
+import { Pager, table } from '../parts/table.js';
+import { poll } from '../poll.js';
+import { href } from '../router.js';
+import { may, mayForAll } from '../session.js';
+
+const PAGE = 50;
+
+/** When a group would be done at its share of the rate. */
+export function eta(group) {
+  if (!group.active) return h('span.muted', null, '–');
+  if (group.paused) return h('span.muted', { title: 'It is paused' }, '–');
+  return h(
+    'span',
+    { title: `About ${absolute(group.estimate.estimated_at)}` },
+    `≈ ${span(1_000 * group.estimate.estimated_seconds)}`,
+  );
+}
+
+export function groupButtons(group, again) {
+  if (!may('admin', group.id)) return null;
+  const button = (text, deed, kind = '', full = `${text} ${group.id}`) =>
+    h(
+      'button',
+      {
+        type: 'button',
+        class: kind,
+        'aria-label': full,
+        on: { click: async () => (await deed()) && again() },
+      },
+      text,
+    );
+  return h(
+    'div.buttons',
+    null,
+    group.paused
+      ? button('Resume', () => deeds.resumeGroup(group.id))
+      : button('Pause', () => deeds.pauseGroup(group.id)),
+    button('Weight', () => deeds.weighGroup(group), '', `Weight of ${group.id}`),
+    button(
+      'Cancel',
+      () => deeds.cancelGroup(group.id, unfinished(group.counts)),
+      'danger-text',
+      `Cancel every job of ${group.id}`,
+    ),
+  );
+}
+
+export default function groups({ signal }) {
+  const list = h('div');
+  const pages = h('div');
+  const wrong = h('div');
+  let wanted = '';
+  let seen = null;
+
+  const pager = new Pager(() => again());
+  const again = poll(read, 3_000, signal);
+
+  async function read() {
+    const query = { limit: PAGE, cursor: pager.cursor };
+    try {
+      const [page, congestion] = await Promise.all([
+        get('/v1/groups', { query, signal }),
+        // Both listings are in the same order, so that the same cursor means the same groups.
+        mayForAll('read') ? get('/v1/congestion', { query, signal }) : null,
+      ]);
+      pager.saw(page.next);
+      seen = {
+        groups: page.items,
+        levels: new Map(congestion?.groups.items.map((state) => [state.group, state.congestion_level])),
+      };
+      morph(wrong);
+      draw();
+    } catch (error) {
+      if (error.code === 'cursor_lost') pager.restart();
+      if (error.name !== 'AbortError') morph(wrong, problem(error));
+    }
+  }
+
+  function draw() {
+    if (!seen) return;
+    const shown = seen.groups.filter((group) => group.id.toLowerCase().includes(wanted));
+    // A share can only be told by whoever sees all groups.
+    const all = pager.isWhole
+      ? seen.groups
+          .filter((group) => group.active && !group.paused)
+          .reduce((sum, group) => sum + group.weight, 0)
+      : 0;
+    const share = (group) =>
+      h(
+        'span',
+        null,
+        weight(group.weight),
+        all > 0 &&
+          group.active &&
+          !group.paused &&
+          h(
+            'span.muted.small',
+            { title: 'Of the rate, while all active groups want more than they get' },
+            ` · ${percent(group.weight, all)}`,
+          ),
+      );
+    morph(
+      list,
+      table({
+        caption: 'Groups in the order in which they came',
+        columns: [
+          ['Group'],
+          ['State'],
+          ['Progress', 'wide'],
+          ['To do', 'number'],
+          ['Weight · share', 'number'],
+          ['Congestion'],
+          ['Done in', 'number'],
+          ['-Deeds', 'end'],
+        ],
+        rows: shown.map((group) => ({
+          key: group.id,
+          cells: [
+            h('a.name', { href: href`/groups/${group.id}` }, group.id),
+            groupChip(group),
+            progress(group.counts),
+            count(unfinished(group.counts)),
+            share(group),
+            seen.levels.has(group.id) ? congestionLevel(seen.levels.get(group.id)) : '–',
+            eta(group),
+            groupButtons(group, again),
+          ],
+        })),
+        empty: wanted
+          ? 'No group on this page has this in its name; press Enter to open the group of exactly this name.'
+          : 'No groups yet: they come with their first jobs.',
+      }),
+    );
+    morph(pages, pager.buttons('groups'));
+  }
+
+  const search = h('input', {
+    id: 'group-filter',
+    type: 'search',
+    placeholder: 'Filter by name',
+    autocomplete: 'off',
+    spellcheck: 'false',
+    on: {
+      input: (event) => {
+        wanted = event.target.value.toLowerCase();
+        draw();
+      },
+    },
+  });
+  const open = (event) => {
+    event.preventDefault();
+    if (search.value) location.hash = href`/groups/${search.value}`;
+  };
+  const body = h(
+    'div',
+    null,
+    h(
+      'div.page-head',
+      null,
+      h('h1', null, 'Groups'),
+      h(
+        'form.inline',
+        { role: 'search', on: { submit: open } },
+        h('label.unseen', { for: 'group-filter' }, 'Filter by name; Enter opens the group of this name'),
+        search,
+      ),
+    ),
+    wrong,
+    h('section.panel', { 'aria-label': 'Groups' }, list),
+    pages,
+  );
+  return { title: 'Groups', body };
+}

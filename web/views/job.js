@@ -1,0 +1,104 @@
+// One job: everything that is kept of it, why it waits, and another life if it is dead.
+
+import { get, path } from '../api.js';
+import * as deeds from '../deeds.js';
+import { h, morph } from '../dom.js';
+import { capital, count, plain, time } from '../format.js';
+import { phaseChip } from '../parts/chip.js';
+import { problem } from '../parts/notices.js';
+import { facts, json } from '../parts/table.js';
+import { why } from '../parts/why.js';
+import { poll } from '../poll.js';
+import { href } from '../router.js';
+import { may } from '../session.js';
+
+export default function job({ names: { group, job: id }, signal }) {
+  const parts = Object.fromEntries(
+    ['wrong', 'chips', 'buttons', 'facts', 'why', 'content'].map((name) => [name, h('div')]),
+  );
+
+  async function read() {
+    try {
+      const [seen, reasons] = await Promise.all([
+        get(path`/v1/groups/${group}/jobs/${id}`, { signal }),
+        get(path`/v1/groups/${group}/jobs/${id}/why`, { signal }),
+      ]);
+      morph(parts.wrong);
+      content.hidden = false;
+      morph(parts.chips, phaseChip(seen.phase));
+      morph(
+        parts.buttons,
+        seen.phase === 'dead' &&
+          may('admin', group) &&
+          h(
+            'button.primary',
+            { type: 'button', on: { click: async () => (await deeds.retryJob(group, id)) && again() } },
+            'Replay',
+          ),
+      );
+      morph(parts.facts, about(seen));
+      morph(parts.why, why(reasons));
+      morph(parts.content, kept(seen));
+    } catch (error) {
+      if (error.name !== 'AbortError') morph(parts.wrong, problem(error));
+    }
+  }
+  const content = h(
+    'div.rows',
+    { hidden: true },
+    h(
+      'div.two',
+      null,
+      h('section.panel', null, h('h2', null, 'Job'), parts.facts),
+      h('section.panel', null, h('h2', null, 'Why it waits'), parts.why),
+    ),
+    h('section.panel', null, h('h2', null, 'Content'), parts.content),
+  );
+  const again = poll(read, 2_000, signal);
+
+  const body = h(
+    'div',
+    null,
+    h(
+      'nav.crumbs',
+      { 'aria-label': 'Where this is' },
+      h('a', { href: '#/groups' }, 'Groups'),
+      ' / ',
+      h('a', { href: href`/groups/${group}` }, group),
+    ),
+    h('div.page-head', null, h('div.title', null, h('h1.name', null, id), parts.chips), parts.buttons),
+    parts.wrong,
+    content,
+  );
+  return { title: id, body };
+}
+
+function about(seen) {
+  return facts([
+    ['Type', seen.type],
+    ['Lane', seen.lane],
+    ['Level', seen.level],
+    seen.action && [
+      'Action',
+      h('a', { href: href`/groups/${seen.group}/actions/${seen.action}` }, seen.action),
+    ],
+    ['Attempts', count(seen.attempts)],
+    ['Throttles', count(seen.throttles)],
+    seen.delayed_until && [
+      'Delayed',
+      [plain(seen.delay_reason), ', due ', time(seen.delayed_until, 'until')],
+    ],
+    seen.deadline && ['Lease ends', time(seen.deadline)],
+    seen.death_reason && ['Dead because', capital(plain(seen.death_reason))],
+    seen.finished_at && ['Finished', time(seen.finished_at)],
+  ]);
+}
+
+function kept(seen) {
+  return [
+    seen.error && [h('h3', null, 'Last error'), h('pre.json.bad-text', { tabindex: 0 }, seen.error)],
+    h('h3', null, 'Payload'),
+    seen.payload === null ? h('p.muted', null, 'None.') : json(seen.payload),
+    seen.result !== undefined && [h('h3', null, 'Result'), json(seen.result)],
+  ];
+}

@@ -1,0 +1,59 @@
+// Asks for a key. It goes to the server once and is kept nowhere here; the session is a cookie.
+
+import { h, morph } from '../dom.js';
+import { told } from '../parts/notices.js';
+import * as session from '../session.js';
+
+/** `welcome` goes on once the key was taken. */
+export default function login(welcome) {
+  const wrong = h('div');
+  const button = h('button.primary', { type: 'submit' }, 'Log in');
+
+  async function submit(event) {
+    event.preventDefault();
+    button.disabled = true;
+    morph(wrong);
+    try {
+      await session.login(new FormData(event.target).get('key').trim());
+      event.target.reset();
+      await welcome();
+    } catch (error) {
+      const text = error.status === 401 ? h('strong', null, 'This key is not known here.') : told(error);
+      morph(wrong, h('div.problem', { role: 'alert' }, text));
+    }
+    button.disabled = false;
+  }
+
+  const body = h(
+    'section.panel.login',
+    null,
+    h('h1', null, 'Log in'),
+    h(
+      'p.muted',
+      null,
+      'This service asks for a key. Whoever runs it makes one with ',
+      h('code', null, 'tidegate key'),
+      '.',
+    ),
+    h(
+      'form',
+      { on: { submit } },
+      h(
+        'div.field',
+        null,
+        h('label', { for: 'key' }, 'Key'),
+        h('input', {
+          id: 'key',
+          name: 'key',
+          type: 'password',
+          required: true,
+          autocomplete: 'current-password',
+          spellcheck: 'false',
+        }),
+      ),
+      wrong,
+      button,
+    ),
+  );
+  return { title: 'Log in', body };
+}

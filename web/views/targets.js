@@ -1,0 +1,105 @@
+// Push targets: whether each is well, the rate it bears, its calls, and the switch.
+
+import { get } from '../api.js';
+import * as deeds from '../deeds.js';
+import { h, morph } from '../dom.js';
+import { count, time } from '../format.js';
+import { targetChip } from '../parts/chip.js';
+import { problem } from '../parts/notices.js';
+import { table } from '../parts/table.js';
+import { poll } from '../poll.js';
+import { mayForAll } from '../session.js';
+import { borne } from './overview.js';
+
+export default function targets({ signal }) {
+  const wrong = h('div');
+  const list = h('div');
+
+  async function read() {
+    try {
+      const { items } = await get('/v1/targets', { signal });
+      morph(wrong);
+      morph(list, targetTable(items, again));
+    } catch (error) {
+      if (error.name !== 'AbortError') morph(wrong, problem(error));
+    }
+  }
+  const again = poll(read, 2_000, signal);
+  const body = h(
+    'div',
+    null,
+    h('div.page-head', null, h('h1', null, 'Targets')),
+    wrong,
+    h('section.panel', { 'aria-label': 'Targets' }, list),
+  );
+  return { title: 'Targets', body };
+}
+
+function calls({ calls: { done, failed, throttled, retried } }) {
+  const part = (value, word, tone) =>
+    h('span', { class: value > 0 ? tone : 'muted' }, `${count(value)} ${word}`);
+  return h(
+    'div.calls',
+    null,
+    part(done, 'done'),
+    part(failed, 'failed', 'bad-text'),
+    part(throttled, 'throttled', 'warn-text'),
+    part(retried, 'retried'),
+  );
+}
+
+function lastFailure({ last_failure: failure }) {
+  if (!failure) return h('span.muted', null, 'never');
+  return [time(failure.at), h('div.muted.small', null, failure.error)];
+}
+
+function targetTable(items, again) {
+  const admin = mayForAll('admin');
+  const toggle = (target) => {
+    const off = target.state === 'disabled';
+    const click = async () =>
+      (await (off ? deeds.enableTarget(target.name) : deeds.disableTarget(target.name))) && again();
+    return h(
+      'button',
+      {
+        type: 'button',
+        class: off ? '' : 'danger-text',
+        'aria-label': `${off ? 'Enable' : 'Disable'} ${target.name}`,
+        on: { click },
+      },
+      off ? 'Enable' : 'Disable',
+    );
+  };
+  const columns = [
+    ['Target'],
+    ['State'],
+    ['Rate borne'],
+    ['Busy', 'number'],
+    ['Calls'],
+    ['Last success'],
+    ['Last failure'],
+  ];
+  if (admin) columns.push(['-Deeds', 'end']);
+  return table({
+    caption:
+      'Push targets: state, rate borne against the configured one, calls since the start of this process',
+    columns,
+    rows: items.map((target) => {
+      const cells = [
+        [
+          h('span.name', null, target.name),
+          h('div.muted.small.break', null, target.url),
+          h('div.muted.small', null, target.types.join(', ')),
+        ],
+        [targetChip(target.state), target.reason && h('div.muted.small', null, target.reason)],
+        borne(target.rps, target.configured_rps),
+        `${count(target.busy)} of ${count(target.concurrency)}`,
+        calls(target),
+        time(target.last_success_at),
+        lastFailure(target),
+      ];
+      return { key: target.name, cells: admin ? [...cells, toggle(target)] : cells };
+    }),
+    empty: 'No targets are configured: jobs are taken by pull workers only.',
+  });
+}
