@@ -6,13 +6,14 @@ use std::sync::Arc;
 
 use tidegate_core::bulk::views::{ActionView, Cursor, GroupView, Page, Query, QueueStats, View};
 use tidegate_core::bulk::{
-    Aggregation, CancelOutcome, CancelParams, EnqueueParams, Enqueued, OpenActionParams, PauseParams,
-    Refusal, ReplayParams, ResumeParams, SealActionParams, Target,
+    Aggregation, CancelOutcome, CancelParams, PauseParams, Refusal, ReplayParams, ResumeParams, Target,
 };
 use tidegate_core::config::BulkConfig;
-use tidegate_core::ids::{ActionId, GroupId, IdError, JobId, JobType};
+use tidegate_core::ids::{ActionId, GroupId, IdError, JobId, JobType, LaneId};
 use tidegate_core::time::Millis;
-use tidegate_engine::{CompletedAction, Engine, EngineBuilder, Handler, ProgressStream, Reducer};
+use tidegate_engine::{
+    CompletedAction, Engine, EngineBuilder, Gate, Handler, IntoTold, ProgressStream, Reducer,
+};
 use tidegate_store::embedded::{EmbeddedOptions, EmbeddedStore};
 use tidegate_store::redis::{RedisOptions, RedisStore};
 use tidegate_store::{JobDetails, Store, StoreExt, SystemClock};
@@ -21,9 +22,6 @@ use crate::{Error, Folder, Options, Redis, Submission, Submitted};
 
 /// Limit: jobs looked at per call while an action is cancelled.
 const CANCEL_BATCH: u32 = 1_000;
-
-/// Jobs sent to the store in one call.
-const CHUNK: usize = 1_000;
 
 /// A store that is open, before its handlers run.
 pub struct Setup {
@@ -53,6 +51,12 @@ impl Setup {
         Ok(self)
     }
 
+    /// Puts a gate before a lane that has a handler here: while it is closed, nothing is leased from the lane.
+    pub fn gate(mut self, lane: impl AsRef<str>, gate: Gate) -> Result<Self, IdError> {
+        self.engine = self.engine.gate(LaneId::new(lane)?, gate);
+        Ok(self)
+    }
+
     /// Chooses a reducer for each complete action.
     #[must_use]
     pub fn reducer(
@@ -63,12 +67,17 @@ impl Setup {
         self
     }
 
-    /// Called at least once for every action that is decided.
+    /// Called at least once for every action that is decided. One that returns an error is called again when
+    /// the claim on the action has run out ([`claim_for`](Self::claim_for)); one that panics, or does not return
+    /// for as long as that, counts as called. Several run at once, in no particular order.
     #[must_use]
-    pub fn on_complete<Fut: Future<Output = ()> + Send + 'static>(
+    pub fn on_complete<Fut>(
         mut self,
         callback: impl Fn(CompletedAction) -> Fut + Send + Sync + 'static,
-    ) -> Self {
+    ) -> Self
+    where
+        Fut: Future<Output: IntoTold> + Send + 'static,
+    {
         self.engine = self.engine.on_complete(callback);
         self
     }
@@ -162,64 +171,7 @@ impl Tidegate {
 
     /// Opens the action if need be, accepts its jobs, and seals it if asked to. What is returned is durable.
     pub async fn submit(&self, submission: Submission) -> Result<Submitted, Error> {
-        let Submission {
-            group,
-            mut action,
-            options,
-            base_priority,
-            jobs,
-            seal,
-            ..
-        } = submission;
-        if let (Some(action), Some(options)) = (&action, options) {
-            let params = OpenActionParams {
-                group: group.clone(),
-                action: action.clone(),
-                base_priority,
-                options,
-            };
-            match self.store.call(params).await? {
-                // The same submission again: its jobs are answered as duplicates below.
-                Ok(_) | Err(Refusal::Sealed(_) | Refusal::ActionFinished(_)) => {}
-                Err(refusal) => return Err(refusal.into()),
-            }
-        }
-        let mut submitted = None;
-        let mut jobs = jobs.into_iter().peekable();
-        while submitted.is_none() || jobs.peek().is_some() {
-            let chunk: Vec<_> = jobs.by_ref().take(CHUNK).collect();
-            let ids: Vec<JobId> = chunk.iter().map(|job| job.id.clone()).collect();
-            let params = EnqueueParams {
-                group: group.clone(),
-                action: action.clone(),
-                base_priority,
-                jobs: chunk,
-            };
-            let outcome = self.store.call(params).await??;
-            let total = submitted.get_or_insert_with(|| Submitted {
-                action: outcome.action.clone(),
-                accepted: 0,
-                duplicates: 0,
-                refused: Vec::new(),
-            });
-            for (id, enqueued) in ids.into_iter().zip(outcome.jobs) {
-                match enqueued {
-                    Enqueued::Accepted(_) => total.accepted += 1,
-                    Enqueued::Duplicate(_) => total.duplicates += 1,
-                    Enqueued::Refused(refusal) => total.refused.push((id, refusal)),
-                }
-            }
-            action = Some(outcome.action);
-        }
-        let submitted = submitted.expect("the loop ran at least once");
-        if seal {
-            let params = SealActionParams {
-                group,
-                action: Some(submitted.action.clone()),
-            };
-            self.store.call(params).await??;
-        }
-        Ok(submitted)
+        submission.submit_to(&*self.store).await
     }
 
     /// Follows an action until it is decided.

@@ -41,7 +41,7 @@ pub use tidegate_core::config;
 pub use tidegate_core::ids;
 pub use tidegate_core::time::{Millis, Timestamp};
 pub use tidegate_engine::{
-    CompletedAction, Handler, IntoResult, Job, JobError, Progress, ProgressStream, Reducer,
+    CompletedAction, Gate, Handler, IntoResult, IntoTold, Job, JobError, Progress, ProgressStream, Reducer,
 };
 pub use tidegate_store::embedded::Durability;
 pub use tidegate_store::{JobDetails, Store, StoreError, StoreExt};

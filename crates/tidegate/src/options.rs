@@ -194,10 +194,11 @@ mod tests {
     #[test]
     fn the_documented_configuration_works() {
         let readme = include_str!("../../../README.md");
-        let toml = readme
+        let mut blocks = readme
             .split("```toml\n")
-            .nth(1)
-            .and_then(|rest| rest.split("```").next());
+            .skip(1)
+            .filter_map(|rest| rest.split("```").next());
+        let toml = blocks.find(|block| block.starts_with("[backpressure]"));
         let config = read(toml.expect("the README shows a configuration"))
             .expect("a valid file")
             .config;

@@ -1,9 +1,18 @@
 //! A bulk submission: the jobs of one group, in any number, as one action.
 
 use bytes::Bytes;
-use tidegate_core::bulk::{ActionOptions, JobRefusal, Level, NewJob};
+use tidegate_core::bulk::{
+    ActionOptions, EnqueueParams, Enqueued, JobRefusal, Level, NewJob, OpenActionParams, Refusal,
+    SealActionParams,
+};
 use tidegate_core::ids::{ActionId, GroupId, IdError, JobId, JobType};
 use tidegate_core::time::Timestamp;
+use tidegate_store::{Store, StoreExt};
+
+use crate::Error;
+
+/// Jobs sent to the store in one call.
+const CHUNK: usize = 1_000;
 
 #[derive(Debug, Clone)]
 pub struct Submission {
@@ -96,6 +105,68 @@ impl Submission {
     pub fn seal(mut self) -> Self {
         self.seal = true;
         self
+    }
+
+    /// Carries it out on any store; see [`Tidegate::submit`](crate::Tidegate::submit).
+    pub async fn submit_to(self, store: &dyn Store) -> Result<Submitted, Error> {
+        let Submission {
+            group,
+            mut action,
+            options,
+            base_priority,
+            jobs,
+            seal,
+            ..
+        } = self;
+        if let (Some(action), Some(options)) = (&action, options) {
+            let params = OpenActionParams {
+                group: group.clone(),
+                action: action.clone(),
+                base_priority,
+                options,
+            };
+            match store.call(params).await? {
+                // The same submission again: its jobs are answered as duplicates below.
+                Ok(_) | Err(Refusal::Sealed(_) | Refusal::ActionFinished(_)) => {}
+                Err(refusal) => return Err(refusal.into()),
+            }
+        }
+        let mut submitted = None;
+        let mut jobs = jobs.into_iter().peekable();
+        while submitted.is_none() || jobs.peek().is_some() {
+            let chunk: Vec<_> = jobs.by_ref().take(CHUNK).collect();
+            let ids: Vec<JobId> = chunk.iter().map(|job| job.id.clone()).collect();
+            let params = EnqueueParams {
+                group: group.clone(),
+                action: action.clone(),
+                base_priority,
+                jobs: chunk,
+            };
+            let outcome = store.call(params).await??;
+            let total = submitted.get_or_insert_with(|| Submitted {
+                action: outcome.action.clone(),
+                accepted: 0,
+                duplicates: 0,
+                refused: Vec::new(),
+            });
+            for (id, enqueued) in ids.into_iter().zip(outcome.jobs) {
+                match enqueued {
+                    Enqueued::Accepted(_) => total.accepted += 1,
+                    Enqueued::Duplicate(_) => total.duplicates += 1,
+                    Enqueued::Refused(refusal) => total.refused.push((id, refusal)),
+                }
+            }
+            action = Some(outcome.action);
+        }
+        let submitted = submitted.expect("the loop ran at least once");
+        if seal {
+            let params = SealActionParams {
+                group,
+                action: Some(submitted.action.clone()),
+            };
+            store.call(params).await??;
+        }
+        Ok(submitted)
     }
 }
 

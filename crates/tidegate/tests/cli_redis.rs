@@ -11,7 +11,7 @@ use command::{fails, succeeds, tidegate};
 /// Numbers as Redis gives them: in the order of the stream, from 1 on.
 const STREAM: &str = r#"{"header":{"tidegate_export":1}}
 {"group":{"seq":1,"id":"Ä {b}","base_priority":-1000000,"paused":true,"ceilings":{"starts_per_window":5,"leased_at_once":null},"created_at":1706000000000}}
-{"action":{"seq":2,"group":1,"id":"spring","options":{"failure_threshold_percent":50,"keep_results":true},"status":"COMPLETED","sealed":true,"paused":false,"cancelled":false,"implicit":false,"created_at":1706000000001,"finished_at":1706000000900,"counts":{"total":2,"success":1,"failed":1},"errors":["no such mailbox"],"summary":{"hex":"ff00"},"confirmed":true}}
+{"action":{"seq":2,"group":1,"id":"spring","options":{"failure_threshold_percent":50,"keep_results":true,"callback":null},"status":"COMPLETED","sealed":true,"paused":false,"cancelled":false,"implicit":false,"created_at":1706000000001,"finished_at":1706000000900,"counts":{"total":2,"success":1,"failed":1},"errors":["no such mailbox"],"summary":{"hex":"ff00"},"confirmed":true}}
 {"job":{"job":{"seq":3,"action":2,"id":"done","kind":"SEND","level":"normal","created_at":1706000000002,"run_at":null,"expires_at":null,"payload":{"text":"{}"}},"state":{"attempts":0,"throttles":0,"fence":0,"expires":false,"phase":{"Done":{"at":1706000000800,"result":{"text":"sent"}}}}}}
 {"job":{"job":{"seq":4,"action":2,"id":"dead","kind":"SEND","level":"high","created_at":1706000000002,"run_at":null,"expires_at":null,"payload":{"hex":"ff"}},"state":{"attempts":2,"throttles":1,"fence":0,"expires":false,"phase":{"Dead":{"at":1706000000800,"reason":"FAILED","error":"no such mailbox"}}}}}
 {"end":{"groups":1,"actions":1,"jobs":2}}

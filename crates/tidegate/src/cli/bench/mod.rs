@@ -1,6 +1,7 @@
 //! `tidegate bench`: figures of this machine, as one JSON object or as a table.
 
 mod bulk;
+mod http;
 mod subject;
 mod usage;
 
@@ -16,10 +17,13 @@ pub(super) struct BenchArgs {
 enum What {
     /// Jobs through the whole bulk engine
     Bulk(bulk::BulkArgs),
+    /// Jobs through the port of a service, by pull
+    Http(http::HttpArgs),
 }
 
 pub(super) fn run(args: &BenchArgs) -> anyhow::Result<()> {
     match &args.what {
         What::Bulk(args) => bulk::run(args),
+        What::Http(args) => http::run(args),
     }
 }

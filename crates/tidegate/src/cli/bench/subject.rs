@@ -85,13 +85,8 @@ pub(super) struct Opened {
 
 impl Subject {
     pub(super) fn new(args: &BulkArgs) -> anyhow::Result<Self> {
-        let parent = args.dir.clone().unwrap_or(std::env::current_dir()?);
-        let folder = tempfile::Builder::new()
-            .prefix("tidegate-bench-")
-            .tempdir_in(&parent)
-            .with_context(|| format!("no temporary folder in {}", parent.display()))?;
         Ok(Self {
-            folder,
+            folder: usage::folder(args.dir.as_deref())?,
             prefix: format!("tidegate-bench-{}:", std::process::id()),
         })
     }

@@ -6,9 +6,29 @@ use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
+use anyhow::Context;
+use tempfile::TempDir;
+
+/// A temporary folder below this one, or below the current one.
+pub(super) fn folder(parent: Option<&Path>) -> anyhow::Result<TempDir> {
+    let parent = match parent {
+        Some(parent) => parent.to_owned(),
+        None => std::env::current_dir()?,
+    };
+    tempfile::Builder::new()
+        .prefix("tidegate-bench-")
+        .tempdir_in(&parent)
+        .with_context(|| format!("no temporary folder in {}", parent.display()))
+}
+
 /// Resident memory of this process, in bytes.
 pub(super) fn memory_bytes() -> u64 {
-    let pages = fs::read_to_string("/proc/self/statm")
+    memory_bytes_of(std::process::id())
+}
+
+/// Resident memory of a process, in bytes.
+pub(super) fn memory_bytes_of(process: u32) -> u64 {
+    let pages = fs::read_to_string(format!("/proc/{process}/statm"))
         .ok()
         .and_then(|text| text.split_whitespace().nth(1)?.parse::<u64>().ok());
     pages.unwrap_or(0) * 4_096

@@ -1,22 +1,28 @@
 //! `tidegate demo`: a large customer, two small ones behind it, one rate for all.
 //!
-//! Everything is real: an embedded store in a temporary folder with the default durability, the engine, and
-//! handlers that sleep for a few milliseconds. Only the rate holds the jobs back, so what each customer
+//! Everything is real: the service with its dashboard, an embedded store in a temporary folder with the default
+//! durability, and handlers that sleep for a few milliseconds. Only the rate holds the jobs back, so what each customer
 //! gets of it is the queue's doing.
 
 mod bars;
 mod figures;
 
 use std::io::IsTerminal;
+use std::net::SocketAddr;
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use anyhow::Context;
 use clap::Args;
-use tidegate::config::BulkConfig;
-use tidegate::{CompletedAction, Job, JobError, Options, Submission, Submitted, Tidegate};
+use tidegate::views::{Query, QueueStats, View};
+use tidegate::{ActionCounts, CompletedAction, Job, JobError, StoreExt, Submission, Submitted};
+use tidegate_core::ids::{ActionId, GroupId, JobType};
 use tidegate_core::time::Millis;
+use tidegate_engine::EngineBuilder;
+use tidegate_server::config::Config;
+use tidegate_server::{Service, ServiceError};
 use tokio::sync::mpsc;
 
 use self::bars::Bars;
@@ -43,30 +49,46 @@ pub(super) struct DemoArgs {
     /// Starts per second that all customers share
     #[arg(long, default_value_t = 3_500.0)]
     rate: f64,
+    /// Where the dashboard listens; another port if this one is taken
+    #[arg(long, default_value = "127.0.0.1:7171")]
+    listen: SocketAddr,
+    /// Keep the dashboard open afterwards, until Ctrl-C
+    #[arg(long)]
+    stay: bool,
     /// The closing figures as one JSON object
     #[arg(long)]
     json: bool,
 }
 
 pub(super) fn run(args: &DemoArgs) -> anyhow::Result<()> {
-    let config = config(args.rate);
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
-    let figures = runtime.block_on(async {
-        tokio::select! {
-            figures = play(args, config) => figures,
+    runtime.block_on(async {
+        let folder = tempfile::Builder::new().prefix("tidegate-demo-").tempdir()?;
+        let scene = Scene::new(args.jobs);
+        let (finished, finishes) = mpsc::channel(scene.names.len());
+        let service = start(config(args, folder.path()), &scene, finished).await?;
+        let figures = tokio::select! {
+            figures = play(args, &service, &scene, finishes) => figures,
             // Returning drops the temporary folder; a process that is killed leaves it behind.
             interrupted = tokio::signal::ctrl_c() => {
                 interrupted?;
-                anyhow::bail!("interrupted")
+                Err(anyhow::anyhow!("interrupted"))
+            }
+        };
+        if let Ok(figures) = &figures {
+            if args.json {
+                println!("{}", serde_json::to_string(&figures)?);
+            } else {
+                print!("{}", figures.report(colours(&std::io::stdout())));
+            }
+            if args.stay {
+                eprintln!("\nThe dashboard stays at {} until Ctrl-C.", service.url());
+                tokio::signal::ctrl_c().await?;
             }
         }
-    })?;
-    if args.json {
-        println!("{}", serde_json::to_string(&figures)?);
-    } else {
-        print!("{}", figures.report(colours(&std::io::stdout())));
-    }
-    Ok(())
+        service.shutdown().await?;
+        figures.map(|_| ())
+    })
 }
 
 /// Colours are for terminals, and for people who did not ask to be spared.
@@ -74,8 +96,13 @@ fn colours(stream: &impl IsTerminal) -> bool {
     stream.is_terminal() && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty())
 }
 
-fn config(rate: f64) -> BulkConfig {
-    let mut config = BulkConfig::default();
+fn config(args: &DemoArgs, folder: &Path) -> Config {
+    let mut config = Config::default();
+    let rate = args.rate;
+    config.server.listen = args.listen;
+    // Nobody waits for an open page.
+    config.server.shutdown_grace_period_ms = Millis(200);
+    config.store.data = folder.join("data");
     let window = WINDOW.as_secs_f64().max(MIN_LIMIT / rate);
     config.backpressure.global_rps = rate;
     config.backpressure.rate_limit_window_sec = window;
@@ -93,53 +120,55 @@ struct Scene {
 }
 
 impl Scene {
+    fn new(jobs: u64) -> Arc<Self> {
+        Arc::new(Self {
+            names: ["A", "B", "C"],
+            jobs: [jobs, B_JOBS, C_JOBS],
+            done: Default::default(),
+        })
+    }
+
     fn position(&self, group: &str) -> Option<usize> {
         self.names.iter().position(|name| *name == group)
     }
 }
 
-async fn play(args: &DemoArgs, config: BulkConfig) -> anyhow::Result<Figures> {
-    let window = config.backpressure.window();
-    let scene = Arc::new(Scene {
-        names: ["A", "B", "C"],
-        jobs: [args.jobs, B_JOBS, C_JOBS],
-        done: Default::default(),
-    });
-    let folder = tempfile::Builder::new().prefix("tidegate-demo-").tempdir()?;
-    let (finished, mut finishes) = mpsc::channel(scene.names.len());
-    let tide = start(Options::new(folder.path()).config(config), &scene, finished)?;
-    let bars = Bars::show(&scene, args.rate);
+async fn play(
+    args: &DemoArgs,
+    service: &Service,
+    scene: &Arc<Scene>,
+    mut finishes: mpsc::Receiver<(usize, Instant)>,
+) -> anyhow::Result<Figures> {
+    let window = config(args, Path::new("")).backpressure.window();
+    eprintln!("Watch it live: {}", service.url());
+    let bars = Bars::show(scene, args.rate);
 
     let begun = Instant::now();
-    let a = submit(&tide, &scene, 0).await?;
-    let counts = tide.stats().await?.counts;
+    let a = submit(service, scene, 0).await?;
+    let counts = stats(service).await?.counts;
     let waiting_before = counts.waiting + counts.ready;
     let small_join = begun.elapsed();
     bars.accepted();
-    let (b, c) = tokio::try_join!(submit(&tide, &scene, 1), submit(&tide, &scene, 2))?;
+    let (b, c) = tokio::try_join!(submit(service, scene, 1), submit(service, scene, 2))?;
 
     let joins = [Duration::ZERO, small_join, small_join];
     let mut took = [Duration::ZERO; 3];
     for _ in 0..scene.names.len() {
         let (customer, at) = tokio::select! {
             finish = finishes.recv() => finish.context("the engine went away")?,
-            () = tide.failed() => {
-                tide.shutdown().await?;
-                anyhow::bail!("the engine stopped before all jobs were done");
-            }
+            () = service.failed() => anyhow::bail!("the engine stopped before all jobs were done"),
         };
         took[customer] = at.duration_since(begun) - joins[customer];
         bars.finished(customer, took[customer]);
     }
     bars.close().await;
 
-    let stats = tide.stats().await?;
+    let stats = stats(service).await?;
     let mut ended = 0;
     for name in scene.names {
-        let counts = tide.action(name, ACTION).await?.counts;
-        ended += counts.success + counts.failed;
+        let of = ended_jobs(service, name).await?;
+        ended += of.success + of.failed;
     }
-    tide.shutdown().await?;
 
     // The rate in whole starts per window, as the limiter counts it.
     let rate = stats.limit_per_window as f64 / window.as_secs_f64();
@@ -177,11 +206,46 @@ fn to_millisecond(seconds: f64) -> f64 {
     (seconds * 1_000.0).round() / 1_000.0
 }
 
-fn start(
-    options: Options,
+async fn stats(service: &Service) -> anyhow::Result<QueueStats> {
+    match service.store().call(Query::QueueStats).await?? {
+        View::QueueStats(stats) => Ok(stats),
+        other => unreachable!("statistics are answered with statistics, not {other:?}"),
+    }
+}
+
+async fn ended_jobs(service: &Service, group: &str) -> anyhow::Result<ActionCounts> {
+    let query = Query::Action(GroupId::new(group)?, ActionId::new(ACTION)?);
+    match service.store().call(query).await?? {
+        View::Action(action) => Ok(action.counts),
+        other => unreachable!("an action is answered with an action, not {other:?}"),
+    }
+}
+
+/// The service with handlers of its own; on another port if the wanted one is taken.
+async fn start(
+    mut config: Config,
     scene: &Arc<Scene>,
     finished: mpsc::Sender<(usize, Instant)>,
-) -> anyhow::Result<Tidegate> {
+) -> anyhow::Result<Service> {
+    loop {
+        let register = handlers(scene.clone(), finished.clone())?;
+        match Service::start_with(config.clone(), register).await {
+            Err(ServiceError::Listen { error, .. })
+                if error.kind() == std::io::ErrorKind::AddrInUse && config.server.listen.port() != 0 =>
+            {
+                config.server.listen.set_port(0);
+            }
+            started => return Ok(started?),
+        }
+    }
+}
+
+/// What does a job, and what is told of a customer that is done.
+fn handlers(
+    scene: Arc<Scene>,
+    finished: mpsc::Sender<(usize, Instant)>,
+) -> anyhow::Result<impl FnOnce(EngineBuilder) -> EngineBuilder> {
+    let kind = JobType::new(KIND)?;
     let handled = scene.clone();
     let handler = move |job: Job| {
         let scene = handled.clone();
@@ -194,26 +258,22 @@ fn start(
         }
     };
     // Called when the last answer of a customer is on disk: its time includes that.
-    let completed = scene.clone();
     let on_complete = move |action: CompletedAction| {
-        if let Some(customer) = completed.position(action.group.as_str()) {
+        if let Some(customer) = scene.position(action.group.as_str()) {
             // The channel has room for every customer.
             let _ = finished.try_send((customer, Instant::now()));
         }
         std::future::ready(())
     };
-    Ok(Tidegate::open(options)?
-        .handler(KIND, handler)?
-        .on_complete(on_complete)
-        .start()?)
+    Ok(|engine: EngineBuilder| engine.handler(kind, handler).on_complete(on_complete))
 }
 
-async fn submit(tide: &Tidegate, scene: &Scene, customer: usize) -> anyhow::Result<Submitted> {
+async fn submit(service: &Service, scene: &Scene, customer: usize) -> anyhow::Result<Submitted> {
     let mut submission = Submission::new(scene.names[customer])?.action(ACTION)?;
     for job in 0..scene.jobs[customer] {
         submission = submission.job(format!("promo-{job}"), KIND, "{}")?;
     }
-    let submitted = tide.submit(submission.seal()).await?;
+    let submitted = submission.seal().submit_to(&**service.store()).await?;
     if let Some((job, refusal)) = submitted.refused.first() {
         anyhow::bail!("job {job} was refused: {refusal}");
     }

@@ -1,0 +1,89 @@
+//! Addresses below `/v1`, with names of any characters in them.
+
+use std::fmt::Write;
+
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
+
+/// What a part of an address may hold as it is.
+const RESERVED: &AsciiSet = &NON_ALPHANUMERIC
+    .remove(b'-')
+    .remove(b'_')
+    .remove(b'.')
+    .remove(b'~');
+
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Address {
+    path: String,
+    asked: bool,
+}
+
+impl Address {
+    /// `/v1` and these parts.
+    pub(crate) fn of(parts: &[&str]) -> Self {
+        let mut path = String::from("/v1");
+        for part in parts {
+            path.push('/');
+            match *part {
+                // As they are they would mean this folder and the one above.
+                "." => path.push_str("%2E"),
+                ".." => path.push_str("%2E%2E"),
+                part => path.extend(utf8_percent_encode(part, RESERVED)),
+            }
+        }
+        Self { path, asked: false }
+    }
+
+    /// An address outside of the API.
+    pub(crate) fn bare(path: &str) -> Self {
+        Self {
+            path: path.to_owned(),
+            asked: false,
+        }
+    }
+
+    /// Asks for something, if it is given.
+    pub(crate) fn ask(mut self, name: &str, value: Option<impl ToString>) -> Self {
+        if let Some(value) = value {
+            let mark = if self.asked { '&' } else { '?' };
+            let value = value.to_string();
+            let value = utf8_percent_encode(&value, RESERVED);
+            write!(self.path, "{mark}{name}={value}").expect("text takes any text");
+            self.asked = true;
+        }
+        self
+    }
+
+    pub(crate) fn as_str(&self) -> &str {
+        &self.path
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn any_name_stays_one_part_of_the_path() {
+        for (name, part) in [
+            ("a-b_c.d~9", "a-b_c.d~9"),
+            ("a/b", "a%2Fb"),
+            (".", "%2E"),
+            ("..", "%2E%2E"),
+            ("...", "..."),
+            ("50%?#&= +", "50%25%3F%23%26%3D%20%2B"),
+            ("é\n", "%C3%A9%0A"),
+        ] {
+            let address = Address::of(&["groups", name, "pause"]);
+            assert_eq!(address.as_str(), format!("/v1/groups/{part}/pause"));
+        }
+    }
+
+    #[test]
+    fn what_is_absent_is_not_asked_for() {
+        let address = Address::of(&["dead"])
+            .ask("cursor", None::<&str>)
+            .ask("limit", Some(10))
+            .ask("group", Some("a&b"));
+        assert_eq!(address.as_str(), "/v1/dead?limit=10&group=a%26b");
+    }
+}

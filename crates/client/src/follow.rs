@@ -1,0 +1,165 @@
+//! Streams of events, opened again when they break.
+
+use std::collections::VecDeque;
+use std::pin::Pin;
+use std::time::{Duration, Instant};
+
+use futures_core::Stream;
+use futures_util::stream;
+use http::Method;
+use http_body_util::{BodyExt, Empty};
+use hyper::body::Incoming;
+use serde::de::DeserializeOwned;
+use tidegate_api::{Action, Problem, Stats};
+
+use crate::address::Address;
+use crate::backoff::Backoff;
+use crate::client::{Client, EVENTS};
+use crate::error::ClientError;
+use crate::sse::{Event, Parser};
+
+/// What is followed, as it changes.
+pub type Events<T> = Pin<Box<dyn Stream<Item = Result<T, ClientError>> + Send>>;
+
+/// The service says something every 15 seconds; three times that in silence, and the connection is dead.
+const SILENCE: Duration = Duration::from_secs(45);
+
+impl Client {
+    /// Follows an action: how it stands, then every change, the last one when it is decided.
+    ///
+    /// A broken connection is made again; the stream ends with an error when that takes longer than the
+    /// client's budget for retries, or when the action is gone.
+    pub fn follow_action(&self, group: &str, action: &str) -> Events<Action> {
+        let address = Address::of(&["groups", group, "actions", action, "progress"]);
+        follow(self, address, "progress", |action: &Action| {
+            action.status.is_finished()
+        })
+    }
+
+    /// Follows the whole system: its statistics every second, until the stream is dropped.
+    pub fn follow_stats(&self) -> Events<Stats> {
+        follow(self, Address::of(&["events"]), "stats", |_| false)
+    }
+}
+
+struct Follower<T> {
+    client: Client,
+    address: Address,
+    name: &'static str,
+    is_last: fn(&T) -> bool,
+    connection: Option<(Incoming, Parser)>,
+    events: VecDeque<Event>,
+    /// After a reconnect the service repeats how things stand.
+    seen: Option<T>,
+    backoff: Backoff,
+    /// Since when there has been no event.
+    away: Option<Instant>,
+    over: bool,
+}
+
+fn follow<T>(client: &Client, address: Address, name: &'static str, is_last: fn(&T) -> bool) -> Events<T>
+where
+    T: DeserializeOwned + Clone + PartialEq + Send + 'static,
+{
+    let follower = Follower {
+        client: client.clone(),
+        address,
+        name,
+        is_last,
+        connection: None,
+        events: VecDeque::new(),
+        seen: None,
+        backoff: Backoff::default(),
+        away: None,
+        over: false,
+    };
+    Box::pin(stream::unfold(follower, |mut follower| async move {
+        let item = follower.next().await?;
+        Some((item, follower))
+    }))
+}
+
+impl<T: DeserializeOwned + Clone + PartialEq> Follower<T> {
+    async fn next(&mut self) -> Option<Result<T, ClientError>> {
+        while !self.over {
+            if let Some(event) = self.events.pop_front() {
+                match self.read(&event) {
+                    Ok(Some(item)) => {
+                        self.over = (self.is_last)(&item);
+                        return Some(Ok(item));
+                    }
+                    Ok(None) => continue,
+                    Err(error) => {
+                        self.over = true;
+                        return Some(Err(error));
+                    }
+                }
+            }
+            if let Err(error) = self.hear().await {
+                self.connection = None;
+                let away = self.away.get_or_insert_with(Instant::now).elapsed();
+                let pause = self.backoff.pause(error.retry_after());
+                if !error.is_retryable() || away + pause > self.client.retry_budget() {
+                    self.over = true;
+                    return Some(Err(error));
+                }
+                tokio::time::sleep(pause).await;
+            }
+        }
+        None
+    }
+
+    /// Waits for more of the stream; connects first if need be.
+    async fn hear(&mut self) -> Result<(), ClientError> {
+        let url = self.client.url().to_owned();
+        let broken = |reason: &str| ClientError::Transport {
+            url: url.clone(),
+            reason: reason.to_owned(),
+            sent: true,
+        };
+        let (body, parser) = match &mut self.connection {
+            Some(connection) => connection,
+            None => {
+                let nothing = Empty::new().map_err(|never| match never {}).boxed_unsync();
+                let answer = self
+                    .client
+                    .send(Method::GET, &self.address, None, EVENTS, nothing);
+                let answer = tokio::time::timeout(SILENCE, answer).await;
+                let answer = answer.map_err(|_| broken("no answer"))??;
+                self.connection.insert((answer.into_body(), Parser::default()))
+            }
+        };
+        let frame = tokio::time::timeout(SILENCE, body.frame()).await;
+        let frame = frame.map_err(|_| broken("the stream of events fell silent"))?;
+        // The service ends its streams when it stops.
+        let frame = frame.ok_or_else(|| broken("the stream of events ended"))?;
+        let frame = frame.map_err(|error| ClientError::transport(&url, &error, true))?;
+        if let Some(data) = frame.data_ref() {
+            let events = parser.feed(data).map_err(|error| broken(&error.to_string()))?;
+            self.events.extend(events);
+        }
+        Ok(())
+    }
+
+    fn read(&mut self, event: &Event) -> Result<Option<T>, ClientError> {
+        let unread = |error: serde_json::Error| {
+            let reason = format!("event {:?}: {error}", event.name);
+            ClientError::answer(self.client.url(), http::StatusCode::OK, reason)
+        };
+        if event.name == "problem" {
+            let problem: Problem = serde_json::from_str(&event.data).map_err(unread)?;
+            return Err(ClientError::Problem(Box::new(problem)));
+        }
+        if event.name != self.name {
+            return Ok(None);
+        }
+        let item: T = serde_json::from_str(&event.data).map_err(unread)?;
+        self.away = None;
+        self.backoff = Backoff::default();
+        if self.seen.as_ref() == Some(&item) {
+            return Ok(None);
+        }
+        self.seen = Some(item.clone());
+        Ok(Some(item))
+    }
+}

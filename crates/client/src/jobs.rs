@@ -1,0 +1,148 @@
+//! Jobs: submit, read, retry.
+
+use futures_core::Stream;
+use serde::Serialize;
+use tidegate_api::{Enqueued, Job, Level, NewJob, Why};
+
+use crate::address::Address;
+use crate::client::{Call, Client};
+use crate::error::ClientError;
+use crate::feed;
+use crate::groups::reason;
+
+/// A job of the level `normal`, to start as soon as it may.
+pub fn new_job(
+    id: impl Into<String>,
+    kind: impl Into<String>,
+    payload: &impl Serialize,
+) -> Result<NewJob, ClientError> {
+    let payload = serde_json::value::to_raw_value(payload)
+        .map_err(|error| ClientError::Input(format!("the payload cannot be written as JSON: {error}")))?;
+    Ok(NewJob {
+        group: None,
+        action: None,
+        id: id.into(),
+        kind: kind.into(),
+        level: Level::default(),
+        payload: Some(payload),
+        run_at: None,
+        expires_at: None,
+    })
+}
+
+/// What jobs belong to where they do not say it themselves.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Place {
+    group: Option<String>,
+    action: Option<String>,
+    seal: bool,
+}
+
+impl Place {
+    /// Every job names its group.
+    pub fn anywhere() -> Self {
+        Self::default()
+    }
+
+    /// The group's open action, or the one that a job names.
+    pub fn group(group: impl Into<String>) -> Self {
+        Self {
+            group: Some(group.into()),
+            ..Self::default()
+        }
+    }
+
+    /// One action; it is opened if there is none of this name.
+    pub fn action(group: impl Into<String>, action: impl Into<String>) -> Self {
+        Self {
+            group: Some(group.into()),
+            action: Some(action.into()),
+            seal: false,
+        }
+    }
+
+    /// Seals the action afterwards: nothing more will come. Only actions can be sealed.
+    pub fn seal(self) -> Self {
+        Self {
+            seal: self.action.is_some(),
+            ..self
+        }
+    }
+
+    pub(crate) fn address(&self) -> Address {
+        match (&self.group, &self.action) {
+            (Some(group), Some(action)) => {
+                let address = Address::of(&["groups", group, "actions", action, "jobs"]);
+                address.ask("seal", self.seal.then_some("true"))
+            }
+            (Some(group), None) => Address::of(&["groups", group, "jobs"]),
+            (None, _) => Address::of(&["jobs"]),
+        }
+    }
+}
+
+/// As `EnqueueJobs`, without taking the jobs from their owner.
+#[derive(Serialize)]
+struct Jobs<'a> {
+    jobs: &'a [NewJob],
+}
+
+impl Client {
+    /// Submits jobs that each name their group, at most 10,000.
+    pub async fn enqueue(&self, jobs: &[NewJob]) -> Result<Enqueued, ClientError> {
+        self.enqueue_in(&Place::anywhere(), jobs).await
+    }
+
+    /// Submits jobs, at most 10,000. Made again when the service was away: jobs that had been accepted are then
+    /// counted as duplicates.
+    pub async fn enqueue_in(&self, place: &Place, jobs: &[NewJob]) -> Result<Enqueued, ClientError> {
+        let call = Call::post(place.address()).idempotent();
+        self.call(call.json(&Jobs { jobs })?).await
+    }
+
+    /// Submits any number of jobs as one stream; only a small piece of it is in memory at any time.
+    ///
+    /// A stream is not sent again: if the connection breaks, what was accepted so far stays accepted, and the
+    /// whole stream can be submitted once more.
+    pub async fn enqueue_ndjson(
+        &self,
+        place: &Place,
+        jobs: impl Stream<Item = NewJob> + Send + 'static,
+    ) -> Result<Enqueued, ClientError> {
+        feed::jobs(self, place, jobs).await
+    }
+
+    /// Submits lines of JSON as they are; pieces may be cut anywhere. For files that are NDJSON already.
+    pub async fn enqueue_lines<E: std::fmt::Display>(
+        &self,
+        place: &Place,
+        pieces: impl Stream<Item = Result<bytes::Bytes, E>> + Send + 'static,
+    ) -> Result<Enqueued, ClientError> {
+        feed::lines(self, place, pieces).await
+    }
+
+    /// Submits lines of JSON that are in memory, each a job. Made again when the service was away, as
+    /// [`Client::enqueue_in`] is.
+    pub async fn enqueue_text(&self, place: &Place, lines: bytes::Bytes) -> Result<Enqueued, ClientError> {
+        let call = Call::post(place.address()).idempotent();
+        self.call(call.lines(lines)).await
+    }
+
+    /// Reads one job with everything that is kept of it.
+    pub async fn job(&self, group: &str, job: &str) -> Result<Job, ClientError> {
+        self.call(Call::get(Address::of(&["groups", group, "jobs", job])))
+            .await
+    }
+
+    /// Gives a dead job another life.
+    pub async fn retry_job(&self, group: &str, job: &str, why: Option<&str>) -> Result<Job, ClientError> {
+        let call = Call::post(Address::of(&["groups", group, "jobs", job, "retry"]));
+        self.call(call.json(&reason(why))?).await
+    }
+
+    /// What keeps a job from starting, and when it should start.
+    pub async fn why_job(&self, group: &str, job: &str) -> Result<Why, ClientError> {
+        self.call(Call::get(Address::of(&["groups", group, "jobs", job, "why"])))
+            .await
+    }
+}

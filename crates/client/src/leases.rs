@@ -1,0 +1,47 @@
+//! Pull: lease jobs, extend leases, settle. [`Worker`](crate::Worker) does all of it in a loop.
+
+use std::time::Duration;
+
+use serde::Serialize;
+use tidegate_api::{Answer, ExtendedLease, ExtendedLeases, Lease, LeasedJobs, SettledJob, SettledJobs};
+
+use crate::address::Address;
+use crate::client::{Call, Client};
+use crate::error::ClientError;
+
+#[derive(Serialize)]
+struct Extend<'a> {
+    leases: &'a [String],
+    by_ms: u64,
+}
+
+#[derive(Serialize)]
+struct Settle<'a> {
+    answers: &'a [Answer],
+}
+
+impl Client {
+    /// Leases jobs of a lane. With `wait_ms` the call waits until there is one.
+    pub async fn lease(&self, asked: &Lease) -> Result<LeasedJobs, ClientError> {
+        let wait = Duration::from_millis(asked.wait_ms.unwrap_or(0));
+        let call = Call::post(Address::of(&["leases"])).waits(wait);
+        self.call(call.json(asked)?).await
+    }
+
+    /// Gives running jobs more time, counted from now; at most 1,000 leases. Answers in the same order.
+    pub async fn extend(&self, leases: &[String], by: Duration) -> Result<Vec<ExtendedLease>, ClientError> {
+        let call = Call::post(Address::of(&["leases", "extend"])).idempotent();
+        let by_ms = by.as_millis() as u64;
+        let extended: ExtendedLeases = self.call(call.json(&Extend { leases, by_ms })?).await?;
+        Ok(extended.extended)
+    }
+
+    /// Hands in what came of runs; at most 1,000 answers. Answers in the same order.
+    ///
+    /// Made again when the answer was lost: what the first try settled is then told as stale.
+    pub async fn settle(&self, answers: &[Answer]) -> Result<Vec<SettledJob>, ClientError> {
+        let call = Call::post(Address::of(&["leases", "settle"])).idempotent();
+        let settled: SettledJobs = self.call(call.json(&Settle { answers })?).await?;
+        Ok(settled.settled)
+    }
+}

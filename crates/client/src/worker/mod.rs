@@ -1,0 +1,419 @@
+//! A worker: leases jobs in batches, runs a handler for each, keeps the leases of long runs, settles in batches.
+//!
+//! ```text
+//! lease (one call at a time) --> running (at most `concurrency`) --> answers --> settle (one call at a time)
+//!                                   |  every half of a run's time: extend
+//! ```
+//!
+//! Calls gather by themselves: whatever comes while one is under way goes out together with the next.
+
+mod settler;
+
+use std::collections::HashMap;
+use std::panic::AssertUnwindSafe;
+use std::pin::Pin;
+use std::time::Duration;
+
+use futures_util::FutureExt;
+use serde::Serialize;
+use tidegate_api::{Answer, ExtendedLease, Lease, LeasedJob, LeasedJobs, RawValue, Verdict};
+use tokio::sync::mpsc;
+use tokio::task::{AbortHandle, Id, JoinSet};
+use tokio::time::{Instant, MissedTickBehavior};
+
+use crate::backoff::Backoff;
+use crate::client::Client;
+use crate::error::ClientError;
+
+pub use settler::Tally;
+
+/// Limit: leases, extensions and answers of one call.
+pub(crate) const MAX_CALL: usize = 1_000;
+/// How often it is looked whether a lease needs more time.
+const LOOK: Duration = Duration::from_millis(250);
+/// An empty answer that comes sooner than this did not wait: a service that stops answers at once.
+const HASTE: Duration = Duration::from_millis(200);
+
+/// What a handler says of its job.
+#[derive(Debug, Clone)]
+pub enum Outcome {
+    Done(Option<Box<RawValue>>),
+    /// It will never work.
+    Failed(String),
+    /// The downstream said that it was too much; uses up no attempt.
+    Throttled {
+        retry_after: Option<Duration>,
+    },
+    /// It may work later; uses up an attempt.
+    Retry {
+        error: String,
+        after: Option<Duration>,
+    },
+    /// Not run after all; uses up no attempt.
+    Returned,
+}
+
+impl Outcome {
+    pub fn done() -> Self {
+        Self::Done(None)
+    }
+
+    /// Done, with a result that is kept. A result that is no JSON is the handler's mistake, and fails the job.
+    pub fn done_with(result: &impl Serialize) -> Self {
+        match serde_json::value::to_raw_value(result) {
+            Ok(result) => Self::Done(Some(result)),
+            Err(error) => Self::Failed(format!("the result cannot be written as JSON: {error}")),
+        }
+    }
+
+    pub fn failed(error: impl Into<String>) -> Self {
+        Self::Failed(error.into())
+    }
+
+    pub fn retry(error: impl Into<String>) -> Self {
+        Self::Retry {
+            error: error.into(),
+            after: None,
+        }
+    }
+
+    pub fn throttled(retry_after: Option<Duration>) -> Self {
+        Self::Throttled { retry_after }
+    }
+
+    fn answer(self, lease: String) -> Answer {
+        let mut answer = Answer {
+            lease,
+            verdict: Verdict::Done,
+            result: None,
+            error: None,
+            retry_after_ms: None,
+        };
+        let ms = |after: Option<Duration>| after.map(|after| after.as_millis() as u64);
+        match self {
+            Self::Done(result) => answer.result = result,
+            Self::Failed(error) => {
+                answer.verdict = Verdict::Failed;
+                answer.error = Some(error);
+            }
+            Self::Throttled { retry_after } => {
+                answer.verdict = Verdict::Throttled;
+                answer.retry_after_ms = ms(retry_after);
+            }
+            Self::Retry { error, after } => {
+                answer.verdict = Verdict::Retry;
+                answer.error = Some(error);
+                answer.retry_after_ms = ms(after);
+            }
+            Self::Returned => answer.verdict = Verdict::Returned,
+        }
+        answer
+    }
+}
+
+/// Works in one lane until it is told to stop.
+#[derive(Debug, Clone)]
+pub struct Worker {
+    client: Client,
+    lane: Option<String>,
+    name: Option<String>,
+    concurrency: usize,
+    batch: usize,
+    wait: Duration,
+    grace: Duration,
+}
+
+impl Worker {
+    /// Ten jobs at once of the lane `default`.
+    pub fn new(client: Client) -> Self {
+        Self {
+            client,
+            lane: None,
+            name: None,
+            concurrency: 10,
+            batch: 100,
+            wait: Duration::from_secs(10),
+            grace: Duration::from_secs(30),
+        }
+    }
+
+    pub fn lane(mut self, lane: impl Into<String>) -> Self {
+        self.lane = Some(lane.into());
+        self
+    }
+
+    /// Who it is, for whoever looks on; the key's name if absent.
+    pub fn name(mut self, name: impl Into<String>) -> Self {
+        self.name = Some(name.into());
+        self
+    }
+
+    /// Jobs at once; at least 1.
+    pub fn concurrency(mut self, jobs: usize) -> Self {
+        self.concurrency = jobs.max(1);
+        self
+    }
+
+    /// Most jobs of one lease call, 1 to 1,000.
+    pub fn batch(mut self, jobs: usize) -> Self {
+        self.batch = jobs.clamp(1, MAX_CALL);
+        self
+    }
+
+    /// How long a lease call waits for work, at most a minute. A stop waits for the call that is under way: to
+    /// give it up could strand the jobs that it brings until their leases run out.
+    pub fn wait(mut self, wait: Duration) -> Self {
+        self.wait = wait.clamp(HASTE, Duration::from_secs(60));
+        self
+    }
+
+    /// After a stop: how long running jobs may go on before they are given back.
+    pub fn grace(mut self, grace: Duration) -> Self {
+        self.grace = grace;
+        self
+    }
+
+    /// Works until `stop` resolves, then finishes or gives back what runs, and tells what came of it all.
+    ///
+    /// While the service is away the worker waits for it. What cannot be mended by waiting, like a key that may
+    /// not work, ends it with an error, after what runs has been finished.
+    pub async fn run<H, F>(self, handler: H, stop: impl Future<Output = ()>) -> Result<Tally, ClientError>
+    where
+        H: Fn(LeasedJob) -> F + Send + Sync + 'static,
+        F: Future<Output = Outcome> + Send + 'static,
+    {
+        // Each running job has a place for its answer, so that no answer ever waits here.
+        let (answers, inbox) = mpsc::channel(self.concurrency + 2 * MAX_CALL);
+        let settler = tokio::spawn(settler::run(self.client.clone(), inbox));
+        let shift = Shift {
+            worker: self,
+            handler,
+            answers,
+            running: JoinSet::new(),
+            leases: HashMap::new(),
+        };
+        let failed = shift.work(stop).await;
+        // The last sender is gone: the settler hands in what it has and ends.
+        let tally = settler
+            .await
+            .unwrap_or_else(|panic| std::panic::resume_unwind(panic.into_panic()));
+        failed.map_or(Ok(tally), Err)
+    }
+}
+
+/// The lease of a running job.
+struct Held {
+    lease: String,
+    task: AbortHandle,
+    timeout: Duration,
+    renew_at: Instant,
+}
+
+type Calling<T> = Option<Pin<Box<dyn Future<Output = Result<T, ClientError>> + Send>>>;
+
+/// One run of a worker.
+struct Shift<H> {
+    worker: Worker,
+    handler: H,
+    answers: mpsc::Sender<Answer>,
+    running: JoinSet<Outcome>,
+    leases: HashMap<Id, Held>,
+}
+
+impl<H, F> Shift<H>
+where
+    H: Fn(LeasedJob) -> F,
+    F: Future<Output = Outcome> + Send + 'static,
+{
+    /// Returns what ended it, if that was not the stop.
+    async fn work(mut self, stop: impl Future<Output = ()>) -> Option<ClientError> {
+        let mut stop = std::pin::pin!(stop);
+        let mut stopping: Option<Instant> = None;
+        let mut failed = None;
+        let mut leasing: Calling<LeasedJobs> = None;
+        let mut extending: Calling<Vec<(Id, ExtendedLease)>> = None;
+        let mut backoff = Backoff::default();
+        let mut rest_until = Instant::now();
+        let mut asked_at = Instant::now();
+        let mut looks = tokio::time::interval(LOOK);
+        looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        loop {
+            let free = self.free();
+            if stopping.is_none() && leasing.is_none() && free > 0 && Instant::now() >= rest_until {
+                asked_at = Instant::now();
+                leasing = self.lease(free);
+            }
+            if stopping.is_some() && leasing.is_none() && self.running.is_empty() {
+                return failed;
+            }
+            tokio::select! {
+                leased = call(&mut leasing), if leasing.is_some() => {
+                    leasing = None;
+                    match leased {
+                        Ok(leased) if stopping.is_some() => self.give_back(leased.jobs).await,
+                        Ok(leased) => {
+                            backoff = Backoff::default();
+                            if leased.jobs.is_empty() && asked_at.elapsed() < HASTE {
+                                rest_until = Instant::now() + HASTE;
+                            }
+                            leased.jobs.into_iter().for_each(|job| self.begin(job));
+                        }
+                        Err(error) if error.is_retryable() => {
+                            let pause = backoff.pause(error.retry_after());
+                            tracing::warn!(%error, "no work; asking again in {} ms", pause.as_millis());
+                            rest_until = Instant::now() + pause;
+                        }
+                        Err(error) => {
+                            stopping.get_or_insert_with(|| Instant::now() + self.worker.grace);
+                            failed = Some(error);
+                        }
+                    }
+                }
+                Some(ended) = self.running.join_next_with_id() => self.end(ended).await,
+                extended = call(&mut extending), if extending.is_some() => {
+                    extending = None;
+                    self.extended(extended);
+                }
+                _ = looks.tick() => {
+                    if extending.is_none() {
+                        extending = self.extend();
+                    }
+                }
+                () = tokio::time::sleep_until(rest_until), if stopping.is_none() && leasing.is_none() && free > 0 => {}
+                () = &mut stop, if stopping.is_none() => {
+                    stopping = Some(Instant::now() + self.worker.grace);
+                }
+                () = until(stopping), if stopping.is_some() => {
+                    leasing = None;
+                    // They end as cancelled, and are given back.
+                    self.running.abort_all();
+                    stopping = Some(Instant::now() + self.worker.grace);
+                }
+            }
+        }
+    }
+
+    /// How many jobs may be asked for.
+    fn free(&self) -> usize {
+        let running = self.running.len();
+        let places = self.worker.concurrency.saturating_sub(running);
+        // While the service takes no answers, no more work is begun.
+        let answers = self.answers.capacity().saturating_sub(running);
+        places.min(answers).min(self.worker.batch)
+    }
+
+    fn lease(&self, max: usize) -> Calling<LeasedJobs> {
+        // The loop has its own patience, and must notice a stop.
+        let client = self.worker.client.clone().with_retry_for(Duration::ZERO);
+        let asked = Lease {
+            lane: self.worker.lane.clone(),
+            max: Some(max as u32),
+            wait_ms: Some(self.worker.wait.as_millis() as u64),
+            worker: self.worker.name.clone(),
+        };
+        Some(Box::pin(async move { client.lease(&asked).await }))
+    }
+
+    fn begin(&mut self, job: LeasedJob) {
+        let (lease, timeout) = (job.lease.clone(), Duration::from_millis(job.timeout_ms));
+        // A handler may panic before it returns its future, too.
+        let begun = std::panic::catch_unwind(AssertUnwindSafe(|| (self.handler)(job)));
+        let run = async move {
+            match begun {
+                Ok(run) => AssertUnwindSafe(run).catch_unwind().await,
+                Err(panic) => Err(panic),
+            }
+            .unwrap_or_else(|panic| Outcome::retry(format!("the handler panicked: {}", said(&*panic))))
+        };
+        let task = self.running.spawn(run);
+        let held = Held {
+            lease,
+            timeout,
+            // A lease lasts a little longer than one run may take: half of that is early enough, whatever the
+            // clocks of the two machines say.
+            renew_at: Instant::now() + timeout / 2,
+            task,
+        };
+        self.leases.insert(held.task.id(), held);
+    }
+
+    async fn end(&mut self, ended: Result<(Id, Outcome), tokio::task::JoinError>) {
+        let (id, outcome) = match ended {
+            Ok(ended) => ended,
+            // Panics are caught: it was aborted.
+            Err(error) => (error.id(), Outcome::Returned),
+        };
+        // Without a lease there is nobody to answer to.
+        if let Some(held) = self.leases.remove(&id) {
+            let _the_settler_outlives_us = self.answers.send(outcome.answer(held.lease)).await;
+        }
+    }
+
+    async fn give_back(&mut self, jobs: Vec<LeasedJob>) {
+        for job in jobs {
+            let _the_settler_outlives_us = self.answers.send(Outcome::Returned.answer(job.lease)).await;
+        }
+    }
+
+    fn extend(&self) -> Calling<Vec<(Id, ExtendedLease)>> {
+        let now = Instant::now();
+        let due: Vec<_> = self
+            .leases
+            .iter()
+            .filter(|(_, held)| held.renew_at <= now)
+            .take(MAX_CALL)
+            .collect();
+        let by = due.iter().map(|(_, held)| held.timeout).max()?;
+        let (ids, leases): (Vec<Id>, Vec<String>) = due
+            .into_iter()
+            .map(|(id, held)| (*id, held.lease.clone()))
+            .unzip();
+        let client = self.worker.client.clone();
+        Some(Box::pin(async move {
+            let extended = client.extend(&leases, by.max(Duration::from_millis(1))).await?;
+            Ok(ids.into_iter().zip(extended).collect())
+        }))
+    }
+
+    fn extended(&mut self, extended: Result<Vec<(Id, ExtendedLease)>, ClientError>) {
+        let extended = match extended {
+            Ok(extended) => extended,
+            Err(error) => {
+                tracing::warn!(%error, "leases could not be extended; trying again");
+                return;
+            }
+        };
+        for (id, lease) in extended {
+            match (lease.until, self.leases.get_mut(&id)) {
+                (_, None) => {}
+                (Some(_), Some(held)) => held.renew_at = Instant::now() + held.timeout / 2,
+                (None, Some(held)) => {
+                    tracing::warn!(lease = held.lease, "the lease had ended; the job runs elsewhere");
+                    held.task.abort();
+                    self.leases.remove(&id);
+                }
+            }
+        }
+    }
+}
+
+/// The call under way; waits for ever if there is none.
+async fn call<T>(calling: &mut Calling<T>) -> Result<T, ClientError> {
+    match calling {
+        Some(call) => call.await,
+        None => std::future::pending().await,
+    }
+}
+
+async fn until(moment: Option<Instant>) {
+    match moment {
+        Some(moment) => tokio::time::sleep_until(moment).await,
+        None => std::future::pending().await,
+    }
+}
+
+fn said(panic: &(dyn std::any::Any + Send)) -> &str {
+    let text = panic.downcast_ref::<&str>().copied();
+    let text = text.or_else(|| panic.downcast_ref::<String>().map(String::as_str));
+    text.unwrap_or("no message")
+}

@@ -1,0 +1,336 @@
+//! The clients: batches in, batches out, each call timed.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, ensure};
+use tidegate_client::{Answer, Client, Lease, Level, NewJob, Place, RawValue, Verdict};
+use tidegate_core::bulk::{self, EnqueueParams, LeaseParams, SettleParams, default_lane};
+use tidegate_core::config::BulkConfig;
+use tidegate_core::ids::{GroupId, JobId, JobType, Owner};
+use tidegate_store::embedded::{EmbeddedOptions, EmbeddedStore};
+use tidegate_store::{Store, StoreExt};
+use tokio::task::JoinSet;
+
+use super::HttpArgs;
+
+const KIND: &str = "NOTHING";
+/// How long a lease call waits when nothing is there at this moment.
+const WAIT_MS: u64 = 100;
+/// Empty calls for the floor.
+const SMALL_CALLS: u64 = 20_000;
+
+/// How long each call of a kind took.
+#[derive(Debug, Default)]
+pub(super) struct Times(Vec<Duration>);
+
+impl Times {
+    /// In milliseconds; this share of the calls were faster.
+    pub(super) fn at(&self, share: f64) -> f64 {
+        let mut sorted = self.0.clone();
+        sorted.sort_unstable();
+        let index = (sorted.len().saturating_sub(1) as f64 * share) as usize;
+        sorted.get(index).map_or(0.0, |time| time.as_secs_f64() * 1_000.0)
+    }
+}
+
+#[derive(Debug, Default)]
+pub(super) struct Calls {
+    pub(super) enqueue: Times,
+    pub(super) lease: Times,
+    pub(super) settle: Times,
+}
+
+impl Calls {
+    fn add(&mut self, other: Calls) {
+        self.enqueue.0.extend(other.enqueue.0);
+        self.lease.0.extend(other.lease.0);
+        self.settle.0.extend(other.settle.0);
+    }
+}
+
+/// Numbers of batches, handed out one by one.
+#[derive(Debug, Clone)]
+struct Batches {
+    next: Arc<AtomicU64>,
+    jobs: u64,
+    batch: u64,
+}
+
+impl Batches {
+    fn of(args: &HttpArgs) -> Self {
+        Self {
+            next: Arc::default(),
+            jobs: args.jobs,
+            batch: args.batch,
+        }
+    }
+
+    /// The number of the next batch and the jobs in it.
+    fn next(&self) -> Option<(u64, std::ops::Range<u64>)> {
+        let number = self.next.fetch_add(1, Ordering::Relaxed);
+        let from = number * self.batch;
+        (from < self.jobs).then(|| (number, from..self.jobs.min(from + self.batch)))
+    }
+}
+
+fn per_sec(count: u64, took: Duration) -> u64 {
+    (count as f64 / took.as_secs_f64()) as u64
+}
+
+async fn all(mut tasks: JoinSet<anyhow::Result<Calls>>) -> anyhow::Result<Calls> {
+    let mut calls = Calls::default();
+    while let Some(done) = tasks.join_next().await {
+        calls.add(done??);
+    }
+    Ok(calls)
+}
+
+#[derive(Debug, Clone)]
+pub(super) struct Load {
+    client: Client,
+    args: Arc<HttpArgs>,
+    payload: Arc<RawValue>,
+}
+
+impl Load {
+    pub(super) fn new(client: Client, args: &HttpArgs) -> Self {
+        let text = format!("\"{}\"", "x".repeat(args.payload.saturating_sub(2)));
+        let payload = RawValue::from_string(text).expect("a text in quotes is JSON");
+        Self {
+            client,
+            args: Arc::new(args.clone()),
+            payload: payload.into(),
+        }
+    }
+
+    fn jobs(&self, stage: &str, ids: std::ops::Range<u64>) -> Vec<NewJob> {
+        let job = |id| NewJob {
+            group: None,
+            action: None,
+            id: format!("{stage}-{id}"),
+            kind: KIND.to_owned(),
+            level: Level::Normal,
+            payload: Some(self.payload.as_ref().to_owned()),
+            run_at: None,
+            expires_at: None,
+        };
+        ids.map(job).collect()
+    }
+
+    /// Calls per second that need neither body nor store.
+    pub(super) async fn small_calls(&self) -> anyhow::Result<u64> {
+        let calls = SMALL_CALLS.min(self.args.jobs);
+        let left = Arc::new(AtomicU64::new(calls));
+        let mut tasks = JoinSet::new();
+        let begun = Instant::now();
+        for _ in 0..self.args.connections {
+            let (client, left) = (self.client.clone(), left.clone());
+            tasks.spawn(async move {
+                while left
+                    .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| left.checked_sub(1))
+                    .is_ok()
+                {
+                    client.me().await?;
+                }
+                anyhow::Ok(Calls::default())
+            });
+        }
+        all(tasks).await?;
+        Ok(per_sec(calls, begun.elapsed()))
+    }
+
+    /// Jobs per second that the service reads and refuses, because they name no group.
+    pub(super) async fn refused(&self) -> anyhow::Result<u64> {
+        let begun = Instant::now();
+        let place = |_| Place::anywhere();
+        all(self.producers("refused", place, |done, jobs| {
+            ensure!(done.refused == jobs, "jobs without a group were not refused");
+            Ok(())
+        }))
+        .await?;
+        Ok(per_sec(self.args.jobs, begun.elapsed()))
+    }
+
+    pub(super) async fn enqueue(&self, stage: &'static str) -> anyhow::Result<u64> {
+        let begun = Instant::now();
+        all(self.feed(stage)).await?;
+        Ok(per_sec(self.args.jobs, begun.elapsed()))
+    }
+
+    fn feed(&self, stage: &'static str) -> JoinSet<anyhow::Result<Calls>> {
+        let groups = self.args.groups;
+        let place = move |number: u64| Place::group(format!("group-{}", number % groups));
+        self.producers(stage, place, |done, jobs| {
+            ensure!(done.accepted == jobs, "jobs were not accepted: {done:?}");
+            Ok(())
+        })
+    }
+
+    fn producers(
+        &self,
+        stage: &'static str,
+        place: impl Fn(u64) -> Place + Copy + Send + 'static,
+        check: fn(&tidegate_client::Enqueued, u64) -> anyhow::Result<()>,
+    ) -> JoinSet<anyhow::Result<Calls>> {
+        let batches = Batches::of(&self.args);
+        let mut tasks = JoinSet::new();
+        for _ in 0..self.args.connections {
+            let (load, batches) = (self.clone(), batches.clone());
+            tasks.spawn(async move {
+                let mut calls = Calls::default();
+                while let Some((number, ids)) = batches.next() {
+                    let count = ids.end - ids.start;
+                    let jobs = load.jobs(stage, ids);
+                    let begun = Instant::now();
+                    let done = load.client.enqueue_in(&place(number), &jobs).await?;
+                    calls.enqueue.0.push(begun.elapsed());
+                    check(&done, count)?;
+                }
+                Ok(calls)
+            });
+        }
+        tasks
+    }
+
+    /// Leases and settles until as many are settled as were enqueued.
+    pub(super) async fn work(&self) -> anyhow::Result<u64> {
+        let begun = Instant::now();
+        all(self.workers()).await?;
+        Ok(per_sec(self.args.jobs, begun.elapsed()))
+    }
+
+    fn workers(&self) -> JoinSet<anyhow::Result<Calls>> {
+        let left = Arc::new(AtomicU64::new(self.args.jobs));
+        let mut tasks = JoinSet::new();
+        for _ in 0..self.args.connections {
+            let (client, left) = (self.client.clone(), left.clone());
+            let asked = Lease {
+                max: Some(self.args.batch as u32),
+                wait_ms: Some(WAIT_MS),
+                ..Lease::default()
+            };
+            tasks.spawn(async move {
+                let mut calls = Calls::default();
+                while left.load(Ordering::Relaxed) > 0 {
+                    let begun = Instant::now();
+                    let leased = client.lease(&asked).await?.jobs;
+                    if leased.is_empty() {
+                        continue;
+                    }
+                    calls.lease.0.push(begun.elapsed());
+                    let answers: Vec<Answer> = leased.into_iter().map(|job| done(job.lease)).collect();
+                    let begun = Instant::now();
+                    let settled = client.settle(&answers).await?;
+                    calls.settle.0.push(begun.elapsed());
+                    left.fetch_sub(settled.len() as u64, Ordering::Relaxed);
+                }
+                Ok(calls)
+            });
+        }
+        tasks
+    }
+
+    /// Producers and workers at once.
+    pub(super) async fn lifecycle(&self, stage: &'static str) -> anyhow::Result<(u64, Calls)> {
+        let begun = Instant::now();
+        let (producers, workers) = (self.feed(stage), self.workers());
+        let (produced, worked) = tokio::try_join!(all(producers), all(workers))?;
+        let took = begun.elapsed();
+        let mut calls = produced;
+        calls.add(worked);
+        Ok((per_sec(self.args.jobs, took), calls))
+    }
+}
+
+fn done(lease: String) -> Answer {
+    Answer {
+        lease,
+        verdict: Verdict::Done,
+        result: None,
+        error: None,
+        retry_after_ms: None,
+    }
+}
+
+/// The lifecycle in the same batches on an embedded store in this process.
+pub(super) async fn store_alone(folder: &Path, args: &HttpArgs) -> anyhow::Result<u64> {
+    let mut config = BulkConfig::default();
+    config.backpressure.global_rps = 1e9;
+    config.backpressure.rate_limit_window_sec = 0.05;
+    let options = EmbeddedOptions {
+        durability: args.durability.into(),
+        config,
+        ..EmbeddedOptions::new(folder)
+    };
+    let opened = Arc::new(EmbeddedStore::open(options)?);
+    let store: Arc<dyn Store> = opened.clone();
+    let batches = Batches::of(args);
+    let left = Arc::new(AtomicU64::new(args.jobs));
+    let payload = bytes::Bytes::from(vec![b'x'; args.payload]);
+    let mut tasks = JoinSet::new();
+    let begun = Instant::now();
+    for _ in 0..args.connections {
+        let (store, batches, payload, groups) =
+            (store.clone(), batches.clone(), payload.clone(), args.groups);
+        tasks.spawn(async move {
+            while let Some((number, ids)) = batches.next() {
+                let jobs = ids.map(|id| {
+                    anyhow::Ok(bulk::NewJob {
+                        id: JobId::new(format!("job-{id}"))?,
+                        kind: JobType::new(KIND)?,
+                        level: bulk::Level::Normal,
+                        payload: payload.clone(),
+                        run_at: None,
+                        expires_at: None,
+                    })
+                });
+                let params = EnqueueParams {
+                    group: GroupId::new(format!("group-{}", number % groups))?,
+                    action: None,
+                    base_priority: None,
+                    jobs: jobs.collect::<Result<_, _>>()?,
+                };
+                store.call(params).await??;
+            }
+            Ok(Calls::default())
+        });
+        let (store, left) = (opened.clone() as Arc<dyn Store>, left.clone());
+        let params = LeaseParams {
+            lane: default_lane(),
+            max: args.batch as u32,
+            owner: Owner::new("bench")?,
+        };
+        tasks.spawn(async move {
+            let bells = store.wakeups();
+            while left.load(Ordering::Relaxed) > 0 {
+                let bell = bells.work.notified();
+                let leased = store.lease(params.clone()).await?.jobs;
+                if leased.is_empty() {
+                    let _rang_or_not = tokio::time::timeout(Duration::from_millis(WAIT_MS), bell).await;
+                    continue;
+                }
+                let answers = leased.into_iter().map(|job| bulk::Answer {
+                    lease: job.leased.lease,
+                    verdict: bulk::Verdict::Done {
+                        result: bytes::Bytes::new(),
+                    },
+                });
+                let params = SettleParams {
+                    answers: answers.collect(),
+                };
+                let settled = store.call(params).await?;
+                left.fetch_sub(settled.len() as u64, Ordering::Relaxed);
+            }
+            Ok(Calls::default())
+        });
+    }
+    all(tasks).await?;
+    let took = begun.elapsed();
+    drop(store);
+    let opened = Arc::into_inner(opened).context("somebody still holds the store")?;
+    opened.close().await?;
+    Ok(per_sec(args.jobs, took))
+}

@@ -1,0 +1,73 @@
+//! The service that is measured: this program once more, in a process of its own.
+
+use std::path::Path;
+use std::process::Stdio;
+use std::time::Duration;
+
+use anyhow::{Context, bail};
+use tokio::io::{AsyncBufReadExt, BufReader};
+use tokio::process::Command;
+
+use super::HttpArgs;
+
+const PATIENCE: Duration = Duration::from_secs(30);
+
+pub(super) struct Child {
+    process: tokio::process::Child,
+    url: String,
+}
+
+impl Child {
+    /// Starts it on a free port with its data below `folder`, and waits until it listens.
+    pub(super) async fn start(folder: &Path, args: &HttpArgs) -> anyhow::Result<Self> {
+        let config = folder.join("tidegate.toml");
+        std::fs::write(&config, settings(&folder.join("data"), args)?)?;
+        let mut process = Command::new(std::env::current_exe()?)
+            .arg("serve")
+            .arg("--config")
+            .arg(&config)
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .kill_on_drop(true)
+            .spawn()
+            .context("the service cannot be started")?;
+        let out = process.stdout.take().context("the service has no output")?;
+        let mut lines = BufReader::new(out).lines();
+        let find = async {
+            while let Some(line) = lines.next_line().await? {
+                if let Some(at) = line.find("http://") {
+                    let url = line[at..].split_whitespace().next().unwrap_or_default();
+                    return Ok(url.trim_end_matches(['.', '/']).to_owned());
+                }
+            }
+            bail!("the service ended without saying where it listens")
+        };
+        let url = tokio::time::timeout(PATIENCE, find)
+            .await
+            .context("the service does not listen")??;
+        Ok(Self { process, url })
+    }
+
+    pub(super) fn url(&self) -> &str {
+        &self.url
+    }
+
+    pub(super) fn id(&self) -> u32 {
+        self.process.id().unwrap_or_default()
+    }
+
+    /// Its folder is thrown away: there is nothing to finish.
+    pub(super) async fn stop(mut self) -> anyhow::Result<()> {
+        Ok(self.process.kill().await?)
+    }
+}
+
+fn settings(data: &Path, args: &HttpArgs) -> anyhow::Result<String> {
+    // Without a limit, and with short windows: the first one counts as spent, which is no part of the speed.
+    let settings = serde_json::json!({
+        "server": {"listen": "127.0.0.1:0"},
+        "store": {"data": data, "durability": format!("{:?}", args.durability).to_lowercase()},
+        "backpressure": {"global_rps": 1e9, "rate_limit_window_sec": 0.05},
+    });
+    Ok(toml::to_string(&settings)?)
+}

@@ -1,0 +1,46 @@
+//! config: are the settings right, and which ones hold?
+
+use std::io::Write;
+
+use clap::{Args, Subcommand};
+
+use super::settings::SettingsArgs;
+
+#[derive(Debug, Args)]
+pub(super) struct ConfigArgs {
+    #[command(subcommand)]
+    command: ConfigCommand,
+}
+
+#[derive(Debug, Subcommand)]
+enum ConfigCommand {
+    /// Say what is wrong with the settings, or ok
+    Check(SettingsArgs),
+    /// Print the settings that hold, and who says so; secrets are hidden
+    Show {
+        #[command(flatten)]
+        settings: SettingsArgs,
+        /// One JSON object: `config`, and `from` with the source of every setting that is no default
+        #[arg(long)]
+        json: bool,
+    },
+}
+
+pub(super) fn run(args: &ConfigArgs, out: &mut impl Write) -> anyhow::Result<()> {
+    match &args.command {
+        ConfigCommand::Check(settings) => {
+            settings.load()?;
+            writeln!(out, "ok")?;
+        }
+        ConfigCommand::Show { settings, json } => {
+            let loaded = settings.load()?;
+            if *json {
+                let shown = serde_json::json!({"config": loaded.config, "from": loaded.from});
+                writeln!(out, "{shown}")?;
+            } else {
+                write!(out, "{}", loaded.to_toml())?;
+            }
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,70 @@
+//! `tidegate job`: show one, retry one.
+
+use clap::{Args, Subcommand};
+use tidegate_client::Job;
+
+use super::remote::{Remote, WhyArg};
+use super::table::{details, maybe, word};
+
+#[derive(Debug, Args)]
+pub(super) struct JobArgs {
+    #[command(flatten)]
+    remote: Remote,
+    #[command(subcommand)]
+    what: What,
+}
+
+#[derive(Debug, Subcommand)]
+enum What {
+    /// One job with everything that is kept of it
+    Show { group: String, job: String },
+    /// Give a dead job another life
+    Retry {
+        group: String,
+        job: String,
+        #[command(flatten)]
+        why: WhyArg,
+    },
+}
+
+pub(super) fn run(args: &JobArgs) -> anyhow::Result<()> {
+    let remote = &args.remote;
+    remote.run(|client| async move {
+        let job = match &args.what {
+            What::Show { group, job } => client.job(group, job).await?,
+            What::Retry { group, job, why } => client.retry_job(group, job, why.why.as_deref()).await?,
+        };
+        remote.print(&job, text)
+    })
+}
+
+/// What came of it, in one cell.
+pub(super) fn outcome(job: &Job) -> String {
+    match (&job.result, &job.error) {
+        (Some(result), _) => result.get().to_owned(),
+        (None, Some(error)) => error.clone(),
+        (None, None) => String::new(),
+    }
+}
+
+fn text(job: &Job) -> String {
+    details(&[
+        ("group", job.group.clone()),
+        ("action", maybe(job.action.as_deref())),
+        ("job", job.id.clone()),
+        ("type", job.kind.clone()),
+        ("lane", job.lane.clone()),
+        ("level", word(job.level)),
+        ("phase", word(job.phase)),
+        ("attempts", job.attempts.to_string()),
+        ("throttles", job.throttles.to_string()),
+        ("delayed until", maybe(job.delayed_until)),
+        ("delayed because", word(job.delay_reason)),
+        ("lease ends", maybe(job.deadline)),
+        ("dead because", word(job.death_reason)),
+        ("finished", maybe(job.finished_at)),
+        ("payload", job.payload.get().to_owned()),
+        ("result", maybe(job.result.as_ref().map(|result| result.get()))),
+        ("error", maybe(job.error.as_deref())),
+    ])
+}

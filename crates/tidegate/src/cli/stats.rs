@@ -1,0 +1,72 @@
+//! `tidegate stats`: the whole system at this moment.
+
+use clap::Args;
+use tidegate_client::Stats;
+
+use super::remote::Remote;
+use super::table::{Table, details, maybe, number};
+
+#[derive(Debug, Args)]
+pub(super) struct StatsArgs {
+    #[command(flatten)]
+    remote: Remote,
+}
+
+pub(super) fn run(args: &StatsArgs) -> anyhow::Result<()> {
+    let remote = &args.remote;
+    remote.run(|client| async move { remote.print(&client.stats().await?, text) })
+}
+
+fn text(stats: &Stats) -> String {
+    let counts = stats.counts;
+    let away = stats.store.away_since.map(|since| format!("away since {since}"));
+    let oldest = stats.oldest_wait.as_ref();
+    let summary = details(&[
+        ("at", stats.at.to_string()),
+        (
+            "store",
+            format!("{} {}", stats.store.kind, away.as_deref().unwrap_or("available")),
+        ),
+        (
+            "starts per second",
+            format!("{} of {}", number(stats.start_rate), number(stats.global_rps)),
+        ),
+        (
+            "most in a window",
+            format!("{} of {}", stats.most_started_per_window, stats.limit_per_window),
+        ),
+        (
+            "groups",
+            format!("{}, {} active", stats.groups, stats.active_groups),
+        ),
+        ("waiting", counts.waiting.to_string()),
+        ("ready", counts.ready.to_string()),
+        ("leased", counts.leased.to_string()),
+        ("delayed", counts.delayed.to_string()),
+        ("done", counts.done.to_string()),
+        ("dead", counts.dead.to_string()),
+        (
+            "oldest wait",
+            maybe(oldest.map(|oldest| format!("{}, since {}", oldest.group, oldest.since))),
+        ),
+        ("version", stats.version.clone()),
+    ]);
+    let mut lanes = Table::new(&[
+        "LANE", ">RATE", ">OF", ">READY", ">GROUPS", ">PUSHING", ">PULLING",
+    ]);
+    for lane in &stats.lanes {
+        lanes.row(vec![
+            lane.id.clone(),
+            number(lane.rps),
+            number(lane.configured_rps),
+            lane.ready.to_string(),
+            lane.groups_waiting.to_string(),
+            lane.workers.push_busy.to_string(),
+            lane.workers.pull_waiting.to_string(),
+        ]);
+    }
+    if lanes.is_empty() {
+        return summary;
+    }
+    summary + "\n" + &lanes.text()
+}

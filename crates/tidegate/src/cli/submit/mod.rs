@@ -1,0 +1,173 @@
+//! `tidegate submit`: jobs of a file or of standard input, one per line, sent as they are read.
+
+mod source;
+
+use std::io::IsTerminal;
+use std::path::PathBuf;
+
+use bytes::Bytes;
+use clap::Args;
+use futures_util::stream;
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use tidegate_client::{Client, ClientError, Enqueued, Place};
+
+use self::source::{Piece, Source};
+use super::exit::Told;
+use super::remote::Remote;
+use super::table::visible;
+
+/// Limit: refusals kept, and those printed as text.
+const MAX_ERRORS: usize = 100;
+const MAX_PRINTED: usize = 10;
+
+#[derive(Debug, Args)]
+pub(super) struct SubmitArgs {
+    #[command(flatten)]
+    remote: Remote,
+    /// One job per line, like {"id": "mail-1", "type": "SEND_MAIL", "payload": {"to": "a@example.org"}}; `-` reads
+    /// standard input
+    file: PathBuf,
+    /// The group of the jobs; without it every line names its own
+    #[arg(long)]
+    group: Option<String>,
+    /// The action of the jobs; opened if there is none of this name
+    #[arg(long, requires = "group")]
+    action: Option<String>,
+    /// The type of lines that name none
+    #[arg(long = "type", value_name = "TYPE")]
+    kind: Option<String>,
+    /// Seal the action afterwards: nothing more will come
+    #[arg(long, requires = "action")]
+    seal: bool,
+    /// Send so many jobs per request instead of all as one stream: each is sent again by itself when the service
+    /// was away
+    #[arg(long, value_name = "JOBS", num_args = 0..=1, default_missing_value = "1000",
+        value_parser = clap::value_parser!(u64).range(1..=100_000))]
+    batch: Option<u64>,
+}
+
+pub(super) fn run(args: &SubmitArgs) -> anyhow::Result<()> {
+    let source = Source::open(&args.file, args.kind.as_deref())?;
+    let progress = progress(source.bytes());
+    args.remote.run(|client| async move {
+        let done = match args.batch {
+            None => stream(args, &client, source, &progress).await,
+            Some(batch) => batches(args, &client, source, batch, &progress).await,
+        };
+        progress.finish_and_clear();
+        let done = done?;
+        args.remote.print(&done, summary)?;
+        if done.refused == 0 {
+            return Ok(());
+        }
+        for refused in done.errors.iter().take(MAX_PRINTED) {
+            let id = refused.id.as_deref().map(|id| format!(" ({})", visible(id)));
+            eprintln!(
+                "tidegate: job {}{} was refused: {} ({})",
+                refused.index + 1,
+                id.unwrap_or_default(),
+                visible(&refused.detail),
+                refused.code
+            );
+        }
+        Err(Told.into())
+    })
+}
+
+fn summary(done: &Enqueued) -> String {
+    let Enqueued {
+        accepted,
+        duplicates,
+        refused,
+        ..
+    } = done;
+    format!("{accepted} accepted, {duplicates} known already, {refused} refused\n")
+}
+
+/// On a terminal only.
+fn progress(bytes: Option<u64>) -> ProgressBar {
+    let target = if std::io::stderr().is_terminal() {
+        ProgressDrawTarget::stderr()
+    } else {
+        ProgressDrawTarget::hidden()
+    };
+    let look = match bytes {
+        Some(_) => "{bar:40} {bytes:>10} of {total_bytes} {msg} {eta:>4}",
+        None => "{spinner} {bytes:>10} {msg}",
+    };
+    let style = ProgressStyle::with_template(look)
+        .expect("a constant template")
+        .progress_chars("━╸─");
+    ProgressBar::with_draw_target(bytes, target).with_style(style)
+}
+
+fn place(args: &SubmitArgs) -> Place {
+    match (&args.group, &args.action) {
+        (Some(group), Some(action)) => Place::action(group, action),
+        (Some(group), None) => Place::group(group),
+        (None, _) => Place::anywhere(),
+    }
+}
+
+fn tell(progress: &ProgressBar, piece: &Piece, jobs: &mut u64) {
+    *jobs += piece.jobs;
+    progress.inc(piece.bytes.len() as u64);
+    progress.set_message(format!("{jobs} jobs"));
+}
+
+async fn stream(
+    args: &SubmitArgs,
+    client: &Client,
+    source: Source,
+    progress: &ProgressBar,
+) -> anyhow::Result<Enqueued> {
+    let place = place(args);
+    let place = if args.seal { place.seal() } else { place };
+    let pieces = source.read(u64::MAX);
+    let state = (pieces, progress.clone(), 0);
+    let pieces = stream::unfold(state, |(mut pieces, progress, mut jobs)| async move {
+        let piece = pieces.recv().await?;
+        let piece = piece.map(|piece| {
+            tell(&progress, &piece, &mut jobs);
+            piece.bytes
+        });
+        Some((piece, (pieces, progress, jobs)))
+    });
+    Ok(client.enqueue_lines(&place, pieces).await?)
+}
+
+async fn batches(
+    args: &SubmitArgs,
+    client: &Client,
+    source: Source,
+    batch: u64,
+    progress: &ProgressBar,
+) -> anyhow::Result<Enqueued> {
+    let place = place(args);
+    let (mut total, mut jobs) = (Enqueued::default(), 0);
+    let mut pieces = source.read(batch);
+    while let Some(piece) = pieces.recv().await {
+        let piece = piece.map_err(ClientError::Input)?;
+        let before = jobs;
+        let done = client.enqueue_text(&place, Bytes::clone(&piece.bytes)).await?;
+        tell(progress, &piece, &mut jobs);
+        total.accepted += done.accepted;
+        total.duplicates += done.duplicates;
+        total.refused += done.refused;
+        total.action = done.action.or(total.action);
+        let room = MAX_ERRORS - total.errors.len();
+        total
+            .errors
+            .extend(done.errors.into_iter().take(room).map(|mut refused| {
+                refused.index += before;
+                refused
+            }));
+    }
+    // What was refused may still be sent.
+    let whole = total.refused == 0 && total.accepted + total.duplicates > 0;
+    if let (true, Some(group), Some(action)) = (args.seal && whole, &args.group, &args.action) {
+        client.seal_action(group, action).await?;
+        total.sealed = true;
+    }
+    Ok(total)
+}

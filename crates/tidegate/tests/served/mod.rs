@@ -1,0 +1,122 @@
+//! `tidegate serve` as a process: started on a port of its own, told to stop, killed.
+
+use std::path::Path;
+use std::process::Stdio;
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+use tokio::io::{AsyncBufReadExt, BufReader};
+use tokio::process::{Child, Command};
+
+/// Longer than any machine needs for one step.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
+
+pub(crate) struct Served {
+    pub(crate) process: Child,
+    pub(crate) url: String,
+    pub(crate) http: reqwest::Client,
+}
+
+/// A port that is free at this moment.
+pub(crate) fn free_port() -> u16 {
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    listener.local_addr().unwrap().port()
+}
+
+impl Served {
+    /// Starts the service with this configuration and waits until it says where it listens.
+    pub(crate) async fn start(folder: &Path, port: u16, settings: &str) -> Self {
+        let file = folder.join("tidegate.toml");
+        let data = folder.join("data");
+        let text = format!(
+            "{settings}\n[server]\nlisten = \"127.0.0.1:{port}\"\n[log]\nfilter = \"warn\"\n[store]\ndata = {:?}\n{}",
+            data.display().to_string(),
+            if settings.contains("[redis]") {
+                "kind = \"redis\"\n"
+            } else {
+                ""
+            },
+        );
+        std::fs::write(&file, text).unwrap();
+        let mut process = Command::new(env!("CARGO_BIN_EXE_tidegate"))
+            .args(["serve", "--config"])
+            .arg(&file)
+            .env_remove("TIDEGATE_LOG")
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .kill_on_drop(true)
+            .spawn()
+            .unwrap();
+        let url = format!("http://127.0.0.1:{port}");
+        let mut lines = BufReader::new(process.stdout.take().unwrap()).lines();
+        let said = async {
+            while let Some(line) = lines.next_line().await.unwrap() {
+                if line.contains(&url) {
+                    return;
+                }
+            }
+            panic!("the service ended without saying where it listens");
+        };
+        tokio::time::timeout(PATIENCE, said)
+            .await
+            .expect("the service says nothing");
+        // Who is not read from any more must be able to go on.
+        tokio::spawn(async move { while let Ok(Some(_)) = lines.next_line().await {} });
+        let _ = rustls::crypto::ring::default_provider().install_default();
+        let http = reqwest::Client::builder().no_proxy().build().unwrap();
+        Self { process, url, http }
+    }
+
+    pub(crate) fn pid(&self) -> u32 {
+        self.process.id().unwrap()
+    }
+
+    pub(crate) fn signal(&self, signal: rustix::process::Signal) {
+        let pid = rustix::process::Pid::from_raw(self.pid() as i32).unwrap();
+        rustix::process::kill_process(pid, signal).unwrap();
+    }
+
+    /// Asks it to stop, and waits until it has.
+    pub(crate) async fn stop(mut self) {
+        self.signal(rustix::process::Signal::TERM);
+        let ended = tokio::time::timeout(PATIENCE, self.process.wait()).await;
+        let status = ended.expect("the service does not stop").unwrap();
+        assert!(status.success(), "{status}");
+    }
+
+    pub(crate) async fn kill(mut self) {
+        self.signal(rustix::process::Signal::KILL);
+        self.process.wait().await.unwrap();
+    }
+
+    pub(crate) async fn get(&self, path: &str) -> Value {
+        let response = self.http.get(format!("{}{path}", self.url)).send().await.unwrap();
+        response.json().await.unwrap()
+    }
+}
+
+/// The most memory a process has had so far, in bytes.
+pub(crate) fn peak_memory(pid: u32) -> u64 {
+    memory(pid, "VmHWM:")
+}
+
+/// The memory a process has at this moment, in bytes.
+pub(crate) fn memory_now(pid: u32) -> u64 {
+    memory(pid, "VmRSS:")
+}
+
+fn memory(pid: u32, field: &str) -> u64 {
+    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+    let line = status.lines().find_map(|line| line.strip_prefix(field));
+    let kib = line.and_then(|line| line.trim().trim_end_matches(" kB").parse::<u64>().ok());
+    kib.unwrap_or(0) * 1024
+}
+
+/// Asks until it is so.
+pub(crate) async fn until<F: Future<Output = bool>>(what: &str, mut so: impl FnMut() -> F) {
+    let begun = Instant::now();
+    while !so().await {
+        assert!(begun.elapsed() < PATIENCE, "{what} did not come");
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+}
