@@ -1,0 +1,306 @@
+// A pull worker for Tidegate in TypeScript, with Node's standard library only.
+//
+// It leases jobs in batches (a call waits until there is work), runs `handle` for each, extends the leases of long
+// runs, settles answers in batches, and on SIGTERM or Ctrl-C finishes what runs, or gives it back.
+//
+//     TIDEGATE_URL=http://127.0.0.1:7171 TIDEGATE_KEY=tg_... node --experimental-strip-types worker.ts --lane default
+//
+// Node 22 strips the types itself (from 22.18 on without the flag); for Node 20 compile it first. Replace `handle`
+// with your work. Jobs run at least once: make the work safe to repeat.
+
+import { hostname } from "node:os";
+import process from "node:process";
+import { setTimeout as sleep } from "node:timers/promises";
+import { parseArgs } from "node:util";
+
+/** Will never work: the job is dead. */
+class Failed extends Error {}
+
+/** The downstream said that it was too much; uses up no attempt. */
+class Throttled extends Error {
+  readonly retryAfterMs: number | undefined;
+
+  constructor(retryAfterMs?: number) {
+    super(`come back after ${retryAfterMs} ms`);
+    this.retryAfterMs = retryAfterMs;
+  }
+}
+
+interface Job {
+  lease: string;
+  group: string;
+  action: string;
+  id: string;
+  type: string;
+  level: "high" | "normal" | "low";
+  attempt: number;
+  deadline: string;
+  timeout_ms: number;
+  payload: unknown;
+}
+
+interface Answer {
+  lease: string;
+  verdict: "done" | "failed" | "throttled" | "retry" | "returned";
+  result?: unknown;
+  error?: string;
+  retry_after_ms?: number;
+}
+
+/** What the example does, as the payload says. */
+interface Orders {
+  sleep_ms?: number;
+  throttle_ms?: number;
+  fail?: string;
+  retry?: string;
+}
+
+/**
+ * Does the work of one job and returns its result, any JSON. Throw `Failed` if it will never work, `Throttled` if the
+ * downstream is overloaded, anything else if it may work later. `lost` says that the job runs elsewhere by now.
+ */
+async function handle(job: Job, lost: AbortSignal): Promise<unknown> {
+  const orders: Orders = typeof job.payload === "object" && job.payload !== null ? job.payload : {};
+  await sleep(orders.sleep_ms ?? 0, undefined, { signal: lost });
+  if (orders.fail !== undefined) throw new Failed(orders.fail);
+  if (orders.retry !== undefined && job.attempt === 1) throw new Error(orders.retry);
+  if (orders.throttle_ms !== undefined && throttledOnce(job)) throw new Throttled(orders.throttle_ms);
+  return { by: "typescript", id: job.id };
+}
+
+const throttled = new Set<string>();
+
+/** True the first time a job is seen: throttling uses up no attempt, so the attempt does not tell. */
+function throttledOnce(job: Job): boolean {
+  const name = JSON.stringify([job.group, job.id]);
+  const first = !throttled.has(name);
+  throttled.add(name);
+  return first;
+}
+
+/** The service refused a call. */
+class Refused extends Error {
+  readonly status: number;
+  readonly retryAfterMs: number;
+
+  constructor(status: number, text: string, retryAfterMs: number) {
+    super(text);
+    this.status = status;
+    this.retryAfterMs = retryAfterMs;
+  }
+}
+
+const options = parseArgs({
+  options: {
+    url: { type: "string", default: process.env.TIDEGATE_URL ?? "http://127.0.0.1:7171" },
+    key: { type: "string", default: process.env.TIDEGATE_KEY ?? "" },
+    lane: { type: "string", default: "default" },
+    name: { type: "string", default: `${hostname()}-${process.pid}` },
+    // Jobs at once.
+    concurrency: { type: "string", default: "8" },
+    // Most jobs of one lease call, up to 1000.
+    batch: { type: "string", default: "100" },
+    // How long a lease call waits, up to 60000.
+    "wait-ms": { type: "string", default: "10000" },
+    // How long running jobs may go on after a stop.
+    "grace-ms": { type: "string", default: "30000" },
+  },
+}).values;
+
+const concurrency = Number(options.concurrency);
+const waitMs = Number(options["wait-ms"]);
+const MAX_CALL = 1000;
+
+async function call<T>(path: string, body: unknown, timeoutMs = 30_000): Promise<T> {
+  const headers: Record<string, string> = {
+    "content-type": "application/json",
+    "user-agent": "tidegate-example-worker-ts",
+  };
+  if (options.key) headers.authorization = `Bearer ${options.key}`;
+  const answer = await fetch(`${String(options.url).replace(/\/+$/, "")}${path}`, {
+    method: "POST",
+    headers,
+    body: JSON.stringify(body),
+    signal: AbortSignal.timeout(timeoutMs),
+  });
+  const text = await answer.text();
+  if (answer.ok) return JSON.parse(text) as T;
+  let reason = text.slice(0, 200);
+  try {
+    const problem = JSON.parse(text) as { detail: string; code: string };
+    reason = `${problem.detail} (${problem.code})`;
+  } catch {
+    // Not Tidegate's: a proxy said it.
+  }
+  throw new Refused(answer.status, reason, Number(answer.headers.get("retry-after") ?? 0) * 1000);
+}
+
+/** The same call may work later: everything that is no refusal is a connection that broke. */
+function isPassing(error: unknown): boolean {
+  return !(error instanceof Refused) || [429, 502, 503, 504].includes(error.status);
+}
+
+/** What the service says, or a doubling guess that is not the same for every worker. */
+function pauses(): (error: unknown) => number {
+  let next = 100;
+  return (error) => {
+    const guess = next * (0.5 + Math.random() / 2);
+    next = Math.min(next * 2, 5_000);
+    return Math.max(guess, error instanceof Refused ? error.retryAfterMs : 0);
+  };
+}
+
+function text(error: unknown): string {
+  if (!(error instanceof Error)) return String(error);
+  return error.cause instanceof Error ? `${error.message}: ${error.cause.message}` : error.message;
+}
+
+interface Held {
+  timeoutMs: number;
+  extendAt: number;
+  lost: AbortController;
+}
+
+/** Leased and not answered yet. */
+const running = new Map<string, Held>();
+const stop = new AbortController();
+
+// Answers that wait for the next call; one call at a time, so that they gather.
+let answers: Answer[] = [];
+let settling: Promise<void> | undefined;
+
+function answer(one: Answer): void {
+  answers.push(one);
+  settling ??= settle().finally(() => {
+    settling = undefined;
+  });
+}
+
+async function settle(): Promise<void> {
+  // Whatever ends in the same moment goes out together.
+  await sleep(1);
+  while (answers.length > 0) {
+    const batch = answers.slice(0, MAX_CALL);
+    answers = answers.slice(MAX_CALL);
+    const pause = pauses();
+    const until = Date.now() + 60_000;
+    for (;;) {
+      try {
+        const { settled } = await call<{ settled: { state: string }[] }>("/v1/leases/settle", { answers: batch });
+        const late = settled.filter((one) => one.state === "stale").length;
+        if (late > 0) console.error(`${late} answers came too late; their jobs run elsewhere`);
+        break;
+      } catch (error) {
+        const wait = pause(error);
+        if (!isPassing(error) || Date.now() + wait > until) {
+          console.error(`${batch.length} answers could not be handed in: ${text(error)}; their jobs run again`);
+          break;
+        }
+        await sleep(wait);
+      }
+    }
+  }
+}
+
+let freed: () => void = () => {};
+
+async function work(job: Job, held: Held): Promise<void> {
+  const said: Answer = { lease: job.lease, verdict: "done" };
+  try {
+    said.result = await handle(job, held.lost.signal);
+  } catch (error) {
+    if (error instanceof Throttled) {
+      said.verdict = "throttled";
+      if (error.retryAfterMs !== undefined) said.retry_after_ms = error.retryAfterMs;
+    } else {
+      said.verdict = error instanceof Failed ? "failed" : "retry";
+      said.error = text(error);
+    }
+  }
+  // Given back or lost in the meantime: nobody waits for the answer.
+  if (running.delete(job.lease)) answer(said);
+  freed();
+}
+
+/** Half of a run's time is early enough: a lease lasts a little longer than a run may take. */
+async function extend(): Promise<void> {
+  const now = Date.now();
+  const due = [...running].filter(([, held]) => held.extendAt <= now).slice(0, MAX_CALL);
+  if (due.length === 0) return;
+  const by = Math.max(...due.map(([, held]) => held.timeoutMs));
+  try {
+    const body = { leases: due.map(([lease]) => lease), by_ms: by };
+    const { extended } = await call<{ extended: { until?: string }[] }>("/v1/leases/extend", body);
+    due.forEach(([lease, held], index) => {
+      if (extended[index]?.until !== undefined) {
+        held.extendAt = Date.now() + held.timeoutMs / 2;
+      } else if (running.delete(lease)) {
+        console.error("a lease had ended; its job runs elsewhere");
+        held.lost.abort();
+      }
+    });
+  } catch (error) {
+    console.error(`leases could not be extended: ${text(error)}; trying again`);
+  }
+}
+
+/** Leases and begins jobs until the stop; what cannot be mended by waiting ends it with 1. */
+async function lease(): Promise<number> {
+  let pause = pauses();
+  while (!stop.signal.aborted) {
+    const free = Math.min(concurrency - running.size, Number(options.batch));
+    if (free <= 0) {
+      await new Promise<void>((resolve) => {
+        freed = resolve;
+        stop.signal.addEventListener("abort", () => resolve(), { once: true });
+      });
+      continue;
+    }
+    const begun = Date.now();
+    const asked = { lane: options.lane, max: free, wait_ms: waitMs, worker: options.name };
+    try {
+      // A stop waits for this call: to give it up could strand the jobs that it brings.
+      const { jobs } = await call<{ jobs: Job[] }>("/v1/leases", asked, 30_000 + waitMs);
+      pause = pauses();
+      for (const job of jobs) {
+        if (stop.signal.aborted) {
+          answer({ lease: job.lease, verdict: "returned" });
+          continue;
+        }
+        const held: Held = {
+          timeoutMs: job.timeout_ms,
+          extendAt: Date.now() + job.timeout_ms / 2,
+          lost: new AbortController(),
+        };
+        running.set(job.lease, held);
+        void work(job, held);
+      }
+      // A service that stops does not wait.
+      if (jobs.length === 0 && Date.now() - begun < 100) await sleep(100);
+    } catch (error) {
+      if (!isPassing(error)) {
+        console.error(`cannot work: ${text(error)}`);
+        return 1;
+      }
+      const wait = pause(error);
+      console.error(`no work: ${text(error)}; asking again in ${Math.round(wait)} ms`);
+      await sleep(wait, undefined, { signal: stop.signal }).catch(() => {});
+    }
+  }
+  return 0;
+}
+
+for (const name of ["SIGTERM", "SIGINT"] as const) process.on(name, () => stop.abort());
+
+const extending = setInterval(() => void extend(), 250);
+const code = await lease();
+// What runs may finish within the grace period; what does not is given back.
+const deadline = Date.now() + Number(options["grace-ms"]);
+while (running.size > 0 && Date.now() < deadline) await sleep(20);
+clearInterval(extending);
+for (const held of [...running.keys()]) {
+  running.delete(held);
+  answer({ lease: held, verdict: "returned" });
+}
+while (settling !== undefined) await settling;
+process.exit(code);

@@ -1,0 +1,44 @@
+// Debian's Chromium with a fresh profile, and pages that remember everything they should not have done.
+
+import { chromium } from 'playwright-core';
+
+const FLAGS = [
+  '--no-sandbox',
+  '--disable-gpu',
+  '--disable-background-networking',
+  '--disable-component-update',
+  '--disable-sync',
+];
+
+export const launch = () =>
+  chromium.launch({
+    executablePath: process.env.TIDEGATE_CHROMIUM ?? '/usr/bin/chromium',
+    headless: true,
+    args: FLAGS,
+  });
+
+/** A page of its own context. `trouble` collects console errors, exceptions, foreign requests and policy violations. */
+export async function openPage(
+  browser,
+  url,
+  { width = 1280, height = 900, colorScheme = 'light', reducedMotion = 'reduce' } = {},
+) {
+  const context = await browser.newContext({ viewport: { width, height }, colorScheme, reducedMotion });
+  const page = await context.newPage();
+  const trouble = [];
+  page.on('console', (message) => {
+    if (['error', 'warning'].includes(message.type())) trouble.push(`console: ${message.text()}`);
+  });
+  page.on('pageerror', (error) => trouble.push(`exception: ${error.message}`));
+  page.on('request', (request) => {
+    if (!request.url().startsWith(`${url}/`) && !request.url().startsWith('data:'))
+      trouble.push(`request to elsewhere: ${request.url()}`);
+  });
+  await page.addInitScript(() => {
+    document.addEventListener('securitypolicyviolation', (event) =>
+      console.error(`policy: ${event.violatedDirective} ${event.blockedURI}`),
+    );
+  });
+  page.setDefaultTimeout(10_000);
+  return { page, trouble, close: () => context.close() };
+}

@@ -1,0 +1,176 @@
+// The service under test: the real binary on a free port, with a data folder of its own.
+
+import { spawn } from 'node:child_process';
+import { mkdtemp, rm, writeFile } from 'node:fs/promises';
+import { createServer } from 'node:http';
+import { tmpdir } from 'node:os';
+import { join, resolve } from 'node:path';
+import { createInterface } from 'node:readline';
+
+const ROOT = resolve(import.meta.dirname, '../..');
+const BINARY = resolve(ROOT, process.env.TIDEGATE_BIN ?? 'target/debug/tidegate');
+
+/** Lanes for pull workers, and one target. */
+const CONFIG = (data, rps, target) => `
+[server]
+listen = "127.0.0.1:0"
+[store]
+data = ${JSON.stringify(data)}
+durability = "buffered"
+[backpressure]
+global_rps = ${rps}
+[worker_pool]
+max_retry_count = 1
+[job_types."mail.send"]
+backoff_ms = 50
+[job_types."sms.send"]
+lane = "sms"
+[job_types.step]
+lane = "steps"
+[lanes.sms]
+rps = 30
+[targets.crm]
+url = ${JSON.stringify(target)}
+types = ["crm.sync"]
+rps = 40
+`;
+
+/** Somebody who takes jobs by push and is too busy now and then. */
+async function startTarget() {
+  let calls = 0;
+  const server = createServer((request, response) => {
+    calls += 1;
+    request.resume();
+    request.on('end', () => {
+      response.writeHead(calls % 12 === 0 ? 429 : 200, {
+        'content-type': 'application/json',
+        'retry-after': '1',
+      });
+      response.end('{"taken":true}');
+    });
+  });
+  await new Promise((done) => {
+    server.listen(0, '127.0.0.1', done);
+  });
+  const stop = () => {
+    server.close();
+    server.closeAllConnections();
+  };
+  return { url: `http://127.0.0.1:${server.address().port}/jobs`, stop };
+}
+
+export async function startService({ rps = 120 } = {}) {
+  const folder = await mkdtemp(join(tmpdir(), 'tidegate-browser-'));
+  const config = join(folder, 'tidegate.toml');
+  const target = await startTarget();
+  await writeFile(config, CONFIG(join(folder, 'data'), rps, target.url));
+  const child = spawn(BINARY, ['serve', '--config', config], { stdio: ['ignore', 'pipe', 'pipe'] });
+  let errors = '';
+  child.stderr.on('data', (text) => {
+    errors += text;
+  });
+  const ended = new Promise((done) => {
+    child.once('exit', done);
+    child.once('error', (error) => {
+      errors += error;
+      done();
+    });
+  });
+  const url = await new Promise((found, failed) => {
+    ended.then(() => failed(new Error(`${BINARY} serve ended: ${errors}`)));
+    createInterface({ input: child.stdout }).on('line', (line) => {
+      const address = /http:\/\/\S+/.exec(line)?.[0];
+      if (address) found(address);
+    });
+  });
+  return {
+    url,
+    async stop() {
+      child.kill('SIGTERM');
+      const force = setTimeout(() => child.kill('SIGKILL'), 10_000);
+      await ended;
+      clearTimeout(force);
+      target.stop();
+      await rm(folder, { recursive: true, force: true });
+    },
+  };
+}
+
+/** Calls the API, and fails on whatever is refused. */
+export function client(url) {
+  async function call(method, path, body) {
+    const response = await fetch(url + path, {
+      method,
+      headers: body === undefined ? {} : { 'content-type': 'application/json' },
+      body: body === undefined ? undefined : JSON.stringify(body),
+    });
+    const text = await response.text();
+    if (!response.ok) throw new Error(`${method} ${path}: ${response.status} ${text}`);
+    return text ? JSON.parse(text) : null;
+  }
+  return {
+    get: (path) => call('GET', path),
+    post: (path, body = {}) => call('POST', path, body),
+    put: (path, body = {}) => call('PUT', path, body),
+    patch: (path, body) => call('PATCH', path, body),
+    jobs: (
+      group,
+      action,
+      count,
+      { type = 'mail.send', from = 0, seal = false, payload = (n) => ({ to: `user${n}@example.com` }) } = {},
+    ) =>
+      call(
+        'POST',
+        `/v1/groups/${encodeURIComponent(group)}/actions/${encodeURIComponent(action)}/jobs?seal=${seal}`,
+        {
+          jobs: Array.from({ length: count }, (_, n) => ({
+            id: `${action}-${from + n}`,
+            type,
+            payload: payload(from + n),
+          })),
+        },
+      ),
+  };
+}
+
+/** A pull worker: takes jobs and answers as `verdict` says, until it is stopped. */
+export function startWorker(
+  url,
+  { lane = 'default', verdict = () => ({ verdict: 'done' }), max = 50, pauseMs = 20 } = {},
+) {
+  const api = client(url);
+  let running = true;
+  const loop = (async () => {
+    while (running) {
+      const { jobs } = await api.post('/v1/leases', { lane, max, wait_ms: 200, worker: 'browser-test' });
+      if (jobs.length > 0) {
+        // A moment of work, so that there is something to see as leased.
+        await new Promise((done) => {
+          setTimeout(done, pauseMs);
+        });
+        await api.post('/v1/leases/settle', {
+          answers: jobs.map((job) => ({ lease: job.lease, ...verdict(job) })),
+        });
+      }
+    }
+  })();
+  return {
+    async stop() {
+      running = false;
+      await loop;
+    },
+  };
+}
+
+/** Waits until `condition` holds: the answer, or an error that says what was waited for. */
+export async function until(what, condition, ms = 10_000) {
+  const deadline = Date.now() + ms;
+  for (;;) {
+    const answer = await condition();
+    if (answer) return answer;
+    if (Date.now() > deadline) throw new Error(`waited ${ms} ms for ${what}`);
+    await new Promise((done) => {
+      setTimeout(done, 50);
+    });
+  }
+}
