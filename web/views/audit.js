@@ -40,13 +40,15 @@ function entries(items) {
     caption: `The latest ${ENTRIES} entries of the audit log`,
     columns: [['When'], ['Who'], ['What'], ['On'], ['Why', 'wide'], ['Asked for', 'wide']],
     rows: items.map((entry) => ({
-      key: `${entry.at} ${entry.who} ${entry.what} ${entry.on}`,
+      key: `${entry.at} ${entry.who} ${entry.what} ${entry.on} ${entry.refused ?? ''}`,
       cells: [
         time(entry.at),
         entry.who,
         h('code', null, entry.what),
         h('span.name', null, entry.on),
-        entry.why ?? h('span.muted', null, 'no reason given'),
+        entry.refused === undefined
+          ? (entry.why ?? h('span.muted', null, 'no reason given'))
+          : h('span.bad-text', null, `Not done: ${entry.refused}`),
         entry.detail === undefined
           ? '–'
           : h('details', null, h('summary.one-line', null, JSON.stringify(entry.detail)), json(entry.detail)),

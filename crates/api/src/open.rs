@@ -45,4 +45,7 @@ pub struct AuditEntry {
     /// What was asked for.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub detail: Option<serde_json::Value>,
+    /// It was not done, and why not. Its entry without this stands before it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub refused: Option<String>,
 }

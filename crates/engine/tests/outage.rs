@@ -243,7 +243,8 @@ async fn answers_for_a_server_that_is_away_hold_up_no_others() {
     let engine = world.builder().handler(kind(), handler).start().unwrap();
     sleep(20_000).await;
     let mut done = 0;
-    for (job, runs) in runs.lock().unwrap().clone() {
+    let runs = runs.lock().unwrap().clone();
+    for (job, runs) in runs {
         let view = world.store.inner.job(&group(), &job).await.unwrap().unwrap().view;
         if view.seq.0 % 2 == 1 {
             assert_eq!((view.phase, runs), (Phase::Done, 1), "{job:?}");

@@ -1,6 +1,6 @@
 //! The audit log: who did what, when and why, as JSON lines in a file.
 //!
-//! An entry is on disk before its deed is done. At [`MAX_BYTES`] the file becomes `….1`, in place of the one
+//! An entry is on disk before its deed is done; if it is refused then, another entry says so. At [`MAX_BYTES`] the file becomes `….1`, in place of the one
 //! before, and a fresh one begins.
 
 use std::collections::VecDeque;
@@ -21,6 +21,37 @@ const MAX_BYTES: u64 = 64 * 1024 * 1024;
 /// Limit: entries that can be asked for, and what is read at a start to find them.
 const LATEST: usize = 1_000;
 const TAIL_BYTES: u64 = 4 * 1024 * 1024;
+
+/// What somebody is about to do.
+#[derive(Debug, Clone)]
+pub(crate) struct Deed {
+    what: &'static str,
+    on: String,
+    why: Option<String>,
+    detail: Option<serde_json::Value>,
+}
+
+impl Deed {
+    pub(crate) fn new(what: &'static str, on: impl ToString) -> Self {
+        Self {
+            what,
+            on: on.to_string(),
+            why: None,
+            detail: None,
+        }
+    }
+
+    pub(crate) fn because(mut self, why: Option<String>) -> Self {
+        self.why = why;
+        self
+    }
+
+    /// What was asked for, as it was asked.
+    pub(crate) fn asked(mut self, asked: &impl serde::Serialize) -> Self {
+        self.detail = serde_json::to_value(asked).ok();
+        self
+    }
+}
 
 #[derive(Debug)]
 pub(crate) struct Audit(Arc<Mutex<Log>>);
@@ -55,21 +86,21 @@ impl Audit {
         &self,
         at: Timestamp,
         who: &str,
-        what: &'static str,
-        on: String,
-        why: Option<&str>,
-        detail: Option<serde_json::Value>,
+        deed: Deed,
+        refused: Option<String>,
     ) -> Answer<()> {
+        let what = deed.what;
         let entry = AuditEntry {
             at: time(at),
             who: who.to_owned(),
             what: what.to_owned(),
-            on,
-            why: why.map(str::to_owned),
-            detail,
+            on: deed.on,
+            why: deed.why,
+            detail: deed.detail,
+            refused,
         };
         let detail = entry.detail.as_ref().map(ToString::to_string);
-        tracing::info!(target: "audit", who, what, on = entry.on, why, detail);
+        tracing::info!(target: "audit", who, what, on = entry.on, why = entry.why, detail, refused = entry.refused);
         let log = self.0.clone();
         // Written to the end even if the caller goes away in the meantime.
         let written = tokio::task::spawn_blocking(move || locked(&log).append(entry)).await;
@@ -189,17 +220,10 @@ mod tests {
     use super::*;
 
     async fn note(audit: &Audit, on: &str) -> Answer<()> {
-        let detail = serde_json::json!({"n": 1});
-        audit
-            .note(
-                Timestamp(1_000),
-                "ops",
-                "group.pause",
-                on.into(),
-                Some("because"),
-                Some(detail),
-            )
-            .await
+        let deed = Deed::new("group.pause", on)
+            .because(Some("because".into()))
+            .asked(&serde_json::json!({"n": 1}));
+        audit.note(Timestamp(1_000), "ops", deed, None).await
     }
 
     async fn on(audit: &Audit) -> Vec<String> {

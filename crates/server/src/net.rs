@@ -54,6 +54,10 @@ impl Net {
             .keep_alive_interval(Duration::from_secs(20))
             .keep_alive_timeout(Duration::from_secs(20));
         let http = Arc::new(http);
+        let limits = Patience {
+            first_bytes: header_timeout,
+            unread: Duration::from(self.config.body_pause_ms),
+        };
         let places = Arc::new(Semaphore::new(self.config.max_connections as usize));
         let open = GracefulShutdown::new();
         loop {
@@ -81,10 +85,10 @@ impl Net {
             tokio::spawn(async move {
                 let _place = place;
                 match tls {
-                    None => serve(Prompt::new(stream, header_timeout), peer, router, &http, watcher).await,
+                    None => serve(limits.on(stream), peer, router, &http, watcher).await,
                     Some(tls) => match tokio::time::timeout(header_timeout, tls.accept(stream)).await {
                         Ok(Ok(stream)) => {
-                            serve(Prompt::new(stream, header_timeout), peer, router, &http, watcher).await;
+                            serve(limits.on(stream), peer, router, &http, watcher).await;
                         }
                         Ok(Err(error)) => tracing::debug!(%peer, %error, "no TLS"),
                         Err(_) => tracing::debug!(%peer, "TLS took too long"),
@@ -100,21 +104,53 @@ impl Net {
     }
 }
 
-/// A connection whose first bytes must come in time. Which version of HTTP is spoken is told by them, and only
-/// afterwards do the timeouts of that version hold.
+/// How long a client is waited for.
+#[derive(Clone, Copy)]
+struct Patience {
+    first_bytes: Duration,
+    /// While it takes nothing of what is written.
+    unread: Duration,
+}
+
+impl Patience {
+    fn on<S>(self, stream: S) -> Prompt<S> {
+        Prompt {
+            stream,
+            patience: self,
+            waits: Some(Box::pin(tokio::time::sleep(self.first_bytes))),
+            missing: PREFACE_BYTES,
+            unread: None,
+        }
+    }
+}
+
+/// A connection whose first bytes must come in time, and whose answers must be read. Which version of HTTP is
+/// spoken is told by the first bytes, and only afterwards do the timeouts of that version hold. A client that never
+/// reads would keep its answer in memory, and its place, for ever.
 struct Prompt<S> {
     stream: S,
+    patience: Patience,
     /// Until the first bytes are there.
     waits: Option<Pin<Box<tokio::time::Sleep>>>,
     missing: usize,
+    /// While the client takes nothing.
+    unread: Option<Pin<Box<tokio::time::Sleep>>>,
 }
 
 impl<S> Prompt<S> {
-    fn new(stream: S, longest: Duration) -> Self {
-        Self {
-            stream,
-            waits: Some(Box::pin(tokio::time::sleep(longest))),
-            missing: PREFACE_BYTES,
+    /// What became of a write, or that the client has read nothing for too long.
+    fn written<T>(&mut self, context: &mut Context<'_>, written: Poll<io::Result<T>>) -> Poll<io::Result<T>> {
+        if written.is_ready() {
+            self.unread = None;
+            return written;
+        }
+        let longest = self.patience.unread;
+        let unread = self
+            .unread
+            .get_or_insert_with(|| Box::pin(tokio::time::sleep(longest)));
+        match unread.as_mut().poll(context) {
+            Poll::Ready(()) => Poll::Ready(Err(io::ErrorKind::TimedOut.into())),
+            Poll::Pending => Poll::Pending,
         }
     }
 }
@@ -147,11 +183,13 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Prompt<S> {
         context: &mut Context<'_>,
         bytes: &[u8],
     ) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.stream).poll_write(context, bytes)
+        let written = Pin::new(&mut self.stream).poll_write(context, bytes);
+        self.written(context, written)
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_flush(context)
+        let flushed = Pin::new(&mut self.stream).poll_flush(context);
+        self.written(context, flushed)
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
@@ -163,7 +201,8 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Prompt<S> {
         context: &mut Context<'_>,
         slices: &[io::IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.stream).poll_write_vectored(context, slices)
+        let written = Pin::new(&mut self.stream).poll_write_vectored(context, slices);
+        self.written(context, written)
     }
 
     fn is_write_vectored(&self) -> bool {

@@ -5,6 +5,7 @@ use axum::response::{IntoResponse, Response};
 use tidegate_api::Problem;
 use tidegate_core::bulk::{JobRefusal, Refusal};
 use tidegate_core::ids::IdError;
+use tidegate_core::time::Millis;
 use tidegate_store::StoreError;
 
 /// When a client should come back after the store was away, in seconds.
@@ -65,6 +66,7 @@ kinds! {
 pub(crate) struct Refused {
     pub(crate) kind: Kind,
     pub(crate) detail: String,
+    retry_after_sec: u64,
 }
 
 /// What every handler returns.
@@ -75,7 +77,14 @@ impl Refused {
         Self {
             kind,
             detail: detail.into(),
+            retry_after_sec: RETRY_AFTER_SEC,
         }
+    }
+
+    /// When it is worth asking again, if the kind is one that passes.
+    pub(crate) fn after(mut self, wait: Millis) -> Self {
+        self.retry_after_sec = wait.0.div_ceil(1_000).max(1);
+        self
     }
 
     pub(crate) fn invalid(detail: impl Into<String>) -> Self {
@@ -93,7 +102,7 @@ impl Refused {
             request_id: None,
             retry_after_sec: (status == StatusCode::SERVICE_UNAVAILABLE
                 || status == StatusCode::TOO_MANY_REQUESTS)
-                .then_some(RETRY_AFTER_SEC),
+                .then_some(self.retry_after_sec),
         }
     }
 }

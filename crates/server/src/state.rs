@@ -11,7 +11,7 @@ use tidegate_store::{Clock, LeasedJob, Store, StoreExt};
 use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 
-use crate::audit::Audit;
+use crate::audit::{Audit, Deed};
 use crate::auth::{Attempts, Caller, Keys, Sessions};
 use crate::config::Config;
 use crate::lanes::LaneActivity;
@@ -115,20 +115,31 @@ impl App {
         self.call(query).await
     }
 
-    /// Keeps who did what. Written before it is done: an entry without its deed is better than the other way.
-    pub(crate) async fn note(
+    /// Does what the audit log tells. It is written before it is done: an entry without its deed is better than
+    /// the other way, and if it is refused, a second entry says so.
+    pub(crate) async fn audited<T>(
         &self,
         caller: &Caller,
-        what: &'static str,
-        on: impl Into<String>,
-        why: Option<&str>,
-        detail: Option<serde_json::Value>,
-    ) -> Answer<()> {
+        deed: Deed,
+        doing: impl Future<Output = Answer<T>>,
+    ) -> Answer<T> {
         // What is refused anyway is no deed.
         self.available()?;
         self.audit
-            .note(self.now(), &caller.name, what, on.into(), why, detail)
-            .await
+            .note(self.now(), &caller.name, deed.clone(), None)
+            .await?;
+        let done = doing.await;
+        if let Err(refused) = &done {
+            let why = format!("{}: {}", refused.kind.1, refused.detail);
+            let noted = self.audit.note(self.now(), &caller.name, deed, Some(why));
+            if let Err(error) = noted.await {
+                tracing::warn!(
+                    error = error.detail,
+                    "that a deed was refused is not in the audit log"
+                );
+            }
+        }
+        done
     }
 
     /// A number for a request that brings none of its own.

@@ -34,6 +34,14 @@ pub struct JobDetails {
     pub error: Option<String>,
 }
 
+impl JobDetails {
+    /// About what it holds in memory and takes on a wire.
+    pub fn bytes(&self) -> usize {
+        let result = self.result.as_ref().map_or(0, Bytes::len);
+        self.payload.len() + result + self.error.as_ref().map_or(0, String::len)
+    }
+}
+
 /// A dead job with where it belongs.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct DeadJob {

@@ -91,6 +91,20 @@ async fn settings_are_checked() {
         assert_eq!((code, out.as_str()), (2, ""), "{error}");
         assert!(error.contains(expected), "{error:?} should contain {expected:?}");
     }
+    for (args, ok, expected) in [
+        (vec!["--config", "good.toml"], true, ""),
+        (
+            vec!["--config", "good.toml", "--redis", "nowhere"],
+            false,
+            "redis.urls",
+        ),
+    ] {
+        let (code, out, _) = check(&[args.as_slice(), &["--json"]].concat()).await;
+        let told: Value = serde_json::from_str(&out).unwrap();
+        assert_eq!((code == 0, &told["ok"]), (ok, &Value::from(ok)), "{out}");
+        let error = told["error"].as_str().unwrap_or_default();
+        assert!(error.contains(expected) && error.is_empty() == ok, "{out}");
+    }
     let mut variable = command(folder.path(), &["config", "check", "--config", "good.toml"]);
     variable.env("TIDEGATE__STORE__KIND", "disk");
     let (code, _, error) = told(variable.output().await.unwrap());

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::net::{IpAddr, Ipv6Addr};
 use std::sync::{Mutex, PoisonError};
 
-use tidegate_core::time::Timestamp;
+use tidegate_core::time::{Millis, Timestamp};
 
 /// Limit: wrong logins of one address in a minute.
 pub(super) const MAX_WRONG: u32 = 10;
@@ -46,6 +46,11 @@ impl Attempts {
         let left = *wrong < MAX_WRONG;
         *wrong += u32::from(left);
         left
+    }
+
+    /// Until there are attempts again.
+    pub(super) fn wait(now: Timestamp) -> Millis {
+        Millis(MINUTE_MS - now.0 % MINUTE_MS)
     }
 
     /// Gives the attempt back: the key was right.

@@ -11,11 +11,12 @@ use axum::routing::{get, post};
 use serde::Deserialize;
 use tidegate_api::Identity;
 
-use super::attempts::MAX_WRONG;
+use super::attempts::{Attempts, MAX_WRONG};
 use super::guard::CSRF;
 use super::origin::came_by_tls;
 use super::session::set_cookie;
 use super::{ANYBODY, Caller};
+use crate::audit::Deed;
 use crate::extract::{Json, media_type, whole_body};
 use crate::problem::{
     Answer, BAD_CSRF, BAD_REQUEST, INTERNAL, MEDIA_TYPE, Refused, TIMEOUT, TOO_MANY, UNAUTHORIZED,
@@ -90,27 +91,30 @@ async fn begin(
         return Err(Refused::new(
             TOO_MANY,
             format!("{MAX_WRONG} wrong keys within a minute from this address; try again a minute later"),
-        ));
+        )
+        .after(Attempts::wait(now)));
     }
     let from = peer.ip().to_canonical().to_string();
     let Some(caller) = app.keys.whose(&key).cloned() else {
-        let noted = app.audit.note(now, ANYBODY, "login.refused", from, None, None);
+        let noted = app
+            .audit
+            .note(now, ANYBODY, Deed::new("login.refused", from), None);
         if let Err(refused) = noted.await {
             tracing::warn!(error = refused.detail, "a refused login is not in the audit log");
         }
         return Err(Refused::new(UNAUTHORIZED, "the key is not one of this service's"));
     };
     app.attempts.give_back(peer.ip(), now);
-    app.note(&caller, "login", from, None, None).await?;
     let server = &app.config.server;
-    app.sessions.end(headers, server.tls.is_some());
-    let begun = app
-        .sessions
-        .begin(caller.clone(), now, server.session_ms)
-        .map_err(|error| {
+    let begin = async {
+        app.sessions.end(headers, server.tls.is_some());
+        let begun = app.sessions.begin(caller.clone(), now, server.session_ms);
+        begun.map_err(|error| {
             tracing::error!(%error, "the operating system gives no randomness");
             Refused::new(INTERNAL, "no session can be made; see the service's log")
-        })?;
+        })
+    };
+    let begun = app.audited(&caller, Deed::new("login", from), begin).await?;
     let cookie = set_cookie(
         Some(&begun.cookie),
         server.session_ms,

@@ -30,7 +30,7 @@ pub struct ServerConfig {
     pub max_stream_bytes: u64,
     /// Longest time for one request, in milliseconds; streams and long polls have their own.
     pub request_timeout_ms: Millis,
-    /// Longest pause of a client in the middle of a body, in milliseconds.
+    /// Longest pause of a client in the middle of a body, sent or received, in milliseconds.
     pub body_pause_ms: Millis,
     /// Longest time for the head of a request, in milliseconds.
     pub header_timeout_ms: Millis,

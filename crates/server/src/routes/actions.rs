@@ -14,8 +14,11 @@ use tidegate_core::bulk::{
     ActionOptions, OpenActionParams, Opened, PauseParams, ResumeParams, SealActionParams, Target,
 };
 use tidegate_core::ids::{ActionId, GroupId};
+use tidegate_store::JobDetails;
 
-use super::groups::{Listing, cancel_all, page_size};
+use super::groups::cancel_all;
+use super::listing::{Filling, Listing, page_size};
+use crate::audit::Deed;
 use crate::auth::Caller;
 use crate::convert;
 use crate::events::{event, events};
@@ -124,16 +127,10 @@ pub(super) async fn pause(
 ) -> Answer<Json<Action>> {
     let (group, action) = pair(&names)?;
     caller.need_for(Role::Admin, &group)?;
-    app.note(
-        &caller,
-        "action.pause",
-        on(&group, &action),
-        reason.why.as_deref(),
-        None,
-    )
-    .await?;
+    let deed = Deed::new("action.pause", on(&group, &action)).because(reason.why);
     let target = Target::Action(group.clone(), action.clone());
-    app.call(PauseParams { target }).await?;
+    app.audited(&caller, deed, app.call(PauseParams { target }))
+        .await?;
     Ok(Json(view(&app, group, action).await?))
 }
 
@@ -148,16 +145,10 @@ pub(super) async fn resume(
 ) -> Answer<Json<Action>> {
     let (group, action) = pair(&names)?;
     caller.need_for(Role::Admin, &group)?;
-    app.note(
-        &caller,
-        "action.resume",
-        on(&group, &action),
-        reason.why.as_deref(),
-        None,
-    )
-    .await?;
+    let deed = Deed::new("action.resume", on(&group, &action)).because(reason.why);
     let target = Target::Action(group.clone(), action.clone());
-    app.call(ResumeParams { target }).await?;
+    app.audited(&caller, deed, app.call(ResumeParams { target }))
+        .await?;
     Ok(Json(view(&app, group, action).await?))
 }
 
@@ -172,15 +163,9 @@ pub(super) async fn cancel(
 ) -> Answer<Json<Cancelled>> {
     let (group, action) = pair(&names)?;
     caller.need_for(Role::Admin, &group)?;
-    app.note(
-        &caller,
-        "action.cancel",
-        on(&group, &action),
-        reason.why.as_deref(),
-        None,
-    )
-    .await?;
-    cancel_all(&app, Target::Action(group, action)).await.map(Json)
+    let deed = Deed::new("action.cancel", on(&group, &action)).because(reason.why);
+    let cancelled = cancel_all(&app, Target::Action(group, action));
+    app.audited(&caller, deed, cancelled).await.map(Json)
 }
 
 /// Lists an action's jobs with their results, in the order in which they came.
@@ -195,7 +180,12 @@ pub(super) async fn results(
     let (group, action) = pair(&names)?;
     caller.need_for(Role::Read, &group)?;
     let (after, max) = (cursor(asked.cursor.as_deref())?, page_size(asked.limit)?);
-    let page = app.reach()?.results(&group, &action, after, max).await??;
+    let mut filling = Filling::new(after, max);
+    while let Some((after, max)) = filling.wants() {
+        let read = app.reach()?.results(&group, &action, after, max).await??;
+        filling.take(read, JobDetails::bytes);
+    }
+    let page = filling.page();
     Ok(Json(convert::page(page, |details| {
         convert::job(group.as_str(), Some(action.as_str()), details)
     })))

@@ -6,7 +6,7 @@ use tidegate_api::{Congestion, CongestionPoint, CongestionSummary, Page, Role};
 use tidegate_core::bulk::views::{Query, View};
 use utoipa::IntoParams;
 
-use super::groups::{Listing, page_size};
+use super::listing::{Listing, page_size};
 use crate::auth::Caller;
 use crate::convert::{self, time};
 use crate::extract::{Asked, Json, Names, cursor};

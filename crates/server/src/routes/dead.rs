@@ -10,7 +10,8 @@ use tidegate_core::ids::{GroupId, JobId, JobType};
 use tidegate_store::StoreExt;
 use utoipa::IntoParams;
 
-use super::groups::page_size;
+use super::listing::{Filling, page_size};
+use crate::audit::Deed;
 use crate::auth::Caller;
 use crate::convert;
 use crate::extract::{Asked, Json, cursor};
@@ -67,7 +68,12 @@ pub(super) async fn list(
     let filter = filter(asked.group.as_deref(), asked.kind.as_deref(), asked.reason)?;
     need(&caller, Role::Read, &filter)?;
     let (after, max) = (cursor(asked.cursor.as_deref())?, page_size(asked.limit)?);
-    let page = app.reach()?.dead(&filter, after, max).await?;
+    let mut filling = Filling::new(after, max);
+    while let Some((after, max)) = filling.wants() {
+        let read = app.reach()?.dead(&filter, after, max).await?;
+        filling.take(read, |dead| dead.details.bytes());
+    }
+    let page = filling.page();
     Ok(Json(convert::page(page, |dead| {
         convert::job(dead.group.as_str(), Some(dead.action.as_str()), dead.details)
     })))
@@ -80,7 +86,7 @@ pub(super) async fn replay(
     caller: Caller,
     Json(asked): Json<DeadSelection>,
 ) -> Answer<Json<DeadDone>> {
-    each(&app, &caller, asked, Deed::Replay).await.map(Json)
+    each(&app, &caller, asked, Fate::Replay).await.map(Json)
 }
 
 /// Forgets dead jobs.
@@ -90,33 +96,33 @@ pub(super) async fn purge(
     caller: Caller,
     Json(asked): Json<DeadSelection>,
 ) -> Answer<Json<DeadDone>> {
-    each(&app, &caller, asked, Deed::Purge).await.map(Json)
+    each(&app, &caller, asked, Fate::Purge).await.map(Json)
 }
 
 #[derive(Debug, Clone, Copy)]
-enum Deed {
+enum Fate {
     Replay,
     Purge,
 }
 
-impl Deed {
+impl Fate {
     fn name(self) -> &'static str {
         match self {
-            Deed::Replay => "dead.replay",
-            Deed::Purge => "dead.purge",
+            Fate::Replay => "dead.replay",
+            Fate::Purge => "dead.purge",
         }
     }
 
     async fn on(self, app: &App, group: GroupId, job: JobId) -> Answer<Result<(), Refusal>> {
         let store = app.reach()?;
         Ok(match self {
-            Deed::Replay => store.call(ReplayParams { group, job }).await?.map(|_| ()),
-            Deed::Purge => store.call(PurgeParams { group, job }).await?,
+            Fate::Replay => store.call(ReplayParams { group, job }).await?.map(|_| ()),
+            Fate::Purge => store.call(PurgeParams { group, job }).await?,
         })
     }
 }
 
-async fn each(app: &App, caller: &Caller, asked: DeadSelection, deed: Deed) -> Answer<DeadDone> {
+async fn each(app: &App, caller: &Caller, asked: DeadSelection, fate: Fate) -> Answer<DeadDone> {
     let filter = filter(asked.group.as_deref(), asked.kind.as_deref(), asked.reason)?;
     let filtered = filter != DeadFilter::default();
     let mut named = Vec::new();
@@ -152,29 +158,34 @@ async fn each(app: &App, caller: &Caller, asked: DeadSelection, deed: Deed) -> A
         }
     }
     let on = filter.group.as_ref().map_or("dead jobs", GroupId::as_str);
-    let detail = serde_json::to_value(&asked).ok();
-    app.note(caller, deed.name(), on, asked.why.as_deref(), detail)
-        .await?;
-    let mut done = DeadDone::default();
-    if asked.jobs.is_some() {
-        these(app, named, deed, &mut done).await?;
-        return Ok(done);
-    }
+    let deed = Deed::new(fate.name(), on).asked(&asked).because(asked.why);
+    app.audited(caller, deed, async {
+        let mut done = DeadDone::default();
+        match asked.jobs {
+            Some(_) => these(app, named, fate, &mut done).await?,
+            None => filtered_ones(app, &filter, fate, &mut done).await?,
+        }
+        Ok(done)
+    })
+    .await
+}
+
+async fn filtered_ones(app: &App, filter: &DeadFilter, fate: Fate, done: &mut DeadDone) -> Answer<()> {
     let mut after = None;
     loop {
-        let page = app.reach()?.dead(&filter, after, PAGE).await?;
+        let page = app.reach()?.dead(filter, after, PAGE).await?;
         let jobs = page.items.into_iter().map(|dead| (dead.group, dead.details.id));
-        these(app, jobs.collect(), deed, &mut done).await?;
+        these(app, jobs.collect(), fate, done).await?;
         after = page.next;
         if after.is_none() {
-            return Ok(done);
+            return Ok(());
         }
     }
 }
 
-async fn these(app: &App, jobs: Vec<(GroupId, JobId)>, deed: Deed, done: &mut DeadDone) -> Answer<()> {
+async fn these(app: &App, jobs: Vec<(GroupId, JobId)>, fate: Fate, done: &mut DeadDone) -> Answer<()> {
     let calls = jobs.into_iter().map(|(group, job)| async move {
-        let answer = deed.on(app, group.clone(), job.clone()).await;
+        let answer = fate.on(app, group.clone(), job.clone()).await;
         (group, job, answer)
     });
     let mut answers = futures_util::stream::iter(calls).buffered(AT_ONCE);

@@ -1,46 +1,23 @@
 //! Groups: list, read, weigh, pause, resume, cancel.
 
 use axum::extract::State;
-use serde::Deserialize;
 use tidegate_api::{Cancelled, Group, GroupLimits, Page, PatchGroup, Reason, Role};
 use tidegate_core::bulk::views::{Query, View};
 use tidegate_core::bulk::{
     CancelParams, Ceilings, ConfigureGroupParams, PauseParams, ResetStatsParams, ResumeParams, Target,
 };
 use tidegate_core::ids::GroupId;
-use utoipa::IntoParams;
 
+use super::listing::{Listing, page_size};
+use crate::audit::Deed;
 use crate::auth::Caller;
 use crate::convert::{self, time};
 use crate::extract::{Asked, Json, Names, cursor};
 use crate::problem::{Answer, Refused};
 use crate::state::{App, group_id};
 
-/// Limit: items of one page, and jobs looked at in one step of a cancellation.
-const MAX_PAGE: u32 = 1_000;
+/// Limit: jobs looked at in one step of a cancellation.
 const CANCEL_BATCH: u32 = 1_000;
-
-/// Where a listing goes on, and how long a page is.
-#[derive(Debug, Deserialize, IntoParams)]
-#[serde(deny_unknown_fields)]
-#[into_params(parameter_in = Query)]
-pub(crate) struct Listing {
-    /// What `next` of the page before says.
-    pub(crate) cursor: Option<String>,
-    /// Most items of the page, 1 to 1,000; 100 if absent.
-    #[param(minimum = 1, maximum = 1000)]
-    pub(crate) limit: Option<u32>,
-}
-
-/// Most items of a page.
-pub(crate) fn page_size(limit: Option<u32>) -> Answer<u32> {
-    match limit.unwrap_or(100) {
-        limit @ 1..=MAX_PAGE => Ok(limit),
-        other => Err(Refused::invalid(format!(
-            "limit = {other}: it may be from 1 to {MAX_PAGE}"
-        ))),
-    }
-}
 
 /// Lists groups in the order in which they came.
 #[utoipa::path(get, path = "/v1/groups", tag = "groups", params(Listing), responses((status = 200, body = Page<Group>)))]
@@ -104,7 +81,7 @@ pub(super) async fn patch(
         }
         (None, priority) => priority,
     };
-    let detail = serde_json::to_value(&asked).ok();
+    let deed = Deed::new("group.patch", &group).asked(&asked).because(asked.why);
     let params = ConfigureGroupParams {
         group: group.clone(),
         base_priority,
@@ -113,15 +90,7 @@ pub(super) async fn patch(
             leased_at_once: ceilings.leased_at_once,
         }),
     };
-    app.note(
-        &caller,
-        "group.patch",
-        group.as_str(),
-        asked.why.as_deref(),
-        detail,
-    )
-    .await?;
-    app.call(params).await?;
+    app.audited(&caller, deed, app.call(params)).await?;
     Ok(Json(view(&app, group).await?))
 }
 
@@ -135,16 +104,10 @@ pub(super) async fn pause(
 ) -> Answer<Json<Group>> {
     let group = group_id(&group)?;
     caller.need_for(Role::Admin, &group)?;
-    app.note(
-        &caller,
-        "group.pause",
-        group.as_str(),
-        reason.why.as_deref(),
-        None,
-    )
-    .await?;
+    let deed = Deed::new("group.pause", &group).because(reason.why);
     let target = Target::Group(group.clone());
-    app.call(PauseParams { target }).await?;
+    app.audited(&caller, deed, app.call(PauseParams { target }))
+        .await?;
     Ok(Json(view(&app, group).await?))
 }
 
@@ -158,16 +121,10 @@ pub(super) async fn resume(
 ) -> Answer<Json<Group>> {
     let group = group_id(&group)?;
     caller.need_for(Role::Admin, &group)?;
-    app.note(
-        &caller,
-        "group.resume",
-        group.as_str(),
-        reason.why.as_deref(),
-        None,
-    )
-    .await?;
+    let deed = Deed::new("group.resume", &group).because(reason.why);
     let target = Target::Group(group.clone());
-    app.call(ResumeParams { target }).await?;
+    app.audited(&caller, deed, app.call(ResumeParams { target }))
+        .await?;
     Ok(Json(view(&app, group).await?))
 }
 
@@ -181,15 +138,9 @@ pub(super) async fn cancel(
 ) -> Answer<Json<Cancelled>> {
     let group = group_id(&group)?;
     caller.need_for(Role::Admin, &group)?;
-    app.note(
-        &caller,
-        "group.cancel",
-        group.as_str(),
-        reason.why.as_deref(),
-        None,
-    )
-    .await?;
-    cancel_all(&app, Target::Group(group)).await.map(Json)
+    let deed = Deed::new("group.cancel", &group).because(reason.why);
+    let cancelled = cancel_all(&app, Target::Group(group));
+    app.audited(&caller, deed, cancelled).await.map(Json)
 }
 
 /// Step by step, so that others get their turn in between. A cancellation that was begun is carried on by the
@@ -220,15 +171,9 @@ pub(super) async fn reset_stats(
 ) -> Answer<Json<Group>> {
     let group = group_id(&group)?;
     caller.need_for(Role::Admin, &group)?;
-    app.note(
-        &caller,
-        "group.reset_stats",
-        group.as_str(),
-        reason.why.as_deref(),
-        None,
-    )
-    .await?;
-    app.call(ResetStatsParams { group: group.clone() }).await?;
+    let deed = Deed::new("group.reset_stats", &group).because(reason.why);
+    let reset = app.call(ResetStatsParams { group: group.clone() });
+    app.audited(&caller, deed, reset).await?;
     Ok(Json(view(&app, group).await?))
 }
 

@@ -11,6 +11,7 @@ use tidegate_core::time::Timestamp;
 use utoipa::IntoParams;
 
 use super::actions::seal_action;
+use crate::audit::Deed;
 use crate::auth::Caller;
 use crate::convert;
 use crate::extract::{Asked, Json, Names, media_type};
@@ -325,19 +326,12 @@ pub(super) async fn retry(
 ) -> Answer<Json<Job>> {
     let (group, job) = (group_id(&group)?, job_id(&job)?);
     caller.need_for(Role::Admin, &group)?;
-    app.note(
-        &caller,
-        "job.retry",
-        format!("{group}/{job}"),
-        reason.why.as_deref(),
-        None,
-    )
-    .await?;
+    let deed = Deed::new("job.retry", format!("{group}/{job}")).because(reason.why);
     let params = ReplayParams {
         group: group.clone(),
         job: job.clone(),
     };
-    app.call(params).await?;
+    app.audited(&caller, deed, app.call(params)).await?;
     let details = app.reach()?.job(&group, &job).await??;
     Ok(Json(convert::job(group.as_str(), None, details)))
 }

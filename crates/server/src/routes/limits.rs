@@ -6,6 +6,7 @@ use tidegate_core::bulk::views::{Query, View};
 use tidegate_core::bulk::{ConfigureLimitsParams, Set};
 use tidegate_core::ids::LaneId;
 
+use crate::audit::Deed;
 use crate::auth::Caller;
 use crate::convert;
 use crate::extract::Json;
@@ -50,9 +51,9 @@ pub(super) async fn patch(
             "nothing to change: give `global_rps`, or `lanes`",
         ));
     }
-    let detail = serde_json::to_value(&asked).ok();
-    app.note(&caller, "limits.patch", "limits", asked.why.as_deref(), detail)
-        .await?;
-    app.call(params).await?;
+    let deed = Deed::new("limits.patch", "limits")
+        .asked(&asked)
+        .because(asked.why);
+    app.audited(&caller, deed, app.call(params)).await?;
     view(&app).await.map(Json)
 }

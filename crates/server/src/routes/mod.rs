@@ -7,6 +7,7 @@ mod groups;
 mod jobs;
 mod leases;
 mod limits;
+mod listing;
 mod stats;
 mod why;
 

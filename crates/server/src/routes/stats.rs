@@ -12,7 +12,8 @@ use tidegate_core::ids::LaneId;
 use tokio::sync::broadcast::error::RecvError;
 use utoipa::IntoParams;
 
-use super::groups::page_size;
+use super::listing::page_size;
+use crate::audit::Deed;
 use crate::auth::Caller;
 use crate::events::{event, events};
 use crate::extract::{Asked, Json, Names};
@@ -93,10 +94,12 @@ pub(super) async fn enable(
 ) -> Answer<Json<Target>> {
     caller.need_for_all(Role::Admin)?;
     target(&app, &name)?;
-    app.note(&caller, "target.enable", &name, reason.why.as_deref(), None)
-        .await?;
-    app.targets.enable(&LaneId::new(&name)?);
-    target(&app, &name).map(Json)
+    let deed = Deed::new("target.enable", &name).because(reason.why);
+    app.audited(&caller, deed, async {
+        app.targets.enable(&LaneId::new(&name)?);
+        target(&app, &name).map(Json)
+    })
+    .await
 }
 
 /// Sends no more jobs to a target; they wait.
@@ -109,14 +112,14 @@ pub(super) async fn disable(
 ) -> Answer<Json<Target>> {
     caller.need_for_all(Role::Admin)?;
     target(&app, &name)?;
-    app.note(&caller, "target.disable", &name, reason.why.as_deref(), None)
-        .await?;
     let why = reason.why.as_deref().unwrap_or("no reason given");
-    app.targets.disable(
-        &LaneId::new(&name)?,
-        format!("switched off by {}: {why}", caller.name),
-    );
-    target(&app, &name).map(Json)
+    let shown = format!("switched off by {}: {why}", caller.name);
+    let deed = Deed::new("target.disable", &name).because(reason.why);
+    app.audited(&caller, deed, async {
+        app.targets.disable(&LaneId::new(&name)?, shown);
+        target(&app, &name).map(Json)
+    })
+    .await
 }
 
 #[derive(Debug, Deserialize, IntoParams)]

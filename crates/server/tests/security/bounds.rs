@@ -5,6 +5,7 @@ use tokio::net::TcpStream;
 
 use crate::PATIENCE;
 use crate::world::{World, ok, problem};
+use serde_json::json;
 
 #[tokio::test]
 async fn what_is_too_much_is_refused() {
@@ -116,5 +117,48 @@ async fn slow_clients_are_left() {
     assert!(answer.starts_with("HTTP/1.1 408"), "{answer}");
     assert!(answer.contains("paused for more than 300 ms"), "{answer}");
     ok(world.request("GET", "/v1/me")).await;
+    world.end().await;
+}
+
+#[tokio::test]
+async fn who_does_not_read_is_left() {
+    let world = World::open("[server]\nbody_pause_ms = 300").await;
+    let payload = "x".repeat(100_000);
+    let address = "/v1/groups/A/actions/large";
+    ok(world.request("PUT", address).json(&json!({}))).await;
+    for part in [0..100, 100..200] {
+        let jobs: Vec<_> = part
+            .map(|job| json!({"id": job.to_string(), "type": "MAIL", "payload": payload}))
+            .collect();
+        let feed = world.request("POST", &format!("{address}/jobs"));
+        ok(feed.json(&json!({"jobs": jobs}))).await;
+    }
+
+    // More than a page holds comes as two.
+    let results = format!("{address}/results?limit=1000");
+    let first = ok(world.request("GET", &results)).await;
+    let items = first["items"].as_array().unwrap().len();
+    assert!(
+        (84..=150).contains(&items),
+        "{items} of 100 kB make more than 8 MiB"
+    );
+    let rest = format!("{results}&cursor={}", first["next"].as_str().unwrap());
+    let rest = ok(world.request("GET", &rest)).await;
+    assert_eq!(items + rest["items"].as_array().unwrap().len(), 200);
+
+    let socket = tokio::net::TcpSocket::new_v4().unwrap();
+    socket.set_recv_buffer_size(4_096).unwrap();
+    let mut stream = socket.connect(world.service.address()).await.unwrap();
+    let head = format!("GET {results} HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n");
+    stream.write_all(head.as_bytes()).await.unwrap();
+    tokio::time::sleep(std::time::Duration::from_millis(1_500)).await;
+    let mut answer = Vec::new();
+    let ended = tokio::time::timeout(PATIENCE, stream.read_to_end(&mut answer)).await;
+    let _ = ended.expect("the connection is ended");
+    assert!(
+        answer.len() < items * payload.len(),
+        "{} bytes came",
+        answer.len()
+    );
     world.end().await;
 }

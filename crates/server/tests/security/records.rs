@@ -43,6 +43,18 @@ async fn what_was_done_by_whom_is_kept() {
     assert!(entries[0]["at"].as_str().unwrap().ends_with('Z'));
     let shown = ok(world.by("ops", "GET", "/v1/audit?limit=2")).await;
     assert_eq!(shown["items"], json!([entries[2], entries[1]]));
+    // What the store refuses stays, with the reason.
+    problem(
+        world.by("ops", "POST", "/v1/groups/nobody/pause"),
+        404,
+        "unknown_group",
+    )
+    .await;
+    let entries = world.audit();
+    assert_eq!(entries.len(), 5);
+    assert_eq!(entries[3]["refused"], json!(null));
+    let refused = entries[4]["refused"].as_str().unwrap();
+    assert!(refused.starts_with("unknown_group: "), "{refused}");
     world.end().await;
 }
 

@@ -15,7 +15,13 @@ pub(super) struct ConfigArgs {
 #[derive(Debug, Subcommand)]
 enum ConfigCommand {
     /// Say what is wrong with the settings, or ok
-    Check(SettingsArgs),
+    Check {
+        #[command(flatten)]
+        settings: SettingsArgs,
+        /// One JSON object: `ok`, and `error` if something is wrong
+        #[arg(long)]
+        json: bool,
+    },
     /// Print the settings that hold, and who says so; secrets are hidden
     Show {
         #[command(flatten)]
@@ -28,9 +34,16 @@ enum ConfigCommand {
 
 pub(super) fn run(args: &ConfigArgs, out: &mut impl Write) -> anyhow::Result<()> {
     match &args.command {
-        ConfigCommand::Check(settings) => {
-            settings.load()?;
-            writeln!(out, "ok")?;
+        ConfigCommand::Check { settings, json } => {
+            let checked = settings.load();
+            if *json {
+                let error = checked.as_ref().err().map(ToString::to_string);
+                let shown = serde_json::json!({"ok": error.is_none(), "error": error});
+                writeln!(out, "{shown}")?;
+            } else if checked.is_ok() {
+                writeln!(out, "ok")?;
+            }
+            checked?;
         }
         ConfigCommand::Show { settings, json } => {
             let loaded = settings.load()?;
