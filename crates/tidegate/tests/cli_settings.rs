@@ -99,7 +99,8 @@ async fn settings_are_checked() {
             "redis.urls",
         ),
     ] {
-        let (code, out, _) = check(&[args.as_slice(), &["--json"]].concat()).await;
+        let args = [&["config", "check", "--json"], args.as_slice()].concat();
+        let (code, out, _) = run(folder.path(), &args).await;
         let told: Value = serde_json::from_str(&out).unwrap();
         assert_eq!((code == 0, &told["ok"]), (ok, &Value::from(ok)), "{out}");
         let error = told["error"].as_str().unwrap_or_default();
