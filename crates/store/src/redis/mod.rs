@@ -364,6 +364,14 @@ impl Request for ScriptCall<'_> {
     fn patience(&self) -> Duration {
         self.patience
     }
+
+    /// What the other shards have leased meanwhile waits for this one, and its leases run.
+    fn persistence(&self) -> Duration {
+        match self.shared.shards > 1 && std::ptr::eq(self.script, &*scripts::LEASE) {
+            true => Duration::from_millis(250),
+            false => self.patience,
+        }
+    }
 }
 
 /// Cuts starts out of the window that all shards share.

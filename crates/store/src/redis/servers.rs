@@ -239,7 +239,7 @@ impl Servers {
                 }
             };
             tries += 1;
-            if tries >= MAX_TRIES || begun.elapsed() + pause(tries) > patience {
+            if tries >= MAX_TRIES || begun.elapsed() + pause(tries) > request.persistence() {
                 return Err(StoreError::Unavailable {
                     server: server.name.clone(),
                     reason: failure.to_string(),
@@ -299,6 +299,11 @@ pub(super) trait Request: Send + Sync {
     /// How long it is tried.
     fn patience(&self) -> Duration {
         PATIENCE
+    }
+
+    /// Limit: how long it is tried again after an error, which usually comes at once.
+    fn persistence(&self) -> Duration {
+        self.patience()
     }
 }
 
