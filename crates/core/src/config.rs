@@ -22,10 +22,11 @@ macro_rules! ensure {
     ($ok:expr, $($message:tt)+) => {
         let ok: bool = $ok;
         if !ok {
-            return Err(ConfigError(format!($($message)+)));
+            return Err($crate::config::ConfigError(format!($($message)+)));
         }
     };
 }
+pub(crate) use ensure;
 
 /// Settings of the bulk part.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]

@@ -111,6 +111,45 @@ id!(
     "owner"
 );
 
+id!(
+    /// A downstream that calls go to; it owns a budget.
+    TargetId,
+    "target"
+);
+id!(
+    /// A kind of refreshed data.
+    SourceId,
+    "source"
+);
+id!(
+    /// One record of a source.
+    RecordKey,
+    "record key"
+);
+id!(
+    /// One request to refresh a record, unique over all records.
+    EventId,
+    "event id"
+);
+id!(
+    /// Ties together everything that one reader's request set off.
+    CorrelationId,
+    "correlation id"
+);
+
+/// One record: a key of a source.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct RecordId {
+    pub source: SourceId,
+    pub key: RecordKey,
+}
+
+impl fmt::Display for RecordId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{}", self.source, self.key)
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

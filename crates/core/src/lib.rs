@@ -4,10 +4,15 @@
 //! so that a simulation can replay any history and every backend can be held equal to this code.
 //!
 //! - [`bulk`]: jobs of many groups in fair order, under one rate, through leases to aggregated results.
+//! - [`refresh`]: cached records in front of a limited API: versions, coalescing, budgets, freshness.
+//! - [`budget`]: how many calls a target takes, per second and per day, and who goes first.
 //! - [`config`]: every setting with its unit, default and the relations that must hold.
-//! - [`ids`], [`time`]: the words that cross every boundary.
+//! - [`ids`], [`priority`], [`time`]: the words that cross every boundary.
 
+pub mod budget;
 pub mod bulk;
 pub mod config;
 pub mod ids;
+pub mod priority;
+pub mod refresh;
 pub mod time;

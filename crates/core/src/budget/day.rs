@@ -1,0 +1,73 @@
+//! The provider's day: when it turns, and how much of its quota is used.
+
+use serde::{Deserialize, Serialize};
+
+use crate::time::Timestamp;
+
+/// Limit: a day is always 24 hours. Daylight saving is not followed: a provider whose day turns at local
+/// midnight of such a zone needs the offset changed twice a year, or the later of both offsets and a quota that
+/// leaves an hour's calls free.
+pub const DAY_MS: u64 = 86_400_000;
+const MINUTE_MS: i64 = 60_000;
+
+/// When the provider's day begins.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct DayZone {
+    /// The zone's distance from UTC in minutes: 540 in Seoul, −480 in Los Angeles in winter.
+    pub utc_offset_minutes: i32,
+    /// Minutes after the zone's midnight at which the quota is filled again.
+    pub day_starts_at_minutes: u32,
+}
+
+impl DayZone {
+    /// How far the beginning of day 0 lies before (above zero) or after the epoch.
+    fn shift_ms(self) -> i64 {
+        (i64::from(self.utc_offset_minutes) - i64::from(self.day_starts_at_minutes)) * MINUTE_MS
+    }
+
+    /// The number of the day in which `at` lies. Day 0 also holds what lies before it.
+    pub fn day(self, at: Timestamp) -> u64 {
+        at.0.saturating_add_signed(self.shift_ms()) / DAY_MS
+    }
+
+    /// The first moment of a day.
+    pub fn start(self, day: u64) -> Timestamp {
+        Timestamp((day * DAY_MS).saturating_add_signed(-self.shift_ms()))
+    }
+
+    /// The hour of the zone's clock, 0 to 23.
+    pub fn hour(self, at: Timestamp) -> u32 {
+        let offset = i64::from(self.utc_offset_minutes) * MINUTE_MS;
+        (at.0.saturating_add_signed(offset) % DAY_MS / 3_600_000) as u32
+    }
+}
+
+/// Calls of one day.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct DayCount {
+    pub day: u64,
+    /// Calls of both priorities.
+    pub used: u64,
+    /// Of them, calls of low priority.
+    pub low: u64,
+}
+
+impl DayCount {
+    /// Goes to `day`, which starts with nothing used; an earlier day keeps the count.
+    pub fn turn(&mut self, day: u64) {
+        if day > self.day {
+            *self = Self { day, used: 0, low: 0 };
+        }
+    }
+
+    /// The count rounded up to whole blocks, at most the quota: what is kept durably, before the calls are made.
+    pub fn in_blocks(self, block: u64, quota: u64) -> Self {
+        let up = |calls: u64| (calls.div_ceil(block) * block).min(quota);
+        Self {
+            day: self.day,
+            used: up(self.used),
+            low: up(self.low),
+        }
+    }
+}

@@ -1,0 +1,119 @@
+//! How long a reader waits: what lies before it, divided by what was measured.
+
+use std::collections::VecDeque;
+
+use super::config::EtaConfig;
+use crate::time::{Millis, Timestamp};
+
+/// One look at the log.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Look {
+    at: Timestamp,
+    /// Events that wait: end minus what is committed, or minus the start where nothing is.
+    lag: u64,
+    /// Events settled since some fixed beginning.
+    settled: u64,
+}
+
+/// Remembers looks at the log for as long as throughput is measured over.
+#[derive(Debug, Clone, Default)]
+pub struct Eta {
+    looks: VecDeque<Look>,
+}
+
+impl Eta {
+    /// A look that succeeded. One that failed is simply not told: what is remembered grows old by itself.
+    pub fn observe(&mut self, config: &EtaConfig, lag: u64, settled: u64, now: Timestamp) {
+        // A counter that began again, or a clock that went back, makes the looks before it worthless.
+        if self
+            .looks
+            .back()
+            .is_some_and(|last| settled < last.settled || now < last.at)
+        {
+            self.looks.clear();
+        }
+        self.looks.push_back(Look {
+            at: now,
+            lag,
+            settled,
+        });
+        // The oldest look stays until a younger one spans the whole window.
+        while self
+            .looks
+            .get(1)
+            .is_some_and(|second| now.since(second.at) >= config.window_ms)
+        {
+            self.looks.pop_front();
+        }
+    }
+
+    /// Thousandths of an event per second; what is assumed, until something was settled.
+    pub fn milli_rate(&self, config: &EtaConfig) -> u64 {
+        let measured = self
+            .looks
+            .front()
+            .zip(self.looks.back())
+            .and_then(|(first, last)| {
+                let settled = u128::from(last.settled - first.settled);
+                let rate = (settled * 1_000_000).checked_div(u128::from(last.at.since(first.at).0))?;
+                u64::try_from(rate).ok().filter(|rate| *rate > 0)
+            });
+        measured.unwrap_or(config.assumed_rate * 1_000)
+    }
+
+    /// The wait, rounded up. `None` if nothing waits or the last look is too old to say.
+    pub fn estimate(&self, config: &EtaConfig, now: Timestamp) -> Option<Millis> {
+        let last = self.looks.back()?;
+        if last.lag == 0 || now.since(last.at) >= config.fresh_ms {
+            return None;
+        }
+        let wait = (u128::from(last.lag) * 1_000_000).div_ceil(u128::from(self.milli_rate(config)));
+        Some(Millis(u64::try_from(wait).unwrap_or(u64::MAX)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn b_155_estimates_are_rounded_up_and_absent_when_they_are_not_known() {
+        let config = EtaConfig::default();
+        let mut eta = Eta::default();
+        let at = |secs: u64| Timestamp(1_000_000 + secs * 1_000);
+        assert_eq!(eta.estimate(&config, at(0)), None);
+        eta.observe(&config, 99, 0, at(0));
+        assert_eq!(
+            eta.estimate(&config, at(0)),
+            Some(Millis(990)),
+            "as assumed: 100/s"
+        );
+        eta.observe(&config, 151, 150, at(5));
+        assert_eq!(
+            eta.estimate(&config, at(5)),
+            Some(Millis(5_034)),
+            "measured: 30/s"
+        );
+        assert_eq!(eta.estimate(&config, at(15)), None, "ten seconds old");
+        eta.observe(&config, 0, 200, at(16));
+        assert_eq!(eta.estimate(&config, at(16)), None);
+    }
+
+    #[test]
+    fn the_measure_follows_the_last_minute_and_survives_a_restart_of_the_counter() {
+        let config = EtaConfig::default();
+        let mut eta = Eta::default();
+        for look in 0..100 {
+            let settled = if look < 50 {
+                look * 50
+            } else {
+                2_500 + (look - 50) * 500
+            };
+            eta.observe(&config, 1_000, settled, Timestamp(look * 5_000));
+        }
+        assert_eq!(eta.milli_rate(&config), 100_000);
+        assert!(eta.looks.len() <= 14, "{}", eta.looks.len());
+        eta.observe(&config, 1_000, 3, Timestamp(500_000));
+        assert_eq!(eta.milli_rate(&config), 100_000, "as assumed");
+    }
+}

@@ -1,0 +1,151 @@
+//! What is refreshed before anybody asks: how many records in this tick, and which go first.
+//!
+//! The rates of the hours are ceilings. What is planned follows from what the day has left, spread over the rest of
+//! the day in proportion to those ceilings: a plan can therefore never use more than the day has.
+
+use super::config::{PrefetchConfig, TierConfig};
+use super::freshness::Tier;
+use crate::budget::DayZone;
+use crate::time::{Millis, Timestamp};
+
+const HOUR_MS: u64 = 3_600_000;
+
+/// What is known when a tick is planned.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct PlanParams {
+    /// Calls of low priority that the day has left: the reserve for readers is not in it.
+    pub day_left: u64,
+    /// When the day ends.
+    pub day_ends: Timestamp,
+    /// Events of low priority that wait: they will be paid from the same calls.
+    pub queued: u64,
+    pub zone: DayZone,
+}
+
+/// Most records to prefetch in the tick that begins at `now`.
+pub fn plan(config: &PrefetchConfig, params: PlanParams, now: Timestamp) -> u64 {
+    let tick_ends = (now + config.tick_ms).min(params.day_ends);
+    let tick = allowance(config, params.zone, now, tick_ends);
+    let rest = allowance(config, params.zone, now, params.day_ends);
+    let left = u128::from(params.day_left.saturating_sub(params.queued));
+    let share = (left * tick).checked_div(rest).unwrap_or(0);
+    u64::try_from(share.min(tick / 1_000)).unwrap_or(u64::MAX)
+}
+
+/// Thousandths of a record that the hours' ceilings allow between two times, at most a day apart.
+fn allowance(config: &PrefetchConfig, zone: DayZone, from: Timestamp, to: Timestamp) -> u128 {
+    let mut at = from;
+    let mut sum = 0;
+    // Zones are whole minutes from UTC, so hours turn at whole minutes of it: at most 26 steps for a day.
+    while at < to {
+        let offset = i64::from(zone.utc_offset_minutes) * 60_000;
+        let into_hour = at.0.saturating_add_signed(offset) % HOUR_MS;
+        let turn = (at + Millis(HOUR_MS - into_hour)).min(to);
+        sum += u128::from(ceiling(config, zone.hour(at))) * u128::from(turn.since(at).0);
+        at = turn;
+    }
+    sum
+}
+
+/// Most records per second in an hour of the provider's clock.
+pub fn ceiling(config: &PrefetchConfig, hour: u32) -> u64 {
+    match (config.peak_from_hour..=config.peak_to_hour).contains(&hour) {
+        true => config.peak_rate,
+        false => config.other_rate,
+    }
+}
+
+/// When a record is due.
+pub fn due_at(config: &TierConfig, tier: Tier, checked_at: Timestamp) -> Timestamp {
+    checked_at + config.interval(tier)
+}
+
+/// How overdue a record is, in thousandths of its interval; `None` if it is not due. The largest goes first, so a
+/// HOT record an hour late goes before a COLD one an hour late.
+pub fn overdue(config: &TierConfig, tier: Tier, checked_at: Timestamp, now: Timestamp) -> Option<u64> {
+    let late = now.0.checked_sub(due_at(config, tier, checked_at).0)?;
+    Some((u128::from(late) * 1_000 / u128::from(config.interval(tier).0)) as u64)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::budget::DAY_MS;
+
+    const SEOUL: DayZone = DayZone {
+        utc_offset_minutes: 540,
+        day_starts_at_minutes: 0,
+    };
+
+    /// Runs a whole day in which every planned record is called, and others take what they can get of
+    /// `others_per_tick`; what is planned in each hour, and what others took.
+    fn day(quota: u64, others_per_tick: u64) -> (Vec<u64>, u64) {
+        let config = PrefetchConfig::default();
+        let start = SEOUL.start(20_700);
+        let mut left = quota;
+        let (mut hours, mut others) = (vec![0; 24], 0);
+        for tick in 0..1_440 {
+            let now = start + Millis(tick * 60_000);
+            let params = PlanParams {
+                day_left: left,
+                day_ends: SEOUL.start(20_701),
+                queued: 0,
+                zone: SEOUL,
+            };
+            let planned = plan(&config, params, now);
+            hours[SEOUL.hour(now) as usize] += planned;
+            left -= planned;
+            let taken = left.min(others_per_tick);
+            others += taken;
+            left -= taken;
+        }
+        (hours, others)
+    }
+
+    #[test]
+    fn b_132_a_day_is_spread_by_the_hours_and_never_over() {
+        let (hours, _) = day(18_000_000, 0);
+        let total: u64 = hours.iter().sum();
+        assert!((17_990_000..=18_000_000).contains(&total), "{total}");
+        assert!(hours[12] <= 250 * 3_600 && hours[20] <= 150 * 3_600, "{hours:?}");
+        // 18 of the 19.8 million that the ceilings would allow.
+        assert!(hours[12].abs_diff(818_181) < 500, "{hours:?}");
+        assert!(hours[19].abs_diff(490_909) < 500, "{hours:?}");
+    }
+
+    #[test]
+    fn the_ceilings_hold_when_there_is_more_than_the_day_can_use() {
+        let (hours, _) = day(100_000_000, 0);
+        assert_eq!((hours[3], hours[19], hours[23]), (900_000, 540_000, 540_000));
+    }
+
+    #[test]
+    fn what_others_take_from_the_day_is_not_planned_again() {
+        let (hours, others) = day(10_000_000, 3_000);
+        let planned: u64 = hours.iter().sum();
+        assert!(others > 3_000_000, "{others}");
+        assert!(
+            (9_990_000..=10_000_000).contains(&(planned + others)),
+            "{planned} + {others}"
+        );
+        let params = PlanParams {
+            day_left: 500,
+            day_ends: Timestamp(DAY_MS),
+            queued: 500,
+            zone: DayZone::default(),
+        };
+        assert_eq!(plan(&PrefetchConfig::default(), params, Timestamp(0)), 0);
+        assert_eq!(plan(&PrefetchConfig::default(), params, Timestamp(DAY_MS)), 0);
+    }
+
+    #[test]
+    fn b_133_the_most_overdue_goes_first() {
+        let config = TierConfig::default();
+        let now = Timestamp(1_000 * HOUR_MS);
+        let late = |tier, hours: u64| overdue(&config, tier, now - Millis(hours * HOUR_MS), now);
+        assert_eq!(late(Tier::Hot, 2), Some(1_000));
+        assert_eq!(late(Tier::Warm, 9), Some(500));
+        assert_eq!(late(Tier::Cold, 25), Some(41));
+        assert_eq!(late(Tier::Cold, 23), None);
+    }
+}
