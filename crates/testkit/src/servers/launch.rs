@@ -7,10 +7,12 @@
 
 use std::io;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command};
+use std::process::{Child, Command, Stdio};
 use std::sync::OnceLock;
 use std::sync::mpsc::{Sender, SyncSender, channel, sync_channel};
 use std::thread;
+
+use super::account::Account;
 
 struct Order {
     command: Command,
@@ -19,8 +21,14 @@ struct Order {
 
 /// Where a program is, or an error that says which Debian package brings it.
 pub(super) fn find(program: &str, package: &str) -> io::Result<PathBuf> {
+    find_also(program, package, &[])
+}
+
+/// Like [`find`]; programs that are there for servers only are often in other folders than those on PATH.
+pub(super) fn find_also(program: &str, package: &str, more: &[PathBuf]) -> io::Result<PathBuf> {
     let path = std::env::var_os("PATH").unwrap_or_default();
     let found = std::env::split_paths(&path)
+        .chain(more.iter().cloned())
         .map(|folder| folder.join(program))
         .find(|file| file.is_file());
     found.ok_or_else(|| {
@@ -34,6 +42,43 @@ pub(super) fn mortal(program: &Path) -> io::Result<Command> {
     let mut command = Command::new(find("setpriv", "util-linux")?);
     command.args(["--pdeathsig", "KILL"]).arg(program);
     Ok(command)
+}
+
+/// Like [`mortal`], with the rights of another account, if there is one.
+pub(super) fn mortal_as(account: Option<&Account>, program: &Path) -> io::Result<Command> {
+    let Some(account) = account else {
+        return mortal(program);
+    };
+    let mut command = Command::new(find("setpriv", "util-linux")?);
+    command
+        .args([
+            "--reuid",
+            account.name(),
+            "--regid",
+            account.name(),
+            "--init-groups",
+        ])
+        .args(["--pdeathsig", "KILL"])
+        .arg(program);
+    Ok(command)
+}
+
+/// Runs a [`mortal`] command to its end. What it said is the answer, and part of the error if it fails.
+pub(super) fn finish(what: &str, mut command: Command) -> io::Result<String> {
+    command
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped());
+    let output = launch(command)?.wait_with_output()?;
+    let said = String::from_utf8_lossy(&output.stdout).into_owned();
+    if output.status.success() {
+        return Ok(said);
+    }
+    let error = String::from_utf8_lossy(&output.stderr);
+    Err(io::Error::other(format!(
+        "{what}: {}: {error}{said}",
+        output.status
+    )))
 }
 
 /// Starts a [`mortal`] command.

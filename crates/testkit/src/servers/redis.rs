@@ -1,18 +1,14 @@
 //! One Redis server.
 
-use std::fs::{self, File};
 use std::io;
 use std::path::Path;
-use std::process::{Child, Stdio};
 use std::sync::OnceLock;
 use std::time::Duration;
 
-use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process, waitid};
-
 use super::folder::Folder;
-use super::launch::{find, launch, mortal};
+use super::launch::{find, mortal};
+use super::process::{Process, Refusal, StartParams, at_free_port, at_same_port};
 use super::resp::{Client, Reply};
-use super::{port, wait::wait_for};
 
 /// For a start, with everything that is to be loaded.
 const START_LIMIT: Duration = Duration::from_secs(20);
@@ -20,8 +16,6 @@ const START_LIMIT: Duration = Duration::from_secs(20);
 const COMMAND_LIMIT: Duration = Duration::from_secs(5);
 /// For one look whether a server answers: whoever has taken its port may never do so.
 const LOOK_LIMIT: Duration = Duration::from_millis(500);
-/// Another process can take a port between our look and the server's.
-const TRIES: usize = 5;
 
 /// How a server is to run. The default keeps nothing on disk.
 #[derive(Debug, Clone)]
@@ -59,44 +53,21 @@ impl RedisOptions {
 #[derive(Debug)]
 pub struct RedisServer {
     options: RedisOptions,
+    process: Process,
     folder: Folder,
     port: u16,
-    child: Child,
-}
-
-/// Why a start did not succeed.
-#[derive(Debug)]
-enum Refusal {
-    PortTaken(io::Error),
-    Other(io::Error),
-}
-
-impl From<io::Error> for Refusal {
-    fn from(error: io::Error) -> Self {
-        Self::Other(error)
-    }
 }
 
 impl RedisServer {
     /// Starts a server at a free port and waits until it answers.
     pub fn start(options: RedisOptions) -> io::Result<Self> {
-        let mut tries = 1;
-        loop {
-            let folder = Folder::new()?;
-            let port = port::free()?;
-            match run(&options, folder.path(), port) {
-                Ok(child) => {
-                    return Ok(Self {
-                        options,
-                        folder,
-                        port,
-                        child,
-                    });
-                }
-                Err(Refusal::PortTaken(_)) if tries < TRIES => tries += 1,
-                Err(Refusal::PortTaken(error) | Refusal::Other(error)) => return Err(error),
-            }
-        }
+        let (process, folder, port) = at_free_port(|folder, port| run(&options, folder.path(), port))?;
+        Ok(Self {
+            options,
+            process,
+            folder,
+            port,
+        })
     }
 
     /// The server that all tests of this process can use. It keeps nothing on disk.
@@ -137,55 +108,31 @@ impl RedisServer {
 
     /// `kill -9`, and waits until it is gone. Nothing happens if it is gone already.
     pub fn kill(&mut self) -> io::Result<()> {
-        self.child.kill()?;
-        self.child.wait().map(drop)
+        self.process.kill()
     }
 
     /// Kills the server if it runs and starts it again, same port and folder. Waits until it has loaded its
     /// data.
     pub fn restart(&mut self) -> io::Result<()> {
         self.kill()?;
-        self.child = wait_for("a restart", START_LIMIT, || {
-            match run(&self.options, self.folder.path(), self.port) {
-                Ok(child) => Ok(Some(child)),
-                Err(Refusal::PortTaken(_)) => Ok(None),
-                Err(Refusal::Other(error)) => Err(error),
-            }
-        })?;
+        let again = || run(&self.options, self.folder.path(), self.port);
+        self.process = at_same_port(START_LIMIT, again)?;
         Ok(())
     }
 
     /// Stops the server where it stands: connections stay open, nothing is answered.
     pub fn pause(&mut self) -> io::Result<()> {
-        self.signal(Signal::STOP)?;
-        // Without a wait it could still answer a command that is sent right after this.
-        let either = WaitIdOptions::STOPPED | WaitIdOptions::EXITED | WaitIdOptions::NOWAIT;
-        waitid(WaitId::Pid(Pid::from_child(&self.child)), either)?;
-        Ok(())
+        self.process.pause()
     }
 
     /// Ends a [`pause`](Self::pause).
     pub fn resume(&mut self) -> io::Result<()> {
-        self.signal(Signal::CONT)
-    }
-
-    /// A child that has ended and was waited for has no process id of its own any more.
-    fn signal(&mut self, signal: Signal) -> io::Result<()> {
-        match self.child.try_wait()? {
-            None => Ok(kill_process(Pid::from_child(&self.child), signal)?),
-            Some(status) => Err(io::Error::other(format!("redis-server has ended: {status}"))),
-        }
-    }
-}
-
-impl Drop for RedisServer {
-    fn drop(&mut self) {
-        let _ = self.kill();
+        self.process.resume()
     }
 }
 
 /// Starts the program and waits until it answers.
-fn run(options: &RedisOptions, folder: &Path, port: u16) -> Result<Child, Refusal> {
+fn run(options: &RedisOptions, folder: &Path, port: u16) -> Result<Process, Refusal> {
     let mut command = mortal(&find("redis-server", "redis-server")?)?;
     command
         .args(["--port", &port.to_string(), "--bind", "127.0.0.1"])
@@ -195,30 +142,12 @@ fn run(options: &RedisOptions, folder: &Path, port: u16) -> Result<Child, Refusa
         .arg("--dir")
         .arg(folder)
         .args(&options.args);
-    let log = folder.join("redis.log");
-    let output = File::create(&log)?;
-    command
-        .stdin(Stdio::null())
-        .stdout(output.try_clone()?)
-        .stderr(output);
-    let mut child = launch(command)?;
-    let ready = wait_for("an answer of redis-server", START_LIMIT, || {
-        match child.try_wait()? {
-            Some(status) => Err(io::Error::other(format!("redis-server has ended: {status}"))),
-            None => Ok(answers(port, child.id()).then_some(())),
-        }
-    });
-    let Err(error) = ready else { return Ok(child) };
-    child.kill()?;
-    child.wait()?;
-    let said = fs::read_to_string(&log).unwrap_or_default();
-    let taken = said.contains("Address already in use");
-    let error = io::Error::new(error.kind(), format!("{error}; port {port}; it said: {said}"));
-    Err(if taken {
-        Refusal::PortTaken(error)
-    } else {
-        Refusal::Other(error)
-    })
+    let params = StartParams {
+        name: "redis-server",
+        log: &folder.join("redis.log"),
+        limit: START_LIMIT,
+    };
+    Process::start(command, &params, |process| answers(port, process))
 }
 
 /// Whether this very process answers, and has loaded its data: at a port that was taken, another one does.

@@ -1,0 +1,259 @@
+//! One Kafka broker that is its own controller (KRaft), from the jars that `scripts/fetch-kafka` fetches.
+//!
+//! It makes no topics on its own, so a wrong name shows. Like any Kafka it leaves writing to disk to the system:
+//! what was answered survives a kill, not the end of the machine.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::io;
+use std::path::Path;
+use std::process::Command;
+use std::sync::OnceLock;
+use std::time::Duration;
+
+use rustix::process::Signal;
+
+use super::folder::Folder;
+use super::jars::{Jars, JavaParams};
+use super::kafka_wire::{Connection, Metadata};
+use super::launch::finish;
+use super::port::BUS;
+use super::process::{Process, Refusal, StartParams, at_free_port, at_same_port};
+use super::proxy::Proxy;
+use super::wait::wait_for;
+use crate::rng::fresh_seed;
+
+/// For a start on a busy machine, with all logs read again after a kill.
+const START_LIMIT: Duration = Duration::from_secs(60);
+/// For one request.
+const REQUEST_LIMIT: Duration = Duration::from_secs(10);
+/// For one look whether a broker answers: whoever has taken its port may never do so.
+const LOOK_LIMIT: Duration = Duration::from_millis(500);
+const FOLDER_OF_DATA: &str = "data";
+const SETTINGS: &str = "server.properties";
+const LOGGING: &str = "log4j.properties";
+
+const JARS: Jars = Jars {
+    name: "kafka",
+    main: "kafka_2.13",
+    list: include_str!("../../jars/kafka/jars.sha256"),
+    script: "scripts/fetch-kafka",
+};
+
+/// How a broker is to run.
+#[derive(Debug, Clone, Default)]
+pub struct KafkaOptions {
+    /// Clients are sent through a [`Proxy`], which can fail them: a broker tells its clients where to connect, so
+    /// that a proxy that it does not know of would be passed by.
+    pub behind_proxy: bool,
+    /// Settings of the broker, such as `("message.max.bytes", "1000")`. They win over ours.
+    pub settings: Vec<(String, String)>,
+}
+
+/// A running broker. Dropping it kills it and removes its folder.
+#[derive(Debug)]
+pub struct KafkaServer {
+    process: Process,
+    cluster: String,
+    proxy: Option<Proxy>,
+    folder: Folder,
+    port: u16,
+}
+
+impl KafkaServer {
+    /// Starts a broker at a free port and waits until it serves.
+    pub fn start(options: KafkaOptions) -> io::Result<Self> {
+        // A cluster's id is 16 bytes in base64; so is this.
+        let cluster = format!("{:021x}A", fresh_seed());
+        let first = |folder: &Folder, port: u16| {
+            let proxy = options.behind_proxy.then(|| Proxy::start(port)).transpose()?;
+            let advertised = proxy.as_ref().map_or(port, Proxy::port);
+            write_settings(&options, folder.path(), Ports { port, advertised })?;
+            format_folder(folder.path(), &cluster)?;
+            Ok((run(folder.path(), port, &cluster)?, proxy))
+        };
+        let ((process, proxy), folder, port) = at_free_port(first)?;
+        Ok(Self {
+            process,
+            cluster,
+            proxy,
+            folder,
+            port,
+        })
+    }
+
+    /// The broker that all tests of this process can use, each with topics and groups of its own.
+    ///
+    /// # Panics
+    ///
+    /// When it cannot be started.
+    pub fn shared() -> &'static Self {
+        static SHARED: OnceLock<KafkaServer> = OnceLock::new();
+        SHARED.get_or_init(|| {
+            Self::start(KafkaOptions::default())
+                .unwrap_or_else(|error| panic!("the shared Kafka broker: {error}"))
+        })
+    }
+
+    /// The broker's own port, also behind a proxy.
+    pub fn port(&self) -> u16 {
+        self.port
+    }
+
+    /// What clients call `bootstrap.servers`.
+    pub fn brokers(&self) -> String {
+        let port = self.proxy.as_ref().map_or(self.port, Proxy::port);
+        format!("127.0.0.1:{port}")
+    }
+
+    /// What stands between clients and the broker, if that was wanted.
+    pub fn proxy(&self) -> Option<&Proxy> {
+        self.proxy.as_ref()
+    }
+
+    /// Its data, its settings and its `kafka.log`.
+    pub fn folder(&self) -> &Path {
+        self.folder.path()
+    }
+
+    /// Makes a topic and waits until every partition has a leader. An error if it is there already.
+    pub fn create_topic(&self, name: &str, partitions: u16) -> io::Result<()> {
+        let mut connection = self.connection()?;
+        connection.create_topic(name, i32::from(partitions), REQUEST_LIMIT)?;
+        wait_for("a leader of every partition", REQUEST_LIMIT, || {
+            let topics = connection.metadata()?.topics;
+            let is_it = |topic: &&_| ready(topic, name, usize::from(partitions));
+            Ok(topics.iter().find(is_it).map(drop))
+        })
+    }
+
+    /// All topics, the internal ones too, with how many partitions they have.
+    pub fn topics(&self) -> io::Result<BTreeMap<String, usize>> {
+        let topics = self.connection()?.metadata()?.topics.into_iter();
+        Ok(topics.map(|topic| (topic.name, topic.partitions)).collect())
+    }
+
+    /// Asks the broker to end, and waits until it has. Nothing happens if it is gone already.
+    pub fn stop(&mut self) -> io::Result<()> {
+        self.process.stop(Signal::TERM)
+    }
+
+    /// `kill -9`, and waits until it is gone. Nothing happens if it is gone already.
+    pub fn kill(&mut self) -> io::Result<()> {
+        self.process.kill()
+    }
+
+    /// Kills the broker if it runs and starts it again, same port and folder. Waits until it serves. For an
+    /// orderly restart [`stop`](Self::stop) it first.
+    pub fn restart(&mut self) -> io::Result<()> {
+        self.kill()?;
+        let again = || run(self.folder.path(), self.port, &self.cluster);
+        self.process = at_same_port(START_LIMIT, again)?;
+        Ok(())
+    }
+
+    /// Stops the broker where it stands: connections stay open, nothing is answered.
+    pub fn pause(&mut self) -> io::Result<()> {
+        self.process.pause()
+    }
+
+    /// Ends a [`pause`](Self::pause).
+    pub fn resume(&mut self) -> io::Result<()> {
+        self.process.resume()
+    }
+
+    fn connection(&self) -> io::Result<Connection> {
+        Connection::open(self.port, REQUEST_LIMIT)
+    }
+}
+
+fn ready(topic: &super::kafka_wire::Topic, name: &str, partitions: usize) -> bool {
+    topic.name == name && topic.partitions == partitions && topic.led
+}
+
+/// Where a broker listens, and where it sends clients.
+struct Ports {
+    port: u16,
+    advertised: u16,
+}
+
+fn write_settings(options: &KafkaOptions, folder: &Path, ports: Ports) -> io::Result<()> {
+    let Ports { port, advertised } = ports;
+    let controller = port + BUS;
+    let data = folder.join(FOLDER_OF_DATA);
+    // A broker that was killed is let in again only when its session is over, after 9 s by default. Consumers of
+    // tests come one by one, so that nobody is waited for, and may be missed sooner than the usual 6 s. Of the
+    // cleaner's memory the default is nearly half of the heap.
+    let mut text = format!(
+        "process.roles=broker,controller\n\
+         node.id=1\n\
+         controller.quorum.voters=1@127.0.0.1:{controller}\n\
+         listeners=PLAINTEXT://127.0.0.1:{port},CONTROLLER://127.0.0.1:{controller}\n\
+         advertised.listeners=PLAINTEXT://127.0.0.1:{advertised}\n\
+         listener.security.protocol.map=PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT\n\
+         controller.listener.names=CONTROLLER\n\
+         log.dirs={}\n\
+         auto.create.topics.enable=false\n\
+         offsets.topic.replication.factor=1\n\
+         offsets.topic.num.partitions=1\n\
+         transaction.state.log.replication.factor=1\n\
+         transaction.state.log.min.isr=1\n\
+         transaction.state.log.num.partitions=1\n\
+         broker.session.timeout.ms=3000\n\
+         broker.heartbeat.interval.ms=500\n\
+         group.initial.rebalance.delay.ms=0\n\
+         group.min.session.timeout.ms=1000\n\
+         log.cleaner.dedupe.buffer.size=4194304\n\
+         num.network.threads=2\n\
+         num.io.threads=4\n",
+        data.display()
+    );
+    for (name, value) in &options.settings {
+        text.push_str(&format!("{name}={value}\n"));
+    }
+    fs::write(folder.join(SETTINGS), text)?;
+    let logging = "log4j.rootLogger=WARN, out\n\
+                   log4j.appender.out=org.apache.log4j.ConsoleAppender\n\
+                   log4j.appender.out.layout=org.apache.log4j.PatternLayout\n\
+                   log4j.appender.out.layout.ConversionPattern=%d{HH:mm:ss,SSS} %p %m (%c)%n\n";
+    fs::write(folder.join(LOGGING), logging)
+}
+
+/// Makes the folder that of a cluster's node. A broker starts with no other.
+fn format_folder(folder: &Path, cluster: &str) -> io::Result<()> {
+    let mut command = java(folder, "kafka.tools.StorageTool")?;
+    command.args(["format", "-t", cluster, "-c", SETTINGS]);
+    finish("a folder for Kafka", command).map(drop)
+}
+
+/// Starts the program and waits until it serves.
+fn run(folder: &Path, port: u16, cluster: &str) -> Result<Process, Refusal> {
+    let mut command = java(folder, "kafka.Kafka")?;
+    command.arg(SETTINGS);
+    let params = StartParams {
+        name: "Kafka",
+        log: &folder.join("kafka.log"),
+        limit: START_LIMIT,
+    };
+    Process::start(command, &params, |_| serves(port, cluster))
+}
+
+fn java(folder: &Path, class: &str) -> io::Result<Command> {
+    JARS.java(&JavaParams {
+        class,
+        heap: "-Xmx320m",
+        settings: &[format!(
+            "-Dlog4j.configuration=file:{}",
+            folder.join(LOGGING).display()
+        )],
+        folder,
+    })
+}
+
+/// Whether this very broker answers (at a port that was taken, another one does) and its controller lets it serve.
+fn serves(port: u16, cluster: &str) -> bool {
+    let ask = || -> io::Result<Metadata> { Connection::open(port, LOOK_LIMIT)?.metadata() };
+    ask().is_ok_and(|said| {
+        said.cluster == cluster && said.brokers == 1 && said.topics.iter().all(|topic| topic.led)
+    })
+}

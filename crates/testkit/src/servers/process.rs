@@ -1,0 +1,231 @@
+//! A server's process: started with a time limit, ended, paused, and never left behind.
+//!
+//! What is done to it is done to its children, too: PostgreSQL answers every client from a process of its own.
+
+use std::fs::{self, File};
+use std::io;
+use std::path::Path;
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::time::Duration;
+
+use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process, waitid};
+
+use super::folder::Folder;
+use super::launch::launch;
+use super::{port, wait::wait_for};
+
+/// For a server that was asked to end to write down what it has to.
+const STOP_LIMIT: Duration = Duration::from_secs(30);
+const PAUSE_LIMIT: Duration = Duration::from_secs(5);
+const KILL_LIMIT: Duration = Duration::from_secs(5);
+/// Another process can take a port between our look and the server's.
+const TRIES: usize = 5;
+
+/// A running program. Dropping it kills it.
+#[derive(Debug)]
+pub(super) struct Process {
+    name: &'static str,
+    child: Child,
+}
+
+/// Why a start did not succeed.
+#[derive(Debug)]
+pub(super) enum Refusal {
+    PortTaken(io::Error),
+    Other(io::Error),
+}
+
+impl From<io::Error> for Refusal {
+    fn from(error: io::Error) -> Self {
+        Self::Other(error)
+    }
+}
+
+/// What a start needs besides the command.
+#[derive(Debug)]
+pub(super) struct StartParams<'a> {
+    /// For messages.
+    pub(super) name: &'static str,
+    /// A file for all that it says.
+    pub(super) log: &'a Path,
+    pub(super) limit: Duration,
+}
+
+impl Process {
+    /// Starts a [`mortal`](super::launch::mortal) command and waits until `is_ready` says so of its process id.
+    pub(super) fn start(
+        mut command: Command,
+        params: &StartParams<'_>,
+        mut is_ready: impl FnMut(u32) -> bool,
+    ) -> Result<Self, Refusal> {
+        let name = params.name;
+        let output = File::create(params.log)?;
+        command
+            .stdin(Stdio::null())
+            .stdout(output.try_clone()?)
+            .stderr(output);
+        let mut process = Self {
+            name,
+            child: launch(command)?,
+        };
+        let ready = wait_for(&format!("an answer of {name}"), params.limit, || {
+            match process.child.try_wait()? {
+                Some(status) => Err(ended(name, status)),
+                None => Ok(is_ready(process.child.id()).then_some(())),
+            }
+        });
+        let Err(error) = ready else { return Ok(process) };
+        process.kill()?;
+        let said = fs::read_to_string(params.log).unwrap_or_default();
+        let taken = said.contains("Address already in use");
+        let error = io::Error::new(error.kind(), format!("{error}; it said: {said}"));
+        Err(if taken {
+            Refusal::PortTaken(error)
+        } else {
+            Refusal::Other(error)
+        })
+    }
+
+    /// `kill -9`, and waits until it is gone. Nothing happens if it is gone already.
+    pub(super) fn kill(&mut self) -> io::Result<()> {
+        if self.child.try_wait()?.is_some() {
+            return Ok(());
+        }
+        // Stopped first, or it could start more children. If that fails, it has to end all the same.
+        let _ = self.pause();
+        let children = children(self.child.id()).unwrap_or_default();
+        for child in &children {
+            // One that is gone meanwhile is what is wanted.
+            let _ = kill_process(*child, Signal::KILL);
+        }
+        self.child.kill()?;
+        self.child.wait()?;
+        // PostgreSQL does not start again while one of its processes still has its memory.
+        for child in children {
+            wait_for("the end of a process", KILL_LIMIT, || {
+                Ok(stat(child).is_none_or(|stat| stat.has_ended()).then_some(()))
+            })?;
+        }
+        Ok(())
+    }
+
+    /// Asks it to end, by the signal that this server takes as that, and waits until it has. Nothing happens if
+    /// it is gone already.
+    pub(super) fn stop(&mut self, signal: Signal) -> io::Result<()> {
+        if self.child.try_wait()?.is_some() {
+            return Ok(());
+        }
+        // A paused one could not do as it is asked.
+        self.resume()?;
+        self.signal(signal)?;
+        let what = format!("the end of {}", self.name);
+        wait_for(&what, STOP_LIMIT, || self.child.try_wait()).map(drop)
+    }
+
+    /// Stops it where it stands: connections stay open, nothing is answered.
+    pub(super) fn pause(&mut self) -> io::Result<()> {
+        self.signal(Signal::STOP)?;
+        // Without a wait it could still answer a request that is sent right after this.
+        let either = WaitIdOptions::STOPPED | WaitIdOptions::EXITED | WaitIdOptions::NOWAIT;
+        waitid(WaitId::Pid(Pid::from_child(&self.child)), either)?;
+        for child in children(self.child.id())? {
+            if kill_process(child, Signal::STOP).is_ok() {
+                wait_for("a stopped process", PAUSE_LIMIT, || {
+                    Ok(stat(child)
+                        .is_none_or(|stat| stat.has_ended() || stat.state == "T")
+                        .then_some(()))
+                })?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Ends a [`pause`](Self::pause).
+    pub(super) fn resume(&mut self) -> io::Result<()> {
+        self.signal(Signal::CONT)?;
+        for child in children(self.child.id())? {
+            let _ = kill_process(child, Signal::CONT);
+        }
+        Ok(())
+    }
+
+    /// A child that has ended and was waited for has no process id of its own any more.
+    fn signal(&mut self, signal: Signal) -> io::Result<()> {
+        match self.child.try_wait()? {
+            None => Ok(kill_process(Pid::from_child(&self.child), signal)?),
+            Some(status) => Err(ended(self.name, status)),
+        }
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        let _ = self.kill();
+    }
+}
+
+fn ended(name: &str, status: ExitStatus) -> io::Error {
+    io::Error::other(format!("{name} has ended: {status}"))
+}
+
+/// Starts something in a folder of its own at a free port. If another process took the port first, tries others.
+pub(super) fn at_free_port<T>(
+    mut run: impl FnMut(&Folder, u16) -> Result<T, Refusal>,
+) -> io::Result<(T, Folder, u16)> {
+    let mut tries = 1;
+    loop {
+        let folder = Folder::new()?;
+        let port = port::free()?;
+        match run(&folder, port) {
+            Ok(started) => return Ok((started, folder, port)),
+            Err(Refusal::PortTaken(_)) if tries < TRIES => tries += 1,
+            Err(Refusal::PortTaken(error) | Refusal::Other(error)) => return Err(error),
+        }
+    }
+}
+
+/// Starts something again where it was. Its port may be taken for a moment by what it was.
+pub(super) fn at_same_port<T>(limit: Duration, mut run: impl FnMut() -> Result<T, Refusal>) -> io::Result<T> {
+    wait_for("a restart", limit, || match run() {
+        Ok(started) => Ok(Some(started)),
+        Err(Refusal::PortTaken(_)) => Ok(None),
+        Err(Refusal::Other(error)) => Err(error),
+    })
+}
+
+/// What the system says about a process.
+struct Stat {
+    parent: u32,
+    state: String,
+}
+
+impl Stat {
+    /// It may be there until it was waited for, but it has nothing any more.
+    fn has_ended(&self) -> bool {
+        self.state == "Z" || self.state == "X"
+    }
+}
+
+fn stat(process: Pid) -> Option<Stat> {
+    let line = fs::read_to_string(format!("/proc/{}/stat", process.as_raw_nonzero())).ok()?;
+    // The second field is the program's name in parentheses, whatever characters that has.
+    let (_, fields) = line.rsplit_once(") ")?;
+    let mut fields = fields.split(' ');
+    let state = fields.next()?.to_owned();
+    let parent = fields.next()?.parse().ok()?;
+    Some(Stat { parent, state })
+}
+
+/// The children of a process; theirs are not looked for.
+fn children(parent: u32) -> io::Result<Vec<Pid>> {
+    let mut found = Vec::new();
+    for entry in fs::read_dir("/proc")?.flatten() {
+        let number = entry.file_name().to_str().and_then(|name| name.parse().ok());
+        if let Some(process) = number.and_then(Pid::from_raw)
+            && stat(process).is_some_and(|stat| stat.parent == parent)
+        {
+            found.push(process);
+        }
+    }
+    Ok(found)
+}

@@ -1,0 +1,135 @@
+//! Random histories of the refresh part on the pure state machine and on each store beside it.
+//! `TIDEGATE_SIM_SEED=n` runs one seed again, `TIDEGATE_DIFF_SEEDS=n` so many seeds (half of them fresh),
+//! `TIDEGATE_SIM_STEPS=n` longer or shorter histories.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use tempfile::TempDir;
+use tidegate_store::ManualClock;
+use tidegate_store::embedded::Durability;
+use tidegate_store::refresh::{
+    EmbeddedRefreshOptions, EmbeddedRefreshStore, ModelRefreshStore, RedisRefreshOptions, RedisRefreshStore,
+    RefreshSettings, RefreshStore,
+};
+use tidegate_testkit::refresh_differential::{START, Seen, run, settings};
+use tidegate_testkit::rng::fresh_seed;
+use tidegate_testkit::servers::{RedisCluster, RedisServer};
+
+fn number(name: &str) -> Option<u64> {
+    let text = std::env::var(name).ok()?;
+    Some(
+        text.parse()
+            .unwrap_or_else(|_| panic!("{name}={text}: a whole number is needed")),
+    )
+}
+
+/// Every outcome there is, so that equal answers mean something.
+const OUTCOMES: [&str; 26] = [
+    "PUBLISHED",
+    "UPGRADED",
+    "ALREADY_PROCESSING",
+    "JUST_REFRESHED",
+    "confirmed",
+    "not confirmed",
+    "rolled back",
+    "not rolled back",
+    "go",
+    "obsolete",
+    "busy",
+    "extended",
+    "not extended",
+    "abandoned",
+    "not abandoned",
+    "settled",
+    "already settled",
+    "released",
+    "not released",
+    "taken",
+    "limited by rate",
+    "limited by the low cap",
+    "limited by the day",
+    "limited by a hold",
+    "seeds",
+    "steps",
+];
+
+async fn compare(seeds: u64, open: impl AsyncFn(RefreshSettings, Arc<ManualClock>) -> Arc<dyn RefreshStore>) {
+    let seeds: Vec<u64> = match number("TIDEGATE_SIM_SEED") {
+        Some(seed) => vec![seed],
+        None => {
+            let seeds = number("TIDEGATE_DIFF_SEEDS").unwrap_or(seeds);
+            let known = 0..seeds / 2;
+            known.chain((seeds / 2..seeds).map(|_| fresh_seed())).collect()
+        }
+    };
+    let steps = number("TIDEGATE_SIM_STEPS").unwrap_or(400);
+    let mut seen = Seen::default();
+    for &seed in &seeds {
+        let clock = Arc::new(ManualClock::at(START));
+        let model = ModelRefreshStore::new(settings(seed), clock.clone()).expect("valid settings");
+        let other = open(settings(seed), clock.clone()).await;
+        let history = run(seed, steps, clock, Arc::new(model), other).await;
+        seen.add(history.expect("the stores answer"));
+        seen.add(Seen([("seeds", 1), ("steps", steps)].into()));
+    }
+    if seeds.len() > 1 {
+        for outcome in OUTCOMES {
+            assert!(
+                seen.0.contains_key(outcome),
+                "no history saw {outcome:?}: {seen:?}"
+            );
+        }
+    }
+}
+
+#[tokio::test]
+async fn embedded_answers_as_the_state_machine_does() {
+    let folder = TempDir::new().expect("a temporary folder");
+    let stores = AtomicU64::new(0);
+    compare(20, async |settings, clock| {
+        let options = EmbeddedRefreshOptions {
+            folder: folder
+                .path()
+                .join(stores.fetch_add(1, Ordering::Relaxed).to_string()),
+            durability: Durability::Buffered,
+            settings,
+            clock,
+        };
+        let store = EmbeddedRefreshStore::open(options).expect("the folder is there");
+        Arc::new(store) as Arc<dyn RefreshStore>
+    })
+    .await;
+}
+
+async fn on_redis(
+    urls: Vec<String>,
+    name: &str,
+    settings: RefreshSettings,
+    clock: Arc<ManualClock>,
+) -> Arc<dyn RefreshStore> {
+    static STORES: AtomicU64 = AtomicU64::new(0);
+    let options = RedisRefreshOptions {
+        urls,
+        prefix: format!("{name}-{}:", STORES.fetch_add(1, Ordering::Relaxed)),
+        settings,
+        clock: Some(clock),
+    };
+    Arc::new(RedisRefreshStore::open(options).await.expect("Redis is there"))
+}
+
+#[tokio::test]
+async fn redis_answers_as_the_state_machine_does() {
+    compare(40, async |settings, clock| {
+        on_redis(vec![RedisServer::shared().url()], "differential", settings, clock).await
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_cluster_answers_as_the_state_machine_does() {
+    compare(10, async |settings, clock| {
+        on_redis(RedisCluster::shared().urls(), "differential", settings, clock).await
+    })
+    .await;
+}
