@@ -31,6 +31,10 @@ pub enum StoreError {
     Unavailable { server: String, reason: String },
     #[error("{server} cannot be used: {reason}")]
     Unsuitable { server: String, reason: String },
+    #[error("the target {target:?} has no budget here; targets with one: {known}")]
+    UnknownTarget { target: String, known: String },
+    #[error("version {0} is larger than any that a store issues: what carries it is damaged")]
+    Version(u64),
     #[error("the store is closed")]
     Closed,
     #[error("the stream to import cannot be read: {0}")]

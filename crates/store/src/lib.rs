@@ -1,21 +1,26 @@
-//! The store seam: everything of the bulk part that keeps state sits behind [`Store`].
+//! The store seam: everything of the bulk part that keeps state sits behind [`Store`], coalescer and budgets of the
+//! refresh part behind [`refresh::RefreshStore`].
 //!
 //! - [`Store`]: one method per kind of access; transitions go in as commands of the core and take batches.
+//! - [`refresh`]: the refresh part's seam and its model.
 //! - [`model`]: the pure state machine behind the seam, the yardstick for every backend.
 //! - [`embedded`]: durable in a data folder, in this process.
 //! - [`redis`]: on a Redis server or Cluster, shared by several processes.
 //! - [`transfer`]: a whole store as a stream, for backup and for moving between backends.
-//! - `conformance` (feature): the cases that every backend must pass.
+//! - `conformance`, `conformance_refresh` (feature): the cases that every backend must pass.
 //!
 //! No async runtime is needed here beyond its channels; no HTTP, no handlers, no timers.
 
 pub mod clock;
 #[cfg(feature = "conformance")]
 pub mod conformance;
+#[cfg(feature = "conformance")]
+pub mod conformance_refresh;
 pub mod embedded;
 mod error;
 pub mod model;
 pub mod redis;
+pub mod refresh;
 mod seam;
 pub mod transfer;
 

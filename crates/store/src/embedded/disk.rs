@@ -1,4 +1,4 @@
-//! The durable layer under the embedded store: small tables of numbered records, atomic batches, a sync.
+//! The durable layer under the embedded stores: small tables of numbered records, atomic batches, a sync.
 //!
 //! Two of them: `fjall_disk` on a real disk, and [`super::memory_disk`], which forgets everything
 //! that was not synced whenever a test cuts the power.
@@ -20,10 +20,27 @@ pub enum Table {
     Leases,
     /// Payloads and results that are too large for the tables above, which are read whole at start.
     Blobs,
+    /// What is remembered of a refreshed record, with its name.
+    Records,
+    /// What must survive of a target's budget, with its name.
+    Budgets,
 }
 
 impl Table {
-    pub const ALL: [Table; 7] = [
+    pub const ALL: [Table; 9] = [
+        Table::Meta,
+        Table::Groups,
+        Table::Actions,
+        Table::Jobs,
+        Table::States,
+        Table::Leases,
+        Table::Blobs,
+        Table::Records,
+        Table::Budgets,
+    ];
+
+    /// Those of the bulk part.
+    pub const BULK: &[Table] = &[
         Table::Meta,
         Table::Groups,
         Table::Actions,
@@ -32,6 +49,9 @@ impl Table {
         Table::Leases,
         Table::Blobs,
     ];
+
+    /// Those of the refresh part, which has a folder of its own.
+    pub const REFRESH: &[Table] = &[Table::Meta, Table::Records, Table::Budgets];
 
     pub fn name(self) -> &'static str {
         match self {
@@ -42,6 +62,8 @@ impl Table {
             Table::States => "states",
             Table::Leases => "leases",
             Table::Blobs => "blobs",
+            Table::Records => "records",
+            Table::Budgets => "budgets",
         }
     }
 }

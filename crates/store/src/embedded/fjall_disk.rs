@@ -23,7 +23,8 @@ const IN_PIECES: u8 = 1;
 #[derive(Clone)]
 pub(super) struct FjallDisk {
     db: Database,
-    tables: Vec<Keyspace>,
+    /// By the number of the table; none where it was not opened.
+    tables: Vec<Option<Keyspace>>,
     /// Table, key, index → a piece of a long value.
     pieces: Keyspace,
 }
@@ -35,7 +36,8 @@ impl std::fmt::Debug for FjallDisk {
 }
 
 impl FjallDisk {
-    pub(super) fn open(folder: &Path) -> Result<Self, StoreError> {
+    /// Opens a folder that holds these tables.
+    pub(super) fn open(folder: &Path, tables: &[Table]) -> Result<Self, StoreError> {
         let failed = |error: fjall::Error| match error {
             fjall::Error::Locked => StoreError::Locked(folder.to_owned()),
             error => StoreError::Folder {
@@ -62,25 +64,33 @@ impl FjallDisk {
         // A table that seldom fills its memtable keeps old journals alive: small records, small memtable.
         let memtable = |table: Table| match table {
             Table::Jobs | Table::Blobs => 32 * MIB,
-            Table::States => 8 * MIB,
+            Table::States | Table::Records => 8 * MIB,
             _ => 2 * MIB,
         };
         let tables = Table::ALL
             .into_iter()
-            .map(|table| keyspace(table.name(), memtable(table)))
+            .map(|table| {
+                let wanted = tables.contains(&table);
+                wanted
+                    .then(|| keyspace(table.name(), memtable(table)))
+                    .transpose()
+            })
             .collect::<Result<_, _>>()?;
         let pieces = keyspace("pieces", 32 * MIB)?;
         Ok(Self { db, tables, pieces })
     }
 
     fn table(&self, table: Table) -> &Keyspace {
-        &self.tables[table as usize]
+        self.tables[table as usize]
+            .as_ref()
+            .expect("each part names its own tables")
     }
 
     /// Bytes of all files, without the journal, which is allocated ahead.
     pub(super) fn disk_bytes(&self) -> u64 {
         self.tables
             .iter()
+            .flatten()
             .chain([&self.pieces])
             .map(Keyspace::disk_space)
             .sum()

@@ -18,6 +18,7 @@ mod folder;
 pub mod memory_disk;
 mod owner;
 mod recover;
+pub mod refresh;
 mod scribe;
 mod transfer;
 mod writer;
@@ -99,10 +100,11 @@ impl EmbeddedStore {
             .validate()
             .map_err(|error| StoreError::Config(error.to_string()))?;
         folder::prepare(&options.folder)?;
-        let disk = FjallDisk::open(&options.folder.join("bulk")).map_err(|error| match error {
-            StoreError::Locked(_) => StoreError::Locked(options.folder.clone()),
-            other => other,
-        })?;
+        let disk =
+            FjallDisk::open(&options.folder.join("bulk"), Table::BULK).map_err(|error| match error {
+                StoreError::Locked(_) => StoreError::Locked(options.folder.clone()),
+                other => other,
+            })?;
         let mut store = Self::start(
             Arc::new(disk.clone()),
             options.config,

@@ -51,7 +51,7 @@ impl EmbeddedStore {
             return Err(failed(format!("{} is in the way", beside.display())));
         }
         folder::prepare(&beside)?;
-        let disk = FjallDisk::open(&beside.join("bulk"))?;
+        let disk = FjallDisk::open(&beside.join("bulk"), Table::BULK)?;
         // What was imported must also open.
         let counts = import(&disk, input).and_then(|counts| {
             recover::recover(&disk, BulkConfig::default(), (0, 0), Timestamp(0)).map(|_| counts)

@@ -1,5 +1,7 @@
 //! The names of the keys, in one place. What scripts build themselves begins with the same prefix and tag.
 
+use tidegate_core::ids::{RecordId, TargetId};
+
 /// Where a shard's keys begin: `bulk-action:{0}:`. The tag in braces keeps them in one slot of a Cluster.
 #[derive(Debug, Clone)]
 pub(super) struct Keys {
@@ -39,6 +41,56 @@ impl Keys {
     }
 }
 
+/// The names of the refresh part: the tag in braces is the record's or the target's, so that records are spread over
+/// a Cluster.
+#[derive(Debug, Clone)]
+pub(super) struct RefreshKeys {
+    prefix: String,
+}
+
+impl RefreshKeys {
+    pub(super) fn new(prefix: &str) -> Self {
+        Self {
+            prefix: prefix.to_owned(),
+        }
+    }
+
+    pub(super) fn schema(&self) -> String {
+        format!("{}{{refresh}}:schema", self.prefix)
+    }
+
+    /// `upd:{source/key}`.
+    pub(super) fn record(&self, record: &RecordId) -> String {
+        let mut key = format!("{}upd:{{", self.prefix);
+        escape(&mut key, record.source.as_str());
+        key.push('/');
+        escape(&mut key, record.key.as_str());
+        key.push('}');
+        key
+    }
+
+    /// `rate:{target}`.
+    pub(super) fn target(&self, target: &TargetId) -> String {
+        let mut key = format!("{}rate:{{", self.prefix);
+        escape(&mut key, target.as_str());
+        key.push('}');
+        key
+    }
+}
+
+/// Braces would end the tag, and a slash would move the border between source and key.
+fn escape(key: &mut String, name: &str) {
+    for character in name.chars() {
+        match character {
+            '%' => key.push_str("%25"),
+            '{' => key.push_str("%7B"),
+            '}' => key.push_str("%7D"),
+            '/' => key.push_str("%2F"),
+            plain => key.push(plain),
+        }
+    }
+}
+
 /// The slot of a key in a Redis Cluster: CRC16 (XMODEM) of its tag, modulo 16384.
 pub(super) fn slot(key: &str) -> u16 {
     let tag = key
@@ -61,7 +113,23 @@ pub(super) fn slot(key: &str) -> u16 {
 
 #[cfg(test)]
 mod tests {
-    use super::slot;
+    use tidegate_core::ids::{RecordId, RecordKey, SourceId};
+
+    use super::{RefreshKeys, slot};
+
+    #[test]
+    fn the_tag_of_a_record_holds_its_whole_name() {
+        let keys = RefreshKeys::new("r:");
+        let key = |source: &str, key: &str| {
+            keys.record(&RecordId {
+                source: SourceId::new(source).unwrap(),
+                key: RecordKey::new(key).unwrap(),
+            })
+        };
+        assert_eq!(key("character", "루나"), "r:upd:{character/루나}");
+        assert_eq!(key("a/b", "}{%"), "r:upd:{a%2Fb/%7D%7B%25}");
+        assert_eq!(slot(&key("c", "}")), slot("{c/%7D}"));
+    }
 
     #[test]
     fn slots_are_those_of_the_cluster_specification() {

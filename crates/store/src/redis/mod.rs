@@ -20,6 +20,7 @@ mod encode;
 mod keys;
 mod known;
 mod limits;
+pub mod refresh;
 mod reply;
 mod scripts;
 mod server;
@@ -53,6 +54,12 @@ use self::scripts::Script;
 use self::server::Live;
 use self::servers::{Failure, Request, Servers};
 use crate::{Clock, DeadJob, JobDetails, LeasedJob, Store, StoreError, Wakeups};
+
+/// Calls on a server or Cluster that outlive its absence, for other crates that keep something there.
+pub mod connect {
+    pub use super::server::Live;
+    pub use super::servers::{Failure, Request, Servers};
+}
 
 /// What the keys look like. A store with another number is refused.
 const SCHEMA: u32 = 2;

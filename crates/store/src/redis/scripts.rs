@@ -23,8 +23,8 @@ macro_rules! lua {
     };
 }
 
-/// What transitions share, in the order in which it is needed.
-const SHARED: [&str; 8] = [
+/// What transitions of the bulk part share, in the order in which it is needed.
+const BULK: [&str; 8] = [
     lua!("base"),
     lua!("group"),
     lua!("action"),
@@ -35,35 +35,52 @@ const SHARED: [&str; 8] = [
     lua!("plain"),
 ];
 
+/// The same for the refresh part.
+const REFRESH: [&str; 2] = [lua!("refresh/record"), lua!("refresh/budget")];
+
 /// Writes; refused as a whole when the server may not (out of memory, read-only), so never half done.
 const WRITES: &str = "";
 /// Allowed on a server that may not write.
 const READS: &str = "'no-writes'";
 /// Begins by reading the state of a shard.
 const BEGIN: &str = "begin(keys, args)";
-/// Has nothing to do with the state of a shard, or makes it.
+/// Has nothing to do with the state of a shard, or makes it; the refresh part has no shards.
 const ALONE: &str = "KEYS, ARGV, call = keys, args, redis.call";
 
 /// A transition as a function of the library, because Lua allows 200 local names in one function.
 fn function(library: &str, name: &str, flags: &str, begin: &str, text: &str) -> String {
+    let name = name_of(library, name);
     format!(
-        "do local function transition()\n{text}end\nredis.register_function{{ function_name = '{library}_{name}', \
+        "do local function transition()\n{text}end\nredis.register_function{{ function_name = '{name}', \
          flags = {{ {flags} }}, callback = function(keys, args) {begin} return transition() end }}\nend\n"
     )
 }
 
+/// What the server knows a transition by; those of another part than bulk have a folder.
+fn name_of(library: &str, transition: &str) -> String {
+    format!("{library}_{}", transition.replace('/', "_"))
+}
+
 macro_rules! scripts {
-    ($($name:ident: $flags:ident $begin:ident $transition:literal $(after $($part:literal)+)?;)+) => {
-        $(pub(super) static $name: LazyLock<Script> = LazyLock::new(|| Script {
-            function: format!("{}_{}", LIBRARY.name, $transition),
-        });)+
+    ($($shared:ident {
+        $($name:ident: $flags:ident $begin:ident $transition:literal $(after $($part:literal)+)?;)+
+    })+) => {
+        $($(pub(super) static $name: LazyLock<Script> = LazyLock::new(|| Script {
+            function: name_of(&LIBRARY.name, $transition),
+        });)+)+
 
         pub(super) static LIBRARY: LazyLock<Library> = LazyLock::new(|| {
             let body = |library: &str| {
-                let mut text = SHARED.concat();
+                let mut text = String::new();
+                // Each part by itself: they share no names, and a block ends the local ones.
                 $(
-                    let transition = [$($(lua!($part),)+)? lua!($transition)].concat();
-                    text += &function(library, $transition, $flags, $begin, &transition);
+                    text += "do\n";
+                    text += &$shared.concat();
+                    $(
+                        let transition = [$($(lua!($part),)+)? lua!($transition)].concat();
+                        text += &function(library, $transition, $flags, $begin, &transition);
+                    )+
+                    text += "end\n";
                 )+
                 text
             };
@@ -77,39 +94,57 @@ macro_rules! scripts {
 }
 
 scripts! {
-    OPEN: WRITES ALONE "open" after "rates";
-    GRANT: WRITES ALONE "grant" after "rates";
-    ADOPT_RATES: WRITES ALONE "adopt_rates" after "rates";
-    ENQUEUE: WRITES BEGIN "enqueue";
-    OPEN_ACTION: WRITES BEGIN "open_action";
-    SEAL_ACTION: WRITES BEGIN "seal_action";
-    ADMIT: WRITES BEGIN "admit";
-    LEASE: WRITES BEGIN "lease";
-    EXTEND: WRITES BEGIN "extend";
-    SETTLE: WRITES BEGIN "settle";
-    RELEASE_DUE: WRITES BEGIN "release_due" after "stale";
-    EXPIRE_LEASES: WRITES BEGIN "expire_leases";
-    CLAIM_AGGREGATION: WRITES BEGIN "claim_aggregation";
-    FINISH_AGGREGATION: WRITES BEGIN "finish_aggregation";
-    CONFIRM_COMPLETION: WRITES BEGIN "confirm_completion";
-    PAUSE: WRITES BEGIN "pause";
-    RESUME: WRITES BEGIN "resume";
-    CANCEL: WRITES BEGIN "cancel" after "stale";
-    CONFIGURE_GROUP: WRITES BEGIN "configure_group";
-    CONFIGURE_LIMITS: WRITES BEGIN "configure_limits" after "rates" "enforce";
-    ADOPT_LIMITS: WRITES BEGIN "adopt_limits" after "rates" "enforce";
-    REPLAY: WRITES BEGIN "replay";
-    PURGE: WRITES BEGIN "purge" after "dropping";
-    DROP_FINISHED: WRITES BEGIN "drop_finished" after "dropping";
-    SNAPSHOT_CONGESTION: WRITES BEGIN "snapshot_congestion";
-    RESET_STATS: WRITES BEGIN "reset_stats";
-    QUERY: READS BEGIN "query";
-    DEAD: READS BEGIN "dead";
-    WHY: READS BEGIN "why";
-    LANES: READS BEGIN "lanes";
-    LIMITS: READS BEGIN "limits" after "rates";
-    SURVEY: READS ALONE "survey";
-    EXPORT: READS BEGIN "export";
-    IMPORT: WRITES BEGIN "import" after "rates" "restore";
-    CLEAR: WRITES BEGIN "clear";
+    BULK {
+        OPEN: WRITES ALONE "open" after "rates";
+        GRANT: WRITES ALONE "grant" after "rates";
+        ADOPT_RATES: WRITES ALONE "adopt_rates" after "rates";
+        ENQUEUE: WRITES BEGIN "enqueue";
+        OPEN_ACTION: WRITES BEGIN "open_action";
+        SEAL_ACTION: WRITES BEGIN "seal_action";
+        ADMIT: WRITES BEGIN "admit";
+        LEASE: WRITES BEGIN "lease";
+        EXTEND: WRITES BEGIN "extend";
+        SETTLE: WRITES BEGIN "settle";
+        RELEASE_DUE: WRITES BEGIN "release_due" after "stale";
+        EXPIRE_LEASES: WRITES BEGIN "expire_leases";
+        CLAIM_AGGREGATION: WRITES BEGIN "claim_aggregation";
+        FINISH_AGGREGATION: WRITES BEGIN "finish_aggregation";
+        CONFIRM_COMPLETION: WRITES BEGIN "confirm_completion";
+        PAUSE: WRITES BEGIN "pause";
+        RESUME: WRITES BEGIN "resume";
+        CANCEL: WRITES BEGIN "cancel" after "stale";
+        CONFIGURE_GROUP: WRITES BEGIN "configure_group";
+        CONFIGURE_LIMITS: WRITES BEGIN "configure_limits" after "rates" "enforce";
+        ADOPT_LIMITS: WRITES BEGIN "adopt_limits" after "rates" "enforce";
+        REPLAY: WRITES BEGIN "replay";
+        PURGE: WRITES BEGIN "purge" after "dropping";
+        DROP_FINISHED: WRITES BEGIN "drop_finished" after "dropping";
+        SNAPSHOT_CONGESTION: WRITES BEGIN "snapshot_congestion";
+        RESET_STATS: WRITES BEGIN "reset_stats";
+        QUERY: READS BEGIN "query";
+        DEAD: READS BEGIN "dead";
+        WHY: READS BEGIN "why";
+        LANES: READS BEGIN "lanes";
+        LIMITS: READS BEGIN "limits" after "rates";
+        SURVEY: READS ALONE "survey";
+        EXPORT: READS BEGIN "export";
+        IMPORT: WRITES BEGIN "import" after "rates" "restore";
+        CLEAR: WRITES BEGIN "clear";
+    }
+    REFRESH {
+        REFRESH_OPEN: WRITES ALONE "refresh/open";
+        REFRESH_REQUEST: WRITES ALONE "refresh/request";
+        REFRESH_CONFIRM_SENT: WRITES ALONE "refresh/confirm_sent";
+        REFRESH_SEND_FAILED: WRITES ALONE "refresh/send_failed";
+        REFRESH_BEGIN: WRITES ALONE "refresh/begin";
+        REFRESH_EXTEND: WRITES ALONE "refresh/extend";
+        REFRESH_ABANDON: WRITES ALONE "refresh/abandon";
+        REFRESH_SETTLE: WRITES ALONE "refresh/settle";
+        REFRESH_RELEASE: WRITES ALONE "refresh/release";
+        REFRESH_LOOK: READS ALONE "refresh/look";
+        REFRESH_OPEN_BUDGET: WRITES ALONE "refresh/open_budget";
+        REFRESH_TAKE: WRITES ALONE "refresh/take";
+        REFRESH_HOLD: WRITES ALONE "refresh/hold";
+        REFRESH_LOOK_BUDGET: READS ALONE "refresh/look_budget";
+    }
 }

@@ -1,12 +1,12 @@
 //! One Redis server: a connection that is made when it is needed and made again when it breaks.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use redis::aio::MultiplexedConnection;
 use redis::{AsyncConnectionConfig, Client, ConnectionInfo, RedisError};
 use tokio::sync::Mutex;
 
-use super::scripts;
 use crate::StoreError;
 
 /// Longest wait for a connection and for an answer.
@@ -18,11 +18,11 @@ const OLDEST_VERSION: u32 = 7;
 
 /// A connection with what was learnt when it was made.
 #[derive(Debug, Clone)]
-pub(super) struct Live {
-    pub(super) connection: MultiplexedConnection,
+pub struct Live {
+    pub connection: MultiplexedConnection,
     /// Changes whenever the server is started.
-    pub(super) run_id: String,
-    pub(super) cluster: bool,
+    pub run_id: String,
+    pub cluster: bool,
     number: u64,
 }
 
@@ -31,6 +31,8 @@ pub(super) struct Server {
     pub(super) client: Client,
     /// Without user and password, for messages.
     pub(super) name: String,
+    /// The functions that every new connection makes sure of.
+    library: Arc<str>,
     live: Mutex<(u64, Option<Live>)>,
 }
 
@@ -42,7 +44,7 @@ pub(super) enum Broken {
 }
 
 impl Server {
-    pub(super) fn new(info: ConnectionInfo) -> Result<Self, StoreError> {
+    pub(super) fn new(info: ConnectionInfo, library: Arc<str>) -> Result<Self, StoreError> {
         let name = info.addr().to_string();
         let client = Client::open(info).map_err(|error| StoreError::Unsuitable {
             server: format!("Redis at {name}"),
@@ -51,6 +53,7 @@ impl Server {
         Ok(Self {
             client,
             name: format!("Redis at {name}"),
+            library,
             live: Mutex::new((0, None)),
         })
     }
@@ -123,7 +126,7 @@ impl Server {
         }
         let load = redis::cmd("FUNCTION")
             .arg("LOAD")
-            .arg(&scripts::LIBRARY.text)
+            .arg(&*self.library)
             .query_async::<()>(&mut connection)
             .await;
         if let Err(error) = load

@@ -12,8 +12,8 @@ use std::time::{Duration, Instant};
 use async_trait::async_trait;
 use redis::{Cmd, ConnectionAddr, ConnectionInfo, IntoConnectionInfo, RedisError, Value};
 
-use super::keys;
 use super::server::{Broken, Live, Server};
+use super::{keys, scripts};
 use crate::StoreError;
 
 /// Limit: how long one call is tried.
@@ -27,7 +27,9 @@ fn pause(tries: u32) -> Duration {
 }
 
 #[derive(Debug)]
-pub(super) struct Servers {
+pub struct Servers {
+    /// The text of the functions that are called.
+    library: Arc<str>,
     seeds: Vec<ConnectionInfo>,
     known: Mutex<HashMap<String, Arc<Server>>>,
     /// First slot, last slot, server; empty where there is no Cluster.
@@ -64,6 +66,11 @@ fn name_of(info: &ConnectionInfo) -> String {
 
 impl Servers {
     pub(super) fn new(urls: &[String]) -> Result<Self, StoreError> {
+        Self::with_library(urls, &scripts::LIBRARY.text)
+    }
+
+    /// Servers that are made to know this library of functions.
+    pub fn with_library(urls: &[String], library: &str) -> Result<Self, StoreError> {
         let bad = |url: &str, error: String| {
             // No password in a message.
             let shown = url.rsplit_once('@').map_or(url, |(_, rest)| rest);
@@ -90,6 +97,7 @@ impl Servers {
             let _ = rustls::crypto::ring::default_provider().install_default();
         }
         let servers = Self {
+            library: library.into(),
             seeds: seeds.clone(),
             known: Mutex::default(),
             slots: Mutex::default(),
@@ -106,7 +114,7 @@ impl Servers {
         if let Some(server) = known.get(&name) {
             return Ok(server.clone());
         }
-        let server = Arc::new(Server::new(info)?);
+        let server = Arc::new(Server::new(info, self.library.clone())?);
         known.insert(name, server.clone());
         Ok(server)
     }
@@ -116,7 +124,7 @@ impl Servers {
         self.server(self.seeds[attempt % self.seeds.len()].clone())
     }
 
-    fn holder(&self, key: &str, attempt: u32) -> Result<Arc<Server>, StoreError> {
+    pub(super) fn holder(&self, key: &str, attempt: u32) -> Result<Arc<Server>, StoreError> {
         let slot = keys::slot(key);
         let found = {
             let slots = self.slots.lock().unwrap_or_else(PoisonError::into_inner);
@@ -198,9 +206,18 @@ impl Servers {
     }
 
     /// Runs a command on the server that has the key.
-    pub(super) async fn run(&self, key: &str, request: &dyn Request) -> Result<Value, StoreError> {
+    pub async fn run(&self, key: &str, request: &dyn Request) -> Result<Value, StoreError> {
+        self.run_again(key, request, false).await
+    }
+
+    /// The same for a command that an earlier try may have run.
+    pub(super) async fn run_again(
+        &self,
+        key: &str,
+        request: &dyn Request,
+        mut maybe_ran: bool,
+    ) -> Result<Value, StoreError> {
         let (begun, patience) = (Instant::now(), request.patience());
-        let mut maybe_ran = false;
         let mut tries = 0;
         loop {
             let server = self.holder(key, tries)?;
@@ -260,12 +277,8 @@ impl Servers {
         }
     }
 
-    async fn try_once(
-        &self,
-        server: &Server,
-        maybe_ran: bool,
-        request: &dyn Request,
-    ) -> Result<Value, Failure> {
+    /// A connection; where there is a Cluster, its slots are known from here on.
+    pub(super) async fn live(&self, server: &Server) -> Result<Live, Failure> {
         let live = match server.live().await {
             Ok(live) => live,
             Err(Broken::Now(error)) => return Err(Failure::Redis(error, None)),
@@ -277,6 +290,16 @@ impl Servers {
                 .map_err(|error| Failure::Redis(error, Some(live.clone())))?;
             // The key may be elsewhere; the server says so, and the next try knows.
         }
+        Ok(live)
+    }
+
+    async fn try_once(
+        &self,
+        server: &Server,
+        maybe_ran: bool,
+        request: &dyn Request,
+    ) -> Result<Value, Failure> {
+        let live = self.live(server).await?;
         request.prepare(&live).await?;
         let mut connection = live.connection.clone();
         request
@@ -289,7 +312,7 @@ impl Servers {
 
 /// What is to be run.
 #[async_trait]
-pub(super) trait Request: Send + Sync {
+pub trait Request: Send + Sync {
     /// The command; `maybe_ran`: an earlier try may have run.
     fn command(&self, live: &Live, maybe_ran: bool) -> Cmd;
 
@@ -309,7 +332,7 @@ pub(super) trait Request: Send + Sync {
 
 /// How a try ended without an answer.
 #[derive(Debug)]
-pub(super) enum Failure {
+pub enum Failure {
     Redis(RedisError, Option<Live>),
     Fatal(StoreError),
 }

@@ -1,0 +1,149 @@
+//! The conformance suite of the refresh part: what every backend must do, one named case each.
+//!
+//! A case opens a fresh store through a [`Backend`], drives it with the verbs of [`Harness`] under a clock of its own,
+//! and never names a backend. [`refresh_conformance_suite!`](crate::refresh_conformance_suite) turns the list of cases
+//! into one test each; [`cases`] is the same list as values.
+//!
+//! Names that begin with `b138` and the like are pitfalls of the original design, with their example as the input.
+
+pub mod budgets;
+mod harness;
+pub mod names;
+pub mod requests;
+pub mod versions;
+pub mod workers;
+
+use std::fmt;
+use std::future::Future;
+use std::pin::Pin;
+
+pub use harness::{Backend, Guard, Harness, Opened, START};
+
+/// The list of all cases, by file; `$then` is a macro that makes something of it.
+#[doc(hidden)]
+#[macro_export]
+macro_rules! refresh_conformance_cases {
+    ($with:ident => $($then:tt)+) => {
+        $($then)+! {
+            $with;
+            requests {
+                published_upgraded_and_already_processing,
+                a_herd_of_ten_thousand_is_one_event,
+                a_batch_answers_in_its_order,
+                records_do_not_know_each_other,
+                b141_an_upgrade_supersedes_only_when_confirmed,
+                b141_a_failed_send_rolls_back,
+                an_event_that_a_worker_has_was_sent,
+                what_nobody_confirmed_was_never_sent,
+                b138_a_later_version_alone_makes_nothing_obsolete,
+                b139_an_event_is_waited_for_as_long_as_the_log_keeps_it,
+                b142_a_late_reader_is_absorbed,
+                a_reader_of_an_older_snapshot_is_absorbed,
+                a_settled_refresh_says_how_it_ended,
+                a_version_that_cannot_grow_is_refused,
+            }
+            workers {
+                one_worker_fetches_and_others_are_busy,
+                b179_what_is_completed_is_not_fetched_again,
+                an_expired_claim_is_taken_by_another,
+                an_extended_claim_lasts_longer,
+                an_abandoned_claim_is_free_at_once,
+                high_waits_for_the_fetch_that_runs,
+                settling_ends_what_came_before_and_nothing_after,
+                settling_is_told_once,
+                a_lost_claim_may_still_settle,
+                b140_release_frees_exactly_one_version,
+                release_is_told_to_one_of_many,
+                an_unknown_event_is_fetched,
+            }
+            versions {
+                versions_grow_within_a_millisecond,
+                versions_grow_above_the_snapshot,
+                versions_grow_although_the_record_is_forgotten,
+                versions_grow_over_a_restart,
+                versions_grow_although_the_clock_steps_back,
+                an_idle_record_is_forgotten_at_its_time,
+            }
+            budgets {
+                b137_nothing_is_known_so_nothing_is_granted_for_a_second,
+                a_wait_is_exact,
+                b130_no_second_is_overrun,
+                the_rate_is_used_up,
+                low_keeps_to_its_cap,
+                b135_high_goes_first,
+                b135_low_has_its_floor,
+                a_hold_keeps_everybody_away,
+                b131_a_day_has_its_quota_and_high_its_reserve,
+                a_day_begins_in_the_zone_of_the_provider,
+                b134_a_clock_stepped_back_mints_nothing,
+                targets_have_budgets_of_their_own,
+                a_budget_can_be_looked_at,
+                an_unknown_target_is_an_error,
+                settings_that_cannot_work_are_refused,
+            }
+            names {
+                odd_names_are_records_of_their_own,
+                odd_names_are_targets_of_their_own,
+                source_and_key_do_not_run_together,
+            }
+        }
+    };
+}
+
+/// One test per case over the stores that `$backend`, a [`Backend`], makes.
+#[macro_export]
+macro_rules! refresh_conformance_suite {
+    ($backend:ident) => {
+        $crate::refresh_conformance_cases!($backend => $crate::refresh_conformance_tests);
+    };
+}
+
+#[doc(hidden)]
+#[macro_export]
+macro_rules! refresh_conformance_tests {
+    ($backend:ident; $($file:ident { $($case:ident,)+ })+) => {
+        $(mod $file {
+            $(#[::tokio::test]
+            async fn $case() {
+                $crate::conformance_refresh::$file::$case(&super::$backend).await;
+            })+
+        })+
+    };
+}
+
+/// A case that can be chosen by its name.
+#[derive(Clone, Copy)]
+pub struct Case {
+    /// `requests::b142_a_late_reader_is_absorbed`, as the test is called.
+    pub name: &'static str,
+    run: RunCase,
+}
+
+type RunCase = for<'a> fn(&'a dyn Backend) -> Pin<Box<dyn Future<Output = ()> + Send + 'a>>;
+
+impl Case {
+    /// Runs the case; a store that does not conform makes it panic.
+    pub async fn run(&self, backend: &dyn Backend) {
+        (self.run)(backend).await;
+    }
+}
+
+impl fmt::Debug for Case {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Case").field(&self.name).finish()
+    }
+}
+
+macro_rules! values {
+    ($list:ident; $($file:ident { $($case:ident,)+ })+) => {
+        vec![$($(Case {
+            name: concat!(stringify!($file), "::", stringify!($case)),
+            run: |backend| Box::pin($file::$case(backend)),
+        },)+)+]
+    };
+}
+
+/// Every case, in the order of the list.
+pub fn cases() -> Vec<Case> {
+    refresh_conformance_cases!(list => values)
+}

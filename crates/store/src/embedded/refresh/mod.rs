@@ -1,0 +1,134 @@
+//! The embedded store of the refresh part: coalescer and budgets in this process, durable in the data folder.
+//!
+//! ```text
+//!   callers --inbox--> owner thread: run, run, run, write, sync if it must, answer
+//! ```
+//!
+//! One thread owns the machine and its disk. What arrives while it syncs shares the next write and the next sync, so the
+//! busier the store, the fewer syncs per request. Memory holds the records that are not idle; all of it is read back
+//! at start. After a restart budgets begin empty and silent for a second, and days go on from their durable count.
+
+mod owner;
+mod recover;
+
+use std::fmt;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use tidegate_core::time::Timestamp;
+use tokio::sync::{mpsc, oneshot};
+
+use self::owner::{Kept, Message, Owner, Work};
+use super::disk::{Disk, Table};
+use super::fjall_disk::FjallDisk;
+use super::{Durability, folder};
+use crate::refresh::{Keep, Machine, OnMachine, RefreshSettings};
+use crate::{Clock, StoreError, SystemClock};
+
+/// Limit: calls that wait for the owner thread; more callers wait their turn.
+const INBOX: usize = 1_024;
+
+/// Where it lies in the data folder.
+const FOLDER: &str = "refresh";
+
+#[derive(Debug, Clone)]
+pub struct EmbeddedRefreshOptions {
+    /// The data folder; shared with the other parts, which have sub-folders of their own.
+    pub folder: PathBuf,
+    pub durability: Durability,
+    pub settings: RefreshSettings,
+    pub clock: Arc<dyn Clock>,
+}
+
+impl EmbeddedRefreshOptions {
+    pub fn new(folder: impl Into<PathBuf>) -> Self {
+        Self {
+            folder: folder.into(),
+            durability: Durability::default(),
+            settings: RefreshSettings::default(),
+            clock: Arc::new(SystemClock),
+        }
+    }
+}
+
+pub struct EmbeddedRefreshStore {
+    inbox: mpsc::Sender<Message>,
+}
+
+impl fmt::Debug for EmbeddedRefreshStore {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("EmbeddedRefreshStore").finish_non_exhaustive()
+    }
+}
+
+impl EmbeddedRefreshStore {
+    /// Opens the data folder, makes it if it is missing, and reads back what is remembered.
+    pub fn open(options: EmbeddedRefreshOptions) -> Result<Self, StoreError> {
+        options.settings.validate()?;
+        folder::prepare(&options.folder)?;
+        let disk =
+            FjallDisk::open(&options.folder.join(FOLDER), Table::REFRESH).map_err(|error| match error {
+                StoreError::Locked(_) => StoreError::Locked(options.folder.clone()),
+                other => other,
+            })?;
+        Self::start(
+            Arc::new(disk),
+            options.settings,
+            options.clock,
+            options.durability,
+        )
+    }
+
+    /// Opens on a durable layer whose power can be cut.
+    pub fn open_for_test(
+        disk: Arc<dyn Disk>,
+        settings: RefreshSettings,
+        clock: Arc<dyn Clock>,
+    ) -> Result<Self, StoreError> {
+        settings.validate()?;
+        Self::start(disk, settings, clock, Durability::Sync)
+    }
+
+    fn start(
+        disk: Arc<dyn Disk>,
+        settings: RefreshSettings,
+        clock: Arc<dyn Clock>,
+        durability: Durability,
+    ) -> Result<Self, StoreError> {
+        let (machine, numbers) = recover::recover(&*disk, settings, clock.now())?;
+        let owner = Owner::new(machine, numbers, disk, clock, durability);
+        let (inbox, messages) = mpsc::channel(INBOX);
+        super::spawn("tidegate-refresh", move || owner.run(messages))?;
+        Ok(Self { inbox })
+    }
+
+    /// Finishes what was asked, syncs and lets go of the folder. Calls that come later find the store closed.
+    pub async fn close(&self) -> Result<(), StoreError> {
+        let (reply, done) = oneshot::channel();
+        self.send(Message::Close(reply)).await?;
+        done.await.map_err(|_| StoreError::Closed)?
+    }
+
+    async fn send(&self, message: Message) -> Result<(), StoreError> {
+        self.inbox.send(message).await.map_err(|_| StoreError::Closed)
+    }
+}
+
+#[async_trait]
+impl OnMachine for EmbeddedRefreshStore {
+    async fn on_machine<T: Send + 'static>(
+        &self,
+        keep: Keep,
+        work: impl for<'m> FnOnce(&'m mut Machine, Timestamp) -> T + Send + 'static,
+    ) -> Result<T, StoreError> {
+        let (reply, answer) = oneshot::channel();
+        let run: Work = Box::new(move |machine, wall| {
+            let outcome = work(machine, wall);
+            // Whoever asked may be gone; what it asked for is done all the same.
+            Box::new(move |kept: Kept| drop(reply.send(kept.map(|()| outcome))))
+        });
+        self.send(Message::Run(keep, run)).await?;
+        answer.await.map_err(|_| StoreError::Closed)?
+    }
+}

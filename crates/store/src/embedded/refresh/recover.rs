@@ -1,0 +1,99 @@
+//! Start-up: reads back what is remembered, and which number each record has on disk.
+
+use std::collections::BTreeMap;
+
+use hashbrown::HashMap;
+use tidegate_core::budget::BudgetRecord;
+use tidegate_core::ids::{RecordId, TargetId};
+use tidegate_core::refresh::coalescer::RecordState;
+use tidegate_core::time::{StoreClock, Timestamp};
+
+use super::super::codec;
+use super::super::disk::{Disk, DiskError, Table};
+use crate::StoreError;
+use crate::refresh::{Machine, RefreshSettings};
+
+/// Key of the clock in the meta table.
+pub(super) const CLOCK: u64 = 0;
+
+/// Tables have numbers for keys: which one a record or a target has.
+#[derive(Debug, Default)]
+pub(super) struct Numbers {
+    records: HashMap<RecordId, u64>,
+    targets: HashMap<TargetId, u64>,
+    next: u64,
+}
+
+impl Numbers {
+    fn used(&mut self, number: u64) {
+        self.next = self.next.max(number + 1);
+    }
+
+    fn fresh(&mut self) -> u64 {
+        self.next += 1;
+        self.next - 1
+    }
+
+    pub(super) fn of_record(&mut self, record: &RecordId) -> u64 {
+        match self.records.get(record) {
+            Some(&number) => number,
+            None => {
+                let number = self.fresh();
+                self.records.insert(record.clone(), number);
+                number
+            }
+        }
+    }
+
+    pub(super) fn of_target(&mut self, target: &TargetId) -> u64 {
+        match self.targets.get(target) {
+            Some(&number) => number,
+            None => {
+                let number = self.fresh();
+                self.targets.insert(target.clone(), number);
+                number
+            }
+        }
+    }
+
+    /// None if it was never written.
+    pub(super) fn forget(&mut self, record: &RecordId) -> Option<u64> {
+        self.records.remove(record)
+    }
+}
+
+fn unreadable(error: DiskError) -> StoreError {
+    StoreError::Corrupt(error.to_string())
+}
+
+/// The machine as it was. Its budgets begin empty and silent: nobody knows what was handed out just before.
+pub(super) fn recover(
+    disk: &dyn Disk,
+    settings: RefreshSettings,
+    wall: Timestamp,
+) -> Result<(Machine, Numbers), StoreError> {
+    let mut numbers = Numbers::default();
+    let clock = match disk.get(Table::Meta, CLOCK).map_err(unreadable)? {
+        Some(bytes) => codec::decode::<StoreClock>("the clock", &bytes).map_err(unreadable)?,
+        None => StoreClock::default(),
+    };
+    let mut budgets = BTreeMap::new();
+    disk.scan(Table::Budgets, &mut |number, bytes| {
+        let (target, record): (TargetId, BudgetRecord) = codec::decode("a budget", bytes)?;
+        numbers.used(number);
+        numbers.targets.insert(target.clone(), number);
+        budgets.insert(target, record);
+        Ok(())
+    })
+    .map_err(unreadable)?;
+    let mut machine = Machine::new(settings, clock, &budgets, wall);
+    disk.scan(Table::Records, &mut |number, bytes| {
+        let (record, state): (RecordId, RecordState) = codec::decode("a refreshed record", bytes)?;
+        numbers.used(number);
+        numbers.records.insert(record.clone(), number);
+        machine.restore(record, state);
+        Ok(())
+    })
+    .map_err(unreadable)?;
+    Ok((machine, numbers))
+}

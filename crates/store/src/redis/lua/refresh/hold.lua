@@ -1,0 +1,10 @@
+-- refresh hold: nobody calls the target for a while. A shorter hold never ends a longer one.
+-- KEYS  <prefix>rate:{<target>}
+-- ARGV  as budget.load, then: for how long (ms)
+-- RETURNS  what is known of the day, as budget.save
+-- BOUND  one key
+local lasts = tonumber(ARGV[18])
+local b, again = budget.load(KEYS, ARGV)
+if again then return again end
+b.hold = math.max(b.hold, b.now + lasts)
+return budget.save(b, {})

@@ -1,0 +1,22 @@
+//! The refresh part of the store seam: the coalescer of every record and the budget of every target sit behind
+//! [`RefreshStore`].
+//!
+//! - [`RefreshStore`]: one method per transition; batches in, answers in their order.
+//! - [`ModelRefreshStore`]: the pure state machine behind the seam, the yardstick for every backend.
+//! - [`EmbeddedRefreshStore`]: durable in the data folder, in this process.
+//! - [`RedisRefreshStore`]: on a Redis server or Cluster, shared by several processes.
+//!
+//! A record that is idle is forgotten at the moment the core names, on every backend alike: no answer depends on when
+//! memory is swept or a key expires.
+
+mod machine;
+mod model;
+mod seam;
+
+pub(crate) use machine::{Keep, Machine, OnMachine};
+pub use model::ModelRefreshStore;
+pub(crate) use seam::counted_all;
+pub use seam::{RefreshSettings, RefreshStore, TakeOutcome};
+
+pub use crate::embedded::refresh::{EmbeddedRefreshOptions, EmbeddedRefreshStore};
+pub use crate::redis::refresh::{RedisRefreshOptions, RedisRefreshStore};

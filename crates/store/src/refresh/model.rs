@@ -1,0 +1,48 @@
+//! The pure state machine behind the seam: nothing durable, nothing shared, and therefore the yardstick that every
+//! other backend is held against.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use async_trait::async_trait;
+use tidegate_core::time::{StoreClock, Timestamp};
+
+use super::machine::{Keep, Machine, OnMachine};
+use super::seam::RefreshSettings;
+use crate::{Clock, StoreError};
+
+/// Limit: records that are looked at after every call, to forget those that are idle.
+const FORGET: usize = 64;
+
+#[derive(Debug)]
+pub struct ModelRefreshStore {
+    machine: Mutex<Machine>,
+    clock: Arc<dyn Clock>,
+}
+
+impl ModelRefreshStore {
+    pub fn new(settings: RefreshSettings, clock: Arc<dyn Clock>) -> Result<Self, StoreError> {
+        settings.validate()?;
+        let machine = Machine::new(settings, StoreClock::default(), &BTreeMap::new(), clock.now());
+        Ok(Self {
+            machine: Mutex::new(machine),
+            clock,
+        })
+    }
+}
+
+#[async_trait]
+impl OnMachine for ModelRefreshStore {
+    async fn on_machine<T: Send + 'static>(
+        &self,
+        _keep: Keep,
+        work: impl for<'m> FnOnce(&'m mut Machine, Timestamp) -> T + Send + 'static,
+    ) -> Result<T, StoreError> {
+        let mut machine = self.machine.lock().unwrap_or_else(PoisonError::into_inner);
+        let answer = work(&mut machine, self.clock.now());
+        machine.forget(FORGET);
+        machine.take_changed();
+        machine.take_due();
+        Ok(answer)
+    }
+}

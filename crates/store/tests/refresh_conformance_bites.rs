@@ -1,0 +1,232 @@
+//! The suite of the refresh part bites: stores that are wrong in one way each fail the case that is about it.
+//!
+//! Each fault sits between a case and the model, which passes the same case.
+
+use std::marker::PhantomData;
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use tidegate_core::budget::BudgetView;
+use tidegate_core::ids::{Owner, RecordId, TargetId};
+use tidegate_core::priority::Priority;
+use tidegate_core::refresh::Version;
+use tidegate_core::refresh::coalescer::{
+    BeginOutcome, BeginParams, RecordState, RequestOutcome, RequestParams, SettleOutcome, SettleParams,
+};
+use tidegate_core::time::{Millis, Timestamp};
+use tidegate_store::conformance_refresh::{Backend, Case, Guard, Opened, cases};
+use tidegate_store::refresh::{ModelRefreshStore, RefreshSettings, RefreshStore, TakeOutcome};
+use tidegate_store::{ManualClock, StoreError};
+
+/// What a wrong store does to what passes through it.
+trait Fault: std::fmt::Debug + Default + Send + Sync + 'static {
+    fn asked(_params: &mut RequestParams) {}
+    fn requested(_outcome: &mut RequestOutcome) {}
+    fn begun(_outcome: &mut BeginOutcome) {}
+    fn released(_outcome: &mut bool) {}
+    fn took(_outcome: &mut TakeOutcome) {}
+}
+
+#[derive(Debug)]
+struct Wrong<F> {
+    inner: ModelRefreshStore,
+    fault: PhantomData<F>,
+}
+
+type Answer<T> = Result<T, StoreError>;
+
+#[async_trait]
+impl<F: Fault> RefreshStore for Wrong<F> {
+    async fn request(&self, mut asks: Vec<(RecordId, RequestParams)>) -> Answer<Vec<RequestOutcome>> {
+        asks.iter_mut().for_each(|(_, params)| F::asked(params));
+        let mut outcomes = self.inner.request(asks).await?;
+        outcomes.iter_mut().for_each(F::requested);
+        Ok(outcomes)
+    }
+
+    async fn confirm_sent(&self, sent: Vec<(RecordId, Version)>) -> Answer<Vec<bool>> {
+        self.inner.confirm_sent(sent).await
+    }
+
+    async fn send_failed(&self, unsent: Vec<(RecordId, Version)>) -> Answer<Vec<bool>> {
+        self.inner.send_failed(unsent).await
+    }
+
+    async fn begin(&self, begun: Vec<(RecordId, BeginParams)>) -> Answer<Vec<BeginOutcome>> {
+        let mut outcomes = self.inner.begin(begun).await?;
+        outcomes.iter_mut().for_each(F::begun);
+        Ok(outcomes)
+    }
+
+    async fn extend(&self, claims: Vec<(RecordId, BeginParams)>) -> Answer<Vec<bool>> {
+        self.inner.extend(claims).await
+    }
+
+    async fn abandon(&self, claims: Vec<(RecordId, Version, Owner)>) -> Answer<Vec<bool>> {
+        self.inner.abandon(claims).await
+    }
+
+    async fn settle(&self, settled: Vec<(RecordId, SettleParams)>) -> Answer<Vec<SettleOutcome>> {
+        self.inner.settle(settled).await
+    }
+
+    async fn release(&self, released: Vec<(RecordId, Version)>) -> Answer<Vec<bool>> {
+        let mut outcomes = self.inner.release(released).await?;
+        outcomes.iter_mut().for_each(F::released);
+        Ok(outcomes)
+    }
+
+    async fn look(&self, records: Vec<RecordId>) -> Answer<Vec<Option<RecordState>>> {
+        self.inner.look(records).await
+    }
+
+    async fn take(&self, target: &TargetId, priority: Priority, max_tokens: u64) -> Answer<TakeOutcome> {
+        let mut outcome = self.inner.take(target, priority, max_tokens).await?;
+        F::took(&mut outcome);
+        Ok(outcome)
+    }
+
+    async fn hold(&self, target: &TargetId, until_in: Millis) -> Answer<()> {
+        self.inner.hold(target, until_in).await
+    }
+
+    async fn budget(&self, target: &TargetId) -> Answer<BudgetView> {
+        self.inner.budget(target).await
+    }
+
+    async fn now(&self) -> Answer<Timestamp> {
+        self.inner.now().await
+    }
+}
+
+#[derive(Debug, Default)]
+struct Broken<F>(PhantomData<F>);
+
+#[async_trait]
+impl<F: Fault> Backend for Broken<F> {
+    async fn open(&self, settings: RefreshSettings, clock: Arc<ManualClock>) -> Opened {
+        let store = Wrong::<F> {
+            inner: ModelRefreshStore::new(settings, clock)?,
+            fault: PhantomData,
+        };
+        Ok((Arc::new(store), Box::new(())))
+    }
+
+    async fn restart(&self, _: Guard, settings: RefreshSettings, clock: Arc<ManualClock>) -> Opened {
+        self.open(settings, clock).await
+    }
+}
+
+#[derive(Debug, Default)]
+struct Right;
+impl Fault for Right {}
+
+#[derive(Debug, Default)]
+struct SendsForEveryReader;
+impl Fault for SendsForEveryReader {
+    fn requested(outcome: &mut RequestOutcome) {
+        if let RequestOutcome::AlreadyProcessing { version } = *outcome {
+            *outcome = RequestOutcome::Published { version };
+        }
+    }
+}
+
+#[derive(Debug, Default)]
+struct IgnoresWhenReadersLooked;
+impl Fault for IgnoresWhenReadersLooked {
+    fn asked(params: &mut RequestParams) {
+        params.read_at = Timestamp(u64::MAX);
+    }
+}
+
+#[derive(Debug, Default)]
+struct LetsEverybodyFetch;
+impl Fault for LetsEverybodyFetch {
+    fn begun(outcome: &mut BeginOutcome) {
+        if matches!(outcome, BeginOutcome::Busy { .. }) {
+            *outcome = BeginOutcome::Go;
+        }
+    }
+}
+
+#[derive(Debug, Default)]
+struct ReleasesForAll;
+impl Fault for ReleasesForAll {
+    fn released(outcome: &mut bool) {
+        *outcome = true;
+    }
+}
+
+#[derive(Debug, Default)]
+struct HandsOutTwice;
+impl Fault for HandsOutTwice {
+    fn took(outcome: &mut TakeOutcome) {
+        if let TakeOutcome::Taken { tokens, .. } = outcome {
+            *tokens *= 2;
+        }
+    }
+}
+
+#[derive(Debug, Default)]
+struct WaitsTooLong;
+impl Fault for WaitsTooLong {
+    fn took(outcome: &mut TakeOutcome) {
+        if let TakeOutcome::Limited { wait, .. } = outcome {
+            *wait = Millis(wait.0 + 1);
+        }
+    }
+}
+
+fn case(name: &str) -> Case {
+    let found = cases().into_iter().find(|case| case.name == name);
+    found.unwrap_or_else(|| panic!("there is no case {name}"))
+}
+
+/// The case passes on the model and fails on the wrong store.
+async fn bites<F: Fault>(name: &'static str) {
+    case(name).run(&Broken::<Right>::default()).await;
+    let wrong = tokio::spawn(async move { case(name).run(&Broken::<F>::default()).await });
+    assert!(wrong.await.is_err(), "{name} does not notice");
+}
+
+#[tokio::test]
+async fn an_event_for_every_reader_is_caught() {
+    bites::<SendsForEveryReader>("requests::a_herd_of_ten_thousand_is_one_event").await;
+    bites::<SendsForEveryReader>("requests::published_upgraded_and_already_processing").await;
+}
+
+#[tokio::test]
+async fn a_late_reader_that_is_not_absorbed_is_caught() {
+    bites::<IgnoresWhenReadersLooked>("requests::b142_a_late_reader_is_absorbed").await;
+}
+
+#[tokio::test]
+async fn two_workers_on_one_record_are_caught() {
+    bites::<LetsEverybodyFetch>("workers::one_worker_fetches_and_others_are_busy").await;
+}
+
+#[tokio::test]
+async fn a_release_told_to_all_is_caught() {
+    bites::<ReleasesForAll>("workers::release_is_told_to_one_of_many").await;
+    bites::<ReleasesForAll>("workers::b140_release_frees_exactly_one_version").await;
+}
+
+#[tokio::test]
+async fn running_over_the_rate_is_caught() {
+    bites::<HandsOutTwice>("budgets::b130_no_second_is_overrun").await;
+    bites::<HandsOutTwice>("budgets::b137_nothing_is_known_so_nothing_is_granted_for_a_second").await;
+}
+
+#[tokio::test]
+async fn a_wait_that_is_not_exact_is_caught() {
+    bites::<WaitsTooLong>("budgets::a_wait_is_exact").await;
+}
+
+#[test]
+fn every_case_has_a_name_of_its_own() {
+    let mut names: Vec<&str> = cases().iter().map(|case| case.name).collect();
+    names.sort_unstable();
+    let total = names.len();
+    names.dedup();
+    assert_eq!(names.len(), total);
+}

@@ -1,0 +1,42 @@
+//! The conformance suite of the refresh part over a Redis server, each case under a prefix of its own.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use async_trait::async_trait;
+use tidegate_store::conformance_refresh::{Backend, Guard, Opened};
+use tidegate_store::refresh::{RedisRefreshOptions, RedisRefreshStore, RefreshSettings};
+use tidegate_store::{ManualClock, refresh_conformance_suite};
+use tidegate_testkit::servers::RedisServer;
+
+static STORES: AtomicU64 = AtomicU64::new(0);
+
+struct Redis;
+
+async fn open_under(prefix: String, settings: RefreshSettings, clock: Arc<ManualClock>) -> Opened {
+    let options = RedisRefreshOptions {
+        urls: vec![RedisServer::shared().url()],
+        prefix: prefix.clone(),
+        settings,
+        clock: Some(clock),
+    };
+    Ok((
+        Arc::new(RedisRefreshStore::open(options).await?),
+        Box::new(prefix),
+    ))
+}
+
+#[async_trait]
+impl Backend for Redis {
+    async fn open(&self, settings: RefreshSettings, clock: Arc<ManualClock>) -> Opened {
+        let prefix = format!("refresh-case-{}:", STORES.fetch_add(1, Ordering::Relaxed));
+        open_under(prefix, settings, clock).await
+    }
+
+    async fn restart(&self, guard: Guard, settings: RefreshSettings, clock: Arc<ManualClock>) -> Opened {
+        let prefix = *guard.downcast::<String>().expect("what open gave");
+        open_under(prefix, settings, clock).await
+    }
+}
+
+refresh_conformance_suite!(Redis);
