@@ -1,0 +1,328 @@
+//! What a case is written with: a log at a place of its own, and short verbs.
+//!
+//! The verbs panic when the log fails what a case takes for granted, so that case bodies show only what they are
+//! about.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use bytes::Bytes;
+use tidegate_core::time::Millis;
+use tokio::time::Instant;
+
+use crate::{
+    Batch, CommitOutcome, ConsumeParams, Consumer, Delivered, Log, LogError, LogSettings, Mark, Position,
+    Record, Topic,
+};
+
+/// One look of a case that waits for something.
+const LOOK: Duration = Duration::from_millis(200);
+
+/// The group of cases that need only one.
+pub(super) const GROUP: &str = "high-worker";
+
+/// Makes fresh, empty places for logs.
+#[async_trait]
+pub trait Backend: Send + Sync {
+    async fn place(&self) -> Box<dyn Place>;
+}
+
+/// Where a log is kept: a folder, a prefix on a server. Gone with what it holds when it is dropped.
+#[async_trait]
+pub trait Place: Send + Sync {
+    /// Opens the log that is kept here. The one before is closed.
+    async fn open(&self, settings: LogSettings) -> Result<Arc<dyn Log>, LogError>;
+
+    /// The shortest session timeout that works here.
+    fn session(&self) -> Millis {
+        Millis(2_500)
+    }
+
+    /// Whether it keeps to the retention of what is done.
+    fn drops_what_is_done(&self) -> bool {
+        true
+    }
+
+    /// Longer than any machine needs for one step; a case that waits for longer has failed.
+    fn patience(&self) -> Duration {
+        Duration::from_secs(60)
+    }
+}
+
+/// Small topics, short times.
+pub fn settings(session: Millis) -> LogSettings {
+    let mut settings = LogSettings {
+        replication: 1,
+        session_timeout: session,
+        sweep_every: Millis(100),
+        send_timeout: Millis(30_000),
+        ..LogSettings::default()
+    };
+    settings.high.partitions = 6;
+    settings.low.partitions = 4;
+    settings.dead.partitions = 2;
+    settings
+}
+
+pub struct Harness {
+    // Dropped in this order: the log before what it stands on.
+    pub log: Arc<dyn Log>,
+    pub settings: LogSettings,
+    pub place: Box<dyn Place>,
+}
+
+impl fmt::Debug for Harness {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Harness")
+            .field("log", &self.log)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Harness {
+    pub async fn new(backend: &dyn Backend) -> Self {
+        Self::with(backend, |_| {}).await
+    }
+
+    pub async fn with(backend: &dyn Backend, change: impl FnOnce(&mut LogSettings)) -> Self {
+        let place = backend.place().await;
+        let mut settings = settings(place.session());
+        change(&mut settings);
+        let log = open(&*place, &settings).await;
+        Self { log, settings, place }
+    }
+
+    /// Closes the log and opens it again. Consumers must be gone.
+    pub async fn reopen(self) -> Self {
+        let Self { log, settings, place } = self;
+        log.close().await;
+        drop(log);
+        let log = open(&*place, &settings).await;
+        Self { log, settings, place }
+    }
+
+    pub fn session(&self) -> Duration {
+        self.settings.session_timeout.into()
+    }
+
+    /// Appends to the high topic; all must be accepted.
+    pub async fn append(&self, records: &[(&str, &str)]) -> Vec<Position> {
+        let records = records.iter().map(|(key, value)| record(Topic::High, key, value));
+        self.append_all(records.collect()).await
+    }
+
+    pub async fn append_all(&self, records: Vec<Record>) -> Vec<Position> {
+        let answers = self.log.append(records).await;
+        let accepted = |answer: Result<Position, LogError>| {
+            answer.unwrap_or_else(|error| panic!("a record was not accepted: {error}"))
+        };
+        answers.into_iter().map(accepted).collect()
+    }
+
+    /// Appends `count` records `from`, `from + 1`, … to the high topic, each with a key of its own.
+    pub async fn append_numbers(&self, from: usize, count: usize) -> Vec<Position> {
+        let number = |number: usize| record(Topic::High, &format!("key-{number}"), &number.to_string());
+        self.append_all((from..from + count).map(number).collect()).await
+    }
+
+    pub async fn consume(&self) -> Member {
+        self.consume_as(GROUP).await
+    }
+
+    pub async fn consume_as(&self, group: &str) -> Member {
+        self.consume_buffered(group, 1_000).await
+    }
+
+    pub async fn consume_buffered(&self, group: &str, max_buffered: usize) -> Member {
+        let params = ConsumeParams {
+            topic: Topic::High,
+            group: group.to_owned(),
+            owner: "case".to_owned(),
+            max_buffered,
+        };
+        let consumer = self.log.consume(params).await;
+        Member {
+            consumer: consumer.unwrap_or_else(|error| panic!("consume failed: {error}")),
+            patience: self.place.patience(),
+            owned: BTreeSet::new(),
+            records: Vec::new(),
+        }
+    }
+
+    pub fn partitions(&self) -> BTreeSet<u32> {
+        (0..self.settings.high.partitions).collect()
+    }
+
+    pub async fn lag(&self, group: &str) -> crate::Lag {
+        let lag = self.log.lag(Topic::High, group).await;
+        lag.unwrap_or_else(|error| panic!("lag failed: {error}"))
+    }
+
+    /// Everything that a topic keeps, by partition.
+    pub async fn everything(&self, topic: Topic) -> Vec<Delivered> {
+        let mut all = Vec::new();
+        for partition in 0..self.settings.partitions(topic) {
+            let mut offset = 0;
+            loop {
+                let page = self.log.read(topic, Position { partition, offset }, 50).await;
+                let page = page.unwrap_or_else(|error| panic!("read failed: {error}"));
+                let Some(last) = page.last() else { break };
+                offset = last.position.offset + 1;
+                all.extend(page);
+            }
+        }
+        all
+    }
+}
+
+async fn open(place: &dyn Place, settings: &LogSettings) -> Arc<dyn Log> {
+    let log = place.open(settings.clone()).await;
+    log.unwrap_or_else(|error| panic!("the log does not open: {error}"))
+}
+
+pub(super) fn record(topic: Topic, key: &str, value: &str) -> Record {
+    Record {
+        topic,
+        key: Bytes::copy_from_slice(key.as_bytes()),
+        value: Bytes::copy_from_slice(value.as_bytes()),
+    }
+}
+
+pub(super) fn text(record: &Delivered) -> String {
+    String::from_utf8_lossy(&record.value).into_owned()
+}
+
+pub(super) fn texts(records: &[Delivered]) -> Vec<String> {
+    records.iter().map(text).collect()
+}
+
+/// A consumer with what it was told so far.
+#[derive(Debug)]
+pub struct Member {
+    consumer: Box<dyn Consumer>,
+    patience: Duration,
+    pub owned: BTreeSet<u32>,
+    /// Everything that was delivered, in order.
+    pub records: Vec<Delivered>,
+}
+
+impl Member {
+    pub fn consumer(&self) -> &dyn Consumer {
+        &*self.consumer
+    }
+
+    /// One call; what it says is taken in.
+    pub async fn look(&mut self, max: usize, wait: Duration) -> Batch {
+        let batch = self.consumer.next(max, wait).await;
+        let batch = batch.unwrap_or_else(|error| panic!("next failed: {error}"));
+        for partition in &batch.revoked {
+            assert!(
+                self.owned.remove(partition),
+                "{partition} was revoked, but not assigned"
+            );
+        }
+        for partition in &batch.assigned {
+            assert!(self.owned.insert(*partition), "{partition} was assigned twice");
+        }
+        for record in &batch.records {
+            let partition = record.position.partition;
+            assert!(
+                self.owned.contains(&partition),
+                "a record of {partition}, which is not ours"
+            );
+        }
+        assert!(
+            batch.records.len() <= max,
+            "{} records, {max} at most",
+            batch.records.len()
+        );
+        self.records.extend(batch.records.iter().cloned());
+        batch
+    }
+
+    /// Looks until so many records have come in all.
+    pub async fn take(&mut self, count: usize) -> &[Delivered] {
+        let until = Instant::now() + self.patience;
+        while self.records.len() < count {
+            let left = count - self.records.len();
+            self.look(left, LOOK).await;
+            assert!(
+                Instant::now() < until,
+                "{} of {count} records came",
+                self.records.len()
+            );
+        }
+        &self.records
+    }
+
+    /// Looks until it owns this.
+    pub async fn own(&mut self, partitions: &BTreeSet<u32>) {
+        let until = Instant::now() + self.patience;
+        while self.owned != *partitions {
+            self.look(1, LOOK).await;
+            assert!(
+                Instant::now() < until,
+                "owns {:?}, not {partitions:?}",
+                self.owned
+            );
+        }
+    }
+
+    /// Looks for so long and returns what came.
+    pub async fn listen(&mut self, span: Duration) -> Vec<Delivered> {
+        let until = Instant::now() + span;
+        let before = self.records.len();
+        while Instant::now() < until {
+            self.look(1_000, LOOK.min(until - Instant::now())).await;
+        }
+        self.records[before..].to_vec()
+    }
+
+    pub async fn commit(&self, partition: u32, next: u64) -> CommitOutcome {
+        let outcomes = self.consumer.commit(&[Mark { partition, next }]).await;
+        outcomes.unwrap_or_else(|error| panic!("commit failed: {error}"))[0]
+    }
+
+    /// Commits everything that was delivered and is still ours.
+    pub async fn commit_all(&self) {
+        let mut marks = BTreeMap::new();
+        for record in &self.records {
+            let Position { partition, offset } = record.position;
+            if self.owned.contains(&partition) {
+                marks.insert(partition, offset + 1);
+            }
+        }
+        for (partition, next) in marks {
+            assert_eq!(self.commit(partition, next).await, CommitOutcome::Committed);
+        }
+    }
+
+    pub async fn close(self) {
+        self.consumer.close().await;
+    }
+}
+
+/// Looks with all of them by turns until their partitions are as wanted.
+pub(super) async fn settle(members: &mut [Member], wanted: impl Fn(&[BTreeSet<u32>]) -> bool) {
+    let until = Instant::now() + members[0].patience;
+    loop {
+        for member in members.iter_mut() {
+            member.look(1_000, LOOK / 2).await;
+        }
+        let owned: Vec<BTreeSet<u32>> = members.iter().map(|member| member.owned.clone()).collect();
+        if wanted(&owned) {
+            return;
+        }
+        assert!(Instant::now() < until, "the partitions are shared as {owned:?}");
+    }
+}
+
+/// Whether everything is owned, by one each.
+pub(super) fn disjoint(owned: &[BTreeSet<u32>], all: &BTreeSet<u32>) -> bool {
+    let count: usize = owned.iter().map(BTreeSet::len).sum();
+    let together: BTreeSet<u32> = owned.iter().flatten().copied().collect();
+    count == all.len() && together == *all
+}

@@ -1,0 +1,150 @@
+//! Keys and values as bytes. Numbers in keys are big-endian, so that records lie in the order of their offsets.
+
+use bytes::Bytes;
+use tidegate_core::time::Timestamp;
+
+use super::disk::{DiskError, Head, Place, Stored};
+use crate::Topic;
+
+const PLACE: usize = 5;
+
+pub(super) fn topic_number(topic: Topic) -> u8 {
+    match topic {
+        Topic::High => 0,
+        Topic::Low => 1,
+        Topic::Dead => 2,
+    }
+}
+
+pub(super) fn topic_of(number: u8) -> Result<Topic, DiskError> {
+    let found = Topic::ALL
+        .into_iter()
+        .find(|topic| topic_number(*topic) == number);
+    found.ok_or_else(|| DiskError(format!("a topic with the number {number}")))
+}
+
+pub(super) fn place_key(place: Place) -> Vec<u8> {
+    let mut key = Vec::with_capacity(PLACE + 12);
+    key.push(topic_number(place.topic));
+    key.extend_from_slice(&place.partition.to_be_bytes());
+    key
+}
+
+pub(super) fn record_key(place: Place, offset: u64) -> Vec<u8> {
+    let mut key = place_key(place);
+    key.extend_from_slice(&offset.to_be_bytes());
+    key
+}
+
+pub(super) fn piece_key(place: Place, offset: u64, index: u32) -> Vec<u8> {
+    let mut key = record_key(place, offset);
+    key.extend_from_slice(&index.to_be_bytes());
+    key
+}
+
+pub(super) fn mark_key(place: Place, group: &str) -> Vec<u8> {
+    let mut key = place_key(place);
+    key.extend_from_slice(group.as_bytes());
+    key
+}
+
+/// Reads a place and what follows it in the key.
+pub(super) fn read_place(key: &[u8]) -> Result<(Place, &[u8]), DiskError> {
+    let Some((&[topic, a, b, c, d], rest)) = key.split_first_chunk::<PLACE>() else {
+        return Err(DiskError(format!("a key of {} bytes", key.len())));
+    };
+    let place = Place {
+        topic: topic_of(topic)?,
+        partition: u32::from_be_bytes([a, b, c, d]),
+    };
+    Ok((place, rest))
+}
+
+pub(super) fn number(bytes: &[u8]) -> Result<u64, DiskError> {
+    let bytes = bytes
+        .try_into()
+        .map_err(|_| DiskError(format!("a number of {} bytes", bytes.len())))?;
+    Ok(u64::from_be_bytes(bytes))
+}
+
+pub(super) fn head(head: Head) -> Vec<u8> {
+    [head.start, head.end, head.last_at.0]
+        .map(u64::to_be_bytes)
+        .as_flattened()
+        .to_vec()
+}
+
+pub(super) fn read_head(bytes: &[u8]) -> Result<Head, DiskError> {
+    if bytes.len() != 24 {
+        return Err(DiskError(format!("a head of {} bytes", bytes.len())));
+    }
+    Ok(Head {
+        start: number(&bytes[..8])?,
+        end: number(&bytes[8..16])?,
+        last_at: Timestamp(number(&bytes[16..])?),
+    })
+}
+
+/// Time, length of the key, key, value.
+pub(super) fn record(record: &Stored) -> Vec<u8> {
+    let mut bytes = Vec::with_capacity(13 + record.key.len() + record.value.len());
+    bytes.extend_from_slice(&record.appended_at.0.to_be_bytes());
+    bytes.extend_from_slice(&(record.key.len() as u32).to_be_bytes());
+    bytes.extend_from_slice(&record.key);
+    bytes.extend_from_slice(&record.value);
+    bytes
+}
+
+pub(super) fn read_record(offset: u64, bytes: Vec<u8>) -> Result<Stored, DiskError> {
+    let broken = || DiskError(format!("the record at {offset} is broken"));
+    let mut rest = Bytes::from(bytes);
+    if rest.len() < 12 {
+        return Err(broken());
+    }
+    let appended_at = Timestamp(number(&rest.split_to(8))?);
+    let length = rest.split_to(4);
+    let length = u32::from_be_bytes([length[0], length[1], length[2], length[3]]) as usize;
+    if rest.len() < length {
+        return Err(broken());
+    }
+    let key = rest.split_to(length);
+    Ok(Stored {
+        offset,
+        appended_at,
+        key,
+        value: rest,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn records_and_heads_come_back_as_they_were() {
+        let stored = Stored {
+            offset: 7,
+            appended_at: Timestamp(99),
+            key: Bytes::from_static(b"\0\xffkey"),
+            value: Bytes::new(),
+        };
+        assert_eq!(read_record(7, record(&stored)).unwrap(), stored);
+        let known = Head {
+            start: 1,
+            end: 2,
+            last_at: Timestamp(3),
+        };
+        assert_eq!(read_head(&head(known)).unwrap(), known);
+    }
+
+    #[test]
+    fn half_a_record_is_told() {
+        for broken in [
+            vec![],
+            vec![0; 11],
+            [vec![0; 8], vec![0, 0, 0, 9], vec![1]].concat(),
+        ] {
+            read_record(0, broken).unwrap_err();
+        }
+    }
+}

@@ -1,0 +1,195 @@
+//! What the embedded log keeps in memory: where each partition begins and ends, marks, and who owns what.
+//!
+//! Only what is durable gets here: a consumer never sees a record that a power cut could take back.
+
+use std::collections::BTreeMap;
+
+use super::disk::{Head, Loaded, Place};
+use crate::share::spread;
+use crate::{CommitOutcome, LogError, LogSettings, Mark, Topic};
+
+/// A member of a group; numbers are not used again while the log is open.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub(super) struct Member(u64);
+
+/// A partition that a member owns, since the owner changed for the `term`th time.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Owned {
+    pub(super) partition: u32,
+    pub(super) term: u64,
+    /// The first offset that is kept and not done.
+    pub(super) next: u64,
+    pub(super) head: Head,
+}
+
+#[derive(Debug, Default)]
+struct Group {
+    marks: BTreeMap<u32, u64>,
+    members: Vec<Member>,
+    owners: Vec<Option<Member>>,
+    terms: Vec<u64>,
+}
+
+impl Group {
+    fn of(partitions: u32) -> Self {
+        Self {
+            owners: vec![None; partitions as usize],
+            terms: vec![0; partitions as usize],
+            ..Self::default()
+        }
+    }
+
+    fn rebalance(&mut self) {
+        let shared = spread(&self.owners, &self.members);
+        for (partition, owner) in shared.into_iter().enumerate() {
+            if self.owners[partition] != owner {
+                self.owners[partition] = owner;
+                self.terms[partition] += 1;
+            }
+        }
+    }
+}
+
+#[derive(Debug, Default)]
+struct TopicState {
+    heads: Vec<Head>,
+    groups: BTreeMap<String, Group>,
+}
+
+#[derive(Debug)]
+pub(super) struct State {
+    topics: [TopicState; Topic::ALL.len()],
+    members: u64,
+}
+
+impl State {
+    pub(super) fn from_disk(settings: &LogSettings, loaded: Loaded) -> Result<Self, LogError> {
+        let mut state = Self {
+            topics: Topic::ALL.map(|topic| TopicState {
+                heads: vec![Head::default(); settings.partitions(topic) as usize],
+                groups: BTreeMap::new(),
+            }),
+            members: 0,
+        };
+        for (place, head) in loaded.heads {
+            *state.head_mut(place)? = head;
+        }
+        for (place, group, next) in loaded.marks {
+            state.head_mut(place)?;
+            state
+                .group(place.topic, &group)
+                .marks
+                .insert(place.partition, next);
+        }
+        Ok(state)
+    }
+
+    fn topic(&self, topic: Topic) -> &TopicState {
+        &self.topics[topic as usize]
+    }
+
+    fn group(&mut self, topic: Topic, group: &str) -> &mut Group {
+        let topic = &mut self.topics[topic as usize];
+        let partitions = topic.heads.len() as u32;
+        topic
+            .groups
+            .entry(group.to_owned())
+            .or_insert_with(|| Group::of(partitions))
+    }
+
+    pub(super) fn head(&self, place: Place) -> Option<Head> {
+        self.topic(place.topic)
+            .heads
+            .get(place.partition as usize)
+            .copied()
+    }
+
+    fn head_mut(&mut self, place: Place) -> Result<&mut Head, LogError> {
+        self.topics[place.topic as usize]
+            .heads
+            .get_mut(place.partition as usize)
+            .ok_or_else(|| LogError::Corrupt(format!("{} has a partition {}", place.topic, place.partition)))
+    }
+
+    /// Called with places that came from this state.
+    pub(super) fn set_head(&mut self, place: Place, head: Head) {
+        if let Ok(known) = self.head_mut(place) {
+            *known = head;
+        }
+    }
+
+    pub(super) fn set_mark(&mut self, place: Place, group: &str, next: u64) {
+        self.group(place.topic, group).marks.insert(place.partition, next);
+    }
+
+    pub(super) fn mark(&self, place: Place, group: &str) -> Option<u64> {
+        let group = self.topic(place.topic).groups.get(group)?;
+        group.marks.get(&place.partition).copied()
+    }
+
+    /// The first offset that some group is not done with; none if no group ever committed here.
+    pub(super) fn done(&self, place: Place) -> Option<u64> {
+        let groups = self.topic(place.topic).groups.values();
+        let marks = groups.filter(|group| !group.marks.is_empty() || !group.members.is_empty());
+        marks
+            .map(|group| group.marks.get(&place.partition).copied().unwrap_or_default())
+            .min()
+    }
+
+    pub(super) fn join(&mut self, topic: Topic, group: &str) -> Member {
+        self.members += 1;
+        let member = Member(self.members);
+        let group = self.group(topic, group);
+        group.members.push(member);
+        group.rebalance();
+        member
+    }
+
+    pub(super) fn leave(&mut self, topic: Topic, group: &str, member: Member) {
+        let group = self.group(topic, group);
+        group.members.retain(|other| *other != member);
+        group.rebalance();
+    }
+
+    /// What a member owns, in the order of the partitions.
+    pub(super) fn owned(&self, topic: Topic, group: &str, member: Member) -> Vec<Owned> {
+        let known = self.topic(topic);
+        let Some(group) = known.groups.get(group) else {
+            return Vec::new();
+        };
+        let mine = (0..)
+            .zip(&group.owners)
+            .filter(|(_, owner)| **owner == Some(member));
+        mine.map(|(partition, _)| {
+            let head = known.heads[partition as usize];
+            let mark = group.marks.get(&partition).copied().unwrap_or_default();
+            Owned {
+                partition,
+                term: group.terms[partition as usize],
+                next: mark.max(head.start),
+                head,
+            }
+        })
+        .collect()
+    }
+
+    /// Whether a mark may be stored, and if so, whether it has to be.
+    pub(super) fn admit(
+        &self,
+        topic: Topic,
+        group: &str,
+        member: Member,
+        mark: Mark,
+    ) -> (CommitOutcome, bool) {
+        let known = self.topic(topic).groups.get(group);
+        let owner = known.and_then(|group| *group.owners.get(mark.partition as usize)?);
+        if owner != Some(member) {
+            return (CommitOutcome::Lost, false);
+        }
+        let stored = known.and_then(|group| group.marks.get(&mark.partition));
+        (
+            CommitOutcome::Committed,
+            stored.is_none_or(|stored| *stored < mark.next),
+        )
+    }
+}

@@ -1,0 +1,345 @@
+//! The one thread that writes.
+//!
+//! It takes everything that waits, writes it as one atomic batch, syncs once, makes it visible and only then
+//! answers: the busier the log, the fewer syncs per record. Between batches it drops what is too old, one
+//! partition at a time, so that an append waits for little.
+
+use std::collections::BTreeMap;
+use std::ops::Range;
+use std::sync::mpsc::{Receiver, RecvTimeoutError};
+use std::sync::{Arc, PoisonError};
+use std::time::{Duration, Instant};
+
+use tidegate_core::time::Timestamp;
+use tokio::sync::oneshot;
+
+use super::Shared;
+use super::disk::{DiskError, Head, Op, Place, Stored};
+use super::state::Member;
+use crate::room::Taken;
+use crate::{CommitOutcome, LogError, Mark, Position, Record, Topic, partition_of};
+
+/// Limit: requests of one batch.
+const MAX_BATCH: usize = 512;
+/// Limit: records of one partition that are dropped in one write.
+const MAX_DROPPED: u64 = 1_024;
+
+pub(super) type Reply<T> = oneshot::Sender<Result<T, LogError>>;
+
+pub(super) enum Request {
+    Append(Vec<Record>, Taken, Reply<Vec<Position>>),
+    Commit(Commit, Reply<Vec<CommitOutcome>>),
+    Truncate(Place, u64, Reply<()>),
+    /// Ends the thread once everything before is done.
+    Close(oneshot::Sender<()>),
+}
+
+pub(super) struct Commit {
+    pub(super) topic: Topic,
+    pub(super) group: String,
+    pub(super) member: Member,
+    pub(super) marks: Vec<Mark>,
+}
+
+/// What is to be answered once it is durable.
+enum Answer {
+    Appended(Reply<Vec<Position>>, Vec<Position>),
+    Committed(Reply<Vec<CommitOutcome>>, Vec<CommitOutcome>),
+    Truncated(Reply<()>),
+}
+
+impl Answer {
+    fn send(self) {
+        // Whoever asked may be gone; what it asked for is done all the same.
+        match self {
+            Answer::Appended(reply, positions) => drop(reply.send(Ok(positions))),
+            Answer::Committed(reply, outcomes) => drop(reply.send(Ok(outcomes))),
+            Answer::Truncated(reply) => drop(reply.send(Ok(()))),
+        }
+    }
+
+    fn refuse(self, error: LogError) {
+        match self {
+            Answer::Appended(reply, _) => drop(reply.send(Err(error))),
+            Answer::Committed(reply, _) => drop(reply.send(Err(error))),
+            Answer::Truncated(reply) => drop(reply.send(Err(error))),
+        }
+    }
+}
+
+/// The changes of one batch, not yet durable.
+#[derive(Default)]
+struct Sheet {
+    ops: Vec<Op>,
+    heads: BTreeMap<Place, Head>,
+    marks: Vec<(Place, String, u64)>,
+    answers: Vec<Answer>,
+    /// The room of the records, given back once they are written.
+    taken: Vec<Taken>,
+}
+
+pub(super) struct Writer {
+    shared: Arc<Shared>,
+    /// When the next partition is looked at for old records, and which.
+    sweep_at: Instant,
+    sweep_place: usize,
+}
+
+impl Writer {
+    pub(super) fn new(shared: Arc<Shared>) -> Self {
+        let sweep_at = Instant::now() + Duration::from(shared.settings.sweep_every);
+        Self {
+            shared,
+            sweep_at,
+            sweep_place: 0,
+        }
+    }
+
+    pub(super) fn run(mut self, requests: Receiver<Request>) {
+        loop {
+            let wait = self.sweep_at.saturating_duration_since(Instant::now());
+            let first = match requests.recv_timeout(wait) {
+                Ok(request) => Some(request),
+                Err(RecvTimeoutError::Timeout) => None,
+                Err(RecvTimeoutError::Disconnected) => return,
+            };
+            let rest = requests.try_iter().take(MAX_BATCH);
+            let mut closing = None;
+            let mut sheet = Sheet::default();
+            for request in first.into_iter().chain(rest) {
+                if let Request::Close(reply) = request {
+                    closing = Some(reply);
+                    break;
+                }
+                self.enter(&mut sheet, request);
+            }
+            self.finish(sheet);
+            if let Some(reply) = closing {
+                // The lock on the folder goes with the last consumer, this thread, and the log itself.
+                drop(self);
+                drop(requests);
+                let _ = reply.send(());
+                return;
+            }
+            if self.sweep_at <= Instant::now() {
+                self.sweep_one();
+            }
+        }
+    }
+
+    fn enter(&self, sheet: &mut Sheet, request: Request) {
+        match request {
+            Request::Append(records, taken, reply) => {
+                sheet.taken.push(taken);
+                self.append(sheet, records, reply);
+            }
+            Request::Commit(commit, reply) => self.commit(sheet, commit, reply),
+            Request::Truncate(place, before, reply) => {
+                self.finish(std::mem::take(sheet));
+                self.truncate_all(place, before, reply);
+            }
+            Request::Close(_) => unreachable!("the loop keeps it"),
+        }
+    }
+
+    fn head(&self, sheet: &Sheet, place: Place) -> Head {
+        let known = || self.shared.state().head(place).unwrap_or_default();
+        sheet.heads.get(&place).copied().unwrap_or_else(known)
+    }
+
+    fn append(&self, sheet: &mut Sheet, records: Vec<Record>, reply: Reply<Vec<Position>>) {
+        let now = self.shared.clock.now();
+        let mut positions = Vec::with_capacity(records.len());
+        for Record { topic, key, value } in records {
+            let partition = partition_of(&key, self.shared.settings.partitions(topic));
+            let place = Place { topic, partition };
+            let mut head = self.head(sheet, place);
+            head.last_at = head.last_at.max(now);
+            let stored = Stored {
+                offset: head.end,
+                appended_at: head.last_at,
+                key,
+                value,
+            };
+            positions.push(Position {
+                partition,
+                offset: head.end,
+            });
+            head.end += 1;
+            sheet.heads.insert(place, head);
+            sheet.ops.push(Op::Record(place, stored));
+        }
+        sheet.answers.push(Answer::Appended(reply, positions));
+    }
+
+    fn commit(&self, sheet: &mut Sheet, commit: Commit, reply: Reply<Vec<CommitOutcome>>) {
+        let Commit {
+            topic,
+            group,
+            member,
+            marks,
+        } = commit;
+        let mut outcomes = Vec::with_capacity(marks.len());
+        for mark in marks {
+            let (outcome, store) = self.shared.state().admit(topic, &group, member, mark);
+            outcomes.push(outcome);
+            if store {
+                let place = Place {
+                    topic,
+                    partition: mark.partition,
+                };
+                sheet.ops.push(Op::Mark(place, group.clone(), mark.next));
+                sheet.marks.push((place, group.clone(), mark.next));
+            }
+        }
+        sheet.answers.push(Answer::Committed(reply, outcomes));
+    }
+
+    /// In bounded writes; the last one answers.
+    fn truncate_all(&self, place: Place, before: u64, reply: Reply<()>) {
+        let mut sheet = Sheet::default();
+        let before = before.min(self.head(&sheet, place).end);
+        loop {
+            let start = self.head(&sheet, place).start;
+            self.truncate(&mut sheet, place, before.min(start + MAX_DROPPED));
+            if self.shared.healthy().is_err() || start + MAX_DROPPED >= before {
+                sheet.answers.push(Answer::Truncated(reply));
+                return self.finish(sheet);
+            }
+            self.finish(std::mem::take(&mut sheet));
+        }
+    }
+
+    fn truncate(&self, sheet: &mut Sheet, place: Place, before: u64) {
+        let mut head = self.head(sheet, place);
+        let before = before.min(head.end);
+        if head.start < before {
+            sheet.ops.push(Op::Drop(place, head.start..before));
+            head.start = before;
+            sheet.heads.insert(place, head);
+        }
+    }
+
+    /// Makes a batch durable, then visible, then answers.
+    fn finish(&self, sheet: Sheet) {
+        let Sheet {
+            mut ops,
+            heads,
+            marks,
+            answers,
+            taken,
+        } = sheet;
+        if ops.is_empty() && answers.is_empty() {
+            return;
+        }
+        ops.extend(heads.iter().map(|(place, head)| Op::Head(*place, *head)));
+        let written = if ops.is_empty() {
+            self.shared.healthy()
+        } else {
+            self.write(ops)
+        };
+        drop(taken);
+        if let Err(error) = written {
+            for answer in answers {
+                answer.refuse(error.clone());
+            }
+            return;
+        }
+        let topics: Vec<Topic> = heads.keys().map(|place| place.topic).collect();
+        {
+            let mut state = self.shared.state();
+            for (place, head) in heads {
+                state.set_head(place, head);
+            }
+            for (place, group, next) in marks {
+                state.set_mark(place, &group, next);
+            }
+        }
+        for topic in topics {
+            self.shared.bell(topic).notify_waiters();
+        }
+        for answer in answers {
+            answer.send();
+        }
+    }
+
+    /// After a failed write nobody knows what is on disk: nothing is answered any more.
+    fn write(&self, ops: Vec<Op>) -> Result<(), LogError> {
+        self.shared.healthy()?;
+        let disk = &self.shared.disk;
+        disk.write(ops)
+            .and_then(|()| disk.sync())
+            .map_err(|error: DiskError| {
+                let error = LogError::Poisoned(error.to_string());
+                if self.shared.poison.set(error.clone()).is_ok() {
+                    tracing::error!(%error, "the log stops answering");
+                }
+                error
+            })
+    }
+
+    /// Drops what is too old in one partition, at most so much that others need not wait for long.
+    fn sweep_one(&mut self) {
+        let places: Vec<Place> = self.shared.places().collect();
+        let place = places[self.sweep_place % places.len()];
+        match self.expired(place) {
+            Ok(before) => {
+                let mut sheet = Sheet::default();
+                self.truncate(&mut sheet, place, before);
+                let dropped = before - self.shared.state().head(place).unwrap_or_default().start;
+                self.finish(sheet);
+                if dropped == MAX_DROPPED {
+                    return;
+                }
+            }
+            Err(error) => tracing::warn!(%error, "old records cannot be looked for"),
+        }
+        self.sweep_place = (self.sweep_place + 1) % places.len();
+        if self.sweep_place == 0 {
+            self.sweep_at = Instant::now() + Duration::from(self.shared.settings.sweep_every);
+        }
+    }
+
+    /// The first offset that stays, within the bound: what is too old goes, what is done goes sooner.
+    fn expired(&self, place: Place) -> Result<u64, DiskError> {
+        let settings = self.shared.settings.topic(place.topic);
+        let now = self.shared.clock.now();
+        let (head, done) = {
+            let state = self.shared.state();
+            (
+                state.head(place).unwrap_or_default(),
+                state.done(place).unwrap_or_default(),
+            )
+        };
+        let bound = head.end.min(head.start + MAX_DROPPED);
+        let old = self.older_than(place, head.start..bound, now - settings.retention)?;
+        let finished = head.start..bound.min(done).max(head.start);
+        let done = self.older_than(place, finished, now - settings.done_retention())?;
+        Ok(old.max(done))
+    }
+
+    /// The first offset of these that is not older. Times never go back in a partition, so halving finds it without
+    /// reading every record.
+    fn older_than(&self, place: Place, offsets: Range<u64>, horizon: Timestamp) -> Result<u64, DiskError> {
+        let (mut low, mut high) = (offsets.start, offsets.end);
+        while low < high {
+            let middle = low + (high - low) / 2;
+            let old = self
+                .shared
+                .disk
+                .appended_at(place, middle)?
+                .is_none_or(|at| at < horizon);
+            if old {
+                low = middle + 1;
+            } else {
+                high = middle;
+            }
+        }
+        Ok(low)
+    }
+}
+
+/// The lock is held for a few copies at most; a panic there leaves nothing half done.
+pub(super) fn lock<T>(mutex: &std::sync::Mutex<T>) -> std::sync::MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

@@ -1,0 +1,194 @@
+//! The clients of librdkafka that a log needs, made with the settings that its promises rest on.
+
+use std::collections::hash_map::RandomState;
+use std::collections::{BTreeMap, HashMap};
+use std::hash::{BuildHasher, Hasher};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use rdkafka::ClientConfig;
+use rdkafka::admin::AdminClient;
+use rdkafka::client::DefaultClientContext;
+use rdkafka::consumer::{BaseConsumer, ConsumerContext};
+use rdkafka::error::{KafkaError, RDKafkaErrorCode};
+use rdkafka::producer::FutureProducer;
+
+use crate::seam::MAX_RECORD;
+use crate::{LogError, LogSettings};
+
+/// Limit: a record as it is sent, with what goes around it. The topics are made with the same limit.
+pub(super) const MAX_MESSAGE: usize = MAX_RECORD + 100_000;
+
+pub(super) struct Clients {
+    brokers: String,
+    properties: BTreeMap<String, String>,
+    prefix: String,
+    /// Tells the clients of this process from those of others.
+    name: String,
+    admin: AdminClient<DefaultClientContext>,
+    /// Looks at records and at the ends of partitions; one look at a time.
+    reader: Mutex<BaseConsumer>,
+    /// One for each group whose marks are asked for; none of them is a member.
+    observers: Mutex<HashMap<String, Arc<BaseConsumer>>>,
+}
+
+impl std::fmt::Debug for Clients {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Clients")
+            .field("brokers", &self.brokers)
+            .finish_non_exhaustive()
+    }
+}
+
+/// Whether the same call may work later.
+pub(super) fn unavailable(brokers: &str, error: &KafkaError) -> LogError {
+    let server = format!("Kafka at {brokers}");
+    let reason = error.to_string();
+    let code = match error {
+        KafkaError::AdminOp(code) => Some(*code),
+        error => error.rdkafka_error_code(),
+    };
+    match code {
+        Some(
+            RDKafkaErrorCode::TopicAuthorizationFailed
+            | RDKafkaErrorCode::GroupAuthorizationFailed
+            | RDKafkaErrorCode::ClusterAuthorizationFailed
+            | RDKafkaErrorCode::SaslAuthenticationFailed
+            | RDKafkaErrorCode::Authentication
+            | RDKafkaErrorCode::InvalidReplicationFactor
+            | RDKafkaErrorCode::PolicyViolation
+            | RDKafkaErrorCode::UnsupportedVersion,
+        ) => LogError::Unsuitable { server, reason },
+        _ => LogError::Unavailable { server, reason },
+    }
+}
+
+impl Clients {
+    pub(super) fn new(
+        brokers: String,
+        properties: BTreeMap<String, String>,
+        settings: &LogSettings,
+    ) -> Result<Self, LogError> {
+        let name = format!("tidegate-{:016x}", RandomState::new().build_hasher().finish());
+        let base = base(&brokers, &properties);
+        let admin = base
+            .clone()
+            .set("client.id", format!("{name}-admin"))
+            .create()
+            .map_err(|error| unusable(&error))?;
+        let reader = looking(base.clone())
+            .set("client.id", format!("{name}-reader"))
+            .set("group.id", format!("{}{name}-reader", settings.prefix))
+            .create()
+            .map_err(|error| unusable(&error))?;
+        Ok(Self {
+            brokers,
+            properties,
+            prefix: settings.prefix.clone(),
+            name,
+            admin,
+            reader: Mutex::new(reader),
+            observers: Mutex::default(),
+        })
+    }
+
+    pub(super) fn brokers(&self) -> &str {
+        &self.brokers
+    }
+
+    /// Groups of logs with different prefixes have nothing to do with each other.
+    pub(super) fn group(&self, group: &str) -> String {
+        format!("{}{group}", self.prefix)
+    }
+
+    pub(super) fn admin(&self) -> &AdminClient<DefaultClientContext> {
+        &self.admin
+    }
+
+    pub(super) fn reader(&self) -> MutexGuard<'_, BaseConsumer> {
+        self.reader.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(super) fn observer(&self, group: &str) -> Result<Arc<BaseConsumer>, LogError> {
+        let mut observers = self.observers.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(observer) = observers.get(group) {
+            return Ok(observer.clone());
+        }
+        let observer: BaseConsumer = looking(base(&self.brokers, &self.properties))
+            .set("client.id", format!("{}-observer", self.name))
+            .set("group.id", self.group(group))
+            .create()
+            .map_err(|error| unusable(&error))?;
+        let observer = Arc::new(observer);
+        observers.insert(group.to_owned(), observer.clone());
+        Ok(observer)
+    }
+
+    pub(super) fn producer(&self, settings: &LogSettings) -> Result<FutureProducer, LogError> {
+        base(&self.brokers, &self.properties)
+            .set("client.id", format!("{}-producer", self.name))
+            .set("acks", "all")
+            .set("enable.idempotence", "true")
+            .set("max.in.flight.requests.per.connection", "5")
+            .set("compression.type", "zstd")
+            .set("linger.ms", "2")
+            .set("message.max.bytes", MAX_MESSAGE.to_string())
+            .set("queue.buffering.max.messages", settings.max_queued.to_string())
+            .set("queue.buffering.max.kbytes", "65536")
+            .set("message.timeout.ms", settings.send_timeout.0.to_string())
+            .create()
+            .map_err(|error| unusable(&error))
+    }
+
+    /// A member of a group, unlike any other.
+    pub(super) fn member<C: ConsumerContext>(
+        &self,
+        settings: &LogSettings,
+        group: &str,
+        owner: &str,
+        context: C,
+    ) -> Result<BaseConsumer<C>, LogError> {
+        let session = settings.session_timeout.0;
+        let number = RandomState::new().build_hasher().finish();
+        base(&self.brokers, &self.properties)
+            .set("client.id", format!("{owner}-{number:016x}"))
+            .set("group.id", self.group(group))
+            .set("partition.assignment.strategy", "cooperative-sticky")
+            .set("enable.auto.commit", "false")
+            .set("enable.auto.offset.store", "false")
+            .set("auto.offset.reset", "earliest")
+            .set("session.timeout.ms", session.to_string())
+            .set("heartbeat.interval.ms", (session / 4).max(1).to_string())
+            .set("max.poll.interval.ms", session.max(300_000).to_string())
+            .set("fetch.wait.max.ms", "100")
+            .set("queued.max.messages.kbytes", "16384")
+            .create_with_context(context)
+            .map_err(|error| unusable(&error))
+    }
+}
+
+fn unusable(error: &KafkaError) -> LogError {
+    LogError::Config(format!("a Kafka client cannot be made: {error}"))
+}
+
+fn base(brokers: &str, properties: &BTreeMap<String, String>) -> ClientConfig {
+    let mut config = ClientConfig::new();
+    config
+        .set("socket.timeout.ms", "10000")
+        .set("reconnect.backoff.max.ms", "1000");
+    for (name, value) in properties {
+        config.set(name, value);
+    }
+    config.set("bootstrap.servers", brokers);
+    config
+}
+
+fn looking(mut config: ClientConfig) -> ClientConfig {
+    config
+        .set("enable.auto.commit", "false")
+        .set("enable.auto.offset.store", "false")
+        .set("auto.offset.reset", "earliest")
+        .set("fetch.wait.max.ms", "50")
+        .set("enable.partition.eof", "true")
+        .set("queued.max.messages.kbytes", "4096");
+    config
+}

@@ -1,0 +1,278 @@
+//! The log on Apache Kafka.
+//!
+//! ```text
+//!   append ──> librdkafka's bounded queue ── acks=all, idempotent ──> broker
+//!   next   <── bounded buffer <── a thread that polls, whatever the caller does
+//!   commit ──> the mark, while the partition is ours
+//! ```
+//!
+//! Consumers use the cooperative sticky assignor: when one comes or goes only the partitions that move stop; with
+//! the eager ones every partition would be taken from everyone, and all that was read ahead delivered again.
+//! Times are those of the broker (`LogAppendTime`).
+
+mod client;
+mod consumer;
+mod layout;
+mod look;
+mod poll;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use futures_util::future::join_all;
+use rdkafka::admin::AdminOptions;
+use rdkafka::error::{KafkaError, RDKafkaErrorCode};
+use rdkafka::producer::future_producer::DeliveryFuture;
+use rdkafka::producer::{FutureProducer, FutureRecord, Producer};
+use rdkafka::{Offset, TopicPartitionList};
+use tokio::sync::OnceCell;
+
+use self::client::{Clients, unavailable};
+use self::consumer::KafkaConsumer;
+use crate::settings::check_some_name;
+use crate::{
+    ConsumeParams, Consumer, Delivered, Lag, Log, LogError, LogSettings, Mark, Position, Record, Topic,
+    partition_of,
+};
+
+/// Limit: how long one question to the broker may take.
+const PATIENCE: Duration = Duration::from_secs(10);
+/// Limit: how long a close waits for what is on its way.
+const FLUSH: Duration = Duration::from_secs(10);
+
+#[derive(Debug, Clone)]
+pub struct KafkaLogOptions {
+    /// `host:port` of some brokers, separated by commas.
+    pub brokers: String,
+    pub settings: LogSettings,
+    /// More settings of librdkafka, such as `security.protocol`. Ours win where they would break a promise.
+    pub properties: BTreeMap<String, String>,
+}
+
+impl KafkaLogOptions {
+    pub fn new(brokers: impl Into<String>) -> Self {
+        Self {
+            brokers: brokers.into(),
+            settings: LogSettings::default(),
+            properties: BTreeMap::new(),
+        }
+    }
+}
+
+/// What the log and its consumers have in common.
+#[derive(Debug)]
+struct Shared {
+    clients: Clients,
+    settings: LogSettings,
+    closed: AtomicBool,
+    /// Set once the topics were found to be as configured.
+    laid_out: OnceCell<()>,
+}
+
+impl Shared {
+    fn open(&self) -> Result<(), LogError> {
+        match self.closed.load(Ordering::SeqCst) {
+            true => Err(LogError::Closed),
+            false => Ok(()),
+        }
+    }
+
+    /// Open, and the topics are as configured.
+    async fn ready(self: &Arc<Self>) -> Result<(), LogError> {
+        self.open()?;
+        self.laid_out
+            .get_or_try_init(|| layout::ensure(self))
+            .await
+            .copied()
+    }
+
+    fn check_partition(&self, topic: Topic, partition: u32) -> Result<(), LogError> {
+        let partitions = self.settings.partitions(topic);
+        if partition < partitions {
+            return Ok(());
+        }
+        Err(LogError::Config(format!(
+            "{topic} has {partitions} partitions, so there is no partition {partition}"
+        )))
+    }
+
+    /// Runs what blocks off the async threads.
+    async fn blocking<T: Send + 'static>(
+        self: &Arc<Self>,
+        work: impl FnOnce(&Shared) -> Result<T, LogError> + Send + 'static,
+    ) -> Result<T, LogError> {
+        let shared = self.clone();
+        let done = tokio::task::spawn_blocking(move || work(&shared)).await;
+        done.unwrap_or_else(|error| Err(LogError::Corrupt(format!("a call failed: {error}"))))
+    }
+}
+
+/// The log on a Kafka cluster. It needs a Tokio runtime.
+#[derive(Debug)]
+pub struct KafkaLog {
+    /// Taken only when dropped.
+    shared: Option<Arc<Shared>>,
+    producer: Sender,
+}
+
+/// The producer, which has no debug output of its own.
+struct Sender(FutureProducer);
+
+impl std::fmt::Debug for Sender {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Sender").finish_non_exhaustive()
+    }
+}
+
+impl KafkaLog {
+    /// Does not wait for the brokers: what is asked for while they are away answers that they cannot be used now.
+    pub fn open(options: KafkaLogOptions) -> Result<Self, LogError> {
+        let KafkaLogOptions {
+            brokers,
+            settings,
+            properties,
+        } = options;
+        settings.validate()?;
+        if brokers.trim().is_empty() {
+            return Err(LogError::Config("no address of a Kafka broker is given".into()));
+        }
+        let clients = Clients::new(brokers, properties, &settings)?;
+        let producer = Sender(clients.producer(&settings)?);
+        let shared = Arc::new(Shared {
+            clients,
+            settings,
+            closed: AtomicBool::new(false),
+            laid_out: OnceCell::new(),
+        });
+        Ok(Self {
+            shared: Some(shared),
+            producer,
+        })
+    }
+
+    fn shared(&self) -> &Arc<Shared> {
+        let shared = self.shared.as_ref();
+        shared.unwrap_or_else(|| unreachable!("only taken when dropped"))
+    }
+
+    /// Puts a record into the queue, or refuses it at once.
+    fn send(&self, record: &Record) -> Result<DeliveryFuture, LogError> {
+        record.check()?;
+        let shared = self.shared();
+        let name = shared.settings.name(record.topic);
+        let partition = partition_of(&record.key, shared.settings.partitions(record.topic));
+        let queued = FutureRecord::to(&name)
+            .partition(partition as i32)
+            .key(&record.key[..])
+            .payload(&record.value[..]);
+        self.producer
+            .0
+            .send_result(queued)
+            .map_err(|(error, _)| refused(shared, &error))
+    }
+}
+
+fn refused(shared: &Shared, error: &KafkaError) -> LogError {
+    match error.rdkafka_error_code() {
+        Some(RDKafkaErrorCode::QueueFull) => LogError::Full,
+        Some(RDKafkaErrorCode::MessageTimedOut) => LogError::Timeout(shared.settings.send_timeout.0),
+        _ => unavailable(shared.clients.brokers(), error),
+    }
+}
+
+#[async_trait]
+impl Log for KafkaLog {
+    fn settings(&self) -> &LogSettings {
+        &self.shared().settings
+    }
+
+    async fn append(&self, records: Vec<Record>) -> Vec<Result<Position, LogError>> {
+        let shared = self.shared();
+        let limit = shared.settings.send_timeout;
+        let ready = tokio::time::timeout(Duration::from(limit), shared.ready()).await;
+        if let Err(error) = ready.unwrap_or(Err(LogError::Timeout(limit.0))) {
+            return vec![Err(error); records.len()];
+        }
+        // All are queued before any is waited for: they travel together, and in order.
+        let queued: Vec<_> = records.iter().map(|record| self.send(record)).collect();
+        let answers = queued.into_iter().map(|queued| async {
+            match queued?.await {
+                Ok(Ok(delivery)) => Ok(Position {
+                    partition: delivery.partition as u32,
+                    offset: delivery.offset as u64,
+                }),
+                Ok(Err((error, _))) => Err(refused(shared, &error)),
+                Err(_) => Err(LogError::Closed),
+            }
+        });
+        join_all(answers).await
+    }
+
+    async fn consume(&self, params: ConsumeParams) -> Result<Box<dyn Consumer>, LogError> {
+        check_some_name("the group", &params.group)?;
+        self.shared().ready().await?;
+        Ok(Box::new(KafkaConsumer::join(self.shared().clone(), params)?))
+    }
+
+    async fn lag(&self, topic: Topic, group: &str) -> Result<Lag, LogError> {
+        check_some_name("the group", group)?;
+        self.shared().ready().await?;
+        let group = group.to_owned();
+        self.shared()
+            .blocking(move |shared| look::lag(shared, topic, &group))
+            .await
+    }
+
+    async fn read(&self, topic: Topic, from: Position, max: usize) -> Result<Vec<Delivered>, LogError> {
+        self.shared().check_partition(topic, from.partition)?;
+        self.shared().ready().await?;
+        self.shared()
+            .blocking(move |shared| look::read(shared, topic, from, max))
+            .await
+    }
+
+    async fn truncate(&self, topic: Topic, mark: Mark) -> Result<(), LogError> {
+        let shared = self.shared();
+        shared.check_partition(topic, mark.partition)?;
+        shared.ready().await?;
+        let name = shared.settings.name(topic);
+        let failed = |error: &KafkaError| unavailable(shared.clients.brokers(), error);
+        let mut before = TopicPartitionList::new();
+        before
+            .add_partition_offset(&name, mark.partition as i32, Offset::Offset(mark.next as i64))
+            .map_err(|error| failed(&error))?;
+        let options = AdminOptions::new().operation_timeout(Some(PATIENCE));
+        let deleted = shared.clients.admin().delete_records(&before, &options).await;
+        for one in deleted.map_err(|error| failed(&error))?.elements() {
+            one.error().map_err(|error| failed(&error))?;
+        }
+        Ok(())
+    }
+
+    async fn check(&self) -> Result<(), LogError> {
+        self.shared().open()?;
+        layout::ensure(self.shared()).await
+    }
+
+    async fn close(&self) {
+        if self.shared().closed.swap(true, Ordering::SeqCst) {
+            return;
+        }
+        let producer = self.producer.0.clone();
+        let flushed = tokio::task::spawn_blocking(move || producer.flush(FLUSH)).await;
+        if !matches!(flushed, Ok(Ok(()))) {
+            tracing::warn!("records were still on their way to Kafka when the log was closed");
+        }
+    }
+}
+
+impl Drop for KafkaLog {
+    fn drop(&mut self) {
+        // Clients wait for their threads when they end, which must not hold up an async thread.
+        let (shared, producer) = (self.shared.take(), self.producer.0.clone());
+        std::thread::spawn(move || drop((shared, producer)));
+    }
+}

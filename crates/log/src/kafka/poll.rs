@@ -1,0 +1,158 @@
+//! The thread that polls for a member: it goes on whatever the caller does, so the broker never takes the partitions
+//! of somebody who only waits.
+
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
+use std::time::Duration;
+
+use rdkafka::TopicPartitionList;
+use rdkafka::client::ClientContext;
+use rdkafka::consumer::{BaseConsumer, Consumer, ConsumerContext, Rebalance};
+use rdkafka::error::{KafkaError, RDKafkaErrorCode};
+use tokio::sync::Notify;
+
+use super::client::unavailable;
+use super::look::delivered;
+use crate::LogError;
+use crate::holding::Holding;
+
+/// How long one poll waits; a consumer that is closed waits no longer than this for its thread.
+const POLL: Duration = Duration::from_millis(50);
+
+/// What the caller and the thread have in common.
+#[derive(Debug)]
+pub(super) struct Joined {
+    pub(super) brokers: String,
+    pub(super) name: String,
+    pub(super) max_buffered: usize,
+    holding: Mutex<Holding>,
+    pub(super) paused: AtomicBool,
+    pub(super) closing: AtomicBool,
+    /// Rings when there is something to say.
+    pub(super) filled: Notify,
+    /// Held while a mark is on its way: a partition is not given up in between, or the mark could overtake one of
+    /// its next owner.
+    pub(super) committing: RwLock<()>,
+    terms: AtomicU64,
+}
+
+impl Joined {
+    pub(super) fn new(brokers: String, name: String, max_buffered: usize) -> Self {
+        Self {
+            brokers,
+            name,
+            max_buffered: max_buffered.max(1),
+            holding: Mutex::default(),
+            paused: AtomicBool::new(false),
+            closing: AtomicBool::new(false),
+            filled: Notify::new(),
+            committing: RwLock::default(),
+            terms: AtomicU64::new(0),
+        }
+    }
+
+    pub(super) fn holding(&self) -> MutexGuard<'_, Holding> {
+        self.holding.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn trouble(&self, error: LogError) {
+        self.holding().trouble(error);
+        self.filled.notify_waiters();
+    }
+
+    fn gain(&self, partitions: &TopicPartitionList) {
+        let mut holding = self.holding();
+        for element in partitions.elements_for_topic(&self.name) {
+            let term = self.terms.fetch_add(1, Ordering::SeqCst) + 1;
+            // Where it begins is known with its first record.
+            holding.gain(element.partition() as u32, term, 0, None);
+        }
+        drop(holding);
+        self.filled.notify_waiters();
+    }
+
+    fn lose(&self, partitions: &TopicPartitionList) {
+        let _no_mark = self.committing.write().unwrap_or_else(PoisonError::into_inner);
+        let mut holding = self.holding();
+        for element in partitions.elements_for_topic(&self.name) {
+            holding.lose(element.partition() as u32);
+        }
+        drop(holding);
+        self.filled.notify_waiters();
+    }
+}
+
+/// Hears of the partitions that come and go.
+#[derive(Debug)]
+pub(super) struct Listener(pub(super) Arc<Joined>);
+
+impl ClientContext for Listener {
+    fn error(&self, error: KafkaError, reason: &str) {
+        tracing::debug!(%error, reason, "a Kafka client");
+    }
+}
+
+impl ConsumerContext for Listener {
+    fn pre_rebalance(&self, _: &BaseConsumer<Self>, rebalance: &Rebalance<'_>) {
+        if let Rebalance::Revoke(partitions) = rebalance {
+            self.0.lose(partitions);
+        }
+    }
+
+    fn post_rebalance(&self, _: &BaseConsumer<Self>, rebalance: &Rebalance<'_>) {
+        match rebalance {
+            Rebalance::Assign(partitions) => self.0.gain(partitions),
+            Rebalance::Revoke(_) => {}
+            Rebalance::Error(error) => self.0.trouble(unavailable(&self.0.brokers, error)),
+        }
+    }
+}
+
+/// Polls until the consumer is closed; then leaves the group, here and not on an async thread.
+pub(super) fn poll_for_ever(joined: &Joined, consumer: Arc<BaseConsumer<Listener>>) {
+    let mut applied = (false, 0);
+    while !joined.closing.load(Ordering::SeqCst) {
+        let buffered = joined.holding().buffered();
+        // Room for half of it before reading goes on: a pause throws away what the client has fetched.
+        let full = buffered >= joined.max_buffered || applied.0 && buffered > joined.max_buffered / 2;
+        // Partitions that have just come are not held back yet.
+        let wanted = (full, joined.terms.load(Ordering::SeqCst));
+        if wanted != applied {
+            hold_back(&consumer, full);
+            applied = wanted;
+        }
+        match consumer.poll(POLL) {
+            Some(Ok(message)) => {
+                joined.holding().push(delivered(&message));
+                joined.filled.notify_waiters();
+            }
+            Some(Err(error)) => complain(joined, &error),
+            None => {}
+        }
+    }
+    drop(consumer);
+}
+
+fn hold_back(consumer: &BaseConsumer<Listener>, full: bool) {
+    let Ok(all) = consumer.assignment() else { return };
+    let done = match full {
+        true => consumer.pause(&all),
+        false => consumer.resume(&all),
+    };
+    if let Err(error) = done {
+        tracing::debug!(%error, full, "partitions cannot be held back");
+    }
+}
+
+fn complain(joined: &Joined, error: &KafkaError) {
+    match error.rdkafka_error_code() {
+        // The client looks for a place to go on by itself.
+        Some(RDKafkaErrorCode::AutoOffsetReset | RDKafkaErrorCode::OffsetOutOfRange) => {
+            tracing::warn!(%error, "records were dropped before they were read");
+        }
+        _ => {
+            tracing::debug!(%error, "a poll failed");
+            joined.trouble(unavailable(&joined.brokers, error));
+        }
+    }
+}

@@ -1,0 +1,32 @@
+//! The log seam: refresh events and dead letters, as bytes in partitions.
+//!
+//! - [`Log`] and [`Consumer`]: append, consume in groups, commit low-water marks, look at lag and records.
+//! - [`embedded`]: durable in a folder, in this process.
+//! - [`redis`]: Redis Streams on a server or Cluster, shared by several processes.
+//! - `kafka` (feature): Apache Kafka.
+//! - `conformance` (feature): the cases that every backend must pass.
+//!
+//! A partition has one owner at a time in each group, and an owner that lost it cannot move its mark. After an
+//! owner is gone, records from the mark on are delivered again: at least once, and in order for each key.
+//! What the bytes mean is not known here.
+
+#[cfg(feature = "conformance")]
+pub mod conformance;
+pub mod embedded;
+mod error;
+mod holding;
+#[cfg(feature = "kafka")]
+pub mod kafka;
+mod partition;
+pub mod redis;
+mod room;
+mod seam;
+mod settings;
+mod share;
+
+pub use error::LogError;
+pub use partition::partition_of;
+pub use seam::{
+    Batch, CommitOutcome, ConsumeParams, Consumer, Delivered, Lag, Log, Mark, PartitionLag, Position, Record,
+};
+pub use settings::{LogSettings, Topic, TopicSettings};

@@ -1,0 +1,71 @@
+//! Reads ahead into the bounded buffer of a member.
+//!
+//! Streams on several servers of a Cluster cannot be waited for with one command, so they are looked at: at once
+//! after something came, else at growing distances.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::future::join_all;
+
+use super::consumer::Joined;
+use crate::LogError;
+
+const SHORTEST: Duration = Duration::from_millis(2);
+/// Limit: how late a record is seen.
+const LONGEST: Duration = Duration::from_millis(50);
+/// After a failed read.
+const TROUBLE: Duration = Duration::from_millis(250);
+
+/// Reads until the consumer is gone.
+pub(super) async fn fetch_for_ever(joined: Arc<Joined>) {
+    let mut pause = SHORTEST;
+    loop {
+        // Listen first, then look.
+        let changed = joined.changed.notified();
+        tokio::pin!(changed);
+        changed.as_mut().enable();
+        match joined.fetch().await {
+            Ok(0) => {
+                let _ = tokio::time::timeout(pause, changed).await;
+                pause = (pause * 2).min(LONGEST);
+            }
+            Ok(_) => pause = SHORTEST,
+            Err(error) => {
+                tracing::debug!(%error, "records cannot be read now");
+                joined.trouble(error);
+                tokio::time::sleep(TROUBLE).await;
+            }
+        }
+    }
+}
+
+impl Joined {
+    /// One round over all partitions with room; how many records came.
+    async fn fetch(&self) -> Result<usize, LogError> {
+        let wants = self.holding().wants(self.max_buffered);
+        let reads = wants.into_iter().map(|want| async move {
+            let records = self.shared.keys.partition(self.topic, want.partition).records();
+            let found = self
+                .shared
+                .server
+                .range(records, want.partition, want.from, want.max)
+                .await;
+            (want, found)
+        });
+        let (mut came, mut trouble) = (0, Ok(()));
+        for (want, found) in join_all(reads).await {
+            match found {
+                Ok(records) => {
+                    came += records.len();
+                    self.holding().read(want, records);
+                }
+                Err(error) => trouble = Err(error),
+            }
+        }
+        if came > 0 {
+            self.filled.notify_waiters();
+        }
+        trouble.map(|()| came)
+    }
+}

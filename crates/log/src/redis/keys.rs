@@ -1,0 +1,63 @@
+//! The names of the keys, in one place. All keys of a partition share a hash tag, so they are on one server of a
+//! Cluster; partitions are spread.
+
+use crate::Topic;
+
+#[derive(Debug, Clone)]
+pub(super) struct Keys {
+    prefix: String,
+}
+
+impl Keys {
+    pub(super) fn new(prefix: &str) -> Self {
+        Self {
+            prefix: prefix.to_owned(),
+        }
+    }
+
+    pub(super) fn layout(&self) -> String {
+        format!("{}log:{{{}layout}}", self.prefix, self.prefix)
+    }
+
+    pub(super) fn members(&self, topic: Topic, group: &str) -> String {
+        format!("{}log:{{{}{topic}}}:members:{group}", self.prefix, self.prefix)
+    }
+
+    pub(super) fn partition(&self, topic: Topic, partition: u32) -> PartitionKeys {
+        PartitionKeys {
+            stem: format!("{}log:{{{}{topic}:{partition}}}:", self.prefix, self.prefix),
+        }
+    }
+}
+
+/// The keys of one partition.
+#[derive(Debug, Clone)]
+pub(super) struct PartitionKeys {
+    stem: String,
+}
+
+impl PartitionKeys {
+    pub(super) fn records(&self) -> String {
+        format!("{}records", self.stem)
+    }
+
+    pub(super) fn head(&self) -> String {
+        format!("{}head", self.stem)
+    }
+
+    pub(super) fn recent(&self) -> String {
+        format!("{}recent", self.stem)
+    }
+
+    pub(super) fn marks(&self) -> String {
+        format!("{}marks", self.stem)
+    }
+
+    pub(super) fn groups(&self) -> String {
+        format!("{}groups", self.stem)
+    }
+
+    pub(super) fn lease(&self, group: &str) -> String {
+        format!("{}lease:{group}", self.stem)
+    }
+}

@@ -1,0 +1,14 @@
+-- How far a group is behind in one partition.
+-- KEYS  records <prefix>log:{<topic>:<n>}:records (stream), head …:head (hash), marks …:marks (hash)
+-- ARGV  group
+-- RETURNS {start, end, mark or -1, time in ms of the first record that is kept and not done, or -1}
+-- BOUND one record
+local records, head, marks = KEYS[1], KEYS[2], KEYS[3]
+local group = ARGV[1]
+
+local start, finish = bounds(head)
+local mark = tonumber(call('HGET', marks, group) or '-1')
+local next = math.max(start, mark)
+local oldest = -1
+if next < finish then oldest = appended_at(records, next) or -1 end
+return { start, finish, mark, oldest }

@@ -1,0 +1,37 @@
+-- Drops what is older than the retention in one partition, and what every group is done with sooner. Allowed when the
+-- server is out of memory: it frees some.
+-- KEYS  records <prefix>log:{<topic>:<n>}:records (stream), head …:head (hash), marks …:marks (hash),
+--       groups …:groups (set)
+-- ARGV  now (ms or ''), retention (ms), retention of what is done (ms), max (records that may go)
+-- RETURNS how many were dropped
+-- BOUND the groups, max records dropped, the logarithm of it read: times never go back, so halving finds the first that stays
+local records, head, marks, groups = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
+local now, retention, done_retention, max = time(ARGV[1]), tonumber(ARGV[2]), tonumber(ARGV[3]), tonumber(ARGV[4])
+
+local start, finish = bounds(head)
+
+-- The first offset up to `high` that is not older than the span.
+local function older(high, span)
+  local low = start
+  while low < high do
+    local middle = math.floor((low + high) / 2)
+    local at = appended_at(records, middle)
+    if at == nil or at < now - span then
+      low = middle + 1
+    else
+      high = middle
+    end
+  end
+  return low
+end
+
+local bound = math.min(finish, start + max)
+local keep = older(bound, retention)
+local done
+for _, group in ipairs(call('SMEMBERS', groups)) do
+  local mark = tonumber(call('HGET', marks, group) or '0')
+  done = math.min(done or mark, mark)
+end
+if done and done_retention < retention then keep = math.max(keep, older(math.min(bound, done), done_retention)) end
+if start < keep then drop_before(records, head, keep) end
+return keep - start

@@ -1,0 +1,140 @@
+//! Membership: says that we are there, keeps what we hold, gives up what is too much and takes what is missing.
+//!
+//! There is no leader. Every member sees the same list of members and so the same shares; who has too many gives
+//! some back, who has too few takes what is free. Two members cannot take the same partition, whatever they believe.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::future::join_all;
+use tokio::time::Instant;
+
+use super::consumer::Joined;
+use super::server::Call;
+use crate::LogError;
+use crate::share::quota;
+
+/// Limit: the time between two looks at the group.
+const MAX_BEAT: Duration = Duration::from_secs(1);
+
+/// Beats until the consumer is gone.
+pub(super) async fn attend_for_ever(joined: Arc<Joined>) {
+    let beat = (joined.session / 4).min(MAX_BEAT);
+    loop {
+        if let Err(error) = joined.beat(beat).await {
+            tracing::debug!(%error, "a consumer cannot reach its group");
+            joined.trouble(error);
+        }
+        tokio::time::sleep(beat).await;
+    }
+}
+
+impl Joined {
+    async fn beat(&self, patience: Duration) -> Result<(), LogError> {
+        self.shared.open()?;
+        let renewed = self.renew(patience).await;
+        let members = self.attend(self.session, patience).await?;
+        renewed?;
+        let Some(place) = members.iter().position(|member| *member == self.member) else {
+            return Ok(());
+        };
+        let all = self.shared.settings.partitions(self.topic);
+        let share = quota(place, members.len(), all as usize);
+        let held = self.holding().fences();
+        if held.len() > share {
+            for (partition, _) in &held[share..] {
+                self.release(*partition).await?;
+            }
+        }
+        // Each begins to look elsewhere, so that those that come together do not stand in each other's way.
+        let first = (all as usize * place / members.len()) as u32;
+        for partition in (first..all).chain(0..first) {
+            if self.holding().partitions.len() >= share {
+                break;
+            }
+            if !self.holding().partitions.contains_key(&partition) {
+                self.own(partition, patience).await?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Who is there. A span of zero leaves.
+    async fn attend(&self, span: Duration, patience: Duration) -> Result<Vec<String>, LogError> {
+        let members = self.shared.keys.members(self.topic, &self.group);
+        let call = Call::new("attend", [members])
+            .arg(self.shared.server.time())
+            .arg(self.member.clone())
+            .number(span.as_millis() as u64)
+            .patience(patience);
+        let answer = self.shared.server.run(&call).await?;
+        redis::from_redis_value(answer).map_err(|error| LogError::Corrupt(error.to_string()))
+    }
+
+    async fn renew(&self, patience: Duration) -> Result<(), LogError> {
+        let held = self.holding().fences();
+        let calls = held.into_iter().map(|(partition, fence)| async move {
+            let keys = self.shared.keys.partition(self.topic, partition);
+            let call = Call::new("renew", [keys.lease(&self.group)])
+                .arg(self.shared.server.time())
+                .arg(self.member.clone())
+                .number(fence)
+                .number(self.session.as_millis() as u64)
+                .patience(patience);
+            let until = Some(Instant::now() + self.session);
+            let renewed = self.shared.server.number(&call).await?;
+            let mut holding = self.holding();
+            match holding.partitions.get_mut(&partition) {
+                Some(held) if held.fence == fence && renewed == 1 => held.until = until,
+                Some(held) if held.fence == fence => holding.lose(partition),
+                _ => {}
+            }
+            Ok(())
+        });
+        let renewed: Result<(), LogError> = join_all(calls).await.into_iter().collect();
+        self.holding().expire(Instant::now());
+        self.changed.notify_waiters();
+        renewed
+    }
+
+    async fn own(&self, partition: u32, patience: Duration) -> Result<(), LogError> {
+        let keys = self.shared.keys.partition(self.topic, partition);
+        let call = Call::new(
+            "own",
+            [keys.lease(&self.group), keys.marks(), keys.head(), keys.groups()],
+        )
+        .arg(self.shared.server.time())
+        .arg(self.group.clone())
+        .arg(self.member.clone())
+        .number(self.session.as_millis() as u64)
+        .patience(patience);
+        let until = Some(Instant::now() + self.session);
+        let answer = self.shared.server.numbers(&call).await?;
+        if let [fence @ 1..=i64::MAX, next] = answer[..] {
+            self.holding().gain(partition, fence as u64, next as u64, until);
+            self.changed.notify_waiters();
+        }
+        Ok(())
+    }
+
+    /// Here first, then there: nothing of it is handed out once another can have it.
+    async fn release(&self, partition: u32) -> Result<(), LogError> {
+        self.holding().lose(partition);
+        self.changed.notify_waiters();
+        let keys = self.shared.keys.partition(self.topic, partition);
+        let call = Call::new("release", [keys.lease(&self.group)]).arg(self.member.clone());
+        self.shared.server.number(&call).await.map(drop)
+    }
+
+    /// Gives everything back, also what was on its way to us. Whatever cannot be told to the server runs out by
+    /// itself.
+    pub(super) async fn leave(&self) {
+        let all = 0..self.shared.settings.partitions(self.topic);
+        let releases = all.map(|partition| self.release(partition));
+        let released: Result<(), LogError> = join_all(releases).await.into_iter().collect();
+        let left = self.attend(Duration::ZERO, super::server::PATIENCE).await;
+        if let Err(error) = released.and(left.map(drop)) {
+            tracing::debug!(%error, "a consumer could not say that it leaves");
+        }
+    }
+}

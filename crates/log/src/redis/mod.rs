@@ -1,0 +1,340 @@
+//! The log on Redis Streams, shared by several processes.
+//!
+//! ```text
+//!   partition = one stream, its head (start, end), its marks, and per group a lease: owner, fence, deadline
+//!   append  ── one call per partition ──> offsets taken and used at once
+//!   member  ── attend, renew, own, release ──> as many partitions as its share
+//!           ── XRANGE ahead into a bounded buffer ──> next
+//!           ── commit under the fence ──> mark
+//! ```
+//!
+//! An append is as durable as the server's own settings make it (`appendfsync`). A partition's keys share a hash
+//! tag; partitions are spread over a Cluster.
+
+mod consumer;
+mod fetch;
+mod keys;
+mod member;
+mod scripts;
+mod server;
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use futures_util::future::join_all;
+use tidegate_core::time::Timestamp;
+use tidegate_store::Clock;
+use tokio::sync::OnceCell;
+use tokio::task::JoinHandle;
+
+use self::consumer::RedisConsumer;
+use self::keys::Keys;
+use self::server::{Call, Server};
+use crate::room::{Room, Taken};
+use crate::settings::check_some_name;
+use crate::{
+    ConsumeParams, Consumer, Delivered, Lag, Log, LogError, LogSettings, Mark, PartitionLag, Position,
+    Record, Topic, partition_of,
+};
+
+/// Limit: records that one call drops.
+const MAX_DROPPED: u64 = 1_000;
+
+#[derive(Debug, Clone)]
+pub struct RedisLogOptions {
+    /// One server, or some of a Cluster: `redis://user:password@host:port/number`, `rediss://…`.
+    pub urls: Vec<String>,
+    pub settings: LogSettings,
+    /// The time, for tests; the server's own clock if absent.
+    pub clock: Option<Arc<dyn Clock>>,
+}
+
+impl RedisLogOptions {
+    pub fn new(url: impl Into<String>) -> Self {
+        Self {
+            urls: vec![url.into()],
+            settings: LogSettings::default(),
+            clock: None,
+        }
+    }
+}
+
+/// What the log and its consumers have in common.
+#[derive(Debug)]
+struct Shared {
+    server: Server,
+    keys: Keys,
+    settings: LogSettings,
+    room: Room,
+    closed: AtomicBool,
+    /// Set once the layout was found to be as configured.
+    laid_out: OnceCell<()>,
+}
+
+impl Shared {
+    fn open(&self) -> Result<(), LogError> {
+        match self.closed.load(Ordering::SeqCst) {
+            true => Err(LogError::Closed),
+            false => Ok(()),
+        }
+    }
+
+    /// Open, and the partitions are as configured.
+    async fn ready(&self) -> Result<(), LogError> {
+        self.open()?;
+        self.laid_out
+            .get_or_try_init(|| self.check_layout())
+            .await
+            .copied()
+    }
+
+    async fn check_layout(&self) -> Result<(), LogError> {
+        let mut call = Call::new("layout", [self.keys.layout()]);
+        for topic in Topic::ALL {
+            call = call
+                .arg(topic.name())
+                .number(u64::from(self.settings.partitions(topic)));
+        }
+        let known = self.server.numbers(&call).await?;
+        for (topic, found) in Topic::ALL.into_iter().zip(known) {
+            let configured = self.settings.partitions(topic);
+            if found != i64::from(configured) {
+                return Err(LogError::Layout {
+                    topic: self.settings.name(topic),
+                    configured,
+                    found: found as u32,
+                });
+            }
+        }
+        Ok(())
+    }
+
+    fn check_partition(&self, topic: Topic, partition: u32) -> Result<(), LogError> {
+        let partitions = self.settings.partitions(topic);
+        if partition < partitions {
+            return Ok(());
+        }
+        Err(LogError::Config(format!(
+            "{topic} has {partitions} partitions, so there is no partition {partition}"
+        )))
+    }
+
+    /// Appends records of one partition, in order; the first one's offset.
+    async fn append_to(&self, topic: Topic, partition: u32, records: Vec<Record>) -> Result<u64, LogError> {
+        let keys = self.keys.partition(topic, partition);
+        let limit = self.settings.send_timeout;
+        let mut call = Call::new("append", [keys.records(), keys.head(), keys.recent()])
+            .saying_again()
+            .patience(limit.into())
+            .arg(self.server.time())
+            .arg(self.server.request());
+        for record in records {
+            call = call.arg(record.key).arg(record.value);
+        }
+        let tried = tokio::time::timeout(Duration::from(limit), async {
+            self.ready().await?;
+            self.server.number(&call).await
+        });
+        match tried.await {
+            Ok(first) => Ok(first? as u64),
+            Err(_) => Err(LogError::Timeout(limit.0)),
+        }
+    }
+
+    async fn sweep(&self) -> Result<(), LogError> {
+        for topic in Topic::ALL {
+            let settings = self.settings.topic(topic);
+            for partition in 0..settings.partitions {
+                let keys = self.keys.partition(topic, partition);
+                let call = Call::new(
+                    "sweep",
+                    [keys.records(), keys.head(), keys.marks(), keys.groups()],
+                )
+                .arg(self.server.time())
+                .number(settings.retention.0)
+                .number(settings.done_retention().0)
+                .number(MAX_DROPPED);
+                while self.server.number(&call).await? as u64 == MAX_DROPPED {}
+            }
+        }
+        Ok(())
+    }
+
+    async fn partition_lag(
+        &self,
+        topic: Topic,
+        partition: u32,
+        group: &str,
+    ) -> Result<PartitionLag, LogError> {
+        let keys = self.keys.partition(topic, partition);
+        let call = Call::new("lag", [keys.records(), keys.head(), keys.marks()]).arg(group.to_owned());
+        let numbers = self.server.numbers(&call).await?;
+        let [start, end, mark, oldest] = numbers[..] else {
+            return Err(LogError::Corrupt(format!("a lag of {} numbers", numbers.len())));
+        };
+        Ok(PartitionLag {
+            partition,
+            start: start as u64,
+            end: end as u64,
+            committed: u64::try_from(mark).ok(),
+            oldest: u64::try_from(oldest).ok().map(Timestamp),
+        })
+    }
+}
+
+/// The log on a server or Cluster. It needs a Tokio runtime.
+#[derive(Debug)]
+pub struct RedisLog {
+    shared: Arc<Shared>,
+    sweeper: Mutex<Option<JoinHandle<()>>>,
+}
+
+impl RedisLog {
+    /// Does not wait for the server: what is asked for while it is away answers that it cannot be used now.
+    pub fn open(options: RedisLogOptions) -> Result<Self, LogError> {
+        let RedisLogOptions {
+            urls,
+            settings,
+            clock,
+        } = options;
+        settings.validate()?;
+        let shared = Arc::new(Shared {
+            server: Server::new(&urls, clock)?,
+            keys: Keys::new(&settings.prefix),
+            room: Room::new(settings.max_queued),
+            settings,
+            closed: AtomicBool::new(false),
+            laid_out: OnceCell::new(),
+        });
+        let sweeper = tokio::spawn(sweep_for_ever(shared.clone()));
+        Ok(Self {
+            shared,
+            sweeper: Mutex::new(Some(sweeper)),
+        })
+    }
+
+    fn stop(&self) {
+        self.shared.closed.store(true, Ordering::SeqCst);
+        let mut sweeper = self.sweeper.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(sweeper) = sweeper.take() {
+            sweeper.abort();
+        }
+    }
+
+    async fn append_all(&self, records: Vec<Record>, _taken: Taken) -> Vec<Result<Position, LogError>> {
+        let count = records.len();
+        let mut by_partition: BTreeMap<(Topic, u32), (Vec<usize>, Vec<Record>)> = BTreeMap::new();
+        for (place, record) in records.into_iter().enumerate() {
+            let partition = partition_of(&record.key, self.shared.settings.partitions(record.topic));
+            let (places, records) = by_partition.entry((record.topic, partition)).or_default();
+            places.push(place);
+            records.push(record);
+        }
+        let calls = by_partition
+            .into_iter()
+            .map(|((topic, partition), (places, records))| async move {
+                (
+                    partition,
+                    places,
+                    self.shared.append_to(topic, partition, records).await,
+                )
+            });
+        let mut answers = vec![Err(LogError::Closed); count];
+        for (partition, places, first) in join_all(calls).await {
+            for (after, place) in (0..).zip(places) {
+                let offset = first.clone().map(|first| first + after);
+                answers[place] = offset.map(|offset| Position { partition, offset });
+            }
+        }
+        answers
+    }
+}
+
+async fn sweep_for_ever(shared: Arc<Shared>) {
+    loop {
+        tokio::time::sleep(shared.settings.sweep_every.into()).await;
+        if let Err(error) = shared.sweep().await {
+            tracing::debug!(%error, "old records cannot be looked for now");
+        }
+    }
+}
+
+#[async_trait]
+impl Log for RedisLog {
+    fn settings(&self) -> &LogSettings {
+        &self.shared.settings
+    }
+
+    async fn append(&self, records: Vec<Record>) -> Vec<Result<Position, LogError>> {
+        let checks: Vec<Result<(), LogError>> = records
+            .iter()
+            .map(|record| self.shared.open().and_then(|()| record.check()))
+            .collect();
+        let fine: Vec<Record> = (records.into_iter().zip(&checks))
+            .filter_map(|(record, check)| check.is_ok().then_some(record))
+            .collect();
+        let mut appended = match self.shared.room.take(fine.len()) {
+            Ok(taken) => self.append_all(fine, taken).await,
+            Err(error) => vec![Err(error); fine.len()],
+        }
+        .into_iter();
+        let answer = |check: Result<(), LogError>| {
+            check.and_then(|()| appended.next().unwrap_or(Err(LogError::Closed)))
+        };
+        checks.into_iter().map(answer).collect()
+    }
+
+    async fn consume(&self, params: ConsumeParams) -> Result<Box<dyn Consumer>, LogError> {
+        check_some_name("the group", &params.group)?;
+        self.shared.ready().await?;
+        Ok(Box::new(RedisConsumer::join(self.shared.clone(), params)))
+    }
+
+    async fn lag(&self, topic: Topic, group: &str) -> Result<Lag, LogError> {
+        check_some_name("the group", group)?;
+        self.shared.ready().await?;
+        let partitions = 0..self.shared.settings.partitions(topic);
+        let calls = partitions.map(|partition| self.shared.partition_lag(topic, partition, group));
+        let partitions = join_all(calls).await.into_iter().collect::<Result<_, _>>()?;
+        Ok(Lag { partitions })
+    }
+
+    async fn read(&self, topic: Topic, from: Position, max: usize) -> Result<Vec<Delivered>, LogError> {
+        self.shared.check_partition(topic, from.partition)?;
+        self.shared.ready().await?;
+        let records = self.shared.keys.partition(topic, from.partition).records();
+        self.shared
+            .server
+            .range(records, from.partition, from.offset, max)
+            .await
+    }
+
+    async fn truncate(&self, topic: Topic, mark: Mark) -> Result<(), LogError> {
+        self.shared.check_partition(topic, mark.partition)?;
+        self.shared.ready().await?;
+        let keys = self.shared.keys.partition(topic, mark.partition);
+        let call = Call::new("truncate", [keys.records(), keys.head()])
+            .number(mark.next)
+            .number(MAX_DROPPED);
+        while self.shared.server.number(&call).await? > 0 {}
+        Ok(())
+    }
+
+    async fn check(&self) -> Result<(), LogError> {
+        self.shared.open()?;
+        self.shared.check_layout().await
+    }
+
+    async fn close(&self) {
+        self.stop();
+    }
+}
+
+impl Drop for RedisLog {
+    fn drop(&mut self) {
+        self.stop();
+    }
+}

@@ -1,0 +1,276 @@
+//! The suite bites: logs that are wrong in one way each fail the case that is about it.
+//!
+//! Each fault sits between a case and the embedded log, which passes the same case.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use tempfile::TempDir;
+use tidegate_log::conformance::{Backend, Case, Place, cases};
+use tidegate_log::embedded::{EmbeddedLog, EmbeddedOptions};
+use tidegate_log::{
+    Batch, CommitOutcome, ConsumeParams, Consumer, Delivered, Lag, Log, LogError, LogSettings, Mark,
+    Position, Record, Topic,
+};
+
+/// One way to be wrong.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Fault {
+    None,
+    /// Keeps everything in memory: a new folder at every start.
+    ForgetsAtRestart,
+    /// Every consumer is alone in a group of its own.
+    GivesEachOwnerEverything,
+    /// Takes a mark for what was handed out, not for what is done.
+    CommitsWhatWasHandedOut,
+    /// Says yes to every commit.
+    HidesLostCommits,
+    /// Hands out records while paused.
+    IgnoresPauses,
+    /// Answers "appended" to every fifth record and forgets it.
+    LosesRecords,
+    /// Appends each call from its end.
+    ReversesCalls,
+    /// Leaves out partitions without a mark.
+    CountsOnlyCommittedPartitions,
+    /// Keeps old records for ever.
+    NeverDropsAnything,
+    /// Cuts values where it thinks text ends.
+    StopsAtZeroBytes,
+}
+
+#[derive(Debug)]
+struct Wrong {
+    inner: EmbeddedLog,
+    fault: Fault,
+    consumers: AtomicU64,
+    records: AtomicU64,
+}
+
+impl Wrong {
+    fn group(&self, group: String) -> String {
+        match self.fault {
+            Fault::GivesEachOwnerEverything => {
+                format!("{group}-{}", self.consumers.fetch_add(1, Ordering::Relaxed))
+            }
+            _ => group,
+        }
+    }
+
+    fn damage(&self, mut records: Vec<Record>) -> Vec<Record> {
+        match self.fault {
+            Fault::ReversesCalls => records.reverse(),
+            Fault::StopsAtZeroBytes => {
+                for record in &mut records {
+                    let end = record.value.iter().position(|byte| *byte == 0);
+                    record.value.truncate(end.unwrap_or(record.value.len()));
+                }
+            }
+            Fault::LosesRecords => {
+                records.retain(|_| !(self.records.fetch_add(1, Ordering::Relaxed) + 1).is_multiple_of(5));
+            }
+            _ => {}
+        }
+        records
+    }
+}
+
+#[async_trait]
+impl Log for Wrong {
+    fn settings(&self) -> &LogSettings {
+        self.inner.settings()
+    }
+
+    async fn append(&self, records: Vec<Record>) -> Vec<Result<Position, LogError>> {
+        let count = records.len();
+        let mut answers = self.inner.append(self.damage(records)).await;
+        let last = answers.last().cloned();
+        answers.resize_with(count, || {
+            last.clone().unwrap_or(Ok(Position {
+                partition: 0,
+                offset: 0,
+            }))
+        });
+        answers
+    }
+
+    async fn consume(&self, mut params: ConsumeParams) -> Result<Box<dyn Consumer>, LogError> {
+        params.group = self.group(params.group);
+        Ok(Box::new(WrongConsumer {
+            inner: self.inner.consume(params).await?,
+            fault: self.fault,
+            handed_out: std::sync::Mutex::default(),
+        }))
+    }
+
+    async fn lag(&self, topic: Topic, group: &str) -> Result<Lag, LogError> {
+        let mut lag = self.inner.lag(topic, group).await?;
+        if self.fault == Fault::CountsOnlyCommittedPartitions {
+            for partition in lag.partitions.iter_mut().filter(|lag| lag.committed.is_none()) {
+                partition.start = partition.end;
+            }
+        }
+        Ok(lag)
+    }
+
+    async fn read(&self, topic: Topic, from: Position, max: usize) -> Result<Vec<Delivered>, LogError> {
+        self.inner.read(topic, from, max).await
+    }
+
+    async fn truncate(&self, topic: Topic, mark: Mark) -> Result<(), LogError> {
+        match self.fault {
+            Fault::NeverDropsAnything => Ok(()),
+            _ => self.inner.truncate(topic, mark).await,
+        }
+    }
+
+    async fn check(&self) -> Result<(), LogError> {
+        self.inner.check().await
+    }
+
+    async fn close(&self) {
+        self.inner.close().await;
+    }
+}
+
+#[derive(Debug)]
+struct WrongConsumer {
+    inner: Box<dyn Consumer>,
+    fault: Fault,
+    handed_out: std::sync::Mutex<Vec<Position>>,
+}
+
+#[async_trait]
+impl Consumer for WrongConsumer {
+    async fn next(&self, max: usize, wait: Duration) -> Result<Batch, LogError> {
+        let batch = self.inner.next(max, wait).await?;
+        let positions = batch.records.iter().map(|record| record.position);
+        self.handed_out.lock().expect("no panic inside").extend(positions);
+        Ok(batch)
+    }
+
+    async fn commit(&self, marks: &[Mark]) -> Result<Vec<CommitOutcome>, LogError> {
+        let mut marks = marks.to_vec();
+        if self.fault == Fault::CommitsWhatWasHandedOut {
+            for mark in &mut marks {
+                let handed_out = self.handed_out.lock().expect("no panic inside");
+                let last = handed_out
+                    .iter()
+                    .rfind(|position| position.partition == mark.partition);
+                mark.next = last.map_or(mark.next, |last| last.offset + 1);
+            }
+        }
+        let outcomes = self.inner.commit(&marks).await?;
+        Ok(match self.fault {
+            Fault::HidesLostCommits => vec![CommitOutcome::Committed; marks.len()],
+            _ => outcomes,
+        })
+    }
+
+    fn set_paused(&self, paused: bool) {
+        if self.fault != Fault::IgnoresPauses {
+            self.inner.set_paused(paused);
+        }
+    }
+
+    async fn close(self: Box<Self>) {
+        self.inner.close().await;
+    }
+}
+
+struct WrongFolders(Fault);
+struct WrongFolder {
+    folder: TempDir,
+    fault: Fault,
+    starts: AtomicU64,
+}
+
+#[async_trait]
+impl Backend for WrongFolders {
+    async fn place(&self) -> Box<dyn Place> {
+        Box::new(WrongFolder {
+            folder: TempDir::new().expect("a temporary folder"),
+            fault: self.0,
+            starts: AtomicU64::new(0),
+        })
+    }
+}
+
+#[async_trait]
+impl Place for WrongFolder {
+    /// Most faults show in something that never comes.
+    fn patience(&self) -> Duration {
+        Duration::from_secs(8)
+    }
+
+    async fn open(&self, mut settings: LogSettings) -> Result<Arc<dyn Log>, LogError> {
+        let start = match self.fault {
+            Fault::ForgetsAtRestart => self.starts.fetch_add(1, Ordering::Relaxed),
+            _ => 0,
+        };
+        if self.fault == Fault::NeverDropsAnything {
+            settings.high.retention = settings.low.retention;
+        }
+        let options = EmbeddedOptions {
+            settings,
+            ..EmbeddedOptions::new(self.folder.path().join(format!("log-{start}")))
+        };
+        Ok(Arc::new(Wrong {
+            inner: EmbeddedLog::open(options)?,
+            fault: self.fault,
+            consumers: AtomicU64::new(0),
+            records: AtomicU64::new(0),
+        }))
+    }
+}
+
+async fn conforms(case: Case, fault: Fault) -> bool {
+    let run = tokio::spawn(async move { case.run(&WrongFolders(fault)).await });
+    match run.await {
+        Ok(()) => true,
+        Err(error) => {
+            assert!(error.is_panic(), "{case:?} was cancelled");
+            false
+        }
+    }
+}
+
+/// The named case passes without the fault and fails with it.
+async fn bites(fault: Fault, name: &str) {
+    let found = cases().into_iter().find(|case| case.name == name);
+    let case = found.unwrap_or_else(|| panic!("there is no case {name}"));
+    assert!(
+        conforms(case, Fault::None).await,
+        "{name} fails on a log that conforms"
+    );
+    assert!(
+        !conforms(case, fault).await,
+        "{name} passes on a log with the fault {fault:?}"
+    );
+}
+
+macro_rules! bites {
+    ($($test:ident: $fault:ident, $case:literal;)+) => {
+        $(#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+        async fn $test() {
+            bites(Fault::$fault, $case).await;
+        })+
+    };
+}
+
+bites! {
+    forgets_at_restart: ForgetsAtRestart, "kept::everything_is_there_after_a_restart";
+    begins_again_at_restart: ForgetsAtRestart, "kept::a_restart_goes_on_with_the_next_offset";
+    gives_each_owner_everything: GivesEachOwnerEverything, "sharing::two_consumers_share_all_partitions_without_overlap";
+    commits_what_was_handed_out: CommitsWhatWasHandedOut, "groups::b147_only_the_mark_counts_not_what_was_handed_out";
+    hides_lost_commits: HidesLostCommits, "sharing::a_commit_to_a_lost_partition_is_refused";
+    ignores_pauses: IgnoresPauses, "consume::a_paused_consumer_gets_nothing_and_keeps_its_partitions";
+    loses_records: LosesRecords, "consume::every_record_is_delivered_once_without_faults";
+    reverses_calls: ReversesCalls, "append::concurrent_appends_lose_nothing_and_keep_each_order";
+    counts_only_committed_partitions: CountsOnlyCommittedPartitions, "lag::a_group_that_never_committed_is_behind_by_everything";
+    never_drops_what_is_old: NeverDropsAnything, "kept::old_records_are_dropped";
+    never_drops_what_it_is_told_to: NeverDropsAnything, "kept::dropped_records_are_gone_and_the_rest_stays";
+    stops_at_zero_bytes: StopsAtZeroBytes, "append::any_bytes_pass_through_untouched";
+}

@@ -1,0 +1,269 @@
+//! What only the log on Redis promises: it outlives a server that goes away, a lost answer is not a second record,
+//! and an owner that was away too long has no say.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use tidegate_core::time::Millis;
+use tidegate_log::redis::{RedisLog, RedisLogOptions};
+use tidegate_log::{
+    Batch, CommitOutcome, ConsumeParams, Consumer, Log, LogError, LogSettings, Mark, Record, Topic,
+};
+use tidegate_testkit::servers::{Proxy, RedisOptions, RedisServer};
+use tokio::time::Instant;
+
+const DEADLINE: Duration = Duration::from_secs(60);
+const GROUP: &str = "high-worker";
+
+fn open(url: String, prefix: &str) -> RedisLog {
+    let mut settings = LogSettings {
+        prefix: prefix.to_owned(),
+        session_timeout: Millis(1_500),
+        send_timeout: Millis(2_000),
+        ..LogSettings::default()
+    };
+    settings.high.partitions = 4;
+    let options = RedisLogOptions {
+        settings,
+        ..RedisLogOptions::new(url)
+    };
+    RedisLog::open(options).expect("the log opens")
+}
+
+fn record(key: &str, value: u64) -> Record {
+    Record {
+        topic: Topic::High,
+        key: Bytes::copy_from_slice(key.as_bytes()),
+        value: Bytes::from(value.to_string()),
+    }
+}
+
+async fn consume(log: &RedisLog) -> Box<dyn Consumer> {
+    let params = ConsumeParams {
+        topic: Topic::High,
+        group: GROUP.into(),
+        owner: "test".into(),
+        max_buffered: 100,
+    };
+    log.consume(params).await.expect("a consumer")
+}
+
+async fn look(consumer: &dyn Consumer) -> Batch {
+    let batch = consumer.next(100, Duration::from_millis(100)).await;
+    batch.unwrap_or_else(|error| {
+        assert!(error.is_retryable(), "{error}");
+        Batch::default()
+    })
+}
+
+fn marks(batch: &Batch) -> Vec<Mark> {
+    let mut marks = BTreeMap::new();
+    for record in &batch.records {
+        marks.insert(record.position.partition, record.position.offset + 1);
+    }
+    marks
+        .into_iter()
+        .map(|(partition, next)| Mark { partition, next })
+        .collect()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_append_whose_answer_is_lost_is_one_record() {
+    let proxy = Proxy::start(RedisServer::shared().port()).expect("a proxy");
+    let log = open(proxy.url(), "lost-answer.");
+    log.check().await.expect("it answers");
+    for number in 0..20 {
+        proxy.drop_next_reply();
+        log.append(vec![record("a", number)])
+            .await
+            .remove(0)
+            .expect("appended in the end");
+    }
+    assert_eq!(proxy.dropped_replies(), 20);
+    let lag = log.lag(Topic::High, GROUP).await.expect("lag");
+    assert_eq!(lag.records(), 20, "each is there once");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_server_that_is_away_is_told_quickly_and_nothing_that_was_answered_is_lost() {
+    let mut server = RedisServer::start(RedisOptions::durable()).expect("a server");
+    let log = open(server.url(), "");
+    let consumer = consume(&log).await;
+    let mut answered = 0;
+    for number in 0..50 {
+        log.append(vec![record("a", number)])
+            .await
+            .remove(0)
+            .expect("appended");
+        answered += 1;
+    }
+    let mut seen = Vec::new();
+    while seen.len() < 10 {
+        seen.extend(look(&*consumer).await.records);
+    }
+
+    server.kill().expect("killed");
+    let begun = Instant::now();
+    let refused = log
+        .append(vec![record("a", 50)])
+        .await
+        .remove(0)
+        .expect_err("nobody is there");
+    assert!(refused.is_retryable(), "{refused}");
+    assert!(begun.elapsed() < Duration::from_secs(4), "{:?}", begun.elapsed());
+    let trouble = tokio::time::timeout(DEADLINE, async {
+        loop {
+            match consumer.next(100, Duration::from_millis(100)).await {
+                Ok(batch) => seen.extend(batch.records),
+                Err(error) => return error,
+            }
+        }
+    });
+    let trouble = trouble.await.expect("it is told");
+    assert!(matches!(trouble, LogError::Unavailable { .. }), "{trouble}");
+
+    server.restart().expect("started again");
+    // Whether the one that was refused got there is open: a client may not know.
+    for number in 51..100 {
+        log.append(vec![record("a", number)])
+            .await
+            .remove(0)
+            .expect("appended");
+        answered += 1;
+    }
+    let all = tokio::time::timeout(DEADLINE, async {
+        loop {
+            let batch = look(&*consumer).await;
+            consumer.commit(&marks(&batch)).await.expect("committed");
+            seen.extend(batch.records);
+            let lag = log.lag(Topic::High, GROUP).await.expect("lag");
+            if lag.records() == 0 && lag.partitions.iter().any(|lag| lag.end >= answered) {
+                return;
+            }
+        }
+    });
+    all.await.expect("everything is done in the end");
+    let mut numbers: Vec<u64> = seen
+        .iter()
+        .map(|record| String::from_utf8_lossy(&record.value).parse().expect("a number"))
+        .collect();
+    numbers.sort_unstable();
+    numbers.dedup();
+    assert!(
+        (0..100)
+            .filter(|number| *number != 50)
+            .all(|number| numbers.contains(&number)),
+        "{numbers:?}"
+    );
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_owner_that_was_away_too_long_is_fenced() {
+    let server = RedisServer::shared();
+    let proxy = Proxy::start(server.port()).expect("a proxy");
+    let (stalled_log, other_log) = (open(proxy.url(), "fenced."), open(server.url(), "fenced."));
+    for number in 0..40 {
+        let key = format!("key-{number}");
+        other_log
+            .append(vec![record(&key, number)])
+            .await
+            .remove(0)
+            .expect("appended");
+    }
+    let stalled: Arc<dyn Consumer> = Arc::from(consume(&stalled_log).await);
+    let mut taken = Batch::default();
+    while taken.records.len() < 40 {
+        taken.records.extend(look(&*stalled).await.records);
+    }
+
+    proxy.stall(true);
+    // On its way while it is still the owner, there when it is not any more.
+    let on_its_way = tokio::spawn({
+        let (stalled, marks) = (stalled.clone(), marks(&taken));
+        async move { stalled.commit(&marks).await }
+    });
+    let other = consume(&other_log).await;
+    let heir = tokio::time::timeout(DEADLINE, async {
+        let mut heir = Batch::default();
+        while heir.records.len() < 40 {
+            heir.records.extend(look(&*other).await.records);
+        }
+        heir
+    });
+    let heir = heir.await.expect("the other gets everything");
+    // While it hears nothing it gives up by itself what another may have.
+    let mut revoked = Vec::new();
+    while revoked.len() < 4 {
+        let batch = look(&*stalled).await;
+        assert!(
+            batch.records.is_empty(),
+            "nothing is handed out that another may have"
+        );
+        revoked.extend(batch.revoked);
+    }
+    proxy.stall(false);
+    let begun_before = on_its_way.await.expect("no panic").unwrap_or_default();
+    let late = stalled.commit(&marks(&taken)).await.expect("an answer");
+    assert!(
+        late.iter()
+            .chain(&begun_before)
+            .all(|outcome| *outcome == CommitOutcome::Lost),
+        "{late:?}"
+    );
+    assert_eq!(
+        other_log.lag(Topic::High, GROUP).await.expect("lag").records(),
+        40
+    );
+    let marks = marks(&heir);
+    let outcomes = other.commit(&marks).await.expect("an answer");
+    let held: usize = outcomes
+        .iter()
+        .filter(|outcome| **outcome == CommitOutcome::Committed)
+        .count();
+    assert!(
+        held >= 2,
+        "what it still has when the first one is back: {outcomes:?}"
+    );
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_full_queue_is_refused_at_once() {
+    let proxy = Proxy::start(RedisServer::shared().port()).expect("a proxy");
+    let mut settings = LogSettings {
+        prefix: "full.".into(),
+        max_queued: 10,
+        send_timeout: Millis(1_000),
+        ..LogSettings::default()
+    };
+    settings.high.partitions = 4;
+    let options = RedisLogOptions {
+        settings,
+        ..RedisLogOptions::new(proxy.url())
+    };
+    let log = RedisLog::open(options).expect("the log opens");
+    log.check().await.expect("it answers");
+    proxy.stall(true);
+    let waiting = log.append((0..10).map(|number| record("a", number)).collect());
+    tokio::pin!(waiting);
+    // Begun, so it has taken all the room.
+    let begun = tokio::time::timeout(Duration::from_millis(1), waiting.as_mut()).await;
+    assert!(begun.is_err(), "no answer can come");
+    let at = Instant::now();
+    let refused = log.append(vec![record("a", 10)]).await.remove(0);
+    assert_eq!(refused, Err(LogError::Full));
+    assert!(at.elapsed() < Duration::from_millis(500), "{:?}", at.elapsed());
+    let answers = waiting.await;
+    assert!(
+        answers
+            .iter()
+            .all(|answer| answer.as_ref().is_err_and(LogError::is_retryable)),
+        "{answers:?}"
+    );
+    proxy.stall(false);
+    log.append(vec![record("a", 11)])
+        .await
+        .remove(0)
+        .expect("there is room again");
+}
