@@ -1,0 +1,36 @@
+//! The snapshots seam: what is stored of refreshed records sits behind [`Snapshots`].
+//!
+//! - [`Snapshots`]: one method per transition; every method takes and answers batches.
+//! - [`sqlite`]: one file, in this process; the default.
+//! - `postgres`, `mysql` (features): a database server, shared by several processes.
+//! - [`archive`]: moves history out of the database into compressed objects, and back.
+//! - `conformance` (feature): the cases that every backend must pass.
+//!
+//! What a snapshot contains is the caller's: data is opaque here, and so is its hash. No clock: every time is an
+//! argument.
+
+pub mod archive;
+#[cfg(feature = "conformance")]
+pub mod conformance;
+mod decide;
+mod error;
+#[cfg(feature = "mysql")]
+pub mod mysql;
+mod options;
+#[cfg(feature = "postgres")]
+pub mod postgres;
+mod seam;
+mod sql;
+pub mod sqlite;
+mod write;
+
+pub use error::{MIGRATE_COMMAND, SnapshotsError};
+pub use options::{SnapshotsOptions, Timeouts};
+pub use seam::{
+    CountAsk, Counts, DeadLetterMark, DeadLetterPosition, FreshnessTier, Handled, HistoryAsk, HistoryCursor,
+    HistoryRow, MAX_TIERS, PrefetchAsk, PrefetchTier, Prefetched, RecordRef, Retry, Row, Snapshot, Snapshots,
+    Status, StatusCounts, StatusState,
+};
+pub use sql::SqlSnapshots;
+pub use sql::schema::SCHEMA_VERSION;
+pub use write::{Failure, MAX_DATA_BYTES, MAX_ERROR_CODE, MAX_ERROR_MESSAGE, Write, WriteOutcome};

@@ -1,0 +1,156 @@
+//! PostgreSQL, shared by several processes. Works at its default isolation level, read committed.
+
+use std::time::Duration;
+
+use async_trait::async_trait;
+use sqlx::error::DatabaseError;
+use sqlx::pool::PoolConnection;
+use sqlx::postgres::{PgConnectOptions, PgConnection, PgPool, PgPoolOptions};
+use sqlx::{ConnectOptions, Connection, Postgres, Transaction};
+use tidegate_core::time::Millis;
+
+use crate::options::SnapshotsOptions;
+use crate::sql::driver::{Driver, Meaning, Session, session};
+use crate::sql::statement::Dialect;
+use crate::{SnapshotsError, SqlSnapshots};
+
+/// Two migrations of one database exclude each other by this number; it means nothing else.
+const MIGRATION_LOCK: &str = "SELECT pg_advisory_xact_lock(7461736770)";
+/// A connection that was not used for this long is tried before it is used again.
+const IDLE_BEFORE_PING: Duration = Duration::from_secs(1);
+/// Statements differ by their number of rows; each one is prepared once.
+const STATEMENT_CACHE: usize = 500;
+
+#[derive(Debug, Clone)]
+pub struct PostgresOptions {
+    /// `postgres://user:password@host:5432/database`
+    pub url: String,
+    pub snapshots: SnapshotsOptions,
+}
+
+impl PostgresOptions {
+    pub fn new(url: impl Into<String>) -> Self {
+        Self {
+            url: url.into(),
+            snapshots: SnapshotsOptions::default(),
+        }
+    }
+}
+
+/// Makes the pool. Connects with the first call, so that a server which is not there yet is no error.
+pub fn open(options: PostgresOptions) -> Result<SqlSnapshots, SnapshotsError> {
+    let connect: PgConnectOptions = options.url.parse().map_err(|error: sqlx::Error| {
+        // The URL itself may have a password in it.
+        SnapshotsError::Invalid(format!("the URL of the PostgreSQL database: {error}"))
+    })?;
+    let name = format!(
+        "the PostgreSQL database {} at {}:{}",
+        connect.get_database().unwrap_or(connect.get_username()),
+        connect.get_host(),
+        connect.get_port()
+    );
+    let timeouts = options.snapshots.timeouts;
+    let connect = connect
+        .application_name("tidegate")
+        .statement_cache_capacity(STATEMENT_CACHE)
+        // A caller that gave up leaves nothing running, and no locks, on the server.
+        .options([
+            ("statement_timeout", timeouts.bulk.0.to_string()),
+            ("idle_in_transaction_session_timeout", timeouts.bulk.0.to_string()),
+        ])
+        .disable_statement_logging();
+    let pool = PgPoolOptions::new()
+        .max_connections(options.snapshots.connections.max(1))
+        // Calls have timeouts of their own, all within this.
+        .acquire_timeout(timeouts.bulk.max(timeouts.write).max(Millis(1)).into())
+        .test_before_acquire(false)
+        .before_acquire(|connection, usage| {
+            Box::pin(async move {
+                if usage.idle_for > IDLE_BEFORE_PING {
+                    connection.ping().await?;
+                }
+                Ok(true)
+            })
+        })
+        .connect_lazy_with(connect);
+    Ok(SqlSnapshots::new(
+        Box::new(PostgresDriver { name, pool }),
+        options.snapshots,
+    ))
+}
+
+#[derive(Debug)]
+struct PostgresDriver {
+    name: String,
+    pool: PgPool,
+}
+
+#[async_trait]
+impl Driver for PostgresDriver {
+    fn dialect(&self) -> Dialect {
+        Dialect::Postgres
+    }
+
+    fn name(&self) -> &str {
+        &self.name
+    }
+
+    fn meaning(&self, error: &dyn DatabaseError) -> Meaning {
+        let code = error.code().unwrap_or_default();
+        match code.as_ref() {
+            // Serialization failure, deadlock.
+            "40001" | "40P01" => Meaning::Conflict,
+            "42P01" => Meaning::NoTable,
+            // Lock not available; a server that only reads, because another one took over.
+            "55P03" | "25006" => Meaning::Transient,
+            // A process of the server died, or the transaction was ended by a timeout.
+            "25P03" | "XX000" => Meaning::Transient,
+            _ => match code.get(..2) {
+                // Connection, resources (full disk, too many clients), shutdown and cancelled, input/output.
+                Some("08" | "53" | "57" | "58") => Meaning::Transient,
+                _ => Meaning::Permanent,
+            },
+        }
+    }
+
+    async fn reader(&self) -> Result<Box<dyn Session>, sqlx::Error> {
+        Ok(Box::new(PostgresSession::Reader(self.pool.acquire().await?)))
+    }
+
+    async fn begin(&self) -> Result<Box<dyn Session>, sqlx::Error> {
+        Ok(Box::new(PostgresSession::Writer(self.pool.begin().await?)))
+    }
+
+    async fn begin_migration(&self) -> Result<Box<dyn Session>, sqlx::Error> {
+        let mut transaction = self.pool.begin().await?;
+        // Waiting for another migration, and building an index, may take long.
+        sqlx::query("SET LOCAL statement_timeout = 0")
+            .execute(&mut *transaction)
+            .await?;
+        sqlx::query(MIGRATION_LOCK).execute(&mut *transaction).await?;
+        Ok(Box::new(PostgresSession::Writer(transaction)))
+    }
+}
+
+enum PostgresSession {
+    Reader(PoolConnection<Postgres>),
+    Writer(Transaction<'static, Postgres>),
+}
+
+impl PostgresSession {
+    fn connection(&mut self) -> &mut PgConnection {
+        match self {
+            PostgresSession::Reader(connection) => connection,
+            PostgresSession::Writer(transaction) => transaction,
+        }
+    }
+
+    async fn end(self) -> Result<(), sqlx::Error> {
+        match self {
+            PostgresSession::Reader(_) => Ok(()),
+            PostgresSession::Writer(transaction) => transaction.commit().await,
+        }
+    }
+}
+
+session!(PostgresSession, Postgres, Postgres);

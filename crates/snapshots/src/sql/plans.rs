@@ -1,0 +1,230 @@
+//! Tests that every query which is asked again and again finds its rows by an index, with 100,000 rows to look through.
+
+use bytes::Bytes;
+use tidegate_core::ids::{RecordKey, SourceId};
+use tidegate_core::refresh::Version;
+use tidegate_core::time::{Millis, Timestamp};
+
+use super::SqlSnapshots;
+use super::statement::{Dialect, Statement};
+use crate::seam::*;
+use crate::{Failure, Write};
+
+const NOW: Timestamp = Timestamp(1_706_000_000_000);
+const ROWS: u64 = 100_000;
+const BATCH: u64 = 2_000;
+
+fn record(n: u64) -> RecordRef {
+    RecordRef {
+        source: SourceId::new("characters").unwrap(),
+        key: RecordKey::new(format!("key {n}")).unwrap(),
+    }
+}
+
+/// The same number of records, statuses and rows of history, spread over time.
+async fn fill(snapshots: &SqlSnapshots) {
+    snapshots.migrate().await.expect("the schema is made");
+    for start in (0..ROWS).step_by(BATCH as usize) {
+        let numbers = start..start + BATCH;
+        let seen: Vec<_> = numbers.clone().map(|n| (record(n), NOW - Millis(n))).collect();
+        snapshots.mark_active(&seen).await.expect("activity");
+        let failed: Vec<_> = numbers.clone().map(failed).collect();
+        snapshots.write(&failed).await.expect("a write");
+        let rows: Vec<_> = numbers.map(history).collect();
+        snapshots.restore_history(&rows, NOW).await.expect("history");
+    }
+    let dialect = snapshots.driver.dialect();
+    let mut session = snapshots.driver.begin().await.expect("a transaction");
+    // As if written by changes; those that were put back are looked for by another index.
+    let update = "UPDATE snapshot_history SET restored_until = NULL WHERE id > 10";
+    session
+        .run(Statement::new(dialect, update))
+        .await
+        .expect("a statement");
+    session.commit().await.expect("a commit");
+    for table in ["snapshot", "update_status", "snapshot_history"] {
+        let analyze = match dialect {
+            Dialect::MySql => format!("ANALYZE TABLE {table}"),
+            _ => format!("ANALYZE {table}"),
+        };
+        let mut session = snapshots.driver.begin().await.expect("a transaction");
+        session
+            .fetch(Statement::new(dialect, &analyze))
+            .await
+            .expect("statistics");
+        session.commit().await.expect("a commit");
+    }
+}
+
+fn failed(n: u64) -> Write {
+    Write::Failed(Failure {
+        record: record(n),
+        version: Version(1),
+        state: if n.is_multiple_of(2) {
+            StatusState::Retrying
+        } else {
+            StatusState::Failed
+        },
+        absent: false,
+        error_code: "API_5XX".to_owned(),
+        error_message: "the upstream answered 503".to_owned(),
+        next_retry_at: Some(NOW + Millis(n)),
+        event: None,
+        at: NOW - Millis(n),
+    })
+}
+
+fn history(n: u64) -> HistoryRow {
+    HistoryRow {
+        id: n + 1,
+        record: record(n),
+        snapshot: Snapshot {
+            data: Bytes::from_static(b"data"),
+            hash: [1; 32],
+            version: Version(1),
+            last_checked_at: NOW,
+            last_updated_at: NOW,
+        },
+        replaced_at: NOW - Millis(n * 1_000),
+    }
+}
+
+/// What the database says it will do, as one text.
+async fn plan(snapshots: &SqlSnapshots, mut statement: Statement<'_>) -> String {
+    let dialect = snapshots.driver.dialect();
+    let (explain, columns): (&str, &[usize]) = match dialect {
+        Dialect::Sqlite => ("EXPLAIN QUERY PLAN ", &[3]),
+        Dialect::Postgres => ("EXPLAIN ", &[0]),
+        // table, type, key, extra.
+        Dialect::MySql => ("EXPLAIN ", &[2, 3, 5, 9]),
+    };
+    statement.sql.insert_str(0, explain);
+    let mut session = snapshots.driver.begin().await.expect("a transaction");
+    let mut text = String::new();
+    for row in session.fetch(statement).await.expect("a plan") {
+        for column in columns {
+            text.push_str(&row.maybe_text(*column).expect("a text").unwrap_or_default());
+            text.push_str(" | ");
+        }
+        text.push('\n');
+    }
+    text
+}
+
+fn assert_by_index(plan: &str, index: &str, dialect: Dialect) {
+    let bad: &[&str] = match dialect {
+        Dialect::Sqlite => &["SCAN", "TEMP B-TREE"],
+        Dialect::Postgres => &["Seq Scan", "Sort"],
+        Dialect::MySql => &["| ALL |", "| index |", "filesort", "temporary"],
+    };
+    for bad in bad {
+        assert!(!plan.contains(bad), "{bad} in:\n{plan}");
+    }
+    assert!(plan.contains(index), "no {index} in:\n{plan}");
+}
+
+async fn every_query_finds_its_rows_by_index(snapshots: SqlSnapshots) {
+    fill(&snapshots).await;
+    let dialect = snapshots.driver.dialect();
+    let ask = PrefetchAsk {
+        source: record(0).source,
+        tiers: vec![PrefetchTier {
+            active_since: Timestamp(0),
+            checked_before: NOW + Millis(ROWS / 2),
+        }],
+        max: 100,
+        now: NOW,
+        claim_until: NOW,
+    };
+    // Most rows are due: reading all of them and sorting would be just as possible.
+    let candidates = snapshots.select_candidates(&ask, 0, ask.tiers[0].checked_before, 100);
+    assert_by_index(&plan(&snapshots, candidates).await, "idx_prefetch", dialect);
+
+    let due = snapshots.select_due(NOW + Millis(ROWS / 2), 100);
+    assert_by_index(&plan(&snapshots, due).await, "idx_state_next_retry", dialect);
+
+    let slice = HistoryAsk {
+        source: record(0).source,
+        from: Timestamp(0),
+        before: NOW - Millis(ROWS * 500),
+        after: Some(HistoryCursor {
+            replaced_at: NOW - Millis(ROWS * 900),
+            id: 5,
+        }),
+        max_rows: 100,
+        max_bytes: 1_000_000,
+    };
+    assert_by_index(
+        &plan(&snapshots, snapshots.select_slice(&slice)).await,
+        "idx_history_replaced",
+        dialect,
+    );
+
+    let restored = snapshots.select_restored(NOW, 100);
+    assert_by_index(&plan(&snapshots, restored).await, "idx_history_restored", dialect);
+
+    let records: Vec<_> = (0..100).map(|n| record(n * 7)).collect();
+    let key = match dialect {
+        Dialect::Sqlite => "autoindex",
+        Dialect::Postgres => "_pkey",
+        Dialect::MySql => "PRIMARY",
+    };
+    let read = plan(&snapshots, snapshots.select_rows(&records)).await;
+    // Its rows come from two tables, and are put together without order.
+    assert_by_index(&read.replace("| ALL | | Using temporary", ""), key, dialect);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn sqlite_finds_rows_by_index() {
+    let folder = tempfile::TempDir::new().expect("a temporary folder");
+    let options = crate::sqlite::SqliteOptions {
+        durability: crate::sqlite::Durability::Buffered,
+        snapshots: patient(),
+        ..crate::sqlite::SqliteOptions::new(folder.path().join("snapshots.db"))
+    };
+    every_query_finds_its_rows_by_index(crate::sqlite::open(options).await.expect("the file opens")).await;
+}
+
+#[cfg(feature = "postgres")]
+#[tokio::test(flavor = "multi_thread")]
+async fn postgres_finds_rows_by_index() {
+    let server = tidegate_testkit::servers::PostgresServer::start(quick()).expect("a server");
+    let options = crate::postgres::PostgresOptions {
+        url: server.create_database("plans").expect("a database"),
+        snapshots: patient(),
+    };
+    every_query_finds_its_rows_by_index(crate::postgres::open(options).expect("a pool")).await;
+}
+
+#[cfg(feature = "mysql")]
+#[tokio::test(flavor = "multi_thread")]
+async fn mariadb_finds_rows_by_index() {
+    let server = tidegate_testkit::servers::MariaDbServer::start(quick()).expect("a server");
+    let options = crate::mysql::MySqlOptions {
+        url: server.create_database("plans").expect("a database"),
+        snapshots: patient(),
+    };
+    every_query_finds_its_rows_by_index(crate::mysql::open(options).expect("a pool")).await;
+}
+
+/// What is filled in here need not survive anything.
+#[cfg(any(feature = "mysql", feature = "postgres"))]
+fn quick() -> tidegate_testkit::servers::SqlOptions {
+    tidegate_testkit::servers::SqlOptions {
+        fsync: false,
+        ..tidegate_testkit::servers::SqlOptions::default()
+    }
+}
+
+fn patient() -> crate::SnapshotsOptions {
+    let minutes = Millis::from_secs(300);
+    crate::SnapshotsOptions {
+        timeouts: crate::Timeouts {
+            read: minutes,
+            write: minutes,
+            bulk: minutes,
+            migrate: minutes,
+        },
+        ..crate::SnapshotsOptions::default()
+    }
+}

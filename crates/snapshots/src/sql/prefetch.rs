@@ -1,0 +1,253 @@
+//! Claiming records to be fetched ahead of being asked for.
+//!
+//! Which tier a record is in follows from when a user last asked for it, and so changes by itself as time passes. No
+//! index can follow that: by time of check, a hot record that is an hour late hides behind millions of cold ones
+//! that are not; by activity, the cold ones would all have to be read to find the latest. So each row carries its
+//! tier as a hint: whoever is asked for becomes hottest, and a claim that meets a row which has cooled down moves it
+//! to where it belongs. Each row is moved once per tier and visit.
+//!
+//! `prefetch_at` is `last_checked_at` for a record that nobody has claimed. A claim sets it such that the record is
+//! due again when the claim ends; a failure, such that it is not due before it may be tried again. A record that is
+//! asked for while it is claimed changes its tier, and looks due by what was set for the other one: `claimed_until`
+//! tells, and a claim that meets it sets the time right.
+
+use std::collections::BTreeMap;
+
+use tidegate_core::ids::RecordKey;
+use tidegate_core::refresh::Version;
+use tidegate_core::time::Timestamp;
+
+use super::SqlSnapshots;
+use super::driver::{Fault, Session};
+use super::record::{column, key, time, version};
+use super::statement::{Statement, Value};
+use crate::seam::{MAX_TIERS, PrefetchAsk, Prefetched, RecordRef};
+
+/// Hint of a record that a user has just asked for.
+pub(super) const HOTTEST: i64 = 0;
+/// Hint of the last tier, and of a record that nobody ever asked for.
+pub(super) const COLDEST: i64 = 255;
+/// How many times a claim looks again because it met only rows that had cooled down.
+const MAX_PASSES: u32 = 4;
+/// Limit: keys of one update.
+const MAX_KEYS: usize = 1_000;
+
+/// A row that looks due by its hint.
+#[derive(Debug)]
+struct Candidate {
+    key: RecordKey,
+    version: Version,
+    hint: i64,
+    /// Index of the tier it belongs to.
+    tier: usize,
+    prefetch_at: Timestamp,
+    claimed_until: Timestamp,
+}
+
+impl SqlSnapshots {
+    pub(super) async fn claim_candidates(&self, ask: &PrefetchAsk) -> Result<Vec<Prefetched>, Fault> {
+        let mut claimed = Vec::new();
+        for _ in 0..MAX_PASSES {
+            let wanted = ask.max.saturating_sub(claimed.len() as u32);
+            if wanted == 0 {
+                break;
+            }
+            let (due, misplaced) = match self.claim_pass(ask, wanted).await {
+                Ok(pass) => pass,
+                // What was claimed before has to be handed out: nobody else gets it.
+                Err(_) if !claimed.is_empty() => break,
+                Err(fault) => return Err(fault),
+            };
+            claimed.extend(due.into_iter().map(|candidate| candidate.claimed(ask)));
+            // They took places of rows behind them.
+            if misplaced == 0 {
+                break;
+            }
+        }
+        Ok(claimed)
+    }
+
+    /// Claims what is due among the first rows, and says how many of them were not where they belong.
+    async fn claim_pass(&self, ask: &PrefetchAsk, wanted: u32) -> Result<(Vec<Candidate>, usize), Fault> {
+        let mut session = self.driver.begin().await?;
+        let candidates = self.candidates(session.as_mut(), ask, wanted).await?;
+        let (due, misplaced) = split(ask, candidates, wanted as usize);
+        self.schedule(session.as_mut(), ask, &due).await?;
+        self.put_in_place(session.as_mut(), ask, &misplaced).await?;
+        session.commit().await?;
+        Ok((due, misplaced.len()))
+    }
+
+    /// The `wanted` most overdue rows of every hint.
+    async fn candidates(
+        &self,
+        session: &mut dyn Session,
+        ask: &PrefetchAsk,
+        wanted: u32,
+    ) -> Result<Vec<Candidate>, Fault> {
+        let mut candidates = Vec::new();
+        for hint in (0..MAX_TIERS as i64 - 1).chain([COLDEST]) {
+            let tier = &ask.tiers[tier_of_hint(ask, hint)];
+            let select = self.select_candidates(ask, hint, tier.checked_before, wanted);
+            for row in session.fetch(select).await? {
+                candidates.push(Candidate {
+                    key: key(row.bytes(0)?)?,
+                    version: version(row.int(1)?),
+                    hint,
+                    tier: tier_of(ask, row.maybe_int(2)?.map(time)),
+                    prefetch_at: time(row.int(3)?),
+                    claimed_until: time(row.int(4)?),
+                });
+            }
+        }
+        Ok(candidates)
+    }
+
+    pub(super) fn select_candidates<'a>(
+        &self,
+        ask: &'a PrefetchAsk,
+        hint: i64,
+        checked_before: Timestamp,
+        wanted: u32,
+    ) -> Statement<'a> {
+        let dialect = self.driver.dialect();
+        Statement::new(
+            dialect,
+            "SELECT record_key, version, active_at, prefetch_at, claimed_until FROM snapshot WHERE source = ",
+        )
+        .bytes(ask.source.as_str().as_bytes())
+        .push(" AND tier = ")
+        .int(hint)
+        .push(" AND prefetch_at < ")
+        .int(column(checked_before.0))
+        .push(" ORDER BY prefetch_at LIMIT ")
+        .int(wanted.into())
+        .push(dialect.skip_locked())
+    }
+
+    /// Makes what is claimed due again when the claim ends, and not before.
+    async fn schedule(
+        &self,
+        session: &mut dyn Session,
+        ask: &PrefetchAsk,
+        due: &[Candidate],
+    ) -> Result<(), Fault> {
+        for tier in 0..ask.tiers.len() {
+            let keys = keys(due.iter().filter(|candidate| candidate.tier == tier));
+            for keys in keys.chunks(MAX_KEYS) {
+                let update = Statement::new(self.driver.dialect(), "UPDATE snapshot SET tier = ")
+                    .int(hint_of_tier(ask, tier))
+                    .push(", prefetch_at = ")
+                    .int(column(due_when(ask, tier, ask.claim_until).0))
+                    .push(", claimed_until = ")
+                    .int(column(ask.claim_until.0));
+                session.run(of_keys(update, ask, keys)).await?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Moves rows to the tier, and those that are claimed to the time, which are theirs.
+    async fn put_in_place(
+        &self,
+        session: &mut dyn Session,
+        ask: &PrefetchAsk,
+        misplaced: &[Candidate],
+    ) -> Result<(), Fault> {
+        let mut places: BTreeMap<(usize, Option<Timestamp>), Vec<&Candidate>> = BTreeMap::new();
+        for candidate in misplaced {
+            let claimed = Some(candidate.claimed_until).filter(|until| *until > ask.now);
+            places
+                .entry((candidate.tier, claimed))
+                .or_default()
+                .push(candidate);
+        }
+        for ((tier, claimed), candidates) in places {
+            for keys in keys(candidates.into_iter()).chunks(MAX_KEYS) {
+                let mut update = Statement::new(self.driver.dialect(), "UPDATE snapshot SET tier = ")
+                    .int(hint_of_tier(ask, tier));
+                if let Some(until) = claimed {
+                    update = update
+                        .push(", prefetch_at = ")
+                        .int(column(due_when(ask, tier, until).0));
+                }
+                session.run(of_keys(update, ask, keys)).await?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// What a record of this tier was last checked at if it is due at `until`.
+fn due_when(ask: &PrefetchAsk, tier: usize, until: Timestamp) -> Timestamp {
+    ask.tiers[tier].checked_before + until.since(ask.now)
+}
+
+impl Candidate {
+    fn claimed(self, ask: &PrefetchAsk) -> Prefetched {
+        Prefetched {
+            record: RecordRef {
+                source: ask.source.clone(),
+                key: self.key,
+            },
+            version: self.version,
+            tier: self.tier,
+        }
+    }
+
+    fn checked_before(&self, ask: &PrefetchAsk) -> Timestamp {
+        ask.tiers[self.tier].checked_before
+    }
+}
+
+/// Those to claim, most overdue first, and those that only have to be put where they belong.
+fn split(ask: &PrefetchAsk, candidates: Vec<Candidate>, wanted: usize) -> (Vec<Candidate>, Vec<Candidate>) {
+    let is_claimed = |candidate: &Candidate| candidate.claimed_until > ask.now;
+    let is_due = |candidate: &Candidate| {
+        !is_claimed(candidate) && candidate.prefetch_at < candidate.checked_before(ask)
+    };
+    let (mut due, mut misplaced): (Vec<_>, Vec<_>) = candidates.into_iter().partition(is_due);
+    due.sort_by_key(|candidate| {
+        let overdue = candidate.checked_before(ask).since(candidate.prefetch_at);
+        (std::cmp::Reverse(overdue), candidate.tier)
+    });
+    misplaced.extend(due.split_off(wanted.min(due.len())));
+    misplaced
+        .retain(|candidate| is_claimed(candidate) || candidate.hint != hint_of_tier(ask, candidate.tier));
+    (due, misplaced)
+}
+
+/// The first tier that takes a record with this activity.
+fn tier_of(ask: &PrefetchAsk, active_at: Option<Timestamp>) -> usize {
+    let fits = |active_at: Timestamp| ask.tiers.iter().position(|tier| tier.active_since <= active_at);
+    active_at.and_then(fits).unwrap_or(ask.tiers.len() - 1)
+}
+
+/// Hints of tiers that this ask does not have belong to the last one.
+fn tier_of_hint(ask: &PrefetchAsk, hint: i64) -> usize {
+    usize::try_from(hint).unwrap_or(0).min(ask.tiers.len() - 1)
+}
+
+fn hint_of_tier(ask: &PrefetchAsk, tier: usize) -> i64 {
+    if tier + 1 == ask.tiers.len() {
+        COLDEST
+    } else {
+        tier as i64
+    }
+}
+
+fn keys<'c>(candidates: impl Iterator<Item = &'c Candidate>) -> Vec<&'c RecordKey> {
+    let mut keys: Vec<_> = candidates.map(|candidate| &candidate.key).collect();
+    keys.sort_unstable();
+    keys
+}
+
+fn of_keys<'a>(update: Statement<'a>, ask: &'a PrefetchAsk, keys: &[&'a RecordKey]) -> Statement<'a> {
+    let keys = keys.iter().map(|key| Value::Bytes(key.as_str().as_bytes()));
+    update
+        .push(" WHERE source = ")
+        .bytes(ask.source.as_str().as_bytes())
+        .push(" AND record_key IN (")
+        .values(keys)
+        .push(")")
+}
