@@ -1,0 +1,229 @@
+//! Records over HTTP: one GET, and every answer sorted into an outcome.
+
+mod body;
+mod errors;
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use http::header::{ACCEPT, ACCEPT_ENCODING, CONTENT_ENCODING, CONTENT_TYPE};
+use http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
+use reqwest::{Client, Response, Url};
+use tokio::sync::Semaphore;
+use tokio::time::Instant;
+
+use crate::fetch::{FetchOutcome, FetchParams, Fetcher, PermanentCode, TransientCode};
+use crate::settings::{SettingsError, SourceSettings};
+use crate::template::{TemplateError, UrlTemplate};
+use body::{Encoding, Reader};
+
+/// Connections that nobody used for this long are closed before the other side does it.
+const IDLE: Duration = Duration::from_secs(15);
+/// Limit: how much of an answer of 4xx is looked at.
+const MAX_ERROR_BYTES: usize = 64 * 1024;
+
+/// Fetches the records of one source.
+pub struct HttpFetcher {
+    client: Client,
+    template: UrlTemplate,
+    headers: HeaderMap,
+    settings: SourceSettings,
+    reader: Arc<Reader>,
+    /// Unpacking and projecting are work for a processor: more at once would only take memory.
+    places: Arc<Semaphore>,
+}
+
+impl HttpFetcher {
+    /// Reads the secrets; which setting cannot be used, and why.
+    pub fn new(settings: SourceSettings) -> Result<Self, SettingsError> {
+        settings.check()?;
+        let template = settings.template()?;
+        let headers = headers(&settings)?;
+        let client = client(&settings)?;
+        let reader = Reader::new(
+            settings.projection()?,
+            settings.projection_version,
+            settings.max_response_bytes,
+        );
+        let places = std::thread::available_parallelism().map_or(2, usize::from);
+        Ok(Self {
+            client,
+            template,
+            headers,
+            settings,
+            reader: Arc::new(reader),
+            places: Arc::new(Semaphore::new(places)),
+        })
+    }
+
+    pub fn settings(&self) -> &SourceSettings {
+        &self.settings
+    }
+
+    fn address(&self, params: &FetchParams) -> Result<Url, FetchOutcome> {
+        let bad_key = |error: String| FetchOutcome::permanent(PermanentCode::BadKey, error);
+        self.settings
+            .key
+            .check(&params.key)
+            .map_err(|error| bad_key(error.to_string()))?;
+        self.template
+            .fill(&params.key, &params.params)
+            .map_err(|error| match error {
+                TemplateError::Missing(_) => {
+                    FetchOutcome::permanent(PermanentCode::MissingParam, error.to_string())
+                }
+                _ => bad_key(error.to_string()),
+            })
+    }
+
+    async fn call(&self, url: Url) -> FetchOutcome {
+        let sent = self.client.get(url).headers(self.headers.clone()).send().await;
+        let response = match sent {
+            Ok(response) => response,
+            Err(error) => return errors::broken(&error),
+        };
+        let status = response.status();
+        if status.is_success() {
+            return self.record(response).await;
+        }
+        if status.is_redirection() {
+            let message =
+                format!("the provider answers {status}: the record is elsewhere; it is not followed");
+            return FetchOutcome::permanent(PermanentCode::Redirect, message);
+        }
+        self.refusal(status, response).await
+    }
+
+    async fn record(&self, mut response: Response) -> FetchOutcome {
+        let encoding = match Encoding::of(response.headers().get(CONTENT_ENCODING)) {
+            Ok(encoding) => encoding,
+            Err(message) => return FetchOutcome::permanent(PermanentCode::WrongType, message),
+        };
+        if is_page(response.headers()) {
+            let message = "the provider answers with a page for people (text/html) instead of a record";
+            return FetchOutcome::permanent(PermanentCode::WrongType, message);
+        }
+        let body = match body::read(&mut response, self.settings.max_response_bytes).await {
+            Ok(body) => body,
+            Err(outcome) => return outcome,
+        };
+        let Ok(place) = self.places.clone().acquire_owned().await else {
+            return FetchOutcome::transient(TransientCode::Connection, "the source is being closed");
+        };
+        let reader = self.reader.clone();
+        let read = tokio::task::spawn_blocking(move || {
+            let outcome = reader.outcome(&body, encoding);
+            drop(place);
+            outcome
+        });
+        read.await.unwrap_or_else(|error| {
+            let message = format!("reading the answer failed: {error}");
+            FetchOutcome::permanent(PermanentCode::ParseError, message)
+        })
+    }
+
+    async fn refusal(&self, status: StatusCode, mut response: Response) -> FetchOutcome {
+        let retry_after = errors::retry_after(response.headers());
+        let asks_for_time = status == StatusCode::SERVICE_UNAVAILABLE && retry_after.is_some();
+        if status == StatusCode::TOO_MANY_REQUESTS || asks_for_time {
+            return FetchOutcome::Throttled { retry_after };
+        }
+        let message = format!("the provider answers {status}");
+        let later = matches!(status, StatusCode::REQUEST_TIMEOUT | StatusCode::TOO_EARLY);
+        if status.is_server_error() || later {
+            return FetchOutcome::transient(TransientCode::Api5xx, message);
+        }
+        let code = self.provider_code(&mut response).await;
+        let message = match &code {
+            Some(code) => format!("{message} with the code {code}"),
+            None => message,
+        };
+        let is_absent = |code: &String| self.settings.absent_codes.contains(code);
+        if self.settings.absent_statuses.contains(&status.as_u16()) || code.as_ref().is_some_and(is_absent) {
+            let code = code.unwrap_or_else(|| status.as_str().to_owned());
+            return FetchOutcome::Absent { code, message };
+        }
+        FetchOutcome::permanent(PermanentCode::Api4xx, message)
+    }
+
+    async fn provider_code(&self, response: &mut Response) -> Option<String> {
+        let path = self.settings.error_code_field.as_ref()?;
+        let encoding = Encoding::of(response.headers().get(CONTENT_ENCODING)).ok()?;
+        let body = body::read(response, MAX_ERROR_BYTES).await.ok()?;
+        let text = body::unpacked(&body, encoding, MAX_ERROR_BYTES).ok()?;
+        errors::provider_code(&text, path)
+    }
+}
+
+#[async_trait::async_trait]
+impl Fetcher for HttpFetcher {
+    async fn fetch(&self, params: FetchParams) -> FetchOutcome {
+        let url = match self.address(&params) {
+            Ok(url) => url,
+            Err(outcome) => return outcome,
+        };
+        let timeout = Duration::from(self.settings.timeout_ms);
+        let left = params
+            .deadline
+            .map(|deadline| deadline.saturating_duration_since(Instant::now()));
+        let within = left.map_or(timeout, |left| left.min(timeout));
+        let answered = tokio::time::timeout(within, self.call(url)).await;
+        answered.unwrap_or_else(|_| {
+            let message = format!("no whole answer within {} ms", within.as_millis());
+            FetchOutcome::transient(TransientCode::Timeout, message)
+        })
+    }
+}
+
+/// Without headers and path.
+impl fmt::Debug for HttpFetcher {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "HttpFetcher({}, {:?})", self.settings.id, self.template)
+    }
+}
+
+fn client(settings: &SourceSettings) -> Result<Client, SettingsError> {
+    // Fails if there is one already, and that is as good.
+    let _ = rustls::crypto::ring::default_provider().install_default();
+    let client = Client::builder()
+        .user_agent(concat!("tidegate/", env!("CARGO_PKG_VERSION")))
+        // A redirect would be a call that no budget knows of, and might go to a host that nobody named.
+        .redirect(reqwest::redirect::Policy::none())
+        .no_proxy()
+        // Bodies are unpacked here, where both sizes are bounded.
+        .no_gzip()
+        .no_deflate()
+        .no_brotli()
+        .no_zstd()
+        .pool_idle_timeout(IDLE)
+        .connect_timeout(settings.connect_timeout_ms.into())
+        .build();
+    client.map_err(|error| {
+        settings.wrong(
+            "url",
+            format!("no HTTP client can be made: {}", errors::deepest(&error)),
+        )
+    })
+}
+
+fn headers(settings: &SourceSettings) -> Result<HeaderMap, SettingsError> {
+    let mut all = HeaderMap::new();
+    all.insert(ACCEPT, HeaderValue::from_static("application/json"));
+    all.insert(ACCEPT_ENCODING, HeaderValue::from_static("gzip"));
+    for (name, setting) in &settings.headers {
+        let wrong = |problem: String| settings.wrong(&format!("headers.{name}"), problem);
+        let key = HeaderName::try_from(name).map_err(|_| wrong("this is no name of a header".to_owned()))?;
+        let secret = setting.read().map_err(wrong)?;
+        let mut value = HeaderValue::try_from(secret.expose())
+            .map_err(|_| wrong("its value cannot be sent; it may hold no control characters".to_owned()))?;
+        value.set_sensitive(true);
+        all.insert(key, value);
+    }
+    Ok(all)
+}
+
+fn is_page(headers: &HeaderMap) -> bool {
+    let kind = headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok());
+    kind.is_some_and(|kind| kind.trim_start().to_ascii_lowercase().starts_with("text/html"))
+}

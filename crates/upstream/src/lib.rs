@@ -1,0 +1,120 @@
+//! A pretend API for tests and the demo: characters of a game behind limits that it enforces and counts itself.
+//!
+//! It runs on a thread of its own, so that what a test does to its runtime does not move the arrivals. Counting
+//! is exact and at arrival: a caller that stays within a limit on its own side and bunches calls on the way is
+//! found out here. Nothing of it knows Tidegate.
+
+mod answer;
+mod clock;
+mod document;
+mod ledger;
+mod library;
+mod piece;
+mod rng;
+mod serve;
+mod settings;
+mod shared;
+
+use std::io;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::thread::JoinHandle;
+
+use tokio::net::TcpListener;
+use tokio::sync::oneshot;
+
+pub use document::{CORE_FIELDS, sample};
+pub use ledger::Report;
+pub use settings::{Answer, UpstreamSettings};
+use shared::Shared;
+
+/// A running upstream; it stops when it is dropped.
+#[derive(Debug)]
+pub struct Upstream {
+    address: SocketAddr,
+    shared: Arc<Shared>,
+    stop: Option<oneshot::Sender<()>>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Upstream {
+    /// Listens when it returns.
+    pub fn start(settings: UpstreamSettings) -> io::Result<Self> {
+        let listener = std::net::TcpListener::bind(settings.listen)?;
+        listener.set_nonblocking(true)?;
+        let address = listener.local_addr()?;
+        let shared = Arc::new(Shared::new(settings)?);
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()?;
+        let (stop, stopped) = oneshot::channel();
+        let served = shared.clone();
+        let thread = std::thread::Builder::new()
+            .name("upstream".to_owned())
+            .spawn(move || {
+                runtime.block_on(async {
+                    // Fails only outside a runtime.
+                    if let Ok(listener) = TcpListener::from_std(listener) {
+                        serve::serve(listener, served, stopped).await;
+                    }
+                });
+            })?;
+        Ok(Self {
+            address,
+            shared,
+            stop: Some(stop),
+            thread: Some(thread),
+        })
+    }
+
+    /// Without a slash at the end.
+    pub fn url(&self) -> String {
+        format!("http://{}", self.address)
+    }
+
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    pub fn settings(&self) -> UpstreamSettings {
+        self.shared.current().0.as_ref().clone()
+    }
+
+    /// Changes the behaviour for calls from here on; calls that are open keep theirs.
+    pub fn set(&self, change: impl FnOnce(&mut UpstreamSettings)) -> io::Result<()> {
+        let mut settings = self.settings();
+        change(&mut settings);
+        self.shared.set(settings)
+    }
+
+    /// What was seen so far, with the counts of every key.
+    pub fn report(&self) -> Report {
+        self.shared.ledger.report(true)
+    }
+
+    /// Begins to count anew.
+    pub fn reset(&self) {
+        self.shared.ledger.reset();
+    }
+
+    /// Ends every connection, frees the port, and tells what was seen.
+    pub fn stop(mut self) -> Report {
+        self.end();
+        self.report()
+    }
+
+    fn end(&mut self) {
+        if let Some(stop) = self.stop.take() {
+            let _ = stop.send(());
+        }
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}
+
+impl Drop for Upstream {
+    fn drop(&mut self) {
+        self.end();
+    }
+}

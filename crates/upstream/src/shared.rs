@@ -1,0 +1,54 @@
+//! What all calls share: settings, bodies, counts.
+
+use std::io;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, PoisonError, RwLock};
+use std::time::Instant;
+
+use crate::ledger::Ledger;
+use crate::library::Library;
+use crate::rng::Rng;
+use crate::settings::UpstreamSettings;
+
+#[derive(Debug)]
+pub(crate) struct Shared {
+    current: RwLock<(Arc<UpstreamSettings>, Arc<Library>)>,
+    pub(crate) ledger: Arc<Ledger>,
+    pub(crate) started: Instant,
+    seeds: AtomicU64,
+}
+
+impl Shared {
+    pub(crate) fn new(settings: UpstreamSettings) -> io::Result<Self> {
+        let library = Library::new(settings.payload_bytes, settings.bodies)?;
+        Ok(Self {
+            current: RwLock::new((Arc::new(settings), Arc::new(library))),
+            ledger: Arc::default(),
+            started: Instant::now(),
+            seeds: AtomicU64::new(0),
+        })
+    }
+
+    pub(crate) fn current(&self) -> (Arc<UpstreamSettings>, Arc<Library>) {
+        self.current
+            .read()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clone()
+    }
+
+    pub(crate) fn set(&self, settings: UpstreamSettings) -> io::Result<()> {
+        let (_, library) = self.current();
+        let library = if library.fits(settings.payload_bytes, settings.bodies) {
+            library
+        } else {
+            Arc::new(Library::new(settings.payload_bytes, settings.bodies)?)
+        };
+        *self.current.write().unwrap_or_else(PoisonError::into_inner) = (Arc::new(settings), library);
+        Ok(())
+    }
+
+    /// Another one for each call.
+    pub(crate) fn rng(&self) -> Rng {
+        Rng::new(self.seeds.fetch_add(0x9E37_79B9, Ordering::Relaxed))
+    }
+}
