@@ -297,7 +297,7 @@ impl EngineBuilder {
 }
 
 /// Process ids are the same on many machines, and in every container.
-fn unique_owner() -> Owner {
+pub(crate) fn unique_owner() -> Owner {
     let random = RandomState::new().build_hasher().finish();
     Owner::new(format!("process-{}-{random:016x}", std::process::id())).expect("short and not empty")
 }

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use bytes::Bytes;
 use futures_util::FutureExt;
-use tidegate_core::bulk::Verdict;
+use tidegate_core::bulk::{Level, Verdict};
 use tidegate_core::ids::{ActionId, GroupId, JobId, JobType};
 use tidegate_core::time::{Millis, Timestamp};
 use tidegate_store::LeasedJob;
@@ -20,6 +20,7 @@ pub struct Job {
     pub action: ActionId,
     pub id: JobId,
     pub kind: JobType,
+    pub level: Level,
     pub payload: Bytes,
     /// 1 for the first run.
     pub attempt: u32,
@@ -131,6 +132,7 @@ impl Handlers {
             action: leased.action,
             id,
             kind: leased.kind,
+            level: leased.level,
             payload,
             attempt: leased.attempt,
             deadline: leased.deadline,

@@ -1,0 +1,253 @@
+//! Asks for refreshes: coalesce → append to the log → confirm, in batches and off the path of readers.
+//!
+//! Fail closed: while the store or the log is away nothing is queued, and the asker says so at once.
+
+use std::future::Future;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tidegate_core::ids::{CorrelationId, RecordId};
+use tidegate_core::priority::Priority;
+use tidegate_core::refresh::Version;
+use tidegate_core::refresh::coalescer::{RequestOutcome, RequestParams, Settlement};
+use tidegate_core::refresh::event::Reason;
+use tidegate_core::time::Timestamp;
+use tidegate_log::LogError;
+use tidegate_store::StoreError;
+use tokio::task::JoinSet;
+
+use super::events::{EventParams, event, record};
+use super::flights::{Flight, Flights, Landing};
+use super::shared::Shared;
+
+/// Limit: requests in one call to the store.
+pub(crate) const BATCH: usize = 256;
+/// Batches that may be under way: a slow log holds up only the requests that are in its hands.
+const SIDE_BY_SIDE: usize = 4;
+
+/// Somebody wants a record refreshed.
+#[derive(Debug, Clone)]
+pub(crate) struct Ask {
+    pub(crate) record: RecordId,
+    pub(crate) priority: Priority,
+    pub(crate) reason: Reason,
+    pub(crate) snapshot_version: Option<Version>,
+    pub(crate) read_at: Timestamp,
+    pub(crate) correlation: Option<CorrelationId>,
+}
+
+/// What came of asking.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum AskOutcome {
+    /// A refresh is on its way: by this request or by an earlier one.
+    Queued(RequestOutcome),
+    /// One was settled after the asker looked.
+    JustRefreshed { at: Timestamp, settlement: Settlement },
+    /// Asking is pointless before then: the record failed, or waits for its retry.
+    NotBefore { at: Timestamp },
+    /// Nothing was queued; ask again later.
+    Refused { why: String },
+    /// Not known in time.
+    Unknown,
+}
+
+impl AskOutcome {
+    pub fn is_queued(&self) -> bool {
+        matches!(self, AskOutcome::Queued(_))
+    }
+
+    /// Of the event that is on its way.
+    pub fn version(&self) -> Option<Version> {
+        match self {
+            AskOutcome::Queued(
+                RequestOutcome::Published { version }
+                | RequestOutcome::Upgraded { version }
+                | RequestOutcome::AlreadyProcessing { version },
+            ) => Some(*version),
+            _ => None,
+        }
+    }
+}
+
+/// What one flight is about. A user's own request is not a reader's: what a reader saw does not matter to it.
+type Subject = (RecordId, bool);
+
+#[derive(Debug)]
+pub(crate) struct Asker {
+    carrier: Arc<Carrier>,
+    flights: Flights<Subject, Ask, AskOutcome>,
+}
+
+impl Asker {
+    pub(crate) fn new(shared: Arc<Shared>) -> (Self, impl Future<Output = ()> + Send + 'static) {
+        let (flights, landing) = Flights::new(shared.options.query.max_asks);
+        let carrier = Arc::new(Carrier { shared });
+        let running = run(carrier.clone(), landing);
+        (Self { carrier, flights }, running)
+    }
+
+    /// Never waits. None: too many requests wait already.
+    pub(crate) fn ask(&self, ask: Ask) -> Option<Flight<AskOutcome>> {
+        let subject = (ask.record.clone(), ask.reason == Reason::UserRequest);
+        let flight = self.flights.board(subject, || ask);
+        if flight.is_none() {
+            self.carrier.shared.counters.asks_refused.add(1);
+        }
+        flight
+    }
+}
+
+async fn run(carrier: Arc<Carrier>, landing: Landing<Subject, Ask, AskOutcome>) {
+    let mut side_by_side = JoinSet::new();
+    for _ in 0..SIDE_BY_SIDE {
+        let (carrier, landing) = (carrier.clone(), landing.clone());
+        side_by_side.spawn(landing.run(BATCH, move |batch| {
+            let carrier = carrier.clone();
+            async move {
+                carrier
+                    .carry_out(batch.into_iter().map(|(_, ask)| ask).collect())
+                    .await
+            }
+        }));
+    }
+    drop(landing);
+    side_by_side.join_all().await;
+}
+
+/// Takes batches of requests through the coalescer to the log.
+#[derive(Debug)]
+pub(crate) struct Carrier {
+    shared: Arc<Shared>,
+}
+
+impl Carrier {
+    pub(crate) fn new(shared: Arc<Shared>) -> Self {
+        Self { shared }
+    }
+
+    /// One outcome for each, in order.
+    pub(crate) async fn carry_out(&self, asks: Vec<Ask>) -> Vec<AskOutcome> {
+        let outcomes = match self.coalesce(&asks).await {
+            Ok(outcomes) => outcomes,
+            Err(why) => {
+                self.shared.counters.asks_refused.add(asks.len() as u64);
+                return vec![AskOutcome::Refused { why }; asks.len()];
+            }
+        };
+        self.count(&asks, &outcomes);
+        let to_send: Vec<(usize, Version)> = outcomes
+            .iter()
+            .enumerate()
+            .filter_map(|(index, outcome)| Some((index, outcome.to_send()?)))
+            .collect();
+        let mut answers: Vec<AskOutcome> = outcomes.into_iter().map(answer).collect();
+        if !to_send.is_empty() {
+            self.send(&asks, &to_send, &mut answers).await;
+        }
+        answers
+    }
+
+    async fn coalesce(&self, asks: &[Ask]) -> Result<Vec<RequestOutcome>, String> {
+        let params = |ask: &Ask| {
+            let params = RequestParams {
+                priority: ask.priority,
+                snapshot_version: ask.snapshot_version,
+                read_at: ask.read_at,
+            };
+            (ask.record.clone(), params)
+        };
+        let request = self
+            .shared
+            .options
+            .store
+            .request(asks.iter().map(params).collect());
+        let answer = self.shared.store_guard.call(self.in_time(request)).await;
+        answer.map_err(|error| error.to_string())
+    }
+
+    async fn send(&self, asks: &[Ask], to_send: &[(usize, Version)], answers: &mut [AskOutcome]) {
+        let now = self.shared.now();
+        let make = |(index, version): &(usize, Version)| {
+            let ask = &asks[*index];
+            record(&event(EventParams {
+                record: ask.record.clone(),
+                priority: ask.priority,
+                reason: ask.reason,
+                requested_at: now,
+                correlation: ask.correlation.clone(),
+                version: *version,
+            }))
+        };
+        let sent = self.append(to_send.iter().map(make).collect()).await;
+        let (mut confirmed, mut failed) = (Vec::new(), Vec::new());
+        for ((index, version), result) in to_send.iter().zip(sent) {
+            let named = (asks[*index].record.clone(), *version);
+            match result {
+                Ok(()) => confirmed.push(named),
+                Err(error) => {
+                    tracing::warn!(record = %named.0, %error, "a refresh could not be queued");
+                    answers[*index] = AskOutcome::Refused {
+                        why: error.to_string(),
+                    };
+                    failed.push(named);
+                }
+            }
+        }
+        self.shared.counters.send_failed.add(failed.len() as u64);
+        self.shared.counters.asks_refused.add(failed.len() as u64);
+        // If either is lost, the slot ends by itself: a worker that has the event confirms it, too.
+        let store = &self.shared.options.store;
+        let guard = &self.shared.store_guard;
+        if !confirmed.is_empty() {
+            let _ = guard.call(self.in_time(store.confirm_sent(confirmed))).await;
+        }
+        if !failed.is_empty() {
+            let _ = guard.call(self.in_time(store.send_failed(failed))).await;
+        }
+    }
+
+    async fn append(&self, records: Vec<tidegate_log::Record>) -> Vec<Result<(), LogError>> {
+        let (count, limit) = (records.len(), self.limit());
+        match tokio::time::timeout(limit, self.shared.options.log.append(records)).await {
+            Ok(results) => results.into_iter().map(|result| result.map(drop)).collect(),
+            Err(_) => vec![Err(LogError::Timeout(limit.as_millis() as u64)); count],
+        }
+    }
+
+    fn limit(&self) -> Duration {
+        self.shared.options.query.ask_timeout_ms.into()
+    }
+
+    /// A store that does not answer in time counts as away.
+    async fn in_time<T>(&self, call: impl Future<Output = Result<T, StoreError>>) -> Result<T, StoreError> {
+        let limit = self.limit();
+        tokio::time::timeout(limit, call).await.unwrap_or_else(|_| {
+            Err(StoreError::Unavailable {
+                server: "the store".into(),
+                reason: format!("no answer within {} ms", limit.as_millis()),
+            })
+        })
+    }
+
+    fn count(&self, asks: &[Ask], outcomes: &[RequestOutcome]) {
+        let counters = &self.shared.counters;
+        for (ask, outcome) in asks.iter().zip(outcomes) {
+            match outcome {
+                RequestOutcome::Published { .. } => counters.published.add(ask.priority, 1),
+                RequestOutcome::Upgraded { .. } => {
+                    counters.published.add(ask.priority, 1);
+                    counters.upgraded.add(1);
+                }
+                RequestOutcome::AlreadyProcessing { .. } => counters.coalesced.add(1),
+                RequestOutcome::JustRefreshed { .. } => counters.just_refreshed.add(1),
+            }
+        }
+    }
+}
+
+fn answer(outcome: RequestOutcome) -> AskOutcome {
+    match outcome {
+        RequestOutcome::JustRefreshed { at, settlement } => AskOutcome::JustRefreshed { at, settlement },
+        queued => AskOutcome::Queued(queued),
+    }
+}

@@ -1,0 +1,214 @@
+//! A breaker around calls to something that may fail or be slow, and how long the calls took.
+
+use std::fmt;
+use std::future::Future;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use tidegate_core::refresh::breaker::{Breaker, BreakerState};
+use tidegate_core::refresh::config::BreakerConfig;
+use tidegate_core::time::{Millis, Timestamp};
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+
+use super::histogram::{Histogram, HistogramView};
+
+/// Limit: the pause between two tries.
+const LONGEST_PAUSE: Duration = Duration::from_secs(2);
+
+/// Why a call came to nothing.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Guarded<E> {
+    /// The breaker is open: nothing was called.
+    Open {
+        wait: Duration,
+    },
+    Failed(E),
+}
+
+impl<E: fmt::Display> fmt::Display for Guarded<E> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Guarded::Open { wait } => {
+                write!(
+                    f,
+                    "it failed too often; the next try is in {} ms",
+                    wait.as_millis()
+                )
+            }
+            Guarded::Failed(error) => error.fmt(f),
+        }
+    }
+}
+
+/// Whether an error speaks against what was called, or only against the call.
+pub(crate) trait Fault: fmt::Display {
+    fn is_outage(&self) -> bool;
+}
+
+impl Fault for tidegate_store::StoreError {
+    fn is_outage(&self) -> bool {
+        self.is_retryable()
+    }
+}
+
+impl Fault for tidegate_snapshots::SnapshotsError {
+    /// A schema that is missing or does not fit is put right by people, and goes on from there.
+    fn is_outage(&self) -> bool {
+        !matches!(
+            self,
+            tidegate_snapshots::SnapshotsError::Rejected { .. }
+                | tidegate_snapshots::SnapshotsError::Invalid(_)
+        )
+    }
+}
+
+#[derive(Debug)]
+pub(crate) struct Guard {
+    name: &'static str,
+    breaker: Mutex<Breaker>,
+    /// Breakers count in time of their own, which nobody steps.
+    begun: Instant,
+    durations: Histogram,
+}
+
+impl Guard {
+    pub(crate) fn new(name: &'static str, config: BreakerConfig) -> Self {
+        Self {
+            name,
+            breaker: Mutex::new(Breaker::new(config)),
+            begun: Instant::now(),
+            durations: Histogram::default(),
+        }
+    }
+
+    pub(crate) fn state(&self) -> BreakerState {
+        self.breaker().state(self.now())
+    }
+
+    pub(crate) fn durations(&self) -> HistogramView {
+        self.durations.view()
+    }
+
+    /// One call, if the breaker lets it through.
+    pub(crate) async fn call<T, E: Fault>(
+        &self,
+        call: impl Future<Output = Result<T, E>>,
+    ) -> Result<T, Guarded<E>> {
+        let now = self.now();
+        let asked = self.breaker().ask(now);
+        let permit = asked.map_err(|refused| Guarded::Open {
+            wait: refused.until.since(now).into(),
+        })?;
+        let called = Instant::now();
+        let answer = call.await;
+        let took = called.elapsed();
+        self.durations.observe(took);
+        let worked = !answer.as_ref().is_err_and(Fault::is_outage);
+        let (took, now) = (Millis(took.as_millis() as u64), self.now());
+        self.breaker().report(permit, worked, took, now);
+        answer.map_err(Guarded::Failed)
+    }
+
+    /// Calls until there is an answer, or an error that waiting does not end. None: `stop` came first.
+    pub(crate) async fn outlast<T, E, Call, Answer>(
+        &self,
+        stop: &CancellationToken,
+        mut call: Call,
+    ) -> Option<Result<T, E>>
+    where
+        E: Fault,
+        Call: FnMut() -> Answer,
+        Answer: Future<Output = Result<T, E>>,
+    {
+        let mut tries = 0;
+        loop {
+            let wait = match self.call(call()).await {
+                Ok(answer) => {
+                    if tries > 0 {
+                        tracing::info!("{} can be used again", self.name);
+                    }
+                    return Some(Ok(answer));
+                }
+                Err(Guarded::Failed(error)) if !error.is_outage() => return Some(Err(error)),
+                Err(Guarded::Failed(error)) => {
+                    if tries == 0 {
+                        tracing::warn!(%error, "{} cannot be used now; work waits until it can", self.name);
+                    }
+                    tries += 1;
+                    (Duration::from_millis(50) * tries).min(LONGEST_PAUSE)
+                }
+                Err(Guarded::Open { wait }) => wait.max(Duration::from_millis(1)),
+            };
+            tokio::select! {
+                biased;
+                () = stop.cancelled() => return None,
+                () = tokio::time::sleep(wait) => {}
+            }
+        }
+    }
+
+    fn now(&self) -> Timestamp {
+        Timestamp(self.begun.elapsed().as_millis() as u64)
+    }
+
+    /// Nothing that panics is done under this lock.
+    fn breaker(&self) -> MutexGuard<'_, Breaker> {
+        self.breaker.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tidegate_store::StoreError;
+
+    use super::*;
+
+    fn away() -> StoreError {
+        StoreError::Unavailable {
+            server: "a server".into(),
+            reason: "a test".into(),
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn failures_open_it_and_work_goes_on_when_it_works_again() {
+        let guard = Guard::new("the store", BreakerConfig::default());
+        for _ in 0..10 {
+            let answer = guard.call(std::future::ready(Err::<(), _>(away()))).await;
+            assert!(matches!(answer, Err(Guarded::Failed(_))));
+        }
+        assert_eq!(guard.state(), BreakerState::Open);
+        let begun = Instant::now();
+        let stop = CancellationToken::new();
+        let answer = guard
+            .outlast(&stop, || std::future::ready(Ok::<_, StoreError>(7)))
+            .await;
+        assert_eq!(answer.unwrap().unwrap(), 7);
+        assert_eq!(begun.elapsed(), Duration::from_secs(30));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn slow_answers_open_it() {
+        let guard = Guard::new("the database", BreakerConfig::default());
+        for _ in 0..10 {
+            let slow = async {
+                tokio::time::sleep(Duration::from_millis(1_001)).await;
+                Ok::<_, StoreError>(())
+            };
+            guard.call(slow).await.unwrap();
+        }
+        assert_eq!(guard.state(), BreakerState::Open);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_error_of_the_call_is_told_at_once() {
+        let guard = Guard::new("the store", BreakerConfig::default());
+        let stop = CancellationToken::new();
+        let answer = guard
+            .outlast(&stop, || std::future::ready(Err::<(), _>(StoreError::Closed)))
+            .await;
+        assert!(matches!(answer, Some(Err(StoreError::Closed))));
+        assert_eq!(guard.state(), BreakerState::Closed);
+    }
+}

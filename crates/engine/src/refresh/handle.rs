@@ -1,0 +1,150 @@
+//! How a refresh service is used.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tidegate_core::budget::BudgetView;
+use tidegate_core::ids::{CorrelationId, RecordId, SourceId, TargetId};
+use tidegate_core::refresh::Version;
+use tidegate_core::refresh::breaker::BreakerState;
+use tidegate_core::time::Timestamp;
+use tokio_util::sync::CancellationToken;
+
+use super::allowance::Allowances;
+use super::asker::AskOutcome;
+use super::counters::CountersView;
+use super::dead_letters::DeadLetters;
+use super::error::RefreshError;
+use super::follow::RecordFollower;
+use super::histogram::HistogramView;
+use super::mix::{FreshnessMix, Mixes};
+use super::options::{RefreshOptions, SourceOptions};
+use super::pressure::{LagWatcher, Lags};
+use super::reader::Reader;
+use super::shared::Shared;
+use super::view::RecordView;
+
+/// What protects the store and the database.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Breakers {
+    /// `redis_circuit_breaker_state`, and how long calls took: `redis_command_duration_seconds`.
+    pub store: BreakerState,
+    pub store_calls: HistogramView,
+    /// `db_circuit_breaker_state`, and how long writes took: `db_upsert_duration_seconds`.
+    pub database: BreakerState,
+    pub database_writes: HistogramView,
+}
+
+/// Clones share the service.
+#[derive(Debug, Clone)]
+pub struct RefreshHandle {
+    pub(crate) shared: Arc<Shared>,
+    pub(crate) reader: Option<Arc<Reader>>,
+    pub(crate) allowances: Allowances,
+    pub(crate) lags: Arc<LagWatcher>,
+    pub(crate) mixes: Arc<Mixes>,
+    pub(crate) dead_letters: DeadLetters,
+    pub(crate) stop: CancellationToken,
+}
+
+impl RefreshHandle {
+    /// Answers from the snapshot alone. Asks for a refresh if it is stale or missing, and says whether one is queued.
+    pub async fn read(
+        &self,
+        record: &RecordId,
+        correlation: Option<CorrelationId>,
+    ) -> Result<RecordView, RefreshError> {
+        self.reader()?.read(record, correlation).await
+    }
+
+    /// One answer for each, in order.
+    pub async fn read_many(
+        &self,
+        records: &[RecordId],
+    ) -> Result<Vec<Result<RecordView, RefreshError>>, RefreshError> {
+        Ok(self.reader()?.read_many(records).await)
+    }
+
+    /// What is there, read anew and without asking for anything.
+    pub async fn peek(&self, record: &RecordId) -> Result<RecordView, RefreshError> {
+        self.reader()?.peek(record).await
+    }
+
+    /// A user asks for a refresh; waits up to `wait` to hear what came of asking, not for the refresh.
+    pub async fn request_refresh(
+        &self,
+        record: &RecordId,
+        correlation: Option<CorrelationId>,
+        wait: Duration,
+    ) -> Result<AskOutcome, RefreshError> {
+        self.reader()?.request(record, correlation, wait).await
+    }
+
+    /// Follows a record until it is fresh, known to be absent, or given up; with `since`, by an event of that version
+    /// or a later one, as [`AskOutcome::version`] names it.
+    pub fn follow(&self, record: RecordId, since: Option<Version>) -> Result<RecordFollower, RefreshError> {
+        self.shared.options.source(&record)?;
+        let reader = self.reader()?.clone();
+        Ok(RecordFollower::new(
+            &self.shared,
+            reader,
+            record,
+            since,
+            self.stop.clone(),
+        ))
+    }
+
+    /// Tokens of the targets' budgets, for everyone in this process who calls them.
+    pub fn allowances(&self) -> Allowances {
+        self.allowances.clone()
+    }
+
+    pub fn dead_letters(&self) -> &DeadLetters {
+        &self.dead_letters
+    }
+
+    pub fn counters(&self) -> CountersView {
+        self.shared.counters.view()
+    }
+
+    pub fn breakers(&self) -> Breakers {
+        Breakers {
+            store: self.shared.store_guard.state(),
+            store_calls: self.shared.store_guard.durations(),
+            database: self.shared.write_guard.state(),
+            database_writes: self.shared.write_guard.durations(),
+        }
+    }
+
+    /// How far the log was behind when it was last looked at.
+    pub fn lags(&self) -> Lags {
+        self.lags.lags()
+    }
+
+    /// How fresh the records were when they were last counted, by source.
+    pub fn mix(&self) -> BTreeMap<SourceId, FreshnessMix> {
+        self.mixes.view()
+    }
+
+    pub async fn budget(&self, target: &TargetId) -> Result<BudgetView, RefreshError> {
+        Ok(self.shared.options.store.budget(target).await?)
+    }
+
+    pub fn sources(&self) -> &BTreeMap<SourceId, SourceOptions> {
+        &self.shared.options.sources
+    }
+
+    pub fn options(&self) -> &RefreshOptions {
+        &self.shared.options
+    }
+
+    /// The store's time, as far as it is known.
+    pub fn now(&self) -> Timestamp {
+        self.shared.now()
+    }
+
+    fn reader(&self) -> Result<&Arc<Reader>, RefreshError> {
+        self.reader.as_ref().ok_or(RefreshError::NotQuerying)
+    }
+}

@@ -1,0 +1,111 @@
+//! Counts how fresh all records are, a slice at a time, and clears up after dead letters that are gone.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use tidegate_core::ids::SourceId;
+use tidegate_core::refresh::freshness::Tier;
+use tidegate_core::time::Timestamp;
+use tidegate_snapshots::{CountAsk, FreshnessTier, SnapshotsError};
+use tokio_util::sync::CancellationToken;
+
+use super::dead_letters::forget_old;
+use super::options::SourceOptions;
+use super::shared::Shared;
+
+/// Limit: records with a status that are counted.
+const MOST_STATUSES: u32 = 100_000;
+/// Pause between two slices: counting is never in a hurry.
+const PAUSE: Duration = Duration::from_millis(20);
+
+/// How fresh the records of a source were when they were last counted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct FreshnessMix {
+    pub fresh: u64,
+    pub stale: u64,
+    /// Known, but never fetched.
+    pub missing: u64,
+    pub retrying: u64,
+    pub failed: u64,
+    pub counted_at: Timestamp,
+}
+
+/// By source; what was not counted yet is not there.
+#[derive(Debug, Default)]
+pub(crate) struct Mixes(Mutex<BTreeMap<SourceId, FreshnessMix>>);
+
+impl Mixes {
+    pub(crate) fn view(&self) -> BTreeMap<SourceId, FreshnessMix> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    pub(crate) async fn run(self: Arc<Self>, shared: Arc<Shared>, stop: CancellationToken) {
+        let every = Duration::from(shared.options.watch.mix_every_ms);
+        while !stop.is_cancelled() {
+            for (id, source) in &shared.options.sources {
+                let count = count(&shared, id, source);
+                let counted = tokio::select! {
+                    counted = count => counted,
+                    () = stop.cancelled() => return,
+                };
+                match counted {
+                    Ok(mix) => {
+                        let mut mixes = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+                        mixes.insert(id.clone(), mix);
+                    }
+                    Err(error) => tracing::warn!(%error, source = %id, "records could not be counted"),
+                }
+            }
+            if let Err(error) = forget_old(&shared).await {
+                tracing::warn!(%error, "marks of dead letters that are gone could not be forgotten");
+            }
+            tokio::select! {
+                () = tokio::time::sleep(every) => {}
+                () = stop.cancelled() => {}
+            }
+        }
+    }
+}
+
+async fn count(
+    shared: &Shared,
+    id: &SourceId,
+    source: &SourceOptions,
+) -> Result<FreshnessMix, SnapshotsError> {
+    let now = shared.now();
+    let tiers = &source.tiers;
+    let tier = |tier: Tier| FreshnessTier {
+        active_since: match tier {
+            Tier::Hot => now - tiers.hot_active_ms,
+            Tier::Warm => now - tiers.warm_active_ms,
+            Tier::Cold => Timestamp(0),
+        },
+        checked_since: now - tiers.fresh_for(tier),
+    };
+    let mut ask = CountAsk {
+        source: id.clone(),
+        tiers: Tier::ALL.map(tier).into(),
+        after: None,
+        max: shared.options.watch.mix_slice,
+    };
+    let mut mix = FreshnessMix {
+        counted_at: now,
+        ..FreshnessMix::default()
+    };
+    loop {
+        let counts = shared.options.snapshots.counts(&ask).await?;
+        mix.fresh += counts.fresh;
+        mix.stale += counts.stale;
+        mix.missing += counts.missing;
+        ask.after = counts.next;
+        if ask.after.is_none() {
+            break;
+        }
+        tokio::time::sleep(PAUSE).await;
+    }
+    let statuses = shared.options.snapshots.status_counts(id, MOST_STATUSES).await?;
+    mix.retrying = statuses.retrying;
+    mix.failed = statuses.failed;
+    Ok(mix)
+}

@@ -1,0 +1,170 @@
+//! Asks for records before anybody reads them: most overdue first, and only as many as the day has calls for.
+//!
+//! One process plans each tick of a target. Who it is, is settled like any other work: the tick is a version of a
+//! record of its own, which one process begins and settles and all others find taken.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tidegate_core::ids::{RecordId, RecordKey, SourceId, TargetId};
+use tidegate_core::priority::Priority;
+use tidegate_core::refresh::Version;
+use tidegate_core::refresh::coalescer::{BeginOutcome, BeginParams, SettleParams, Settlement};
+use tidegate_core::refresh::event::Reason;
+use tidegate_core::refresh::freshness::Tier;
+use tidegate_core::refresh::prefetch::{PlanParams, plan};
+use tidegate_core::time::Timestamp;
+use tidegate_snapshots::{PrefetchAsk, PrefetchTier};
+use tokio_util::sync::CancellationToken;
+
+use super::asker::{Ask, BATCH, Carrier};
+use super::error::RefreshError;
+use super::options::SourceOptions;
+use super::pressure::LagWatcher;
+use super::shared::{Shared, record_id};
+
+/// The source of the records that stand for ticks; a name that no configured source can have.
+const TICKS: &str = "\u{0}prefetch";
+
+pub(crate) struct Prefetch {
+    pub(crate) shared: Arc<Shared>,
+    pub(crate) carrier: Arc<Carrier>,
+    pub(crate) lags: Arc<LagWatcher>,
+    pub(crate) stop: CancellationToken,
+}
+
+impl Prefetch {
+    pub(crate) async fn run(self) {
+        let tick = self.shared.options.config.prefetch.tick_ms;
+        while !self.stop.is_cancelled() {
+            // At whole ticks of the store's time, so that all processes mean the same one.
+            let wait = tick.0 - self.shared.now().0 % tick.0;
+            tokio::select! {
+                () = tokio::time::sleep(Duration::from_millis(wait)) => {}
+                () = self.stop.cancelled() => return,
+            }
+            for (target, sources) in self.targets() {
+                if let Err(error) = self.tick(&target, &sources).await {
+                    tracing::warn!(%error, %target, "nothing is prefetched in this tick");
+                }
+            }
+        }
+    }
+
+    fn targets(&self) -> BTreeMap<TargetId, Vec<(SourceId, SourceOptions)>> {
+        let mut targets: BTreeMap<_, Vec<_>> = BTreeMap::new();
+        for (id, source) in &self.shared.options.sources {
+            if source.prefetch {
+                let sources = targets.entry(source.target.clone()).or_default();
+                sources.push((id.clone(), source.clone()));
+            }
+        }
+        targets
+    }
+
+    async fn tick(
+        &self,
+        target: &TargetId,
+        sources: &[(SourceId, SourceOptions)],
+    ) -> Result<(), RefreshError> {
+        let shared = &self.shared;
+        let (store, config) = (&shared.options.store, &shared.options.config.prefetch);
+        let now = shared.now();
+        let version = Version(now.0 / config.tick_ms.0);
+        let record = RecordId {
+            source: SourceId::new(TICKS).expect("short and not empty"),
+            key: RecordKey::new(target.as_str()).expect("as short as a target"),
+        };
+        let begin = BeginParams {
+            version,
+            priority: Priority::Low,
+            owner: shared.options.owner.clone(),
+            claim_for: config.tick_ms,
+        };
+        let begun = store.begin(vec![(record.clone(), begin)]).await?;
+        if begun != [BeginOutcome::Go] {
+            return Ok(());
+        }
+        let budget = store.budget(target).await?;
+        let Some((_, first)) = sources.first() else {
+            return Ok(());
+        };
+        let params = PlanParams {
+            day_left: budget.day_left_low,
+            day_ends: budget.day_ends,
+            queued: self.lags.lags().low.records,
+            zone: first.zone,
+        };
+        let mut left = plan(config, params, now);
+        // Each tick begins with another source, so that none is always last.
+        let turn = version.0 as usize % sources.len();
+        for (id, source) in sources[turn..].iter().chain(&sources[..turn]) {
+            left -= self.ask_for(id, source, left, now).await?;
+        }
+        let settle = SettleParams {
+            version,
+            priority: Priority::Low,
+            settlement: Settlement::Done,
+        };
+        store.settle(vec![(record, settle)]).await?;
+        Ok(())
+    }
+
+    /// Up to `most` records of one source; how many there were.
+    async fn ask_for(
+        &self,
+        id: &SourceId,
+        source: &SourceOptions,
+        most: u64,
+        now: Timestamp,
+    ) -> Result<u64, RefreshError> {
+        let config = &self.shared.options.config.prefetch;
+        let mut asked = 0;
+        while asked < most && !self.stop.is_cancelled() {
+            let max = (most - asked).min(BATCH as u64) as u32;
+            let ask = PrefetchAsk {
+                source: id.clone(),
+                tiers: tiers(source, now),
+                max,
+                now,
+                // What is queued and not written by then was lost, or still waits: the coalescer knows.
+                claim_until: now + config.tick_ms + config.tick_ms,
+            };
+            let due = self.shared.options.snapshots.claim_stale(&ask).await?;
+            let asks: Vec<Ask> = due
+                .iter()
+                .map(|due| Ask {
+                    record: record_id(&due.record),
+                    priority: Priority::Low,
+                    reason: Reason::Prefetch,
+                    snapshot_version: Some(due.version).filter(|version| version.0 > 0),
+                    read_at: now,
+                    correlation: None,
+                })
+                .collect();
+            let got = asks.len() as u64;
+            let outcomes = self.carrier.carry_out(asks).await;
+            let queued = outcomes.iter().filter(|outcome| outcome.is_queued()).count() as u64;
+            self.shared.counters.prefetched.add(queued);
+            asked += got;
+            if got < u64::from(max) {
+                break;
+            }
+        }
+        Ok(asked)
+    }
+}
+
+fn tiers(source: &SourceOptions, now: Timestamp) -> Vec<PrefetchTier> {
+    let tiers = &source.tiers;
+    let tier = |tier: Tier| PrefetchTier {
+        active_since: match tier {
+            Tier::Hot => now - tiers.hot_active_ms,
+            Tier::Warm => now - tiers.warm_active_ms,
+            Tier::Cold => Timestamp(0),
+        },
+        checked_before: now - tiers.interval(tier),
+    };
+    Tier::ALL.map(tier).into()
+}

@@ -1,0 +1,330 @@
+//! Reads records: from the database alone, through a small memory, and never waiting for the store, the log or an
+//! upstream. What is stale or missing is asked for on the side.
+
+use std::future::Future;
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+use futures_util::future::join_all;
+use tidegate_core::ids::{CorrelationId, RecordId};
+use tidegate_core::priority::Priority;
+use tidegate_core::refresh::event::Reason;
+use tidegate_core::refresh::freshness::{Tier, is_stale};
+use tidegate_core::time::Timestamp;
+use tidegate_snapshots::{Row, Status, StatusState};
+use tokio::task::JoinSet;
+
+use super::activity::Activity;
+use super::asker::{Ask, AskOutcome, Asker};
+use super::cache::Seen;
+use super::error::RefreshError;
+use super::events::decode;
+use super::flights::{Flights, Landing};
+use super::options::SourceOptions;
+use super::pressure::LagWatcher;
+use super::shared::{Shared, record_ref};
+use super::view::{Queued, RecordView, ViewParams};
+
+/// Limit: records in one read of the database.
+const BATCH: usize = 64;
+/// Reads of the database that may be under way.
+const SIDE_BY_SIDE: usize = 4;
+/// Limit: reads that wait for the database.
+const QUEUE: usize = 16_384;
+
+/// Status code of a record that is parked because the day is used up.
+pub(crate) const DAY_QUOTA: &str = "DAY_QUOTA";
+
+type Read = Result<Arc<Seen>, RefreshError>;
+
+#[derive(Debug)]
+pub(crate) struct Reader {
+    shared: Arc<Shared>,
+    asker: Asker,
+    activity: Activity,
+    lags: Arc<LagWatcher>,
+    reads: Flights<RecordId, (), Read>,
+}
+
+/// Whether a record is asked for, and what is known without asking.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Need {
+    Refresh,
+    Nothing,
+    /// It failed: not before then.
+    Held(Timestamp),
+    /// It waits durably for its retry, then.
+    Retry(Timestamp),
+}
+
+impl Reader {
+    pub(crate) fn new(
+        shared: Arc<Shared>,
+        asker: Asker,
+        activity: Activity,
+        lags: Arc<LagWatcher>,
+    ) -> (Self, impl Future<Output = ()> + Send + 'static) {
+        let (reads, landing) = Flights::new(QUEUE);
+        let running = run(shared.clone(), landing);
+        let reader = Self {
+            shared,
+            asker,
+            activity,
+            lags,
+            reads,
+        };
+        (reader, running)
+    }
+
+    /// Answers from the snapshot, and asks for a refresh if it is stale or missing.
+    pub(crate) async fn read(
+        &self,
+        record: &RecordId,
+        correlation: Option<CorrelationId>,
+    ) -> Result<RecordView, RefreshError> {
+        let source = self.shared.options.source(record)?;
+        let seen = self.see(record).await?;
+        let now = self.shared.now();
+        self.note_use(record, &seen.row, now);
+        let need = need(source, &seen.row, now);
+        let queued = match need {
+            Need::Nothing | Need::Held(_) => Queued::No,
+            Need::Retry(_) => Queued::Yes,
+            Need::Refresh if seen.queued.get().is_some() => Queued::Yes,
+            Need::Refresh => match self.ask_for(record, &seen, correlation).await {
+                AskOutcome::Queued(outcome) => {
+                    let _ = seen.queued.set(outcome);
+                    Queued::Yes
+                }
+                // What is in memory is out of date.
+                AskOutcome::JustRefreshed { .. } => return self.look_again(record, source).await,
+                AskOutcome::Unknown => Queued::Unknown,
+                AskOutcome::NotBefore { .. } | AskOutcome::Refused { .. } => Queued::No,
+            },
+        };
+        Ok(self.view(record, source, &seen, queued, need))
+    }
+
+    pub(crate) async fn read_many(&self, records: &[RecordId]) -> Vec<Result<RecordView, RefreshError>> {
+        join_all(records.iter().map(|record| self.read(record, None))).await
+    }
+
+    /// What is there, without asking for anything.
+    pub(crate) async fn peek(&self, record: &RecordId) -> Result<RecordView, RefreshError> {
+        let source = self.shared.options.source(record)?;
+        self.look_again(record, source).await
+    }
+
+    /// A user's own request: HIGH, also for what is fresh, but not for what failed a moment ago.
+    pub(crate) async fn request(
+        &self,
+        record: &RecordId,
+        correlation: Option<CorrelationId>,
+        wait: Duration,
+    ) -> Result<AskOutcome, RefreshError> {
+        let source = self.shared.options.source(record)?;
+        // Only to gate and to fence: a database that is away does not stop it.
+        let row = self
+            .see(record)
+            .await
+            .map(|seen| seen.row.clone())
+            .unwrap_or_default();
+        let now = self.shared.now();
+        self.note_use(record, &row, now);
+        if let Need::Held(at) | Need::Retry(at) = need(source, &row, now) {
+            return Ok(AskOutcome::NotBefore { at });
+        }
+        let ask = Ask {
+            record: record.clone(),
+            priority: Priority::High,
+            reason: Reason::UserRequest,
+            snapshot_version: row.snapshot.map(|snapshot| snapshot.version),
+            read_at: now,
+            correlation,
+        };
+        Ok(self.asked(ask, wait).await)
+    }
+
+    async fn ask_for(
+        &self,
+        record: &RecordId,
+        seen: &Seen,
+        correlation: Option<CorrelationId>,
+    ) -> AskOutcome {
+        let snapshot = seen.row.snapshot.as_ref();
+        let ask = Ask {
+            record: record.clone(),
+            priority: Priority::High,
+            reason: if snapshot.is_some() {
+                Reason::Stale
+            } else {
+                Reason::CacheMiss
+            },
+            snapshot_version: snapshot.map(|snapshot| snapshot.version),
+            read_at: seen.read_at,
+            correlation,
+        };
+        self.asked(ask, self.shared.options.query.ask_wait_ms.into())
+            .await
+    }
+
+    async fn asked(&self, ask: Ask, wait: Duration) -> AskOutcome {
+        let Some(flight) = self.asker.ask(ask) else {
+            let why = "too many requests wait to be queued".to_owned();
+            return AskOutcome::Refused { why };
+        };
+        match tokio::time::timeout(wait, flight).await {
+            Ok(Some(outcome)) => outcome,
+            Ok(None) => AskOutcome::Refused {
+                why: "the refresh service has ended".to_owned(),
+            },
+            Err(_) => AskOutcome::Unknown,
+        }
+    }
+
+    async fn look_again(
+        &self,
+        record: &RecordId,
+        source: &SourceOptions,
+    ) -> Result<RecordView, RefreshError> {
+        self.shared.cache.forget(record);
+        let seen = self.see(record).await?;
+        let need = need(source, &seen.row, self.shared.now());
+        let queued = match need {
+            Need::Retry(_) => Queued::Yes,
+            _ => Queued::No,
+        };
+        Ok(self.view(record, source, &seen, queued, need))
+    }
+
+    /// From memory, or from the database in time.
+    async fn see(&self, record: &RecordId) -> Read {
+        self.shared.counters.reads.add(1);
+        if let Some(seen) = self.shared.cache.get(record) {
+            self.shared.counters.cache_hits.add(1);
+            return Ok(seen);
+        }
+        let limit = self.shared.options.query.read_timeout_ms;
+        let flight = self.reads.board(record.clone(), || ());
+        let read = async {
+            match flight {
+                Some(flight) => flight.await.unwrap_or(Err(RefreshError::Closed)),
+                None if self.reads.has_ended() => Err(RefreshError::Closed),
+                None => Err(RefreshError::Overloaded),
+            }
+        };
+        let read = tokio::time::timeout(limit.into(), read).await;
+        let read = read.unwrap_or(Err(RefreshError::ReadTimeout(limit.0)));
+        if read.is_err() {
+            self.shared.counters.read_errors.add(1);
+        }
+        read
+    }
+
+    /// Only of records that are known: whoever makes up keys registers nothing.
+    fn note_use(&self, record: &RecordId, row: &Row, now: Timestamp) {
+        let every = self.shared.options.query.active_every_ms;
+        let recent = row.active_at.is_some_and(|at| now.since(at) < every);
+        if row.snapshot.is_some() && !recent {
+            self.activity.note(record, now);
+        }
+    }
+
+    fn view(
+        &self,
+        record: &RecordId,
+        source: &SourceOptions,
+        seen: &Seen,
+        queued: Queued,
+        need: Need,
+    ) -> RecordView {
+        let now = self.shared.now();
+        let estimate = match need {
+            Need::Retry(at) => Some(at.since(now)),
+            _ => self.lags.estimate(),
+        };
+        RecordView::new(ViewParams {
+            record,
+            tiers: &source.tiers,
+            row: &seen.row,
+            queued,
+            estimate,
+            now,
+        })
+    }
+}
+
+fn need(source: &SourceOptions, row: &Row, now: Timestamp) -> Need {
+    let held = row
+        .status
+        .as_ref()
+        .and_then(|status| Some((status, status.next_retry_at.filter(|at| now < *at)?)));
+    match held {
+        Some((
+            Status {
+                state: StatusState::Failed,
+                ..
+            },
+            at,
+        )) => return Need::Held(at),
+        Some((status, at)) if !only_low_waits(status) => {
+            return match is_due(source, row, now) {
+                true => Need::Retry(at),
+                false => Need::Nothing,
+            };
+        }
+        _ => {}
+    }
+    match is_due(source, row, now) {
+        true => Need::Refresh,
+        false => Need::Nothing,
+    }
+}
+
+fn is_due(source: &SourceOptions, row: &Row, now: Timestamp) -> bool {
+    let Some(snapshot) = &row.snapshot else {
+        return true;
+    };
+    let absent = row.status.as_ref().is_some_and(|status| status.absent);
+    let tier = Tier::of(&source.tiers, row.active_at, now);
+    absent || is_stale(&source.tiers, tier, snapshot.last_checked_at, now)
+}
+
+/// The day has nothing left for LOW; a reader may use what is kept for HIGH.
+fn only_low_waits(status: &Status) -> bool {
+    let event = status.event.as_ref().and_then(|event| decode(event).ok());
+    status.last_error_code == DAY_QUOTA && event.is_some_and(|event| event.priority == Priority::Low)
+}
+
+async fn run(shared: Arc<Shared>, landing: Landing<RecordId, (), Read>) {
+    let mut side_by_side = JoinSet::new();
+    for _ in 0..SIDE_BY_SIDE {
+        let (shared, landing) = (shared.clone(), landing.clone());
+        side_by_side.spawn(landing.run(BATCH, move |batch| {
+            let shared = shared.clone();
+            async move { read_batch(&shared, batch.into_iter().map(|(record, ())| record).collect()).await }
+        }));
+    }
+    drop(landing);
+    side_by_side.join_all().await;
+}
+
+async fn read_batch(shared: &Shared, records: Vec<RecordId>) -> Vec<Read> {
+    let begun = shared.cache.begin();
+    let read_at = shared.now();
+    let refs: Vec<_> = records.iter().map(record_ref).collect();
+    let limit = shared.options.query.read_timeout_ms;
+    let read = tokio::time::timeout(limit.into(), shared.options.snapshots.read(&refs)).await;
+    let rows = match read {
+        Ok(Ok(rows)) => rows,
+        Ok(Err(error)) => return vec![Err(error.into()); records.len()],
+        Err(_) => return vec![Err(RefreshError::ReadTimeout(limit.0)); records.len()],
+    };
+    let keep = |(record, row): (&RecordId, Row)| {
+        let queued = OnceLock::new();
+        let seen = Arc::new(Seen { row, read_at, queued });
+        shared.cache.keep(record, seen.clone(), begun);
+        Ok(seen)
+    };
+    records.iter().zip(rows).map(keep).collect()
+}

@@ -1,0 +1,68 @@
+//! Takes up records whose retry is due: each is asked for anew, with a version of its own.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tidegate_core::priority::Priority;
+use tidegate_core::refresh::event::Reason;
+use tidegate_core::time::Millis;
+use tidegate_snapshots::{Retry, SnapshotsError};
+use tokio_util::sync::CancellationToken;
+
+use super::asker::{Ask, BATCH, Carrier};
+use super::events::decode;
+use super::shared::{Shared, record_id};
+
+/// Nobody else takes up a record for so long; if asking failed, it is due again then.
+const CLAIM: Millis = Millis(60_000);
+
+pub(crate) async fn run(shared: Arc<Shared>, carrier: Arc<Carrier>, stop: CancellationToken) {
+    let every = Duration::from(shared.options.watch.retry_every_ms);
+    while !stop.is_cancelled() {
+        let more = match take_up(&shared, &carrier).await {
+            Ok(taken) => taken >= shared.options.watch.retry_batch as usize,
+            Err(error) => {
+                tracing::warn!(%error, "retries that are due could not be claimed");
+                false
+            }
+        };
+        if more {
+            continue;
+        }
+        tokio::select! {
+            () = tokio::time::sleep(every) => {}
+            () = stop.cancelled() => {}
+        }
+    }
+}
+
+async fn take_up(shared: &Shared, carrier: &Carrier) -> Result<usize, SnapshotsError> {
+    let now = shared.now();
+    let max = shared.options.watch.retry_batch;
+    let due = shared
+        .options
+        .snapshots
+        .claim_retries(now, now + CLAIM, max)
+        .await?;
+    let asks: Vec<Ask> = due.iter().map(|retry| ask(shared, retry)).collect();
+    for asks in asks.chunks(BATCH) {
+        let outcomes = carrier.carry_out(asks.to_vec()).await;
+        let queued = outcomes.iter().filter(|outcome| outcome.is_queued()).count() as u64;
+        shared.counters.due_retries.add(queued);
+    }
+    Ok(due.len())
+}
+
+fn ask(shared: &Shared, retry: &Retry) -> Ask {
+    let event = retry.status.event.as_ref().and_then(|event| decode(event).ok());
+    Ask {
+        record: record_id(&retry.record),
+        priority: event.as_ref().map_or(Priority::Low, |event| event.priority),
+        reason: Reason::Retry,
+        // Above what failed, whatever the store remembers. What was settled before does not matter: it did not
+        // end the status.
+        snapshot_version: None,
+        read_at: shared.now(),
+        correlation: event.map(|event| event.correlation_id),
+    }
+}

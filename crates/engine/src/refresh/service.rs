@@ -1,0 +1,280 @@
+//! Starts the parts of a refresh service over one set of stores, and ends them in order.
+
+use std::future::Future;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tidegate_core::priority::Priority;
+use tokio::sync::watch;
+use tokio::task::JoinSet;
+use tokio_util::sync::CancellationToken;
+
+use super::activity::Activity;
+use super::allowance::Allowances;
+use super::asker::{Asker, Carrier};
+use super::claims::Claims;
+use super::dead_letters::DeadLetters;
+use super::error::RefreshError;
+use super::handle::RefreshHandle;
+use super::letters::Letters;
+use super::mix::Mixes;
+use super::options::RefreshOptions;
+use super::prefetch::Prefetch;
+use super::pressure::LagWatcher;
+use super::reader::Reader;
+use super::retries;
+use super::shared::Shared;
+use super::work::{Begins, Settles, Work};
+use super::worker::Worker;
+use super::writer::Writer;
+
+/// Limit: how long shutdown waits for what should end at once.
+const LAST_GRACE: Duration = Duration::from_secs(5);
+/// Limit: begins or settlements in one call to the store.
+const BATCH: usize = 256;
+
+/// A running refresh service. End it with [`shutdown`](Self::shutdown): dropped, it ends in the middle, and what was
+/// in hand is delivered again.
+#[derive(Debug)]
+pub struct RefreshService {
+    handle: RefreshHandle,
+    shared: Arc<Shared>,
+    stop: CancellationToken,
+    stop_rest: CancellationToken,
+    abort: CancellationToken,
+    workers: Tasks,
+    rest: Tasks,
+}
+
+impl RefreshService {
+    /// Starts every part that its roles need.
+    pub async fn start(options: RefreshOptions) -> Result<Self, RefreshError> {
+        options.validate()?;
+        let shared = Arc::new(Shared::new(options));
+        check_targets(&shared).await?;
+        shared.time.look(&*shared.options.store).await;
+
+        let roles = shared.options.roles;
+        // Whoever ends the rest ends the polling, too.
+        let stop_rest = shared.failed.child_token();
+        let (stop, abort) = (stop_rest.child_token(), shared.failed.child_token());
+        let (mut workers, mut rest) = (Tasks::new(&shared), Tasks::new(&shared));
+
+        let (counters, guard) = (shared.counters.clone(), shared.store_guard.clone());
+        let allowances = Allowances::new(shared.options.store.clone(), guard, counters);
+        let lags = Arc::new(LagWatcher::new(shared.clone()));
+        let mixes = Arc::new(Mixes::default());
+        let carrier = Arc::new(Carrier::new(shared.clone()));
+        let (activity, noting) = Activity::new(shared.clone(), stop_rest.clone());
+        rest.add(noting);
+        let store = shared.options.store.clone();
+        rest.add(shared.time.clone().follow(store, stop_rest.clone()));
+        rest.add(lags.clone().run(stop_rest.clone()));
+
+        let mut reader = None;
+        if roles.query {
+            let (asker, asking) = Asker::new(shared.clone());
+            let (reading, reads) = Reader::new(shared.clone(), asker, activity.clone(), lags.clone());
+            rest.add_until(&stop_rest, asking);
+            rest.add_until(&stop_rest, reads);
+            reader = Some(Arc::new(reading));
+        }
+        if roles.work {
+            let parts = Parts {
+                shared: &shared,
+                allowances: &allowances,
+                activity: &activity,
+                lags: &lags,
+                stop: &stop,
+                abort: &abort,
+                stop_rest: &stop_rest,
+            };
+            parts.start(&mut workers, &mut rest);
+        }
+        if roles.plan {
+            rest.add(retries::run(shared.clone(), carrier.clone(), stop.clone()));
+            rest.add(mixes.clone().run(shared.clone(), stop_rest.clone()));
+            let prefetch = Prefetch {
+                shared: shared.clone(),
+                carrier: carrier.clone(),
+                lags: lags.clone(),
+                stop: stop.clone(),
+            };
+            rest.add(prefetch.run());
+        }
+        let handle = RefreshHandle {
+            shared: shared.clone(),
+            reader,
+            allowances,
+            lags,
+            mixes,
+            dead_letters: DeadLetters::new(shared.clone(), carrier),
+            stop: stop_rest.clone(),
+        };
+        Ok(Self {
+            handle,
+            shared,
+            stop,
+            stop_rest,
+            abort,
+            workers,
+            rest,
+        })
+    }
+
+    /// A handle of its own, to be kept and cloned.
+    pub fn handle(&self) -> RefreshHandle {
+        self.handle.clone()
+    }
+
+    /// Resolves when something has failed for good and the service with it.
+    pub async fn failed(&self) {
+        self.shared.failed.cancelled().await;
+    }
+
+    /// Polls no more, lets what is begun finish within the grace, commits it, gives partitions and claims back, then
+    /// ends the rest. The error is the one that ended the service, if one did.
+    pub async fn shutdown(mut self) -> Result<(), RefreshError> {
+        self.stop.cancel();
+        let grace = Duration::from(self.shared.options.work.grace_ms);
+        if tokio::time::timeout(grace, self.workers.join()).await.is_err() {
+            self.abort.cancel();
+            self.workers.join_within(LAST_GRACE).await;
+        }
+        self.stop_rest.cancel();
+        self.rest.join_within(LAST_GRACE).await;
+        self.handle.allowances.close().await;
+        match self.shared.failure() {
+            Some(error) => Err(error),
+            None => Ok(()),
+        }
+    }
+}
+
+/// A target without a budget would wait for tokens for ever. A store that is away is not asked.
+async fn check_targets(shared: &Shared) -> Result<(), RefreshError> {
+    for source in shared.options.sources.values() {
+        match shared.options.store.budget(&source.target).await {
+            Err(error) if !error.is_retryable() => return Err(error.into()),
+            _ => {}
+        }
+    }
+    Ok(())
+}
+
+/// What the workers are made of.
+struct Parts<'a> {
+    shared: &'a Arc<Shared>,
+    allowances: &'a Allowances,
+    activity: &'a Activity,
+    lags: &'a LagWatcher,
+    stop: &'a CancellationToken,
+    abort: &'a CancellationToken,
+    stop_rest: &'a CancellationToken,
+}
+
+impl Parts<'_> {
+    fn start(&self, workers: &mut Tasks, rest: &mut Tasks) {
+        let claims = Claims::new(self.shared.clone());
+        let (begins, settles) = self.store_calls(workers);
+        for priority in Priority::ALL {
+            let (writer, writing) = Writer::new(self.shared.clone(), priority, self.abort.clone());
+            workers.add(writing);
+            let work = Work {
+                shared: self.shared.clone(),
+                allowances: self.allowances.clone(),
+                claims: claims.clone(),
+                begins: begins.clone(),
+                settles: settles.clone(),
+                writer,
+                letters: Letters::new(self.shared.clone()),
+                activity: self.activity.clone(),
+            };
+            let worker = Worker {
+                shared: self.shared.clone(),
+                work: Arc::new(work),
+                priority,
+                paused: match priority {
+                    Priority::High => watch::Sender::new(false).subscribe(),
+                    Priority::Low => self.lags.low_paused(),
+                },
+                stop: self.stop.clone(),
+                abort: self.abort.clone(),
+            };
+            workers.add(worker.run());
+        }
+        rest.add(claims.run(self.stop_rest.clone()));
+    }
+
+    /// Begins and settlements of all events, in batches that are tried until the store answers.
+    fn store_calls(&self, workers: &mut Tasks) -> (Begins, Settles) {
+        let (begins, begun) = Begins::new(BATCH);
+        let (shared, abort) = (self.shared.clone(), self.abort.clone());
+        workers.add(begun.run(BATCH, move |batch| {
+            let (shared, abort) = (shared.clone(), abort.clone());
+            async move {
+                let store = &shared.options.store;
+                shared.store_call(&abort, || store.begin(batch.clone())).await
+            }
+        }));
+        let (settles, settled) = Settles::new(BATCH);
+        let (shared, abort) = (self.shared.clone(), self.abort.clone());
+        workers.add(settled.run(BATCH, move |batch| {
+            let (shared, abort) = (shared.clone(), abort.clone());
+            async move {
+                let store = &shared.options.store;
+                shared.store_call(&abort, || store.settle(batch.clone())).await
+            }
+        }));
+        (begins, settles)
+    }
+}
+
+/// Tasks that end together: when one panics, the service fails.
+#[derive(Debug)]
+struct Tasks {
+    tasks: JoinSet<()>,
+    failed: CancellationToken,
+}
+
+impl Tasks {
+    fn new(shared: &Shared) -> Self {
+        Self {
+            tasks: JoinSet::new(),
+            failed: shared.failed.clone(),
+        }
+    }
+
+    fn add(&mut self, task: impl Future<Output = ()> + Send + 'static) {
+        let failed = self.failed.clone();
+        self.tasks.spawn(async move {
+            let failed = failed.drop_guard();
+            task.await;
+            failed.disarm();
+        });
+    }
+
+    fn add_until(&mut self, stop: &CancellationToken, task: impl Future<Output = ()> + Send + 'static) {
+        let stop = stop.clone();
+        self.add(async move {
+            tokio::select! {
+                () = task => {}
+                () = stop.cancelled() => {}
+            }
+        });
+    }
+
+    async fn join(&mut self) {
+        while let Some(ended) = self.tasks.join_next().await {
+            // A part that panicked takes its panic to whoever waits.
+            ended.unwrap_or_else(|error| std::panic::resume_unwind(error.into_panic()));
+        }
+    }
+
+    async fn join_within(&mut self, longest: Duration) {
+        if tokio::time::timeout(longest, self.join()).await.is_err() {
+            tracing::error!("parts of the refresh service do not end and are left behind");
+            self.tasks.abort_all();
+        }
+    }
+}

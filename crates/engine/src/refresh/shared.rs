@@ -1,0 +1,101 @@
+//! What the parts of one service have in common, and how a failure of one ends them all.
+
+use std::sync::{Arc, OnceLock};
+
+use tidegate_core::ids::RecordId;
+use tidegate_core::time::Timestamp;
+use tidegate_snapshots::RecordRef;
+use tidegate_store::StoreError;
+use tokio_util::sync::CancellationToken;
+
+use super::cache::Cache;
+use super::counters::Counters;
+use super::error::RefreshError;
+use super::guard::Guard;
+use super::news::News;
+use super::options::RefreshOptions;
+use super::time::StoreTime;
+
+#[derive(Debug)]
+pub(crate) struct Shared {
+    pub(crate) options: RefreshOptions,
+    pub(crate) time: Arc<StoreTime>,
+    pub(crate) counters: Arc<Counters>,
+    /// Around the store: the `redis` breaker.
+    pub(crate) store_guard: Arc<Guard>,
+    /// Around writes to the database: the `dbWrite` breaker.
+    pub(crate) write_guard: Arc<Guard>,
+    pub(crate) news: News,
+    pub(crate) cache: Cache,
+    /// Cancelled when something failed for good.
+    pub(crate) failed: CancellationToken,
+    failure: OnceLock<RefreshError>,
+}
+
+impl Shared {
+    pub(crate) fn new(options: RefreshOptions) -> Self {
+        let breaker = &options.config.breaker;
+        Self {
+            time: Arc::new(StoreTime::new(options.clock.clone())),
+            counters: Arc::default(),
+            store_guard: Arc::new(Guard::new("the store", breaker.clone())),
+            write_guard: Arc::new(Guard::new("the database", breaker.clone())),
+            news: News::default(),
+            cache: Cache::new(&options.query),
+            failed: CancellationToken::new(),
+            failure: OnceLock::new(),
+            options,
+        }
+    }
+
+    pub(crate) fn now(&self) -> Timestamp {
+        self.time.now()
+    }
+
+    /// The service cannot go on: everything ends, and whoever asks is told why.
+    pub(crate) fn fail(&self, error: RefreshError) {
+        tracing::error!(%error, "the refresh service ends");
+        let _ = self.failure.set(error);
+        self.failed.cancel();
+    }
+
+    pub(crate) fn failure(&self) -> Option<RefreshError> {
+        self.failure.get().cloned()
+    }
+
+    /// A call to the store that is repeated until it is answered. None: `stop` came first, or the store has failed
+    /// for good, which ends the service.
+    pub(crate) async fn store_call<T, Call, Answer>(&self, stop: &CancellationToken, call: Call) -> Option<T>
+    where
+        Call: FnMut() -> Answer,
+        Answer: Future<Output = Result<T, StoreError>>,
+    {
+        match self.store_guard.outlast(stop, call).await? {
+            Ok(answer) => Some(answer),
+            Err(error) => {
+                self.fail(error.into());
+                None
+            }
+        }
+    }
+
+    /// A record was written: what is told from memory about it is out of date.
+    pub(crate) fn written(&self, record: &RecordId) {
+        self.cache.forget(record);
+        self.news.tell(record);
+    }
+}
+
+pub(crate) fn record_ref(record: &RecordId) -> RecordRef {
+    RecordRef {
+        source: record.source.clone(),
+        key: record.key.clone(),
+    }
+}
+
+pub(crate) fn record_id(record: &RecordRef) -> RecordId {
+    RecordId {
+        source: record.source.clone(),
+        key: record.key.clone(),
+    }
+}

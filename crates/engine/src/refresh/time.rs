@@ -1,0 +1,61 @@
+//! The store's time, told from memory: reading it never waits.
+//!
+//! Every process compares the same times with each other (when a record was checked, when a reader looked, when a
+//! retry is due), and their own clocks may differ by any amount. So the store is asked now and then, and a monotonic
+//! clock goes on from its answer. Until the first answer the machine's clock must do.
+
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use tidegate_core::time::{Millis, Timestamp};
+use tidegate_store::Clock;
+use tidegate_store::refresh::RefreshStore;
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+
+/// Clocks of one machine drift by far less than a millisecond in this time.
+const EVERY: Duration = Duration::from_secs(2);
+/// An answer that took longer says too little.
+const LONGEST: Duration = Duration::from_millis(500);
+
+#[derive(Debug)]
+pub(crate) struct StoreTime {
+    clock: Arc<dyn Clock>,
+    anchor: Mutex<Option<(Timestamp, Instant)>>,
+}
+
+impl StoreTime {
+    pub(crate) fn new(clock: Arc<dyn Clock>) -> Self {
+        Self {
+            clock,
+            anchor: Mutex::new(None),
+        }
+    }
+
+    /// Never ahead of the store: a reader must not seem to have looked later than it did.
+    pub(crate) fn now(&self) -> Timestamp {
+        let anchor = *self.anchor.lock().unwrap_or_else(PoisonError::into_inner);
+        match anchor {
+            Some((at, seen)) => at + Millis(seen.elapsed().as_millis() as u64),
+            None => self.clock.now(),
+        }
+    }
+
+    /// Asks the store once.
+    pub(crate) async fn look(&self, store: &dyn RefreshStore) {
+        if let Ok(Ok(at)) = tokio::time::timeout(LONGEST, store.now()).await {
+            // The answer was true at some moment before this one.
+            let anchor = Some((at, Instant::now()));
+            *self.anchor.lock().unwrap_or_else(PoisonError::into_inner) = anchor;
+        }
+    }
+
+    pub(crate) async fn follow(self: Arc<Self>, store: Arc<dyn RefreshStore>, stop: CancellationToken) {
+        while !stop.is_cancelled() {
+            tokio::select! {
+                () = tokio::time::sleep(EVERY) => self.look(&*store).await,
+                () = stop.cancelled() => {}
+            }
+        }
+    }
+}

@@ -1,0 +1,443 @@
+//! One event from delivery to its end.
+//!
+//! ```text
+//!   decode ─► begin ─► token ─► fetch ─► write ─► settle ─► done
+//!     │         │        ▲        │ Throttled: hold the target, wait, or park
+//!     │         │        └────────┤ Transient: back off, again
+//!     │         └ Obsolete: done  └ Absent, Permanent: dead letter ─► status ─► settle ─► done
+//!     └ not readable: dead letter ─► done
+//! ```
+//!
+//! Everything but the upstream is waited for: a store, database or log that is away holds the event in place, and
+//! with it its partition. Nothing of this leads to a dead letter.
+
+use std::panic::AssertUnwindSafe;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::FutureExt;
+use tidegate_core::budget::LimitedBy;
+use tidegate_core::ids::RecordId;
+use tidegate_core::refresh::Version;
+use tidegate_core::refresh::coalescer::{BeginOutcome, BeginParams, SettleOutcome, SettleParams, Settlement};
+use tidegate_core::refresh::dead_letter::FailureReason;
+use tidegate_core::refresh::event::UpdateRequestEvent;
+use tidegate_core::refresh::status::FailureKind;
+use tidegate_core::time::{Millis, Timestamp};
+use tidegate_log::Delivered;
+use tidegate_snapshots::{Failure, StatusState, Write, WriteOutcome};
+use tidegate_source::{FetchOutcome, FetchParams, PermanentCode, Projected, TransientCode, pack};
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+
+use super::activity::Activity;
+use super::allowance::{Acquired, Allowances, Token};
+use super::claims::{Claim, Claims};
+use super::events::{decode, encode};
+use super::gather::Gather;
+use super::letters::{GivenUp, Letters};
+use super::options::SourceOptions;
+use super::reader::DAY_QUOTA;
+use super::shared::{Shared, record_ref};
+use super::writer::{Writer, Written};
+
+/// Wait after the first answer that asks to wait without saying how long; doubles with each.
+const FIRST_THROTTLE: Millis = Millis(1_000);
+/// Limit: how often a record that another worker fetches is asked for.
+const BUSY_PAUSE: Duration = Duration::from_millis(250);
+
+/// Limit: stores take no larger versions from outside.
+const LAST_VERSION: Version = Version(Version::MAX.0 / 8 * 7);
+
+pub(crate) type Begins = Gather<(RecordId, BeginParams), BeginOutcome>;
+pub(crate) type Settles = Gather<(RecordId, SettleParams), SettleOutcome>;
+
+/// Everything that an event needs on its way.
+#[derive(Debug)]
+pub(crate) struct Work {
+    pub(crate) shared: Arc<Shared>,
+    pub(crate) allowances: Allowances,
+    pub(crate) claims: Arc<Claims>,
+    pub(crate) begins: Begins,
+    pub(crate) settles: Settles,
+    pub(crate) writer: Writer,
+    pub(crate) letters: Letters,
+    pub(crate) activity: Activity,
+}
+
+/// Why a record was not refreshed.
+struct Trouble {
+    kind: FailureKind,
+    reason: FailureReason,
+    code: String,
+    message: String,
+    retries: u32,
+}
+
+/// One event in hand.
+struct Errand<'a> {
+    event: &'a UpdateRequestEvent,
+    record: RecordId,
+    source: &'a SourceOptions,
+    /// Cancelled when the partition is lost or the grace is over.
+    lost: &'a CancellationToken,
+    begun: Instant,
+}
+
+impl Work {
+    /// True when the event is done and may be committed. False: it was forgotten, and is delivered again.
+    pub(crate) async fn handle(&self, delivered: Delivered, lost: &CancellationToken) -> bool {
+        self.refresh(delivered, lost).await.is_some()
+    }
+
+    async fn refresh(&self, delivered: Delivered, lost: &CancellationToken) -> Option<()> {
+        let begun = Instant::now();
+        let event = match decode(&delivered.value).and_then(check_version) {
+            Ok(event) => event,
+            Err(error) => {
+                self.shared.counters.undecodable.add(1);
+                let given_up = GivenUp::Raw(delivered.key, delivered.value);
+                return self
+                    .letters
+                    .give_up(given_up, FailureReason::ParseError, &error, 0, lost)
+                    .await;
+            }
+        };
+        let priority = event.priority;
+        let record = event.record();
+        let Some(source) = self.shared.options.sources.get(&event.source) else {
+            let message = format!("there is no source {:?}", event.source);
+            let given_up = GivenUp::Event(&event);
+            self.letters
+                .give_up(given_up, FailureReason::UnknownSource, &message, 0, lost)
+                .await?;
+            return self.settle(&event, Settlement::Failed).await;
+        };
+        let errand = Errand {
+            event: &event,
+            record,
+            source,
+            lost,
+            begun,
+        };
+        let Some(claim) = self.begin(&errand).await? else {
+            self.shared.counters.obsolete.add(1);
+            return Some(());
+        };
+        let settlement = self.attempt(&errand).await?;
+        self.settle(&event, settlement).await?;
+        claim.settled();
+        self.shared.counters.process[priority as usize].observe(begun.elapsed());
+        Some(())
+    }
+
+    /// The claim; inner none if the event is obsolete.
+    async fn begin(&self, errand: &Errand<'_>) -> Option<Option<Claim>> {
+        let (version, priority) = (errand.event.version, errand.event.priority);
+        let mut pause = Duration::from_millis(10);
+        loop {
+            let params = self.claims.params(version, priority);
+            match self.begins.call((errand.record.clone(), params)).await? {
+                BeginOutcome::Go => {
+                    return Some(Some(self.claims.hold(errand.record.clone(), version, priority)));
+                }
+                BeginOutcome::Obsolete => return Some(None),
+                BeginOutcome::Busy { .. } => {
+                    if pause == Duration::from_millis(10) {
+                        self.shared.counters.conflicts.add(1);
+                    }
+                    errand.sleep(pause).await?;
+                    pause = (pause * 2).min(BUSY_PAUSE);
+                }
+            }
+        }
+    }
+
+    /// How it ended, once that is durable.
+    async fn attempt(&self, errand: &Errand<'_>) -> Option<Settlement> {
+        let work = &self.shared.options.work;
+        let (mut retries, mut throttles) = (0, 0);
+        loop {
+            let token = match self.token(errand).await? {
+                Ok(token) => token,
+                Err((wait, by)) => return self.park(errand, wait, by).await,
+            };
+            // Held up on the way: the call would arrive among those of later tokens.
+            if !token.is_valid() {
+                self.shared.counters.tokens_late.add(1);
+                continue;
+            }
+            self.shared.counters.attempts.add(errand.event.priority, 1);
+            let at = self.shared.now();
+            match self.fetch(errand).await? {
+                FetchOutcome::Fetched(projected) => return self.store(errand, projected, at).await,
+                FetchOutcome::Throttled { retry_after } => {
+                    self.shared.counters.throttled.add(1);
+                    let wait = throttle_wait(retry_after, throttles);
+                    throttles += 1;
+                    self.hold(errand, wait).await?;
+                    let waited = Millis(errand.begun.elapsed().as_millis() as u64);
+                    if wait > work.park_after_ms || waited > work.park_after_ms {
+                        return self.park(errand, wait, LimitedBy::Hold).await;
+                    }
+                    // The budget lets nobody through before.
+                }
+                FetchOutcome::Transient { .. } if retries < work.retries => {
+                    let pause = backoff(work.backoff_ms, retries, errand.event.version.0);
+                    retries += 1;
+                    self.shared.counters.retried.add(1);
+                    errand.sleep(pause).await?;
+                }
+                FetchOutcome::Transient { code, message } => {
+                    let trouble = Trouble {
+                        kind: FailureKind::Transient,
+                        reason: transient_reason(code),
+                        code: code.as_str().to_owned(),
+                        message,
+                        retries,
+                    };
+                    return self.fail(errand, trouble).await;
+                }
+                FetchOutcome::Absent { code, message } => {
+                    let trouble = Trouble {
+                        kind: FailureKind::Absent,
+                        reason: FailureReason::Api4xx,
+                        code,
+                        message,
+                        retries,
+                    };
+                    return self.fail(errand, trouble).await;
+                }
+                FetchOutcome::Permanent { code, message } => {
+                    let trouble = Trouble {
+                        kind: FailureKind::Permanent,
+                        reason: permanent_reason(code),
+                        code: code.as_str().to_owned(),
+                        message,
+                        retries,
+                    };
+                    return self.fail(errand, trouble).await;
+                }
+            }
+        }
+    }
+
+    async fn token(&self, errand: &Errand<'_>) -> Option<Result<Token, (Millis, LimitedBy)>> {
+        let patience = self.shared.options.work.park_after_ms;
+        let acquire = self
+            .allowances
+            .acquire_within(&errand.source.target, errand.event.priority, patience);
+        let acquired = tokio::select! {
+            biased;
+            () = errand.lost.cancelled() => return None,
+            acquired = acquire => acquired,
+        };
+        match acquired {
+            Acquired::Token(token) => Some(Ok(token)),
+            Acquired::LongWait { wait, by } => Some(Err((wait, by))),
+            Acquired::Closed => None,
+        }
+    }
+
+    /// One attempt. A fetcher that panics is one whose answer cannot be read.
+    async fn fetch(&self, errand: &Errand<'_>) -> Option<FetchOutcome> {
+        let params = FetchParams {
+            key: errand.record.key.as_str().to_owned(),
+            params: errand
+                .event
+                .ocid
+                .iter()
+                .map(|ocid| ("ocid".to_owned(), ocid.clone()))
+                .collect(),
+            deadline: None,
+        };
+        let fetch = AssertUnwindSafe(errand.source.fetcher.fetch(params)).catch_unwind();
+        let outcome = tokio::select! {
+            outcome = fetch => outcome,
+            () = errand.lost.cancelled() => return None,
+        };
+        Some(outcome.unwrap_or_else(|panic| FetchOutcome::Permanent {
+            code: PermanentCode::ParseError,
+            message: format!("the fetcher panicked: {}", crate::handler::message(&*panic)),
+        }))
+    }
+
+    async fn store(&self, errand: &Errand<'_>, projected: Projected, at: Timestamp) -> Option<Settlement> {
+        let broken = |message: String| Trouble {
+            kind: FailureKind::Permanent,
+            reason: FailureReason::ParseError,
+            code: "NOT_STORABLE".to_owned(),
+            message,
+            retries: 0,
+        };
+        let data = match pack(&projected.canonical) {
+            Ok(data) => data.into(),
+            Err(error) => return self.fail(errand, broken(error.to_string())).await,
+        };
+        let write = Write::Full {
+            record: record_ref(&errand.record),
+            version: errand.event.version,
+            data,
+            hash: projected.hash,
+            at,
+        };
+        match self.writer.write(write).await? {
+            Written::Stored(outcome) => {
+                let counters = &self.shared.counters;
+                match outcome {
+                    WriteOutcome::Updated => counters.updated.add(1),
+                    WriteOutcome::Unchanged => counters.unchanged.add(1),
+                    WriteOutcome::Stale { .. } | WriteOutcome::Missing => counters.superseded.add(1),
+                }
+                if let Some(active) = projected.activity {
+                    self.activity.note(&errand.record, active);
+                }
+                self.shared.written(&errand.record);
+                Some(Settlement::Done)
+            }
+            Written::Refused(reason) => self.fail(errand, broken(reason)).await,
+        }
+    }
+
+    /// The target asked to be left alone: by everybody who calls it.
+    async fn hold(&self, errand: &Errand<'_>, wait: Millis) -> Option<()> {
+        let (store, target) = (&self.shared.options.store, &errand.source.target);
+        self.shared
+            .store_call(errand.lost, || store.hold(target, wait))
+            .await
+    }
+
+    /// Puts the event aside, durably: it comes back by itself.
+    async fn park(&self, errand: &Errand<'_>, wait: Millis, by: LimitedBy) -> Option<Settlement> {
+        let now = self.shared.now();
+        let (code, what) = match by {
+            LimitedBy::Day => (DAY_QUOTA, "the calls of the day are used up"),
+            _ => ("THROTTLED", "the upstream asked to wait"),
+        };
+        let failure = Failure {
+            record: record_ref(&errand.record),
+            version: errand.event.version,
+            state: StatusState::Retrying,
+            absent: false,
+            error_code: code.to_owned(),
+            error_message: format!("{what}; next try in {} s", wait.0.div_ceil(1_000)),
+            next_retry_at: Some(now + wait),
+            event: Some(encode(errand.event)),
+            at: now,
+        };
+        self.note(errand, Write::Parked(failure)).await?;
+        self.shared.counters.parked.add(1);
+        Some(Settlement::Parked)
+    }
+
+    /// It will not work: dead letter first, so that nothing is given up without a trace, then the status.
+    async fn fail(&self, errand: &Errand<'_>, trouble: Trouble) -> Option<Settlement> {
+        self.shared.counters.failure(trouble.reason);
+        let given_up = GivenUp::Event(errand.event);
+        self.letters
+            .give_up(
+                given_up,
+                trouble.reason,
+                &trouble.message,
+                trouble.retries,
+                errand.lost,
+            )
+            .await?;
+        let next_retry_at = self.next_retry(errand, &trouble).await?;
+        let failure = Failure {
+            record: record_ref(&errand.record),
+            version: errand.event.version,
+            state: StatusState::Failed,
+            absent: trouble.kind == FailureKind::Absent,
+            error_code: trouble.code,
+            error_message: trouble.message,
+            next_retry_at: Some(next_retry_at),
+            event: None,
+            at: self.shared.now(),
+        };
+        self.note(errand, Write::Failed(failure)).await?;
+        Some(Settlement::Failed)
+    }
+
+    /// Later with every failure in a row.
+    async fn next_retry(&self, errand: &Errand<'_>, trouble: &Trouble) -> Option<Timestamp> {
+        let records = [record_ref(&errand.record)];
+        let read = || self.shared.options.snapshots.read(&records);
+        let rows = self.shared.write_guard.outlast(errand.lost, read).await?;
+        let before = rows.ok().and_then(|rows| rows.into_iter().next()?.status);
+        let config = &self.shared.options.config.status;
+        Some(super::status::next_retry(
+            config,
+            before.as_ref(),
+            trouble.kind,
+            self.shared.now(),
+        ))
+    }
+
+    async fn note(&self, errand: &Errand<'_>, write: Write) -> Option<()> {
+        if let Written::Refused(error) = self.writer.write(write).await? {
+            tracing::error!(record = %errand.record, %error, "the status of a record could not be stored");
+        }
+        self.shared.written(&errand.record);
+        Some(())
+    }
+
+    async fn settle(&self, event: &UpdateRequestEvent, settlement: Settlement) -> Option<()> {
+        let params = SettleParams {
+            version: event.version,
+            priority: event.priority,
+            settlement,
+        };
+        self.settles.call((event.record(), params)).await?;
+        self.shared.counters.settled.add(event.priority, 1);
+        Some(())
+    }
+}
+
+impl Errand<'_> {
+    /// None: the event is lost.
+    async fn sleep(&self, pause: Duration) -> Option<()> {
+        tokio::select! {
+            biased;
+            () = self.lost.cancelled() => None,
+            () = tokio::time::sleep(pause) => Some(()),
+        }
+    }
+}
+
+/// A damaged event must not bring a record to where its versions end.
+fn check_version(event: UpdateRequestEvent) -> Result<UpdateRequestEvent, String> {
+    match event.version <= LAST_VERSION {
+        true => Ok(event),
+        false => Err(format!("version {} is above {LAST_VERSION}", event.version)),
+    }
+}
+
+fn throttle_wait(said: Option<Millis>, before: u32) -> Millis {
+    let guess = Millis(FIRST_THROTTLE.0 << before.min(5));
+    said.unwrap_or(guess).max(Millis(100))
+}
+
+/// Doubles with each retry; records that failed together come back apart.
+fn backoff(base: Millis, retries: u32, seed: u64) -> Duration {
+    let pause = base.0.saturating_mul(1 << retries.min(10));
+    Duration::from_millis(pause + seed % (pause / 4 + 1))
+}
+
+fn transient_reason(code: TransientCode) -> FailureReason {
+    match code {
+        TransientCode::Api5xx => FailureReason::Api5xx,
+        TransientCode::Timeout | TransientCode::Connection => FailureReason::Timeout,
+    }
+}
+
+fn permanent_reason(code: PermanentCode) -> FailureReason {
+    match code {
+        PermanentCode::Api4xx | PermanentCode::BadKey | PermanentCode::MissingParam => FailureReason::Api4xx,
+        PermanentCode::TooLarge => FailureReason::TooLarge,
+        PermanentCode::Redirect => FailureReason::Redirected,
+        PermanentCode::ParseError | PermanentCode::WrongType | PermanentCode::MissingField => {
+            FailureReason::ParseError
+        }
+    }
+}

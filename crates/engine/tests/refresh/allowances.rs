@@ -1,0 +1,95 @@
+//! Tokens for everyone in a process.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use futures_util::future::join_all;
+use tidegate_core::budget::{BudgetConfig, LimitedBy};
+use tidegate_core::priority::Priority;
+use tidegate_core::refresh::config::{BreakerConfig, CoalescerConfig};
+use tidegate_core::time::Millis;
+use tidegate_engine::refresh::{Acquired, Allowances};
+use tidegate_store::SystemClock;
+use tidegate_store::refresh::{ModelRefreshStore, RefreshSettings, RefreshStore};
+use tokio::time::Instant;
+
+use crate::faulty::FaultyStore;
+use crate::world::{target, until};
+
+fn store() -> Arc<FaultyStore> {
+    let settings = RefreshSettings {
+        budgets: BTreeMap::from([(
+            target(),
+            BudgetConfig {
+                rate: 200,
+                burst: 10,
+                ..BudgetConfig::default()
+            },
+        )]),
+        coalescer: CoalescerConfig::default(),
+    };
+    let model = ModelRefreshStore::new(settings, Arc::new(SystemClock)).unwrap();
+    Arc::new(FaultyStore::new(Arc::new(model)))
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn as_many_are_taken_as_are_used_and_each_is_valid() {
+    let store = store();
+    let allowances = Allowances::over(store.clone(), BreakerConfig::default());
+    let begun = Instant::now();
+    let target = target();
+    let acquired = join_all((0..100).map(|_| allowances.acquire(&target, Priority::High))).await;
+    // 10 at once and 200 a second from the second on in which the budget settles.
+    assert!(
+        begun.elapsed() >= Duration::from_millis(1_400),
+        "{:?}",
+        begun.elapsed()
+    );
+    assert!(
+        acquired
+            .iter()
+            .all(|acquired| matches!(acquired, Acquired::Token(_)))
+    );
+    assert!(store.taken.load(Ordering::SeqCst) < 110, "hardly any was wasted");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_long_hold_sends_away_who_has_no_patience_and_keeps_the_others() {
+    let store = store();
+    let allowances = Allowances::over(store.clone(), BreakerConfig::default());
+    store.hold(&target(), Millis(2_000)).await.unwrap();
+    let target = target();
+    let (impatient, patient) = tokio::join!(
+        allowances.acquire_within(&target, Priority::High, Millis(500)),
+        allowances.acquire_within(&target, Priority::High, Millis(60_000)),
+    );
+    let Acquired::LongWait { wait, by } = impatient else {
+        panic!("{impatient:?}")
+    };
+    assert!(wait > Millis(1_000) && by == LimitedBy::Hold);
+    assert!(matches!(patient, Acquired::Token(_)));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn nobody_gets_a_token_and_nobody_is_sent_away_while_the_store_is_away() {
+    let store = store();
+    let allowances = Allowances::over(store.clone(), BreakerConfig::default());
+    store.away.store(true, Ordering::SeqCst);
+    let target = target();
+    let mut waiting = Box::pin(allowances.acquire(&target, Priority::Low));
+    let in_vain = until("it was asked in vain", || async {
+        store.refused.load(Ordering::SeqCst) > 3
+    });
+    tokio::select! {
+        got = &mut waiting => panic!("{got:?}"),
+        () = in_vain => {}
+    }
+    assert_eq!(store.taken.load(Ordering::SeqCst), 0);
+    store.away.store(false, Ordering::SeqCst);
+    let got = tokio::time::timeout(Duration::from_secs(60), waiting)
+        .await
+        .unwrap();
+    assert!(matches!(got, Acquired::Token(_)));
+}

@@ -1,0 +1,276 @@
+//! What upstreams and events do wrong.
+
+use std::sync::atomic::Ordering;
+
+use bytes::Bytes;
+use tidegate_core::refresh::dead_letter::{FailureReason, Original};
+use tidegate_core::refresh::freshness::Freshness;
+use tidegate_core::refresh::status::UpdateState;
+use tidegate_core::time::Millis;
+use tidegate_engine::refresh::{DeadLetterQuery, RefreshService, ReplayOutcome};
+use tidegate_log::{Record, Topic};
+use tidegate_source::{FetchOutcome, PermanentCode, TransientCode};
+
+use crate::world::{Scripted, World, fetched, record, until, until_fresh};
+
+fn all() -> DeadLetterQuery {
+    DeadLetterQuery {
+        max: 100,
+        ..DeadLetterQuery::default()
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_missing_record_is_not_found_once() {
+    let world = World::new().await;
+    let fetcher = Scripted::new(|_, _| FetchOutcome::Absent {
+        code: "404".into(),
+        message: "no such character".into(),
+    });
+    let service = world.start(fetcher.clone()).await;
+    let handle = service.handle();
+    until("it is known to be absent", || async {
+        handle.read(&record("x"), None).await.unwrap().freshness == Freshness::NotFound
+    })
+    .await;
+    until("the event is done", || async { world.waiting().await == 0 }).await;
+    for _ in 0..200 {
+        let view = handle.peek(&record("x")).await.unwrap();
+        assert_eq!(view.freshness, Freshness::NotFound);
+        let view = handle.read(&record("x"), None).await.unwrap();
+        assert!(!view.update_queued());
+        assert_eq!(view.state, UpdateState::Failed);
+    }
+    let asked = handle
+        .request_refresh(&record("x"), None, std::time::Duration::from_secs(5))
+        .await
+        .unwrap();
+    assert!(!asked.is_queued(), "{asked:?}");
+    assert_eq!((fetcher.calls("x"), world.dead().await), (1, 1));
+    service.shutdown().await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn every_attempt_of_a_storm_costs_a_token() {
+    let world = World::new().await;
+    let fetcher = Scripted::new(|_, _| FetchOutcome::Transient {
+        code: TransientCode::Api5xx,
+        message: "500".into(),
+    });
+    let service = world.start(fetcher.clone()).await;
+    let handle = service.handle();
+    let records: Vec<_> = (0..20).map(|n| record(&format!("k{n}"))).collect();
+    handle.read_many(&records).await.unwrap();
+    until("all were given up", || async {
+        world.dead().await == 20 && world.waiting().await == 0
+    })
+    .await;
+    assert_eq!(fetcher.all_calls(), 80, "one attempt and three retries each");
+    let counters = handle.counters();
+    assert_eq!(counters.attempts.high, 80);
+    assert_eq!(counters.failures[&FailureReason::Api5xx], 20);
+    assert!((80..=80 + counters.tokens_late).contains(&counters.tokens_acquired.high));
+    assert!(world.store.taken.load(Ordering::SeqCst) >= 80);
+    service.shutdown().await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_cannot_be_read_is_put_aside_and_the_partition_goes_on() {
+    let world = World::new().await;
+    let service = world.start(Scripted::constant()).await;
+    let handle = service.handle();
+    let event = |version: u64, source: &str| {
+        format!(
+            r#"{{"schemaVersion":"1.1","eventId":"e{version}","source":"{source}","key":"a","priority":"HIGH",
+            "reason":"STALE","requestedAt":"2026-01-01T00:00:00Z","correlationId":"c","version":{version}}}"#
+        )
+    };
+    let poison = [
+        b"\xff\x00 no event".to_vec(),
+        event(1, "nowhere").into_bytes(),
+        event((1 << 53) - 1, "characters").into_bytes(),
+    ];
+    let raw = |value: Vec<u8>| Record {
+        topic: Topic::High,
+        key: Bytes::from_static(b"10:characters/a"),
+        value: Bytes::from(value),
+    };
+    for answer in world.log.append(poison.into_iter().map(raw).collect()).await {
+        answer.unwrap();
+    }
+    until_fresh(&handle, "a").await;
+    until("all are done", || async { world.waiting().await == 0 }).await;
+    let letters = handle.dead_letters().list(all()).await.unwrap().letters;
+    let mut reasons: Vec<_> = letters
+        .iter()
+        .map(|view| view.letter.as_ref().unwrap().failure_reason)
+        .collect();
+    reasons.sort();
+    assert_eq!(
+        reasons,
+        [
+            FailureReason::ParseError,
+            FailureReason::ParseError,
+            FailureReason::UnknownSource
+        ]
+    );
+    let raw = letters.iter().any(|view| {
+        matches!(&view.letter.as_ref().unwrap().original, Original::Raw(bytes) if bytes.starts_with(b"\xff\x00"))
+    });
+    assert!(raw, "the bytes are kept as they were");
+    assert_eq!(handle.counters().undecodable, 2);
+    service.shutdown().await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_fetcher_that_panics_harms_only_its_record() {
+    let world = World::new().await;
+    let fetcher = Scripted::new(|key, _| match key {
+        "odd" => panic!("an odd answer"),
+        key => fetched(key),
+    });
+    let service = world.start(fetcher).await;
+    let handle = service.handle();
+    let mut follower = handle.follow(record("odd"), None).unwrap();
+    let mut last = None;
+    while let Some(view) = follower.next().await {
+        last = Some(view.unwrap().state);
+    }
+    assert_eq!(
+        last,
+        Some(UpdateState::Failed),
+        "who follows it is told that it was given up"
+    );
+    until_fresh(&handle, "a").await;
+    until("it was given up", || async {
+        world.dead().await == 1 && world.waiting().await == 0
+    })
+    .await;
+    service.shutdown().await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_long_retry_after_parks_the_record_and_it_comes_back() {
+    let world = World::new().await;
+    let fetcher = Scripted::new(|key, before| match before {
+        0 => FetchOutcome::Throttled {
+            retry_after: Some(Millis(1_500)),
+        },
+        _ => fetched(key),
+    });
+    let mut options = world.options(fetcher.clone());
+    options.work.park_after_ms = Millis(500);
+    let service = RefreshService::start(options).await.unwrap();
+    let handle = service.handle();
+    handle.read(&record("a"), None).await.unwrap();
+    until("it is parked", || async {
+        handle.counters().parked == 1 && world.waiting().await == 0
+    })
+    .await;
+    let view = handle.peek(&record("a")).await.unwrap();
+    assert_eq!((view.state, view.update_queued()), (UpdateState::Retrying, true));
+    assert!(view.estimated_wait.is_some());
+    until_fresh(&handle, "a").await;
+    assert_eq!(fetcher.calls("a"), 2);
+    assert_eq!(world.dead().await, 0);
+    until("its status is gone", || async {
+        handle.peek(&record("a")).await.unwrap().status.is_none()
+    })
+    .await;
+    service.shutdown().await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_short_retry_after_is_waited_for() {
+    let world = World::new().await;
+    let fetcher = Scripted::new(|key, before| match before {
+        0 => FetchOutcome::Throttled {
+            retry_after: Some(Millis(300)),
+        },
+        _ => fetched(key),
+    });
+    let service = world.start(fetcher.clone()).await;
+    until_fresh(&service.handle(), "a").await;
+    let counters = service.handle().counters();
+    assert_eq!(
+        (counters.throttled, counters.parked, fetcher.calls("a")),
+        (1, 0, 2)
+    );
+    service.shutdown().await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_dead_letter_is_replayed_once_with_a_version_of_its_own() {
+    let world = World::new().await;
+    let fetcher = Scripted::new(|key, before| match before {
+        0 => FetchOutcome::Permanent {
+            code: PermanentCode::ParseError,
+            message: "an HTML page".into(),
+        },
+        _ => fetched(key),
+    });
+    let service = world.start(fetcher.clone()).await;
+    let handle = service.handle();
+    handle.read(&record("a"), None).await.unwrap();
+    until("it was given up", || async {
+        world.dead().await == 1 && world.waiting().await == 0
+    })
+    .await;
+    let letters = handle.dead_letters();
+    let found = letters.list(all()).await.unwrap();
+    assert_eq!((found.letters.len(), found.next), (1, None));
+    let position = found.letters[0].position;
+    assert_eq!(
+        letters.inspect(position).await.unwrap().as_ref(),
+        Some(&found.letters[0])
+    );
+    let replayed = letters.replay(position, "an operator").await.unwrap();
+    let ReplayOutcome::Replayed(outcome) = replayed else {
+        panic!("{replayed:?}")
+    };
+    let mut follower = handle.follow(record("a"), outcome.version()).unwrap();
+    let mut last = None;
+    while let Some(view) = follower.next().await {
+        last = Some(view.unwrap().freshness);
+    }
+    assert_eq!(last, Some(Freshness::Fresh));
+    assert_eq!(fetcher.calls("a"), 2);
+    assert!(letters.list(all()).await.unwrap().letters.is_empty());
+    let again = letters.replay(position, "another").await.unwrap();
+    assert!(matches!(again, ReplayOutcome::AlreadyHandled(mark) if mark.by == "an operator"));
+    let mut gone = position;
+    gone.offset += 1;
+    assert_eq!(
+        letters.replay(gone, "another").await.unwrap(),
+        ReplayOutcome::NotFound
+    );
+    assert_eq!(letters.purge(&[position], "another").await.unwrap(), 0);
+    service.shutdown().await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn one_row_that_does_not_fit_does_not_hold_up_the_others() {
+    let world = World::new().await;
+    *world.snapshots.bad_key.lock().unwrap() = Some("bad".into());
+    let service = world.start(Scripted::constant()).await;
+    let handle = service.handle();
+    let mut records: Vec<_> = (0..30).map(|n| record(&format!("k{n}"))).collect();
+    records.insert(5, record("bad"));
+    handle.read_many(&records).await.unwrap();
+    let later = std::sync::atomic::AtomicU64::new(0);
+    // That others are written is what speaks against the row, so others are.
+    until("all are done", || async {
+        let key = format!("later{}", later.fetch_add(1, Ordering::SeqCst));
+        handle.read(&record(&key), None).await.unwrap();
+        world.dead().await == 1 && world.checked_at("k29").await.is_some()
+    })
+    .await;
+    until("all are done", || async { world.waiting().await == 0 }).await;
+    for record in records.iter().filter(|record| record.key.as_str() != "bad") {
+        assert!(world.checked_at(record.key.as_str()).await.is_some(), "{record}");
+    }
+    assert_eq!(world.dead().await, 1);
+    let view = handle.peek(&record("bad")).await.unwrap();
+    assert_eq!(view.state, UpdateState::Failed);
+    service.shutdown().await.unwrap();
+}

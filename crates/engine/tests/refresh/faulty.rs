@@ -1,0 +1,257 @@
+//! Stores that can be taken away in the middle of things.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use async_trait::async_trait;
+use tidegate_core::budget::BudgetView;
+use tidegate_core::ids::{Owner, RecordId, SourceId, TargetId};
+use tidegate_core::priority::Priority;
+use tidegate_core::refresh::Version;
+use tidegate_core::refresh::coalescer::{
+    BeginOutcome, BeginParams, RecordState, RequestOutcome, RequestParams, SettleOutcome, SettleParams,
+};
+use tidegate_core::time::{Millis, Timestamp};
+use tidegate_snapshots::{
+    CountAsk, Counts, DeadLetterMark, DeadLetterPosition, HistoryAsk, HistoryRow, PrefetchAsk, Prefetched,
+    RecordRef, Retry, Row, Snapshots, SnapshotsError, StatusCounts, Write, WriteOutcome,
+};
+use tidegate_store::StoreError;
+use tidegate_store::refresh::{RefreshStore, TakeOutcome};
+
+#[derive(Debug)]
+pub(crate) struct FaultySnapshots {
+    inner: Arc<dyn Snapshots>,
+    pub(crate) away: AtomicBool,
+    /// Writes that were refused because of it.
+    pub(crate) refused: AtomicU64,
+    /// A row with this key is refused for good, whoever is with it.
+    pub(crate) bad_key: std::sync::Mutex<Option<String>>,
+}
+
+impl FaultySnapshots {
+    pub(crate) fn new(inner: Arc<dyn Snapshots>) -> Self {
+        Self {
+            inner,
+            away: AtomicBool::new(false),
+            refused: AtomicU64::new(0),
+            bad_key: std::sync::Mutex::default(),
+        }
+    }
+
+    pub(crate) fn inner(&self) -> &Arc<dyn Snapshots> {
+        &self.inner
+    }
+
+    fn here(&self) -> Result<&dyn Snapshots, SnapshotsError> {
+        match self.away.load(Ordering::SeqCst) {
+            false => Ok(&*self.inner),
+            true => Err(SnapshotsError::Unavailable {
+                database: "the test's database".into(),
+                reason: "taken away".into(),
+            }),
+        }
+    }
+}
+
+#[async_trait]
+impl Snapshots for FaultySnapshots {
+    async fn read(&self, records: &[RecordRef]) -> Result<Vec<Row>, SnapshotsError> {
+        self.here()?.read(records).await
+    }
+
+    async fn write(&self, writes: &[Write]) -> Result<Vec<WriteOutcome>, SnapshotsError> {
+        if self.here().is_err() {
+            self.refused.fetch_add(1, Ordering::SeqCst);
+        }
+        let bad = self.bad_key.lock().unwrap().clone();
+        let is_bad = |write: &Write| {
+            matches!(write, Write::Full { .. }) && bad.as_deref() == Some(write.record().key.as_str())
+        };
+        if writes.iter().any(is_bad) {
+            return Err(SnapshotsError::Rejected {
+                database: "the test's database".into(),
+                reason: "a row that does not fit".into(),
+            });
+        }
+        self.here()?.write(writes).await
+    }
+
+    async fn claim_retries(
+        &self,
+        now: Timestamp,
+        claim_until: Timestamp,
+        max: u32,
+    ) -> Result<Vec<Retry>, SnapshotsError> {
+        self.here()?.claim_retries(now, claim_until, max).await
+    }
+
+    async fn mark_active(&self, seen: &[(RecordRef, Timestamp)]) -> Result<(), SnapshotsError> {
+        self.here()?.mark_active(seen).await
+    }
+
+    async fn claim_stale(&self, ask: &PrefetchAsk) -> Result<Vec<Prefetched>, SnapshotsError> {
+        self.here()?.claim_stale(ask).await
+    }
+
+    async fn counts(&self, ask: &CountAsk) -> Result<Counts, SnapshotsError> {
+        self.here()?.counts(ask).await
+    }
+
+    async fn status_counts(&self, source: &SourceId, limit: u32) -> Result<StatusCounts, SnapshotsError> {
+        self.here()?.status_counts(source, limit).await
+    }
+
+    async fn history_sources(&self) -> Result<Vec<SourceId>, SnapshotsError> {
+        self.here()?.history_sources().await
+    }
+
+    async fn history(&self, ask: &HistoryAsk) -> Result<Vec<HistoryRow>, SnapshotsError> {
+        self.here()?.history(ask).await
+    }
+
+    async fn delete_history(&self, ids: &[u64]) -> Result<u64, SnapshotsError> {
+        self.here()?.delete_history(ids).await
+    }
+
+    async fn restore_history(
+        &self,
+        rows: &[HistoryRow],
+        keep_until: Timestamp,
+    ) -> Result<u64, SnapshotsError> {
+        self.here()?.restore_history(rows, keep_until).await
+    }
+
+    async fn drop_restored(&self, now: Timestamp, max: u32) -> Result<u64, SnapshotsError> {
+        self.here()?.drop_restored(now, max).await
+    }
+
+    async fn record_history(&self, record: &RecordRef, max: u32) -> Result<Vec<HistoryRow>, SnapshotsError> {
+        self.here()?.record_history(record, max).await
+    }
+
+    async fn handled(
+        &self,
+        positions: &[DeadLetterPosition],
+    ) -> Result<Vec<Option<DeadLetterMark>>, SnapshotsError> {
+        self.here()?.handled(positions).await
+    }
+
+    async fn mark_handled(&self, marks: &[DeadLetterMark]) -> Result<u64, SnapshotsError> {
+        self.here()?.mark_handled(marks).await
+    }
+
+    async fn forget_handled(&self, partition: u32, offset: u64, max: u32) -> Result<u64, SnapshotsError> {
+        self.here()?.forget_handled(partition, offset, max).await
+    }
+
+    async fn check(&self) -> Result<(), SnapshotsError> {
+        self.here()?.check().await
+    }
+
+    async fn migrate(&self) -> Result<(), SnapshotsError> {
+        self.here()?.migrate().await
+    }
+}
+
+#[derive(Debug)]
+pub(crate) struct FaultyStore {
+    inner: Arc<dyn RefreshStore>,
+    pub(crate) away: AtomicBool,
+    /// Tokens that were handed out.
+    pub(crate) taken: AtomicU64,
+    /// Calls that found it away.
+    pub(crate) refused: AtomicU64,
+}
+
+impl FaultyStore {
+    pub(crate) fn new(inner: Arc<dyn RefreshStore>) -> Self {
+        Self {
+            inner,
+            away: AtomicBool::new(false),
+            taken: AtomicU64::new(0),
+            refused: AtomicU64::new(0),
+        }
+    }
+
+    pub(crate) fn inner(&self) -> &Arc<dyn RefreshStore> {
+        &self.inner
+    }
+
+    fn here(&self) -> Result<&dyn RefreshStore, StoreError> {
+        match self.away.load(Ordering::SeqCst) {
+            false => Ok(&*self.inner),
+            true => {
+                self.refused.fetch_add(1, Ordering::SeqCst);
+                Err(StoreError::Unavailable {
+                    server: "the test's store".into(),
+                    reason: "taken away".into(),
+                })
+            }
+        }
+    }
+}
+
+#[async_trait]
+impl RefreshStore for FaultyStore {
+    async fn request(&self, asks: Vec<(RecordId, RequestParams)>) -> Result<Vec<RequestOutcome>, StoreError> {
+        self.here()?.request(asks).await
+    }
+
+    async fn confirm_sent(&self, sent: Vec<(RecordId, Version)>) -> Result<Vec<bool>, StoreError> {
+        self.here()?.confirm_sent(sent).await
+    }
+
+    async fn send_failed(&self, unsent: Vec<(RecordId, Version)>) -> Result<Vec<bool>, StoreError> {
+        self.here()?.send_failed(unsent).await
+    }
+
+    async fn begin(&self, begun: Vec<(RecordId, BeginParams)>) -> Result<Vec<BeginOutcome>, StoreError> {
+        self.here()?.begin(begun).await
+    }
+
+    async fn extend(&self, claims: Vec<(RecordId, BeginParams)>) -> Result<Vec<bool>, StoreError> {
+        self.here()?.extend(claims).await
+    }
+
+    async fn abandon(&self, claims: Vec<(RecordId, Version, Owner)>) -> Result<Vec<bool>, StoreError> {
+        self.here()?.abandon(claims).await
+    }
+
+    async fn settle(&self, settled: Vec<(RecordId, SettleParams)>) -> Result<Vec<SettleOutcome>, StoreError> {
+        self.here()?.settle(settled).await
+    }
+
+    async fn release(&self, released: Vec<(RecordId, Version)>) -> Result<Vec<bool>, StoreError> {
+        self.here()?.release(released).await
+    }
+
+    async fn look(&self, records: Vec<RecordId>) -> Result<Vec<Option<RecordState>>, StoreError> {
+        self.here()?.look(records).await
+    }
+
+    async fn take(
+        &self,
+        target: &TargetId,
+        priority: Priority,
+        max_tokens: u64,
+    ) -> Result<TakeOutcome, StoreError> {
+        let outcome = self.here()?.take(target, priority, max_tokens).await?;
+        if let TakeOutcome::Taken { tokens, .. } = outcome {
+            self.taken.fetch_add(tokens, Ordering::SeqCst);
+        }
+        Ok(outcome)
+    }
+
+    async fn hold(&self, target: &TargetId, until_in: Millis) -> Result<(), StoreError> {
+        self.here()?.hold(target, until_in).await
+    }
+
+    async fn budget(&self, target: &TargetId) -> Result<BudgetView, StoreError> {
+        self.here()?.budget(target).await
+    }
+
+    async fn now(&self) -> Result<Timestamp, StoreError> {
+        self.here()?.now().await
+    }
+}

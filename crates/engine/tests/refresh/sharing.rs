@@ -1,0 +1,164 @@
+//! HIGH and LOW side by side, lag, and several processes.
+
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use tidegate_core::priority::Priority;
+use tidegate_core::refresh::config::{CoalescerConfig, PressureConfig, RefreshConfig, TierConfig};
+use tidegate_core::time::Millis;
+use tidegate_engine::refresh::{RefreshService, Roles};
+
+use crate::world::{Scripted, World, publish, record, until, until_fresh, wide_budget};
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn low_stands_back_while_high_lags_and_goes_on_afterwards() {
+    let config = RefreshConfig {
+        pressure: PressureConfig {
+            pause_above: 20,
+            resume_below: 5,
+            ..PressureConfig::default()
+        },
+        ..RefreshConfig::default()
+    };
+    let world = World::with(wide_budget(), config).await;
+    for n in 0..80 {
+        publish(&world, &format!("high{n}"), Priority::High).await;
+    }
+    let fetcher = Scripted::constant();
+    fetcher.latency_ms.store(40, Ordering::SeqCst);
+    let mut options = world.options(fetcher.clone());
+    options.work.high_in_flight = 2;
+    let service = RefreshService::start(options).await.unwrap();
+    let handle = service.handle();
+    until("low stands back", || async { handle.lags().low_paused }).await;
+    let seen = handle.lags().looked_at;
+    until("it was looked at again", || async {
+        handle.lags().looked_at > seen
+    })
+    .await;
+    for n in 0..20 {
+        publish(&world, &format!("low{n}"), Priority::Low).await;
+    }
+    let low_calls = || (0..20).map(|n| fetcher.calls(&format!("low{n}"))).sum::<u64>();
+    until("high has caught up", || async {
+        let paused = handle.lags().low_paused;
+        assert!(
+            !paused || low_calls() == 0 || !handle.lags().low_paused,
+            "low worked while it stood back"
+        );
+        !paused
+    })
+    .await;
+    assert!((0..80).filter(|n| fetcher.calls(&format!("high{n}")) > 0).count() >= 70);
+    until("all are done", || async { world.waiting().await == 0 }).await;
+    assert_eq!(low_calls(), 20);
+    service.shutdown().await.unwrap();
+}
+
+/// Lag of more than ten times the time for which a refresh absorbs requests, and every record read all the time.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn records_that_are_always_asked_for_are_refreshed_at_every_pass() {
+    let config = RefreshConfig {
+        coalescer: CoalescerConfig {
+            high_mark_ms: Millis(50),
+            low_mark_ms: Millis(50),
+            ..CoalescerConfig::default()
+        },
+        ..RefreshConfig::default()
+    };
+    let mut world = World::with(wide_budget(), config).await;
+    let span = Millis(20);
+    world.tiers = TierConfig {
+        hot_fresh_ms: span,
+        warm_fresh_ms: span,
+        cold_fresh_ms: span,
+        ..TierConfig::default()
+    };
+    let fetcher = Scripted::constant();
+    fetcher.latency_ms.store(20, Ordering::SeqCst);
+    let mut options = world.options(fetcher.clone());
+    options.work.high_in_flight = 2;
+    options.query.cache_ttl_ms = Millis(10);
+    let service = RefreshService::start(options).await.unwrap();
+    let handle = service.handle();
+    let records: Vec<_> = (0..60).map(|n| record(&format!("k{n}"))).collect();
+    until("each was refreshed four times", || async {
+        handle.read_many(&records).await.unwrap();
+        (0..60).all(|n| fetcher.calls(&format!("k{n}")) >= 4)
+    })
+    .await;
+    assert_eq!(handle.counters().obsolete, 0, "no event overtook another");
+    service.shutdown().await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn processes_share_the_work_in_any_roles() {
+    let world = World::new().await;
+    let fetcher = Scripted::constant();
+    fetcher.latency_ms.store(10, Ordering::SeqCst);
+    let mut services = Vec::new();
+    for roles in [Roles::QUERY, Roles::WORK, Roles::WORK] {
+        let mut options = world.options(fetcher.clone());
+        options.roles = roles;
+        services.push(RefreshService::start(options).await.unwrap());
+    }
+    let handle = services[0].handle();
+    assert!(services[1].handle().read(&record("a"), None).await.is_err());
+    // Until both have their part of the partitions.
+    let warm = std::sync::atomic::AtomicU64::new(0);
+    until("both work", || async {
+        let key = format!("warm{}", warm.fetch_add(1, Ordering::SeqCst));
+        handle.read(&record(&key), None).await.unwrap();
+        services[1..]
+            .iter()
+            .all(|service| service.handle().counters().settled.high > 0)
+    })
+    .await;
+    until("the first are done", || async { world.waiting().await == 0 }).await;
+    let warm = fetcher.all_calls();
+    let records: Vec<_> = (0..200).map(|n| record(&format!("k{n}"))).collect();
+    handle.read_many(&records).await.unwrap();
+    until("all are done", || async { world.waiting().await == 0 }).await;
+    // Written by another process: found by looking.
+    until_fresh(&handle, "k0").await;
+    assert_eq!(fetcher.all_calls() - warm, 200, "each was fetched once");
+    for service in services {
+        service.shutdown().await.unwrap();
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn due_records_are_prefetched_by_one_process_a_tick() {
+    let mut config = RefreshConfig::default();
+    config.prefetch.tick_ms = Millis(500);
+    config.prefetch.other_rate = 1_000;
+    config.prefetch.peak_rate = 1_000;
+    let mut world = World::with(wide_budget(), config).await;
+    let span = Millis(1_000);
+    world.tiers = TierConfig {
+        hot_ms: span,
+        warm_ms: span,
+        cold_ms: span,
+        ..TierConfig::default()
+    };
+    let fetcher = Scripted::constant();
+    let first = world.start(fetcher.clone()).await;
+    let second = world.start(fetcher.clone()).await;
+    let records: Vec<_> = (0..20).map(|n| record(&format!("k{n}"))).collect();
+    first.handle().read_many(&records).await.unwrap();
+    until("each was fetched ahead", || async {
+        (0..20).all(|n| fetcher.calls(&format!("k{n}")) >= 2)
+    })
+    .await;
+    let ahead = first.handle().counters().prefetched + second.handle().counters().prefetched;
+    assert!(ahead >= 20, "{ahead} prefetched");
+    until("the mix is counted", || async {
+        first.handle().mix().values().next().is_some()
+    })
+    .await;
+    tokio::time::timeout(Duration::from_secs(20), first.shutdown())
+        .await
+        .unwrap()
+        .unwrap();
+    second.shutdown().await.unwrap();
+}
