@@ -14,6 +14,8 @@ mod limits;
 mod open;
 mod page;
 mod problem;
+mod record;
+mod refresh;
 mod stats;
 mod target;
 mod time;
@@ -34,6 +36,15 @@ pub use limits::{LaneRate, LimitChange, Limits, PatchLimits};
 pub use open::{AuditEntry, Identity, Role};
 pub use page::Page;
 pub use problem::Problem;
+pub use record::{
+    Freshness, Hold, HoldCode, ReadRecord, ReadRecords, Record, RecordName, RecordProblem, RecordsRead,
+    RefreshOutcome, RefreshRequested, Source, Tier, UpdateState,
+};
+pub use refresh::{
+    BreakerState, BudgetSeen, BudgetState, ByPriority, DeadLetter, FailureReason, FreshnessCounts, LagState,
+    LetterDeed, LetterHandled, LetterSelection, LetterSkipped, LettersDone, RefreshBreakers, RefreshCounters,
+    RefreshLag, RefreshOverview,
+};
 pub use serde_json::value::RawValue;
 pub use stats::{Lane, OldestWait, Sample, Samples, Stats, StoreState, StreamEvent, Workers};
 pub use target::{Calls, LastFailure, Target, TargetState};

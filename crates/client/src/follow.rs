@@ -21,6 +21,9 @@ use crate::sse::{Event, Parser};
 /// What is followed, as it changes.
 pub type Events<T> = Pin<Box<dyn Stream<Item = Result<T, ClientError>> + Send>>;
 
+/// The name of the event after which nothing comes, where the service says so.
+const LAST: &str = "last";
+
 /// The service says something every 15 seconds; three times that in silence, and the connection is dead.
 const SILENCE: Duration = Duration::from_secs(45);
 
@@ -61,6 +64,21 @@ fn follow<T>(client: &Client, address: Address, name: &'static str, is_last: fn(
 where
     T: DeserializeOwned + Clone + PartialEq + Send + 'static,
 {
+    start(client, address, name, is_last)
+}
+
+/// Follows until the service names an event the last one.
+pub(crate) fn follow_to_last<T>(client: &Client, address: Address, name: &'static str) -> Events<T>
+where
+    T: DeserializeOwned + Clone + PartialEq + Send + 'static,
+{
+    start(client, address, name, |_| false)
+}
+
+fn start<T>(client: &Client, address: Address, name: &'static str, is_last: fn(&T) -> bool) -> Events<T>
+where
+    T: DeserializeOwned + Clone + PartialEq + Send + 'static,
+{
     let follower = Follower {
         client: client.clone(),
         address,
@@ -85,7 +103,7 @@ impl<T: DeserializeOwned + Clone + PartialEq> Follower<T> {
             if let Some(event) = self.events.pop_front() {
                 match self.read(&event) {
                     Ok(Some(item)) => {
-                        self.over = (self.is_last)(&item);
+                        self.over = event.name == LAST || (self.is_last)(&item);
                         return Some(Ok(item));
                     }
                     Ok(None) => continue,
@@ -150,13 +168,13 @@ impl<T: DeserializeOwned + Clone + PartialEq> Follower<T> {
             let problem: Problem = serde_json::from_str(&event.data).map_err(unread)?;
             return Err(ClientError::Problem(Box::new(problem)));
         }
-        if event.name != self.name {
+        if event.name != self.name && event.name != LAST {
             return Ok(None);
         }
         let item: T = serde_json::from_str(&event.data).map_err(unread)?;
         self.away = None;
         self.backoff = Backoff::default();
-        if self.seen.as_ref() == Some(&item) {
+        if self.seen.as_ref() == Some(&item) && event.name != LAST {
             return Ok(None);
         }
         self.seen = Some(item.clone());

@@ -7,6 +7,7 @@ mod audit;
 mod auth;
 pub mod config;
 mod convert;
+mod convert_refresh;
 mod events;
 mod extract;
 #[cfg(any(test, feature = "fuzzing"))]
@@ -21,6 +22,7 @@ mod openapi;
 mod pages;
 mod problem;
 mod push;
+pub mod refresh;
 mod routes;
 mod sampler;
 mod service;

@@ -78,6 +78,16 @@ pub(crate) fn finish(mut description: OpenApi) -> OpenApi {
             if names || query {
                 add(operation, WITH_NAMES);
             }
+            // What is refreshed may be nothing.
+            if path.starts_with("/v1/refresh") || path.starts_with("/v1/records") {
+                add(operation, &WITH_NAMES[..1]);
+            }
+            if path.ends_with("/refresh") {
+                add(
+                    operation,
+                    &[("409", "It is not refreshed before some time; see Retry-After")],
+                );
+            }
             if query {
                 add(operation, &[("409", "The place in the listing is gone")]);
             }

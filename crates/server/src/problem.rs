@@ -41,6 +41,9 @@ kinds! {
     UNKNOWN_GROUP = NOT_FOUND "unknown_group" "The group is unknown";
     UNKNOWN_ACTION = NOT_FOUND "unknown_action" "The action is unknown";
     UNKNOWN_JOB = NOT_FOUND "unknown_job" "The job is unknown";
+    UNKNOWN_SOURCE = NOT_FOUND "unknown_source" "The source is unknown";
+    UNKNOWN_LETTER = NOT_FOUND "unknown_dead_letter" "The dead letter is unknown";
+    NO_REFRESH = NOT_FOUND "no_refresh" "Nothing is refreshed here";
     UNKNOWN_TARGET = NOT_FOUND "unknown_target" "The target is unknown";
     METHOD = METHOD_NOT_ALLOWED "method_not_allowed" "The address does not take this method";
     TIMEOUT = REQUEST_TIMEOUT "timeout" "The request did not come in time";
@@ -49,6 +52,7 @@ kinds! {
     CANCELLED = CONFLICT "cancelled" "The action is cancelled";
     ACTION_FINISHED = CONFLICT "action_finished" "The action is finished";
     NOT_DEAD = CONFLICT "not_dead" "The job is not dead";
+    REFRESH_HELD = CONFLICT "refresh_held" "The record is not refreshed before some time";
     CONFLICT = CONFLICT "conflict" "It is not in a state for this";
     TOO_LARGE = PAYLOAD_TOO_LARGE "too_large" "It is too much for one request";
     MEDIA_TYPE = UNSUPPORTED_MEDIA_TYPE "unsupported_media_type" "The body is of a type that is not understood";
@@ -57,6 +61,8 @@ kinds! {
     INTERNAL = INTERNAL_SERVER_ERROR "internal" "Something of ours is broken";
     TOO_SLOW = SERVICE_UNAVAILABLE "too_slow" "The service did not answer in time";
     UNAVAILABLE = SERVICE_UNAVAILABLE "store_unavailable" "The store cannot be used now";
+    DATABASE = SERVICE_UNAVAILABLE "database_unavailable" "The records cannot be read now";
+    NOT_QUEUED = SERVICE_UNAVAILABLE "not_queued" "The refresh could not be queued";
     AUDIT = SERVICE_UNAVAILABLE "audit_unavailable" "The audit log cannot be written";
     STOPPING = SERVICE_UNAVAILABLE "stopping" "The service is stopping";
 }
@@ -66,7 +72,8 @@ kinds! {
 pub(crate) struct Refused {
     pub(crate) kind: Kind,
     pub(crate) detail: String,
-    retry_after_sec: u64,
+    /// When to come back, in seconds, if it is known better than by the kind.
+    retry_after: Option<u64>,
 }
 
 /// What every handler returns.
@@ -77,13 +84,13 @@ impl Refused {
         Self {
             kind,
             detail: detail.into(),
-            retry_after_sec: RETRY_AFTER_SEC,
+            retry_after: None,
         }
     }
 
-    /// When it is worth asking again, if the kind is one that passes.
+    /// When it is worth asking again.
     pub(crate) fn after(mut self, wait: Millis) -> Self {
-        self.retry_after_sec = wait.0.div_ceil(1_000).max(1);
+        self.retry_after = Some(wait.0.div_ceil(1_000).max(1));
         self
     }
 
@@ -93,6 +100,10 @@ impl Refused {
 
     pub(crate) fn problem(&self) -> Problem {
         let Kind(status, code, title) = self.kind;
+        let later = matches!(
+            status,
+            StatusCode::SERVICE_UNAVAILABLE | StatusCode::TOO_MANY_REQUESTS
+        );
         Problem {
             kind: format!("urn:tidegate:problem:{code}"),
             title: title.into(),
@@ -100,9 +111,7 @@ impl Refused {
             code: code.into(),
             detail: self.detail.clone(),
             request_id: None,
-            retry_after_sec: (status == StatusCode::SERVICE_UNAVAILABLE
-                || status == StatusCode::TOO_MANY_REQUESTS)
-                .then_some(self.retry_after_sec),
+            retry_after_sec: self.retry_after.or(later.then_some(RETRY_AFTER_SEC)),
         }
     }
 }

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
 use tidegate_core::bulk::views::Query;
+use tidegate_engine::refresh::RefreshHandle;
 use tidegate_engine::{Engine, EngineBuilder};
 use tidegate_store::embedded::{Durability, EmbeddedOptions, EmbeddedStore};
 use tidegate_store::redis::{RedisOptions, RedisStore};
@@ -21,6 +22,7 @@ use crate::metrics::Metrics;
 use crate::net::{self, Net};
 use crate::observe::Observed;
 use crate::push::{self, Callbacks, Targets};
+use crate::refresh::Refresh;
 use crate::sampler::Sampler;
 use crate::stack;
 use crate::state::{App, Inner};
@@ -34,6 +36,13 @@ pub enum ServiceError {
     Store(#[from] StoreError),
     #[error(transparent)]
     Engine(#[from] tidegate_engine::EngineError),
+    #[error(transparent)]
+    Log(#[from] tidegate_log::LogError),
+    #[error(transparent)]
+    Snapshots(#[from] tidegate_snapshots::SnapshotsError),
+    /// Of the refresh part.
+    #[error("{0}")]
+    Refresh(String),
     #[error("cannot listen on {address}: {error}")]
     Listen {
         address: SocketAddr,
@@ -49,6 +58,7 @@ pub struct Service {
     tls: bool,
     app: App,
     engine: Engine,
+    refresh: Option<Refresh>,
     folder: Option<Arc<EmbeddedStore>>,
     stop_net: CancellationToken,
     net: JoinHandle<()>,
@@ -94,6 +104,7 @@ impl Service {
             .local_addr()
             .map_err(|error| ServiceError::Listen { address, error })?;
         let (store, folder) = open(&config).await?;
+        let refresh = Refresh::start(&config, &clock).await?;
         let metrics = Arc::new(Metrics::new(&config, clock.now()));
         let store: Arc<dyn Store> = Arc::new(Observed::new(store, metrics.clone()));
         let audit = Audit::open(audit_file(&config)).map_err(ServiceError::Setting)?;
@@ -106,7 +117,8 @@ impl Service {
                 let callbacks = telling.clone();
                 async move { callbacks.tell(completed).await }
             });
-        let engine = register(targets.register(&config, engine)).start()?;
+        let budgets = refresh.as_ref().map(Refresh::for_pushes);
+        let engine = register(targets.register(&config, budgets.as_ref(), engine)).start()?;
         let app = App::new(Inner {
             keys: Keys::new(&config.keys),
             sessions: Sessions::default(),
@@ -114,6 +126,8 @@ impl Service {
             audit,
             targets,
             callbacks,
+            refresh: refresh.as_ref().and_then(Refresh::handle),
+            budgets: refresh.as_ref().map(Refresh::budgets),
             lanes: LaneActivity::default(),
             sampler: Sampler::new(match config.store.kind {
                 StoreKind::Embedded => "embedded",
@@ -138,6 +152,7 @@ impl Service {
             address,
             tls: tls.is_some(),
             engine,
+            refresh,
             folder,
             net: tokio::spawn(net.run(stop_net.clone())),
             sampler: tokio::spawn(Sampler::run(app.clone())),
@@ -162,9 +177,23 @@ impl Service {
         &self.app.store
     }
 
-    /// Resolves when the store has failed for good: nothing more will run here.
+    /// The refresh part, if there is one.
+    pub fn refresh(&self) -> Option<RefreshHandle> {
+        self.app.refresh.clone()
+    }
+
+    /// Resolves when a store has failed for good: nothing more will run here.
     pub async fn failed(&self) {
-        self.engine.failed().await;
+        let refresh = async {
+            match &self.refresh {
+                Some(refresh) => refresh.failed().await,
+                None => std::future::pending().await,
+            }
+        };
+        tokio::select! {
+            () = self.engine.failed() => {}
+            () = refresh => {}
+        }
     }
 
     /// Takes no more connections, lets open requests and running jobs finish within their grace periods, gives
@@ -173,6 +202,7 @@ impl Service {
         let Self {
             app,
             engine,
+            refresh,
             folder,
             stop_net,
             net,
@@ -183,13 +213,19 @@ impl Service {
         stop_net.cancel();
         let _ = net.await;
         let _ = sampler.await;
+        // Before the refresh part: pushes take their tokens there.
         let result = engine.shutdown().await;
         drop(app);
+        let refreshed = match refresh {
+            Some(refresh) => refresh.shutdown().await,
+            None => Ok(()),
+        };
         // Someone may still hold the store; then the folder is let go of when they do.
         if let Some(store) = folder.and_then(Arc::into_inner) {
             store.close().await?;
         }
-        Ok(result?)
+        result?;
+        refreshed
     }
 }
 

@@ -121,13 +121,15 @@ async fn with_id(response: Response, id: &str) -> Response {
 }
 
 /// Long polls, streams of jobs, and what walks over all dead jobs have bounds of their own.
-const UNBOUNDED: [&str; 6] = [
+const UNBOUNDED: [&str; 8] = [
     "/v1/leases",
     "/v1/jobs",
     "/v1/groups/{group}/jobs",
     "/v1/groups/{group}/actions/{action}/jobs",
     "/v1/dead/replay",
     "/v1/dead/purge",
+    "/v1/refresh/dead-letters/replay",
+    "/v1/refresh/dead-letters/purge",
 ];
 
 /// Ends requests that take too long.

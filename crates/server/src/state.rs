@@ -7,6 +7,7 @@ use tidegate_core::bulk::views::{Query, View};
 use tidegate_core::bulk::{Command, LeaseOutcome, LeaseParams, Transition};
 use tidegate_core::ids::{ActionId, GroupId, JobId};
 use tidegate_core::time::Timestamp;
+use tidegate_engine::refresh::RefreshHandle;
 use tidegate_store::{Clock, LeasedJob, Store, StoreExt};
 use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
@@ -18,6 +19,7 @@ use crate::lanes::LaneActivity;
 use crate::metrics::Metrics;
 use crate::problem::{Answer, Refused, STOPPING, UNAVAILABLE};
 use crate::push::{Callbacks, Targets};
+use crate::refresh::Budgets;
 use crate::sampler::Sampler;
 
 /// One per service; cheap to clone.
@@ -47,6 +49,10 @@ pub(crate) struct Inner {
     pub(crate) audit: Audit,
     pub(crate) targets: Targets,
     pub(crate) callbacks: Arc<Callbacks>,
+    /// The refresh part; none without sources.
+    pub(crate) refresh: Option<RefreshHandle>,
+    /// As they were last seen; none without budgets.
+    pub(crate) budgets: Option<Arc<Budgets>>,
     pub(crate) lanes: LaneActivity,
     pub(crate) sampler: Sampler,
     pub(crate) metrics: Arc<Metrics>,

@@ -77,7 +77,7 @@ fn every_setting_is_in_it() {
     fields(&serde_json::to_value(&table).unwrap(), "", &mut shown);
     fields(&json(&read(&all)), "", &mut known);
     assert_eq!(shown, known);
-    for section in ["job_types", "lanes", "targets", "callbacks"] {
+    for section in ["job_types", "lanes", "targets", "callbacks", "budgets", "sources"] {
         let entries = table[section].as_table().unwrap().len();
         assert_eq!(entries, 1, "one example of {section}");
     }
@@ -94,10 +94,17 @@ fn the_values_are_the_defaults() {
     // What is required, and nothing else.
     let least = read(
         "[targets.mail]\nurl = \"https://mail.example.com/jobs\"\ntypes = [\"SEND_MAIL\"]\n\
-         [callbacks.shop]\nurl = \"https://shop.example.com/done\"\n",
+         [callbacks.shop]\nurl = \"https://shop.example.com/done\"\n[budgets.nexon]\n\
+         [sources.character]\ntarget = \"nexon\"\nfields = [\"character_name\", \"character_level\", \"date\"]\n\
+         url = \"https://open.api.nexon.com/maplestory/v1/character/basic?ocid={key}\"\n",
     );
     let mut least = json(&least);
-    for (section, entry) in [("targets", "mail"), ("callbacks", "shop")] {
+    for (section, entry) in [
+        ("targets", "mail"),
+        ("callbacks", "shop"),
+        ("budgets", "nexon"),
+        ("sources", "character"),
+    ] {
         least[section][entry].as_object_mut().unwrap().remove("headers");
         same(&least[section], &shown[section], section);
     }

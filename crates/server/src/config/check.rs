@@ -27,6 +27,7 @@ macro_rules! ensure {
         }
     };
 }
+pub(super) use ensure;
 
 /// The lane of job types that have none of their own.
 const DEFAULT_LANE: &str = "default";
@@ -40,6 +41,7 @@ impl Config {
         self.check_server()?;
         self.check_store()?;
         self.check_targets()?;
+        self.check_refresh()?;
         self.check_callbacks()?;
         self.check_keys()?;
         ensure!(

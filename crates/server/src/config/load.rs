@@ -19,7 +19,7 @@ pub const FILE: &str = "tidegate.toml";
 
 const PREFIX: &str = "TIDEGATE__";
 /// Sections whose second level are names that users give.
-const NAMED: &[&str] = &["job_types", "lanes", "targets", "callbacks"];
+const NAMED: &[&str] = &["job_types", "lanes", "targets", "callbacks", "budgets", "sources"];
 
 /// A setting from the command line.
 #[derive(Clone, PartialEq, Eq)]

@@ -1,9 +1,12 @@
 //! Every setting of the service. One TOML file, environment and flags over it; see `load.rs`.
 //!
-//! The sections of the bulk part keep their original names and defaults; the others are the service's own.
+//! The sections of the bulk part keep their original names and defaults, those of the refresh part are in
+//! `refresh.rs`; the others are the service's own.
 
 mod check;
+mod check_refresh;
 mod load;
+mod refresh;
 mod secret;
 mod service;
 mod show;
@@ -11,14 +14,22 @@ mod show;
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
+use tidegate_core::budget::BudgetConfig;
 use tidegate_core::config::{
     BackpressureConfig, BulkConfig, CongestionConfig, FairQueueConfig, JobTypeConfig, LaneConfig,
     LimitsConfig, RetentionConfig, WorkerPoolConfig,
 };
-use tidegate_core::ids::{JobType, LaneId};
+use tidegate_core::ids::{JobType, LaneId, SourceId, TargetId};
+use tidegate_source::SourceSettings;
 
+#[cfg(not(all(feature = "kafka", feature = "postgres", feature = "mysql", feature = "s3")))]
+pub(crate) use check_refresh::need_feature;
 pub use load::{FILE, Flag, Loaded, Sources, load};
-pub use secret::{RedisUrl, Secret};
+pub use refresh::{
+    ArchiveConfig, ArchiveTierConfig, DatabaseKind, LogKind, RefreshLogConfig, RefreshSection, RolesConfig,
+    SnapshotsConfig,
+};
+pub use secret::{Secret, ServerUrl};
 pub use service::{
     AuditConfig, CallbackConfig, DurabilityConfig, KeyConfig, LogConfig, LogFormat, MetricsConfig,
     RedisConfig, ServerConfig, StoreConfig, StoreKind, TargetConfig, TlsConfig, TracingConfig,
@@ -47,6 +58,11 @@ pub struct Config {
     pub targets: BTreeMap<LaneId, TargetConfig>,
     /// Who can be told when an action is decided.
     pub callbacks: BTreeMap<String, CallbackConfig>,
+    /// How often providers may be called: by refreshes of the sources that name it, and by pushes that do.
+    pub budgets: BTreeMap<TargetId, BudgetConfig>,
+    /// Where records come from that are kept fresh; without any there is no refresh part.
+    pub sources: BTreeMap<SourceId, SourceSettings>,
+    pub refresh: RefreshSection,
     /// Who may do what. Without keys everybody may do everything, and the service listens on loopback only.
     pub keys: Vec<KeyConfig>,
     pub audit: AuditConfig,

@@ -88,11 +88,11 @@ impl Visitor<'_> for Text {
     }
 }
 
-/// The address of a Redis server, shown without its password.
+/// The address of a server, shown without its password.
 #[derive(Clone, PartialEq, Eq)]
-pub struct RedisUrl(Secret);
+pub struct ServerUrl(Secret);
 
-impl RedisUrl {
+impl ServerUrl {
     pub fn new(url: impl Into<String>) -> Self {
         Self(Secret::new(url))
     }
@@ -102,19 +102,19 @@ impl RedisUrl {
     }
 }
 
-impl From<&str> for RedisUrl {
+impl From<&str> for ServerUrl {
     fn from(url: &str) -> Self {
         Self::new(url)
     }
 }
 
-impl From<String> for RedisUrl {
+impl From<String> for ServerUrl {
     fn from(url: String) -> Self {
         Self::new(url)
     }
 }
 
-impl fmt::Display for RedisUrl {
+impl fmt::Display for ServerUrl {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let url = self.expose();
         // A password may hold an @ of its own, so the address begins after the last one.
@@ -127,19 +127,19 @@ impl fmt::Display for RedisUrl {
     }
 }
 
-impl fmt::Debug for RedisUrl {
+impl fmt::Debug for ServerUrl {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{self}")
     }
 }
 
-impl Serialize for RedisUrl {
+impl Serialize for ServerUrl {
     fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
         to.collect_str(self)
     }
 }
 
-impl<'de> Deserialize<'de> for RedisUrl {
+impl<'de> Deserialize<'de> for ServerUrl {
     fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
         Secret::deserialize(from).map(Self)
     }
@@ -177,8 +177,8 @@ mod tests {
             ("redis://token@host", "redis://:***@host"),
             ("secret@host", "://:***@host"),
         ] {
-            assert_eq!(RedisUrl::new(url).to_string(), shown);
-            assert_eq!(format!("{:?}", RedisUrl::new(url)), shown);
+            assert_eq!(ServerUrl::new(url).to_string(), shown);
+            assert_eq!(format!("{:?}", ServerUrl::new(url)), shown);
         }
     }
 }

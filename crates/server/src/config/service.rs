@@ -6,10 +6,10 @@ use std::path::PathBuf;
 
 use serde::{Deserialize, Deserializer, Serialize};
 use tidegate_api::Role;
-use tidegate_core::ids::JobType;
+use tidegate_core::ids::{JobType, TargetId};
 use tidegate_core::time::Millis;
 
-use super::secret::{RedisUrl, Secret};
+use super::secret::{Secret, ServerUrl};
 
 /// Where and how the service listens.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -119,7 +119,7 @@ pub enum DurabilityConfig {
 #[serde(default, deny_unknown_fields)]
 pub struct RedisConfig {
     /// `redis://user:password@host:port/number` or `rediss://…`, several for a Cluster; instead of what follows.
-    pub urls: Vec<RedisUrl>,
+    pub urls: Vec<ServerUrl>,
     pub host: String,
     pub port: u16,
     pub password: Option<Secret>,
@@ -171,6 +171,9 @@ pub struct TargetConfig {
     /// Sent with every call.
     #[serde(default)]
     pub headers: BTreeMap<String, Secret>,
+    /// The budget that every call is taken from, as refreshes of the same provider are.
+    #[serde(default)]
+    pub budget: Option<TargetId>,
 }
 
 fn default_concurrency() -> u32 {

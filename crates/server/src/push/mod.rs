@@ -2,6 +2,7 @@
 //!
 //! Only addresses of the configuration are ever called; calls are signed as Standard Webhooks say.
 
+mod budget;
 mod call;
 mod callback;
 mod sign;
@@ -15,11 +16,13 @@ use tidegate_core::ids::LaneId;
 use tidegate_engine::EngineBuilder;
 use tidegate_store::Clock;
 
+use budget::Budget;
 pub(crate) use call::client;
 pub(crate) use callback::Callbacks;
 use target::{Defaults, Push, Target};
 
 use crate::config::Config;
+use crate::refresh::PushBudgets;
 
 /// All targets of the configuration, with how their calls go.
 #[derive(Default)]
@@ -52,12 +55,23 @@ impl Targets {
         Ok(Self(targets))
     }
 
-    /// Makes the engine call them.
-    pub(crate) fn register(&self, config: &Config, mut engine: EngineBuilder) -> EngineBuilder {
+    /// Makes the engine call them. Budgets are there if any are configured.
+    pub(crate) fn register(
+        &self,
+        config: &Config,
+        budgets: Option<&PushBudgets>,
+        mut engine: EngineBuilder,
+    ) -> EngineBuilder {
         for (name, target) in &self.0 {
             engine = engine.gate(name.clone(), target.gate.clone());
-            for kind in &config.targets[name].types {
-                engine = engine.handler(kind.clone(), Push(target.clone()));
+            let settings = &config.targets[name];
+            for kind in &settings.types {
+                let budget = settings.budget.clone().zip(budgets.cloned());
+                let push = Push {
+                    target: target.clone(),
+                    budget: budget.map(|(target, budgets)| Budget::new(target, budgets)),
+                };
+                engine = engine.handler(kind.clone(), push);
             }
         }
         engine

@@ -12,11 +12,13 @@ use serde_json::value::RawValue;
 use tidegate_api::{Calls, LastFailure, TargetState, Time};
 use tidegate_core::bulk::views::LaneView;
 use tidegate_core::ids::LaneId;
-use tidegate_core::time::Timestamp;
+use tidegate_core::time::{Millis, Timestamp};
 use tidegate_engine::{Gate, Handler, Job, JobError};
 use tidegate_store::Clock;
+use tokio::time::Instant;
 use tracing::Instrument;
 
+use super::budget::Budget;
 use super::call::{Address, Reply};
 use super::sign::message_id;
 use crate::config::TargetConfig;
@@ -143,13 +145,14 @@ impl Target {
         history.last = Some(last);
     }
 
-    async fn call(&self, job: &Job) -> Result<Reply, String> {
+    /// `spent` of the job's time is over.
+    async fn call(&self, job: &Job, spent: Duration) -> Result<Reply, String> {
         let now = self.clock.now();
         // A little before the engine gives up, so that the error says what it was.
-        let timeout = Duration::from(job.timeout);
-        let timeout = timeout - (timeout / 10).min(Duration::from_millis(50));
+        let left = Duration::from(job.timeout).saturating_sub(spent);
+        let timeout = left - (left / 10).min(Duration::from_millis(50));
         // After this nobody hears the answer, although the lease lasts a little longer.
-        let deadline = time(now + job.timeout);
+        let deadline = time(now + Millis(left.as_millis() as u64));
         let message = Message {
             kind: job.kind.as_str(),
             timestamp: time(now),
@@ -268,12 +271,20 @@ impl Drop for Busy<'_> {
 }
 
 /// The handler of a target's job types.
-pub(crate) struct Push(pub(crate) Arc<Target>);
+pub(crate) struct Push {
+    pub(crate) target: Arc<Target>,
+    /// What its calls are taken from, if not from their rate alone.
+    pub(crate) budget: Option<Budget>,
+}
 
 #[async_trait]
 impl Handler for Push {
     async fn run(&self, job: Job) -> Result<Bytes, JobError> {
-        let target = &*self.0;
+        let target = &*self.target;
+        let begun = Instant::now();
+        if let Some(budget) = &self.budget {
+            budget.take(&job).await?;
+        }
         target.busy.fetch_add(1, Ordering::Relaxed);
         let _busy = Busy(&target.busy);
         let span = telemetry::push_span(
@@ -282,9 +293,12 @@ impl Handler for Push {
             job.id.as_str(),
             job.attempt,
         );
-        let reply = target.call(&job).instrument(span.clone()).await;
+        let reply = target.call(&job, begun.elapsed()).instrument(span.clone()).await;
         if let Ok(reply) = &reply {
             span.record("status", reply.status.as_u16());
+            if let Some(budget) = &self.budget {
+                budget.heard(reply).await;
+            }
         }
         target.judge(reply)
     }

@@ -6,8 +6,11 @@ mod dead;
 mod groups;
 mod jobs;
 mod leases;
+mod letters;
 mod limits;
 mod listing;
+mod records;
+mod refresh;
 mod stats;
 mod why;
 
@@ -52,6 +55,16 @@ pub(crate) fn api() -> (axum::Router<App>, OpenApi) {
         .routes(routes!(dead::replay))
         .routes(routes!(dead::purge))
         .routes(routes!(limits::read, limits::patch))
+        .routes(routes!(records::read))
+        .routes(routes!(records::refresh))
+        .routes(routes!(records::read_many))
+        .routes(routes!(records::follow))
+        .routes(routes!(refresh::overview))
+        .routes(routes!(refresh::sources))
+        .routes(routes!(letters::list))
+        .routes(routes!(letters::inspect))
+        .routes(routes!(letters::replay))
+        .routes(routes!(letters::purge))
         .routes(routes!(stats::stats))
         .routes(routes!(stats::history))
         .routes(routes!(stats::follow))

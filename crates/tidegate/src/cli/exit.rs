@@ -11,7 +11,7 @@ Exit codes:
   0    it was done
   1    it was refused, or it failed (also: a job was refused, an action FAILED)
   2    the arguments or the settings are wrong
-  3    there is no such group, action, job or target
+  3    there is no such group, action, job, target, source, record or dead letter
   4    the key is missing, or may not do this
   5    the service cannot be reached, or cannot be used now; the same command may work later
   130  a second signal ended it at once";
@@ -35,10 +35,25 @@ impl fmt::Display for Told {
 
 impl std::error::Error for Told {}
 
+/// What was asked for does not exist, which has been told already.
+#[derive(Debug)]
+pub(super) struct Absent;
+
+impl fmt::Display for Absent {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("there is no such thing")
+    }
+}
+
+impl std::error::Error for Absent {}
+
 /// The exit code of a failure.
 pub(super) fn code(error: &anyhow::Error) -> u8 {
     if is_about_settings(error) {
         return USAGE;
+    }
+    if error.is::<Absent>() {
+        return NOT_FOUND;
     }
     let Some(error) = error
         .chain()
@@ -65,7 +80,7 @@ fn is_about_settings(error: &anyhow::Error) -> bool {
 
 /// A failure in one line; nothing if it was told already.
 pub(super) fn text(error: &anyhow::Error) -> Option<String> {
-    if error.is::<Told>() {
+    if error.is::<Told>() || error.is::<Absent>() {
         return None;
     }
     let request = error.chain().find_map(|cause| match cause.downcast_ref()? {
@@ -127,5 +142,6 @@ mod tests {
             "tidegate: group A: no (unknown_group), request r-1"
         );
         assert_eq!(text(&Told.into()), None);
+        assert_eq!((text(&Absent.into()), code(&Absent.into())), (None, 3));
     }
 }

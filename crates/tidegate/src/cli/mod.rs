@@ -1,6 +1,7 @@
 //! Commands and their arguments; each command is a file.
 
 mod action;
+mod archive;
 mod bench;
 mod config;
 mod dead;
@@ -10,6 +11,9 @@ mod group;
 mod job;
 mod key;
 mod limits;
+mod migrate;
+mod record;
+mod refresh;
 mod remote;
 mod serve;
 mod settings;
@@ -54,6 +58,14 @@ enum Command {
     Job(job::JobArgs),
     /// Dead jobs: list, replay, purge
     Dead(dead::DeadArgs),
+    /// Records that are kept fresh: get, refresh, follow
+    Record(record::RecordArgs),
+    /// The refresh part: status, dead letters
+    Refresh(refresh::RefreshArgs),
+    /// History of records: move it to the archive, list, put back
+    Archive(archive::ArchiveArgs),
+    /// Bring the schema of the records' database up to date; every start does it, too
+    Migrate(migrate::MigrateArgs),
     /// Rates: show, change at run time
     Limits(limits::LimitsArgs),
     /// Why is it waiting?
@@ -102,6 +114,10 @@ pub(crate) fn run(cli: Cli) -> ExitCode {
         Command::Action(args) => action::run(args),
         Command::Job(args) => job::run(args),
         Command::Dead(args) => dead::run(args),
+        Command::Record(args) => record::run(args),
+        Command::Refresh(args) => refresh::run(args),
+        Command::Archive(args) => archive::run(args),
+        Command::Migrate(args) => migrate::run(args),
         Command::Limits(args) => limits::run(args),
         Command::Why(args) => why::run(args),
         Command::Targets(args) => targets::run(args),

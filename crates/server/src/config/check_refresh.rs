@@ -1,0 +1,322 @@
+//! Relations between the settings of the refresh part that must hold.
+
+use tidegate_core::ids::TargetId;
+use tidegate_core::refresh::config::RefreshConfig;
+use tidegate_core::time::Millis;
+
+use super::check::ensure;
+use super::refresh::DatabaseKind;
+use super::{Config, ConfigError, LogKind, RolesConfig, StoreKind};
+
+/// What has to be built in for a setting to work.
+pub(crate) fn need_feature(setting: &str, feature: &str, built_in: bool) -> Result<(), ConfigError> {
+    ensure!(
+        built_in,
+        "{setting} needs a build with the feature `{feature}`, and this is one without: build it with \
+         `--features {feature}`"
+    );
+    Ok(())
+}
+
+impl Config {
+    pub(super) fn check_refresh(&self) -> Result<(), ConfigError> {
+        for (name, budget) in &self.budgets {
+            budget.validate(name.as_str())?;
+        }
+        for (name, target) in &self.targets {
+            if let Some(budget) = &target.budget {
+                self.check_budget(&format!("targets.{name}.budget"), budget)?;
+            }
+        }
+        self.refresh.core().validate()?;
+        self.check_sources()?;
+        self.check_roles()?;
+        self.check_log()?;
+        self.check_snapshots()?;
+        self.check_archive()
+    }
+
+    fn check_budget(&self, setting: &str, budget: &TargetId) -> Result<(), ConfigError> {
+        let known: Vec<&str> = self.budgets.keys().map(TargetId::as_str).collect();
+        let known = if known.is_empty() {
+            "none".to_owned()
+        } else {
+            known.join(", ")
+        };
+        ensure!(
+            self.budgets.contains_key(budget),
+            "{setting} = {budget:?}: there is no such budget (there are: {known}); add [budgets.{budget}]"
+        );
+        Ok(())
+    }
+
+    fn check_sources(&self) -> Result<(), ConfigError> {
+        for (name, source) in &self.sources {
+            ensure!(
+                source.id.is_empty() || source.id == name.as_str(),
+                "sources.{name}.id = {:?}: the section's name is the source's, {name:?}; leave it out",
+                source.id
+            );
+            let mut source = source.clone();
+            source.id = name.as_str().to_owned();
+            source.check().map_err(|error| ConfigError(error.to_string()))?;
+            let target = TargetId::new(&source.target).map_err(|error| ConfigError(error.to_string()))?;
+            self.check_budget(&format!("sources.{name}.target"), &target)?;
+            let tiers = RefreshConfig {
+                tiers: self.tiers_of(&source),
+                ..RefreshConfig::default()
+            };
+            tiers
+                .validate()
+                .map_err(|error| ConfigError(format!("sources.{name}.ttl_ms with refresh.tiers: {error}")))?;
+        }
+        Ok(())
+    }
+
+    fn check_roles(&self) -> Result<(), ConfigError> {
+        let roles = self.refresh.roles;
+        if !self.refreshes() || roles == RolesConfig::All {
+            return Ok(());
+        }
+        let shared = self.store.kind == StoreKind::Redis && self.log_kind() != LogKind::Embedded;
+        let role = format!("{roles:?}").to_lowercase();
+        ensure!(
+            shared,
+            "refresh.roles = \"{role}\" leaves the rest to other processes, but store.kind = \"{}\" with refresh.log.kind = \
+             \"{}\" is this process's alone: use \"redis\" for the store and \"redis\" or \"kafka\" for the log, or roles = \"all\"",
+            format!("{:?}", self.store.kind).to_lowercase(),
+            format!("{:?}", self.log_kind()).to_lowercase(),
+        );
+        Ok(())
+    }
+
+    fn check_log(&self) -> Result<(), ConfigError> {
+        let log = &self.refresh.log;
+        log.settings()
+            .validate()
+            .map_err(|error| ConfigError(format!("refresh.log: {error}")))?;
+        let kind = self.log_kind();
+        if kind == LogKind::Kafka {
+            need_feature("refresh.log.kind = \"kafka\"", "kafka", cfg!(feature = "kafka"))?;
+            ensure!(
+                !log.brokers.is_empty() && log.brokers.iter().all(|broker| !broker.trim().is_empty()),
+                "refresh.log.kind = \"kafka\", but refresh.log.brokers names none: give some, like [\"127.0.0.1:9092\"]"
+            );
+        } else {
+            ensure!(
+                log.brokers.is_empty(),
+                "refresh.log.brokers is given, but refresh.log.kind = \"{}\": set it to \"kafka\", or leave the brokers out",
+                format!("{kind:?}").to_lowercase()
+            );
+        }
+        for (name, pending, retention) in [
+            (
+                "high",
+                self.refresh.coalescer.high_pending_ms,
+                log.high_retention_ms,
+            ),
+            ("low", self.refresh.coalescer.low_pending_ms, log.low_retention_ms),
+        ] {
+            ensure!(
+                pending <= retention,
+                "refresh.coalescer.{name}_pending_ms = {} is longer than refresh.log.{name}_retention_ms = {}: an event \
+                 that the log has dropped would still be waited for",
+                pending.0,
+                retention.0
+            );
+        }
+        Ok(())
+    }
+
+    fn check_snapshots(&self) -> Result<(), ConfigError> {
+        let snapshots = &self.refresh.snapshots;
+        let setting = "refresh.snapshots.url";
+        match snapshots.kind() {
+            Some(DatabaseKind::Sqlite) => {}
+            Some(DatabaseKind::Postgres) => {
+                need_feature(
+                    &format!("{setting} = \"postgres://…\""),
+                    "postgres",
+                    cfg!(feature = "postgres"),
+                )?;
+            }
+            Some(DatabaseKind::Mysql) => {
+                need_feature(
+                    &format!("{setting} = \"mysql://…\""),
+                    "mysql",
+                    cfg!(feature = "mysql"),
+                )?;
+            }
+            // Not repeated: whatever it is, there may be a password in it.
+            None => {
+                return Err(ConfigError(format!(
+                    "{setting} must begin with sqlite:, postgres:// or mysql://, like \"sqlite:\" for a file in the data folder"
+                )));
+            }
+        }
+        ensure!(
+            (1..=1_000).contains(&snapshots.connections),
+            "refresh.snapshots.connections = {}: it must be from 1 to 1000",
+            snapshots.connections
+        );
+        ensure!(
+            snapshots.write_timeout_ms > Millis(0),
+            "refresh.snapshots.write_timeout_ms = 0: it must be at least 1 ms"
+        );
+        Ok(())
+    }
+
+    fn check_archive(&self) -> Result<(), ConfigError> {
+        let archive = &self.refresh.archive;
+        ensure!(
+            archive.minutes().is_some(),
+            "refresh.archive.at = {:?}: it must be a time of the day, like \"03:00\"",
+            archive.at
+        );
+        ensure!(
+            (-840..=840).contains(&archive.utc_offset_minutes),
+            "refresh.archive.utc_offset_minutes = {}: it must be from -840 to 840",
+            archive.utc_offset_minutes
+        );
+        ensure!(
+            (1..=19).contains(&archive.compression),
+            "refresh.archive.compression = {}: it must be from 1 to 19",
+            archive.compression
+        );
+        crate::refresh::archive_settings(archive)
+            .check()
+            .map_err(|error| ConfigError(format!("refresh.archive: {error}")))?;
+        let Some(to) = &archive.to else { return Ok(()) };
+        ensure!(
+            !to.is_empty(),
+            "refresh.archive.to is empty: name a folder or s3://bucket/prefix, or leave it out"
+        );
+        if let Some(rest) = to.strip_prefix("s3://") {
+            need_feature("refresh.archive.to = \"s3://…\"", "s3", cfg!(feature = "s3"))?;
+            ensure!(
+                !rest.split('/').next().unwrap_or_default().is_empty(),
+                "refresh.archive.to = {to:?} names no bucket: write it like s3://bucket/prefix"
+            );
+        }
+        ensure!(
+            to.starts_with("s3://") || !to.contains("://"),
+            "refresh.archive.to = {to:?}: it must be a folder, or s3://bucket/prefix"
+        );
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SOURCE: &str =
+        "[budgets.api]\n[sources.a]\nurl = \"http://a.example/{key}\"\ntarget = \"api\"\nfields = [\"b\"]\n";
+
+    fn check(text: &str) -> Result<(), String> {
+        let config: Config = toml::from_str(text).map_err(|error| error.to_string())?;
+        config.validate().map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn what_cannot_work_is_named_with_what_would() {
+        assert_eq!(check(SOURCE), Ok(()));
+        for (more, expected) in [
+            (
+                "[budgets.b]\nrate = 500",
+                "budgets.b: rate 500 × (1 s + validity 50 ms) + burst 25",
+            ),
+            (
+                "[targets.mail]\nurl = \"http://m/\"\ntypes = [\"M\"]\nbudget = \"apu\"",
+                "targets.mail.budget = \"apu\": there is no such budget (there are: api); add [budgets.apu]",
+            ),
+            (
+                "[sources.b]\nurl = \"http://a.example/{key}\"\ntarget = \"other\"\nfields = [\"b\"]",
+                "sources.b.target = \"other\": there is no such budget (there are: api)",
+            ),
+            (
+                "[sources.b]\nid = \"c\"\nurl = \"http://a.example/{key}\"\ntarget = \"api\"\nfields = [\"b\"]",
+                "sources.b.id = \"c\": the section's name is the source's, \"b\"",
+            ),
+            (
+                "[sources.b]\nurl = \"http://a.example/all\"\ntarget = \"api\"\nfields = [\"b\"]",
+                "sources.b.url: no name in braces",
+            ),
+            (
+                "[refresh]\nroles = \"query\"",
+                "refresh.roles = \"query\" leaves the rest to other processes, but store.kind = \"embedded\"",
+            ),
+            (
+                "[refresh.log]\nbrokers = [\"127.0.0.1:9092\"]",
+                "refresh.log.brokers is given, but refresh.log.kind = \"embedded\"",
+            ),
+            ("[refresh.log]\nhigh_partitions = 0", "refresh.log: "),
+            (
+                "[refresh.log]\nhigh_retention_ms = 1000",
+                "refresh.coalescer.high_pending_ms = 86400000 is longer than refresh.log.high_retention_ms = 1000",
+            ),
+            (
+                "[refresh.snapshots]\nurl = \"oracle://me:hunter2@host\"",
+                "refresh.snapshots.url must begin with sqlite:",
+            ),
+            (
+                "[refresh.snapshots]\nconnections = 0",
+                "refresh.snapshots.connections = 0",
+            ),
+            (
+                "[refresh.archive]\nat = \"3am\"",
+                "refresh.archive.at = \"3am\": it must be a time of the day",
+            ),
+            (
+                "[refresh.archive]\nto = \"ftp://x\"",
+                "refresh.archive.to = \"ftp://x\": it must be a folder",
+            ),
+            ("[refresh.archive]\ntiers = []", "refresh.archive: "),
+            (
+                "[refresh.archive]\ncompression = 30",
+                "refresh.archive.compression = 30",
+            ),
+            (
+                "[refresh.pressure]\nresume_below = 2000",
+                "refresh.pressure.resume_below = 2000 must be below pause_above = 1000",
+            ),
+        ] {
+            let error = check(&format!("{SOURCE}{more}")).unwrap_err();
+            assert!(
+                error.starts_with(expected),
+                "{error:?} should begin with {expected:?}"
+            );
+            assert!(!error.contains("hunter2"), "{error}");
+        }
+    }
+
+    #[cfg(not(any(feature = "kafka", feature = "postgres", feature = "mysql", feature = "s3")))]
+    #[test]
+    fn what_is_not_built_in_is_named_with_its_feature() {
+        for (more, feature) in [
+            (
+                "[refresh.log]\nkind = \"kafka\"\nbrokers = [\"127.0.0.1:9092\"]",
+                "kafka",
+            ),
+            (
+                "[refresh.snapshots]\nurl = \"postgres://me:hunter2@host/db\"",
+                "postgres",
+            ),
+            (
+                "[refresh.snapshots]\nurl = \"mysql://me:hunter2@host/db\"",
+                "mysql",
+            ),
+            ("[refresh.archive]\nto = \"s3://bucket/prefix\"", "s3"),
+        ] {
+            let error = check(&format!("{SOURCE}{more}")).unwrap_err();
+            assert!(error.contains(&format!("--features {feature}")), "{error}");
+            assert!(!error.contains("hunter2"), "{error}");
+        }
+    }
+
+    #[test]
+    fn another_process_may_have_the_other_role() {
+        let text = format!("{SOURCE}[store]\nkind = \"redis\"\n[refresh]\nroles = \"work\"");
+        assert_eq!(check(&text), Ok(()));
+    }
+}

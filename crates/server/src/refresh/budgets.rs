@@ -1,0 +1,92 @@
+//! The budgets as they were last seen: whoever shows them does not wait for the store.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use tidegate_core::budget::BudgetView;
+use tidegate_core::ids::TargetId;
+use tidegate_core::time::Timestamp;
+use tidegate_store::Clock;
+use tidegate_store::refresh::RefreshStore;
+use tokio_util::sync::CancellationToken;
+
+const EVERY: Duration = Duration::from_secs(1);
+/// Limit: how long one look may take.
+const PATIENCE: Duration = Duration::from_secs(2);
+
+/// One budget at one moment.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct SeenBudget {
+    pub(crate) view: BudgetView,
+    pub(crate) at: Timestamp,
+}
+
+#[derive(Debug, Default)]
+pub(crate) struct Budgets(Mutex<Seen>);
+
+#[derive(Debug, Default)]
+struct Seen {
+    budgets: BTreeMap<TargetId, SeenBudget>,
+    away: bool,
+}
+
+impl Budgets {
+    /// One budget; none before it was seen for the first time.
+    pub(crate) fn of(&self, target: &TargetId) -> Option<SeenBudget> {
+        self.seen(|seen| seen.budgets.get(target).cloned())
+    }
+
+    /// Whether the store did not answer when it was last asked.
+    pub(crate) fn away(&self) -> bool {
+        self.seen(|seen| seen.away)
+    }
+
+    fn seen<T>(&self, look: impl FnOnce(&mut Seen) -> T) -> T {
+        look(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Looks every second, until it is told to stop.
+    pub(super) async fn run(
+        self: Arc<Self>,
+        store: Arc<dyn RefreshStore>,
+        targets: Vec<TargetId>,
+        clock: Arc<dyn Clock>,
+        stop: CancellationToken,
+    ) {
+        loop {
+            let look = self.look(&*store, &targets, &*clock);
+            tokio::select! {
+                () = look => {}
+                () = stop.cancelled() => return,
+            }
+            tokio::select! {
+                () = tokio::time::sleep(EVERY) => {}
+                () = stop.cancelled() => return,
+            }
+        }
+    }
+
+    async fn look(&self, store: &dyn RefreshStore, targets: &[TargetId], clock: &dyn Clock) {
+        for target in targets {
+            let view = tokio::time::timeout(PATIENCE, store.budget(target)).await;
+            let at = clock.now();
+            let is_there = match view {
+                Ok(Ok(view)) => {
+                    self.seen(|seen| seen.budgets.insert(target.clone(), SeenBudget { view, at }));
+                    true
+                }
+                Ok(Err(error)) => {
+                    tracing::debug!(%error, %target, "a budget could not be looked at");
+                    false
+                }
+                Err(_) => false,
+            };
+            self.seen(|seen| seen.away = !is_there);
+            // The others would not be told either.
+            if !is_there {
+                return;
+            }
+        }
+    }
+}

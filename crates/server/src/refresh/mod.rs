@@ -1,0 +1,208 @@
+//! The refresh part as the service runs it: opened from the settings, started after the bulk store and ended before it.
+//!
+//! Without sources there are only the budgets, for pushes; without budgets there is nothing.
+
+mod archive;
+mod budgets;
+mod open;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use tidegate_core::ids::SourceId;
+use tidegate_core::time::Timestamp;
+use tidegate_engine::refresh::{
+    Allowances, RefreshError, RefreshHandle, RefreshOptions, RefreshService, Roles, SourceOptions,
+};
+use tidegate_log::Log;
+use tidegate_source::HttpFetcher;
+use tidegate_store::Clock;
+use tidegate_store::refresh::RefreshStore;
+use tokio::task::JoinHandle;
+use tokio_util::sync::CancellationToken;
+
+pub(crate) use archive::archive_settings;
+pub use archive::open_archive;
+pub(crate) use budgets::{Budgets, SeenBudget};
+use open::OpenStore;
+pub use open::migrate;
+
+use crate::config::{Config, RolesConfig};
+use crate::service::ServiceError;
+
+/// What pushes need to take from the same budgets.
+#[derive(Clone)]
+pub(crate) struct PushBudgets {
+    pub(crate) allowances: Allowances,
+    pub(crate) store: Arc<dyn RefreshStore>,
+}
+
+pub(crate) struct Refresh {
+    service: Option<RefreshService>,
+    store: OpenStore,
+    log: Option<Arc<dyn Log>>,
+    allowances: Allowances,
+    budgets: Arc<Budgets>,
+    stop: CancellationToken,
+    tasks: Vec<JoinHandle<()>>,
+}
+
+impl Refresh {
+    /// Nothing without budgets.
+    pub(crate) async fn start(config: &Config, clock: &Arc<dyn Clock>) -> Result<Option<Self>, ServiceError> {
+        if config.budgets.is_empty() {
+            return Ok(None);
+        }
+        // Secrets that cannot be read are told before anything is touched.
+        let sources = sources(config)?;
+        let store = open::store(config, clock).await?;
+        let mut log = None;
+        let mut service = None;
+        let mut tasks = Vec::new();
+        let stop = CancellationToken::new();
+        if config.refreshes() {
+            let opened = open::log(config, clock).await?;
+            let snapshots = open::snapshots(config).await?;
+            let options = RefreshOptions {
+                sources,
+                config: config.refresh.core(),
+                roles: roles(config.refresh.roles),
+                query: config.refresh.query.clone(),
+                work: config.refresh.work.clone(),
+                watch: config.refresh.watch.clone(),
+                clock: clock.clone(),
+                ..RefreshOptions::new(store.seam(), opened.clone(), snapshots.clone())
+            };
+            if config.refresh.roles != RolesConfig::Query
+                && let Some(archive) = archive::archive(config, snapshots)?
+            {
+                let daily = archive::daily(
+                    archive,
+                    config.refresh.archive.clone(),
+                    clock.clone(),
+                    stop.clone(),
+                );
+                tasks.push(tokio::spawn(daily));
+            }
+            service = Some(RefreshService::start(options).await?);
+            log = Some(opened);
+        }
+        let allowances = match &service {
+            Some(service) => service.handle().allowances(),
+            None => Allowances::over(store.seam(), config.refresh.breaker.clone()),
+        };
+        let budgets = Arc::new(Budgets::default());
+        let targets = config.budgets.keys().cloned().collect();
+        tasks.push(tokio::spawn(budgets.clone().run(
+            store.seam(),
+            targets,
+            clock.clone(),
+            stop.clone(),
+        )));
+        Ok(Some(Self {
+            service,
+            store,
+            log,
+            allowances,
+            budgets,
+            stop,
+            tasks,
+        }))
+    }
+
+    /// For requests; none without sources.
+    pub(crate) fn handle(&self) -> Option<RefreshHandle> {
+        self.service.as_ref().map(RefreshService::handle)
+    }
+
+    pub(crate) fn budgets(&self) -> Arc<Budgets> {
+        self.budgets.clone()
+    }
+
+    pub(crate) fn for_pushes(&self) -> PushBudgets {
+        PushBudgets {
+            allowances: self.allowances.clone(),
+            store: self.store.seam(),
+        }
+    }
+
+    /// Resolves when something has failed for good.
+    pub(crate) async fn failed(&self) {
+        match &self.service {
+            Some(service) => service.failed().await,
+            None => std::future::pending().await,
+        }
+    }
+
+    /// Lets what is begun finish within its grace, then lets go of log and store.
+    pub(crate) async fn shutdown(self) -> Result<(), ServiceError> {
+        self.stop.cancel();
+        for task in self.tasks {
+            let _ = task.await;
+        }
+        let result = match self.service {
+            Some(service) => service.shutdown().await,
+            None => {
+                self.allowances.close().await;
+                Ok(())
+            }
+        };
+        if let Some(log) = self.log {
+            log.close().await;
+        }
+        self.store.close().await?;
+        Ok(result?)
+    }
+}
+
+fn roles(roles: RolesConfig) -> Roles {
+    match roles {
+        RolesConfig::All => Roles::ALL,
+        RolesConfig::Query => Roles::QUERY,
+        RolesConfig::Work => Roles::WORK,
+    }
+}
+
+fn sources(config: &Config) -> Result<BTreeMap<SourceId, SourceOptions>, ServiceError> {
+    let mut sources = BTreeMap::new();
+    for (name, settings) in &config.sources {
+        let mut settings = settings.clone();
+        settings.id = name.as_str().to_owned();
+        let target = tidegate_core::ids::TargetId::new(&settings.target)
+            .map_err(|error| ServiceError::Setting(format!("sources.{name}.target: {error}")))?;
+        let (keys, prefetch, tiers) = (
+            settings.key.clone(),
+            settings.prefetch,
+            config.tiers_of(&settings),
+        );
+        let fetcher = HttpFetcher::new(settings).map_err(|error| ServiceError::Setting(error.to_string()))?;
+        let zone = config
+            .budgets
+            .get(&target)
+            .map(|budget| budget.zone)
+            .unwrap_or_default();
+        let options = SourceOptions {
+            keys,
+            tiers,
+            prefetch,
+            zone,
+            ..SourceOptions::new(target, Arc::new(fetcher))
+        };
+        sources.insert(name.clone(), options);
+    }
+    Ok(sources)
+}
+
+impl From<RefreshError> for ServiceError {
+    fn from(error: RefreshError) -> Self {
+        match error {
+            RefreshError::Config(reason) => ServiceError::Setting(reason),
+            other => ServiceError::Refresh(other.to_string()),
+        }
+    }
+}
+
+/// What somebody sees while the store is away: the time by this machine.
+pub(crate) fn until(at: Timestamp, now: Timestamp) -> Option<Timestamp> {
+    (at > now).then_some(at)
+}

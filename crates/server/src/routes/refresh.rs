@@ -1,0 +1,83 @@
+//! The refresh part as a whole, and where its records come from.
+
+use axum::extract::State;
+use tidegate_api::{Page, RefreshBreakers, RefreshOverview, Role, Source};
+use tidegate_core::ids::TargetId;
+use tidegate_engine::refresh::Roles;
+
+use crate::auth::Caller;
+use crate::convert::time;
+use crate::convert_refresh as convert;
+use crate::extract::Json;
+use crate::problem::Answer;
+use crate::state::App;
+
+/// The refresh part at this moment: budgets, lag, breakers, freshness, counters. What is away is told as it was last
+/// seen.
+#[utoipa::path(get, path = "/v1/refresh", tag = "refresh", responses((status = 200, body = RefreshOverview)))]
+pub(super) async fn overview(State(app): State<App>, caller: Caller) -> Answer<Json<RefreshOverview>> {
+    caller.need_for_all(Role::Read)?;
+    let handle = app.refreshes()?;
+    let budgets = app.budgets.as_deref();
+    let seen = |target: &TargetId| budgets.and_then(|budgets| budgets.of(target));
+    let breakers = handle.breakers();
+    let mixes = handle.mix().into_iter();
+    Ok(Json(RefreshOverview {
+        at: time(handle.now()),
+        roles: roles(handle.options().roles),
+        store_available: budgets.is_some_and(|budgets| !budgets.away()),
+        budgets: app
+            .config
+            .budgets
+            .iter()
+            .map(|(name, config)| convert::budget(name.as_str(), config, seen(name)))
+            .collect(),
+        lag: convert::lag(handle.lags()),
+        breakers: RefreshBreakers {
+            store: convert::breaker(breakers.store),
+            database: convert::breaker(breakers.database),
+        },
+        freshness: mixes
+            .map(|(source, mix)| (String::from(source), convert::mix(mix)))
+            .collect(),
+        counters: convert::counters(handle.counters()),
+    }))
+}
+
+fn roles(roles: Roles) -> Vec<String> {
+    let all = [("query", roles.query), ("work", roles.work), ("plan", roles.plan)];
+    let played = all.into_iter().filter(|(_, played)| *played);
+    played.map(|(name, _)| name.to_owned()).collect()
+}
+
+/// Where records come from.
+#[utoipa::path(get, path = "/v1/sources", tag = "refresh", responses((status = 200, body = Page<Source>)))]
+pub(super) async fn sources(State(app): State<App>, caller: Caller) -> Answer<Json<Page<Source>>> {
+    caller.need_for_all(Role::Read)?;
+    let sources = app.config.sources.iter().map(|(name, settings)| {
+        let tiers = app.config.tiers_of(settings);
+        Source {
+            name: name.as_str().to_owned(),
+            budget: settings.target.clone(),
+            address: origin(&settings.url),
+            fields: settings.fields.clone(),
+            projection_version: settings.projection_version,
+            prefetch: settings.prefetch,
+            hot_fresh_ms: tiers.hot_fresh_ms.0,
+            warm_fresh_ms: tiers.warm_fresh_ms.0,
+            cold_fresh_ms: tiers.cold_fresh_ms.0,
+        }
+    });
+    Ok(Json(Page {
+        items: sources.collect(),
+        next: None,
+    }))
+}
+
+/// Path and query may hold a secret.
+fn origin(url: &str) -> String {
+    match reqwest::Url::parse(url) {
+        Ok(url) => url.origin().ascii_serialization(),
+        Err(_) => String::new(),
+    }
+}

@@ -1,0 +1,145 @@
+//! `tidegate archive`: move history out of the database now, list what was moved, put some of it back. Works on the
+//! settings directly; the service may run meanwhile.
+
+use std::time::Duration;
+
+use clap::{Args, Subcommand};
+use serde_json::json;
+use tidegate_client::Time;
+use tidegate_core::ids::{RecordKey, SourceId};
+use tidegate_core::time::{Millis, Timestamp};
+use tidegate_server::refresh::open_archive;
+use tidegate_snapshots::archive::{Archive, ArchiveStep, RestoreFilter};
+use tidegate_store::{Clock, SystemClock};
+
+use super::remote::say;
+use super::settings::SettingsArgs;
+
+#[derive(Debug, Args)]
+pub(super) struct ArchiveArgs {
+    #[command(flatten)]
+    settings: SettingsArgs,
+    /// JSON, one value per line, instead of text
+    #[arg(long, global = true)]
+    json: bool,
+    #[command(subcommand)]
+    what: What,
+}
+
+#[derive(Debug, Subcommand)]
+enum What {
+    /// Move everything that is old enough, as the daily run does
+    Run,
+    /// The objects of the archive, by tier, source and day
+    List(Filter),
+    /// Put history back into the database for a while; the archive keeps it as well
+    Restore {
+        #[command(flatten)]
+        filter: Filter,
+        /// Only of this record
+        #[arg(long, requires = "source")]
+        key: Option<String>,
+        /// For how many days it stays in the database
+        #[arg(long, value_name = "DAYS", default_value_t = 7)]
+        keep: u32,
+    },
+}
+
+#[derive(Debug, Args)]
+struct Filter {
+    /// Only of this source
+    #[arg(long)]
+    source: Option<String>,
+    /// Only what was replaced at this time or later, like 2026-03-01T00:00:00Z
+    #[arg(long, value_name = "TIME")]
+    from: Option<Time>,
+    /// Only what was replaced before this time
+    #[arg(long, value_name = "TIME")]
+    before: Option<Time>,
+}
+
+impl Filter {
+    fn filter(&self, key: Option<&str>) -> anyhow::Result<RestoreFilter> {
+        let everything = RestoreFilter::default();
+        Ok(RestoreFilter {
+            source: self.source.as_deref().map(SourceId::new).transpose()?,
+            key: key.map(RecordKey::new).transpose()?,
+            from: self.from.map_or(everything.from, |at| Timestamp(at.0)),
+            before: self.before.map_or(everything.before, |at| Timestamp(at.0)),
+        })
+    }
+}
+
+pub(super) fn run(args: &ArchiveArgs) -> anyhow::Result<()> {
+    let config = args.settings.load()?.config;
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(2)
+        .enable_all()
+        .build()?;
+    let done = runtime.block_on(async {
+        let archive = open_archive(&config).await?;
+        act(args, &archive).await
+    });
+    // A database connection that does not end is left behind.
+    runtime.shutdown_timeout(Duration::from_secs(1));
+    done
+}
+
+async fn act(args: &ArchiveArgs, archive: &Archive) -> anyhow::Result<()> {
+    let now = SystemClock.now();
+    match &args.what {
+        What::Run => {
+            let report = archive.run(now, &|step| step_told(args.json, &step)).await?;
+            let (rows, objects, bytes) = (report.rows, report.objects, report.bytes);
+            let (moved, dropped) = (report.moved, report.dropped);
+            match args.json {
+                true => say(&format!(
+                    "{}\n",
+                    json!({"rows": rows, "objects": objects, "bytes": bytes, "moved": moved, "dropped": dropped})
+                )),
+                false => say(&format!(
+                    "{rows} rows in {objects} objects of {bytes} bytes, {moved} objects moved on, {dropped} restored rows dropped\n"
+                )),
+            }
+        }
+        What::List(filter) => {
+            for object in archive.objects(&filter.filter(None)?).await? {
+                match args.json {
+                    true => say(&format!("{}\n", json!({"object": object})))?,
+                    false => say(&format!("{object}\n"))?,
+                }
+            }
+            Ok(())
+        }
+        What::Restore { filter, key, keep } => {
+            let keep = now + Millis(u64::from(*keep) * 86_400_000);
+            let filter = filter.filter(key.as_deref())?;
+            let report = archive
+                .restore(&filter, keep, &|step| step_told(args.json, &step))
+                .await?;
+            let (objects, found, restored) = (report.objects, report.found, report.restored);
+            match args.json {
+                true => say(&format!(
+                    "{}\n",
+                    json!({"objects": objects, "found": found, "restored": restored})
+                )),
+                false => say(&format!(
+                    "{restored} of {found} rows in {objects} objects were put back\n"
+                )),
+            }
+        }
+    }
+}
+
+/// Progress goes to people; a program reads the report.
+fn step_told(json: bool, step: &ArchiveStep) {
+    if json {
+        return;
+    }
+    match step {
+        ArchiveStep::Stored { object, rows, bytes } => eprintln!("{object}: {rows} rows, {bytes} bytes"),
+        ArchiveStep::Moved { from, to } => eprintln!("{from} → {to}"),
+        ArchiveStep::Dropped { rows } => eprintln!("{rows} restored rows dropped"),
+        ArchiveStep::Restored { object, rows } => eprintln!("{object}: {rows} rows put back"),
+    }
+}
