@@ -10,13 +10,14 @@
 //! a slow answer or a stalled process finds its tokens void, never late.
 //! While the store is away nobody gets a token, and nobody is sent away.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use tidegate_core::budget::LimitedBy;
 use tidegate_core::ids::TargetId;
 use tidegate_core::priority::Priority;
+use tidegate_core::refresh::breaker::BreakerState;
 use tidegate_core::refresh::config::BreakerConfig;
 use tidegate_core::time::Millis;
 use tidegate_store::refresh::{RefreshStore, TakeOutcome};
@@ -27,6 +28,8 @@ use tokio_util::task::TaskTracker;
 
 use super::counters::Counters;
 use super::guard::{Guard, Guarded};
+use super::histogram::HistogramView;
+use super::tokens::{TokenCounts, Tokens};
 
 /// Limit: callers that stand in one line; further ones wait for room in it.
 const LINE: usize = 4_096;
@@ -76,6 +79,18 @@ struct Waiter {
 
 type Line = mpsc::Sender<Waiter>;
 
+/// What this process took, and how the store that it takes from is doing.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct AllowancesView {
+    /// Of targets that somebody asked for.
+    pub tokens: BTreeMap<TargetId, TokenCounts>,
+    /// Tokens that came too late to be used.
+    pub late: u64,
+    /// `redis_circuit_breaker_state`, and how long calls took: `redis_command_duration_seconds`.
+    pub store: BreakerState,
+    pub store_calls: HistogramView,
+}
+
 /// Clones share the lines.
 #[derive(Debug, Clone)]
 pub struct Allowances {
@@ -88,6 +103,7 @@ struct Shared {
     guard: Arc<Guard>,
     counters: Arc<Counters>,
     lines: Mutex<HashMap<(TargetId, Priority), Line>>,
+    tokens: Mutex<BTreeMap<TargetId, Arc<Tokens>>>,
     takers: TaskTracker,
     stop: CancellationToken,
 }
@@ -99,6 +115,7 @@ impl Allowances {
             guard,
             counters,
             lines: Mutex::default(),
+            tokens: Mutex::default(),
             takers: TaskTracker::new(),
             stop: CancellationToken::new(),
         };
@@ -141,6 +158,7 @@ impl Allowances {
                 store: self.shared.store.clone(),
                 guard: self.shared.guard.clone(),
                 counters: self.shared.counters.clone(),
+                tokens: self.tokens(target),
                 waiting: Vec::new(),
             };
             let stop = self.shared.stop.clone();
@@ -158,6 +176,25 @@ impl Allowances {
             .clone()
     }
 
+    fn tokens(&self, target: &TargetId) -> Arc<Tokens> {
+        let mut tokens = self.shared.tokens.lock().unwrap_or_else(PoisonError::into_inner);
+        tokens.entry(target.clone()).or_default().clone()
+    }
+
+    /// Waits for nothing.
+    pub fn view(&self) -> AllowancesView {
+        let tokens = self.shared.tokens.lock().unwrap_or_else(PoisonError::into_inner);
+        AllowancesView {
+            tokens: tokens
+                .iter()
+                .map(|(target, tokens)| (target.clone(), tokens.view()))
+                .collect(),
+            late: self.shared.counters.tokens_late.get(),
+            store: self.shared.guard.state(),
+            store_calls: self.shared.guard.durations(),
+        }
+    }
+
     /// Sends everyone away and waits for the takers.
     pub async fn close(&self) {
         self.shared.stop.cancel();
@@ -173,6 +210,7 @@ struct Taker {
     store: Arc<dyn RefreshStore>,
     guard: Arc<Guard>,
     counters: Arc<Counters>,
+    tokens: Arc<Tokens>,
     /// Longest waiting first.
     waiting: Vec<Waiter>,
 }
@@ -203,6 +241,7 @@ impl Taker {
                 Ok(TakeOutcome::Limited { wait, by }) => {
                     failures = 0;
                     self.counters.tokens_rejected.add(self.priority, 1);
+                    self.tokens.refused(self.priority);
                     self.send_away(wait, by);
                     Duration::from(wait.max(Millis(1)))
                 }
@@ -236,6 +275,7 @@ impl Taker {
             }
         }
         self.counters.tokens_acquired.add(self.priority, tokens - left);
+        self.tokens.handed_out(self.priority, tokens - left);
         self.waiting = waiting.collect();
     }
 

@@ -41,7 +41,7 @@ impl ByPriority {
         self.0[priority as usize].fetch_add(count, Ordering::Relaxed);
     }
 
-    fn view(&self) -> PriorityCounts {
+    pub(crate) fn view(&self) -> PriorityCounts {
         let get = |priority: Priority| self.0[priority as usize].load(Ordering::Relaxed);
         PriorityCounts {
             high: get(Priority::High),
@@ -101,7 +101,7 @@ pub(crate) struct Counters {
     pub(crate) parked: Count,
     pub(crate) retried: Count,
     pub(crate) failures: [Count; REASONS.len()],
-    pub(crate) dead_letters: Count,
+    pub(crate) dead_letters: [Count; REASONS.len()],
     pub(crate) undecodable: Count,
     pub(crate) claims_lost: Count,
     pub(crate) prefetched: Count,
@@ -111,17 +111,19 @@ pub(crate) struct Counters {
     pub(crate) cache_hits: Count,
     pub(crate) read_errors: Count,
     pub(crate) settled: ByPriority,
+    pub(crate) low_pauses: Count,
 }
 
 impl Counters {
     pub(crate) fn failure(&self, reason: FailureReason) {
-        if let Some(index) = REASONS.iter().position(|known| *known == reason) {
-            self.failures[index].add(1);
-        }
+        add_one(&self.failures, reason);
+    }
+
+    pub(crate) fn dead_letter(&self, reason: FailureReason) {
+        add_one(&self.dead_letters, reason);
     }
 
     pub(crate) fn view(&self) -> CountersView {
-        let failures = REASONS.iter().zip(&self.failures);
         CountersView {
             tokens_acquired: self.tokens_acquired.view(),
             tokens_rejected: self.tokens_rejected.view(),
@@ -143,8 +145,9 @@ impl Counters {
             throttled: self.throttled.get(),
             parked: self.parked.get(),
             retried: self.retried.get(),
-            failures: failures.map(|(reason, count)| (*reason, count.get())).collect(),
-            dead_letters: self.dead_letters.get(),
+            failures: by_reason(&self.failures),
+            dead_letters: self.dead_letters.iter().map(Count::get).sum(),
+            dead_letters_by_reason: by_reason(&self.dead_letters),
             undecodable: self.undecodable.get(),
             claims_lost: self.claims_lost.get(),
             prefetched: self.prefetched.get(),
@@ -154,8 +157,21 @@ impl Counters {
             cache_hits: self.cache_hits.get(),
             read_errors: self.read_errors.get(),
             settled: self.settled.view(),
+            low_pauses: self.low_pauses.get(),
         }
     }
+}
+
+fn add_one(counts: &[Count; REASONS.len()], reason: FailureReason) {
+    if let Some(index) = REASONS.iter().position(|known| *known == reason) {
+        counts[index].add(1);
+    }
+}
+
+/// Every reason is there, also what never happened.
+fn by_reason(counts: &[Count; REASONS.len()]) -> BTreeMap<FailureReason, u64> {
+    let counts = REASONS.iter().zip(counts);
+    counts.map(|(reason, count)| (*reason, count.get())).collect()
 }
 
 /// What this process has done since it started.
@@ -204,6 +220,8 @@ pub struct CountersView {
     pub failures: BTreeMap<FailureReason, u64>,
     /// Dead letters written.
     pub dead_letters: u64,
+    /// The same by reason: how `dlq_message_count` grows.
+    pub dead_letters_by_reason: BTreeMap<FailureReason, u64>,
     /// Of those, records that could not be read.
     pub undecodable: u64,
     /// Claims that ran out while the work went on.
@@ -222,4 +240,6 @@ pub struct CountersView {
     pub read_errors: u64,
     /// Events that came to their end.
     pub settled: PriorityCounts,
+    /// Times that LOW began to stand back for HIGH.
+    pub low_pauses: u64,
 }

@@ -87,7 +87,7 @@ impl Letters {
                 () = tokio::time::sleep((Duration::from_millis(50) * tries).min(LONGEST_PAUSE)) => {}
             }
         }
-        self.shared.counters.dead_letters.add(1);
+        self.shared.counters.dead_letter(failure_reason);
         tracing::warn!(reason = ?failure_reason, message, "an event was given up; its letter is in the log");
         Some(())
     }

@@ -145,6 +145,7 @@ impl LagWatcher {
             .low_paused
             .send_if_modified(|before| std::mem::replace(before, paused) != paused);
         if changed {
+            self.shared.counters.low_pauses.add(u64::from(paused));
             let priority = Priority::Low;
             tracing::info!(%priority, paused, waiting = high.records(), "events that wait before it decide");
         }

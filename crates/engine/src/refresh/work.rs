@@ -96,6 +96,7 @@ impl Work {
             Ok(event) => event,
             Err(error) => {
                 self.shared.counters.undecodable.add(1);
+                self.shared.counters.failure(FailureReason::ParseError);
                 let given_up = GivenUp::Raw(delivered.key, delivered.value);
                 return self
                     .letters
@@ -106,6 +107,7 @@ impl Work {
         let priority = event.priority;
         let record = event.record();
         let Some(source) = self.shared.options.sources.get(&event.source) else {
+            self.shared.counters.failure(FailureReason::UnknownSource);
             let message = format!("there is no source {:?}", event.source);
             let given_up = GivenUp::Event(&event);
             self.letters

@@ -53,6 +53,12 @@ async fn as_many_are_taken_as_are_used_and_each_is_valid() {
             .all(|acquired| matches!(acquired, Acquired::Token(_)))
     );
     assert!(store.taken.load(Ordering::SeqCst) < 110, "hardly any was wasted");
+    let view = allowances.view();
+    let counts = view.tokens[&target];
+    assert_eq!((counts.acquired.high, counts.acquired.low), (100, 0));
+    assert!(counts.rejected.high > 0 && counts.rejected.low == 0, "{counts:?}");
+    assert!((10..=100).contains(&counts.peak), "{counts:?}");
+    assert!(view.store_calls.count() > 0);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -69,6 +69,8 @@ async fn every_attempt_of_a_storm_costs_a_token() {
     let counters = handle.counters();
     assert_eq!(counters.attempts.high, 80);
     assert_eq!(counters.failures[&FailureReason::Api5xx], 20);
+    assert_eq!(counters.dead_letters_by_reason[&FailureReason::Api5xx], 20);
+    assert_eq!(counters.dead_letters, 20);
     assert!((80..=80 + counters.tokens_late).contains(&counters.tokens_acquired.high));
     assert!(world.store.taken.load(Ordering::SeqCst) >= 80);
     service.shutdown().await.unwrap();
@@ -118,7 +120,12 @@ async fn what_cannot_be_read_is_put_aside_and_the_partition_goes_on() {
         matches!(&view.letter.as_ref().unwrap().original, Original::Raw(bytes) if bytes.starts_with(b"\xff\x00"))
     });
     assert!(raw, "the bytes are kept as they were");
-    assert_eq!(handle.counters().undecodable, 2);
+    let counters = handle.counters();
+    assert_eq!(counters.undecodable, 2);
+    for counts in [&counters.failures, &counters.dead_letters_by_reason] {
+        assert_eq!(counts[&FailureReason::ParseError], 2);
+        assert_eq!(counts[&FailureReason::UnknownSource], 1);
+    }
     service.shutdown().await.unwrap();
 }
 

@@ -52,6 +52,7 @@ async fn low_stands_back_while_high_lags_and_goes_on_afterwards() {
     assert!((0..80).filter(|n| fetcher.calls(&format!("high{n}")) > 0).count() >= 70);
     until("all are done", || async { world.waiting().await == 0 }).await;
     assert_eq!(low_calls(), 20);
+    assert!(handle.counters().low_pauses >= 1);
     service.shutdown().await.unwrap();
 }
 
