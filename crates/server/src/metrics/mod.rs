@@ -1,11 +1,14 @@
 //! What `/metrics` tells: counted where it happens, or seen last by the sampler; a scrape asks the store nothing.
 //!
-//! Names and labels of the bulk part are the original's; `docs/metrics.md` documents all of them. Everything
-//! that users can make more of is bounded: groups by `metrics.max_groups`, the rest by the configuration.
+//! Names and labels of the bulk part are the original's, those of the refresh part too, after `tidegate_`;
+//! `docs/metrics.md` documents all of them. Everything that users can make more of is bounded: groups by
+//! `metrics.max_groups`, the rest by the configuration.
 
+mod budgets;
 mod congestion;
 mod groups;
 mod process;
+mod refresh;
 mod scrape;
 mod series;
 
@@ -259,5 +262,7 @@ fn named(method: &Method) -> &'static str {
     }
 }
 
+#[cfg(test)]
+mod refresh_tests;
 #[cfg(test)]
 mod tests;

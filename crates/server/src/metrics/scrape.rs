@@ -9,8 +9,10 @@ use tidegate_core::bulk::congestion::CongestionLevel;
 use tidegate_core::bulk::views::GroupView;
 use tidegate_core::time::Timestamp;
 
+use super::budgets::Budgeted;
 use super::groups::{BACKOFF_MS, Counts, OTHER};
 use super::process::Process;
+use super::refresh::Refreshing;
 use super::series::{Buckets, Exposition, Labels};
 use super::{Metrics, SETTLED, STOPS};
 use crate::state::App;
@@ -25,6 +27,10 @@ pub(super) struct Scrape {
     pub(super) targets: Vec<Target>,
     /// Name, calls that were heard, calls that were not.
     pub(super) callbacks: Vec<(String, u64, u64)>,
+    /// None without budgets.
+    pub(super) budgets: Option<Budgeted>,
+    /// None without sources.
+    pub(super) refresh: Option<Refreshing>,
     pub(super) event_streams: usize,
     pub(super) process: Process,
 }
@@ -39,6 +45,8 @@ impl Scrape {
             groups,
             targets: app.targets.views(&app.sampler.lanes()),
             callbacks: app.callbacks.counts(),
+            budgets: Budgeted::take(app),
+            refresh: Refreshing::take(app),
             event_streams: most.saturating_sub(app.event_streams.available_permits()),
             process: Process::look(),
         }
@@ -62,7 +70,7 @@ fn of(counter: &AtomicU64) -> f64 {
     counter.load(Ordering::Relaxed) as f64
 }
 
-fn label(name: &'static str, value: impl Into<String>) -> Labels {
+pub(super) fn label(name: &'static str, value: impl Into<String>) -> Labels {
     vec![(name, value.into())]
 }
 
@@ -85,6 +93,12 @@ impl Metrics {
         self.congested(scrape, &mut all);
         self.service(scrape, &mut all);
         targets(scrape, &mut all);
+        if let Some(budgets) = &scrape.budgets {
+            budgets.tell(&mut all);
+        }
+        if let Some(refresh) = &scrape.refresh {
+            refresh.tell(&mut all);
+        }
         self.process(scrape, &mut all);
         let mut told = String::new();
         text::encode(&mut told, &all.0).expect("a string takes everything");
@@ -288,7 +302,7 @@ impl Metrics {
             "bulk_action_congestion_backoff_ms",
             "Backoffs of throttled jobs",
             Buckets {
-                edges: &BACKOFF_MS,
+                edges: BACKOFF_MS.map(|edge| edge as f64).into(),
                 values: backoffs,
             },
         );

@@ -44,20 +44,23 @@ impl EncodeMetric for Series {
 /// A histogram with all its series: sum, and how many are in each bucket.
 #[derive(Debug)]
 pub(super) struct Buckets {
-    pub(super) edges: &'static [u64],
+    /// Upper ends of all buckets but the last, which has none.
+    pub(super) edges: Vec<f64>,
     pub(super) values: Vec<(Labels, f64, Vec<u64>)>,
 }
 
 impl EncodeMetric for Buckets {
     fn encode(&self, mut encoder: MetricEncoder<'_>) -> Result<(), std::fmt::Error> {
-        let edges = self.edges.iter().map(|edge| *edge as f64);
-        let edges: Vec<f64> = edges.chain([f64::INFINITY]).collect();
+        let edges = self.edges.iter().copied().chain([f64::INFINITY]);
         for (labels, sum, counts) in &self.values {
-            let buckets: Vec<(f64, u64)> = edges.iter().copied().zip(counts.iter().copied()).collect();
+            let buckets: Vec<(f64, u64)> = edges.clone().zip(counts.iter().copied()).collect();
             let count = counts.iter().sum();
-            encoder
-                .encode_family(labels)?
-                .encode_histogram::<NoLabelSet>(*sum, count, &buckets, None)?;
+            if labels.is_empty() {
+                encoder.encode_histogram::<NoLabelSet>(*sum, count, &buckets, None)?;
+            } else {
+                let mut family = encoder.encode_family(labels)?;
+                family.encode_histogram::<NoLabelSet>(*sum, count, &buckets, None)?;
+            }
         }
         Ok(())
     }

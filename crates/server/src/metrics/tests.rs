@@ -19,12 +19,13 @@ use tidegate_store::model::ModelStore;
 use tidegate_store::{Clock, ManualClock, Store, StoreExt};
 
 use super::process::Process;
+use super::refresh_tests as refreshing;
 use super::*;
 use crate::observe::Observed;
 
 const START: Timestamp = Timestamp(1_000_000);
 
-fn metrics(max_groups: u32) -> Metrics {
+pub(super) fn metrics(max_groups: u32) -> Metrics {
     let mut config = Config::default();
     config.metrics.max_groups = max_groups;
     Metrics::new(&config, START)
@@ -133,13 +134,15 @@ fn full() -> Scrape {
         groups: Arc::new(vec![view("a", 3)]),
         targets: vec![target],
         callbacks: vec![("billing".into(), 5, 6)],
+        budgets: Some(refreshing::budgeted()),
+        refresh: Some(refreshing::refreshing()),
         event_streams: 4,
         process: Process::look(),
     }
 }
 
 /// Every sample: its name with labels, and its value.
-fn samples(text: &str) -> BTreeMap<String, f64> {
+pub(super) fn samples(text: &str) -> BTreeMap<String, f64> {
     let lines = text.lines().filter(|line| !line.starts_with('#'));
     let read = lines.map(|line| {
         let (name, value) = line.rsplit_once(' ').unwrap();

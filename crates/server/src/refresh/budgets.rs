@@ -7,9 +7,13 @@ use std::time::Duration;
 use tidegate_core::budget::BudgetView;
 use tidegate_core::ids::TargetId;
 use tidegate_core::time::Timestamp;
+use tidegate_engine::refresh::{Allowances, AllowancesView};
 use tidegate_store::Clock;
 use tidegate_store::refresh::RefreshStore;
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
+
+use super::pace::Pace;
 
 const EVERY: Duration = Duration::from_secs(1);
 /// Limit: how long one look may take.
@@ -22,16 +26,37 @@ pub(crate) struct SeenBudget {
     pub(crate) at: Timestamp,
 }
 
-#[derive(Debug, Default)]
-pub(crate) struct Budgets(Mutex<Seen>);
+#[derive(Debug)]
+pub(crate) struct Budgets {
+    allowances: Allowances,
+    seen: Mutex<Seen>,
+}
 
 #[derive(Debug, Default)]
 struct Seen {
     budgets: BTreeMap<TargetId, SeenBudget>,
+    paces: BTreeMap<TargetId, Pace>,
     away: bool,
 }
 
 impl Budgets {
+    pub(super) fn new(allowances: Allowances) -> Self {
+        Self {
+            allowances,
+            seen: Mutex::default(),
+        }
+    }
+
+    /// What this process took of them.
+    pub(crate) fn taken(&self) -> AllowancesView {
+        self.allowances.view()
+    }
+
+    /// Calls per second that were let through for a target, by all processes; none if it was not seen often enough.
+    pub(crate) fn rate(&self, target: &TargetId) -> Option<f64> {
+        self.seen(|seen| seen.paces.get(target)?.rate())
+    }
+
     /// One budget; none before it was seen for the first time.
     pub(crate) fn of(&self, target: &TargetId) -> Option<SeenBudget> {
         self.seen(|seen| seen.budgets.get(target).cloned())
@@ -43,7 +68,7 @@ impl Budgets {
     }
 
     fn seen<T>(&self, look: impl FnOnce(&mut Seen) -> T) -> T {
-        look(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
+        look(&mut self.seen.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
     /// Looks every second, until it is told to stop.
@@ -69,11 +94,16 @@ impl Budgets {
 
     async fn look(&self, store: &dyn RefreshStore, targets: &[TargetId], clock: &dyn Clock) {
         for target in targets {
+            let asked = Instant::now();
             let view = tokio::time::timeout(PATIENCE, store.budget(target)).await;
             let at = clock.now();
             let is_there = match view {
                 Ok(Ok(view)) => {
-                    self.seen(|seen| seen.budgets.insert(target.clone(), SeenBudget { view, at }));
+                    self.seen(|seen| {
+                        let pace = seen.paces.entry(target.clone()).or_default();
+                        pace.saw(&view, asked, Instant::now());
+                        seen.budgets.insert(target.clone(), SeenBudget { view, at });
+                    });
                     true
                 }
                 Ok(Err(error)) => {

@@ -5,6 +5,7 @@
 mod archive;
 mod budgets;
 mod open;
+mod pace;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -91,7 +92,7 @@ impl Refresh {
             Some(service) => service.handle().allowances(),
             None => Allowances::over(store.seam(), config.refresh.breaker.clone()),
         };
-        let budgets = Arc::new(Budgets::default());
+        let budgets = Arc::new(Budgets::new(allowances.clone()));
         let targets = config.budgets.keys().cloned().collect();
         tasks.push(tokio::spawn(budgets.clone().run(
             store.seam(),

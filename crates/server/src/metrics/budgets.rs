@@ -1,0 +1,225 @@
+//! The budgets of targets and the store that they are taken from, as `/metrics` tells them: MX-01 and MX-06.
+
+use tidegate_core::budget::BudgetConfig;
+use tidegate_core::refresh::breaker::BreakerState;
+use tidegate_core::time::{Millis, Timestamp};
+use tidegate_engine::refresh::{AllowancesView, BOUNDS_MS, HistogramView, PriorityCounts, TokenCounts};
+
+use super::scrape::label;
+use super::series::{Buckets, Exposition, Labels};
+use crate::refresh::SeenBudget;
+use crate::state::App;
+
+/// A look at a budget older than this is not told any more: tokens come and go within a second.
+const TOLD_FOR: Millis = Millis(10_000);
+
+/// One budget.
+#[derive(Debug)]
+pub(super) struct Budget {
+    pub(super) target: String,
+    pub(super) config: BudgetConfig,
+    pub(super) counts: TokenCounts,
+    /// None before it was seen.
+    pub(super) seen: Option<SeenBudget>,
+    /// Calls per second, of all processes.
+    pub(super) rate: Option<f64>,
+}
+
+#[derive(Debug)]
+pub(super) struct Budgeted {
+    pub(super) now: Timestamp,
+    pub(super) began: Timestamp,
+    pub(super) budgets: Vec<Budget>,
+    pub(super) taken: AllowancesView,
+}
+
+impl Budgeted {
+    pub(super) fn take(app: &App) -> Option<Self> {
+        let budgets = app.budgets.as_ref()?;
+        let taken = budgets.taken();
+        let all = app.config.budgets.iter().map(|(target, config)| Budget {
+            target: target.as_str().to_owned(),
+            config: config.clone(),
+            counts: taken.tokens.get(target).copied().unwrap_or_default(),
+            seen: budgets.of(target),
+            rate: budgets.rate(target),
+        });
+        Some(Self {
+            now: app.now(),
+            began: app.metrics.started_at,
+            budgets: all.collect(),
+            taken,
+        })
+    }
+
+    pub(super) fn tell(&self, all: &mut Exposition) {
+        self.tokens(all);
+        self.rates(all);
+        self.days(all);
+        all.gauge(
+            "tidegate_redis_circuit_breaker_state",
+            "Breaker around the store: 0 closed, 1 half-open, 2 open",
+            state(self.taken.store),
+        );
+        all.0.register(
+            "tidegate_redis_command_duration_seconds",
+            "How long calls of the refresh part to the store took",
+            durations([(Labels::new(), &self.taken.store_calls)]),
+        );
+    }
+
+    fn tokens(&self, all: &mut Exposition) {
+        all.counters(
+            "tidegate_rate_limiter_acquired",
+            "Tokens that callers got",
+            self.by_priority(|counts| counts.acquired),
+        );
+        all.counters(
+            "tidegate_rate_limiter_rejected",
+            "Times that a budget had no token",
+            self.by_priority(|counts| counts.rejected),
+        );
+        all.counter(
+            "tidegate_rate_limiter_late",
+            "Tokens that came too late to be used",
+            self.taken.late as f64,
+        );
+        let buckets = |(labels, seen): (Labels, &SeenBudget)| {
+            let tokens = [("global", seen.view.tokens), ("low_cap", seen.view.low_tokens)];
+            tokens.map(|(bucket, tokens)| (with(&labels, "bucket", bucket), tokens as f64))
+        };
+        all.gauges(
+            "tidegate_rate_limiter_tokens",
+            "Tokens that lie ready",
+            self.seen().flat_map(buckets),
+        );
+    }
+
+    fn rates(&self, all: &mut Exposition) {
+        let recent = self.budgets.iter().filter(|budget| self.recent(budget).is_some());
+        all.gauges(
+            "tidegate_rate_limiter_rps",
+            "Calls per second that were let through over the last seconds",
+            recent.filter_map(|budget| Some((target(budget), budget.rate?))),
+        );
+        all.gauges(
+            "tidegate_rate_limiter_peak_rps",
+            "Most tokens that this process handed out within one second of the last minute or two",
+            self.each(|budget| budget.counts.peak),
+        );
+        all.gauges(
+            "tidegate_rate_limiter_configured_rps",
+            "Calls per second that are handed out at most",
+            self.each(|budget| budget.config.rate),
+        );
+        all.gauges(
+            "tidegate_rate_limiter_hard_limit",
+            "Calls that the provider allows within any second",
+            self.each(|budget| budget.config.hard_limit),
+        );
+        all.gauges(
+            "tidegate_rate_limiter_hold_seconds",
+            "How long the target is still left alone, because it said so",
+            self.seen().map(|(labels, seen)| {
+                let left = seen.view.hold_until.since(self.now);
+                (labels, left.as_secs_f64())
+            }),
+        );
+        let age = |budget: &Budget| {
+            let at = budget.seen.as_ref().map_or(self.began, |seen| seen.at);
+            (target(budget), self.now.since(at).as_secs_f64())
+        };
+        all.gauges(
+            "tidegate_rate_limiter_seen_age_seconds",
+            "How long ago the budget was last seen",
+            self.budgets.iter().map(age),
+        );
+    }
+
+    /// Of budgets whose days are limited.
+    fn days(&self, all: &mut Exposition) {
+        let limited = || self.budgets.iter().filter(|budget| budget.config.per_day > 0);
+        all.gauges(
+            "tidegate_rate_limiter_day_quota",
+            "Calls of a day that the provider allows",
+            limited().map(|budget| (target(budget), budget.config.per_day as f64)),
+        );
+        all.gauges(
+            "tidegate_rate_limiter_day_reserve",
+            "Of these, calls that low priority leaves for high",
+            limited().map(|budget| (target(budget), budget.config.day_reserve as f64)),
+        );
+        all.gauges(
+            "tidegate_rate_limiter_day_used",
+            "Calls of the current day",
+            self.seen()
+                .map(|(labels, seen)| (labels, seen.view.day_used as f64)),
+        );
+        let left = |budget: &Budget| {
+            let view = self.recent(budget)?.view;
+            let left = [("high", view.day_left_high), ("low", view.day_left_low)];
+            let labels = target(budget);
+            Some(left.map(|(priority, left)| (with(&labels, "priority", priority), left as f64)))
+        };
+        all.gauges(
+            "tidegate_rate_limiter_day_left",
+            "Calls that the current day has left for a priority",
+            limited().filter_map(left).flatten(),
+        );
+    }
+
+    /// The budget, if it was seen lately.
+    fn recent<'a>(&self, budget: &'a Budget) -> Option<&'a SeenBudget> {
+        let seen = budget.seen.as_ref()?;
+        (self.now.since(seen.at) <= TOLD_FOR).then_some(seen)
+    }
+
+    fn seen(&self) -> impl Iterator<Item = (Labels, &SeenBudget)> {
+        let budgets = self.budgets.iter();
+        budgets.filter_map(|budget| Some((target(budget), self.recent(budget)?)))
+    }
+
+    fn each(&self, value: fn(&Budget) -> u64) -> impl Iterator<Item = (Labels, f64)> {
+        let budgets = self.budgets.iter();
+        budgets.map(move |budget| (target(budget), value(budget) as f64))
+    }
+
+    /// Both priorities of every target, also what never happened.
+    fn by_priority(&self, counts: fn(&TokenCounts) -> PriorityCounts) -> Vec<(Labels, f64)> {
+        let each = |budget: &Budget| by_priority(&target(budget), counts(&budget.counts));
+        self.budgets.iter().flat_map(each).collect()
+    }
+}
+
+fn target(budget: &Budget) -> Labels {
+    label("target", &budget.target)
+}
+
+pub(super) fn with(labels: &Labels, name: &'static str, value: &str) -> Labels {
+    let mut labels = labels.clone();
+    labels.push((name, value.to_owned()));
+    labels
+}
+
+pub(super) fn by_priority(labels: &Labels, counts: PriorityCounts) -> [(Labels, f64); 2] {
+    [("high", counts.high), ("low", counts.low)]
+        .map(|(priority, count)| (with(labels, "priority", priority), count as f64))
+}
+
+/// In the order of how bad it is.
+pub(super) fn state(breaker: BreakerState) -> f64 {
+    match breaker {
+        BreakerState::Closed => 0.0,
+        BreakerState::HalfOpen => 1.0,
+        BreakerState::Open => 2.0,
+    }
+}
+
+pub(super) fn durations<'a>(values: impl IntoIterator<Item = (Labels, &'a HistogramView)>) -> Buckets {
+    let one =
+        |(labels, view): (Labels, &HistogramView)| (labels, view.sum.as_secs_f64(), view.buckets.clone());
+    Buckets {
+        edges: BOUNDS_MS.map(|bound| bound as f64 / 1_000.0).into(),
+        values: values.into_iter().map(one).collect(),
+    }
+}

@@ -1,0 +1,275 @@
+//! What is told of budgets and of the refresh part, and what is not told once it is old.
+
+use std::collections::BTreeMap;
+
+use tidegate_core::budget::{BudgetConfig, BudgetView};
+use tidegate_core::ids::SourceId;
+use tidegate_core::refresh::breaker::BreakerState;
+use tidegate_core::refresh::dead_letter::FailureReason;
+use tidegate_core::time::Millis;
+use tidegate_engine::refresh::{
+    AllowancesView, BOUNDS_MS, Breakers, CountersView, FreshnessMix, HistogramView, LagView, Lags,
+    PriorityCounts, TokenCounts,
+};
+
+use super::budgets::{Budget, Budgeted};
+use super::refresh::Refreshing;
+use super::tests::{metrics, samples};
+use super::*;
+use crate::refresh::SeenBudget;
+
+const BEGAN: Timestamp = Timestamp(1_000_000);
+const NOW: Timestamp = Timestamp(1_100_000);
+
+/// One of 3 s sharp and one of an hour.
+fn durations() -> HistogramView {
+    let mut buckets = vec![0; BOUNDS_MS.len() + 1];
+    buckets[BOUNDS_MS.iter().position(|bound| *bound == 3_000).unwrap()] = 1;
+    buckets[BOUNDS_MS.len()] = 1;
+    HistogramView {
+        buckets,
+        sum: Duration::from_secs(3_603),
+    }
+}
+
+fn budget(target: &str, per_day: u64) -> Budget {
+    Budget {
+        target: target.into(),
+        config: BudgetConfig {
+            per_day,
+            day_reserve: per_day / 10,
+            ..BudgetConfig::default()
+        },
+        counts: TokenCounts {
+            acquired: PriorityCounts { high: 7, low: 8 },
+            rejected: PriorityCounts { high: 0, low: 3 },
+            peak: 12,
+        },
+        seen: Some(SeenBudget {
+            view: BudgetView {
+                tokens: 25,
+                low_tokens: 9,
+                day_used: 15,
+                day_left_high: 85,
+                day_left_low: 75,
+                day_ends: NOW + Millis(1_000),
+                hold_until: NOW + Millis(2_500),
+            },
+            at: NOW - Millis(1_000),
+        }),
+        rate: Some(4.5),
+    }
+}
+
+pub(super) fn budgeted() -> Budgeted {
+    Budgeted {
+        now: NOW,
+        began: BEGAN,
+        budgets: vec![budget("api", 100), budget("endless", 0)],
+        taken: AllowancesView {
+            tokens: BTreeMap::new(),
+            late: 2,
+            store: BreakerState::Open,
+            store_calls: durations(),
+        },
+    }
+}
+
+pub(super) fn refreshing() -> Refreshing {
+    let failures = BTreeMap::from([(FailureReason::Api4xx, 5), (FailureReason::TooLarge, 0)]);
+    Refreshing {
+        now: NOW,
+        began: BEGAN,
+        counters: CountersView {
+            process_high: durations(),
+            process_low: durations(),
+            failures: failures.clone(),
+            dead_letters_by_reason: failures,
+            reads: 100,
+            cache_hits: 60,
+            updated: 3,
+            ..CountersView::default()
+        },
+        breakers: Breakers {
+            store: BreakerState::Closed,
+            store_calls: durations(),
+            database: BreakerState::HalfOpen,
+            database_writes: durations(),
+        },
+        lags: Lags {
+            high: LagView::default(),
+            low: LagView {
+                records: 40,
+                oldest: Some(Millis(90_500)),
+                milli_rate: 0,
+            },
+            dead: 6,
+            low_paused: true,
+            looked_at: Some(NOW - Millis(5_000)),
+        },
+        lag_told_for: Millis(20_000),
+        consumers: ["high", "low"]
+            .map(|line| (format!("p-update-priority-{line}"), format!("{line}-worker"))),
+        mix: BTreeMap::from([(
+            SourceId::new("character").unwrap(),
+            FreshnessMix {
+                fresh: 10,
+                stale: 2,
+                missing: 1,
+                retrying: 4,
+                failed: 5,
+                counted_at: NOW - Millis(61_000),
+            },
+        )]),
+    }
+}
+
+fn told(budgets: Budgeted, refresh: Refreshing) -> BTreeMap<String, f64> {
+    samples(&metrics(10).text(&Scrape {
+        budgets: Some(budgets),
+        refresh: Some(refresh),
+        ..Scrape::default()
+    }))
+}
+
+#[test]
+fn names_labels_and_units_are_as_documented() {
+    let told = told(budgeted(), refreshing());
+    let low = r#"topic="p-update-priority-low",group="low-worker",priority="low""#;
+    let high = r#"topic="p-update-priority-high",group="high-worker",priority="high""#;
+    for (name, value) in [
+        (
+            r#"rate_limiter_acquired_total{target="api",priority="high"}"#,
+            7.0,
+        ),
+        (r#"rate_limiter_acquired_total{target="api",priority="low"}"#, 8.0),
+        (
+            r#"rate_limiter_rejected_total{target="api",priority="high"}"#,
+            0.0,
+        ),
+        (r#"rate_limiter_rejected_total{target="api",priority="low"}"#, 3.0),
+        ("rate_limiter_late_total", 2.0),
+        (r#"rate_limiter_rps{target="api"}"#, 4.5),
+        (r#"rate_limiter_peak_rps{target="api"}"#, 12.0),
+        (r#"rate_limiter_hard_limit{target="api"}"#, 500.0),
+        (r#"rate_limiter_configured_rps{target="api"}"#, 450.0),
+        (r#"rate_limiter_tokens{target="api",bucket="global"}"#, 25.0),
+        (r#"rate_limiter_tokens{target="api",bucket="low_cap"}"#, 9.0),
+        (r#"rate_limiter_day_used{target="endless"}"#, 15.0),
+        (r#"rate_limiter_day_quota{target="api"}"#, 100.0),
+        (r#"rate_limiter_day_reserve{target="api"}"#, 10.0),
+        (r#"rate_limiter_day_left{target="api",priority="high"}"#, 85.0),
+        (r#"rate_limiter_day_left{target="api",priority="low"}"#, 75.0),
+        (r#"rate_limiter_hold_seconds{target="api"}"#, 2.5),
+        (r#"rate_limiter_seen_age_seconds{target="api"}"#, 1.0),
+        ("redis_circuit_breaker_state", 2.0),
+        ("redis_command_duration_seconds_count", 2.0),
+        ("db_circuit_breaker_state", 1.0),
+        (r#"db_upsert_duration_seconds_bucket{le="3.0"}"#, 1.0),
+        ("db_upsert_duration_seconds_sum", 3_603.0),
+        (
+            r#"update_process_duration_seconds_bucket{le="2.0",priority="high"}"#,
+            0.0,
+        ),
+        (
+            r#"update_process_duration_seconds_bucket{le="3.0",priority="high"}"#,
+            1.0,
+        ),
+        (
+            r#"update_process_duration_seconds_bucket{le="+Inf",priority="low"}"#,
+            2.0,
+        ),
+        (r#"update_process_error_total{reason="API_4XX"}"#, 5.0),
+        (r#"update_process_error_total{reason="TOO_LARGE"}"#, 0.0),
+        (r#"dlq_written_total{reason="API_4XX"}"#, 5.0),
+        ("dlq_messages", 6.0),
+        (&format!("kafka_consumer_lag{{{high}}}"), 0.0),
+        (&format!("kafka_consumer_lag{{{low}}}"), 40.0),
+        (&format!("kafka_consumer_lag_seconds{{{high}}}"), 0.0),
+        (&format!("kafka_consumer_lag_seconds{{{low}}}"), 90.5),
+        ("kafka_seen_age_seconds", 5.0),
+        ("refresh_low_paused", 1.0),
+        ("refresh_reads_total", 100.0),
+        ("refresh_cache_hits_total", 60.0),
+        (r#"refresh_written_total{result="updated"}"#, 3.0),
+        (r#"refresh_records{source="character",freshness="missing"}"#, 1.0),
+        (
+            r#"refresh_failing_records{source="character",state="failed"}"#,
+            5.0,
+        ),
+        (r#"refresh_records_age_seconds{source="character"}"#, 61.0),
+    ] {
+        let name = format!("tidegate_{name}");
+        assert_eq!(told.get(&name), Some(&value), "{name} in {told:#?}");
+    }
+    let endless = |name: &str| told.contains_key(&format!("tidegate_rate_limiter_{name}"));
+    assert!(
+        !endless(r#"day_quota{target="endless"}"#)
+            && !endless(r#"day_left{target="endless",priority="high"}"#),
+        "a day without a limit has no quota"
+    );
+}
+
+#[test]
+fn what_is_old_is_not_told_as_if_it_were_not() {
+    let (mut budgets, mut refresh) = (budgeted(), refreshing());
+    budgets.now = NOW + Millis(60_000);
+    refresh.now = NOW + Millis(60_000);
+    let told = told(budgets, refresh);
+    for gone in [
+        "tidegate_rate_limiter_rps",
+        "tidegate_rate_limiter_tokens",
+        "tidegate_rate_limiter_day_used",
+        "tidegate_rate_limiter_day_left",
+        "tidegate_rate_limiter_hold_seconds",
+        "tidegate_kafka_consumer_lag",
+        "tidegate_dlq_messages",
+        "tidegate_refresh_low_paused",
+    ] {
+        assert!(!told.keys().any(|name| name.starts_with(gone)), "{gone}");
+    }
+    assert_eq!(
+        told[r#"tidegate_rate_limiter_seen_age_seconds{target="api"}"#],
+        61.0
+    );
+    assert_eq!(told["tidegate_kafka_seen_age_seconds"], 65.0);
+    // What this process counted itself never grows old.
+    assert_eq!(
+        told[r#"tidegate_rate_limiter_acquired_total{target="api",priority="high"}"#],
+        7.0
+    );
+    assert_eq!(told[r#"tidegate_dlq_written_total{reason="API_4XX"}"#], 5.0);
+}
+
+#[test]
+fn what_was_never_seen_is_as_old_as_the_process() {
+    let (mut budgets, mut refresh) = (budgeted(), refreshing());
+    (budgets.budgets[0].seen, refresh.lags) = (None, Lags::default());
+    let told = told(budgets, refresh);
+    assert_eq!(
+        told[r#"tidegate_rate_limiter_seen_age_seconds{target="api"}"#],
+        100.0
+    );
+    assert_eq!(told["tidegate_kafka_seen_age_seconds"], 100.0);
+    assert!(!told.contains_key("tidegate_dlq_messages"));
+}
+
+#[test]
+fn an_age_that_the_log_does_not_know_is_not_told() {
+    let mut refresh = refreshing();
+    refresh.lags.low.oldest = None;
+    let told = told(budgeted(), refresh);
+    let ages = |priority: &str| {
+        let ages = told
+            .keys()
+            .filter(|name| name.starts_with("tidegate_kafka_consumer_lag_seconds"));
+        ages.filter(|name| name.contains(priority)).count()
+    };
+    assert_eq!((ages("high"), ages("low")), (1, 0));
+}
+
+#[test]
+fn without_budgets_and_sources_nothing_is_told_of_them() {
+    let text = metrics(10).text(&Scrape::default());
+    assert!(!text.contains("tidegate_rate_limiter") && !text.contains("tidegate_kafka"));
+}
