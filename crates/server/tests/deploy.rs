@@ -84,6 +84,60 @@ fn every_alert_says_where_to_read_on_and_is_tested() {
     }
 }
 
+/// The text of each rule, by its alert.
+fn rules() -> Vec<(String, String)> {
+    let rules = read("deploy/prometheus/tidegate.rules.yml");
+    let each = rules.split("- alert: ").skip(1);
+    let named = each.filter_map(|rule| rule.split_once('\n'));
+    named
+        .map(|(name, rest)| (name.to_owned(), rest.to_owned()))
+        .collect()
+}
+
+#[test]
+fn whoever_is_paged_is_paged_by_one_table() {
+    let paged: Vec<(String, String)> = rules()
+        .into_iter()
+        .filter(|(_, rule)| rule.contains("page: "))
+        .collect();
+    for (alert, rule) in &paged {
+        let (critical, first) = (rule.contains("severity: critical"), rule.contains("page: P1"));
+        assert_eq!(critical, first, "{alert}: critical is P1, and P1 is critical");
+    }
+    let page = |alert: &str| {
+        let (_, rule) = paged.iter().find(|(name, _)| name == alert).unwrap();
+        rule.split("page: ")
+            .nth(1)
+            .and_then(|rest| rest.get(..2).map(str::to_owned))
+    };
+    for (alert, wanted) in [
+        ("TidegateCallsOverLimit", "P1"),
+        ("TidegateDeadLetters", "P1"),
+        ("TidegateDatabaseBreakerOpen", "P1"),
+        ("TidegateStoreBreakerOpen", "P1"),
+        ("TidegateHighLag", "P2"),
+        ("TidegateRefreshSlow", "P2"),
+        ("TidegateLowLag", "P3"),
+        ("TidegateStoreSlow", "P3"),
+    ] {
+        assert_eq!(page(alert).as_deref(), Some(wanted), "{alert}");
+    }
+}
+
+#[test]
+fn every_alert_that_pages_is_tested_both_ways() {
+    let tests = read("deploy/prometheus/tidegate.rules.test.yml");
+    for (alert, _) in rules().iter().filter(|(_, rule)| rule.contains("page: ")) {
+        let mark = format!("alertname: {alert}\n");
+        let cases = tests.split(&mark).skip(1);
+        let silent: Vec<bool> = cases
+            .map(|case| case.trim_start().starts_with("exp_alerts: []"))
+            .collect();
+        assert!(silent.contains(&true), "{alert} is never tested to stay silent");
+        assert!(silent.contains(&false), "{alert} is never tested to fire");
+    }
+}
+
 #[test]
 fn the_dashboard_is_one_that_grafana_can_load() {
     let dashboard: serde_json::Value = serde_json::from_str(&read("deploy/grafana/tidegate.json")).unwrap();
