@@ -139,6 +139,56 @@ fn every_alert_that_pages_is_tested_both_ways() {
 }
 
 #[test]
+fn refreshes_have_their_panels() {
+    let dashboard: serde_json::Value = serde_json::from_str(&read("deploy/grafana/tidegate.json")).unwrap();
+    let panels = dashboard["panels"].as_array().unwrap().iter();
+    let row: Vec<&serde_json::Value> = panels
+        .skip_while(|panel| panel["title"] != "Refresh")
+        .skip(1)
+        .take_while(|panel| panel["type"] != "row")
+        .collect();
+    let shows = |wanted: &[&str]| {
+        row.iter().any(|panel| {
+            let text = panel["targets"].to_string();
+            wanted.iter().all(|metric| text.contains(metric))
+        })
+    };
+    for wanted in [
+        &["tidegate_rate_limiter_rps", "tidegate_rate_limiter_hard_limit"][..],
+        &["tidegate_rate_limiter_tokens"],
+        &["tidegate_kafka_consumer_lag{"],
+        &["tidegate_kafka_consumer_lag_seconds"],
+        &[
+            "quantile(0.5, ",
+            "quantile(0.95, ",
+            "quantile(0.99, ",
+            "tidegate_update_process_duration_seconds",
+        ],
+        &[
+            "tidegate_update_process_error_total",
+            "tidegate_refresh_settled_total",
+        ],
+        &[
+            "tidegate_redis_circuit_breaker_state",
+            "tidegate_db_circuit_breaker_state",
+        ],
+        &["tidegate_dlq_messages", "tidegate_dlq_written_total"],
+        &["by (reason) (increase(tidegate_dlq_written_total"],
+        &[
+            "tidegate_rate_limiter_day_used",
+            "tidegate_rate_limiter_day_quota",
+        ],
+    ] {
+        assert!(shows(wanted), "no panel shows {wanted:?}");
+    }
+    let breakers = row.iter().find(|panel| panel["title"] == "Breakers").unwrap();
+    let colors = &breakers["fieldConfig"]["defaults"]["mappings"][0]["options"];
+    for (state, color) in [("0", "green"), ("1", "yellow"), ("2", "red")] {
+        assert_eq!(colors[state]["color"], color);
+    }
+}
+
+#[test]
 fn the_dashboard_is_one_that_grafana_can_load() {
     let dashboard: serde_json::Value = serde_json::from_str(&read("deploy/grafana/tidegate.json")).unwrap();
     let panels = dashboard["panels"].as_array().unwrap();
