@@ -54,11 +54,32 @@ pub async fn open(options: SqliteOptions) -> Result<SqlSnapshots, SnapshotsError
     let name = format!("the SQLite file {}", options.file.display());
     let driver = SqliteDriver::open(&options, name.clone())
         .await
-        .map_err(|error| SnapshotsError::Unavailable {
-            database: name,
-            reason: error.to_string(),
-        })?;
+        .map_err(|error| refused(name, &error))?;
     Ok(SqlSnapshots::new(Box::new(driver), options.snapshots))
+}
+
+fn refused(database: String, error: &sqlx::Error) -> SnapshotsError {
+    let reason = error.to_string();
+    match error {
+        sqlx::Error::Database(error) if meaning(error.as_ref()) == Meaning::Permanent => {
+            SnapshotsError::Rejected { database, reason }
+        }
+        _ => SnapshotsError::Unavailable { database, reason },
+    }
+}
+
+fn meaning(error: &dyn DatabaseError) -> Meaning {
+    let code = error
+        .code()
+        .and_then(|code| code.parse::<u32>().ok())
+        .unwrap_or(0);
+    // The upper bytes only say more about the same.
+    match code & 0xff {
+        // Busy, locked, out of memory, interrupted, input/output, full, cannot open.
+        5 | 6 | 7 | 9 | 10 | 13 | 14 => Meaning::Transient,
+        1 if error.message().starts_with("no such table") => Meaning::NoTable,
+        _ => Meaning::Permanent,
+    }
 }
 
 #[derive(Debug)]
@@ -117,17 +138,7 @@ impl Driver for SqliteDriver {
     }
 
     fn meaning(&self, error: &dyn DatabaseError) -> Meaning {
-        let code = error
-            .code()
-            .and_then(|code| code.parse::<u32>().ok())
-            .unwrap_or(0);
-        // The upper bytes only say more about the same.
-        match code & 0xff {
-            // Busy, locked, out of memory, interrupted, input/output, full, cannot open.
-            5 | 6 | 7 | 9 | 10 | 13 | 14 => Meaning::Transient,
-            1 if error.message().starts_with("no such table") => Meaning::NoTable,
-            _ => Meaning::Permanent,
-        }
+        meaning(error)
     }
 
     async fn reader(&self) -> Result<Box<dyn Session>, sqlx::Error> {

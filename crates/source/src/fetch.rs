@@ -8,7 +8,7 @@ use bytes::Bytes;
 use tidegate_core::time::{Millis, Timestamp};
 use tokio::time::Instant;
 
-use crate::hash::Hash;
+use crate::hash::{Hash, hash};
 
 /// What is to be fetched.
 #[derive(Debug, Clone, Default)]
@@ -55,6 +55,19 @@ pub struct Projected {
     pub hash: Hash,
     /// When somebody was last active, if the source has a field for it.
     pub activity: Option<Timestamp>,
+}
+
+impl Projected {
+    /// JSON that is stored as it is. It should be the same text whenever the record is the same: a change of the text is
+    /// a change of the record.
+    pub fn json(text: impl Into<Bytes>) -> Self {
+        let canonical = text.into();
+        Self {
+            hash: hash(1, &canonical),
+            canonical,
+            activity: None,
+        }
+    }
 }
 
 /// Records are large and none of a log's business.

@@ -1,28 +1,37 @@
 //! Sources: how one record is fetched, projected, hashed and packed.
 //!
-//! [`SourceSettings`] says where a record comes from and what of it is kept, a [`Fetcher`] makes one attempt to
-//! get it, and a [`Projection`] turns an answer of hundreds of kilobytes into the few that are stored, in a form
-//! whose hash changes only when what is kept changes. Nothing here waits for a budget, retries or stores.
+//! A [`Fetcher`] makes one attempt to get a record, and a [`Projection`] turns an answer of hundreds of kilobytes into
+//! the few that are stored, in a form whose hash changes only when what is kept changes. With the feature `http`,
+//! `SourceSettings` say where a record comes from and what of it is kept, and `HttpFetcher` gets it. Nothing here waits
+//! for a budget, retries or stores.
 
 mod activity;
 mod bench;
 mod fetch;
 mod hash;
+#[cfg(feature = "http")]
 mod http;
 mod key;
 mod pack;
 mod project;
+#[cfg(feature = "http")]
 mod secret;
+#[cfg(feature = "http")]
 mod settings;
+#[cfg(feature = "http")]
 mod template;
 
 pub use bench::{ProjectionFigures, bench_projection};
 pub use fetch::{FetchOutcome, FetchParams, Fetcher, PermanentCode, Projected, TransientCode};
 pub use hash::{Hash, hash};
+#[cfg(feature = "http")]
 pub use http::HttpFetcher;
 pub use key::{KeyError, KeyRule};
 pub use pack::{pack, unpack};
 pub use project::{Canonical, FieldError, ProjectError, Projection, Scratch};
+#[cfg(feature = "http")]
 pub use secret::{HeaderSetting, Secret};
+#[cfg(feature = "http")]
 pub use settings::{SettingsError, SourceSettings, TierTtl};
+#[cfg(feature = "http")]
 pub use template::{TemplateError, UrlTemplate};

@@ -24,9 +24,12 @@
 //!
 //! One process keeps its jobs in a data folder ([`Tidegate::open`]); several share a queue, its limits and its
 //! fairness through Redis ([`Tidegate::connect`]). Everything else is the same.
+//!
+//! [`records`] keeps records of a limited API fresh and answers reads of them at once.
 
 mod front;
 mod options;
+pub mod records;
 mod submission;
 
 pub use front::{Setup, Tidegate};

@@ -248,3 +248,53 @@ async fn the_schema_is_made_before_anything_runs() {
     let odd = tidegate(&["migrate", "--set", "refresh.snapshots.url=\"oracle://x\""], "").await;
     assert_eq!(odd.status.code(), Some(2));
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_benchmark_of_refreshes_has_its_fields_and_keeps_the_limits() {
+    let folder = tempfile::tempdir().unwrap();
+    let dir = folder.path().to_str().unwrap();
+    let args = [
+        "bench",
+        "refresh",
+        "--seconds",
+        "1",
+        "--payload",
+        "8000",
+        "--only",
+        "peak,herd,unchanged,projection",
+        "--json",
+        "--dir",
+        dir,
+    ];
+    let (out, _) = succeeds(&args, "").await;
+    let figures: Value = serde_json::from_str(&out).unwrap();
+    let peak = &figures["peak"];
+    assert_eq!(
+        (&peak["over_a_limit"], &peak["reads_failed"]),
+        (&0.into(), &0.into()),
+        "{figures}"
+    );
+    assert!(peak["calls_per_sec"].as_f64() > Some(0.0), "{figures}");
+    assert!(
+        peak["read_p50_ms"].as_f64() <= peak["read_p99_ms"].as_f64(),
+        "{figures}"
+    );
+    assert_eq!(figures["herd"]["calls"], 1, "{figures}");
+    assert_eq!(figures["unchanged"]["asked_while_fresh"], 0, "{figures}");
+    assert!(
+        figures["projection"]["project_per_s"].as_f64() > Some(0.0),
+        "{figures}"
+    );
+    assert!(figures["flood"].is_null(), "{figures}");
+    assert_eq!(
+        folder.path().read_dir().unwrap().count(),
+        0,
+        "the benchmark cleans up"
+    );
+    fails(
+        &["bench", "refresh", "--processes", "2"],
+        "",
+        "--redis and --snapshots",
+    )
+    .await;
+}

@@ -4,6 +4,7 @@
 
 use std::future::Future;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use tidegate_core::ids::{CorrelationId, RecordId};
@@ -11,7 +12,7 @@ use tidegate_core::priority::Priority;
 use tidegate_core::refresh::Version;
 use tidegate_core::refresh::coalescer::{RequestOutcome, RequestParams, Settlement};
 use tidegate_core::refresh::event::Reason;
-use tidegate_core::time::Timestamp;
+use tidegate_core::time::{Millis, Timestamp};
 use tidegate_log::LogError;
 use tidegate_store::StoreError;
 use tokio::task::JoinSet;
@@ -24,6 +25,8 @@ use super::shared::Shared;
 pub(crate) const BATCH: usize = 256;
 /// Batches that may be under way: a slow log holds up only the requests that are in its hands.
 const SIDE_BY_SIDE: usize = 4;
+/// How often it is said that nothing can be queued.
+const WARN_EVERY: Millis = Millis(5_000);
 
 /// Somebody wants a record refreshed.
 #[derive(Debug, Clone)]
@@ -81,7 +84,7 @@ pub(crate) struct Asker {
 impl Asker {
     pub(crate) fn new(shared: Arc<Shared>) -> (Self, impl Future<Output = ()> + Send + 'static) {
         let (flights, landing) = Flights::new(shared.options.query.max_asks);
-        let carrier = Arc::new(Carrier { shared });
+        let carrier = Arc::new(Carrier::new(shared));
         let running = run(carrier.clone(), landing);
         (Self { carrier, flights }, running)
     }
@@ -118,11 +121,16 @@ async fn run(carrier: Arc<Carrier>, landing: Landing<Subject, Ask, AskOutcome>) 
 #[derive(Debug)]
 pub(crate) struct Carrier {
     shared: Arc<Shared>,
+    /// When it was last said that nothing can be queued, in milliseconds.
+    warned_at: AtomicU64,
 }
 
 impl Carrier {
     pub(crate) fn new(shared: Arc<Shared>) -> Self {
-        Self { shared }
+        Self {
+            shared,
+            warned_at: AtomicU64::new(0),
+        }
     }
 
     /// One outcome for each, in order.
@@ -185,7 +193,9 @@ impl Carrier {
             match result {
                 Ok(()) => confirmed.push(named),
                 Err(error) => {
-                    tracing::warn!(record = %named.0, %error, "a refresh could not be queued");
+                    if failed.is_empty() && self.may_warn() {
+                        tracing::warn!(record = %named.0, %error, "refreshes cannot be queued, such as this one");
+                    }
                     answers[*index] = AskOutcome::Refused {
                         why: error.to_string(),
                     };
@@ -212,6 +222,17 @@ impl Carrier {
             Ok(results) => results.into_iter().map(|result| result.map(drop)).collect(),
             Err(_) => vec![Err(LogError::Timeout(limit.as_millis() as u64)); count],
         }
+    }
+
+    /// Readers go on asking while the log is away: one line a while says so, the counter says how many.
+    fn may_warn(&self) -> bool {
+        let now = self.shared.now().0;
+        let last = self.warned_at.load(Ordering::Relaxed);
+        let due = now.abs_diff(last) >= WARN_EVERY.0;
+        if due {
+            self.warned_at.store(now, Ordering::Relaxed);
+        }
+        due
     }
 
     fn limit(&self) -> Duration {

@@ -91,9 +91,8 @@ impl Shared {
                 Some(Err(KafkaError::PartitionEOF(partition))) if take(Seen::End(partition as u32)) => {
                     return Ok(());
                 }
-                Some(Err(KafkaError::PartitionEOF(_))) => {}
+                Some(Err(KafkaError::PartitionEOF(_))) | None => {}
                 Some(Err(error)) => tracing::debug!(%error, "a look at the log"),
-                None => {}
             }
             if Instant::now() > until {
                 return Err(self.late());

@@ -26,7 +26,7 @@ pub(crate) use archive::archive_settings;
 pub use archive::open_archive;
 pub(crate) use budgets::{Budgets, SeenBudget};
 use open::OpenStore;
-pub use open::migrate;
+pub use open::{migrate, open_snapshots};
 
 use crate::config::{Config, RolesConfig};
 use crate::service::ServiceError;

@@ -132,8 +132,13 @@ fn kafka_log(_: &Config, _: tidegate_log::LogSettings) -> Result<Arc<dyn Log>, S
 
 /// Brings the database's schema up to date, as every start does. For commands: nothing else is started.
 pub async fn migrate(config: &Config) -> Result<(), ServiceError> {
+    open_snapshots(config).await.map(|_| ())
+}
+
+/// The database alone, up to date. For commands: nothing else is started.
+pub async fn open_snapshots(config: &Config) -> Result<Arc<dyn Snapshots>, ServiceError> {
     config.validate()?;
-    snapshots(config).await.map(|_| ())
+    snapshots(config).await
 }
 
 /// The database, with the schema of this program.

@@ -133,6 +133,18 @@ impl KafkaServer {
         Ok(topics.map(|topic| (topic.name, topic.partitions)).collect())
     }
 
+    /// What one of Kafka's own commands prints, such as `kafka-topics.sh --list`. The broker is told to it.
+    pub fn command(&self, name: &str, args: &[&str]) -> io::Result<String> {
+        let class = match name {
+            "kafka-topics.sh" => "org.apache.kafka.tools.TopicCommand",
+            "kafka-consumer-groups.sh" => "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand",
+            _ => return Err(io::Error::other(format!("{name} is not known here"))),
+        };
+        let mut command = java(self.folder.path(), class)?;
+        command.args(["--bootstrap-server", &self.brokers()]).args(args);
+        finish(name, command)
+    }
+
     /// Asks the broker to end, and waits until it has. Nothing happens if it is gone already.
     pub fn stop(&mut self) -> io::Result<()> {
         self.process.stop(Signal::TERM)

@@ -26,6 +26,16 @@ pub(crate) fn free_port() -> u16 {
 impl Served {
     /// Starts the service with this configuration and waits until it says where it listens.
     pub(crate) async fn start(folder: &Path, port: u16, settings: &str) -> Self {
+        Self::start_in(folder, port, settings, &[]).await
+    }
+
+    /// The same, with more variables in its environment.
+    pub(crate) async fn start_in(
+        folder: &Path,
+        port: u16,
+        settings: &str,
+        environment: &[(&str, String)],
+    ) -> Self {
         let file = folder.join("tidegate.toml");
         let data = folder.join("data");
         let text = format!(
@@ -42,6 +52,7 @@ impl Served {
             .args(["serve", "--config"])
             .arg(&file)
             .env_remove("TIDEGATE_LOG")
+            .envs(environment.iter().map(|(name, value)| (*name, value)))
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
             .kill_on_drop(true)

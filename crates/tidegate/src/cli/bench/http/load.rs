@@ -15,26 +15,13 @@ use tidegate_store::{Store, StoreExt};
 use tokio::task::JoinSet;
 
 use super::HttpArgs;
+use crate::cli::bench::times::Times;
 
 const KIND: &str = "NOTHING";
 /// How long a lease call waits when nothing is there at this moment.
 const WAIT_MS: u64 = 100;
 /// Empty calls for the floor.
 const SMALL_CALLS: u64 = 20_000;
-
-/// How long each call of a kind took.
-#[derive(Debug, Default)]
-pub(super) struct Times(Vec<Duration>);
-
-impl Times {
-    /// In milliseconds; this share of the calls were faster.
-    pub(super) fn at(&self, share: f64) -> f64 {
-        let mut sorted = self.0.clone();
-        sorted.sort_unstable();
-        let index = (sorted.len().saturating_sub(1) as f64 * share) as usize;
-        sorted.get(index).map_or(0.0, |time| time.as_secs_f64() * 1_000.0)
-    }
-}
 
 #[derive(Debug, Default)]
 pub(super) struct Calls {

@@ -1,14 +1,13 @@
-//! The service that is measured: this program once more, in a process of its own.
+//! A service that is measured: this program once more, in a process of its own.
 
 use std::path::Path;
 use std::process::Stdio;
 use std::time::Duration;
 
 use anyhow::{Context, bail};
+use serde_json::Value;
 use tokio::io::{AsyncBufReadExt, BufReader};
 use tokio::process::Command;
-
-use super::HttpArgs;
 
 const PATIENCE: Duration = Duration::from_secs(30);
 
@@ -18,10 +17,10 @@ pub(super) struct Child {
 }
 
 impl Child {
-    /// Starts it on a free port with its data below `folder`, and waits until it listens.
-    pub(super) async fn start(folder: &Path, args: &HttpArgs) -> anyhow::Result<Self> {
+    /// Starts it with its configuration in `folder`, and waits until it listens.
+    pub(super) async fn start(folder: &Path, settings: &Value) -> anyhow::Result<Self> {
         let config = folder.join("tidegate.toml");
-        std::fs::write(&config, settings(&folder.join("data"), args)?)?;
+        std::fs::write(&config, toml::to_string(settings)?)?;
         let mut process = Command::new(std::env::current_exe()?)
             .arg("serve")
             .arg("--config")
@@ -60,14 +59,4 @@ impl Child {
     pub(super) async fn stop(mut self) -> anyhow::Result<()> {
         Ok(self.process.kill().await?)
     }
-}
-
-fn settings(data: &Path, args: &HttpArgs) -> anyhow::Result<String> {
-    // Without a limit, and with short windows: the first one counts as spent, which is no part of the speed.
-    let settings = serde_json::json!({
-        "server": {"listen": "127.0.0.1:0"},
-        "store": {"data": data, "durability": format!("{:?}", args.durability).to_lowercase()},
-        "backpressure": {"global_rps": 1e9, "rate_limit_window_sec": 0.05},
-    });
-    Ok(toml::to_string(&settings)?)
 }

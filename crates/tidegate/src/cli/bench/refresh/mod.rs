@@ -1,0 +1,138 @@
+//! `tidegate bench refresh`: records behind a limited API, read and kept fresh by processes of their own. The upstream
+//! is a pretend one that counts at arrival, so that what is said of its limits is what it saw.
+//!
+//! | scenario | offered | asked |
+//! |---|---|---|
+//! | `normal` | 50 HIGH + 200 LOW per second | reads at the 95th percentile < 50 ms |
+//! | `peak` | 200 HIGH + 300 LOW | 450 calls per second; reads < 100 ms, HIGH done < 3 s |
+//! | `low_alone` | 1,000 LOW | never above 350 calls in a second |
+//! | `flood` | 400 HIGH + 1,000 LOW | never above 500, at least 440 per second |
+//! | `herd` | 1,000 readers of one stale record | one call |
+//! | `unchanged` | one record that does not change, read without end | one call per time to live |
+//! | `projection` | answers of 300 KB | 2,000 per second and core |
+
+mod load;
+mod scenes;
+mod world;
+
+use clap::Args;
+use serde::Serialize;
+use serde_json::{Map, Value, json};
+
+use self::scenes::{Scene, mixed, single};
+use super::bulk::DurabilityArg;
+use super::usage;
+
+#[derive(Debug, Clone, Args)]
+pub(super) struct RefreshArgs {
+    /// How long each scenario runs
+    #[arg(long, default_value_t = 10, value_parser = clap::value_parser!(u64).range(1..=3_600))]
+    pub(super) seconds: u64,
+    /// Processes that share the work; more than one need --redis and --snapshots
+    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..=64))]
+    pub(super) processes: u64,
+    /// Redis for budgets, coalescer and log; the embedded store if absent
+    #[arg(long, value_name = "URL")]
+    pub(super) redis: Option<String>,
+    /// Kafka for the log: host:port of a broker
+    #[arg(long, value_name = "BROKER")]
+    pub(super) kafka: Option<String>,
+    /// postgres:// or mysql://; a file if absent
+    #[arg(long, value_name = "URL")]
+    pub(super) snapshots: Option<String>,
+    /// Bytes of an answer of the upstream, before compression
+    #[arg(long, default_value_t = 300_000)]
+    pub(super) payload: usize,
+    #[arg(long, value_enum, default_value = "sync")]
+    pub(super) durability: DurabilityArg,
+    /// These scenarios only
+    #[arg(long, value_delimiter = ',', value_enum)]
+    only: Vec<Scene>,
+    /// Folder to work in; a temporary one below the current folder if absent
+    #[arg(long)]
+    dir: Option<std::path::PathBuf>,
+    /// One JSON object instead of a table
+    #[arg(long)]
+    json: bool,
+}
+
+impl RefreshArgs {
+    /// What is behind the processes, in words.
+    fn behind(&self) -> String {
+        let store = self.redis.as_ref().map_or("embedded", |_| "redis");
+        let log = match (&self.kafka, &self.redis) {
+            (Some(_), _) => "kafka",
+            (None, Some(_)) => "redis",
+            (None, None) => "embedded",
+        };
+        let scheme = self.snapshots.as_deref().and_then(|url| url.split(':').next());
+        format!(
+            "store {store}, log {log}, snapshots {}",
+            scheme.unwrap_or("sqlite")
+        )
+    }
+}
+
+pub(super) fn run(args: &RefreshArgs) -> anyhow::Result<()> {
+    anyhow::ensure!(
+        args.processes == 1 || (args.redis.is_some() && args.snapshots.is_some()),
+        "--processes {}: several processes share a store and a database; say where with --redis and --snapshots",
+        args.processes
+    );
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
+    let figures = runtime.block_on(measure(args))?;
+    if args.json {
+        println!("{}", serde_json::to_string(&figures)?);
+    } else {
+        print_table(&figures);
+    }
+    Ok(())
+}
+
+async fn measure(args: &RefreshArgs) -> anyhow::Result<Map<String, Value>> {
+    let folder = usage::folder(args.dir.as_deref())?;
+    let mut figures = Map::new();
+    figures.insert(
+        "settings".to_owned(),
+        json!({
+            "behind": args.behind(),
+            "processes": args.processes,
+            "seconds": args.seconds,
+            "payload": args.payload,
+            "durability": format!("{:?}", args.durability).to_lowercase(),
+        }),
+    );
+    for scene in Scene::ALL {
+        if !args.only.is_empty() && !args.only.contains(&scene) {
+            continue;
+        }
+        eprintln!("{} ...", scene.name());
+        let place = folder.path().join(scene.name());
+        let found = match scene.offered() {
+            Some(offered) => value(mixed(args, &place, scene, offered).await?)?,
+            None => single(args, &place, scene).await?,
+        };
+        figures.insert(scene.name().to_owned(), found);
+    }
+    Ok(figures)
+}
+
+fn value(figures: impl Serialize) -> anyhow::Result<Value> {
+    Ok(serde_json::to_value(figures)?)
+}
+
+/// A row for each figure, below the name of its scenario.
+fn print_table(figures: &Map<String, Value>) {
+    for (scene, found) in figures {
+        println!("{scene}");
+        for (name, value) in found.as_object().into_iter().flatten() {
+            match value {
+                Value::Number(number) if number.is_f64() => {
+                    println!("  {name:<26} {:>12.2}", number.as_f64().unwrap_or_default());
+                }
+                Value::String(text) => println!("  {name:<26} {text}"),
+                other => println!("  {name:<26} {other:>12}"),
+            }
+        }
+    }
+}

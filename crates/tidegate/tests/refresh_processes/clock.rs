@@ -1,0 +1,45 @@
+//! A clock that a test steps, for one process alone: `libfaketime` stands between it and the system's.
+
+use std::path::{Path, PathBuf};
+
+/// The wall clock of one process. Time that only goes forward (monotonic) is left alone, as a real step does.
+#[derive(Debug)]
+pub(crate) struct SteppedClock {
+    file: PathBuf,
+}
+
+impl SteppedClock {
+    pub(crate) fn new(folder: &Path) -> Self {
+        let clock = Self {
+            file: folder.join("clock"),
+        };
+        clock.step(0);
+        clock
+    }
+
+    /// From now on the process is so many seconds ahead of the machine.
+    pub(crate) fn step(&self, seconds: i64) {
+        // Replaced at once: half a file would be another time.
+        let new = self.file.with_extension("new");
+        std::fs::write(&new, format!("{seconds:+}\n")).unwrap();
+        std::fs::rename(&new, &self.file).unwrap();
+    }
+
+    /// What the process needs in its environment.
+    pub(crate) fn environment(&self) -> Vec<(&'static str, String)> {
+        vec![
+            ("LD_PRELOAD", library().display().to_string()),
+            ("FAKETIME_TIMESTAMP_FILE", self.file.display().to_string()),
+            ("FAKETIME_NO_CACHE", "1".to_owned()),
+            ("FAKETIME_DONT_FAKE_MONOTONIC", "1".to_owned()),
+        ]
+    }
+}
+
+/// Debian keeps it in a folder named after the machine's kind.
+fn library() -> PathBuf {
+    let folders = std::fs::read_dir("/usr/lib").unwrap().flatten();
+    let files = folders.map(|folder| folder.path().join("faketime/libfaketimeMT.so.1"));
+    let mut found = files.filter(|file| file.exists());
+    found.next().expect("the Debian package `faketime` is installed")
+}

@@ -1,0 +1,200 @@
+//! The upstream's own count: never more in a second than it allows, never more in a day.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use rustix::process::Signal;
+use tidegate_upstream::Report;
+
+use crate::fleet::{Behind, Fleet, PATIENCE, at, budget, midday, small, turn};
+
+/// Prefetches as much as the budget has.
+const FLOOD: &str = "[refresh.prefetch]\ntick_ms = 1000\npeak_rate = 1000\nother_rate = 1000\n\
+                     [refresh.work]\nclaim_ms = 5000\n";
+
+/// Readers of records that nobody has seen: every read is a HIGH event. Ends with how long the reads took.
+struct Readers {
+    stop: Arc<AtomicBool>,
+    task: tokio::task::JoinHandle<Vec<Duration>>,
+}
+
+impl Readers {
+    /// About so many per second, at these addresses in turn.
+    fn start(urls: Vec<String>, http: reqwest::Client, per_second: u32) -> Self {
+        let stop = Arc::new(AtomicBool::new(false));
+        let stopped = stop.clone();
+        let task = tokio::spawn(async move {
+            let mut reads = tokio::task::JoinSet::new();
+            let mut beat = tokio::time::interval(Duration::from_secs(1) / per_second);
+            for n in 0.. {
+                if stopped.load(Ordering::Relaxed) {
+                    break;
+                }
+                beat.tick().await;
+                let url = format!("{}/v1/records/character/high{n}", urls[n % urls.len()]);
+                let http = http.clone();
+                reads.spawn(async move {
+                    let begun = Instant::now();
+                    let answered = http.get(url).timeout(Duration::from_secs(10)).send().await;
+                    // A process that was stopped or killed answers nobody.
+                    answered.ok().filter(|answer| answer.status() == 200)?;
+                    Some(begun.elapsed())
+                });
+            }
+            reads.join_all().await.into_iter().flatten().collect()
+        });
+        Self { stop, task }
+    }
+
+    async fn stop(self) -> Vec<Duration> {
+        self.stop.store(true, Ordering::Relaxed);
+        self.task.await.unwrap()
+    }
+}
+
+fn print(what: &str, report: &Report, reads: &mut [Duration]) {
+    println!(
+        "{what}: {} calls, most in a second {}, by second {:?}",
+        report.calls, report.max_in_second, report.seconds
+    );
+    println!(
+        "  reads {}: p50 {:.1} ms, p95 {:.1} ms, p99 {:.1} ms",
+        reads.len(),
+        at(0.5, reads),
+        at(0.95, reads),
+        at(0.99, reads)
+    );
+}
+
+/// Four processes under more work than the budget has. One is stopped and goes on, the clock of one is stepped, one is
+/// killed and comes back.
+async fn disturbed(behind: Behind) {
+    let _turn = turn().await;
+    let upstream = small(|settings| settings.utc_offset_s = (midday() * 60) as i32);
+    let mut fleet = Fleet::start(behind, 4, upstream, &(budget("") + FLOOD)).await;
+    fleet.seed("low", 12_000).await;
+    let urls = fleet
+        .members
+        .iter()
+        .map(|member| member.served().url.clone())
+        .collect();
+    let readers = Readers::start(urls, fleet.members[0].served().http.clone(), 200);
+    let pause = |seconds| tokio::time::sleep(Duration::from_secs(seconds));
+
+    pause(6).await;
+    fleet.members[1].signal(Signal::STOP);
+    fleet.members[2].clock.step(3_600);
+    pause(4).await;
+    fleet.members[1].signal(Signal::CONT);
+    fleet.members[2].clock.step(-3_600);
+    pause(3).await;
+    fleet.members[3].kill().await;
+    fleet.members[2].clock.step(0);
+    pause(2).await;
+    fleet.revive(3).await;
+    pause(5).await;
+    let mut reads = readers.stop().await;
+    let report = fleet.upstream.report();
+    print(&format!("{behind:?}"), &report, &mut reads);
+
+    assert!(
+        report.max_in_second <= 500,
+        "{} in a second",
+        report.max_in_second
+    );
+    assert_eq!(report.violations(), 0);
+    assert_eq!(report.statuses.get("429"), None);
+    assert!(
+        report.calls > 2_000,
+        "{} calls: hardly anything worked",
+        report.calls
+    );
+    // The upstream takes 40 ms and tokens take much longer here; who waited for either would be seen.
+    assert!(!reads.is_empty());
+    fleet.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn four_processes_on_redis_never_exceed_a_second() {
+    disturbed(Behind::Redis).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn four_processes_on_kafka_and_postgres_never_exceed_a_second() {
+    disturbed(Behind::Kafka).await;
+}
+
+/// One process that is killed again and again, each time in the middle of its work, with its clock stepped.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn restarts_and_clock_steps_never_exceed_a_second() {
+    let _turn = turn().await;
+    let mut fleet = Fleet::start(Behind::Embedded, 1, small(|_| {}), &(budget("") + FLOOD)).await;
+    for round in 0..4 {
+        let member = &fleet.members[0];
+        let (url, http) = (member.served().url.clone(), member.served().http.clone());
+        let readers = Readers::start(vec![url], http, 300);
+        tokio::time::sleep(Duration::from_secs(2)).await;
+        member.clock.step([3_600, -60, 0, 5][round]);
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        fleet.members[0].kill().await;
+        readers.stop().await;
+        fleet.revive(0).await;
+    }
+    let report = fleet.upstream.report();
+    print("restarts", &report, &mut []);
+    assert_eq!(report.violations(), 0);
+    assert!(
+        report.calls > 500,
+        "{} calls: hardly anything worked",
+        report.calls
+    );
+    fleet.stop().await;
+}
+
+/// The day's quota holds through kills: what a killed process had taken stays taken.
+async fn day(behind: Behind, processes: usize) {
+    let _turn = turn().await;
+    let (quota, block) = (1_500, 50);
+    let upstream = small(|settings| {
+        settings.per_day = quota;
+        settings.utc_offset_s = (midday() * 60) as i32;
+    });
+    let limits = format!("per_day = {quota}\nday_reserve = 100\nday_block = {block}\n");
+    let mut fleet = Fleet::start(behind, processes, upstream, &(budget(&limits) + FLOOD)).await;
+    let keys: Vec<String> = (0..2_500).map(|n| format!("high{n}")).collect();
+    fleet.ask_for_all(0, &keys).await;
+    let begun = Instant::now();
+    let calls_reach = async |fleet: &Fleet, wanted: u64| {
+        while fleet.upstream.report().calls < wanted {
+            let calls = fleet.upstream.report().calls;
+            assert!(begun.elapsed() < PATIENCE, "{calls} calls, not {wanted}");
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+    };
+    let kills = 2;
+    for kill in 1..=kills {
+        calls_reach(&fleet, kill * 400).await;
+        fleet.members[0].kill().await;
+        fleet.revive(0).await;
+    }
+    // A kill costs a block at most, and the tokens that were not used any more.
+    calls_reach(&fleet, quota - kills * (block + 100)).await;
+    tokio::time::sleep(Duration::from_secs(3)).await;
+    let (record, _) = fleet.read(0, "anna").await;
+    let report = fleet.upstream.report();
+    println!("{behind:?}: {} of {quota} calls", report.calls);
+    assert_eq!((report.over_day, report.over_second), (0, 0));
+    assert_eq!(record["why"]["code"], "DAY_USED_UP", "{record}");
+    fleet.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_day_on_redis_is_never_exceeded() {
+    day(Behind::Redis, 3).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_day_in_a_folder_is_never_exceeded() {
+    day(Behind::Embedded, 1).await;
+}
