@@ -26,7 +26,7 @@ pub struct RefreshOverview {
 }
 
 /// The budget of one provider.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct BudgetState {
@@ -34,18 +34,34 @@ pub struct BudgetState {
     /// Calls per second that are handed out, and those that the provider allows.
     pub rate: u64,
     pub hard_limit: u64,
+    /// Most tokens that lie ready, in all and for LOW.
+    #[serde(default)]
+    pub burst: u64,
+    #[serde(default)]
+    pub low_burst: u64,
+    /// Calls per second that LOW gets at most.
+    #[serde(default)]
+    pub low_cap: u64,
     /// Calls per day; 0 = unlimited.
     pub per_day: u64,
+    /// Of those, calls that LOW leaves for HIGH.
+    #[serde(default)]
+    pub day_reserve: u64,
     /// As it was last seen; absent until then.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub seen: Option<BudgetSeen>,
 }
 
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct BudgetSeen {
     pub at: Time,
+    /// Calls per second that all processes together took since the look before, about a second ago; absent before the
+    /// second look.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub calls_per_second: Option<f64>,
+    /// What lies ready, in all and of that for LOW.
     pub tokens: u64,
     pub low_tokens: u64,
     pub day_used: u64,

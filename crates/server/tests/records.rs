@@ -374,13 +374,26 @@ async fn the_overview_tells_how_things_stand(backend: Backend) {
     let view = running
         .until("/v1/refresh", |view| {
             view["budgets"][0]["seen"]["dayUsed"].as_u64() >= Some(1)
+                && view["budgets"][0]["seen"]["callsPerSecond"].is_number()
                 && view["freshness"]["character"]["fresh"] == 1
                 && view["lag"]["lookedAt"].is_string()
         })
         .await;
     assert_eq!(view["roles"], json!(["query", "work", "plan"]));
     assert_eq!(view["storeAvailable"], true);
-    assert_eq!(view["budgets"][0]["name"], "api");
+    let budget = &view["budgets"][0];
+    assert_eq!(budget["name"], "api");
+    for limit in [
+        "rate",
+        "hardLimit",
+        "burst",
+        "lowBurst",
+        "lowCap",
+        "perDay",
+        "dayReserve",
+    ] {
+        assert!(budget[limit].as_u64() > Some(0), "{limit}: {budget}");
+    }
     assert_eq!(
         view["breakers"],
         json!({ "store": "CLOSED", "database": "CLOSED" })

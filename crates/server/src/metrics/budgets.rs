@@ -21,8 +21,6 @@ pub(super) struct Budget {
     pub(super) counts: TokenCounts,
     /// None before it was seen.
     pub(super) seen: Option<SeenBudget>,
-    /// Calls per second, of all processes.
-    pub(super) rate: Option<f64>,
 }
 
 #[derive(Debug)]
@@ -42,7 +40,6 @@ impl Budgeted {
             config: config.clone(),
             counts: taken.tokens.get(target).copied().unwrap_or_default(),
             seen: budgets.of(target),
-            rate: budgets.rate(target),
         });
         Some(Self {
             now: app.now(),
@@ -96,11 +93,11 @@ impl Budgeted {
     }
 
     fn rates(&self, all: &mut Exposition) {
-        let recent = self.budgets.iter().filter(|budget| self.recent(budget).is_some());
         all.gauges(
             "tidegate_rate_limiter_rps",
             "Calls per second that were let through over the last seconds",
-            recent.filter_map(|budget| Some((target(budget), budget.rate?))),
+            self.seen()
+                .filter_map(|(target, seen)| Some((target, seen.calls_per_second?))),
         );
         all.gauges(
             "tidegate_rate_limiter_peak_rps",

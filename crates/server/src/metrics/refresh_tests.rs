@@ -56,8 +56,8 @@ fn budget(target: &str, per_day: u64) -> Budget {
                 hold_until: NOW + Millis(2_500),
             },
             at: NOW - Millis(1_000),
+            calls_per_second: Some(4.5),
         }),
-        rate: Some(4.5),
     }
 }
 

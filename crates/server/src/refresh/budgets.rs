@@ -20,10 +20,12 @@ const EVERY: Duration = Duration::from_secs(1);
 const PATIENCE: Duration = Duration::from_secs(2);
 
 /// One budget at one moment.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq)]
 pub(crate) struct SeenBudget {
     pub(crate) view: BudgetView,
     pub(crate) at: Timestamp,
+    /// Calls per second that were let through, by all processes; none if it was not seen often enough.
+    pub(crate) calls_per_second: Option<f64>,
 }
 
 #[derive(Debug)]
@@ -50,11 +52,6 @@ impl Budgets {
     /// What this process took of them.
     pub(crate) fn taken(&self) -> AllowancesView {
         self.allowances.view()
-    }
-
-    /// Calls per second that were let through for a target, by all processes; none if it was not seen often enough.
-    pub(crate) fn rate(&self, target: &TargetId) -> Option<f64> {
-        self.seen(|seen| seen.paces.get(target)?.rate())
     }
 
     /// One budget; none before it was seen for the first time.
@@ -102,7 +99,13 @@ impl Budgets {
                     self.seen(|seen| {
                         let pace = seen.paces.entry(target.clone()).or_default();
                         pace.saw(&view, asked, Instant::now());
-                        seen.budgets.insert(target.clone(), SeenBudget { view, at });
+                        let calls_per_second = pace.rate();
+                        let budget = SeenBudget {
+                            view,
+                            at,
+                            calls_per_second,
+                        };
+                        seen.budgets.insert(target.clone(), budget);
                     });
                     true
                 }

@@ -255,6 +255,7 @@ fn status(view: &RefreshOverview) -> String {
     let mut budgets = Table::new(&[
         "BUDGET",
         ">RATE",
+        ">CALLS/S",
         ">TOKENS",
         ">DAY USED",
         ">DAY LEFT",
@@ -267,6 +268,7 @@ fn status(view: &RefreshOverview) -> String {
         budgets.row(vec![
             budget.name.clone(),
             budget.rate.to_string(),
+            maybe(seen.and_then(|seen| seen.calls_per_second).map(number)),
             maybe(seen.map(|seen| seen.tokens)),
             maybe(seen.map(|seen| seen.day_used)),
             maybe(seen.map(|seen| seen.day_left_high)),
