@@ -126,6 +126,23 @@ async fn the_demo_loses_nothing_and_keeps_the_limit() {
     for row in customers {
         assert_eq!(fields(row), words("customer jobs seconds ideal_seconds"));
     }
+    let refresh = &figures["refresh"];
+    let expected = "seconds limit_per_second rate_per_second calls max_calls_in_a_second over_limit reads read_p50_ms \
+                    read_p95_ms high_asked high_refreshed high_p50_seconds high_p95_seconds low_stale low_refreshed \
+                    readers_of_one calls_for_one";
+    assert_eq!(fields(refresh), words(expected));
+    let number = |name: &str| refresh[name].as_u64().unwrap();
+    assert_eq!(number("over_limit"), 0, "{refresh}");
+    assert!(
+        number("max_calls_in_a_second") <= number("limit_per_second"),
+        "{refresh}"
+    );
+    assert_eq!(number("high_refreshed"), number("high_asked"), "{refresh}");
+    assert_eq!(number("calls_for_one"), 1, "{refresh}");
+    assert!(
+        number("readers_of_one") > 100 && number("low_refreshed") > 0,
+        "{refresh}"
+    );
 }
 
 #[tokio::test]

@@ -1,4 +1,4 @@
-//! How far each customer is: a bar per customer on a terminal, otherwise a line now and then.
+//! How far each scene is: bars on a terminal, otherwise a line now and then.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -12,33 +12,24 @@ use super::{Scene, colours, figures};
 const REDRAW: Duration = Duration::from_millis(100);
 const LINE_EVERY: Duration = Duration::from_secs(2);
 
-/// Bars on standard error, so that the figures can be piped on their own.
+/// Where bars are drawn, and how.
 #[derive(Debug)]
-pub(super) struct Bars {
-    scene: Arc<Scene>,
-    bars: Vec<ProgressBar>,
-    plain: bool,
-    updates: JoinHandle<()>,
+pub(super) struct Canvas {
+    all: MultiProgress,
+    looks: [&'static str; 2],
+    /// No terminal: lines instead of bars.
+    pub(super) plain: bool,
 }
 
-impl Bars {
-    pub(super) fn show(scene: &Arc<Scene>, rate: f64) -> Self {
+impl Canvas {
+    pub(super) fn new() -> Self {
         let stderr = std::io::stderr();
         let plain = !std::io::IsTerminal::is_terminal(&stderr);
-        let jobs: Vec<String> = scene.jobs.iter().map(|&jobs| figures::grouped(jobs)).collect();
-        eprintln!(
-            "Customers A, B and C with {}, {} and {} jobs share {} starts per second.",
-            jobs[0],
-            jobs[1],
-            jobs[2],
-            figures::grouped(rate as u64)
-        );
         let target = if plain {
             ProgressDrawTarget::hidden()
         } else {
             ProgressDrawTarget::stderr()
         };
-        let all = MultiProgress::with_draw_target(target);
         let looks = if colours(&stderr) {
             [
                 "{prefix:.bold} {bar:44.cyan/black.bright} {human_pos:>7} of {human_len:7} {msg}",
@@ -47,16 +38,66 @@ impl Bars {
         } else {
             ["{prefix} {bar:44} {human_pos:>7} of {human_len:7} {msg}"; 2]
         };
-        let style = |look: &str| {
-            ProgressStyle::with_template(look)
-                .expect("a constant template")
-                .progress_chars("━╸─")
-        };
+        Self {
+            all: MultiProgress::with_draw_target(target),
+            looks,
+            plain,
+        }
+    }
+
+    /// One more bar below the others; `look` is 0 for the large one, 1 for the small.
+    pub(super) fn bar(&self, look: usize, name: &'static str, length: u64) -> ProgressBar {
+        let style = ProgressStyle::with_template(self.looks[look])
+            .expect("a constant template")
+            .progress_chars("━╸─");
+        let bar = self.all.add(ProgressBar::new(length));
+        bar.set_style(style);
+        bar.set_prefix(name);
+        bar
+    }
+
+    /// How often what is drawn is brought up to date.
+    pub(super) fn every(&self) -> Duration {
+        if self.plain { LINE_EVERY } else { REDRAW }
+    }
+
+    /// Leaves the bars as they are.
+    pub(super) fn close(&self, bars: &[ProgressBar]) {
+        for bar in bars {
+            bar.abandon();
+        }
+        if !self.plain {
+            // Ends the last bar's line.
+            eprintln!();
+        }
+        eprintln!();
+    }
+}
+
+/// Bars on standard error, so that the figures can be piped on their own.
+#[derive(Debug)]
+pub(super) struct Bars {
+    scene: Arc<Scene>,
+    canvas: Canvas,
+    bars: Vec<ProgressBar>,
+    updates: JoinHandle<()>,
+}
+
+impl Bars {
+    pub(super) fn show(scene: &Arc<Scene>, rate: f64) -> Self {
+        let canvas = Canvas::new();
+        let jobs: Vec<String> = scene.jobs.iter().map(|&jobs| figures::grouped(jobs)).collect();
+        eprintln!(
+            "Customers A, B and C with {}, {} and {} jobs share {} starts per second.",
+            jobs[0],
+            jobs[1],
+            jobs[2],
+            figures::grouped(rate as u64)
+        );
         let bars: Vec<ProgressBar> = (0..scene.names.len())
             .map(|customer| {
-                let bar = all.add(ProgressBar::new(scene.jobs[customer]));
-                bar.set_style(style(looks[usize::from(customer > 0)]));
-                bar.set_prefix(scene.names[customer]);
+                let look = usize::from(customer > 0);
+                let bar = canvas.bar(look, scene.names[customer], scene.jobs[customer]);
                 bar.set_message(if customer == 0 {
                     "is submitted"
                 } else {
@@ -68,12 +109,12 @@ impl Bars {
         for bar in &bars {
             bar.tick();
         }
-        let updates = tokio::spawn(update(scene.clone(), bars.clone(), plain));
+        let updates = update(scene.clone(), bars.clone(), canvas.every(), canvas.plain);
         Self {
             scene: scene.clone(),
+            canvas,
             bars,
-            plain,
-            updates,
+            updates: tokio::spawn(updates),
         }
     }
 
@@ -87,7 +128,7 @@ impl Bars {
 
     pub(super) fn finished(&self, customer: usize, took: Duration) {
         let text = format!("done in {:.2} s", took.as_secs_f64());
-        if self.plain {
+        if self.canvas.plain {
             eprintln!("{}: {text}", self.scene.names[customer]);
         }
         let bar = &self.bars[customer];
@@ -99,19 +140,12 @@ impl Bars {
         self.updates.abort();
         // Aborted or not, it is over, and no late redraw can undo the last positions.
         let _ = self.updates.await;
-        for bar in &self.bars {
-            bar.abandon();
-        }
-        if !self.plain {
-            // Ends the last bar's line.
-            eprintln!();
-        }
-        eprintln!();
+        self.canvas.close(&self.bars);
     }
 }
 
-async fn update(scene: Arc<Scene>, bars: Vec<ProgressBar>, plain: bool) {
-    let mut ticks = tokio::time::interval(if plain { LINE_EVERY } else { REDRAW });
+async fn update(scene: Arc<Scene>, bars: Vec<ProgressBar>, every: Duration, plain: bool) {
+    let mut ticks = tokio::time::interval(every);
     // The first tick comes at once, before there is anything to tell.
     ticks.tick().await;
     loop {

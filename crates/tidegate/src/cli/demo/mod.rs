@@ -1,4 +1,5 @@
-//! `tidegate demo`: a large customer, two small ones behind it, one rate for all.
+//! `tidegate demo`: a large customer, two small ones behind it, one rate for all; then records of an API that allows
+//! few calls, in `refresh/`.
 //!
 //! Everything is real: the service with its dashboard, an embedded store in a temporary folder with the default
 //! durability, and handlers that sleep for a few milliseconds. Only the rate holds the jobs back, so what each customer
@@ -6,6 +7,7 @@
 
 mod bars;
 mod figures;
+mod refresh;
 
 use std::io::IsTerminal;
 use std::net::SocketAddr;
@@ -16,6 +18,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::Context;
 use clap::Args;
+use serde::Serialize;
 use tidegate::views::{Query, QueueStats, View};
 use tidegate::{ActionCounts, CompletedAction, Job, JobError, StoreExt, Submission, Submitted};
 use tidegate_core::ids::{ActionId, GroupId, JobType};
@@ -23,10 +26,12 @@ use tidegate_core::time::Millis;
 use tidegate_engine::EngineBuilder;
 use tidegate_server::config::Config;
 use tidegate_server::{Service, ServiceError};
+use tidegate_upstream::Upstream;
 use tokio::sync::mpsc;
 
 use self::bars::Bars;
 use self::figures::{CustomerFigures, Figures};
+use self::refresh::RefreshFigures;
 use super::simulate::{Customer, ideal};
 
 const KIND: &str = "SEND_PROMOTION";
@@ -66,9 +71,12 @@ pub(super) fn run(args: &DemoArgs) -> anyhow::Result<()> {
         let folder = tempfile::Builder::new().prefix("tidegate-demo-").tempdir()?;
         let scene = Scene::new(args.jobs);
         let (finished, finishes) = mpsc::channel(scene.names.len());
-        let service = start(config(args, folder.path()), &scene, finished).await?;
+        let upstream = refresh::upstream()?;
+        let mut config = config(args, folder.path());
+        refresh::configure(&mut config, &upstream)?;
+        let service = start(config, &scene, finished).await?;
         let figures = tokio::select! {
-            figures = play(args, &service, &scene, finishes) => figures,
+            figures = play_all(args, &service, &scene, finishes, &upstream) => figures,
             // Returning drops the temporary folder; a process that is killed leaves it behind.
             interrupted = tokio::signal::ctrl_c() => {
                 interrupted?;
@@ -78,8 +86,6 @@ pub(super) fn run(args: &DemoArgs) -> anyhow::Result<()> {
         if let Ok(figures) = &figures {
             if args.json {
                 println!("{}", serde_json::to_string(&figures)?);
-            } else {
-                print!("{}", figures.report(colours(&std::io::stdout())));
             }
             if args.stay {
                 eprintln!("\nThe dashboard stays at {} until Ctrl-C.", service.url());
@@ -133,6 +139,35 @@ impl Scene {
     }
 }
 
+/// What both scenes came to.
+#[derive(Debug, Serialize)]
+struct AllFigures {
+    #[serde(flatten)]
+    bulk: Figures,
+    refresh: RefreshFigures,
+}
+
+/// One scene after the other, each told as soon as it is over.
+async fn play_all(
+    args: &DemoArgs,
+    service: &Service,
+    scene: &Arc<Scene>,
+    finishes: mpsc::Receiver<(usize, Instant)>,
+    upstream: &Upstream,
+) -> anyhow::Result<AllFigures> {
+    let coloured = colours(&std::io::stdout());
+    eprintln!("Watch it live: {}", service.url());
+    let bulk = play(args, service, scene, finishes).await?;
+    if !args.json {
+        println!("{}", bulk.report(coloured));
+    }
+    let refresh = refresh::play(service, upstream).await?;
+    if !args.json {
+        print!("{}", refresh.report(coloured));
+    }
+    Ok(AllFigures { bulk, refresh })
+}
+
 async fn play(
     args: &DemoArgs,
     service: &Service,
@@ -140,7 +175,6 @@ async fn play(
     mut finishes: mpsc::Receiver<(usize, Instant)>,
 ) -> anyhow::Result<Figures> {
     let window = config(args, Path::new("")).backpressure.window();
-    eprintln!("Watch it live: {}", service.url());
     let bars = Bars::show(scene, args.rate);
 
     let begun = Instant::now();
