@@ -182,12 +182,38 @@ export const purgeDead = (selection, words) =>
     run: async ({ why }) => told('purged', await post('/v1/dead/purge', { ...selection, why })),
   });
 
-function told(deed, done) {
+/** The same for dead letters. */
+export const replayLetters = (selection, words) =>
+  ask({
+    title: `Replay ${words}?`,
+    text: 'Their records are asked for again, before what nobody waits for. One that fails again leaves another letter.',
+    fields: [reason(false)],
+    confirm: 'Replay',
+    run: async ({ why }) =>
+      told(
+        'replayed',
+        await post('/v1/refresh/dead-letters/replay', { ...selection, why: orNothing(why) }),
+        'letter',
+      ),
+  });
+
+export const purgeLetters = (selection, words) =>
+  ask({
+    title: `Purge ${words}?`,
+    text: 'They are put away and cannot be replayed any more. Their records stay as they are.',
+    fields: [reason(true)],
+    confirm: 'Purge',
+    danger: true,
+    run: async ({ why }) =>
+      told('purged', await post('/v1/refresh/dead-letters/purge', { ...selection, why }), 'letter'),
+  });
+
+function told(deed, done, what = 'job') {
   const skipped =
     done.skipped > 0
       ? `, ${count(done.skipped)} skipped: ${done.errors?.[0]?.detail ?? 'not dead any more'}`
       : '';
-  success(`${many(done.jobs, 'job')} ${deed}${skipped}`);
+  success(`${many(done[`${what}s`], what)} ${deed}${skipped}`);
 }
 
 export const disableTarget = (target) =>

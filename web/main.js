@@ -13,9 +13,11 @@ import dead from './views/dead.js';
 import group from './views/group.js';
 import groups from './views/groups.js';
 import job from './views/job.js';
+import letters from './views/letters.js';
 import limits from './views/limits.js';
 import login from './views/login.js';
 import overview from './views/overview.js';
+import refresh from './views/refresh.js';
 import targets from './views/targets.js';
 
 const ROUTES = [
@@ -26,6 +28,8 @@ const ROUTES = [
   ['/groups/:group/jobs/:job', job],
   ['/dead', dead],
   ['/targets', targets],
+  ['/refresh', refresh],
+  ['/refresh/letters', letters],
   ['/limits', limits],
   ['/audit', audit],
 ];
@@ -36,6 +40,7 @@ const PAGES = [
   ['#/groups', 'Groups', () => session.may('read')],
   ['#/dead', 'Dead jobs', () => session.may('read')],
   ['#/targets', 'Targets', () => session.mayForAll('read')],
+  ['#/refresh', 'Refresh', () => session.mayForAll('read')],
   ['#/limits', 'Limits', () => session.mayForAll('read')],
   ['#/audit', 'Audit', () => session.mayForAll('admin')],
 ];

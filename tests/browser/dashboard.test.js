@@ -41,7 +41,7 @@ describe('dashboard', { timeout: 180_000 }, () => {
     await page.getByRole('heading', { name: 'Starts per second' }).waitFor();
     const response = await page.request.get(service.url);
     assert.match(response.headers()['content-security-policy'], /default-src 'none'/);
-    for (const name of ['Groups', 'Dead jobs', 'Targets', 'Limits', 'Audit', 'Overview']) {
+    for (const name of ['Groups', 'Dead jobs', 'Targets', 'Refresh', 'Limits', 'Audit', 'Overview']) {
       await page.getByRole('navigation', { name: 'Pages' }).getByRole('link', { name }).click();
       await page.getByRole('heading', { level: 1, name }).waitFor({ state: 'attached' });
     }

@@ -7,7 +7,7 @@ import { after, before, describe, test } from 'node:test';
 
 import { assertAccessible, assertContrast } from './accessible.js';
 import { launch, openPage } from './browser.js';
-import { seed } from './seed.js';
+import { seed, seedRecords } from './seed.js';
 import { client, startService, until } from './service.js';
 
 const ROOT = resolve(import.meta.dirname, '../..');
@@ -23,6 +23,8 @@ const PAGES = [
   '#/groups/soylent/jobs/surveys-0',
   '#/dead',
   '#/targets',
+  '#/refresh',
+  '#/refresh/letters',
   '#/limits',
   '#/audit',
   'docs',
@@ -40,6 +42,8 @@ describe('looks', { timeout: 300_000 }, () => {
     cleanUp.push(() => browser.close());
     const workers = await seed(service.url);
     cleanUp.push(() => workers.stop());
+    const readers = await seedRecords(service);
+    cleanUp.push(() => readers.stop());
     await mkdir(PICTURES, { recursive: true });
   });
   after(async () => {
@@ -57,7 +61,7 @@ describe('looks', { timeout: 300_000 }, () => {
   async function show(page, where) {
     await page.goto(`${service.url}/${where}`);
     await page.locator('main h1').waitFor({ state: 'attached' });
-    if (where === '#/') await page.locator('.tile').first().waitFor();
+    if (['#/', '#/refresh'].includes(where)) await page.locator('.tile').first().waitFor();
     await page
       .locator('main table')
       .first()
@@ -89,7 +93,7 @@ describe('looks', { timeout: 300_000 }, () => {
   for (const colorScheme of ['light', 'dark']) {
     test(`text is readable in ${colorScheme}`, async (t) => {
       const { page, trouble } = await open(t, '#/', { colorScheme });
-      for (const where of ['#/', '#/groups', '#/dead', '#/targets']) {
+      for (const where of ['#/', '#/groups', '#/dead', '#/targets', '#/refresh', '#/refresh/letters']) {
         await show(page, where);
         await assertContrast(page, [
           'h2',
@@ -226,7 +230,7 @@ describe('looks', { timeout: 300_000 }, () => {
       async () => Number(await picture.getAttribute('aria-valuemax')) >= SECONDS_SHOWN,
       150_000,
     );
-    const take = (name) => page.screenshot({ path: join(PICTURES, `${name}.png`) });
+    const take = (name, options) => page.screenshot({ path: join(PICTURES, `${name}.png`), ...options });
     await take('dashboard-light');
     await page.emulateMedia({ colorScheme: 'dark' });
     await take('dashboard-dark');
@@ -238,8 +242,24 @@ describe('looks', { timeout: 300_000 }, () => {
       await show(page, where);
       await take(name);
     }
+    await show(page, '#/refresh');
+    const calls = page.getByRole('slider', { name: /^Calls per second/ });
+    await until(
+      'enough calls',
+      async () => Number(await calls.getAttribute('aria-valuemax')) >= SECONDS_SHOWN,
+      150_000,
+    );
+    await take('dashboard-refresh', { fullPage: true });
+    await page.emulateMedia({ colorScheme: 'dark' });
+    await take('dashboard-refresh-dark', { fullPage: true });
+    await page.emulateMedia({ colorScheme: 'light' });
+    await page.goto(`${service.url}/#/refresh/letters`);
+    await page.locator('main table summary').first().click();
+    await take('dashboard-letters');
     await page.setViewportSize({ width: 360, height: 740 });
     await show(page, '#/');
     await take('dashboard-narrow');
+    await show(page, '#/refresh');
+    await take('dashboard-refresh-narrow', { fullPage: true });
   });
 });

@@ -1,4 +1,5 @@
-// Data worth looking at: customers of different size and weight, one paused, one congested, some dead jobs.
+// Data worth looking at: customers of different size and weight, one paused, one congested, some dead jobs; records that
+// are read all the time, and some that cannot be refreshed.
 
 import { client, startWorker, until } from './service.js';
 
@@ -40,4 +41,48 @@ export async function seed(url) {
   const workers = [startWorker(url, { verdict }), startWorker(url, { verdict, lane: 'sms', max: 10 })];
   await until('dead jobs', async () => (await api.get('/v1/stats')).counts.dead >= 5, 30_000);
   return { stop: () => Promise.all(workers.map((worker) => worker.stop())) };
+}
+
+const BROKEN = {
+  'char-0042': 'error400',
+  'char-0077': 'wrong_type',
+  'char-0101': 'error500',
+  'char-0123': 'missing_fields',
+};
+
+const key = (n) => `char-${String(n).padStart(4, '0')}`;
+
+/** Has records read, some of them again and again, until it is stopped; there are dead letters when it returns. */
+export async function seedRecords({ url, upstream }) {
+  const api = client(url);
+  await upstream.post('/set', { answers: BROKEN });
+  let round = 0;
+  let running = true;
+  const loop = (async () => {
+    while (running) {
+      round += 1;
+      const records = [
+        ...Array.from({ length: 6 }, (_, n) => ({ source: 'character', key: key(n) })),
+        ...Array.from({ length: 9 }, (_, n) => ({ source: 'character', key: key((round * 9 + n) % 260) })),
+        ...Array.from({ length: 4 }, (_, n) => ({ source: 'guild', key: `guild-${(round * 4 + n) % 90}` })),
+        ...(round < 20 ? Object.keys(BROKEN).map((name) => ({ source: 'character', key: name })) : []),
+        { source: 'guild', key: `missing-${round % 7}` },
+      ];
+      await api.post('/v1/records/read', { records });
+      await new Promise((done) => {
+        setTimeout(done, 250);
+      });
+    }
+  })();
+  await until(
+    'dead letters',
+    async () => (await api.get('/v1/refresh/dead-letters')).items.length >= 3,
+    30_000,
+  );
+  return {
+    async stop() {
+      running = false;
+      await loop;
+    },
+  };
 }

@@ -1,14 +1,16 @@
-// The service under test: the real binary on a free port, with a data folder of its own.
+// The service under test: the real binary on a free port, with a data folder of its own; a target and an upstream for it.
 
 import { spawn } from 'node:child_process';
 import { mkdtemp, rm, writeFile } from 'node:fs/promises';
 import { createServer } from 'node:http';
 import { tmpdir } from 'node:os';
-import { join, resolve } from 'node:path';
+import { dirname, join, resolve } from 'node:path';
 import { createInterface } from 'node:readline';
 
 const ROOT = resolve(import.meta.dirname, '../..');
 const BINARY = resolve(ROOT, process.env.TIDEGATE_BIN ?? 'target/debug/tidegate');
+/** The pretend upstream is built beside it. */
+const UPSTREAM = process.env.TIDEGATE_UPSTREAM ?? join(dirname(BINARY), 'examples/serve');
 
 /** Lanes for pull workers, and one target. */
 const CONFIG = (data, rps, target) => `
@@ -35,6 +37,48 @@ types = ["crm.sync"]
 rps = 40
 `;
 
+/** Two kinds of records behind one limited API: one is fetched ahead, the other soon stale. */
+const SOURCES = (upstream) => `
+[budgets.game]
+hard_limit = 60
+rate = 50
+burst = 5
+low_cap = 40
+low_burst = 4
+per_day = 4000000
+day_reserve = 800000
+[sources.character]
+url = "${upstream}/character/{key}"
+target = "game"
+fields = ["character_name", "character_level"]
+[sources.guild]
+url = "${upstream}/character/{key}"
+target = "game"
+fields = ["character_guild_name"]
+ttl_ms = { hot = 1000, warm = 1000, cold = 1000 }
+prefetch = false
+[refresh.tiers]
+hot_ms = 4000
+warm_ms = 4000
+cold_ms = 4000
+hot_fresh_ms = 8000
+warm_fresh_ms = 8000
+cold_fresh_ms = 8000
+[refresh.prefetch]
+tick_ms = 1000
+peak_rate = 30
+other_rate = 30
+[refresh.query]
+cache_ttl_ms = 400
+[refresh.work]
+retries = 1
+backoff_ms = 20
+[refresh.watch]
+lag_every_ms = 500
+mix_every_ms = 500
+follow_every_ms = 100
+`;
+
 /** Somebody who takes jobs by push and is too busy now and then. */
 async function startTarget() {
   let calls = 0;
@@ -59,12 +103,9 @@ async function startTarget() {
   return { url: `http://127.0.0.1:${server.address().port}/jobs`, stop };
 }
 
-export async function startService({ rps = 120 } = {}) {
-  const folder = await mkdtemp(join(tmpdir(), 'tidegate-browser-'));
-  const config = join(folder, 'tidegate.toml');
-  const target = await startTarget();
-  await writeFile(config, CONFIG(join(folder, 'data'), rps, target.url));
-  const child = spawn(BINARY, ['serve', '--config', config], { stdio: ['ignore', 'pipe', 'pipe'] });
+/** A program that prints its address on its first lines. */
+async function startProgram(program, args) {
+  const child = spawn(program, args, { stdio: ['ignore', 'pipe', 'pipe'] });
   let errors = '';
   child.stderr.on('data', (text) => {
     errors += text;
@@ -77,7 +118,7 @@ export async function startService({ rps = 120 } = {}) {
     });
   });
   const url = await new Promise((found, failed) => {
-    ended.then(() => failed(new Error(`${BINARY} serve ended: ${errors}`)));
+    ended.then(() => failed(new Error(`${program} ended: ${errors}`)));
     createInterface({ input: child.stdout }).on('line', (line) => {
       const address = /http:\/\/\S+/.exec(line)?.[0];
       if (address) found(address);
@@ -90,6 +131,36 @@ export async function startService({ rps = 120 } = {}) {
       const force = setTimeout(() => child.kill('SIGKILL'), 10_000);
       await ended;
       clearTimeout(force);
+    },
+  };
+}
+
+/** The pretend API, which keeps limits of its own; `settings` are those of `crates/upstream`. */
+const startUpstream = (settings) => startProgram(UPSTREAM, [JSON.stringify(settings)]);
+
+/** Without `sources` nothing is refreshed. */
+export async function startService({ rps = 120, sources = true } = {}) {
+  const folder = await mkdtemp(join(tmpdir(), 'tidegate-browser-'));
+  const config = join(folder, 'tidegate.toml');
+  const target = await startTarget();
+  const upstream =
+    sources &&
+    (await startUpstream({
+      payload_bytes: 3_000,
+      per_second: 60,
+      latency_min_ms: 20,
+      latency_max_ms: 120,
+      change_every_ms: 30_000,
+    }));
+  const text = CONFIG(join(folder, 'data'), rps, target.url) + (upstream ? SOURCES(upstream.url) : '');
+  await writeFile(config, text);
+  const service = await startProgram(BINARY, ['serve', '--config', config]);
+  return {
+    url: service.url,
+    upstream: upstream && client(upstream.url),
+    async stop() {
+      await service.stop();
+      if (upstream) await upstream.stop();
       target.stop();
       await rm(folder, { recursive: true, force: true });
     },

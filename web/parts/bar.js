@@ -1,4 +1,4 @@
-// Bars: how far something is, and how the jobs of a group are spread over their phases.
+// Bars: how far something is, and how things are spread over the states that they can have.
 
 import { h } from '../dom.js';
 import { count, percent } from '../format.js';
@@ -10,7 +10,8 @@ export const total = (counts) => PHASES.reduce((sum, phase) => sum + counts[phas
 export const finished = (counts) => counts.done + counts.dead;
 export const unfinished = (counts) => total(counts) - finished(counts);
 
-function stacked(parts, all, label) {
+/** `parts` are `[name, value]`, or `[name, value, words]` where the style sheet's name is not the reader's. */
+export function stacked(parts, all, label) {
   // What is there at all stays visible, however little it is.
   const width = (value) => `max(2px, ${((100 * value) / all).toFixed(3)}%)`;
   return h(
@@ -18,11 +19,11 @@ function stacked(parts, all, label) {
     { role: 'img', 'aria-label': label },
     parts
       .filter(([, value]) => value > 0)
-      .map(([name, value]) =>
+      .map(([name, value, words = name]) =>
         h('span', {
           class: name,
           key: name,
-          title: `${count(value)} ${name}`,
+          title: `${count(value)} ${words}`,
           style: { width: width(value) },
         }),
       ),
@@ -79,19 +80,48 @@ export function meter(value, limit, label) {
   );
 }
 
+/** The parts as one bar with what each look means below it. */
+export function spread(parts, nothing) {
+  const all = parts.reduce((sum, [, value]) => sum + value, 0);
+  const words = parts
+    .filter(([, value]) => value > 0)
+    .map(([name, value, text = name]) => `${count(value)} ${text}`)
+    .join(', ');
+  return [stacked(parts, Math.max(1, all), words || nothing), keys(parts)];
+}
+
 /** Which look means which phase. */
-export function legend(counts, phases = PHASES) {
+export const legend = (counts, phases = PHASES) => keys(phases.map((phase) => [phase, counts[phase]]));
+
+function keys(parts) {
   return h(
     'ul.legend',
     null,
-    phases.map((phase) =>
+    parts.map(([name, value, words = name]) =>
       h(
         'li',
-        { key: phase },
-        h('span.swatch', { class: phase, 'aria-hidden': 'true' }),
-        `${phase} `,
-        h('b', null, count(counts[phase])),
+        { key: name },
+        h('span.swatch', { class: name, 'aria-hidden': 'true' }),
+        `${words} `,
+        h('b', null, count(value)),
       ),
     ),
+  );
+}
+
+const at = (value, all) => `${Math.min(100, (100 * value) / all).toFixed(2)}%`;
+
+/**
+ * A value on a scale that ends at `end`, with a zone from `zone` to the end that is not for everybody, and a mark where
+ * it begins.
+ */
+export function gauge({ value, zone, end, label, tone = '' }) {
+  const zoned = zone < end;
+  return h(
+    'div.gauge',
+    { role: 'img', 'aria-label': label, class: tone },
+    zoned && h('span.zone', { key: 'zone', style: { left: at(zone, end) } }),
+    h('span.fill', { key: 'fill', style: { width: at(value, end) } }),
+    zoned && h('span.mark', { key: 'mark', style: { left: at(zone, end) } }),
   );
 }

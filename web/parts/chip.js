@@ -50,6 +50,13 @@ export function actionChips(action) {
   ];
 }
 
+const BREAKERS = {
+  CLOSED: ['Closed', 'good', 'check'],
+  HALF_OPEN: ['Half open', 'warn', 'triangle'],
+  OPEN: ['Open', 'bad', 'cross'],
+};
+export const breakerChip = (state) => chip(...(BREAKERS[state] ?? [state, 'calm', 'ring']));
+
 const PHASES = {
   waiting: ['calm', 'ring'],
   ready: ['busy', 'ring'],

@@ -1,0 +1,239 @@
+// The refresh page and its dead letters: live figures, what is away, what is not configured, replay and purge.
+
+import assert from 'node:assert/strict';
+import { after, before, describe, test } from 'node:test';
+
+import { assertAccessible } from './accessible.js';
+import { launch, openPage } from './browser.js';
+import { client, startService, until } from './service.js';
+
+const LETTERS = '/v1/refresh/dead-letters';
+
+describe('refresh', { timeout: 180_000 }, () => {
+  let service;
+  let browser;
+  let api;
+  const cleanUp = [];
+
+  before(async () => {
+    service = await startService();
+    cleanUp.push(() => service.stop());
+    browser = await launch();
+    cleanUp.push(() => browser.close());
+    api = client(service.url);
+  });
+  after(async () => {
+    for (const end of cleanUp.reverse()) await end();
+  });
+
+  async function open(t, hash, options) {
+    const opened = await openPage(browser, service.url, options);
+    t.after(() => opened.close());
+    await opened.page.goto(`${service.url}/${hash}`);
+    return opened;
+  }
+
+  const read = (source, keys) =>
+    api.post('/v1/records/read', { records: keys.map((key) => ({ source, key })) });
+  const fresh = (key, source = 'character') =>
+    until(`${key} to be fresh`, async () => {
+      const record = await api.get(`/v1/records/${source}/${key}`);
+      return record.freshness === 'FRESH' && record;
+    });
+  /** A letter of a record that the upstream refuses as `answer` says. */
+  async function letter(key, answer = 'error400') {
+    await service.upstream.post('/set', { answers: { [key]: answer } });
+    await api.get(`/v1/records/character/${key}`);
+    return until(`a letter of ${key}`, async () =>
+      (await api.get(LETTERS)).items.find((one) => one.key === key),
+    );
+  }
+  const tile = (page, name) => page.locator('.tile', { hasText: name }).locator('.value');
+  /** The page is told `change(what the service says)`. */
+  const played = (page, change) =>
+    page.route('**/v1/refresh', async (route) => {
+      const response = await route.fetch();
+      const seen = await response.json();
+      change(seen);
+      await route.fulfill({ response, json: seen });
+    });
+
+  test('budgets, freshness and outcomes are shown and live', async (t) => {
+    const { page, trouble } = await open(t, '#/refresh');
+    await page.getByRole('heading', { name: /^Budget game/ }).waitFor();
+    await page.getByText('of 50 calls/s').waitFor();
+    await page.locator('.budget').getByText('hard limit 60/s').waitFor();
+    await page.getByText('800K kept for HIGH').waitFor();
+    const today = page.getByRole('img', { name: /of 4,000,000 calls today; 800,000 are kept for HIGH/ });
+    await today.waitFor();
+    assert.equal(await tile(page, 'Store breaker').textContent(), 'Closed');
+    assert.equal(await tile(page, 'Database breaker').textContent(), 'Closed');
+    await page.evaluate(() => {
+      window.sameDocument = true;
+    });
+
+    const keys = Array.from({ length: 30 }, (_, n) => `live-${n}`);
+    await read('character', keys);
+    const calls = page.locator('.budget .big b');
+    await until('calls in this second', async () => Number(await calls.textContent()) > 0);
+    await until(
+      'the mix',
+      async () => (await page.getByRole('img', { name: /^\d+ fresh/ }).count()) > 0,
+    );
+    await until('outcomes', async () => (await page.getByRole('img', { name: /^\d+ updated/ }).count()) > 0);
+    await until('reads', async () => Number(await tile(page, 'Reads').textContent()) >= 30);
+    assert.equal(await page.evaluate(() => window.sameDocument), true);
+    const picture = page.getByRole('slider', { name: /^Calls per second to game/ });
+    await until('samples', async () => Number(await picture.getAttribute('aria-valuemax')) >= 2);
+    await picture.focus();
+    await page.keyboard.press('Home');
+    assert.match(
+      await picture.getAttribute('aria-valuetext'),
+      /^\d\d:\d\d:\d\d: calls [\d.,]+\/s, hard limit 60\/s$/,
+    );
+    assert.deepEqual(trouble, []);
+  });
+
+  test('a dead letter is inspected, and purged with a reason only', async (t) => {
+    const { position } = await letter('doomed');
+    const { page, trouble } = await open(t, '#/refresh');
+    await page.getByRole('cell', { name: 'doomed' }).waitFor();
+    await page.getByRole('link', { name: 'All dead letters' }).click();
+    await page.getByRole('heading', { level: 1, name: 'Dead letters' }).waitFor();
+    const row = page.getByRole('row', { name: /doomed/ });
+    await row.getByText('4xx answer').waitFor();
+    await row.locator('summary').click();
+    await row.getByText('"priority": "HIGH"').waitFor();
+    await row.getByText(position, { exact: true }).waitFor();
+
+    await page.getByLabel('Choose doomed of character').check();
+    await page.getByText('1 chosen').waitFor();
+    await page.getByRole('button', { name: 'Purge chosen' }).click();
+    const dialog = page.getByRole('dialog');
+    await dialog.getByRole('button', { name: 'Purge' }).click();
+    assert.equal((await api.get(LETTERS)).items.length, 1, 'nothing is purged without a reason');
+    await dialog.getByLabel('Reason').fill('a key that never was');
+    await dialog.getByRole('button', { name: 'Purge' }).click();
+    await page.getByText('one letter purged').waitFor();
+    await page.getByText('No dead letters. Good.').waitFor();
+    const noted = (await api.get('/v1/audit')).items.find((one) => one.what === 'dead_letters.purge');
+    assert.equal(noted?.why, 'a key that never was', JSON.stringify(noted));
+
+    await page.getByLabel('Show').selectOption('open and handled');
+    await page.getByRole('button', { name: 'Filter' }).click();
+    await page.getByRole('row', { name: /doomed/ }).getByText('Purged').waitFor();
+    assert.equal(await page.getByRole('button', { name: /^Replay doomed/ }).count(), 0);
+    assert.deepEqual(trouble, []);
+  });
+
+  test('a dead letter is replayed by keyboard, and its record is fresh again', async (t) => {
+    await letter('phoenix', 'wrong_type');
+    await service.upstream.post('/set', { answers: {} });
+    const { page, trouble } = await open(t, '#/refresh/letters?reason=PARSE_ERROR');
+    const replay = page.getByRole('button', { name: 'Replay phoenix of character' });
+    await replay.waitFor();
+    const reached = [];
+    for (let n = 0; n < 40 && !(await replay.evaluate((one) => one === document.activeElement)); n += 1) {
+      await page.keyboard.press('Tab');
+      reached.push(await page.evaluate(() => document.activeElement.id || document.activeElement.textContent));
+    }
+    assert.ok(reached.includes('letter-reason'), reached.join(', '));
+    await page.keyboard.press('Enter');
+    const dialog = page.getByRole('dialog');
+    await dialog.waitFor();
+    await page.keyboard.press('Escape');
+    await dialog.waitFor({ state: 'detached' });
+    assert.equal(await replay.evaluate((one) => one === document.activeElement), true);
+    await page.keyboard.press('Enter');
+    await dialog.getByRole('button', { name: 'Replay' }).press('Enter');
+    await page.getByText('one letter replayed').waitFor();
+    await page.getByText('No dead letter fits the filter.').waitFor();
+    await fresh('phoenix');
+    assert.deepEqual(trouble, []);
+  });
+
+  test('what a role does not allow is not shown', async (t) => {
+    await letter('kept');
+    const { page } = await openPage(browser, service.url);
+    t.after(() => page.context().close());
+    let groups = [];
+    await page.route('**/v1/me', (route) =>
+      route.fulfill({
+        json: { name: 'guest', roles: ['read'], groups, csrf: 'token', keys_required: true },
+      }),
+    );
+    await page.goto(`${service.url}/#/refresh/letters`);
+    await page.getByRole('row', { name: /kept/ }).waitFor();
+    assert.equal(await page.getByRole('button', { name: /Replay|Purge/ }).count(), 0);
+    assert.equal(await page.getByRole('checkbox').count(), 0);
+    groups = ['shop-*'];
+    await page.reload();
+    const links = page.getByRole('navigation', { name: 'Pages' }).getByRole('link');
+    await links.first().waitFor();
+    assert.deepEqual(await links.allTextContents(), ['Groups', 'Dead jobs']);
+  });
+
+  test('a store that is away and a database that takes no writes are told', async (t) => {
+    const { page } = await open(t, '#/');
+    await played(page, (seen) => {
+      seen.storeAvailable = false;
+      seen.breakers = { store: 'OPEN', database: 'HALF_OPEN' };
+      seen.lag.lowPaused = true;
+      seen.budgets[0].seen = undefined;
+    });
+    await page.goto(`${service.url}/#/refresh`);
+    await page.getByRole('alert').filter({ hasText: 'The store does not answer.' }).waitFor();
+    await page.getByRole('alert').filter({ hasText: 'The database does not take writes.' }).waitFor();
+    assert.equal(await tile(page, 'Store breaker').textContent(), 'Open');
+    assert.equal(await tile(page, 'Database breaker').textContent(), 'Half open');
+    await page.getByText('Stands back').waitFor();
+    await page.getByText('Not seen yet').waitFor();
+    await assertAccessible(page);
+    await page.unroute('**/v1/refresh');
+    await page.getByText('The store does not answer.').waitFor({ state: 'detached' });
+  });
+
+  test('a database that cannot be read is told in its place', async (t) => {
+    const { page } = await open(t, '#/');
+    await page.route(`**${LETTERS}**`, (route) =>
+      route.fulfill({
+        status: 503,
+        json: { status: 503, code: 'database_unavailable', title: 'The database', detail: 'it is away' },
+      }),
+    );
+    await page.goto(`${service.url}/#/refresh`);
+    await page.locator('.problem').getByText('it is away').waitFor();
+    await page.getByRole('heading', { name: /^Budget game/ }).waitFor();
+    await page.goto(`${service.url}/#/refresh/letters`);
+    await page.locator('.problem').getByText('it is away').waitFor();
+  });
+
+  test('a provider that asks to be left alone is shown until it may be called again', async (t) => {
+    const { page } = await open(t, '#/refresh');
+    await page.getByRole('heading', { name: /^Budget game/ }).waitFor();
+    await service.upstream.post('/set', { answers: { busy: 'throttled' }, retry_after_s: 4 });
+    await api.get('/v1/records/character/busy');
+    await page.getByText('Left alone').waitFor();
+    await page.getByText(/calls go on in \d s/).waitFor();
+    await service.upstream.post('/set', { answers: {}, retry_after_s: 1 });
+    await page.getByText('Left alone').waitFor({ state: 'detached' });
+    await fresh('busy');
+    const seen = await service.upstream.get('/report');
+    assert.equal(seen.over_second, 0, 'the limit held all the time');
+  });
+
+  test('a service that refreshes nothing says so', async (t) => {
+    const plain = await startService({ sources: false });
+    t.after(() => plain.stop());
+    const { page, trouble, close } = await openPage(browser, plain.url);
+    t.after(close);
+    await page.goto(`${plain.url}/#/refresh`);
+    await page.getByRole('heading', { name: 'Nothing is refreshed here' }).waitFor();
+    await page.getByText('[sources.character]').waitFor();
+    await assertAccessible(page);
+    assert.deepEqual(trouble, []);
+    await page.goto(`${plain.url}/#/refresh/letters`);
+    await page.getByText('no source is configured').waitFor();
+    await assertAccessible(page);
+  });
+});
