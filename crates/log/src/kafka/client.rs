@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use rdkafka::ClientConfig;
 use rdkafka::admin::AdminClient;
-use rdkafka::client::DefaultClientContext;
+use rdkafka::client::{ClientContext, DefaultClientContext};
 use rdkafka::consumer::{BaseConsumer, ConsumerContext};
 use rdkafka::error::{KafkaError, RDKafkaErrorCode};
 use rdkafka::producer::FutureProducer;
@@ -18,6 +18,22 @@ use crate::{LogError, LogSettings};
 /// Limit: a record as it is sent, with what goes around it. The topics are made with the same limit.
 pub(super) const MAX_MESSAGE: usize = MAX_RECORD + 100_000;
 
+/// A consumer that only looks.
+pub(super) type Looker = BaseConsumer<Quiet>;
+
+/// What a client says of itself is for those who look closely: whoever called is told of failures, and the end of a
+/// partition is none.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Quiet;
+
+impl ClientContext for Quiet {
+    fn error(&self, error: KafkaError, reason: &str) {
+        tracing::debug!(%error, reason, "a Kafka client");
+    }
+}
+
+impl ConsumerContext for Quiet {}
+
 pub(super) struct Clients {
     brokers: String,
     properties: BTreeMap<String, String>,
@@ -26,9 +42,9 @@ pub(super) struct Clients {
     name: String,
     admin: AdminClient<DefaultClientContext>,
     /// Looks at records and at the ends of partitions; one look at a time.
-    reader: Mutex<BaseConsumer>,
+    reader: Mutex<Looker>,
     /// One for each group whose marks are asked for; none of them is a member.
-    observers: Mutex<HashMap<String, Arc<BaseConsumer>>>,
+    observers: Mutex<HashMap<String, Arc<Looker>>>,
 }
 
 impl std::fmt::Debug for Clients {
@@ -78,7 +94,7 @@ impl Clients {
         let reader = looking(base.clone())
             .set("client.id", format!("{name}-reader"))
             .set("group.id", format!("{}{name}-reader", settings.prefix))
-            .create()
+            .create_with_context(Quiet)
             .map_err(|error| unusable(&error))?;
         Ok(Self {
             brokers,
@@ -104,19 +120,19 @@ impl Clients {
         &self.admin
     }
 
-    pub(super) fn reader(&self) -> MutexGuard<'_, BaseConsumer> {
+    pub(super) fn reader(&self) -> MutexGuard<'_, Looker> {
         self.reader.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    pub(super) fn observer(&self, group: &str) -> Result<Arc<BaseConsumer>, LogError> {
+    pub(super) fn observer(&self, group: &str) -> Result<Arc<Looker>, LogError> {
         let mut observers = self.observers.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(observer) = observers.get(group) {
             return Ok(observer.clone());
         }
-        let observer: BaseConsumer = looking(base(&self.brokers, &self.properties))
+        let observer: Looker = looking(base(&self.brokers, &self.properties))
             .set("client.id", format!("{}-observer", self.name))
             .set("group.id", self.group(group))
-            .create()
+            .create_with_context(Quiet)
             .map_err(|error| unusable(&error))?;
         let observer = Arc::new(observer);
         observers.insert(group.to_owned(), observer.clone());

@@ -4,13 +4,13 @@ use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use rdkafka::consumer::{BaseConsumer, Consumer};
+use rdkafka::consumer::Consumer;
 use rdkafka::error::{KafkaError, RDKafkaErrorCode};
 use rdkafka::message::{BorrowedMessage, Message};
 use rdkafka::{Offset, TopicPartitionList};
 use tidegate_core::time::Timestamp;
 
-use super::client::unavailable;
+use super::client::{Looker, unavailable};
 use super::{PATIENCE, Shared};
 use crate::{Delivered, Lag, LogError, PartitionLag, Position, Topic};
 
@@ -36,7 +36,7 @@ enum Seen {
 }
 
 /// A reader that lets go of its partitions when it is done.
-struct Assigned<'a>(&'a BaseConsumer);
+struct Assigned<'a>(&'a Looker);
 
 impl Drop for Assigned<'_> {
     fn drop(&mut self) {
@@ -60,7 +60,7 @@ impl Shared {
     /// Reads from these offsets on, until `take` says that it has enough of each partition it was asked for.
     fn visit(
         &self,
-        reader: &BaseConsumer,
+        reader: &Looker,
         topic: Topic,
         from: &BTreeMap<u32, u64>,
         mut take: impl FnMut(Seen) -> bool,
@@ -100,7 +100,7 @@ impl Shared {
         }
     }
 
-    fn bounds(&self, reader: &BaseConsumer, topic: Topic, partition: u32) -> Result<(u64, u64), LogError> {
+    fn bounds(&self, reader: &Looker, topic: Topic, partition: u32) -> Result<(u64, u64), LogError> {
         let until = Instant::now() + PATIENCE;
         loop {
             match reader.fetch_watermarks(&self.settings.name(topic), partition as i32, PATIENCE) {

@@ -1,6 +1,7 @@
 //! serve: the service, until it is told to stop.
 
 use std::io::{IsTerminal, Write};
+use std::time::Duration;
 
 use clap::Args;
 use tidegate_server::config::{Config, Loaded, LogFormat, StoreKind};
@@ -16,6 +17,8 @@ use super::settings::{self, SettingsArgs};
 
 /// As a shell tells of a program that was interrupted.
 const INTERRUPTED: i32 = 130;
+/// How long the end of the process waits for what nobody needs any more.
+const LEFT_BEHIND: Duration = Duration::from_secs(2);
 
 #[derive(Debug, Args)]
 pub(super) struct ServeArgs {
@@ -32,7 +35,11 @@ pub(super) fn run(args: &ServeArgs) -> anyhow::Result<()> {
         None => tracing::info!("there is no configuration file; defaults hold"),
     }
     warn(&loaded.config);
-    tokio::runtime::Runtime::new()?.block_on(serve(loaded.config))
+    let runtime = tokio::runtime::Runtime::new()?;
+    let ended = runtime.block_on(serve(loaded.config));
+    // Everything that must be finished is. What a library still waits for, like a client's own thread, is not.
+    runtime.shutdown_timeout(LEFT_BEHIND);
+    ended
 }
 
 fn log(loaded: &Loaded) -> anyhow::Result<Option<Guard>> {
