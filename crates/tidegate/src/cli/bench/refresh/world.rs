@@ -2,7 +2,6 @@
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::{SystemTime, UNIX_EPOCH};
 
 use anyhow::Context;
 use serde_json::{Value, json};
@@ -13,6 +12,7 @@ use tidegate_core::time::{Millis, Timestamp};
 use tidegate_server::config::Config;
 use tidegate_server::refresh::open_snapshots;
 use tidegate_snapshots::{RecordRef, Snapshots, Write};
+use tidegate_store::{Clock, SystemClock};
 use tidegate_upstream::{CORE_FIELDS, Upstream, UpstreamSettings};
 
 use super::RefreshArgs;
@@ -42,9 +42,8 @@ pub(super) struct World {
     children: Vec<Child>,
 }
 
-pub(super) fn now() -> Timestamp {
-    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    Timestamp(since.as_millis() as u64)
+fn now() -> Timestamp {
+    SystemClock.now()
 }
 
 /// The distance from UTC at which it is about noon: the provider's day does not turn meanwhile.
@@ -184,8 +183,8 @@ fn settings(args: &RefreshArgs, folder: &Path, source: &str, upstream: &Upstream
             "kind": "kafka", "brokers": [broker], "replication_factor": 1, "prefix": format!("{source}."),
         });
     }
-    if let Some(url) = &args.snapshots {
-        settings["refresh"]["snapshots"] = json!({ "url": url });
-    }
+    // Beside the data folder, not in it: records are put there before the service has made the folder its own.
+    let file = || format!("sqlite:{}", folder.join("snapshots.db").display());
+    settings["refresh"]["snapshots"] = json!({ "url": args.snapshots.clone().unwrap_or_else(file) });
     settings
 }
