@@ -334,6 +334,54 @@ async fn dead_letters_are_listed_replayed_and_purged(backend: Backend) {
     running.stop().await;
 }
 
+/// Each bad answer has its reason, and none holds up the others.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn whatever_the_upstream_answers_has_a_stated_outcome() {
+    let odd = [
+        (Answer::BrokenJson, "PARSE_ERROR", "ends too early"),
+        (Answer::Empty, "PARSE_ERROR", "empty"),
+        (Answer::WrongType, "PARSE_ERROR", "the answer is a list"),
+        (Answer::Html, "PARSE_ERROR", "page"),
+        (Answer::Huge, "TOO_LARGE", "5000000"),
+        (Answer::GzipBomb, "TOO_LARGE", "5000000"),
+        (Answer::Redirect, "REDIRECTED", "302"),
+        (Answer::Error400, "API_4XX", "400"),
+        (Answer::Error500, "API_5XX", "500"),
+    ];
+    let upstream = upstream_with(|settings| {
+        let named = odd.iter().map(|(answer, ..)| (format!("{answer:?}"), *answer));
+        settings.answers.extend(named);
+    });
+    let running = Running::refreshing(Backend::Embedded, &upstream, "").await;
+    for (answer, ..) in odd {
+        running.record(&format!("{answer:?}")).await;
+    }
+    running.until_fresh("anna").await;
+    let all = running
+        .until("/v1/refresh/dead-letters", |page| {
+            page["items"].as_array().is_some_and(|all| all.len() == odd.len())
+        })
+        .await;
+    let letters = all["items"].as_array().unwrap();
+    for (answer, reason, words) in odd {
+        let letter = letters
+            .iter()
+            .find(|letter| letter["key"] == format!("{answer:?}"))
+            .unwrap();
+        assert_eq!(letter["failureReason"], reason, "{answer:?}: {letter}");
+        let message = letter["errorMessage"].as_str().unwrap();
+        assert!(message.contains(words), "{answer:?}: {message}");
+    }
+    let failed = running.record("Html").await;
+    assert_eq!(
+        (&failed["snapshot"], &failed["why"]["code"]),
+        (&Value::Null, &json!("FAILED")),
+        "{failed}"
+    );
+    assert_eq!(upstream.report().violations(), 0);
+    running.stop().await;
+}
+
 async fn pushes_and_refreshes_share_one_budget(backend: Backend) {
     let upstream = upstream_with(|settings| settings.per_second = 60);
     let more = format!(

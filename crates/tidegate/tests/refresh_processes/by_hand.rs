@@ -38,7 +38,7 @@ async fn the_commands_of_the_documentation_show_what_it_says() {
             .args(&words[1..])
             .output()
             .unwrap();
-        let text = String::from_utf8(output.stdout).unwrap();
+        let text = String::from_utf8_lossy(&output.stdout).into_owned();
         assert!(
             output.status.success() && !text.contains("ERR"),
             "{words:?}: {text}"

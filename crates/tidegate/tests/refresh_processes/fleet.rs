@@ -239,7 +239,10 @@ impl Fleet {
         };
         let writes: Vec<Write> = (0..count).map(write).collect();
         for writes in writes.chunks(500) {
-            snapshots.write(writes).await.unwrap();
+            // A busy machine may take longer than a write may.
+            while let Err(error) = snapshots.write(writes).await {
+                assert!(error.is_retryable(), "{error}");
+            }
         }
     }
 
@@ -306,9 +309,8 @@ impl Fleet {
                 match snapshots.read(records).await {
                     Ok(rows) => {
                         let late = records.iter().zip(rows).filter(|(_, row)| {
-                            !row.snapshot
-                                .as_ref()
-                                .is_some_and(|snapshot| snapshot.last_checked_at >= since)
+                            let snapshot = row.snapshot.as_ref();
+                            snapshot.is_none_or(|snapshot| snapshot.last_checked_at < since)
                         });
                         missing.extend(late.map(|(record, _)| record.clone()));
                     }

@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 use tidegate_store::{Clock, SystemClock};
 
 use crate::fleet::{Behind, Fleet, budget, small, turn};
+use crate::served::until;
 
 const EVENTS: usize = 10_000;
 /// How long the database is away.
@@ -139,5 +140,33 @@ async fn nothing_is_lost_in_a_folder() {
         report.calls, report.distinct_keys
     );
     assert_eq!(report.violations(), 0);
+    fleet.stop().await;
+}
+
+/// A database that does not answer: calls to it stop, reads say so at once, and everything goes on afterwards.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_database_that_hangs_opens_the_breaker_and_loses_nothing() {
+    let _turn = turn().await;
+    let mut fleet = Fleet::start(Behind::Kafka, 1, small(|_| {}), &(budget("") + QUICK)).await;
+    let since = SystemClock.now();
+    let keys: Vec<String> = (0..600).map(|n| format!("k{n}")).collect();
+    fleet.ask_for_all(0, &keys).await;
+    fleet.servers.postgres.as_mut().unwrap().pause().unwrap();
+    until("the breaker is open", || async {
+        let overview = fleet.members[0].served().get("/v1/refresh").await;
+        overview["breakers"]["database"] != "CLOSED"
+    })
+    .await;
+    // Nobody waits longer than a read may take.
+    let (_, took) = fleet.read(0, "k0").await;
+    assert!(took < Duration::from_secs(5), "{took:?}");
+    fleet.servers.postgres.as_mut().unwrap().resume().unwrap();
+    fleet.until_refreshed(&keys, since).await;
+    until("the breaker is closed", || async {
+        fleet.read(0, "another").await;
+        let overview = fleet.members[0].served().get("/v1/refresh").await;
+        overview["breakers"]["database"] == "CLOSED"
+    })
+    .await;
     fleet.stop().await;
 }
