@@ -200,7 +200,8 @@ impl Records {
         self.service.handle()
     }
 
-    /// What is begun finishes; what waits is there at the next start.
+    /// What is begun finishes; what waits is there at the next start. The folder is free for it when all handles and
+    /// followers are gone, too.
     pub async fn shutdown(self) -> Result<(), RefreshError> {
         let ended = self.service.shutdown().await;
         self.log.close().await;

@@ -43,6 +43,8 @@ async fn records_are_read_followed_and_there_after_a_restart() {
     while let Some(record) = follower.next().await {
         last = Some(record.unwrap());
     }
+    // It would keep the folder.
+    drop(follower);
     let last = last.unwrap();
     assert_eq!(last.freshness, Freshness::Fresh);
     let data = unpack(&last.snapshot.unwrap().data, 1_000).unwrap();

@@ -18,6 +18,10 @@ use crate::{LogError, LogSettings};
 /// Limit: a record as it is sent, with what goes around it. The topics are made with the same limit.
 pub(super) const MAX_MESSAGE: usize = MAX_RECORD + 100_000;
 
+/// Most time between two heartbeats, in milliseconds. A member hears by them that the group is shared out anew, twice for
+/// each that comes or goes; until then some partitions are nobody's.
+const HEARTBEAT_MS: u64 = 1_000;
+
 /// A consumer that only looks.
 pub(super) type Looker = BaseConsumer<Quiet>;
 
@@ -173,7 +177,10 @@ impl Clients {
             .set("enable.auto.offset.store", "false")
             .set("auto.offset.reset", "earliest")
             .set("session.timeout.ms", session.to_string())
-            .set("heartbeat.interval.ms", (session / 4).max(1).to_string())
+            .set(
+                "heartbeat.interval.ms",
+                (session / 4).clamp(1, HEARTBEAT_MS).to_string(),
+            )
             .set("max.poll.interval.ms", session.max(300_000).to_string())
             .set("fetch.wait.max.ms", "100")
             .set("queued.max.messages.kbytes", "16384")

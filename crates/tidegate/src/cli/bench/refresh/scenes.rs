@@ -24,6 +24,8 @@ const HERD: u64 = 1_000;
 const HERD_LATENCY_MS: u64 = 2_000;
 /// Longer than a process needs to find its work at the start.
 const WARM_UP: Duration = Duration::from_secs(3);
+/// Longer than Kafka needs to share its partitions out among processes that came one after the other.
+const KAFKA_WARM_UP: Duration = Duration::from_secs(15);
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(super) enum Scene {
@@ -115,7 +117,8 @@ pub(super) async fn mixed(
         ..Needs::default()
     };
     let world = World::start(args, folder, needs).await?;
-    tokio::time::sleep(WARM_UP).await;
+    let warm_up = args.kafka.as_ref().map_or(WARM_UP, |_| KAFKA_WARM_UP);
+    tokio::time::sleep(warm_up).await;
     let rates = Rates {
         known: KNOWN_PER_SECOND,
         unknown: offered.high,

@@ -70,10 +70,10 @@ impl World {
             source,
             children: Vec::new(),
         };
-        // Some seconds' more than the scenario needs, and one record to be read.
+        // More than the budget has for the scenario and its warm-up, and one record to be read.
         if needs.prefetch > 0 {
             world
-                .seed("low", needs.prefetch.min(1_000) * (args.seconds + 5), 2 * DAY_MS)
+                .seed("low", needs.prefetch.min(500) * (args.seconds + 20), 2 * DAY_MS)
                 .await?;
         }
         world.seed("known", 1, 0).await?;
