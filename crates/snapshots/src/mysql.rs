@@ -12,7 +12,7 @@ use sqlx::pool::PoolConnection;
 use sqlx::{ConnectOptions, Connection, Executor, MySql, Row, Transaction};
 use tidegate_core::time::Millis;
 
-use crate::options::SnapshotsOptions;
+use crate::options::{SnapshotsOptions, check_scheme};
 use crate::sql::driver::{Driver, Meaning, Session, session};
 use crate::sql::statement::Dialect;
 use crate::{SnapshotsError, SqlSnapshots};
@@ -40,6 +40,7 @@ impl MySqlOptions {
 
 /// Makes the pool. Connects with the first call, so that a server which is not there yet is no error.
 pub fn open(options: MySqlOptions) -> Result<SqlSnapshots, SnapshotsError> {
+    check_scheme(&options.url, &["mysql://", "mariadb://"])?;
     let connect: MySqlConnectOptions = options.url.parse().map_err(|error: sqlx::Error| {
         // The URL itself may have a password in it.
         SnapshotsError::Invalid(format!("the URL of the MySQL database: {error}"))

@@ -46,3 +46,15 @@ impl Default for SnapshotsOptions {
         }
     }
 }
+
+/// Whether a URL is one of this kind of database. The URL itself is not told: it may have a password in it.
+#[cfg(any(feature = "mysql", feature = "postgres"))]
+pub(crate) fn check_scheme(url: &str, schemes: &[&str]) -> Result<(), crate::SnapshotsError> {
+    if schemes.iter().any(|scheme| url.starts_with(scheme)) {
+        return Ok(());
+    }
+    let wanted = schemes.join(" or ");
+    Err(crate::SnapshotsError::Invalid(format!(
+        "the URL of the database must begin with {wanted}"
+    )))
+}

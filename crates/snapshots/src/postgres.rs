@@ -9,7 +9,7 @@ use sqlx::postgres::{PgConnectOptions, PgConnection, PgPool, PgPoolOptions};
 use sqlx::{ConnectOptions, Connection, Postgres, Transaction};
 use tidegate_core::time::Millis;
 
-use crate::options::SnapshotsOptions;
+use crate::options::{SnapshotsOptions, check_scheme};
 use crate::sql::driver::{Driver, Meaning, Session, session};
 use crate::sql::statement::Dialect;
 use crate::{SnapshotsError, SqlSnapshots};
@@ -39,6 +39,7 @@ impl PostgresOptions {
 
 /// Makes the pool. Connects with the first call, so that a server which is not there yet is no error.
 pub fn open(options: PostgresOptions) -> Result<SqlSnapshots, SnapshotsError> {
+    check_scheme(&options.url, &["postgres://", "postgresql://"])?;
     let connect: PgConnectOptions = options.url.parse().map_err(|error: sqlx::Error| {
         // The URL itself may have a password in it.
         SnapshotsError::Invalid(format!("the URL of the PostgreSQL database: {error}"))
