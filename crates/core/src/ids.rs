@@ -137,6 +137,22 @@ id!(
     "correlation id"
 );
 
+id!(
+    /// A waiting room.
+    RoomId,
+    "room"
+);
+id!(
+    /// Somebody who waits: what is left of a name or a cookie after hashing, never the name itself.
+    PersonId,
+    "person"
+);
+id!(
+    /// What the shop knows a visit by, so that it may ask twice.
+    SessionId,
+    "session"
+);
+
 /// One record: a key of a source.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct RecordId {

@@ -5,6 +5,7 @@
 //!
 //! - [`bulk`]: jobs of many groups in fair order, under one rate, through leases to aggregated results.
 //! - [`refresh`]: cached records in front of a limited API: versions, coalescing, budgets, freshness.
+//! - [`room`]: people who wait, in order, for a place inside; slots are leases with deadlines.
 //! - [`budget`]: how many calls a target takes, per second and per day, and who goes first.
 //! - [`config`]: every setting with its unit, default and the relations that must hold.
 //! - [`ids`], [`priority`], [`time`]: the words that cross every boundary.
@@ -15,4 +16,5 @@ pub mod config;
 pub mod ids;
 pub mod priority;
 pub mod refresh;
+pub mod room;
 pub mod time;

@@ -53,6 +53,8 @@ async fn as_many_are_taken_as_are_used_and_each_is_valid() {
             .all(|acquired| matches!(acquired, Acquired::Token(_)))
     );
     assert!(store.taken.load(Ordering::SeqCst) < 110, "hardly any was wasted");
+    // A caller may hold its token a moment before the token is counted: the takers end first.
+    allowances.close().await;
     let view = allowances.view();
     let counts = view.tokens[&target];
     assert_eq!((counts.acquired.high, counts.acquired.low), (100, 0));

@@ -1,0 +1,46 @@
+//! Proves the invariants by counting everything again.
+
+use super::Room;
+use super::ticket::TicketState;
+
+impl Room {
+    /// What does not agree with what; none in a healthy room.
+    pub fn check(&self) -> Result<(), String> {
+        let (mut granted, mut inside, mut waiting, mut early) = (0, 0, 0, 0);
+        for (person, ticket) in &self.tickets {
+            if !self
+                .due
+                .contains(&(ticket.due_at(&self.head.config), person.clone()))
+            {
+                return Err(format!("{person} has no deadline: {ticket:?}"));
+            }
+            match ticket.state {
+                TicketState::Granted { .. } => granted += 1,
+                TicketState::Inside { .. } => inside += 1,
+                TicketState::Waiting { .. } => {
+                    waiting += 1;
+                    if !self.places.has(ticket.index.0) {
+                        return Err(format!("{person} waits without a place: {ticket:?}"));
+                    }
+                }
+                TicketState::Early { .. } => early += 1,
+                TicketState::Ended { .. } => {}
+            }
+        }
+        for (index, person) in &self.line {
+            let ticket = self.tickets.get(person);
+            if ticket.is_none_or(|ticket| ticket.index != *index || !self.places.has(index.0)) {
+                return Err(format!("{person} stands in line at {index:?} with {ticket:?}"));
+            }
+        }
+        let same = |what: &str, kept: u64, counted: u64| match kept == counted {
+            true => Ok(()),
+            false => Err(format!("{what}: {kept} are kept, {counted} counted")),
+        };
+        same("granted", self.head.granted, granted)?;
+        same("inside", self.head.inside, inside)?;
+        same("waiting", self.places.total(), waiting)?;
+        same("early", self.early.len() as u64, early)?;
+        same("deadlines", self.due.len() as u64, self.tickets.len() as u64)
+    }
+}

@@ -1,0 +1,291 @@
+//! What goes into every transition of a room, and what comes out.
+
+use serde::{Deserialize, Serialize};
+
+use super::config::Capacity;
+use super::places::PlacesView;
+use super::ticket::{End, Index, Stream, Ticket, Wave};
+use crate::ids::{PersonId, SessionId};
+use crate::time::{Millis, Timestamp};
+
+/// Somebody comes, or comes back.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct JoinParams {
+    pub person: PersonId,
+    /// Opens a stream, which supersedes an older one. Otherwise the ticket is only looked at and kept alive.
+    pub stream: bool,
+    /// Takes a new place at the end if the last ticket has ended. Otherwise it is told how that ended.
+    pub again: bool,
+    /// Decides the place of those who come before the room opens: smaller goes first. Below 2^52.
+    pub draw: u64,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum JoinOutcome {
+    /// Has a ticket: a new one, or the one it had.
+    Placed {
+        ticket: TicketView,
+        new: bool,
+    },
+    /// The last ticket has ended, and another one was not asked for.
+    Ended(TicketView),
+    Refused(Refused),
+}
+
+/// Why nobody new comes in.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Refused {
+    Closed,
+    SoldOut,
+    /// As many wait as may.
+    Full,
+}
+
+/// A ticket with its position as of now.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TicketView {
+    pub ticket: Ticket,
+    /// How many wait before it; 0 if it does not wait.
+    pub ahead: u64,
+    /// How many wait in all.
+    pub waiting: u64,
+}
+
+/// A sign of life, or that there is none any more.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TouchParams {
+    pub person: PersonId,
+    pub stream: Stream,
+    /// False: the connection is gone.
+    pub present: bool,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum TouchOutcome {
+    Kept,
+    /// Another stream of the same person is newer: this one says nothing about the ticket.
+    Superseded,
+    /// There is no ticket, or it has ended.
+    Gone,
+}
+
+/// Somebody who was let in.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Granted {
+    pub person: PersonId,
+    pub index: Index,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PromoteOutcome {
+    /// In their order.
+    pub granted: Vec<Granted>,
+    pub stop: Stop,
+}
+
+/// Why no more were let in.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Stop {
+    /// As many as asked for, or as one call looks at: there may be more to do at once.
+    More,
+    /// Nobody waits who is there.
+    Nobody,
+    /// As many are inside as may be.
+    Inside,
+    /// Every seat that is left is in the hands of somebody inside.
+    Seats,
+    SoldOut,
+    /// As many were let in within a second as may be.
+    Rate {
+        until: Timestamp,
+    },
+    NotOpen {
+        at: Timestamp,
+    },
+    Paused,
+    Closed,
+}
+
+/// A pass is shown.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RedeemParams {
+    pub person: PersonId,
+    pub index: Index,
+    pub wave: Wave,
+    pub session: Option<SessionId>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum RedeemOutcome {
+    /// Inside until then. The same session is told the same again.
+    Inside {
+        until: Timestamp,
+    },
+    AlreadyRedeemed,
+    /// An operator took back the passes of its wave.
+    Voided,
+    /// Its time is over.
+    TooLate,
+    /// It is not the pass of a ticket that was let in.
+    Unknown,
+}
+
+/// What an operation of the shop, or a visitor who leaves, comes to.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum InsideOutcome {
+    /// Inside until then.
+    Inside {
+        until: Timestamp,
+    },
+    /// Has ended, by this call or before.
+    Ended(End),
+    /// Has not been let in, or its pass has not been redeemed.
+    NotInside,
+    Unknown,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct ReapOutcome {
+    pub lost: u64,
+    pub no_shows: u64,
+    pub expired: u64,
+    pub forgotten: u64,
+    /// There was more to do than one call does.
+    pub more: bool,
+}
+
+/// How one limit is changed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Change<T> {
+    Set(T),
+    /// By so many more or fewer; never below zero, and refused above the limit.
+    Add(i64),
+    /// Back to what is configured.
+    Reset,
+}
+
+/// Who changes the limits, and why.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ResizeParams {
+    /// The same for every try of one call: a change by so many is made once.
+    pub request: u64,
+    /// `Set(None)`: seats are not counted.
+    pub seats: Option<Change<Option<u64>>>,
+    pub inside: Option<Change<u64>>,
+    pub per_second: Option<Change<u64>>,
+    pub by: String,
+    pub why: String,
+}
+
+/// A change of the limits that was made.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Resized {
+    pub request: u64,
+    pub at: Timestamp,
+    pub by: String,
+    pub why: String,
+    /// What holds since.
+    pub capacity: Capacity,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum ResizeOutcome {
+    Resized(Capacity),
+    /// What is wrong with it; nothing changed.
+    Invalid(String),
+}
+
+/// What an operator does to the door.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Control {
+    Pause,
+    /// Also opens a closed room again.
+    Resume,
+    Close,
+}
+
+/// Whether people are let in.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
+pub enum Status {
+    #[default]
+    Open,
+    Paused,
+    Closed,
+}
+
+/// What happened since the room was made.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct Counts {
+    pub joined: u64,
+    /// Times that somebody was let in.
+    pub admitted: u64,
+    pub redeemed: u64,
+    pub completed: u64,
+    /// Left while waiting.
+    pub left: u64,
+    /// Left after being let in.
+    pub left_inside: u64,
+    pub lost: u64,
+    pub no_shows: u64,
+    pub expired: u64,
+}
+
+/// A room at one moment.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RoomView {
+    pub now: Timestamp,
+    /// Told apart from a room of the same name that was lost: part of every pass.
+    pub born: u64,
+    pub status: Status,
+    pub opens_at: Option<Timestamp>,
+    /// What holds.
+    pub capacity: Capacity,
+    /// What is configured.
+    pub configured: Capacity,
+    /// Before the draw.
+    pub early: u64,
+    /// Let in, not yet redeemed.
+    pub granted: u64,
+    pub inside: u64,
+    pub wave: Wave,
+    /// Passes of this wave and all before are void.
+    pub voided: Wave,
+    pub counts: Counts,
+    pub changes: Vec<Resized>,
+    pub places: PlacesView,
+}
+
+impl RoomView {
+    pub fn waiting(&self) -> u64 {
+        self.places.total()
+    }
+
+    pub fn sold_out(&self) -> bool {
+        self.capacity
+            .seats
+            .is_some_and(|seats| self.counts.completed >= seats)
+    }
+}
+
+/// Who should look: set by a transition, read by the backend that rings.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Rings {
+    /// Somebody may be let in now.
+    pub promote: bool,
+    /// Somebody was let in, or the room changed: those who wait are told.
+    pub tell: bool,
+}
+
+impl Rings {
+    pub fn any(self) -> bool {
+        self.promote || self.tell
+    }
+}
+
+/// The shop lets somebody stay.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ExtendParams {
+    pub person: PersonId,
+    /// From now on. Never shortens.
+    pub by: Millis,
+}

@@ -1,0 +1,116 @@
+//! What operators do: the limits, the door, and passes that are taken back.
+
+use super::command::{Change, Control, ResizeOutcome, ResizeParams, Resized, Status};
+use super::config::{Capacity, RoomConfig};
+use super::ticket::Wave;
+use super::{CHANGES, Overrides, Room};
+use crate::time::Timestamp;
+
+impl Room {
+    /// Takes over settings. Limits that were set before the configured ones stay.
+    pub fn configure(&mut self, config: &RoomConfig) {
+        if self.head.config == *config {
+            return;
+        }
+        self.head.config = config.clone();
+        // Deadlines of those who wait or are remembered follow from the settings.
+        self.due = self
+            .tickets
+            .iter()
+            .map(|(person, ticket)| (ticket.due_at(config), person.clone()))
+            .collect();
+        self.set();
+    }
+
+    fn set(&mut self) {
+        self.changed.head = true;
+        self.rings.tell = true;
+        self.rings.promote |= self.has_room();
+    }
+
+    /// Changes the limits, once per request.
+    pub fn resize(&mut self, params: &ResizeParams, now: Timestamp) -> ResizeOutcome {
+        let head = &mut self.head;
+        if let Some(done) = head.changes.iter().find(|done| done.request == params.request) {
+            return ResizeOutcome::Resized(done.capacity);
+        }
+        let (held, before) = (head.capacity(), head.overrides);
+        let overrides = match overridden(params, held, before) {
+            Ok(overrides) => overrides,
+            Err(reason) => return ResizeOutcome::Invalid(reason),
+        };
+        head.overrides = overrides;
+        let capacity = head.capacity();
+        if let Err(error) = capacity.validate() {
+            head.overrides = before;
+            return ResizeOutcome::Invalid(error.to_string());
+        }
+        if head.changes.len() == CHANGES {
+            head.changes.remove(0);
+        }
+        head.changes.push(Resized {
+            request: params.request,
+            at: now,
+            by: params.by.clone(),
+            why: params.why.clone(),
+            capacity,
+        });
+        self.set();
+        ResizeOutcome::Resized(capacity)
+    }
+
+    pub fn control(&mut self, control: Control) {
+        let status = match control {
+            Control::Pause => Status::Paused,
+            Control::Resume => Status::Open,
+            Control::Close => Status::Closed,
+        };
+        if self.head.status != status {
+            self.head.status = status;
+            self.set();
+        }
+    }
+
+    /// Passes of this wave and all before are void; of all so far if none is named. Those who wait for theirs to be
+    /// redeemed get another one.
+    pub fn void(&mut self, through: Option<Wave>) -> Wave {
+        let through = through.unwrap_or(self.head.wave).min(self.head.wave);
+        if through > self.head.voided {
+            self.head.voided = through;
+            self.set();
+        }
+        self.head.voided
+    }
+}
+
+fn overridden(params: &ResizeParams, held: Capacity, before: Overrides) -> Result<Overrides, String> {
+    let seats = match params.seats {
+        None => before.seats,
+        Some(Change::Set(seats)) => Some(seats),
+        Some(Change::Reset) => None,
+        Some(Change::Add(by)) => match held.seats {
+            Some(seats) => Some(Some(added(seats, by))),
+            None => {
+                return Err("seats are not counted here: set a number before changing it by some".to_owned());
+            }
+        },
+    };
+    Ok(Overrides {
+        seats,
+        inside: changed(params.inside, held.inside, before.inside),
+        per_second: changed(params.per_second, held.per_second, before.per_second),
+    })
+}
+
+fn changed(change: Option<Change<u64>>, held: u64, before: Option<u64>) -> Option<u64> {
+    match change {
+        None => before,
+        Some(Change::Set(value)) => Some(value),
+        Some(Change::Add(by)) => Some(added(held, by)),
+        Some(Change::Reset) => None,
+    }
+}
+
+fn added(value: u64, by: i64) -> u64 {
+    value.saturating_add_signed(by)
+}

@@ -1,0 +1,325 @@
+//! A waiting room: people are let in strictly in order, never more than the three limits allow, each by a ticket whose
+//! slot is a lease with a deadline. No I/O, no clock, no randomness.
+//!
+//! ```text
+//!           join              promote               redeem              complete
+//!   ─────────────► WAITING ───────────► GRANTED ───────────► INSIDE ───────────► COMPLETED
+//!      │              ▲ │                  │ │                 │ │
+//!      │ (not open)   │ │ leave: LEFT      │ │ leave: LEFT     │ │ leave: LEFT
+//!      ▼   the draw   │ │ absent for the   │ │ not redeemed    │ │ too long inside:
+//!    EARLY ───────────┘ ▼ grace: LOST      ▼ ▼ in time: NO_SHOW▼ ▼ EXPIRED
+//! ```
+//!
+//! The words of others: *in entry* is WAITING, *in progress* is GRANTED and INSIDE; LOST, NO_SHOW and EXPIRED are
+//! three ways to expire.
+//!
+//! - [`config`]: settings and limits. [`ticket`]: states and deadlines. [`command`]: parameters and outcomes.
+//! - [`places`]: positions. `line`: who comes, goes and is let in. `slots`: passes, visits and what time ends. `door`:
+//!   what operators do. [`pace`], [`eta`]: how fast it goes, and how long it takes.
+//!
+//! Invariant: a ticket that keeps a slot is GRANTED or INSIDE, and has a deadline; leaving that state is the one thing
+//! that gives the slot back, so it comes back exactly once, whoever dies.
+//! Invariant: seats taken = completed + granted + inside.
+//! Invariant: somebody present is never passed by somebody with a larger index. Who is absent is passed over, keeps the
+//! index, and goes first on return.
+
+mod check;
+pub mod command;
+pub mod config;
+mod door;
+pub mod eta;
+mod line;
+pub mod pace;
+pub mod places;
+mod slots;
+pub mod ticket;
+
+#[cfg(test)]
+mod simulation;
+#[cfg(test)]
+mod tests;
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use hashbrown::HashMap;
+use serde::{Deserialize, Serialize};
+
+use self::command::{Counts, Resized, Rings, RoomView, Status, TicketView};
+use self::config::{Capacity, RoomConfig};
+use self::places::Places;
+use self::ticket::{Index, Ticket, TicketState, Wave};
+use crate::ids::PersonId;
+use crate::time::Timestamp;
+
+/// Limit: early tickets that one promotion draws.
+pub const DRAW_STEP: u64 = 500;
+/// Limit: people beyond those it lets in that one promotion looks at, because they are absent.
+pub const LOOKS: u64 = 500;
+/// Limit: changes of the limits that are remembered.
+pub const CHANGES: usize = 20;
+
+/// Limits that were set before the configured ones.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct Overrides {
+    pub seats: Option<Option<u64>>,
+    pub inside: Option<u64>,
+    pub per_second: Option<u64>,
+}
+
+/// What is known of the room as a whole, and kept as one record.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Head {
+    /// Drawn when the room was made.
+    pub born: u64,
+    pub config: RoomConfig,
+    pub overrides: Overrides,
+    pub status: Status,
+    /// The next place.
+    pub next_index: u64,
+    /// Places that were set aside for the early ones and not yet given.
+    pub draw_next: u64,
+    pub draw_end: u64,
+    pub wave: Wave,
+    pub voided: Wave,
+    pub granted: u64,
+    pub inside: u64,
+    pub counts: Counts,
+    /// When people were let in within the last second, and how many.
+    pub recent: Vec<(Timestamp, u64)>,
+    pub changes: Vec<Resized>,
+}
+
+impl Head {
+    pub fn new(born: u64, config: RoomConfig) -> Self {
+        Self {
+            born,
+            config,
+            overrides: Overrides::default(),
+            status: Status::Open,
+            next_index: 0,
+            draw_next: 0,
+            draw_end: 0,
+            wave: Wave(0),
+            voided: Wave(0),
+            granted: 0,
+            inside: 0,
+            counts: Counts::default(),
+            recent: Vec::new(),
+            changes: Vec::new(),
+        }
+    }
+
+    /// The limits that hold.
+    pub fn capacity(&self) -> Capacity {
+        let configured = self.config.capacity;
+        Capacity {
+            seats: self.overrides.seats.unwrap_or(configured.seats),
+            inside: self.overrides.inside.unwrap_or(configured.inside),
+            per_second: self.overrides.per_second.unwrap_or(configured.per_second),
+        }
+    }
+
+    /// Those who keep a slot.
+    pub fn slots(&self) -> u64 {
+        self.granted + self.inside
+    }
+
+    fn is_early(&self, now: Timestamp) -> bool {
+        self.config.opens_at.is_some_and(|at| at > now)
+    }
+
+    fn sold_out(&self) -> bool {
+        self.capacity()
+            .seats
+            .is_some_and(|seats| self.counts.completed >= seats)
+    }
+}
+
+#[derive(Debug, Clone)]
+pub struct Room {
+    head: Head,
+    tickets: HashMap<PersonId, Ticket>,
+    /// Those who wait and were present when they were last looked at.
+    line: BTreeMap<Index, PersonId>,
+    /// Those who came before the room opened, in the order of the draw.
+    early: BTreeSet<(u64, PersonId)>,
+    places: Places,
+    /// When time changes something about a ticket; one entry each.
+    due: BTreeSet<(Timestamp, PersonId)>,
+    changed: Changed,
+    rings: Rings,
+}
+
+/// What has to be written since it was last taken.
+#[derive(Debug, Clone, Default)]
+pub struct Changed {
+    pub head: bool,
+    /// Tickets that changed or were forgotten; one may be named more than once.
+    pub tickets: Vec<PersonId>,
+}
+
+impl Room {
+    pub fn new(born: u64, config: RoomConfig) -> Self {
+        Self {
+            head: Head::new(born, config),
+            tickets: HashMap::new(),
+            line: BTreeMap::new(),
+            early: BTreeSet::new(),
+            places: Places::default(),
+            due: BTreeSet::new(),
+            changed: Changed {
+                head: true,
+                tickets: Vec::new(),
+            },
+            rings: Rings::default(),
+        }
+    }
+
+    /// A room of an earlier run. Its connections died with that run: everybody who waits is absent from now on.
+    pub fn restored(head: Head, tickets: Vec<(PersonId, Ticket)>, now: Timestamp) -> Self {
+        let mut room = Self::new(head.born, head.config.clone());
+        for (person, mut ticket) in tickets {
+            if let TicketState::Early { present_until, .. } | TicketState::Waiting { present_until } =
+                &mut ticket.state
+            {
+                *present_until = now;
+            }
+            room.replace(&person, Some(ticket), now);
+        }
+        room.head = head;
+        room.changed = Changed::default();
+        room
+    }
+
+    pub fn head(&self) -> &Head {
+        &self.head
+    }
+
+    pub fn ticket(&self, person: &PersonId) -> Option<&Ticket> {
+        self.tickets.get(person)
+    }
+
+    pub fn take_changed(&mut self) -> Changed {
+        std::mem::take(&mut self.changed)
+    }
+
+    pub fn take_rings(&mut self) -> Rings {
+        std::mem::take(&mut self.rings)
+    }
+
+    /// When time next changes something by itself.
+    pub fn next_due(&self) -> Option<Timestamp> {
+        self.due.first().map(|(at, _)| *at)
+    }
+
+    /// Puts a ticket into its new state, or forgets it, in every index. What is not in the state is nowhere.
+    fn replace(&mut self, person: &PersonId, ticket: Option<Ticket>, now: Timestamp) {
+        let before = match &ticket {
+            Some(ticket) => self.tickets.insert(person.clone(), ticket.clone()),
+            None => self.tickets.remove(person),
+        };
+        if let Some(before) = &before {
+            self.due
+                .remove(&(before.due_at(&self.head.config), person.clone()));
+            match before.state {
+                TicketState::Early { draw, .. } => drop(self.early.remove(&(draw, person.clone()))),
+                TicketState::Waiting { .. } => {
+                    self.line.remove(&before.index);
+                    if !matches!(
+                        ticket,
+                        Some(Ticket {
+                            state: TicketState::Waiting { .. },
+                            ..
+                        })
+                    ) {
+                        self.places.remove(before.index.0);
+                    }
+                }
+                TicketState::Granted { .. } => self.head.granted -= 1,
+                TicketState::Inside { .. } => self.head.inside -= 1,
+                TicketState::Ended { .. } => {}
+            }
+        }
+        let Some(ticket) = ticket else {
+            self.changed.tickets.push(person.clone());
+            return;
+        };
+        self.due
+            .insert((ticket.due_at(&self.head.config), person.clone()));
+        match ticket.state {
+            TicketState::Early { draw, .. } => drop(self.early.insert((draw, person.clone()))),
+            TicketState::Waiting { present_until } => {
+                self.places.add(ticket.index.0);
+                if present_until > now {
+                    self.line.insert(ticket.index, person.clone());
+                }
+            }
+            TicketState::Granted { .. } => self.head.granted += 1,
+            TicketState::Inside { .. } => self.head.inside += 1,
+            TicketState::Ended { .. } => {}
+        }
+        if before.is_none_or(|before| !only_presence(&before, &ticket)) {
+            self.changed.tickets.push(person.clone());
+            self.changed.head = true;
+        }
+    }
+
+    fn view_of(&self, ticket: &Ticket) -> TicketView {
+        let waits = matches!(ticket.state, TicketState::Waiting { .. });
+        TicketView {
+            ticket: ticket.clone(),
+            ahead: match waits {
+                true => self.places.ahead(ticket.index.0),
+                false => 0,
+            },
+            waiting: self.places.total(),
+        }
+    }
+
+    /// Tickets with their positions.
+    pub fn look(&self, people: &[PersonId]) -> Vec<Option<TicketView>> {
+        let view = |person| self.tickets.get(person).map(|ticket| self.view_of(ticket));
+        people.iter().map(view).collect()
+    }
+
+    /// The room with everybody's position.
+    pub fn survey(&self, now: Timestamp) -> RoomView {
+        let head = &self.head;
+        RoomView {
+            now,
+            born: head.born,
+            status: head.status,
+            opens_at: head.config.opens_at,
+            capacity: head.capacity(),
+            configured: head.config.capacity,
+            early: self.early.len() as u64,
+            granted: head.granted,
+            inside: head.inside,
+            wave: head.wave,
+            voided: head.voided,
+            counts: head.counts,
+            changes: head.changes.clone(),
+            places: self.places.view(),
+        }
+    }
+
+    /// Whether somebody could be let in but for the rate.
+    fn has_room(&self) -> bool {
+        let (head, capacity) = (&self.head, self.head.capacity());
+        head.status == Status::Open
+            && head.slots() < capacity.inside
+            && capacity
+                .seats
+                .is_none_or(|seats| head.counts.completed + head.slots() < seats)
+    }
+}
+
+/// Signs of life are not written: after a restart everybody counts as absent anyway.
+fn only_presence(before: &Ticket, after: &Ticket) -> bool {
+    let waits = |ticket: &Ticket| match ticket.state {
+        TicketState::Waiting { .. } => Some(None),
+        TicketState::Early { draw, .. } => Some(Some(draw)),
+        _ => None,
+    };
+    waits(before).is_some() && waits(before) == waits(after) && before.index == after.index
+}

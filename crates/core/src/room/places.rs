@@ -1,0 +1,227 @@
+//! Who still waits, one bit per place, and how many of them stand before a place.
+//!
+//! Places are handed out in a growing order, so the bits of those who wait lie close together: a million people are
+//! 125 KB, which is read as a whole, and everybody's position is counted from that.
+
+use std::collections::VecDeque;
+
+const WORD: u64 = 64;
+/// Words in a block, whose people are counted once.
+const BLOCK: usize = 64;
+const BLOCK_PLACES: u64 = WORD * BLOCK as u64;
+
+/// The bit of a place in its word: the first place is the highest bit, as in a byte string on Redis.
+fn bit(index: u64) -> u64 {
+    1 << (WORD - 1 - index % WORD)
+}
+
+/// Those of a word that come before a place of it.
+fn before(word: u64, index: u64) -> u64 {
+    let places = index % WORD;
+    match places {
+        0 => 0,
+        _ => u64::from((word >> (WORD - places)).count_ones()),
+    }
+}
+
+/// As it changes.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Places {
+    /// Blocks that came before and are empty for good.
+    gone: u64,
+    words: VecDeque<u64>,
+    /// People of each block.
+    counts: VecDeque<u64>,
+    total: u64,
+}
+
+impl Places {
+    fn word(&self, index: u64) -> Option<usize> {
+        let first = self.gone * BLOCK_PLACES;
+        usize::try_from(index.checked_sub(first)? / WORD).ok()
+    }
+
+    pub fn total(&self) -> u64 {
+        self.total
+    }
+
+    pub fn has(&self, index: u64) -> bool {
+        let word = self.word(index).and_then(|word| self.words.get(word));
+        word.is_some_and(|word| word & bit(index) != 0)
+    }
+
+    /// Somebody waits here. A place before those that are gone for good cannot be taken: a programmer's error.
+    pub fn add(&mut self, index: u64) {
+        if self.total == 0 {
+            // Nothing is before the first one.
+            self.words.clear();
+            self.counts.clear();
+            self.gone = index / BLOCK_PLACES;
+        }
+        while self.gone > 0 && index / BLOCK_PLACES < self.gone {
+            // A place that was skipped by a draw comes back before the ones that are there.
+            self.gone -= 1;
+            (0..BLOCK).for_each(|_| self.words.push_front(0));
+            self.counts.push_front(0);
+        }
+        let Some(word) = self.word(index) else {
+            unreachable!("blocks were added down to this place")
+        };
+        while self.words.len() <= word {
+            self.words.extend([0; BLOCK]);
+            self.counts.push_back(0);
+        }
+        if self.words[word] & bit(index) == 0 {
+            self.words[word] |= bit(index);
+            self.counts[word / BLOCK] += 1;
+            self.total += 1;
+        }
+    }
+
+    /// Nobody waits here any more.
+    pub fn remove(&mut self, index: u64) {
+        let Some(word) = self.word(index).filter(|_| self.has(index)) else {
+            return;
+        };
+        self.words[word] &= !bit(index);
+        self.counts[word / BLOCK] -= 1;
+        self.total -= 1;
+        while self.counts.len() > 1 && self.counts.front() == Some(&0) {
+            self.counts.pop_front();
+            self.words.drain(..BLOCK);
+            self.gone += 1;
+        }
+    }
+
+    /// How many wait before this place.
+    pub fn ahead(&self, index: u64) -> u64 {
+        let Some(word) = self.word(index) else {
+            return 0;
+        };
+        if word >= self.words.len() {
+            return self.total;
+        }
+        let block = word / BLOCK;
+        let blocks: u64 = self.counts.range(..block).sum();
+        let words: u64 = self
+            .words
+            .range(block * BLOCK..word)
+            .map(|word| u64::from(word.count_ones()))
+            .sum();
+        blocks + words + before(self.words[word], index)
+    }
+
+    pub fn view(&self) -> PlacesView {
+        PlacesView::new(self.gone * BLOCK_PLACES, self.words.iter().copied().collect())
+    }
+}
+
+/// As it was at one moment: everybody's position in constant time.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct PlacesView {
+    /// The first place of the words; a multiple of 64.
+    first: u64,
+    words: Vec<u64>,
+    /// How many wait before each word.
+    ahead: Vec<u64>,
+    total: u64,
+}
+
+impl PlacesView {
+    fn new(first: u64, words: Vec<u64>) -> Self {
+        let mut total = 0;
+        let ahead = words
+            .iter()
+            .map(|word| {
+                let ahead = total;
+                total += u64::from(word.count_ones());
+                ahead
+            })
+            .collect();
+        Self {
+            first,
+            words,
+            ahead,
+            total,
+        }
+    }
+
+    /// From bytes whose first bit is the place `first`, a multiple of 64.
+    pub fn from_bytes(first: u64, bytes: &[u8]) -> Self {
+        assert!(first.is_multiple_of(WORD), "views begin with a whole word");
+        let word = |chunk: &[u8]| {
+            let mut whole = [0; 8];
+            whole[..chunk.len()].copy_from_slice(chunk);
+            u64::from_be_bytes(whole)
+        };
+        Self::new(first, bytes.chunks(8).map(word).collect())
+    }
+
+    pub fn total(&self) -> u64 {
+        self.total
+    }
+
+    fn word(&self, index: u64) -> Option<usize> {
+        usize::try_from(index.checked_sub(self.first)? / WORD).ok()
+    }
+
+    pub fn has(&self, index: u64) -> bool {
+        let word = self.word(index).and_then(|word| self.words.get(word));
+        word.is_some_and(|word| word & bit(index) != 0)
+    }
+
+    /// How many wait before this place.
+    pub fn ahead(&self, index: u64) -> u64 {
+        match self.word(index) {
+            None => 0,
+            Some(word) if word >= self.words.len() => self.total,
+            Some(word) => self.ahead[word] + before(self.words[word], index),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        #[test]
+        fn counts_are_those_of_a_set(steps in prop::collection::vec((0_u64..20_000, any::<bool>()), 1..400)) {
+            let (mut places, mut set) = (Places::default(), BTreeSet::new());
+            for (index, joins) in steps {
+                match joins {
+                    true => { places.add(index); set.insert(index); }
+                    false => { places.remove(index); set.remove(&index); }
+                }
+                let view = places.view();
+                prop_assert_eq!((places.total(), view.total()), (set.len() as u64, set.len() as u64));
+                for probe in [index, index + 1, index.saturating_sub(63), index + 4_096, 0, 30_000] {
+                    let ahead = set.range(..probe).count() as u64;
+                    prop_assert_eq!((places.ahead(probe), view.ahead(probe)), (ahead, ahead), "before {}", probe);
+                    prop_assert_eq!((places.has(probe), view.has(probe)), (set.contains(&probe), set.contains(&probe)));
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn what_is_empty_for_good_is_let_go() {
+        let mut places = Places::default();
+        (0..1_000_000).for_each(|index| places.add(index));
+        (0..999_990).for_each(|index| places.remove(index));
+        assert_eq!(places.total(), 10);
+        assert!(places.words.len() <= 2 * BLOCK, "{} words", places.words.len());
+        assert_eq!(places.ahead(999_995), 5);
+    }
+
+    #[test]
+    fn bytes_are_read_highest_bit_first() {
+        let view = PlacesView::from_bytes(128, &[0b1010_0000, 0, 0, 0, 0, 0, 0, 0, 0b1000_0000]);
+        assert!(view.has(128) && !view.has(129) && view.has(130) && view.has(192));
+        assert_eq!((view.total(), view.ahead(192), view.ahead(193)), (3, 2, 3));
+    }
+}

@@ -1,0 +1,1 @@
+//! Rooms under crashes.
