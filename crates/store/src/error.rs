@@ -33,6 +33,8 @@ pub enum StoreError {
     Unsuitable { server: String, reason: String },
     #[error("the target {target:?} has no budget here; targets with one: {known}")]
     UnknownTarget { target: String, known: String },
+    #[error("there is no room {0:?} here")]
+    UnknownRoom(String),
     #[error("version {0} is larger than any that a store issues: what carries it is damaged")]
     Version(u64),
     #[error("the store is closed")]

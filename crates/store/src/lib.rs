@@ -1,8 +1,9 @@
 //! The store seam: everything of the bulk part that keeps state sits behind [`Store`], coalescer and budgets of the
-//! refresh part behind [`refresh::RefreshStore`].
+//! refresh part behind [`refresh::RefreshStore`], waiting rooms behind [`room::RoomStore`].
 //!
 //! - [`Store`]: one method per kind of access; transitions go in as commands of the core and take batches.
 //! - [`refresh`]: the refresh part's seam and its model.
+//! - [`room`]: the rooms' seam and its model.
 //! - [`model`]: the pure state machine behind the seam, the yardstick for every backend.
 //! - [`embedded`]: durable in a data folder, in this process.
 //! - [`redis`]: on a Redis server or Cluster, shared by several processes.
@@ -18,9 +19,11 @@ pub mod conformance;
 pub mod conformance_refresh;
 pub mod embedded;
 mod error;
+mod machine;
 pub mod model;
 pub mod redis;
 pub mod refresh;
+pub mod room;
 mod seam;
 pub mod transfer;
 

@@ -199,6 +199,11 @@ impl Room {
         self.tickets.get(person)
     }
 
+    /// Whether there is something to write.
+    pub fn has_changed(&self) -> bool {
+        self.changed.head || !self.changed.tickets.is_empty()
+    }
+
     pub fn take_changed(&mut self) -> Changed {
         std::mem::take(&mut self.changed)
     }

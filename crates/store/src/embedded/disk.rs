@@ -24,10 +24,14 @@ pub enum Table {
     Records,
     /// What must survive of a target's budget, with its name.
     Budgets,
+    /// What is known of a waiting room as a whole, with its name.
+    Rooms,
+    /// A ticket, with its room and its person.
+    Tickets,
 }
 
 impl Table {
-    pub const ALL: [Table; 9] = [
+    pub const ALL: [Table; 11] = [
         Table::Meta,
         Table::Groups,
         Table::Actions,
@@ -37,6 +41,8 @@ impl Table {
         Table::Blobs,
         Table::Records,
         Table::Budgets,
+        Table::Rooms,
+        Table::Tickets,
     ];
 
     /// Those of the bulk part.
@@ -53,6 +59,9 @@ impl Table {
     /// Those of the refresh part, which has a folder of its own.
     pub const REFRESH: &[Table] = &[Table::Meta, Table::Records, Table::Budgets];
 
+    /// Those of the rooms, which have a folder of their own.
+    pub const ROOM: &[Table] = &[Table::Meta, Table::Rooms, Table::Tickets];
+
     pub fn name(self) -> &'static str {
         match self {
             Table::Meta => "meta",
@@ -64,6 +73,8 @@ impl Table {
             Table::Blobs => "blobs",
             Table::Records => "records",
             Table::Budgets => "budgets",
+            Table::Rooms => "rooms",
+            Table::Tickets => "tickets",
         }
     }
 }

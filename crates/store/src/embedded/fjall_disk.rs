@@ -64,7 +64,7 @@ impl FjallDisk {
         // A table that seldom fills its memtable keeps old journals alive: small records, small memtable.
         let memtable = |table: Table| match table {
             Table::Jobs | Table::Blobs => 32 * MIB,
-            Table::States | Table::Records => 8 * MIB,
+            Table::States | Table::Records | Table::Tickets => 8 * MIB,
             _ => 2 * MIB,
         };
         let tables = Table::ALL

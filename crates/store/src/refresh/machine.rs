@@ -4,7 +4,6 @@
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap};
-use std::fmt;
 
 use async_trait::async_trait;
 use hashbrown::HashMap;
@@ -20,20 +19,10 @@ use tidegate_core::time::{Millis, StoreClock, Timestamp};
 
 use super::seam::{RefreshSettings, RefreshStore, TakeOutcome, counted_all};
 use crate::StoreError;
+use crate::machine::{Keep, OnMachine};
 
 /// A record may become idle earlier than it looked: it is looked at again after this time at the latest.
 const LOOK_AGAIN: Millis = Millis(15 * 60_000);
-
-/// When an answer may be given.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Keep {
-    /// What it changed must be on disk first.
-    Synced,
-    /// What it changed must be written, so that it outlives the process.
-    Written,
-    /// As the budget's record demands.
-    Granted,
-}
 
 #[derive(Debug)]
 pub struct Machine {
@@ -194,24 +183,13 @@ pub(crate) fn in_spans(outcome: budget::TakeOutcome, now: Timestamp) -> TakeOutc
     }
 }
 
-/// Something that runs a machine.
-#[async_trait]
-pub trait OnMachine: Send + Sync + fmt::Debug + 'static {
-    /// Runs work on the machine, with the wall's time, and answers when its changes are kept as `keep` says.
-    async fn on_machine<T: Send + 'static>(
-        &self,
-        keep: Keep,
-        work: impl for<'m> FnOnce(&'m mut Machine, Timestamp) -> T + Send + 'static,
-    ) -> Result<T, StoreError>;
-}
-
 /// What may be lost when the power fails, and why that is harmless:
 /// - `confirm_sent`, `send_failed`: the event counts as never sent after `send_timeout_ms`, as if its sender had died.
 /// - `begin`, `extend`, `abandon`: the workers of an embedded store died with it, and their claims may as well.
 ///
 /// Versions (`request`), ends (`settle`, `release`), holds and days are on disk before they are answered.
 #[async_trait]
-impl<M: OnMachine> RefreshStore for M {
+impl<M: OnMachine<Machine>> RefreshStore for M {
     async fn request(&self, asks: Vec<(RecordId, RequestParams)>) -> Result<Vec<RequestOutcome>, StoreError> {
         counted_all(asks.iter().filter_map(|(_, params)| params.snapshot_version))?;
         let work = |machine: &mut Machine, wall| machine.each(asks, wall, coalescer::request);

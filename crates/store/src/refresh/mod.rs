@@ -13,7 +13,7 @@ mod machine;
 mod model;
 mod seam;
 
-pub(crate) use machine::{Keep, Machine, OnMachine};
+pub(crate) use machine::Machine;
 pub use model::ModelRefreshStore;
 pub(crate) use seam::counted_all;
 pub use seam::{RefreshSettings, RefreshStore, TakeOutcome};

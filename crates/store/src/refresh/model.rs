@@ -7,8 +7,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 use async_trait::async_trait;
 use tidegate_core::time::{StoreClock, Timestamp};
 
-use super::machine::{Keep, Machine, OnMachine};
+use super::machine::Machine;
 use super::seam::RefreshSettings;
+use crate::machine::{Keep, OnMachine};
 use crate::{Clock, StoreError};
 
 /// Limit: records that are looked at after every call, to forget those that are idle.
@@ -32,7 +33,7 @@ impl ModelRefreshStore {
 }
 
 #[async_trait]
-impl OnMachine for ModelRefreshStore {
+impl OnMachine<Machine> for ModelRefreshStore {
     async fn on_machine<T: Send + 'static>(
         &self,
         _keep: Keep,

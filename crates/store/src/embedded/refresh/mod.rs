@@ -8,7 +8,7 @@
 //! busier the store, the fewer syncs per request. Memory holds the records that are not idle; all of it is read back
 //! at start. After a restart budgets begin empty and silent for a second, and days go on from their durable count.
 
-mod owner;
+mod ledger;
 mod recover;
 
 use std::fmt;
@@ -17,17 +17,15 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use tidegate_core::time::Timestamp;
-use tokio::sync::{mpsc, oneshot};
 
-use self::owner::{Kept, Message, Owner, Work};
+use self::ledger::RefreshLedger;
 use super::disk::{Disk, Table};
 use super::fjall_disk::FjallDisk;
+use super::keeper::Keeper;
 use super::{Durability, folder};
-use crate::refresh::{Keep, Machine, OnMachine, RefreshSettings};
+use crate::machine::{Keep, OnMachine};
+use crate::refresh::{Machine, RefreshSettings};
 use crate::{Clock, StoreError, SystemClock};
-
-/// Limit: calls that wait for the owner thread; more callers wait their turn.
-const INBOX: usize = 1_024;
 
 /// Where it lies in the data folder.
 const FOLDER: &str = "refresh";
@@ -53,7 +51,7 @@ impl EmbeddedRefreshOptions {
 }
 
 pub struct EmbeddedRefreshStore {
-    inbox: mpsc::Sender<Message>,
+    keeper: Keeper<Machine>,
 }
 
 impl fmt::Debug for EmbeddedRefreshStore {
@@ -97,38 +95,24 @@ impl EmbeddedRefreshStore {
         durability: Durability,
     ) -> Result<Self, StoreError> {
         let (machine, numbers) = recover::recover(&*disk, settings, clock.now())?;
-        let owner = Owner::new(machine, numbers, disk, clock, durability);
-        let (inbox, messages) = mpsc::channel(INBOX);
-        super::spawn("tidegate-refresh", move || owner.run(messages))?;
-        Ok(Self { inbox })
+        let ledger = RefreshLedger::new(machine, numbers);
+        let keeper = Keeper::start("tidegate-refresh", ledger, disk, clock, durability)?;
+        Ok(Self { keeper })
     }
 
     /// Finishes what was asked, syncs and lets go of the folder. Calls that come later find the store closed.
     pub async fn close(&self) -> Result<(), StoreError> {
-        let (reply, done) = oneshot::channel();
-        self.send(Message::Close(reply)).await?;
-        done.await.map_err(|_| StoreError::Closed)?
-    }
-
-    async fn send(&self, message: Message) -> Result<(), StoreError> {
-        self.inbox.send(message).await.map_err(|_| StoreError::Closed)
+        self.keeper.close().await
     }
 }
 
 #[async_trait]
-impl OnMachine for EmbeddedRefreshStore {
+impl OnMachine<Machine> for EmbeddedRefreshStore {
     async fn on_machine<T: Send + 'static>(
         &self,
         keep: Keep,
         work: impl for<'m> FnOnce(&'m mut Machine, Timestamp) -> T + Send + 'static,
     ) -> Result<T, StoreError> {
-        let (reply, answer) = oneshot::channel();
-        let run: Work = Box::new(move |machine, wall| {
-            let outcome = work(machine, wall);
-            // Whoever asked may be gone; what it asked for is done all the same.
-            Box::new(move |kept: Kept| drop(reply.send(kept.map(|()| outcome))))
-        });
-        self.send(Message::Run(keep, run)).await?;
-        answer.await.map_err(|_| StoreError::Closed)?
+        self.keeper.run(keep, work).await
     }
 }

@@ -1,0 +1,99 @@
+//! Start-up: reads back every room, and which number each ticket has on disk.
+
+use std::collections::BTreeMap;
+
+use hashbrown::HashMap;
+use tidegate_core::ids::{PersonId, RoomId};
+use tidegate_core::room::Head;
+use tidegate_core::room::ticket::Ticket;
+use tidegate_core::time::{StoreClock, Timestamp};
+
+use super::super::codec;
+use super::super::disk::{Disk, DiskError, Table};
+use crate::StoreError;
+use crate::room::Rooms;
+
+/// Key of the clock in the meta table.
+pub(super) const CLOCK: u64 = 0;
+
+/// Tables have numbers for keys: which one a room or a ticket has.
+#[derive(Debug, Default)]
+pub(super) struct Numbers {
+    rooms: HashMap<RoomId, u64>,
+    /// By the number of the room.
+    tickets: HashMap<u64, HashMap<PersonId, u64>>,
+    next: u64,
+}
+
+impl Numbers {
+    fn used(&mut self, number: u64) {
+        self.next = self.next.max(number + 1);
+    }
+
+    pub(super) fn of_room(&mut self, room: &RoomId) -> u64 {
+        let next = &mut self.next;
+        *self.rooms.entry_ref(room).or_insert_with(|| fresh(next))
+    }
+
+    pub(super) fn of_ticket(&mut self, room: u64, person: &PersonId) -> u64 {
+        let next = &mut self.next;
+        let tickets = self.tickets.entry(room).or_default();
+        *tickets.entry_ref(person).or_insert_with(|| fresh(next))
+    }
+
+    /// None if it was never written.
+    pub(super) fn forget(&mut self, room: u64, person: &PersonId) -> Option<u64> {
+        self.tickets.get_mut(&room)?.remove(person)
+    }
+}
+
+fn fresh(next: &mut u64) -> u64 {
+    *next += 1;
+    *next - 1
+}
+
+fn unreadable(error: DiskError) -> StoreError {
+    StoreError::Corrupt(error.to_string())
+}
+
+/// The rooms as they were, with everybody who waited absent.
+pub(super) fn recover(disk: &dyn Disk, wall: Timestamp) -> Result<(Rooms, Numbers), StoreError> {
+    let mut numbers = Numbers::default();
+    let clock = match disk.get(Table::Meta, CLOCK).map_err(unreadable)? {
+        Some(bytes) => codec::decode::<StoreClock>("the clock", &bytes).map_err(unreadable)?,
+        None => StoreClock::default(),
+    };
+    let mut heads: BTreeMap<u64, (RoomId, Head)> = BTreeMap::new();
+    disk.scan(Table::Rooms, &mut |number, bytes| {
+        let (room, head): (RoomId, Head) = codec::decode("a room", bytes)?;
+        numbers.used(number);
+        numbers.rooms.insert(room.clone(), number);
+        heads.insert(number, (room, head));
+        Ok(())
+    })
+    .map_err(unreadable)?;
+    let mut tickets: HashMap<u64, Vec<(PersonId, Ticket)>> = HashMap::new();
+    disk.scan(Table::Tickets, &mut |number, bytes| {
+        let (room, person, ticket): (u64, PersonId, Ticket) = codec::decode("a ticket", bytes)?;
+        numbers.used(number);
+        numbers
+            .tickets
+            .entry(room)
+            .or_default()
+            .insert(person.clone(), number);
+        tickets.entry(room).or_default().push((person, ticket));
+        Ok(())
+    })
+    .map_err(unreadable)?;
+    let mut rooms = Rooms::resume(clock);
+    for (number, (room, head)) in heads {
+        let tickets = tickets.remove(&number).unwrap_or_default();
+        rooms.restore(room, head, tickets, wall);
+    }
+    match tickets.is_empty() {
+        true => Ok((rooms, numbers)),
+        false => Err(StoreError::Corrupt(
+            "a ticket names a room that is not there".to_owned(),
+        )),
+    }
+}

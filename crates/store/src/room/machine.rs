@@ -1,0 +1,122 @@
+//! All rooms in one process: the core's rooms in a map. The model and the embedded store run this.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use tidegate_core::ids::{PersonId, RoomId};
+use tidegate_core::room::command::Rings;
+use tidegate_core::room::config::RoomConfig;
+use tidegate_core::room::ticket::Ticket;
+use tidegate_core::room::{Head, Room};
+use tidegate_core::time::{StoreClock, Timestamp};
+
+use crate::StoreError;
+
+/// What has to be written of one room.
+#[derive(Debug)]
+pub(crate) struct RoomChange {
+    pub(crate) room: RoomId,
+    pub(crate) head: Option<Head>,
+    /// With none: forgotten. One person may be named more than once.
+    pub(crate) tickets: Vec<(PersonId, Option<Ticket>)>,
+}
+
+#[derive(Debug, Default)]
+pub(crate) struct Rooms {
+    clock: StoreClock,
+    rooms: BTreeMap<RoomId, Room>,
+    /// Grows with every call that changed something.
+    changes: usize,
+    changed: BTreeSet<RoomId>,
+}
+
+impl Rooms {
+    pub(crate) fn resume(clock: StoreClock) -> Self {
+        Self {
+            clock,
+            ..Self::default()
+        }
+    }
+
+    /// A room of an earlier run.
+    pub(crate) fn restore(
+        &mut self,
+        room: RoomId,
+        head: Head,
+        tickets: Vec<(PersonId, Ticket)>,
+        wall: Timestamp,
+    ) {
+        let now = self.clock.observe(wall);
+        self.rooms.insert(room, Room::restored(head, tickets, now));
+    }
+
+    pub(crate) fn clock(&self) -> StoreClock {
+        self.clock
+    }
+
+    pub(crate) fn changes(&self) -> usize {
+        self.changes
+    }
+
+    pub(crate) fn names(&self) -> Vec<RoomId> {
+        self.rooms.keys().cloned().collect()
+    }
+
+    /// Everything that changed since it was last taken.
+    pub(crate) fn take_changed(&mut self) -> Vec<RoomChange> {
+        let names = std::mem::take(&mut self.changed);
+        let mut changes = Vec::with_capacity(names.len());
+        for name in names {
+            let Some(room) = self.rooms.get_mut(&name) else {
+                continue;
+            };
+            let changed = room.take_changed();
+            changes.push(RoomChange {
+                head: changed.head.then(|| room.head().clone()),
+                tickets: changed
+                    .tickets
+                    .into_iter()
+                    .map(|person| {
+                        let ticket = room.ticket(&person).cloned();
+                        (person, ticket)
+                    })
+                    .collect(),
+                room: name,
+            });
+        }
+        changes
+    }
+
+    pub(crate) fn open(&mut self, name: &RoomId, born: u64, config: RoomConfig, wall: Timestamp) -> Rings {
+        self.clock.observe(wall);
+        let room = self.rooms.entry(name.clone());
+        let room = room.or_insert_with(|| Room::new(born, config.clone()));
+        room.configure(&config);
+        self.finish(name)
+    }
+
+    /// Runs a transition on a room that is there, and says whom to ring for.
+    pub(crate) fn on<T>(
+        &mut self,
+        name: &RoomId,
+        wall: Timestamp,
+        step: impl FnOnce(&mut Room, Timestamp) -> T,
+    ) -> Result<(T, Rings), StoreError> {
+        let now = self.clock.observe(wall);
+        let Some(room) = self.rooms.get_mut(name) else {
+            return Err(StoreError::UnknownRoom(name.to_string()));
+        };
+        let outcome = step(room, now);
+        Ok((outcome, self.finish(name)))
+    }
+
+    fn finish(&mut self, name: &RoomId) -> Rings {
+        let Some(room) = self.rooms.get_mut(name) else {
+            return Rings::default();
+        };
+        if room.has_changed() {
+            self.changes += 1;
+            self.changed.insert(name.clone());
+        }
+        room.take_rings()
+    }
+}

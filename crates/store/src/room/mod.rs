@@ -1,0 +1,20 @@
+//! The rooms' part of the store seam: every ticket of every room sits behind [`RoomStore`].
+//!
+//! - [`RoomStore`]: one method per transition.
+//! - [`ModelRoomStore`]: the pure state machine behind the seam, the yardstick for every backend.
+//! - [`EmbeddedRoomStore`]: durable in the data folder, in this process.
+//! - [`RedisRoomStore`]: on a Redis server or Cluster, shared by several processes.
+
+mod bells;
+mod machine;
+mod model;
+mod run;
+mod seam;
+
+pub use bells::{RoomBell, RoomBells};
+pub(crate) use machine::{RoomChange, Rooms};
+pub use model::ModelRoomStore;
+pub(crate) use run::{HasBells, born, validated};
+pub use seam::RoomStore;
+
+pub use crate::embedded::room::{EmbeddedRoomOptions, EmbeddedRoomStore};

@@ -1,0 +1,158 @@
+//! The seam over anything that runs [`Rooms`].
+
+use std::hash::{BuildHasher, Hasher, RandomState};
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use tidegate_core::ids::{PersonId, RoomId};
+use tidegate_core::room::Room;
+use tidegate_core::room::command::{
+    Control, ExtendParams, InsideOutcome, JoinOutcome, JoinParams, PromoteOutcome, ReapOutcome,
+    RedeemOutcome, RedeemParams, ResizeOutcome, ResizeParams, RoomView, TicketView, TouchOutcome,
+    TouchParams,
+};
+use tidegate_core::room::config::RoomConfig;
+use tidegate_core::room::ticket::Wave;
+use tidegate_core::time::Timestamp;
+
+use super::bells::RoomBells;
+use super::machine::Rooms;
+use super::seam::RoomStore;
+use crate::StoreError;
+use crate::machine::{Keep, OnMachine};
+
+/// Tells a room from one of the same name that was lost. The standard library's hasher keys are the randomness at hand;
+/// 52 bits, because some backends have no larger whole numbers.
+pub(crate) fn born() -> u64 {
+    RandomState::new().build_hasher().finish() >> 12
+}
+
+pub(crate) trait HasBells {
+    fn room_bells(&self) -> &Arc<RoomBells>;
+}
+
+/// Runs a transition, and rings when it is kept.
+async fn step<S: OnMachine<Rooms> + HasBells, T: Send + 'static>(
+    store: &S,
+    room: &RoomId,
+    keep: Keep,
+    work: impl FnOnce(&mut Room, Timestamp) -> T + Send + 'static,
+) -> Result<T, StoreError> {
+    let name = room.clone();
+    let run = move |rooms: &mut Rooms, wall: Timestamp| rooms.on(&name, wall, work);
+    let (outcome, rings) = store.on_machine(keep, run).await??;
+    store.room_bells().ring(room, rings);
+    Ok(outcome)
+}
+
+pub(crate) fn validated(config: &RoomConfig) -> Result<(), StoreError> {
+    config
+        .validate()
+        .map_err(|error| StoreError::Config(error.to_string()))
+}
+
+/// What may be lost when the power fails, and why that is harmless: signs of life, because after a restart everybody
+/// counts as absent; and what time has ended, because time ends it again.
+#[async_trait]
+impl<S: OnMachine<Rooms> + HasBells> RoomStore for S {
+    async fn open(&self, room: &RoomId, config: RoomConfig) -> Result<(), StoreError> {
+        validated(&config)?;
+        let name = room.clone();
+        let run = move |rooms: &mut Rooms, wall| rooms.open(&name, born(), config, wall);
+        let rings = self.on_machine(Keep::Synced, run).await?;
+        self.room_bells().ring(room, rings);
+        Ok(())
+    }
+
+    async fn rooms(&self) -> Result<Vec<RoomId>, StoreError> {
+        self.on_machine(Keep::Written, |rooms: &mut Rooms, _| rooms.names())
+            .await
+    }
+
+    async fn join(&self, room: &RoomId, joins: Vec<JoinParams>) -> Result<Vec<JoinOutcome>, StoreError> {
+        let work = move |room: &mut Room, now| joins.iter().map(|join| room.join(join, now)).collect();
+        step(self, room, Keep::Synced, work).await
+    }
+
+    async fn touch(&self, room: &RoomId, touches: Vec<TouchParams>) -> Result<Vec<TouchOutcome>, StoreError> {
+        let work = move |room: &mut Room, now| touches.iter().map(|touch| room.touch(touch, now)).collect();
+        step(self, room, Keep::Written, work).await
+    }
+
+    async fn promote(&self, room: &RoomId, max: u64) -> Result<PromoteOutcome, StoreError> {
+        step(self, room, Keep::Synced, move |room, now| room.promote(max, now)).await
+    }
+
+    async fn redeem(&self, room: &RoomId, params: RedeemParams) -> Result<RedeemOutcome, StoreError> {
+        step(self, room, Keep::Synced, move |room, now| {
+            room.redeem(&params, now)
+        })
+        .await
+    }
+
+    async fn reissue(&self, room: &RoomId, person: &PersonId) -> Result<bool, StoreError> {
+        let person = person.clone();
+        step(self, room, Keep::Synced, move |room, now| {
+            room.reissue(&person, now)
+        })
+        .await
+    }
+
+    async fn extend(&self, room: &RoomId, params: ExtendParams) -> Result<InsideOutcome, StoreError> {
+        step(self, room, Keep::Synced, move |room, now| {
+            room.extend(&params, now)
+        })
+        .await
+    }
+
+    async fn complete(&self, room: &RoomId, person: &PersonId) -> Result<InsideOutcome, StoreError> {
+        let person = person.clone();
+        step(self, room, Keep::Synced, move |room, now| {
+            room.complete(&person, now)
+        })
+        .await
+    }
+
+    async fn leave(&self, room: &RoomId, person: &PersonId) -> Result<InsideOutcome, StoreError> {
+        let person = person.clone();
+        step(self, room, Keep::Synced, move |room, now| {
+            room.leave(&person, now)
+        })
+        .await
+    }
+
+    async fn reap(&self, room: &RoomId, max: u64) -> Result<ReapOutcome, StoreError> {
+        step(self, room, Keep::Written, move |room, now| room.reap(max, now)).await
+    }
+
+    async fn resize(&self, room: &RoomId, params: ResizeParams) -> Result<ResizeOutcome, StoreError> {
+        step(self, room, Keep::Synced, move |room, now| {
+            room.resize(&params, now)
+        })
+        .await
+    }
+
+    async fn control(&self, room: &RoomId, control: Control) -> Result<(), StoreError> {
+        step(self, room, Keep::Synced, move |room, _| room.control(control)).await
+    }
+
+    async fn void(&self, room: &RoomId, through: Option<Wave>) -> Result<Wave, StoreError> {
+        step(self, room, Keep::Synced, move |room, _| room.void(through)).await
+    }
+
+    async fn look(
+        &self,
+        room: &RoomId,
+        people: Vec<PersonId>,
+    ) -> Result<Vec<Option<TicketView>>, StoreError> {
+        step(self, room, Keep::Written, move |room, _| room.look(&people)).await
+    }
+
+    async fn survey(&self, room: &RoomId) -> Result<RoomView, StoreError> {
+        step(self, room, Keep::Written, |room, now| room.survey(now)).await
+    }
+
+    fn bells(&self) -> Arc<RoomBells> {
+        self.room_bells().clone()
+    }
+}
