@@ -16,6 +16,7 @@ mod page;
 mod problem;
 mod record;
 mod refresh;
+mod room;
 mod stats;
 mod target;
 mod time;
@@ -44,6 +45,11 @@ pub use refresh::{
     BreakerState, BudgetSeen, BudgetState, ByPriority, DeadLetter, FailureReason, FreshnessCounts, LagState,
     LetterDeed, LetterHandled, LetterSelection, LetterSkipped, LettersDone, RefreshBreakers, RefreshCounters,
     RefreshLag, RefreshOverview,
+};
+pub use room::{
+    CapacityChange, DoorDeed, EtaRange, JoinRoom, LimitBy, Pass, PatchCapacity, Place, PlaceState,
+    RedeemPass, Room, RoomCapacity, RoomCounts, RoomHistory, RoomSample, RoomStatus, Rooms, StreamClosed,
+    StreamEnd, TicketEnd, Visit,
 };
 pub use serde_json::value::RawValue;
 pub use stats::{Lane, OldestWait, Sample, Samples, Stats, StoreState, StreamEvent, Workers};
