@@ -9,7 +9,8 @@
 //! | [`sweeper`] | expires leases, drops finished data, takes congestion snapshots | deadlines | a second |
 //! | [`watcher`] | folds complete actions and calls back | completion | a second |
 //!
-//! These are the bulk part. [`refresh`] keeps cached records fresh, with services of its own.
+//! These are the bulk part. [`refresh`] keeps cached records fresh, with services of its own;
+//! [`room`] lets people into waiting rooms.
 //!
 //! A lane's [`gate`] stops its pool and its fetcher for a while. All services wait out a store that is
 //! unavailable ([`outage`]). No HTTP, and no word of which store it is.
@@ -21,11 +22,13 @@ mod engine;
 mod error;
 pub mod fetcher;
 pub mod gate;
+mod gather;
 pub mod handler;
 pub mod outage;
 pub mod pool;
 pub mod progress;
 pub mod refresh;
+pub mod room;
 pub mod settler;
 pub mod sweeper;
 pub mod watcher;

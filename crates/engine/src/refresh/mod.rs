@@ -26,7 +26,6 @@ mod error;
 mod events;
 mod flights;
 mod follow;
-mod gather;
 mod guard;
 mod handle;
 mod histogram;

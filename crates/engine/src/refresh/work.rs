@@ -34,12 +34,12 @@ use super::activity::Activity;
 use super::allowance::{Acquired, Allowances, Token};
 use super::claims::{Claim, Claims};
 use super::events::{decode, encode};
-use super::gather::Gather;
 use super::letters::{GivenUp, Letters};
 use super::options::SourceOptions;
 use super::reader::DAY_QUOTA;
 use super::shared::{Shared, record_ref};
 use super::writer::{Writer, Written};
+use crate::gather::Gather;
 
 /// Wait after the first answer that asks to wait without saying how long; doubles with each.
 const FIRST_THROTTLE: Millis = Millis(1_000);

@@ -1,0 +1,172 @@
+//! One room as this process knows it.
+
+use std::collections::VecDeque;
+use std::sync::atomic::AtomicU64;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use tidegate_core::ids::{PersonId, RoomId};
+use tidegate_core::room::command::{JoinOutcome, JoinParams, RoomView, TicketView, TouchParams};
+use tidegate_core::room::eta::{self, Eta};
+use tidegate_core::room::pace::Rates;
+use tidegate_core::time::Timestamp;
+use tidegate_store::StoreError;
+use tidegate_store::room::RoomStore;
+use tokio::sync::{mpsc, watch};
+use tokio::time::Instant;
+
+use super::registry::Registry;
+use super::visit::Visit;
+use crate::gather::Gather;
+
+/// Limit: samples of the last minutes, about one a second.
+const SAMPLES: usize = 600;
+
+/// The room at its last look.
+#[derive(Debug)]
+pub struct Seen {
+    pub view: RoomView,
+    /// How fast it goes; none until somebody was let in.
+    pub rates: Option<Rates>,
+    /// When it was read.
+    pub read: Instant,
+}
+
+impl Seen {
+    /// How long somebody with so many ahead waits; none if nobody can tell.
+    pub fn eta(&self, ahead: u64) -> Option<Eta> {
+        self.rates.map(|rates| eta::eta(ahead, &rates))
+    }
+}
+
+/// A room as it was.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Sample {
+    pub at: Timestamp,
+    pub waiting: u64,
+    pub granted: u64,
+    pub inside: u64,
+    pub admitted: u64,
+    pub completed: u64,
+    pub left: u64,
+}
+
+/// What the services of a room have counted here.
+#[derive(Debug, Default)]
+pub struct Counters {
+    /// People whom this process let in.
+    pub promoted: AtomicU64,
+    /// Calls of `promote`, and how long they took in all, in microseconds.
+    pub promotions: AtomicU64,
+    pub promotion_us: AtomicU64,
+    /// Positions that were sent.
+    pub told: AtomicU64,
+}
+
+pub(super) type Joins = Gather<JoinParams, Result<JoinOutcome, StoreError>>;
+pub(super) type Looks = Gather<PersonId, Result<Option<TicketView>, StoreError>>;
+
+#[derive(Debug)]
+pub(super) struct Local {
+    pub(super) name: RoomId,
+    pub(super) store: Arc<dyn RoomStore>,
+    pub(super) registry: Registry,
+    pub(super) seen: watch::Sender<Option<Arc<Seen>>>,
+    pub(super) joins: Joins,
+    pub(super) looks: Looks,
+    /// Streams that have ended.
+    pub(super) ended: mpsc::Sender<TouchParams>,
+    pub(super) samples: Mutex<VecDeque<Sample>>,
+    pub(super) counters: Counters,
+    /// How long a stream's sign of life counts; a third of it is the time between two.
+    pub(super) presence: Mutex<Duration>,
+}
+
+impl Local {
+    pub(super) fn note(&self, view: &RoomView) {
+        let mut samples = self.samples.lock().unwrap_or_else(PoisonError::into_inner);
+        if samples.back().is_some_and(|last| view.now.since(last.at).0 < 900) {
+            return;
+        }
+        if samples.len() == SAMPLES {
+            samples.pop_front();
+        }
+        samples.push_back(Sample {
+            at: view.now,
+            waiting: view.waiting() + view.early,
+            granted: view.granted,
+            inside: view.inside,
+            admitted: view.counts.admitted,
+            completed: view.counts.completed,
+            left: view.counts.left + view.counts.lost,
+        });
+    }
+
+    pub(super) fn presence(&self) -> Duration {
+        *self.presence.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The ticket as it is, asked for together with others.
+    pub(super) async fn look(&self, person: &PersonId) -> Result<Option<TicketView>, StoreError> {
+        let looked = self.looks.call(person.clone()).await;
+        looked.unwrap_or(Err(StoreError::Closed))
+    }
+}
+
+/// A room. Clones share it.
+#[derive(Debug, Clone)]
+pub struct RoomHandle(pub(super) Arc<Local>);
+
+impl RoomHandle {
+    pub fn name(&self) -> &RoomId {
+        &self.0.name
+    }
+
+    pub fn store(&self) -> &Arc<dyn RoomStore> {
+        &self.0.store
+    }
+
+    /// Takes or finds a place, together with others who come at the same time.
+    pub async fn join(&self, params: JoinParams) -> Result<JoinOutcome, StoreError> {
+        let joined = self.0.joins.call(params).await;
+        joined.unwrap_or(Err(StoreError::Closed))
+    }
+
+    /// Takes or finds a place and follows it. Without a place: why not.
+    pub async fn visit(&self, params: JoinParams) -> Result<Result<Visit, JoinOutcome>, StoreError> {
+        let params = JoinParams {
+            stream: true,
+            ..params
+        };
+        let person = params.person.clone();
+        match self.join(params).await? {
+            JoinOutcome::Placed { ticket, .. } => Ok(Ok(Visit::begin(self.0.clone(), person, ticket))),
+            other => Ok(Err(other)),
+        }
+    }
+
+    /// A ticket as it is.
+    pub async fn look(&self, person: &PersonId) -> Result<Option<TicketView>, StoreError> {
+        self.0.look(person).await
+    }
+
+    /// The room at its last look; none before the first.
+    pub fn seen(&self) -> Option<Arc<Seen>> {
+        self.0.seen.borrow().clone()
+    }
+
+    /// The last minutes, oldest first.
+    pub fn history(&self) -> Vec<Sample> {
+        let samples = self.0.samples.lock().unwrap_or_else(PoisonError::into_inner);
+        samples.iter().copied().collect()
+    }
+
+    /// Streams of this process.
+    pub fn streams(&self) -> usize {
+        self.0.registry.len()
+    }
+
+    pub fn counters(&self) -> &Counters {
+        &self.0.counters
+    }
+}

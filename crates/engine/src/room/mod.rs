@@ -1,0 +1,31 @@
+//! Waiting rooms at work: streams of visitors, and the services that let people in.
+//!
+//! ```text
+//!   visitor ── Visit ◄── notes ──┐            promoter: reap, promote ──► store ◄── other processes
+//!                 ▲              │                                          │
+//!                 └── Seen ── watcher ◄── bell, or every second ── survey ──┘
+//!                                │
+//!                          presence: signs of life of every stream, in batches
+//! ```
+//!
+//! | service, one per room | what it does | wakes on | at the latest after |
+//! |---|---|---|---|
+//! | `promoter` | ends what time has ended, lets in the next ones | a free slot, a newcomer, the rate | a second |
+//! | `watcher` | reads the room as a whole, and finds whose turn it is | somebody was let in, the room changed | a second |
+//! | `presence` | tells the store which streams are alive, and which have ended | time, ends | a third of `presence_ms` |
+//!
+//! Nobody is told of a promotion by the process that made it: every process finds its own visitors that no longer wait
+//! in the positions it reads anyway. So it does not matter who promotes, where a visitor is connected by now, or who has
+//! died in between.
+
+mod local;
+mod presence;
+mod promoter;
+mod registry;
+mod service;
+mod visit;
+mod watcher;
+
+pub use local::{RoomHandle, Sample, Seen};
+pub use service::{RoomOptions, RoomService, RoomsHandle};
+pub use visit::{Update, Visit};

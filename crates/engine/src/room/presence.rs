@@ -1,0 +1,67 @@
+//! Signs of life: the store hears of every stream of this process, and of those that have ended.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tidegate_core::room::command::TouchParams;
+use tokio::sync::mpsc;
+use tokio_util::sync::CancellationToken;
+
+use super::local::Local;
+
+/// Limit: streams in one call.
+const BATCH: usize = 256;
+/// Of a call that failed: the next round is the next try, and this one before it.
+const AGAIN: Duration = Duration::from_millis(500);
+
+/// Tells that streams are alive, a third of the time that counts apart.
+pub(super) async fn keep(local: Arc<Local>, stop: CancellationToken) {
+    loop {
+        let mut wait = local.presence() / 3;
+        let touches = local.registry.touches();
+        for batch in touches.chunks(BATCH) {
+            if let Err(error) = touch(&local, batch.to_vec()).await {
+                tracing::debug!(%error, room = %local.name, "signs of life do not get through");
+                wait = AGAIN;
+                break;
+            }
+        }
+        tokio::select! {
+            () = stop.cancelled() => return,
+            () = tokio::time::sleep(wait) => {}
+        }
+    }
+}
+
+async fn touch(local: &Local, batch: Vec<TouchParams>) -> Result<(), tidegate_store::StoreError> {
+    let outcomes = local.store.touch(&local.name, batch.clone()).await?;
+    for (touch, outcome) in batch.iter().zip(outcomes) {
+        local.registry.touched(touch, outcome);
+    }
+    Ok(())
+}
+
+/// Tells that streams have ended, as they do. At a stop, those that end within a moment as well.
+pub(super) async fn ends(local: Arc<Local>, mut ended: mpsc::Receiver<TouchParams>, stop: CancellationToken) {
+    let mut batch = Vec::with_capacity(BATCH);
+    loop {
+        let count = tokio::select! {
+            biased;
+            count = ended.recv_many(&mut batch, BATCH) => count,
+            () = stop.cancelled() => {
+                while let Ok(touch) = ended.try_recv() {
+                    batch.push(touch);
+                }
+                let _ = local.store.touch(&local.name, std::mem::take(&mut batch)).await;
+                return;
+            }
+        };
+        if count == 0 {
+            return;
+        }
+        // What does not get through is said by the signs of life that do not come.
+        if let Err(error) = local.store.touch(&local.name, std::mem::take(&mut batch)).await {
+            tracing::debug!(%error, room = %local.name, "ends of streams do not get through");
+        }
+    }
+}

@@ -1,0 +1,78 @@
+//! Lets people in. Every process that has the room does this; the store sees to it that nobody is let in twice.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use tidegate_core::room::command::{PromoteOutcome, Stop};
+use tidegate_store::{Clock, StoreError};
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+
+use super::local::Local;
+use super::service::RoomOptions;
+use crate::alarm::Alarm;
+
+/// Limit: calls in one turn; other rooms have theirs in between.
+const CALLS: usize = 20;
+
+pub(super) async fn promote(
+    local: Arc<Local>,
+    options: RoomOptions,
+    clock: Arc<dyn Clock>,
+    stop: CancellationToken,
+) {
+    let bell = local.store.bells().of(&local.name);
+    let mut alarm = Alarm::new(clock);
+    let longest = Duration::from(options.sweep_ms);
+    // Streams of before an outage, or of before this start, have one round of signs of life before anybody counts as lost.
+    let mut reap_from = Instant::now() + local.presence();
+    loop {
+        let rang = bell.promote.notified();
+        tokio::pin!(rang);
+        rang.as_mut().enable();
+        let turn = turn(&local, &options, Instant::now() >= reap_from).await;
+        let wait = match turn {
+            Ok(Stop::More) => Duration::ZERO,
+            Ok(Stop::Rate { until } | Stop::NotOpen { at: until }) => alarm.wait(until, longest),
+            Ok(_) => longest,
+            Err(StoreError::Closed) => return,
+            Err(error) => {
+                tracing::debug!(%error, room = %local.name, "nobody can be let in now");
+                reap_from = Instant::now() + local.presence();
+                longest
+            }
+        };
+        tokio::select! {
+            () = stop.cancelled() => return,
+            () = tokio::time::sleep(wait) => {}
+            () = rang => {}
+        }
+    }
+}
+
+/// Ends what time has ended, then lets people in, each in bounded steps.
+async fn turn(local: &Local, options: &RoomOptions, reap: bool) -> Result<Stop, StoreError> {
+    if reap {
+        for _ in 0..CALLS {
+            if !local.store.reap(&local.name, options.chunk).await?.more {
+                break;
+            }
+        }
+    }
+    for _ in 0..CALLS {
+        let begun = Instant::now();
+        let PromoteOutcome { granted, stop } = local.store.promote(&local.name, options.chunk).await?;
+        let counters = &local.counters;
+        counters.promotions.fetch_add(1, Ordering::Relaxed);
+        let took = u64::try_from(begun.elapsed().as_micros()).unwrap_or(u64::MAX);
+        counters.promotion_us.fetch_add(took, Ordering::Relaxed);
+        counters
+            .promoted
+            .fetch_add(granted.len() as u64, Ordering::Relaxed);
+        if stop != Stop::More {
+            return Ok(stop);
+        }
+    }
+    Ok(Stop::More)
+}

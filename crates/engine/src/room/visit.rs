@@ -1,0 +1,231 @@
+//! One visitor's stream: the place now, and whatever becomes of it.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use tidegate_core::ids::PersonId;
+use tidegate_core::room::command::{TicketView, TouchParams};
+use tidegate_core::room::ticket::{Stream, TicketState};
+use tidegate_store::StoreError;
+use tokio::sync::watch;
+use tokio::time::Instant;
+
+use super::local::{Local, Seen};
+use super::registry::{Note, Notes};
+
+/// How often a ticket is looked at that nothing tells about: one that was let in.
+const LOOK_AGAIN: Duration = Duration::from_secs(5);
+/// The longest time without an update while waiting: estimates move, too.
+const TELL_AGAIN: Duration = Duration::from_secs(10);
+
+/// What a stream tells.
+#[derive(Debug, Clone)]
+pub enum Update {
+    /// Where the ticket stands, or in which state it is by now.
+    Ticket(TicketView),
+    /// A newer stream of the same person took over: this one is over and changes nothing.
+    Superseded,
+}
+
+/// A stream. When it is dropped, the store hears that the visitor is not there.
+#[derive(Debug)]
+pub struct Visit {
+    local: Arc<Local>,
+    person: PersonId,
+    stream: Stream,
+    notes: Arc<Notes>,
+    seen: watch::Receiver<Option<Arc<Seen>>>,
+    now: TicketView,
+    told: Instant,
+    begun: bool,
+    over: bool,
+}
+
+impl Visit {
+    pub(super) fn begin(local: Arc<Local>, person: PersonId, now: TicketView) -> Self {
+        Self {
+            notes: local.registry.add(&person, &now.ticket),
+            seen: local.seen.subscribe(),
+            stream: now.ticket.stream,
+            local,
+            person,
+            now,
+            told: Instant::now(),
+            begun: false,
+            over: false,
+        }
+    }
+
+    pub fn person(&self) -> &PersonId {
+        &self.person
+    }
+
+    /// The room at its last look.
+    pub fn seen(&self) -> Option<Arc<Seen>> {
+        self.seen.borrow().clone()
+    }
+
+    /// The next thing to tell; the first comes at once. None when the stream is over: after the ticket has ended, or
+    /// another stream took over.
+    pub async fn next(&mut self) -> Option<Update> {
+        if self.over {
+            return None;
+        }
+        if !std::mem::replace(&mut self.begun, true) {
+            self.seen.mark_unchanged();
+            return Some(self.tell());
+        }
+        loop {
+            let slow = match self.waits() {
+                true => TELL_AGAIN,
+                false => LOOK_AGAIN,
+            };
+            tokio::select! {
+                note = self.notes.next() => match note {
+                    Note::Superseded => {
+                        self.over = true;
+                        return Some(Update::Superseded);
+                    }
+                    Note::Look => {
+                        if self.look().await {
+                            return Some(self.tell());
+                        }
+                    }
+                },
+                changed = self.seen.changed() => {
+                    changed.ok()?;
+                    if self.moved() {
+                        return Some(self.tell());
+                    }
+                }
+                () = tokio::time::sleep_until(self.told + slow) => {
+                    let changed = !self.waits() && self.look().await;
+                    self.told = Instant::now();
+                    if changed || self.waits() {
+                        return Some(self.tell());
+                    }
+                }
+            }
+        }
+    }
+
+    fn waits(&self) -> bool {
+        matches!(
+            self.now.ticket.state,
+            TicketState::Waiting { .. } | TicketState::Early { .. }
+        )
+    }
+
+    fn tell(&mut self) -> Update {
+        self.told = Instant::now();
+        self.over = matches!(self.now.ticket.state, TicketState::Ended { .. });
+        self.local.counters.told.fetch_add(1, Ordering::Relaxed);
+        Update::Ticket(self.now.clone())
+    }
+
+    /// Counts the position anew. True if there is something to tell.
+    fn moved(&mut self) -> bool {
+        let Some(seen) = self.seen.borrow_and_update().clone() else {
+            return false;
+        };
+        let index = self.now.ticket.index.0;
+        let TicketState::Waiting { .. } = self.now.ticket.state else {
+            return false;
+        };
+        // Read before the ticket was made, or the place is empty: then a note comes, too.
+        if !seen.view.places.has(index) {
+            return false;
+        }
+        let (ahead, waiting) = (seen.view.places.ahead(index), seen.view.waiting());
+        let moved = ahead != self.now.ahead || waiting != self.now.waiting;
+        (self.now.ahead, self.now.waiting) = (ahead, waiting);
+        moved
+    }
+
+    /// Asks for the ticket. True if it is in another state than before.
+    async fn look(&mut self) -> bool {
+        let found = match self.local.look(&self.person).await {
+            Ok(Some(found)) => found,
+            Ok(None) => return self.vanished(),
+            // It is looked at again with the next note, or after a while.
+            Err(error) => {
+                tracing::debug!(%error, room = %self.local.name, "a ticket cannot be looked at");
+                return false;
+            }
+        };
+        if found.ticket.stream != self.stream {
+            // The note comes with the next sign of life.
+            return false;
+        }
+        let found = match self.reissued(&found).await {
+            Ok(true) => self
+                .local
+                .look(&self.person)
+                .await
+                .ok()
+                .flatten()
+                .unwrap_or(found),
+            Ok(false) => found,
+            Err(error) => {
+                tracing::debug!(%error, room = %self.local.name, "a pass cannot be given anew");
+                found
+            }
+        };
+        self.local.registry.found(&self.person, &found.ticket);
+        let changed = state_of(&found) != state_of(&self.now) || found.ahead != self.now.ahead;
+        self.now = found;
+        changed
+    }
+
+    /// Gives another pass if this one was voided.
+    async fn reissued(&self, found: &TicketView) -> Result<bool, StoreError> {
+        let TicketState::Granted { wave, .. } = found.ticket.state else {
+            return Ok(false);
+        };
+        let voided = self
+            .seen
+            .borrow()
+            .as_ref()
+            .is_some_and(|seen| seen.view.voided >= wave);
+        match voided {
+            true => self.local.store.reissue(&self.local.name, &self.person).await,
+            false => Ok(false),
+        }
+    }
+
+    /// The ticket was forgotten: it had ended long ago.
+    fn vanished(&mut self) -> bool {
+        self.now.ticket.state = TicketState::Ended {
+            end: tidegate_core::room::ticket::End::Lost,
+            at: self.now.ticket.joined_at,
+        };
+        true
+    }
+}
+
+/// What makes two tickets worth telling apart; signs of life do not.
+fn state_of(view: &TicketView) -> (u8, u64, u64) {
+    match &view.ticket.state {
+        TicketState::Early { .. } => (0, 0, 0),
+        TicketState::Waiting { .. } => (1, view.ticket.index.0, 0),
+        TicketState::Granted { wave, until, .. } => (2, wave.0, until.0),
+        TicketState::Inside { until, .. } => (3, until.0, 0),
+        TicketState::Ended { at, .. } => (4, at.0, 0),
+    }
+}
+
+impl Drop for Visit {
+    fn drop(&mut self) {
+        self.local.registry.remove(&self.person, self.stream);
+        if self.waits() {
+            let gone = TouchParams {
+                person: self.person.clone(),
+                stream: self.stream,
+                present: false,
+            };
+            // If too many end at once, the sign of life that does not come says the same a little later.
+            let _ = self.local.ended.try_send(gone);
+        }
+    }
+}
