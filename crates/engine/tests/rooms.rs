@@ -1,0 +1,215 @@
+//! Rooms at work over an embedded store: streams, promotions, ends.
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on says where")]
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tidegate_core::ids::{PersonId, RoomId};
+use tidegate_core::room::command::{
+    Control, InsideOutcome, JoinOutcome, JoinParams, RedeemOutcome, RedeemParams,
+};
+use tidegate_core::room::config::{Capacity, RoomConfig};
+use tidegate_core::room::ticket::{End, Ticket, TicketState};
+use tidegate_core::time::Millis;
+use tidegate_engine::room::{RoomHandle, RoomOptions, RoomService, Update, Visit};
+use tidegate_store::room::{EmbeddedRoomOptions, EmbeddedRoomStore, RoomStore};
+use tokio::time::timeout;
+
+const SOON: Duration = Duration::from_secs(10);
+
+struct World {
+    service: RoomService,
+    room: RoomHandle,
+    store: Arc<EmbeddedRoomStore>,
+    _folder: tempfile::TempDir,
+}
+
+async fn world(inside: u64) -> World {
+    let folder = tempfile::tempdir().unwrap();
+    let store = Arc::new(EmbeddedRoomStore::open(EmbeddedRoomOptions::new(folder.path())).unwrap());
+    let service = RoomService::start(store.clone(), RoomOptions::default());
+    let config = RoomConfig {
+        capacity: Capacity {
+            seats: None,
+            inside,
+            per_second: 1_000,
+        },
+        presence_ms: Millis(600),
+        grace_ms: Millis(3_000),
+        ..RoomConfig::default()
+    };
+    let room = service.handle().open(&name(), config).await.unwrap();
+    World {
+        service,
+        room,
+        store,
+        _folder: folder,
+    }
+}
+
+fn name() -> RoomId {
+    RoomId::new("concert").unwrap()
+}
+
+fn person(name: &str) -> PersonId {
+    PersonId::new(name).unwrap()
+}
+
+fn comes(name: &str) -> JoinParams {
+    JoinParams {
+        person: person(name),
+        stream: true,
+        again: false,
+        draw: 0,
+    }
+}
+
+async fn visits(room: &RoomHandle, name: &str) -> Visit {
+    room.visit(comes(name)).await.unwrap().unwrap()
+}
+
+/// Waits for an update that fits.
+async fn until(visit: &mut Visit, fits: impl Fn(&Ticket, u64) -> bool) -> Ticket {
+    timeout(SOON, async {
+        loop {
+            match visit.next().await {
+                Some(Update::Ticket(view)) if fits(&view.ticket, view.ahead) => return view.ticket,
+                Some(Update::Ticket(_)) => {}
+                other => panic!("the stream told {other:?}"),
+            }
+        }
+    })
+    .await
+    .expect("it is told soon")
+}
+
+async fn granted(visit: &mut Visit) -> Ticket {
+    until(visit, |ticket, _| {
+        matches!(ticket.state, TicketState::Granted { .. })
+    })
+    .await
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn positions_move_and_people_are_let_in_as_slots_free_up() {
+    let World { room, store, .. } = &world(1).await;
+    let mut first = visits(room, "first").await;
+    let pass = granted(&mut first).await;
+    let mut second = visits(room, "second").await;
+    let mut third = visits(room, "third").await;
+    until(&mut third, |_, ahead| ahead == 1).await;
+    let TicketState::Granted { wave, .. } = pass.state else {
+        unreachable!()
+    };
+    let params = RedeemParams {
+        person: person("first"),
+        index: pass.index,
+        wave,
+        session: None,
+    };
+    let redeemed = store.redeem(&name(), params).await.unwrap();
+    assert!(matches!(redeemed, RedeemOutcome::Inside { .. }));
+    let done = store.complete(&name(), &person("first")).await.unwrap();
+    assert_eq!(done, InsideOutcome::Ended(End::Completed));
+    granted(&mut second).await;
+    until(&mut third, |_, ahead| ahead == 0).await;
+    until(&mut first, |ticket, _| {
+        matches!(ticket.state, TicketState::Ended { .. })
+    })
+    .await;
+    assert!(first.next().await.is_none(), "the last word");
+    let seen = room.seen().unwrap();
+    assert_eq!((seen.view.granted, seen.view.waiting()), (1, 1));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_newer_stream_takes_over_and_the_older_one_changes_nothing() {
+    let World { room, store, .. } = &world(0).await;
+    let mut old = visits(room, "a").await;
+    assert!(matches!(old.next().await, Some(Update::Ticket(_))));
+    let mut new = visits(room, "a").await;
+    assert!(matches!(new.next().await, Some(Update::Ticket(_))));
+    assert!(matches!(
+        timeout(SOON, old.next()).await.unwrap(),
+        Some(Update::Superseded)
+    ));
+    assert!(old.next().await.is_none());
+    drop(old);
+    // Longer than presence and grace together: only the newer stream's signs of life keep the place.
+    tokio::time::sleep(Duration::from_millis(4_500)).await;
+    let looked = store.look(&name(), vec![person("a")]).await.unwrap();
+    let state = looked[0].as_ref().unwrap().ticket.state.clone();
+    assert!(matches!(state, TicketState::Waiting { .. }), "{state:?}");
+    assert_eq!(room.streams(), 1);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_dropped_stream_keeps_its_place_for_the_grace_time_and_is_passed_over() {
+    let World { room, store, .. } = &world(1).await;
+    let mut inside = visits(room, "inside").await;
+    granted(&mut inside).await;
+    let mut gone = visits(room, "gone").await;
+    gone.next().await;
+    let mut next = visits(room, "next").await;
+    until(&mut next, |_, ahead| ahead == 1).await;
+    drop(gone);
+    tokio::time::sleep(Duration::from_millis(300)).await;
+    store.leave(&name(), &person("inside")).await.unwrap();
+    granted(&mut next).await;
+    // Back within the grace time: the same place, and the next slot.
+    let mut back = visits(room, "gone").await;
+    until(&mut back, |ticket, ahead| ticket.index.0 == 1 && ahead == 0).await;
+    store.leave(&name(), &person("next")).await.unwrap();
+    granted(&mut back).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_voided_pass_is_given_anew_to_an_open_stream() {
+    let World { room, store, .. } = &world(1).await;
+    let mut visit = visits(room, "a").await;
+    let old = granted(&mut visit).await;
+    store.void(&name(), None).await.unwrap();
+    let new = until(&mut visit, |ticket, _| ticket.state != old.state).await;
+    let (TicketState::Granted { wave: before, .. }, TicketState::Granted { wave: after, .. }) =
+        (old.state, new.state)
+    else {
+        panic!("both are passes")
+    };
+    assert!(after > before);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_closed_room_takes_nobody_and_a_restart_keeps_the_places() {
+    let World {
+        service,
+        room,
+        store,
+        _folder: folder,
+    } = world(0).await;
+    let mut visit = visits(&room, "a").await;
+    visit.next().await;
+    store.control(&name(), Control::Close).await.unwrap();
+    let refused = room.visit(comes("b")).await.unwrap();
+    assert!(matches!(refused, Err(JoinOutcome::Refused(_))), "{refused:?}");
+    drop(visit);
+    drop(room);
+    service.shutdown().await;
+    store.close().await.unwrap();
+    drop(store);
+    let store = Arc::new(EmbeddedRoomStore::open(EmbeddedRoomOptions::new(folder.path())).unwrap());
+    let service = RoomService::start(store.clone(), RoomOptions::default());
+    let handle = service.handle();
+    let room = timeout(SOON, async {
+        loop {
+            match handle.room(&name()) {
+                Some(room) => return room,
+                None => tokio::time::sleep(Duration::from_millis(10)).await,
+            }
+        }
+    })
+    .await
+    .expect("rooms of the store are found");
+    let mut back = visits(&room, "a").await;
+    until(&mut back, |ticket, _| ticket.index.0 == 0).await;
+    service.shutdown().await;
+}
