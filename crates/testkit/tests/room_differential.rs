@@ -152,7 +152,7 @@ async fn embedded_answers_as_the_state_machine_does() {
         let store = EmbeddedRoomStore::open(options).expect("the folder is there");
         Arc::new(store) as Arc<dyn RoomStore>
     };
-    saw_everything(&compare(Size::FEW, (100, 120), open, |_, _| {}).await);
+    saw_everything(&compare(Size::FEW, (100, 100), open, |_, _| {}).await);
 }
 
 async fn on_redis(urls: Vec<String>, name: &str, clock: Arc<ManualClock>) -> Arc<dyn RoomStore> {
@@ -196,18 +196,18 @@ async fn redis_answers_and_rings_as_the_state_machine_does() {
         );
     };
     let open = async |clock| on_redis(vec![server.url()], "differential", clock).await;
-    saw_everything(&compare(Size::FEW, (300, 120), open, rang).await);
+    saw_everything(&compare(Size::FEW, (300, 100), open, rang).await);
 }
 
 #[tokio::test]
 async fn a_crowd_on_redis_is_answered_as_the_state_machine_does() {
     let open = async |clock| on_redis(vec![RedisServer::shared().url()], "crowd", clock).await;
-    let seen = compare(Size::CROWD, (6, 120), open, |_, _| {}).await;
+    let seen = compare(Size::CROWD, (4, 100), open, |_, _| {}).await;
     assert!(seen.0.contains_key("stopped: more"), "{seen:?}");
 }
 
 #[tokio::test]
 async fn a_cluster_answers_as_the_state_machine_does() {
     let open = async |clock| on_redis(RedisCluster::shared().urls(), "differential", clock).await;
-    saw_everything(&compare(Size::FEW, (40, 120), open, |_, _| {}).await);
+    saw_everything(&compare(Size::FEW, (40, 100), open, |_, _| {}).await);
 }
