@@ -1,6 +1,6 @@
 //! The names of the keys, in one place. What scripts build themselves begins with the same prefix and tag.
 
-use tidegate_core::ids::{RecordId, TargetId};
+use tidegate_core::ids::{RecordId, RoomId, TargetId};
 
 /// Where a shard's keys begin: `bulk-action:{0}:`. The tag in braces keeps them in one slot of a Cluster.
 #[derive(Debug, Clone)]
@@ -78,6 +78,43 @@ impl RefreshKeys {
     }
 }
 
+/// The names of the waiting rooms: the tag in braces is the room's, so that a room is in one slot and rooms are spread
+/// over a Cluster.
+#[derive(Debug, Clone)]
+pub(super) struct RoomKeys {
+    prefix: String,
+}
+
+impl RoomKeys {
+    pub(super) fn new(prefix: &str) -> Self {
+        Self {
+            prefix: prefix.to_owned(),
+        }
+    }
+
+    pub(super) fn schema(&self) -> String {
+        format!("{}schema", self.prefix)
+    }
+
+    /// The list of rooms.
+    pub(super) fn rooms(&self) -> String {
+        format!("{}rooms", self.prefix)
+    }
+
+    /// The channel of the bells of all rooms.
+    pub(super) fn bells(&self) -> String {
+        format!("{}bells", self.prefix)
+    }
+
+    /// `{room}:head`; scripts build the others from it.
+    pub(super) fn head(&self, room: &RoomId) -> String {
+        let mut key = format!("{}{{", self.prefix);
+        escape(&mut key, room.as_str());
+        key.push_str("}:head");
+        key
+    }
+}
+
 /// Braces would end the tag, and a slash would move the border between source and key.
 fn escape(key: &mut String, name: &str) {
     for character in name.chars() {
@@ -113,9 +150,9 @@ pub(super) fn slot(key: &str) -> u16 {
 
 #[cfg(test)]
 mod tests {
-    use tidegate_core::ids::{RecordId, RecordKey, SourceId};
+    use tidegate_core::ids::{RecordId, RecordKey, RoomId, SourceId};
 
-    use super::{RefreshKeys, slot};
+    use super::{RefreshKeys, RoomKeys, slot};
 
     #[test]
     fn the_tag_of_a_record_holds_its_whole_name() {
@@ -129,6 +166,15 @@ mod tests {
         assert_eq!(key("character", "루나"), "r:upd:{character/루나}");
         assert_eq!(key("a/b", "}{%"), "r:upd:{a%2Fb/%7D%7B%25}");
         assert_eq!(slot(&key("c", "}")), slot("{c/%7D}"));
+    }
+
+    #[test]
+    fn the_tag_of_a_room_holds_its_whole_name() {
+        let keys = RoomKeys::new("room:");
+        let head = |room: &str| keys.head(&RoomId::new(room).unwrap());
+        assert_eq!(head("봄 콘서트"), "room:{봄 콘서트}:head");
+        assert_eq!(head("}:{%"), "room:{%7D:%7B%25}:head");
+        assert_eq!(slot(&head("a}b")), slot("{a%7Db}"));
     }
 
     #[test]

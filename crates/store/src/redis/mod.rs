@@ -22,6 +22,7 @@ mod known;
 mod limits;
 pub mod refresh;
 mod reply;
+pub mod room;
 mod scripts;
 mod server;
 mod servers;

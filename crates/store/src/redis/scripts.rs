@@ -38,13 +38,16 @@ const BULK: [&str; 8] = [
 /// The same for the refresh part.
 const REFRESH: [&str; 2] = [lua!("refresh/record"), lua!("refresh/budget")];
 
+/// The same for the waiting rooms.
+const ROOM: [&str; 2] = [lua!("room/head"), lua!("room/ticket")];
+
 /// Writes; refused as a whole when the server may not (out of memory, read-only), so never half done.
 const WRITES: &str = "";
 /// Allowed on a server that may not write.
 const READS: &str = "'no-writes'";
 /// Begins by reading the state of a shard.
 const BEGIN: &str = "begin(keys, args)";
-/// Has nothing to do with the state of a shard, or makes it; the refresh part has no shards.
+/// Has nothing to do with the state of a shard, or makes it; only the bulk part has shards.
 const ALONE: &str = "KEYS, ARGV, call = keys, args, redis.call";
 
 /// A transition as a function of the library, because Lua allows 200 local names in one function.
@@ -146,5 +149,25 @@ scripts! {
         REFRESH_TAKE: WRITES ALONE "refresh/take";
         REFRESH_HOLD: WRITES ALONE "refresh/hold";
         REFRESH_LOOK_BUDGET: READS ALONE "refresh/look_budget";
+    }
+    ROOM {
+        ROOM_SCHEMA: WRITES ALONE "room/schema";
+        ROOM_ENLIST: WRITES ALONE "room/enlist";
+        ROOM_ROOMS: READS ALONE "room/rooms";
+        ROOM_OPEN: WRITES ALONE "room/open";
+        ROOM_JOIN: WRITES ALONE "room/join";
+        ROOM_TOUCH: WRITES ALONE "room/touch";
+        ROOM_PROMOTE: WRITES ALONE "room/promote";
+        ROOM_REDEEM: WRITES ALONE "room/redeem";
+        ROOM_REISSUE: WRITES ALONE "room/reissue";
+        ROOM_EXTEND: WRITES ALONE "room/extend";
+        ROOM_COMPLETE: WRITES ALONE "room/complete";
+        ROOM_LEAVE: WRITES ALONE "room/leave";
+        ROOM_REAP: WRITES ALONE "room/reap";
+        ROOM_RESIZE: WRITES ALONE "room/resize";
+        ROOM_CONTROL: WRITES ALONE "room/control";
+        ROOM_VOID: WRITES ALONE "room/void";
+        ROOM_LOOK: READS ALONE "room/look";
+        ROOM_SURVEY: READS ALONE "room/survey";
     }
 }

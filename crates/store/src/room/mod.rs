@@ -18,3 +18,4 @@ pub(crate) use run::{HasBells, born, validated};
 pub use seam::RoomStore;
 
 pub use crate::embedded::room::{EmbeddedRoomOptions, EmbeddedRoomStore};
+pub use crate::redis::room::{RedisRoomOptions, RedisRoomStore};

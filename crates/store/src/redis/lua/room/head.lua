@@ -1,0 +1,130 @@
+-- One waiting room: what every transition in room/ begins and ends with, its limits, its clock and its bells.
+--
+-- KEYS[1] is <prefix>{<room>}:head; every other key is built from it and shares its hash tag:
+--   head      packed: born, settings (c), limits set before the configured ones (o), status, next place (next), places
+--             set aside for the draw (draw, draw_end), wave, voided, how many are granted, inside, early, waiting, what
+--             happened (n), the places' beginning (base, first), the clock (last, offset)
+--   tickets   hash: person -> packed ticket, without the sign of life
+--   line      zset by place: those who wait and were present when they were last looked at
+--   places    bitmap: bit (place - base) is set while that place waits
+--   early     zset by draw: those who came before the room opened
+--   present   zset by present_until: those who wait or are early; they are due the grace time later
+--   slots     zset by the deadline: those who are let in or inside
+--   ended     zset by the end: those who are remembered; they are due the remember time later
+--   recent    packed: when people were let in within the last second, and how many: time, count, time, count, …
+--   changes   list of packed changes of the limits, the oldest first
+-- What is due is in three sets, because two of the deadlines follow from settings: a change of these moves nothing.
+--
+-- Every call begins with ARGV[1] time in ms or "", ARGV[2] "1" if it may have run before, ARGV[3] its id, ARGV[4] the
+-- channel of the bells, ARGV[5] the name of the room; the rest belongs to the transition. Every answer begins with
+-- whom it rang for (1 promote, 2 tell), or is -1 alone if there is no such room.
+--
+-- Transitions read, decide in tables, and write at the end (room.save). Numbers stay below 2^53.
+
+-- Given anew with every call.
+local KEYS, ARGV, call
+local EARLY, WAITING, GRANTED, INSIDE, ENDED = 1, 2, 3, 4, 5
+local COMPLETED, LEFT, LOST, NO_SHOW, EXPIRED = 1, 2, 3, 4, 5
+local OPEN, PAUSED, CLOSED = 1, 2, 3
+-- Seats that are not counted.
+local UNCOUNTED = -1
+
+local room = {}
+do
+  -- Lua's own libraries are not there while functions are loaded, so they are named in full.
+  local PROMOTE, TELL = 1, 2
+
+  function room.unknown() return { -1 } end
+
+  -- The room and the time, or nothing. A step back of the server's clock becomes an offset, so that time goes on from
+  -- where it was.
+  function room.load(keys, args)
+    local raw = redis.call('GET', keys[1])
+    if not raw then return nil end
+    return room.begin(keys, args, cmsgpack.unpack(raw))
+  end
+
+  function room.begin(keys, args, h)
+    local prefix = string.sub(keys[1], 1, -5)
+    local r = {
+      h = h, request = args[3], again = args[2] == '1', channel = args[4], name = args[5], promote = false, tell = false,
+      head = keys[1], tickets = prefix .. 'tickets', line = prefix .. 'line', places = prefix .. 'places',
+      early = prefix .. 'early', present = prefix .. 'present', slots = prefix .. 'slots', ended = prefix .. 'ended',
+      recent = prefix .. 'recent', changes = prefix .. 'changes',
+      -- Tickets that were read; what they were then; those that changed, in order, and whose record did.
+      t = {}, was = {}, place = {}, changed = {}, marked = {}, record = {}, absent = {},
+    }
+    local wall = tonumber(args[1])
+    if not wall then
+      local t = redis.call('TIME')
+      wall = t[1] * 1000 + math.floor(t[2] / 1000)
+    end
+    if wall + h.offset < h.last then h.offset = h.last - wall else h.last = wall + h.offset end
+    r.now = h.last
+    return r
+  end
+
+  -- The limits that hold.
+  function room.capacity(h)
+    local c, o = h.c, h.o
+    return o.seats or c.seats, o.inside or c.inside, o.rate or c.rate
+  end
+
+  -- What keeps the next one out but for the rate: nothing, 'inside' or 'seats'.
+  function room.full(h)
+    local seats, inside = room.capacity(h)
+    local slots = h.granted + h.inside
+    if slots >= inside then return 'inside' end
+    if seats ~= UNCOUNTED and h.n.completed + slots >= seats then return 'seats' end
+  end
+
+  function room.sold_out(h)
+    local seats = room.capacity(h)
+    return seats ~= UNCOUNTED and h.n.completed >= seats
+  end
+
+  function room.is_early(r)
+    local opens = r.h.c.opens
+    return opens and opens > r.now
+  end
+
+  -- Somebody may be let in now, if there is room.
+  function room.ring_promote(r)
+    r.promote = r.promote or r.h.status == OPEN and not room.full(r.h)
+  end
+
+  -- The room itself has changed.
+  function room.ring_changed(r)
+    r.tell = true
+    room.ring_promote(r)
+  end
+
+  -- When the room has opened, the early ones go before everybody who comes from now on.
+  function room.set_places_aside(r)
+    local h = r.h
+    if h.early > 0 and h.draw == h.draw_end and not room.is_early(r) then
+      h.draw = h.next
+      h.next = h.next + h.early
+      h.draw_end = h.next
+    end
+  end
+
+  -- Whom it rings for, before the answer.
+  local function ring(r, answer)
+    local bits = (r.promote and PROMOTE or 0) + (r.tell and TELL or 0)
+    if bits > 0 then redis.call('PUBLISH', r.channel, bits .. ' ' .. r.name) end
+    table.insert(answer, 1, bits)
+    return answer
+  end
+
+  -- Writes everything that changed, and rings.
+  function room.save(r, answer)
+    room.write(r)
+    return ring(r, answer)
+  end
+
+  function room.write(r)
+    room.write_tickets(r)
+    redis.call('SET', r.head, cmsgpack.pack(r.h))
+  end
+end

@@ -1,0 +1,31 @@
+-- room open: makes a room, or takes over its settings; limits that were set before the configured ones stay. Atomic, so
+-- that of several processes that begin at once one makes it. Deadlines that follow from settings move by themselves.
+-- KEYS  <prefix>{<room>}:head
+-- ARGV  as head.lua, then: born, seats (-1: not counted), inside, admissions per second, when it opens (ms) or "", how
+--   long a sign of life counts, an absent person keeps the place, a pass can be redeemed, one may stay inside, an ended
+--   ticket is remembered (ms each), most people who wait
+-- RETURNS  rings
+-- BOUND  one key, whatever waits
+local born = tonumber(ARGV[6])
+local c = {
+  seats = tonumber(ARGV[7]), inside = tonumber(ARGV[8]), rate = tonumber(ARGV[9]), opens = tonumber(ARGV[10]),
+  presence = tonumber(ARGV[11]), grace = tonumber(ARGV[12]), pass = tonumber(ARGV[13]), stay = tonumber(ARGV[14]),
+  remember = tonumber(ARGV[15]), most = tonumber(ARGV[16]),
+}
+local r = room.load(KEYS, ARGV)
+if not r then
+  local h = {
+    born = born, c = c, o = {}, status = OPEN, next = 0, draw = 0, draw_end = 0, wave = 0, voided = 0,
+    granted = 0, inside = 0, early = 0, waiting = 0, base = 0, first = 0, last = 0, offset = 0,
+    n = { joined = 0, admitted = 0, redeemed = 0, completed = 0, left = 0, left_inside = 0, lost = 0, no_shows = 0,
+      expired = 0 },
+  }
+  return room.save(room.begin(KEYS, ARGV, h), {})
+end
+local old = r.h.c
+local same = old.opens == c.opens
+for name, value in pairs(c) do same = same and old[name] == value end
+if same then return { 0 } end
+r.h.c = c
+room.ring_changed(r)
+return room.save(r, {})

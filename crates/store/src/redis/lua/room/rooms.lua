@@ -1,0 +1,6 @@
+-- room rooms: the name of every room, in no order.
+-- KEYS  <prefix>rooms
+-- ARGV  none
+-- RETURNS  the names
+-- BOUND  the number of rooms
+return redis.call('SMEMBERS', KEYS[1])

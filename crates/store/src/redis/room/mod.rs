@@ -1,0 +1,395 @@
+//! Waiting rooms on Redis: the keys of a room in one slot, a function call per transition.
+//!
+//! ```text
+//!   batch --in parts--> FCALL on <prefix>{<room>}:head --> answers in the order of the batch
+//!                         +-- PUBLISH <prefix>bells --> every process
+//! ```
+//!
+//! The scripts (`lua/room/`) restate the core and are held equal to it by the conformance suite and a differential test.
+//! Settings are kept with the room: they are the same for every process.
+//!
+//! **Time** is that of the server that has the room, and never goes back for it.
+//!
+//! **An answer that was lost** is asked for again. A pass that was redeemed or given anew by the first try is told so by
+//! the second; everything else may be done twice without harm: who has a place keeps it, who was let in is let in.
+
+mod bells;
+mod call;
+mod decode;
+mod encode;
+
+use std::fmt;
+use std::hash::{BuildHasher, Hasher, RandomState};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use async_trait::async_trait;
+use tidegate_core::ids::{PersonId, RoomId};
+use tidegate_core::room::command::{
+    Control, ExtendParams, InsideOutcome, JoinOutcome, JoinParams, PromoteOutcome, ReapOutcome,
+    RedeemOutcome, RedeemParams, ResizeOutcome, ResizeParams, RoomView, TicketView, TouchOutcome,
+    TouchParams,
+};
+use tidegate_core::room::config::{Capacity, MAX_SPAN, RoomConfig};
+use tidegate_core::room::ticket::Wave;
+use tidegate_core::room::{Head, Overrides, Room};
+use tidegate_core::time::Timestamp;
+
+use self::call::Call;
+use super::Args;
+use super::keys::RoomKeys;
+use super::reply::Items;
+use super::scripts::{self, Script};
+use super::servers::Servers;
+use crate::room::{RoomBells, RoomStore, born, validated};
+use crate::{Clock, StoreError};
+
+/// What the keys look like. A store with another number is refused.
+const SCHEMA: u32 = 1;
+
+/// Limits of one function call, because a server does nothing else meanwhile: joins, signs of life, tickets that are
+/// looked at or ended by time. Larger batches are made in parts.
+const JOINS: usize = 128;
+const TOUCHES: usize = 512;
+const LOOKS: usize = 512;
+const REAPS: u64 = 500;
+/// Limit: people that one call lets in; there may be more to do at once, and it says so.
+const PROMOTES: u64 = 2_000;
+
+#[derive(Debug, Clone)]
+pub struct RedisRoomOptions {
+    /// One server, or some of a Cluster: `redis://user:password@host:port/number`, `rediss://…`.
+    pub urls: Vec<String>,
+    /// What every key begins with.
+    pub prefix: String,
+    /// The time, for tests; the server's own clock if absent.
+    pub clock: Option<Arc<dyn Clock>>,
+}
+
+impl RedisRoomOptions {
+    pub fn new(url: impl Into<String>) -> Self {
+        Self {
+            urls: vec![url.into()],
+            prefix: "room:".to_owned(),
+            clock: None,
+        }
+    }
+}
+
+pub struct RedisRoomStore {
+    shared: Arc<Shared>,
+    listener: tokio::task::JoinHandle<()>,
+}
+
+/// What calls and the listener for bells have in common.
+struct Shared {
+    servers: Servers,
+    keys: RoomKeys,
+    clock: Option<Arc<dyn Clock>>,
+    bells: Arc<RoomBells>,
+    /// Tells this process's calls from those of others.
+    name: String,
+    calls: AtomicU64,
+}
+
+impl fmt::Debug for RedisRoomStore {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("RedisRoomStore").finish_non_exhaustive()
+    }
+}
+
+impl Drop for RedisRoomStore {
+    fn drop(&mut self) {
+        self.listener.abort();
+    }
+}
+
+impl RedisRoomStore {
+    /// Connects, and checks the server's version and the schema.
+    pub async fn open(options: RedisRoomOptions) -> Result<Self, StoreError> {
+        let RedisRoomOptions { urls, prefix, clock } = options;
+        if prefix.contains(['{', '}']) {
+            return Err(StoreError::Config(format!(
+                "the key prefix {prefix:?} has a brace, which would change where a Cluster keeps the keys"
+            )));
+        }
+        let shared = Arc::new(Shared {
+            servers: Servers::new(&urls)?,
+            keys: RoomKeys::new(&prefix),
+            clock,
+            bells: Arc::default(),
+            name: format!("{:016x}", RandomState::new().build_hasher().finish()),
+            calls: AtomicU64::new(0),
+        });
+        shared.check_schema().await?;
+        let listener = tokio::spawn(bells::listen(shared.clone()));
+        Ok(Self { shared, listener })
+    }
+}
+
+impl Shared {
+    async fn check_schema(&self) -> Result<(), StoreError> {
+        let mut args = Args::default();
+        args.number(SCHEMA);
+        let key = self.keys.schema();
+        let found = self.plain(&scripts::ROOM_SCHEMA, key, args).await?.text()?;
+        match found == SCHEMA.to_string() {
+            true => Ok(()),
+            false => Err(StoreError::Unsuitable {
+                server: format!("the store under {:?}", self.keys.schema()),
+                reason: format!(
+                    "it has schema {found}, this program knows schema {SCHEMA}; use the version of Tidegate that wrote \
+                     it, or another prefix"
+                ),
+            }),
+        }
+    }
+
+    /// A call that concerns no room.
+    async fn plain(&self, script: &'static Script, key: String, args: Args) -> Result<Items, StoreError> {
+        self.send(Call {
+            script,
+            key,
+            head: None,
+            args,
+        })
+        .await
+    }
+
+    async fn send(&self, call: Call) -> Result<Items, StoreError> {
+        Items::of(self.servers.run(&call.key, &call).await?)
+    }
+
+    /// A transition of a room. The bells that it rang for others ring here at once.
+    async fn on(&self, room: &RoomId, script: &'static Script, args: Args) -> Result<Items, StoreError> {
+        let clock = self.clock.as_ref();
+        let head = call::Head {
+            time: clock.map_or_else(String::new, |clock| clock.now().0.to_string()),
+            request: format!("{}{:x}", self.name, self.calls.fetch_add(1, Ordering::Relaxed)),
+            bells: self.keys.bells(),
+            room: room.to_string(),
+        };
+        let call = Call {
+            script,
+            key: self.keys.head(room),
+            head: Some(head),
+            args,
+        };
+        let mut items = self.send(call).await?;
+        let bits = items.int()?;
+        if bits < 0 {
+            return Err(StoreError::UnknownRoom(room.to_string()));
+        }
+        self.bells.ring(room, bells::rings(bits));
+        Ok(items)
+    }
+
+    /// A batch in parts, one after the other, so that what concerns one person keeps its order.
+    async fn each<P, T>(
+        &self,
+        room: &RoomId,
+        script: &'static Script,
+        (batch, most): (&[P], usize),
+        put: impl Fn(&mut Args, &P),
+        read: impl Fn(&mut Items) -> Result<T, StoreError>,
+    ) -> Result<Vec<T>, StoreError> {
+        let mut answers = Vec::with_capacity(batch.len());
+        // Of nobody, too: the room may not be there.
+        let parts = batch.chunks(most).chain(batch.is_empty().then_some(batch));
+        for part in parts {
+            let mut args = Args::default();
+            part.iter().for_each(|item| put(&mut args, item));
+            let mut items = self.on(room, script, args).await?.items()?;
+            for _ in part {
+                answers.push(read(&mut items)?);
+            }
+        }
+        Ok(answers)
+    }
+
+    async fn of_person(
+        &self,
+        room: &RoomId,
+        script: &'static Script,
+        person: &PersonId,
+    ) -> Result<Items, StoreError> {
+        let mut args = Args::default();
+        args.text(person.as_str());
+        self.on(room, script, args).await
+    }
+}
+
+/// What the core says to a change of the limits that a script has refused.
+fn refused(params: &ResizeParams, held: Capacity, configured: Capacity) -> Result<ResizeOutcome, StoreError> {
+    let config = RoomConfig {
+        capacity: configured,
+        ..RoomConfig::default()
+    };
+    let mut head = Head::new(0, config);
+    head.overrides = Overrides {
+        seats: Some(held.seats),
+        inside: Some(held.inside),
+        per_second: Some(held.per_second),
+    };
+    let begin = Timestamp::default();
+    match Room::restored(head, Vec::new(), begin).resize(params, begin) {
+        ResizeOutcome::Resized(_) => Err(StoreError::Corrupt(format!(
+            "a script refused new limits for {held:?}: {params:?}"
+        ))),
+        invalid @ ResizeOutcome::Invalid(_) => Ok(invalid),
+    }
+}
+
+#[async_trait]
+impl RoomStore for RedisRoomStore {
+    /// The room is made before it is listed: what is listed is there.
+    async fn open(&self, room: &RoomId, config: RoomConfig) -> Result<(), StoreError> {
+        validated(&config)?;
+        let args = encode::open(born(), &config);
+        self.shared.on(room, &scripts::ROOM_OPEN, args).await?;
+        let mut args = Args::default();
+        args.text(room.as_str());
+        let key = self.shared.keys.rooms();
+        self.shared.plain(&scripts::ROOM_ENLIST, key, args).await?;
+        Ok(())
+    }
+
+    async fn rooms(&self) -> Result<Vec<RoomId>, StoreError> {
+        let key = self.shared.keys.rooms();
+        let mut items = self
+            .shared
+            .plain(&scripts::ROOM_ROOMS, key, Args::default())
+            .await?;
+        let mut rooms = Vec::with_capacity(items.len());
+        while items.len() > 0 {
+            rooms.push(items.name()?);
+        }
+        rooms.sort_unstable();
+        Ok(rooms)
+    }
+
+    async fn join(&self, room: &RoomId, joins: Vec<JoinParams>) -> Result<Vec<JoinOutcome>, StoreError> {
+        let read = |items: &mut Items| decode::joined(&mut items.items()?);
+        self.shared
+            .each(room, &scripts::ROOM_JOIN, (&joins, JOINS), encode::join, read)
+            .await
+    }
+
+    async fn touch(&self, room: &RoomId, touches: Vec<TouchParams>) -> Result<Vec<TouchOutcome>, StoreError> {
+        let batch = (&touches[..], TOUCHES);
+        self.shared
+            .each(room, &scripts::ROOM_TOUCH, batch, encode::touch, decode::touched)
+            .await
+    }
+
+    async fn promote(&self, room: &RoomId, max: u64) -> Result<PromoteOutcome, StoreError> {
+        let args = encode::promote(max.min(PROMOTES));
+        decode::promoted(&mut self.shared.on(room, &scripts::ROOM_PROMOTE, args).await?)
+    }
+
+    async fn redeem(&self, room: &RoomId, params: RedeemParams) -> Result<RedeemOutcome, StoreError> {
+        let args = encode::redeem(&params);
+        decode::redeemed(&mut self.shared.on(room, &scripts::ROOM_REDEEM, args).await?)
+    }
+
+    async fn reissue(&self, room: &RoomId, person: &PersonId) -> Result<bool, StoreError> {
+        let script = &scripts::ROOM_REISSUE;
+        self.shared.of_person(room, script, person).await?.flag()
+    }
+
+    async fn extend(&self, room: &RoomId, params: ExtendParams) -> Result<InsideOutcome, StoreError> {
+        let mut args = Args::default();
+        args.text(params.person.as_str()).span(params.by.min(MAX_SPAN));
+        decode::inside(&mut self.shared.on(room, &scripts::ROOM_EXTEND, args).await?)
+    }
+
+    async fn complete(&self, room: &RoomId, person: &PersonId) -> Result<InsideOutcome, StoreError> {
+        let script = &scripts::ROOM_COMPLETE;
+        decode::inside(&mut self.shared.of_person(room, script, person).await?)
+    }
+
+    async fn leave(&self, room: &RoomId, person: &PersonId) -> Result<InsideOutcome, StoreError> {
+        let script = &scripts::ROOM_LEAVE;
+        decode::inside(&mut self.shared.of_person(room, script, person).await?)
+    }
+
+    async fn reap(&self, room: &RoomId, max: u64) -> Result<ReapOutcome, StoreError> {
+        let (mut all, mut left) = (ReapOutcome::default(), max);
+        loop {
+            let part = left.min(REAPS);
+            let mut args = Args::default();
+            args.big(part);
+            let found = decode::reaped(&mut self.shared.on(room, &scripts::ROOM_REAP, args).await?)?;
+            all = ReapOutcome {
+                lost: all.lost + found.lost,
+                no_shows: all.no_shows + found.no_shows,
+                expired: all.expired + found.expired,
+                forgotten: all.forgotten + found.forgotten,
+                more: found.more,
+            };
+            left -= part;
+            if left == 0 || !found.more {
+                return Ok(all);
+            }
+        }
+    }
+
+    async fn resize(&self, room: &RoomId, params: ResizeParams) -> Result<ResizeOutcome, StoreError> {
+        let args = encode::resize(&params);
+        let mut items = self.shared.on(room, &scripts::ROOM_RESIZE, args).await?;
+        match items.flag()? {
+            true => decode::capacity(&mut items).map(ResizeOutcome::Resized),
+            false => refused(
+                &params,
+                decode::capacity(&mut items)?,
+                decode::capacity(&mut items)?,
+            ),
+        }
+    }
+
+    async fn control(&self, room: &RoomId, control: Control) -> Result<(), StoreError> {
+        let mut args = Args::default();
+        args.number(match control {
+            Control::Resume => 1,
+            Control::Pause => 2,
+            Control::Close => 3,
+        });
+        self.shared.on(room, &scripts::ROOM_CONTROL, args).await?;
+        Ok(())
+    }
+
+    async fn void(&self, room: &RoomId, through: Option<Wave>) -> Result<Wave, StoreError> {
+        let mut args = Args::default();
+        args.option(through, |args, wave| {
+            args.big(wave.0);
+        });
+        let mut items = self.shared.on(room, &scripts::ROOM_VOID, args).await?;
+        items.unsigned().map(Wave)
+    }
+
+    async fn look(
+        &self,
+        room: &RoomId,
+        people: Vec<PersonId>,
+    ) -> Result<Vec<Option<TicketView>>, StoreError> {
+        let put = |args: &mut Args, person: &PersonId| {
+            args.text(person.as_str());
+        };
+        let read = |items: &mut Items| decode::looked(&mut items.items()?);
+        self.shared
+            .each(room, &scripts::ROOM_LOOK, (&people, LOOKS), put, read)
+            .await
+    }
+
+    async fn survey(&self, room: &RoomId) -> Result<RoomView, StoreError> {
+        let items = &mut self
+            .shared
+            .on(room, &scripts::ROOM_SURVEY, Args::default())
+            .await?;
+        decode::surveyed(items)
+    }
+
+    fn bells(&self) -> Arc<RoomBells> {
+        self.shared.bells.clone()
+    }
+}

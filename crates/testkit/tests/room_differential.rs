@@ -1,0 +1,213 @@
+//! Random histories of waiting rooms on the pure state machine and on each store beside it.
+//! `TIDEGATE_SIM_SEED=n` runs one seed again, `TIDEGATE_DIFF_SEEDS=n` so many seeds (half of them fresh),
+//! `TIDEGATE_SIM_STEPS=n` longer or shorter histories.
+
+use std::sync::Arc;
+
+use tempfile::TempDir;
+use tidegate_core::ids::RoomId;
+use tidegate_core::room::command::Rings;
+use tidegate_store::ManualClock;
+use tidegate_store::embedded::Durability;
+use tidegate_store::room::{
+    EmbeddedRoomOptions, EmbeddedRoomStore, ModelRoomStore, RedisRoomOptions, RedisRoomStore, RoomStore,
+};
+use tidegate_testkit::rng::fresh_seed;
+use tidegate_testkit::room_differential::{START, Seen, Size, run};
+use tidegate_testkit::servers::{RedisCluster, RedisServer};
+
+fn number(name: &str) -> Option<u64> {
+    let text = std::env::var(name).ok()?;
+    Some(
+        text.parse()
+            .unwrap_or_else(|_| panic!("{name}={text}: a whole number is needed")),
+    )
+}
+
+/// Every outcome there is, so that equal answers mean something.
+const OUTCOMES: [&str; 49] = [
+    "early",
+    "placed",
+    "came back",
+    "told how it ended",
+    "refused: closed",
+    "refused: sold out",
+    "refused: full",
+    "kept",
+    "superseded",
+    "gone",
+    "let in",
+    "stopped: more",
+    "stopped: nobody",
+    "stopped: inside",
+    "stopped: seats",
+    "stopped: sold out",
+    "stopped: rate",
+    "stopped: not open",
+    "stopped: paused",
+    "stopped: closed",
+    "redeemed",
+    "already redeemed",
+    "voided pass",
+    "too late",
+    "unknown pass",
+    "given anew",
+    "not given anew",
+    "inside",
+    "completed",
+    "left",
+    "lost",
+    "no show",
+    "expired",
+    "not inside",
+    "unknown person",
+    "reaped: lost",
+    "reaped: no shows",
+    "reaped: expired",
+    "reaped: forgotten",
+    "reaped: more",
+    "resized",
+    "not resized",
+    "configured",
+    "voided",
+    "rang: promote",
+    "rang: tell",
+    "rang: both",
+    "seeds",
+    "steps",
+];
+
+fn count(seen: &mut Seen, what: &'static str, count: u64) {
+    seen.add(Seen([(what, count)].into()));
+}
+
+/// One store for all histories, each in a room of its own. `rang` is asked after each: it knows what was published.
+async fn compare(
+    size: Size,
+    (seeds, steps): (u64, u64),
+    open: impl AsyncFn(Arc<ManualClock>) -> Arc<dyn RoomStore>,
+    mut rang: impl FnMut(&RoomId, &[Rings]),
+) -> Seen {
+    let seeds: Vec<u64> = match number("TIDEGATE_SIM_SEED") {
+        Some(seed) => vec![seed],
+        None => {
+            let seeds = number("TIDEGATE_DIFF_SEEDS").unwrap_or(seeds);
+            let known = 0..seeds / 2;
+            known.chain((seeds / 2..seeds).map(|_| fresh_seed())).collect()
+        }
+    };
+    let steps = number("TIDEGATE_SIM_STEPS").unwrap_or(steps);
+    let clock = Arc::new(ManualClock::at(START));
+    let model: Arc<dyn RoomStore> = Arc::new(ModelRoomStore::new(clock.clone()));
+    let other = open(clock.clone()).await;
+    let mut seen = Seen::default();
+    for (number, &seed) in seeds.iter().enumerate() {
+        let room = RoomId::new(format!("{{room}} {number}")).expect("a short name");
+        let stores = (model.clone(), other.clone());
+        let lived = run(seed, (size, steps), room.clone(), clock.clone(), stores).await;
+        let lived = lived.unwrap_or_else(|error| panic!("seed {seed}: {error}"));
+        rang(&room, &lived.rings);
+        seen.add(lived.seen);
+        for rings in lived.rings {
+            count(&mut seen, what(rings), 1);
+        }
+    }
+    assert_eq!(
+        model.rooms().await.expect("the model answers"),
+        other.rooms().await.expect("the store answers")
+    );
+    count(&mut seen, "seeds", seeds.len() as u64);
+    count(&mut seen, "steps", seeds.len() as u64 * steps);
+    seen
+}
+
+fn what(rings: Rings) -> &'static str {
+    match (rings.promote, rings.tell) {
+        (true, true) => "rang: both",
+        (true, false) => "rang: promote",
+        _ => "rang: tell",
+    }
+}
+
+fn saw_everything(seen: &Seen) {
+    if seen.0.get("seeds").is_some_and(|seeds| *seeds >= 20) {
+        for outcome in OUTCOMES {
+            assert!(
+                seen.0.contains_key(outcome),
+                "no history saw {outcome:?}: {seen:?}"
+            );
+        }
+    }
+}
+
+#[tokio::test]
+async fn embedded_answers_as_the_state_machine_does() {
+    let folder = TempDir::new().expect("a temporary folder");
+    let open = async |clock: Arc<ManualClock>| {
+        let options = EmbeddedRoomOptions {
+            folder: folder.path().to_owned(),
+            durability: Durability::Buffered,
+            clock,
+        };
+        let store = EmbeddedRoomStore::open(options).expect("the folder is there");
+        Arc::new(store) as Arc<dyn RoomStore>
+    };
+    saw_everything(&compare(Size::FEW, (100, 100), open, |_, _| {}).await);
+}
+
+async fn on_redis(urls: Vec<String>, name: &str, clock: Arc<ManualClock>) -> Arc<dyn RoomStore> {
+    let options = RedisRoomOptions {
+        urls,
+        prefix: format!("{name}:"),
+        clock: Some(clock),
+    };
+    Arc::new(RedisRoomStore::open(options).await.expect("Redis is there"))
+}
+
+#[tokio::test]
+async fn redis_answers_and_rings_as_the_state_machine_does() {
+    let server = RedisServer::shared();
+    let mut listener = server.client().expect("the server is there");
+    let channel = "differential:bells";
+    listener
+        .command(&["SUBSCRIBE", channel])
+        .expect("the server answers");
+    // Everything that was published for a room, up to a word of ours.
+    let rang = |room: &RoomId, rings: &[Rings]| {
+        server
+            .command(&["PUBLISH", channel, "end"])
+            .expect("the server answers");
+        let mut heard = Vec::new();
+        loop {
+            let message = listener.reply().expect("a message").texts();
+            match message.last().map(String::as_str) {
+                Some("end") => break,
+                other => heard.extend(other.map(str::to_owned)),
+            }
+        }
+        let bits = |rings: &Rings| u8::from(rings.promote) + 2 * u8::from(rings.tell);
+        let expected: Vec<String> = rings
+            .iter()
+            .map(|rings| format!("{} {room}", bits(rings)))
+            .collect();
+        assert!(
+            heard == expected,
+            "{room}: {heard:?} was published, not {expected:?}"
+        );
+    };
+    let open = async |clock| on_redis(vec![server.url()], "differential", clock).await;
+    saw_everything(&compare(Size::FEW, (300, 100), open, rang).await);
+}
+
+#[tokio::test]
+async fn a_crowd_on_redis_is_answered_as_the_state_machine_does() {
+    let open = async |clock| on_redis(vec![RedisServer::shared().url()], "crowd", clock).await;
+    let seen = compare(Size::CROWD, (4, 100), open, |_, _| {}).await;
+    assert!(seen.0.contains_key("stopped: more"), "{seen:?}");
+}
+
+#[tokio::test]
+async fn a_cluster_answers_as_the_state_machine_does() {
+    let open = async |clock| on_redis(RedisCluster::shared().urls(), "differential", clock).await;
+    saw_everything(&compare(Size::FEW, (40, 100), open, |_, _| {}).await);
+}
