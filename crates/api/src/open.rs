@@ -12,6 +12,8 @@ pub enum Role {
     Read,
     Submit,
     Work,
+    /// Redeems passes of waiting rooms, and says what became of visits.
+    Shop,
     Admin,
 }
 

@@ -23,6 +23,7 @@ mod pages;
 mod problem;
 mod push;
 pub mod refresh;
+mod room;
 mod routes;
 mod sampler;
 mod service;
@@ -36,5 +37,5 @@ pub use service::{Service, ServiceError};
 
 /// The API's description, OpenAPI 3.1 as JSON.
 pub fn openapi_json() -> String {
-    routes::api().1.to_pretty_json().unwrap_or_default()
+    routes::api().2.to_pretty_json().unwrap_or_default()
 }

@@ -45,6 +45,12 @@ kinds! {
     UNKNOWN_LETTER = NOT_FOUND "unknown_dead_letter" "The dead letter is unknown";
     NO_REFRESH = NOT_FOUND "no_refresh" "Nothing is refreshed here";
     UNKNOWN_TARGET = NOT_FOUND "unknown_target" "The target is unknown";
+    UNKNOWN_ROOM = NOT_FOUND "unknown_room" "The room is unknown";
+    NO_ROOMS = NOT_FOUND "no_rooms" "There are no rooms here";
+    NO_PLACE = NOT_FOUND "no_place" "There is no place";
+    BAD_TOKEN = UNAUTHORIZED "bad_token" "The shop's token is missing or not taken";
+    BAD_PASS = FORBIDDEN "bad_pass" "The pass is not taken";
+    PROOF_NEEDED = FORBIDDEN "proof_needed" "Some work has to be done first";
     METHOD = METHOD_NOT_ALLOWED "method_not_allowed" "The address does not take this method";
     TIMEOUT = REQUEST_TIMEOUT "timeout" "The request did not come in time";
     NO_OPEN_ACTION = CONFLICT "no_open_action" "The group has no open action";
@@ -53,16 +59,24 @@ kinds! {
     ACTION_FINISHED = CONFLICT "action_finished" "The action is finished";
     NOT_DEAD = CONFLICT "not_dead" "The job is not dead";
     REFRESH_HELD = CONFLICT "refresh_held" "The record is not refreshed before some time";
+    PASS_USED = CONFLICT "pass_used" "The pass was redeemed before";
+    PASS_VOID = GONE "pass_void" "The pass was taken back";
+    PASS_EXPIRED = GONE "pass_expired" "The pass has expired";
+    ROOM_CLOSED = GONE "room_closed" "The room is closed";
+    SOLD_OUT = GONE "sold_out" "Everything is sold";
     CONFLICT = CONFLICT "conflict" "It is not in a state for this";
     TOO_LARGE = PAYLOAD_TOO_LARGE "too_large" "It is too much for one request";
     MEDIA_TYPE = UNSUPPORTED_MEDIA_TYPE "unsupported_media_type" "The body is of a type that is not understood";
     INVALID = UNPROCESSABLE_ENTITY "invalid" "A value is out of range";
     TOO_MANY = TOO_MANY_REQUESTS "too_many" "Too many at once";
+    TOO_MANY_JOINS = TOO_MANY_REQUESTS "too_many_joins" "Too many have come from there";
     INTERNAL = INTERNAL_SERVER_ERROR "internal" "Something of ours is broken";
     TOO_SLOW = SERVICE_UNAVAILABLE "too_slow" "The service did not answer in time";
     UNAVAILABLE = SERVICE_UNAVAILABLE "store_unavailable" "The store cannot be used now";
     DATABASE = SERVICE_UNAVAILABLE "database_unavailable" "The records cannot be read now";
     NOT_QUEUED = SERVICE_UNAVAILABLE "not_queued" "The refresh could not be queued";
+    ROOM_FULL = SERVICE_UNAVAILABLE "room_full" "As many wait as may";
+    EVENT_SERVICE = SERVICE_UNAVAILABLE "event_service_unavailable" "Nobody can tell what the room has";
     AUDIT = SERVICE_UNAVAILABLE "audit_unavailable" "The audit log cannot be written";
     STOPPING = SERVICE_UNAVAILABLE "stopping" "The service is stopping";
 }
@@ -123,6 +137,7 @@ impl From<StoreError> for Refused {
                 UNAVAILABLE,
                 format!("{error}; repeating the request later is safe"),
             ),
+            StoreError::UnknownRoom(_) => Self::new(UNKNOWN_ROOM, error.to_string()),
             StoreError::Closed => Self::new(STOPPING, "the store is closed: the service is stopping"),
             other => {
                 tracing::error!(error = %other, "the store failed");

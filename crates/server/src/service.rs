@@ -23,6 +23,7 @@ use crate::net::{self, Net};
 use crate::observe::Observed;
 use crate::push::{self, Callbacks, Targets};
 use crate::refresh::Refresh;
+use crate::room::part::RoomPart;
 use crate::sampler::Sampler;
 use crate::stack;
 use crate::state::{App, Inner};
@@ -59,6 +60,7 @@ pub struct Service {
     app: App,
     engine: Engine,
     refresh: Option<Refresh>,
+    rooms: Option<RoomPart>,
     folder: Option<Arc<EmbeddedStore>>,
     stop_net: CancellationToken,
     net: JoinHandle<()>,
@@ -105,6 +107,7 @@ impl Service {
             .map_err(|error| ServiceError::Listen { address, error })?;
         let (store, folder) = open(&config).await?;
         let refresh = Refresh::start(&config, &clock).await?;
+        let rooms = RoomPart::start(&config, &client).await?;
         let metrics = Arc::new(Metrics::new(&config, clock.now()));
         let store: Arc<dyn Store> = Arc::new(Observed::new(store, metrics.clone()));
         let audit = Audit::open(audit_file(&config)).map_err(ServiceError::Setting)?;
@@ -128,6 +131,7 @@ impl Service {
             callbacks,
             refresh: refresh.as_ref().and_then(Refresh::handle),
             budgets: refresh.as_ref().map(Refresh::budgets),
+            rooms: rooms.as_ref().map(RoomPart::rooms),
             lanes: LaneActivity::default(),
             sampler: Sampler::new(match config.store.kind {
                 StoreKind::Embedded => "embedded",
@@ -153,6 +157,7 @@ impl Service {
             tls: tls.is_some(),
             engine,
             refresh,
+            rooms,
             folder,
             net: tokio::spawn(net.run(stop_net.clone())),
             sampler: tokio::spawn(Sampler::run(app.clone())),
@@ -203,6 +208,7 @@ impl Service {
             app,
             engine,
             refresh,
+            rooms,
             folder,
             stop_net,
             net,
@@ -220,11 +226,16 @@ impl Service {
             Some(refresh) => refresh.shutdown().await,
             None => Ok(()),
         };
+        let left = match rooms {
+            Some(rooms) => rooms.shutdown().await,
+            None => Ok(()),
+        };
         // Someone may still hold the store; then the folder is let go of when they do.
         if let Some(store) = folder.and_then(Arc::into_inner) {
             store.close().await?;
         }
         result?;
+        left?;
         refreshed
     }
 }

@@ -28,7 +28,7 @@ const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 
 /// Everything that the port serves.
 pub(crate) fn router(app: &App) -> Router {
-    let (api, description) = routes::api();
+    let (api, visitors, description) = routes::api();
     let api = api
         .layer(middleware::from_fn_with_state(
             Arc::new(Stale::default()),
@@ -38,6 +38,8 @@ pub(crate) fn router(app: &App) -> Router {
         .layer(RequestDecompressionLayer::new());
     Router::new()
         .merge(api)
+        .merge(visitors)
+        .merge(routes::room_page::routes())
         .merge(pages::private(description))
         .merge(pages::public())
         .merge(auth::routes())

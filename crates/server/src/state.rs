@@ -20,6 +20,7 @@ use crate::metrics::Metrics;
 use crate::problem::{Answer, Refused, STOPPING, UNAVAILABLE};
 use crate::push::{Callbacks, Targets};
 use crate::refresh::Budgets;
+use crate::room::part::Rooms;
 use crate::sampler::Sampler;
 
 /// One per service; cheap to clone.
@@ -53,6 +54,8 @@ pub(crate) struct Inner {
     pub(crate) refresh: Option<RefreshHandle>,
     /// As they were last seen; none without budgets.
     pub(crate) budgets: Option<Arc<Budgets>>,
+    /// Waiting rooms; none where none are configured.
+    pub(crate) rooms: Option<Arc<Rooms>>,
     pub(crate) lanes: LaneActivity,
     pub(crate) sampler: Sampler,
     pub(crate) metrics: Arc<Metrics>,

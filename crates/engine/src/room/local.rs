@@ -155,6 +155,24 @@ impl RoomHandle {
         self.0.seen.borrow().clone()
     }
 
+    /// The room at its last look, or at one of its own if there was none.
+    pub async fn seen_or_look(&self) -> Result<Arc<Seen>, StoreError> {
+        match self.seen() {
+            Some(seen) => Ok(seen),
+            None => self.look_at_it().await,
+        }
+    }
+
+    /// The room as it is now, for whoever has just changed it.
+    pub async fn look_at_it(&self) -> Result<Arc<Seen>, StoreError> {
+        let view = self.0.store.survey(&self.0.name).await?;
+        Ok(Arc::new(Seen {
+            view,
+            rates: self.seen().and_then(|seen| seen.rates),
+            read: Instant::now(),
+        }))
+    }
+
     /// The last minutes, oldest first.
     pub fn history(&self) -> Vec<Sample> {
         let samples = self.0.samples.lock().unwrap_or_else(PoisonError::into_inner);

@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use tidegate_core::ids::PersonId;
-use tidegate_core::room::command::{TicketView, TouchParams};
+use tidegate_core::room::command::{Status, TicketView, TouchParams};
 use tidegate_core::room::ticket::{Stream, TicketState};
 use tidegate_store::StoreError;
 use tokio::sync::watch;
@@ -37,6 +37,8 @@ pub struct Visit {
     notes: Arc<Notes>,
     seen: watch::Receiver<Option<Arc<Seen>>>,
     now: TicketView,
+    /// The door as it was last told: paused, sold out, open.
+    door: Option<(Status, bool, bool)>,
     told: Instant,
     begun: bool,
     over: bool,
@@ -51,6 +53,7 @@ impl Visit {
             local,
             person,
             now,
+            door: None,
             told: Instant::now(),
             begun: false,
             over: false,
@@ -73,7 +76,7 @@ impl Visit {
             return None;
         }
         if !std::mem::replace(&mut self.begun, true) {
-            self.seen.mark_unchanged();
+            self.moved();
             return Some(self.tell());
         }
         loop {
@@ -129,18 +132,23 @@ impl Visit {
         let Some(seen) = self.seen.borrow_and_update().clone() else {
             return false;
         };
+        let view = &seen.view;
+        let door = Some((
+            view.status,
+            view.sold_out(),
+            view.opens_at.is_none_or(|at| at <= view.now),
+        ));
+        let turned = self.door != door;
+        self.door = door;
         let index = self.now.ticket.index.0;
-        let TicketState::Waiting { .. } = self.now.ticket.state else {
-            return false;
-        };
         // Read before the ticket was made, or the place is empty: then a note comes, too.
-        if !seen.view.places.has(index) {
-            return false;
+        if !matches!(self.now.ticket.state, TicketState::Waiting { .. }) || !view.places.has(index) {
+            return turned;
         }
-        let (ahead, waiting) = (seen.view.places.ahead(index), seen.view.waiting());
+        let (ahead, waiting) = (view.places.ahead(index), view.waiting());
         let moved = ahead != self.now.ahead || waiting != self.now.waiting;
         (self.now.ahead, self.now.waiting) = (ahead, waiting);
-        moved
+        moved || turned
     }
 
     /// Asks for the ticket. True if it is in another state than before.

@@ -25,7 +25,7 @@ impl Caller {
     pub(crate) fn anybody() -> Self {
         Self {
             name: ANYBODY.into(),
-            roles: vec![Role::Read, Role::Submit, Role::Work, Role::Admin],
+            roles: vec![Role::Read, Role::Submit, Role::Work, Role::Shop, Role::Admin],
             groups: Vec::new(),
         }
     }

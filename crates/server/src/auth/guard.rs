@@ -73,5 +73,22 @@ fn is_health(path: &str) -> bool {
 
 /// What tells nothing that is not known to everybody.
 fn is_public(path: &str) -> bool {
-    is_health(path) || matches!(path, "/" | "/docs" | "/login" | "/logout") || path.starts_with("/assets/")
+    is_health(path)
+        || matches!(
+            path,
+            "/" | "/docs" | "/login" | "/logout" | "/.well-known/jwks.json"
+        )
+        || path.starts_with("/assets/")
+        || is_visitors(path)
+}
+
+/// What visitors of waiting rooms ask; who they are, their cookie or token says.
+fn is_visitors(path: &str) -> bool {
+    let asked = |path: &str| path.rsplit_once('/').map(|(_, what)| what.to_owned());
+    path.starts_with("/rooms/")
+        || path.starts_with("/events/")
+        || path
+            .strip_prefix("/v1/rooms/")
+            .and_then(asked)
+            .is_some_and(|what| matches!(what.as_str(), "join" | "place" | "leave" | "challenge" | "draw"))
 }

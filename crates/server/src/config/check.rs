@@ -42,6 +42,7 @@ impl Config {
         self.check_store()?;
         self.check_targets()?;
         self.check_refresh()?;
+        self.check_rooms()?;
         self.check_callbacks()?;
         self.check_keys()?;
         ensure!(

@@ -19,7 +19,15 @@ pub const FILE: &str = "tidegate.toml";
 
 const PREFIX: &str = "TIDEGATE__";
 /// Sections whose second level are names that users give.
-const NAMED: &[&str] = &["job_types", "lanes", "targets", "callbacks", "budgets", "sources"];
+const NAMED: &[&str] = &[
+    "job_types",
+    "lanes",
+    "targets",
+    "callbacks",
+    "budgets",
+    "sources",
+    "rooms",
+];
 
 /// A setting from the command line.
 #[derive(Clone, PartialEq, Eq)]

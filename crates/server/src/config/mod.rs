@@ -7,6 +7,7 @@ mod check;
 mod check_refresh;
 mod load;
 mod refresh;
+mod rooms;
 mod secret;
 mod service;
 mod show;
@@ -19,9 +20,16 @@ use tidegate_core::config::{
     BackpressureConfig, BulkConfig, CongestionConfig, FairQueueConfig, JobTypeConfig, LaneConfig,
     LimitsConfig, RetentionConfig, WorkerPoolConfig,
 };
-use tidegate_core::ids::{JobType, LaneId, SourceId, TargetId};
+use tidegate_core::ids::{JobType, LaneId, RoomId, SourceId, TargetId};
 use tidegate_source::SourceSettings;
 
+pub use crate::room::address::{ProxiesConfig, ProxyHeader};
+pub use crate::room::event_service::EventServiceConfig;
+pub use crate::room::joins::JoinLimitsConfig;
+pub use crate::room::page::{Colour, Colours, OwnTexts};
+pub use crate::room::pass::PassKeysConfig;
+pub use crate::room::proof::ProofConfig;
+pub use crate::room::visitor::ShopKeyConfig;
 #[cfg(not(all(feature = "kafka", feature = "postgres", feature = "mysql", feature = "s3")))]
 pub(crate) use check_refresh::need_feature;
 pub use load::{FILE, Flag, Loaded, Sources, load};
@@ -29,6 +37,7 @@ pub use refresh::{
     ArchiveConfig, ArchiveTierConfig, DatabaseKind, LogKind, RefreshLogConfig, RefreshSection, RolesConfig,
     SnapshotsConfig,
 };
+pub use rooms::{RoomSection, RoomSettings};
 pub use secret::{Secret, ServerUrl};
 pub use service::{
     AuditConfig, CallbackConfig, DurabilityConfig, KeyConfig, LogConfig, LogFormat, MetricsConfig,
@@ -63,6 +72,10 @@ pub struct Config {
     /// Where records come from that are kept fresh; without any there is no refresh part.
     pub sources: BTreeMap<SourceId, SourceSettings>,
     pub refresh: RefreshSection,
+    /// Waiting rooms; without any, and without `room.event_service`, there are none.
+    pub rooms: BTreeMap<RoomId, RoomSettings>,
+    /// What all rooms share.
+    pub room: RoomSection,
     /// Who may do what. Without keys everybody may do everything, and the service listens on loopback only.
     pub keys: Vec<KeyConfig>,
     pub audit: AuditConfig,

@@ -9,9 +9,13 @@ mod leases;
 mod letters;
 mod limits;
 mod listing;
+mod passes;
 mod records;
 mod refresh;
+pub(crate) mod room_page;
+mod rooms;
 mod stats;
+mod visits;
 mod why;
 
 use utoipa::openapi::OpenApi;
@@ -21,9 +25,10 @@ use utoipa_axum::routes;
 use crate::openapi;
 use crate::state::App;
 
-/// Everything below `/v1`, and its description.
-pub(crate) fn api() -> (axum::Router<App>, OpenApi) {
-    let (router, description) = OpenApiRouter::with_openapi(openapi::head())
+/// Everything below `/v1`, what visitors of rooms ask, and the description of both. Visitors' answers are their own:
+/// nothing that keeps answers may stand before them.
+pub(crate) fn api() -> (axum::Router<App>, axum::Router<App>, OpenApi) {
+    let (router, mut description) = OpenApiRouter::with_openapi(openapi::head())
         .routes(routes!(groups::list))
         .routes(routes!(groups::read, groups::patch))
         .routes(routes!(groups::pause))
@@ -65,6 +70,19 @@ pub(crate) fn api() -> (axum::Router<App>, OpenApi) {
         .routes(routes!(letters::inspect))
         .routes(routes!(letters::replay))
         .routes(routes!(letters::purge))
+        .routes(routes!(rooms::list))
+        .routes(routes!(rooms::read))
+        .routes(routes!(rooms::history))
+        .routes(routes!(rooms::resize))
+        .routes(routes!(rooms::pause))
+        .routes(routes!(rooms::resume))
+        .routes(routes!(rooms::close))
+        .routes(routes!(rooms::void))
+        .routes(routes!(passes::redeem))
+        .routes(routes!(passes::check))
+        .routes(routes!(passes::extend))
+        .routes(routes!(passes::complete))
+        .routes(routes!(passes::release))
         .routes(routes!(stats::stats))
         .routes(routes!(stats::history))
         .routes(routes!(stats::follow))
@@ -74,5 +92,15 @@ pub(crate) fn api() -> (axum::Router<App>, OpenApi) {
         .routes(routes!(stats::audit))
         .routes(routes!(stats::me))
         .split_for_parts();
-    (router, openapi::finish(description))
+    let (visitors, theirs) = OpenApiRouter::new()
+        .routes(routes!(visits::stream))
+        .routes(routes!(visits::join))
+        .routes(routes!(visits::place))
+        .routes(routes!(visits::leave))
+        .routes(routes!(visits::challenge))
+        .routes(routes!(visits::draw))
+        .routes(routes!(passes::keys))
+        .split_for_parts();
+    description.merge(theirs);
+    (router, visitors, openapi::finish(description))
 }

@@ -30,6 +30,8 @@ enum RoleArg {
     Submit,
     /// Take jobs and settle them
     Work,
+    /// Redeem passes of waiting rooms
+    Shop,
     /// Everything
     Admin,
 }
@@ -40,6 +42,7 @@ impl From<RoleArg> for Role {
             RoleArg::Read => Role::Read,
             RoleArg::Submit => Role::Submit,
             RoleArg::Work => Role::Work,
+            RoleArg::Shop => Role::Shop,
             RoleArg::Admin => Role::Admin,
         }
     }

@@ -5,6 +5,7 @@
 -- RETURNS  rings, then for each: 1 and the ticket (new), 2 and the ticket (its own), 3 and the ticket (ended), 4 closed,
 --   5 sold out, 6 full
 -- BOUND  the caller's batch; one pass over the places if somebody comes back
+local STREAMS = 2 ^ 20
 local NEW, OWN, HAS_ENDED, IS_CLOSED, SOLD_OUT, FULL = 1, 2, 3, 4, 5, 6
 local r = room.load(KEYS, ARGV)
 if not r then return room.unknown() end
@@ -20,7 +21,8 @@ end
 
 local function place(person, stream, draw)
   room.set_places_aside(r)
-  local t = { index = h.next, joined = r.now, stream = stream, present = r.now + h.c.presence }
+  -- Streams of one ticket are never called like those of the person's next one: the place is part of their number.
+  local t = { index = h.next, joined = r.now, stream = h.next * STREAMS + stream, present = r.now + h.c.presence }
   h.next, h.n.joined = h.next + 1, h.n.joined + 1
   room.ring_promote(r)
   if room.is_early(r) then

@@ -1,0 +1,66 @@
+//! While the store is away nobody gets in, unless an operator has said so, for a limited time.
+//!
+//! Passes of that time name no ticket: they can be checked offline, and are redeemed here without the store.
+
+use tidegate_api::{Place, PlaceState, RoomStatus};
+use tidegate_core::ids::PersonId;
+use tidegate_core::room::ticket::{Index, Wave};
+use tidegate_core::time::Timestamp;
+
+use super::part::{Door, Rooms};
+use super::pass::Claims;
+use super::place::pass;
+use crate::convert::time;
+use crate::problem::{Refused, UNAVAILABLE};
+use crate::state::App;
+
+/// Rooms are never born with this number.
+const NEVER: u64 = 0;
+
+/// Whether everybody is let in now.
+fn holds(door: &Door, now: Timestamp) -> bool {
+    door.settings.fail_open_until.is_some_and(|until| now.0 < until.0)
+}
+
+/// A pass for somebody who could not be given a place because the store is away.
+pub(crate) fn place(
+    app: &App,
+    rooms: &Rooms,
+    door: &Door,
+    person: &PersonId,
+    refused: &Refused,
+) -> Option<Place> {
+    let now = app.now();
+    if refused.kind != UNAVAILABLE || !holds(door, now) {
+        return None;
+    }
+    tracing::warn!(room = %door.room.name(), "the store is away, and the room is set to let everybody in");
+    let until = now + door.settings.pass_ms;
+    let claims = Claims {
+        person: person.clone(),
+        born: NEVER,
+        wave: Wave(0),
+        index: Index(0),
+        at: now,
+        until,
+    };
+    Some(Place {
+        room: door.room.name().to_string(),
+        state: PlaceState::Granted,
+        room_status: RoomStatus::Open,
+        position: None,
+        ahead: None,
+        behind: None,
+        waiting: 0,
+        eta: None,
+        opens_at: None,
+        pass: Some(pass(door, rooms.signer.sign(door.room.name(), &claims), until)),
+        end: None,
+        at: time(now),
+    })
+}
+
+/// Whether a pass is one of such a time, and how long its visitor may stay.
+pub(crate) fn visit(door: &Door, claims: &Claims, now: Timestamp) -> Option<Timestamp> {
+    (claims.born == NEVER && holds(door, now)).then(|| now + door.settings.inside_ms)
+}

@@ -1,0 +1,238 @@
+//! The rooms of this service: their store, the services that let people in, and what every request about them needs.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use reqwest::Client;
+use sha2::{Digest, Sha256};
+use tidegate_core::ids::{PersonId, RoomId};
+use tidegate_engine::room::{RoomHandle, RoomOptions, RoomService, RoomsHandle};
+use tidegate_store::embedded::Durability;
+use tidegate_store::room::{
+    EmbeddedRoomOptions, EmbeddedRoomStore, RedisRoomOptions, RedisRoomStore, RoomStore,
+};
+use tokio::sync::Semaphore;
+
+use super::address::Proxies;
+use super::draw;
+use super::event_service::{EventFailure, EventService};
+use super::joins::Joins;
+use super::page::{Lang, OwnTexts, Texts};
+use super::pass::Signer;
+use super::proof::Proofs;
+use super::visitor::ShopKeys;
+use crate::config::{Config, DurabilityConfig, RoomSettings, StoreKind};
+use crate::problem::{Answer, EVENT_SERVICE, NO_ROOMS, Refused, UNKNOWN_ROOM};
+use crate::service::ServiceError;
+use crate::state::App;
+
+/// Started and ended by the service.
+pub(crate) struct RoomPart {
+    service: RoomService,
+    rooms: Arc<Rooms>,
+    folder: Option<Arc<EmbeddedRoomStore>>,
+}
+
+/// What requests reach.
+pub(crate) struct Rooms {
+    pub(crate) handle: RoomsHandle,
+    pub(crate) signer: Signer,
+    pub(crate) proxies: Proxies,
+    pub(crate) joins: Joins,
+    pub(crate) proofs: Proofs,
+    pub(crate) streams: Arc<Semaphore>,
+    events: Option<EventService>,
+    defaults: RoomSettings,
+    configured: BTreeMap<RoomId, Arc<Door>>,
+    /// Those that the event service knows, as they were opened.
+    found: Mutex<HashMap<RoomId, Arc<Door>>>,
+}
+
+impl std::fmt::Debug for Rooms {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Rooms").finish_non_exhaustive()
+    }
+}
+
+/// One room, with its settings.
+#[derive(Debug)]
+pub(crate) struct Door {
+    pub(crate) room: RoomHandle,
+    pub(crate) settings: RoomSettings,
+    pub(crate) shop_keys: ShopKeys,
+    texts: [(Lang, Texts); 2],
+    seed: [u8; 32],
+}
+
+impl Door {
+    fn new(room: RoomHandle, settings: RoomSettings, signer: &Signer) -> Result<Self, String> {
+        let own = |lang: Lang| settings.texts.get(lang.code()).cloned().unwrap_or_default();
+        let texts = |lang: Lang, own: &OwnTexts| (lang, Texts::new(lang, own));
+        let name = room.name().clone();
+        let seed = match &settings.draw_seed {
+            Some(secret) => Sha256::digest(secret.expose()).into(),
+            None => signer.secret_for(&format!("draw {name}")),
+        };
+        Ok(Self {
+            shop_keys: ShopKeys::open(&format!("rooms.{name}.signed_by"), &settings.signed_by)?,
+            texts: [texts(Lang::En, &own(Lang::En)), texts(Lang::Ko, &own(Lang::Ko))],
+            room,
+            settings,
+            seed,
+        })
+    }
+
+    pub(crate) fn texts(&self, lang: Lang) -> &Texts {
+        let found = self.texts.iter().find(|(known, _)| *known == lang);
+        &found.unwrap_or(&self.texts[0]).1
+    }
+
+    pub(crate) fn draw(&self, person: &PersonId) -> u64 {
+        draw::draw(&self.seed, person)
+    }
+
+    pub(crate) fn seed(&self) -> &[u8; 32] {
+        &self.seed
+    }
+}
+
+impl RoomPart {
+    /// None without rooms.
+    pub(crate) async fn start(config: &Config, client: &Client) -> Result<Option<Self>, ServiceError> {
+        if !config.has_rooms() {
+            return Ok(None);
+        }
+        let section = &config.room;
+        let signer = Signer::open(&section.keys, &config.store.data).map_err(ServiceError::Setting)?;
+        let events = section.event_service.as_ref();
+        let events = events
+            .map(|events| EventService::new(client, "room.event_service", events))
+            .transpose()
+            .map_err(ServiceError::Setting)?;
+        let proxies = Proxies::new(&section.visitors).map_err(ServiceError::Setting)?;
+        let (store, folder) = open(config).await?;
+        let options = RoomOptions {
+            sweep_ms: section.sweep_ms,
+            ..RoomOptions::default()
+        };
+        let service = RoomService::start(store, options);
+        let handle = service.handle();
+        let mut configured = BTreeMap::new();
+        for (name, settings) in &config.rooms {
+            let room = handle.open(name, settings.core()).await?;
+            let door = Door::new(room, settings.clone(), &signer).map_err(ServiceError::Setting)?;
+            configured.insert(name.clone(), Arc::new(door));
+        }
+        let rooms = Rooms {
+            handle,
+            proofs: Proofs::new(signer.secret_for("proof")),
+            joins: Joins::new(&section.joins),
+            streams: Arc::new(Semaphore::new(section.max_streams as usize)),
+            defaults: section.defaults.clone(),
+            found: Mutex::default(),
+            proxies,
+            signer,
+            events,
+            configured,
+        };
+        Ok(Some(Self {
+            service,
+            rooms: Arc::new(rooms),
+            folder,
+        }))
+    }
+
+    pub(crate) fn rooms(&self) -> Arc<Rooms> {
+        self.rooms.clone()
+    }
+
+    pub(crate) async fn shutdown(self) -> Result<(), ServiceError> {
+        self.service.shutdown().await;
+        drop(self.rooms);
+        match self.folder {
+            Some(folder) => Ok(folder.close().await?),
+            None => Ok(()),
+        }
+    }
+}
+
+async fn open(config: &Config) -> Result<(Arc<dyn RoomStore>, Option<Arc<EmbeddedRoomStore>>), ServiceError> {
+    match config.store.kind {
+        StoreKind::Embedded => {
+            let store = Arc::new(EmbeddedRoomStore::open(EmbeddedRoomOptions {
+                durability: match config.store.durability {
+                    DurabilityConfig::Sync => Durability::Sync,
+                    DurabilityConfig::Buffered => Durability::Buffered,
+                },
+                ..EmbeddedRoomOptions::new(&config.store.data)
+            })?);
+            Ok((store.clone(), Some(store)))
+        }
+        StoreKind::Redis => {
+            let store = RedisRoomStore::open(RedisRoomOptions {
+                urls: config.redis.urls(),
+                prefix: format!("{}room:", config.redis.key_prefix),
+                clock: None,
+            });
+            Ok((Arc::new(store.await?), None))
+        }
+    }
+}
+
+impl Rooms {
+    /// The room of this name. One that is not configured is asked for where rooms are known, and made.
+    pub(crate) async fn door(&self, name: &str) -> Answer<Arc<Door>> {
+        let unknown = || Refused::new(UNKNOWN_ROOM, format!("there is no room {name:?}"));
+        let id = RoomId::new(name).map_err(|_| unknown())?;
+        if let Some(door) = self.configured.get(&id) {
+            return Ok(door.clone());
+        }
+        let found = || self.found.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(door) = found().get(&id).cloned() {
+            return Ok(door);
+        }
+        let Some(events) = &self.events else {
+            return Err(unknown());
+        };
+        let event = events.ask(&id).await.map_err(|failure| match failure {
+            EventFailure::UnknownRoom => unknown(),
+            failure => {
+                tracing::warn!(room = name, %failure, "a room cannot be opened");
+                let detail = format!("how many seats the room has cannot be told now: {failure}");
+                Refused::new(EVENT_SERVICE, detail)
+            }
+        })?;
+        let mut settings = self.defaults.clone();
+        let capacity = &mut settings.capacity;
+        capacity.seats = Some(event.seats);
+        capacity.inside = event.inside.unwrap_or(capacity.inside);
+        capacity.per_second = event.per_second.unwrap_or(capacity.per_second);
+        let opens_at = event.opens_at.map(|at| tidegate_api::Time(at.0));
+        settings.opens_at = opens_at.or(settings.opens_at);
+        let room = self.handle.open(&id, settings.core()).await?;
+        let door = Door::new(room, settings, &self.signer).map_err(|reason| {
+            tracing::error!(room = name, reason, "a room cannot be opened");
+            unknown()
+        })?;
+        let door = Arc::new(door);
+        Ok(found().entry(id).or_insert(door).clone())
+    }
+
+    /// Every room that is known here.
+    pub(crate) fn doors(&self) -> Vec<Arc<Door>> {
+        let found = self.found.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut doors: Vec<Arc<Door>> = self.configured.values().chain(found.values()).cloned().collect();
+        doors.sort_by(|one, other| one.room.name().cmp(other.room.name()));
+        doors
+    }
+}
+
+impl App {
+    /// The rooms, if there are any.
+    pub(crate) fn rooms(&self) -> Answer<&Arc<Rooms>> {
+        self.rooms.as_ref().ok_or_else(|| {
+            let detail = "no room is configured; add one to [rooms] of the settings, or [room.event_service]";
+            Refused::new(NO_ROOMS, detail)
+        })
+    }
+}

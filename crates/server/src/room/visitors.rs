@@ -1,0 +1,229 @@
+//! Who asks about a place: identified, counted and, where a room wants it, made to work first.
+
+use std::net::{IpAddr, SocketAddr};
+
+use axum::extract::ConnectInfo;
+use axum::http::request::Parts;
+use axum::http::{HeaderMap, HeaderName, HeaderValue, header};
+use sha2::{Digest, Sha256};
+use tidegate_core::ids::PersonId;
+use tidegate_core::room::command::{JoinOutcome, JoinParams, Refused as NotTaken};
+use tidegate_core::room::ticket::{End, TicketState};
+use tidegate_core::time::Timestamp;
+
+use super::address::Block;
+use super::part::{Door, Rooms};
+use super::visitor::Browser;
+use crate::problem::{
+    Answer, BAD_TOKEN, INTERNAL, PROOF_NEEDED, ROOM_CLOSED, ROOM_FULL, Refused, SOLD_OUT, TOO_MANY_JOINS,
+};
+use crate::state::App;
+
+/// Limit: a token in a cookie; longer ones are refused before.
+const TOKEN_SECONDS: u64 = 24 * 3_600;
+
+/// Somebody who asks.
+#[derive(Debug)]
+pub(crate) struct Visitor {
+    pub(crate) person: PersonId,
+    /// Nobody has asked by this name before: there is no ticket.
+    fresh: bool,
+    from: Block,
+    /// What the browser is given to be known again.
+    cookies: Vec<HeaderValue>,
+}
+
+/// What a request tells of who asks.
+#[derive(Debug)]
+pub(crate) struct Asking {
+    headers: HeaderMap,
+    peer: IpAddr,
+}
+
+impl<S: Send + Sync> axum::extract::FromRequestParts<S> for Asking {
+    type Rejection = Refused;
+
+    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Refused> {
+        let peer = parts.extensions.get::<ConnectInfo<SocketAddr>>();
+        Ok(Self {
+            headers: parts.headers.clone(),
+            peer: peer.map_or(IpAddr::from([127, 0, 0, 1]), |peer| peer.0.ip()),
+        })
+    }
+}
+
+impl Asking {
+    pub(crate) fn headers(&self) -> &HeaderMap {
+        &self.headers
+    }
+
+    pub(crate) fn from(&self, rooms: &Rooms) -> Block {
+        Block::of(rooms.proxies.visitor(self.peer, &self.headers))
+    }
+
+    /// The cookie that keeps a token of the shop for one room.
+    fn token_cookie(door: &Door, tls: bool) -> String {
+        let hash = Sha256::digest(door.room.name().as_str());
+        let short: String = hash[..6].iter().map(|byte| format!("{byte:02x}")).collect();
+        let prefix = if tls { "__Host-" } else { "" };
+        format!("{prefix}tidegate_token_{short}")
+    }
+
+    fn cookie(&self, wanted: &str) -> Option<&str> {
+        let all = self.headers.get_all(header::COOKIE).iter();
+        all.filter_map(|value| value.to_str().ok())
+            .flat_map(|value| value.split(';'))
+            .filter_map(|pair| pair.trim().split_once('='))
+            .find_map(|(name, value)| (name == wanted).then_some(value))
+    }
+
+    /// Who asks: by a token of the shop, given now or kept since, or as a browser. None: a browser that nobody knows,
+    /// unless `make` gives it a name.
+    pub(crate) fn who(
+        &self,
+        app: &App,
+        door: &Door,
+        token: Option<&str>,
+        make: bool,
+    ) -> Answer<Option<Visitor>> {
+        let rooms = app.rooms()?;
+        let (tls, now, from) = (app.config.server.tls.is_some(), app.now(), self.from(rooms));
+        let room = door.room.name();
+        let visitor = |person, fresh, cookies| Visitor {
+            person,
+            fresh,
+            from,
+            cookies,
+        };
+        if !door.shop_keys.is_empty() {
+            let name = Self::token_cookie(door, tls);
+            if let Some(token) = token {
+                let person = door.shop_keys.person(token, room, now);
+                let person = person.map_err(|refused| Refused::new(BAD_TOKEN, refused.to_string()))?;
+                let secure = if tls { "; Secure" } else { "" };
+                let cookie = format!(
+                    "{name}={token}; Path=/; Max-Age={TOKEN_SECONDS}; HttpOnly; SameSite=Lax{secure}"
+                );
+                let cookie = HeaderValue::try_from(cookie).ok();
+                return Ok(Some(visitor(person, false, cookie.into_iter().collect())));
+            }
+            // One that has expired since is no token; whoever needs one is told below.
+            let kept = self.cookie(&name);
+            if let Some(person) = kept.and_then(|kept| door.shop_keys.person(kept, room, now).ok()) {
+                return Ok(Some(visitor(person, false, Vec::new())));
+            }
+            if !door.settings.anonymous {
+                let detail =
+                    "this room lets in those whom the shop names: come by the shop's link, which has a token";
+                return Err(Refused::new(BAD_TOKEN, detail));
+            }
+        } else if token.is_some() {
+            let detail = "a token is given, but the room has no key of a shop (signed_by) to check it with";
+            return Err(Refused::new(BAD_TOKEN, detail));
+        }
+        if let Some(browser) = Browser::of(&self.headers, tls) {
+            return Ok(Some(visitor(browser.person(room), false, Vec::new())));
+        }
+        if !make {
+            return Ok(None);
+        }
+        let browser = Browser::fresh().map_err(|_| Refused::new(INTERNAL, "there is no randomness"))?;
+        let cookie = browser.cookie(tls);
+        Ok(Some(visitor(browser.person(room), true, vec![cookie])))
+    }
+}
+
+impl Visitor {
+    pub(crate) fn remember(&self, headers: &mut HeaderMap) {
+        for cookie in &self.cookies {
+            headers.append(header::SET_COOKIE, cookie.clone());
+        }
+    }
+
+    /// Checks whether it may come, and how it comes.
+    pub(crate) async fn comes(
+        &self,
+        rooms: &Rooms,
+        door: &Door,
+        asked: &Wish<'_>,
+        now: Timestamp,
+    ) -> Answer<JoinParams> {
+        let found = match self.fresh {
+            true => None,
+            false => door.room.look(&self.person).await?,
+        };
+        let state = found.map(|found| found.ticket.state);
+        let active = state
+            .as_ref()
+            .is_some_and(|state| !matches!(state, TicketState::Ended { .. }));
+        let told = matches!(state, Some(TicketState::Ended { .. })) && !asked.again;
+        // Whoever has a ticket, or is only told how it ended, takes nothing.
+        rooms
+            .joins
+            .take(&self.person, self.from, active || told, now)
+            .map_err(|too_many| {
+                let detail = "too many have come from your address, or you too often, within a minute; try again later";
+                Refused::new(TOO_MANY_JOINS, detail).after(too_many.wait)
+            })?;
+        if let (Some(proof), false) = (&door.settings.proof, active || told) {
+            let given = asked.proof.ok_or_else(|| {
+                let room = door.room.name();
+                Refused::new(
+                    PROOF_NEEDED,
+                    format!("ask for a challenge at /v1/rooms/{room}/challenge, work it out, and come with the answer"),
+                )
+            })?;
+            let verified = rooms
+                .proofs
+                .verify(proof, given, door.room.name(), self.from, now);
+            verified.map_err(|refused| Refused::new(PROOF_NEEDED, refused.to_string()))?;
+        }
+        let completed = matches!(
+            state,
+            Some(TicketState::Ended {
+                end: End::Completed,
+                ..
+            })
+        );
+        Ok(JoinParams {
+            person: self.person.clone(),
+            stream: false,
+            again: asked.again && (door.settings.again || !completed),
+            draw: door.draw(&self.person),
+        })
+    }
+
+    /// Somebody was turned away who had been counted.
+    pub(crate) fn turned_away(&self, rooms: &Rooms, outcome: &JoinOutcome, now: Timestamp) {
+        if matches!(outcome, JoinOutcome::Refused(_)) {
+            rooms.joins.give_back(self.from, now);
+        }
+    }
+}
+
+/// How somebody wants to come.
+#[derive(Debug, Default)]
+pub(crate) struct Wish<'a> {
+    pub(crate) again: bool,
+    pub(crate) proof: Option<&'a str>,
+}
+
+pub(crate) fn not_taken(refused: NotTaken) -> Refused {
+    match refused {
+        NotTaken::Closed => Refused::new(ROOM_CLOSED, "the room is closed"),
+        NotTaken::SoldOut => Refused::new(SOLD_OUT, "everything is sold"),
+        NotTaken::Full => Refused::new(ROOM_FULL, "as many wait as may; try again later"),
+    }
+}
+
+/// Against proxies that would keep events back, or an answer that is one visitor's.
+pub(crate) const NOT_KEPT: [(HeaderName, HeaderValue); 2] = [
+    (
+        header::CACHE_CONTROL,
+        HeaderValue::from_static("no-store, no-transform"),
+    ),
+    (
+        HeaderName::from_static("x-accel-buffering"),
+        HeaderValue::from_static("no"),
+    ),
+];

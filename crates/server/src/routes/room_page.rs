@@ -1,0 +1,216 @@
+//! The page of a room: made here, so that it works without JavaScript.
+
+use axum::Router;
+use axum::extract::{Request, State};
+use axum::http::{HeaderValue, StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use axum::routing::{get, post};
+use serde::Deserialize;
+use tidegate_engine::room::Seen;
+
+use super::visits;
+use crate::convert::time;
+use crate::extract::{Asked, Names, whole_body};
+use crate::pages::guarded;
+use crate::problem::{Answer, BAD_TOKEN, ROOM_FULL, Refused, TOO_MANY_JOINS, UNAVAILABLE, UNKNOWN_ROOM};
+use crate::room::page::{self, Lang, Notice, PageView};
+use crate::room::part::Door;
+use crate::room::place;
+use crate::room::visitors::{Asking, NOT_KEPT, Visitor, Wish};
+use crate::state::App;
+
+/// Limit: a form.
+const MAX_FORM_BYTES: u64 = 4_096;
+
+pub(crate) fn routes() -> Router<App> {
+    Router::new()
+        .route("/rooms/{room}", get(show))
+        .route("/rooms/{room}/colours.css", get(colours))
+        .route("/rooms/{room}/join", post(join))
+        .route("/rooms/{room}/leave", post(leave))
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+struct Shown {
+    lang: Option<String>,
+    token: Option<String>,
+    notice: Option<String>,
+}
+
+fn html(status: StatusCode, text: String) -> Response {
+    let mut response = (status, text).into_response();
+    let kind = HeaderValue::from_static("text/html; charset=utf-8");
+    response.headers_mut().insert(header::CONTENT_TYPE, kind);
+    response.headers_mut().extend(NOT_KEPT);
+    guarded(response)
+}
+
+fn language(asking: &Asking, asked: Option<&str>) -> (Lang, bool) {
+    let accept = asking.headers().get(header::ACCEPT_LANGUAGE);
+    Lang::choose(asked, accept.and_then(|accept| accept.to_str().ok()))
+}
+
+/// The place as it is; asking keeps it. Takes none.
+async fn show(
+    State(app): State<App>,
+    asking: Asking,
+    Names(name): Names<String>,
+    Asked(shown): Asked<Shown>,
+) -> Answer<Response> {
+    let (lang, chosen) = language(&asking, shown.lang.as_deref());
+    let rooms = match app.rooms() {
+        Ok(rooms) => rooms.clone(),
+        Err(_) => return Ok(html(StatusCode::NOT_FOUND, page::missing(lang))),
+    };
+    let door = match rooms.door(&name).await {
+        Ok(door) => door,
+        Err(refused) if refused.kind == UNKNOWN_ROOM => {
+            return Ok(html(StatusCode::NOT_FOUND, page::missing(lang)));
+        }
+        Err(refused) => return Err(refused),
+    };
+    let mut notice = shown.notice.as_deref().and_then(notice_of);
+    let visitor = match asking.who(&app, &door, shown.token.as_deref(), false) {
+        Ok(visitor) => visitor,
+        Err(refused) if refused.kind == BAD_TOKEN => {
+            notice = Some(Notice::Refused);
+            None
+        }
+        Err(refused) => return Err(refused),
+    };
+    let found = match &visitor {
+        Some(visitor) => visits::kept(&app, &rooms, &door, visitor).await,
+        None => Ok(None),
+    };
+    let place = found.unwrap_or_else(|_| {
+        notice = Some(Notice::Unavailable);
+        None
+    });
+    let seen = door.room.seen_or_look().await.ok();
+    let text = rendered(&app, &door, (lang, chosen), seen.as_deref(), place, notice);
+    let mut response = html(StatusCode::OK, text);
+    if let Some(visitor) = visitor {
+        visitor.remember(response.headers_mut());
+    }
+    Ok(response)
+}
+
+fn rendered(
+    app: &App,
+    door: &Door,
+    (lang, lang_chosen): (Lang, bool),
+    seen: Option<&Seen>,
+    place: Option<tidegate_api::Place>,
+    notice: Option<Notice>,
+) -> String {
+    let colours = &door.settings.colours;
+    page::render(&PageView {
+        room: door.room.name().as_str(),
+        texts: door.texts(lang),
+        lang,
+        lang_chosen,
+        coloured: colours.accent.is_some() || colours.background.is_some(),
+        status: seen.map_or(tidegate_api::RoomStatus::Open, |seen| place::status(&seen.view)),
+        opens_at: seen.and_then(|seen| seen.view.opens_at).map(time),
+        waiting: seen.map_or(0, |seen| seen.view.waiting() + seen.view.early),
+        at: time(app.now()),
+        kept_ms: door.settings.grace_ms.0,
+        place,
+        notice,
+    })
+}
+
+async fn colours(State(app): State<App>, Names(name): Names<String>) -> Answer<Response> {
+    let door = app.rooms()?.door(&name).await?;
+    let css = [(header::CONTENT_TYPE, "text/css; charset=utf-8")];
+    Ok(guarded(
+        (css, page::stylesheet(&door.settings.colours)).into_response(),
+    ))
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+struct Language {
+    lang: Option<String>,
+}
+
+/// Back to the page, with what stood in the way.
+fn back(name: &str, lang: (Lang, bool), notice: Option<&str>, visitor: Option<&Visitor>) -> Response {
+    let mut address = page::address(name, lang.0, lang.1);
+    if let Some(notice) = notice {
+        address += if address.contains('?') { "&" } else { "?" };
+        address += "notice=";
+        address += notice;
+    }
+    let mut response = StatusCode::SEE_OTHER.into_response();
+    let headers = response.headers_mut();
+    if let Ok(address) = HeaderValue::try_from(address) {
+        headers.insert(header::LOCATION, address);
+    }
+    headers.extend(NOT_KEPT);
+    if let Some(visitor) = visitor {
+        visitor.remember(headers);
+    }
+    response
+}
+
+fn notice_of(name: &str) -> Option<Notice> {
+    match name {
+        "full" => Some(Notice::Full),
+        "too_many" => Some(Notice::TooMany),
+        "unavailable" => Some(Notice::Unavailable),
+        "refused" => Some(Notice::Refused),
+        _ => None,
+    }
+}
+
+fn notice(refused: &Refused) -> &'static str {
+    match refused.kind {
+        ROOM_FULL => "full",
+        TOO_MANY_JOINS => "too_many",
+        UNAVAILABLE => "unavailable",
+        _ => "refused",
+    }
+}
+
+async fn join(
+    State(app): State<App>,
+    asking: Asking,
+    Names(name): Names<String>,
+    Asked(Language { lang }): Asked<Language>,
+    request: Request,
+) -> Answer<Response> {
+    let lang = language(&asking, lang.as_deref());
+    let pause = app.config.server.body_pause_ms.into();
+    let form = whole_body(request.into_body(), MAX_FORM_BYTES, pause).await?;
+    let again = form.split(|byte| *byte == b'&').any(|field| field == b"again=1");
+    let rooms = app.rooms()?.clone();
+    let door = rooms.door(&name).await?;
+    let visitor = match asking.who(&app, &door, None, true) {
+        Ok(Some(visitor)) => visitor,
+        Ok(None) | Err(_) => return Ok(back(&name, lang, Some("refused"), None)),
+    };
+    let wish = Wish { again, proof: None };
+    let taken = visits::taken(&app, &rooms, &door, &visitor, &wish).await;
+    let notice = taken.as_ref().err().map(notice);
+    Ok(back(&name, lang, notice, Some(&visitor)))
+}
+
+async fn leave(
+    State(app): State<App>,
+    asking: Asking,
+    Names(name): Names<String>,
+    Asked(Language { lang }): Asked<Language>,
+) -> Answer<Response> {
+    let lang = language(&asking, lang.as_deref());
+    let rooms = app.rooms()?.clone();
+    let door = rooms.door(&name).await?;
+    let mut notice = None;
+    if let Ok(Some(visitor)) = asking.who(&app, &door, None, false)
+        && let Err(refused) = visits::left(&rooms, &door, &visitor).await
+    {
+        notice = Some(self::notice(&refused));
+    }
+    Ok(back(&name, lang, notice, None))
+}

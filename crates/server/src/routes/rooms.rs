@@ -1,0 +1,212 @@
+//! Rooms for operators: look, change the limits, open and close the door, take passes back.
+
+use axum::extract::State;
+use tidegate_api::{DoorDeed, LimitBy, PatchCapacity, Role, Room, RoomHistory, Rooms as RoomList};
+use tidegate_core::room::command::{Change, Control, ResizeOutcome, ResizeParams};
+use tidegate_core::room::ticket::Wave;
+
+use crate::audit::Deed;
+use crate::auth::Caller;
+use crate::extract::{Json, Names};
+use crate::problem::{Answer, Refused};
+use crate::room::part::Door;
+use crate::room::place;
+use crate::state::App;
+
+/// Every room, with what happens in it.
+#[utoipa::path(get, path = "/v1/rooms", tag = "rooms", responses((status = 200, body = RoomList)))]
+pub(super) async fn list(State(app): State<App>, caller: Caller) -> Answer<Json<RoomList>> {
+    caller.need_for_all(Role::Read)?;
+    let Ok(rooms) = app.rooms() else {
+        return Ok(Json(RoomList { rooms: Vec::new() }));
+    };
+    let mut list = Vec::new();
+    for door in rooms.doors() {
+        let seen = door.room.seen_or_look().await?;
+        list.push(place::room(&door, &seen));
+    }
+    Ok(Json(RoomList { rooms: list }))
+}
+
+/// One room.
+#[utoipa::path(get, path = "/v1/rooms/{room}", tag = "rooms", params(("room" = String, Path)),
+    responses((status = 200, body = Room)))]
+pub(super) async fn read(
+    State(app): State<App>,
+    caller: Caller,
+    Names(name): Names<String>,
+) -> Answer<Json<Room>> {
+    caller.need_for_all(Role::Read)?;
+    let door = app.rooms()?.door(&name).await?;
+    now(&door).await
+}
+
+async fn now(door: &Door) -> Answer<Json<Room>> {
+    let seen = door.room.look_at_it().await?;
+    Ok(Json(place::room(door, &seen)))
+}
+
+/// The last minutes of a room, as this process saw them.
+#[utoipa::path(get, path = "/v1/rooms/{room}/history", tag = "rooms", params(("room" = String, Path)),
+    responses((status = 200, body = RoomHistory)))]
+pub(super) async fn history(
+    State(app): State<App>,
+    caller: Caller,
+    Names(name): Names<String>,
+) -> Answer<Json<RoomHistory>> {
+    caller.need_for_all(Role::Read)?;
+    let door = app.rooms()?.door(&name).await?;
+    let samples = door.room.history().iter().map(place::sample).collect();
+    Ok(Json(RoomHistory { samples }))
+}
+
+/// One limit, as it is to change. Below zero is nobody's wish.
+fn change(field: &str, by: LimitBy) -> Answer<Change<Option<u64>>> {
+    match by {
+        LimitBy::Set(None) => Ok(Change::Set(None)),
+        LimitBy::Set(Some(value)) => match u64::try_from(value) {
+            Ok(value) => Ok(Change::Set(Some(value))),
+            Err(_) => Err(Refused::invalid(format!(
+                "{field} = {value}: it must be 0 or more"
+            ))),
+        },
+        LimitBy::Add(by) => Ok(Change::Add(by)),
+        LimitBy::Reset(true) => Ok(Change::Reset),
+        LimitBy::Reset(false) => Err(Refused::invalid(format!(
+            "{field}: {{\"reset\": false}} says nothing; use true, \"set\" or \"add\""
+        ))),
+    }
+}
+
+/// The same for a limit that there always is.
+fn counted(field: &str, by: LimitBy) -> Answer<Change<u64>> {
+    match change(field, by)? {
+        Change::Set(Some(value)) => Ok(Change::Set(value)),
+        Change::Set(None) => Err(Refused::invalid(format!(
+            "{field}: null is for seats only; give a number, or {{\"reset\": true}}"
+        ))),
+        Change::Add(by) => Ok(Change::Add(by)),
+        Change::Reset => Ok(Change::Reset),
+    }
+}
+
+/// Changes the limits of a room. Nobody who is inside has to go.
+#[utoipa::path(patch, path = "/v1/rooms/{room}/capacity", tag = "rooms", params(("room" = String, Path)),
+    request_body = PatchCapacity, responses((status = 200, body = Room)))]
+pub(super) async fn resize(
+    State(app): State<App>,
+    caller: Caller,
+    Names(name): Names<String>,
+    Json(asked): Json<PatchCapacity>,
+) -> Answer<Json<Room>> {
+    caller.need_for_all(Role::Admin)?;
+    let door = app.rooms()?.door(&name).await?;
+    let mut number = [0; 8];
+    getrandom::fill(&mut number)
+        .map_err(|_| Refused::new(crate::problem::INTERNAL, "there is no randomness"))?;
+    let params = ResizeParams {
+        // 52 bits: some stores have no larger whole numbers.
+        request: u64::from_be_bytes(number) >> 12,
+        seats: asked.seats.map(|by| change("seats", by)).transpose()?,
+        inside: asked.inside.map(|by| counted("inside", by)).transpose()?,
+        per_second: asked.per_second.map(|by| counted("per_second", by)).transpose()?,
+        by: caller.name.clone(),
+        why: asked.why.clone().unwrap_or_default(),
+    };
+    if params.seats.is_none() && params.inside.is_none() && params.per_second.is_none() {
+        return Err(Refused::invalid(
+            "nothing is to change; name seats, inside or per_second, like {\"inside\": {\"set\": 100}}",
+        ));
+    }
+    if params.why.len() > 500 {
+        return Err(Refused::invalid("why is longer than 500 bytes"));
+    }
+    let deed = Deed::new("room.resize", &name)
+        .because(asked.why.clone())
+        .asked(&asked);
+    let doing = async {
+        let store = door.room.store();
+        match store.resize(door.room.name(), params).await? {
+            ResizeOutcome::Resized(_) => Ok(()),
+            ResizeOutcome::Invalid(reason) => Err(Refused::invalid(reason)),
+        }
+    };
+    app.audited(&caller, deed, doing).await?;
+    now(&door).await
+}
+
+async fn turn(
+    app: &App,
+    caller: &Caller,
+    name: &str,
+    deed: (&'static str, Control),
+    asked: DoorDeed,
+) -> Answer<Json<Room>> {
+    caller.need_for_all(Role::Admin)?;
+    let door = app.rooms()?.door(name).await?;
+    let (what, control) = deed;
+    let doing = async { Ok(door.room.store().control(door.room.name(), control).await?) };
+    app.audited(caller, Deed::new(what, name).because(asked.why), doing)
+        .await?;
+    now(&door).await
+}
+
+/// Lets nobody in until it is resumed. Everybody keeps the place.
+#[utoipa::path(post, path = "/v1/rooms/{room}/pause", tag = "rooms", params(("room" = String, Path)),
+    request_body = DoorDeed, responses((status = 200, body = Room)))]
+pub(super) async fn pause(
+    State(app): State<App>,
+    caller: Caller,
+    Names(name): Names<String>,
+    Json(asked): Json<DoorDeed>,
+) -> Answer<Json<Room>> {
+    turn(&app, &caller, &name, ("room.pause", Control::Pause), asked).await
+}
+
+/// Goes on after a pause, or opens a closed room again.
+#[utoipa::path(post, path = "/v1/rooms/{room}/resume", tag = "rooms", params(("room" = String, Path)),
+    request_body = DoorDeed, responses((status = 200, body = Room)))]
+pub(super) async fn resume(
+    State(app): State<App>,
+    caller: Caller,
+    Names(name): Names<String>,
+    Json(asked): Json<DoorDeed>,
+) -> Answer<Json<Room>> {
+    turn(&app, &caller, &name, ("room.resume", Control::Resume), asked).await
+}
+
+/// Closes the room: nobody comes, nobody is let in, and those who wait are told. Who is inside may finish.
+#[utoipa::path(post, path = "/v1/rooms/{room}/close", tag = "rooms", params(("room" = String, Path)),
+    request_body = DoorDeed, responses((status = 200, body = Room)))]
+pub(super) async fn close(
+    State(app): State<App>,
+    caller: Caller,
+    Names(name): Names<String>,
+    Json(asked): Json<DoorDeed>,
+) -> Answer<Json<Room>> {
+    turn(&app, &caller, &name, ("room.close", Control::Close), asked).await
+}
+
+/// Takes back passes that were not redeemed: of a promotion and all before, or of all so far. Visitors who wait with one
+/// get another.
+#[utoipa::path(post, path = "/v1/rooms/{room}/void", tag = "rooms", params(("room" = String, Path)),
+    request_body = DoorDeed, responses((status = 200, body = Room)))]
+pub(super) async fn void(
+    State(app): State<App>,
+    caller: Caller,
+    Names(name): Names<String>,
+    Json(asked): Json<DoorDeed>,
+) -> Answer<Json<Room>> {
+    caller.need_for_all(Role::Admin)?;
+    let door = app.rooms()?.door(&name).await?;
+    let deed = Deed::new("room.void", &name)
+        .because(asked.why.clone())
+        .asked(&asked);
+    let doing = async {
+        let through = asked.through.map(Wave);
+        door.room.store().void(door.room.name(), through).await?;
+        Ok(())
+    };
+    app.audited(&caller, deed, doing).await?;
+    now(&door).await
+}

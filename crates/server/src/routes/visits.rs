@@ -1,0 +1,466 @@
+//! What visitors ask: a place, how it goes, and to leave. The stream is the usual way, the others are for those who have none.
+
+use std::convert::Infallible;
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::body::Body;
+use axum::extract::State;
+use axum::http::{HeaderMap, HeaderValue, header};
+use axum::response::{IntoResponse, Response};
+use bytes::Bytes;
+use futures_core::Stream;
+use serde::{Deserialize, Serialize};
+use tidegate_api::{JoinRoom, Place, PlaceState, RoomStatus, StreamClosed, StreamEnd, StreamEvent};
+use tidegate_core::room::command::Refused as NotTaken;
+use tidegate_core::room::command::{JoinOutcome, TicketView};
+use tidegate_engine::room::{Seen, Update, Visit};
+use tidegate_store::StoreError;
+use utoipa::{IntoParams, ToSchema};
+
+use crate::extract::{Asked, Json, Names};
+use crate::problem::{Answer, INTERNAL, NO_PLACE, Refused, STOPPING, TOO_MANY};
+use crate::room::fail_open;
+use crate::room::part::{Door, Rooms};
+use crate::room::place::end;
+use crate::room::visitors::{Asking, NOT_KEPT, Visitor, Wish, not_taken};
+use crate::state::App;
+
+/// Sent when nothing else is, so that proxies and browsers see that the connection lives.
+const HEARTBEAT: Duration = Duration::from_secs(15);
+/// When a browser comes back after its stream broke: between so many milliseconds, so that they do not come all at once.
+const RETRY_MS: std::ops::Range<u64> = 1_000..4_000;
+
+#[derive(Debug, Default, Deserialize, IntoParams)]
+#[serde(default, deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub(super) struct Coming {
+    /// `1`: takes a new place at the end if the last ticket has ended.
+    again: Option<String>,
+    /// Who comes, as a token that the shop signed.
+    token: Option<String>,
+    /// The answer to the room's challenge, where it asks for one.
+    proof: Option<String>,
+}
+
+impl Coming {
+    fn again(&self) -> bool {
+        self.again
+            .as_deref()
+            .is_some_and(|again| matches!(again, "1" | "true"))
+    }
+}
+
+/// Takes a place, or finds the one that the visitor has, and tells how it goes until the visitor is let in. Events
+/// `queued` (the first), `position`, `early`, `granted`, `paused`, `resumed` carry a Place, `closed` says why the stream
+/// is over, `superseded` that another tab or device took over. The newest stream of a visitor wins.
+#[utoipa::path(get, path = "/events/{room}/tickets/waiting", tag = "visitors", params(("room" = String, Path), Coming),
+    responses((status = 200, description = "Events", body = StreamEvent, content_type = "text/event-stream")))]
+pub(super) async fn stream(
+    State(app): State<App>,
+    asking: Asking,
+    Names(name): Names<String>,
+    Asked(coming): Asked<Coming>,
+) -> Answer<Response> {
+    let rooms = app.rooms()?.clone();
+    if app.stopping.is_cancelled() {
+        return Err(Refused::new(
+            STOPPING,
+            "the service is stopping; come again in a moment",
+        ));
+    }
+    let door = rooms.door(&name).await?;
+    let Ok(held) = rooms.streams.clone().try_acquire_owned() else {
+        let most = app.config.room.max_streams;
+        let detail = format!(
+            "{most} visitors are connected here, as many as room.max_streams allows; come again in a moment"
+        );
+        return Err(Refused::new(TOO_MANY, detail));
+    };
+    let visitor = named(asking.who(&app, &door, coming.token.as_deref(), true)?)?;
+    let wish = Wish {
+        again: coming.again(),
+        proof: coming.proof.as_deref(),
+    };
+    let body = match visit(&app, &rooms, &door, &visitor, &wish).await? {
+        Begun::Visit(visit) => {
+            let stopping = app.stopping.clone();
+            let told = Told {
+                rooms: rooms.clone(),
+                door: door.clone(),
+                visit,
+                paused: false,
+                first: true,
+                over: false,
+            };
+            let stream = futures_util::StreamExt::take_until(events(told, held), stopping.cancelled_owned());
+            Body::from_stream(stream)
+        }
+        Begun::Over(text) => Body::from(text),
+    };
+    let mut response = Response::new(body);
+    let headers = response.headers_mut();
+    headers.insert(
+        header::CONTENT_TYPE,
+        HeaderValue::from_static("text/event-stream"),
+    );
+    headers.extend(NOT_KEPT);
+    visitor.remember(headers);
+    Ok(response)
+}
+
+fn named(visitor: Option<Visitor>) -> Answer<Visitor> {
+    visitor.ok_or_else(|| Refused::new(INTERNAL, "a visitor was not given a name"))
+}
+
+enum Begun {
+    Visit(Visit),
+    /// All there is to tell.
+    Over(String),
+}
+
+async fn visit(app: &App, rooms: &Rooms, door: &Door, visitor: &Visitor, wish: &Wish<'_>) -> Answer<Begun> {
+    let joined = async {
+        let params = visitor.comes(rooms, door, wish, app.now()).await?;
+        Ok::<_, Refused>(door.room.visit(params).await?)
+    };
+    let begun = match joined.await {
+        Ok(begun) => begun,
+        Err(refused) => match fail_open::place(app, rooms, door, &visitor.person, &refused) {
+            Some(place) => return Ok(Begun::Over(text("granted", &place, true))),
+            None => return Err(refused),
+        },
+    };
+    match begun {
+        Ok(visit) => Ok(Begun::Visit(visit)),
+        Err(outcome) => {
+            visitor.turned_away(rooms, &outcome, app.now());
+            let closed = match outcome {
+                JoinOutcome::Refused(NotTaken::Closed) => closed(StreamEnd::Closed),
+                JoinOutcome::Refused(NotTaken::SoldOut) => closed(StreamEnd::SoldOut),
+                JoinOutcome::Refused(NotTaken::Full) => closed(StreamEnd::Full),
+                JoinOutcome::Ended(ticket) | JoinOutcome::Placed { ticket, .. } => ended(&ticket),
+            };
+            Ok(Begun::Over(text("closed", &closed, true)))
+        }
+    }
+}
+
+fn closed(reason: StreamEnd) -> StreamClosed {
+    StreamClosed { reason, end: None }
+}
+
+fn ended(ticket: &TicketView) -> StreamClosed {
+    use tidegate_core::room::ticket::TicketState;
+    StreamClosed {
+        reason: StreamEnd::Ended,
+        end: match ticket.ticket.state {
+            TicketState::Ended { end: how, .. } => Some(end(how)),
+            _ => None,
+        },
+    }
+}
+
+/// One event as it goes over the wire. The first one says when to come back.
+fn text<T: Serialize>(name: &str, data: &T, first: bool) -> String {
+    let data = serde_json::to_string(data).expect("answers are plain data without line ends of their own");
+    match first {
+        true => {
+            let mut random = [0; 8];
+            // Without randomness they come back at the same time, which is better than not at all.
+            let _ = getrandom::fill(&mut random);
+            let spread = u64::from_be_bytes(random) % (RETRY_MS.end - RETRY_MS.start);
+            format!(
+                "retry: {}\nevent: {name}\ndata: {data}\n\n",
+                RETRY_MS.start + spread
+            )
+        }
+        false => format!("event: {name}\ndata: {data}\n\n"),
+    }
+}
+
+/// A stream, and what it told last.
+struct Told {
+    rooms: Arc<Rooms>,
+    door: Arc<Door>,
+    visit: Visit,
+    paused: bool,
+    first: bool,
+    over: bool,
+}
+
+impl Told {
+    /// The next event; none when there is nothing more to tell.
+    async fn next(&mut self) -> Option<String> {
+        if self.over {
+            return None;
+        }
+        let Ok(update) = tokio::time::timeout(HEARTBEAT, self.visit.next()).await else {
+            return Some(":\n\n".to_owned());
+        };
+        let first = std::mem::take(&mut self.first);
+        match update? {
+            Update::Superseded => {
+                self.over = true;
+                Some("event: superseded\ndata: {}\n\n".to_owned())
+            }
+            Update::Ticket(view) => {
+                let seen = match self.visit.seen() {
+                    Some(seen) => seen,
+                    None => self.door.room.seen_or_look().await.ok()?,
+                };
+                Some(self.tell(&view, &seen, first))
+            }
+        }
+    }
+
+    fn tell(&mut self, view: &TicketView, seen: &Seen, first: bool) -> String {
+        let place = self.rooms.place(&self.door, self.visit.person(), view, seen);
+        if place.state == PlaceState::Ended {
+            self.over = true;
+            return text("closed", &ended(view), first);
+        }
+        let waits = matches!(place.state, PlaceState::Waiting | PlaceState::Early);
+        if waits && let RoomStatus::Closed | RoomStatus::SoldOut = place.room_status {
+            self.over = true;
+            let reason = match place.room_status {
+                RoomStatus::SoldOut => StreamEnd::SoldOut,
+                _ => StreamEnd::Closed,
+            };
+            return text("closed", &closed(reason), first);
+        }
+        let paused = place.room_status == RoomStatus::Paused;
+        let turned = std::mem::replace(&mut self.paused, paused) != paused;
+        let name = match place.state {
+            PlaceState::Granted => "granted",
+            _ if turned && paused => "paused",
+            PlaceState::Early => "early",
+            _ if turned => "resumed",
+            _ if first => "queued",
+            _ => "position",
+        };
+        text(name, &place, first)
+    }
+}
+
+fn events<H: Send + 'static>(told: Told, held: H) -> impl Stream<Item = Result<Bytes, Infallible>> {
+    futures_util::stream::unfold((told, held), |(mut told, held)| async move {
+        let event = told.next().await?;
+        Some((Ok(event.into()), (told, held)))
+    })
+}
+
+/// An answer that is one visitor's.
+fn own<T: Serialize>(visitor: &Visitor, body: &T) -> Response {
+    let mut response = axum::Json(body).into_response();
+    let headers: &mut HeaderMap = response.headers_mut();
+    headers.extend(NOT_KEPT);
+    visitor.remember(headers);
+    response
+}
+
+/// Takes a place, or finds the one that the visitor has. Keep it with `GET …/place`, at least every few seconds.
+#[utoipa::path(post, path = "/v1/rooms/{room}/join", tag = "visitors", params(("room" = String, Path)),
+    request_body = JoinRoom, responses((status = 200, body = Place)))]
+pub(super) async fn join(
+    State(app): State<App>,
+    asking: Asking,
+    Names(name): Names<String>,
+    Json(asked): Json<JoinRoom>,
+) -> Answer<Response> {
+    let rooms = app.rooms()?.clone();
+    let door = rooms.door(&name).await?;
+    let visitor = named(asking.who(&app, &door, asked.token.as_deref(), true)?)?;
+    let wish = Wish {
+        again: asked.again,
+        proof: asked.proof.as_deref(),
+    };
+    let place = taken(&app, &rooms, &door, &visitor, &wish).await?;
+    Ok(own(&visitor, &place))
+}
+
+/// Takes or finds a place without a stream.
+pub(crate) async fn taken(
+    app: &App,
+    rooms: &Rooms,
+    door: &Door,
+    visitor: &Visitor,
+    wish: &Wish<'_>,
+) -> Answer<Place> {
+    let joined = async {
+        let params = visitor.comes(rooms, door, wish, app.now()).await?;
+        let outcome = door.room.join(params).await?;
+        Ok::<_, Refused>((outcome, door.room.seen_or_look().await?))
+    };
+    match joined.await {
+        Ok((JoinOutcome::Placed { ticket, .. } | JoinOutcome::Ended(ticket), seen)) => {
+            Ok(rooms.place(door, &visitor.person, &ticket, &seen))
+        }
+        Ok((outcome @ JoinOutcome::Refused(refused), _)) => {
+            visitor.turned_away(rooms, &outcome, app.now());
+            Err(not_taken(refused))
+        }
+        Err(refused) => fail_open::place(app, rooms, door, &visitor.person, &refused).ok_or(refused),
+    }
+}
+
+/// Where the visitor stands. Asking keeps the place, as a stream does.
+#[utoipa::path(get, path = "/v1/rooms/{room}/place", tag = "visitors", params(("room" = String, Path)),
+    responses((status = 200, body = Place), (status = 404, description = "`no_place`: there is none")))]
+pub(super) async fn place(
+    State(app): State<App>,
+    asking: Asking,
+    Names(name): Names<String>,
+) -> Answer<Response> {
+    let rooms = app.rooms()?.clone();
+    let door = rooms.door(&name).await?;
+    let visitor = asking
+        .who(&app, &door, None, false)?
+        .ok_or_else(|| no_place(&name))?;
+    let place = kept(&app, &rooms, &door, &visitor)
+        .await?
+        .ok_or_else(|| no_place(&name))?;
+    Ok(own(&visitor, &place))
+}
+
+fn no_place(name: &str) -> Refused {
+    Refused::new(
+        NO_PLACE,
+        format!("you have no place in room {name:?}; take one first"),
+    )
+}
+
+/// The visitor's place, kept alive; none if there is none.
+pub(crate) async fn kept(app: &App, rooms: &Rooms, door: &Door, visitor: &Visitor) -> Answer<Option<Place>> {
+    let found = match door.room.look(&visitor.person).await? {
+        None => return Ok(None),
+        Some(found) => found,
+    };
+    let seen = door.room.seen_or_look().await?;
+    // Also gives another pass to somebody whose pass was voided.
+    let outcome = visitor.stays(door, &found, &seen).await?;
+    let _ = app;
+    Ok(Some(rooms.place(door, &visitor.person, &outcome, &seen)))
+}
+
+/// Gives the place up, or the slot.
+#[utoipa::path(post, path = "/v1/rooms/{room}/leave", tag = "visitors", params(("room" = String, Path)),
+    responses((status = 200, body = Place)))]
+pub(super) async fn leave(
+    State(app): State<App>,
+    asking: Asking,
+    Names(name): Names<String>,
+) -> Answer<Response> {
+    let rooms = app.rooms()?.clone();
+    let door = rooms.door(&name).await?;
+    let visitor = asking
+        .who(&app, &door, None, false)?
+        .ok_or_else(|| no_place(&name))?;
+    let place = left(&rooms, &door, &visitor)
+        .await?
+        .ok_or_else(|| no_place(&name))?;
+    Ok(own(&visitor, &place))
+}
+
+pub(crate) async fn left(rooms: &Rooms, door: &Door, visitor: &Visitor) -> Answer<Option<Place>> {
+    rooms
+        .handle
+        .store()
+        .leave(door.room.name(), &visitor.person)
+        .await?;
+    let Some(found) = door.room.look(&visitor.person).await? else {
+        return Ok(None);
+    };
+    let seen = door.room.seen_or_look().await?;
+    Ok(Some(rooms.place(door, &visitor.person, &found, &seen)))
+}
+
+/// Work that has to be done before coming.
+#[derive(Debug, Serialize, ToSchema)]
+pub(super) struct Challenge {
+    /// Find a nonce of letters, digits, `-` or `_`, at most 32, so that SHA-256 of this text and the nonce begins with so many zero bits, and
+    /// come with `proof = challenge.nonce`. Absent: nothing is asked.
+    challenge: Option<String>,
+    bits: Option<u8>,
+}
+
+/// The challenge of a room that wants work from those who come.
+#[utoipa::path(get, path = "/v1/rooms/{room}/challenge", tag = "visitors", params(("room" = String, Path)),
+    responses((status = 200, body = Challenge)))]
+pub(super) async fn challenge(
+    State(app): State<App>,
+    asking: Asking,
+    Names(name): Names<String>,
+) -> Answer<Response> {
+    let rooms = app.rooms()?.clone();
+    let door = rooms.door(&name).await?;
+    let challenge = match &door.settings.proof {
+        None => Challenge {
+            challenge: None,
+            bits: None,
+        },
+        Some(proof) => {
+            let made = rooms
+                .proofs
+                .challenge(proof, door.room.name(), asking.from(&rooms), app.now());
+            Challenge {
+                challenge: Some(made.map_err(|_| Refused::new(INTERNAL, "there is no randomness"))?),
+                bits: Some(proof.bits),
+            }
+        }
+    };
+    let mut response = axum::Json(challenge).into_response();
+    response.headers_mut().extend(NOT_KEPT);
+    Ok(response)
+}
+
+/// How the draw can be checked.
+#[derive(Debug, Serialize, ToSchema)]
+pub(super) struct Draw {
+    /// SHA-256 of the seed, in hex.
+    commitment: String,
+    /// The seed in hex, once the room has opened. The first 52 bits of SHA-256 over seed and person decide: smaller goes first.
+    seed: Option<String>,
+}
+
+/// What the draw of those who came before the opening is made with: a commitment before, the seed after.
+#[utoipa::path(get, path = "/v1/rooms/{room}/draw", tag = "visitors", params(("room" = String, Path)),
+    responses((status = 200, body = Draw)))]
+pub(super) async fn draw(State(app): State<App>, Names(name): Names<String>) -> Answer<axum::Json<Draw>> {
+    let rooms = app.rooms()?.clone();
+    let door = rooms.door(&name).await?;
+    let seen = door.room.look_at_it().await?;
+    let open = seen.view.opens_at.is_none_or(|at| at <= seen.view.now);
+    Ok(axum::Json(Draw {
+        commitment: crate::room::draw::commitment(door.seed()),
+        seed: open.then(|| door.seed().iter().map(|byte| format!("{byte:02x}")).collect()),
+    }))
+}
+
+impl Visitor {
+    /// A sign of life without a stream.
+    async fn stays(&self, door: &Door, found: &TicketView, seen: &Seen) -> Result<TicketView, StoreError> {
+        use tidegate_core::room::ticket::TicketState;
+        let (store, room) = (door.room.store(), door.room.name());
+        match found.ticket.state {
+            TicketState::Granted { wave, .. } if seen.view.voided >= wave => {
+                store.reissue(room, &self.person).await?;
+                Ok(door
+                    .room
+                    .look(&self.person)
+                    .await?
+                    .unwrap_or_else(|| found.clone()))
+            }
+            TicketState::Early { .. } | TicketState::Waiting { .. } => {
+                let touch = tidegate_core::room::command::TouchParams {
+                    person: self.person.clone(),
+                    stream: found.ticket.stream,
+                    present: true,
+                };
+                store.touch(room, vec![touch]).await?;
+                Ok(found.clone())
+            }
+            _ => Ok(found.clone()),
+        }
+    }
+}
