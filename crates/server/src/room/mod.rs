@@ -1,0 +1,3 @@
+//! Waiting rooms over HTTP.
+
+pub(crate) mod page;

@@ -1,0 +1,506 @@
+//! The visitor page of a waiting room as HTML: complete without scripts, and what `web/room/` brings to life.
+//!
+//! Pure: everything that is shown is handed in. All text is escaped where it enters the page; what the scripts need
+//! is in one block of JSON, which a browser does not run and the content policy does not forbid.
+
+// The routes use it; until they are here nothing does.
+#![allow(dead_code, unused_imports)]
+
+mod colours;
+#[cfg(test)]
+mod tests;
+mod words;
+
+use std::fmt::Write as _;
+
+use serde::Serialize;
+use tidegate_api::{Place, PlaceState, RoomStatus, TicketEnd, Time};
+
+pub(crate) use self::colours::{Colour, Colours, stylesheet};
+pub(crate) use self::words::{Lang, OwnTexts, Texts};
+use self::words::{Words, count, fill, lasting, range};
+
+/// All that the page shows.
+#[derive(Debug, Clone)]
+pub(crate) struct PageView<'a> {
+    pub(crate) room: &'a str,
+    pub(crate) texts: &'a Texts,
+    pub(crate) lang: Lang,
+    /// The visitor asked for this language: forms and links keep it.
+    pub(crate) lang_chosen: bool,
+    /// Whether there is a style sheet at [`colours_address`].
+    pub(crate) coloured: bool,
+    /// The room as somebody without a place sees it.
+    pub(crate) status: RoomStatus,
+    pub(crate) opens_at: Option<Time>,
+    pub(crate) waiting: u64,
+    pub(crate) at: Time,
+    /// How long the place of somebody who is away is kept, in milliseconds.
+    pub(crate) kept_ms: u64,
+    pub(crate) place: Option<Place>,
+    pub(crate) notice: Option<Notice>,
+}
+
+/// What came of the last form, if it did not go as wanted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Notice {
+    /// As many wait as may.
+    Full,
+    TooMany,
+    /// The store is away.
+    Unavailable,
+    /// Whatever else stands in the way of a place.
+    Refused,
+}
+
+impl Notice {
+    fn text(self, words: &Words) -> &'static str {
+        match self {
+            Self::Full => words.full_text,
+            Self::TooMany => words.too_many,
+            Self::Unavailable => words.unavailable,
+            Self::Refused => words.refused,
+        }
+    }
+}
+
+/// Where the page is, and where forms lead back to.
+pub(crate) fn address(room: &str, lang: Lang, chosen: bool) -> String {
+    at(room, "", lang, chosen)
+}
+
+/// Where the room's own colours are.
+pub(crate) fn colours_address(room: &str) -> String {
+    format!("/rooms/{}/colours.css", encoded(room))
+}
+
+fn at(room: &str, below: &str, lang: Lang, chosen: bool) -> String {
+    let query = if chosen {
+        format!("?lang={}", lang.code())
+    } else {
+        String::new()
+    };
+    format!("/rooms/{}{below}{query}", encoded(room))
+}
+
+fn encoded(name: &str) -> String {
+    let mut all = String::with_capacity(name.len());
+    for byte in name.bytes() {
+        if byte.is_ascii_alphanumeric() || b"-_.~".contains(&byte) {
+            all.push(char::from(byte));
+        } else {
+            let _ = write!(all, "%{byte:02X}");
+        }
+    }
+    all
+}
+
+fn escaped(text: &str) -> String {
+    let mut all = String::with_capacity(text.len());
+    for character in text.chars() {
+        match character {
+            '&' => all.push_str("&amp;"),
+            '<' => all.push_str("&lt;"),
+            '>' => all.push_str("&gt;"),
+            '"' => all.push_str("&quot;"),
+            '\'' => all.push_str("&#39;"),
+            _ => all.push(character),
+        }
+    }
+    all
+}
+
+/// Addresses that a link may lead to: no scripts, no data.
+fn safe(address: &str) -> Option<&str> {
+    let lower = address.to_ascii_lowercase();
+    let known = lower.starts_with("https://") || lower.starts_with("http://");
+    let own = lower.starts_with('/') && !lower.starts_with("//") && !lower.starts_with("/\\");
+    (known || own).then_some(address)
+}
+
+/// What the scripts are handed.
+#[derive(Serialize)]
+struct Handed<'a> {
+    room: &'a str,
+    lang: &'static str,
+    status: RoomStatus,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    opens_at: Option<Time>,
+    waiting: u64,
+    at: Time,
+    kept_ms: u64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    place: Option<&'a Place>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    notice: Option<Notice>,
+    texts: &'a Texts,
+    words: &'a Words,
+}
+
+fn handed(view: &PageView) -> String {
+    let all = Handed {
+        room: view.room,
+        lang: view.lang.code(),
+        status: view.status,
+        opens_at: view.opens_at,
+        waiting: view.waiting,
+        at: view.at,
+        kept_ms: view.kept_ms,
+        place: view.place.as_ref(),
+        notice: view.notice,
+        texts: view.texts,
+        words: view.lang.words(),
+    };
+    let json = serde_json::to_string(&all).unwrap_or_default();
+    // Nothing in it may end the block that it stands in, or begin a comment.
+    json.replace('<', "\\u003c")
+        .replace('>', "\\u003e")
+        .replace('&', "\\u0026")
+}
+
+/// The page.
+pub(crate) fn render(view: &PageView) -> String {
+    let words = view.lang.words();
+    let other = view.lang.other();
+    let colours = if view.coloured {
+        format!(
+            "\n<link rel=\"stylesheet\" href=\"{}\">",
+            escaped(&colours_address(view.room))
+        )
+    } else {
+        String::new()
+    };
+    let notice = view.notice.map_or_else(String::new, |notice| {
+        format!(
+            "<p class=\"notice\" role=\"alert\">{}</p>\n",
+            escaped(notice.text(words))
+        )
+    });
+    let switch = format!(
+        "<nav aria-label=\"{}\"><a class=\"quiet\" href=\"{}\" lang=\"{code}\" hreflang=\"{code}\">{}</a></nav>",
+        escaped(words.language),
+        escaped(&at(view.room, "", other, true)),
+        escaped(other.words().own_name),
+        code = other.code(),
+    );
+    let head = format!(
+        "{colours}\n<script type=\"module\" src=\"/assets/room/room.js\"></script>\n\
+         <script type=\"application/json\" id=\"handed\">{}</script>",
+        handed(view)
+    );
+    let main = format!(
+        "<div class=\"head\"><h1>{}</h1>\n<p class=\"intro\">{}</p></div>\n{notice}<div id=\"stage\" class=\"stage\">{}</div>",
+        escaped(&view.texts.title),
+        escaped(&view.texts.intro),
+        Stage { view, words }.html(),
+    );
+    frame(view.lang, &view.texts.title, &head, &switch, &main)
+}
+
+/// The page of a room that does not exist.
+pub(crate) fn missing(lang: Lang) -> String {
+    let words = lang.words();
+    let main = format!(
+        "<div class=\"head\"><h1>{}</h1>\n<p class=\"intro\">{}</p></div>",
+        escaped(words.missing_heading),
+        escaped(words.missing_text)
+    );
+    frame(lang, words.missing_heading, "", "", &main)
+}
+
+fn frame(lang: Lang, title: &str, head: &str, nav: &str, main: &str) -> String {
+    let words = lang.words();
+    format!(
+        "<!doctype html>\n<html lang=\"{lang}\">\n<head>\n<meta charset=\"utf-8\">\n\
+         <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n\
+         <meta name=\"color-scheme\" content=\"light dark\">\n<meta name=\"robots\" content=\"noindex\">\n\
+         <title>{title}</title>\n<link rel=\"icon\" href=\"/assets/icon.svg\" type=\"image/svg+xml\">\n\
+         <link rel=\"stylesheet\" href=\"/assets/room/room.css\">{head}\n</head>\n<body>\n\
+         <a class=\"skip\" href=\"#main\">{skip}</a>\n<header class=\"top\"><img src=\"/assets/icon.svg\" alt=\"\" width=\"28\" height=\"28\">{nav}</header>\n\
+         <main id=\"main\" tabindex=\"-1\">\n{main}\n</main>\n\
+         <p id=\"said\" class=\"unseen\" role=\"status\" aria-live=\"polite\"></p>\n</body>\n</html>\n",
+        lang = lang.code(),
+        title = escaped(title),
+        skip = escaped(words.skip),
+    )
+}
+
+/// What changes: where the visitor stands, and what can be done.
+struct Stage<'a> {
+    view: &'a PageView<'a>,
+    words: &'static Words,
+}
+
+impl Stage<'_> {
+    fn html(&self) -> String {
+        match &self.view.place {
+            None => self.door(),
+            Some(place) => match place.state {
+                PlaceState::Early => self.early(place),
+                PlaceState::Waiting => self.waiting(place),
+                PlaceState::Granted => self.granted(place),
+                PlaceState::Inside => self.inside(),
+                PlaceState::Ended => self.ended(place),
+            },
+        }
+    }
+
+    fn form(&self, below: &str, button: &str, look: &str, again: bool) -> String {
+        let field = if again {
+            "<input type=\"hidden\" name=\"again\" value=\"1\">"
+        } else {
+            ""
+        };
+        format!(
+            "<form method=\"post\" action=\"{}\">{field}<button class=\"{look}\">{}</button></form>",
+            escaped(&at(self.view.room, below, self.view.lang, self.view.lang_chosen)),
+            escaped(button)
+        )
+    }
+
+    fn check(&self) -> String {
+        format!(
+            "<a class=\"button\" href=\"{}\">{}</a>",
+            escaped(&address(self.view.room, self.view.lang, self.view.lang_chosen)),
+            escaped(self.words.check)
+        )
+    }
+
+    fn chip(&self, status: RoomStatus) -> String {
+        let (look, text) = match status {
+            RoomStatus::NotOpen => ("not_open", self.words.status_not_open),
+            RoomStatus::Open => ("open", self.words.status_open),
+            RoomStatus::Paused => ("paused", self.words.status_paused),
+            RoomStatus::SoldOut => ("sold_out", self.words.status_sold_out),
+            RoomStatus::Closed => ("closed", self.words.status_closed),
+        };
+        format!(
+            "<p class=\"chip {look}\"><span class=\"unseen\">{}: </span>{}</p>",
+            escaped(self.words.status),
+            escaped(text)
+        )
+    }
+
+    fn figure(name: &str, value: &str) -> String {
+        format!("<div><dt>{}</dt><dd>{}</dd></div>", escaped(name), escaped(value))
+    }
+
+    fn people(&self, value: u64) -> String {
+        fill(self.words.people, &[("n", &count(value))])
+    }
+
+    fn steps(&self) -> String {
+        let steps: String = self
+            .view
+            .texts
+            .next
+            .lines()
+            .filter(|line| !line.trim().is_empty())
+            .map(|line| format!("<li>{}</li>", escaped(line.trim())))
+            .collect();
+        format!(
+            "<section class=\"next\"><h2>{}</h2><ol>{steps}</ol></section>",
+            escaped(self.words.next_heading)
+        )
+    }
+
+    /// Without a script the visitor has to come by in time.
+    fn hand_check(&self) -> String {
+        let span = lasting(self.words, self.view.kept_ms);
+        format!(
+            "<p class=\"fine\">{}</p>",
+            escaped(&fill(self.words.no_script, &[("span", &span)]))
+        )
+    }
+
+    /// A heading, a text, and what can be done.
+    fn message(&self, look: &str, chip: &str, heading: &str, text: &str, actions: &str) -> String {
+        format!(
+            "<section class=\"card message {look}\">{chip}<h2 class=\"lead\">{}</h2><p>{}</p><div class=\"actions\">{actions}</div></section>",
+            escaped(heading),
+            escaped(text)
+        )
+    }
+
+    fn door(&self) -> String {
+        let (view, words) = (self.view, self.words);
+        let chip = self.chip(view.status);
+        match view.status {
+            RoomStatus::Closed => {
+                return self.message(
+                    "over",
+                    &chip,
+                    words.closed_heading,
+                    &view.texts.closed,
+                    &self.check(),
+                );
+            }
+            RoomStatus::SoldOut => {
+                return self.message(
+                    "over",
+                    &chip,
+                    words.sold_out_heading,
+                    words.sold_out_text,
+                    &self.check(),
+                );
+            }
+            RoomStatus::NotOpen | RoomStatus::Open | RoomStatus::Paused => {}
+        }
+        let early = view.status == RoomStatus::NotOpen;
+        let (heading, text, who) = if early {
+            (words.join_early, words.early_text, words.here)
+        } else if view.status == RoomStatus::Paused {
+            (words.join_heading, words.paused_door, words.waiting)
+        } else {
+            (words.join_heading, "", words.waiting)
+        };
+        let text = if text.is_empty() {
+            String::new()
+        } else {
+            format!("<p>{}</p>", escaped(text))
+        };
+        format!(
+            "<section class=\"card\">{chip}<h2 class=\"lead\">{}</h2>{}{text}<dl class=\"figures\">{}</dl>\
+             <div class=\"actions\">{}</div></section>{}",
+            escaped(heading),
+            self.opening(view.opens_at.filter(|_| early), view.at),
+            Self::figure(who, &self.people(view.waiting)),
+            self.form("/join", words.join, "primary", false),
+            self.steps()
+        )
+    }
+
+    fn opening(&self, opens_at: Option<Time>, now: Time) -> String {
+        let Some(opens) = opens_at else {
+            return String::new();
+        };
+        let left = opens.0.saturating_sub(now.0);
+        // To the minute, and in the one zone that a page without a script can be sure of.
+        let exact = opens.to_string();
+        let plain = exact.get(..16).unwrap_or(&exact).replace('T', " ");
+        format!(
+            "<p class=\"opening\"><span class=\"label\">{}</span> <b class=\"time\">{}</b> <span class=\"fine\">\
+             <time datetime=\"{exact}\">{}</time></span></p>",
+            escaped(self.words.opens_in),
+            escaped(&range(self.words, left, left)),
+            escaped(&fill(self.words.opens_at, &[("time", &format!("{plain} UTC"))])),
+        )
+    }
+
+    fn early(&self, place: &Place) -> String {
+        let words = self.words;
+        format!(
+            "<section class=\"card\">{}<h2 class=\"lead\">{}</h2>{}<p>{}</p><dl class=\"figures\">{}</dl>\
+             <div class=\"actions\">{}{}</div>{}</section>{}",
+            self.chip(place.room_status),
+            escaped(words.early_heading),
+            self.opening(place.opens_at, place.at),
+            escaped(words.early_text),
+            Self::figure(words.here, &self.people(place.waiting)),
+            self.check(),
+            self.form("/leave", words.leave, "quiet", false),
+            self.hand_check(),
+            self.steps()
+        )
+    }
+
+    fn waiting(&self, place: &Place) -> String {
+        let words = self.words;
+        let over = match place.room_status {
+            RoomStatus::Closed => Some(self.view.texts.closed.as_str()),
+            RoomStatus::SoldOut => Some(words.sold_out_text),
+            RoomStatus::Paused => Some(words.paused_text),
+            RoomStatus::NotOpen | RoomStatus::Open => None,
+        };
+        let eta = place.eta.map_or_else(
+            || words.eta_unknown.to_owned(),
+            |eta| range(words, eta.low_ms, eta.high_ms),
+        );
+        let mut figures = Self::figure(words.eta, &eta);
+        for (name, value) in [(words.ahead, place.ahead), (words.behind, place.behind)] {
+            if let Some(value) = value {
+                figures += &Self::figure(name, &self.people(value));
+            }
+        }
+        let position = place.position.map_or_else(
+            || "–".to_owned(),
+            |position| fill(words.position_value, &[("n", &count(position))]),
+        );
+        format!(
+            "<section class=\"card\">{}<h2 class=\"position\"><span class=\"label\">{}</span> <b>{}</b></h2>{}\
+             <dl class=\"figures\">{figures}</dl><div class=\"actions\">{}{}</div>{}</section>{}",
+            self.chip(place.room_status),
+            escaped(words.position),
+            escaped(&position),
+            over.map_or_else(String::new, |text| format!(
+                "<p class=\"hint\">{}</p>",
+                escaped(text)
+            )),
+            self.check(),
+            self.form("/leave", words.leave, "quiet", false),
+            self.hand_check(),
+            self.steps()
+        )
+    }
+
+    fn granted(&self, place: &Place) -> String {
+        let words = self.words;
+        let mut actions = String::new();
+        let mut below = String::new();
+        if let Some(pass) = &place.pass {
+            if let Some(go_to) = pass.go_to.as_deref().and_then(safe) {
+                let _ = write!(
+                    actions,
+                    "<a class=\"button primary\" href=\"{}\">{}</a>",
+                    escaped(go_to),
+                    escaped(words.go)
+                );
+            } else {
+                let _ = write!(
+                    below,
+                    "<p class=\"pass\"><span class=\"label\">{}</span> <code>{}</code></p>",
+                    escaped(words.pass),
+                    escaped(&pass.token)
+                );
+            }
+            let left = lasting(words, pass.expires_at.0.saturating_sub(place.at.0));
+            let _ = write!(
+                below,
+                "<p class=\"fine\">{}</p>",
+                escaped(&fill(words.pass_for, &[("span", &left)]))
+            );
+        }
+        actions += &self.form("/leave", words.give_up, "quiet", false);
+        format!(
+            "<section class=\"card message turn\"><h2 class=\"lead\">{}</h2><p>{}</p>{below}<div class=\"actions\">{actions}</div></section>",
+            escaped(words.granted_heading),
+            escaped(&self.view.texts.granted)
+        )
+    }
+
+    fn inside(&self) -> String {
+        let words = self.words;
+        self.message("turn", "", words.inside_heading, words.inside_text, &self.check())
+    }
+
+    fn ended(&self, place: &Place) -> String {
+        let words = self.words;
+        let closed = place.room_status == RoomStatus::Closed;
+        let (heading, text) = match place.end {
+            Some(TicketEnd::Completed) => (words.completed_heading, words.completed_text),
+            Some(TicketEnd::Left) => (words.left_heading, words.left_text),
+            Some(TicketEnd::Lost) => (words.lost_heading, words.lost_text),
+            Some(TicketEnd::NoShow) => (words.no_show_heading, words.no_show_text),
+            Some(TicketEnd::Expired) => (words.expired_heading, words.expired_text),
+            None if closed => (words.closed_heading, self.view.texts.closed.as_str()),
+            None => (words.ended_heading, ""),
+        };
+        let actions = if closed {
+            String::new()
+        } else {
+            self.form("/join", words.again, "primary", true)
+        };
+        self.message("over", &self.chip(place.room_status), heading, text, &actions)
+    }
+}

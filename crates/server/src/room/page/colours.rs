@@ -1,0 +1,139 @@
+//! A room's own colours as a style sheet: the content policy allows no style inside the page.
+//!
+//! Whoever picks two colours has not thought of dark screens, of text on buttons or of links. What is readable is
+//! worked out here, so that any pair gives a page with the contrast that WCAG AA asks for.
+
+use serde::{Deserialize, Serialize};
+
+/// The panels of `web/room/room.css` that the accent has to be readable on: light, dark.
+const PANELS: [Colour; 2] = [Colour([0xff, 0xff, 0xff]), Colour([0x16, 0x1d, 0x22])];
+const WHITE: Colour = Colour([0xff, 0xff, 0xff]);
+const INK: Colour = Colour([0x10, 0x18, 0x1e]);
+const BLACK: Colour = Colour([0, 0, 0]);
+const NIGHT: Colour = Colour([0x0d, 0x12, 0x15]);
+/// WCAG AA for text.
+const READABLE: f64 = 4.5;
+
+/// `#rrggbb` or `#rgb`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub(crate) struct Colour([u8; 3]);
+
+/// A room's own colours.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub(crate) struct Colours {
+    pub(crate) accent: Option<Colour>,
+    pub(crate) background: Option<Colour>,
+}
+
+impl TryFrom<String> for Colour {
+    type Error = String;
+    fn try_from(text: String) -> Result<Self, String> {
+        let wrong = || format!("{text:?} is not a colour; write it like #0a6489");
+        let digits = text.strip_prefix('#').ok_or_else(wrong)?;
+        let digits = match digits.len() {
+            3 => digits.chars().flat_map(|digit| [digit, digit]).collect(),
+            _ => digits.to_owned(),
+        };
+        if digits.len() != 6 || !digits.bytes().all(|digit| digit.is_ascii_hexdigit()) {
+            return Err(wrong());
+        }
+        let all = u32::from_str_radix(&digits, 16).map_err(|_| wrong())?;
+        let [_, red, green, blue] = all.to_be_bytes();
+        Ok(Self([red, green, blue]))
+    }
+}
+
+impl From<Colour> for String {
+    fn from(Colour([red, green, blue]): Colour) -> Self {
+        format!("#{red:02x}{green:02x}{blue:02x}")
+    }
+}
+
+impl Colour {
+    /// How bright it looks, from 0 to 1.
+    fn light(self) -> f64 {
+        let part = |value: u8| {
+            let value = f64::from(value) / 255.0;
+            if value <= 0.04045 {
+                value / 12.92
+            } else {
+                ((value + 0.055) / 1.055).powf(2.4)
+            }
+        };
+        let Self([red, green, blue]) = self;
+        0.2126 * part(red) + 0.7152 * part(green) + 0.0722 * part(blue)
+    }
+
+    pub(super) fn contrast(self, other: Self) -> f64 {
+        let (a, b) = (self.light(), other.light());
+        (a.max(b) + 0.05) / (a.min(b) + 0.05)
+    }
+
+    /// `share` of it, the rest of the other one.
+    fn mix(self, other: Self, share: f64) -> Self {
+        let mut all = self.0;
+        for (mine, its) in all.iter_mut().zip(other.0) {
+            *mine = (f64::from(*mine) * share + f64::from(its) * (1.0 - share)).round() as u8;
+        }
+        Self(all)
+    }
+
+    /// The nearest to it, on the way to white or ink, that can be read on `ground`.
+    fn readable_on(self, ground: Self) -> Self {
+        let away = ground.text_on_it();
+        (0..=20)
+            .map(|step| self.mix(away, 1.0 - f64::from(step) / 20.0))
+            .find(|colour| colour.contrast(ground) >= READABLE)
+            .unwrap_or(away)
+    }
+
+    /// White or ink, whichever is clearer; black on the few greys where neither is clear enough.
+    fn text_on_it(self) -> Self {
+        let clearer = |a: Self, b: Self| {
+            if self.contrast(a) >= self.contrast(b) {
+                a
+            } else {
+                b
+            }
+        };
+        let best = clearer(WHITE, INK);
+        if self.contrast(best) >= READABLE {
+            best
+        } else {
+            clearer(WHITE, BLACK)
+        }
+    }
+}
+
+fn pair(name: &str, [light, dark]: [Colour; 2]) -> String {
+    let (light, dark) = (String::from(light), String::from(dark));
+    format!("  --{name}: light-dark({light}, {dark});\n")
+}
+
+/// The style sheet of a room, after that of all rooms.
+pub(crate) fn stylesheet(colours: &Colours) -> String {
+    let mut all = String::from(":root {\n");
+    if let Some(accent) = colours.accent {
+        let accents = PANELS.map(|panel| accent.readable_on(panel));
+        all += &pair("accent", accents);
+        all += &pair("on-accent", accents.map(Colour::text_on_it));
+    }
+    if let Some(background) = colours.background {
+        // It holds where it fits, by day or by night; the other gets a tint of it.
+        let grounds = if background.light() > 0.18 {
+            [background, background.mix(NIGHT, 0.14)]
+        } else {
+            [background.mix(WHITE, 0.12), background]
+        };
+        all += &pair("ground", grounds);
+        all += &pair("on-ground", grounds.map(Colour::text_on_it));
+        all += &pair(
+            "muted-on-ground",
+            grounds.map(|ground| ground.text_on_it().mix(ground, 0.72).readable_on(ground)),
+        );
+    }
+    all += "}\n";
+    all
+}

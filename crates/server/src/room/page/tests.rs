@@ -1,0 +1,419 @@
+//! The visitor page: nothing gets in unescaped, both languages are whole, every state can be read and acted upon.
+
+use tidegate_api::{EtaRange, Pass, Place, PlaceState, RoomStatus, TicketEnd, Time};
+
+use super::words::{count, lasting, range};
+use super::*;
+
+const NOW: Time = Time(1_772_359_200_000);
+
+fn place(state: PlaceState) -> Place {
+    Place {
+        room: "concert".to_owned(),
+        state,
+        room_status: RoomStatus::Open,
+        position: None,
+        ahead: None,
+        behind: None,
+        waiting: 1_500,
+        eta: None,
+        opens_at: None,
+        pass: None,
+        end: None,
+        at: NOW,
+    }
+}
+
+fn waiting() -> Place {
+    Place {
+        position: Some(1_204),
+        ahead: Some(1_203),
+        behind: Some(296),
+        eta: Some(EtaRange {
+            low_ms: 250_000,
+            likely_ms: 300_000,
+            high_ms: 350_000,
+        }),
+        ..place(PlaceState::Waiting)
+    }
+}
+
+fn granted(go_to: Option<&str>) -> Place {
+    let pass = Pass {
+        token: "v1.abc<def>".to_owned(),
+        expires_at: Time(NOW.0 + 240_000),
+        go_to: go_to.map(str::to_owned),
+    };
+    Place {
+        pass: Some(pass),
+        ..place(PlaceState::Granted)
+    }
+}
+
+fn ended(end: TicketEnd) -> Place {
+    Place {
+        end: Some(end),
+        ..place(PlaceState::Ended)
+    }
+}
+
+fn page(lang: Lang, place: Option<Place>, change: impl FnOnce(&mut PageView)) -> String {
+    page_of(&OwnTexts::default(), lang, place, change)
+}
+
+fn page_of(own: &OwnTexts, lang: Lang, place: Option<Place>, change: impl FnOnce(&mut PageView)) -> String {
+    let texts = Texts::new(lang, own);
+    let mut view = PageView {
+        room: "concert",
+        texts: &texts,
+        lang,
+        lang_chosen: false,
+        coloured: false,
+        status: RoomStatus::Open,
+        opens_at: None,
+        waiting: 1_500,
+        at: NOW,
+        kept_ms: 45_000,
+        place,
+        notice: None,
+    };
+    change(&mut view);
+    render(&view)
+}
+
+/// What stands between the frame and the scripts' data: what is seen.
+fn stage(page: &str) -> &str {
+    page.split_once("<main").unwrap().1
+}
+
+#[test]
+fn everything_that_comes_from_elsewhere_is_escaped() {
+    let evil = "\"><script>alert('x')</script>&";
+    let own = OwnTexts {
+        title: Some(evil.to_owned()),
+        intro: Some(evil.to_owned()),
+        next: Some(format!("{evil}\n{evil}")),
+        granted: Some(evil.to_owned()),
+        closed: Some(evil.to_owned()),
+    };
+    let mut shop = granted(Some(&format!("https://shop.example/?{evil}")));
+    shop.room = evil.to_owned();
+    let mut closed = waiting();
+    closed.room_status = RoomStatus::Closed;
+    for place in [
+        None,
+        Some(waiting()),
+        Some(shop),
+        Some(granted(None)),
+        Some(closed),
+    ] {
+        let page = page_of(&own, Lang::En, place, |view| {
+            view.room = evil;
+            view.coloured = true;
+            view.status = RoomStatus::Closed;
+        });
+        assert!(!page.contains("<script>"), "{page}");
+        assert!(!page.contains("alert('x')<"), "{page}");
+        assert_eq!(page.matches("<script").count(), 2, "only our own");
+        assert_eq!(page.matches("</script>").count(), 2);
+        assert!(
+            !page.contains("style=") && !page.contains("onclick"),
+            "the policy"
+        );
+    }
+}
+
+#[test]
+fn the_data_for_the_scripts_is_json_as_it_was() {
+    let own = OwnTexts {
+        title: Some("</script><!-- & \u{2028}".to_owned()),
+        ..OwnTexts::default()
+    };
+    let page = page_of(&own, Lang::En, Some(waiting()), |_| {});
+    let (_, after) = page.split_once("id=\"handed\">").unwrap();
+    let (json, _) = after.split_once("</script>").unwrap();
+    let value: serde_json::Value = serde_json::from_str(json).unwrap();
+    assert_eq!(value["texts"]["title"], "</script><!-- & \u{2028}");
+    assert_eq!(value["place"]["position"], 1_204);
+    assert_eq!(value["words"]["leave"], "Leave the line");
+    assert_eq!(value["kept_ms"], 45_000);
+    assert!(value.get("notice").is_none());
+}
+
+#[test]
+fn a_link_never_leads_to_a_script() {
+    for address in [
+        "javascript:alert(1)",
+        "data:text/html,x",
+        "//elsewhere.example",
+        "/\\elsewhere",
+        "",
+    ] {
+        let page = page(Lang::En, Some(granted(Some(address))), |_| {});
+        assert!(!stage(&page).contains("button primary"), "{address}");
+        assert!(stage(&page).contains("v1.abc&lt;def&gt;"), "the pass instead");
+    }
+    for address in ["https://shop.example/?pass=a&b=c", "HTTP://shop.example", "/shop"] {
+        let page = page(Lang::En, Some(granted(Some(address))), |_| {});
+        assert!(
+            stage(&page).contains(&format!("href=\"{}\"", escaped(address))),
+            "{address}"
+        );
+    }
+}
+
+#[test]
+fn the_language_is_the_one_asked_for_or_liked_best() {
+    for (asked, accept, lang, chosen) in [
+        (None, None, Lang::En, false),
+        (None, Some("ko-KR,ko;q=0.9,en-US;q=0.8"), Lang::Ko, false),
+        (None, Some("en;q=0.4, ko;q=0.7"), Lang::Ko, false),
+        (None, Some("de, fr;q=0.9"), Lang::En, false),
+        (None, Some("de, ko;q=0.2"), Lang::Ko, false),
+        (None, Some("ko;q=0, en;q=0.1"), Lang::En, false),
+        (None, Some("ko;q=nonsense"), Lang::En, false),
+        (Some("ko"), Some("en"), Lang::Ko, true),
+        (Some("EN-gb"), Some("ko"), Lang::En, true),
+        (Some("xx"), Some("ko"), Lang::Ko, false),
+        (Some(""), None, Lang::En, false),
+    ] {
+        assert_eq!(
+            Lang::choose(asked, accept),
+            (lang, chosen),
+            "{asked:?} {accept:?}"
+        );
+    }
+}
+
+#[test]
+fn both_languages_say_everything_with_the_same_gaps() {
+    let value = |lang: Lang| serde_json::to_value(lang.words()).unwrap();
+    let (en, ko) = (value(Lang::En), value(Lang::Ko));
+    let gaps = |text: &str| {
+        let mut all: Vec<String> = text
+            .split('{')
+            .skip(1)
+            .filter_map(|part| part.split_once('}'))
+            .map(|(name, _)| name.to_owned())
+            .collect();
+        all.sort();
+        all
+    };
+    for (name, text) in en.as_object().unwrap() {
+        let (text, other) = (text.as_str().unwrap(), ko[name].as_str().unwrap());
+        assert!(!text.is_empty() && !other.is_empty(), "{name}");
+        assert_eq!(gaps(text), gaps(other), "{name}");
+        let hangul = other.chars().any(|letter| ('가'..='힣').contains(&letter));
+        assert!(hangul || name == "people", "{name} is not Korean: {other}");
+    }
+}
+
+#[test]
+fn a_language_stays_through_forms_and_links() {
+    let korean = page(Lang::Ko, Some(waiting()), |view| view.lang_chosen = true);
+    assert!(korean.contains("<html lang=\"ko\">"));
+    assert!(korean.contains("action=\"/rooms/concert/leave?lang=ko\""));
+    assert!(korean.contains("href=\"/rooms/concert?lang=en\" lang=\"en\""));
+    assert!(stage(&korean).contains("내 순서") && stage(&korean).contains("1,204번"));
+    assert!(stage(&korean).contains("약 4~6분") && stage(&korean).contains("1,203명"));
+    let english = page(Lang::En, Some(waiting()), |_| {});
+    assert!(english.contains("action=\"/rooms/concert/leave\""));
+    assert_eq!(address("a b/ü", Lang::Ko, true), "/rooms/a%20b%2F%C3%BC?lang=ko");
+}
+
+#[test]
+fn texts_of_a_room_take_the_place_of_the_usual_ones() {
+    let own = OwnTexts {
+        title: Some("Winter tour".to_owned()),
+        next: Some("First this.\n\n  Then that. ".to_owned()),
+        ..OwnTexts::default()
+    };
+    let page = page_of(&own, Lang::Ko, Some(waiting()), |_| {});
+    assert!(page.contains("<title>Winter tour</title>") && page.contains("<h1>Winter tour</h1>"));
+    assert!(page.contains("<ol><li>First this.</li><li>Then that.</li></ol>"));
+    assert!(page.contains(Lang::Ko.words().intro));
+}
+
+#[test]
+fn whoever_has_no_place_can_take_one_while_there_are_any() {
+    let open = page(Lang::En, None, |_| {});
+    assert!(stage(&open).contains("action=\"/rooms/concert/join\"") && stage(&open).contains("Take a place"));
+    assert!(stage(&open).contains("Waiting now</dt><dd>1,500"));
+    let early = page(Lang::En, None, |view| {
+        view.status = RoomStatus::NotOpen;
+        view.opens_at = Some(Time(NOW.0 + 600_000));
+    });
+    assert!(stage(&early).contains("takes part in a draw") && stage(&early).contains("Take a place"));
+    assert!(stage(&early).contains("about 10 minutes") && stage(&early).contains("2026-03-01 10:10 UTC"));
+    let paused = page(Lang::En, None, |view| view.status = RoomStatus::Paused);
+    assert!(stage(&paused).contains("chip paused") && stage(&paused).contains("Take a place"));
+    for status in [RoomStatus::Closed, RoomStatus::SoldOut] {
+        let over = page(Lang::En, None, |view| view.status = status);
+        assert!(!stage(&over).contains("Take a place"), "{status:?}");
+    }
+    assert!(missing(Lang::En).contains("There is no such waiting room"));
+}
+
+#[test]
+fn a_place_is_shown_with_all_that_is_known() {
+    let page = |place| page(Lang::En, Some(place), |_| {});
+    let seen = page(waiting());
+    let seen = stage(&seen);
+    for part in [
+        "<b>1,204</b>",
+        "Ahead of you</dt><dd>1,203",
+        "Behind you</dt><dd>296",
+        "about 4 to 6 minutes",
+        "What happens next",
+        "Check again</a>",
+        "Leave the line</button>",
+        "at least every 45 seconds",
+        "chip open",
+    ] {
+        assert!(seen.contains(part), "{part} is not in {seen}");
+    }
+    assert!(!seen.contains("http-equiv"), "nothing reloads by itself");
+    let mut paused = waiting();
+    (paused.room_status, paused.eta) = (RoomStatus::Paused, None);
+    let seen = page(paused);
+    assert!(
+        stage(&seen).contains("Nobody is let in at the moment") && stage(&seen).contains("Not known yet")
+    );
+    let mut sold = waiting();
+    sold.room_status = RoomStatus::SoldOut;
+    assert!(stage(&page(sold)).contains("Every seat is taken"));
+    let early = Place {
+        room_status: RoomStatus::NotOpen,
+        opens_at: Some(Time(NOW.0 + 30_000)),
+        ..place(PlaceState::Early)
+    };
+    let seen = page(early);
+    assert!(stage(&seen).contains("You are in the draw") && stage(&seen).contains("less than a minute"));
+    let seen = page(granted(Some("https://shop.example/?pass=x")));
+    assert!(stage(&seen).contains("Go to the shop</a>") && stage(&seen).contains("another 4 minutes"));
+    assert!(stage(&page(place(PlaceState::Inside))).contains("You are inside"));
+}
+
+#[test]
+fn an_end_says_how_and_offers_a_new_place() {
+    for (end, text) in [
+        (TicketEnd::Completed, "All done"),
+        (TicketEnd::Left, "You have left the line"),
+        (TicketEnd::Lost, "Your place is gone"),
+        (TicketEnd::NoShow, "Your turn has passed"),
+        (TicketEnd::Expired, "Your time inside is over"),
+    ] {
+        let seen = page(Lang::En, Some(ended(end)), |_| {});
+        assert!(stage(&seen).contains(text), "{text}");
+        assert!(stage(&seen).contains("name=\"again\" value=\"1\""));
+        let mut over = ended(end);
+        over.room_status = RoomStatus::Closed;
+        let seen = page(Lang::En, Some(over), |_| {});
+        assert!(
+            !stage(&seen).contains("<form"),
+            "there is nothing to come back to"
+        );
+    }
+}
+
+#[test]
+fn what_went_wrong_is_said() {
+    for notice in [
+        Notice::Full,
+        Notice::TooMany,
+        Notice::Unavailable,
+        Notice::Refused,
+    ] {
+        for lang in [Lang::En, Lang::Ko] {
+            let seen = page(lang, None, |view| view.notice = Some(notice));
+            assert!(stage(&seen).contains("role=\"alert\""));
+            assert!(stage(&seen).contains(&escaped(notice.text(lang.words()))));
+        }
+    }
+}
+
+/// The living page says the same: its test reads the same file.
+#[test]
+fn spans_are_said_without_false_precision() {
+    let cases: Vec<(u64, u64, String, String)> =
+        serde_json::from_str(include_str!("../../../../../tests/browser/spans.json")).unwrap();
+    assert!(cases.len() > 10);
+    for (low, high, en, ko) in cases {
+        assert_eq!(range(Lang::En.words(), low, high), en, "{low} to {high}");
+        assert_eq!(range(Lang::Ko.words(), low, high), ko, "{low} to {high}");
+    }
+    let said: Vec<_> = [1_000, 45_000, 90_000, 240_000, 3_599_000, 3_600_000, 10_000_000]
+        .map(|ms| lasting(Lang::En.words(), ms))
+        .to_vec();
+    let wanted = [
+        "1 second",
+        "45 seconds",
+        "1 minute",
+        "4 minutes",
+        "59 minutes",
+        "1 hour",
+        "2 hours",
+    ];
+    assert_eq!(said, wanted);
+    assert_eq!(
+        [0, 999, 1_000, 1_234_567].map(count),
+        ["0", "999", "1,000", "1,234,567"]
+    );
+}
+
+#[test]
+fn only_colours_are_colours() {
+    let colour = |text: &str| Colour::try_from(text.to_owned());
+    assert_eq!(colour("#FA0").map(String::from), Ok("#ffaa00".to_owned()));
+    assert_eq!(colour("#0a6489").map(String::from), Ok("#0a6489".to_owned()));
+    for text in [
+        "",
+        "#",
+        "red",
+        "0a6489",
+        "#12345",
+        "#12345g",
+        "#+12345",
+        "#0a6489;}",
+        "#éa",
+    ] {
+        assert!(colour(text).is_err(), "{text}");
+    }
+    let read: Colours = serde_json::from_str(r##"{"accent":"#0a6489"}"##).unwrap();
+    assert!(read.accent.is_some() && read.background.is_none());
+    assert!(serde_json::from_str::<Colours>(r#"{"accent":"url(x)"}"#).is_err());
+}
+
+#[test]
+fn any_colours_make_a_readable_page() {
+    assert_eq!(stylesheet(&Colours::default()), ":root {\n}\n");
+    let named = |sheet: &str, name: &str| -> [Colour; 2] {
+        let (_, after) = sheet.split_once(&format!("--{name}: light-dark(")).unwrap();
+        let (pair, _) = after.split_once(')').unwrap();
+        let (light, dark) = pair.split_once(", ").unwrap();
+        [light, dark].map(|text| Colour::try_from(text.to_owned()).unwrap())
+    };
+    let panels = ["#ffffff", "#161d22"].map(|text| Colour::try_from(text.to_owned()).unwrap());
+    for text in [
+        "#000", "#fff", "#ffe100", "#0a6489", "#777", "#e4002b", "#00ff7f", "#1b1040",
+    ] {
+        let colour = Colour::try_from(text.to_owned()).unwrap();
+        let sheet = stylesheet(&Colours {
+            accent: Some(colour),
+            background: Some(colour),
+        });
+        let (accent, ground) = (named(&sheet, "accent"), named(&sheet, "ground"));
+        for (name, on) in [
+            ("on-accent", accent),
+            ("on-ground", ground),
+            ("muted-on-ground", ground),
+        ] {
+            for (front, back) in named(&sheet, name).into_iter().zip(on) {
+                assert!(front.contrast(back) >= 4.5, "{text}: {name} in {sheet}");
+            }
+        }
+        for (accent, panel) in accent.into_iter().zip(panels) {
+            assert!(accent.contrast(panel) >= 4.5, "{text}: accent in {sheet}");
+        }
+    }
+}

@@ -1,0 +1,350 @@
+//! What the visitor page says, in English and Korean, and how numbers and spans become words.
+//!
+//! The one place for all of it: the page without scripts is made of these, and the living page is handed the same.
+
+use serde::{Deserialize, Serialize};
+
+/// The languages that the page speaks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Lang {
+    En,
+    Ko,
+}
+
+impl Lang {
+    pub(crate) fn code(self) -> &'static str {
+        match self {
+            Self::En => "en",
+            Self::Ko => "ko",
+        }
+    }
+
+    pub(crate) fn words(self) -> &'static Words {
+        match self {
+            Self::En => &EN,
+            Self::Ko => &KO,
+        }
+    }
+
+    pub(super) fn other(self) -> Self {
+        match self {
+            Self::En => Self::Ko,
+            Self::Ko => Self::En,
+        }
+    }
+
+    /// A language tag such as `ko-KR`.
+    fn of_tag(tag: &str) -> Option<Self> {
+        match tag.trim().split(['-', '_']).next()?.to_ascii_lowercase().as_str() {
+            "en" => Some(Self::En),
+            "ko" => Some(Self::Ko),
+            _ => None,
+        }
+    }
+
+    /// The language that was asked for by `?lang=`, else the one that the browser likes best, else English. The second
+    /// is whether it was asked for: then it has to stay through the forms.
+    pub(crate) fn choose(asked: Option<&str>, accept: Option<&str>) -> (Self, bool) {
+        if let Some(lang) = asked.and_then(Self::of_tag) {
+            return (lang, true);
+        }
+        let mut best: Option<(Self, f32)> = None;
+        for part in accept.unwrap_or_default().split(',') {
+            let mut fields = part.split(';');
+            let Some(lang) = fields.next().and_then(Self::of_tag) else {
+                continue;
+            };
+            let weight = fields
+                .find_map(|field| field.trim().strip_prefix("q="))
+                .map_or(1.0, |text| text.parse().unwrap_or(0.0));
+            // The first of equals, as browsers list them.
+            if weight > best.map_or(0.0, |(_, most)| most) {
+                best = Some((lang, weight));
+            }
+        }
+        (best.map_or(Self::En, |(lang, _)| lang), false)
+    }
+}
+
+/// What a room says for itself.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub(crate) struct Texts {
+    pub(crate) title: String,
+    pub(crate) intro: String,
+    /// What happens next: a step per line.
+    pub(crate) next: String,
+    pub(crate) granted: String,
+    pub(crate) closed: String,
+}
+
+/// Texts of a room that take the place of the usual ones.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub(crate) struct OwnTexts {
+    pub(crate) title: Option<String>,
+    pub(crate) intro: Option<String>,
+    pub(crate) next: Option<String>,
+    pub(crate) granted: Option<String>,
+    pub(crate) closed: Option<String>,
+}
+
+impl Texts {
+    pub(crate) fn new(lang: Lang, own: &OwnTexts) -> Self {
+        let words = lang.words();
+        let or = |own: &Option<String>, usual: &str| own.clone().unwrap_or_else(|| usual.to_owned());
+        Self {
+            title: or(&own.title, words.title),
+            intro: or(&own.intro, words.intro),
+            next: or(&own.next, words.next),
+            granted: or(&own.granted, words.granted),
+            closed: or(&own.closed, words.closed),
+        }
+    }
+}
+
+macro_rules! words {
+    ($($name:ident: $en:literal, $ko:literal;)*) => {
+        /// Every sentence of the page; `{n}` and the like are filled in.
+        #[derive(Debug, Serialize)]
+        pub(crate) struct Words {
+            $(pub(crate) $name: &'static str,)*
+        }
+        static EN: Words = Words { $($name: $en,)* };
+        static KO: Words = Words { $($name: $ko,)* };
+    };
+}
+
+words! {
+    title: "Waiting room", "대기실";
+    intro: "Many people want in at the same time. Everybody is let in one after another, in order.",
+        "지금 많은 분이 동시에 접속하고 있습니다. 모든 분이 차례대로 입장합니다.";
+    next: "Keep this page open. It moves on by itself.\nWhen it is your turn, you are taken to the shop.\nYour turn is held for a limited time, so stay nearby.",
+        "이 페이지를 열어 두세요. 저절로 갱신됩니다.\n차례가 되면 상점으로 이동합니다.\n차례는 정해진 시간 동안만 유지되니 가까이에 계세요.";
+    granted: "Your turn has come. Go on to the shop while your pass is good.",
+        "입장할 차례입니다. 입장권이 유효한 동안 상점으로 이동하세요.";
+    closed: "This waiting room is closed. Nobody else is let in.",
+        "대기실이 닫혔습니다. 더 이상 입장할 수 없습니다.";
+
+    own_name: "English", "한국어";
+    language: "Language", "언어";
+    skip: "Skip to content", "본문으로 건너뛰기";
+    status: "Status", "상태";
+    status_open: "Open", "입장 진행 중";
+    status_paused: "Paused", "일시 중지";
+    status_not_open: "Not open yet", "시작 전";
+    status_sold_out: "Sold out", "매진";
+    status_closed: "Closed", "종료";
+
+    position: "Your position", "내 순서";
+    position_value: "{n}", "{n}번";
+    ahead: "Ahead of you", "내 앞";
+    behind: "Behind you", "내 뒤";
+    waiting: "Waiting now", "현재 대기";
+    here: "Here already", "먼저 온 사람";
+    people: "{n}", "{n}명";
+    eta: "Estimated wait", "예상 대기 시간";
+    eta_unknown: "Not known yet", "아직 알 수 없음";
+    progress: "From where you started to the front", "처음 순서에서 맨 앞까지";
+    started_at: "Started at {n}", "시작 {n}번";
+    front: "Front", "맨 앞";
+    next_heading: "What happens next", "다음 순서 안내";
+    updated: "As of {time}", "{time} 기준";
+
+    seconds: "{n} seconds", "{n}초";
+    second: "{n} second", "{n}초";
+    minute: "{n} minute", "{n}분";
+    minutes: "{n} minutes", "{n}분";
+    hour: "{n} hour", "{n}시간";
+    hours: "{n} hours", "{n}시간";
+    hours_half: "{n}½ hours", "{n}시간 30분";
+    less_than_minute: "less than a minute", "1분 이내";
+    up_to: "up to {high}", "최대 {high}";
+    about: "about {high}", "약 {high}";
+    about_range: "about {low} to {high}", "약 {low}~{high}";
+    more_than_day: "more than a day", "하루 이상";
+
+    join_heading: "Join the line", "줄 서기";
+    join_early: "Not open yet, but you can come in", "시작 전이지만 참여할 수 있습니다";
+    join: "Take a place", "대기열 참여하기";
+    joining: "Taking a place …", "대기열에 참여하는 중 …";
+    check: "Check again", "다시 확인";
+    leave: "Leave the line", "대기열에서 나가기";
+    leave_question: "Leave the line?", "대기열에서 나갈까요?";
+    leave_text: "You give up your place. Who comes back starts at the end.",
+        "지금 순서를 포기하게 됩니다. 다시 오면 맨 뒤에서 시작합니다.";
+    leave_yes: "Leave", "나가기";
+    leave_no: "Keep my place", "계속 기다리기";
+    again: "Take a new place at the end", "맨 뒤에 다시 서기";
+    kept: "Closed the tab, or lost the connection? Your place is kept for {span}.",
+        "창을 닫거나 연결이 끊겨도 {span} 동안 순서가 유지됩니다.";
+    no_script: "Without JavaScript this page does not move by itself. Check again at least every {span}, so that your place is kept.",
+        "자바스크립트가 꺼져 있어 저절로 갱신되지 않습니다. 순서를 유지하려면 {span} 안에 다시 확인하세요.";
+
+    early_heading: "You are in the draw", "추첨 대상입니다";
+    early_text: "Everybody who is here before the opening takes part in a draw. It gives each a random position at the opening: it does not matter who came first. Who comes later stands behind.",
+        "시작 전에 온 모든 분이 추첨에 참여합니다. 시작할 때 무작위로 순서가 정해지므로 먼저 왔는지는 상관없습니다. 나중에 온 분은 그 뒤에 섭니다.";
+    opens_in: "Opens in", "시작까지";
+    opens_at: "Opens at {time}", "{time} 시작";
+    opens_soon: "Opening now …", "곧 시작합니다 …";
+
+    next_one: "You are next", "바로 다음 차례입니다";
+    paused_text: "Nobody is let in at the moment. Your place is kept, and it goes on by itself.",
+        "지금은 입장이 잠시 멈췄습니다. 순서는 유지되며 저절로 다시 진행됩니다.";
+    paused_door: "Nobody is let in at the moment. You can take a place meanwhile.",
+        "지금은 입장이 잠시 멈췄습니다. 미리 대기열에 참여할 수 있습니다.";
+    sold_out_text: "Every seat is taken at the moment. One that comes back goes to the next in line.",
+        "현재 모든 좌석이 찼습니다. 취소된 좌석은 다음 순서에게 돌아갑니다.";
+    sold_out_heading: "Sold out", "매진되었습니다";
+    sold_out_over: "Every seat is taken. Thank you for waiting.", "모든 좌석이 판매되었습니다. 기다려 주셔서 감사합니다.";
+    closed_heading: "This room is closed", "대기실이 닫혔습니다";
+    full_heading: "The line is full", "대기열이 가득 찼습니다";
+    full_text: "As many people wait as there is room for. Please try again in a few minutes.",
+        "대기할 수 있는 인원이 모두 찼습니다. 몇 분 뒤에 다시 시도해 주세요.";
+
+    granted_heading: "It is your turn", "입장할 차례입니다";
+    go: "Go to the shop", "상점으로 이동";
+    going: "You are taken there in {n} s.", "{n}초 뒤에 자동으로 이동합니다.";
+    stay: "Stay here", "여기에 머무르기";
+    stayed: "Go on whenever you are ready.", "준비가 되면 이동하세요.";
+    pass: "Your pass", "입장권";
+    pass_for: "Good for another {span}", "앞으로 {span} 동안 유효";
+    pass_over: "The pass has run out", "입장권이 만료되었습니다";
+    copy: "Copy", "복사";
+    copied: "Copied", "복사했습니다";
+    give_up: "Give up my turn", "입장 포기하기";
+    give_up_question: "Give up your turn?", "입장을 포기할까요?";
+    inside_heading: "You are inside", "입장했습니다";
+    inside_text: "Your visit goes on in the shop. You can close this page.",
+        "상점에서 계속 이용하세요. 이 페이지는 닫아도 됩니다.";
+
+    completed_heading: "All done", "완료되었습니다";
+    completed_text: "Your visit is complete. Thank you for coming.", "방문이 완료되었습니다. 이용해 주셔서 감사합니다.";
+    left_heading: "You have left the line", "대기열에서 나갔습니다";
+    left_text: "Your place went to the next. You can come back at the end of the line.",
+        "순서는 다음 분에게 넘어갔습니다. 맨 뒤에 다시 설 수 있습니다.";
+    lost_heading: "Your place is gone", "순서가 만료되었습니다";
+    lost_text: "This browser was away for longer than a place is kept.",
+        "순서가 유지되는 시간보다 오래 연결이 끊겨 있었습니다.";
+    no_show_heading: "Your turn has passed", "입장 시간이 지났습니다";
+    no_show_text: "You were let in, but the pass was not used in time.",
+        "차례가 되었지만 정해진 시간 안에 입장하지 않았습니다.";
+    expired_heading: "Your time inside is over", "이용 시간이 끝났습니다";
+    expired_text: "The visit took longer than it may, so others were let in.",
+        "이용 가능한 시간이 지나 다음 분이 입장했습니다.";
+    ended_heading: "Your place is gone", "순서가 종료되었습니다";
+
+    elsewhere_heading: "You went on in another tab", "다른 창에서 계속하고 있습니다";
+    elsewhere_text: "Another tab or device shows your place now. It is the same place: nothing is lost.",
+        "다른 창이나 기기에서 순서를 표시하고 있습니다. 같은 순서이며 잃은 것은 없습니다.";
+    use_here: "Use here instead", "여기에서 계속하기";
+
+    offline_for: "Reconnecting. Your place is kept for {span}.", "다시 연결하는 중입니다. {span} 동안 순서가 유지됩니다.";
+    offline: "Reconnecting. What you see is as it was last heard.", "다시 연결하는 중입니다. 마지막으로 확인한 내용입니다.";
+    busy: "Many people come at once. It is tried again by itself.", "접속이 몰리고 있습니다. 저절로 다시 시도합니다.";
+    too_many: "That was too often. Please try again in a moment.", "요청이 너무 잦습니다. 잠시 뒤에 다시 시도해 주세요.";
+    unavailable: "The waiting room does not answer at the moment. Places are kept; please try again in a moment.",
+        "대기실이 잠시 응답하지 않습니다. 순서는 유지됩니다. 잠시 뒤에 다시 시도해 주세요.";
+    refused: "This browser could not be given a place here.", "이 브라우저에서는 대기열에 참여할 수 없습니다.";
+    missing_heading: "There is no such waiting room", "없는 대기실입니다";
+    missing_text: "The address may be misspelt, or the room is not there any more.",
+        "주소가 잘못되었거나 대기실이 더 이상 없습니다.";
+
+    tab_turn: "Your turn", "입장하세요";
+    tab_paused: "Paused", "일시 중지";
+
+    said_early: "You are in the draw.", "추첨에 참여했습니다.";
+    said_taken: "Your place is taken. You are number {n}.", "대기열에 참여했습니다. {n}번입니다.";
+    said_half: "Half of the way is behind you. You are number {n}.", "절반을 지났습니다. {n}번입니다.";
+    said_position: "You are number {n}.", "{n}번입니다.";
+    said_next: "You are next.", "바로 다음 차례입니다.";
+    said_paused: "Paused. Your place is kept.", "일시 중지되었습니다. 순서는 유지됩니다.";
+    said_resumed: "It goes on.", "다시 진행합니다.";
+    said_granted: "It is your turn.", "입장할 차례입니다.";
+}
+
+/// Fills in what is in braces.
+pub(super) fn fill(text: &str, values: &[(&str, &str)]) -> String {
+    values.iter().fold(text.to_owned(), |text, (name, value)| {
+        text.replace(&format!("{{{name}}}"), value)
+    })
+}
+
+/// A number with its thousands apart, as both languages write it.
+pub(super) fn count(value: u64) -> String {
+    let digits = value.to_string();
+    let mut text = String::with_capacity(digits.len() + digits.len() / 3);
+    for (index, digit) in digits.chars().enumerate() {
+        if index > 0 && (digits.len() - index) % 3 == 0 {
+            text.push(',');
+        }
+        text.push(digit);
+    }
+    text
+}
+
+const MINUTE_MS: u64 = 60_000;
+const DAY: u64 = 24 * 60;
+
+/// Minutes between two values that are worth telling apart.
+fn step(minutes: u64) -> u64 {
+    match minutes {
+        0..=10 => 1,
+        11..=60 => 5,
+        61..=180 => 30,
+        _ => 60,
+    }
+}
+
+/// Minutes as they are said: whole hours, or hours and a half, beyond one hour.
+fn amount(words: &Words, minutes: u64) -> String {
+    let (n, text) = match minutes {
+        1 => (1, words.minute),
+        0..60 => (minutes, words.minutes),
+        60 => (1, words.hour),
+        _ if minutes % 60 == 0 => (minutes / 60, words.hours),
+        _ => (minutes / 60, words.hours_half),
+    };
+    fill(text, &[("n", &n.to_string())])
+}
+
+/// A range of time, never finer than anybody can know it.
+pub(super) fn range(words: &Words, low_ms: u64, high_ms: u64) -> String {
+    let high_ms = high_ms.max(low_ms);
+    if high_ms < MINUTE_MS {
+        return words.less_than_minute.to_owned();
+    }
+    let (low, high) = (low_ms / MINUTE_MS, high_ms.div_ceil(MINUTE_MS).min(DAY));
+    if low >= DAY {
+        return words.more_than_day.to_owned();
+    }
+    let high = high.div_ceil(step(high)) * step(high);
+    let low = low / step(low) * step(low);
+    let most = amount(words, high);
+    if low == 0 {
+        return fill(words.up_to, &[("high", &most)]);
+    }
+    if low == high {
+        return fill(words.about, &[("high", &most)]);
+    }
+    // “4 to 6 minutes”: the unit is said once where it is the same.
+    let least = if high < 60 {
+        low.to_string()
+    } else if low >= 60 && low % 60 == 0 && high % 60 == 0 {
+        (low / 60).to_string()
+    } else {
+        amount(words, low)
+    };
+    fill(words.about_range, &[("low", &least), ("high", &most)])
+}
+
+/// A span that is a setting or runs out: seconds as far as they matter, else whole minutes or hours.
+pub(super) fn lasting(words: &Words, ms: u64) -> String {
+    let seconds = ms / 1_000;
+    match seconds {
+        1 => fill(words.second, &[("n", "1")]),
+        0..90 => fill(words.seconds, &[("n", &seconds.to_string())]),
+        90..3_600 => amount(words, seconds / 60),
+        _ => amount(words, seconds / 3_600 * 60),
+    }
+}
