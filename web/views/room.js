@@ -96,7 +96,12 @@ export default function room({ names: { room: id }, signal }) {
     { hidden: true },
     parts.tiles,
     h('div.two', null, panel('Waiting', waiting.element), panel('Inside', inside.element)),
-    h('div.two', null, panel('Let in per second', rates.element), panel('Since the room was made', parts.counts)),
+    h(
+      'div.two',
+      null,
+      panel('Let in per second', rates.element),
+      h('section.panel.outcomes', null, h('h2', null, 'Since the room was made'), parts.counts),
+    ),
     panel('Limits', parts.limits),
     panel('Changes of limits', parts.changes),
   );
