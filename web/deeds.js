@@ -269,3 +269,108 @@ export const resetRate = (lane) =>
   });
 
 const only = (lane, rps) => (lane === null ? { global_rps: rps } : { lanes: { [lane]: rps } });
+
+export const pauseRoom = (room) =>
+  ask({
+    title: `Pause ${room}?`,
+    text: 'Nobody more is let in. Those who wait keep their places, and those inside go on.',
+    fields: [reason(false)],
+    confirm: 'Pause',
+    run: async ({ why }) => {
+      await post(path`/v1/rooms/${room}/pause`, { why: orNothing(why) });
+      success(`${room} is paused`);
+    },
+  });
+
+export const resumeRoom = (room) =>
+  ask({
+    title: `Let people into ${room} again?`,
+    text: 'Those who wait are let in again, in order, as fast as the limits allow.',
+    fields: [reason(false)],
+    confirm: 'Resume',
+    run: async ({ why }) => {
+      await post(path`/v1/rooms/${room}/resume`, { why: orNothing(why) });
+      success(`${room} lets people in`);
+    },
+  });
+
+export const closeRoom = (room) =>
+  ask({
+    title: `Close ${room.room}?`,
+    text: `${many(room.waiting + room.early, 'person who waits is', 'people who wait are')} told that it is over, and nobody more can join. Those inside go on. It can be opened again.`,
+    fields: [reason(true)],
+    confirm: 'Close',
+    danger: true,
+    run: async ({ why }) => {
+      await post(path`/v1/rooms/${room.room}/close`, { why });
+      success(`${room.room} is closed`);
+    },
+  });
+
+export const voidPasses = (room) =>
+  ask({
+    title: `Void all passes of ${room.room}?`,
+    text: `Every pass so far is refused from now on. Whoever is let in but not there yet (${many(room.granted, 'person', 'people')}) gets a new one on the waiting page; whoever is inside already stays.`,
+    fields: [reason(true)],
+    confirm: 'Void passes',
+    danger: true,
+    run: async ({ why }) => {
+      // As many as were shown: those who are let in meanwhile keep theirs.
+      await post(path`/v1/rooms/${room.room}/void`, { why, through: room.wave });
+      success(`Passes of ${room.room} so far are void`);
+    },
+  });
+
+const changeLimit = async (room, name, change, why) => {
+  await patch(path`/v1/rooms/${room.room}/capacity`, { [name]: change, why });
+  success(`A limit of ${room.room} is changed`);
+};
+
+/** `name` is the limit's name in the API, `label` what people call it. */
+export const setLimit = (room, name, label) =>
+  ask({
+    title: `${label} of ${room.room}`,
+    text: 'It holds at once and until it is changed again; a restart keeps it.',
+    fields: [
+      {
+        name: 'value',
+        label,
+        kind: 'number',
+        min: 0,
+        step: 1,
+        value: String(room.capacity[name] ?? ''),
+        required: name !== 'seats',
+        hint: name === 'seats' ? 'Empty: seats are not counted.' : undefined,
+      },
+      reason(true),
+    ],
+    confirm: 'Set limit',
+    run: ({ value, why }) => changeLimit(room, name, { set: value === '' ? null : Number(value) }, why),
+  });
+
+export const addToLimit = (room, name, label) =>
+  ask({
+    title: `${label} of ${room.room}: more or fewer`,
+    text: `It is ${count(room.capacity[name])} now. Two who add at once both count.`,
+    fields: [
+      {
+        name: 'by',
+        label: 'By how many',
+        kind: 'number',
+        step: 1,
+        required: true,
+        hint: 'Below zero for fewer. Nobody inside is sent away.',
+      },
+      reason(true),
+    ],
+    confirm: 'Change limit',
+    run: ({ by, why }) => changeLimit(room, name, { add: Number(by) }, why),
+  });
+
+export const resetLimit = (room, name, label) =>
+  ask({
+    title: `${label}: take what is configured again?`,
+    fields: [reason(true)],
+    confirm: 'Reset limit',
+    run: ({ why }) => changeLimit(room, name, { reset: true }, why),
+  });

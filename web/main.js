@@ -1,6 +1,6 @@
 // Starts the dashboard: who is asking, which page, and the frame around the pages.
 
-import { Problem, onStale, onUnauthorized } from './api.js';
+import { Problem, get, onStale, onUnauthorized } from './api.js';
 import { h, morph } from './dom.js';
 import { absolute, clock, count, startClock } from './format.js';
 import * as live from './live.js';
@@ -18,6 +18,8 @@ import limits from './views/limits.js';
 import login from './views/login.js';
 import overview from './views/overview.js';
 import refresh from './views/refresh.js';
+import room from './views/room.js';
+import rooms from './views/rooms.js';
 import targets from './views/targets.js';
 
 const ROUTES = [
@@ -30,6 +32,8 @@ const ROUTES = [
   ['/targets', targets],
   ['/refresh', refresh],
   ['/refresh/letters', letters],
+  ['/rooms', rooms],
+  ['/rooms/:room', room],
   ['/limits', limits],
   ['/audit', audit],
 ];
@@ -41,6 +45,7 @@ const PAGES = [
   ['#/dead', 'Dead jobs', () => session.may('read')],
   ['#/targets', 'Targets', () => session.mayForAll('read')],
   ['#/refresh', 'Refresh', () => session.mayForAll('read')],
+  ['#/rooms', 'Rooms', () => hasRooms && session.mayForAll('read')],
   ['#/limits', 'Limits', () => session.mayForAll('read')],
   ['#/audit', 'Audit', () => session.mayForAll('admin')],
 ];
@@ -48,6 +53,8 @@ const PAGES = [
 const at = (id) => document.getElementById(id);
 let leave = new AbortController();
 let staleAge = null;
+// Most services have no waiting rooms; a page that is always empty would only be in the way.
+let hasRooms = false;
 
 function show(page, focus) {
   const main = at('main');
@@ -191,6 +198,18 @@ async function begin() {
   who();
   if (session.mayForAll('read')) live.start();
   route(false);
+  await findRooms();
+}
+
+async function findRooms() {
+  hasRooms = false;
+  if (!session.mayForAll('read')) return;
+  try {
+    hasRooms = (await get('/v1/rooms', { quiet: true })).rooms.length > 0;
+  } catch {
+    // Shown without it; a reload asks again.
+  }
+  if (hasRooms && !at('nav').hidden) navigation(PAGES.filter(([, , may]) => may()));
 }
 
 function unreachable(error) {

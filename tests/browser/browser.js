@@ -21,11 +21,23 @@ export const launch = () =>
 export async function openPage(
   browser,
   url,
-  { width = 1280, height = 900, colorScheme = 'light', reducedMotion = 'reduce' } = {},
+  { width = 1280, height = 900, colorScheme = 'light', reducedMotion = 'reduce', ...more } = {},
 ) {
-  const context = await browser.newContext({ viewport: { width, height }, colorScheme, reducedMotion });
-  const page = await context.newPage();
+  const context = await browser.newContext({
+    viewport: { width, height },
+    colorScheme,
+    reducedMotion,
+    ...more,
+  });
   const trouble = [];
+  const page = await watched(context, url, trouble);
+  // Another tab of the same browser.
+  const tab = () => watched(context, url, trouble);
+  return { page, trouble, tab, context, close: () => context.close() };
+}
+
+async function watched(context, url, trouble) {
+  const page = await context.newPage();
   page.on('console', (message) => {
     if (['error', 'warning'].includes(message.type())) trouble.push(`console: ${message.text()}`);
   });
@@ -40,5 +52,5 @@ export async function openPage(
     );
   });
   page.setDefaultTimeout(10_000);
-  return { page, trouble, close: () => context.close() };
+  return page;
 }

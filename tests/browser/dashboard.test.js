@@ -45,6 +45,8 @@ describe('dashboard', { timeout: 180_000 }, () => {
       await page.getByRole('navigation', { name: 'Pages' }).getByRole('link', { name }).click();
       await page.getByRole('heading', { level: 1, name }).waitFor({ state: 'attached' });
     }
+    const rooms = page.getByRole('navigation', { name: 'Pages' }).getByRole('link', { name: 'Rooms' });
+    assert.equal(await rooms.count(), 0, 'no room is configured');
     assert.deepEqual(trouble, []);
   });
 

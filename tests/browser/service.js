@@ -79,6 +79,27 @@ mix_every_ms = 500
 follow_every_ms = 100
 `;
 
+/** A room of its own for each test that changes one; the last has not opened. */
+export const ROOMS = ['concert', 'tabs', 'stage', 'plain', 'seoul', 'looks', 'away', 'door'];
+const WAITING = (shop) =>
+  ROOMS.map(
+    (room) => `
+[rooms.${room}]
+capacity = { seats = 500, inside = 4, per_second = 4 }
+shop = ${JSON.stringify(shop)}
+presence_ms = 6000
+grace_ms = 60000
+[rooms.${room}.texts.en]
+title = "Winter tour"
+[rooms.${room}.texts.ko]
+title = "겨울 투어"
+`,
+  ).join('') +
+  `
+[rooms.later]
+opens_at = "2099-01-01T00:00:00Z"
+`;
+
 /** Somebody who takes jobs by push and is too busy now and then. */
 async function startTarget() {
   let calls = 0;
@@ -138,8 +159,8 @@ async function startProgram(program, args) {
 /** The pretend API, which keeps limits of its own; `settings` are those of `crates/upstream`. */
 const startUpstream = (settings) => startProgram(UPSTREAM, [JSON.stringify(settings)]);
 
-/** Without `sources` nothing is refreshed. */
-export async function startService({ rps = 120, sources = true } = {}) {
+/** Without `sources` nothing is refreshed; with `shop`, where visitors go, there are waiting rooms. */
+export async function startService({ rps = 120, sources = true, shop = null } = {}) {
   const folder = await mkdtemp(join(tmpdir(), 'tidegate-browser-'));
   const config = join(folder, 'tidegate.toml');
   const target = await startTarget();
@@ -153,7 +174,8 @@ export async function startService({ rps = 120, sources = true } = {}) {
       change_every_ms: 30_000,
     }));
   const text = CONFIG(join(folder, 'data'), rps, target.url) + (upstream ? SOURCES(upstream.url) : '');
-  await writeFile(config, text);
+  const rooms = shop ? WAITING(shop) : '';
+  await writeFile(config, text + rooms);
   const service = await startProgram(BINARY, ['serve', '--config', config]);
   return {
     url: service.url,
@@ -201,6 +223,29 @@ export function client(url) {
           })),
         },
       ),
+  };
+}
+
+/** Somebody in line without a browser, who gives signs of life until `gone`. */
+export async function startVisitor(url, room) {
+  let cookie = '';
+  const call = async (method, deed, body) => {
+    const response = await fetch(`${url}/v1/rooms/${room}/${deed}`, {
+      method,
+      headers: { cookie, ...(body && { 'content-type': 'application/json' }) },
+      body: body && JSON.stringify(body),
+    });
+    const given = response.headers.getSetCookie().map((one) => one.split(';')[0]);
+    if (given.length > 0) cookie = given.join('; ');
+    if (!response.ok) throw new Error(`${deed}: ${response.status} ${await response.text()}`);
+    return response.json();
+  };
+  await call('POST', 'join', {});
+  const alive = setInterval(() => call('GET', 'place').catch(() => {}), 2_000);
+  return {
+    place: () => call('GET', 'place'),
+    leave: () => call('POST', 'leave', {}),
+    gone: () => clearInterval(alive),
   };
 }
 

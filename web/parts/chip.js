@@ -57,6 +57,15 @@ const BREAKERS = {
 };
 export const breakerChip = (state) => chip(...(BREAKERS[state] ?? [state, 'calm', 'ring']));
 
+const ROOMS = {
+  not_open: ['Not open yet', 'calm', 'ring'],
+  open: ['Open', 'good', 'dot'],
+  paused: ['Paused', 'warn', 'bars'],
+  sold_out: ['Sold out', 'busy', 'check'],
+  closed: ['Closed', 'bad', 'cross'],
+};
+export const roomChip = (status) => chip(...(ROOMS[status] ?? [status, 'calm', 'ring']));
+
 const PHASES = {
   waiting: ['calm', 'ring'],
   ready: ['busy', 'ring'],

@@ -171,7 +171,7 @@ words! {
     check: "Check again", "다시 확인";
     leave: "Leave the line", "대기열에서 나가기";
     leave_question: "Leave the line?", "대기열에서 나갈까요?";
-    leave_text: "You give up your place. Who comes back starts at the end.",
+    leave_text: "You give up your place. If you come back, you start at the end.",
         "지금 순서를 포기하게 됩니다. 다시 오면 맨 뒤에서 시작합니다.";
     leave_yes: "Leave", "나가기";
     leave_no: "Keep my place", "계속 기다리기";
@@ -182,7 +182,7 @@ words! {
         "자바스크립트가 꺼져 있어 저절로 갱신되지 않습니다. 순서를 유지하려면 {span} 안에 다시 확인하세요.";
 
     early_heading: "You are in the draw", "추첨 대상입니다";
-    early_text: "Everybody who is here before the opening takes part in a draw. It gives each a random position at the opening: it does not matter who came first. Who comes later stands behind.",
+    early_text: "Everybody who is here before the opening takes part in a draw. It gives each a random position at the opening: it does not matter who came first. Anybody who comes later stands behind.",
         "시작 전에 온 모든 분이 추첨에 참여합니다. 시작할 때 무작위로 순서가 정해지므로 먼저 왔는지는 상관없습니다. 나중에 온 분은 그 뒤에 섭니다.";
     opens_in: "Opens in", "시작까지";
     opens_at: "Opens at {time}", "{time} 시작";
@@ -275,7 +275,7 @@ pub(super) fn count(value: u64) -> String {
     let digits = value.to_string();
     let mut text = String::with_capacity(digits.len() + digits.len() / 3);
     for (index, digit) in digits.chars().enumerate() {
-        if index > 0 && (digits.len() - index) % 3 == 0 {
+        if index > 0 && (digits.len() - index).is_multiple_of(3) {
             text.push(',');
         }
         text.push(digit);
@@ -302,7 +302,7 @@ fn amount(words: &Words, minutes: u64) -> String {
         1 => (1, words.minute),
         0..60 => (minutes, words.minutes),
         60 => (1, words.hour),
-        _ if minutes % 60 == 0 => (minutes / 60, words.hours),
+        _ if minutes.is_multiple_of(60) => (minutes / 60, words.hours),
         _ => (minutes / 60, words.hours_half),
     };
     fill(text, &[("n", &n.to_string())])
@@ -330,7 +330,7 @@ pub(super) fn range(words: &Words, low_ms: u64, high_ms: u64) -> String {
     // “4 to 6 minutes”: the unit is said once where it is the same.
     let least = if high < 60 {
         low.to_string()
-    } else if low >= 60 && low % 60 == 0 && high % 60 == 0 {
+    } else if low >= 60 && low.is_multiple_of(60) && high.is_multiple_of(60) {
         (low / 60).to_string()
     } else {
         amount(words, low)

@@ -1,0 +1,400 @@
+// Waiting rooms: the visitor's page with and without scripts, through closed tabs and lost networks, and the operator's.
+
+import assert from 'node:assert/strict';
+import { mkdir, readFile } from 'node:fs/promises';
+import { createServer } from 'node:http';
+import { join, resolve } from 'node:path';
+import { after, before, describe, test } from 'node:test';
+
+import { assertAccessible, assertContrast } from './accessible.js';
+import { launch, openPage } from './browser.js';
+import { client, startService, startVisitor, until } from './service.js';
+
+const ROOT = resolve(import.meta.dirname, '../..');
+const PICTURES = resolve(ROOT, process.env.TIDEGATE_SCREENSHOTS ?? 'target/screenshots');
+const TEXTS = ['h1', 'h2', 'p', 'dt', 'dd', 'li', 'button', 'a', '.chip', '.label', '.fine', '.position b'];
+
+/** A shop that lets in whoever comes with a good pass, as the service says. */
+async function startShop() {
+  const shop = { service: null };
+  const server = createServer(async (request, response) => {
+    const address = new URL(request.url, 'http://shop.example');
+    const room = address.pathname.split('/').at(-1);
+    const pass = address.searchParams.get('pass');
+    if (!pass) {
+      response.writeHead(404).end();
+      return;
+    }
+    const answer = await fetch(`${shop.service}/v1/rooms/stage/redeem`, {
+      method: 'POST',
+      headers: { 'content-type': 'application/json' },
+      body: JSON.stringify({ pass, session: 'basket-1' }),
+    });
+    const visit = await answer.json();
+    response.writeHead(200, { 'content-type': 'text/html; charset=utf-8' });
+    response.end(`<!doctype html><title>Shop</title><h1>${room}: ${visit.state ?? visit.code}</h1>`);
+  });
+  await new Promise((done) => {
+    server.listen(0, '127.0.0.1', done);
+  });
+  shop.url = `http://127.0.0.1:${server.address().port}/enter`;
+  shop.stop = () => {
+    server.close();
+    server.closeAllConnections();
+  };
+  return shop;
+}
+
+describe('rooms', { timeout: 240_000 }, () => {
+  let service;
+  let shop;
+  let browser;
+  let api;
+  const cleanUp = [];
+
+  before(async () => {
+    shop = await startShop();
+    cleanUp.push(() => shop.stop());
+    service = await startService({ sources: false, shop: shop.url });
+    shop.service = service.url;
+    cleanUp.push(() => service.stop());
+    browser = await launch();
+    cleanUp.push(() => browser.close());
+    api = client(service.url);
+    await mkdir(PICTURES, { recursive: true });
+  });
+  after(async () => {
+    for (const end of cleanUp.reverse()) await end();
+  });
+
+  async function open(t, where, options) {
+    const opened = await openPage(browser, service.url, options);
+    t.after(() => opened.close());
+    await opened.page.goto(`${service.url}/${where}`);
+    return opened;
+  }
+
+  /** A room that lets nobody in yet, with some in line. */
+  async function line(t, room, people) {
+    await api.post(`/v1/rooms/${room}/pause`, { why: 'a test begins' });
+    const visitors = [];
+    for (let n = 0; n < people; n += 1) visitors.push(await startVisitor(service.url, room));
+    t.after(() => visitors.forEach((visitor) => visitor.gone()));
+    return visitors;
+  }
+
+  const take = (page) => page.getByRole('button', { name: 'Take a place' }).click();
+  const position = (page, text) => page.locator('.position b', { hasText: new RegExp(`^${text}$`) }).waitFor();
+  const heading = (page, name) => page.getByRole('heading', { name });
+  const waiting = async (room) => (await api.get(`/v1/rooms/${room}`)).waiting;
+  /** A browser writes down every answer that is not good; where one is expected it is no trouble. */
+  const serious = (trouble) => trouble.filter((text) => !text.includes('Failed to load resource'));
+
+  test('a place is taken by pressing, moves, and lives through a closed tab', async (t) => {
+    const [first] = await line(t, 'concert', 3);
+    const { page, trouble, tab } = await open(t, 'rooms/concert');
+    await heading(page, 'Join the line').waitFor();
+    await page.reload();
+    assert.equal(await waiting('concert'), 3, 'looking takes no place');
+    await take(page);
+    await position(page, 4);
+    await until('the title', async () => /^4 · Paused · Winter tour$/.test(await page.title()));
+    await page.evaluate(() => {
+      window.sameDocument = true;
+    });
+    await first.leave();
+    await position(page, 3);
+    assert.equal(await page.evaluate(() => window.sameDocument), true, 'without a reload');
+    const bar = page.getByRole('progressbar');
+    assert.equal(await bar.getAttribute('aria-valuenow'), '33', 'from 4 to 1');
+    await startVisitor(service.url, 'concert').then((last) => t.after(() => last.gone()));
+
+    await page.close();
+    const back = await tab();
+    await back.goto(`${service.url}/rooms/concert`);
+    await position(back, 3);
+    assert.equal(await waiting('concert'), 4, 'it is the same place');
+    assert.deepEqual(trouble, []);
+  });
+
+  test('the newest tab has the place, and the other can take it back', async (t) => {
+    await line(t, 'tabs', 1);
+    const { page, trouble, tab } = await open(t, 'rooms/tabs');
+    await take(page);
+    await position(page, 2);
+    const second = await tab();
+    await second.goto(`${service.url}/rooms/tabs`);
+    await heading(page, 'You went on in another tab').waitFor();
+    await position(second, 2);
+    await page.getByRole('button', { name: 'Use here instead' }).click();
+    await position(page, 2);
+    await heading(second, 'You went on in another tab').waitFor();
+    assert.equal(await waiting('tabs'), 2);
+    assert.deepEqual(trouble, []);
+  });
+
+  test('whoever is let in arrives at the shop', async (t) => {
+    await line(t, 'stage', 2);
+    const { page, trouble } = await open(t, 'rooms/stage');
+    await take(page);
+    await position(page, 3);
+    await api.post('/v1/rooms/stage/resume', { why: 'doors open' });
+    await heading(page, 'It is your turn').waitFor();
+    await page.getByText(/You are taken there in \d s/).waitFor();
+    assert.match(await page.title(), /Your turn/);
+    await page.waitForURL(`${shop.url}?pass=*`);
+    await heading(page, 'enter: inside').waitFor();
+    await page.goBack();
+    await heading(page, 'You are inside').waitFor();
+    assert.deepEqual(
+      serious(trouble).filter((text) => !text.includes(shop.url)),
+      [],
+    );
+  });
+
+  test('going on can be stopped, and a turn given up', async (t) => {
+    await api.post('/v1/rooms/door/resume', { why: 'a test begins' });
+    const { page } = await open(t, 'rooms/door');
+    await take(page);
+    await page.getByRole('button', { name: 'Stay here' }).click();
+    await page.getByText('Go on whenever you are ready.').waitFor();
+    await page.waitForTimeout(6_000);
+    assert.equal(page.url(), `${service.url}/rooms/door`);
+    await page.getByRole('button', { name: 'Give up my turn' }).click();
+    const dialog = page.getByRole('dialog');
+    await dialog.getByRole('button', { name: 'Keep my place' }).click();
+    await page.getByRole('button', { name: 'Give up my turn' }).click();
+    await dialog.getByRole('button', { name: 'Leave', exact: true }).click();
+    await heading(page, 'You have left the line').waitFor();
+    await page.getByRole('button', { name: 'Take a new place at the end' }).click();
+    await heading(page, 'It is your turn').waitFor();
+  });
+
+  test('only milestones are said aloud', async (t) => {
+    const visitors = await line(t, 'looks', 7);
+    const { page } = await open(t, 'rooms/looks');
+    await page.evaluate(() => {
+      window.heard = [];
+      const said = document.getElementById('said');
+      new MutationObserver(() => window.heard.push(said.textContent)).observe(said, { childList: true });
+    });
+    await take(page);
+    await position(page, 8);
+    for (const [n, visitor] of visitors.entries()) {
+      await visitor.leave();
+      visitor.gone();
+      await position(page, 7 - n);
+    }
+    assert.deepEqual(await page.evaluate(() => window.heard), [
+      'Your place is taken. You are number 8.',
+      'You are number 5.',
+      'Half of the way is behind you. You are number 4.',
+      'You are next.',
+    ]);
+    const focused = await page.evaluate(() => document.activeElement.closest('.card') !== null);
+    assert.ok(focused, 'the keyboard stays where it was pressed');
+  });
+
+  test('a lost network is told, and the place is there when it is back', async (t) => {
+    await line(t, 'away', 2);
+    const { page, context } = await open(t, 'rooms/away');
+    await take(page);
+    await position(page, 3);
+    await context.setOffline(true);
+    await page.getByText(/^Reconnecting\. Your place is kept for \d+ seconds\.$/).waitFor();
+    await context.setOffline(false);
+    await page.getByText(/^Reconnecting/).waitFor({ state: 'detached' });
+    await position(page, 3);
+    assert.equal(await waiting('away'), 3);
+  });
+
+  test('where streams are refused the page polls', async (t) => {
+    const [first] = await line(t, 'seoul', 2);
+    const opened = await openPage(browser, service.url);
+    t.after(() => opened.close());
+    const { page } = opened;
+    await page.route('**/events/**', (route) => route.abort());
+    await page.goto(`${service.url}/rooms/seoul`);
+    await take(page);
+    await page.locator('.position b').waitFor({ timeout: 20_000 });
+    const before = Number(await page.locator('.position b').textContent());
+    await first.leave();
+    await page.locator('.position b', { hasText: new RegExp(`^${before - 1}$`) }).waitFor({ timeout: 20_000 });
+  });
+
+  test('everything works without JavaScript', async (t) => {
+    const [first] = await line(t, 'plain', 2);
+    const { page, trouble } = await open(t, 'rooms/plain', { javaScriptEnabled: false });
+    await take(page);
+    assert.equal(page.url(), `${service.url}/rooms/plain`);
+    await position(page, 3);
+    await page.getByText('Ahead of you').waitFor();
+    await page.getByText('Check again at least every').waitFor();
+    await first.leave();
+    await until('the other to be gone', async () => (await waiting('plain')) === 2);
+    await page.getByRole('link', { name: 'Check again' }).click();
+    await position(page, 2);
+    await page.getByRole('button', { name: 'Leave the line' }).click();
+    await heading(page, 'You have left the line').waitFor();
+    await page.getByRole('button', { name: 'Take a new place at the end' }).click();
+    await position(page, 2);
+    await api.post('/v1/rooms/plain/resume', { why: 'doors open' });
+    await until('the turn', async () => {
+      await page.reload();
+      return heading(page, 'It is your turn').isVisible();
+    });
+    const go = page.getByRole('link', { name: 'Go to the shop' });
+    assert.match(await go.getAttribute('href'), /\?pass=/);
+    assert.deepEqual(trouble, []);
+  });
+
+  test('Korean for those who read it, and a link to the other language', async (t) => {
+    await line(t, 'seoul', 0);
+    const { page, trouble } = await open(t, 'rooms/seoul', { locale: 'ko-KR' });
+    await page.getByRole('button', { name: '대기열 참여하기' }).click();
+    await page.getByText('내 순서').waitFor();
+    await page.locator('.position b', { hasText: /번$/ }).waitFor();
+    await assertAccessible(page, { language: 'ko', title: '겨울 투어' });
+    await page.screenshot({ path: join(PICTURES, 'room-korean.png') });
+    await page.getByRole('link', { name: 'English' }).click();
+    await page.getByText('Your position').waitFor();
+    assert.match(page.url(), /\?lang=en$/);
+    assert.deepEqual(trouble, []);
+  });
+
+  test('spans are said as the server says them', async (t) => {
+    const cases = JSON.parse(await readFile(join(import.meta.dirname, 'spans.json'), 'utf8'));
+    for (const [column, lang] of [
+      [2, 'en'],
+      [3, 'ko'],
+    ]) {
+      const { page } = await open(t, `rooms/concert?lang=${lang}`);
+      const said = await page.evaluate(async (all) => {
+        const { range } = await import('/assets/room/words.js');
+        const { words } = JSON.parse(document.getElementById('handed').textContent);
+        return all.map(([low, high]) => range(words, low, high));
+      }, cases);
+      assert.deepEqual(
+        said,
+        cases.map((one) => one[column]),
+      );
+    }
+  });
+
+  for (const colorScheme of ['light', 'dark']) {
+    test(`the page can be used by everybody, narrow and wide, in ${colorScheme}`, async (t) => {
+      await line(t, 'looks', 3);
+      const { page, trouble } = await open(t, 'rooms/looks', { colorScheme });
+      const check = async (name) => {
+        await assertAccessible(page, { title: 'Winter tour' });
+        await assertContrast(page, TEXTS);
+        // 640 pixels are what is left of 1280 at 200 %.
+        for (const [width, height] of [
+          [1280, 900],
+          [640, 450],
+          [360, 740],
+        ]) {
+          await page.setViewportSize({ width, height });
+          const [wide, seen] = await page.evaluate(() => [
+            document.documentElement.scrollWidth,
+            document.documentElement.clientWidth,
+          ]);
+          assert.ok(wide <= seen, `${name} is ${wide} pixels wide on a screen of ${seen}`);
+          if (width !== 640)
+            await page.screenshot({
+              path: join(PICTURES, `room-${name}-${colorScheme}${width === 360 ? '-narrow' : ''}.png`),
+            });
+        }
+      };
+      await heading(page, 'Join the line').waitFor();
+      await check('door');
+      await take(page);
+      await page.locator('.position b').waitFor();
+      await check('waiting');
+      await page.getByRole('button', { name: 'Leave the line' }).click();
+      await page.getByRole('dialog').getByRole('button', { name: 'Leave', exact: true }).click();
+      await heading(page, 'You have left the line').waitFor();
+      await check('left');
+      await page.goto(`${service.url}/rooms/later`);
+      await take(page);
+      await heading(page, 'You are in the draw').waitFor();
+      await assertAccessible(page, { title: 'Waiting room' });
+      await assertContrast(page, TEXTS);
+      assert.deepEqual(trouble, []);
+    });
+  }
+
+  test('a room that is not there says so', async (t) => {
+    const { page } = await open(t, 'rooms/nowhere');
+    await heading(page, 'There is no such waiting room').waitFor();
+  });
+
+  test('operators pause, resume and change limits, with reasons', async (t) => {
+    await api.post('/v1/rooms/door/resume', { why: 'a test begins' });
+    const { page, trouble } = await open(t, '');
+    await page.getByRole('navigation', { name: 'Pages' }).getByRole('link', { name: 'Rooms' }).click();
+    await heading(page, 'Rooms').waitFor();
+    await page.getByRole('link', { name: 'door' }).waitFor();
+    await assertAccessible(page);
+    await page.getByRole('link', { name: 'door' }).click();
+    await page.getByRole('heading', { level: 1, name: 'door' }).waitFor();
+    await page.getByRole('button', { name: 'Pause' }).click();
+    const dialog = page.getByRole('dialog');
+    await dialog.getByLabel('Reason').fill('the till is broken');
+    await dialog.getByRole('button', { name: 'Pause' }).click();
+    await page.getByRole('button', { name: 'Resume' }).waitFor();
+    assert.equal((await api.get('/v1/rooms/door')).status, 'paused');
+    await page.getByRole('button', { name: 'Resume' }).click();
+    await dialog.getByRole('button', { name: 'Resume' }).click();
+    await page.getByRole('button', { name: 'Pause' }).waitFor();
+    assert.equal((await api.get('/v1/rooms/door')).status, 'open');
+
+    await page.getByRole('button', { name: 'Set inside at once' }).click();
+    await dialog.getByLabel('Inside at once').fill('7');
+    await dialog.getByRole('button', { name: 'Set limit' }).click();
+    assert.equal((await api.get('/v1/rooms/door')).capacity.inside, 4, 'nothing without a reason');
+    await dialog.getByLabel('Reason').fill('a second till');
+    await dialog.getByRole('button', { name: 'Set limit' }).click();
+    await page.getByRole('cell', { name: 'a second till' }).waitFor();
+    await page.getByRole('button', { name: 'Add to seats in all' }).click();
+    await dialog.getByLabel('By how many').fill('-100');
+    await dialog.getByLabel('Reason').fill('the balcony is closed');
+    await dialog.getByRole('button', { name: 'Change limit' }).click();
+    await page.getByRole('cell', { name: 'the balcony is closed' }).waitFor();
+    assert.deepEqual((await api.get('/v1/rooms/door')).capacity, { seats: 400, inside: 7, per_second: 4 });
+    await page.getByRole('button', { name: 'Take the configured inside at once' }).click();
+    await dialog.getByLabel('Reason').fill('one till again');
+    await dialog.getByRole('button', { name: 'Reset limit' }).click();
+    await page.getByRole('cell', { name: 'one till again' }).waitFor();
+    assert.equal((await api.get('/v1/rooms/door')).capacity.inside, 4);
+
+    await assertAccessible(page);
+    await assertContrast(page, ['h2', '.muted', '.chip', 'button', 'a', 'td', 'th', '.label']);
+    await page.screenshot({ path: join(PICTURES, 'dashboard-room.png'), fullPage: true });
+    await page.setViewportSize({ width: 360, height: 740 });
+    const [wide, seen] = await page.evaluate(() => [
+      document.documentElement.scrollWidth,
+      document.documentElement.clientWidth,
+    ]);
+    assert.ok(wide <= seen);
+    await page.screenshot({ path: join(PICTURES, 'dashboard-room-narrow.png'), fullPage: true });
+    assert.deepEqual(trouble, []);
+  });
+
+  test('voiding and closing say what they do, and need a reason', async (t) => {
+    const { page } = await open(t, '#/rooms/tabs');
+    await page.getByRole('button', { name: 'Void passes' }).click();
+    const dialog = page.getByRole('dialog');
+    await dialog.getByText('gets a new one on the waiting page').waitFor();
+    await dialog.getByRole('button', { name: 'Back' }).click();
+    await page.getByRole('button', { name: 'Close' }).click();
+    await dialog.getByText('nobody more can join').waitFor();
+    await dialog.getByRole('button', { name: 'Close' }).click();
+    assert.notEqual((await api.get('/v1/rooms/tabs')).status, 'closed', 'nothing without a reason');
+    await dialog.getByLabel('Reason').fill('the show is over');
+    await dialog.getByRole('button', { name: 'Close' }).click();
+    await page.getByRole('button', { name: 'Open again' }).waitFor();
+    const visitor = await open(t, 'rooms/tabs');
+    await heading(visitor.page, 'This room is closed').waitFor();
+  });
+});

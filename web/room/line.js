@@ -1,0 +1,216 @@
+// The connection that holds the place: a stream of events that comes back by itself, and polling where there is none.
+//
+// A stream that was refused does not say why, so a failed first try is asked again by a plain request. Pauses are
+// random: when a server goes, thousands of pages lose it in the same moment, and must not return in the same one.
+
+const EVENTS = ['queued', 'position', 'early', 'granted', 'paused', 'resumed'];
+/** Failures in a row after which the page polls instead. */
+const FAILURES = 3;
+/** The stream begins with an event; one that does not is dead. */
+const FIRST_MS = 12_000;
+/** Heartbeats are not seen here; after this much silence a stream may be dead without anybody having told. */
+const SILENCE_MS = 90_000;
+/** Silence after which a page that is looked at again does not trust its stream. */
+const SUSPECT_MS = 10_000;
+const POLL_MS = 5_000;
+const POLL_NEAR_MS = 2_000;
+const NEAR = 20;
+/** Polls after which the stream is tried again. */
+const POLLS = 12;
+
+const spread = (ms) => ms * (0.5 + Math.random());
+
+/**
+ * `on` has `heard(place)`, `superseded()`, `closed(why)`, `none()` if there is no place any more, `refused(problem)`,
+ * and `away(since)`: since when nothing is heard, or null.
+ */
+export function line(room, on) {
+  const name = encodeURIComponent(room);
+  let wanted = false;
+  let again = false;
+  let fresh = false;
+  let source = null;
+  let timer = null;
+  let asking = null;
+  let failures = 0;
+  let polls = 0;
+  let heardAt = 0;
+  let awaySince = null;
+
+  function close() {
+    clearTimeout(timer);
+    source?.close();
+    source = null;
+    asking?.abort();
+    asking = null;
+  }
+
+  function stop() {
+    wanted = false;
+    close();
+    away(null);
+  }
+
+  function away(since) {
+    if (awaySince === since) return;
+    awaySince = since;
+    on.away(since);
+  }
+
+  function later(ms, work) {
+    clearTimeout(timer);
+    timer = setTimeout(work, ms);
+  }
+
+  function heard(place) {
+    failures = 0;
+    fresh = false;
+    // From here on it is resumed: a new place is only ever taken by pressing for it.
+    again = false;
+    heardAt = Date.now();
+    away(null);
+    on.heard(place);
+  }
+
+  function ended(why) {
+    stop();
+    on.closed(why);
+  }
+
+  function start() {
+    close();
+    if (!wanted) return;
+    if (failures >= FAILURES || !window.EventSource) {
+      ask();
+      return;
+    }
+    source = new EventSource(`/events/${name}/tickets/waiting${again ? '?again=1' : ''}`);
+    for (const event of EVENTS)
+      source.addEventListener(event, ({ data }) => {
+        later(SILENCE_MS + spread(SILENCE_MS / 3), start);
+        heard(JSON.parse(data));
+      });
+    source.addEventListener('superseded', () => {
+      stop();
+      on.superseded();
+    });
+    source.addEventListener('closed', ({ data }) => ended(JSON.parse(data)));
+    source.addEventListener('error', failed);
+    later(FIRST_MS, failed);
+  }
+
+  function failed() {
+    close();
+    if (!wanted) return;
+    failures += 1;
+    away(awaySince ?? Date.now());
+    later(spread(Math.min(8_000, 600 * 2 ** (failures - 1))), fresh ? ask : start);
+  }
+
+  async function call(method, address, body) {
+    asking?.abort();
+    asking = new AbortController();
+    const response = await fetch(`/v1/rooms/${name}/${address}`, {
+      method,
+      headers: body ? { 'content-type': 'application/json' } : {},
+      body: body && JSON.stringify(body),
+      cache: 'no-store',
+      signal: asking.signal,
+    });
+    if (response.ok) return response.json();
+    const problem = await response.json().catch(() => ({}));
+    throw Object.assign(new Error(problem.detail ?? `the server answered ${response.status}`), {
+      status: response.status,
+      code: problem.code ?? '',
+      afterMs: 1_000 * (Number(response.headers.get('retry-after')) || 0),
+    });
+  }
+
+  /** Asks once, by a plain request; goes on with polls or the stream. */
+  async function ask() {
+    close();
+    if (!wanted) return;
+    try {
+      const first = fresh;
+      const place = await (first ? call('POST', 'join', { again }) : call('GET', 'place'));
+      if (!wanted) return;
+      const streams = window.EventSource && failures < FAILURES;
+      const kept = failures;
+      heard(place);
+      if (place.state === 'ended') {
+        ended({ reason: 'ended', end: place.end });
+        return;
+      }
+      if (streams && first) {
+        start();
+        return;
+      }
+      failures = kept;
+      polls += 1;
+      if (polls % POLLS === 0) failures = FAILURES - 1;
+      const near = place.state !== 'waiting' || (place.position ?? Infinity) <= NEAR;
+      later((near ? POLL_NEAR_MS : POLL_MS) * (0.9 + 0.2 * Math.random()), start);
+    } catch (error) {
+      if (error.name === 'AbortError' || !wanted) return;
+      missed(error);
+    }
+  }
+
+  function missed(error) {
+    if (error.status === 404 && error.code === 'no_place') {
+      stop();
+      on.none();
+      return;
+    }
+    if (error.status >= 400 && error.status < 500 && error.status !== 429) {
+      stop();
+      on.refused(error);
+      return;
+    }
+    // Too many at once, the store is away, or no network: a place is kept meanwhile, as far as there is one.
+    if (error.code?.includes('full')) {
+      ended({ reason: 'full' });
+      return;
+    }
+    away(awaySince ?? Date.now());
+    later(Math.max(error.afterMs ?? 0, spread(3_000)), fresh ? ask : start);
+  }
+
+  /** Tries at once what is waited for; a stream that was quiet for a while is opened again. */
+  function wake(suspect = false) {
+    if (!wanted) return;
+    const quiet = Date.now() - heardAt > SUSPECT_MS;
+    if (awaySince !== null || suspect || quiet) start();
+  }
+
+  document.addEventListener('visibilitychange', () => {
+    if (!document.hidden) wake();
+  });
+  window.addEventListener('online', () => wake(true));
+  window.addEventListener('offline', () => {
+    if (wanted) away(awaySince ?? Date.now());
+  });
+  window.addEventListener('pageshow', (event) => {
+    if (event.persisted) wake(true);
+  });
+  // A page that is left holds no connection; one that comes back opens another.
+  window.addEventListener('pagehide', close);
+
+  return {
+    /** Takes a place or finds the one there is; `anew` at the end of the line if the last one has ended. */
+    open({ join = false, anew = false } = {}) {
+      wanted = true;
+      fresh = join || anew;
+      again = anew;
+      failures = 0;
+      heardAt = Date.now();
+      start();
+    },
+    stop,
+    async leave() {
+      stop();
+      return call('POST', 'leave', {});
+    },
+    look: () => call('GET', 'place'),
+  };
+}

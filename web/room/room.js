@@ -1,0 +1,280 @@
+// The living page of a waiting room: follows the visitor's place, and says aloud only what matters.
+//
+// It never takes a place by itself: a browser that fetches pages ahead, or a link in a message, must not stand in line.
+
+import { morph } from '../dom.js';
+import { line } from './line.js';
+import { safe, sure, viewer } from './view.js';
+import { count, fill } from './words.js';
+
+const page = JSON.parse(document.getElementById('handed').textContent);
+const { words, texts } = page;
+const stage = document.getElementById('stage');
+const said = document.getElementById('said');
+const title = document.title;
+const STORE = `tidegate-room-${page.room}`;
+
+/** From being let in to going on. */
+const GO_MS = 5_000;
+/** A pass that is nearly over is used even if nobody looks: better early inside than too late. */
+const LAST_CALL_MS = 90_000;
+/** A short loss of the connection is nobody's business. */
+const QUIET_MS = 1_500;
+/** Positions that are worth saying aloud. */
+const MILESTONES = [100, 50, 10, 5];
+
+function recall() {
+  try {
+    return JSON.parse(sessionStorage.getItem(STORE)) ?? {};
+  } catch {
+    return {};
+  }
+}
+
+function remember(change) {
+  kept = { ...kept, ...change };
+  try {
+    sessionStorage.setItem(STORE, JSON.stringify(kept));
+  } catch {
+    // A browser that keeps nothing begins its bar anew after a reload.
+  }
+}
+
+let kept = recall();
+let mode = page.place ? 'place' : 'door';
+let place = page.place ?? null;
+let closed = null;
+let awaySince = null;
+let trouble = null;
+let copied = false;
+let goAt = null;
+let ahead = Date.parse(page.at) - Date.now();
+const now = () => Date.now() + ahead;
+
+const follow = line(page.room, { heard, superseded, closed: over, none, refused, away });
+const view = viewer(page, { join, again, leave, here, stay, gone, copy });
+
+function draw() {
+  const away = awaySince === null ? 0 : Date.now() - awaySince;
+  const had = stage.contains(document.activeElement);
+  morph(
+    stage,
+    view({
+      mode,
+      place,
+      closed,
+      trouble,
+      copied,
+      first: Math.max(kept.first ?? 0, place?.position ?? 0),
+      status: place?.room_status ?? page.status,
+      opensAt: page.opens_at,
+      waiting: page.waiting,
+      keptMs: page.kept_ms,
+      awayMs: away > QUIET_MS ? away : null,
+      goMs: goAt === null ? null : Math.max(0, goAt - Date.now()),
+      now: now(),
+    }),
+  );
+  // What was pressed is gone with what it stood in: the keyboard goes on from the new heading, not from the top.
+  if (had && !stage.contains(document.activeElement))
+    stage.querySelector('h2[tabindex]')?.focus({ preventScroll: true });
+  document.title = tab();
+}
+
+function tab() {
+  if (mode !== 'place') return title;
+  if (place.state === 'granted') return `● ${words.tab_turn} · ${title}`;
+  if (place.state !== 'waiting' || !place.position) return title;
+  const paused = place.room_status === 'paused' ? ` · ${words.tab_paused}` : '';
+  return `${count(place.position)}${paused} · ${title}`;
+}
+
+function say(text, values = {}) {
+  said.textContent = fill(text, values);
+}
+
+/** Says what changed if it is a milestone: a voice at every step would be worse than none. */
+function announce(before, after, joined) {
+  const n = after.position && count(after.position);
+  if (after.state === 'granted') {
+    if (before?.state !== 'granted') say(words.said_granted);
+  } else if (joined) {
+    if (after.state === 'early') say(words.said_early);
+    else if (n) say(words.said_taken, { n });
+  } else if (before && before.room_status !== after.room_status && after.room_status === 'paused') {
+    say(words.said_paused);
+  } else if (before?.room_status === 'paused' && after.room_status === 'open') {
+    say(words.said_resumed);
+  } else if (before?.position && after.position) {
+    const passed = (mark) => before.position > mark && after.position <= mark;
+    if (passed(1)) say(words.said_next);
+    else if (MILESTONES.some(passed)) say(words.said_position, { n });
+    else if (passed(Math.ceil(kept.first / 2))) say(words.said_half, { n });
+  } else if (before?.state === 'early' && n) {
+    say(words.said_position, { n });
+  }
+}
+
+function heard(seen) {
+  const [before, joined] = [place, mode === 'joining'];
+  ahead = Date.parse(seen.at) - Date.now();
+  place = seen;
+  mode = 'place';
+  closed = null;
+  trouble = null;
+  if (joined) remember({ first: 0, stayed: null });
+  if (seen.position) remember({ first: Math.max(kept.first ?? 0, seen.position) });
+  announce(before, seen, joined);
+  if (seen.state === 'granted') begin();
+  else goAt = null;
+  // Who is inside needs no connection any more: the shop has taken over.
+  if (seen.state === 'inside') follow.stop();
+  draw();
+}
+
+function begin() {
+  const { pass } = place;
+  if (goAt !== null || !pass?.go_to || !safe(pass.go_to) || kept.stayed === pass.expires_at) return;
+  if (document.hidden) return;
+  goAt = Date.now() + GO_MS;
+}
+
+function go() {
+  const address = safe(place.pass.go_to);
+  gone();
+  location.assign(address);
+}
+
+/** Whoever comes back from the shop by the browser's button is not sent there again at once. */
+function gone() {
+  goAt = null;
+  remember({ stayed: place.pass.expires_at });
+}
+
+function stay() {
+  gone();
+  draw();
+}
+
+async function copy() {
+  try {
+    await navigator.clipboard.writeText(place.pass.token);
+    copied = true;
+  } catch {
+    // Without the permission it can still be selected.
+    getSelection().selectAllChildren(stage.querySelector('code'));
+  }
+  draw();
+}
+
+function superseded() {
+  mode = 'elsewhere';
+  goAt = null;
+  say(words.elsewhere_heading);
+  draw();
+}
+
+function over(why) {
+  closed = why;
+  mode = 'over';
+  goAt = null;
+  if (why.reason === 'ended' && place) place = { ...place, state: 'ended', end: why.end };
+  draw();
+  say(stage.querySelector('h2')?.textContent ?? '');
+}
+
+function none() {
+  place = null;
+  mode = 'door';
+  draw();
+}
+
+function refused(problem) {
+  mode = place ? mode : 'door';
+  trouble = problem.status === 404 ? words.missing_heading : words.refused;
+  draw();
+}
+
+function away(since) {
+  awaySince = since;
+  draw();
+}
+
+function join() {
+  if (mode === 'joining') return;
+  mode = 'joining';
+  place = null;
+  trouble = null;
+  follow.open({ join: true });
+  draw();
+}
+
+function again() {
+  mode = 'joining';
+  page.status = place?.room_status ?? page.status;
+  place = null;
+  closed = null;
+  follow.open({ anew: true });
+  draw();
+}
+
+function here() {
+  mode = place ? 'place' : 'joining';
+  follow.open({ join: !place });
+  draw();
+}
+
+async function leave() {
+  const turn = place.state === 'granted';
+  if (!(await sure(words, turn ? words.give_up_question : words.leave_question))) return;
+  goAt = null;
+  try {
+    const left = await follow.leave();
+    place = left;
+    over({ reason: 'ended', end: left.end ?? 'left' });
+    stage.querySelector('h2[tabindex]')?.focus({ preventScroll: true });
+  } catch {
+    // Not heard: the place is still ours, and so is the question.
+    trouble = words.unavailable;
+    follow.open();
+    draw();
+  }
+}
+
+async function look() {
+  try {
+    heard(await follow.look());
+  } catch {
+    // What is shown stays until something else is known.
+  }
+}
+
+/** What runs down is drawn every second; the rest when something is heard. */
+function tick() {
+  if (mode === 'place' && place.state === 'granted') {
+    const left = place.pass ? Date.parse(place.pass.expires_at) - now() : 0;
+    const lastCall = document.hidden && left > 0 && left < LAST_CALL_MS;
+    begin();
+    if (goAt !== null && document.hidden && !lastCall) goAt = Date.now() + GO_MS;
+    if (goAt !== null && Date.now() >= goAt) go();
+    else if (lastCall && kept.stayed !== place.pass.expires_at && safe(place.pass.go_to ?? 'about:')) go();
+  }
+  const runs =
+    awaySince !== null ||
+    (mode !== 'place' && page.opens_at) ||
+    (mode === 'place' && ['early', 'granted'].includes(place.state));
+  if (runs) draw();
+}
+
+document.addEventListener('visibilitychange', () => {
+  if (!document.hidden && mode === 'place' && place.state === 'inside') look();
+});
+document.querySelector('.notice')?.remove();
+if (page.notice === 'full') trouble = words.full_text;
+else if (page.notice) trouble = words[page.notice];
+if (place?.state === 'ended') mode = 'over';
+else if (place && place.state !== 'inside') follow.open();
+if (place?.position) remember({ first: Math.max(kept.first ?? 0, place.position) });
+if (place?.state === 'granted') begin();
+setInterval(tick, 1_000);
+draw();

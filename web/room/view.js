@@ -1,0 +1,347 @@
+// What the visitor sees for each state: the same parts as the server's page without scripts, and what only lives here.
+
+import { h } from '../dom.js';
+import { clock, count, fill, lasting, range } from './words.js';
+
+const OVER = {
+  completed: 'completed',
+  left: 'left',
+  lost: 'lost',
+  no_show: 'no_show',
+  expired: 'expired',
+};
+
+/** Addresses that a link may lead to: no scripts, no data. */
+export function safe(address) {
+  try {
+    const url = new URL(address, location.href);
+    return ['https:', 'http:'].includes(url.protocol) ? url.href : null;
+  } catch {
+    return null;
+  }
+}
+
+/** `page` is what was handed over, `deeds` what the buttons do. */
+export function viewer({ words, texts }, deeds) {
+  const people = (value) => fill(words.people, { n: count(value) });
+  const button = (text, look, click, more) =>
+    h('button', { type: 'button', class: look, on: { click }, ...more }, text);
+
+  const chip = (status) =>
+    h('p.chip', { class: status }, h('span.unseen', null, `${words.status}: `), words[`status_${status}`]);
+
+  const figures = (pairs) =>
+    h(
+      'dl.figures',
+      null,
+      pairs
+        .filter(([, value]) => value !== null && value !== undefined)
+        .map(([name, value]) => h('div', { key: name }, h('dt', null, name), h('dd', null, value))),
+    );
+
+  const steps = () =>
+    h(
+      'section.next',
+      { key: 'next' },
+      h('h2', null, words.next_heading),
+      h(
+        'ol',
+        null,
+        texts.next
+          .split('\n')
+          .filter((text) => text.trim())
+          .map((text) => h('li', null, text.trim())),
+      ),
+    );
+
+  const message = (key, look, status, heading, text, actions, ...more) =>
+    h(
+      'section.card.message',
+      { key, class: look },
+      status && chip(status),
+      h('h2.lead', { tabindex: -1 }, heading),
+      text && h('p', null, text),
+      more,
+      actions && h('div.actions', null, actions),
+    );
+
+  function opening(opensAt, now) {
+    if (!opensAt) return null;
+    const at = Date.parse(opensAt);
+    const left = at - now;
+    const when = new Date(at).toLocaleString(document.documentElement.lang, {
+      dateStyle: 'medium',
+      timeStyle: 'short',
+    });
+    return h(
+      'p.opening',
+      null,
+      h('span.label', null, words.opens_in),
+      ' ',
+      // A clock that is read out every second would be a torment: it is for eyes, the moment beside it for all.
+      left > 0
+        ? h('b.time', { 'aria-hidden': 'true' }, clock(left))
+        : h('b.time.soon', null, words.opens_soon),
+      ' ',
+      h('span.fine', null, h('time', { datetime: opensAt }, fill(words.opens_at, { time: when }))),
+    );
+  }
+
+  const kept = (state) =>
+    h('p.fine', null, fill(words.kept, { span: lasting(words, state.keptMs) }));
+
+  function door(state) {
+    const { status } = state;
+    const joining = state.mode === 'joining';
+    if (status === 'closed')
+      return message('closed', 'over', status, words.closed_heading, texts.closed);
+    if (status === 'sold_out')
+      return message('sold', 'over', status, words.sold_out_heading, words.sold_out_text);
+    const early = status === 'not_open';
+    return [
+      h(
+        'section.card',
+        { key: 'door' },
+        chip(status),
+        h('h2.lead', { tabindex: -1 }, early ? words.join_early : words.join_heading),
+        early && opening(state.opensAt, state.now),
+        early && h('p', null, words.early_text),
+        status === 'paused' && h('p', null, words.paused_door),
+        figures([[early ? words.here : words.waiting, people(state.waiting)]]),
+        h(
+          'div.actions',
+          null,
+          button(joining ? words.joining : words.join, 'primary', deeds.join, {
+            'aria-disabled': joining ? 'true' : null,
+          }),
+        ),
+      ),
+      steps(),
+    ];
+  }
+
+  function early(state) {
+    const { place } = state;
+    return [
+      h(
+        'section.card',
+        { key: 'early' },
+        chip(place.room_status),
+        h('h2.lead', { tabindex: -1 }, words.early_heading),
+        opening(place.opens_at, state.now),
+        h('p', null, words.early_text),
+        figures([[words.here, people(place.waiting)]]),
+        h('div.actions', null, button(words.leave, 'quiet', deeds.leave)),
+        kept(state),
+      ),
+      steps(),
+    ];
+  }
+
+  function track(place, first) {
+    const whole = Math.max(1, first - 1);
+    const share = Math.min(1, Math.max(0, (first - place.position) / whole));
+    const percent = Math.round(100 * (first > 1 ? share : 1));
+    return h(
+      'div.way',
+      null,
+      h(
+        'div.track',
+        {
+          role: 'progressbar',
+          'aria-label': words.progress,
+          'aria-valuemin': 0,
+          'aria-valuemax': 100,
+          'aria-valuenow': percent,
+        },
+        h('span.fill', { style: { width: `${percent}%` } }),
+      ),
+      h(
+        'p.fine.ends',
+        { 'aria-hidden': 'true' },
+        h('span', null, fill(words.started_at, { n: count(first) })),
+        h('span', null, words.front),
+      ),
+    );
+  }
+
+  const HINTS = {
+    paused: () => words.paused_text,
+    sold_out: () => words.sold_out_text,
+    closed: () => texts.closed,
+  };
+
+  function waiting(state) {
+    const { place } = state;
+    const eta = place.eta ? range(words, place.eta.low_ms, place.eta.high_ms) : words.eta_unknown;
+    const next = place.position === 1 && place.room_status === 'open';
+    const hint = next ? words.next_one : HINTS[place.room_status]?.();
+    return [
+      h(
+        'section.card',
+        { key: 'waiting', class: state.awayMs === null ? '' : 'dim' },
+        chip(place.room_status),
+        h(
+          'h2.position',
+          { tabindex: -1 },
+          h('span.label', null, words.position),
+          ' ',
+          h('b', null, place.position ? fill(words.position_value, { n: count(place.position) }) : '–'),
+        ),
+        hint && h('p.hint', { class: next ? 'soon' : '' }, hint),
+        place.position && track(place, state.first),
+        figures([
+          [words.eta, eta],
+          [words.ahead, place.ahead === undefined ? null : people(place.ahead)],
+          [words.behind, place.behind === undefined ? null : people(place.behind)],
+        ]),
+        h('div.actions', null, button(words.leave, 'quiet', deeds.leave)),
+        kept(state),
+      ),
+      steps(),
+    ];
+  }
+
+  function granted(state) {
+    const { pass } = state.place;
+    const goTo = pass?.go_to && safe(pass.go_to);
+    const left = pass ? Date.parse(pass.expires_at) - state.now : 0;
+    const going = goTo && state.goMs !== null;
+    return message(
+      'granted',
+      'turn',
+      null,
+      words.granted_heading,
+      texts.granted,
+      [
+        goTo && h('a.button.primary', { href: goTo, on: { click: deeds.gone } }, words.go),
+        going && button(words.stay, 'button', deeds.stay),
+        !going && button(words.give_up, 'quiet', deeds.leave),
+      ],
+      goTo &&
+        h(
+          'p.going',
+          { key: 'going' },
+          going ? fill(words.going, { n: Math.ceil(state.goMs / 1_000) }) : words.stayed,
+        ),
+      pass &&
+        !goTo &&
+        h(
+          'div.pass',
+          { key: 'pass' },
+          h('span.label', null, words.pass),
+          h('code', { tabindex: 0 }, pass.token),
+          button(state.copied ? words.copied : words.copy, 'button', deeds.copy),
+        ),
+      pass &&
+        h(
+          'p.fine',
+          { key: 'left' },
+          left > 0 ? fill(words.pass_for, { span: lasting(words, left) }) : words.pass_over,
+        ),
+    );
+  }
+
+  function ended(state) {
+    const { place, closed } = state;
+    const status = closed?.reason === 'sold_out' ? 'sold_out' : place?.room_status ?? state.status;
+    if (closed?.reason === 'closed')
+      return message('closed', 'over', 'closed', words.closed_heading, texts.closed);
+    if (closed?.reason === 'sold_out')
+      return message('sold', 'over', status, words.sold_out_heading, words.sold_out_over);
+    if (closed?.reason === 'full')
+      return message('full', 'over', null, words.full_heading, words.full_text, [
+        button(words.check, 'primary', deeds.join),
+      ]);
+    const how = OVER[closed?.end ?? place?.end] ?? 'ended';
+    return message(
+      `over-${how}`,
+      'over',
+      status,
+      words[`${how}_heading`],
+      words[`${how}_text`],
+      status !== 'closed' && [button(words.again, 'primary', deeds.again)],
+    );
+  }
+
+  function stage(state) {
+    switch (state.mode) {
+      case 'elsewhere':
+        return message('elsewhere', 'over', null, words.elsewhere_heading, words.elsewhere_text, [
+          button(words.use_here, 'primary', deeds.here),
+        ]);
+      case 'over':
+        return ended(state);
+      case 'door':
+      case 'joining':
+        return door(state);
+      default:
+    }
+    switch (state.place.state) {
+      case 'early':
+        return early(state);
+      case 'granted':
+        return granted(state);
+      case 'inside':
+        return message('inside', 'turn', null, words.inside_heading, words.inside_text);
+      case 'ended':
+        return ended(state);
+      default:
+        return waiting(state);
+    }
+  }
+
+  function banner(state) {
+    if (state.trouble) return h('p.notice', { key: 'trouble' }, state.trouble);
+    if (state.awayMs === null) return null;
+    const left = state.keptMs - state.awayMs;
+    let text = words.offline;
+    if (state.mode === 'joining') text = words.busy;
+    else if (['waiting', 'early'].includes(state.place?.state) && left > 0)
+      text = fill(words.offline_for, { span: lasting(words, left) });
+    return h('p.notice.away', { key: 'away' }, text);
+  }
+
+  return (state) => [banner(state), stage(state)];
+}
+
+/** Asks before a place is given up; resolves to whether it is. */
+export function sure(words, question) {
+  return new Promise((resolve) => {
+    let yes = false;
+    const dialog = h(
+      'dialog',
+      {
+        'aria-labelledby': 'leave-question',
+        on: {
+          close: () => {
+            dialog.remove();
+            resolve(yes);
+          },
+        },
+      },
+      h('h2', { id: 'leave-question' }, question),
+      h('p', null, words.leave_text),
+      h(
+        'div.actions',
+        null,
+        h('button.primary', { type: 'button', on: { click: () => dialog.close() } }, words.leave_no),
+        h(
+          'button.button',
+          {
+            type: 'button',
+            on: {
+              click: () => {
+                yes = true;
+                dialog.close();
+              },
+            },
+          },
+          words.leave_yes,
+        ),
+      ),
+    );
+    document.body.append(dialog);
+    dialog.showModal();
+  });
+}
