@@ -31,7 +31,7 @@ pub struct Permit {
     phase: u64,
 }
 
-/// Nothing goes through before `until`.
+/// Asking again before `until` is of no use.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Refused {
     pub until: Timestamp,
@@ -83,7 +83,12 @@ impl Breaker {
         match self.phase {
             Phase::Open { until } if now < until => return Err(Refused { until }),
             Phase::HalfOpen { given, until, .. } if given >= self.config.probes && now < until => {
-                return Err(Refused { until });
+                // By then the probes that are out have worked, or are too slow: whoever waited for `until` would stand
+                // still long after everything works again.
+                let soon = now + self.config.slow_ms.max(Millis(1));
+                return Err(Refused {
+                    until: until.min(soon),
+                });
             }
             Phase::Open { .. } => self.probe(now),
             Phase::HalfOpen { given, .. } if given >= self.config.probes => self.probe(now),
@@ -219,7 +224,8 @@ mod tests {
             call(&mut breaker, false, QUICK, at(0));
         }
         let lost: Vec<Permit> = (0..5).map(|_| breaker.ask(at(30_000)).unwrap()).collect();
-        assert_eq!(breaker.ask(at(30_001)), Err(Refused { until: at(60_000) }));
+        assert_eq!(breaker.ask(at(30_001)), Err(Refused { until: at(31_001) }));
+        assert_eq!(breaker.ask(at(59_999)), Err(Refused { until: at(60_000) }));
         assert_eq!(lost.len(), 5);
         for _ in 0..5 {
             assert!(call(&mut breaker, true, QUICK, at(60_000)));

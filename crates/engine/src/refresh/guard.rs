@@ -189,6 +189,24 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
+    async fn who_finds_all_probes_out_does_not_wait_as_if_it_had_opened_again() {
+        let guard = Guard::new("the store", BreakerConfig::default());
+        for _ in 0..10 {
+            let _ = guard.call(std::future::ready(Err::<(), _>(away()))).await;
+        }
+        let (begun, stop) = (Instant::now(), CancellationToken::new());
+        let quick = || async {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+            Ok::<_, StoreError>(())
+        };
+        // Far more than there are probes, all of them waiting when it may be tried again.
+        let calls = (0..50).map(|_| guard.outlast(&stop, quick));
+        futures_util::future::join_all(calls).await;
+        assert_eq!(guard.state(), BreakerState::Closed);
+        assert!(begun.elapsed() < Duration::from_secs(32), "{:?}", begun.elapsed());
+    }
+
+    #[tokio::test(start_paused = true)]
     async fn slow_answers_open_it() {
         let guard = Guard::new("the database", BreakerConfig::default());
         for _ in 0..10 {

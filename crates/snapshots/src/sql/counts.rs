@@ -13,9 +13,9 @@ impl SqlSnapshots {
     pub(super) async fn count_slice(&self, ask: &CountAsk) -> Result<Counts, Fault> {
         let mut select = Statement::new(
             self.driver.dialect(),
-            "SELECT record_key, last_checked_at, active_at FROM snapshot WHERE source = ",
+            "SELECT record_key, last_checked_at, active_at FROM snapshot WHERE ",
         )
-        .bytes(ask.source.as_str().as_bytes());
+        .source(ask.source.as_str());
         if let Some(after) = &ask.after {
             select = select.push(" AND record_key > ").bytes(after.as_str().as_bytes());
         }
@@ -43,9 +43,9 @@ impl SqlSnapshots {
     pub(super) async fn count_status(&self, source: &SourceId, limit: u32) -> Result<StatusCounts, Fault> {
         let select = Statement::new(
             self.driver.dialect(),
-            "SELECT counted.state, COUNT(*) FROM (SELECT state FROM update_status WHERE source = ",
+            "SELECT counted.state, COUNT(*) FROM (SELECT state FROM update_status WHERE ",
         )
-        .bytes(source.as_str().as_bytes())
+        .source(source.as_str())
         .push(" LIMIT ")
         .int(limit.into())
         .push(") AS counted GROUP BY counted.state");

@@ -75,8 +75,8 @@ impl SqlSnapshots {
             .map_or(ask.from, |after| ask.from.max(after.replaced_at));
         let mut select = Statement::new(dialect, "SELECT id, ")
             .push(&dialect.byte_length("data"))
-            .push(" FROM snapshot_history WHERE source = ")
-            .bytes(ask.source.as_str().as_bytes())
+            .push(" FROM snapshot_history WHERE ")
+            .source(ask.source.as_str())
             .push(" AND replaced_at >= ")
             .int(column(from.0))
             .push(" AND replaced_at < ")
@@ -166,8 +166,8 @@ impl SqlSnapshots {
     pub(super) async fn history_of(&self, record: &RecordRef, max: u32) -> Result<Vec<HistoryRow>, Fault> {
         let select = Statement::new(self.driver.dialect(), "SELECT ")
             .push(COLUMNS)
-            .push(" FROM snapshot_history WHERE source = ")
-            .bytes(record.source.as_str().as_bytes())
+            .push(" FROM snapshot_history WHERE ")
+            .source(record.source.as_str())
             .push(" AND record_key = ")
             .bytes(record.key.as_str().as_bytes())
             .push(" ORDER BY version DESC, hash LIMIT ")

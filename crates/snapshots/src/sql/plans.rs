@@ -6,6 +6,7 @@ use tidegate_core::refresh::Version;
 use tidegate_core::time::{Millis, Timestamp};
 
 use super::SqlSnapshots;
+use super::prefetch::of_keys;
 use super::statement::{Dialect, Statement};
 use crate::seam::*;
 use crate::{Failure, Write};
@@ -15,8 +16,12 @@ const ROWS: u64 = 100_000;
 const BATCH: u64 = 2_000;
 
 fn record(n: u64) -> RecordRef {
+    record_of("characters", n)
+}
+
+fn record_of(source: &str, n: u64) -> RecordRef {
     RecordRef {
-        source: SourceId::new("characters").unwrap(),
+        source: SourceId::new(source).unwrap(),
         key: RecordKey::new(format!("key {n}")).unwrap(),
     }
 }
@@ -172,6 +177,39 @@ async fn every_query_finds_its_rows_by_index(snapshots: SqlSnapshots) {
     let read = plan(&snapshots, snapshots.select_rows(&records)).await;
     // Its rows come from two tables, and are put together without order.
     assert_by_index(&read.replace("| ALL | | Using temporary", ""), key, dialect);
+
+    newcomers_are_found_by_key(&snapshots, key).await;
+}
+
+/// Of a source that is newer than the statistics a database may expect a row or none, and read all that there are.
+async fn newcomers_are_found_by_key(snapshots: &SqlSnapshots, key: &str) {
+    let dialect = snapshots.driver.dialect();
+    let records: Vec<_> = (0..BATCH).map(|n| record_of("newcomers", n)).collect();
+    let seen: Vec<_> = records.iter().map(|record| (record.clone(), NOW)).collect();
+    snapshots.mark_active(&seen).await.expect("activity");
+    let ask = PrefetchAsk {
+        source: records[0].source.clone(),
+        tiers: Vec::new(),
+        max: 100,
+        now: NOW,
+        claim_until: NOW,
+    };
+    let wanted: Vec<_> = records.iter().step_by(100).collect();
+    let keys: Vec<_> = wanted.iter().map(|record| &record.key).collect();
+    let update = Statement::new(dialect, "UPDATE snapshot SET tier = 1");
+    let read: Vec<_> = wanted.iter().copied().cloned().collect();
+    let statements = [
+        snapshots.select_rows(&read),
+        snapshots.lock_rows(&wanted),
+        of_keys(update, &ask, &keys),
+    ];
+    for statement in statements {
+        let plan = plan(snapshots, statement).await;
+        assert!(plan.contains(key), "no {key} in:\n{plan}");
+        assert!(!plan.contains("idx_prefetch"), "idx_prefetch in:\n{plan}");
+        // What PostgreSQL filters by it has read before.
+        assert!(!plan.contains("Filter"), "Filter in:\n{plan}");
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]

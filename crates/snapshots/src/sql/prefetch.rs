@@ -113,9 +113,9 @@ impl SqlSnapshots {
         let dialect = self.driver.dialect();
         Statement::new(
             dialect,
-            "SELECT record_key, version, active_at, prefetch_at, claimed_until FROM snapshot WHERE source = ",
+            "SELECT record_key, version, active_at, prefetch_at, claimed_until FROM snapshot WHERE ",
         )
-        .bytes(ask.source.as_str().as_bytes())
+        .source(ask.source.as_str())
         .push(" AND tier = ")
         .int(hint)
         .push(" AND prefetch_at < ")
@@ -242,11 +242,15 @@ fn keys<'c>(candidates: impl Iterator<Item = &'c Candidate>) -> Vec<&'c RecordKe
     keys
 }
 
-fn of_keys<'a>(update: Statement<'a>, ask: &'a PrefetchAsk, keys: &[&'a RecordKey]) -> Statement<'a> {
+pub(super) fn of_keys<'a>(
+    update: Statement<'a>,
+    ask: &'a PrefetchAsk,
+    keys: &[&'a RecordKey],
+) -> Statement<'a> {
     let keys = keys.iter().map(|key| Value::Bytes(key.as_str().as_bytes()));
     update
-        .push(" WHERE source = ")
-        .bytes(ask.source.as_str().as_bytes())
+        .push(" WHERE ")
+        .source(ask.source.as_str())
         .push(" AND record_key IN (")
         .values(keys)
         .push(")")

@@ -193,6 +193,23 @@ impl<'a> Statement<'a> {
         self
     }
 
+    /// A condition that picks one source. PostgreSQL must not see which one while it plans: of a source that is newer
+    /// than its statistics it expects a single row, and then it reads all rows of the source to find one by its key.
+    /// Of a source that it cannot see it expects as many rows as of any other.
+    pub(crate) fn source(mut self, source: &'a str) -> Self {
+        self.put_source("", source);
+        self
+    }
+
+    fn put_source(&mut self, prefix: &str, source: &'a str) {
+        let hides = self.dialect == Dialect::Postgres;
+        self.sql.push_str(prefix);
+        self.sql
+            .push_str(if hides { "source = (SELECT " } else { "source = " });
+        self.put(Value::Bytes(source.as_bytes()));
+        self.sql.push_str(if hides { ")" } else { "" });
+    }
+
     /// A condition that picks exactly these records. By source and then by key, because not every database finds
     /// pairs by index.
     pub(crate) fn records(mut self, prefix: &str, records: impl IntoIterator<Item = &'a RecordRef>) -> Self {
@@ -209,9 +226,7 @@ impl<'a> Statement<'a> {
             keys.sort_unstable();
             keys.dedup();
             self.sql.push_str(if index == 0 { "(" } else { " OR (" });
-            self.sql.push_str(prefix);
-            self.sql.push_str("source = ");
-            self.put(Value::Bytes(source.as_bytes()));
+            self.put_source(prefix, source);
             self.sql.push_str(" AND ");
             self.sql.push_str(prefix);
             self.sql.push_str("record_key IN (");

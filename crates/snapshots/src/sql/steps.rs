@@ -217,12 +217,8 @@ impl Plan<'_> {
             for (index, write) in portion.iter().enumerate() {
                 let record = write.record();
                 delete = delete
-                    .push(if index == 0 {
-                        "(source = "
-                    } else {
-                        " OR (source = "
-                    })
-                    .bytes(record.source.as_str().as_bytes())
+                    .push(if index == 0 { "(" } else { " OR (" })
+                    .source(record.source.as_str())
                     .push(" AND record_key = ")
                     .bytes(record.key.as_str().as_bytes())
                     .push(" AND version <= ")

@@ -98,14 +98,7 @@ impl SqlSnapshots {
         let dialect = self.driver.dialect();
         let mut known: HashMap<RecordRef, Known> = HashMap::with_capacity(records.len());
         for portion in records.chunks(MAX_NAMED) {
-            let select = Statement::new(
-                dialect,
-                "SELECT source, record_key, version, hash FROM snapshot WHERE ",
-            )
-            .records("", portion.iter().copied())
-            .push(" ORDER BY source, record_key")
-            .push(&dialect.for_update("snapshot"));
-            for row in session.fetch(select).await? {
+            for row in session.fetch(self.lock_rows(portion)).await? {
                 known.entry(record(&row, 0)?).or_default().row = Some(KnownRow {
                     version: version(row.int(2)?),
                     hash: row.maybe_bytes(3)?.map(hash).transpose()?,
@@ -123,6 +116,17 @@ impl SqlSnapshots {
             }
         }
         Ok(known)
+    }
+
+    pub(super) fn lock_rows<'a>(&self, records: &[&'a RecordRef]) -> Statement<'a> {
+        let dialect = self.driver.dialect();
+        Statement::new(
+            dialect,
+            "SELECT source, record_key, version, hash FROM snapshot WHERE ",
+        )
+        .records("", records.iter().copied())
+        .push(" ORDER BY source, record_key")
+        .push(&dialect.for_update("snapshot"))
     }
 
     async fn register(&self, session: &mut dyn Session, records: &[&RecordRef]) -> Result<(), Fault> {
