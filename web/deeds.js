@@ -321,9 +321,10 @@ export const voidPasses = (room) =>
     },
   });
 
-const changeLimit = async (room, name, change, why) => {
-  await patch(path`/v1/rooms/${room.room}/capacity`, { [name]: change, why });
-  success(`A limit of ${room.room} is changed`);
+const changeLimit = async (room, name, label, change, why) => {
+  const { capacity } = await patch(path`/v1/rooms/${room.room}/capacity`, { [name]: change, why });
+  const held = capacity[name] === undefined ? 'not counted' : count(capacity[name]);
+  success(`${label} of ${room.room}: ${held}`);
 };
 
 /** `name` is the limit's name in the API, `label` what people call it. */
@@ -345,7 +346,7 @@ export const setLimit = (room, name, label) =>
       reason(true),
     ],
     confirm: 'Set limit',
-    run: ({ value, why }) => changeLimit(room, name, { set: value === '' ? null : Number(value) }, why),
+    run: ({ value, why }) => changeLimit(room, name, label, { set: value === '' ? null : Number(value) }, why),
   });
 
 export const addToLimit = (room, name, label) =>
@@ -364,7 +365,7 @@ export const addToLimit = (room, name, label) =>
       reason(true),
     ],
     confirm: 'Change limit',
-    run: ({ by, why }) => changeLimit(room, name, { add: Number(by) }, why),
+    run: ({ by, why }) => changeLimit(room, name, label, { add: Number(by) }, why),
   });
 
 export const resetLimit = (room, name, label) =>
@@ -372,5 +373,5 @@ export const resetLimit = (room, name, label) =>
     title: `${label}: take what is configured again?`,
     fields: [reason(true)],
     confirm: 'Reset limit',
-    run: ({ why }) => changeLimit(room, name, { reset: true }, why),
+    run: ({ why }) => changeLimit(room, name, label, { reset: true }, why),
   });

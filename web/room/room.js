@@ -123,6 +123,7 @@ function heard(seen) {
   closed = null;
   trouble = null;
   if (joined) remember({ first: 0, stayed: null });
+  remember({ placed: true });
   if (seen.position) remember({ first: Math.max(kept.first ?? 0, seen.position) });
   announce(before, seen, joined);
   if (seen.state === 'granted') begin();
@@ -178,6 +179,7 @@ function over(why) {
   closed = why;
   mode = 'over';
   goAt = null;
+  remember({ placed: false });
   if (why.reason === 'ended' && place) place = { ...place, state: 'ended', end: why.end };
   draw();
   say(stage.querySelector('h2')?.textContent ?? '');
@@ -186,6 +188,7 @@ function over(why) {
 function none() {
   place = null;
   mode = 'door';
+  remember({ placed: false });
   draw();
 }
 
@@ -244,8 +247,10 @@ async function leave() {
 async function look() {
   try {
     heard(await follow.look());
+    if (['early', 'waiting', 'granted'].includes(place.state)) follow.open();
   } catch {
     // What is shown stays until something else is known.
+    remember({ placed: false });
   }
 }
 
@@ -274,6 +279,8 @@ if (page.notice === 'full') trouble = words.full_text;
 else if (page.notice) trouble = words[page.notice];
 if (place?.state === 'ended') mode = 'over';
 else if (place && place.state !== 'inside') follow.open();
+// A browser that goes back may show the page as it was before the place was taken.
+else if (!place && kept.placed) look();
 if (place?.position) remember({ first: Math.max(kept.first ?? 0, place.position) });
 if (place?.state === 'granted') begin();
 setInterval(tick, 1_000);

@@ -124,13 +124,20 @@ export default function room({ names: { room: id }, signal }) {
 
 /** Samples with the rate between each and the one before, and the limits as they hold now. */
 function sampled(samples, { inside, per_second: most }) {
-  return samples.map((sample, index) => {
-    const at = Date.parse(sample.at);
-    const before = samples[index - 1];
-    const lasted = before ? (at - Date.parse(before.at)) / 1_000 : 0;
-    const rate = lasted > 0 ? Math.max(0, sample.admitted - before.admitted) / lasted : 0;
-    return { ...sample, at, rate, limit: inside, most };
-  });
+  const at = (sample) => Date.parse(sample.at);
+  const rate = (index) => {
+    // Nothing is known before the first: it is taken to be like the second.
+    const [before, sample] = [samples[Math.max(0, index - 1)], samples[Math.max(1, index)]];
+    const lasted = sample ? (at(sample) - at(before)) / 1_000 : 0;
+    return lasted > 0 ? Math.max(0, sample.admitted - before.admitted) / lasted : 0;
+  };
+  return samples.map((sample, index) => ({
+    ...sample,
+    at: at(sample),
+    rate: rate(index),
+    limit: inside,
+    most,
+  }));
 }
 
 function tiles(seen) {

@@ -123,7 +123,7 @@ pub(crate) fn stylesheet(colours: &Colours) -> String {
     if let Some(background) = colours.background {
         // It holds where it fits, by day or by night; the other gets a tint of it.
         let grounds = if background.light() > 0.18 {
-            [background, background.mix(NIGHT, 0.14)]
+            [background, background.mix(NIGHT, 0.05)]
         } else {
             [background.mix(WHITE, 0.12), background]
         };
