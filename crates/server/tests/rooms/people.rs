@@ -1,0 +1,182 @@
+//! Visitors as browsers are: a cookie, a stream of events, requests.
+
+use std::time::Duration;
+
+use futures_util::StreamExt;
+use serde_json::{Value, json};
+use tokio::time::timeout;
+
+use crate::support::{PATIENCE, Running};
+
+pub(crate) struct Visitor {
+    url: String,
+    room: String,
+    http: reqwest::Client,
+    cookie: Option<String>,
+}
+
+/// An event: its name and its data.
+pub(crate) type Event = (String, Value);
+
+pub(crate) struct Stream {
+    bytes: futures_util::stream::BoxStream<'static, reqwest::Result<bytes::Bytes>>,
+    text: String,
+}
+
+impl Visitor {
+    pub(crate) fn of(running: &Running, room: &str) -> Self {
+        Self {
+            url: running.url.clone(),
+            room: room.to_owned(),
+            http: running.http.clone(),
+            cookie: None,
+        }
+    }
+
+    pub(crate) fn cookie(&self) -> Option<&str> {
+        self.cookie.as_deref()
+    }
+
+    pub(crate) fn with_cookie(mut self, cookie: &str) -> Self {
+        self.cookie = Some(cookie.to_owned());
+        self
+    }
+
+    fn keep(&mut self, response: &reqwest::Response) {
+        for cookie in response.headers().get_all("set-cookie") {
+            let cookie = cookie.to_str().unwrap();
+            assert!(
+                cookie.contains("HttpOnly") && cookie.contains("SameSite=Lax"),
+                "{cookie}"
+            );
+            self.cookie = Some(cookie.split(';').next().unwrap().to_owned());
+        }
+    }
+
+    fn asks(&self, request: reqwest::RequestBuilder) -> reqwest::RequestBuilder {
+        match &self.cookie {
+            Some(cookie) => request.header("cookie", cookie),
+            None => request,
+        }
+    }
+
+    pub(crate) async fn get(&mut self, what: &str) -> (u16, Value) {
+        let request = self
+            .http
+            .get(format!("{}/v1/rooms/{}/{what}", self.url, self.room));
+        self.answer(self.asks(request)).await
+    }
+
+    pub(crate) async fn post(&mut self, what: &str, body: Value) -> (u16, Value) {
+        let request = self
+            .http
+            .post(format!("{}/v1/rooms/{}/{what}", self.url, self.room));
+        self.answer(self.asks(request).json(&body)).await
+    }
+
+    async fn answer(&mut self, request: reqwest::RequestBuilder) -> (u16, Value) {
+        let response = request.send().await.unwrap();
+        self.keep(&response);
+        let status = response.status().as_u16();
+        let text = response.text().await.unwrap();
+        (status, serde_json::from_str(&text).unwrap_or(Value::String(text)))
+    }
+
+    /// Opens the stream, or says why not.
+    pub(crate) async fn stream_with(&mut self, query: &str) -> Result<Stream, (u16, Value)> {
+        let request = self.http.get(format!(
+            "{}/events/{}/tickets/waiting{query}",
+            self.url, self.room
+        ));
+        let response = self.asks(request).send().await.unwrap();
+        self.keep(&response);
+        if !response.status().is_success() {
+            let status = response.status().as_u16();
+            return Err((status, response.json().await.unwrap()));
+        }
+        assert_eq!(response.headers()["content-type"], "text/event-stream");
+        assert_eq!(response.headers()["x-accel-buffering"], "no");
+        assert!(
+            response.headers()["cache-control"]
+                .to_str()
+                .unwrap()
+                .contains("no-store")
+        );
+        Ok(Stream {
+            bytes: response.bytes_stream().boxed(),
+            text: String::new(),
+        })
+    }
+
+    pub(crate) async fn stream(&mut self) -> Stream {
+        match self.stream_with("").await {
+            Ok(stream) => stream,
+            Err(refused) => panic!("{refused:?}"),
+        }
+    }
+
+    /// Redeems and the like, as the shop.
+    pub(crate) async fn shop(&self, what: &str, body: Value) -> (u16, Value) {
+        let request = self
+            .http
+            .post(format!("{}/v1/rooms/{}/{what}", self.url, self.room));
+        crate::support::answer(request.json(&body)).await
+    }
+}
+
+impl Stream {
+    /// The next event; none when the stream is over.
+    pub(crate) async fn next(&mut self) -> Option<Event> {
+        loop {
+            if let Some(end) = self.text.find("\n\n") {
+                let event: String = self.text.drain(..end + 2).collect();
+                let field = |name: &str| event.lines().find_map(|line| line.strip_prefix(name));
+                let Some(name) = field("event: ") else {
+                    continue;
+                };
+                let data = serde_json::from_str(field("data: ").unwrap()).unwrap();
+                return Some((name.to_owned(), data));
+            }
+            let piece = timeout(PATIENCE, self.bytes.next())
+                .await
+                .expect("something comes")?;
+            self.text += std::str::from_utf8(&piece.ok()?).unwrap();
+        }
+    }
+
+    /// Waits for an event of this name that fits.
+    pub(crate) async fn until(&mut self, name: &str, fits: impl Fn(&Value) -> bool) -> Value {
+        let found = timeout(PATIENCE, async {
+            loop {
+                let (found, data) = self.next().await.expect("the stream goes on");
+                if found == name && fits(&data) {
+                    return data;
+                }
+            }
+        });
+        found.await.unwrap_or_else(|_| panic!("{name} does not come"))
+    }
+
+    pub(crate) async fn granted(&mut self) -> String {
+        let place = self.until("granted", |_| true).await;
+        place["pass"]["token"].as_str().unwrap().to_owned()
+    }
+}
+
+/// A room with one slot, whose visitors go when their connection does, soon.
+pub(crate) const ROOM: &str = r#"
+[rooms.concert]
+capacity = { seats = 50, inside = 1, per_second = 100 }
+presence_ms = 1500
+grace_ms = 3000
+shop = "https://shop.example/enter?from=queue"
+"#;
+
+pub(crate) fn shows(pass: &str) -> Value {
+    json!({ "pass": pass })
+}
+
+/// As long as nothing else says that it is time.
+pub(crate) async fn a_moment(ms: u64) {
+    tokio::time::sleep(Duration::from_millis(ms)).await;
+}

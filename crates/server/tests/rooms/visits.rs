@@ -1,0 +1,259 @@
+//! How it goes when it goes well: places, positions, passes, and an operator at the door.
+
+use serde_json::json;
+
+use crate::people::{ROOM, Visitor, a_moment, shows};
+use crate::support::{Backend, Running, answer};
+
+on_both_stores! {
+    a_visitor_waits_is_let_in_and_buys
+    the_same_browser_has_the_same_place_and_the_newest_stream_wins
+    polling_keeps_a_place_as_a_stream_does
+    operators_pause_close_and_change_the_limits
+    passes_are_taken_back_and_given_anew
+    places_outlive_a_restart
+}
+
+async fn a_visitor_waits_is_let_in_and_buys(backend: Backend) {
+    let running = Running::start(backend, ROOM).await;
+    let (mut first, mut second, mut third) = (
+        Visitor::of(&running, "concert"),
+        Visitor::of(&running, "concert"),
+        Visitor::of(&running, "concert"),
+    );
+    let mut first_stream = first.stream().await;
+    let pass = first_stream.granted().await;
+    let mut second_stream = second.stream().await;
+    let (name, place) = second_stream.next().await.unwrap();
+    assert_eq!((name.as_str(), &place["position"]), ("queued", &json!(1)));
+    assert_eq!(
+        (&place["ahead"], &place["behind"], &place["waiting"]),
+        (&json!(0), &json!(0), &json!(1))
+    );
+    let mut third_stream = third.stream().await;
+    let (_, place) = third_stream.next().await.unwrap();
+    assert_eq!(
+        (&place["position"], &place["room_status"]),
+        (&json!(2), &json!("open"))
+    );
+
+    let (status, visit) = first.shop("check", shows(&pass)).await;
+    assert_eq!((status, &visit["state"]), (200, &json!("granted")), "{visit}");
+    let named = json!({ "pass": pass, "session": "basket-7" });
+    let (status, visit) = first.shop("redeem", named.clone()).await;
+    assert_eq!((status, &visit["state"]), (200, &json!("inside")), "{visit}");
+    assert_eq!(
+        first.shop("redeem", named).await.0,
+        200,
+        "the same session may ask again"
+    );
+    let (status, problem) = first.shop("redeem", shows(&pass)).await;
+    assert_eq!((status, &problem["code"]), (409, &json!("pass_used")));
+    let (status, longer) = first
+        .shop("extend", json!({ "pass": pass, "for_ms": 3_600_000 }))
+        .await;
+    assert_eq!(status, 200);
+    assert!(longer["until"].as_str() > visit["until"].as_str(), "{longer}");
+    for _ in 0..2 {
+        let (status, done) = first.shop("complete", shows(&pass)).await;
+        assert_eq!((status, &done["end"]), (200, &json!("completed")), "{done}");
+    }
+    first_stream
+        .until("closed", |closed| closed["end"] == "completed")
+        .await;
+    assert!(first_stream.next().await.is_none(), "the last word");
+
+    second_stream.granted().await;
+    third_stream
+        .until("position", |place| place["position"] == 1)
+        .await;
+    let room = running.ok("/v1/rooms/concert").await;
+    assert_eq!(
+        (&room["granted"], &room["waiting"], &room["counts"]["completed"]),
+        (&json!(1), &json!(1), &json!(1))
+    );
+    let (status, again) = first.post("join", json!({ "again": true })).await;
+    assert_eq!(
+        (status, &again["end"]),
+        (200, &json!("completed")),
+        "one purchase per visitor"
+    );
+    running.stop().await;
+}
+
+async fn the_same_browser_has_the_same_place_and_the_newest_stream_wins(backend: Backend) {
+    let running = Running::start(backend, ROOM).await;
+    let mut inside = Visitor::of(&running, "concert");
+    inside.stream().await.granted().await;
+    let mut visitor = Visitor::of(&running, "concert");
+    let mut old = visitor.stream().await;
+    old.next().await.unwrap();
+    let mut other = Visitor::of(&running, "concert");
+    let mut behind = other.stream().await;
+    assert_eq!(behind.next().await.unwrap().1["position"], 2);
+    let mut new = visitor.stream().await;
+    assert_eq!(new.next().await.unwrap().1["position"], 1, "the place is kept");
+    old.until("superseded", |_| true).await;
+    assert!(old.next().await.is_none());
+    drop(old);
+    // Longer than presence and grace: the older stream's end has not touched the place.
+    a_moment(5_500).await;
+    let (status, place) = visitor.get("place").await;
+    assert_eq!((status, &place["position"]), (200, &json!(1)), "{place}");
+    // A short break, then another connection: nobody went past.
+    drop(new);
+    a_moment(500).await;
+    assert_eq!(visitor.stream().await.next().await.unwrap().1["position"], 1);
+    // A break longer than all patience, while the other one stays.
+    a_moment(6_500).await;
+    let (_, place) = visitor.get("place").await;
+    assert_eq!(
+        (&place["state"], &place["end"]),
+        (&json!("ended"), &json!("lost"))
+    );
+    behind.until("position", |place| place["position"] == 1).await;
+    let mut closed = visitor.stream().await;
+    assert_eq!(
+        closed.next().await.unwrap().0,
+        "closed",
+        "a new place is asked for, not given"
+    );
+    let mut again = visitor.stream_with("?again=1").await.unwrap_or_else(|_| panic!());
+    assert_eq!(again.next().await.unwrap().1["position"], 2);
+    running.stop().await;
+}
+
+async fn polling_keeps_a_place_as_a_stream_does(backend: Backend) {
+    let running = Running::start(backend, ROOM).await;
+    let mut inside = Visitor::of(&running, "concert");
+    let mut stream = inside.stream().await;
+    stream.granted().await;
+    let mut polls = Visitor::of(&running, "concert");
+    assert_eq!(polls.get("place").await.1["code"], "no_place");
+    let (status, place) = polls.post("join", json!({})).await;
+    assert_eq!((status, &place["position"]), (200, &json!(1)), "{place}");
+    for _ in 0..6 {
+        a_moment(1_000).await;
+        assert_eq!(polls.get("place").await.1["position"], 1);
+    }
+    let (status, left) = inside.post("leave", json!({})).await;
+    assert_eq!((status, &left["end"]), (200, &json!("left")));
+    running
+        .until("/v1/rooms/concert", |room| room["granted"] == 1)
+        .await;
+    let (_, place) = polls.get("place").await;
+    assert_eq!(place["state"], "granted");
+    let go_to = place["pass"]["go_to"].as_str().unwrap();
+    assert!(
+        go_to.starts_with("https://shop.example/enter?from=queue&pass=ey"),
+        "{go_to}"
+    );
+    assert_eq!(
+        polls.get("place").await.1["pass"],
+        place["pass"],
+        "signed again, the same"
+    );
+    running.stop().await;
+}
+
+async fn operators_pause_close_and_change_the_limits(backend: Backend) {
+    let running = Running::start(backend, ROOM).await;
+    let mut inside = Visitor::of(&running, "concert");
+    let mut first = inside.stream().await;
+    first.granted().await;
+    let mut visitor = Visitor::of(&running, "concert");
+    let mut stream = visitor.stream().await;
+    stream.next().await.unwrap();
+    let room = running
+        .did("/v1/rooms/concert/pause", json!({ "why": "the till broke" }))
+        .await;
+    assert_eq!(room["status"], "paused");
+    stream.until("paused", |place| place["position"] == 1).await;
+    let change = json!({ "inside": { "add": 1 }, "why": "another till" });
+    let (status, room) = running.patch("/v1/rooms/concert/capacity", change).await;
+    assert_eq!((status, &room["capacity"]["inside"]), (200, &json!(2)), "{room}");
+    assert_eq!(room["changes"][0]["why"], "another till");
+    running.did("/v1/rooms/concert/resume", json!({})).await;
+    stream.granted().await;
+    let (_, room) = running
+        .patch(
+            "/v1/rooms/concert/capacity",
+            json!({ "inside": { "set": 0 }, "seats": { "set": 2 } }),
+        )
+        .await;
+    assert_eq!(
+        (&room["granted"], &room["capacity"]["inside"]),
+        (&json!(2), &json!(0)),
+        "nobody has to go"
+    );
+    let mut late = Visitor::of(&running, "concert");
+    let mut waits = late.stream().await;
+    waits.next().await.unwrap();
+    running
+        .did("/v1/rooms/concert/close", json!({ "why": "over" }))
+        .await;
+    waits.until("closed", |closed| closed["reason"] == "closed").await;
+    let (status, problem) = Visitor::of(&running, "concert").post("join", json!({})).await;
+    assert_eq!((status, &problem["code"]), (410, &json!("room_closed")));
+    let audit = running.ok("/v1/audit").await;
+    let told = audit.to_string();
+    for deed in [
+        "room.pause",
+        "room.resume",
+        "room.resize",
+        "room.close",
+        "the till broke",
+    ] {
+        assert!(told.contains(deed), "{deed} is not in {told}");
+    }
+    let history = running.ok("/v1/rooms/concert/history").await;
+    assert!(!history["samples"].as_array().unwrap().is_empty());
+    running.stop().await;
+}
+
+async fn passes_are_taken_back_and_given_anew(backend: Backend) {
+    let running = Running::start(backend, ROOM).await;
+    let mut visitor = Visitor::of(&running, "concert");
+    let mut stream = visitor.stream().await;
+    let old = stream.granted().await;
+    running
+        .did("/v1/rooms/concert/void", json!({ "why": "a leak" }))
+        .await;
+    let new = stream.granted().await;
+    assert_ne!(old, new);
+    let (status, problem) = visitor.shop("redeem", shows(&old)).await;
+    assert_eq!(
+        (status, &problem["code"]),
+        (410, &json!("pass_void")),
+        "{problem}"
+    );
+    assert_eq!(visitor.shop("redeem", shows(&new)).await.0, 200);
+    let keys = answer(running.http.get(format!("{}/.well-known/jwks.json", running.url)))
+        .await
+        .1;
+    assert_eq!(
+        (&keys["keys"][0]["crv"], &keys["keys"][0]["alg"]),
+        (&json!("Ed25519"), &json!("EdDSA"))
+    );
+    running.stop().await;
+}
+
+async fn places_outlive_a_restart(backend: Backend) {
+    let running = Running::start(backend, ROOM).await;
+    let (mut first, mut second) = (Visitor::of(&running, "concert"), Visitor::of(&running, "concert"));
+    let mut stream = first.stream().await;
+    let pass = stream.granted().await;
+    let mut waits = second.stream().await;
+    waits.next().await.unwrap();
+    let cookie = second.cookie().unwrap().to_owned();
+    let running = running.restart().await;
+    let mut second = Visitor::of(&running, "concert").with_cookie(&cookie);
+    assert_eq!(second.stream().await.next().await.unwrap().1["position"], 1);
+    let shop = Visitor::of(&running, "concert");
+    assert_eq!(
+        shop.shop("redeem", shows(&pass)).await.0,
+        200,
+        "the pass is as good as before"
+    );
+    running.stop().await;
+}
