@@ -23,6 +23,7 @@ mod pages;
 mod problem;
 mod push;
 pub mod refresh;
+mod room;
 mod routes;
 mod sampler;
 mod service;

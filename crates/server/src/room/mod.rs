@@ -1,0 +1,7 @@
+//! Who may come into a waiting room, and who has come in: passes, visitors and what keeps floods out.
+
+#![allow(dead_code, reason = "wired up with the routes")]
+
+mod jwt;
+mod keys;
+pub(crate) mod pass;

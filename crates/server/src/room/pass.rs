@@ -1,0 +1,393 @@
+//! A pass: the signed proof that somebody was let in. A JWT with an Ed25519 signature, bound to a room and a person,
+//! that a shop can check by itself.
+//!
+//! It is made of what is stored of the ticket and nothing else, so the same ticket always gets the same text from the
+//! same key. Whether it was redeemed or voided only the store knows.
+
+use std::fmt;
+use std::path::Path;
+
+use ring::signature::KeyPair;
+use ring::signature::{ED25519, UnparsedPublicKey};
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+use sha2::{Digest, Sha256};
+use tidegate_core::ids::{PersonId, RoomId};
+use tidegate_core::room::ticket::{Index, Wave};
+use tidegate_core::time::Timestamp;
+
+use super::jwt::{self, Parts, encoded};
+pub(crate) use super::keys::PassKeysConfig;
+use super::keys::{Key, load};
+
+const ALGORITHM: &str = "EdDSA";
+/// A shop's clock may be so many seconds behind ours, and a pass is shown at once.
+const EARLY_SECONDS: u64 = 30;
+
+/// What a pass says.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Claims {
+    pub(crate) person: PersonId,
+    /// The room's, to tell it from one of the same name that was lost.
+    pub(crate) born: u64,
+    pub(crate) wave: Wave,
+    pub(crate) index: Index,
+    /// When it was let in.
+    pub(crate) at: Timestamp,
+    /// Until when the pass can be redeemed. In a pass it is rounded up to a second: offline nobody is refused who would
+    /// be let in here, and here the store has the last word.
+    pub(crate) until: Timestamp,
+}
+
+/// Why a pass is not taken. The texts are for the shop.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum PassRefused {
+    #[error("this is not a pass: send the token as the visitor brought it, unchanged")]
+    Malformed,
+    #[error("the pass names another algorithm than EdDSA, and no other is taken")]
+    WrongAlgorithm,
+    #[error(
+        "the pass names a key that this service does not have; it is another service's, or the key was taken away"
+    )]
+    UnknownKey,
+    #[error("the signature does not fit: the pass was made or changed by somebody else")]
+    BadSignature,
+    #[error("the pass was issued by another service")]
+    ForeignIssuer,
+    #[error("the pass is for another room")]
+    ForeignRoom,
+    #[error("the pass has expired; the visitor has to wait again")]
+    Expired,
+    #[error("the pass is not valid yet: compare the clocks")]
+    NotYetValid,
+}
+
+/// The claims as they are written; the order of the fields is the order in the text.
+#[derive(Debug, Serialize, Deserialize)]
+struct Written {
+    iss: String,
+    aud: String,
+    sub: String,
+    /// `<born in hex>.<wave>.<index>`: no two passes of one service have the same.
+    jti: String,
+    iat: u64,
+    nbf: u64,
+    exp: u64,
+    wave: u64,
+    index: u64,
+}
+
+/// Signs passes, and knows those that it signed.
+pub(crate) struct Signer {
+    issuer: String,
+    /// The first one signs.
+    keys: Vec<Key>,
+}
+
+impl fmt::Debug for Signer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let ids = self.keys.iter().map(|key| &key.id);
+        f.debug_list().entries(ids).finish()
+    }
+}
+
+impl Signer {
+    /// Loads the keys, and makes one if there is none. Reads files; the error names the one that cannot be used.
+    pub(crate) fn open(config: &PassKeysConfig, data: &Path) -> Result<Self, String> {
+        if config.issuer.is_empty() {
+            return Err("issuer is empty: give a name, like \"tidegate\"".into());
+        }
+        Ok(Self {
+            issuer: config.issuer.clone(),
+            keys: load(config, data)?,
+        })
+    }
+
+    fn active(&self) -> &Key {
+        &self.keys[0]
+    }
+
+    /// The pass for these claims; the same text every time.
+    pub(crate) fn sign(&self, room: &RoomId, claims: &Claims) -> String {
+        let (wave, index) = (claims.wave.0, claims.index.0);
+        let iat = claims.at.0 / 1_000;
+        let written = Written {
+            iss: self.issuer.clone(),
+            aud: room.to_string(),
+            sub: claims.person.to_string(),
+            jti: format!("{:x}.{wave}.{index}", claims.born),
+            iat,
+            nbf: iat.saturating_sub(EARLY_SECONDS),
+            exp: claims.until.0.div_ceil(1_000),
+            wave,
+            index,
+        };
+        let header = format!(
+            r#"{{"alg":"{ALGORITHM}","typ":"JWT","kid":"{}"}}"#,
+            self.active().id
+        );
+        let claims = serde_json::to_vec(&written).expect("texts and numbers have a form in JSON");
+        let signed = format!("{}.{}", encoded(header), encoded(claims));
+        let signature = self.active().pair.sign(signed.as_bytes());
+        format!("{signed}.{}", encoded(signature))
+    }
+
+    /// Whose pass it is, whether or not its time is over. For those who are inside: they stay longer than their pass
+    /// lasts. And for redeeming, where the store knows the time.
+    pub(crate) fn identify(&self, token: &str, room: &RoomId) -> Result<Claims, PassRefused> {
+        self.read(token, room).map(|(claims, _)| claims)
+    }
+
+    /// Whose pass it is, if it is valid now.
+    pub(crate) fn verify(&self, token: &str, room: &RoomId, now: Timestamp) -> Result<Claims, PassRefused> {
+        let (claims, from) = self.read(token, room)?;
+        if now < from {
+            return Err(PassRefused::NotYetValid);
+        }
+        if now >= claims.until {
+            return Err(PassRefused::Expired);
+        }
+        Ok(claims)
+    }
+
+    /// The claims, and from when on they hold.
+    fn read(&self, token: &str, room: &RoomId) -> Result<(Claims, Timestamp), PassRefused> {
+        if token.len() > jwt::MAX_BYTES {
+            return Err(PassRefused::Malformed);
+        }
+        let parts = Parts::of(token).ok_or(PassRefused::Malformed)?;
+        if parts.header.alg != ALGORITHM {
+            return Err(PassRefused::WrongAlgorithm);
+        }
+        let kid = parts.header.kid.as_deref();
+        let key = self.keys.iter().find(|key| Some(key.id.as_str()) == kid);
+        let key = key.ok_or(PassRefused::UnknownKey)?;
+        UnparsedPublicKey::new(&ED25519, key.pair.public_key().as_ref())
+            .verify(parts.signed, &parts.signature)
+            .map_err(|_| PassRefused::BadSignature)?;
+        let written: Written = serde_json::from_slice(&parts.claims).map_err(|_| PassRefused::Malformed)?;
+        if written.iss != self.issuer {
+            return Err(PassRefused::ForeignIssuer);
+        }
+        if written.aud != room.as_str() {
+            return Err(PassRefused::ForeignRoom);
+        }
+        let from = Timestamp(written.nbf.saturating_mul(1_000));
+        Ok((claims(written).ok_or(PassRefused::Malformed)?, from))
+    }
+
+    /// The public keys as a JWK Set, for shops that check passes by themselves.
+    pub(crate) fn jwks(&self) -> Value {
+        let jwk = |key: &Key| {
+            json!({
+                "kty": "OKP", "crv": "Ed25519", "x": key.x, "kid": key.id, "use": "sig", "alg": ALGORITHM,
+            })
+        };
+        json!({ "keys": self.keys.iter().map(jwk).collect::<Vec<_>>() })
+    }
+
+    /// A secret that every process with the same active key has, and nobody else; another one for every purpose.
+    pub(crate) fn secret_for(&self, purpose: &str) -> [u8; 32] {
+        // No token is ever signed with a zero byte in it, and the signature itself is not told.
+        let signature = self
+            .active()
+            .pair
+            .sign(format!("tidegate secret\0{purpose}").as_bytes());
+        Sha256::digest(signature).into()
+    }
+}
+
+fn claims(written: Written) -> Option<Claims> {
+    let born = written
+        .jti
+        .strip_suffix(&format!(".{}.{}", written.wave, written.index))?;
+    Some(Claims {
+        person: PersonId::new(&written.sub).ok()?,
+        born: u64::from_str_radix(born, 16).ok()?,
+        wave: Wave(written.wave),
+        index: Index(written.index),
+        at: Timestamp(written.iat.saturating_mul(1_000)),
+        until: Timestamp(written.exp.saturating_mul(1_000)),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use base64::Engine as _;
+    use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+    use hmac::{Hmac, KeyInit, Mac};
+
+    use super::*;
+
+    const AT: u64 = 1_772_357_400_000;
+
+    fn signer() -> (Signer, tempfile::TempDir) {
+        let data = tempfile::tempdir().unwrap();
+        let signer = Signer::open(&PassKeysConfig::default(), data.path()).unwrap();
+        (signer, data)
+    }
+
+    fn room(name: &str) -> RoomId {
+        RoomId::new(name).unwrap()
+    }
+
+    fn granted() -> Claims {
+        Claims {
+            person: PersonId::new("somebody").unwrap(),
+            born: 0xbeef,
+            wave: Wave(3),
+            index: Index(42),
+            at: Timestamp(AT),
+            until: Timestamp(AT + 300_000),
+        }
+    }
+
+    /// A token with this header and these claims, signed by the service's own key.
+    fn signed(signer: &Signer, header: &str, claims: &str) -> String {
+        let signed = format!("{}.{}", encoded(header), encoded(claims));
+        let signature = encoded(signer.active().pair.sign(signed.as_bytes()));
+        format!("{signed}.{signature}")
+    }
+
+    #[test]
+    fn a_pass_says_who_was_let_in_where_and_until_when() {
+        let (signer, _data) = signer();
+        let pass = signer.sign(&room("concert"), &granted());
+        assert_eq!(pass, signer.sign(&room("concert"), &granted()), "the same text");
+        let read = signer.verify(&pass, &room("concert"), Timestamp(AT));
+        assert_eq!(read, Ok(granted()));
+        let claims = pass.split('.').nth(1).unwrap();
+        let claims = String::from_utf8(URL_SAFE_NO_PAD.decode(claims).unwrap()).unwrap();
+        assert_eq!(
+            claims,
+            r#"{"iss":"tidegate","aud":"concert","sub":"somebody","jti":"beef.3.42","iat":1772357400,"nbf":1772357370,"exp":1772357700,"wave":3,"index":42}"#
+        );
+    }
+
+    #[test]
+    fn it_holds_from_half_a_minute_before_until_its_last_second_is_over() {
+        let (signer, _data) = signer();
+        let verify = |until: u64, now: u64| {
+            let until = Timestamp(until);
+            let pass = signer.sign(&room("concert"), &Claims { until, ..granted() });
+            signer.verify(&pass, &room("concert"), Timestamp(now)).map(|_| ())
+        };
+        assert_eq!(verify(AT + 1_000, AT - 30_001), Err(PassRefused::NotYetValid));
+        assert_eq!(verify(AT + 1_000, AT - 30_000), Ok(()));
+        assert_eq!(verify(AT + 1_000, AT + 999), Ok(()));
+        assert_eq!(verify(AT + 1_000, AT + 1_000), Err(PassRefused::Expired));
+        assert_eq!(verify(AT + 1, AT + 999), Ok(()), "rounded up");
+        assert_eq!(verify(u64::MAX, AT), Ok(()));
+        let pass = signer.sign(&room("concert"), &granted());
+        assert!(signer.identify(&pass, &room("concert")).is_ok());
+    }
+
+    #[test]
+    fn whatever_is_not_ours_is_refused() {
+        let (signer, _data) = signer();
+        let (other, _other_data) = self::signer();
+        let refused = |token: &str| {
+            signer
+                .verify(token, &room("concert"), Timestamp(AT))
+                .map(|_| ())
+                .unwrap_err()
+        };
+        let pass = signer.sign(&room("concert"), &granted());
+        let kid = &signer.active().id;
+        let claims = pass.split('.').nth(1).unwrap();
+        let text = String::from_utf8(URL_SAFE_NO_PAD.decode(claims).unwrap()).unwrap();
+        let header = format!(r#"{{"alg":"EdDSA","kid":"{kid}"}}"#);
+        assert_eq!(
+            signer.verify(&signed(&signer, &header, &text), &room("concert"), Timestamp(AT)),
+            Ok(granted())
+        );
+
+        assert_eq!(refused(""), PassRefused::Malformed);
+        assert_eq!(refused("a.b.c"), PassRefused::Malformed);
+        assert_eq!(
+            refused(&format!("{pass}{}", "A".repeat(5_000))),
+            PassRefused::Malformed
+        );
+        assert_eq!(refused(&signed(&signer, &header, "{}")), PassRefused::Malformed);
+        let odd = text.replace("beef.3.42", "beef.3.43");
+        assert_eq!(refused(&signed(&signer, &header, &odd)), PassRefused::Malformed);
+        assert_eq!(
+            refused(&other.sign(&room("concert"), &granted())),
+            PassRefused::UnknownKey
+        );
+        assert_eq!(
+            refused(&signed(&signer, r#"{"alg":"EdDSA"}"#, &text)),
+            PassRefused::UnknownKey
+        );
+        assert_eq!(
+            refused(&signed(&other, &header, &text)),
+            PassRefused::BadSignature
+        );
+        let unsigned = &pass[..pass.rfind('.').unwrap() + 1];
+        assert_eq!(refused(unsigned), PassRefused::BadSignature);
+        let longer = pass.replace(claims, &encoded(text.replace("\"index\":42", "\"index\":1")));
+        assert_eq!(refused(&longer), PassRefused::BadSignature);
+        let foreign = signer.sign(&room("theatre"), &granted());
+        assert_eq!(refused(&foreign), PassRefused::ForeignRoom);
+        let issued = text.replace("tidegate", "somebody");
+        assert_eq!(
+            refused(&signed(&signer, &header, &issued)),
+            PassRefused::ForeignIssuer
+        );
+    }
+
+    #[test]
+    fn the_token_does_not_choose_its_algorithm() {
+        let (signer, _data) = signer();
+        let claims = signer.sign(&room("concert"), &granted());
+        let claims = claims.split('.').nth(1).unwrap();
+        let kid = &signer.active().id;
+        let x = URL_SAFE_NO_PAD.decode(&signer.active().x).unwrap();
+        for algorithm in ["none", "None", "", "HS256", "ES256", "RS256", "eddsa"] {
+            let header = encoded(format!(r#"{{"alg":"{algorithm}","kid":"{kid}"}}"#));
+            let signed = format!("{header}.{claims}");
+            // The public key as a shared secret: whoever follows the header would take it.
+            let mut mac = Hmac::<Sha256>::new_from_slice(&x).unwrap();
+            mac.update(signed.as_bytes());
+            for signature in [String::new(), encoded(mac.finalize().into_bytes())] {
+                let refused = signer.identify(&format!("{signed}.{signature}"), &room("concert"));
+                assert_eq!(refused, Err(PassRefused::WrongAlgorithm), "{algorithm}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_key_that_was_replaced_still_verifies() {
+        let data = tempfile::tempdir().unwrap();
+        let mut config = PassKeysConfig::default();
+        let old = Signer::open(&config, data.path()).unwrap();
+        let pass = old.sign(&room("concert"), &granted());
+        let folder = data.path().join("room-keys");
+        let fresh = tempfile::tempdir().unwrap();
+        let new = Signer::open(&config, fresh.path()).unwrap();
+        std::fs::copy(fresh.path().join("room-keys/key.pem"), folder.join("new.pem")).unwrap();
+        config.active = Some(new.active().id.clone());
+        let both = Signer::open(&config, data.path()).unwrap();
+        assert!(both.identify(&pass, &room("concert")).is_ok());
+        let resigned = both.sign(&room("concert"), &granted());
+        assert_eq!(resigned, new.sign(&room("concert"), &granted()));
+        assert_eq!(
+            old.identify(&resigned, &room("concert")),
+            Err(PassRefused::UnknownKey)
+        );
+        let jwks = both.jwks();
+        assert_eq!(jwks["keys"].as_array().unwrap().len(), 2);
+        assert_eq!(jwks["keys"][0]["kid"], *new.active().id);
+        assert_eq!(jwks["keys"][1]["x"], *old.active().x);
+        assert!(jwks["keys"][0].get("d").is_none(), "no private part");
+    }
+
+    #[test]
+    fn secrets_differ_by_purpose_and_key() {
+        let (signer, _data) = signer();
+        let (other, _other_data) = self::signer();
+        assert_eq!(signer.secret_for("proof"), signer.secret_for("proof"));
+        assert_ne!(signer.secret_for("proof"), signer.secret_for("draw"));
+        assert_ne!(signer.secret_for("proof"), other.secret_for("proof"));
+    }
+}
