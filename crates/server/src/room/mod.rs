@@ -5,3 +5,6 @@
 mod jwt;
 mod keys;
 pub(crate) mod pass;
+mod spki;
+pub(crate) mod visitor;
+pub(crate) mod draw;

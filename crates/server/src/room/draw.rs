@@ -1,0 +1,98 @@
+//! The draw: in which order those come in who were there before the room opened.
+//!
+//! It hangs on a secret seed and on who somebody is, and on nothing that anybody can choose once the seed is fixed. The
+//! operator tells [`commitment`] before the opening and the seed after it: then everybody can work out the order again,
+//! and see that it was not made up afterwards.
+
+use sha2::{Digest, Sha256};
+use tidegate_core::ids::PersonId;
+
+/// Bits of a draw: exact in every backend.
+const BITS: u32 = 52;
+
+/// Smaller goes first: the first 52 bits of SHA-256 over the seed and the person's id. Below 2^52.
+pub(crate) fn draw(seed: &[u8; 32], person: &PersonId) -> u64 {
+    let hash = Sha256::new()
+        .chain_update(seed)
+        .chain_update(person.as_str())
+        .finalize();
+    let mut first = [0; 8];
+    first.copy_from_slice(&hash[..8]);
+    u64::from_be_bytes(first) >> (u64::BITS - BITS)
+}
+
+/// What can be told of the seed before the opening: its SHA-256 in hex.
+pub(crate) fn commitment(seed: &[u8; 32]) -> String {
+    Sha256::digest(seed)
+        .iter()
+        .map(|byte| format!("{byte:02x}"))
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write;
+    use std::process::{Command, Stdio};
+
+    use super::*;
+
+    fn people(many: usize) -> Vec<PersonId> {
+        (0..many)
+            .map(|number| PersonId::new(format!("person-{number}")).unwrap())
+            .collect()
+    }
+
+    /// What an auditor runs, who has the published seed, the commitment and the people, and none of our code.
+    const AUDIT: &str = r#"
+import hashlib, sys
+seed, told, *people = sys.stdin.read().split()
+seed = bytes.fromhex(seed)
+assert hashlib.sha256(seed).hexdigest() == told, "another seed"
+draw = lambda person: int(hashlib.sha256(seed + person.encode()).hexdigest()[:13], 16)
+print("\n".join(sorted(people, key=draw)))
+"#;
+
+    #[test]
+    fn anybody_can_work_out_the_order_again() {
+        let seed = [0xa5; 32];
+        let mut people = people(1_000);
+        let hex: String = seed.iter().map(|byte| format!("{byte:02x}")).collect();
+        let mut input = format!("{hex}\n{}\n", commitment(&seed));
+        for person in &people {
+            input.push_str(&format!("{person}\n"));
+        }
+        let mut python = Command::new("python3")
+            .args(["-c", AUDIT])
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        python.stdin.take().unwrap().write_all(input.as_bytes()).unwrap();
+        let output = python.wait_with_output().unwrap();
+        assert!(output.status.success());
+        let theirs = String::from_utf8(output.stdout).unwrap();
+        people.sort_by_key(|person| draw(&seed, person));
+        let ours: Vec<&str> = people.iter().map(PersonId::as_str).collect();
+        assert_eq!(theirs.lines().collect::<Vec<_>>(), ours);
+    }
+
+    #[test]
+    fn nobody_is_first_with_every_seed() {
+        let people = people(10);
+        let mut first = [0u32; 10];
+        for seed in 0..1_000u16 {
+            let seed: [u8; 32] = Sha256::digest(seed.to_be_bytes()).into();
+            let draws: Vec<u64> = people.iter().map(|person| draw(&seed, person)).collect();
+            assert!(draws.iter().all(|draw| *draw < 1 << 52));
+            let smallest = draws.iter().min().unwrap();
+            first[draws.iter().position(|draw| draw == smallest).unwrap()] += 1;
+        }
+        assert!(first.iter().all(|times| (60..150).contains(times)), "{first:?}");
+    }
+
+    #[test]
+    fn the_commitment_is_the_hash_of_the_seed() {
+        let known = "66687aadf862bd776c8fc18b8e9f8e20089714856ee233b3902a591d0d5f2925";
+        assert_eq!(commitment(&[0; 32]), known);
+    }
+}
