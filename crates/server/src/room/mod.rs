@@ -2,6 +2,7 @@
 
 #![allow(dead_code, reason = "wired up with the routes")]
 
+pub(crate) mod address;
 mod jwt;
 mod keys;
 pub(crate) mod pass;

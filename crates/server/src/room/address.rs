@@ -1,0 +1,336 @@
+//! Where a visitor comes from: the peer, or whom a proxy that we trust says it stands for.
+//!
+//! Everybody can write headers, so of the list that proxies add to only the end is believed: what our own proxies have
+//! written. The first address from there that is none of theirs is the visitor's.
+
+use std::fmt;
+use std::net::{IpAddr, Ipv6Addr};
+
+use axum::http::HeaderMap;
+use serde::{Deserialize, Serialize};
+
+/// Who stands between the visitors and this service.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub(crate) struct ProxiesConfig {
+    /// Addresses and networks of our own proxies, like `10.0.0.0/8` or `2001:db8::7`; nobody's headers are believed
+    /// if there are none.
+    pub(crate) proxies: Vec<String>,
+    /// The header that they add to. The other one may be a visitor's own, and is not looked at.
+    pub(crate) header: ProxyHeader,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum ProxyHeader {
+    #[default]
+    XForwardedFor,
+    /// RFC 7239.
+    Forwarded,
+}
+
+/// The networks of our own proxies.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Proxies {
+    networks: Vec<Network>,
+    header: ProxyHeader,
+}
+
+impl Proxies {
+    /// Which of the proxies is none, and what would be right.
+    pub(crate) fn new(config: &ProxiesConfig) -> Result<Self, String> {
+        let network = |text: &String| {
+            Network::of(text).map_err(|problem| {
+                format!(
+                    "proxies has {text:?}: {problem}; it must be an address or a network, like \"10.0.0.7\", \
+                     \"10.0.0.0/8\" or \"2001:db8::/32\""
+                )
+            })
+        };
+        Ok(Self {
+            networks: config.proxies.iter().map(network).collect::<Result<_, _>>()?,
+            header: config.header,
+        })
+    }
+
+    fn trust(&self, address: IpAddr) -> bool {
+        self.networks.iter().any(|network| network.has(address))
+    }
+
+    /// The visitor's address. What cannot be read counts as the peer's: a proxy's visitors share its limits then.
+    pub(crate) fn visitor(&self, peer: IpAddr, headers: &HeaderMap) -> IpAddr {
+        let peer = peer.to_canonical();
+        if !self.trust(peer) {
+            return peer;
+        }
+        let (name, read): (_, fn(&str) -> Option<IpAddr>) = match self.header {
+            ProxyHeader::XForwardedFor => ("x-forwarded-for", address),
+            ProxyHeader::Forwarded => ("forwarded", forwarded),
+        };
+        let mut last = peer;
+        // From the end, and split at every comma: what a visitor has written before cannot change how the end is read.
+        for line in headers.get_all(name).iter().rev() {
+            let Ok(line) = line.to_str() else {
+                return peer;
+            };
+            for entry in line.rsplit(',') {
+                let Some(address) = read(entry.trim()) else {
+                    return peer;
+                };
+                if !self.trust(address) {
+                    return address;
+                }
+                last = address;
+            }
+        }
+        // All are ours: somebody behind the first of them.
+        last
+    }
+}
+
+/// What is counted as one visitor's address: one of IPv4, or 64 bits of IPv6, which is what one user has to choose
+/// from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub(crate) struct Block(IpAddr);
+
+impl Block {
+    pub(crate) fn of(address: IpAddr) -> Self {
+        Self(match address.to_canonical() {
+            IpAddr::V6(six) => Ipv6Addr::from_bits(six.to_bits() >> 64 << 64).into(),
+            four => four,
+        })
+    }
+}
+
+impl fmt::Display for Block {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0 {
+            IpAddr::V4(four) => four.fmt(f),
+            IpAddr::V6(six) => write!(f, "{six}/64"),
+        }
+    }
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Network {
+    /// With nothing but zeros behind its bits.
+    base: IpAddr,
+    bits: u32,
+}
+
+impl Network {
+    fn of(text: &str) -> Result<Self, String> {
+        let (base, bits) = match text.split_once('/') {
+            Some((base, bits)) => (base, Some(bits)),
+            None => (text, None),
+        };
+        let base: IpAddr = base.parse().map_err(|_| format!("{base:?} is no address"))?;
+        if base != base.to_canonical() {
+            return Err("that is an address of IPv4 written as IPv6: write it as IPv4".into());
+        }
+        let most = if base.is_ipv4() { 32 } else { 128 };
+        let bits = match bits {
+            None => most,
+            Some(bits) => {
+                let number = bits.parse().ok().filter(|number| *number <= most);
+                number.ok_or_else(|| format!("/{bits} is not from /0 to /{most}"))?
+            }
+        };
+        let network = Self { base, bits };
+        if network.cut(base) != base {
+            let base = network.cut(base);
+            return Err(format!("there are bits behind /{bits}: {base}/{bits} is meant"));
+        }
+        Ok(network)
+    }
+
+    /// The address with zeros behind this network's bits.
+    fn cut(&self, address: IpAddr) -> IpAddr {
+        match address {
+            IpAddr::V4(four) => {
+                let mask = u32::MAX.checked_shl(32 - self.bits).unwrap_or(0);
+                std::net::Ipv4Addr::from_bits(four.to_bits() & mask).into()
+            }
+            IpAddr::V6(six) => {
+                let mask = u128::MAX.checked_shl(128 - self.bits).unwrap_or(0);
+                Ipv6Addr::from_bits(six.to_bits() & mask).into()
+            }
+        }
+    }
+
+    fn has(&self, address: IpAddr) -> bool {
+        self.base.is_ipv4() == address.is_ipv4() && self.cut(address) == self.base
+    }
+}
+
+/// An address, with a port or without.
+fn address(text: &str) -> Option<IpAddr> {
+    let address: IpAddr = match text.strip_prefix('[') {
+        Some(six) => {
+            let (six, port) = six.split_once(']')?;
+            let fits = port.is_empty() || is_port(port.strip_prefix(':')?);
+            fits.then(|| six.parse::<Ipv6Addr>().ok().map(IpAddr::V6))??
+        }
+        None => match text.split_once(':') {
+            // More colons: IPv6 without a port.
+            Some((four, port)) if is_port(port) => IpAddr::V4(four.parse().ok()?),
+            _ => text.parse().ok()?,
+        },
+    };
+    Some(address.to_canonical())
+}
+
+fn is_port(text: &str) -> bool {
+    !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit()) && text.parse::<u16>().is_ok()
+}
+
+/// The address in an entry like `for="[2001:db8::1]:4711";proto=https`.
+fn forwarded(entry: &str) -> Option<IpAddr> {
+    let mut found = None;
+    for pair in entry.split(';') {
+        let (name, value) = pair.split_once('=')?;
+        if name.trim().eq_ignore_ascii_case("for") {
+            let value = value.trim();
+            let plain = value
+                .strip_prefix('"')
+                .map_or(Some(value), |rest| rest.strip_suffix('"'))?;
+            // Said twice, it says nothing.
+            if found.replace(address(plain)?).is_some() {
+                return None;
+            }
+        }
+    }
+    found
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn ip(text: &str) -> IpAddr {
+        text.parse().unwrap()
+    }
+
+    fn proxies(list: &[&str], header: ProxyHeader) -> Proxies {
+        let proxies = list.iter().map(|proxy| (*proxy).to_owned()).collect();
+        Proxies::new(&ProxiesConfig { proxies, header }).unwrap()
+    }
+
+    fn headers(name: &'static str, lines: &[&str]) -> HeaderMap {
+        let mut headers = HeaderMap::new();
+        for line in lines {
+            headers.append(name, line.parse().unwrap());
+        }
+        headers
+    }
+
+    #[test]
+    fn only_what_our_proxies_wrote_is_believed() {
+        let ours = proxies(&["10.0.0.0/8", "2001:db8::7"], ProxyHeader::XForwardedFor);
+        for (peer, lines, visitor) in [
+            ("203.0.113.9", &["198.51.100.1"][..], "203.0.113.9"),
+            ("10.0.0.1", &["198.51.100.1"], "198.51.100.1"),
+            ("::ffff:10.0.0.1", &["198.51.100.1"], "198.51.100.1"),
+            ("2001:db8::7", &["198.51.100.1"], "198.51.100.1"),
+            ("2001:db8::8", &["198.51.100.1"], "2001:db8::8"),
+            // Made up by the visitor, then added to.
+            ("10.0.0.1", &["1.1.1.1, 198.51.100.1"], "198.51.100.1"),
+            ("10.0.0.1", &["1.1.1.1", "198.51.100.1, 10.9.9.9"], "198.51.100.1"),
+            ("10.0.0.1", &["nonsense, 198.51.100.1"], "198.51.100.1"),
+            ("10.0.0.1", &["10.0.0.3, 10.0.0.2"], "10.0.0.3"),
+            ("10.0.0.1", &["198.51.100.1:4711"], "198.51.100.1"),
+            ("10.0.0.1", &["[2001:db8::1]:4711"], "2001:db8::1"),
+            ("10.0.0.1", &["2001:db8::1"], "2001:db8::1"),
+            ("10.0.0.1", &["::ffff:198.51.100.1"], "198.51.100.1"),
+            // What cannot be read is the peer's.
+            ("10.0.0.1", &[], "10.0.0.1"),
+            ("10.0.0.1", &[""], "10.0.0.1"),
+            ("10.0.0.1", &["198.51.100.1,"], "10.0.0.1"),
+            ("10.0.0.1", &["198.51.100.1, unknown"], "10.0.0.1"),
+            ("10.0.0.1", &["198.51.100.1, 10.0.0.2, [::1"], "10.0.0.1"),
+            ("10.0.0.1", &["198.51.100.1:99999"], "10.0.0.1"),
+            ("10.0.0.1", &["198.51.100.1:"], "10.0.0.1"),
+            ("10.0.0.1", &["198.51.100.256"], "10.0.0.1"),
+            ("10.0.0.1", &["\u{e9}"], "10.0.0.1"),
+        ] {
+            let found = ours.visitor(ip(peer), &headers("x-forwarded-for", lines));
+            assert_eq!(found, ip(visitor), "{peer} {lines:?}");
+        }
+        let none = Proxies::default();
+        let found = none.visitor(ip("10.0.0.1"), &headers("x-forwarded-for", &["198.51.100.1"]));
+        assert_eq!(found, ip("10.0.0.1"));
+    }
+
+    #[test]
+    fn the_other_header_is_the_visitors_own() {
+        let both = |header| {
+            let mut both = headers("x-forwarded-for", &["198.51.100.1"]);
+            both.append("forwarded", "for=198.51.100.2".parse().unwrap());
+            proxies(&["10.0.0.0/8"], header).visitor(ip("10.0.0.1"), &both)
+        };
+        assert_eq!(both(ProxyHeader::XForwardedFor), ip("198.51.100.1"));
+        assert_eq!(both(ProxyHeader::Forwarded), ip("198.51.100.2"));
+    }
+
+    #[test]
+    fn forwarded_is_read_as_its_standard_says() {
+        let ours = proxies(&["10.0.0.0/8"], ProxyHeader::Forwarded);
+        for (line, visitor) in [
+            ("for=198.51.100.1;proto=https;by=10.0.0.1", "198.51.100.1"),
+            ("For=\"[2001:db8::1]:4711\"", "2001:db8::1"),
+            ("for=\"198.51.100.1:4711\", for=10.2.2.2", "198.51.100.1"),
+            // A visitor's open quote does not swallow what the proxy adds.
+            ("for=\"1.1.1.1, for=\"198.51.100.1\"", "198.51.100.1"),
+            ("for=unknown", "10.0.0.1"),
+            ("for=_hidden", "10.0.0.1"),
+            ("proto=https", "10.0.0.1"),
+            ("for=198.51.100.1;for=198.51.100.2", "10.0.0.1"),
+            ("for=\"198.51.100.1", "10.0.0.1"),
+            ("for=198.51.100.1;x", "10.0.0.1"),
+        ] {
+            let found = ours.visitor(ip("10.0.0.1"), &headers("forwarded", &[line]));
+            assert_eq!(found, ip(visitor), "{line}");
+        }
+    }
+
+    #[test]
+    fn one_user_of_ipv6_is_one_block() {
+        let block = |text| Block::of(ip(text));
+        assert_eq!(block("2001:db8:1:2::1"), block("2001:db8:1:2:ffff::9"));
+        assert_ne!(block("2001:db8:1:2::1"), block("2001:db8:1:3::1"));
+        assert_eq!(block("::ffff:198.51.100.1"), block("198.51.100.1"));
+        assert_ne!(block("198.51.100.1"), block("198.51.100.2"));
+        assert_eq!(block("2001:db8:1:2::1").to_string(), "2001:db8:1:2::/64");
+        assert_eq!(block("198.51.100.1").to_string(), "198.51.100.1");
+    }
+
+    #[test]
+    fn networks_are_checked() {
+        let everybody = proxies(&["0.0.0.0/0", "::/0"], ProxyHeader::XForwardedFor);
+        assert!(everybody.trust(ip("203.0.113.9")) && everybody.trust(ip("2001:db8::1")));
+        let four = proxies(&["0.0.0.0/0"], ProxyHeader::XForwardedFor);
+        assert!(!four.trust(ip("2001:db8::1")));
+        for (odd, problem) in [
+            ("", "\"\" is no address"),
+            ("proxy.example", "\"proxy.example\" is no address"),
+            ("10.0.0.0/33", "/33 is not from /0 to /32"),
+            ("10.0.0.0/x", "/x is not from /0 to /32"),
+            ("::/129", "/129 is not from /0 to /128"),
+            ("10.0.0.7/8", "there are bits behind /8: 10.0.0.0/8 is meant"),
+            ("::ffff:10.0.0.0/104", "write it as IPv4"),
+        ] {
+            let config = ProxiesConfig {
+                proxies: vec![odd.into()],
+                header: ProxyHeader::default(),
+            };
+            let error = Proxies::new(&config).unwrap_err();
+            assert!(error.starts_with(&format!("proxies has {odd:?}: ")), "{error}");
+            assert!(error.contains(problem), "{error}");
+        }
+        let config: ProxiesConfig =
+            toml::from_str("proxies = [\"10.0.0.0/8\"]\nheader = \"forwarded\"").unwrap();
+        assert_eq!(config.header, ProxyHeader::Forwarded);
+        let config: ProxiesConfig = toml::from_str("header = \"x-forwarded-for\"").unwrap();
+        assert_eq!(config, ProxiesConfig::default());
+    }
+}
