@@ -7,6 +7,7 @@ pub(crate) mod joins;
 mod jwt;
 mod keys;
 pub(crate) mod pass;
+pub(crate) mod proof;
 mod spki;
 pub(crate) mod visitor;
 pub(crate) mod draw;
