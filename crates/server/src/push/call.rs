@@ -151,7 +151,7 @@ impl Address {
 }
 
 /// The cause, without the address: its query may hold a secret.
-fn told(error: &reqwest::Error) -> String {
+pub(crate) fn told(error: &reqwest::Error) -> String {
     let mut deepest: &dyn std::error::Error = error;
     while let Some(source) = deepest.source() {
         deepest = source;

@@ -17,7 +17,7 @@ use tidegate_engine::EngineBuilder;
 use tidegate_store::Clock;
 
 use budget::Budget;
-pub(crate) use call::client;
+pub(crate) use call::{client, told};
 pub(crate) use callback::Callbacks;
 use target::{Defaults, Push, Target};
 

@@ -3,6 +3,7 @@
 #![allow(dead_code, reason = "wired up with the routes")]
 
 pub(crate) mod address;
+pub(crate) mod event_service;
 pub(crate) mod joins;
 mod jwt;
 mod keys;
