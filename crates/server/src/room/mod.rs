@@ -3,6 +3,7 @@
 #![allow(dead_code, reason = "wired up with the routes")]
 
 pub(crate) mod address;
+pub(crate) mod draw;
 pub(crate) mod event_service;
 pub(crate) mod joins;
 mod jwt;
@@ -11,4 +12,6 @@ pub(crate) mod pass;
 pub(crate) mod proof;
 mod spki;
 pub(crate) mod visitor;
-pub(crate) mod draw;
+
+#[cfg(test)]
+mod examples_tests;
