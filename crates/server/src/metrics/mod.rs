@@ -9,6 +9,7 @@ mod congestion;
 mod groups;
 mod process;
 mod refresh;
+mod rooms;
 mod scrape;
 mod series;
 

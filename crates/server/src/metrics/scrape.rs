@@ -13,6 +13,7 @@ use super::budgets::Budgeted;
 use super::groups::{BACKOFF_MS, Counts, OTHER};
 use super::process::Process;
 use super::refresh::Refreshing;
+use super::rooms::RoomsSeen;
 use super::series::{Buckets, Exposition, Labels};
 use super::{Metrics, SETTLED, STOPS};
 use crate::state::App;
@@ -31,6 +32,8 @@ pub(super) struct Scrape {
     pub(super) budgets: Option<Budgeted>,
     /// None without sources.
     pub(super) refresh: Option<Refreshing>,
+    /// None without rooms.
+    pub(super) rooms: Option<RoomsSeen>,
     pub(super) event_streams: usize,
     pub(super) process: Process,
 }
@@ -47,6 +50,7 @@ impl Scrape {
             callbacks: app.callbacks.counts(),
             budgets: Budgeted::take(app),
             refresh: Refreshing::take(app),
+            rooms: RoomsSeen::take(app),
             event_streams: most.saturating_sub(app.event_streams.available_permits()),
             process: Process::look(),
         }
@@ -98,6 +102,9 @@ impl Metrics {
         }
         if let Some(refresh) = &scrape.refresh {
             refresh.tell(&mut all);
+        }
+        if let Some(rooms) = &scrape.rooms {
+            rooms.tell(&mut all);
         }
         self.process(scrape, &mut all);
         let mut told = String::new();

@@ -136,6 +136,19 @@ fn full() -> Scrape {
         callbacks: vec![("billing".into(), 5, 6)],
         budgets: Some(refreshing::budgeted()),
         refresh: Some(refreshing::refreshing()),
+        rooms: Some(RoomsSeen(vec![Looked {
+            room: "concert".into(),
+            seen: Some(Arc::new(Seen {
+                view: Room::new(7, counted_room()).survey(Timestamp(1_000)),
+                rates: None,
+                read: tokio::time::Instant::now(),
+            })),
+            streams: 3,
+            told: 5,
+            promoted: 2,
+            promotions: 4,
+            promotion_us: 1_500,
+        }])),
         event_streams: 4,
         process: Process::look(),
     }
