@@ -34,7 +34,7 @@ const VERSIONS: usize = 6;
 pub struct Seen(pub BTreeMap<&'static str, u64>);
 
 impl Seen {
-    fn count(&mut self, what: &'static str) {
+    pub(crate) fn count(&mut self, what: &'static str) {
         *self.0.entry(what).or_default() += 1;
     }
 

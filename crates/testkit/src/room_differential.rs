@@ -3,7 +3,6 @@
 //!
 //! Time only goes forward here: a step back is an offset, which one store keeps for everything and another per room.
 
-use std::collections::BTreeMap;
 use std::fmt::Debug;
 use std::future::{Future, poll_fn};
 use std::pin::pin;
@@ -21,6 +20,7 @@ use tidegate_core::time::{Millis, Timestamp};
 use tidegate_store::room::{RoomBells, RoomStore};
 use tidegate_store::{Clock, ManualClock, StoreError};
 
+pub use crate::refresh_differential::Seen;
 use crate::rng::Rng;
 
 /// When the first history begins.
@@ -36,6 +36,8 @@ pub struct Size {
     pub batch: u64,
     /// Steps between two looks at every ticket.
     pub look_every: u64,
+    /// Percent of steps that change when the room opens.
+    pub doors: u64,
 }
 
 impl Size {
@@ -44,29 +46,22 @@ impl Size {
         people: 10,
         batch: 4,
         look_every: 4,
+        doors: 2,
+    };
+    /// Draws that meet each other, those who leave meanwhile, and several words of places.
+    pub const DOORS: Self = Self {
+        people: 150,
+        batch: 50,
+        look_every: 4,
+        doors: 20,
     };
     /// More than one draw, one look along the line and one function call take.
     pub const CROWD: Self = Self {
         people: 1_600,
         batch: 700,
         look_every: 10,
+        doors: 2,
     };
-}
-
-/// What histories saw, so that a test can tell that they were about something.
-#[derive(Debug, Default, Clone, PartialEq, Eq)]
-pub struct Seen(pub BTreeMap<&'static str, u64>);
-
-impl Seen {
-    fn count(&mut self, what: &'static str) {
-        *self.0.entry(what).or_default() += 1;
-    }
-
-    pub fn add(&mut self, other: Seen) {
-        for (what, count) in other.0 {
-            *self.0.entry(what).or_default() += count;
-        }
-    }
 }
 
 /// What came out of one history.
@@ -229,10 +224,10 @@ impl History {
         }
     }
 
-    /// Some of the spans are close to each other, so that deadlines meet.
+    /// Spans whose sums are equal, so that deadlines of different kinds meet.
     fn random_config(&mut self) -> RoomConfig {
         let opens_in = self.rng.between(1, 1_500);
-        let mut span = || Millis(*self.rng.pick(&[1, 40, 300, 500, 800, 1_000, 2_500]));
+        let mut span = || Millis(*self.rng.pick(&[1, 40, 400, 400, 800, 800, 2_500]));
         let spans = [span(), span(), span(), span(), span()];
         RoomConfig {
             capacity: self.capacity(),
@@ -284,6 +279,11 @@ impl History {
     }
 
     async fn one(&mut self) -> Result<(), StoreError> {
+        if self.rng.percent(self.size.doors) {
+            let soon = Millis(*self.rng.pick(&[0, 1, 30, 500]));
+            self.config.opens_at = self.rng.percent(80).then(|| self.clock.now() + soon);
+            return self.open().await;
+        }
         match self.rng.below(100) {
             0..=24 => self.join().await,
             25..=39 => self.touch().await,
@@ -488,9 +488,9 @@ impl History {
 
     async fn reap(&mut self) -> Result<(), StoreError> {
         let room = self.room.clone();
-        let max = match self.rng.below(4) {
-            0 => self.rng.below(3),
-            1 => self.rng.between(1, self.size.people),
+        let max = match self.rng.below(5) {
+            0..=2 => self.rng.below(3),
+            3 => self.rng.between(1, self.size.people),
             _ => 10_000,
         };
         let outcome = both!(self, store => store.reap(&room, max));

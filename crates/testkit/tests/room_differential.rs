@@ -5,13 +5,16 @@
 use std::sync::Arc;
 
 use tempfile::TempDir;
-use tidegate_core::ids::RoomId;
-use tidegate_core::room::command::Rings;
-use tidegate_store::ManualClock;
+use tidegate_core::ids::{PersonId, RoomId};
+use tidegate_core::room::command::{JoinParams, Rings};
+use tidegate_core::room::config::RoomConfig;
+use tidegate_core::room::{DRAW_STEP, LOOKS};
+use tidegate_core::time::Millis;
 use tidegate_store::embedded::Durability;
 use tidegate_store::room::{
     EmbeddedRoomOptions, EmbeddedRoomStore, ModelRoomStore, RedisRoomOptions, RedisRoomStore, RoomStore,
 };
+use tidegate_store::{Clock, ManualClock};
 use tidegate_testkit::rng::fresh_seed;
 use tidegate_testkit::room_differential::{START, Seen, Size, run};
 use tidegate_testkit::servers::{RedisCluster, RedisServer};
@@ -197,6 +200,61 @@ async fn redis_answers_and_rings_as_the_state_machine_does() {
     };
     let open = async |clock| on_redis(vec![server.url()], "differential", clock).await;
     saw_everything(&compare(Size::FEW, (300, 100), open, rang).await);
+}
+
+/// Just below, at and above what one call draws and looks at.
+#[tokio::test]
+async fn the_limits_of_one_call_are_those_of_the_state_machine() {
+    let clock = Arc::new(ManualClock::at(START));
+    let model: Arc<dyn RoomStore> = Arc::new(ModelRoomStore::new(clock.clone()));
+    let redis = on_redis(vec![RedisServer::shared().url()], "limits", clock.clone()).await;
+    let join = |person: String| JoinParams {
+        person: PersonId::new(person).expect("a short name"),
+        stream: true,
+        again: false,
+        draw: 7,
+    };
+    let absent = (LOOKS..LOOKS + 4).map(|count| (false, count));
+    let early = [DRAW_STEP - 1, DRAW_STEP, DRAW_STEP + 1, 2 * DRAW_STEP].map(|count| (true, count));
+    for (is_early, count) in absent.chain(early) {
+        let room = RoomId::new(format!("{is_early} {count}")).expect("a short name");
+        let mut config = RoomConfig {
+            opens_at: is_early.then(|| clock.now() + Millis(10)),
+            ..RoomConfig::default()
+        };
+        (config.capacity.inside, config.capacity.per_second) = (1_000, 1_000);
+        let presence = config.presence_ms;
+        for store in [&model, &redis] {
+            store.open(&room, config.clone()).await.expect("it opens");
+            let joins = (0..count).map(|number| join(number.to_string()));
+            store.join(&room, joins.collect()).await.expect("they come");
+        }
+        // Either it opens, or all of them are absent and one comes.
+        clock.advance(if is_early { Millis(10) } else { presence });
+        for store in [&model, &redis] {
+            let there = vec![join("there".to_owned())];
+            store.join(&room, there).await.expect("one comes");
+        }
+        for call in 0..4 {
+            let mut answers = Vec::new();
+            for store in [&model, &redis] {
+                let outcome = store.promote(&room, 2).await.expect("it answers");
+                let view = store.survey(&room).await.expect("it answers");
+                answers.push((outcome, view.waiting(), view.early, view.counts, view.wave));
+            }
+            assert_eq!(answers[0], answers[1], "early: {is_early}, {count}, call {call}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn doors_that_open_and_close_on_redis_are_answered_as_the_state_machine_does() {
+    let open = async |clock| on_redis(vec![RedisServer::shared().url()], "doors", clock).await;
+    let seen = compare(Size::DOORS, (40, 100), open, |_, _| {}).await;
+    assert!(
+        seen.0.contains_key("early") && seen.0.contains_key("let in"),
+        "{seen:?}"
+    );
 }
 
 #[tokio::test]
