@@ -193,7 +193,7 @@ impl Room {
         }
         let (mut granted, mut looks) = (Vec::new(), 0);
         let stop = loop {
-            if granted.len() as u64 >= max || looks >= max + LOOKS {
+            if granted.len() as u64 >= max || looks >= max.saturating_add(LOOKS) {
                 break Stop::More;
             }
             looks += 1;

@@ -14,12 +14,16 @@ use tidegate_core::bulk::{
 };
 use tidegate_core::config::Hold;
 use tidegate_core::ids::{JobId, JobType, LaneId, Owner};
+use tidegate_core::room::Room;
+use tidegate_core::room::config::{Capacity, RoomConfig};
 use tidegate_core::time::Millis;
+use tidegate_engine::room::Seen;
 use tidegate_store::model::ModelStore;
 use tidegate_store::{Clock, ManualClock, Store, StoreExt};
 
 use super::process::Process;
 use super::refresh_tests as refreshing;
+use super::rooms::{Looked, RoomsSeen};
 use super::*;
 use crate::observe::Observed;
 
@@ -29,6 +33,17 @@ pub(super) fn metrics(max_groups: u32) -> Metrics {
     let mut config = Config::default();
     config.metrics.max_groups = max_groups;
     Metrics::new(&config, START)
+}
+
+/// A room whose seats are counted.
+fn counted_room() -> RoomConfig {
+    RoomConfig {
+        capacity: Capacity {
+            seats: Some(9),
+            ..Capacity::default()
+        },
+        ..RoomConfig::default()
+    }
 }
 
 fn group(id: impl AsRef<str>) -> GroupId {
