@@ -10,6 +10,9 @@ use crate::ids::PersonId;
 use crate::time::{Millis, Timestamp};
 
 const SECOND: Millis = Millis(1_000);
+/// Limit: streams of one ticket that are told apart from those of the person's next one. A stream that outlived its
+/// ticket, and even the memory of it, says nothing about another ticket.
+const STREAMS: u64 = 1 << 20;
 
 impl Room {
     /// Gives a place, or finds the one that the person has.
@@ -32,7 +35,7 @@ impl Room {
         let ticket = Ticket {
             index,
             joined_at: now,
-            stream: Stream(u64::from(params.stream)),
+            stream: Stream(index.0 * STREAMS + u64::from(params.stream)),
             state: match self.head.is_early(now) {
                 true => TicketState::Early {
                     draw: params.draw,

@@ -141,6 +141,30 @@ fn b200_an_older_stream_says_nothing_about_the_ticket() {
 }
 
 #[test]
+fn b200_a_stream_of_an_earlier_ticket_says_nothing_about_the_next() {
+    let mut room = room(None, 1, 100);
+    let again = JoinParams {
+        person: person("a"),
+        stream: true,
+        again: true,
+        draw: 0,
+    };
+    let old = joins(&mut room, "a", at(0)).ticket.stream;
+    room.leave(&person("a"), at(1));
+    assert!(matches!(
+        room.join(&again, at(2)),
+        JoinOutcome::Placed { new: true, .. }
+    ));
+    let gone = TouchParams {
+        person: person("a"),
+        stream: old,
+        present: false,
+    };
+    assert_eq!(room.touch(&gone, at(3)), TouchOutcome::Superseded);
+    assert_eq!(let_in(&mut room, at(4)), ["a"], "it is there");
+}
+
+#[test]
 fn b202_who_is_absent_keeps_the_place_is_passed_over_and_goes_first_on_return() {
     let mut room = room(None, 1, 100);
     let stream = joins(&mut room, "a", at(0)).ticket.stream;
