@@ -1,0 +1,322 @@
+//! Whole histories of a room: people who come, drop, reconnect elsewhere and vanish, brokers and a store that die at any
+//! step, answers that get lost and are asked for again, a shop and operators who do anything at any time.
+//!
+//! - `ask`: everything that can be asked. `world`: who asks, and what fails. `oracle`: what may be answered.
+
+mod ask;
+mod oracle;
+mod world;
+
+use self::ask::{Answer, Ask, Conduct};
+use self::world::{Seen, World};
+use super::Room;
+use super::command::{InsideOutcome, JoinParams};
+use super::ticket::TicketState;
+use crate::ids::PersonId;
+use crate::time::{Millis, Timestamp};
+
+pub(super) const START: Timestamp = Timestamp(1_790_000_000_000);
+const SEEDS: u64 = 3_000;
+const STEPS: u64 = 250;
+
+/// A small generator with a full period (splitmix64).
+pub(super) struct Dice(pub(super) u64);
+
+impl Dice {
+    fn roll(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut mixed = self.0;
+        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        mixed ^ (mixed >> 31)
+    }
+
+    pub(super) fn below(&mut self, end: u64) -> u64 {
+        self.roll() % end
+    }
+
+    pub(super) fn one_in(&mut self, chances: u64) -> bool {
+        self.below(chances) == 0
+    }
+
+    /// From above 0 up to 1.
+    pub(super) fn fraction(&mut self) -> f64 {
+        ((self.roll() >> 11) + 1) as f64 / (1_u64 << 53) as f64
+    }
+}
+
+/// People are numbers, and their names are in the same order.
+fn name(number: usize) -> PersonId {
+    PersonId::new(format!("p{number:02}")).unwrap()
+}
+
+fn number(person: &PersonId) -> usize {
+    person.as_str()[1..].parse().unwrap()
+}
+
+/// One history. What is wrong with it, if anything.
+fn run<C: Conduct>(seed: u64) -> Result<Seen, String> {
+    let mut world = World::<C>::new(seed);
+    for step in 0..STEPS {
+        world
+            .step()
+            .map_err(|why| format!("seed {seed}, step {step}: {why}"))?;
+    }
+    world
+        .end()
+        .map_err(|why| format!("seed {seed}, at the end: {why}"))?;
+    Ok(world.seen)
+}
+
+struct Right;
+
+impl Conduct for Right {
+    const CHECKED: bool = true;
+}
+
+#[test]
+fn every_promise_holds_whatever_goes_wrong() {
+    let mut sum = Seen::default();
+    for seed in 0..SEEDS {
+        let seen = run::<Right>(seed).unwrap_or_else(|why| panic!("{why}"));
+        sum.steps += seen.steps;
+        sum.asked += seen.asked;
+        sum.admitted += seen.admitted;
+        sum.completed += seen.completed;
+        sum.crashes += seen.crashes;
+        sum.lost_answers += seen.lost_answers;
+    }
+    println!("{SEEDS} seeds: {sum:?}");
+    assert!(
+        sum.admitted > 5 * SEEDS && sum.completed > SEEDS && sum.crashes > SEEDS,
+        "{sum:?} is too little to prove anything"
+    );
+}
+
+/// The oracle alone finds the wrong room, within so many seeds, and says why.
+fn caught<C: Conduct>(says: &str) {
+    let found: Vec<String> = (0..300).filter_map(|seed| run::<C>(seed).err()).collect();
+    assert!(!found.is_empty(), "nobody notices");
+    assert!(
+        found.iter().any(|why| why.contains(says)),
+        "it should say {says:?}: {}",
+        found[0]
+    );
+}
+
+struct LetsInOneTooMany;
+
+impl Conduct for LetsInOneTooMany {
+    fn step(ask: &Ask, room: &mut Room, people: &[PersonId], now: Timestamp) -> Answer {
+        let before = room.head.overrides;
+        if let Ask::Promote(_) = ask {
+            room.head.overrides.inside = Some(room.head.capacity().inside + 1);
+        }
+        let answer = ask.of(room, people, now);
+        if let Ask::Promote(_) = ask {
+            room.head.overrides = before;
+        }
+        answer
+    }
+}
+
+#[test]
+fn one_too_many_is_caught() {
+    caught::<LetsInOneTooMany>("although Inside");
+}
+
+struct ForgetsPlaces;
+
+impl Conduct for ForgetsPlaces {
+    fn step(ask: &Ask, room: &mut Room, people: &[PersonId], now: Timestamp) -> Answer {
+        if let Ask::Join(_, params) = ask
+            && let Some(ticket) = room.ticket(&params.person)
+            && matches!(ticket.state, TicketState::Waiting { present_until } if present_until <= now)
+        {
+            // Who was away goes to the end.
+            let mut ticket = ticket.clone();
+            room.replace(&params.person, None, now);
+            ticket.index.0 = room.head.next_index;
+            room.head.next_index += 1;
+            room.replace(&params.person, Some(ticket), now);
+        }
+        ask.of(room, people, now)
+    }
+}
+
+#[test]
+fn a_place_that_is_forgotten_is_caught() {
+    caught::<ForgetsPlaces>("has place");
+}
+
+struct GivesSlotsBackTwice;
+
+/// Where the wrong room counts the slots that came back once too often: above the bits that tell rooms apart.
+const EXTRA: u32 = 32;
+
+impl Conduct for GivesSlotsBackTwice {
+    fn step(ask: &Ask, room: &mut Room, people: &[PersonId], now: Timestamp) -> Answer {
+        let (before, waiting) = (room.head.overrides, room.places.total());
+        let free = room.head.slots();
+        if let Ask::Promote(_) = ask {
+            let inside = room.head.capacity().inside;
+            room.head.overrides.inside = Some(inside + (room.head.born >> EXTRA));
+        }
+        let answer = ask.of(room, people, now);
+        if let Ask::Promote(_) = ask {
+            room.head.overrides = before;
+        }
+        let again = (room.head.slots(), room.places.total()) == (free, waiting);
+        if let (Ask::Leave(_), Answer::Visit(InsideOutcome::Ended(_)), true) = (ask, &answer, again) {
+            // A second call for one visit, as after a lost answer.
+            room.head.born += 1 << EXTRA;
+        }
+        answer
+    }
+}
+
+#[test]
+fn a_slot_that_comes_back_twice_is_caught() {
+    caught::<GivesSlotsBackTwice>("although Inside");
+}
+
+struct SellsSeatsAgain;
+
+impl Conduct for SellsSeatsAgain {
+    fn step(ask: &Ask, room: &mut Room, people: &[PersonId], now: Timestamp) -> Answer {
+        let answer = ask.of(room, people, now);
+        if let Ask::Complete(_) = ask {
+            // The slot of a purchase comes back together with its seat.
+            room.head.counts.completed = 0;
+        }
+        answer
+    }
+}
+
+#[test]
+fn b190_a_seat_that_is_sold_again_is_caught() {
+    caught::<SellsSeatsAgain>("completed");
+}
+
+struct PassesOver;
+
+impl Conduct for PassesOver {
+    fn step(ask: &Ask, room: &mut Room, people: &[PersonId], now: Timestamp) -> Answer {
+        let first = match ask {
+            Ask::Promote(_) if room.line.len() > 1 => room.line.pop_first(),
+            _ => None,
+        };
+        let answer = ask.of(room, people, now);
+        room.line.extend(first);
+        answer
+    }
+}
+
+#[test]
+fn somebody_who_is_passed_over_is_caught() {
+    caught::<PassesOver>("was let in before");
+}
+
+struct HasNoGrace;
+
+impl Conduct for HasNoGrace {
+    fn step(ask: &Ask, room: &mut Room, people: &[PersonId], now: Timestamp) -> Answer {
+        match ask {
+            Ask::Reap(_) => ask.of(room, people, now + Millis(1_000)),
+            _ => ask.of(room, people, now),
+        }
+    }
+}
+
+#[test]
+fn b202_a_place_that_is_lost_within_the_grace_time_is_caught() {
+    caught::<HasNoGrace>("ended as Lost");
+}
+
+struct KeepsSlots;
+
+impl Conduct for KeepsSlots {
+    fn step(ask: &Ask, room: &mut Room, people: &[PersonId], now: Timestamp) -> Answer {
+        if let Ask::Reap(_) = ask {
+            // Visits never end by themselves.
+            let tickets = &room.tickets;
+            room.due
+                .retain(|(_, person)| !matches!(tickets[person].state, TicketState::Inside { .. }));
+        }
+        ask.of(room, people, now)
+    }
+}
+
+#[test]
+fn b194_a_slot_that_never_comes_back_is_caught() {
+    caught::<KeepsSlots>("a sweep at");
+}
+
+struct GivesTwoTickets;
+
+impl Conduct for GivesTwoTickets {
+    fn step(ask: &Ask, room: &mut Room, people: &[PersonId], now: Timestamp) -> Answer {
+        if let Ask::Join(
+            _,
+            JoinParams {
+                person, again: true, ..
+            },
+        ) = ask
+            && room.ticket(person).is_some_and(|ticket| ticket.holds_slot())
+        {
+            room.replace(person, None, now);
+        }
+        ask.of(room, people, now)
+    }
+}
+
+#[test]
+fn b205_a_second_ticket_is_caught() {
+    caught::<GivesTwoTickets>("a second ticket");
+}
+
+struct ForgetsTheLastSecond;
+
+impl Conduct for ForgetsTheLastSecond {
+    fn restored(room: &mut Room) {
+        room.head.recent.clear();
+    }
+}
+
+#[test]
+fn a_rate_that_begins_anew_after_a_restart_is_caught() {
+    caught::<ForgetsTheLastSecond>("although Rate");
+}
+
+struct AnswersTooSoon;
+
+impl Conduct for AnswersTooSoon {
+    fn keeps(ask: &Ask) -> bool {
+        !matches!(ask, Ask::Redeem(..))
+    }
+}
+
+#[test]
+fn an_answer_that_is_not_kept_is_caught() {
+    caught::<AnswersTooSoon>("expected");
+}
+
+struct HearsOldConnections;
+
+impl Conduct for HearsOldConnections {
+    fn step(ask: &Ask, room: &mut Room, people: &[PersonId], now: Timestamp) -> Answer {
+        let Ask::Touch(who, connection, present) = ask else {
+            return ask.of(room, people, now);
+        };
+        let mut connection = *connection;
+        if let Some(ticket) = room.ticket(&people[*who]) {
+            connection.stream = ticket.stream;
+        }
+        Ask::Touch(*who, connection, *present).of(room, people, now)
+    }
+}
+
+#[test]
+fn b200_an_old_connection_that_is_heard_is_caught() {
+    caught::<HearsOldConnections>("is old, and was heard");
+}

@@ -1,0 +1,480 @@
+//! A room among people, brokers, a shop and operators, all of whom fail. Everything follows from the seed.
+
+use std::collections::BTreeMap;
+
+use super::ask::{Answer, Ask, Conduct, Connection};
+use super::oracle::Oracle;
+use super::{Dice, START, name};
+use crate::ids::{PersonId, SessionId};
+use crate::room::command::*;
+use crate::room::config::{Capacity, RoomConfig};
+use crate::room::ticket::{Index, Ticket, TicketState, Wave};
+use crate::room::{Head, Room};
+use crate::time::{Millis, Timestamp};
+
+/// How often what time ends is looked for.
+const SWEEP: Millis = Millis(1_000);
+/// How often connections give a sign of life: a third of the time that one counts.
+const BEAT: Millis = Millis(1_000);
+const BROKERS: u64 = 3;
+/// Calls that are answered together, at most.
+const BATCH: usize = 6;
+
+/// What a run came to, to see that it was about something.
+#[derive(Debug, Default, Clone, Copy)]
+pub(super) struct Seen {
+    pub(super) steps: u64,
+    pub(super) asked: u64,
+    pub(super) admitted: u64,
+    pub(super) completed: u64,
+    pub(super) crashes: u64,
+    pub(super) lost_answers: u64,
+}
+
+/// A room as it was written.
+#[derive(Clone)]
+struct Disk {
+    head: Head,
+    tickets: BTreeMap<PersonId, Ticket>,
+}
+
+#[derive(Default, Clone)]
+struct Visitor {
+    /// The broker that it is connected to, with the stream as that broker heard of it.
+    at: Option<(u64, Option<Connection>)>,
+    pass: Option<(Index, Wave)>,
+    /// Its pass was shown, as far as the shop heard.
+    inside: bool,
+}
+
+pub(super) struct World<C: Conduct> {
+    dice: Dice,
+    now: Timestamp,
+    people: Vec<PersonId>,
+    visitors: Vec<Visitor>,
+    room: Room,
+    /// Outlives the process, and the power.
+    written: Disk,
+    synced: Disk,
+    oracle: Oracle,
+    /// As of what is synced.
+    synced_oracle: Oracle,
+    /// Done in memory, neither kept nor answered.
+    pending: Vec<(Ask, Answer, Timestamp)>,
+    /// Nobody heard the answer.
+    retries: Vec<Ask>,
+    /// Connections that were replaced, or whose end is told late.
+    old: Vec<(usize, Connection)>,
+    last_sweep: Timestamp,
+    last_beat: Timestamp,
+    requests: u64,
+    calm: bool,
+    pub(super) seen: Seen,
+    conduct: std::marker::PhantomData<C>,
+}
+
+fn config(dice: &mut Dice) -> RoomConfig {
+    RoomConfig {
+        capacity: Capacity {
+            seats: dice.one_in(2).then(|| 2 + dice.below(10)),
+            inside: 1 + dice.below(4),
+            per_second: 1 + dice.below(4),
+        },
+        opens_at: dice.one_in(3).then(|| START + Millis(dice.below(6_000))),
+        presence_ms: Millis(3_000),
+        grace_ms: Millis(6_000),
+        pass_ms: Millis(4_000 + dice.below(4_000)),
+        inside_ms: Millis(5_000 + dice.below(5_000)),
+        remember_ms: Millis(1 + dice.below(10_000)),
+        max_waiting: 5 + dice.below(20),
+    }
+}
+
+impl<C: Conduct> World<C> {
+    pub(super) fn new(seed: u64) -> Self {
+        let mut dice = Dice(seed);
+        let config = config(&mut dice);
+        let count = 6 + dice.below(8) as usize;
+        let mut room = Room::new(seed, config.clone());
+        room.take_changed();
+        let disk = Disk {
+            head: room.head().clone(),
+            tickets: BTreeMap::new(),
+        };
+        let oracle = Oracle::new(&config, count);
+        Self {
+            dice,
+            now: START,
+            people: (0..count).map(name).collect(),
+            visitors: vec![Visitor::default(); count],
+            room,
+            written: disk.clone(),
+            synced: disk,
+            synced_oracle: oracle.clone(),
+            oracle,
+            pending: Vec::new(),
+            retries: Vec::new(),
+            old: Vec::new(),
+            last_sweep: START,
+            last_beat: START,
+            requests: 0,
+            calm: false,
+            seen: Seen::default(),
+            conduct: std::marker::PhantomData,
+        }
+    }
+
+    fn ask(&mut self, ask: Ask) {
+        let answer = C::step(&ask, &mut self.room, &self.people, self.now);
+        self.seen.asked += 1;
+        self.pending.push((ask, answer, self.now));
+    }
+
+    /// Writes what changed, syncs if an answer waits for it, and answers.
+    fn commit(&mut self) -> Result<(), String> {
+        let kept = self.pending.iter().all(|(ask, ..)| C::keeps(ask));
+        let sync = self.pending.iter().any(|(ask, ..)| ask.is_synced()) && self.room.has_changed();
+        let changed = self.room.take_changed();
+        if kept {
+            if changed.head {
+                self.written.head = self.room.head().clone();
+            }
+            for person in changed.tickets {
+                match self.room.ticket(&person) {
+                    Some(ticket) => self.written.tickets.insert(person, ticket.clone()),
+                    None => self.written.tickets.remove(&person),
+                };
+            }
+        }
+        let pending = std::mem::take(&mut self.pending);
+        for (ask, answer, at) in &pending {
+            let seen = self.oracle.see(ask, answer, *at);
+            seen.map_err(|why| format!("{ask:?} at {}: {why}", at.0))?;
+            if let (Ask::Promote(_), Answer::Promoted(outcome)) = (ask, answer) {
+                self.seen.admitted += outcome.granted.len() as u64;
+            }
+        }
+        if sync {
+            self.synced = self.written.clone();
+            self.synced_oracle = self.oracle.clone();
+        }
+        for (ask, answer, _) in pending {
+            if !self.calm && self.dice.one_in(8) {
+                self.seen.lost_answers += 1;
+                self.retries.push(ask);
+            } else {
+                self.hear(ask, answer);
+            }
+        }
+        self.audit()
+    }
+
+    fn audit(&mut self) -> Result<(), String> {
+        let views = self.room.look(&self.people);
+        self.oracle.audit(&views, &self.room.survey(self.now))?;
+        match C::CHECKED {
+            true => self.room.check(),
+            false => Ok(()),
+        }
+    }
+
+    /// The process ends, here and now; nobody hears the answers that were not given.
+    fn crash(&mut self) -> Result<(), String> {
+        let asked = std::mem::take(&mut self.pending);
+        for (ask, ..) in asked {
+            if self.dice.one_in(2) {
+                self.retries.push(ask);
+            }
+        }
+        self.now = self.now + Millis(self.dice.below(4_000));
+        if self.dice.one_in(2) {
+            self.written = self.synced.clone();
+            self.oracle = self.synced_oracle.clone();
+        }
+        let Disk { head, tickets } = self.written.clone();
+        self.room = Room::restored(head, tickets.into_iter().collect(), self.now);
+        C::restored(&mut self.room);
+        self.oracle.restarted(self.now);
+        self.synced_oracle = self.oracle.clone();
+        self.synced = self.written.clone();
+        // The connections were the process's own.
+        self.visitors.iter_mut().for_each(|visitor| visitor.at = None);
+        self.old.clear();
+        self.retries.retain(|ask| !matches!(ask, Ask::Touch(..)));
+        self.seen.crashes += 1;
+        self.audit()
+    }
+
+    fn hear(&mut self, ask: Ask, answer: Answer) {
+        match (ask, answer) {
+            (Ask::Join(who, params), Answer::Joined(JoinOutcome::Placed { ticket, .. })) if params.stream => {
+                let Some(known) = self.oracle.known(who) else {
+                    return;
+                };
+                let connection = Connection {
+                    ticket: known.number,
+                    stream: ticket.ticket.stream,
+                };
+                if let Some((_, heard)) = &mut self.visitors[who].at {
+                    self.old.extend(heard.replace(connection).map(|old| (who, old)));
+                } else {
+                    // It went while it was asked for.
+                    self.old.push((who, connection));
+                }
+            }
+            (Ask::Look(who), Answer::Looked(Some(view))) => {
+                let visitor = &mut self.visitors[who];
+                if let TicketState::Granted { wave, .. } = view.ticket.state {
+                    visitor.pass = Some((view.ticket.index, wave));
+                }
+            }
+            (Ask::Redeem(who, _), Answer::Redeemed(outcome)) => {
+                let inside = matches!(outcome, RedeemOutcome::Inside { .. });
+                self.visitors[who].inside |= inside;
+                // Some show a pass again that was refused.
+                self.visitors[who]
+                    .pass
+                    .take_if(|_| !inside && self.dice.one_in(2));
+            }
+            // Whoever hears of it tells those who were let in.
+            (Ask::Promote(_), Answer::Promoted(outcome)) => {
+                let who = outcome
+                    .granted
+                    .iter()
+                    .map(|granted| super::number(&granted.person));
+                self.retries.extend(who.map(Ask::Look));
+            }
+            (
+                Ask::Complete(who) | Ask::Leave(who) | Ask::Extend(who, _),
+                Answer::Visit(InsideOutcome::Ended(_) | InsideOutcome::Unknown),
+            ) => self.visitors[who].inside = false,
+            _ => {}
+        }
+    }
+
+    fn somebody(&mut self) -> usize {
+        self.dice.below(self.people.len() as u64) as usize
+    }
+
+    fn join(&mut self, who: usize) {
+        let stream = !self.dice.one_in(5);
+        if stream {
+            let broker = self.dice.below(BROKERS);
+            let before = self.visitors[who].at.replace((broker, None));
+            // The other tab, or the broker that it was at, does not know yet.
+            self.old
+                .extend(before.and_then(|(_, old)| old).map(|old| (who, old)));
+        }
+        let params = JoinParams {
+            person: self.people[who].clone(),
+            stream,
+            again: self.dice.one_in(2),
+            draw: self.dice.below(5),
+        };
+        self.ask(Ask::Join(who, params));
+    }
+
+    fn redeem(&mut self, who: usize) {
+        let Some((index, wave)) = self.visitors[who].pass else {
+            return self.ask(Ask::Look(who));
+        };
+        let session = match self.dice.below(3) {
+            0 => None,
+            number => SessionId::new(format!("s{number}")).ok(),
+        };
+        let params = RedeemParams {
+            person: self.people[who].clone(),
+            index,
+            wave,
+            session,
+        };
+        self.ask(Ask::Redeem(who, params));
+    }
+
+    fn shop(&mut self, who: usize) {
+        if !self.visitors[who].inside && !self.dice.one_in(6) {
+            return self.redeem(who);
+        }
+        match self.dice.below(6) {
+            0 | 1 => self.ask(Ask::Complete(who)),
+            2 => self.ask(Ask::Leave(who)),
+            3 => {
+                let by = Millis(self.dice.below(9_000));
+                self.ask(Ask::Extend(who, by));
+            }
+            // Vanishes.
+            _ => self.visitors[who].inside = false,
+        }
+    }
+
+    fn operate(&mut self) {
+        match self.dice.below(9) {
+            0 => self.ask(Ask::Control(Control::Pause)),
+            1 if self.dice.one_in(3) => self.ask(Ask::Control(Control::Close)),
+            1..=4 => self.ask(Ask::Control(Control::Resume)),
+            5 => {
+                let waves = self.room.head().wave.0 + 2;
+                let through = self.dice.one_in(2).then(|| Wave(self.dice.below(waves)));
+                self.ask(Ask::Void(through));
+            }
+            6 => {
+                let who = self.somebody();
+                self.ask(Ask::Reissue(who));
+            }
+            _ => {
+                self.requests += 1;
+                let change = |dice: &mut Dice| match dice.below(4) {
+                    0 => None,
+                    1 => Some(Change::Set(dice.below(5))),
+                    2 => Some(Change::Add(dice.below(5) as i64 - 2)),
+                    _ => Some(Change::Reset),
+                };
+                let seats = match change(&mut self.dice) {
+                    None => None,
+                    Some(Change::Set(seats)) => Some(Change::Set((seats > 0).then_some(seats * 3))),
+                    Some(Change::Add(by)) => Some(Change::Add(by)),
+                    Some(Change::Reset) => Some(Change::Reset),
+                };
+                let params = ResizeParams {
+                    request: self.requests,
+                    seats,
+                    inside: change(&mut self.dice),
+                    per_second: change(&mut self.dice),
+                    by: String::new(),
+                    why: String::new(),
+                };
+                self.ask(Ask::Resize(params));
+            }
+        }
+    }
+
+    fn act(&mut self) {
+        let who = self.somebody();
+        match self.dice.below(40) {
+            0..=9 => self.join(who),
+            10..=11 => {
+                // The connection ends; the broker says so at once, later, or never.
+                if let Some((_, Some(connection))) = self.visitors[who].at.take() {
+                    match self.dice.below(3) {
+                        0 => self.ask(Ask::Touch(who, connection, false)),
+                        1 => self.old.push((who, connection)),
+                        _ => {}
+                    }
+                }
+            }
+            12 => self.ask(Ask::Leave(who)),
+            13..=19 => {
+                let max = 1 + self.dice.below(4);
+                self.ask(Ask::Promote(max));
+                if self.dice.one_in(3) {
+                    self.ask(Ask::Promote(max));
+                }
+            }
+            20..=29 => {
+                let busy: Vec<usize> = (0..self.people.len())
+                    .filter(|who| self.visitors[*who].inside || self.visitors[*who].pass.is_some())
+                    .collect();
+                match busy.is_empty() {
+                    true => self.shop(who),
+                    false => self.shop(busy[who % busy.len()]),
+                }
+            }
+            30..=32 => self.ask(Ask::Look(who)),
+            33 => self.operate(),
+            34 => {
+                let broker = self.dice.below(BROKERS);
+                for visitor in &mut self.visitors {
+                    visitor.at.take_if(|(at, _)| *at == broker);
+                }
+            }
+            35..=36 => {
+                if !self.old.is_empty() {
+                    let index = self.dice.below(self.old.len() as u64) as usize;
+                    let (who, connection) = self.old.swap_remove(index);
+                    let present = self.dice.one_in(2);
+                    self.ask(Ask::Touch(who, connection, present));
+                }
+            }
+            _ => {
+                if let Some(ask) = self.retries.pop() {
+                    self.ask(ask);
+                }
+            }
+        }
+    }
+
+    /// What every broker does by itself.
+    fn services(&mut self) {
+        if self.now >= self.last_beat + BEAT {
+            self.last_beat = self.now;
+            for who in 0..self.people.len() {
+                if let Some((_, Some(connection))) = self.visitors[who].at {
+                    self.ask(Ask::Touch(who, connection, true));
+                }
+            }
+        }
+        if self.now >= self.last_sweep + SWEEP {
+            self.last_sweep = self.now;
+            loop {
+                let max = 1 + self.dice.below(4);
+                self.ask(Ask::Reap(max));
+                let more =
+                    matches!(self.pending.last(), Some((_, Answer::Reaped(outcome, _), _)) if outcome.more);
+                if !more {
+                    break;
+                }
+            }
+        }
+    }
+
+    pub(super) fn step(&mut self) -> Result<(), String> {
+        self.seen.steps += 1;
+        let jump = self.dice.one_in(60);
+        let by = self.dice.below(if jump { 15_000 } else { 300 });
+        self.now = self.now + Millis(by);
+        self.services();
+        self.act();
+        if self.dice.one_in(50) {
+            self.crash()?;
+        }
+        if self.pending.len() >= BATCH || self.dice.one_in(2) {
+            self.commit()?;
+        }
+        if self.dice.one_in(100) {
+            self.crash()?;
+        }
+        self.seen.completed = self.oracle.completed;
+        Ok(())
+    }
+
+    /// Nothing goes wrong any more, and everybody goes or has gone. Nothing may be left.
+    pub(super) fn end(&mut self) -> Result<(), String> {
+        self.calm = true;
+        self.commit()?;
+        for who in 0..self.people.len() {
+            self.visitors[who].at = None;
+            if self.dice.one_in(2) {
+                self.ask(Ask::Leave(who));
+            }
+        }
+        self.commit()?;
+        // The longest that a ticket goes on by itself: in line, let in, inside with what was granted on top, remembered.
+        let last = self.now + Millis(60_000);
+        while self.now < last {
+            self.now = self.now + SWEEP;
+            self.services();
+            self.ask(Ask::Promote(3));
+            self.commit()?;
+        }
+        match (
+            self.oracle.slots(),
+            self.room.head().slots(),
+            self.room.next_due(),
+        ) {
+            (0, 0, None) => Ok(()),
+            left => Err(format!(
+                "everybody is gone, and slots or tickets are kept: {left:?}"
+            )),
+        }
+    }
+}
