@@ -35,6 +35,8 @@ mod slots;
 pub mod ticket;
 
 #[cfg(test)]
+mod eta_tests;
+#[cfg(test)]
 mod simulation;
 #[cfg(test)]
 mod tests;
