@@ -8,7 +8,7 @@
 //! - [`embedded`]: durable in a data folder, in this process.
 //! - [`redis`]: on a Redis server or Cluster, shared by several processes.
 //! - [`transfer`]: a whole store as a stream, for backup and for moving between backends.
-//! - `conformance`, `conformance_refresh` (feature): the cases that every backend must pass.
+//! - `conformance`, `conformance_refresh`, `conformance_room` (feature): the cases that every backend must pass.
 //!
 //! No async runtime is needed here beyond its channels; no HTTP, no handlers, no timers.
 
@@ -17,6 +17,8 @@ pub mod clock;
 pub mod conformance;
 #[cfg(feature = "conformance")]
 pub mod conformance_refresh;
+#[cfg(feature = "conformance")]
+pub mod conformance_room;
 pub mod embedded;
 mod error;
 mod machine;

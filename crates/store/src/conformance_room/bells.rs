@@ -1,0 +1,100 @@
+//! Bells ring, for everybody who listens, when there is something to do. A bell may be missed while a listener is only
+//! about to be heard of, so every case tries again until its deadline.
+
+use std::time::Duration;
+
+use tidegate_core::room::command::Control;
+use tokio::time::timeout;
+
+use super::harness::*;
+
+/// How long a bell is waited for, in all and after one try.
+const TRIES: usize = 40;
+const TRY: Duration = Duration::from_millis(500);
+
+/// Does something, which has the number of the try, until one of the room's bells rings after it.
+macro_rules! rings {
+    ($h:ident, $bell:ident, $number:ident => $act:block) => {
+        let bell = $h.store.bells().of(&$h.room);
+        let mut heard = false;
+        for $number in 0..TRIES {
+            let mut rung = std::pin::pin!(bell.$bell.notified());
+            rung.as_mut().enable();
+            $act
+            heard = timeout(TRY, rung).await.is_ok();
+            if heard {
+                break;
+            }
+        }
+        assert!(heard, "the bell does not ring");
+    };
+}
+
+pub async fn a_place_in_a_room_with_room_rings_for_promotion(backend: &dyn Backend) {
+    let h = Harness::new(backend, None, 1_000, 10).await;
+    rings!(h, promote, number => {
+        h.join(&format!("p{number}")).await;
+    });
+}
+
+pub async fn an_end_of_a_visit_rings_for_promotion(backend: &dyn Backend) {
+    let h = Harness::new(backend, None, 1, 1_000).await;
+    h.join_all(&crowd(TRIES + 1)).await;
+    h.let_in().await;
+    rings!(h, promote, number => {
+        h.leave(&format!("p{number}")).await;
+        h.let_in().await;
+    });
+    let h = Harness::new(backend, None, 1, 1_000).await;
+    h.join_all(&crowd(TRIES + 1)).await;
+    h.let_in().await;
+    rings!(h, promote, number => {
+        h.complete(&format!("p{number}")).await;
+        h.let_in().await;
+    });
+}
+
+pub async fn a_slot_that_time_gives_back_rings_for_promotion(backend: &dyn Backend) {
+    let h = Harness::new(backend, None, 1, 1_000).await;
+    let mut rung_by_the_sweep = false;
+    let bell = h.store.bells().of(&h.room);
+    for number in 0..TRIES {
+        h.join(&format!("p{number}")).await;
+        assert_eq!(h.let_in().await.len(), 1);
+        let mut rung = std::pin::pin!(bell.promote.notified());
+        rung.as_mut().enable();
+        h.advance(PASS);
+        assert_eq!(h.reap().await.no_shows, 1);
+        rung_by_the_sweep = timeout(TRY, rung).await.is_ok();
+        if rung_by_the_sweep {
+            break;
+        }
+    }
+    assert!(rung_by_the_sweep, "the bell does not ring");
+}
+
+pub async fn a_promotion_rings_for_those_who_wait(backend: &dyn Backend) {
+    let h = Harness::new(backend, None, 1_000, 1_000).await;
+    h.join_all(&crowd(TRIES)).await;
+    rings!(h, tell, _number => {
+        assert_eq!(h.promote(1).await.granted.len(), 1);
+    });
+}
+
+pub async fn the_door_rings_for_those_who_wait(backend: &dyn Backend) {
+    let h = Harness::new(backend, None, 1_000, 1_000).await;
+    rings!(h, tell, number => {
+        let control = match number % 2 {
+            0 => Control::Pause,
+            _ => Control::Resume,
+        };
+        h.control(control).await;
+    });
+    h.control(Control::Resume).await;
+    rings!(h, tell, number => {
+        h.resized(&inside_by(number as u64, 1)).await;
+    });
+    rings!(h, promote, number => {
+        h.resized(&inside_by(1_000 + number as u64, 1)).await;
+    });
+}

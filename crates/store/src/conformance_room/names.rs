@@ -1,0 +1,181 @@
+//! Rooms and people may have any names, and rooms know nothing of each other.
+
+use futures_util::future::join_all;
+use tidegate_core::ids::{MAX_ID_BYTES, RoomId};
+use tidegate_core::room::command::{
+    Control, ExtendParams, JoinOutcome, RedeemOutcome, RedeemParams, TouchParams,
+};
+use tidegate_core::room::ticket::{Index, Stream, TicketState, Wave};
+use tidegate_core::time::Millis;
+
+use super::harness::*;
+use crate::StoreError;
+
+fn odd() -> Vec<String> {
+    let mut names: Vec<String> = [
+        "{",
+        "}",
+        "{}",
+        "}{",
+        "{a}",
+        "a}b",
+        "a{b",
+        "%7B",
+        "%",
+        "/",
+        "a/b",
+        ":",
+        "a:b",
+        " ",
+        "\n",
+        "\u{0}",
+        "ü",
+        "메이플",
+        "*",
+        "0",
+        "-1",
+        "nil",
+        "a",
+        "A",
+    ]
+    .map(str::to_owned)
+    .to_vec();
+    names.push("x".repeat(MAX_ID_BYTES));
+    names.push("{".repeat(MAX_ID_BYTES));
+    names.push("메".repeat(MAX_ID_BYTES / 3));
+    names
+}
+
+pub async fn b197_rooms_do_not_know_each_other(backend: &dyn Backend) {
+    let h = Harness::new(backend, None, 1, 10).await;
+    let other = h.in_room(room("other"));
+    must(h.store.open(&other.room, h.config.clone()).await);
+    h.join("a").await;
+    h.let_in().await;
+    let pass = h.pass("a").await;
+    assert_eq!(other.look("a").await, None);
+    other.join("b").await;
+    assert_eq!(other.let_in().await, ["b"], "it has slots of its own");
+    other.leave("b").await;
+    other.join("a").await;
+    assert_eq!(other.let_in().await, ["a"], "one ticket per room");
+    assert_ne!(other.pass("a").await, pass, "and one pass");
+    other.control(Control::Pause).await;
+    other.void(None).await;
+    let outcome = h.redeem(&pass).await;
+    assert!(matches!(outcome, RedeemOutcome::Inside { .. }), "{outcome:?}");
+    h.leave("a").await;
+    let state = other.ticket("a").await.ticket.state;
+    assert!(matches!(state, TicketState::Granted { .. }), "{state:?}");
+    assert_eq!(other.slots().await, 1);
+    h.join("c").await;
+    assert_eq!(h.let_in().await, ["c"]);
+}
+
+pub async fn b198_a_room_that_is_there_is_not_made_again(backend: &dyn Backend) {
+    let h = Harness::new(backend, None, 1, 10).await;
+    h.join_all(&["a", "b"]).await;
+    assert_eq!(h.let_in().await, ["a"]);
+    let before = h.survey().await;
+    // The second process starts while the first has let people in.
+    let opens = (0..10).map(|_| h.store.open(&h.room, h.config.clone()));
+    for opened in join_all(opens).await {
+        must(opened);
+    }
+    assert_eq!(h.survey().await, before);
+    assert!(h.let_in().await.is_empty(), "no slots are made by it");
+}
+
+pub async fn b216_odd_names_are_people_of_their_own(backend: &dyn Backend) {
+    let h = Harness::new(backend, None, 1_000, 1_000).await;
+    let names = odd();
+    h.join_all(&names).await;
+    for (ahead, name) in names.iter().enumerate() {
+        assert_eq!(h.ahead(name).await, ahead as u64, "{name:?}");
+    }
+    assert_eq!(h.let_in().await, names);
+    for name in &names {
+        h.enter(name).await;
+        h.complete(name).await;
+    }
+    assert_eq!(h.survey().await.counts.completed, names.len() as u64);
+}
+
+pub async fn odd_names_are_rooms_of_their_own(backend: &dyn Backend) {
+    let h = Harness::new(backend, None, 1, 10).await;
+    let mut rooms = Vec::new();
+    for name in odd() {
+        let there = h.in_room(room(&name));
+        let mut config = h.config.clone();
+        config.capacity.inside = rooms.len() as u64;
+        must(h.store.open(&there.room, config).await);
+        assert_eq!(there.join("a").await.ahead, 0, "{name:?}");
+        there.join(&format!("only-{}", rooms.len())).await;
+        rooms.push(there);
+    }
+    for (number, there) in rooms.iter().enumerate() {
+        let inside = there.survey().await.capacity.inside;
+        assert_eq!(inside, number as u64, "{:?}", there.room);
+        assert_eq!(there.let_in().await.len(), number.min(2), "{:?}", there.room);
+        let only = there.look(&format!("only-{number}")).await;
+        assert!(only.is_some(), "{:?}", there.room);
+    }
+    let mut expected: Vec<RoomId> = odd().iter().map(|name| room(name)).collect();
+    expected.push(room("sale"));
+    expected.sort();
+    assert_eq!(must(h.store.rooms().await), expected);
+}
+
+pub async fn rooms_are_listed_in_order(backend: &dyn Backend) {
+    let h = Harness::new(backend, None, 1, 10).await;
+    for name in ["z", "b", "a10", "a9"] {
+        must(h.store.open(&room(name), h.config.clone()).await);
+    }
+    let expected = ["a10", "a9", "b", "sale", "z"].map(room);
+    assert_eq!(must(h.store.rooms().await), expected);
+}
+
+pub async fn an_unknown_room_is_an_error(backend: &dyn Backend) {
+    let h = Harness::new(backend, None, 1, 10).await;
+    let (store, none, who) = (&h.store, room("none"), person("a"));
+    let redeem = RedeemParams {
+        person: who.clone(),
+        index: Index(0),
+        wave: Wave(1),
+        session: None,
+    };
+    let extend = ExtendParams {
+        person: who.clone(),
+        by: Millis(1),
+    };
+    let touch = TouchParams {
+        person: who.clone(),
+        stream: Stream(1),
+        present: true,
+    };
+    let refused = [
+        ("join", store.join(&none, vec![join_of("a")]).await.err()),
+        ("touch", store.touch(&none, vec![touch]).await.err()),
+        ("promote", store.promote(&none, 1).await.err()),
+        ("redeem", store.redeem(&none, redeem).await.err()),
+        ("reissue", store.reissue(&none, &who).await.err()),
+        ("extend", store.extend(&none, extend).await.err()),
+        ("complete", store.complete(&none, &who).await.err()),
+        ("leave", store.leave(&none, &who).await.err()),
+        ("reap", store.reap(&none, 1).await.err()),
+        ("resize", store.resize(&none, inside_by(1, 1)).await.err()),
+        ("control", store.control(&none, Control::Pause).await.err()),
+        ("void", store.void(&none, None).await.err()),
+        ("look", store.look(&none, vec![who.clone()]).await.err()),
+        ("survey", store.survey(&none).await.err()),
+    ];
+    for (verb, error) in refused {
+        assert!(
+            matches!(&error, Some(StoreError::UnknownRoom(name)) if name == "none"),
+            "{verb}: {error:?}"
+        );
+    }
+    assert_eq!(must(store.rooms().await), [room("sale")], "asking makes no room");
+    let outcome = h.join_as(join_of("a")).await;
+    assert!(matches!(outcome, JoinOutcome::Placed { new: true, .. }));
+}

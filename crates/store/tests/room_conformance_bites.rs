@@ -1,0 +1,470 @@
+//! The suite of waiting rooms bites: stores that are wrong in one way each fail the case that is about it.
+//!
+//! Each fault sits between a case and the model, which passes the same case.
+
+use std::marker::PhantomData;
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use tidegate_core::ids::{PersonId, RoomId};
+use tidegate_core::room::command::{
+    Change, Control, ExtendParams, InsideOutcome, JoinOutcome, JoinParams, PromoteOutcome, ReapOutcome,
+    RedeemOutcome, RedeemParams, ResizeOutcome, ResizeParams, RoomView, TicketView, TouchOutcome,
+    TouchParams,
+};
+use tidegate_core::room::config::RoomConfig;
+use tidegate_core::room::ticket::{End, Wave};
+use tidegate_core::time::Millis;
+use tidegate_store::conformance_room::{Backend, Case, Guard, Opened, cases};
+use tidegate_store::room::{ModelRoomStore, RoomBells, RoomStore};
+use tidegate_store::{ManualClock, StoreError};
+
+type Answer<T> = Result<T, StoreError>;
+
+/// What a wrong store does; what is not named here is right.
+#[async_trait]
+trait Fault: std::fmt::Debug + Send + Sync + 'static {
+    fn opened(_config: &mut RoomConfig) {}
+
+    fn joined(_params: &mut JoinParams) {}
+
+    async fn touch(
+        right: &ModelRoomStore,
+        room: &RoomId,
+        touches: Vec<TouchParams>,
+    ) -> Answer<Vec<TouchOutcome>> {
+        right.touch(room, touches).await
+    }
+
+    async fn promote(right: &ModelRoomStore, room: &RoomId, max: u64) -> Answer<PromoteOutcome> {
+        right.promote(room, max).await
+    }
+
+    async fn redeem(right: &ModelRoomStore, room: &RoomId, params: RedeemParams) -> Answer<RedeemOutcome> {
+        right.redeem(room, params).await
+    }
+
+    async fn complete(right: &ModelRoomStore, room: &RoomId, person: &PersonId) -> Answer<InsideOutcome> {
+        right.complete(room, person).await
+    }
+
+    async fn leave(right: &ModelRoomStore, room: &RoomId, person: &PersonId) -> Answer<InsideOutcome> {
+        right.leave(room, person).await
+    }
+
+    fn resized(_params: &mut ResizeParams) {}
+
+    fn looked(_views: &mut Vec<Option<TicketView>>) {}
+
+    /// The store after a restart, if it is not the same.
+    fn restarted(_clock: Arc<ManualClock>) -> Option<ModelRoomStore> {
+        None
+    }
+
+    fn bells(right: &ModelRoomStore) -> Arc<RoomBells> {
+        right.bells()
+    }
+}
+
+#[derive(Debug)]
+struct Wrong<F> {
+    right: Arc<ModelRoomStore>,
+    fault: PhantomData<F>,
+}
+
+#[async_trait]
+impl<F: Fault> RoomStore for Wrong<F> {
+    async fn open(&self, room: &RoomId, mut config: RoomConfig) -> Answer<()> {
+        F::opened(&mut config);
+        self.right.open(room, config).await
+    }
+
+    async fn rooms(&self) -> Answer<Vec<RoomId>> {
+        self.right.rooms().await
+    }
+
+    async fn join(&self, room: &RoomId, mut joins: Vec<JoinParams>) -> Answer<Vec<JoinOutcome>> {
+        joins.iter_mut().for_each(F::joined);
+        self.right.join(room, joins).await
+    }
+
+    async fn touch(&self, room: &RoomId, touches: Vec<TouchParams>) -> Answer<Vec<TouchOutcome>> {
+        F::touch(&self.right, room, touches).await
+    }
+
+    async fn promote(&self, room: &RoomId, max: u64) -> Answer<PromoteOutcome> {
+        F::promote(&self.right, room, max).await
+    }
+
+    async fn redeem(&self, room: &RoomId, params: RedeemParams) -> Answer<RedeemOutcome> {
+        F::redeem(&self.right, room, params).await
+    }
+
+    async fn reissue(&self, room: &RoomId, person: &PersonId) -> Answer<bool> {
+        self.right.reissue(room, person).await
+    }
+
+    async fn extend(&self, room: &RoomId, params: ExtendParams) -> Answer<InsideOutcome> {
+        self.right.extend(room, params).await
+    }
+
+    async fn complete(&self, room: &RoomId, person: &PersonId) -> Answer<InsideOutcome> {
+        F::complete(&self.right, room, person).await
+    }
+
+    async fn leave(&self, room: &RoomId, person: &PersonId) -> Answer<InsideOutcome> {
+        F::leave(&self.right, room, person).await
+    }
+
+    async fn reap(&self, room: &RoomId, max: u64) -> Answer<ReapOutcome> {
+        self.right.reap(room, max).await
+    }
+
+    async fn resize(&self, room: &RoomId, mut params: ResizeParams) -> Answer<ResizeOutcome> {
+        F::resized(&mut params);
+        self.right.resize(room, params).await
+    }
+
+    async fn control(&self, room: &RoomId, control: Control) -> Answer<()> {
+        self.right.control(room, control).await
+    }
+
+    async fn void(&self, room: &RoomId, through: Option<Wave>) -> Answer<Wave> {
+        self.right.void(room, through).await
+    }
+
+    async fn look(&self, room: &RoomId, people: Vec<PersonId>) -> Answer<Vec<Option<TicketView>>> {
+        let mut views = self.right.look(room, people).await?;
+        F::looked(&mut views);
+        Ok(views)
+    }
+
+    async fn survey(&self, room: &RoomId) -> Answer<RoomView> {
+        self.right.survey(room).await
+    }
+
+    fn bells(&self) -> Arc<RoomBells> {
+        F::bells(&self.right)
+    }
+}
+
+#[derive(Debug)]
+struct Broken<F>(PhantomData<F>);
+
+fn wrong<F: Fault>(right: Arc<ModelRoomStore>) -> Opened {
+    let store = Wrong::<F> {
+        right: right.clone(),
+        fault: PhantomData,
+    };
+    Ok((Arc::new(store), Box::new(right)))
+}
+
+#[async_trait]
+impl<F: Fault> Backend for Broken<F> {
+    async fn open(&self, clock: Arc<ManualClock>) -> Opened {
+        wrong::<F>(Arc::new(ModelRoomStore::new(clock)))
+    }
+
+    async fn restart(&self, guard: Guard, clock: Arc<ManualClock>) -> Opened {
+        let kept = *guard.downcast::<Arc<ModelRoomStore>>().expect("what open gave");
+        wrong::<F>(F::restarted(clock).map_or(kept, Arc::new))
+    }
+
+    fn restart_ends_connections(&self) -> bool {
+        false
+    }
+}
+
+#[derive(Debug)]
+struct Right;
+impl Fault for Right {}
+
+#[derive(Debug)]
+struct LetsInOneTooMany;
+impl Fault for LetsInOneTooMany {
+    fn opened(config: &mut RoomConfig) {
+        config.capacity.inside += 1;
+    }
+}
+
+/// Another change of the limits each time.
+fn one_more(request: u64) -> ResizeParams {
+    ResizeParams {
+        request,
+        seats: None,
+        inside: Some(Change::Add(1)),
+        per_second: None,
+        by: String::new(),
+        why: String::new(),
+    }
+}
+
+#[derive(Debug)]
+struct GivesSlotsBackTwice;
+#[async_trait]
+impl Fault for GivesSlotsBackTwice {
+    async fn leave(right: &ModelRoomStore, room: &RoomId, person: &PersonId) -> Answer<InsideOutcome> {
+        let before = right.survey(room).await?;
+        let outcome = right.leave(room, person).await?;
+        let after = right.survey(room).await?;
+        if before.counts == after.counts {
+            right
+                .resize(room, one_more(1_000 + before.changes.len() as u64))
+                .await?;
+        }
+        Ok(outcome)
+    }
+}
+
+#[derive(Debug)]
+struct SellsSeatsAgain;
+#[async_trait]
+impl Fault for SellsSeatsAgain {
+    async fn complete(right: &ModelRoomStore, room: &RoomId, person: &PersonId) -> Answer<InsideOutcome> {
+        right.leave(room, person).await?;
+        Ok(InsideOutcome::Ended(End::Completed))
+    }
+}
+
+#[derive(Debug)]
+struct ForgetsPlaces;
+#[async_trait]
+impl Fault for ForgetsPlaces {
+    async fn touch(
+        right: &ModelRoomStore,
+        room: &RoomId,
+        touches: Vec<TouchParams>,
+    ) -> Answer<Vec<TouchOutcome>> {
+        for gone in touches.iter().filter(|touch| !touch.present) {
+            right.leave(room, &gone.person).await?;
+        }
+        right.touch(room, touches).await
+    }
+}
+
+#[derive(Debug)]
+struct HearsOldConnections;
+#[async_trait]
+impl Fault for HearsOldConnections {
+    async fn touch(
+        right: &ModelRoomStore,
+        room: &RoomId,
+        mut touches: Vec<TouchParams>,
+    ) -> Answer<Vec<TouchOutcome>> {
+        for touch in &mut touches {
+            let views = right.look(room, vec![touch.person.clone()]).await?;
+            if let Some(view) = &views[0] {
+                touch.stream = view.ticket.stream;
+            }
+        }
+        right.touch(room, touches).await
+    }
+}
+
+#[derive(Debug)]
+struct DrawsBackwards;
+impl Fault for DrawsBackwards {
+    fn joined(params: &mut JoinParams) {
+        params.draw = (1 << 52) - 1 - params.draw;
+    }
+}
+
+#[derive(Debug)]
+struct TakesPassesTwice;
+#[async_trait]
+impl Fault for TakesPassesTwice {
+    async fn redeem(right: &ModelRoomStore, room: &RoomId, params: RedeemParams) -> Answer<RedeemOutcome> {
+        let until = right.survey(room).await?.now + Millis(900_000);
+        match right.redeem(room, params).await? {
+            RedeemOutcome::AlreadyRedeemed => Ok(RedeemOutcome::Inside { until }),
+            other => Ok(other),
+        }
+    }
+}
+
+#[derive(Debug)]
+struct TakesVoidPasses;
+#[async_trait]
+impl Fault for TakesVoidPasses {
+    async fn redeem(
+        right: &ModelRoomStore,
+        room: &RoomId,
+        mut params: RedeemParams,
+    ) -> Answer<RedeemOutcome> {
+        if right.reissue(room, &params.person).await? {
+            params.wave = right.survey(room).await?.wave;
+        }
+        right.redeem(room, params).await
+    }
+}
+
+#[derive(Debug)]
+struct ChangesLimitsEveryTime;
+impl Fault for ChangesLimitsEveryTime {
+    fn resized(params: &mut ResizeParams) {
+        static NEXT: std::sync::atomic::AtomicU64 = std::sync::atomic::AtomicU64::new(1 << 40);
+        params.request = NEXT.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+    }
+}
+
+#[derive(Debug)]
+struct LetsInWithoutARate;
+impl Fault for LetsInWithoutARate {
+    fn opened(config: &mut RoomConfig) {
+        config.capacity.per_second = 100_000;
+    }
+}
+
+#[derive(Debug)]
+struct HasNoGrace;
+impl Fault for HasNoGrace {
+    fn opened(config: &mut RoomConfig) {
+        config.grace_ms = Millis(config.grace_ms.0.min(1));
+    }
+}
+
+#[derive(Debug)]
+struct CountsOneAhead;
+impl Fault for CountsOneAhead {
+    fn looked(views: &mut Vec<Option<TicketView>>) {
+        views.iter_mut().flatten().for_each(|view| view.ahead += 1);
+    }
+}
+
+#[derive(Debug)]
+struct AnswersInAnyOrder;
+impl Fault for AnswersInAnyOrder {
+    fn looked(views: &mut Vec<Option<TicketView>>) {
+        views.reverse();
+    }
+}
+
+#[derive(Debug)]
+struct ForgetsWhenItEnds;
+impl Fault for ForgetsWhenItEnds {
+    fn restarted(clock: Arc<ManualClock>) -> Option<ModelRoomStore> {
+        Some(ModelRoomStore::new(clock))
+    }
+}
+
+#[derive(Debug)]
+struct IgnoresTheBound;
+#[async_trait]
+impl Fault for IgnoresTheBound {
+    async fn promote(right: &ModelRoomStore, room: &RoomId, _max: u64) -> Answer<PromoteOutcome> {
+        right.promote(room, 1_000_000).await
+    }
+}
+
+#[derive(Debug)]
+struct NeverRings;
+impl Fault for NeverRings {
+    fn bells(_: &ModelRoomStore) -> Arc<RoomBells> {
+        Arc::default()
+    }
+}
+
+fn case(name: &str) -> Case {
+    let found = cases().into_iter().find(|case| case.name == name);
+    found.unwrap_or_else(|| panic!("there is no case {name}"))
+}
+
+/// The case passes on the model and fails on the wrong store.
+async fn bites<F: Fault>(name: &'static str) {
+    case(name).run(&Broken::<Right>(PhantomData)).await;
+    let wrong = tokio::spawn(async move { case(name).run(&Broken::<F>(PhantomData)).await });
+    assert!(wrong.await.is_err(), "{name} does not notice");
+}
+
+#[tokio::test]
+async fn one_too_many_is_caught() {
+    bites::<LetsInOneTooMany>("admission::people_are_let_in_in_order").await;
+    bites::<LetsInOneTooMany>("admission::b198_promoters_at_once_let_in_no_more_than_one").await;
+}
+
+#[tokio::test]
+async fn a_slot_that_comes_back_twice_is_caught() {
+    bites::<GivesSlotsBackTwice>("visits::b195_a_slot_comes_back_once").await;
+    bites::<GivesSlotsBackTwice>("visits::b217_many_ends_at_once_are_one").await;
+}
+
+#[tokio::test]
+async fn a_seat_that_is_sold_again_is_caught() {
+    bites::<SellsSeatsAgain>("visits::b190_a_seat_that_was_bought_does_not_come_back").await;
+    bites::<SellsSeatsAgain>("door::b214_sold_out_is_told").await;
+}
+
+#[tokio::test]
+async fn a_place_that_is_lost_at_once_is_caught() {
+    bites::<ForgetsPlaces>("presence::b202_an_absence_told_at_once_loses_nothing").await;
+    bites::<HasNoGrace>("presence::b202_a_short_absence_loses_nothing").await;
+}
+
+#[tokio::test]
+async fn old_connections_that_are_heard_are_caught() {
+    bites::<HearsOldConnections>("presence::b200_an_older_stream_says_nothing").await;
+    bites::<HearsOldConnections>("presence::b200_a_stream_of_an_earlier_ticket_says_nothing").await;
+}
+
+#[tokio::test]
+async fn a_draw_in_another_order_is_caught() {
+    bites::<DrawsBackwards>("draw::the_early_ones_are_drawn").await;
+}
+
+#[tokio::test]
+async fn a_pass_that_is_taken_twice_is_caught() {
+    bites::<TakesPassesTwice>("visits::b215_a_pass_is_redeemed_once").await;
+    bites::<TakesPassesTwice>("visits::b221_many_redemptions_at_once_are_one").await;
+}
+
+#[tokio::test]
+async fn a_void_pass_that_is_taken_is_caught() {
+    bites::<TakesVoidPasses>("door::a_void_pass_is_refused_and_another_one_given").await;
+}
+
+#[tokio::test]
+async fn a_change_that_is_made_twice_is_caught() {
+    bites::<ChangesLimitsEveryTime>("door::b199_limits_change_by_so_many_once").await;
+    bites::<ChangesLimitsEveryTime>("door::b199_many_tries_of_one_change_are_one").await;
+}
+
+#[tokio::test]
+async fn running_over_the_rate_is_caught() {
+    bites::<LetsInWithoutARate>("admission::b192_the_rate_holds_in_every_second").await;
+}
+
+#[tokio::test]
+async fn positions_that_are_not_exact_are_caught() {
+    bites::<CountsOneAhead>("line::positions_are_exact_when_people_ahead_leave").await;
+    bites::<CountsOneAhead>("line::b208_one_survey_tells_everybodys_position").await;
+}
+
+#[tokio::test]
+async fn answers_in_another_order_are_caught() {
+    bites::<AnswersInAnyOrder>("line::a_batch_answers_in_its_order").await;
+}
+
+#[tokio::test]
+async fn a_store_that_forgets_is_caught() {
+    bites::<ForgetsWhenItEnds>("restart::b210_every_ticket_is_kept").await;
+    bites::<ForgetsWhenItEnds>("restart::a_room_stays_the_same_room").await;
+}
+
+#[tokio::test]
+async fn a_promotion_without_a_bound_is_caught() {
+    bites::<IgnoresTheBound>("admission::a_promotion_has_a_bound").await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn bells_that_never_ring_are_caught() {
+    bites::<NeverRings>("bells::a_promotion_rings_for_those_who_wait").await;
+}
+
+#[test]
+fn every_case_has_a_name_of_its_own() {
+    let mut names: Vec<&str> = cases().iter().map(|case| case.name).collect();
+    names.sort_unstable();
+    let total = names.len();
+    names.dedup();
+    assert_eq!(names.len(), total);
+}
