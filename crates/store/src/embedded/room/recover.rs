@@ -56,6 +56,18 @@ fn unreadable(error: DiskError) -> StoreError {
     StoreError::Corrupt(error.to_string())
 }
 
+/// Every slot that a room counts is kept by a ticket: one without would never come back.
+fn counted(room: &RoomId, head: &Head, tickets: &[(PersonId, Ticket)]) -> Result<(), StoreError> {
+    let slots = tickets.iter().filter(|(_, ticket)| ticket.holds_slot()).count() as u64;
+    match slots == head.slots() {
+        true => Ok(()),
+        false => Err(StoreError::Corrupt(format!(
+            "the room {room:?} counts {} people inside, and {slots} tickets are theirs",
+            head.slots()
+        ))),
+    }
+}
+
 /// The rooms as they were, with everybody who waited absent.
 pub(super) fn recover(disk: &dyn Disk, wall: Timestamp) -> Result<(Rooms, Numbers), StoreError> {
     let mut numbers = Numbers::default();
@@ -88,6 +100,7 @@ pub(super) fn recover(disk: &dyn Disk, wall: Timestamp) -> Result<(Rooms, Number
     let mut rooms = Rooms::resume(clock);
     for (number, (room, head)) in heads {
         let tickets = tickets.remove(&number).unwrap_or_default();
+        counted(&room, &head, &tickets)?;
         rooms.restore(room, head, tickets, wall);
     }
     match tickets.is_empty() {
