@@ -3,9 +3,6 @@
 //! Pure: everything that is shown is handed in. All text is escaped where it enters the page; what the scripts need
 //! is in one block of JSON, which a browser does not run and the content policy does not forbid.
 
-// The routes use it; until they are here nothing does.
-#![allow(dead_code, unused_imports)]
-
 mod colours;
 #[cfg(test)]
 mod tests;
