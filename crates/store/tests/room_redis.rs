@@ -12,7 +12,7 @@ use tidegate_core::room::command::{
     ResizeParams, Stop, TouchOutcome, TouchParams,
 };
 use tidegate_core::room::config::{Capacity, RoomConfig};
-use tidegate_core::room::ticket::{End, Index, Stream, TicketState, Wave};
+use tidegate_core::room::ticket::{End, Index, TicketState, Wave};
 use tidegate_core::time::{Millis, Timestamp};
 use tidegate_store::room::{RedisRoomOptions, RedisRoomStore, RoomStore};
 use tidegate_store::{ManualClock, StoreError};
@@ -379,7 +379,7 @@ async fn places_of_long_ago_cost_nothing() {
     let hall = room("hall");
     store.open(&hall, RoomConfig::default()).await.unwrap();
     let joins = (0..CAME).map(|number| join(&format!("{number}")));
-    store.join(&hall, joins.collect()).await.unwrap();
+    let joined = store.join(&hall, joins.collect()).await.unwrap();
     let bytes = || {
         let length = server.command(&["STRLEN", "history:{hall}:places"]).unwrap();
         length.int().unwrap().cast_unsigned()
@@ -390,7 +390,10 @@ async fn places_of_long_ago_cost_nothing() {
     clock.advance(Millis(14_000));
     let last = (CAME - 10..CAME).map(|number| TouchParams {
         person: person(&number.to_string()),
-        stream: Stream(1),
+        stream: match &joined[number as usize] {
+            JoinOutcome::Placed { ticket, .. } => ticket.ticket.stream,
+            other => panic!("{other:?}"),
+        },
         present: true,
     });
     let kept = store.touch(&hall, last.collect()).await.unwrap();
@@ -439,58 +442,4 @@ async fn time_never_goes_back() {
     clock.advance(Millis(500));
     let now = store.survey(&hall).await.unwrap().now;
     assert_eq!(now, START + Millis(500), "goes on from where it was");
-}
-
-/// By hand: `cargo test … --test room_redis -- --ignored --nocapture`.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-#[ignore = "a measurement"]
-async fn how_many_joins_and_signs_of_life_per_second() {
-    const PEOPLE: usize = 200_000;
-    const BATCH: usize = 128;
-    let server = RedisServer::start(RedisOptions::default()).unwrap();
-    let store = Arc::new(opened(server.url(), "speed:").await);
-    let hall = room("hall");
-    let config = RoomConfig {
-        presence_ms: Millis(600_000),
-        ..RoomConfig::default()
-    };
-    store.open(&hall, config).await.unwrap();
-    let names: Vec<String> = (0..PEOPLE).map(|number| format!("person-{number:032}")).collect();
-    let per_second = |begun: Instant| PEOPLE as f64 / begun.elapsed().as_secs_f64();
-
-    let begun = Instant::now();
-    let halves = names.chunks(PEOPLE / 2).map(|half| {
-        let (store, hall, half) = (store.clone(), hall.clone(), half.to_vec());
-        tokio::spawn(async move {
-            for batch in half.chunks(BATCH) {
-                let joins = batch.iter().map(|name| join(name)).collect();
-                store.join(&hall, joins).await.unwrap();
-            }
-        })
-    });
-    for half in halves.collect::<Vec<_>>() {
-        half.await.unwrap();
-    }
-    println!("{:.0} joins per second", per_second(begun));
-
-    let begun = Instant::now();
-    for batch in names.chunks(512) {
-        let touches = batch.iter().map(|name| TouchParams {
-            person: person(name),
-            stream: Stream(1),
-            present: true,
-        });
-        store.touch(&hall, touches.collect()).await.unwrap();
-    }
-    println!("{:.0} signs of life per second", per_second(begun));
-
-    let begun = Instant::now();
-    for batch in names.chunks(512) {
-        let people = batch.iter().map(|name| person(name)).collect();
-        store.look(&hall, people).await.unwrap();
-    }
-    println!("{:.0} looks per second", per_second(begun));
-    let begun = Instant::now();
-    store.survey(&hall).await.unwrap();
-    println!("a survey of {PEOPLE} in {:?}", begun.elapsed());
 }

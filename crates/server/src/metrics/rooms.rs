@@ -115,7 +115,11 @@ impl RoomsSeen {
                 ("expired", counts.expired),
             ]
         };
-        all.counters("tidegate_room_ended", "Tickets by how they ended", self.by(ends, "end"));
+        all.counters(
+            "tidegate_room_ended",
+            "Tickets by how they ended",
+            self.by(ends, "end"),
+        );
     }
 
     /// What this process does for the rooms.

@@ -305,11 +305,11 @@ macro_rules! on_both_stores {
     ($($(#[$doc:meta])* $name:ident)+) => {
         mod embedded {
             $($(#[$doc])* #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-            async fn $name() { super::$name(super::support::Backend::Embedded).await })+
+            async fn $name() { super::$name($crate::support::Backend::Embedded).await })+
         }
         mod redis {
             $($(#[$doc])* #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-            async fn $name() { super::$name(super::support::Backend::Redis).await })+
+            async fn $name() { super::$name($crate::support::Backend::Redis).await })+
         }
     };
 }

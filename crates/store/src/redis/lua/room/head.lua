@@ -59,9 +59,19 @@ do
       local t = redis.call('TIME')
       wall = t[1] * 1000 + math.floor(t[2] / 1000)
     end
-    if wall + h.offset < h.last then h.offset = h.last - wall else h.last = wall + h.offset end
+    if wall + h.offset < h.last then
+      h.offset, r.stepped = h.last - wall, true
+    else
+      h.last = wall + h.offset
+    end
     r.now = h.last
     return r
+  end
+
+  -- Of calls that come again and again, and mostly change nothing: a step back has to be kept all the same, or time
+  -- would stand still until the clock has caught up.
+  function room.keep_clock(r)
+    if r.stepped then redis.call('SET', r.head, cmsgpack.pack(r.h)) end
   end
 
   -- The limits that hold.

@@ -12,6 +12,7 @@ local FEW, SOME = 8, 128
 local most, draw_step, looks_beyond = tonumber(ARGV[6]), tonumber(ARGV[7]), tonumber(ARGV[8])
 local r = room.load(KEYS, ARGV)
 if not r then return room.unknown() end
+room.keep_clock(r)
 local h = r.h
 
 if h.status == PAUSED then return { 0, IS_PAUSED, 0, {} } end

@@ -6,6 +6,7 @@
 local most = tonumber(ARGV[6])
 local r = room.load(KEYS, ARGV)
 if not r then return room.unknown() end
+room.keep_clock(r)
 local h, now = r.h, r.now
 
 -- Each set in its order, with what lies between its score and the deadline.

@@ -6,6 +6,7 @@
 local KEPT, SUPERSEDED, GONE = 1, 2, 3
 local r = room.load(KEYS, ARGV)
 if not r then return room.unknown() end
+room.keep_clock(r)
 local people = {}
 for i = 6, #ARGV, 3 do people[#people + 1] = ARGV[i] end
 room.read(r, people)
