@@ -45,7 +45,7 @@ async fn unknown_rooms_and_forged_things_are_refused(backend: Backend) {
         "{problem}"
     );
     let (status, _) = forger.post("join", json!({ "agian": true })).await;
-    assert_eq!(status, 400, "a field that there is not");
+    assert_eq!(status, 422, "a field that there is not");
     let long = format!("tidegate_place={}", "x".repeat(10_000));
     let mut huge = Visitor::of(&running, "concert").with_cookie(&long);
     assert_eq!(huge.get("place").await.1["code"], "no_place");

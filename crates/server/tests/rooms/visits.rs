@@ -105,7 +105,9 @@ async fn the_same_browser_has_the_same_place_and_the_newest_stream_wins(backend:
     a_moment(500).await;
     assert_eq!(visitor.stream().await.next().await.unwrap().1["position"], 1);
     // A break longer than all patience, while the other one stays.
-    a_moment(6_500).await;
+    running
+        .until("/v1/rooms/concert", |room| room["counts"]["lost"] == 1)
+        .await;
     let (_, place) = visitor.get("place").await;
     assert_eq!(
         (&place["state"], &place["end"]),
