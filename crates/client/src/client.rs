@@ -223,6 +223,12 @@ impl Call {
         self
     }
 
+    /// Carried out twice it would change more.
+    pub(crate) fn once(mut self) -> Self {
+        self.idempotent = false;
+        self
+    }
+
     /// The service may take this long before it answers.
     pub(crate) fn waits(mut self, wait: Duration) -> Self {
         self.patience = Patience::Plus(wait);

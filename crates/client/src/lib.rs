@@ -46,6 +46,7 @@ mod limits;
 mod pages;
 mod records;
 mod refresh;
+mod rooms;
 mod sse;
 mod system;
 mod worker;

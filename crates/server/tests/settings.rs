@@ -77,7 +77,15 @@ fn every_setting_is_in_it() {
     fields(&serde_json::to_value(&table).unwrap(), "", &mut shown);
     fields(&json(&read(&all)), "", &mut known);
     assert_eq!(shown, known);
-    for section in ["job_types", "lanes", "targets", "callbacks", "budgets", "sources"] {
+    for section in [
+        "job_types",
+        "lanes",
+        "targets",
+        "callbacks",
+        "budgets",
+        "sources",
+        "rooms",
+    ] {
         let entries = table[section].as_table().unwrap().len();
         assert_eq!(entries, 1, "one example of {section}");
     }
@@ -95,7 +103,7 @@ fn the_values_are_the_defaults() {
     let least = read(
         "[targets.mail]\nurl = \"https://mail.example.com/jobs\"\ntypes = [\"SEND_MAIL\"]\n\
          [callbacks.shop]\nurl = \"https://shop.example.com/done\"\n[budgets.nexon]\n\
-         [sources.character]\ntarget = \"nexon\"\nfields = [\"character_name\", \"character_level\", \"date\"]\n\
+         [rooms.concert]\n[sources.character]\ntarget = \"nexon\"\nfields = [\"character_name\", \"character_level\", \"date\"]\n\
          url = \"https://open.api.nexon.com/maplestory/v1/character/basic?ocid={key}\"\n",
     );
     let mut least = json(&least);
@@ -104,8 +112,12 @@ fn the_values_are_the_defaults() {
         ("callbacks", "shop"),
         ("budgets", "nexon"),
         ("sources", "character"),
+        ("rooms", "concert"),
     ] {
-        least[section][entry].as_object_mut().unwrap().remove("headers");
+        // Examples of what has no default.
+        for field in ["headers", "texts", "colours"] {
+            least[section][entry].as_object_mut().unwrap().remove(field);
+        }
         same(&least[section], &shown[section], section);
     }
 }

@@ -30,8 +30,8 @@ pub struct RoomSection {
     pub joins: JoinLimitsConfig,
     /// Who knows rooms that are not configured here.
     pub event_service: Option<EventServiceConfig>,
-    /// Settings of the rooms that the event service knows.
-    pub defaults: RoomSettings,
+    /// The room of `[rooms]` whose settings those share that the event service knows; the defaults if absent.
+    pub template: Option<RoomId>,
     /// Most visitors' streams at once, over all rooms.
     pub max_streams: u32,
     /// The longest time until a free slot, or a deadline, is noticed without a bell, in milliseconds.
@@ -45,7 +45,7 @@ impl Default for RoomSection {
             visitors: ProxiesConfig::default(),
             joins: JoinLimitsConfig::default(),
             event_service: None,
-            defaults: RoomSettings::default(),
+            template: None,
             max_streams: 100_000,
             sweep_ms: Millis(1_000),
         }
@@ -174,7 +174,12 @@ impl Config {
         for (name, room) in &self.rooms {
             room.check(&format!("rooms.{name}"))?;
         }
-        self.room.defaults.check("room.defaults")?;
+        if let Some(template) = &self.room.template {
+            ensure!(
+                self.rooms.contains_key(template),
+                "room.template = {template:?}: there is no such room in [rooms]"
+            );
+        }
         ensure!(
             (Millis(10)..=Millis(60_000)).contains(&self.room.sweep_ms),
             "room.sweep_ms = {}: it must be from 10 to 60000",
@@ -187,8 +192,12 @@ impl Config {
             .map(drop)
     }
 
-    /// The settings of a room, if it is configured.
-    pub fn room_settings(&self, room: &RoomId) -> Option<&RoomSettings> {
-        self.rooms.get(room)
+    /// The settings of rooms that the event service knows, but for what it says of them.
+    pub(crate) fn room_template(&self) -> RoomSettings {
+        let template = self.room.template.as_ref();
+        template
+            .and_then(|template| self.rooms.get(template))
+            .cloned()
+            .unwrap_or_default()
     }
 }

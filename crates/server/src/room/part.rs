@@ -128,7 +128,7 @@ impl RoomPart {
             proofs: Proofs::new(signer.secret_for("proof")),
             joins: Joins::new(&section.joins),
             streams: Arc::new(Semaphore::new(section.max_streams as usize)),
-            defaults: section.defaults.clone(),
+            defaults: config.room_template(),
             found: Mutex::default(),
             proxies,
             signer,

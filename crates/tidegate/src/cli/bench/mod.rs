@@ -4,11 +4,13 @@ mod bulk;
 mod child;
 mod http;
 mod refresh;
+mod room;
 mod subject;
 mod times;
 mod usage;
 
 use clap::{Args, Subcommand};
+use serde_json::{Map, Value};
 
 #[derive(Debug, Args)]
 pub(super) struct BenchArgs {
@@ -24,6 +26,8 @@ enum What {
     Http(http::HttpArgs),
     /// Records that are read and kept fresh, in front of an upstream that counts its calls
     Refresh(refresh::RefreshArgs),
+    /// People who come to a waiting room, wait and are let in
+    Room(room::RoomArgs),
 }
 
 pub(super) fn run(args: &BenchArgs) -> anyhow::Result<()> {
@@ -31,5 +35,27 @@ pub(super) fn run(args: &BenchArgs) -> anyhow::Result<()> {
         What::Bulk(args) => bulk::run(args),
         What::Http(args) => http::run(args),
         What::Refresh(args) => refresh::run(args),
+        What::Room(args) => room::run(args),
     }
+}
+
+/// Figures by scenario: one JSON object, or a row for each below the name of its scenario.
+fn print(figures: &Map<String, Value>, json: bool) -> anyhow::Result<()> {
+    if json {
+        println!("{}", serde_json::to_string(figures)?);
+        return Ok(());
+    }
+    for (scene, found) in figures {
+        println!("{scene}");
+        for (name, value) in found.as_object().into_iter().flatten() {
+            match value {
+                Value::Number(number) if number.is_f64() => {
+                    println!("  {name:<26} {:>12.2}", number.as_f64().unwrap_or_default());
+                }
+                Value::String(text) => println!("  {name:<26} {text}"),
+                other => println!("  {name:<26} {other:>12}"),
+            }
+        }
+    }
+    Ok(())
 }

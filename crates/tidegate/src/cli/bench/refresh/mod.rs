@@ -81,12 +81,7 @@ pub(super) fn run(args: &RefreshArgs) -> anyhow::Result<()> {
     );
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
     let figures = runtime.block_on(measure(args))?;
-    if args.json {
-        println!("{}", serde_json::to_string(&figures)?);
-    } else {
-        print_table(&figures);
-    }
-    Ok(())
+    super::print(&figures, args.json)
 }
 
 async fn measure(args: &RefreshArgs) -> anyhow::Result<Map<String, Value>> {
@@ -119,20 +114,4 @@ async fn measure(args: &RefreshArgs) -> anyhow::Result<Map<String, Value>> {
 
 fn value(figures: impl Serialize) -> anyhow::Result<Value> {
     Ok(serde_json::to_value(figures)?)
-}
-
-/// A row for each figure, below the name of its scenario.
-fn print_table(figures: &Map<String, Value>) {
-    for (scene, found) in figures {
-        println!("{scene}");
-        for (name, value) in found.as_object().into_iter().flatten() {
-            match value {
-                Value::Number(number) if number.is_f64() => {
-                    println!("  {name:<26} {:>12.2}", number.as_f64().unwrap_or_default());
-                }
-                Value::String(text) => println!("  {name:<26} {text}"),
-                other => println!("  {name:<26} {other:>12}"),
-            }
-        }
-    }
 }
