@@ -19,6 +19,9 @@ const LOOK_AGAIN: Duration = Duration::from_secs(5);
 /// The longest time without an update while waiting: estimates move, too.
 const TELL_AGAIN: Duration = Duration::from_secs(10);
 
+/// Those behind come and go all the time: by themselves they are told of less often than the position.
+const TELL_BEHIND: Duration = Duration::from_secs(3);
+
 /// What a stream tells.
 #[derive(Debug, Clone)]
 pub enum Update {
@@ -145,10 +148,15 @@ impl Visit {
         if !matches!(self.now.ticket.state, TicketState::Waiting { .. }) || !view.places.has(index) {
             return turned;
         }
-        let (ahead, waiting) = (view.places.ahead(index), view.waiting());
-        let moved = ahead != self.now.ahead || waiting != self.now.waiting;
-        (self.now.ahead, self.now.waiting) = (ahead, waiting);
-        moved || turned
+        // Those ahead only become fewer: a view from before the last word says less than that did.
+        let ahead = view.places.ahead(index).min(self.now.ahead);
+        let waiting = view.waiting().max(ahead + 1);
+        let behind = waiting != self.now.waiting && self.told.elapsed() >= TELL_BEHIND;
+        let moved = ahead != self.now.ahead || behind || turned;
+        if moved {
+            (self.now.ahead, self.now.waiting) = (ahead, waiting);
+        }
+        moved
     }
 
     /// Asks for the ticket. True if it is in another state than before.

@@ -236,7 +236,8 @@ pub(super) async fn release(
 
 /// The public keys of passes, as a JWK Set: with these a shop checks passes by itself.
 #[utoipa::path(get, path = "/.well-known/jwks.json", tag = "shops",
-    responses((status = 200, description = "A JWK Set", content_type = "application/json", body = serde_json::Value)))]
+    responses((status = 200, description = "A JWK Set", content_type = "application/json", body = serde_json::Value),
+        (status = 404, description = "`no_rooms`: there are no rooms here")))]
 pub(super) async fn keys(State(app): State<App>) -> Answer<Response> {
     let mut response = axum::Json(app.rooms()?.signer.jwks()).into_response();
     let kept = HeaderValue::from_static("public, max-age=300");
