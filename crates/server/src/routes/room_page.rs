@@ -43,7 +43,11 @@ fn html(status: StatusCode, text: String) -> Response {
     let kind = HeaderValue::from_static("text/html; charset=utf-8");
     response.headers_mut().insert(header::CONTENT_TYPE, kind);
     response.headers_mut().extend(NOT_KEPT);
-    guarded(response)
+    let mut response = guarded(response);
+    // Forms say where they come from, and without any referrer they would come from nowhere.
+    let own = HeaderValue::from_static("same-origin");
+    response.headers_mut().insert(header::REFERRER_POLICY, own);
+    response
 }
 
 fn language(asking: &Asking, asked: Option<&str>) -> (Lang, bool) {
