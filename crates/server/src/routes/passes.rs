@@ -1,5 +1,7 @@
 //! What shops ask with a pass in hand: redeem it, let its visitor stay, say that it is done, or give the slot back.
 
+use std::sync::Arc;
+
 use axum::extract::State;
 use axum::http::{HeaderValue, header};
 use axum::response::{IntoResponse, Response};
@@ -14,7 +16,7 @@ use crate::convert::time;
 use crate::extract::{Json, Names};
 use crate::problem::{Answer, BAD_PASS, CONFLICT, PASS_EXPIRED, PASS_USED, PASS_VOID, Refused};
 use crate::room::fail_open;
-use crate::room::part::{Door, Rooms};
+use crate::room::part::Door;
 use crate::room::pass::{Claims, PassRefused};
 use crate::room::place::end;
 use crate::state::App;
@@ -141,17 +143,20 @@ fn taken_back() -> Refused {
     )
 }
 
-/// Whose pass it is, also after its time: what it is asked for is up to the ticket.
-async fn owner(rooms: &Rooms, door: &Door, asked: &RedeemPass) -> Answer<Claims> {
+/// The visit that a shop speaks of, also after the pass's time: what becomes of it is up to the ticket.
+async fn visited(app: &App, caller: &Caller, name: &str, asked: &RedeemPass) -> Answer<(Arc<Door>, Claims)> {
+    caller.need(Role::Shop)?;
+    let rooms = app.rooms()?;
+    let door = rooms.door(name).await?;
     let claims = rooms
         .signer
         .identify(&asked.pass, door.room.name())
         .map_err(refused)?;
-    known(door, &claims).await?;
+    known(&door, &claims).await?;
     // A pass of an earlier ticket says nothing about the next one.
     let ticket = door.room.look(&claims.person).await?;
     match ticket.is_some_and(|ticket| ticket.ticket.index == claims.index) {
-        true => Ok(claims),
+        true => Ok((door, claims)),
         false => Err(foreign()),
     }
 }
@@ -182,10 +187,7 @@ pub(super) async fn extend(
     Names(name): Names<String>,
     Json(asked): Json<RedeemPass>,
 ) -> Answer<Json<Visit>> {
-    caller.need(Role::Shop)?;
-    let rooms = app.rooms()?.clone();
-    let door = rooms.door(&name).await?;
-    let claims = owner(&rooms, &door, &asked).await?;
+    let (door, claims) = visited(&app, &caller, &name, &asked).await?;
     let params = ExtendParams {
         person: claims.person.clone(),
         by: extension(&asked, &door),
@@ -202,10 +204,7 @@ pub(super) async fn complete(
     Names(name): Names<String>,
     Json(asked): Json<RedeemPass>,
 ) -> Answer<Json<Visit>> {
-    caller.need(Role::Shop)?;
-    let rooms = app.rooms()?.clone();
-    let door = rooms.door(&name).await?;
-    let claims = owner(&rooms, &door, &asked).await?;
+    let (door, claims) = visited(&app, &caller, &name, &asked).await?;
     told(
         &claims,
         door.room
@@ -224,10 +223,7 @@ pub(super) async fn release(
     Names(name): Names<String>,
     Json(asked): Json<RedeemPass>,
 ) -> Answer<Json<Visit>> {
-    caller.need(Role::Shop)?;
-    let rooms = app.rooms()?.clone();
-    let door = rooms.door(&name).await?;
-    let claims = owner(&rooms, &door, &asked).await?;
+    let (door, claims) = visited(&app, &caller, &name, &asked).await?;
     told(
         &claims,
         door.room.store().leave(door.room.name(), &claims.person).await?,
