@@ -1,6 +1,6 @@
 //! Waiting rooms: what visitors, shops and operators send and are told.
 
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize};
 
 use crate::Time;
 
@@ -241,7 +241,7 @@ pub struct Rooms {
 /// How one limit changes: `{"set": 100}`, `{"add": -5}` or `{"reset": true}`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
-#[serde(rename_all = "snake_case", deny_unknown_fields)]
+#[serde(rename_all = "snake_case", try_from = "GivenLimit")]
 pub enum LimitBy {
     /// `null` for seats that are not counted.
     Set(Option<i64>),
@@ -249,6 +249,37 @@ pub enum LimitBy {
     Add(i64),
     /// Back to what is configured.
     Reset(bool),
+}
+
+/// A change as it is written, so that one that cannot be read is told how it should be.
+#[derive(Deserialize)]
+#[serde(
+    deny_unknown_fields,
+    expecting = "one of {\"set\": 100}, {\"add\": -5} and {\"reset\": true}"
+)]
+struct GivenLimit {
+    #[serde(default, deserialize_with = "given")]
+    set: Option<Option<i64>>,
+    add: Option<i64>,
+    reset: Option<bool>,
+}
+
+/// Tells an absent value from a null.
+fn given<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Option<i64>>, D::Error> {
+    Option::deserialize(deserializer).map(Some)
+}
+
+impl TryFrom<GivenLimit> for LimitBy {
+    type Error = &'static str;
+
+    fn try_from(given: GivenLimit) -> Result<Self, Self::Error> {
+        match (given.set, given.add, given.reset) {
+            (Some(set), None, None) => Ok(Self::Set(set)),
+            (None, Some(add), None) => Ok(Self::Add(add)),
+            (None, None, Some(reset)) => Ok(Self::Reset(reset)),
+            _ => Err("a limit changes in one way: {\"set\": 100}, {\"add\": -5} or {\"reset\": true}"),
+        }
+    }
 }
 
 /// Changes limits until they are changed again; a restart keeps them.

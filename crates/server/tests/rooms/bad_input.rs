@@ -68,6 +68,8 @@ async fn limits_that_cannot_be_are_refused(backend: Backend) {
             "per_second = 1000100",
         ),
         (json!({ "seats": { "reset": false } }), "reset"),
+        (json!({ "inside": 5 }), "{\"set\": 100}"),
+        (json!({ "inside": { "set": 5, "add": 1 } }), "in one way"),
     ] {
         let (status, problem) = running.patch(path, change.clone()).await;
         assert_eq!(status, 422, "{change}: {problem}");
