@@ -22,6 +22,12 @@ mod openapi;
 mod pages;
 mod problem;
 mod push;
+/// Passes of waiting rooms, for programs that serve rooms without this service.
+pub mod passes {
+    pub use crate::room::draw::draw;
+    pub use crate::room::pass::{Claims, PassKeysConfig, PassRefused, Signer};
+    pub use crate::room::shop::{ShopError, Shown, Visited};
+}
 pub mod refresh;
 mod room;
 mod routes;

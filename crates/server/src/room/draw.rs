@@ -11,7 +11,7 @@ use tidegate_core::ids::PersonId;
 const BITS: u32 = 52;
 
 /// Smaller goes first: the first 52 bits of SHA-256 over the seed and the person's id. Below 2^52.
-pub(crate) fn draw(seed: &[u8; 32], person: &PersonId) -> u64 {
+pub fn draw(seed: &[u8; 32], person: &PersonId) -> u64 {
     let hash = Sha256::new()
         .chain_update(seed)
         .chain_update(person.as_str())

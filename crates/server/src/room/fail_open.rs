@@ -8,7 +8,7 @@ use tidegate_core::room::ticket::{Index, Wave};
 use tidegate_core::time::Timestamp;
 
 use super::part::{Door, Rooms};
-use super::pass::Claims;
+use super::pass::{Claims, PassRefused};
 use super::place::pass;
 use crate::convert::time;
 use crate::problem::{Refused, UNAVAILABLE};
@@ -60,7 +60,17 @@ pub(crate) fn place(
     })
 }
 
-/// Whether a pass is one of such a time, and how long its visitor may stay.
-pub(crate) fn visit(door: &Door, claims: &Claims, now: Timestamp) -> Option<Timestamp> {
-    (claims.born == NEVER && holds(door, now)).then(|| now + door.settings.inside_ms)
+/// Whether a pass is one of such a time: no ticket stands behind it, and no slot.
+pub(crate) fn gave(claims: &Claims) -> bool {
+    claims.born == NEVER
+}
+
+/// How long the visitor of such a pass may stay; none for a pass with a ticket. Nobody keeps count of these passes, so
+/// each can be shown more than once, but none after its time, or after that of the exception.
+pub(crate) fn visit(door: &Door, claims: &Claims, now: Timestamp) -> Result<Option<Timestamp>, PassRefused> {
+    match gave(claims) {
+        false => Ok(None),
+        true if holds(door, now) && now < claims.until => Ok(Some(now + door.settings.inside_ms)),
+        true => Err(PassRefused::Expired),
+    }
 }

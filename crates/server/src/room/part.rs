@@ -17,6 +17,7 @@ use super::address::Proxies;
 use super::draw;
 use super::event_service::{EventFailure, EventService};
 use super::joins::Joins;
+use super::kept::Seal;
 use super::page::{Lang, OwnTexts, Texts};
 use super::pass::Signer;
 use super::proof::Proofs;
@@ -40,6 +41,7 @@ pub(crate) struct Rooms {
     pub(crate) proxies: Proxies,
     pub(crate) joins: Joins,
     pub(crate) proofs: Proofs,
+    pub(crate) seal: Seal,
     pub(crate) streams: Arc<Semaphore>,
     events: Option<EventService>,
     defaults: RoomSettings,
@@ -126,6 +128,7 @@ impl RoomPart {
         let rooms = Rooms {
             handle,
             proofs: Proofs::new(signer.secret_for("proof")),
+            seal: Seal::new(signer.secret_for("named")),
             joins: Joins::new(&section.joins),
             streams: Arc::new(Semaphore::new(section.max_streams as usize)),
             defaults: config.room_template(),

@@ -26,22 +26,22 @@ const EARLY_SECONDS: u64 = 30;
 
 /// What a pass says.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Claims {
-    pub(crate) person: PersonId,
+pub struct Claims {
+    pub person: PersonId,
     /// The room's, to tell it from one of the same name that was lost.
-    pub(crate) born: u64,
-    pub(crate) wave: Wave,
-    pub(crate) index: Index,
+    pub born: u64,
+    pub wave: Wave,
+    pub index: Index,
     /// When it was let in.
-    pub(crate) at: Timestamp,
+    pub at: Timestamp,
     /// Until when the pass can be redeemed. In a pass it is rounded up to a second: offline nobody is refused who would
     /// be let in here, and here the store has the last word.
-    pub(crate) until: Timestamp,
+    pub until: Timestamp,
 }
 
 /// Why a pass is not taken. The texts are for the shop.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-pub(crate) enum PassRefused {
+pub enum PassRefused {
     #[error("this is not a pass: send the token as the visitor brought it, unchanged")]
     Malformed,
     #[error("the pass names another algorithm than EdDSA, and no other is taken")]
@@ -78,7 +78,7 @@ struct Written {
 }
 
 /// Signs passes, and knows those that it signed.
-pub(crate) struct Signer {
+pub struct Signer {
     issuer: String,
     /// The first one signs.
     keys: Vec<Key>,
@@ -93,7 +93,7 @@ impl fmt::Debug for Signer {
 
 impl Signer {
     /// Loads the keys, and makes one if there is none. Reads files; the error names the one that cannot be used.
-    pub(crate) fn open(config: &PassKeysConfig, data: &Path) -> Result<Self, String> {
+    pub fn open(config: &PassKeysConfig, data: &Path) -> Result<Self, String> {
         if config.issuer.is_empty() {
             return Err("issuer is empty: give a name, like \"tidegate\"".into());
         }
@@ -108,7 +108,7 @@ impl Signer {
     }
 
     /// The pass for these claims; the same text every time.
-    pub(crate) fn sign(&self, room: &RoomId, claims: &Claims) -> String {
+    pub fn sign(&self, room: &RoomId, claims: &Claims) -> String {
         let (wave, index) = (claims.wave.0, claims.index.0);
         let iat = claims.at.0 / 1_000;
         let written = Written {
@@ -134,12 +134,12 @@ impl Signer {
 
     /// Whose pass it is, whether or not its time is over. For those who are inside: they stay longer than their pass
     /// lasts. And for redeeming, where the store knows the time.
-    pub(crate) fn identify(&self, token: &str, room: &RoomId) -> Result<Claims, PassRefused> {
+    pub fn identify(&self, token: &str, room: &RoomId) -> Result<Claims, PassRefused> {
         self.read(token, room).map(|(claims, _)| claims)
     }
 
     /// Whose pass it is, if it is valid now.
-    pub(crate) fn verify(&self, token: &str, room: &RoomId, now: Timestamp) -> Result<Claims, PassRefused> {
+    pub fn verify(&self, token: &str, room: &RoomId, now: Timestamp) -> Result<Claims, PassRefused> {
         let (claims, from) = self.read(token, room)?;
         if now < from {
             return Err(PassRefused::NotYetValid);
@@ -177,7 +177,7 @@ impl Signer {
     }
 
     /// The public keys as a JWK Set, for shops that check passes by themselves.
-    pub(crate) fn jwks(&self) -> Value {
+    pub fn jwks(&self) -> Value {
         let jwk = |key: &Key| {
             json!({
                 "kty": "OKP", "crv": "Ed25519", "x": key.x, "kid": key.id, "use": "sig", "alg": ALGORITHM,
@@ -187,7 +187,7 @@ impl Signer {
     }
 
     /// A secret that every process with the same active key has, and nobody else; another one for every purpose.
-    pub(crate) fn secret_for(&self, purpose: &str) -> [u8; 32] {
+    pub fn secret_for(&self, purpose: &str) -> [u8; 32] {
         // No token is ever signed with a zero byte in it, and the signature itself is not told.
         let signature = self
             .active()

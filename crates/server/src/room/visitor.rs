@@ -20,6 +20,7 @@ use tidegate_core::ids::{PersonId, RoomId};
 use tidegate_core::time::Timestamp;
 
 use super::jwt::{self, Parts, encoded};
+use super::kept::Kept;
 use super::spki::{self, Kind};
 use crate::config::Secret;
 
@@ -193,13 +194,8 @@ impl ShopKeys {
         self.0.is_empty()
     }
 
-    /// Who comes with this token.
-    pub(crate) fn person(
-        &self,
-        token: &str,
-        room: &RoomId,
-        now: Timestamp,
-    ) -> Result<PersonId, TokenRefused> {
+    /// Who comes with this token, and until when it holds.
+    pub(crate) fn named(&self, token: &str, room: &RoomId, now: Timestamp) -> Result<Kept, TokenRefused> {
         if token.len() > jwt::MAX_BYTES {
             return Err(TokenRefused::TooLong);
         }
@@ -214,7 +210,8 @@ impl ShopKeys {
         }
         let claims: Claims = serde_json::from_slice(&parts.claims).map_err(|_| TokenRefused::Malformed)?;
         let now = now.0 as f64 / 1_000.0;
-        if now >= claims.exp.ok_or(TokenRefused::NoEnd)? {
+        let end = claims.exp.ok_or(TokenRefused::NoEnd)?;
+        if now >= end {
             return Err(TokenRefused::Expired);
         }
         if claims.nbf.is_some_and(|from| from > now + EARLY_SECONDS) {
@@ -224,7 +221,11 @@ impl ShopKeys {
             return Err(TokenRefused::ForeignRoom);
         }
         let sub = claims.sub.filter(|sub| !sub.is_empty());
-        Ok(named(room, &sub.ok_or(TokenRefused::NoSubject)?))
+        Ok(Kept {
+            person: named(room, &sub.ok_or(TokenRefused::NoSubject)?),
+            // Whole milliseconds, and never so many that they wrap: a cast stops at the largest number.
+            until: Timestamp((end * 1_000.0) as u64),
+        })
     }
 }
 
@@ -404,7 +405,10 @@ mod tests {
     #[test]
     fn the_shop_says_who_comes() {
         let keys = shared();
-        let person = |claims: &str| keys.person(&hs256(SECRET.as_bytes(), claims), &room("concert"), NOW);
+        let person = |claims: &str| {
+            keys.named(&hs256(SECRET.as_bytes(), claims), &room("concert"), NOW)
+                .map(|kept| kept.person)
+        };
         let ada = Ok(named(&room("concert"), "ada"));
         assert_eq!(person(GOOD), ada);
         assert_eq!(
@@ -441,7 +445,7 @@ mod tests {
         ] {
             assert_eq!(person(claims), Err(refused), "{claims}");
         }
-        let refused = |token: &str| keys.person(token, &room("concert"), NOW).unwrap_err();
+        let refused = |token: &str| keys.named(token, &room("concert"), NOW).unwrap_err();
         assert_eq!(
             refused(&hs256(b"0123456789abcdef0123456789abcdeF", GOOD)),
             TokenRefused::Forged
@@ -517,7 +521,7 @@ mod tests {
         for (algorithm, keys, own, public) in &made {
             assert_eq!(format!("{keys:?}"), format!("[{algorithm:?}]"));
             for (other, _, token, _) in &made {
-                let person = keys.person(token, &room("concert"), NOW);
+                let person = keys.named(token, &room("concert"), NOW).map(|kept| kept.person);
                 let wanted = match algorithm == other {
                     true => Ok(named(&room("concert"), "ada")),
                     false => Err(TokenRefused::WrongAlgorithm),
@@ -528,11 +532,11 @@ mod tests {
             let last = if changed.pop() == Some('A') { 'Q' } else { 'A' };
             changed.push(last);
             assert_eq!(
-                keys.person(&changed, &room("concert"), NOW),
+                keys.named(&changed, &room("concert"), NOW),
                 Err(TokenRefused::Forged)
             );
             // The public key, which everybody has, as a shared secret.
-            let confused = keys.person(&hs256(public, GOOD), &room("concert"), NOW);
+            let confused = keys.named(&hs256(public, GOOD), &room("concert"), NOW);
             assert_eq!(confused, Err(TokenRefused::WrongAlgorithm));
         }
     }

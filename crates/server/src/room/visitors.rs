@@ -13,14 +13,14 @@ use tidegate_core::time::Timestamp;
 
 use super::address::Block;
 use super::part::{Door, Rooms};
-use super::visitor::Browser;
+use super::visitor::{Browser, TokenRefused};
 use crate::problem::{
     Answer, BAD_TOKEN, INTERNAL, PROOF_NEEDED, ROOM_CLOSED, ROOM_FULL, Refused, SOLD_OUT, TOO_MANY_JOINS,
 };
 use crate::state::App;
 
-/// Limit: a token in a cookie; longer ones are refused before.
-const TOKEN_SECONDS: u64 = 24 * 3_600;
+/// How long a browser keeps in mind whom the shop named: a day.
+const NAMED_SECONDS: u64 = 24 * 3_600;
 
 /// Somebody who asks.
 #[derive(Debug)]
@@ -28,6 +28,8 @@ pub(crate) struct Visitor {
     pub(crate) person: PersonId,
     /// Nobody has asked by this name before: there is no ticket.
     fresh: bool,
+    /// The shop's token has ended since: only the place that there is can be found.
+    late: bool,
     from: Block,
     /// What the browser is given to be known again.
     cookies: Vec<HeaderValue>,
@@ -61,12 +63,12 @@ impl Asking {
         Block::of(rooms.proxies.visitor(self.peer, &self.headers))
     }
 
-    /// The cookie that keeps a token of the shop for one room.
-    fn token_cookie(door: &Door, tls: bool) -> String {
+    /// The cookie that keeps whom the shop named, for one room.
+    fn named_cookie(door: &Door, tls: bool) -> String {
         let hash = Sha256::digest(door.room.name().as_str());
         let short: String = hash[..6].iter().map(|byte| format!("{byte:02x}")).collect();
         let prefix = if tls { "__Host-" } else { "" };
-        format!("{prefix}tidegate_token_{short}")
+        format!("{prefix}tidegate_named_{short}")
     }
 
     fn cookie(&self, wanted: &str) -> Option<&str> {
@@ -92,25 +94,32 @@ impl Asking {
         let visitor = |person, fresh, cookies| Visitor {
             person,
             fresh,
+            late: false,
             from,
             cookies,
         };
         if !door.shop_keys.is_empty() {
-            let name = Self::token_cookie(door, tls);
-            if let Some(token) = token {
-                let person = door.shop_keys.person(token, room, now);
-                let person = person.map_err(|refused| Refused::new(BAD_TOKEN, refused.to_string()))?;
-                let secure = if tls { "; Secure" } else { "" };
-                let cookie = format!(
-                    "{name}={token}; Path=/; Max-Age={TOKEN_SECONDS}; HttpOnly; SameSite=Lax{secure}"
-                );
-                let cookie = HeaderValue::try_from(cookie).ok();
-                return Ok(Some(visitor(person, false, cookie.into_iter().collect())));
-            }
-            // One that has expired since is no token; whoever needs one is told below.
-            let kept = self.cookie(&name);
-            if let Some(person) = kept.and_then(|kept| door.shop_keys.person(kept, room, now).ok()) {
-                return Ok(Some(visitor(person, false, Vec::new())));
+            let name = Self::named_cookie(door, tls);
+            let kept = self.cookie(&name).and_then(|kept| rooms.seal.open(kept));
+            let given = token.map(|token| door.shop_keys.named(token, room, now));
+            match (given, kept) {
+                (Some(Ok(named)), _) => {
+                    let (value, secure) = (rooms.seal.close(&named), if tls { "; Secure" } else { "" });
+                    let cookie = format!(
+                        "{name}={value}; Path=/; Max-Age={NAMED_SECONDS}; HttpOnly; SameSite=Lax{secure}"
+                    );
+                    let cookie = HeaderValue::try_from(cookie).ok();
+                    return Ok(Some(visitor(named.person, false, cookie.into_iter().collect())));
+                }
+                // A stream that broke comes back with the token that it began with, however long ago that was.
+                (None | Some(Err(TokenRefused::Expired)), Some(kept)) => {
+                    return Ok(Some(Visitor {
+                        late: kept.until <= now,
+                        ..visitor(kept.person, false, Vec::new())
+                    }));
+                }
+                (Some(Err(refused)), _) => return Err(Refused::new(BAD_TOKEN, refused.to_string())),
+                (None, None) => {}
             }
             if !door.settings.anonymous {
                 let detail =
@@ -157,6 +166,9 @@ impl Visitor {
             .as_ref()
             .is_some_and(|state| !matches!(state, TicketState::Ended { .. }));
         let told = matches!(state, Some(TicketState::Ended { .. })) && !asked.again;
+        if self.late && !(active || told) {
+            return Err(Refused::new(BAD_TOKEN, TokenRefused::Expired.to_string()));
+        }
         // Whoever has a ticket, or is only told how it ended, takes nothing.
         rooms
             .joins

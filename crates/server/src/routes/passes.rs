@@ -7,9 +7,8 @@ use axum::http::{HeaderValue, header};
 use axum::response::{IntoResponse, Response};
 use tidegate_api::{PlaceState, RedeemPass, Role, Visit};
 use tidegate_core::ids::SessionId;
-use tidegate_core::room::command::{ExtendParams, InsideOutcome, RedeemOutcome, RedeemParams};
-use tidegate_core::room::ticket::TicketState;
-use tidegate_core::time::{Millis, Timestamp};
+use tidegate_core::room::ticket::End;
+use tidegate_core::time::Millis;
 
 use crate::auth::Caller;
 use crate::convert::time;
@@ -19,42 +18,44 @@ use crate::room::fail_open;
 use crate::room::part::Door;
 use crate::room::pass::{Claims, PassRefused};
 use crate::room::place::end;
+use crate::room::shop::{ShopError, Shown, Visited};
 use crate::state::App;
 
-/// How long `extend` lets a visitor stay if it does not say: as long as at first.
-fn extension(asked: &RedeemPass, door: &Door) -> Millis {
-    asked.for_ms.map_or(door.settings.inside_ms, Millis)
+impl From<ShopError> for Refused {
+    fn from(error: ShopError) -> Self {
+        let kind = match error {
+            ShopError::Pass(PassRefused::Expired) | ShopError::TooLate => PASS_EXPIRED,
+            ShopError::Pass(_) | ShopError::Gone => BAD_PASS,
+            ShopError::Used => PASS_USED,
+            ShopError::Void => PASS_VOID,
+            ShopError::NotInside => CONFLICT,
+            ShopError::Store(error) => return error.into(),
+        };
+        Self::new(kind, error.to_string())
+    }
 }
 
-fn refused(refused: PassRefused) -> Refused {
-    let kind = match refused {
-        PassRefused::Expired => PASS_EXPIRED,
-        _ => BAD_PASS,
+fn told(claims: &Claims, visited: Visited) -> Json<Visit> {
+    let (state, until, how) = match visited {
+        Visited::Granted { until } => (PlaceState::Granted, Some(until), None),
+        Visited::Inside { until } => (PlaceState::Inside, Some(until), None),
+        Visited::Ended(how) => (PlaceState::Ended, None, Some(how)),
     };
-    Refused::new(kind, refused.to_string())
-}
-
-fn inside(claims: &Claims, until: Timestamp) -> Visit {
-    Visit {
-        state: PlaceState::Inside,
+    Json(Visit {
+        state,
         person: claims.person.to_string(),
-        until: Some(time(until)),
-        end: None,
-    }
+        until: until.map(time),
+        end: how.map(end),
+    })
 }
 
-fn foreign() -> Refused {
-    let detail = "the pass is of a ticket that there is not any more; the visitor has to queue again";
-    Refused::new(BAD_PASS, detail)
-}
-
-/// The pass of a room that is still the same.
-async fn known(door: &Door, claims: &Claims) -> Answer<()> {
-    let seen = door.room.seen_or_look().await?;
-    match seen.view.born == claims.born {
-        true => Ok(()),
-        false => Err(foreign()),
-    }
+/// The pass that a shop speaks of, also after its time: what becomes of its visitor is up to the ticket.
+async fn shown(app: &App, caller: &Caller, name: &str, asked: &RedeemPass) -> Answer<(Arc<Door>, Claims)> {
+    caller.need(Role::Shop)?;
+    let rooms = app.rooms()?;
+    let door = rooms.door(name).await?;
+    let claims = rooms.signer.identify(&asked.pass, door.room.name());
+    Ok((door, claims.map_err(ShopError::from)?))
 }
 
 /// Redeems a pass, once: its visitor is inside from now on. The same session may ask again.
@@ -66,37 +67,13 @@ pub(super) async fn redeem(
     Names(name): Names<String>,
     Json(asked): Json<RedeemPass>,
 ) -> Answer<Json<Visit>> {
-    caller.need(Role::Shop)?;
-    let rooms = app.rooms()?.clone();
-    let door = rooms.door(&name).await?;
+    let (door, claims) = shown(&app, &caller, &name, &asked).await?;
     let session = asked.session.as_deref().map(SessionId::new).transpose()?;
-    let claims = rooms
-        .signer
-        .identify(&asked.pass, door.room.name())
-        .map_err(refused)?;
-    if let Some(until) = fail_open::visit(&door, &claims, app.now()) {
-        return Ok(Json(inside(&claims, until)));
-    }
-    known(&door, &claims).await?;
-    let params = RedeemParams {
-        person: claims.person.clone(),
-        index: claims.index,
-        wave: claims.wave,
-        session,
+    let visited = match fail_open::visit(&door, &claims, app.now()).map_err(ShopError::from)? {
+        Some(until) => Visited::Inside { until },
+        None => Shown::new(&door.room, &claims).redeem(session).await?,
     };
-    match door.room.store().redeem(door.room.name(), params).await? {
-        RedeemOutcome::Inside { until } => Ok(Json(inside(&claims, until))),
-        RedeemOutcome::AlreadyRedeemed => Err(Refused::new(
-            PASS_USED,
-            "the pass was redeemed before, by another session or by none",
-        )),
-        RedeemOutcome::Voided => Err(taken_back()),
-        RedeemOutcome::TooLate => Err(Refused::new(
-            PASS_EXPIRED,
-            "the pass was not redeemed in time; the visitor has to queue again",
-        )),
-        RedeemOutcome::Unknown => Err(foreign()),
-    }
+    Ok(told(&claims, visited))
 }
 
 /// What a pass is worth now, without redeeming it: whether it is good, and where its visitor is.
@@ -108,73 +85,15 @@ pub(super) async fn check(
     Names(name): Names<String>,
     Json(asked): Json<RedeemPass>,
 ) -> Answer<Json<Visit>> {
-    caller.need(Role::Shop)?;
-    let rooms = app.rooms()?.clone();
-    let door = rooms.door(&name).await?;
-    let claims = rooms
-        .signer
-        .verify(&asked.pass, door.room.name(), app.now())
-        .map_err(refused)?;
-    known(&door, &claims).await?;
-    let ticket = door.room.look(&claims.person).await?;
-    let state = ticket.filter(|ticket| ticket.ticket.index == claims.index);
-    match state.map(|state| state.ticket.state) {
-        Some(TicketState::Granted { wave, until, .. }) if wave == claims.wave => {
-            let seen = door.room.look_at_it().await?;
-            match seen.view.voided >= wave {
-                true => Err(taken_back()),
-                false => Ok(Json(Visit {
-                    state: PlaceState::Granted,
-                    ..inside(&claims, until)
-                })),
-            }
-        }
-        Some(TicketState::Granted { .. }) => Err(taken_back()),
-        Some(TicketState::Inside { until, .. }) => Ok(Json(inside(&claims, until))),
-        Some(TicketState::Ended { end: how, .. }) => told(&claims, InsideOutcome::Ended(how)),
-        _ => Err(foreign()),
-    }
-}
-
-fn taken_back() -> Refused {
-    Refused::new(
-        PASS_VOID,
-        "an operator took the pass back; the visitor finds another on the waiting page",
-    )
-}
-
-/// The visit that a shop speaks of, also after the pass's time: what becomes of it is up to the ticket.
-async fn visited(app: &App, caller: &Caller, name: &str, asked: &RedeemPass) -> Answer<(Arc<Door>, Claims)> {
-    caller.need(Role::Shop)?;
-    let rooms = app.rooms()?;
-    let door = rooms.door(name).await?;
-    let claims = rooms
-        .signer
-        .identify(&asked.pass, door.room.name())
-        .map_err(refused)?;
-    known(&door, &claims).await?;
-    // A pass of an earlier ticket says nothing about the next one.
-    let ticket = door.room.look(&claims.person).await?;
-    match ticket.is_some_and(|ticket| ticket.ticket.index == claims.index) {
-        true => Ok((door, claims)),
-        false => Err(foreign()),
-    }
-}
-
-fn told(claims: &Claims, outcome: InsideOutcome) -> Answer<Json<Visit>> {
-    match outcome {
-        InsideOutcome::Inside { until } => Ok(Json(inside(claims, until))),
-        InsideOutcome::Ended(how) => Ok(Json(Visit {
-            state: PlaceState::Ended,
-            person: claims.person.to_string(),
-            until: None,
-            end: Some(end(how)),
-        })),
-        InsideOutcome::NotInside => Err(Refused::new(
-            CONFLICT,
-            "the pass has not been redeemed, so its visitor is not inside; redeem it first",
-        )),
-        InsideOutcome::Unknown => Err(foreign()),
+    let (door, claims) = shown(&app, &caller, &name, &asked).await?;
+    let visited = match fail_open::visit(&door, &claims, app.now()).map_err(ShopError::from)? {
+        Some(until) => Visited::Inside { until },
+        None => Shown::new(&door.room, &claims).check().await?,
+    };
+    // Whoever is inside stays for longer than the pass could be redeemed.
+    match visited {
+        Visited::Granted { until } if until <= app.now() => Err(ShopError::TooLate.into()),
+        visited => Ok(told(&claims, visited)),
     }
 }
 
@@ -187,12 +106,16 @@ pub(super) async fn extend(
     Names(name): Names<String>,
     Json(asked): Json<RedeemPass>,
 ) -> Answer<Json<Visit>> {
-    let (door, claims) = visited(&app, &caller, &name, &asked).await?;
-    let params = ExtendParams {
-        person: claims.person.clone(),
-        by: extension(&asked, &door),
+    let (door, claims) = shown(&app, &caller, &name, &asked).await?;
+    // As long as at first, if it does not say.
+    let by = asked.for_ms.map_or(door.settings.inside_ms, Millis);
+    let visited = match fail_open::gave(&claims) {
+        true => Visited::Inside {
+            until: app.now() + by,
+        },
+        false => Shown::new(&door.room, &claims).extend(by).await?,
     };
-    told(&claims, door.room.store().extend(door.room.name(), params).await?)
+    Ok(told(&claims, visited))
 }
 
 /// The visitor has what it came for: the slot is free, the seat stays taken. Said twice, it counts once.
@@ -204,14 +127,12 @@ pub(super) async fn complete(
     Names(name): Names<String>,
     Json(asked): Json<RedeemPass>,
 ) -> Answer<Json<Visit>> {
-    let (door, claims) = visited(&app, &caller, &name, &asked).await?;
-    told(
-        &claims,
-        door.room
-            .store()
-            .complete(door.room.name(), &claims.person)
-            .await?,
-    )
+    let (door, claims) = shown(&app, &caller, &name, &asked).await?;
+    let visited = match fail_open::gave(&claims) {
+        true => Visited::Ended(End::Completed),
+        false => Shown::new(&door.room, &claims).complete().await?,
+    };
+    Ok(told(&claims, visited))
 }
 
 /// The visitor goes without having bought: slot and seat come back, once.
@@ -223,11 +144,12 @@ pub(super) async fn release(
     Names(name): Names<String>,
     Json(asked): Json<RedeemPass>,
 ) -> Answer<Json<Visit>> {
-    let (door, claims) = visited(&app, &caller, &name, &asked).await?;
-    told(
-        &claims,
-        door.room.store().leave(door.room.name(), &claims.person).await?,
-    )
+    let (door, claims) = shown(&app, &caller, &name, &asked).await?;
+    let visited = match fail_open::gave(&claims) {
+        true => Visited::Ended(End::Left),
+        false => Shown::new(&door.room, &claims).release().await?,
+    };
+    Ok(told(&claims, visited))
 }
 
 /// The public keys of passes, as a JWK Set: with these a shop checks passes by itself.

@@ -166,7 +166,7 @@ capacity = { inside = 0, per_second = 1 }
 }
 
 /// A token as a shop signs it.
-fn signed(secret: &str, claims: serde_json::Value) -> String {
+pub(crate) fn signed(secret: &str, claims: serde_json::Value) -> String {
     use base64::Engine;
     use base64::engine::general_purpose::URL_SAFE_NO_PAD;
     use hmac::{Hmac, KeyInit, Mac};

@@ -1,0 +1,106 @@
+//! Somebody whom the shop named, known again without the shop's token.
+//!
+//! A token is short-lived and says who comes; a line may be longer than that. So the browser is given a cookie that says
+//! who has come, sealed by this service. Until the token's end it does what the token does; afterwards it only finds the
+//! place that there is, and takes no other.
+
+use base64::Engine as _;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use hmac::{Hmac, KeyInit, Mac};
+use sha2::Sha256;
+use tidegate_core::ids::PersonId;
+use tidegate_core::time::Timestamp;
+
+use super::jwt::encoded;
+
+/// Of a seal, in the cookie.
+const SEAL_BYTES: usize = 16;
+
+/// Who came, and until when the shop's token held.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Kept {
+    pub(crate) person: PersonId,
+    pub(crate) until: Timestamp,
+}
+
+/// Seals and opens what browsers keep. Every process with the same key of passes has the same.
+pub(crate) struct Seal(Hmac<Sha256>);
+
+impl std::fmt::Debug for Seal {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Seal(***)")
+    }
+}
+
+impl Seal {
+    pub(crate) fn new(secret: [u8; 32]) -> Self {
+        Self(Hmac::new_from_slice(&secret).expect("HMAC takes keys of any length"))
+    }
+
+    fn over(&self, told: &str) -> Hmac<Sha256> {
+        let mut mac = self.0.clone();
+        mac.update(told.as_bytes());
+        mac
+    }
+
+    /// `<person>.<until>.<seal>`; the room is part of who a person is.
+    pub(crate) fn close(&self, kept: &Kept) -> String {
+        let told = format!("{}.{:x}", kept.person, kept.until.0);
+        let seal = self.over(&told).finalize().into_bytes();
+        format!("{told}.{}", encoded(&seal[..SEAL_BYTES]))
+    }
+
+    /// None if it was not sealed here.
+    pub(crate) fn open(&self, text: &str) -> Option<Kept> {
+        let (told, seal) = text.rsplit_once('.')?;
+        let seal = URL_SAFE_NO_PAD.decode(seal).ok()?;
+        // In constant time.
+        (seal.len() == SEAL_BYTES).then_some(())?;
+        self.over(told).verify_truncated_left(&seal).ok()?;
+        let (person, until) = told.rsplit_once('.')?;
+        Some(Kept {
+            person: PersonId::new(person).ok()?,
+            until: Timestamp(u64::from_str_radix(until, 16).ok()?),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn kept() -> Kept {
+        Kept {
+            person: PersonId::new("AbC-_dEf0123456789abcdef").unwrap(),
+            until: Timestamp(1_772_357_401_000),
+        }
+    }
+
+    #[test]
+    fn what_was_sealed_here_is_opened() {
+        let seal = Seal::new([7; 32]);
+        let text = seal.close(&kept());
+        assert_eq!(seal.open(&text), Some(kept()));
+        assert!(!text.contains([';', ' ', ',', '"']), "fits a cookie: {text}");
+    }
+
+    #[test]
+    fn nobody_becomes_somebody_else_or_stays_for_longer() {
+        let seal = Seal::new([7; 32]);
+        let text = seal.close(&kept());
+        assert_eq!(Seal::new([8; 32]).open(&text), None, "another service");
+        for changed in [
+            text.replace("AbC", "aBC"),
+            text.replace(".19ca8", ".29ca8"),
+            text[..text.len() - 1].to_owned(),
+            text.rsplit_once('.').unwrap().0.to_owned(),
+            format!("{}.", text.rsplit_once('.').unwrap().0),
+            String::new(),
+            ".".to_owned(),
+            "..".to_owned(),
+        ] {
+            assert_ne!(changed, text);
+            assert_eq!(seal.open(&changed), None, "{changed}");
+        }
+    }
+}
