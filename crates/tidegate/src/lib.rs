@@ -25,11 +25,12 @@
 //! One process keeps its jobs in a data folder ([`Tidegate::open`]); several share a queue, its limits and its
 //! fairness through Redis ([`Tidegate::connect`]). Everything else is the same.
 //!
-//! [`records`] keeps records of a limited API fresh and answers reads of them at once.
+//! [`records`] keeps records of a limited API fresh and answers reads of them at once. [`rooms`] lets people in, in order.
 
 mod front;
 mod options;
 pub mod records;
+pub mod rooms;
 mod submission;
 
 pub use front::{Setup, Tidegate};
