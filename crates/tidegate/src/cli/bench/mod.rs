@@ -28,6 +28,8 @@ enum What {
     Refresh(refresh::RefreshArgs),
     /// People who come to a waiting room, wait and are let in
     Room(room::RoomArgs),
+    #[command(hide = true)]
+    RoomHerd(room::HerdArgs),
 }
 
 pub(super) fn run(args: &BenchArgs) -> anyhow::Result<()> {
@@ -36,6 +38,7 @@ pub(super) fn run(args: &BenchArgs) -> anyhow::Result<()> {
         What::Http(args) => http::run(args),
         What::Refresh(args) => refresh::run(args),
         What::Room(args) => room::run(args),
+        What::RoomHerd(args) => room::run_herd(args),
     }
 }
 

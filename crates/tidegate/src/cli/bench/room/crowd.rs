@@ -12,8 +12,8 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpSocket, TcpStream};
 use tokio::sync::mpsc;
 
-/// Connections per source address: fewer than there are ports.
-const PER_ADDRESS: u64 = 20_000;
+/// Connections per source address: few enough that the system finds a free port at once.
+const PER_ADDRESS: u64 = 5_000;
 /// Limit: what is kept of a stream that has no whole event yet.
 const MAX_EVENT: usize = 16 * 1024;
 
@@ -27,9 +27,24 @@ pub(super) enum Heard {
 #[derive(Debug)]
 pub(super) struct Ages(Vec<AtomicU64>);
 
-impl Ages {
-    pub(super) fn new() -> Self {
+impl Default for Ages {
+    fn default() -> Self {
         Self((0..=10_000).map(|_| AtomicU64::new(0)).collect())
+    }
+}
+
+impl Ages {
+    /// Those that were counted, as pairs of milliseconds and number.
+    pub(super) fn counted(&self) -> Vec<(usize, u64)> {
+        let counts = self.0.iter().map(|bucket| bucket.load(Ordering::Relaxed));
+        counts.enumerate().filter(|(_, count)| *count > 0).collect()
+    }
+
+    /// Adds what another process counted.
+    pub(super) fn add_counted(&self, counted: &[(usize, u64)]) {
+        for (ms, count) in counted {
+            self.0[(*ms).min(self.0.len() - 1)].fetch_add(*count, Ordering::Relaxed);
+        }
     }
 
     fn add(&self, ms: u64) {
@@ -56,7 +71,7 @@ impl Ages {
 }
 
 /// Shared by all visitors.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct Watch {
     /// From the moment that a position was exact to its arrival.
     pub(super) arrival: Ages,
@@ -75,6 +90,12 @@ pub(super) struct Visitor {
 
 /// Connects from a loopback address of its own block, and asks for the stream.
 pub(super) async fn come(server: SocketAddr, room: &str, number: u64) -> anyhow::Result<Visitor> {
+    tokio::time::timeout(PATIENCE, connect(server, room, number))
+        .await
+        .context("the service does not answer")?
+}
+
+async fn connect(server: SocketAddr, room: &str, number: u64) -> anyhow::Result<Visitor> {
     let socket = TcpSocket::new_v4()?;
     let block = u8::try_from(number / PER_ADDRESS).context("too many connections for 127.0.0.0/24")?;
     socket.bind((Ipv4Addr::new(127, 0, 0, 2 + block), 0).into())?;

@@ -1,5 +1,5 @@
-//! `tidegate bench room`: people who come, wait and are let in. Visitors are connections of this process, from several
-//! loopback addresses, to a service of its own, all on one machine.
+//! `tidegate bench room`: people who come, wait and are let in. Visitors are connections from several loopback
+//! addresses to services of their own, all on one machine.
 //!
 //! | scenario | what is measured |
 //! |---|---|
@@ -8,6 +8,7 @@
 //! | `grant` | from a free slot to the event that tells the next one |
 
 mod crowd;
+mod herd;
 mod scenes;
 
 use std::path::PathBuf;
@@ -17,6 +18,8 @@ use serde_json::{Map, Value, json};
 
 use super::bulk::DurabilityArg;
 use super::usage;
+
+pub(super) use self::herd::{HerdArgs, run as run_herd};
 
 #[derive(Debug, Clone, Args)]
 pub(super) struct RoomArgs {
@@ -32,6 +35,9 @@ pub(super) struct RoomArgs {
     /// Redis instead of the embedded store
     #[arg(long, value_name = "URL")]
     pub(super) redis: Option<String>,
+    /// Services that share the room of `streams`; more than one need Redis
+    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u8).range(1..=16))]
+    pub(super) servers: u8,
     #[arg(long, value_enum, default_value = "sync")]
     pub(super) durability: DurabilityArg,
     /// These scenarios only
@@ -59,6 +65,11 @@ pub(super) fn run(args: &RoomArgs) -> anyhow::Result<()> {
 }
 
 async fn measure(args: &RoomArgs) -> anyhow::Result<Map<String, Value>> {
+    anyhow::ensure!(
+        args.servers == 1 || args.redis.is_some(),
+        "--servers {}: several services share a room on Redis only; give --redis as well",
+        args.servers
+    );
     let folder = usage::folder(args.dir.as_deref())?;
     let mut figures = Map::new();
     figures.insert(

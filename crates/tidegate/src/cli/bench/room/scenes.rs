@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use anyhow::Context;
@@ -21,7 +21,8 @@ use tidegate_store::{Clock, SystemClock};
 use tokio::sync::mpsc;
 
 use super::RoomArgs;
-use super::crowd::{Ages, PATIENCE, Visitor, Watch, come, leave};
+use super::crowd::{PATIENCE, Visitor, Watch, come, leave};
+use super::herd::Herd;
 use crate::cli::bench::bulk::DurabilityArg;
 use crate::cli::bench::child::Child;
 use crate::cli::bench::times::Times;
@@ -31,6 +32,8 @@ use crate::cli::bench::usage;
 const AT_ONCE: u64 = 256;
 /// Slots that are freed one after the other.
 const GRANTS: u64 = 200;
+/// Limit: visitors of one process, which has an open file for each.
+const PER_HERD: u64 = 9_000;
 /// People let in per second while positions are watched, so that everybody moves.
 const PACE: u64 = 20;
 
@@ -105,85 +108,97 @@ pub(super) async fn joins(args: &RoomArgs, folder: &Path) -> anyhow::Result<Valu
     }))
 }
 
-async fn serve(args: &RoomArgs, folder: &Path, capacity: Value) -> anyhow::Result<(Child, SocketAddr)> {
-    let mut settings = json!({
-        "server": {"listen": "127.0.0.1:0", "max_connections": 1_000_000},
-        "store": {
-            "data": folder.join("data"),
-            "durability": format!("{:?}", args.durability).to_lowercase(),
-        },
-        "rooms": {"bench": {"capacity": capacity, "pass_ms": 3_600_000}},
-        "room": {
-            "max_streams": 1_000_000,
-            "joins": {"per_address": 1_000_000, "address_burst": 1_000_000, "per_person": 1_000_000},
-        },
-    });
-    if let Some(url) = &args.redis {
-        settings["store"]["kind"] = json!("redis");
-        settings["redis"] = json!({"urls": [url], "key_prefix": unique()});
+/// Services of one room, as many as asked for.
+async fn serve(
+    args: &RoomArgs,
+    folder: &Path,
+    servers: u8,
+    capacity: Value,
+) -> anyhow::Result<Vec<(Child, SocketAddr)>> {
+    let prefix = unique();
+    let mut started = Vec::new();
+    for number in 0..servers {
+        let folder = folder.join(number.to_string());
+        std::fs::create_dir_all(&folder)?;
+        let mut settings = json!({
+            "server": {"listen": "127.0.0.1:0", "max_connections": 1_000_000},
+            "store": {
+                "data": folder.join("data"),
+                "durability": format!("{:?}", args.durability).to_lowercase(),
+            },
+            "rooms": {"bench": {"capacity": capacity, "pass_ms": 3_600_000}},
+            "room": {
+                "max_streams": 900_000,
+                "keys": {"folder": folder.with_file_name("room-keys")},
+                "joins": {"per_address": 1_000_000, "address_burst": 1_000_000, "per_person": 1_000_000},
+            },
+        });
+        if let Some(url) = &args.redis {
+            settings["store"]["kind"] = json!("redis");
+            settings["redis"] = json!({"urls": [url], "key_prefix": prefix});
+        }
+        let child = Child::start(&folder, &settings).await?;
+        let address = child.url().trim_start_matches("http://").parse();
+        started.push((child, address.context("the service has no address")?));
     }
-    let child = Child::start(folder, &settings).await?;
-    let address = child.url().trim_start_matches("http://").parse();
-    Ok((child, address.context("the service has no address")?))
+    Ok(started)
 }
 
 /// Many connections, everybody moving.
 pub(super) async fn streams(args: &RoomArgs, folder: &Path) -> anyhow::Result<Value> {
     // Shut at first: everybody waits until all are there.
     let closed = json!({"inside": 0, "per_second": PACE});
-    let (child, address) = serve(args, folder, closed).await?;
-    let before = usage::memory_bytes_of(child.id());
-    let watch = Arc::new(Watch {
-        arrival: Ages::new(),
-        shown: Ages::new(),
-        watching: AtomicBool::new(false),
-    });
+    let services = serve(args, folder, args.servers, closed).await?;
+    let addresses: Vec<SocketAddr> = services.iter().map(|(_, address)| *address).collect();
+    let memory = || -> u64 {
+        let each = services
+            .iter()
+            .map(|(child, _)| usage::memory_bytes_of(child.id()));
+        each.sum()
+    };
+    let before = memory();
     let begun = Instant::now();
-    let next = Arc::new(AtomicU64::new(0));
-    let refused = Arc::new(AtomicU64::new(0));
-    let mut comers = Vec::new();
-    for _ in 0..AT_ONCE {
-        let (watch, next, refused, most) = (watch.clone(), next.clone(), refused.clone(), args.streams);
-        comers.push(tokio::spawn(async move {
-            loop {
-                let number = next.fetch_add(1, Ordering::Relaxed);
-                if number >= most {
-                    return;
-                }
-                match come(address, "bench", number).await {
-                    Ok(visitor) => drop(tokio::spawn(visitor.wait(watch.clone(), None, number))),
-                    Err(error) => {
-                        if refused.fetch_add(1, Ordering::Relaxed) == 0 {
-                            eprintln!("a visitor could not come: {error}");
-                        }
-                    }
-                }
-            }
-        }));
+    let mut herds = Vec::new();
+    for first in (0..args.streams).step_by(PER_HERD as usize) {
+        let numbers = first..(first + PER_HERD).min(args.streams);
+        herds.push(Herd::start(&addresses, "bench", numbers)?);
     }
-    for comer in comers {
-        comer.await?;
+    let mut refused = 0;
+    for herd in &mut herds {
+        let came = herd.came().await?;
+        refused += came.refused;
+        if let Some(why) = came.why {
+            eprintln!("visitors could not come: {why}");
+        }
     }
     let came = begun.elapsed();
-    let held = args.streams - refused.load(Ordering::Relaxed);
+    let held = args.streams - refused;
     // Buffers grow with the first events.
     tokio::time::sleep(Duration::from_secs(3)).await;
-    let after = usage::memory_bytes_of(child.id());
-    let client = Client::new(child.url())?;
+    let after = memory();
+    let client = Client::new(services[0].0.url())?;
     let open = PatchCapacity {
         inside: Some(LimitBy::Set(Some(1_000_000))),
         ..PatchCapacity::default()
     };
     client.resize_room("bench", &open).await?;
     tokio::time::sleep(Duration::from_secs(2)).await;
-    watch.watching.store(true, Ordering::Relaxed);
+    for herd in &mut herds {
+        herd.watch().await?;
+    }
     tokio::time::sleep(Duration::from_secs(args.seconds)).await;
-    watch.watching.store(false, Ordering::Relaxed);
-    let most = usage::memory_bytes_of(child.id());
-    child.stop().await?;
+    let most = memory();
+    let watch = Watch::default();
+    for herd in herds {
+        herd.tell(&watch).await?;
+    }
+    for (child, _) in services {
+        child.stop().await?;
+    }
     Ok(json!({
         "streams": held,
-        "refused": refused.load(Ordering::Relaxed),
+        "refused": refused,
+        "servers": args.servers,
         "connects_per_sec": (held as f64 / came.as_secs_f64()).round(),
         "positions_per_sec": (watch.arrival.count() as f64 / args.seconds as f64).round(),
         "arrival_p50_ms": watch.arrival.at(0.50),
@@ -198,12 +213,9 @@ pub(super) async fn streams(args: &RoomArgs, folder: &Path) -> anyhow::Result<Va
 /// From a slot that is given up to the event of the next one.
 pub(super) async fn grant(args: &RoomArgs, folder: &Path) -> anyhow::Result<Value> {
     let one = json!({"inside": 1, "per_second": 100_000});
-    let (child, address) = serve(args, folder, one).await?;
-    let watch = Arc::new(Watch {
-        arrival: Ages::new(),
-        shown: Ages::new(),
-        watching: AtomicBool::new(false),
-    });
+    let mut services = serve(args, folder, 1, one).await?;
+    let (child, address) = services.remove(0);
+    let watch = Arc::new(Watch::default());
     let (heard, mut granted) = mpsc::channel(1_024);
     let mut cookies = Vec::new();
     for number in 0..=GRANTS {
