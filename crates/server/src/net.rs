@@ -10,11 +10,11 @@ use std::time::Duration;
 use axum::Router;
 use axum::extract::ConnectInfo;
 use hyper::body::Incoming;
+use hyper::server::conn::{http1, http2};
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
-use hyper_util::server::conn::auto::Builder;
-use hyper_util::server::graceful::GracefulShutdown;
+use hyper_util::server::graceful::{GracefulShutdown, Watcher};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
-use tokio::net::TcpListener;
+use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Semaphore;
 use tokio_rustls::TlsAcceptor;
 use tokio_util::sync::CancellationToken;
@@ -27,7 +27,13 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 /// Limit: the head of a request.
 const MAX_HEAD_BYTES: usize = 64 * 1024;
 /// What an HTTP/2 connection begins with; the shortest request with a host is longer.
-const PREFACE_BYTES: usize = 24;
+const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
+/// As much of it as tells: no request of HTTP/1 begins so.
+const TELLING: usize = 4;
+/// Between two looks at a beginning of fewer bytes than that.
+const LOOK_AGAIN: Duration = Duration::from_millis(10);
+/// How both sides of TLS name HTTP/2.
+const ALPN_TWO: &[u8] = b"h2";
 const MAX_STREAMS_PER_CONNECTION: u32 = 256;
 
 pub(crate) struct Net {
@@ -41,19 +47,7 @@ impl Net {
     /// Serves until `stop`, then lets open requests finish within the grace period.
     pub(crate) async fn run(self, stop: CancellationToken) {
         let header_timeout = Duration::from(self.config.header_timeout_ms);
-        let mut http = Builder::new(TokioExecutor::new());
-        http.http1()
-            .timer(TokioTimer::new())
-            .header_read_timeout(header_timeout)
-            .max_buf_size(MAX_HEAD_BYTES)
-            .keep_alive(true);
-        http.http2()
-            .timer(TokioTimer::new())
-            .max_concurrent_streams(MAX_STREAMS_PER_CONNECTION)
-            .max_header_list_size(MAX_HEAD_BYTES as u32)
-            .keep_alive_interval(Duration::from_secs(20))
-            .keep_alive_timeout(Duration::from_secs(20));
-        let http = Arc::new(http);
+        let http = Arc::new(Http::new(header_timeout));
         let limits = Patience {
             first_bytes: header_timeout,
             unread: Duration::from(self.config.body_pause_ms),
@@ -84,15 +78,26 @@ impl Net {
             let watcher = open.watcher();
             tokio::spawn(async move {
                 let _place = place;
+                // A task is as large as its largest part: most connections are plain ones, and there may be many.
                 match tls {
-                    None => serve(limits.on(stream), peer, router, &http, watcher).await,
-                    Some(tls) => match tokio::time::timeout(header_timeout, tls.accept(stream)).await {
-                        Ok(Ok(stream)) => {
-                            serve(limits.on(stream), peer, router, &http, watcher).await;
-                        }
-                        Ok(Err(error)) => tracing::debug!(%peer, %error, "no TLS"),
-                        Err(_) => tracing::debug!(%peer, "TLS took too long"),
+                    None => match tokio::time::timeout(header_timeout, begins_as_two(&stream)).await {
+                        Ok(Ok(two)) => http.serve(limits.on(stream), two, peer, router, watcher).await,
+                        Ok(Err(error)) => tracing::debug!(%peer, %error, "a connection ended"),
+                        Err(_) => tracing::debug!(%peer, "nothing was asked in time"),
                     },
+                    Some(tls) => {
+                        let secure = async move {
+                            match tokio::time::timeout(header_timeout, tls.accept(stream)).await {
+                                Ok(Ok(stream)) => {
+                                    let two = stream.get_ref().1.alpn_protocol() == Some(ALPN_TWO);
+                                    http.serve(limits.on(stream), two, peer, router, watcher).await;
+                                }
+                                Ok(Err(error)) => tracing::debug!(%peer, %error, "no TLS"),
+                                Err(_) => tracing::debug!(%peer, "TLS took too long"),
+                            }
+                        };
+                        Box::pin(secure).await;
+                    }
                 }
             });
         }
@@ -118,15 +123,14 @@ impl Patience {
             stream,
             patience: self,
             waits: Some(Box::pin(tokio::time::sleep(self.first_bytes))),
-            missing: PREFACE_BYTES,
+            missing: PREFACE.len(),
             unread: None,
         }
     }
 }
 
-/// A connection whose first bytes must come in time, and whose answers must be read. Which version of HTTP is
-/// spoken is told by the first bytes, and only afterwards do the timeouts of that version hold. A client that never
-/// reads would keep its answer in memory, and its place, for ever.
+/// A connection whose first bytes must come in time, and whose answers must be read. HTTP/2 has no timeout of its own
+/// before its first bytes. A client that never reads would keep its answer in memory, and its place, for ever.
 struct Prompt<S> {
     stream: S,
     patience: Patience,
@@ -210,20 +214,64 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Prompt<S> {
     }
 }
 
-async fn serve<S: AsyncRead + AsyncWrite + Unpin + Send + 'static>(
-    stream: S,
-    peer: SocketAddr,
-    router: Router,
-    http: &Builder<TokioExecutor>,
-    watcher: hyper_util::server::graceful::Watcher,
-) {
-    let service = hyper::service::service_fn(move |mut request: hyper::Request<Incoming>| {
-        request.extensions_mut().insert(ConnectInfo(peer));
-        router.clone().oneshot(request)
-    });
-    let connection = http.serve_connection(TokioIo::new(stream), service).into_owned();
-    if let Err(error) = watcher.watch(connection).await {
-        tracing::debug!(%peer, %error, "a connection ended");
+/// Whether a connection begins as HTTP/2 does. It looks without taking: a buffer of what was taken would be kept for as
+/// long as the connection, and make that of HTTP/1 twice as large.
+async fn begins_as_two(stream: &TcpStream) -> io::Result<bool> {
+    let mut first = [0; TELLING];
+    loop {
+        let seen = stream.peek(&mut first).await?;
+        if seen == 0 || first[..seen] != PREFACE[..seen] {
+            return Ok(false);
+        }
+        if seen == TELLING {
+            return Ok(true);
+        }
+        tokio::time::sleep(LOOK_AGAIN).await;
+    }
+}
+
+/// Both versions of HTTP.
+struct Http {
+    one: http1::Builder,
+    two: http2::Builder<TokioExecutor>,
+}
+
+impl Http {
+    fn new(header_timeout: Duration) -> Self {
+        let mut one = http1::Builder::new();
+        one.timer(TokioTimer::new())
+            .header_read_timeout(header_timeout)
+            .max_buf_size(MAX_HEAD_BYTES)
+            .keep_alive(true);
+        let mut two = http2::Builder::new(TokioExecutor::new());
+        two.timer(TokioTimer::new())
+            .max_concurrent_streams(MAX_STREAMS_PER_CONNECTION)
+            .max_header_list_size(MAX_HEAD_BYTES as u32)
+            .keep_alive_interval(Duration::from_secs(20))
+            .keep_alive_timeout(Duration::from_secs(20));
+        Self { one, two }
+    }
+
+    async fn serve<S: AsyncRead + AsyncWrite + Unpin + Send + 'static>(
+        &self,
+        stream: S,
+        two: bool,
+        peer: SocketAddr,
+        router: Router,
+        watcher: Watcher,
+    ) {
+        let service = hyper::service::service_fn(move |mut request: hyper::Request<Incoming>| {
+            request.extensions_mut().insert(ConnectInfo(peer));
+            router.clone().oneshot(request)
+        });
+        let stream = TokioIo::new(stream);
+        let ended = match two {
+            false => watcher.watch(self.one.serve_connection(stream, service)).await,
+            true => Box::pin(watcher.watch(self.two.serve_connection(stream, service))).await,
+        };
+        if let Err(error) = ended {
+            tracing::debug!(%peer, %error, "a connection ended");
+        }
     }
 }
 
@@ -252,7 +300,7 @@ pub(crate) fn tls(config: &crate::config::TlsConfig) -> Result<TlsAcceptor, Stri
         .with_no_client_auth()
         .with_single_cert(certificates, key)
         .map_err(|error| format!("server.tls.cert {shown} and server.tls.key do not go together: {error}"))?;
-    server.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
+    server.alpn_protocols = vec![ALPN_TWO.to_vec(), b"http/1.1".to_vec()];
     Ok(TlsAcceptor::from(Arc::new(server)))
 }
 
