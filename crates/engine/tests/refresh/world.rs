@@ -109,6 +109,9 @@ pub(crate) struct World {
     _folder: TempDir,
 }
 
+/// Longer than a busy machine stalls: no test here is about something slow.
+const PATIENT: Millis = Millis(30_000);
+
 /// Enough for tests of anything but the budget.
 pub(crate) fn wide_budget() -> BudgetConfig {
     BudgetConfig {
@@ -128,7 +131,9 @@ impl World {
         Self::with(wide_budget(), RefreshConfig::default()).await
     }
 
-    pub(crate) async fn with(budget: BudgetConfig, config: RefreshConfig) -> Self {
+    pub(crate) async fn with(budget: BudgetConfig, mut config: RefreshConfig) -> Self {
+        // A machine that stalls is no store that is away.
+        config.breaker.slow_ms = PATIENT;
         let folder = tempfile::tempdir().unwrap();
         let clock: Arc<dyn Clock> = Arc::new(SystemClock);
         let settings = RefreshSettings {
@@ -139,6 +144,7 @@ impl World {
         let mut options = EmbeddedOptions::new(folder.path().join("log"));
         options.settings = LogSettings {
             session_timeout: Millis(1_000),
+            send_timeout: PATIENT,
             ..LogSettings::default()
         };
         let log = EmbeddedLog::open(options).unwrap();
@@ -167,7 +173,9 @@ impl World {
         options.work.commit_every_ms = Millis(10);
         options.watch.lag_every_ms = Millis(50);
         options.watch.retry_every_ms = Millis(50);
-        options.query.ask_wait_ms = Millis(2_000);
+        options.query.ask_wait_ms = PATIENT;
+        options.query.ask_timeout_ms = PATIENT;
+        options.query.read_timeout_ms = PATIENT;
         let mut source = SourceOptions::new(target(), fetcher);
         source.tiers = self.tiers.clone();
         options.sources = BTreeMap::from([(SourceId::new("characters").unwrap(), source)]);
@@ -220,9 +228,9 @@ impl World {
     }
 }
 
-/// Waits until a condition holds; panics with `what` if it does not for 30 s.
+/// Waits until a condition holds; panics with `what` if it does not for two minutes.
 pub(crate) async fn until<Fut: Future<Output = bool>>(what: &str, mut holds: impl FnMut() -> Fut) {
-    let deadline = tokio::time::Instant::now() + Duration::from_secs(30);
+    let deadline = tokio::time::Instant::now() + Duration::from_secs(120);
     while !holds().await {
         assert!(tokio::time::Instant::now() < deadline, "waited in vain: {what}");
         tokio::time::sleep(Duration::from_millis(5)).await;
@@ -239,7 +247,7 @@ pub(crate) async fn until_fresh(handle: &RefreshHandle, key: &str) {
         }
         assert_eq!(last, Some(tidegate_core::refresh::freshness::Freshness::Fresh));
     };
-    tokio::time::timeout(Duration::from_secs(30), follow)
+    tokio::time::timeout(Duration::from_secs(120), follow)
         .await
         .unwrap();
 }

@@ -24,7 +24,7 @@ use tidegate_server::config::Config;
 use tidegate_testkit::servers::RedisServer;
 
 /// Longest wait for something that should come.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Where the service keeps its jobs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -190,8 +190,8 @@ impl Fleet {
         let upstream = Upstream::start(upstream).unwrap();
         let settings = format!(
             "{}\n[sources.character]\nurl = \"{}/character/{{key}}\"\ntarget = \"api\"\n\
-             fields = [\"character_name\", \"revision\"]\n\
-             [refresh.query]\ncache_ttl_ms = 50\n\
+             fields = [\"character_name\", \"revision\"]\ntimeout_ms = 60000\n\
+             [refresh.query]\ncache_ttl_ms = 50\nread_timeout_ms = 10000\n\
              [refresh.watch]\nlag_every_ms = 500\nfollow_every_ms = 100\n\
              [refresh.breaker]\nopen_ms = 1000\n{more}",
             servers.settings(),

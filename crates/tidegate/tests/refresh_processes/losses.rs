@@ -159,7 +159,7 @@ async fn a_database_that_hangs_opens_the_breaker_and_loses_nothing() {
     .await;
     // Nobody waits longer than a read may take.
     let (_, took) = fleet.read(0, "k0").await;
-    assert!(took < Duration::from_secs(5), "{took:?}");
+    assert!(took < Duration::from_secs(25), "{took:?}");
     fleet.servers.postgres.as_mut().unwrap().resume().unwrap();
     fleet.until_refreshed(&keys, since).await;
     until("the breaker is closed", || async {
