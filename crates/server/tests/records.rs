@@ -148,7 +148,7 @@ async fn asked_anew(running: &Running, path: &str) -> Value {
 }
 
 async fn a_user_asks_for_a_refresh(backend: Backend) {
-    let upstream = upstream_with(|settings| settings.latency_min_ms = 200);
+    let upstream = upstream_with(|settings| settings.latency_min_ms = 4_000);
     let running = Running::refreshing(backend, &upstream, "").await;
     let path = "/v1/records/character/anna/refresh";
     let (status, first) = running.post(path, json!({})).await;
@@ -160,6 +160,7 @@ async fn a_user_asks_for_a_refresh(backend: Backend) {
         "{second}"
     );
     assert_eq!(first["version"], second["version"]);
+    upstream.set(|settings| settings.latency_min_ms = 0).unwrap();
     let fresh = running.until_fresh("anna").await;
     assert_eq!(fresh["version"], first["version"]);
     // What is fresh is refreshed all the same: that is what was asked for.
