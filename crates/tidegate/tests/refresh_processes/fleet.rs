@@ -16,7 +16,7 @@ use tidegate_store::{Clock, SystemClock};
 use tidegate_testkit::servers::{
     KafkaOptions, KafkaServer, MariaDbServer, PostgresServer, RedisOptions, RedisServer, SqlOptions,
 };
-use tidegate_upstream::{Upstream, UpstreamSettings};
+use tidegate_upstream::{Report, Upstream, UpstreamSettings};
 use tokio::sync::{Mutex, MutexGuard};
 
 use crate::clock::SteppedClock;
@@ -170,6 +170,8 @@ pub(crate) fn small(change: impl FnOnce(&mut UpstreamSettings)) -> UpstreamSetti
         payload_bytes: 8_000,
         latency_min_ms: 5,
         latency_max_ms: 40,
+        // It counts what it sees and refuses nothing: a machine that stalls would make it refuse.
+        per_second: 10_000,
         ..UpstreamSettings::default()
     };
     change(&mut settings);
@@ -332,6 +334,17 @@ impl Fleet {
             }
         }
     }
+}
+
+/// No second had more than the limit; `rate` is what the budget hands out.
+pub(crate) fn assert_within(report: &Report, limit: u32, rate: u32) {
+    let most = report.most_allowed(limit, rate);
+    assert!(
+        report.max_in_second <= most,
+        "{} in a second, not {most}",
+        report.max_in_second
+    );
+    assert_eq!((report.over_day, report.statuses.get("429")), (0, None));
 }
 
 /// Part of a configuration: the defaults of the provider's limits, in a day that does not turn during a test.
