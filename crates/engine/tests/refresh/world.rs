@@ -43,6 +43,8 @@ pub(crate) struct Scripted {
     script: Box<Script>,
     pub(crate) calls: Mutex<HashMap<String, u64>>,
     pub(crate) latency_ms: AtomicU64,
+    /// Calls beyond so many wait until there may be more.
+    pub(crate) most: AtomicU64,
 }
 
 impl fmt::Debug for Scripted {
@@ -57,6 +59,7 @@ impl Scripted {
             script: Box::new(script),
             calls: Mutex::default(),
             latency_ms: AtomicU64::new(0),
+            most: AtomicU64::new(u64::MAX),
         })
     }
 
@@ -77,15 +80,18 @@ impl Scripted {
 #[async_trait]
 impl Fetcher for Scripted {
     async fn fetch(&self, params: FetchParams) -> FetchOutcome {
-        let before = {
+        let (before, number) = {
             let mut calls = self.calls.lock().unwrap();
             let count = calls.entry(params.key.clone()).or_insert(0);
             *count += 1;
-            *count - 1
+            (*count - 1, calls.values().sum::<u64>())
         };
         let latency = self.latency_ms.load(Ordering::SeqCst);
         if latency > 0 {
             tokio::time::sleep(Duration::from_millis(latency)).await;
+        }
+        while number > self.most.load(Ordering::SeqCst) {
+            tokio::time::sleep(Duration::from_millis(5)).await;
         }
         (self.script)(&params.key, before)
     }
