@@ -247,7 +247,7 @@ async fn a_store_that_is_away_is_told_and_holds_no_scrape_up() {
         }
         assert!(begun.elapsed() < 3 * PATIENCE, "{told:#?}");
     }
-    assert!(slowest < Duration::from_secs(2), "a scrape took {slowest:?}");
+    assert!(slowest < Duration::from_secs(8), "a scrape took {slowest:?}");
 
     redis.restart().unwrap();
     // A breaker closes when calls get through again: somebody must ask.

@@ -155,7 +155,7 @@ pub(crate) async fn answer(request: reqwest::RequestBuilder) -> (u16, Value) {
 /// Leases jobs of the lane `default`, and waits for them a little.
 pub(crate) async fn lease(running: &Running, max: u64) -> Vec<Value> {
     let leased = running
-        .did("/v1/leases", serde_json::json!({ "max": max, "wait_ms": 2_000 }))
+        .did("/v1/leases", serde_json::json!({ "max": max, "wait_ms": 20_000 }))
         .await;
     leased["jobs"].as_array().unwrap().clone()
 }
