@@ -14,6 +14,7 @@ export const launch = () =>
   chromium.launch({
     executablePath: process.env.TIDEGATE_CHROMIUM ?? '/usr/bin/chromium',
     headless: true,
+    timeout: 120_000,
     args: FLAGS,
   });
 
@@ -51,6 +52,6 @@ async function watched(context, url, trouble) {
       console.error(`policy: ${event.violatedDirective} ${event.blockedURI}`),
     );
   });
-  page.setDefaultTimeout(10_000);
+  page.setDefaultTimeout(60_000);
   return page;
 }

@@ -6,7 +6,7 @@ import { after, before, describe, test } from 'node:test';
 import { launch, openPage } from './browser.js';
 import { client, startService, startWorker, until } from './service.js';
 
-describe('dashboard', { timeout: 180_000 }, () => {
+describe('dashboard', { timeout: 900_000 }, () => {
   let service;
   let browser;
   let api;

@@ -30,7 +30,7 @@ const PAGES = [
   'docs',
 ];
 
-describe('looks', { timeout: 300_000 }, () => {
+describe('looks', { timeout: 900_000 }, () => {
   let service;
   let browser;
   const cleanUp = [];

@@ -293,13 +293,13 @@ async fn a_worker_settles_everything_and_stops_in_order() {
 #[tokio::test]
 async fn a_long_run_keeps_its_lease_and_a_stop_gives_back_what_is_not_done() {
     let running = start(|config| {
-        config.worker_pool.job_timeout_ms = Millis(1_000);
-        config.worker_pool.lease_margin_ms = Millis(200);
+        config.worker_pool.job_timeout_ms = Millis(4_000);
+        config.worker_pool.lease_margin_ms = Millis(3_000);
     })
     .await;
     let client = running.client.clone();
     let jobs = [
-        new_job("long", "T", &3_000).unwrap(),
+        new_job("long", "T", &10_000).unwrap(),
         new_job("endless", "T", &600_000).unwrap(),
     ];
     client.enqueue_in(&Place::group("A"), &jobs).await.unwrap();

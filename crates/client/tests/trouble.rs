@@ -85,19 +85,19 @@ async fn a_refusal_is_final_and_a_budget_ends() {
     assert_eq!(service.asked().len(), 1);
 
     let service = Scripted::start(vec![problem("503 Unavailable", "store_unavailable")]).await;
-    let hasty = client(&service).with_retry_for(Duration::from_millis(400));
+    let hasty = client(&service).with_retry_for(Duration::from_secs(4));
     let error = hasty.group("A").await.unwrap_err();
     assert_eq!(error.status(), Some(503));
     let times = service.asked().len();
-    assert!((2..8).contains(&times), "{times}");
+    assert!((2..20).contains(&times), "{times}");
 }
 
 #[tokio::test]
 async fn whoever_is_not_there_is_told_with_the_reason() {
-    let gone = {
-        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-        listener.local_addr().unwrap()
-    };
+    // Bound, and nobody listens: as long as it is here the port is nobody else's.
+    let socket = tokio::net::TcpSocket::new_v4().unwrap();
+    socket.bind("127.0.0.1:0".parse().unwrap()).unwrap();
+    let gone = socket.local_addr().unwrap();
     let client = Client::builder(format!("http://{gone}"))
         .retry_for(Duration::ZERO)
         .build()

@@ -15,7 +15,7 @@ use tidegate_engine::room::{RoomHandle, RoomOptions, RoomService, Update, Visit}
 use tidegate_store::room::{EmbeddedRoomOptions, EmbeddedRoomStore, RoomStore};
 use tokio::time::timeout;
 
-const SOON: Duration = Duration::from_secs(10);
+const SOON: Duration = Duration::from_secs(60);
 
 struct World {
     service: RoomService,
@@ -35,7 +35,7 @@ async fn world(inside: u64) -> World {
             per_second: 1_000,
         },
         presence_ms: Millis(600),
-        grace_ms: Millis(3_000),
+        grace_ms: Millis(8_000),
         ..RoomConfig::default()
     };
     let room = service.handle().open(&name(), config).await.unwrap();
@@ -136,7 +136,7 @@ async fn a_newer_stream_takes_over_and_the_older_one_changes_nothing() {
     assert!(old.next().await.is_none());
     drop(old);
     // Longer than presence and grace together: only the newer stream's signs of life keep the place.
-    tokio::time::sleep(Duration::from_millis(4_500)).await;
+    tokio::time::sleep(Duration::from_millis(9_500)).await;
     let looked = store.look(&name(), vec![person("a")]).await.unwrap();
     let state = looked[0].as_ref().unwrap().ticket.state.clone();
     assert!(matches!(state, TicketState::Waiting { .. }), "{state:?}");
@@ -153,7 +153,7 @@ async fn a_dropped_stream_keeps_its_place_for_the_grace_time_and_is_passed_over(
     let mut next = visits(room, "next").await;
     until(&mut next, |_, ahead| ahead == 1).await;
     drop(gone);
-    tokio::time::sleep(Duration::from_millis(300)).await;
+    tokio::time::sleep(Duration::from_millis(1_500)).await;
     store.leave(&name(), &person("inside")).await.unwrap();
     granted(&mut next).await;
     // Back within the grace time: the same place, and the next slot.

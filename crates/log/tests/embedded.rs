@@ -6,6 +6,7 @@ use std::process::Stdio;
 use std::time::Duration;
 
 use bytes::Bytes;
+use tidegate_core::time::Millis;
 use tidegate_log::embedded::{EmbeddedLog, EmbeddedOptions};
 use tidegate_log::{ConsumeParams, Log, LogError, Mark, Position, Record, Topic};
 use tidegate_store::embedded::{EmbeddedOptions as StoreOptions, EmbeddedStore};
@@ -17,7 +18,10 @@ const KILLS: usize = 8;
 const GROUP: &str = "high-worker";
 
 fn open(folder: &Path) -> Result<EmbeddedLog, LogError> {
-    EmbeddedLog::open(EmbeddedOptions::new(folder))
+    let mut options = EmbeddedOptions::new(folder);
+    // A disk that is busy is no trouble here.
+    options.settings.send_timeout = Millis(60_000);
+    EmbeddedLog::open(options)
 }
 
 fn record(key: u64, number: u64) -> Record {

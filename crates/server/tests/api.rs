@@ -181,7 +181,7 @@ async fn limits_change_at_run_time_and_stay(backend: Backend) {
 async fn why_something_waits_is_told(backend: Backend) {
     let running = Running::start(
         backend,
-        "[backpressure]\nglobal_rps = 0.02\nrate_limit_window_sec = 100\nrate_limit_key_ttl_sec = 101",
+        "[backpressure]\nglobal_rps = 0.0002\nrate_limit_window_sec = 10000\nrate_limit_key_ttl_sec = 10001",
     )
     .await;
     running.enqueue("shop", "spring", "MAIL", 5).await;

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use tidegate_server::Service;
 use tidegate_server::config::Config;
 
-const DEADLINE: Duration = Duration::from_secs(20);
+const DEADLINE: Duration = Duration::from_secs(60);
 
 struct Running {
     service: Service,

@@ -61,7 +61,7 @@ fn a_call_of_a_target_is_exported_when_the_service_ends() {
         span.in_scope(telemetry::traceparent)
     });
     drop(guard);
-    let (head, body) = exports.recv_timeout(Duration::from_secs(10)).unwrap();
+    let (head, body) = exports.recv_timeout(Duration::from_secs(60)).unwrap();
     assert!(head[0].starts_with("post /v1/traces "), "{head:?}");
     assert!(
         head.contains(&"content-type: application/x-protobuf".to_owned()),

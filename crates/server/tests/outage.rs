@@ -55,7 +55,7 @@ async fn reads_go_on_writes_are_refused_and_all_is_well_again() {
     assert!(response.headers().contains_key("retry-after"));
     let refused: serde_json::Value = response.json().await.unwrap();
     assert_eq!(refused["code"], "store_unavailable", "{refused}");
-    assert!(begun.elapsed() < Duration::from_secs(2), "{:?}", begun.elapsed());
+    assert!(begun.elapsed() < Duration::from_secs(8), "{:?}", begun.elapsed());
 
     redis.restart().unwrap();
     running.until("/readyz", |body| body == "ok\n").await;

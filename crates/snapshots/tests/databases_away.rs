@@ -50,7 +50,7 @@ async fn is_told_in_time(snapshots: &dyn Snapshots) {
         assert!(matches!(error, SnapshotsError::Timeout { .. }), "{error}");
         assert!(error.is_retryable());
         // 500 ms, and much patience with a busy machine.
-        assert!(start.elapsed() < Duration::from_secs(10));
+        assert!(start.elapsed() < Duration::from_secs(30));
     }
 }
 
@@ -88,12 +88,11 @@ async fn a_mariadb_that_does_not_answer_is_told_in_time_and_comes_back() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_server_that_is_not_there_may_come() {
-    // A port that was free a moment ago.
-    let port = std::net::TcpListener::bind("127.0.0.1:0")
-        .expect("a port")
-        .local_addr()
-        .expect("a port")
-        .port();
+    // Bound, and nobody listens: as long as it is here the port is nobody else's.
+    let socket = tokio::net::TcpSocket::new_v4().expect("a socket");
+    let any = std::net::SocketAddr::from(([127, 0, 0, 1], 0));
+    socket.bind(any).expect("a port");
+    let port = socket.local_addr().expect("a port").port();
     let postgres = PostgresOptions {
         snapshots: hasty(),
         ..PostgresOptions::new(format!("postgres://me:secret@127.0.0.1:{port}/d"))
@@ -189,7 +188,11 @@ async fn a_sqlite_file_that_another_process_holds_is_busy_for_now() {
     let seen = [(record(), tidegate_core::time::Timestamp(1))];
     let error = snapshots.mark_active(&seen).await.expect_err("it is busy");
     assert!(error.is_retryable(), "{error}");
-    snapshots.read(&[record()]).await.expect("readers do not wait");
+    // Readers do not wait: this comes back while the other still has it.
+    comes_back(&snapshots).await;
     other.rollback().await.expect("the lock is free");
-    snapshots.mark_active(&seen).await.expect("its turn");
+    let deadline = Instant::now() + Duration::from_secs(60);
+    while let Err(error) = snapshots.mark_active(&seen).await {
+        assert!(error.is_retryable() && Instant::now() < deadline, "{error}");
+    }
 }

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use tidegate_testkit::servers::{Client, Proxy, RedisCluster, RedisOptions, RedisServer, Reply};
 
-const LIMIT: Duration = Duration::from_secs(5);
+const LIMIT: Duration = Duration::from_secs(30);
 const SHORT: Duration = Duration::from_millis(200);
 
 fn bulk(text: &str) -> Reply {

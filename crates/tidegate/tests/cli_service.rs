@@ -392,10 +392,10 @@ async fn exit_codes_tell_what_happened() {
 
 #[tokio::test]
 async fn a_service_that_is_away_has_a_code_of_its_own() {
-    let gone = {
-        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-        format!("http://{}", listener.local_addr().unwrap())
-    };
+    // Bound, and nobody listens: as long as it is here the port is nobody else's.
+    let socket = tokio::net::TcpSocket::new_v4().unwrap();
+    socket.bind("127.0.0.1:0".parse().unwrap()).unwrap();
+    let gone = format!("http://{}", socket.local_addr().unwrap());
     let away = tokio::time::timeout(DEADLINE, tidegate(&["stats", "--url", &gone], ""))
         .await
         .unwrap();

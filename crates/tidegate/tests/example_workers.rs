@@ -64,13 +64,13 @@ fn job(id: &str, payload: serde_json::Value) -> NewJob {
 
 /// Everything that a worker can say, a run that outlasts its lease, and a stop in the middle of one.
 async fn works(mut worker: Command, by: &str) {
-    // A run may take one second here; the long job takes three.
-    let service = start("[worker_pool]\njob_timeout_ms = 1000\nlease_margin_ms = 500\n").await;
+    // A run may take four seconds here; the long job takes ten.
+    let service = start("[worker_pool]\njob_timeout_ms = 4000\nlease_margin_ms = 3000\n").await;
     let client = &service.client;
     let mut jobs: Vec<NewJob> = (0..300)
         .map(|id| job(&id.to_string(), serde_json::json!({})))
         .collect();
-    jobs.push(job("long", serde_json::json!({"sleep_ms": 3_000})));
+    jobs.push(job("long", serde_json::json!({"sleep_ms": 10_000})));
     jobs.push(job("throttled", serde_json::json!({"throttle_ms": 20})));
     jobs.push(job("retried", serde_json::json!({"retry": "not yet"})));
     jobs.push(job("failed", serde_json::json!({"fail": "no such mailbox"})));
@@ -115,7 +115,7 @@ async fn works(mut worker: Command, by: &str) {
 /// A worker that is told to stop finishes what runs.
 async fn stops(service: &Running, process: &mut Child) {
     let client = &service.client;
-    let slow = [job("slow", serde_json::json!({"sleep_ms": 2_000}))];
+    let slow = [job("slow", serde_json::json!({"sleep_ms": 9_000}))];
     client.enqueue_in(&Place::group("B"), &slow).await.unwrap();
     // A lease that was extended is one whose job runs.
     let mut first = None;

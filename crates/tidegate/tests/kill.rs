@@ -26,7 +26,7 @@ const KILLS: u32 = 20;
 const LIFE_MS: std::ops::Range<u64> = 50..400;
 /// Each run of a job. 16 workers need 8.4 s for all of them, more than the longest lives of all children
 /// that are killed: every kill hits running jobs.
-const RUN: Duration = Duration::from_millis(20);
+const RUN: Duration = Duration::from_millis(80);
 const GROUPS: [(&str, u64); 3] = [("A", 6_600), ("B", 100), ("C", 50)];
 /// Small, so that submitting takes a while.
 const BATCH: usize = 10;

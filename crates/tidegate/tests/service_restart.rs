@@ -111,7 +111,7 @@ async fn nothing_is_lost(settings: &str) {
     let folder = tempfile::tempdir().unwrap();
     let port = free_port();
     let settings = format!(
-        "{settings}\n[worker_pool]\njob_timeout_ms = 1000\nlease_margin_ms = 500\n[backpressure]\ndefault_backoff_ms = 50\nmax_backoff_ms = 50"
+        "{settings}\n[worker_pool]\njob_timeout_ms = 1000\nlease_margin_ms = 500\nmax_retry_count = 50\n[backpressure]\ndefault_backoff_ms = 50\nmax_backoff_ms = 50"
     );
     let mut service = Served::start(folder.path(), port, &settings).await;
     let (load, stop) = (Arc::new(Load::default()), Arc::new(AtomicBool::new(false)));

@@ -18,7 +18,7 @@ use tokio::time::timeout;
 const KIND: &str = "SEND";
 const ACTION: &str = "spring";
 /// A test that waits this long for one thing has failed.
-const DEADLINE: Duration = Duration::from_secs(20);
+const DEADLINE: Duration = Duration::from_secs(60);
 
 fn options(folder: &Path, change: impl FnOnce(&mut BulkConfig)) -> Options {
     let mut config = BulkConfig::default();

@@ -26,6 +26,9 @@ pub struct Report {
     pub over_second: u64,
     /// Calls beyond the day's limit.
     pub over_day: u64,
+    /// The longest time that the upstream stood still, in milliseconds: what arrives meanwhile is counted
+    /// afterwards, together with what comes then.
+    pub longest_stall_ms: u64,
     /// Calls by day of the provider's zone, as days since 1970-01-01.
     pub days: BTreeMap<i64, u64>,
     /// Calls by whole second since the first one, at most the last hour.
@@ -47,6 +50,13 @@ impl Report {
     /// Calls that broke a limit.
     pub fn violations(&self) -> u64 {
         self.over_second + self.over_day
+    }
+
+    /// The most that may be seen in a second of callers that keep to `limit` and make `rate` per second. What comes
+    /// during a stall is counted after it, and a call may meet two: on its way in, and behind those before it.
+    pub fn most_allowed(&self, limit: u32, rate: u32) -> u32 {
+        let late = u64::from(rate) * 2 * self.longest_stall_ms / 1_000;
+        limit.saturating_add(u32::try_from(late).unwrap_or(u32::MAX))
     }
 }
 
@@ -89,6 +99,13 @@ impl Ledger {
                 counts.report.statuses.insert(status.to_owned(), 1);
             }
         }
+    }
+
+    /// The thread that counts was away for so long.
+    pub(crate) fn stood_still(&self, span: Duration) {
+        let mut counts = self.lock();
+        let longest = &mut counts.report.longest_stall_ms;
+        *longest = (*longest).max(span.as_millis() as u64);
     }
 
     pub(crate) fn left(&self) {
@@ -207,6 +224,35 @@ mod tests {
         assert_eq!((counts.report.max_in_second, counts.report.over_second), (500, 0));
         calls(&mut counts, start + Duration::from_nanos(999_999_999), 1);
         assert_eq!((counts.report.max_in_second, counts.report.over_second), (501, 1));
+    }
+
+    #[test]
+    fn an_upstream_that_stood_still_says_for_how_long() {
+        let upstream = crate::Upstream::start(UpstreamSettings::default()).expect("started");
+        let begun = Instant::now();
+        let held = upstream.shared.ledger.lock();
+        while begun.elapsed() < Duration::from_millis(300) {
+            std::thread::park_timeout(Duration::from_millis(300));
+        }
+        drop(held);
+        while upstream.report().longest_stall_ms < 200 {
+            assert!(
+                begun.elapsed() < Duration::from_secs(60),
+                "{:?}",
+                upstream.report()
+            );
+            std::thread::yield_now();
+        }
+    }
+
+    #[test]
+    fn what_comes_during_a_stall_is_no_violation_of_the_callers() {
+        let report = Report {
+            longest_stall_ms: 100,
+            ..Report::default()
+        };
+        assert_eq!(Report::default().most_allowed(500, 450), 500);
+        assert_eq!(report.most_allowed(500, 450), 590);
     }
 
     #[test]

@@ -6,6 +6,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll};
+use std::time::{Duration, Instant};
 
 use axum::extract::{Path, Query, State};
 use axum::response::{IntoResponse, Response};
@@ -19,11 +20,15 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::oneshot;
 use tokio::task::JoinSet;
+use tokio::time::MissedTickBehavior;
 use tower::ServiceExt;
 
 use crate::answer::{Call, Reset};
 use crate::clock::Moment;
 use crate::shared::Shared;
+
+/// How often it is looked whether this thread stands still.
+const BEAT: Duration = Duration::from_millis(5);
 
 fn router(shared: Arc<Shared>) -> Router {
     Router::new()
@@ -37,8 +42,11 @@ fn router(shared: Arc<Shared>) -> Router {
 
 /// Accepts connections until `stop`; then all of them end at once.
 pub(crate) async fn serve(listener: TcpListener, shared: Arc<Shared>, mut stop: oneshot::Receiver<()>) {
-    let router = router(shared);
+    let router = router(shared.clone());
     let mut connections = JoinSet::new();
+    let mut beat = tokio::time::interval(BEAT);
+    beat.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    let mut last = Instant::now();
     loop {
         tokio::select! {
             accepted = listener.accept() => {
@@ -49,6 +57,10 @@ pub(crate) async fn serve(listener: TcpListener, shared: Arc<Shared>, mut stop: 
                     // Too many open files, say: others must end first.
                     tokio::task::yield_now().await;
                 }
+            }
+            _ = beat.tick() => {
+                shared.ledger.stood_still(last.elapsed().saturating_sub(BEAT));
+                last = Instant::now();
             }
             Some(_) = connections.join_next(), if !connections.is_empty() => {}
             _ = &mut stop => return,

@@ -72,7 +72,7 @@ async fn five_hundred_calls_within_a_second_are_fine_and_one_more_is_a_violation
         let status = call(&client(), &upstream, "one-more").await.unwrap().status();
         // A machine too slow for 501 calls within a second has to try again.
         if took + began.elapsed() >= Duration::from_secs(1) {
-            assert!(attempt < 10, "500 calls took {took:?}");
+            assert!(attempt < 50, "500 calls took {took:?}");
             continue;
         }
         let report = upstream.stop();
@@ -155,7 +155,7 @@ async fn records_change_by_themselves_when_told_to() {
             .unwrap()
     };
     let first = revision().await;
-    let until = Instant::now() + Duration::from_secs(10);
+    let until = Instant::now() + Duration::from_secs(60);
     while revision().await < first + 2 {
         assert!(Instant::now() < until);
     }
@@ -220,8 +220,17 @@ async fn every_kind_of_trouble_looks_as_it_should() {
         call(&client, &upstream, "missing-7").await.unwrap().status(),
         StatusCode::NOT_FOUND
     );
-    let hangs = tokio::time::timeout(Duration::from_millis(100), answer(Answer::Hang)).await;
-    assert!(hangs.is_err());
+    let hangs = async {
+        while !upstream.report().statuses.contains_key("hang") {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+        // Long enough for an answer that comes all the same.
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    };
+    tokio::select! {
+        answered = answer(Answer::Hang) => panic!("{answered:?}"),
+        () = hangs => {}
+    }
     let report = upstream.report();
     assert_eq!(
         (
@@ -286,7 +295,7 @@ async fn other_processes_read_and_set_it_over_http() {
 #[tokio::test]
 async fn open_calls_are_counted_and_end() {
     let upstream = Upstream::start(UpstreamSettings {
-        latency_min_ms: 300,
+        latency_min_ms: 3_000,
         ..small()
     })
     .unwrap();
@@ -307,7 +316,7 @@ async fn open_calls_are_counted_and_end() {
     for call in calls {
         call.await.unwrap().unwrap();
     }
-    let until = Instant::now() + Duration::from_secs(10);
+    let until = Instant::now() + Duration::from_secs(60);
     while upstream.report().concurrent > 0 {
         assert!(Instant::now() < until);
         tokio::time::sleep(Duration::from_millis(5)).await;

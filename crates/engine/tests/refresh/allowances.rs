@@ -1,4 +1,5 @@
-//! Tokens for everyone in a process.
+//! Tokens for everyone in a process. In virtual time: a token that a stalled machine lets pass would be counted as one
+//! that was wasted.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -9,14 +10,24 @@ use futures_util::future::join_all;
 use tidegate_core::budget::{BudgetConfig, LimitedBy};
 use tidegate_core::priority::Priority;
 use tidegate_core::refresh::config::{BreakerConfig, CoalescerConfig};
-use tidegate_core::time::Millis;
+use tidegate_core::time::{Millis, Timestamp};
 use tidegate_engine::refresh::{Acquired, Allowances};
-use tidegate_store::SystemClock;
+use tidegate_store::Clock;
 use tidegate_store::refresh::{ModelRefreshStore, RefreshSettings, RefreshStore};
 use tokio::time::Instant;
 
 use crate::faulty::FaultyStore;
 use crate::world::{target, until};
+
+/// Wall time as tokio tells it.
+#[derive(Debug)]
+struct VirtualClock(Instant);
+
+impl Clock for VirtualClock {
+    fn now(&self) -> Timestamp {
+        Timestamp(1_706_000_000_000) + Millis(self.0.elapsed().as_millis() as u64)
+    }
+}
 
 fn store() -> Arc<FaultyStore> {
     let settings = RefreshSettings {
@@ -30,11 +41,11 @@ fn store() -> Arc<FaultyStore> {
         )]),
         coalescer: CoalescerConfig::default(),
     };
-    let model = ModelRefreshStore::new(settings, Arc::new(SystemClock)).unwrap();
+    let model = ModelRefreshStore::new(settings, Arc::new(VirtualClock(Instant::now()))).unwrap();
     Arc::new(FaultyStore::new(Arc::new(model)))
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[tokio::test(start_paused = true)]
 async fn as_many_are_taken_as_are_used_and_each_is_valid() {
     let store = store();
     let allowances = Allowances::over(store.clone(), BreakerConfig::default());
@@ -63,7 +74,7 @@ async fn as_many_are_taken_as_are_used_and_each_is_valid() {
     assert!(view.store_calls.count() > 0);
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[tokio::test(start_paused = true)]
 async fn a_long_hold_sends_away_who_has_no_patience_and_keeps_the_others() {
     let store = store();
     let allowances = Allowances::over(store.clone(), BreakerConfig::default());
@@ -80,7 +91,7 @@ async fn a_long_hold_sends_away_who_has_no_patience_and_keeps_the_others() {
     assert!(matches!(patient, Acquired::Token(_)));
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[tokio::test(start_paused = true)]
 async fn nobody_gets_a_token_and_nobody_is_sent_away_while_the_store_is_away() {
     let store = store();
     let allowances = Allowances::over(store.clone(), BreakerConfig::default());

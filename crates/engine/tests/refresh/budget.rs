@@ -28,8 +28,17 @@ fn fetcher(upstream: &Upstream) -> Arc<HttpFetcher> {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_upstream_never_sees_more_than_it_allows() {
-    let upstream = upstream(|settings| settings.latency_max_ms = 40);
-    let world = World::with(BudgetConfig::default(), RefreshConfig::default()).await;
+    let upstream = upstream(|settings| {
+        settings.latency_max_ms = 40;
+        // It counts what it sees and refuses nothing: a machine that stalls would make it refuse.
+        settings.per_second = 10_000;
+    });
+    // Less than the limit by more than what a caller that stood still had in its hands.
+    let budget = BudgetConfig {
+        rate: 400,
+        ..BudgetConfig::default()
+    };
+    let world = World::with(budget, RefreshConfig::default()).await;
     for n in 0..1_200 {
         let priority = if n % 3 == 0 { Priority::High } else { Priority::Low };
         publish(&world, &format!("k{n}"), priority).await;
@@ -41,8 +50,12 @@ async fn the_upstream_never_sees_more_than_it_allows() {
     let service = world.start(fetcher(&upstream)).await;
     until("all are done", || async { world.waiting().await == 0 }).await;
     let report = upstream.report();
-    assert_eq!(report.violations(), 0, "{} in one second", report.max_in_second);
-    assert!(report.max_in_second <= 500);
+    let most = report.most_allowed(500, 400);
+    assert!(
+        report.max_in_second <= most,
+        "{} in one second, not {most}",
+        report.max_in_second
+    );
     assert_eq!(report.distinct_keys, 1_200);
     service.shutdown().await.unwrap();
 }

@@ -161,7 +161,7 @@ async fn a_long_retry_after_parks_the_record_and_it_comes_back() {
     let world = World::new().await;
     let fetcher = Scripted::new(|key, before| match before {
         0 => FetchOutcome::Throttled {
-            retry_after: Some(Millis(1_500)),
+            retry_after: Some(Millis(8_000)),
         },
         _ => fetched(key),
     });

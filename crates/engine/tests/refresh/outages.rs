@@ -1,6 +1,7 @@
 //! Databases that go away and processes that die.
 
 use std::sync::atomic::Ordering;
+use std::time::Duration;
 
 use tidegate_core::priority::Priority;
 use tidegate_core::refresh::config::{BreakerConfig, RefreshConfig};
@@ -38,9 +39,11 @@ async fn a_database_that_goes_away_in_the_middle_loses_nothing() {
     publish_all(&world, 400).await;
     let fetcher = Scripted::constant();
     fetcher.latency_ms.store(20, Ordering::SeqCst);
+    fetcher.most.store(150, Ordering::SeqCst);
     let service = world.start_small(fetcher.clone()).await;
     until("a part is done", || async { fetcher.all_calls() > 100 }).await;
     world.snapshots.away.store(true, Ordering::SeqCst);
+    fetcher.most.store(u64::MAX, Ordering::SeqCst);
     until("writes fail", || async {
         world.snapshots.refused.load(Ordering::SeqCst) > 3
     })
@@ -93,9 +96,11 @@ async fn a_store_that_goes_away_in_the_middle_loses_nothing() {
     publish_all(&world, 300).await;
     let fetcher = Scripted::constant();
     fetcher.latency_ms.store(20, Ordering::SeqCst);
+    fetcher.most.store(150, Ordering::SeqCst);
     let service = world.start_small(fetcher.clone()).await;
     until("a part is done", || async { fetcher.all_calls() > 100 }).await;
     world.store.away.store(true, Ordering::SeqCst);
+    fetcher.most.store(u64::MAX, Ordering::SeqCst);
     let refused = || world.store.refused.load(Ordering::SeqCst);
     // The breaker lets five through at a time: by then every token that was handed out before is void.
     until("it was asked in vain", || async { refused() > 25 }).await;
@@ -115,9 +120,11 @@ async fn a_process_that_dies_loses_nothing() {
     publish_all(&world, 300).await;
     let fetcher = Scripted::constant();
     fetcher.latency_ms.store(30, Ordering::SeqCst);
+    fetcher.most.store(80, Ordering::SeqCst);
     let dies = world.start_small(fetcher.clone()).await;
     until("a part is done", || async { fetcher.all_calls() > 60 }).await;
     drop(dies);
+    fetcher.most.store(u64::MAX, Ordering::SeqCst);
     assert!(world.waiting().await > 0, "it died in the middle");
     let lives = world.start(fetcher.clone()).await;
     until("all are done", || async { world.waiting().await == 0 }).await;
@@ -131,11 +138,18 @@ async fn a_shutdown_finishes_what_is_begun_and_leaves_the_rest() {
     publish_all(&world, 300).await;
     let fetcher = Scripted::constant();
     fetcher.latency_ms.store(30, Ordering::SeqCst);
+    fetcher.most.store(60, Ordering::SeqCst);
     let first = world.start_small(fetcher.clone()).await;
     until("a part is done", || async { fetcher.all_calls() > 40 }).await;
-    first.shutdown().await.unwrap();
+    // Some are begun and go on while it stops, never all: the last hundred wait for the second.
+    let go_on = async {
+        tokio::time::sleep(Duration::from_millis(200)).await;
+        fetcher.most.store(200, Ordering::SeqCst);
+    };
+    tokio::join!(first.shutdown(), go_on).0.unwrap();
     let left = world.waiting().await;
     assert!(left > 0 && left < 300, "{left} left");
+    fetcher.most.store(u64::MAX, Ordering::SeqCst);
     let second = world.start(fetcher.clone()).await;
     until("all are done", || async { world.waiting().await == 0 }).await;
     all_stored(&world, 300).await;

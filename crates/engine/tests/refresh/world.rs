@@ -43,6 +43,8 @@ pub(crate) struct Scripted {
     script: Box<Script>,
     pub(crate) calls: Mutex<HashMap<String, u64>>,
     pub(crate) latency_ms: AtomicU64,
+    /// Calls beyond so many wait until there may be more.
+    pub(crate) most: AtomicU64,
 }
 
 impl fmt::Debug for Scripted {
@@ -57,6 +59,7 @@ impl Scripted {
             script: Box::new(script),
             calls: Mutex::default(),
             latency_ms: AtomicU64::new(0),
+            most: AtomicU64::new(u64::MAX),
         })
     }
 
@@ -77,15 +80,18 @@ impl Scripted {
 #[async_trait]
 impl Fetcher for Scripted {
     async fn fetch(&self, params: FetchParams) -> FetchOutcome {
-        let before = {
+        let (before, number) = {
             let mut calls = self.calls.lock().unwrap();
             let count = calls.entry(params.key.clone()).or_insert(0);
             *count += 1;
-            *count - 1
+            (*count - 1, calls.values().sum::<u64>())
         };
         let latency = self.latency_ms.load(Ordering::SeqCst);
         if latency > 0 {
             tokio::time::sleep(Duration::from_millis(latency)).await;
+        }
+        while number > self.most.load(Ordering::SeqCst) {
+            tokio::time::sleep(Duration::from_millis(5)).await;
         }
         (self.script)(&params.key, before)
     }
@@ -109,6 +115,9 @@ pub(crate) struct World {
     _folder: TempDir,
 }
 
+/// Longer than a busy machine stalls: no test here is about something slow.
+const PATIENT: Millis = Millis(30_000);
+
 /// Enough for tests of anything but the budget.
 pub(crate) fn wide_budget() -> BudgetConfig {
     BudgetConfig {
@@ -128,7 +137,9 @@ impl World {
         Self::with(wide_budget(), RefreshConfig::default()).await
     }
 
-    pub(crate) async fn with(budget: BudgetConfig, config: RefreshConfig) -> Self {
+    pub(crate) async fn with(budget: BudgetConfig, mut config: RefreshConfig) -> Self {
+        // A machine that stalls is no store that is away.
+        config.breaker.slow_ms = PATIENT;
         let folder = tempfile::tempdir().unwrap();
         let clock: Arc<dyn Clock> = Arc::new(SystemClock);
         let settings = RefreshSettings {
@@ -139,6 +150,7 @@ impl World {
         let mut options = EmbeddedOptions::new(folder.path().join("log"));
         options.settings = LogSettings {
             session_timeout: Millis(1_000),
+            send_timeout: PATIENT,
             ..LogSettings::default()
         };
         let log = EmbeddedLog::open(options).unwrap();
@@ -167,7 +179,9 @@ impl World {
         options.work.commit_every_ms = Millis(10);
         options.watch.lag_every_ms = Millis(50);
         options.watch.retry_every_ms = Millis(50);
-        options.query.ask_wait_ms = Millis(2_000);
+        options.query.ask_wait_ms = PATIENT;
+        options.query.ask_timeout_ms = PATIENT;
+        options.query.read_timeout_ms = PATIENT;
         let mut source = SourceOptions::new(target(), fetcher);
         source.tiers = self.tiers.clone();
         options.sources = BTreeMap::from([(SourceId::new("characters").unwrap(), source)]);
@@ -220,9 +234,9 @@ impl World {
     }
 }
 
-/// Waits until a condition holds; panics with `what` if it does not for 30 s.
+/// Waits until a condition holds; panics with `what` if it does not for two minutes.
 pub(crate) async fn until<Fut: Future<Output = bool>>(what: &str, mut holds: impl FnMut() -> Fut) {
-    let deadline = tokio::time::Instant::now() + Duration::from_secs(30);
+    let deadline = tokio::time::Instant::now() + Duration::from_secs(120);
     while !holds().await {
         assert!(tokio::time::Instant::now() < deadline, "waited in vain: {what}");
         tokio::time::sleep(Duration::from_millis(5)).await;
@@ -239,7 +253,7 @@ pub(crate) async fn until_fresh(handle: &RefreshHandle, key: &str) {
         }
         assert_eq!(last, Some(tidegate_core::refresh::freshness::Freshness::Fresh));
     };
-    tokio::time::timeout(Duration::from_secs(30), follow)
+    tokio::time::timeout(Duration::from_secs(120), follow)
         .await
         .unwrap();
 }

@@ -6,7 +6,7 @@ use super::harness::{Backend, GROUP, Harness, texts};
 use crate::CommitOutcome;
 
 pub async fn what_was_not_committed_comes_again(backend: &dyn Backend) {
-    let harness = Harness::new(backend).await;
+    let harness = Harness::with_short_sessions(backend).await;
     harness.append_numbers(0, 50).await;
     let mut first = harness.consume().await;
     first.take(50).await;

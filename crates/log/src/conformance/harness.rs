@@ -21,6 +21,9 @@ use crate::{
 /// One look of a case that waits for something.
 const LOOK: Duration = Duration::from_millis(200);
 
+/// A machine that stands still for less than this takes no partition from anybody.
+const SESSION: Millis = Millis(10_000);
+
 /// The group of cases that need only one.
 pub(super) const GROUP: &str = "high-worker";
 
@@ -88,8 +91,18 @@ impl Harness {
     }
 
     pub async fn with(backend: &dyn Backend, change: impl FnOnce(&mut LogSettings)) -> Self {
+        Self::at(backend.place().await, SESSION, change).await
+    }
+
+    /// For cases that wait for the end of a session.
+    pub async fn with_short_sessions(backend: &dyn Backend) -> Self {
         let place = backend.place().await;
-        let mut settings = settings(place.session());
+        let session = place.session();
+        Self::at(place, session, |_| {}).await
+    }
+
+    async fn at(place: Box<dyn Place>, session: Millis, change: impl FnOnce(&mut LogSettings)) -> Self {
+        let mut settings = settings(session);
         change(&mut settings);
         let log = open(&*place, &settings).await;
         Self { log, settings, place }
@@ -214,10 +227,19 @@ impl Member {
         &*self.consumer
     }
 
-    /// One call; what it says is taken in.
+    /// One call; what it says is taken in. After trouble that may pass it goes on for as long as is left: a busy
+    /// machine may be late for its group.
     pub async fn look(&mut self, max: usize, wait: Duration) -> Batch {
-        let batch = self.consumer.next(max, wait).await;
-        let batch = batch.unwrap_or_else(|error| panic!("next failed: {error}"));
+        let until = Instant::now() + wait;
+        let batch = loop {
+            let left = until.saturating_duration_since(Instant::now());
+            match self.consumer.next(max, left).await {
+                Ok(batch) => break batch,
+                Err(error) if !error.is_retryable() => panic!("next failed: {error}"),
+                Err(_) if left.is_zero() => break Batch::default(),
+                Err(_) => tokio::time::sleep(LOOK.min(left) / 10).await,
+            }
+        };
         for partition in &batch.revoked {
             assert!(
                 self.owned.remove(partition),

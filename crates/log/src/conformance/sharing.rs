@@ -88,7 +88,7 @@ pub async fn a_partition_that_moves_begins_at_its_mark(backend: &dyn Backend) {
 }
 
 pub async fn the_partitions_of_a_dead_owner_go_to_another(backend: &dyn Backend) {
-    let harness = Harness::new(backend).await;
+    let harness = Harness::with_short_sessions(backend).await;
     let mut members = pair(&harness).await;
     harness.append_numbers(0, 60).await;
     let dead = members.remove(0);

@@ -122,7 +122,7 @@ async fn slow_clients_are_left() {
 
 #[tokio::test]
 async fn who_does_not_read_is_left() {
-    let world = World::open("[server]\nbody_pause_ms = 300").await;
+    let world = World::open("[server]\nbody_pause_ms = 2000").await;
     let payload = "x".repeat(100_000);
     let address = "/v1/groups/A/actions/large";
     ok(world.request("PUT", address).json(&json!({}))).await;
@@ -151,7 +151,7 @@ async fn who_does_not_read_is_left() {
     let mut stream = socket.connect(world.service.address()).await.unwrap();
     let head = format!("GET {results} HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n");
     stream.write_all(head.as_bytes()).await.unwrap();
-    tokio::time::sleep(std::time::Duration::from_millis(1_500)).await;
+    tokio::time::sleep(std::time::Duration::from_secs(6)).await;
     let mut answer = Vec::new();
     let ended = tokio::time::timeout(PATIENCE, stream.read_to_end(&mut answer)).await;
     let _ = ended.expect("the connection is ended");

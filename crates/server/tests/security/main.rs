@@ -8,4 +8,4 @@ mod browser;
 mod records;
 mod world;
 
-const PATIENCE: std::time::Duration = std::time::Duration::from_secs(20);
+const PATIENCE: std::time::Duration = std::time::Duration::from_secs(60);

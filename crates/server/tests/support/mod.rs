@@ -24,7 +24,7 @@ use tidegate_server::config::Config;
 use tidegate_testkit::servers::RedisServer;
 
 /// Longest wait for something that should come.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Where the service keeps its jobs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -155,7 +155,7 @@ pub(crate) async fn answer(request: reqwest::RequestBuilder) -> (u16, Value) {
 /// Leases jobs of the lane `default`, and waits for them a little.
 pub(crate) async fn lease(running: &Running, max: u64) -> Vec<Value> {
     let leased = running
-        .did("/v1/leases", serde_json::json!({ "max": max, "wait_ms": 2_000 }))
+        .did("/v1/leases", serde_json::json!({ "max": max, "wait_ms": 20_000 }))
         .await;
     leased["jobs"].as_array().unwrap().clone()
 }

@@ -7,6 +7,7 @@
 )]
 
 use serde_json::Value;
+use tidegate_core::time::Millis;
 use tidegate_server::config::Config;
 use tidegate_upstream::{Upstream, UpstreamSettings};
 
@@ -71,6 +72,13 @@ impl Running {
         let folder = tempfile::tempdir().unwrap();
         let mut config = config(backend, &folder, &text(upstream, more));
         own_topics(&mut config);
+        // A machine that stalls is nothing that is away. Tests in which something is take the settings as they are.
+        let patient = Millis(20_000);
+        config.refresh.query.read_timeout_ms = patient;
+        config.refresh.query.ask_wait_ms = patient;
+        config.refresh.query.ask_timeout_ms = patient;
+        config.refresh.log.send_timeout_ms = patient;
+        config.refresh.breaker.slow_ms = patient;
         Self::with(config, folder).await
     }
 

@@ -24,9 +24,9 @@ use super::wait::wait_for;
 use crate::rng::fresh_seed;
 
 /// For a start on a busy machine, with all logs read again after a kill.
-const START_LIMIT: Duration = Duration::from_secs(60);
+const START_LIMIT: Duration = Duration::from_secs(180);
 /// For one request.
-const REQUEST_LIMIT: Duration = Duration::from_secs(10);
+const REQUEST_LIMIT: Duration = Duration::from_secs(60);
 /// For one look whether a broker answers: whoever has taken its port may never do so.
 const LOOK_LIMIT: Duration = Duration::from_millis(500);
 const FOLDER_OF_DATA: &str = "data";

@@ -32,6 +32,7 @@ mod wait;
 pub use cluster::RedisCluster;
 pub use kafka::{KafkaOptions, KafkaServer};
 pub use mariadb::MariaDbServer;
+pub use port::free as free_port;
 pub use postgres::PostgresServer;
 pub use proxy::Proxy;
 pub use redis::{RedisOptions, RedisServer};

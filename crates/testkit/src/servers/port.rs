@@ -18,7 +18,7 @@ const COUNT: u16 = 10_000;
 pub(super) const BUS: u16 = 10_000;
 
 /// A port that nothing listens at, nor at the bus port that belongs to it. Another process may still take it.
-pub(super) fn free() -> io::Result<u16> {
+pub fn free() -> io::Result<u16> {
     static START: OnceLock<u64> = OnceLock::new();
     static TAKEN: AtomicU64 = AtomicU64::new(0);
     let start = START.get_or_init(|| fresh_seed() % u64::from(COUNT));

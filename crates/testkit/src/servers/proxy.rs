@@ -9,7 +9,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-const CONNECT_LIMIT: Duration = Duration::from_secs(1);
+const CONNECT_LIMIT: Duration = Duration::from_secs(10);
 
 /// Forwards a port of its own to a server's. Dropping it closes all connections.
 #[derive(Debug)]

@@ -11,9 +11,9 @@ use super::process::{Process, Refusal, StartParams, at_free_port, at_same_port};
 use super::resp::{Client, Reply};
 
 /// For a start, with everything that is to be loaded.
-const START_LIMIT: Duration = Duration::from_secs(20);
+const START_LIMIT: Duration = Duration::from_secs(60);
 /// For one command.
-const COMMAND_LIMIT: Duration = Duration::from_secs(5);
+const COMMAND_LIMIT: Duration = Duration::from_secs(30);
 /// For one look whether a server answers: whoever has taken its port may never do so.
 const LOOK_LIMIT: Duration = Duration::from_millis(500);
 

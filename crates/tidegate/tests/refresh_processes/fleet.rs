@@ -16,7 +16,7 @@ use tidegate_store::{Clock, SystemClock};
 use tidegate_testkit::servers::{
     KafkaOptions, KafkaServer, MariaDbServer, PostgresServer, RedisOptions, RedisServer, SqlOptions,
 };
-use tidegate_upstream::{Upstream, UpstreamSettings};
+use tidegate_upstream::{Report, Upstream, UpstreamSettings};
 use tokio::sync::{Mutex, MutexGuard};
 
 use crate::clock::SteppedClock;
@@ -170,6 +170,8 @@ pub(crate) fn small(change: impl FnOnce(&mut UpstreamSettings)) -> UpstreamSetti
         payload_bytes: 8_000,
         latency_min_ms: 5,
         latency_max_ms: 40,
+        // It counts what it sees and refuses nothing: a machine that stalls would make it refuse.
+        per_second: 10_000,
         ..UpstreamSettings::default()
     };
     change(&mut settings);
@@ -190,8 +192,8 @@ impl Fleet {
         let upstream = Upstream::start(upstream).unwrap();
         let settings = format!(
             "{}\n[sources.character]\nurl = \"{}/character/{{key}}\"\ntarget = \"api\"\n\
-             fields = [\"character_name\", \"revision\"]\n\
-             [refresh.query]\ncache_ttl_ms = 50\n\
+             fields = [\"character_name\", \"revision\"]\ntimeout_ms = 60000\n\
+             [refresh.query]\ncache_ttl_ms = 50\nread_timeout_ms = 10000\n\
              [refresh.watch]\nlag_every_ms = 500\nfollow_every_ms = 100\n\
              [refresh.breaker]\nopen_ms = 1000\n{more}",
             servers.settings(),
@@ -332,6 +334,17 @@ impl Fleet {
             }
         }
     }
+}
+
+/// No second had more than the limit; `rate` is what the budget hands out.
+pub(crate) fn assert_within(report: &Report, limit: u32, rate: u32) {
+    let most = report.most_allowed(limit, rate);
+    assert!(
+        report.max_in_second <= most,
+        "{} in a second, not {most}",
+        report.max_in_second
+    );
+    assert_eq!((report.over_day, report.statuses.get("429")), (0, None));
 }
 
 /// Part of a configuration: the defaults of the provider's limits, in a day that does not turn during a test.

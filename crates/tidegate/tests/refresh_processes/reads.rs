@@ -16,7 +16,7 @@ const READS: usize = 10_000;
 /// An answer that waited for something else would take as long as that.
 const SLOW_MS: u64 = 3_000;
 /// Longer than a busy machine needs for all reads of a herd.
-const HERD_MS: u64 = 8_000;
+const HERD_MS: u64 = 30_000;
 
 /// How long the upstream takes from now on.
 fn slow(fleet: &Fleet, ms: u64) {
@@ -72,7 +72,8 @@ async fn storm(fleet: &Fleet, key: &str) -> Vec<(Value, Duration)> {
 
 async fn herd(behind: Behind, processes: usize) {
     let _turn = turn().await;
-    let text = budget("") + SHORT + "[refresh.prefetch]\ntick_ms = 3600000\n";
+    let text =
+        budget("") + SHORT + "[refresh.prefetch]\ntick_ms = 3600000\n[refresh.work]\ngrace_ms = 60000\n";
     let fleet = Fleet::start(behind, processes, small(|_| {}), &text).await;
     let known = fresh(&fleet, "anna").await;
     slow(&fleet, HERD_MS);

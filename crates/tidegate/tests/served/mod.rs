@@ -9,7 +9,7 @@ use tokio::io::{AsyncBufReadExt, BufReader};
 use tokio::process::{Child, Command};
 
 /// Longer than any machine needs for one step.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(180);
 
 pub(crate) struct Served {
     pub(crate) process: Child,
@@ -17,10 +17,9 @@ pub(crate) struct Served {
     pub(crate) http: reqwest::Client,
 }
 
-/// A port that is free at this moment.
+/// A port that no other test of this process gets, and no outgoing connection.
 pub(crate) fn free_port() -> u16 {
-    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-    listener.local_addr().unwrap().port()
+    tidegate_testkit::servers::free_port().unwrap()
 }
 
 impl Served {

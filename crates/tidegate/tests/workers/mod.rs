@@ -44,17 +44,21 @@ const ONE_FAILS_IN: u64 = 50;
 const BATCH: usize = 20;
 
 pub(crate) fn options(url: &str) -> Options<Redis> {
+    Options::redis(url).config(config(TIMEOUT))
+}
+
+fn config(timeout: Millis) -> BulkConfig {
     let mut config = BulkConfig::default();
     config.backpressure.rate_limit_window_sec = WINDOW.as_secs_f64();
     config.backpressure.global_rps = LIMIT as f64 / WINDOW.as_secs_f64();
     config.backpressure.default_backoff_ms = Millis(50);
     config.backpressure.max_backoff_ms = Millis(200);
     config.worker_pool.worker_count = WORKERS;
-    config.worker_pool.job_timeout_ms = TIMEOUT;
+    config.worker_pool.job_timeout_ms = timeout;
     config.worker_pool.lease_margin_ms = MARGIN;
     config.worker_pool.max_retry_count = 50;
     config.worker_pool.shutdown_grace_period_ms = Millis(5_000);
-    Options::redis(url).config(config)
+    config
 }
 
 /// A connection that only submits and looks.
@@ -84,10 +88,12 @@ pub(crate) async fn work(folder: &Path) {
         .with_max_level(tracing::Level::INFO)
         .init();
     let url = std::fs::read_to_string(folder.join("url")).unwrap();
+    let timeout = std::fs::read_to_string(folder.join("timeout"));
+    let timeout = timeout.map_or(TIMEOUT, |text| Millis(text.parse().unwrap()));
     let evidence = Arc::new(appender(&folder.join("evidence")));
     let callbacks = evidence.clone();
     let handler = move |job: Job| {
-        let leased = (job.deadline - TIMEOUT - MARGIN).0;
+        let leased = (job.deadline - timeout - MARGIN).0;
         let (process, begun) = (std::process::id(), now());
         let (group, action, id, attempt) = (&job.group, &job.action, &job.id, job.attempt);
         let line = format!("run {group}/{action}/{id} {attempt} {leased} {begun} {process}\n");
@@ -110,13 +116,13 @@ pub(crate) async fn work(folder: &Path) {
         (&*callbacks).write_all(line.as_bytes()).unwrap();
         async {}
     };
-    let tide = Tidegate::connect(options(&url))
+    let tide = Tidegate::connect(Options::redis(&url).config(config(timeout)))
         .await
         .unwrap()
         .handler(KIND, handler)
         .unwrap()
         .on_complete(completed)
-        .claim_for(Millis(LEASE.as_millis() as u64))
+        .claim_for(Millis(timeout.0 + MARGIN.0))
         .start()
         .unwrap();
     println!("RUNNING");
