@@ -27,6 +27,11 @@ impl<P, O> Gather<P, O> {
         (Self { queue }, Gathered { calls })
     }
 
+    /// How many calls wait, those left out that are under way, and those that wait for room here.
+    pub(crate) fn queued(&self) -> usize {
+        self.queue.max_capacity() - self.queue.capacity()
+    }
+
     /// The answer; none if whoever carries out the calls has ended.
     pub(crate) async fn call(&self, params: P) -> Option<O> {
         let (reply, answer) = oneshot::channel();
@@ -63,7 +68,7 @@ impl<P, O> Gathered<P, O> {
 
 #[cfg(test)]
 mod tests {
-    use futures_util::future::join_all;
+    use futures_util::future::{FutureExt, join_all};
 
     use super::*;
 
@@ -83,6 +88,23 @@ mod tests {
         let (answers, ()) = tokio::join!(calls, carried);
         assert_eq!(answers, (0..50).map(|n| Some(n * 2)).collect::<Vec<_>>());
         assert_eq!(batches, [16, 16, 16, 2]);
+    }
+
+    #[tokio::test]
+    async fn calls_that_nobody_carries_out_are_queued() {
+        let (gather, gathered) = Gather::<u64, u64>::new(2);
+        let mut calls: Vec<_> = (0..3).map(|n| Box::pin(gather.call(n))).collect();
+        for call in &mut calls {
+            assert!(call.as_mut().now_or_never().is_none());
+        }
+        assert_eq!(gather.queued(), 2, "the third waits for room");
+        let carried = gathered.run(10, |batch| std::future::ready(Some(batch)));
+        let answers = tokio::select! {
+            answers = join_all(calls) => answers,
+            () = carried => unreachable!("somebody can still call"),
+        };
+        assert_eq!(gather.queued(), 0);
+        assert_eq!(answers, [Some(0), Some(1), Some(2)]);
     }
 
     #[tokio::test]

@@ -120,6 +120,13 @@ async fn positions_move_and_people_are_let_in_as_slots_free_up() {
     assert!(first.next().await.is_none(), "the last word");
     let seen = room.seen().unwrap();
     assert_eq!((seen.view.granted, seen.view.waiting()), (1, 1));
+    let work = room.work();
+    assert_eq!(work.promoted, 2);
+    assert!(work.promotions.count() >= 2, "{work:?}");
+    // The third moved up because the room was read; everybody's first word came from the join.
+    let broadcasts = work.broadcasts.count();
+    assert!((1..=work.told - 3).contains(&broadcasts), "{work:?}");
+    assert_eq!((work.queued_joins, work.queued_looks), (0, 0));
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -119,6 +119,11 @@ fn whoever_is_paged_is_paged_by_one_table() {
         ("TidegateRefreshSlow", "P2"),
         ("TidegateLowLag", "P3"),
         ("TidegateStoreSlow", "P3"),
+        ("TidegateRoomNotRead", "P1"),
+        ("TidegateRoomOverLimit", "P1"),
+        ("TidegateRoomNobodyAdmitted", "P1"),
+        ("TidegateRoomSlotsWasted", "P2"),
+        ("TidegateRoomPositionsLate", "P3"),
     ] {
         assert_eq!(page(alert).as_deref(), Some(wanted), "{alert}");
     }
@@ -138,21 +143,50 @@ fn every_alert_that_pages_is_tested_both_ways() {
     }
 }
 
-#[test]
-fn refreshes_have_their_panels() {
+/// The panels of a row of the dashboard.
+fn row(title: &str) -> Vec<serde_json::Value> {
     let dashboard: serde_json::Value = serde_json::from_str(&read("deploy/grafana/tidegate.json")).unwrap();
     let panels = dashboard["panels"].as_array().unwrap().iter();
-    let row: Vec<&serde_json::Value> = panels
-        .skip_while(|panel| panel["title"] != "Refresh")
+    panels
+        .skip_while(|panel| panel["title"] != title)
         .skip(1)
         .take_while(|panel| panel["type"] != "row")
-        .collect();
-    let shows = |wanted: &[&str]| {
-        row.iter().any(|panel| {
-            let text = panel["targets"].to_string();
-            wanted.iter().all(|metric| text.contains(metric))
-        })
-    };
+        .cloned()
+        .collect()
+}
+
+/// Whether one of the panels shows all of it.
+fn shows(row: &[serde_json::Value], wanted: &[&str]) -> bool {
+    row.iter().any(|panel| {
+        let text = panel["targets"].to_string();
+        wanted.iter().all(|metric| text.contains(metric))
+    })
+}
+
+#[test]
+fn rooms_have_their_panels() {
+    let row = row("Rooms");
+    for wanted in [
+        &["tidegate_room_people{"][..],
+        &["tidegate_room_admitted_total", "tidegate_room_per_second_limit"],
+        &["tidegate_room_inside_limit", "tidegate_room_free_slots"],
+        &["by (room, end) (rate(tidegate_room_ended_total"],
+        &[
+            "tidegate_room_streams",
+            "tidegate_room_max_streams",
+            "tidegate_room_position_age_seconds",
+        ],
+        &["quantile(0.99, ", "tidegate_room_broadcast_seconds"],
+        &["quantile(0.95, ", "tidegate_room_promotion_seconds"],
+        &["tidegate_room_queued_calls"],
+    ] {
+        assert!(shows(&row, wanted), "no panel shows {wanted:?}");
+    }
+}
+
+#[test]
+fn refreshes_have_their_panels() {
+    let row = row("Refresh");
     for wanted in [
         &["tidegate_rate_limiter_rps", "tidegate_rate_limiter_hard_limit"][..],
         &["tidegate_rate_limiter_tokens"],
@@ -179,7 +213,7 @@ fn refreshes_have_their_panels() {
             "tidegate_rate_limiter_day_quota",
         ],
     ] {
-        assert!(shows(wanted), "no panel shows {wanted:?}");
+        assert!(shows(&row, wanted), "no panel shows {wanted:?}");
     }
     let breakers = row.iter().find(|panel| panel["title"] == "Breakers").unwrap();
     let colors = &breakers["fieldConfig"]["defaults"]["mappings"][0]["options"];

@@ -265,6 +265,18 @@ impl RoomView {
             .seats
             .is_some_and(|seats| self.counts.completed >= seats)
     }
+
+    /// How many could be let in now if the rate allows it: slots that nobody keeps and that have a seat. None while the
+    /// door is not open.
+    pub fn free(&self) -> u64 {
+        let opened = self.opens_at.is_none_or(|at| at <= self.now);
+        if self.status != Status::Open || !opened {
+            return 0;
+        }
+        let Capacity { inside, seats, .. } = self.capacity;
+        let seats = seats.map_or(u64::MAX, |seats| seats.saturating_sub(self.counts.completed));
+        inside.min(seats).saturating_sub(self.granted + self.inside)
+    }
 }
 
 /// Who should look: set by a transition, read by the backend that rings.

@@ -421,3 +421,41 @@ fn a_room_comes_back_as_it_was_with_everybody_absent() {
     assert_eq!(let_in(&mut back, at(60_501)), ["d"]);
     assert_eq!(back.reap(10, at(90_000)).lost, 1, "c did not come back");
 }
+
+#[test]
+fn as_many_are_let_in_as_slots_are_free() {
+    // A limit of 3 inside and 4 seats.
+    let mut room = room(Some(4), 3, 100);
+    let free = |room: &Room, ms| room.survey(at(ms)).free();
+    for name in ["a", "b", "c", "d", "e", "f"] {
+        joins(&mut room, name, at(0));
+    }
+    assert_eq!(free(&room, 0), 3);
+    assert_eq!(let_in(&mut room, at(1)).len(), 3);
+    assert_eq!(free(&room, 1), 0, "granted slots are kept");
+    for name in ["a", "b"] {
+        let pass = pass(&room, name);
+        room.redeem(&pass, at(2));
+        room.complete(&person(name), at(3));
+    }
+    assert_eq!(free(&room, 3), 1, "two seats are left, and one of them is kept");
+    room.control(Control::Pause);
+    assert_eq!(free(&room, 4), 0);
+    room.control(Control::Resume);
+    assert_eq!(let_in(&mut room, at(6)), ["d"]);
+    assert_eq!(free(&room, 6), 0, "a slot without a seat is not free");
+    room.control(Control::Close);
+    room.leave(&person("c"), at(8));
+    assert_eq!(free(&room, 8), 0);
+}
+
+#[test]
+fn no_slot_is_free_before_the_opening() {
+    let config = RoomConfig {
+        opens_at: Some(at(10)),
+        ..RoomConfig::default()
+    };
+    let room = Room::new(7, config);
+    assert_eq!(room.survey(at(9)).free(), 0);
+    assert_eq!(room.survey(at(10)).free(), Capacity::default().inside);
+}

@@ -28,8 +28,8 @@ use tokio_util::task::TaskTracker;
 
 use super::counters::Counters;
 use super::guard::{Guard, Guarded};
-use super::histogram::HistogramView;
 use super::tokens::{TokenCounts, Tokens};
+use crate::histogram::HistogramView;
 
 /// Limit: callers that stand in one line; further ones wait for room in it.
 const LINE: usize = 4_096;

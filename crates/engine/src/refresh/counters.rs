@@ -3,10 +3,9 @@
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use crate::histogram::{Histogram, HistogramView};
 use tidegate_core::priority::Priority;
 use tidegate_core::refresh::dead_letter::FailureReason;
-
-use super::histogram::{Histogram, HistogramView};
 
 /// Why an event was not simply refreshed.
 pub(crate) const REASONS: [FailureReason; 7] = [

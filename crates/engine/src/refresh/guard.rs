@@ -5,13 +5,12 @@ use std::future::Future;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use crate::histogram::{Histogram, HistogramView};
 use tidegate_core::refresh::breaker::{Breaker, BreakerState};
 use tidegate_core::refresh::config::BreakerConfig;
 use tidegate_core::time::{Millis, Timestamp};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
-
-use super::histogram::{Histogram, HistogramView};
 
 /// Limit: the pause between two tries.
 const LONGEST_PAUSE: Duration = Duration::from_secs(2);

@@ -17,13 +17,13 @@ use super::counters::CountersView;
 use super::dead_letters::DeadLetters;
 use super::error::RefreshError;
 use super::follow::RecordFollower;
-use super::histogram::HistogramView;
 use super::mix::{FreshnessMix, Mixes};
 use super::options::{RefreshOptions, SourceOptions};
 use super::pressure::{LagWatcher, Lags};
 use super::reader::Reader;
 use super::shared::Shared;
 use super::view::RecordView;
+use crate::histogram::HistogramView;
 
 /// What protects the store and the database.
 #[derive(Debug, Clone, PartialEq, Eq)]

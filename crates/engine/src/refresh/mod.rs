@@ -28,7 +28,6 @@ mod flights;
 mod follow;
 mod guard;
 mod handle;
-mod histogram;
 mod letters;
 mod lines;
 mod marks;
@@ -56,7 +55,6 @@ pub use dead_letters::{DeadLetterPage, DeadLetterQuery, DeadLetterView, DeadLett
 pub use error::RefreshError;
 pub use follow::RecordFollower;
 pub use handle::{Breakers, RefreshHandle};
-pub use histogram::{BOUNDS_MS, HistogramView};
 pub use mix::FreshnessMix;
 pub use options::{QuerySettings, RefreshOptions, Roles, SourceOptions, WatchSettings, WorkSettings};
 pub use pressure::{LagView, Lags};

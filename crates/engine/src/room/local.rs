@@ -1,7 +1,7 @@
 //! One room as this process knows it.
 
 use std::collections::VecDeque;
-use std::sync::atomic::AtomicU64;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -18,6 +18,7 @@ use tokio::time::Instant;
 use super::registry::Registry;
 use super::visit::Visit;
 use crate::gather::Gather;
+use crate::histogram::{Histogram, HistogramView};
 
 /// Limit: samples of the last minutes, about one a second.
 const SAMPLES: usize = 600;
@@ -51,16 +52,30 @@ pub struct Sample {
     pub left: u64,
 }
 
-/// What the services of a room have counted here.
+/// What the services of a room count here.
 #[derive(Debug, Default)]
-pub struct Counters {
+pub(super) struct Counters {
+    pub(super) promoted: AtomicU64,
+    pub(super) promotions: Histogram,
+    pub(super) told: AtomicU64,
+    pub(super) broadcasts: Histogram,
+}
+
+/// What this process did for a room, and what it has still to do.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct WorkView {
     /// People whom this process let in.
-    pub promoted: AtomicU64,
-    /// Calls of `promote`, and how long they took in all, in microseconds.
-    pub promotions: AtomicU64,
-    pub promotion_us: AtomicU64,
-    /// Positions that were sent.
-    pub told: AtomicU64,
+    pub promoted: u64,
+    /// Calls of `promote`, those that failed included.
+    pub promotions: HistogramView,
+    /// Whatever streams were told, the first word of each included.
+    pub told: u64,
+    /// From a look at the room until a stream was told the position that follows from it.
+    pub broadcasts: HistogramView,
+    /// Joins that wait to be gathered. Limit: 4,096; further callers wait before it, and are not counted.
+    pub queued_joins: u64,
+    /// Looks that wait to be gathered, likewise.
+    pub queued_looks: u64,
 }
 
 pub(super) type Joins = Gather<JoinParams, Result<JoinOutcome, StoreError>>;
@@ -184,7 +199,20 @@ impl RoomHandle {
         self.0.registry.len()
     }
 
-    pub fn counters(&self) -> &Counters {
-        &self.0.counters
+    pub fn work(&self) -> WorkView {
+        let Local {
+            counters,
+            joins,
+            looks,
+            ..
+        } = &*self.0;
+        WorkView {
+            promoted: counters.promoted.load(Ordering::Relaxed),
+            promotions: counters.promotions.view(),
+            told: counters.told.load(Ordering::Relaxed),
+            broadcasts: counters.broadcasts.view(),
+            queued_joins: joins.queued() as u64,
+            queued_looks: looks.queued() as u64,
+        }
     }
 }

@@ -26,6 +26,6 @@ mod service;
 mod visit;
 mod watcher;
 
-pub use local::{RoomHandle, Sample, Seen};
+pub use local::{RoomHandle, Sample, Seen, WorkView};
 pub use service::{RoomOptions, RoomService, RoomsHandle};
 pub use visit::{Update, Visit};

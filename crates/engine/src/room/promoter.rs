@@ -62,12 +62,12 @@ async fn turn(local: &Local, options: &RoomOptions, reap: bool) -> Result<Stop, 
     }
     for _ in 0..CALLS {
         let begun = Instant::now();
-        let PromoteOutcome { granted, stop } = local.store.promote(&local.name, options.chunk).await?;
-        let counters = &local.counters;
-        counters.promotions.fetch_add(1, Ordering::Relaxed);
-        let took = u64::try_from(begun.elapsed().as_micros()).unwrap_or(u64::MAX);
-        counters.promotion_us.fetch_add(took, Ordering::Relaxed);
-        counters
+        let promoted = local.store.promote(&local.name, options.chunk).await;
+        // One that failed took its time, too.
+        local.counters.promotions.observe(begun.elapsed());
+        let PromoteOutcome { granted, stop } = promoted?;
+        local
+            .counters
             .promoted
             .fetch_add(granted.len() as u64, Ordering::Relaxed);
         if stop != Stop::More {

@@ -101,8 +101,10 @@ impl Visit {
                 },
                 changed = self.seen.changed() => {
                     changed.ok()?;
-                    if self.moved() {
-                        return Some(self.tell());
+                    if let Some(read) = self.moved() {
+                        let update = self.tell();
+                        self.local.counters.broadcasts.observe(self.told - read);
+                        return Some(update);
                     }
                 }
                 () = tokio::time::sleep_until(self.told + slow) => {
@@ -130,11 +132,9 @@ impl Visit {
         Update::Ticket(self.now.clone())
     }
 
-    /// Counts the position anew. True if there is something to tell.
-    fn moved(&mut self) -> bool {
-        let Some(seen) = self.seen.borrow_and_update().clone() else {
-            return false;
-        };
+    /// Counts the position anew. If there is something to tell: when the room was read from which it follows.
+    fn moved(&mut self) -> Option<Instant> {
+        let seen = self.seen.borrow_and_update().clone()?;
         let view = &seen.view;
         let door = Some((
             view.status,
@@ -146,7 +146,7 @@ impl Visit {
         let index = self.now.ticket.index.0;
         // Read before the ticket was made, or the place is empty: then a note comes, too.
         if !matches!(self.now.ticket.state, TicketState::Waiting { .. }) || !view.places.has(index) {
-            return turned;
+            return turned.then_some(seen.read);
         }
         // Those ahead only become fewer: a view from before the last word says less than that did.
         let ahead = view.places.ahead(index).min(self.now.ahead);
@@ -156,7 +156,7 @@ impl Visit {
         if moved {
             (self.now.ahead, self.now.waiting) = (ahead, waiting);
         }
-        moved
+        moved.then_some(seen.read)
     }
 
     /// Asks for the ticket. True if it is in another state than before.

@@ -3,7 +3,7 @@
 use tidegate_core::budget::BudgetConfig;
 use tidegate_core::refresh::breaker::BreakerState;
 use tidegate_core::time::{Millis, Timestamp};
-use tidegate_engine::refresh::{AllowancesView, BOUNDS_MS, HistogramView, PriorityCounts, TokenCounts};
+use tidegate_engine::refresh::{AllowancesView, PriorityCounts, TokenCounts};
 
 use super::scrape::label;
 use super::series::{Buckets, Exposition, Labels};
@@ -61,7 +61,7 @@ impl Budgeted {
         all.0.register(
             "tidegate_redis_command_duration_seconds",
             "How long calls of the refresh part to the store took",
-            durations([(Labels::new(), &self.taken.store_calls)]),
+            Buckets::durations([(Labels::new(), &self.taken.store_calls)]),
         );
     }
 
@@ -209,14 +209,5 @@ pub(super) fn state(breaker: BreakerState) -> f64 {
         BreakerState::Closed => 0.0,
         BreakerState::HalfOpen => 1.0,
         BreakerState::Open => 2.0,
-    }
-}
-
-pub(super) fn durations<'a>(values: impl IntoIterator<Item = (Labels, &'a HistogramView)>) -> Buckets {
-    let one =
-        |(labels, view): (Labels, &HistogramView)| (labels, view.sum.as_secs_f64(), view.buckets.clone());
-    Buckets {
-        edges: BOUNDS_MS.map(|bound| bound as f64 / 1_000.0).into(),
-        values: values.into_iter().map(one).collect(),
     }
 }

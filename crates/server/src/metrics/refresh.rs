@@ -9,9 +9,9 @@ use tidegate_core::time::{Millis, Timestamp};
 use tidegate_engine::refresh::{Breakers, CountersView, FreshnessMix, LagView, Lags, reason_name};
 use tidegate_log::Topic;
 
-use super::budgets::{by_priority, durations, state, with};
+use super::budgets::{by_priority, state, with};
 use super::scrape::label;
-use super::series::{Exposition, Labels};
+use super::series::{Buckets, Exposition, Labels};
 use crate::state::App;
 
 /// The lag is told until this many looks at it were missed.
@@ -195,7 +195,7 @@ impl Refreshing {
         all.0.register(
             "tidegate_update_process_duration_seconds",
             "How long events took from delivery to their end",
-            durations([
+            Buckets::durations([
                 (label("priority", "high"), &counters.process_high),
                 (label("priority", "low"), &counters.process_low),
             ]),
@@ -271,7 +271,7 @@ impl Refreshing {
         all.0.register(
             "tidegate_db_upsert_duration_seconds",
             "How long writes to the database took, a batch each",
-            durations([(Labels::new(), &self.breakers.database_writes)]),
+            Buckets::durations([(Labels::new(), &self.breakers.database_writes)]),
         );
     }
 

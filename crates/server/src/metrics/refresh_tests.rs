@@ -8,9 +8,9 @@ use tidegate_core::refresh::breaker::BreakerState;
 use tidegate_core::refresh::dead_letter::FailureReason;
 use tidegate_core::time::Millis;
 use tidegate_engine::refresh::{
-    AllowancesView, BOUNDS_MS, Breakers, CountersView, FreshnessMix, HistogramView, LagView, Lags,
-    PriorityCounts, TokenCounts,
+    AllowancesView, Breakers, CountersView, FreshnessMix, LagView, Lags, PriorityCounts, TokenCounts,
 };
+use tidegate_engine::{BOUNDS_MS, HistogramView};
 
 use super::budgets::{Budget, Budgeted};
 use super::refresh::Refreshing;
@@ -22,7 +22,7 @@ const BEGAN: Timestamp = Timestamp(1_000_000);
 const NOW: Timestamp = Timestamp(1_100_000);
 
 /// One of 3 s sharp and one of an hour.
-fn durations() -> HistogramView {
+pub(super) fn durations() -> HistogramView {
     let mut buckets = vec![0; BOUNDS_MS.len() + 1];
     buckets[BOUNDS_MS.iter().position(|bound| *bound == 3_000).unwrap()] = 1;
     buckets[BOUNDS_MS.len()] = 1;

@@ -1,13 +1,13 @@
 //! Waiting rooms, as `/metrics` tells them: WR-44 and WR-45.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 
 use tidegate_core::room::command::{RoomView, Status};
-use tidegate_engine::room::Seen;
+use tidegate_engine::HistogramView;
+use tidegate_engine::room::{Seen, WorkView};
 
 use super::scrape::label;
-use super::series::{Exposition, Labels};
+use super::series::{Buckets, Exposition, Labels};
 use crate::room::part::Door;
 use crate::state::App;
 
@@ -17,39 +17,38 @@ pub(super) struct Looked {
     pub(super) room: String,
     /// At its last look; none before the first.
     pub(super) seen: Option<Arc<Seen>>,
+    pub(super) max_waiting: u64,
     pub(super) streams: u64,
-    pub(super) told: u64,
-    pub(super) promoted: u64,
-    pub(super) promotions: u64,
-    pub(super) promotion_us: u64,
+    pub(super) work: WorkView,
 }
 
 #[derive(Debug)]
-pub(super) struct RoomsSeen(pub(super) Vec<Looked>);
+pub(super) struct RoomsSeen {
+    pub(super) rooms: Vec<Looked>,
+    pub(super) max_streams: u32,
+}
 
 impl RoomsSeen {
     pub(super) fn take(app: &App) -> Option<Self> {
         let doors = app.rooms.as_ref()?.doors().into_iter();
-        let looked = |door: Arc<Door>| {
-            let counters = door.room.counters();
-            let counted = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
-            Looked {
-                room: door.room.name().to_string(),
-                seen: door.room.seen(),
-                streams: door.room.streams() as u64,
-                told: counted(&counters.told),
-                promoted: counted(&counters.promoted),
-                promotions: counted(&counters.promotions),
-                promotion_us: counted(&counters.promotion_us),
-            }
+        let looked = |door: Arc<Door>| Looked {
+            room: door.room.name().to_string(),
+            seen: door.room.seen(),
+            max_waiting: door.settings.max_waiting,
+            streams: door.room.streams() as u64,
+            work: door.room.work(),
         };
-        Some(Self(doors.map(looked).collect()))
+        Some(Self {
+            rooms: doors.map(looked).collect(),
+            max_streams: app.config.room.max_streams,
+        })
     }
 
     pub(super) fn tell(&self, all: &mut Exposition) {
         self.people(all);
         self.ends(all);
-        self.work(all);
+        self.streams(all);
+        self.promotions(all);
     }
 
     fn people(&self, all: &mut Exposition) {
@@ -80,6 +79,16 @@ impl RoomsSeen {
             "tidegate_room_seats",
             "Seats in all, where they are counted",
             self.each(|view| view.capacity.seats),
+        );
+        all.gauges(
+            "tidegate_room_free_slots",
+            "People who could be let in now if the rate allows it: by the limit inside and the seats that are left",
+            self.each(|view| Some(view.free())),
+        );
+        all.gauges(
+            "tidegate_room_max_waiting",
+            "Most people who wait, early ones included",
+            self.counted(|looked| looked.max_waiting),
         );
         all.gauges(
             "tidegate_room_open",
@@ -122,44 +131,79 @@ impl RoomsSeen {
         );
     }
 
-    /// What this process does for the rooms.
-    fn work(&self, all: &mut Exposition) {
-        let counted = |of: fn(&Looked) -> u64| {
-            let room = move |looked: &Looked| (named(looked), of(looked) as f64);
-            self.0.iter().map(room).collect::<Vec<_>>()
-        };
+    /// WR-45.
+    fn streams(&self, all: &mut Exposition) {
         all.gauges(
             "tidegate_room_streams",
             "Visitors' streams that this process serves",
-            counted(|looked| looked.streams),
+            self.counted(|looked| looked.streams),
+        );
+        all.gauge(
+            "tidegate_room_max_streams",
+            "Most of them at once, over all rooms",
+            f64::from(self.max_streams),
         );
         all.counters(
             "tidegate_room_told",
             "Positions that this process sent",
-            counted(|looked| looked.told),
-        );
-        all.counters(
-            "tidegate_room_promoted",
-            "People whom this process let in",
-            counted(|looked| looked.promoted),
-        );
-        all.counters(
-            "tidegate_room_promotions",
-            "Times that this process looked for people to let in",
-            counted(|looked| looked.promotions),
-        );
-        let seconds = |looked: &Looked| (named(looked), looked.promotion_us as f64 / 1e6);
-        all.counters(
-            "tidegate_room_promotion_seconds",
-            "How long the store took for that, in all",
-            self.0.iter().map(seconds),
+            self.counted(|looked| looked.work.told),
         );
         let age = |looked: &Looked| Some((named(looked), looked.seen.as_ref()?.read.elapsed().as_secs_f64()));
         all.gauges(
             "tidegate_room_position_age_seconds",
             "How old the positions are that visitors are shown",
-            self.0.iter().filter_map(age),
+            self.rooms.iter().filter_map(age),
         );
+        all.0.register(
+            "tidegate_room_broadcast_seconds",
+            "From reading the room until a stream was told the position that follows from it",
+            self.durations(|looked| &looked.work.broadcasts),
+        );
+    }
+
+    /// WR-44.
+    fn promotions(&self, all: &mut Exposition) {
+        all.counters(
+            "tidegate_room_promoted",
+            "People whom this process let in",
+            self.counted(|looked| looked.work.promoted),
+        );
+        all.counters(
+            "tidegate_room_promotions",
+            "Times that this process looked for people to let in",
+            self.counted(|looked| looked.work.promotions.count()),
+        );
+        all.0.register(
+            "tidegate_room_promotion_seconds",
+            "How long the store took for that",
+            self.durations(|looked| &looked.work.promotions),
+        );
+        let queued = |looked: &Looked| {
+            let WorkView {
+                queued_joins,
+                queued_looks,
+                ..
+            } = looked.work;
+            [("join", queued_joins), ("look", queued_looks)].map(|(call, queued)| {
+                let mut labels = named(looked);
+                labels.push(("call", call.to_owned()));
+                (labels, queued as f64)
+            })
+        };
+        all.gauges(
+            "tidegate_room_queued_calls",
+            "Calls that wait in this process for the next call of the store",
+            self.rooms.iter().flat_map(queued),
+        );
+    }
+
+    fn counted(&self, of: fn(&Looked) -> u64) -> Vec<(Labels, f64)> {
+        let one = |looked: &Looked| (named(looked), of(looked) as f64);
+        self.rooms.iter().map(one).collect()
+    }
+
+    fn durations(&self, of: fn(&Looked) -> &HistogramView) -> Buckets {
+        Buckets::durations(self.rooms.iter().map(|looked| (named(looked), of(looked))))
     }
 
     fn each(&self, value: impl Fn(&RoomView) -> Option<u64>) -> Vec<(Labels, f64)> {
@@ -167,7 +211,7 @@ impl RoomsSeen {
             let seen = looked.seen.as_ref()?;
             Some((named(looked), value(&seen.view)? as f64))
         };
-        self.0.iter().filter_map(one).collect()
+        self.rooms.iter().filter_map(one).collect()
     }
 
     fn by(
@@ -176,7 +220,7 @@ impl RoomsSeen {
         name: &'static str,
     ) -> Vec<(Labels, f64)> {
         let mut all = Vec::new();
-        for looked in &self.0 {
+        for looked in &self.rooms {
             let Some(seen) = &looked.seen else {
                 continue;
             };

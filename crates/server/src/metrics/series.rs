@@ -3,6 +3,7 @@
 use prometheus_client::encoding::{EncodeMetric, MetricEncoder, NoLabelSet};
 use prometheus_client::metrics::MetricType;
 use prometheus_client::registry::Registry;
+use tidegate_engine::{BOUNDS_MS, HistogramView};
 
 /// Names and values of one series' labels.
 pub(super) type Labels = Vec<(&'static str, String)>;
@@ -47,6 +48,18 @@ pub(super) struct Buckets {
     /// Upper ends of all buckets but the last, which has none.
     pub(super) edges: Vec<f64>,
     pub(super) values: Vec<(Labels, f64, Vec<u64>)>,
+}
+
+impl Buckets {
+    /// Of durations that the engine counted, in seconds.
+    pub(super) fn durations<'a>(values: impl IntoIterator<Item = (Labels, &'a HistogramView)>) -> Self {
+        let one =
+            |(labels, view): (Labels, &HistogramView)| (labels, view.sum.as_secs_f64(), view.buckets.clone());
+        Self {
+            edges: BOUNDS_MS.map(|bound| bound as f64 / 1_000.0).into(),
+            values: values.into_iter().map(one).collect(),
+        }
+    }
 }
 
 impl EncodeMetric for Buckets {

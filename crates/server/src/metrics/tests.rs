@@ -17,7 +17,7 @@ use tidegate_core::ids::{JobId, JobType, LaneId, Owner};
 use tidegate_core::room::Room;
 use tidegate_core::room::config::{Capacity, RoomConfig};
 use tidegate_core::time::Millis;
-use tidegate_engine::room::Seen;
+use tidegate_engine::room::{Seen, WorkView};
 use tidegate_store::model::ModelStore;
 use tidegate_store::{Clock, ManualClock, Store, StoreExt};
 
@@ -151,19 +151,27 @@ fn full() -> Scrape {
         callbacks: vec![("billing".into(), 5, 6)],
         budgets: Some(refreshing::budgeted()),
         refresh: Some(refreshing::refreshing()),
-        rooms: Some(RoomsSeen(vec![Looked {
-            room: "concert".into(),
-            seen: Some(Arc::new(Seen {
-                view: Room::new(7, counted_room()).survey(Timestamp(1_000)),
-                rates: None,
-                read: tokio::time::Instant::now(),
-            })),
-            streams: 3,
-            told: 5,
-            promoted: 2,
-            promotions: 4,
-            promotion_us: 1_500,
-        }])),
+        rooms: Some(RoomsSeen {
+            rooms: vec![Looked {
+                room: "concert".into(),
+                seen: Some(Arc::new(Seen {
+                    view: Room::new(7, counted_room()).survey(Timestamp(1_000)),
+                    rates: None,
+                    read: tokio::time::Instant::now(),
+                })),
+                max_waiting: 1_000,
+                streams: 3,
+                work: WorkView {
+                    promoted: 2,
+                    promotions: refreshing::durations(),
+                    told: 5,
+                    broadcasts: refreshing::durations(),
+                    queued_joins: 6,
+                    queued_looks: 7,
+                },
+            }],
+            max_streams: 50,
+        }),
         event_streams: 4,
         process: Process::look(),
     }
@@ -284,6 +292,40 @@ fn names_and_labels_are_the_originals() {
         ),
         ("tidegate_oldest_wait_seconds", 2.5),
         ("tidegate_store_available", 1.0),
+    ] {
+        assert_eq!(samples.get(name), Some(&value), "{name} in {samples:#?}");
+    }
+}
+
+#[test]
+fn rooms_are_told() {
+    let samples = samples(&exercised().text(&full()));
+    for (name, value) in [
+        ("tidegate_room_people{room=\"concert\",state=\"waiting\"}", 0.0),
+        ("tidegate_room_seats{room=\"concert\"}", 9.0),
+        // Fewer seats than the limit inside.
+        ("tidegate_room_free_slots{room=\"concert\"}", 9.0),
+        ("tidegate_room_max_waiting{room=\"concert\"}", 1_000.0),
+        ("tidegate_room_streams{room=\"concert\"}", 3.0),
+        ("tidegate_room_max_streams", 50.0),
+        ("tidegate_room_told_total{room=\"concert\"}", 5.0),
+        ("tidegate_room_promoted_total{room=\"concert\"}", 2.0),
+        ("tidegate_room_promotions_total{room=\"concert\"}", 2.0),
+        ("tidegate_room_promotion_seconds_sum{room=\"concert\"}", 3_603.0),
+        (
+            "tidegate_room_promotion_seconds_bucket{le=\"3.0\",room=\"concert\"}",
+            1.0,
+        ),
+        (
+            "tidegate_room_broadcast_seconds_bucket{le=\"2.0\",room=\"concert\"}",
+            0.0,
+        ),
+        (
+            "tidegate_room_broadcast_seconds_bucket{le=\"+Inf\",room=\"concert\"}",
+            2.0,
+        ),
+        ("tidegate_room_queued_calls{room=\"concert\",call=\"join\"}", 6.0),
+        ("tidegate_room_queued_calls{room=\"concert\",call=\"look\"}", 7.0),
     ] {
         assert_eq!(samples.get(name), Some(&value), "{name} in {samples:#?}");
     }

@@ -3,7 +3,7 @@
 use serde_json::json;
 
 use crate::people::{ROOM, Visitor, a_moment, shows};
-use crate::support::{Backend, Running, answer};
+use crate::support::{Backend, PATIENCE, Running, answer};
 
 on_both_stores! {
     a_visitor_waits_is_let_in_and_buys
@@ -12,6 +12,7 @@ on_both_stores! {
     operators_pause_close_and_change_the_limits
     passes_are_taken_back_and_given_anew
     places_outlive_a_restart
+    what_happens_is_counted
 }
 
 async fn a_visitor_waits_is_let_in_and_buys(backend: Backend) {
@@ -264,5 +265,70 @@ async fn places_outlive_a_restart(backend: Backend) {
         200,
         "the pass is as good as before"
     );
+    running.stop().await;
+}
+
+/// What `/metrics` tells of the series with this name and labels, once it is as wanted.
+async fn told(running: &Running, series: &str, wanted: impl Fn(f64) -> bool) {
+    let begun = tokio::time::Instant::now();
+    loop {
+        let request = running.http.get(format!("{}/metrics", running.url));
+        let text = request.send().await.unwrap().text().await.unwrap();
+        let value = text.lines().find_map(|line| line.strip_prefix(series));
+        if value.is_some_and(|value| wanted(value.trim().parse().unwrap())) {
+            return;
+        }
+        assert!(begun.elapsed() < PATIENCE, "{series} is {value:?} in\n{text}");
+        a_moment(50).await;
+    }
+}
+
+async fn what_happens_is_counted(backend: Backend) {
+    let limited = format!("[room]\nmax_streams = 70\n{ROOM}max_waiting = 90\n");
+    let running = Running::start(backend, &limited).await;
+    let (mut first, mut second, mut third) = (
+        Visitor::of(&running, "concert"),
+        Visitor::of(&running, "concert"),
+        Visitor::of(&running, "concert"),
+    );
+    let mut first_stream = first.stream().await;
+    let pass = first_stream.granted().await;
+    let (mut second_stream, mut third_stream) = (second.stream().await, third.stream().await);
+    let (_, place) = third_stream.next().await.unwrap();
+    assert_eq!(place["position"], 2);
+    for (series, value) in [
+        ("tidegate_room_people{room=\"concert\",state=\"granted\"}", 1.0),
+        ("tidegate_room_people{room=\"concert\",state=\"waiting\"}", 2.0),
+        ("tidegate_room_inside_limit{room=\"concert\"}", 1.0),
+        ("tidegate_room_free_slots{room=\"concert\"}", 0.0),
+        ("tidegate_room_max_waiting{room=\"concert\"}", 90.0),
+        ("tidegate_room_streams{room=\"concert\"}", 3.0),
+        ("tidegate_room_max_streams", 70.0),
+        ("tidegate_room_queued_calls{room=\"concert\",call=\"join\"}", 0.0),
+    ] {
+        told(&running, series, |told| told == value).await;
+    }
+    assert_eq!(first.shop("redeem", shows(&pass)).await.0, 200);
+    assert_eq!(first.shop("complete", shows(&pass)).await.0, 200);
+    second_stream.granted().await;
+    third_stream
+        .until("position", |place| place["position"] == 1)
+        .await;
+    for (series, least) in [
+        ("tidegate_room_admitted_total{room=\"concert\"}", 2.0),
+        ("tidegate_room_promoted_total{room=\"concert\"}", 2.0),
+        (
+            "tidegate_room_ended_total{room=\"concert\",end=\"completed\"}",
+            1.0,
+        ),
+        ("tidegate_room_promotion_seconds_count{room=\"concert\"}", 2.0),
+        (
+            "tidegate_room_promotion_seconds_bucket{le=\"+Inf\",room=\"concert\"}",
+            2.0,
+        ),
+        ("tidegate_room_broadcast_seconds_count{room=\"concert\"}", 1.0),
+    ] {
+        told(&running, series, |told| told >= least).await;
+    }
     running.stop().await;
 }
