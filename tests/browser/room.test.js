@@ -1,6 +1,7 @@
 // Waiting rooms: the visitor's page with and without scripts, through closed tabs and lost networks, and the operator's.
 
 import assert from 'node:assert/strict';
+import { createHash } from 'node:crypto';
 import { mkdir, readFile } from 'node:fs/promises';
 import { createServer } from 'node:http';
 import { join, resolve } from 'node:path';
@@ -246,6 +247,96 @@ describe('rooms', { timeout: 240_000 }, () => {
     const go = page.getByRole('link', { name: 'Go to the shop' });
     assert.match(await go.getAttribute('href'), /\?pass=/);
     assert.deepEqual(trouble, []);
+  });
+
+  test('a room that asks for work gets it, and the page lives meanwhile', async (t) => {
+    const { page, trouble } = await open(t, 'rooms/works');
+    await page.evaluate(() => {
+      window.seen = [];
+      let breaths = 0;
+      const breathe = () => {
+        breaths += 1;
+        setTimeout(breathe);
+      };
+      breathe();
+      new MutationObserver(() => {
+        const bar = document.querySelector('.way [role=progressbar]');
+        const text = bar?.parentElement.textContent ?? '';
+        if (text.includes('tries')) window.seen.push({ share: Number(bar.ariaValueNow), text, breaths });
+      }).observe(document.getElementById('stage'), { childList: true, subtree: true, characterData: true });
+    });
+    await take(page);
+    await position(page, 1);
+    const seen = await page.evaluate(() => window.seen);
+    assert.match(seen[0].text, /A moment … .* It takes 65,536 on average/);
+    for (const [n, one] of seen.entries()) {
+      const before = seen[n - 1] ?? { share: 0, breaths: 0 };
+      assert.ok(one.share < 100 && one.share >= before.share, 'the share grows, and is not whole before the end');
+      assert.ok(one.breaths > before.breaths, 'other things of the page go on');
+    }
+    await page.reload();
+    await position(page, 1);
+    await page.getByRole('button', { name: 'Leave the line' }).click();
+    await page.getByRole('dialog').getByRole('button', { name: 'Leave', exact: true }).click();
+    await page.getByRole('button', { name: 'Take a new place at the end' }).click();
+    await position(page, 1);
+    assert.deepEqual(trouble, []);
+  });
+
+  test('work that came too late is done once more, and not for ever', async (t) => {
+    const { page } = await open(t, 'rooms/works');
+    let refused = 0;
+    const late = {
+      status: 403,
+      contentType: 'application/problem+json',
+      json: { code: 'proof_needed', detail: 'the challenge has expired' },
+    };
+    const proofs = new Set();
+    await page.route('**/v1/rooms/works/join', (route) => {
+      proofs.add(route.request().postDataJSON().proof);
+      refused += 1;
+      return route.fulfill(late);
+    });
+    await take(page);
+    await page.getByText('The puzzle took too long').waitFor();
+    assert.deepEqual([refused, proofs.size], [2, 2]);
+    await page.unroute('**/v1/rooms/works/join');
+    await page.route('**/v1/rooms/works/join', (route) => route.fulfill(late), { times: 1 });
+    await take(page);
+    await page.locator('.position b').waitFor();
+  });
+
+  test('a page that does not know of the work learns it', async (t) => {
+    const opened = await openPage(browser, service.url);
+    t.after(() => opened.close());
+    const { page } = opened;
+    await page.route('**/rooms/works', async (route) => {
+      const response = await route.fetch();
+      await route.fulfill({ response, body: (await response.text()).replace('"proof":true', '"proof":false') });
+    });
+    await page.goto(`${service.url}/rooms/works`);
+    assert.equal(await page.evaluate(() => JSON.parse(document.getElementById('handed').textContent).proof), false);
+    await take(page);
+    await page.locator('.position b').waitFor();
+  });
+
+  test('without JavaScript a room that asks for work says what it needs', async (t) => {
+    const { page } = await open(t, 'rooms/works', { javaScriptEnabled: false });
+    await page.getByText('This room needs JavaScript').waitFor();
+    await page.getByRole('link', { name: 'Check again' }).waitFor();
+    assert.equal(await page.getByRole('button').count(), 0);
+  });
+
+  test('hashes are those of everybody else', async (t) => {
+    const { page } = await open(t, 'rooms/concert');
+    const texts = Array.from({ length: 200 }, (_, n) => ['x'.repeat(n), String(n ** 4)]);
+    const hashes = await page.evaluate(async (all) => {
+      const { beginning } = await import('/assets/room/sha256.js');
+      const hex = (word) => (word >>> 0).toString(16).padStart(8, '0');
+      return all.map(([text, more]) => [...beginning(text)(more)].map(hex).join(''));
+    }, texts);
+    const wanted = texts.map(([text, more]) => createHash('sha256').update(text + more).digest('hex'));
+    assert.deepEqual(hashes, wanted);
   });
 
   test('Korean for those who read it, and a link to the other language', async (t) => {

@@ -108,6 +108,7 @@ export function viewer({ words, texts }, deeds) {
         early && h('p', null, words.early_text),
         status === 'paused' && h('p', null, words.paused_door),
         figures([[early ? words.here : words.waiting, people(state.waiting)]]),
+        joining && state.work && work(state.work),
         h(
           'div.actions',
           null,
@@ -138,6 +139,35 @@ export function viewer({ words, texts }, deeds) {
     ];
   }
 
+  const bar = (label, percent) =>
+    h(
+      'div.track',
+      {
+        role: 'progressbar',
+        'aria-label': label,
+        'aria-valuemin': 0,
+        'aria-valuemax': 100,
+        'aria-valuenow': percent,
+      },
+      h('span.fill', { style: { width: `${percent}%` } }),
+    );
+
+  /** Nobody knows how many tries are left; how many browsers in a hundred are done by now is known. */
+  function work({ tries, likely }) {
+    const percent = Math.floor(100 * (1 - Math.exp(-tries / likely)));
+    return h(
+      'div.way',
+      { key: 'work' },
+      h('p', null, words.working),
+      bar(words.work_progress, percent),
+      h(
+        'p.fine',
+        { 'aria-hidden': 'true' },
+        fill(words.work_tries, { n: count(tries), all: count(likely) }),
+      ),
+    );
+  }
+
   function track(place, first) {
     const whole = Math.max(1, first - 1);
     const share = Math.min(1, Math.max(0, (first - place.position) / whole));
@@ -145,17 +175,7 @@ export function viewer({ words, texts }, deeds) {
     return h(
       'div.way',
       null,
-      h(
-        'div.track',
-        {
-          role: 'progressbar',
-          'aria-label': words.progress,
-          'aria-valuemin': 0,
-          'aria-valuemax': 100,
-          'aria-valuenow': percent,
-        },
-        h('span.fill', { style: { width: `${percent}%` } }),
-      ),
+      bar(words.progress, percent),
       h(
         'p.fine.ends',
         { 'aria-hidden': 'true' },

@@ -29,6 +29,8 @@ pub(crate) struct PageView<'a> {
     pub(crate) lang_chosen: bool,
     /// Whether there is a style sheet at [`colours_address`].
     pub(crate) coloured: bool,
+    /// Whether work is asked for before a place, which only a script can do.
+    pub(crate) proof: bool,
     /// The room as somebody without a place sees it.
     pub(crate) status: RoomStatus,
     pub(crate) opens_at: Option<Time>,
@@ -49,6 +51,8 @@ pub(crate) enum Notice {
     TooMany,
     /// The store is away.
     Unavailable,
+    /// Work is asked for, and a form has none.
+    NeedsScript,
     /// Whatever else stands in the way of a place.
     Refused,
 }
@@ -59,6 +63,7 @@ impl Notice {
             Self::Full => words.full_text,
             Self::TooMany => words.too_many,
             Self::Unavailable => words.unavailable,
+            Self::NeedsScript => words.needs_script,
             Self::Refused => words.refused,
         }
     }
@@ -129,6 +134,7 @@ struct Handed<'a> {
     waiting: u64,
     at: Time,
     kept_ms: u64,
+    proof: bool,
     #[serde(skip_serializing_if = "Option::is_none")]
     place: Option<&'a Place>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -146,6 +152,7 @@ fn handed(view: &PageView) -> String {
         waiting: view.waiting,
         at: view.at,
         kept_ms: view.kept_ms,
+        proof: view.proof,
         place: view.place.as_ref(),
         notice: view.notice,
         texts: view.texts,
@@ -258,6 +265,19 @@ impl Stage<'_> {
         )
     }
 
+    /// The way to a place, or what it takes.
+    fn join(&self, button: &str, again: bool) -> String {
+        if self.view.proof {
+            format!(
+                "<p class=\"hint late\">{}</p>{}",
+                escaped(self.words.needs_script),
+                self.check()
+            )
+        } else {
+            self.form("/join", button, "primary", again)
+        }
+    }
+
     fn check(&self) -> String {
         format!(
             "<a class=\"button\" href=\"{}\">{}</a>",
@@ -365,7 +385,7 @@ impl Stage<'_> {
             escaped(heading),
             self.opening(view.opens_at.filter(|_| early), view.at),
             Self::figure(who, &self.people(view.waiting)),
-            self.form("/join", words.join, "primary", false),
+            self.join(words.join, false),
             self.steps()
         )
     }
@@ -498,7 +518,7 @@ impl Stage<'_> {
         let actions = if closed {
             String::new()
         } else {
-            self.form("/join", words.again, "primary", true)
+            self.join(words.again, true)
         };
         self.message("over", &self.chip(place.room_status), heading, text, &actions)
     }

@@ -12,7 +12,7 @@ use super::visits;
 use crate::convert::time;
 use crate::extract::{Asked, Names, whole_body};
 use crate::pages::guarded;
-use crate::problem::{Answer, BAD_TOKEN, ROOM_FULL, Refused, TOO_MANY_JOINS, UNAVAILABLE, UNKNOWN_ROOM};
+use crate::problem::{Answer, BAD_TOKEN, PROOF_NEEDED, ROOM_FULL, Refused, TOO_MANY_JOINS, UNAVAILABLE, UNKNOWN_ROOM};
 use crate::room::page::{self, Lang, Notice, PageView};
 use crate::room::part::Door;
 use crate::room::place;
@@ -119,6 +119,7 @@ fn rendered(
         opens_at: seen.and_then(|seen| seen.view.opens_at).map(time),
         waiting: seen.map_or(0, |seen| seen.view.waiting() + seen.view.early),
         at: time(app.now()),
+        proof: door.settings.proof.is_some(),
         kept_ms: door.settings.grace_ms.0,
         place,
         notice,
@@ -164,6 +165,7 @@ fn notice_of(name: &str) -> Option<Notice> {
         "full" => Some(Notice::Full),
         "too_many" => Some(Notice::TooMany),
         "unavailable" => Some(Notice::Unavailable),
+        "needs_script" => Some(Notice::NeedsScript),
         "refused" => Some(Notice::Refused),
         _ => None,
     }
@@ -174,6 +176,7 @@ fn notice(refused: &Refused) -> &'static str {
         ROOM_FULL => "full",
         TOO_MANY_JOINS => "too_many",
         UNAVAILABLE => "unavailable",
+        PROOF_NEEDED => "needs_script",
         _ => "refused",
     }
 }

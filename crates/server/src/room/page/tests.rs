@@ -69,6 +69,7 @@ fn page_of(own: &OwnTexts, lang: Lang, place: Option<Place>, change: impl FnOnce
         lang,
         lang_chosen: false,
         coloured: false,
+        proof: false,
         status: RoomStatus::Open,
         opens_at: None,
         waiting: 1_500,
@@ -255,6 +256,22 @@ fn whoever_has_no_place_can_take_one_while_there_are_any() {
 }
 
 #[test]
+fn a_room_that_asks_for_work_says_that_it_needs_a_script() {
+    for lang in [Lang::En, Lang::Ko] {
+        for place in [None, Some(ended(TicketEnd::Left))] {
+            let seen = page(lang, place.clone(), |view| view.proof = true);
+            let (seen, words) = (stage(&seen), lang.words());
+            assert!(seen.contains(&escaped(words.needs_script)) && seen.contains(words.check));
+            assert!(!seen.contains("/join"), "a form that only leads to a refusal");
+            let seen = page(lang, place, |_| {});
+            assert!(!stage(&seen).contains(&escaped(words.needs_script)));
+        }
+        let seen = page(lang, Some(waiting()), |view| view.proof = true);
+        assert!(!stage(&seen).contains(&escaped(lang.words().needs_script)));
+    }
+}
+
+#[test]
 fn a_place_is_shown_with_all_that_is_known() {
     let page = |place| page(Lang::En, Some(place), |_| {});
     let seen = page(waiting());
@@ -322,6 +339,7 @@ fn what_went_wrong_is_said() {
         Notice::Full,
         Notice::TooMany,
         Notice::Unavailable,
+        Notice::NeedsScript,
         Notice::Refused,
     ] {
         for lang in [Lang::En, Lang::Ko] {

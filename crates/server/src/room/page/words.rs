@@ -168,6 +168,15 @@ words! {
     join_early: "Not open yet, but you can come in", "시작 전이지만 참여할 수 있습니다";
     join: "Take a place", "대기열 참여하기";
     joining: "Taking a place …", "대기열에 참여하는 중 …";
+    working: "A moment … Your browser works out a small puzzle first. That keeps floods of machines out of the line.",
+        "잠시만요 … 먼저 브라우저가 간단한 계산을 합니다. 자동화된 대량 접속을 막기 위한 절차입니다.";
+    work_progress: "Share of browsers that are done by now", "지금쯤 계산을 마친 브라우저의 비율";
+    work_tries: "{n} tries so far. It takes {all} on average, more or fewer by luck.",
+        "지금까지 {n}번 시도했습니다. 평균 {all}번이 필요하며 운에 따라 달라집니다.";
+    work_refused: "The puzzle took too long, or the network changed meanwhile. Please try again.",
+        "계산이 너무 오래 걸렸거나 그동안 네트워크가 바뀌었습니다. 다시 시도해 주세요.";
+    needs_script: "This room needs JavaScript: your browser has to work out a small puzzle before it gets a place, which keeps floods of machines out. Please turn JavaScript on, then load this page again.",
+        "이 대기실은 자바스크립트가 필요합니다. 자동화된 대량 접속을 막기 위해 참여하기 전에 브라우저가 간단한 계산을 해야 합니다. 자바스크립트를 켠 뒤 이 페이지를 다시 불러와 주세요.";
     check: "Check again", "다시 확인";
     leave: "Leave the line", "대기열에서 나가기";
     leave_question: "Leave the line?", "대기열에서 나갈까요?";
@@ -253,6 +262,7 @@ words! {
     tab_turn: "Your turn", "입장하세요";
     tab_paused: "Paused", "일시 중지";
 
+    said_working: "A moment, your browser works.", "잠시만요, 브라우저가 계산하고 있습니다.";
     said_early: "You are in the draw.", "추첨에 참여했습니다.";
     said_taken: "Your place is taken. You are number {n}.", "대기열에 참여했습니다. {n}번입니다.";
     said_half: "Half of the way is behind you. You are number {n}.", "절반을 지났습니다. {n}번입니다.";
