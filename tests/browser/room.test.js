@@ -91,6 +91,27 @@ describe('rooms', { timeout: 240_000 }, () => {
   /** A browser writes down every answer that is not good; where one is expected it is no trouble. */
   const serious = (trouble) => trouble.filter((text) => !text.includes('Failed to load resource'));
 
+  /** Everybody can read it at any width, and there is a picture of it. */
+  async function check(page, name, title = 'Winter tour') {
+    await assertAccessible(page, { title });
+    await assertContrast(page, TEXTS);
+    // 640 pixels are what is left of 1280 at 200 %.
+    for (const [width, height] of [
+      [1280, 900],
+      [640, 450],
+      [360, 740],
+    ]) {
+      await page.setViewportSize({ width, height });
+      const [wide, seen] = await page.evaluate(() => [
+        document.documentElement.scrollWidth,
+        document.documentElement.clientWidth,
+      ]);
+      assert.ok(wide <= seen, `${name} is ${wide} pixels wide on a screen of ${seen}`);
+      if (width !== 640)
+        await page.screenshot({ path: join(PICTURES, `room-${name}${width === 360 ? '-narrow' : ''}.png`) });
+    }
+  }
+
   test('a place is taken by pressing, moves, and lives through a closed tab', async (t) => {
     const [first] = await line(t, 'concert', 3);
     const { page, trouble, tab } = await open(t, 'rooms/concert');
@@ -231,6 +252,7 @@ describe('rooms', { timeout: 240_000 }, () => {
     await position(page, 3);
     await page.getByText('Ahead of you').waitFor();
     await page.getByText('Check again at least every').waitFor();
+    await check(page, 'no-script');
     await first.leave();
     await until('the other to be gone', async () => (await waiting('plain')) === 2);
     await page.getByRole('link', { name: 'Check again' }).click();
@@ -325,6 +347,7 @@ describe('rooms', { timeout: 240_000 }, () => {
     await page.getByText('This room needs JavaScript').waitFor();
     await page.getByRole('link', { name: 'Check again' }).waitFor();
     assert.equal(await page.getByRole('button').count(), 0);
+    await check(page, 'needs-script', 'Waiting room');
   });
 
   test('hashes are those of everybody else', async (t) => {
@@ -376,36 +399,15 @@ describe('rooms', { timeout: 240_000 }, () => {
     test(`the page can be used by everybody, narrow and wide, in ${colorScheme}`, async (t) => {
       await line(t, 'looks', 3);
       const { page, trouble } = await open(t, 'rooms/looks', { colorScheme });
-      const check = async (name) => {
-        await assertAccessible(page, { title: 'Winter tour' });
-        await assertContrast(page, TEXTS);
-        // 640 pixels are what is left of 1280 at 200 %.
-        for (const [width, height] of [
-          [1280, 900],
-          [640, 450],
-          [360, 740],
-        ]) {
-          await page.setViewportSize({ width, height });
-          const [wide, seen] = await page.evaluate(() => [
-            document.documentElement.scrollWidth,
-            document.documentElement.clientWidth,
-          ]);
-          assert.ok(wide <= seen, `${name} is ${wide} pixels wide on a screen of ${seen}`);
-          if (width !== 640)
-            await page.screenshot({
-              path: join(PICTURES, `room-${name}-${colorScheme}${width === 360 ? '-narrow' : ''}.png`),
-            });
-        }
-      };
       await heading(page, 'Join the line').waitFor();
-      await check('door');
+      await check(page, `door-${colorScheme}`);
       await take(page);
       await page.locator('.position b').waitFor();
-      await check('waiting');
+      await check(page, `waiting-${colorScheme}`);
       await page.getByRole('button', { name: 'Leave the line' }).click();
       await page.getByRole('dialog').getByRole('button', { name: 'Leave', exact: true }).click();
       await heading(page, 'You have left the line').waitFor();
-      await check('left');
+      await check(page, `left-${colorScheme}`);
       await page.goto(`${service.url}/rooms/later`);
       await take(page);
       await heading(page, 'You are in the draw').waitFor();
@@ -414,6 +416,62 @@ describe('rooms', { timeout: 240_000 }, () => {
       assert.deepEqual(trouble, []);
     });
   }
+
+  test('a turn can be read by everybody', async (t) => {
+    await api.post('/v1/rooms/door/resume', { why: 'a test begins' });
+    const { page } = await open(t, 'rooms/door');
+    await take(page);
+    await page.getByRole('button', { name: 'Stay here' }).click();
+    await check(page, 'granted', 'Your turn');
+  });
+
+  test('a sold-out and a closed room tell those who wait, and those who come', async (t) => {
+    const buyer = await startVisitor(service.url, 'sold');
+    t.after(() => buyer.gone());
+    const { pass } = await until('the pass', async () => {
+      const place = await buyer.place();
+      return place.pass && place;
+    });
+    for (const [room, name, text, over] of [
+      [
+        'sold',
+        'Sold out',
+        'Every seat is sold',
+        async () => {
+          await api.post('/v1/rooms/sold/redeem', { pass: pass.token });
+          await api.post('/v1/rooms/sold/complete', { pass: pass.token });
+        },
+      ],
+      [
+        'shut',
+        'This room is closed',
+        'Nobody else is let in',
+        () => api.post('/v1/rooms/shut/close', { why: 'the show is over' }),
+      ],
+    ]) {
+      const { page, trouble, tab } = await open(t, `rooms/${room}`);
+      await take(page);
+      await position(page, 1);
+      await over();
+      await heading(page, name).waitFor();
+      await page.getByText(text).waitFor();
+      await check(page, room, 'Waiting room');
+      // The link looks again; whoever still has the place is told the same.
+      await page.getByRole('link', { name: 'Check again' }).click();
+      await heading(page, name).waitFor();
+      const polls = await tab();
+      await polls.route('**/events/**', (route) => route.abort());
+      await polls.goto(`${service.url}/rooms/${room}`);
+      await heading(polls, name).waitFor();
+      assert.equal(await polls.title(), 'Waiting room');
+      for (const javaScriptEnabled of [true, false]) {
+        const late = await open(t, `rooms/${room}`, { javaScriptEnabled });
+        await heading(late.page, name).waitFor();
+        assert.equal(await late.page.getByRole('button').count(), 0, 'there is nothing to join');
+      }
+      assert.deepEqual(serious(trouble), []);
+    }
+  });
 
   test('a room that is not there says so', async (t) => {
     const { page } = await open(t, 'rooms/nowhere');

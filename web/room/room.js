@@ -87,6 +87,7 @@ function tab() {
   if (mode !== 'place') return title;
   if (place.state === 'granted') return `● ${words.tab_turn} · ${title}`;
   if (place.state !== 'waiting' || !place.position) return title;
+  if (['closed', 'sold_out'].includes(place.room_status)) return title;
   const paused = place.room_status === 'paused' ? ` · ${words.tab_paused}` : '';
   return `${count(place.position)}${paused} · ${title}`;
 }

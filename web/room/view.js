@@ -87,6 +87,9 @@ export function viewer({ words, texts }, deeds) {
     );
   }
 
+  /** Seats may be added, and a room opened again. */
+  const check = () => h('a.button', { href: location.href }, words.check);
+
   const kept = (state) =>
     h('p.fine', null, fill(words.kept, { span: lasting(words, state.keptMs) }));
 
@@ -94,9 +97,9 @@ export function viewer({ words, texts }, deeds) {
     const { status } = state;
     const joining = state.mode === 'joining';
     if (status === 'closed')
-      return message('closed', 'over', status, words.closed_heading, texts.closed);
+      return message('closed', 'over', status, words.closed_heading, texts.closed, check());
     if (status === 'sold_out')
-      return message('sold', 'over', status, words.sold_out_heading, words.sold_out_text);
+      return message('sold', 'over', status, words.sold_out_heading, words.sold_out_text, check());
     const early = status === 'not_open';
     return [
       h(
@@ -185,17 +188,12 @@ export function viewer({ words, texts }, deeds) {
     );
   }
 
-  const HINTS = {
-    paused: () => words.paused_text,
-    sold_out: () => words.sold_out_text,
-    closed: () => texts.closed,
-  };
-
   function waiting(state) {
     const { place } = state;
     const eta = place.eta ? range(words, place.eta.low_ms, place.eta.high_ms) : words.eta_unknown;
     const next = place.position === 1 && place.room_status === 'open';
-    const hint = next ? words.next_one : HINTS[place.room_status]?.();
+    const paused = place.room_status === 'paused' ? words.paused_text : null;
+    const hint = next ? words.next_one : paused;
     return [
       h(
         'section.card',
@@ -266,9 +264,9 @@ export function viewer({ words, texts }, deeds) {
     const { place, closed } = state;
     const status = closed?.reason === 'sold_out' ? 'sold_out' : place?.room_status ?? state.status;
     if (closed?.reason === 'closed')
-      return message('closed', 'over', 'closed', words.closed_heading, texts.closed);
+      return message('closed', 'over', 'closed', words.closed_heading, texts.closed, check());
     if (closed?.reason === 'sold_out')
-      return message('sold', 'over', status, words.sold_out_heading, words.sold_out_over);
+      return message('sold', 'over', status, words.sold_out_heading, words.sold_out_over, check());
     if (closed?.reason === 'full')
       return message('full', 'over', null, words.full_heading, words.full_text, [
         button(words.check, 'primary', deeds.join),
@@ -297,6 +295,9 @@ export function viewer({ words, texts }, deeds) {
         return door(state);
       default:
     }
+    const { room_status: reason } = state.place;
+    if (['early', 'waiting'].includes(state.place.state) && ['closed', 'sold_out'].includes(reason))
+      return ended({ ...state, closed: { reason } });
     switch (state.place.state) {
       case 'early':
         return early(state);

@@ -168,7 +168,6 @@ fn handed(view: &PageView) -> String {
 /// The page.
 pub(crate) fn render(view: &PageView) -> String {
     let words = view.lang.words();
-    let other = view.lang.other();
     let colours = if view.coloured {
         format!(
             "\n<link rel=\"stylesheet\" href=\"{}\">",
@@ -183,13 +182,7 @@ pub(crate) fn render(view: &PageView) -> String {
             escaped(notice.text(words))
         )
     });
-    let switch = format!(
-        "<nav aria-label=\"{}\"><a class=\"quiet\" href=\"{}\" lang=\"{code}\" hreflang=\"{code}\">{}</a></nav>",
-        escaped(words.language),
-        escaped(&at(view.room, "", other, true)),
-        escaped(other.words().own_name),
-        code = other.code(),
-    );
+    let switch = switch(view.room, view.lang);
     let head = format!(
         "{colours}\n<script type=\"module\" src=\"/assets/room/room.js\"></script>\n\
          <script type=\"application/json\" id=\"handed\">{}</script>",
@@ -202,6 +195,33 @@ pub(crate) fn render(view: &PageView) -> String {
         Stage { view, words }.html(),
     );
     frame(view.lang, &view.texts.title, &head, &switch, &main)
+}
+
+/// The way to the other language.
+fn switch(room: &str, lang: Lang) -> String {
+    let other = lang.other();
+    format!(
+        "<nav aria-label=\"{}\"><a class=\"quiet\" href=\"{}\" lang=\"{code}\" hreflang=\"{code}\">{}</a></nav>",
+        escaped(lang.words().language),
+        escaped(&at(room, "", other, true)),
+        escaped(other.words().own_name),
+        code = other.code(),
+    )
+}
+
+/// The page of a room of which nothing can be told at the moment.
+pub(crate) fn away(room: &str, lang: Lang, chosen: bool) -> String {
+    let words = lang.words();
+    let main = format!(
+        "<div class=\"stage\"><section class=\"card message\"><h1 class=\"lead\">{}</h1><p>{}</p>\
+         <div class=\"actions\"><a class=\"button\" href=\"{}\">{}</a></div></section></div>",
+        escaped(words.away_heading),
+        escaped(words.unavailable),
+        escaped(&address(room, lang, chosen)),
+        escaped(words.check),
+    );
+    let script = "\n<script type=\"module\" src=\"/assets/room/away.js\"></script>";
+    frame(lang, words.away_heading, script, &switch(room, lang), &main)
 }
 
 /// The page of a room that does not exist.
@@ -342,30 +362,23 @@ impl Stage<'_> {
         )
     }
 
+    /// What there is to say where nobody is let in any more, be it to those who wait or to those who come.
+    fn over(&self, status: RoomStatus) -> Option<String> {
+        let words = self.words;
+        let (heading, text) = match status {
+            RoomStatus::Closed => (words.closed_heading, self.view.texts.closed.as_str()),
+            RoomStatus::SoldOut => (words.sold_out_heading, words.sold_out_text),
+            RoomStatus::NotOpen | RoomStatus::Open | RoomStatus::Paused => return None,
+        };
+        Some(self.message("over", &self.chip(status), heading, text, &self.check()))
+    }
+
     fn door(&self) -> String {
         let (view, words) = (self.view, self.words);
-        let chip = self.chip(view.status);
-        match view.status {
-            RoomStatus::Closed => {
-                return self.message(
-                    "over",
-                    &chip,
-                    words.closed_heading,
-                    &view.texts.closed,
-                    &self.check(),
-                );
-            }
-            RoomStatus::SoldOut => {
-                return self.message(
-                    "over",
-                    &chip,
-                    words.sold_out_heading,
-                    words.sold_out_text,
-                    &self.check(),
-                );
-            }
-            RoomStatus::NotOpen | RoomStatus::Open | RoomStatus::Paused => {}
+        if let Some(over) = self.over(view.status) {
+            return over;
         }
+        let chip = self.chip(view.status);
         let early = view.status == RoomStatus::NotOpen;
         let (heading, text, who) = if early {
             (words.join_early, words.early_text, words.here)
@@ -409,6 +422,9 @@ impl Stage<'_> {
 
     fn early(&self, place: &Place) -> String {
         let words = self.words;
+        if let Some(over) = self.over(place.room_status) {
+            return over;
+        }
         format!(
             "<section class=\"card\">{}<h2 class=\"lead\">{}</h2>{}<p>{}</p><dl class=\"figures\">{}</dl>\
              <div class=\"actions\">{}{}</div>{}</section>{}",
@@ -426,12 +442,10 @@ impl Stage<'_> {
 
     fn waiting(&self, place: &Place) -> String {
         let words = self.words;
-        let over = match place.room_status {
-            RoomStatus::Closed => Some(self.view.texts.closed.as_str()),
-            RoomStatus::SoldOut => Some(words.sold_out_text),
-            RoomStatus::Paused => Some(words.paused_text),
-            RoomStatus::NotOpen | RoomStatus::Open => None,
-        };
+        if let Some(over) = self.over(place.room_status) {
+            return over;
+        }
+        let paused = (place.room_status == RoomStatus::Paused).then_some(words.paused_text);
         let eta = place.eta.map_or_else(
             || words.eta_unknown.to_owned(),
             |eta| range(words, eta.low_ms, eta.high_ms),
@@ -452,7 +466,7 @@ impl Stage<'_> {
             self.chip(place.room_status),
             escaped(words.position),
             escaped(&position),
-            over.map_or_else(String::new, |text| format!(
+            paused.map_or_else(String::new, |text| format!(
                 "<p class=\"hint\">{}</p>",
                 escaped(text)
             )),

@@ -7,5 +7,6 @@
 mod support;
 
 mod bad_input;
+mod page;
 mod people;
 mod visits;

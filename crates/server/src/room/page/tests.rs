@@ -142,6 +142,17 @@ fn the_data_for_the_scripts_is_json_as_it_was() {
 }
 
 #[test]
+fn a_page_without_a_room_is_escaped_and_leads_back() {
+    let seen = away("\"><script>&", Lang::Ko, true);
+    assert_eq!(seen.matches("<script").count(), 1, "{seen}");
+    assert!(
+        seen.contains("href=\"/rooms/%22%3E%3Cscript%3E%26?lang=ko\""),
+        "{seen}"
+    );
+    assert!(seen.contains(Lang::Ko.words().unavailable) && seen.contains("<html lang=\"ko\">"));
+}
+
+#[test]
 fn a_link_never_leads_to_a_script() {
     for address in [
         "javascript:alert(1)",
@@ -298,7 +309,12 @@ fn a_place_is_shown_with_all_that_is_known() {
     );
     let mut sold = waiting();
     sold.room_status = RoomStatus::SoldOut;
-    assert!(stage(&page(sold)).contains("Every seat is taken"));
+    let seen = page(sold);
+    assert!(stage(&seen).contains("Every seat is sold") && stage(&seen).contains("Check again</a>"));
+    assert!(
+        !stage(&seen).contains("1,204"),
+        "a line that does not move any more"
+    );
     let early = Place {
         room_status: RoomStatus::NotOpen,
         opens_at: Some(Time(NOW.0 + 30_000)),

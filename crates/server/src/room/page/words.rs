@@ -202,10 +202,10 @@ words! {
         "지금은 입장이 잠시 멈췄습니다. 순서는 유지되며 저절로 다시 진행됩니다.";
     paused_door: "Nobody is let in at the moment. You can take a place meanwhile.",
         "지금은 입장이 잠시 멈췄습니다. 미리 대기열에 참여할 수 있습니다.";
-    sold_out_text: "Every seat is taken at the moment. One that comes back goes to the next in line.",
-        "현재 모든 좌석이 찼습니다. 취소된 좌석은 다음 순서에게 돌아갑니다.";
+    sold_out_text: "Every seat is sold. Nobody else is let in, unless seats are added.",
+        "모든 좌석이 판매되었습니다. 좌석이 추가되지 않는 한 더 입장할 수 없습니다.";
     sold_out_heading: "Sold out", "매진되었습니다";
-    sold_out_over: "Every seat is taken. Thank you for waiting.", "모든 좌석이 판매되었습니다. 기다려 주셔서 감사합니다.";
+    sold_out_over: "Every seat is sold. Thank you for waiting.", "모든 좌석이 판매되었습니다. 기다려 주셔서 감사합니다.";
     closed_heading: "This room is closed", "대기실이 닫혔습니다";
     full_heading: "The line is full", "대기열이 가득 찼습니다";
     full_text: "As many people wait as there is room for. Please try again in a few minutes.",
@@ -255,6 +255,7 @@ words! {
     unavailable: "The waiting room does not answer at the moment. Places are kept; please try again in a moment.",
         "대기실이 잠시 응답하지 않습니다. 순서는 유지됩니다. 잠시 뒤에 다시 시도해 주세요.";
     refused: "This browser could not be given a place here.", "이 브라우저에서는 대기열에 참여할 수 없습니다.";
+    away_heading: "A moment, please", "잠시만 기다려 주세요";
     missing_heading: "There is no such waiting room", "없는 대기실입니다";
     missing_text: "The address may be misspelt, or the room is not there any more.",
         "주소가 잘못되었거나 대기실이 더 이상 없습니다.";
