@@ -1,6 +1,7 @@
 // Waiting rooms: the visitor's page with and without scripts, through closed tabs and lost networks, and the operator's.
 
 import assert from 'node:assert/strict';
+import { createHash } from 'node:crypto';
 import { mkdir, readFile } from 'node:fs/promises';
 import { createServer } from 'node:http';
 import { join, resolve } from 'node:path';
@@ -89,6 +90,27 @@ describe('rooms', { timeout: 240_000 }, () => {
   const waiting = async (room) => (await api.get(`/v1/rooms/${room}`)).waiting;
   /** A browser writes down every answer that is not good; where one is expected it is no trouble. */
   const serious = (trouble) => trouble.filter((text) => !text.includes('Failed to load resource'));
+
+  /** Everybody can read it at any width, and there is a picture of it. */
+  async function check(page, name, title = 'Winter tour') {
+    await assertAccessible(page, { title });
+    await assertContrast(page, TEXTS);
+    // 640 pixels are what is left of 1280 at 200 %.
+    for (const [width, height] of [
+      [1280, 900],
+      [640, 450],
+      [360, 740],
+    ]) {
+      await page.setViewportSize({ width, height });
+      const [wide, seen] = await page.evaluate(() => [
+        document.documentElement.scrollWidth,
+        document.documentElement.clientWidth,
+      ]);
+      assert.ok(wide <= seen, `${name} is ${wide} pixels wide on a screen of ${seen}`);
+      if (width !== 640)
+        await page.screenshot({ path: join(PICTURES, `room-${name}${width === 360 ? '-narrow' : ''}.png`) });
+    }
+  }
 
   test('a place is taken by pressing, moves, and lives through a closed tab', async (t) => {
     const [first] = await line(t, 'concert', 3);
@@ -230,6 +252,7 @@ describe('rooms', { timeout: 240_000 }, () => {
     await position(page, 3);
     await page.getByText('Ahead of you').waitFor();
     await page.getByText('Check again at least every').waitFor();
+    await check(page, 'no-script');
     await first.leave();
     await until('the other to be gone', async () => (await waiting('plain')) === 2);
     await page.getByRole('link', { name: 'Check again' }).click();
@@ -246,6 +269,97 @@ describe('rooms', { timeout: 240_000 }, () => {
     const go = page.getByRole('link', { name: 'Go to the shop' });
     assert.match(await go.getAttribute('href'), /\?pass=/);
     assert.deepEqual(trouble, []);
+  });
+
+  test('a room that asks for work gets it, and the page lives meanwhile', async (t) => {
+    const { page, trouble } = await open(t, 'rooms/works');
+    await page.evaluate(() => {
+      window.seen = [];
+      let breaths = 0;
+      const breathe = () => {
+        breaths += 1;
+        setTimeout(breathe);
+      };
+      breathe();
+      new MutationObserver(() => {
+        const bar = document.querySelector('.way [role=progressbar]');
+        const text = bar?.parentElement.textContent ?? '';
+        if (text.includes('tries')) window.seen.push({ share: Number(bar.ariaValueNow), text, breaths });
+      }).observe(document.getElementById('stage'), { childList: true, subtree: true, characterData: true });
+    });
+    await take(page);
+    await position(page, 1);
+    const seen = await page.evaluate(() => window.seen);
+    assert.match(seen[0].text, /A moment … .* It takes 65,536 on average/);
+    for (const [n, one] of seen.entries()) {
+      const before = seen[n - 1] ?? { share: 0, breaths: 0 };
+      assert.ok(one.share < 100 && one.share >= before.share, 'the share grows, and is not whole before the end');
+      assert.ok(one.breaths > before.breaths, 'other things of the page go on');
+    }
+    await page.reload();
+    await position(page, 1);
+    await page.getByRole('button', { name: 'Leave the line' }).click();
+    await page.getByRole('dialog').getByRole('button', { name: 'Leave', exact: true }).click();
+    await page.getByRole('button', { name: 'Take a new place at the end' }).click();
+    await position(page, 1);
+    assert.deepEqual(trouble, []);
+  });
+
+  test('work that came too late is done once more, and not for ever', async (t) => {
+    const { page } = await open(t, 'rooms/works');
+    let refused = 0;
+    const late = {
+      status: 403,
+      contentType: 'application/problem+json',
+      json: { code: 'proof_needed', detail: 'the challenge has expired' },
+    };
+    const proofs = new Set();
+    await page.route('**/v1/rooms/works/join', (route) => {
+      proofs.add(route.request().postDataJSON().proof);
+      refused += 1;
+      return route.fulfill(late);
+    });
+    await take(page);
+    await page.getByText('The puzzle took too long').waitFor();
+    assert.deepEqual([refused, proofs.size], [2, 2]);
+    await page.unroute('**/v1/rooms/works/join');
+    await page.route('**/v1/rooms/works/join', (route) => route.fulfill(late), { times: 1 });
+    await take(page);
+    await page.locator('.position b').waitFor();
+  });
+
+  test('a page that does not know of the work learns it', async (t) => {
+    const opened = await openPage(browser, service.url);
+    t.after(() => opened.close());
+    const { page } = opened;
+    await page.route('**/rooms/works', async (route) => {
+      const response = await route.fetch();
+      await route.fulfill({ response, body: (await response.text()).replace('"proof":true', '"proof":false') });
+    });
+    await page.goto(`${service.url}/rooms/works`);
+    assert.equal(await page.evaluate(() => JSON.parse(document.getElementById('handed').textContent).proof), false);
+    await take(page);
+    await page.locator('.position b').waitFor();
+  });
+
+  test('without JavaScript a room that asks for work says what it needs', async (t) => {
+    const { page } = await open(t, 'rooms/works', { javaScriptEnabled: false });
+    await page.getByText('This room needs JavaScript').waitFor();
+    await page.getByRole('link', { name: 'Check again' }).waitFor();
+    assert.equal(await page.getByRole('button').count(), 0);
+    await check(page, 'needs-script', 'Waiting room');
+  });
+
+  test('hashes are those of everybody else', async (t) => {
+    const { page } = await open(t, 'rooms/concert');
+    const texts = Array.from({ length: 200 }, (_, n) => ['x'.repeat(n), String(n ** 4)]);
+    const hashes = await page.evaluate(async (all) => {
+      const { beginning } = await import('/assets/room/sha256.js');
+      const hex = (word) => (word >>> 0).toString(16).padStart(8, '0');
+      return all.map(([text, more]) => [...beginning(text)(more)].map(hex).join(''));
+    }, texts);
+    const wanted = texts.map(([text, more]) => createHash('sha256').update(text + more).digest('hex'));
+    assert.deepEqual(hashes, wanted);
   });
 
   test('Korean for those who read it, and a link to the other language', async (t) => {
@@ -285,36 +399,15 @@ describe('rooms', { timeout: 240_000 }, () => {
     test(`the page can be used by everybody, narrow and wide, in ${colorScheme}`, async (t) => {
       await line(t, 'looks', 3);
       const { page, trouble } = await open(t, 'rooms/looks', { colorScheme });
-      const check = async (name) => {
-        await assertAccessible(page, { title: 'Winter tour' });
-        await assertContrast(page, TEXTS);
-        // 640 pixels are what is left of 1280 at 200 %.
-        for (const [width, height] of [
-          [1280, 900],
-          [640, 450],
-          [360, 740],
-        ]) {
-          await page.setViewportSize({ width, height });
-          const [wide, seen] = await page.evaluate(() => [
-            document.documentElement.scrollWidth,
-            document.documentElement.clientWidth,
-          ]);
-          assert.ok(wide <= seen, `${name} is ${wide} pixels wide on a screen of ${seen}`);
-          if (width !== 640)
-            await page.screenshot({
-              path: join(PICTURES, `room-${name}-${colorScheme}${width === 360 ? '-narrow' : ''}.png`),
-            });
-        }
-      };
       await heading(page, 'Join the line').waitFor();
-      await check('door');
+      await check(page, `door-${colorScheme}`);
       await take(page);
       await page.locator('.position b').waitFor();
-      await check('waiting');
+      await check(page, `waiting-${colorScheme}`);
       await page.getByRole('button', { name: 'Leave the line' }).click();
       await page.getByRole('dialog').getByRole('button', { name: 'Leave', exact: true }).click();
       await heading(page, 'You have left the line').waitFor();
-      await check('left');
+      await check(page, `left-${colorScheme}`);
       await page.goto(`${service.url}/rooms/later`);
       await take(page);
       await heading(page, 'You are in the draw').waitFor();
@@ -323,6 +416,62 @@ describe('rooms', { timeout: 240_000 }, () => {
       assert.deepEqual(trouble, []);
     });
   }
+
+  test('a turn can be read by everybody', async (t) => {
+    await api.post('/v1/rooms/door/resume', { why: 'a test begins' });
+    const { page } = await open(t, 'rooms/door');
+    await take(page);
+    await page.getByRole('button', { name: 'Stay here' }).click();
+    await check(page, 'granted', 'Your turn');
+  });
+
+  test('a sold-out and a closed room tell those who wait, and those who come', async (t) => {
+    const buyer = await startVisitor(service.url, 'sold');
+    t.after(() => buyer.gone());
+    const { pass } = await until('the pass', async () => {
+      const place = await buyer.place();
+      return place.pass && place;
+    });
+    for (const [room, name, text, over] of [
+      [
+        'sold',
+        'Sold out',
+        'Every seat is sold',
+        async () => {
+          await api.post('/v1/rooms/sold/redeem', { pass: pass.token });
+          await api.post('/v1/rooms/sold/complete', { pass: pass.token });
+        },
+      ],
+      [
+        'shut',
+        'This room is closed',
+        'Nobody else is let in',
+        () => api.post('/v1/rooms/shut/close', { why: 'the show is over' }),
+      ],
+    ]) {
+      const { page, trouble, tab } = await open(t, `rooms/${room}`);
+      await take(page);
+      await position(page, 1);
+      await over();
+      await heading(page, name).waitFor();
+      await page.getByText(text).waitFor();
+      await check(page, room, 'Waiting room');
+      // The link looks again; whoever still has the place is told the same.
+      await page.getByRole('link', { name: 'Check again' }).click();
+      await heading(page, name).waitFor();
+      const polls = await tab();
+      await polls.route('**/events/**', (route) => route.abort());
+      await polls.goto(`${service.url}/rooms/${room}`);
+      await heading(polls, name).waitFor();
+      assert.equal(await polls.title(), 'Waiting room');
+      for (const javaScriptEnabled of [true, false]) {
+        const late = await open(t, `rooms/${room}`, { javaScriptEnabled });
+        await heading(late.page, name).waitFor();
+        assert.equal(await late.page.getByRole('button').count(), 0, 'there is nothing to join');
+      }
+      assert.deepEqual(serious(trouble), []);
+    }
+  });
 
   test('a room that is not there says so', async (t) => {
     const { page } = await open(t, 'rooms/nowhere');

@@ -79,7 +79,7 @@ mix_every_ms = 500
 follow_every_ms = 100
 `;
 
-/** A room of its own for each test that changes one; the last has not opened. */
+/** A room of its own for each test that changes one; of the others, one has not opened, two end and one asks for work. */
 export const ROOMS = ['concert', 'tabs', 'stage', 'plain', 'seoul', 'looks', 'away', 'door'];
 const WAITING = (shop) =>
   ROOMS.map(
@@ -98,6 +98,13 @@ title = "겨울 투어"
   `
 [rooms.later]
 opens_at = "2099-01-01T00:00:00Z"
+[rooms.sold]
+capacity = { seats = 1, inside = 1, per_second = 4 }
+[rooms.shut]
+capacity = { inside = 0 }
+[rooms.works]
+capacity = { inside = 0 }
+proof = { bits = 16 }
 `;
 
 /** Somebody who takes jobs by push and is too busy now and then. */

@@ -2,6 +2,10 @@
 //
 // A stream that was refused does not say why, so a failed first try is asked again by a plain request. Pauses are
 // random: when a server goes, thousands of pages lose it in the same moment, and must not return in the same one.
+//
+// Where a room asks for work, it is done first, and the place is taken by a plain request too.
+
+import { prove } from './proof.js';
 
 const EVENTS = ['queued', 'position', 'early', 'granted', 'paused', 'resumed'];
 /** Failures in a row after which the page polls instead. */
@@ -22,9 +26,10 @@ const spread = (ms) => ms * (0.5 + Math.random());
 
 /**
  * `on` has `heard(place)`, `superseded()`, `closed(why)`, `none()` if there is no place any more, `refused(problem)`,
- * and `away(since)`: since when nothing is heard, or null.
+ * `away(since)`: since when nothing is heard, or null, and `working(how)`: how far the work before a place is. `asks` is
+ * whether the room asks for such work.
  */
-export function line(room, on) {
+export function line(room, on, asks) {
   const name = encodeURIComponent(room);
   let wanted = false;
   let again = false;
@@ -36,6 +41,11 @@ export function line(room, on) {
   let polls = 0;
   let heardAt = 0;
   let awaySince = null;
+  /** The work that is being done, and what came of it. */
+  let work = null;
+  let proof = null;
+  /** How often a place may still be refused for want of work. */
+  let chances = 0;
 
   function close() {
     clearTimeout(timer);
@@ -48,6 +58,9 @@ export function line(room, on) {
   function stop() {
     wanted = false;
     close();
+    work?.abort();
+    work = null;
+    proof = null;
     away(null);
   }
 
@@ -80,7 +93,7 @@ export function line(room, on) {
   function start() {
     close();
     if (!wanted) return;
-    if (failures >= FAILURES || !window.EventSource) {
+    if (failures >= FAILURES || !window.EventSource || (fresh && asks)) {
       ask();
       return;
     }
@@ -110,12 +123,16 @@ export function line(room, on) {
   async function call(method, address, body) {
     asking?.abort();
     asking = new AbortController();
+    return answer(method, address, body, asking.signal);
+  }
+
+  async function answer(method, address, body, signal) {
     const response = await fetch(`/v1/rooms/${name}/${address}`, {
       method,
       headers: body ? { 'content-type': 'application/json' } : {},
       body: body && JSON.stringify(body),
       cache: 'no-store',
-      signal: asking.signal,
+      signal,
     });
     if (response.ok) return response.json();
     const problem = await response.json().catch(() => ({}));
@@ -126,14 +143,48 @@ export function line(room, on) {
     });
   }
 
+  /** One is refused where the page does not know that work is asked for, and one where the work was too old. */
+  function chancesAgain() {
+    chances = asks ? 1 : 2;
+  }
+
+  /** Does the work, and goes on. What is begun lives on when the connection is opened again. */
+  async function begin() {
+    if (work) return;
+    work = new AbortController();
+    const { signal } = work;
+    try {
+      const asked = await answer('GET', 'challenge', null, signal);
+      if (asked.challenge) {
+        away(null);
+        proof = await prove(asked, on.working, signal);
+      } else {
+        asks = false;
+      }
+      if (signal.aborted) return;
+      work = null;
+      start();
+    } catch (error) {
+      if (signal.aborted) return;
+      work = null;
+      missed(error);
+    }
+  }
+
   /** Asks once, by a plain request; goes on with polls or the stream. */
   async function ask() {
     close();
     if (!wanted) return;
+    if (fresh && asks && !proof) {
+      begin();
+      return;
+    }
     try {
       const first = fresh;
-      const place = await (first ? call('POST', 'join', { again }) : call('GET', 'place'));
+      const wish = { again, ...(proof && { proof }) };
+      const place = await (first ? call('POST', 'join', wish) : call('GET', 'place'));
       if (!wanted) return;
+      proof = null;
       const streams = window.EventSource && failures < FAILURES;
       const kept = failures;
       heard(place);
@@ -162,6 +213,13 @@ export function line(room, on) {
       on.none();
       return;
     }
+    if (error.code === 'proof_needed' && fresh && chances > 0) {
+      chances -= 1;
+      asks = true;
+      proof = null;
+      ask();
+      return;
+    }
     if (error.status >= 400 && error.status < 500 && error.status !== 429) {
       stop();
       on.refused(error);
@@ -172,6 +230,7 @@ export function line(room, on) {
       ended({ reason: 'full' });
       return;
     }
+    chancesAgain();
     away(awaySince ?? Date.now());
     later(Math.max(error.afterMs ?? 0, spread(3_000)), fresh ? ask : start);
   }
@@ -203,6 +262,7 @@ export function line(room, on) {
       fresh = join || anew;
       again = anew;
       failures = 0;
+      chancesAgain();
       heardAt = Date.now();
       start();
     },

@@ -48,10 +48,11 @@ let awaySince = null;
 let trouble = null;
 let copied = false;
 let goAt = null;
+let work = null;
 let ahead = Date.parse(page.at) - Date.now();
 const now = () => Date.now() + ahead;
 
-const follow = line(page.room, { heard, superseded, closed: over, none, refused, away });
+const follow = line(page.room, { heard, superseded, closed: over, none, refused, away, working }, page.proof);
 const view = viewer(page, { join, again, leave, here, stay, gone, copy });
 
 function draw() {
@@ -65,6 +66,7 @@ function draw() {
       closed,
       trouble,
       copied,
+      work,
       first: Math.max(kept.first ?? 0, place?.position ?? 0),
       status: place?.room_status ?? page.status,
       opensAt: page.opens_at,
@@ -85,6 +87,7 @@ function tab() {
   if (mode !== 'place') return title;
   if (place.state === 'granted') return `● ${words.tab_turn} · ${title}`;
   if (place.state !== 'waiting' || !place.position) return title;
+  if (['closed', 'sold_out'].includes(place.room_status)) return title;
   const paused = place.room_status === 'paused' ? ` · ${words.tab_paused}` : '';
   return `${count(place.position)}${paused} · ${title}`;
 }
@@ -194,7 +197,14 @@ function none() {
 
 function refused(problem) {
   mode = place ? mode : 'door';
-  trouble = problem.status === 404 ? words.missing_heading : words.refused;
+  if (problem.status === 404) trouble = words.missing_heading;
+  else trouble = problem.code === 'proof_needed' ? words.work_refused : words.refused;
+  draw();
+}
+
+function working(how) {
+  if (!work) say(words.said_working);
+  work = how;
   draw();
 }
 
@@ -208,6 +218,7 @@ function join() {
   mode = 'joining';
   place = null;
   trouble = null;
+  work = null;
   follow.open({ join: true });
   draw();
 }
@@ -217,6 +228,7 @@ function again() {
   page.status = place?.room_status ?? page.status;
   place = null;
   closed = null;
+  work = null;
   follow.open({ anew: true });
   draw();
 }
@@ -276,7 +288,8 @@ document.addEventListener('visibilitychange', () => {
 });
 document.querySelector('.notice')?.remove();
 if (page.notice === 'full') trouble = words.full_text;
-else if (page.notice) trouble = words[page.notice];
+// Who reads this has scripts.
+else if (page.notice && page.notice !== 'needs_script') trouble = words[page.notice];
 if (place?.state === 'ended') mode = 'over';
 else if (place && place.state !== 'inside') follow.open();
 // A browser that goes back may show the page as it was before the place was taken.

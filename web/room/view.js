@@ -87,6 +87,9 @@ export function viewer({ words, texts }, deeds) {
     );
   }
 
+  /** Seats may be added, and a room opened again. */
+  const check = () => h('a.button', { href: location.href }, words.check);
+
   const kept = (state) =>
     h('p.fine', null, fill(words.kept, { span: lasting(words, state.keptMs) }));
 
@@ -94,9 +97,9 @@ export function viewer({ words, texts }, deeds) {
     const { status } = state;
     const joining = state.mode === 'joining';
     if (status === 'closed')
-      return message('closed', 'over', status, words.closed_heading, texts.closed);
+      return message('closed', 'over', status, words.closed_heading, texts.closed, check());
     if (status === 'sold_out')
-      return message('sold', 'over', status, words.sold_out_heading, words.sold_out_text);
+      return message('sold', 'over', status, words.sold_out_heading, words.sold_out_text, check());
     const early = status === 'not_open';
     return [
       h(
@@ -108,6 +111,7 @@ export function viewer({ words, texts }, deeds) {
         early && h('p', null, words.early_text),
         status === 'paused' && h('p', null, words.paused_door),
         figures([[early ? words.here : words.waiting, people(state.waiting)]]),
+        joining && state.work && work(state.work),
         h(
           'div.actions',
           null,
@@ -138,6 +142,35 @@ export function viewer({ words, texts }, deeds) {
     ];
   }
 
+  const bar = (label, percent) =>
+    h(
+      'div.track',
+      {
+        role: 'progressbar',
+        'aria-label': label,
+        'aria-valuemin': 0,
+        'aria-valuemax': 100,
+        'aria-valuenow': percent,
+      },
+      h('span.fill', { style: { width: `${percent}%` } }),
+    );
+
+  /** Nobody knows how many tries are left; how many browsers in a hundred are done by now is known. */
+  function work({ tries, likely }) {
+    const percent = Math.floor(100 * (1 - Math.exp(-tries / likely)));
+    return h(
+      'div.way',
+      { key: 'work' },
+      h('p', null, words.working),
+      bar(words.work_progress, percent),
+      h(
+        'p.fine',
+        { 'aria-hidden': 'true' },
+        fill(words.work_tries, { n: count(tries), all: count(likely) }),
+      ),
+    );
+  }
+
   function track(place, first) {
     const whole = Math.max(1, first - 1);
     const share = Math.min(1, Math.max(0, (first - place.position) / whole));
@@ -145,17 +178,7 @@ export function viewer({ words, texts }, deeds) {
     return h(
       'div.way',
       null,
-      h(
-        'div.track',
-        {
-          role: 'progressbar',
-          'aria-label': words.progress,
-          'aria-valuemin': 0,
-          'aria-valuemax': 100,
-          'aria-valuenow': percent,
-        },
-        h('span.fill', { style: { width: `${percent}%` } }),
-      ),
+      bar(words.progress, percent),
       h(
         'p.fine.ends',
         { 'aria-hidden': 'true' },
@@ -165,17 +188,12 @@ export function viewer({ words, texts }, deeds) {
     );
   }
 
-  const HINTS = {
-    paused: () => words.paused_text,
-    sold_out: () => words.sold_out_text,
-    closed: () => texts.closed,
-  };
-
   function waiting(state) {
     const { place } = state;
     const eta = place.eta ? range(words, place.eta.low_ms, place.eta.high_ms) : words.eta_unknown;
     const next = place.position === 1 && place.room_status === 'open';
-    const hint = next ? words.next_one : HINTS[place.room_status]?.();
+    const paused = place.room_status === 'paused' ? words.paused_text : null;
+    const hint = next ? words.next_one : paused;
     return [
       h(
         'section.card',
@@ -246,9 +264,9 @@ export function viewer({ words, texts }, deeds) {
     const { place, closed } = state;
     const status = closed?.reason === 'sold_out' ? 'sold_out' : place?.room_status ?? state.status;
     if (closed?.reason === 'closed')
-      return message('closed', 'over', 'closed', words.closed_heading, texts.closed);
+      return message('closed', 'over', 'closed', words.closed_heading, texts.closed, check());
     if (closed?.reason === 'sold_out')
-      return message('sold', 'over', status, words.sold_out_heading, words.sold_out_over);
+      return message('sold', 'over', status, words.sold_out_heading, words.sold_out_over, check());
     if (closed?.reason === 'full')
       return message('full', 'over', null, words.full_heading, words.full_text, [
         button(words.check, 'primary', deeds.join),
@@ -277,6 +295,9 @@ export function viewer({ words, texts }, deeds) {
         return door(state);
       default:
     }
+    const { room_status: reason } = state.place;
+    if (['early', 'waiting'].includes(state.place.state) && ['closed', 'sold_out'].includes(reason))
+      return ended({ ...state, closed: { reason } });
     switch (state.place.state) {
       case 'early':
         return early(state);

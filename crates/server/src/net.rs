@@ -35,6 +35,12 @@ const LOOK_AGAIN: Duration = Duration::from_millis(10);
 /// How both sides of TLS name HTTP/2.
 const ALPN_TWO: &[u8] = b"h2";
 const MAX_STREAMS_PER_CONNECTION: u32 = 256;
+/// How long a peer may acknowledge nothing before it counts as gone. Twice the heartbeat of visitors' streams, so that
+/// one lost packet ends no stream.
+const UNACKNOWLEDGED: Duration = Duration::from_secs(30);
+/// Silence after which a peer is asked whether it is there, and pause between two such questions.
+const ASKED_AFTER: Duration = Duration::from_secs(30);
+const ASKED_EVERY: Duration = Duration::from_secs(10);
 
 pub(crate) struct Net {
     pub(crate) listener: TcpListener,
@@ -74,6 +80,9 @@ impl Net {
             };
             // Answers are small and wanted at once.
             let _ = stream.set_nodelay(true);
+            if let Err(error) = notice_the_dead(&stream, limits.unread) {
+                tracing::debug!(%peer, %error, "a peer that vanishes will be noticed late");
+            }
             let (http, router, tls) = (http.clone(), self.router.clone(), self.tls.clone());
             let watcher = open.watcher();
             tokio::spawn(async move {
@@ -214,6 +223,21 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Prompt<S> {
     }
 }
 
+/// A peer that vanished without a word (a dead battery, a cut cable) would count as there until the system gives up what was
+/// sent to it, which takes a quarter of an hour, and for ever if nothing is. Neither the standard library nor tokio can
+/// set this; `socket2`, which tokio is built on, can.
+fn notice_the_dead(stream: &TcpStream, unread: Duration) -> io::Result<()> {
+    let socket = socket2::SockRef::from(stream);
+    let asked = socket2::TcpKeepalive::new()
+        .with_time(ASKED_AFTER)
+        .with_interval(ASKED_EVERY);
+    socket.set_tcp_keepalive(&asked)?;
+    // The system also counts the time in which a peer has no room for more, for which there is a limit of its own.
+    #[cfg(target_os = "linux")]
+    socket.set_tcp_user_timeout(Some(UNACKNOWLEDGED.max(unread)))?;
+    Ok(())
+}
+
 /// Whether a connection begins as HTTP/2 does. It looks without taking: a buffer of what was taken would be kept for as
 /// long as the connection, and make that of HTTP/1 twice as large.
 async fn begins_as_two(stream: &TcpStream) -> io::Result<bool> {
@@ -307,4 +331,27 @@ pub(crate) fn tls(config: &crate::config::TlsConfig) -> Result<TlsAcceptor, Stri
 /// A socket that a service of the same address before us does not block.
 pub(crate) async fn listen(address: SocketAddr) -> io::Result<TcpListener> {
     TcpListener::bind(address).await
+}
+
+#[cfg(all(test, target_os = "linux"))]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_peer_that_vanished_is_given_up_in_time() {
+        let listener = listen("127.0.0.1:0".parse().unwrap()).await.unwrap();
+        let _client = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
+        let (stream, _) = listener.accept().await.unwrap();
+        let socket = socket2::SockRef::from(&stream);
+        for (unread, longest) in [(1, 30), (30, 30), (90, 90)] {
+            notice_the_dead(&stream, Duration::from_secs(unread)).unwrap();
+            assert_eq!(
+                socket.tcp_user_timeout().unwrap(),
+                Some(Duration::from_secs(longest))
+            );
+        }
+        assert!(socket.keepalive().unwrap());
+        assert_eq!(socket.tcp_keepalive_time().unwrap(), ASKED_AFTER);
+        assert_eq!(socket.tcp_keepalive_interval().unwrap(), ASKED_EVERY);
+    }
 }

@@ -13,6 +13,7 @@ pub(crate) use caller::{ANYBODY, Caller};
 pub(crate) use guard::guard;
 pub(crate) use keys::{Keys, digest as key_digest};
 pub(crate) use login::routes;
+pub(crate) use origin::came_by_tls;
 pub(crate) use session::{MaybeSession, Sessions};
 
 pub use keys::{FreshKey, fresh_key};

@@ -118,7 +118,7 @@ fn same_origin(server: &ServerConfig, request: &Request, origin: &str) -> bool {
 }
 
 /// The browser reached us by TLS, be it ours or a proxy's.
-pub(super) fn came_by_tls(server: &ServerConfig, headers: &HeaderMap) -> bool {
+pub(crate) fn came_by_tls(server: &ServerConfig, headers: &HeaderMap) -> bool {
     let origin = headers.get(header::ORIGIN);
     server.tls.is_some() || origin.is_some_and(|origin| origin.as_bytes().starts_with(b"https://"))
 }

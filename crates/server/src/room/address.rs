@@ -88,6 +88,34 @@ impl Proxies {
     }
 }
 
+impl Proxies {
+    /// Whether one of our own proxies says that the visitor came to it by TLS. Only what the nearest one wrote counts.
+    pub(crate) fn say_tls(&self, peer: IpAddr, headers: &HeaderMap) -> bool {
+        if !self.trust(peer.to_canonical()) {
+            return false;
+        }
+        let name = match self.header {
+            ProxyHeader::XForwardedFor => "x-forwarded-proto",
+            ProxyHeader::Forwarded => "forwarded",
+        };
+        let line = headers.get_all(name).iter().next_back();
+        let Some(entry) = line
+            .and_then(|line| line.to_str().ok())
+            .and_then(|line| line.rsplit(',').next())
+        else {
+            return false;
+        };
+        let told = match self.header {
+            ProxyHeader::XForwardedFor => Some(entry),
+            ProxyHeader::Forwarded => entry
+                .split(';')
+                .filter_map(|pair| pair.split_once('='))
+                .find_map(|(name, value)| name.trim().eq_ignore_ascii_case("proto").then_some(value)),
+        };
+        told.is_some_and(|told| told.trim().trim_matches('"').eq_ignore_ascii_case("https"))
+    }
+}
+
 /// What is counted as one visitor's address: one of IPv4, or 64 bits of IPv6, which is what one user has to choose
 /// from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -291,6 +319,47 @@ mod tests {
             let found = ours.visitor(ip("10.0.0.1"), &headers("forwarded", &[line]));
             assert_eq!(found, ip(visitor), "{line}");
         }
+    }
+
+    #[test]
+    fn only_our_proxies_say_that_somebody_came_by_tls() {
+        let ours = proxies(&["10.0.0.0/8"], ProxyHeader::XForwardedFor);
+        let standard = proxies(&["10.0.0.0/8"], ProxyHeader::Forwarded);
+        for (proxies, name, peer, line, tls) in [
+            (&ours, "x-forwarded-proto", "10.0.0.1", "https", true),
+            (&ours, "x-forwarded-proto", "10.0.0.1", "http, HTTPS", true),
+            // Made up by the visitor, then added to.
+            (&ours, "x-forwarded-proto", "10.0.0.1", "https, http", false),
+            (&ours, "x-forwarded-proto", "10.0.0.1", "", false),
+            (&ours, "x-forwarded-proto", "198.51.100.1", "https", false),
+            (
+                &ours,
+                "forwarded",
+                "10.0.0.1",
+                "for=198.51.100.1;proto=https",
+                false,
+            ),
+            (
+                &standard,
+                "forwarded",
+                "10.0.0.1",
+                "for=198.51.100.1;Proto=\"https\"",
+                true,
+            ),
+            (
+                &standard,
+                "forwarded",
+                "10.0.0.1",
+                "proto=https, for=198.51.100.1",
+                false,
+            ),
+            (&standard, "forwarded", "198.51.100.1", "proto=https", false),
+            (&standard, "x-forwarded-proto", "10.0.0.1", "https", false),
+        ] {
+            let told = proxies.say_tls(ip(peer), &headers(name, &[line]));
+            assert_eq!(told, tls, "{name}: {line} from {peer}");
+        }
+        assert!(!Proxies::default().say_tls(ip("10.0.0.1"), &headers("x-forwarded-proto", &["https"])));
     }
 
     #[test]

@@ -18,7 +18,7 @@ use crate::state::App;
 const NEVER: u64 = 0;
 
 /// Whether everybody is let in now.
-fn holds(door: &Door, now: Timestamp) -> bool {
+pub(crate) fn holds(door: &Door, now: Timestamp) -> bool {
     door.settings.fail_open_until.is_some_and(|until| now.0 < until.0)
 }
 

@@ -29,6 +29,8 @@ pub(crate) struct PageView<'a> {
     pub(crate) lang_chosen: bool,
     /// Whether there is a style sheet at [`colours_address`].
     pub(crate) coloured: bool,
+    /// Whether work is asked for before a place, which only a script can do.
+    pub(crate) proof: bool,
     /// The room as somebody without a place sees it.
     pub(crate) status: RoomStatus,
     pub(crate) opens_at: Option<Time>,
@@ -49,6 +51,8 @@ pub(crate) enum Notice {
     TooMany,
     /// The store is away.
     Unavailable,
+    /// Work is asked for, and a form has none.
+    NeedsScript,
     /// Whatever else stands in the way of a place.
     Refused,
 }
@@ -59,6 +63,7 @@ impl Notice {
             Self::Full => words.full_text,
             Self::TooMany => words.too_many,
             Self::Unavailable => words.unavailable,
+            Self::NeedsScript => words.needs_script,
             Self::Refused => words.refused,
         }
     }
@@ -129,6 +134,7 @@ struct Handed<'a> {
     waiting: u64,
     at: Time,
     kept_ms: u64,
+    proof: bool,
     #[serde(skip_serializing_if = "Option::is_none")]
     place: Option<&'a Place>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -146,6 +152,7 @@ fn handed(view: &PageView) -> String {
         waiting: view.waiting,
         at: view.at,
         kept_ms: view.kept_ms,
+        proof: view.proof,
         place: view.place.as_ref(),
         notice: view.notice,
         texts: view.texts,
@@ -161,7 +168,6 @@ fn handed(view: &PageView) -> String {
 /// The page.
 pub(crate) fn render(view: &PageView) -> String {
     let words = view.lang.words();
-    let other = view.lang.other();
     let colours = if view.coloured {
         format!(
             "\n<link rel=\"stylesheet\" href=\"{}\">",
@@ -176,13 +182,7 @@ pub(crate) fn render(view: &PageView) -> String {
             escaped(notice.text(words))
         )
     });
-    let switch = format!(
-        "<nav aria-label=\"{}\"><a class=\"quiet\" href=\"{}\" lang=\"{code}\" hreflang=\"{code}\">{}</a></nav>",
-        escaped(words.language),
-        escaped(&at(view.room, "", other, true)),
-        escaped(other.words().own_name),
-        code = other.code(),
-    );
+    let switch = switch(view.room, view.lang);
     let head = format!(
         "{colours}\n<script type=\"module\" src=\"/assets/room/room.js\"></script>\n\
          <script type=\"application/json\" id=\"handed\">{}</script>",
@@ -195,6 +195,33 @@ pub(crate) fn render(view: &PageView) -> String {
         Stage { view, words }.html(),
     );
     frame(view.lang, &view.texts.title, &head, &switch, &main)
+}
+
+/// The way to the other language.
+fn switch(room: &str, lang: Lang) -> String {
+    let other = lang.other();
+    format!(
+        "<nav aria-label=\"{}\"><a class=\"quiet\" href=\"{}\" lang=\"{code}\" hreflang=\"{code}\">{}</a></nav>",
+        escaped(lang.words().language),
+        escaped(&at(room, "", other, true)),
+        escaped(other.words().own_name),
+        code = other.code(),
+    )
+}
+
+/// The page of a room of which nothing can be told at the moment.
+pub(crate) fn away(room: &str, lang: Lang, chosen: bool) -> String {
+    let words = lang.words();
+    let main = format!(
+        "<div class=\"stage\"><section class=\"card message\"><h1 class=\"lead\">{}</h1><p>{}</p>\
+         <div class=\"actions\"><a class=\"button\" href=\"{}\">{}</a></div></section></div>",
+        escaped(words.away_heading),
+        escaped(words.unavailable),
+        escaped(&address(room, lang, chosen)),
+        escaped(words.check),
+    );
+    let script = "\n<script type=\"module\" src=\"/assets/room/away.js\"></script>";
+    frame(lang, words.away_heading, script, &switch(room, lang), &main)
 }
 
 /// The page of a room that does not exist.
@@ -256,6 +283,19 @@ impl Stage<'_> {
             escaped(&at(self.view.room, below, self.view.lang, self.view.lang_chosen)),
             escaped(button)
         )
+    }
+
+    /// The way to a place, or what it takes.
+    fn join(&self, button: &str, again: bool) -> String {
+        if self.view.proof {
+            format!(
+                "<p class=\"hint late\">{}</p>{}",
+                escaped(self.words.needs_script),
+                self.check()
+            )
+        } else {
+            self.form("/join", button, "primary", again)
+        }
     }
 
     fn check(&self) -> String {
@@ -322,30 +362,23 @@ impl Stage<'_> {
         )
     }
 
+    /// What there is to say where nobody is let in any more, be it to those who wait or to those who come.
+    fn over(&self, status: RoomStatus) -> Option<String> {
+        let words = self.words;
+        let (heading, text) = match status {
+            RoomStatus::Closed => (words.closed_heading, self.view.texts.closed.as_str()),
+            RoomStatus::SoldOut => (words.sold_out_heading, words.sold_out_text),
+            RoomStatus::NotOpen | RoomStatus::Open | RoomStatus::Paused => return None,
+        };
+        Some(self.message("over", &self.chip(status), heading, text, &self.check()))
+    }
+
     fn door(&self) -> String {
         let (view, words) = (self.view, self.words);
-        let chip = self.chip(view.status);
-        match view.status {
-            RoomStatus::Closed => {
-                return self.message(
-                    "over",
-                    &chip,
-                    words.closed_heading,
-                    &view.texts.closed,
-                    &self.check(),
-                );
-            }
-            RoomStatus::SoldOut => {
-                return self.message(
-                    "over",
-                    &chip,
-                    words.sold_out_heading,
-                    words.sold_out_text,
-                    &self.check(),
-                );
-            }
-            RoomStatus::NotOpen | RoomStatus::Open | RoomStatus::Paused => {}
+        if let Some(over) = self.over(view.status) {
+            return over;
         }
+        let chip = self.chip(view.status);
         let early = view.status == RoomStatus::NotOpen;
         let (heading, text, who) = if early {
             (words.join_early, words.early_text, words.here)
@@ -365,7 +398,7 @@ impl Stage<'_> {
             escaped(heading),
             self.opening(view.opens_at.filter(|_| early), view.at),
             Self::figure(who, &self.people(view.waiting)),
-            self.form("/join", words.join, "primary", false),
+            self.join(words.join, false),
             self.steps()
         )
     }
@@ -389,6 +422,9 @@ impl Stage<'_> {
 
     fn early(&self, place: &Place) -> String {
         let words = self.words;
+        if let Some(over) = self.over(place.room_status) {
+            return over;
+        }
         format!(
             "<section class=\"card\">{}<h2 class=\"lead\">{}</h2>{}<p>{}</p><dl class=\"figures\">{}</dl>\
              <div class=\"actions\">{}{}</div>{}</section>{}",
@@ -406,12 +442,10 @@ impl Stage<'_> {
 
     fn waiting(&self, place: &Place) -> String {
         let words = self.words;
-        let over = match place.room_status {
-            RoomStatus::Closed => Some(self.view.texts.closed.as_str()),
-            RoomStatus::SoldOut => Some(words.sold_out_text),
-            RoomStatus::Paused => Some(words.paused_text),
-            RoomStatus::NotOpen | RoomStatus::Open => None,
-        };
+        if let Some(over) = self.over(place.room_status) {
+            return over;
+        }
+        let paused = (place.room_status == RoomStatus::Paused).then_some(words.paused_text);
         let eta = place.eta.map_or_else(
             || words.eta_unknown.to_owned(),
             |eta| range(words, eta.low_ms, eta.high_ms),
@@ -432,7 +466,7 @@ impl Stage<'_> {
             self.chip(place.room_status),
             escaped(words.position),
             escaped(&position),
-            over.map_or_else(String::new, |text| format!(
+            paused.map_or_else(String::new, |text| format!(
                 "<p class=\"hint\">{}</p>",
                 escaped(text)
             )),
@@ -498,7 +532,7 @@ impl Stage<'_> {
         let actions = if closed {
             String::new()
         } else {
-            self.form("/join", words.again, "primary", true)
+            self.join(words.again, true)
         };
         self.message("over", &self.chip(place.room_status), heading, text, &actions)
     }

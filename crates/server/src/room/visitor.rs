@@ -59,8 +59,8 @@ impl Browser {
         Ok(Self(bytes))
     }
 
-    /// The one that the request's cookie names; none if there is no cookie, or one that we never gave. With `tls` (our
-    /// own, as for sessions) only a cookie counts that no page of another host could have set.
+    /// The one that the request's cookie names; none if there is no cookie, or one that we never gave. With `tls`
+    /// only a cookie counts that no page of another host could have set.
     pub(crate) fn of(headers: &HeaderMap, tls: bool) -> Option<Self> {
         let all = headers.get_all(header::COOKIE).iter();
         let pairs = all

@@ -14,6 +14,7 @@ use tidegate_core::time::Timestamp;
 use super::address::Block;
 use super::part::{Door, Rooms};
 use super::visitor::{Browser, TokenRefused};
+use crate::auth::came_by_tls;
 use crate::problem::{
     Answer, BAD_TOKEN, INTERNAL, PROOF_NEEDED, ROOM_CLOSED, ROOM_FULL, Refused, SOLD_OUT, TOO_MANY_JOINS,
 };
@@ -71,6 +72,11 @@ impl Asking {
         format!("{prefix}tidegate_named_{short}")
     }
 
+    /// Whether the browser reached us by TLS, ours or that of a proxy of ours: then only cookies of TLS are believed.
+    fn by_tls(&self, app: &App, rooms: &Rooms) -> bool {
+        app.config.server.tls.is_some() || rooms.proxies.say_tls(self.peer, &self.headers)
+    }
+
     fn cookie(&self, wanted: &str) -> Option<&str> {
         let all = self.headers.get_all(header::COOKIE).iter();
         all.filter_map(|value| value.to_str().ok())
@@ -89,7 +95,10 @@ impl Asking {
         make: bool,
     ) -> Answer<Option<Visitor>> {
         let rooms = app.rooms()?;
-        let (tls, now, from) = (app.config.server.tls.is_some(), app.now(), self.from(rooms));
+        let (tls, now, from) = (self.by_tls(app, rooms), app.now(), self.from(rooms));
+        // A form or a script tells where its page is from, which a stream does not: good enough to give a better cookie, not
+        // to refuse the one that a stream was given.
+        let secure = tls || came_by_tls(&app.config.server, &self.headers);
         let room = door.room.name();
         let visitor = |person, fresh, cookies| Visitor {
             person,
@@ -99,6 +108,7 @@ impl Asking {
             cookies,
         };
         if !door.shop_keys.is_empty() {
+<<<<<<< HEAD
             let name = Self::named_cookie(door, tls);
             let kept = self.cookie(&name).and_then(|kept| rooms.seal.open(kept));
             let given = token.map(|token| door.shop_keys.named(token, room, now));
@@ -120,6 +130,26 @@ impl Asking {
                 }
                 (Some(Err(refused)), _) => return Err(Refused::new(BAD_TOKEN, refused.to_string())),
                 (None, None) => {}
+=======
+            if let Some(token) = token {
+                let person = door.shop_keys.person(token, room, now);
+                let person = person.map_err(|refused| Refused::new(BAD_TOKEN, refused.to_string()))?;
+                let name = Self::token_cookie(door, secure);
+                let secure = if secure { "; Secure" } else { "" };
+                let cookie = format!(
+                    "{name}={token}; Path=/; Max-Age={TOKEN_SECONDS}; HttpOnly; SameSite=Lax{secure}"
+                );
+                let cookie = HeaderValue::try_from(cookie).ok();
+                return Ok(Some(visitor(person, false, cookie.into_iter().collect())));
+            }
+            // One that has expired since is no token; whoever needs one is told below.
+            let mut kept = [true, false]
+                .into_iter()
+                .filter(|secure| *secure || !tls)
+                .filter_map(|secure| self.cookie(&Self::token_cookie(door, secure)));
+            if let Some(person) = kept.find_map(|kept| door.shop_keys.person(kept, room, now).ok()) {
+                return Ok(Some(visitor(person, false, Vec::new())));
+>>>>>>> page
             }
             if !door.settings.anonymous {
                 let detail =
@@ -137,7 +167,7 @@ impl Asking {
             return Ok(None);
         }
         let browser = Browser::fresh().map_err(|_| Refused::new(INTERNAL, "there is no randomness"))?;
-        let cookie = browser.cookie(tls);
+        let cookie = browser.cookie(secure);
         Ok(Some(visitor(browser.person(room), true, vec![cookie])))
     }
 }

@@ -1,4 +1,8 @@
-//! The page of a room: made here, so that it works without JavaScript.
+//! The page of a room: made here, so that it works without JavaScript. Whoever asks for it by a browser is answered by a
+//! page, also where there is no room, or none that can be shown.
+
+use std::sync::Arc;
+use std::time::Duration;
 
 use axum::Router;
 use axum::extract::{Request, State};
@@ -7,20 +11,24 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use serde::Deserialize;
 use tidegate_engine::room::Seen;
+use tidegate_store::StoreError;
 
 use super::visits;
 use crate::convert::time;
 use crate::extract::{Asked, Names, whole_body};
 use crate::pages::guarded;
-use crate::problem::{Answer, BAD_TOKEN, ROOM_FULL, Refused, TOO_MANY_JOINS, UNAVAILABLE, UNKNOWN_ROOM};
+use crate::problem::{Answer, BAD_TOKEN, PROOF_NEEDED, ROOM_FULL, Refused, TOO_MANY_JOINS, UNAVAILABLE};
+use crate::room::fail_open;
 use crate::room::page::{self, Lang, Notice, PageView};
-use crate::room::part::Door;
+use crate::room::part::{Door, Rooms};
 use crate::room::place;
 use crate::room::visitors::{Asking, NOT_KEPT, Visitor, Wish};
 use crate::state::App;
 
 /// Limit: a form.
 const MAX_FORM_BYTES: u64 = 4_096;
+/// A look at a room that is older says nothing of whether the store is there.
+const FRESH: Duration = Duration::from_secs(10);
 
 pub(crate) fn routes() -> Router<App> {
     Router::new()
@@ -55,6 +63,35 @@ fn language(asking: &Asking, asked: Option<&str>) -> (Lang, bool) {
     Lang::choose(asked, accept.and_then(|accept| accept.to_str().ok()))
 }
 
+async fn found(app: &App, name: &str) -> Answer<(Arc<Rooms>, Arc<Door>)> {
+    let rooms = app.rooms()?.clone();
+    let door = rooms.door(name).await?;
+    Ok((rooms, door))
+}
+
+async fn looked_at(door: &Door) -> Result<Arc<Seen>, StoreError> {
+    match door.room.seen() {
+        Some(seen) if seen.read.elapsed() < FRESH => Ok(seen),
+        _ => door.room.look_at_it().await,
+    }
+}
+
+/// A page instead of the room's: there is none, or nothing can be told of it at the moment.
+fn instead(name: &str, (lang, chosen): (Lang, bool), refused: Refused) -> Answer<Response> {
+    match refused.kind.0 {
+        StatusCode::NOT_FOUND => Ok(html(StatusCode::NOT_FOUND, page::missing(lang))),
+        StatusCode::SERVICE_UNAVAILABLE => {
+            let mut response = html(StatusCode::SERVICE_UNAVAILABLE, page::away(name, lang, chosen));
+            if let Some(seconds) = refused.problem().retry_after_sec {
+                let headers = response.headers_mut();
+                headers.insert(header::RETRY_AFTER, HeaderValue::from(seconds));
+            }
+            Ok(response)
+        }
+        _ => Err(refused),
+    }
+}
+
 /// The place as it is; asking keeps it. Takes none.
 async fn show(
     State(app): State<App>,
@@ -63,16 +100,9 @@ async fn show(
     Asked(shown): Asked<Shown>,
 ) -> Answer<Response> {
     let (lang, chosen) = language(&asking, shown.lang.as_deref());
-    let rooms = match app.rooms() {
-        Ok(rooms) => rooms.clone(),
-        Err(_) => return Ok(html(StatusCode::NOT_FOUND, page::missing(lang))),
-    };
-    let door = match rooms.door(&name).await {
-        Ok(door) => door,
-        Err(refused) if refused.kind == UNKNOWN_ROOM => {
-            return Ok(html(StatusCode::NOT_FOUND, page::missing(lang)));
-        }
-        Err(refused) => return Err(refused),
+    let (rooms, door) = match found(&app, &name).await {
+        Ok(found) => found,
+        Err(refused) => return instead(&name, (lang, chosen), refused),
     };
     let mut notice = shown.notice.as_deref().and_then(notice_of);
     let visitor = match asking.who(&app, &door, shown.token.as_deref(), false) {
@@ -83,15 +113,21 @@ async fn show(
         }
         Err(refused) => return Err(refused),
     };
-    let found = match &visitor {
-        Some(visitor) => visits::kept(&app, &rooms, &door, visitor).await,
-        None => Ok(None),
+    let place = match &visitor {
+        Some(visitor) => match visits::kept(&app, &rooms, &door, visitor).await {
+            Ok(place) => place,
+            Err(refused) => match fail_open::place(&app, &rooms, &door, &visitor.person, &refused) {
+                Some(place) => Some(place),
+                None => return instead(&name, (lang, chosen), refused),
+            },
+        },
+        None => None,
     };
-    let place = found.unwrap_or_else(|_| {
-        notice = Some(Notice::Unavailable);
-        None
-    });
-    let seen = door.room.seen_or_look().await.ok();
+    let seen = match looked_at(&door).await {
+        Ok(seen) => Some(seen),
+        Err(_) if fail_open::holds(&door, app.now()) => None,
+        Err(error) => return instead(&name, (lang, chosen), error.into()),
+    };
     let text = rendered(&app, &door, (lang, chosen), seen.as_deref(), place, notice);
     let mut response = html(StatusCode::OK, text);
     if let Some(visitor) = visitor {
@@ -119,6 +155,7 @@ fn rendered(
         opens_at: seen.and_then(|seen| seen.view.opens_at).map(time),
         waiting: seen.map_or(0, |seen| seen.view.waiting() + seen.view.early),
         at: time(app.now()),
+        proof: door.settings.proof.is_some(),
         kept_ms: door.settings.grace_ms.0,
         place,
         notice,
@@ -164,6 +201,7 @@ fn notice_of(name: &str) -> Option<Notice> {
         "full" => Some(Notice::Full),
         "too_many" => Some(Notice::TooMany),
         "unavailable" => Some(Notice::Unavailable),
+        "needs_script" => Some(Notice::NeedsScript),
         "refused" => Some(Notice::Refused),
         _ => None,
     }
@@ -174,6 +212,7 @@ fn notice(refused: &Refused) -> &'static str {
         ROOM_FULL => "full",
         TOO_MANY_JOINS => "too_many",
         UNAVAILABLE => "unavailable",
+        PROOF_NEEDED => "needs_script",
         _ => "refused",
     }
 }
@@ -189,8 +228,10 @@ async fn join(
     let pause = app.config.server.body_pause_ms.into();
     let form = whole_body(request.into_body(), MAX_FORM_BYTES, pause).await?;
     let again = form.split(|byte| *byte == b'&').any(|field| field == b"again=1");
-    let rooms = app.rooms()?.clone();
-    let door = rooms.door(&name).await?;
+    let (rooms, door) = match found(&app, &name).await {
+        Ok(found) => found,
+        Err(refused) => return instead(&name, lang, refused),
+    };
     let visitor = match asking.who(&app, &door, None, true) {
         Ok(Some(visitor)) => visitor,
         Ok(None) | Err(_) => return Ok(back(&name, lang, Some("refused"), None)),
@@ -208,8 +249,10 @@ async fn leave(
     Asked(Language { lang }): Asked<Language>,
 ) -> Answer<Response> {
     let lang = language(&asking, lang.as_deref());
-    let rooms = app.rooms()?.clone();
-    let door = rooms.door(&name).await?;
+    let (rooms, door) = match found(&app, &name).await {
+        Ok(found) => found,
+        Err(refused) => return instead(&name, lang, refused),
+    };
     let mut notice = None;
     if let Ok(Some(visitor)) = asking.who(&app, &door, None, false)
         && let Err(refused) = visits::left(&rooms, &door, &visitor).await

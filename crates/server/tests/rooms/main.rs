@@ -7,6 +7,7 @@
 mod support;
 
 mod bad_input;
+mod page;
 mod people;
 mod times;
 mod visits;

@@ -120,6 +120,36 @@ async fn slow_clients_are_left() {
     world.end().await;
 }
 
+/// The system shows which timer runs on a connection: 02 is the one that asks a silent peer whether it is there.
+#[cfg(target_os = "linux")]
+#[tokio::test]
+async fn silent_peers_are_asked_whether_they_are_there() {
+    let world = World::open("").await;
+    let address = world.service.address();
+    let mut stream = TcpStream::connect(address).await.unwrap();
+    stream
+        .write_all(b"GET /healthz HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n")
+        .await
+        .unwrap();
+    assert!(stream.read(&mut [0; 1024]).await.unwrap() > 0, "it was accepted");
+    let (ours, theirs) = (address.port(), stream.local_addr().unwrap().port());
+    let begun = std::time::Instant::now();
+    loop {
+        let all = std::fs::read_to_string("/proc/net/tcp").unwrap();
+        let asked = all.lines().any(|line| {
+            let fields: Vec<_> = line.split_whitespace().collect();
+            let port = |field: &str, port: u16| field.ends_with(&format!(":{port:04X}"));
+            port(fields[1], ours) && port(fields[2], theirs) && fields[5].starts_with("02:")
+        });
+        if asked {
+            break;
+        }
+        assert!(begun.elapsed() < PATIENCE, "{ours} to {theirs} in {all}");
+        tokio::time::sleep(std::time::Duration::from_millis(20)).await;
+    }
+    world.end().await;
+}
+
 #[tokio::test]
 async fn who_does_not_read_is_left() {
     let world = World::open("[server]\nbody_pause_ms = 2000").await;

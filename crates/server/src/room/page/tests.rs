@@ -69,6 +69,7 @@ fn page_of(own: &OwnTexts, lang: Lang, place: Option<Place>, change: impl FnOnce
         lang,
         lang_chosen: false,
         coloured: false,
+        proof: false,
         status: RoomStatus::Open,
         opens_at: None,
         waiting: 1_500,
@@ -138,6 +139,17 @@ fn the_data_for_the_scripts_is_json_as_it_was() {
     assert_eq!(value["words"]["leave"], "Leave the line");
     assert_eq!(value["kept_ms"], 45_000);
     assert!(value.get("notice").is_none());
+}
+
+#[test]
+fn a_page_without_a_room_is_escaped_and_leads_back() {
+    let seen = away("\"><script>&", Lang::Ko, true);
+    assert_eq!(seen.matches("<script").count(), 1, "{seen}");
+    assert!(
+        seen.contains("href=\"/rooms/%22%3E%3Cscript%3E%26?lang=ko\""),
+        "{seen}"
+    );
+    assert!(seen.contains(Lang::Ko.words().unavailable) && seen.contains("<html lang=\"ko\">"));
 }
 
 #[test]
@@ -255,6 +267,22 @@ fn whoever_has_no_place_can_take_one_while_there_are_any() {
 }
 
 #[test]
+fn a_room_that_asks_for_work_says_that_it_needs_a_script() {
+    for lang in [Lang::En, Lang::Ko] {
+        for place in [None, Some(ended(TicketEnd::Left))] {
+            let seen = page(lang, place.clone(), |view| view.proof = true);
+            let (seen, words) = (stage(&seen), lang.words());
+            assert!(seen.contains(&escaped(words.needs_script)) && seen.contains(words.check));
+            assert!(!seen.contains("/join"), "a form that only leads to a refusal");
+            let seen = page(lang, place, |_| {});
+            assert!(!stage(&seen).contains(&escaped(words.needs_script)));
+        }
+        let seen = page(lang, Some(waiting()), |view| view.proof = true);
+        assert!(!stage(&seen).contains(&escaped(lang.words().needs_script)));
+    }
+}
+
+#[test]
 fn a_place_is_shown_with_all_that_is_known() {
     let page = |place| page(Lang::En, Some(place), |_| {});
     let seen = page(waiting());
@@ -281,7 +309,12 @@ fn a_place_is_shown_with_all_that_is_known() {
     );
     let mut sold = waiting();
     sold.room_status = RoomStatus::SoldOut;
-    assert!(stage(&page(sold)).contains("Every seat is taken"));
+    let seen = page(sold);
+    assert!(stage(&seen).contains("Every seat is sold") && stage(&seen).contains("Check again</a>"));
+    assert!(
+        !stage(&seen).contains("1,204"),
+        "a line that does not move any more"
+    );
     let early = Place {
         room_status: RoomStatus::NotOpen,
         opens_at: Some(Time(NOW.0 + 30_000)),
@@ -322,6 +355,7 @@ fn what_went_wrong_is_said() {
         Notice::Full,
         Notice::TooMany,
         Notice::Unavailable,
+        Notice::NeedsScript,
         Notice::Refused,
     ] {
         for lang in [Lang::En, Lang::Ko] {

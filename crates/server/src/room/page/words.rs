@@ -168,6 +168,15 @@ words! {
     join_early: "Not open yet, but you can come in", "시작 전이지만 참여할 수 있습니다";
     join: "Take a place", "대기열 참여하기";
     joining: "Taking a place …", "대기열에 참여하는 중 …";
+    working: "A moment … Your browser works out a small puzzle first. That keeps floods of machines out of the line.",
+        "잠시만요 … 먼저 브라우저가 간단한 계산을 합니다. 자동화된 대량 접속을 막기 위한 절차입니다.";
+    work_progress: "Share of browsers that are done by now", "지금쯤 계산을 마친 브라우저의 비율";
+    work_tries: "{n} tries so far. It takes {all} on average, more or fewer by luck.",
+        "지금까지 {n}번 시도했습니다. 평균 {all}번이 필요하며 운에 따라 달라집니다.";
+    work_refused: "The puzzle took too long, or the network changed meanwhile. Please try again.",
+        "계산이 너무 오래 걸렸거나 그동안 네트워크가 바뀌었습니다. 다시 시도해 주세요.";
+    needs_script: "This room needs JavaScript: your browser has to work out a small puzzle before it gets a place, which keeps floods of machines out. Please turn JavaScript on, then load this page again.",
+        "이 대기실은 자바스크립트가 필요합니다. 자동화된 대량 접속을 막기 위해 참여하기 전에 브라우저가 간단한 계산을 해야 합니다. 자바스크립트를 켠 뒤 이 페이지를 다시 불러와 주세요.";
     check: "Check again", "다시 확인";
     leave: "Leave the line", "대기열에서 나가기";
     leave_question: "Leave the line?", "대기열에서 나갈까요?";
@@ -193,10 +202,10 @@ words! {
         "지금은 입장이 잠시 멈췄습니다. 순서는 유지되며 저절로 다시 진행됩니다.";
     paused_door: "Nobody is let in at the moment. You can take a place meanwhile.",
         "지금은 입장이 잠시 멈췄습니다. 미리 대기열에 참여할 수 있습니다.";
-    sold_out_text: "Every seat is taken at the moment. One that comes back goes to the next in line.",
-        "현재 모든 좌석이 찼습니다. 취소된 좌석은 다음 순서에게 돌아갑니다.";
+    sold_out_text: "Every seat is sold. Nobody else is let in, unless seats are added.",
+        "모든 좌석이 판매되었습니다. 좌석이 추가되지 않는 한 더 입장할 수 없습니다.";
     sold_out_heading: "Sold out", "매진되었습니다";
-    sold_out_over: "Every seat is taken. Thank you for waiting.", "모든 좌석이 판매되었습니다. 기다려 주셔서 감사합니다.";
+    sold_out_over: "Every seat is sold. Thank you for waiting.", "모든 좌석이 판매되었습니다. 기다려 주셔서 감사합니다.";
     closed_heading: "This room is closed", "대기실이 닫혔습니다";
     full_heading: "The line is full", "대기열이 가득 찼습니다";
     full_text: "As many people wait as there is room for. Please try again in a few minutes.",
@@ -246,6 +255,7 @@ words! {
     unavailable: "The waiting room does not answer at the moment. Places are kept; please try again in a moment.",
         "대기실이 잠시 응답하지 않습니다. 순서는 유지됩니다. 잠시 뒤에 다시 시도해 주세요.";
     refused: "This browser could not be given a place here.", "이 브라우저에서는 대기열에 참여할 수 없습니다.";
+    away_heading: "A moment, please", "잠시만 기다려 주세요";
     missing_heading: "There is no such waiting room", "없는 대기실입니다";
     missing_text: "The address may be misspelt, or the room is not there any more.",
         "주소가 잘못되었거나 대기실이 더 이상 없습니다.";
@@ -253,6 +263,7 @@ words! {
     tab_turn: "Your turn", "입장하세요";
     tab_paused: "Paused", "일시 중지";
 
+    said_working: "A moment, your browser works.", "잠시만요, 브라우저가 계산하고 있습니다.";
     said_early: "You are in the draw.", "추첨에 참여했습니다.";
     said_taken: "Your place is taken. You are number {n}.", "대기열에 참여했습니다. {n}번입니다.";
     said_half: "Half of the way is behind you. You are number {n}.", "절반을 지났습니다. {n}번입니다.";
