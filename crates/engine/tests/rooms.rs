@@ -10,8 +10,9 @@ use tidegate_core::room::command::{
 };
 use tidegate_core::room::config::{Capacity, RoomConfig};
 use tidegate_core::room::ticket::{End, Ticket, TicketState};
-use tidegate_core::time::Millis;
+use tidegate_core::time::{Millis, Timestamp};
 use tidegate_engine::room::{RoomHandle, RoomOptions, RoomService, Update, Visit};
+use tidegate_store::ManualClock;
 use tidegate_store::room::{EmbeddedRoomOptions, EmbeddedRoomStore, RoomStore};
 use tokio::time::timeout;
 
@@ -211,5 +212,46 @@ async fn a_closed_room_takes_nobody_and_a_restart_keeps_the_places() {
     .expect("rooms of the store are found");
     let mut back = visits(&room, "a").await;
     until(&mut back, |ticket, _| ticket.index.0 == 0).await;
+    service.shutdown().await;
+}
+
+/// A sign of life that counts for ten minutes says nothing about passes that are over after a second.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn after_a_start_slots_come_back_at_their_time_and_nobody_absent_is_lost() {
+    let folder = tempfile::tempdir().unwrap();
+    let clock = Arc::new(ManualClock::at(Timestamp(1_706_000_000_000)));
+    let store = EmbeddedRoomStore::open(EmbeddedRoomOptions {
+        clock: clock.clone(),
+        ..EmbeddedRoomOptions::new(folder.path())
+    });
+    let store: Arc<dyn RoomStore> = Arc::new(store.unwrap());
+    let config = RoomConfig {
+        capacity: Capacity {
+            seats: None,
+            inside: 1,
+            per_second: 1_000,
+        },
+        presence_ms: Millis(600_000),
+        pass_ms: Millis(1_000),
+        ..RoomConfig::default()
+    };
+    store.open(&name(), config.clone()).await.unwrap();
+    let both = vec![comes("no show"), comes("away")];
+    store.join(&name(), both).await.unwrap();
+    assert_eq!(store.promote(&name(), 9).await.unwrap().granted.len(), 1);
+    // An outage of every process: longer than anybody may be absent.
+    clock.advance(config.presence_ms + config.grace_ms);
+    let service = RoomService::start(store.clone(), RoomOptions::default());
+    let room = service.handle().open(&name(), config).await.unwrap();
+    timeout(SOON * 3, async {
+        while store.survey(&name()).await.unwrap().granted > 0 {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    })
+    .await
+    .expect("the slot comes back");
+    let mut away = visits(&room, "away").await;
+    assert_eq!(granted(&mut away).await.index.0, 1, "the place is still there");
+    drop(away);
     service.shutdown().await;
 }

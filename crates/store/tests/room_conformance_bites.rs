@@ -9,7 +9,7 @@ use async_trait::async_trait;
 use tidegate_core::ids::{PersonId, RoomId};
 use tidegate_core::room::command::{
     Change, Control, ExtendParams, InsideOutcome, JoinOutcome, JoinParams, PromoteOutcome, ReapOutcome,
-    RedeemOutcome, RedeemParams, ResizeOutcome, ResizeParams, RoomView, TicketView, TouchOutcome,
+    ReapParams, RedeemOutcome, RedeemParams, ResizeOutcome, ResizeParams, RoomView, TicketView, TouchOutcome,
     TouchParams,
 };
 use tidegate_core::room::config::RoomConfig;
@@ -116,8 +116,8 @@ impl<F: Fault> RoomStore for Wrong<F> {
         F::leave(&self.right, room, person).await
     }
 
-    async fn reap(&self, room: &RoomId, max: u64) -> Answer<ReapOutcome> {
-        self.right.reap(room, max).await
+    async fn reap(&self, room: &RoomId, params: ReapParams) -> Answer<ReapOutcome> {
+        self.right.reap(room, params).await
     }
 
     async fn resize(&self, room: &RoomId, mut params: ResizeParams) -> Answer<ResizeOutcome> {

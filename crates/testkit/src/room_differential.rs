@@ -11,8 +11,9 @@ use std::task::Poll;
 
 use tidegate_core::ids::{PersonId, RoomId, SessionId};
 use tidegate_core::room::command::{
-    Change, Control, ExtendParams, InsideOutcome, JoinOutcome, JoinParams, RedeemOutcome, RedeemParams,
-    Refused, ResizeOutcome, ResizeParams, Rings, RoomView, Stop, TicketView, TouchOutcome, TouchParams,
+    Change, Control, ExtendParams, InsideOutcome, JoinOutcome, JoinParams, ReapParams, RedeemOutcome,
+    RedeemParams, Refused, ResizeOutcome, ResizeParams, Rings, RoomView, Stop, TicketView, TouchOutcome,
+    TouchParams,
 };
 use tidegate_core::room::config::{Capacity, RoomConfig};
 use tidegate_core::room::ticket::{End, Index, Stream, TicketState, Wave};
@@ -493,7 +494,11 @@ impl History {
             3 => self.rng.between(1, self.size.people),
             _ => 10_000,
         };
-        let outcome = both!(self, store => store.reap(&room, max));
+        let params = ReapParams {
+            max,
+            absent: self.rng.below(4) > 0,
+        };
+        let outcome = both!(self, store => store.reap(&room, params));
         for (count, what) in [
             (outcome.lost, "reaped: lost"),
             (outcome.no_shows, "reaped: no shows"),

@@ -144,6 +144,16 @@ pub enum InsideOutcome {
     Unknown,
 }
 
+/// What time may end by one call.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ReapParams {
+    /// Tickets at most.
+    pub max: u64,
+    /// Whether those who were absent for too long lose their places. Not while nobody can know who is there: after an
+    /// outage, streams give a sign of life first. Slots come back and ended tickets are forgotten all the same.
+    pub absent: bool,
+}
+
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct ReapOutcome {
     pub lost: u64,
@@ -158,7 +168,7 @@ pub struct ReapOutcome {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Change<T> {
     Set(T),
-    /// By so many more or fewer; never below zero, and refused above the limit.
+    /// By so many more or fewer; refused below zero and above the limit.
     Add(i64),
     /// Back to what is configured.
     Reset,

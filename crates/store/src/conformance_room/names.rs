@@ -3,7 +3,7 @@
 use futures_util::future::join_all;
 use tidegate_core::ids::{MAX_ID_BYTES, RoomId};
 use tidegate_core::room::command::{
-    Control, ExtendParams, JoinOutcome, RedeemOutcome, RedeemParams, TouchParams,
+    Control, ExtendParams, JoinOutcome, ReapParams, RedeemOutcome, RedeemParams, TouchParams,
 };
 use tidegate_core::room::ticket::{Index, Stream, TicketState, Wave};
 use tidegate_core::time::Millis;
@@ -153,6 +153,7 @@ pub async fn an_unknown_room_is_an_error(backend: &dyn Backend) {
         stream: Stream(1),
         present: true,
     };
+    let all = ReapParams { max: 1, absent: true };
     let refused = [
         ("join", store.join(&none, vec![join_of("a")]).await.err()),
         ("touch", store.touch(&none, vec![touch]).await.err()),
@@ -162,7 +163,7 @@ pub async fn an_unknown_room_is_an_error(backend: &dyn Backend) {
         ("extend", store.extend(&none, extend).await.err()),
         ("complete", store.complete(&none, &who).await.err()),
         ("leave", store.leave(&none, &who).await.err()),
-        ("reap", store.reap(&none, 1).await.err()),
+        ("reap", store.reap(&none, all).await.err()),
         ("resize", store.resize(&none, inside_by(1, 1)).await.err()),
         ("control", store.control(&none, Control::Pause).await.err()),
         ("void", store.void(&none, None).await.err()),

@@ -7,7 +7,7 @@ use async_trait::async_trait;
 use tidegate_core::ids::{PersonId, RoomId};
 use tidegate_core::room::Room;
 use tidegate_core::room::command::{
-    Control, ExtendParams, InsideOutcome, JoinOutcome, JoinParams, PromoteOutcome, ReapOutcome,
+    Control, ExtendParams, InsideOutcome, JoinOutcome, JoinParams, PromoteOutcome, ReapOutcome, ReapParams,
     RedeemOutcome, RedeemParams, ResizeOutcome, ResizeParams, RoomView, TicketView, TouchOutcome,
     TouchParams,
 };
@@ -121,8 +121,8 @@ impl<S: OnMachine<Rooms> + HasBells> RoomStore for S {
         .await
     }
 
-    async fn reap(&self, room: &RoomId, max: u64) -> Result<ReapOutcome, StoreError> {
-        step(self, room, Keep::Written, move |room, now| room.reap(max, now)).await
+    async fn reap(&self, room: &RoomId, params: ReapParams) -> Result<ReapOutcome, StoreError> {
+        step(self, room, Keep::Written, move |room, now| room.reap(params, now)).await
     }
 
     async fn resize(&self, room: &RoomId, params: ResizeParams) -> Result<ResizeOutcome, StoreError> {

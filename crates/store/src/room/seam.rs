@@ -6,7 +6,7 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use tidegate_core::ids::{PersonId, RoomId};
 use tidegate_core::room::command::{
-    Control, ExtendParams, InsideOutcome, JoinOutcome, JoinParams, PromoteOutcome, ReapOutcome,
+    Control, ExtendParams, InsideOutcome, JoinOutcome, JoinParams, PromoteOutcome, ReapOutcome, ReapParams,
     RedeemOutcome, RedeemParams, ResizeOutcome, ResizeParams, RoomView, TicketView, TouchOutcome,
     TouchParams,
 };
@@ -53,8 +53,8 @@ pub trait RoomStore: Send + Sync + fmt::Debug + 'static {
     /// Goes by itself. A slot comes back, once.
     async fn leave(&self, room: &RoomId, person: &PersonId) -> Result<InsideOutcome, StoreError>;
 
-    /// Does what time asks for, `max` tickets at most.
-    async fn reap(&self, room: &RoomId, max: u64) -> Result<ReapOutcome, StoreError>;
+    /// Does what time asks for, as far as it may.
+    async fn reap(&self, room: &RoomId, params: ReapParams) -> Result<ReapOutcome, StoreError>;
 
     /// Changes the limits, once per request.
     async fn resize(&self, room: &RoomId, params: ResizeParams) -> Result<ResizeOutcome, StoreError>;

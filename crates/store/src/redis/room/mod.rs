@@ -26,7 +26,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use async_trait::async_trait;
 use tidegate_core::ids::{PersonId, RoomId};
 use tidegate_core::room::command::{
-    Control, ExtendParams, InsideOutcome, JoinOutcome, JoinParams, PromoteOutcome, ReapOutcome,
+    Control, ExtendParams, InsideOutcome, JoinOutcome, JoinParams, PromoteOutcome, ReapOutcome, ReapParams,
     RedeemOutcome, RedeemParams, ResizeOutcome, ResizeParams, RoomView, TicketView, TouchOutcome,
     TouchParams,
 };
@@ -313,12 +313,12 @@ impl RoomStore for RedisRoomStore {
         decode::inside(&mut self.shared.of_person(room, script, person).await?)
     }
 
-    async fn reap(&self, room: &RoomId, max: u64) -> Result<ReapOutcome, StoreError> {
-        let (mut all, mut left) = (ReapOutcome::default(), max);
+    async fn reap(&self, room: &RoomId, params: ReapParams) -> Result<ReapOutcome, StoreError> {
+        let (mut all, mut left) = (ReapOutcome::default(), params.max);
         loop {
             let part = left.min(REAPS);
             let mut args = Args::default();
-            args.big(part);
+            args.big(part).flag(params.absent);
             let found = decode::reaped(&mut self.shared.on(room, &scripts::ROOM_REAP, args).await?)?;
             all = ReapOutcome {
                 lost: all.lost + found.lost,
