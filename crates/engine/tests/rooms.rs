@@ -6,14 +6,15 @@ use std::time::Duration;
 
 use tidegate_core::ids::{PersonId, RoomId};
 use tidegate_core::room::command::{
-    Control, InsideOutcome, JoinOutcome, JoinParams, RedeemOutcome, RedeemParams,
+    Control, InsideOutcome, JoinOutcome, JoinParams, RedeemOutcome, RedeemParams, RemoveOutcome,
 };
 use tidegate_core::room::config::{Capacity, RoomConfig};
 use tidegate_core::room::ticket::{End, Ticket, TicketState};
 use tidegate_core::time::{Millis, Timestamp};
 use tidegate_engine::room::{RoomHandle, RoomOptions, RoomService, Update, Visit};
-use tidegate_store::ManualClock;
+use tidegate_store::embedded::memory_disk::MemoryDisk;
 use tidegate_store::room::{EmbeddedRoomOptions, EmbeddedRoomStore, RoomStore};
+use tidegate_store::{ManualClock, StoreError, SystemClock};
 use tokio::time::timeout;
 
 const SOON: Duration = Duration::from_secs(10);
@@ -254,4 +255,54 @@ async fn after_a_start_slots_come_back_at_their_time_and_nobody_absent_is_lost()
     assert_eq!(granted(&mut away).await.index.0, 1, "the place is still there");
     drop(away);
     service.shutdown().await;
+}
+
+/// A process that goes on would be ready, and let nobody in.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_store_that_has_failed_for_good_ends_the_service() {
+    let disk = MemoryDisk::default();
+    let clock = Arc::new(SystemClock);
+    let store: Arc<dyn RoomStore> =
+        Arc::new(EmbeddedRoomStore::open_for_test(Arc::new(disk.clone()), clock).unwrap());
+    let service = RoomService::start(store, RoomOptions::default());
+    let handle = service.handle();
+    let room = handle.open(&name(), RoomConfig::default()).await.unwrap();
+    assert!(
+        timeout(Duration::from_millis(50), service.failed())
+            .await
+            .is_err()
+    );
+    assert!(!handle.is_away());
+    disk.fail_syncs(true);
+    let refused = room.join(comes("a")).await.unwrap_err();
+    assert!(matches!(refused, StoreError::Poisoned(_)), "{refused}");
+    timeout(SOON * 3, service.failed()).await.expect("it is noticed");
+    assert!(handle.is_away());
+    service.shutdown().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_room_that_was_removed_ends_with_its_streams_and_can_be_made_again() {
+    let World { room, service, .. } = &world(0).await;
+    let handle = service.handle();
+    let mut visit = visits(room, "a").await;
+    visit.next().await;
+    let used = RemoveOutcome::Used {
+        waiting: 1,
+        inside: 0,
+    };
+    room.store().control(&name(), Control::Close).await.unwrap();
+    assert_eq!(handle.remove(&name()).await.unwrap(), used);
+    assert!(!room.is_gone());
+    room.store().leave(&name(), &person("a")).await.unwrap();
+    assert_eq!(handle.remove(&name()).await.unwrap(), RemoveOutcome::Removed);
+    assert!(room.is_gone() && handle.room(&name()).is_none());
+    until(&mut visit, |ticket, _| {
+        matches!(ticket.state, TicketState::Ended { .. })
+    })
+    .await;
+    assert!(handle.find(&name()).await.unwrap().is_none());
+    let again = handle.make(&name(), RoomConfig::default()).await.unwrap();
+    assert!(!again.is_gone());
+    granted(&mut visits(&again, "a").await).await;
 }

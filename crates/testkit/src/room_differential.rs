@@ -12,8 +12,8 @@ use std::task::Poll;
 use tidegate_core::ids::{PersonId, RoomId, SessionId};
 use tidegate_core::room::command::{
     Change, Control, ExtendParams, InsideOutcome, JoinOutcome, JoinParams, ReapParams, RedeemOutcome,
-    RedeemParams, Refused, ResizeOutcome, ResizeParams, Rings, RoomView, Stop, TicketView, TouchOutcome,
-    TouchParams,
+    RedeemParams, Refused, RemoveOutcome, ResizeOutcome, ResizeParams, Rings, RoomView, Stop, TicketView,
+    TouchOutcome, TouchParams,
 };
 use tidegate_core::room::config::{Capacity, RoomConfig};
 use tidegate_core::room::ticket::{End, Index, Stream, TicketState, Wave};
@@ -299,8 +299,24 @@ impl History {
             93..=94 => self.control().await,
             95..=96 => self.void().await,
             97..=98 => self.configure().await,
+            _ if self.rng.percent(50) => self.remove().await,
             _ => self.open().await,
         }
+    }
+
+    /// Mostly refused. A room that is gone is made again, by the first of two.
+    async fn remove(&mut self) -> Result<(), StoreError> {
+        let (room, config) = (self.room.clone(), self.config.clone());
+        let outcome = both!(self, store => store.remove(&room));
+        self.lived.seen.count(match outcome {
+            RemoveOutcome::Removed => "removed",
+            RemoveOutcome::Open => "not removed: open",
+            RemoveOutcome::Used { .. } => "not removed: used",
+        });
+        let other = self.random_config();
+        both!(self, store => store.make(&room, config.clone()));
+        both!(self, store => store.make(&room, other.clone()));
+        Ok(())
     }
 
     async fn open(&mut self) -> Result<(), StoreError> {

@@ -223,6 +223,17 @@ pub enum Status {
     Closed,
 }
 
+/// What becomes of a room that is to be removed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum RemoveOutcome {
+    /// It is gone with everything that was remembered in it.
+    Removed,
+    /// It is neither closed nor sold out.
+    Open,
+    /// Somebody waits, was let in or is inside.
+    Used { waiting: u64, inside: u64 },
+}
+
 /// What happened since the room was made.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Counts {

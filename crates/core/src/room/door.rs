@@ -1,6 +1,6 @@
 //! What operators do: the limits, the door, and passes that are taken back.
 
-use super::command::{Change, Control, ResizeOutcome, ResizeParams, Resized, Status};
+use super::command::{Change, Control, RemoveOutcome, ResizeOutcome, ResizeParams, Resized, Status};
 use super::config::{Capacity, RoomConfig};
 use super::ticket::Wave;
 use super::{CHANGES, Due, Overrides, Room};
@@ -69,6 +69,18 @@ impl Room {
         if self.head.status != status {
             self.head.status = status;
             self.set();
+        }
+    }
+
+    /// Whether the room can be removed. It is, if whoever keeps it lets go of it then.
+    pub fn removal(&self) -> RemoveOutcome {
+        if self.head.status != Status::Closed && !self.head.sold_out() {
+            return RemoveOutcome::Open;
+        }
+        let waiting = self.places.total() + self.early.len() as u64;
+        match (waiting, self.head.slots()) {
+            (0, 0) => RemoveOutcome::Removed,
+            (waiting, inside) => RemoveOutcome::Used { waiting, inside },
         }
     }
 

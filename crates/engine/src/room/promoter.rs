@@ -27,12 +27,12 @@ pub(super) async fn promote(
     let longest = Duration::from(options.sweep_ms);
     // Streams of before an outage, or of before this start, have one round of signs of life before anybody counts as lost.
     // Slots come back meanwhile: their deadlines are their own.
-    let mut lost_from = Instant::now() + local.presence();
+    let mut blind = Instant::now();
     loop {
         let rang = bell.promote.notified();
         tokio::pin!(rang);
         rang.as_mut().enable();
-        let turn = turn(&local, &options, Instant::now() >= lost_from).await;
+        let turn = turn(&local, &options, blind.elapsed() >= local.presence()).await;
         let wait = match turn {
             Ok(Stop::More) => Duration::ZERO,
             Ok(Stop::Rate { until } | Stop::NotOpen { at: until }) => alarm.wait(until, longest),
@@ -40,7 +40,7 @@ pub(super) async fn promote(
             Err(StoreError::Closed) => return,
             Err(error) => {
                 tracing::debug!(%error, room = %local.name, "nobody can be let in now");
-                lost_from = Instant::now() + local.presence();
+                blind = Instant::now();
                 longest
             }
         };

@@ -10,8 +10,8 @@ use async_trait::async_trait;
 use tidegate_core::ids::{PersonId, RoomId, SessionId};
 use tidegate_core::room::command::{
     Change, Control, ExtendParams, InsideOutcome, JoinOutcome, JoinParams, PromoteOutcome, ReapOutcome,
-    ReapParams, RedeemOutcome, RedeemParams, ResizeOutcome, ResizeParams, RoomView, TicketView, TouchOutcome,
-    TouchParams,
+    ReapParams, RedeemOutcome, RedeemParams, RemoveOutcome, ResizeOutcome, ResizeParams, RoomView,
+    TicketView, TouchOutcome, TouchParams,
 };
 use tidegate_core::room::config::{Capacity, RoomConfig};
 use tidegate_core::room::ticket::{End, Stream, TicketState, Wave};
@@ -328,6 +328,10 @@ impl<'a> Harness<'a> {
 
     pub async fn control(&self, control: Control) {
         must(self.store.control(&self.room, control).await);
+    }
+
+    pub async fn remove(&self) -> RemoveOutcome {
+        must(self.store.remove(&self.room).await)
     }
 
     pub async fn void(&self, through: Option<Wave>) -> Wave {

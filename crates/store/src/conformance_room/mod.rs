@@ -115,6 +115,8 @@ macro_rules! room_conformance_cases {
             names {
                 b197_rooms_do_not_know_each_other,
                 b198_a_room_that_is_there_is_not_made_again,
+                b198_the_first_to_make_a_room_wins,
+                b214_a_room_that_is_over_is_removed,
                 b216_odd_names_are_people_of_their_own,
                 odd_names_are_rooms_of_their_own,
                 rooms_are_listed_in_order,
