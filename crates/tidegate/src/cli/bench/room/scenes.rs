@@ -114,7 +114,7 @@ async fn serve(args: &RoomArgs, folder: &Path, capacity: Value) -> anyhow::Resul
         },
         "rooms": {"bench": {"capacity": capacity, "pass_ms": 3_600_000}},
         "room": {
-            "max_streams": 1_000_000,
+            "max_streams": 900_000,
             "joins": {"per_address": 1_000_000, "address_burst": 1_000_000, "per_person": 1_000_000},
         },
     });
