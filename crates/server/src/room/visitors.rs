@@ -185,11 +185,12 @@ impl Visitor {
                 ..
             })
         );
+        let seen = door.room.seen_or_look().await?;
         Ok(JoinParams {
             person: self.person.clone(),
             stream: false,
             again: asked.again && (door.settings.again || !completed),
-            draw: door.draw(&self.person),
+            draw: door.draw(&self.person, seen.view.opens_at),
         })
     }
 

@@ -84,7 +84,7 @@ async fn show(
         Err(refused) => return Err(refused),
     };
     let found = match &visitor {
-        Some(visitor) => visits::kept(&app, &rooms, &door, visitor).await,
+        Some(visitor) => visits::kept(&rooms, &door, visitor).await,
         None => Ok(None),
     };
     let place = found.unwrap_or_else(|_| {

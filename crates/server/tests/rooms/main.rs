@@ -8,4 +8,5 @@ mod support;
 
 mod bad_input;
 mod people;
+mod stored;
 mod visits;
