@@ -9,6 +9,12 @@ use crate::Time;
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Place {
     pub room: String,
+    /// Who the visitor is in this room, as the draw and passes name it: a hash.
+    #[serde(default)]
+    pub person: String,
+    /// The place that was given, from 0: smaller goes first. Absent until the draw.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub number: Option<u64>,
     pub state: PlaceState,
     pub room_status: RoomStatus,
     /// 1 for the next one; absent unless waiting.

@@ -6,13 +6,15 @@ use std::time::Duration;
 
 use tidegate_core::ids::{PersonId, RoomId};
 use tidegate_core::room::command::{
-    Control, InsideOutcome, JoinOutcome, JoinParams, RedeemOutcome, RedeemParams,
+    Control, InsideOutcome, JoinOutcome, JoinParams, RedeemOutcome, RedeemParams, RemoveOutcome,
 };
 use tidegate_core::room::config::{Capacity, RoomConfig};
 use tidegate_core::room::ticket::{End, Ticket, TicketState};
-use tidegate_core::time::Millis;
+use tidegate_core::time::{Millis, Timestamp};
 use tidegate_engine::room::{RoomHandle, RoomOptions, RoomService, Update, Visit};
+use tidegate_store::embedded::memory_disk::MemoryDisk;
 use tidegate_store::room::{EmbeddedRoomOptions, EmbeddedRoomStore, RoomStore};
+use tidegate_store::{ManualClock, StoreError, SystemClock};
 use tokio::time::timeout;
 
 const SOON: Duration = Duration::from_secs(60);
@@ -219,4 +221,96 @@ async fn a_closed_room_takes_nobody_and_a_restart_keeps_the_places() {
     let mut back = visits(&room, "a").await;
     until(&mut back, |ticket, _| ticket.index.0 == 0).await;
     service.shutdown().await;
+}
+
+/// A sign of life that counts for ten minutes says nothing about passes that are over after a second.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn after_a_start_slots_come_back_at_their_time_and_nobody_absent_is_lost() {
+    let folder = tempfile::tempdir().unwrap();
+    let clock = Arc::new(ManualClock::at(Timestamp(1_706_000_000_000)));
+    let store = EmbeddedRoomStore::open(EmbeddedRoomOptions {
+        clock: clock.clone(),
+        ..EmbeddedRoomOptions::new(folder.path())
+    });
+    let store: Arc<dyn RoomStore> = Arc::new(store.unwrap());
+    let config = RoomConfig {
+        capacity: Capacity {
+            seats: None,
+            inside: 1,
+            per_second: 1_000,
+        },
+        presence_ms: Millis(600_000),
+        pass_ms: Millis(1_000),
+        ..RoomConfig::default()
+    };
+    store.open(&name(), config.clone()).await.unwrap();
+    let both = vec![comes("no show"), comes("away")];
+    store.join(&name(), both).await.unwrap();
+    assert_eq!(store.promote(&name(), 9).await.unwrap().granted.len(), 1);
+    // An outage of every process: longer than anybody may be absent.
+    clock.advance(config.presence_ms);
+    clock.advance(config.grace_ms);
+    let service = RoomService::start(store.clone(), RoomOptions::default());
+    let room = service.handle().open(&name(), config).await.unwrap();
+    timeout(SOON * 3, async {
+        while store.survey(&name()).await.unwrap().granted > 0 {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    })
+    .await
+    .expect("the slot comes back");
+    let mut away = visits(&room, "away").await;
+    assert_eq!(granted(&mut away).await.index.0, 1, "the place is still there");
+    drop(away);
+    service.shutdown().await;
+}
+
+/// A process that goes on would be ready, and let nobody in.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_store_that_has_failed_for_good_ends_the_service() {
+    let disk = MemoryDisk::default();
+    let clock = Arc::new(SystemClock);
+    let store: Arc<dyn RoomStore> =
+        Arc::new(EmbeddedRoomStore::open_for_test(Arc::new(disk.clone()), clock).unwrap());
+    let service = RoomService::start(store, RoomOptions::default());
+    let handle = service.handle();
+    let room = handle.open(&name(), RoomConfig::default()).await.unwrap();
+    assert!(
+        timeout(Duration::from_millis(50), service.failed())
+            .await
+            .is_err()
+    );
+    assert!(!handle.is_away());
+    disk.fail_syncs(true);
+    let refused = room.join(comes("a")).await.unwrap_err();
+    assert!(matches!(refused, StoreError::Poisoned(_)), "{refused}");
+    timeout(SOON * 3, service.failed()).await.expect("it is noticed");
+    assert!(handle.is_away());
+    service.shutdown().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_room_that_was_removed_ends_with_its_streams_and_can_be_made_again() {
+    let World { room, service, .. } = &world(0).await;
+    let handle = service.handle();
+    let mut visit = visits(room, "a").await;
+    visit.next().await;
+    let used = RemoveOutcome::Used {
+        waiting: 1,
+        inside: 0,
+    };
+    room.store().control(&name(), Control::Close).await.unwrap();
+    assert_eq!(handle.remove(&name()).await.unwrap(), used);
+    assert!(!room.is_gone());
+    room.store().leave(&name(), &person("a")).await.unwrap();
+    assert_eq!(handle.remove(&name()).await.unwrap(), RemoveOutcome::Removed);
+    assert!(room.is_gone() && handle.room(&name()).is_none());
+    until(&mut visit, |ticket, _| {
+        matches!(ticket.state, TicketState::Ended { .. })
+    })
+    .await;
+    assert!(handle.find(&name()).await.unwrap().is_none());
+    let again = handle.make(&name(), RoomConfig::default()).await.unwrap();
+    assert!(!again.is_gone());
+    granted(&mut visits(&again, "a").await).await;
 }

@@ -10,6 +10,7 @@ mod convert;
 mod convert_refresh;
 mod events;
 mod extract;
+mod files;
 #[cfg(any(test, feature = "fuzzing"))]
 #[doc(hidden)]
 pub mod fuzzing;

@@ -56,6 +56,8 @@ async fn readyz(State(app): State<App>) -> Response {
         "stopping\n"
     } else if app.sampler.away_since().is_some() {
         "the store is away\n"
+    } else if app.rooms.as_ref().is_some_and(|rooms| rooms.handle.is_away()) {
+        "the store of the rooms is away\n"
     } else {
         return "ok\n".into_response();
     };

@@ -17,6 +17,7 @@ use tokio_util::sync::CancellationToken;
 use crate::audit::Audit;
 use crate::auth::{Attempts, Keys, Sessions};
 use crate::config::{Config, ConfigError, DurabilityConfig, StoreKind};
+use crate::files;
 use crate::lanes::LaneActivity;
 use crate::metrics::Metrics;
 use crate::net::{self, Net};
@@ -94,6 +95,9 @@ impl Service {
             .map(net::tls)
             .transpose()
             .map_err(ServiceError::Setting)?;
+        if let Some(problem) = files::too_few(config.server.max_connections) {
+            tracing::warn!("{problem}");
+        }
         let clock: Arc<dyn Clock> = Arc::new(SystemClock);
         let client = push::client().map_err(ServiceError::Setting)?;
         let targets = Targets::new(&config, &client, &clock).map_err(ServiceError::Setting)?;
@@ -195,9 +199,16 @@ impl Service {
                 None => std::future::pending().await,
             }
         };
+        let rooms = async {
+            match &self.rooms {
+                Some(rooms) => rooms.failed().await,
+                None => std::future::pending().await,
+            }
+        };
         tokio::select! {
             () = self.engine.failed() => {}
             () = refresh => {}
+            () = rooms => {}
         }
     }
 

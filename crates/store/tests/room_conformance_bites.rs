@@ -9,8 +9,8 @@ use async_trait::async_trait;
 use tidegate_core::ids::{PersonId, RoomId};
 use tidegate_core::room::command::{
     Change, Control, ExtendParams, InsideOutcome, JoinOutcome, JoinParams, PromoteOutcome, ReapOutcome,
-    RedeemOutcome, RedeemParams, ResizeOutcome, ResizeParams, RoomView, TicketView, TouchOutcome,
-    TouchParams,
+    ReapParams, RedeemOutcome, RedeemParams, RemoveOutcome, ResizeOutcome, ResizeParams, RoomView,
+    TicketView, TouchOutcome, TouchParams,
 };
 use tidegate_core::room::config::RoomConfig;
 use tidegate_core::room::ticket::{End, Wave};
@@ -24,6 +24,9 @@ type Answer<T> = Result<T, StoreError>;
 /// What a wrong store does; what is not named here is right.
 #[async_trait]
 trait Fault: std::fmt::Debug + Send + Sync + 'static {
+    /// A room that is there is made as if it were opened.
+    const TAKES_OVER: bool = false;
+
     fn opened(_config: &mut RoomConfig) {}
 
     fn joined(_params: &mut JoinParams) {}
@@ -52,6 +55,8 @@ trait Fault: std::fmt::Debug + Send + Sync + 'static {
         right.leave(room, person).await
     }
 
+    fn reaped(_params: &mut ReapParams) {}
+
     fn resized(_params: &mut ResizeParams) {}
 
     fn looked(_views: &mut Vec<Option<TicketView>>) {}
@@ -77,6 +82,18 @@ impl<F: Fault> RoomStore for Wrong<F> {
     async fn open(&self, room: &RoomId, mut config: RoomConfig) -> Answer<()> {
         F::opened(&mut config);
         self.right.open(room, config).await
+    }
+
+    async fn make(&self, room: &RoomId, config: RoomConfig) -> Answer<bool> {
+        if F::TAKES_OVER {
+            self.right.open(room, config).await?;
+            return Ok(false);
+        }
+        self.right.make(room, config).await
+    }
+
+    async fn remove(&self, room: &RoomId) -> Answer<RemoveOutcome> {
+        self.right.remove(room).await
     }
 
     async fn rooms(&self) -> Answer<Vec<RoomId>> {
@@ -116,8 +133,9 @@ impl<F: Fault> RoomStore for Wrong<F> {
         F::leave(&self.right, room, person).await
     }
 
-    async fn reap(&self, room: &RoomId, max: u64) -> Answer<ReapOutcome> {
-        self.right.reap(room, max).await
+    async fn reap(&self, room: &RoomId, mut params: ReapParams) -> Answer<ReapOutcome> {
+        F::reaped(&mut params);
+        self.right.reap(room, params).await
     }
 
     async fn resize(&self, room: &RoomId, mut params: ResizeParams) -> Answer<ResizeOutcome> {
@@ -259,6 +277,20 @@ impl Fault for HearsOldConnections {
         }
         right.touch(room, touches).await
     }
+}
+
+#[derive(Debug)]
+struct LosesPeopleAfterAnOutage;
+impl Fault for LosesPeopleAfterAnOutage {
+    fn reaped(params: &mut ReapParams) {
+        params.absent = true;
+    }
+}
+
+#[derive(Debug)]
+struct BelievesTheLast;
+impl Fault for BelievesTheLast {
+    const TAKES_OVER: bool = true;
 }
 
 #[derive(Debug)]
@@ -467,4 +499,14 @@ fn every_case_has_a_name_of_its_own() {
     let total = names.len();
     names.dedup();
     assert_eq!(names.len(), total);
+}
+
+#[tokio::test]
+async fn a_store_that_loses_people_after_an_outage_is_caught() {
+    bites::<LosesPeopleAfterAnOutage>("presence::slots_come_back_while_absent_people_are_spared").await;
+}
+
+#[tokio::test]
+async fn a_store_that_makes_a_room_again_is_caught() {
+    bites::<BelievesTheLast>("names::b198_the_first_to_make_a_room_wins").await;
 }

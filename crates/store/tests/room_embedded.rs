@@ -126,7 +126,11 @@ impl World {
     }
 
     async fn reap(&self) -> ReapOutcome {
-        self.store.reap(&room(), 1_000).await.unwrap()
+        let all = ReapParams {
+            max: 1_000,
+            absent: true,
+        };
+        self.store.reap(&room(), all).await.unwrap()
     }
 }
 

@@ -8,8 +8,8 @@ use std::time::{Duration, Instant};
 
 use tidegate_core::ids::{PersonId, RoomId};
 use tidegate_core::room::command::{
-    Change, Control, InsideOutcome, JoinOutcome, JoinParams, RedeemOutcome, RedeemParams, ResizeOutcome,
-    ResizeParams, Stop, TouchOutcome, TouchParams,
+    Change, Control, InsideOutcome, JoinOutcome, JoinParams, ReapParams, RedeemOutcome, RedeemParams,
+    ResizeOutcome, ResizeParams, Stop, TouchOutcome, TouchParams,
 };
 use tidegate_core::room::config::{Capacity, RoomConfig};
 use tidegate_core::room::ticket::{End, Index, TicketState, Wave};
@@ -399,7 +399,11 @@ async fn places_of_long_ago_cost_nothing() {
     let kept = store.touch(&hall, last.collect()).await.unwrap();
     assert_eq!(kept, [TouchOutcome::Kept; 10]);
     clock.advance(Millis(31_001));
-    let reaped = store.reap(&hall, CAME).await.unwrap();
+    let all = ReapParams {
+        max: CAME,
+        absent: true,
+    };
+    let reaped = store.reap(&hall, all).await.unwrap();
     assert_eq!((reaped.lost, reaped.more), (CAME - 10, false));
     assert!(bytes() < 16_000, "{} bytes for ten people", bytes());
 

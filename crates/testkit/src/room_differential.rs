@@ -3,23 +3,24 @@
 //!
 //! Time only goes forward here: a step back is an offset, which one store keeps for everything and another per room.
 
+mod compare;
+
 use std::fmt::Debug;
-use std::future::{Future, poll_fn};
-use std::pin::pin;
 use std::sync::Arc;
-use std::task::Poll;
 
 use tidegate_core::ids::{PersonId, RoomId, SessionId};
 use tidegate_core::room::command::{
-    Change, Control, ExtendParams, InsideOutcome, JoinOutcome, JoinParams, RedeemOutcome, RedeemParams,
-    Refused, ResizeOutcome, ResizeParams, Rings, RoomView, Stop, TicketView, TouchOutcome, TouchParams,
+    Change, Control, ExtendParams, InsideOutcome, JoinOutcome, JoinParams, ReapParams, RedeemOutcome,
+    RedeemParams, Refused, RemoveOutcome, ResizeOutcome, ResizeParams, Rings, Stop, TicketView, TouchOutcome,
+    TouchParams,
 };
 use tidegate_core::room::config::{Capacity, RoomConfig};
 use tidegate_core::room::ticket::{End, Index, Stream, TicketState, Wave};
 use tidegate_core::time::{Millis, Timestamp};
-use tidegate_store::room::{RoomBells, RoomStore};
+use tidegate_store::room::RoomStore;
 use tidegate_store::{Clock, ManualClock, StoreError};
 
+use self::compare::{comparable, listening};
 pub use crate::refresh_differential::Seen;
 use crate::rng::Rng;
 
@@ -133,23 +134,6 @@ pub async fn run(
     Ok(history.lived)
 }
 
-/// Runs a call and says which bells it rang at once.
-async fn listening<T>(bells: Arc<RoomBells>, room: &RoomId, call: impl Future<Output = T>) -> (T, Rings) {
-    let bell = bells.of(room);
-    let mut promote = pin!(bell.promote.notified());
-    let mut tell = pin!(bell.tell.notified());
-    promote.as_mut().enable();
-    tell.as_mut().enable();
-    let answer = call.await;
-    let rings = poll_fn(|context| {
-        Poll::Ready(Rings {
-            promote: promote.as_mut().poll(context).is_ready(),
-            tell: tell.as_mut().poll(context).is_ready(),
-        })
-    });
-    (answer, rings.await)
-}
-
 /// Asks both stores the same, and gives back what both answered. The other one may also hear an echo of what it rang.
 macro_rules! both {
     ($history:ident, $store:ident => $ask:expr) => {{
@@ -172,18 +156,6 @@ macro_rules! both {
         );
         $history.same(stringify!($ask), one?, other?)
     }};
-}
-
-/// A room without what may differ, and with every position.
-fn comparable(mut view: RoomView) -> (RoomView, u64, Vec<(bool, u64)>) {
-    let places = std::mem::take(&mut view.places);
-    view.born = 0;
-    // Every early one uses two places, and a draw may leave some empty.
-    let last = 3 * view.counts.joined + 130;
-    let step = 1 + last / 600;
-    let each = (0..last).step_by(step as usize);
-    let each = each.map(|place| (places.has(place), places.ahead(place)));
-    (view, places.total(), each.collect())
 }
 
 impl History {
@@ -298,8 +270,30 @@ impl History {
             93..=94 => self.control().await,
             95..=96 => self.void().await,
             97..=98 => self.configure().await,
+            _ if self.rng.percent(50) => self.remove().await,
             _ => self.open().await,
         }
+    }
+
+    /// Of a room that is over, or of one that is not. What is gone is made again, by the first of two.
+    async fn remove(&mut self) -> Result<(), StoreError> {
+        let (room, config) = (self.room.clone(), self.config.clone());
+        if self.rng.percent(50) {
+            both!(self, store => store.control(&room, Control::Close));
+            for person in self.people.clone() {
+                both!(self, store => store.leave(&room, &person));
+            }
+        }
+        let outcome = both!(self, store => store.remove(&room));
+        self.lived.seen.count(match outcome {
+            RemoveOutcome::Removed => "removed",
+            RemoveOutcome::Open => "not removed: open",
+            RemoveOutcome::Used { .. } => "not removed: used",
+        });
+        let other = self.random_config();
+        both!(self, store => store.make(&room, config.clone()));
+        both!(self, store => store.make(&room, other.clone()));
+        Ok(())
     }
 
     async fn open(&mut self) -> Result<(), StoreError> {
@@ -493,7 +487,11 @@ impl History {
             3 => self.rng.between(1, self.size.people),
             _ => 10_000,
         };
-        let outcome = both!(self, store => store.reap(&room, max));
+        let params = ReapParams {
+            max,
+            absent: self.rng.below(4) > 0,
+        };
+        let outcome = both!(self, store => store.reap(&room, params));
         for (count, what) in [
             (outcome.lost, "reaped: lost"),
             (outcome.no_shows, "reaped: no shows"),

@@ -144,6 +144,16 @@ pub enum InsideOutcome {
     Unknown,
 }
 
+/// What time may end by one call.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ReapParams {
+    /// Tickets at most.
+    pub max: u64,
+    /// Whether those who were absent for too long lose their places. Not while nobody can know who is there: after an
+    /// outage, streams give a sign of life first. Slots come back and ended tickets are forgotten all the same.
+    pub absent: bool,
+}
+
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct ReapOutcome {
     pub lost: u64,
@@ -158,7 +168,7 @@ pub struct ReapOutcome {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Change<T> {
     Set(T),
-    /// By so many more or fewer; never below zero, and refused above the limit.
+    /// By so many more or fewer; refused below zero and above the limit.
     Add(i64),
     /// Back to what is configured.
     Reset,
@@ -211,6 +221,17 @@ pub enum Status {
     Open,
     Paused,
     Closed,
+}
+
+/// What becomes of a room that is to be removed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum RemoveOutcome {
+    /// It is gone with everything that was remembered in it.
+    Removed,
+    /// It is neither closed nor sold out.
+    Open,
+    /// Somebody waits, was let in or is inside.
+    Used { waiting: u64, inside: u64 },
 }
 
 /// What happened since the room was made.

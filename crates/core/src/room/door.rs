@@ -1,9 +1,9 @@
 //! What operators do: the limits, the door, and passes that are taken back.
 
-use super::command::{Change, Control, ResizeOutcome, ResizeParams, Resized, Status};
+use super::command::{Change, Control, RemoveOutcome, ResizeOutcome, ResizeParams, Resized, Status};
 use super::config::{Capacity, RoomConfig};
 use super::ticket::Wave;
-use super::{CHANGES, Overrides, Room};
+use super::{CHANGES, Due, Overrides, Room};
 use crate::time::Timestamp;
 
 impl Room {
@@ -14,11 +14,12 @@ impl Room {
         }
         self.head.config = config.clone();
         // Deadlines of those who wait or are remembered follow from the settings.
-        self.due = self
-            .tickets
-            .iter()
-            .map(|(person, ticket)| (ticket.due_at(config), person.clone()))
-            .collect();
+        self.due = Due::default();
+        for (person, ticket) in &self.tickets {
+            self.due
+                .of(ticket)
+                .insert((ticket.due_at(config), person.clone()));
+        }
         self.set();
     }
 
@@ -71,6 +72,18 @@ impl Room {
         }
     }
 
+    /// Whether the room can be removed. It is, if whoever keeps it lets go of it then.
+    pub fn removal(&self) -> RemoveOutcome {
+        if self.head.status != Status::Closed && !self.head.sold_out() {
+            return RemoveOutcome::Open;
+        }
+        let waiting = self.places.total() + self.early.len() as u64;
+        match (waiting, self.head.slots()) {
+            (0, 0) => RemoveOutcome::Removed,
+            (waiting, inside) => RemoveOutcome::Used { waiting, inside },
+        }
+    }
+
     /// Passes of this wave and all before are void; of all so far if none is named. Those who wait for theirs to be
     /// redeemed get another one.
     pub fn void(&mut self, through: Option<Wave>) -> Wave {
@@ -89,7 +102,7 @@ fn overridden(params: &ResizeParams, held: Capacity, before: Overrides) -> Resul
         Some(Change::Set(seats)) => Some(seats),
         Some(Change::Reset) => None,
         Some(Change::Add(by)) => match held.seats {
-            Some(seats) => Some(Some(added(seats, by))),
+            Some(seats) => Some(Some(added("seats", seats, by)?)),
             None => {
                 return Err("seats are not counted here: set a number before changing it by some".to_owned());
             }
@@ -97,20 +110,37 @@ fn overridden(params: &ResizeParams, held: Capacity, before: Overrides) -> Resul
     };
     Ok(Overrides {
         seats,
-        inside: changed(params.inside, held.inside, before.inside),
-        per_second: changed(params.per_second, held.per_second, before.per_second),
+        inside: changed("inside", params.inside, held.inside, before.inside)?,
+        per_second: changed(
+            "per_second",
+            params.per_second,
+            held.per_second,
+            before.per_second,
+        )?,
     })
 }
 
-fn changed(change: Option<Change<u64>>, held: u64, before: Option<u64>) -> Option<u64> {
-    match change {
+fn changed(
+    name: &str,
+    change: Option<Change<u64>>,
+    held: u64,
+    before: Option<u64>,
+) -> Result<Option<u64>, String> {
+    Ok(match change {
         None => before,
         Some(Change::Set(value)) => Some(value),
-        Some(Change::Add(by)) => Some(added(held, by)),
+        Some(Change::Add(by)) => Some(added(name, held, by)?),
         Some(Change::Reset) => None,
-    }
+    })
 }
 
-fn added(value: u64, by: i64) -> u64 {
-    value.saturating_add_signed(by)
+/// A sum that ended at zero instead would be larger than it should be after the opposite change.
+fn added(name: &str, held: u64, by: i64) -> Result<u64, String> {
+    match by.is_negative() && by.unsigned_abs() > held {
+        true => Err(format!(
+            "{name} is {held}: {} fewer would be below zero",
+            by.unsigned_abs()
+        )),
+        false => Ok(held.saturating_add_signed(by)),
+    }
 }

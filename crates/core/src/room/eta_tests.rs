@@ -5,7 +5,7 @@ use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
 use super::Room;
-use super::command::{InsideOutcome, JoinParams, RedeemOutcome, RedeemParams};
+use super::command::{InsideOutcome, JoinParams, ReapParams, RedeemOutcome, RedeemParams};
 use super::config::{Capacity, RoomConfig};
 use super::eta::{Eta, eta};
 use super::pace::Pace;
@@ -124,7 +124,11 @@ impl Stage {
             let ended = self.room.complete(&self.people[number], self.now);
             assert!(matches!(ended, InsideOutcome::Ended(_)));
         }
-        self.room.reap(1_000, self.now);
+        let all = ReapParams {
+            max: 1_000,
+            absent: true,
+        };
+        self.room.reap(all, self.now);
         for granted in self.room.promote(1_000, self.now).granted {
             let number: usize = granted.person.as_str()[1..].parse().unwrap();
             self.let_in[number] = Some(self.now);

@@ -147,9 +147,33 @@ pub struct Room {
     early: BTreeSet<(u64, PersonId)>,
     places: Places,
     /// When time changes something about a ticket; one entry each.
-    due: BTreeSet<(Timestamp, PersonId)>,
+    due: Due,
     changed: Changed,
     rings: Rings,
+}
+
+/// Deadlines in their order. Those of people who wait lie apart, because they are spared while nobody can know who is
+/// there.
+#[derive(Debug, Clone, Default)]
+struct Due {
+    absences: BTreeSet<(Timestamp, PersonId)>,
+    others: BTreeSet<(Timestamp, PersonId)>,
+}
+
+impl Due {
+    fn of(&mut self, ticket: &Ticket) -> &mut BTreeSet<(Timestamp, PersonId)> {
+        match ticket.state {
+            TicketState::Early { .. } | TicketState::Waiting { .. } => &mut self.absences,
+            TicketState::Granted { .. } | TicketState::Inside { .. } | TicketState::Ended { .. } => {
+                &mut self.others
+            }
+        }
+    }
+
+    fn first(&self, absent: bool) -> Option<&(Timestamp, PersonId)> {
+        let absences = self.absences.first().filter(|_| absent);
+        absences.into_iter().chain(self.others.first()).min()
+    }
 }
 
 /// What has to be written since it was last taken.
@@ -168,7 +192,7 @@ impl Room {
             line: BTreeMap::new(),
             early: BTreeSet::new(),
             places: Places::default(),
-            due: BTreeSet::new(),
+            due: Due::default(),
             changed: Changed {
                 head: true,
                 tickets: Vec::new(),
@@ -216,7 +240,7 @@ impl Room {
 
     /// When time next changes something by itself.
     pub fn next_due(&self) -> Option<Timestamp> {
-        self.due.first().map(|(at, _)| *at)
+        self.due.first(true).map(|(at, _)| *at)
     }
 
     /// Puts a ticket into its new state, or forgets it, in every index. What is not in the state is nowhere.
@@ -226,8 +250,8 @@ impl Room {
             None => self.tickets.remove(person),
         };
         if let Some(before) = &before {
-            self.due
-                .remove(&(before.due_at(&self.head.config), person.clone()));
+            let due_at = before.due_at(&self.head.config);
+            self.due.of(before).remove(&(due_at, person.clone()));
             match before.state {
                 TicketState::Early { draw, .. } => drop(self.early.remove(&(draw, person.clone()))),
                 TicketState::Waiting { .. } => {
@@ -251,8 +275,8 @@ impl Room {
             self.changed.tickets.push(person.clone());
             return;
         };
-        self.due
-            .insert((ticket.due_at(&self.head.config), person.clone()));
+        let due_at = ticket.due_at(&self.head.config);
+        self.due.of(&ticket).insert((due_at, person.clone()));
         match ticket.state {
             TicketState::Early { draw, .. } => drop(self.early.insert((draw, person.clone()))),
             TicketState::Waiting { present_until } => {

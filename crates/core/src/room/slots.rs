@@ -1,7 +1,7 @@
 //! Passes that are redeemed, visits that go on or end, and what time ends.
 
 use super::Room;
-use super::command::{ExtendParams, InsideOutcome, ReapOutcome, RedeemOutcome, RedeemParams};
+use super::command::{ExtendParams, InsideOutcome, ReapOutcome, ReapParams, RedeemOutcome, RedeemParams};
 use super::config::MAX_SPAN;
 use super::ticket::{End, Ticket, TicketState};
 use crate::ids::PersonId;
@@ -89,11 +89,13 @@ impl Room {
         }
     }
 
-    /// Does what time asks for, `max` tickets at most.
-    pub fn reap(&mut self, max: u64, now: Timestamp) -> ReapOutcome {
+    /// Does what time asks for, as far as it may.
+    pub fn reap(&mut self, params: ReapParams, now: Timestamp) -> ReapOutcome {
+        let ReapParams { max, absent } = params;
         let mut outcome = ReapOutcome::default();
         for _ in 0..max {
-            let Some((_, person)) = self.due.first().filter(|(at, _)| *at <= now).cloned() else {
+            let first = self.due.first(absent).filter(|(at, _)| *at <= now);
+            let Some((_, person)) = first.cloned() else {
                 return outcome;
             };
             let Some(ticket) = self.tickets.get(&person).cloned() else {
@@ -101,7 +103,7 @@ impl Room {
             };
             self.reap_one(&person, ticket, &mut outcome, now);
         }
-        outcome.more = self.due.first().is_some_and(|(at, _)| *at <= now);
+        outcome.more = self.due.first(absent).is_some_and(|(at, _)| *at <= now);
         outcome
     }
 

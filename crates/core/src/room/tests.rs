@@ -8,6 +8,10 @@ use crate::ids::{PersonId, SessionId};
 use crate::time::{Millis, Timestamp};
 
 const T0: Timestamp = Timestamp(1_000_000);
+const ALL: ReapParams = ReapParams {
+    max: 10,
+    absent: true,
+};
 
 fn person(name: &str) -> PersonId {
     PersonId::new(name).unwrap()
@@ -132,11 +136,11 @@ fn b200_an_older_stream_says_nothing_about_the_ticket() {
     assert_eq!(room.touch(&gone(first, false), at(20)), TouchOutcome::Superseded);
     assert_eq!(room.touch(&gone(second, true), at(14_000)), TouchOutcome::Kept);
     assert_eq!(
-        room.reap(10, at(58_999)),
+        room.reap(ALL, at(58_999)),
         ReapOutcome::default(),
         "14 s + 15 s + 30 s"
     );
-    assert_eq!(room.reap(10, at(59_000)).lost, 1);
+    assert_eq!(room.reap(ALL, at(59_000)).lost, 1);
     assert_eq!(room.touch(&gone(second, true), at(59_001)), TouchOutcome::Gone);
 }
 
@@ -217,15 +221,15 @@ fn b195_a_slot_comes_back_once_and_at_its_deadline() {
     joins(&mut room, "a", at(0));
     let_in(&mut room, at(0));
     let deadline = 5 * 60_000;
-    assert_eq!(room.reap(10, at(deadline - 1)).no_shows, 0);
-    assert_eq!(room.reap(10, at(deadline)).no_shows, 1);
-    assert_eq!(room.reap(10, at(deadline)), ReapOutcome::default());
+    assert_eq!(room.reap(ALL, at(deadline - 1)).no_shows, 0);
+    assert_eq!(room.reap(ALL, at(deadline)).no_shows, 1);
+    assert_eq!(room.reap(ALL, at(deadline)), ReapOutcome::default());
     assert_eq!(
         room.leave(&person("a"), at(deadline)),
         InsideOutcome::Ended(End::NoShow)
     );
     assert_eq!(room.head().slots(), 0);
-    assert_eq!(room.reap(10, at(deadline + 10 * 60_000)).forgotten, 1);
+    assert_eq!(room.reap(ALL, at(deadline + 10 * 60_000)).forgotten, 1);
     assert!(room.ticket(&person("a")).is_none());
     room.check().unwrap();
 }
@@ -255,7 +259,7 @@ fn a_pass_is_redeemed_once_and_by_one_session_again() {
     };
     let until = at(10 + 20 * 60_000);
     assert_eq!(room.extend(&longer, at(10)), InsideOutcome::Inside { until });
-    assert_eq!(room.reap(10, at(10 + 20 * 60_000)).expired, 1);
+    assert_eq!(room.reap(ALL, at(10 + 20 * 60_000)).expired, 1);
     assert_eq!(
         room.complete(&person("a"), until),
         InsideOutcome::Ended(End::Expired)
@@ -302,11 +306,17 @@ fn b199_limits_change_by_so_many_once_and_nobody_is_thrown_out() {
     assert_eq!(room.head().slots(), 4);
     assert_eq!(room.promote(10, at(2)).stop, Stop::Inside);
     change.request = 2;
-    change.inside = Some(Change::Add(-100));
+    (change.seats, change.inside) = (Some(Change::Add(-1)), Some(Change::Add(-3)));
+    assert_eq!(
+        room.resize(&change, at(2)),
+        ResizeOutcome::Invalid("inside is 2: 3 fewer would be below zero".to_owned())
+    );
+    assert_eq!(room.head().capacity(), small, "nothing changed");
+    change.inside = Some(Change::Add(-2));
     let ResizeOutcome::Resized(none) = room.resize(&change, at(2)) else {
         panic!()
     };
-    assert_eq!((none.inside, none.seats), (0, Some(0)), "never below zero");
+    assert_eq!((none.inside, none.seats), (0, Some(0)));
     change.request = 3;
     (change.seats, change.inside) = (None, Some(Change::Set(u64::MAX)));
     assert!(
@@ -419,7 +429,7 @@ fn a_room_comes_back_as_it_was_with_everybody_absent() {
     );
     assert_eq!(joins(&mut back, "d", at(60_500)).ahead, 1);
     assert_eq!(let_in(&mut back, at(60_501)), ["d"]);
-    assert_eq!(back.reap(10, at(90_000)).lost, 1, "c did not come back");
+    assert_eq!(back.reap(ALL, at(90_000)).lost, 1, "c did not come back");
 }
 
 #[test]

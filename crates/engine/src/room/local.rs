@@ -9,11 +9,12 @@ use tidegate_core::ids::{PersonId, RoomId};
 use tidegate_core::room::command::{JoinOutcome, JoinParams, RoomView, TicketView, TouchParams};
 use tidegate_core::room::eta::{self, Eta};
 use tidegate_core::room::pace::Rates;
-use tidegate_core::time::Timestamp;
+use tidegate_core::time::{Millis, Timestamp};
 use tidegate_store::StoreError;
 use tidegate_store::room::RoomStore;
 use tokio::sync::{mpsc, watch};
 use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
 
 use super::registry::Registry;
 use super::visit::Visit;
@@ -95,6 +96,10 @@ pub(super) struct Local {
     pub(super) counters: Counters,
     /// How long a stream's sign of life counts; a third of it is the time between two.
     pub(super) presence: Mutex<Duration>,
+    /// Ends the room's tasks.
+    pub(super) stop: CancellationToken,
+    /// The store has no such room any more.
+    pub(super) gone: CancellationToken,
 }
 
 impl Local {
@@ -139,6 +144,11 @@ impl RoomHandle {
 
     pub fn store(&self) -> &Arc<dyn RoomStore> {
         &self.0.store
+    }
+
+    /// The store has no such room any more: nobody serves this one. There may be another of the same name.
+    pub fn is_gone(&self) -> bool {
+        self.0.gone.is_cancelled()
     }
 
     /// Takes or finds a place, together with others who come at the same time.
@@ -192,6 +202,11 @@ impl RoomHandle {
     pub fn history(&self) -> Vec<Sample> {
         let samples = self.0.samples.lock().unwrap_or_else(PoisonError::into_inner);
         samples.iter().copied().collect()
+    }
+
+    /// How long a sign of life counts in this room: streams give one often enough for that.
+    pub fn set_presence(&self, presence: Millis) {
+        *self.0.presence.lock().unwrap_or_else(PoisonError::into_inner) = presence.into();
     }
 
     /// Streams of this process.

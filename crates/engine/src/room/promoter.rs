@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use tidegate_core::room::command::{PromoteOutcome, Stop};
+use tidegate_core::room::command::{PromoteOutcome, ReapParams, Stop};
 use tidegate_store::{Clock, StoreError};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
@@ -26,12 +26,13 @@ pub(super) async fn promote(
     let mut alarm = Alarm::new(clock);
     let longest = Duration::from(options.sweep_ms);
     // Streams of before an outage, or of before this start, have one round of signs of life before anybody counts as lost.
-    let mut reap_from = Instant::now() + local.presence();
+    // Slots come back meanwhile: their deadlines are their own.
+    let mut blind = Instant::now();
     loop {
         let rang = bell.promote.notified();
         tokio::pin!(rang);
         rang.as_mut().enable();
-        let turn = turn(&local, &options, Instant::now() >= reap_from).await;
+        let turn = turn(&local, &options, blind.elapsed() >= local.presence()).await;
         let wait = match turn {
             Ok(Stop::More) => Duration::ZERO,
             Ok(Stop::Rate { until } | Stop::NotOpen { at: until }) => alarm.wait(until, longest),
@@ -39,7 +40,7 @@ pub(super) async fn promote(
             Err(StoreError::Closed) => return,
             Err(error) => {
                 tracing::debug!(%error, room = %local.name, "nobody can be let in now");
-                reap_from = Instant::now() + local.presence();
+                blind = Instant::now();
                 longest
             }
         };
@@ -51,13 +52,15 @@ pub(super) async fn promote(
     }
 }
 
-/// Ends what time has ended, then lets people in, each in bounded steps.
-async fn turn(local: &Local, options: &RoomOptions, reap: bool) -> Result<Stop, StoreError> {
-    if reap {
-        for _ in 0..CALLS {
-            if !local.store.reap(&local.name, options.chunk).await?.more {
-                break;
-            }
+/// Ends what time has ended, those who are absent only if so, then lets people in, each in bounded steps.
+async fn turn(local: &Local, options: &RoomOptions, absent: bool) -> Result<Stop, StoreError> {
+    let params = ReapParams {
+        max: options.chunk,
+        absent,
+    };
+    for _ in 0..CALLS {
+        if !local.store.reap(&local.name, params).await?.more {
+            break;
         }
     }
     for _ in 0..CALLS {

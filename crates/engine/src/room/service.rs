@@ -1,11 +1,12 @@
 //! The service: every room of the store, each with its own tasks.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use tidegate_core::ids::{PersonId, RoomId};
-use tidegate_core::room::command::JoinParams;
+use tidegate_core::room::command::{JoinParams, RemoveOutcome};
 use tidegate_core::room::config::RoomConfig;
 use tidegate_core::time::Millis;
 use tidegate_store::room::RoomStore;
@@ -24,8 +25,12 @@ const QUEUED: usize = 4_096;
 const BATCH: usize = 128;
 /// Limit: ends of streams that wait to be told.
 const ENDS: usize = 65_536;
-/// Rooms that another process made are found at the latest after this time.
+/// Rooms that another process made or removed, or that the store lost, are noticed at the latest after this time.
 const FIND: Duration = Duration::from_secs(5);
+/// While the store is away.
+const FIND_AGAIN: Duration = Duration::from_millis(500);
+/// One failed look is no outage.
+const AWAY: u32 = 2;
 
 #[derive(Debug, Clone)]
 pub struct RoomOptions {
@@ -59,6 +64,12 @@ struct Shared {
     store: Arc<dyn RoomStore>,
     options: RoomOptions,
     rooms: Mutex<BTreeMap<RoomId, RoomHandle>>,
+    /// What was opened here: if the store loses it, it is made again.
+    opened: Mutex<BTreeMap<RoomId, RoomConfig>>,
+    /// Looks in a row that met no store.
+    failures: AtomicU32,
+    /// The store has failed for good.
+    failed: CancellationToken,
     tasks: TaskTracker,
     stop: CancellationToken,
 }
@@ -70,6 +81,9 @@ impl RoomService {
             store,
             options,
             rooms: Mutex::default(),
+            opened: Mutex::default(),
+            failures: AtomicU32::new(0),
+            failed: CancellationToken::new(),
             tasks: TaskTracker::new(),
             stop: CancellationToken::new(),
         }));
@@ -79,6 +93,11 @@ impl RoomService {
 
     pub fn handle(&self) -> RoomsHandle {
         self.handle.clone()
+    }
+
+    /// Resolves when the store has failed for good: nobody is let in here any more.
+    pub async fn failed(&self) {
+        self.handle.0.failed.cancelled().await;
     }
 
     /// Ends every task. Streams end when they are dropped; their places are kept for the grace time.
@@ -91,18 +110,37 @@ impl RoomService {
     }
 }
 
-/// Serves rooms that this process was not told of: another one may have made them, and died.
+/// Serves rooms that this process was not told of, because another one may have made them and died; makes those again
+/// that were opened here and that the store has lost; and lets go of those that are gone.
 async fn find(handle: RoomsHandle) {
-    let stop = handle.0.stop.clone();
+    let Shared {
+        stop,
+        failures,
+        failed,
+        ..
+    } = &*handle.0;
     loop {
-        match handle.0.store.rooms().await {
-            Ok(rooms) => rooms.into_iter().for_each(|room| drop(handle.serve(room, None))),
-            Err(StoreError::Closed) => return,
-            Err(error) => tracing::debug!(%error, "the rooms cannot be listed"),
-        }
+        let wait = match handle.compare().await {
+            Ok(()) => {
+                failures.store(0, Ordering::Relaxed);
+                FIND
+            }
+            Err(error @ (StoreError::Closed | StoreError::Poisoned(_))) => {
+                if !stop.is_cancelled() {
+                    tracing::error!(%error, "the store of the rooms has failed; nobody is let in any more");
+                    failed.cancel();
+                }
+                return;
+            }
+            Err(error) => {
+                failures.fetch_add(1, Ordering::Relaxed);
+                tracing::debug!(%error, "the rooms cannot be listed");
+                FIND_AGAIN
+            }
+        };
         tokio::select! {
             () = stop.cancelled() => return,
-            () = tokio::time::sleep(FIND) => {}
+            () = tokio::time::sleep(wait) => {}
         }
     }
 }
@@ -115,8 +153,88 @@ impl RoomsHandle {
     /// Makes the room or takes over its settings, and serves it.
     pub async fn open(&self, room: &RoomId, config: RoomConfig) -> Result<RoomHandle, StoreError> {
         let presence = config.presence_ms;
-        self.0.store.open(room, config).await?;
+        self.0.store.open(room, config.clone()).await?;
+        self.opened_mut().insert(room.clone(), config);
+        let served = self.serve(room.clone(), Some(presence));
+        // It may have been found, and looked at, with the settings of before.
+        served.0.seen.send_replace(None);
+        Ok(served)
+    }
+
+    /// Makes the room unless the store has it, and serves it as it is there.
+    pub async fn make(&self, room: &RoomId, config: RoomConfig) -> Result<RoomHandle, StoreError> {
+        let presence = config.presence_ms;
+        self.0.store.make(room, config).await?;
         Ok(self.serve(room.clone(), Some(presence)))
+    }
+
+    /// A room that the store has, served here from then on; none if there is none of this name.
+    pub async fn find(&self, room: &RoomId) -> Result<Option<RoomHandle>, StoreError> {
+        if let Some(served) = self.room(room) {
+            return Ok(Some(served));
+        }
+        let found = self.has(room).await?;
+        Ok(found.then(|| self.serve(room.clone(), None)))
+    }
+
+    /// Removes a room that is over.
+    pub async fn remove(&self, room: &RoomId) -> Result<RemoveOutcome, StoreError> {
+        let outcome = self.0.store.remove(room).await?;
+        if outcome == RemoveOutcome::Removed {
+            self.opened_mut().remove(room);
+            self.let_go(room);
+        }
+        Ok(outcome)
+    }
+
+    /// The store has not answered for a while, or never will.
+    pub fn is_away(&self) -> bool {
+        self.0.failed.is_cancelled() || self.0.failures.load(Ordering::Relaxed) >= AWAY
+    }
+
+    fn opened_mut(&self) -> MutexGuard<'_, BTreeMap<RoomId, RoomConfig>> {
+        self.0.opened.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    async fn has(&self, room: &RoomId) -> Result<bool, StoreError> {
+        match self.0.store.look(room, Vec::new()).await {
+            Ok(_) => Ok(true),
+            Err(StoreError::UnknownRoom(_)) => Ok(false),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Compares what is served here with what the store has.
+    async fn compare(&self) -> Result<(), StoreError> {
+        // Before the list is read: a room is listed before it is served.
+        let served: Vec<RoomId> = self.rooms_mut().keys().cloned().collect();
+        let listed: BTreeSet<RoomId> = self.0.store.rooms().await?.into_iter().collect();
+        for room in served.iter().filter(|room| !listed.contains(*room)) {
+            let opened = self.opened_mut().get(room).cloned();
+            match opened {
+                Some(config) => {
+                    if self.0.store.make(room, config).await? {
+                        tracing::warn!(%room, "the store has lost a room; it was made again, and nobody is in it");
+                    }
+                }
+                None => {
+                    if !self.has(room).await? {
+                        self.let_go(room);
+                    }
+                }
+            }
+        }
+        listed.into_iter().for_each(|room| drop(self.serve(room, None)));
+        Ok(())
+    }
+
+    /// Ends the tasks of a room that is gone; its streams are told.
+    fn let_go(&self, room: &RoomId) {
+        if let Some(RoomHandle(local)) = self.rooms_mut().remove(room) {
+            local.gone.cancel();
+            local.stop.cancel();
+        }
+        self.0.store.bells().forget(room);
     }
 
     /// A room that is served here.
@@ -137,7 +255,7 @@ impl RoomsHandle {
         let mut rooms = self.rooms_mut();
         if let Some(known) = rooms.get(&room) {
             if let Some(presence) = presence {
-                *known.0.presence.lock().unwrap_or_else(PoisonError::into_inner) = presence.into();
+                known.set_presence(presence);
             }
             return known.clone();
         }
@@ -158,6 +276,7 @@ impl RoomsHandle {
         let (joins, joining) = Gather::new(QUEUED);
         let (looks, looking) = Gather::new(QUEUED);
         let (ended, ends) = mpsc::channel(ENDS);
+        let stop = &stop.child_token();
         let local = Arc::new(Local {
             name: room.clone(),
             store: store.clone(),
@@ -169,6 +288,8 @@ impl RoomsHandle {
             samples: Mutex::default(),
             counters: Counters::default(),
             presence: Mutex::new(presence.into()),
+            stop: stop.clone(),
+            gone: CancellationToken::new(),
         });
         let until_stop = |stop: &CancellationToken| stop.clone().cancelled_owned();
         {

@@ -107,6 +107,10 @@ impl Visit {
                         return Some(update);
                     }
                 }
+                () = self.local.gone.cancelled() => {
+                    self.vanished();
+                    return Some(self.tell());
+                }
                 () = tokio::time::sleep_until(self.told + slow) => {
                     let changed = !self.waits() && self.look().await;
                     self.told = Instant::now();
@@ -210,7 +214,7 @@ impl Visit {
         }
     }
 
-    /// The ticket was forgotten: it had ended long ago.
+    /// The ticket was forgotten: it had ended long ago, or went with its room.
     fn vanished(&mut self) -> bool {
         self.now.ticket.state = TicketState::Ended {
             end: tidegate_core::room::ticket::End::Lost,

@@ -459,6 +459,14 @@ mod tests {
                 "server.max_connections = 0",
             ),
             (
+                "[rooms.hall]\n[server]\nmax_connections = 9499".into(),
+                "server.max_connections = 9499 is less than room.max_streams = 8000, server.max_event_streams = 1000",
+            ),
+            (
+                "[rooms.hall]\n[room]\nmax_streams = 100000".into(),
+                "server.max_connections = 10000 is less than room.max_streams = 100000",
+            ),
+            (
                 "[server]\nmax_event_streams = 0".into(),
                 "server.max_event_streams = 0",
             ),

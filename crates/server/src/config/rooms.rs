@@ -18,6 +18,9 @@ use crate::room::pass::PassKeysConfig;
 use crate::room::proof::ProofConfig;
 use crate::room::visitor::{ShopKeyConfig, ShopKeys};
 
+/// Connections that are left when every stream is taken, for redemptions, the dashboard and health checks.
+const OTHER_CONNECTIONS: u32 = 500;
+
 /// What all rooms share.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
@@ -32,7 +35,7 @@ pub struct RoomSection {
     pub event_service: Option<EventServiceConfig>,
     /// The room of `[rooms]` whose settings those share that the event service knows; the defaults if absent.
     pub template: Option<RoomId>,
-    /// Most visitors' streams at once, over all rooms.
+    /// Most visitors' streams at once, over all rooms. Each holds a connection.
     pub max_streams: u32,
     /// The longest time until a free slot, or a deadline, is noticed without a bell, in milliseconds.
     pub sweep_ms: Millis,
@@ -46,7 +49,7 @@ impl Default for RoomSection {
             joins: JoinLimitsConfig::default(),
             event_service: None,
             template: None,
-            max_streams: 100_000,
+            max_streams: 8_000,
             sweep_ms: Millis(1_000),
         }
     }
@@ -184,6 +187,14 @@ impl Config {
             (Millis(10)..=Millis(60_000)).contains(&self.room.sweep_ms),
             "room.sweep_ms = {}: it must be from 10 to 60000",
             self.room.sweep_ms.0
+        );
+        let (streams, events) = (self.room.max_streams, self.server.max_event_streams);
+        let (most, others) = (self.server.max_connections, OTHER_CONNECTIONS);
+        let needed = u64::from(streams) + u64::from(events) + u64::from(others);
+        ensure!(
+            !self.has_rooms() || u64::from(most) >= needed,
+            "server.max_connections = {most} is less than room.max_streams = {streams}, server.max_event_streams = \
+             {events} and {others} for everything else together: streams would lock out the shop and the operators"
         );
         let joins = self.room.joins.validate();
         joins.map_err(|error| ConfigError(format!("room.joins.{error}")))?;

@@ -1,14 +1,43 @@
 //! The draw: in which order those come in who were there before the room opened.
 //!
+//! Each opening has a seed of its own: one that was told says nothing about the next opening of a room of the same name.
+//!
 //! It hangs on a secret seed and on who somebody is, and on nothing that anybody can choose once the seed is fixed. The
 //! operator tells [`commitment`] before the opening and the seed after it: then everybody can work out the order again,
 //! and see that it was not made up afterwards.
 
 use sha2::{Digest, Sha256};
-use tidegate_core::ids::PersonId;
+use tidegate_core::ids::{PersonId, RoomId};
+use tidegate_core::time::Timestamp;
 
 /// Bits of a draw: exact in every backend.
 const BITS: u32 = 52;
+
+/// What the seeds of one room are made from. It is never told.
+pub(crate) struct Secret(Sha256);
+
+impl std::fmt::Debug for Secret {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Secret")
+    }
+}
+
+impl Secret {
+    pub(crate) fn new(secret: [u8; 32], room: &RoomId) -> Self {
+        let length = (room.as_str().len() as u64).to_be_bytes();
+        let hash = Sha256::new().chain_update(secret).chain_update(length);
+        Self(hash.chain_update(room.as_str()))
+    }
+
+    /// The seed of the draw of an opening.
+    pub(crate) fn seed(&self, opens_at: Option<Timestamp>) -> [u8; 32] {
+        let mut hash = self.0.clone();
+        if let Some(at) = opens_at {
+            hash.update(at.0.to_be_bytes());
+        }
+        hash.finalize().into()
+    }
+}
 
 /// Smaller goes first: the first 52 bits of SHA-256 over the seed and the person's id. Below 2^52.
 pub fn draw(seed: &[u8; 32], person: &PersonId) -> u64 {
@@ -88,6 +117,24 @@ print("\n".join(sorted(people, key=draw)))
             first[draws.iter().position(|draw| draw == smallest).unwrap()] += 1;
         }
         assert!(first.iter().all(|times| (60..150).contains(times)), "{first:?}");
+    }
+
+    #[test]
+    fn a_seed_that_was_told_says_nothing_about_the_next_opening() {
+        let room = |name: &str| RoomId::new(name).unwrap();
+        let hall = Secret::new([7; 32], &room("hall"));
+        let mut seeds = vec![hall.seed(None)];
+        for at in [1, 2, 1_790_000_000_000] {
+            seeds.push(hall.seed(Some(Timestamp(at))));
+            seeds.push(Secret::new([7; 32], &room("hal")).seed(Some(Timestamp(at))));
+            seeds.push(Secret::new([8; 32], &room("hall")).seed(Some(Timestamp(at))));
+        }
+        let mut told = seeds.clone();
+        told.sort_unstable();
+        told.dedup();
+        assert_eq!(told.len(), seeds.len(), "each has its own");
+        let again = Secret::new([7; 32], &room("hall"));
+        assert_eq!(again.seed(Some(Timestamp(2))), hall.seed(Some(Timestamp(2))));
     }
 
     #[test]

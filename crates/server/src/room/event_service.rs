@@ -1,7 +1,7 @@
 //! Asks the shop's Event Service how many seats a room has, when somebody comes to a room that is not configured.
 //!
-//! A crowd comes at once, so one call answers all who ask for the same room meanwhile; what it said is kept for good, and
-//! that it failed for a moment. Few calls run at once, because names of rooms can be made up.
+//! A crowd comes at once, so one call answers all who ask for the same room meanwhile; what it said, or that it failed, is
+//! kept for a moment. What a room has is kept for good by the store, so a room is asked for once. Few calls run at once, because names of rooms can be made up.
 
 use std::collections::{BTreeMap, HashMap};
 use std::fmt;
@@ -29,8 +29,10 @@ const ROOM: &str = "room";
 const MAX_ANSWER_BYTES: usize = 64 * 1024;
 /// Limit: calls at once; more wait, and their time runs.
 const MAX_CALLS: usize = 16;
-/// Limit: rooms that are asked for or were not found just now. More are not asked for.
+/// Limit: rooms that are asked for or were answered just now. More are not asked for.
 const MAX_OPEN: usize = 10_000;
+/// How long an answer is the answer: by then the store has the room.
+const ANSWERED_FOR: Duration = Duration::from_secs(10);
 /// How long a failure is the answer.
 const FAILED_FOR: Duration = Duration::from_secs(2);
 const LONGEST: Millis = Millis(30_000);
@@ -80,7 +82,7 @@ pub(crate) enum EventFailure {
     Busy,
 }
 
-/// Asks, and remembers.
+/// Asks, and remembers for a moment.
 #[derive(Debug, Clone)]
 pub(crate) struct EventService(Arc<Inner>);
 
@@ -90,7 +92,7 @@ struct Inner {
     headers: HeaderMap,
     timeout: Millis,
     calls: Semaphore,
-    rooms: Mutex<Rooms>,
+    rooms: Mutex<HashMap<RoomId, Open>>,
 }
 
 impl fmt::Debug for Inner {
@@ -103,24 +105,17 @@ impl fmt::Debug for Inner {
 
 type Answer = Result<Event, EventFailure>;
 
-#[derive(Default)]
-struct Rooms {
-    /// For good.
-    known: HashMap<RoomId, Event>,
-    open: HashMap<RoomId, Open>,
-}
-
 enum Open {
     Asked(watch::Receiver<Option<Answer>>),
-    Failed(EventFailure, Instant),
+    Answered(Answer, Instant),
 }
 
 impl Open {
-    /// Says nothing any more: the failure was long ago, or the call ended without an answer.
+    /// Says nothing any more: the answer was long ago, or the call ended without an answer.
     fn is_over(&self, now: Instant) -> bool {
         match self {
             Self::Asked(answer) => answer.has_changed().is_err() && answer.borrow().is_none(),
-            Self::Failed(_, until) => *until <= now,
+            Self::Answered(_, until) => *until <= now,
         }
     }
 }
@@ -177,23 +172,20 @@ impl EventService {
     fn begin(&self, room: &RoomId) -> Result<watch::Receiver<Option<Answer>>, Answer> {
         let now = Instant::now();
         let mut rooms = self.0.rooms();
-        if let Some(event) = rooms.known.get(room) {
-            return Err(Ok(event.clone()));
-        }
-        match rooms.open.get(room) {
+        match rooms.get(room) {
             Some(open) if open.is_over(now) => {}
             Some(Open::Asked(answer)) => return Ok(answer.clone()),
-            Some(Open::Failed(failure, _)) => return Err(Err(failure.clone())),
+            Some(Open::Answered(answer, _)) => return Err(answer.clone()),
             None => {}
         }
-        if rooms.open.len() >= MAX_OPEN {
-            rooms.open.retain(|_, open| !open.is_over(now));
+        if rooms.len() >= MAX_OPEN {
+            rooms.retain(|_, open| !open.is_over(now));
         }
-        if rooms.open.len() >= MAX_OPEN {
+        if rooms.len() >= MAX_OPEN {
             return Err(Err(EventFailure::Busy));
         }
         let (tell, answer) = watch::channel(None);
-        rooms.open.insert(room.clone(), Open::Asked(answer.clone()));
+        rooms.insert(room.clone(), Open::Asked(answer.clone()));
         drop(rooms);
         let (inner, room) = (self.0.clone(), room.clone());
         // On its own: it goes on if those who wait for it go away.
@@ -207,7 +199,7 @@ impl EventService {
 }
 
 impl Inner {
-    fn rooms(&self) -> MutexGuard<'_, Rooms> {
+    fn rooms(&self) -> MutexGuard<'_, HashMap<RoomId, Open>> {
         self.rooms.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -217,17 +209,12 @@ impl Inner {
         {
             tracing::warn!(%room, error = %failure, "the event service does not say what a room has");
         }
-        let mut rooms = self.rooms();
-        match answer {
-            Ok(event) => {
-                rooms.open.remove(room);
-                rooms.known.insert(room.clone(), event.clone());
-            }
-            Err(failure) => {
-                let failed = Open::Failed(failure.clone(), Instant::now() + FAILED_FOR);
-                rooms.open.insert(room.clone(), failed);
-            }
-        }
+        let kept = match answer {
+            Ok(_) => ANSWERED_FOR,
+            Err(_) => FAILED_FOR,
+        };
+        let answered = Open::Answered(answer.clone(), Instant::now() + kept);
+        self.rooms().insert(room.clone(), answered);
     }
 
     async fn call(&self, room: &RoomId) -> Answer {
@@ -372,7 +359,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_crowd_makes_one_call_and_the_answer_is_kept() {
+    async fn a_crowd_makes_one_call() {
         let (shop, url) = shop().await;
         let service = service(&url, 5_000);
         let asks = (0..1_000).map(|_| {
@@ -472,17 +459,17 @@ mod tests {
             let until = Instant::now() + Duration::from_secs(60);
             let mut rooms = service.0.rooms();
             for number in 0..MAX_OPEN {
-                let failed = Open::Failed(EventFailure::UnknownRoom, until);
-                rooms.open.insert(room(&number.to_string()), failed);
+                let failed = Open::Answered(Err(EventFailure::UnknownRoom), until);
+                rooms.insert(room(&number.to_string()), failed);
             }
         }
         assert_eq!(service.ask(&room("concert")).await, Err(EventFailure::Busy));
         assert_eq!(shop.calls(), 0);
-        for open in service.0.rooms().open.values_mut() {
-            *open = Open::Failed(EventFailure::UnknownRoom, Instant::now());
+        for open in service.0.rooms().values_mut() {
+            *open = Open::Answered(Err(EventFailure::UnknownRoom), Instant::now());
         }
         assert!(service.ask(&room("concert")).await.is_ok());
-        assert!(service.0.rooms().open.is_empty());
+        assert_eq!(service.0.rooms().len(), 1);
     }
 
     #[test]

@@ -46,6 +46,8 @@ pub(crate) fn place(
     };
     Some(Place {
         room: door.room.name().to_string(),
+        person: person.to_string(),
+        number: None,
         state: PlaceState::Granted,
         room_status: RoomStatus::Open,
         position: None,

@@ -1,11 +1,13 @@
 //! The rooms of this service: their store, the services that let people in, and what every request about them needs.
 
 use std::collections::{BTreeMap, HashMap};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use reqwest::Client;
 use sha2::{Digest, Sha256};
 use tidegate_core::ids::{PersonId, RoomId};
+use tidegate_core::room::command::RemoveOutcome;
+use tidegate_core::time::Timestamp;
 use tidegate_engine::room::{RoomHandle, RoomOptions, RoomService, RoomsHandle};
 use tidegate_store::embedded::Durability;
 use tidegate_store::room::{
@@ -23,7 +25,7 @@ use super::pass::Signer;
 use super::proof::Proofs;
 use super::visitor::ShopKeys;
 use crate::config::{Config, DurabilityConfig, RoomSettings, StoreKind};
-use crate::problem::{Answer, EVENT_SERVICE, NO_ROOMS, Refused, UNKNOWN_ROOM};
+use crate::problem::{Answer, CONFLICT, EVENT_SERVICE, NO_ROOMS, Refused, UNKNOWN_ROOM};
 use crate::service::ServiceError;
 use crate::state::App;
 
@@ -46,7 +48,7 @@ pub(crate) struct Rooms {
     events: Option<EventService>,
     defaults: RoomSettings,
     configured: BTreeMap<RoomId, Arc<Door>>,
-    /// Those that the event service knows, as they were opened.
+    /// Those of the store that are not configured, with the settings of the template.
     found: Mutex<HashMap<RoomId, Arc<Door>>>,
 }
 
@@ -63,7 +65,8 @@ pub(crate) struct Door {
     pub(crate) settings: RoomSettings,
     pub(crate) shop_keys: ShopKeys,
     texts: [(Lang, Texts); 2],
-    seed: [u8; 32],
+    /// What the seed of every draw is made from.
+    draws: draw::Secret,
 }
 
 impl Door {
@@ -71,16 +74,16 @@ impl Door {
         let own = |lang: Lang| settings.texts.get(lang.code()).cloned().unwrap_or_default();
         let texts = |lang: Lang, own: &OwnTexts| (lang, Texts::new(lang, own));
         let name = room.name().clone();
-        let seed = match &settings.draw_seed {
+        let secret = match &settings.draw_seed {
             Some(secret) => Sha256::digest(secret.expose()).into(),
             None => signer.secret_for(&format!("draw {name}")),
         };
         Ok(Self {
             shop_keys: ShopKeys::open(&format!("rooms.{name}.signed_by"), &settings.signed_by)?,
             texts: [texts(Lang::En, &own(Lang::En)), texts(Lang::Ko, &own(Lang::Ko))],
+            draws: draw::Secret::new(secret, &name),
             room,
             settings,
-            seed,
         })
     }
 
@@ -89,12 +92,15 @@ impl Door {
         &found.unwrap_or(&self.texts[0]).1
     }
 
-    pub(crate) fn draw(&self, person: &PersonId) -> u64 {
-        draw::draw(&self.seed, person)
+    /// Decides the place if the room opens at this time. Without one it decides nothing, and cannot be guessed either: the
+    /// room may have been given a time that is not seen yet.
+    pub(crate) fn draw(&self, person: &PersonId, opens_at: Option<Timestamp>) -> u64 {
+        draw::draw(&self.seed(opens_at), person)
     }
 
-    pub(crate) fn seed(&self) -> &[u8; 32] {
-        &self.seed
+    /// The seed of the draw of an opening.
+    pub(crate) fn seed(&self, opens_at: Option<Timestamp>) -> [u8; 32] {
+        self.draws.seed(opens_at)
     }
 }
 
@@ -149,6 +155,11 @@ impl RoomPart {
         self.rooms.clone()
     }
 
+    /// Resolves when the store has failed for good.
+    pub(crate) async fn failed(&self) {
+        self.service.failed().await;
+    }
+
     pub(crate) async fn shutdown(self) -> Result<(), ServiceError> {
         self.service.shutdown().await;
         drop(self.rooms);
@@ -183,20 +194,22 @@ async fn open(config: &Config) -> Result<(Arc<dyn RoomStore>, Option<Arc<Embedde
 }
 
 impl Rooms {
-    /// The room of this name. One that is not configured is asked for where rooms are known, and made.
+    /// The room of this name. One that is not configured and that the store does not have is asked for where rooms are
+    /// known, and made. What the store has is not asked for again: its limits hold, and those who wait in it can come
+    /// back whether or not anybody answers.
     pub(crate) async fn door(&self, name: &str) -> Answer<Arc<Door>> {
-        let unknown = || Refused::new(UNKNOWN_ROOM, format!("there is no room {name:?}"));
+        let unknown = || unknown(name);
         let id = RoomId::new(name).map_err(|_| unknown())?;
         if let Some(door) = self.configured.get(&id) {
             return Ok(door.clone());
         }
-        let found = || self.found.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(door) = found().get(&id).cloned() {
-            return Ok(door);
-        }
+        // Without it, a room of the store is one of a former configuration: who may come in is not known.
         let Some(events) = &self.events else {
             return Err(unknown());
         };
+        if let Some(door) = self.stored(&id).await? {
+            return Ok(door);
+        }
         let event = events.ask(&id).await.map_err(|failure| match failure {
             EventFailure::UnknownRoom => unknown(),
             failure => {
@@ -212,22 +225,90 @@ impl Rooms {
         capacity.per_second = event.per_second.unwrap_or(capacity.per_second);
         let opens_at = event.opens_at.map(|at| tidegate_api::Time(at.0));
         settings.opens_at = opens_at.or(settings.opens_at);
-        let room = self.handle.open(&id, settings.core()).await?;
-        let door = Door::new(room, settings, &self.signer).map_err(|reason| {
-            tracing::error!(room = name, reason, "a room cannot be opened");
-            unknown()
-        })?;
-        let door = Arc::new(door);
-        Ok(found().entry(id).or_insert(door).clone())
+        // Another process may have made it meanwhile: then that one's answer holds.
+        let room = self.handle.make(&id, settings.core()).await?;
+        self.of_template(room)
     }
 
-    /// Every room that is known here.
-    pub(crate) fn doors(&self) -> Vec<Arc<Door>> {
-        let found = self.found.lock().unwrap_or_else(PoisonError::into_inner);
-        let mut doors: Vec<Arc<Door>> = self.configured.values().chain(found.values()).cloned().collect();
-        doors.sort_by(|one, other| one.room.name().cmp(other.room.name()));
-        doors
+    /// The room of this name for operators: also one of a former configuration that the store still has.
+    pub(crate) async fn any_door(&self, name: &str) -> Answer<Arc<Door>> {
+        let id = RoomId::new(name).map_err(|_| unknown(name))?;
+        match self.configured.contains_key(&id) || self.events.is_some() {
+            true => self.door(name).await,
+            false => self.stored(&id).await?.ok_or_else(|| unknown(name)),
+        }
     }
+
+    /// A room that is not configured, if the store has it.
+    async fn stored(&self, id: &RoomId) -> Answer<Option<Arc<Door>>> {
+        let known = self.found().get(id).cloned();
+        if let Some(door) = known.filter(|door| !door.room.is_gone()) {
+            return Ok(Some(door));
+        }
+        let room = self.handle.find(id).await?;
+        room.map(|room| self.of_template(room)).transpose()
+    }
+
+    /// A room with the settings of the template; what the state machine needs is in the store.
+    fn of_template(&self, room: RoomHandle) -> Answer<Arc<Door>> {
+        let name = room.name().clone();
+        let mut found = self.found();
+        if let Some(known) = found.get(&name).filter(|door| !door.room.is_gone()) {
+            return Ok(known.clone());
+        }
+        room.set_presence(self.defaults.presence_ms);
+        let door = Door::new(room, self.defaults.clone(), &self.signer).map_err(|reason| {
+            tracing::error!(room = %name, reason, "a room cannot be opened");
+            unknown(name.as_str())
+        })?;
+        let door = Arc::new(door);
+        found.insert(name, door.clone());
+        Ok(door)
+    }
+
+    fn found(&self) -> MutexGuard<'_, HashMap<RoomId, Arc<Door>>> {
+        self.found.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Every room that is served here, in the order of their names.
+    pub(crate) fn doors(&self) -> Vec<Arc<Door>> {
+        let served = self.handle.rooms().into_iter();
+        served
+            .filter_map(|room| match self.configured.get(room.name()) {
+                Some(door) => Some(door.clone()),
+                None => self.of_template(room).ok(),
+            })
+            .collect()
+    }
+
+    /// Removes a room that is over and not configured.
+    pub(crate) async fn remove(&self, name: &str) -> Answer<()> {
+        let id = RoomId::new(name).map_err(|_| unknown(name))?;
+        if self.configured.contains_key(&id) {
+            let detail = format!("room {name:?} is in the configuration: take it out of [rooms] first");
+            return Err(Refused::new(CONFLICT, detail));
+        }
+        match self.handle.remove(&id).await? {
+            RemoveOutcome::Removed => {
+                self.found().remove(&id);
+                Ok(())
+            }
+            RemoveOutcome::Open => Err(Refused::new(
+                CONFLICT,
+                format!("room {name:?} is neither closed nor sold out: close it first"),
+            )),
+            RemoveOutcome::Used { waiting, inside } => Err(Refused::new(
+                CONFLICT,
+                format!(
+                    "in room {name:?} {waiting} people wait and {inside} are let in or inside: wait until they have gone"
+                ),
+            )),
+        }
+    }
+}
+
+fn unknown(name: &str) -> Refused {
+    Refused::new(UNKNOWN_ROOM, format!("there is no room {name:?}"))
 }
 
 impl App {

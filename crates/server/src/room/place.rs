@@ -50,6 +50,8 @@ impl Rooms {
         let (ticket, view) = (&told.ticket, &seen.view);
         let mut place = Place {
             room: door.room.name().to_string(),
+            person: person.to_string(),
+            number: Some(ticket.index.0),
             state: PlaceState::Waiting,
             room_status: status(view),
             position: None,
@@ -65,6 +67,7 @@ impl Rooms {
         match ticket.state {
             TicketState::Early { .. } => {
                 place.state = PlaceState::Early;
+                place.number = None;
                 place.waiting = view.early.max(1);
                 place.opens_at = view.opens_at.map(time);
             }

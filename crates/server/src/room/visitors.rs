@@ -108,13 +108,16 @@ impl Asking {
             cookies,
         };
         if !door.shop_keys.is_empty() {
-<<<<<<< HEAD
-            let name = Self::named_cookie(door, tls);
-            let kept = self.cookie(&name).and_then(|kept| rooms.seal.open(kept));
+            let mut kept = [true, false]
+                .into_iter()
+                .filter(|secure| *secure || !tls)
+                .filter_map(|secure| self.cookie(&Self::named_cookie(door, secure)));
+            let kept = kept.find_map(|kept| rooms.seal.open(kept));
             let given = token.map(|token| door.shop_keys.named(token, room, now));
             match (given, kept) {
                 (Some(Ok(named)), _) => {
-                    let (value, secure) = (rooms.seal.close(&named), if tls { "; Secure" } else { "" });
+                    let (name, value) = (Self::named_cookie(door, secure), rooms.seal.close(&named));
+                    let secure = if secure { "; Secure" } else { "" };
                     let cookie = format!(
                         "{name}={value}; Path=/; Max-Age={NAMED_SECONDS}; HttpOnly; SameSite=Lax{secure}"
                     );
@@ -130,26 +133,6 @@ impl Asking {
                 }
                 (Some(Err(refused)), _) => return Err(Refused::new(BAD_TOKEN, refused.to_string())),
                 (None, None) => {}
-=======
-            if let Some(token) = token {
-                let person = door.shop_keys.person(token, room, now);
-                let person = person.map_err(|refused| Refused::new(BAD_TOKEN, refused.to_string()))?;
-                let name = Self::token_cookie(door, secure);
-                let secure = if secure { "; Secure" } else { "" };
-                let cookie = format!(
-                    "{name}={token}; Path=/; Max-Age={TOKEN_SECONDS}; HttpOnly; SameSite=Lax{secure}"
-                );
-                let cookie = HeaderValue::try_from(cookie).ok();
-                return Ok(Some(visitor(person, false, cookie.into_iter().collect())));
-            }
-            // One that has expired since is no token; whoever needs one is told below.
-            let mut kept = [true, false]
-                .into_iter()
-                .filter(|secure| *secure || !tls)
-                .filter_map(|secure| self.cookie(&Self::token_cookie(door, secure)));
-            if let Some(person) = kept.find_map(|kept| door.shop_keys.person(kept, room, now).ok()) {
-                return Ok(Some(visitor(person, false, Vec::new())));
->>>>>>> page
             }
             if !door.settings.anonymous {
                 let detail =
@@ -227,11 +210,12 @@ impl Visitor {
                 ..
             })
         );
+        let seen = door.room.seen_or_look().await?;
         Ok(JoinParams {
             person: self.person.clone(),
             stream: false,
             again: asked.again && (door.settings.again || !completed),
-            draw: door.draw(&self.person),
+            draw: door.draw(&self.person, seen.view.opens_at),
         })
     }
 

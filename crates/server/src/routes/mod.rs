@@ -71,7 +71,7 @@ pub(crate) fn api() -> (axum::Router<App>, axum::Router<App>, OpenApi) {
         .routes(routes!(letters::replay))
         .routes(routes!(letters::purge))
         .routes(routes!(rooms::list))
-        .routes(routes!(rooms::read))
+        .routes(routes!(rooms::read, rooms::remove))
         .routes(routes!(rooms::history))
         .routes(routes!(rooms::resize))
         .routes(routes!(rooms::pause))

@@ -114,7 +114,7 @@ async fn show(
         Err(refused) => return Err(refused),
     };
     let place = match &visitor {
-        Some(visitor) => match visits::kept(&app, &rooms, &door, visitor).await {
+        Some(visitor) => match visits::kept(&rooms, &door, visitor).await {
             Ok(place) => place,
             Err(refused) => match fail_open::place(&app, &rooms, &door, &visitor.person, &refused) {
                 Some(place) => Some(place),

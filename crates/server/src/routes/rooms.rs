@@ -1,9 +1,11 @@
 //! Rooms for operators: look, change the limits, open and close the door, take passes back.
 
 use axum::extract::State;
+use axum::http::StatusCode;
 use tidegate_api::{DoorDeed, LimitBy, PatchCapacity, Role, Room, RoomHistory, Rooms as RoomList};
 use tidegate_core::room::command::{Change, Control, ResizeOutcome, ResizeParams};
 use tidegate_core::room::ticket::Wave;
+use tidegate_store::StoreError;
 
 use crate::audit::Deed;
 use crate::auth::Caller;
@@ -22,8 +24,12 @@ pub(super) async fn list(State(app): State<App>, caller: Caller) -> Answer<Json<
     };
     let mut list = Vec::new();
     for door in rooms.doors() {
-        let seen = door.room.seen_or_look().await?;
-        list.push(place::room(&door, &seen));
+        match door.room.seen_or_look().await {
+            Ok(seen) => list.push(place::room(&door, &seen)),
+            // Removed by another process just now.
+            Err(StoreError::UnknownRoom(_)) => {}
+            Err(error) => return Err(error.into()),
+        }
     }
     Ok(Json(RoomList { rooms: list }))
 }
@@ -37,7 +43,7 @@ pub(super) async fn read(
     Names(name): Names<String>,
 ) -> Answer<Json<Room>> {
     caller.need_for_all(Role::Read)?;
-    let door = app.rooms()?.door(&name).await?;
+    let door = app.rooms()?.any_door(&name).await?;
     now(&door).await
 }
 
@@ -55,7 +61,7 @@ pub(super) async fn history(
     Names(name): Names<String>,
 ) -> Answer<Json<RoomHistory>> {
     caller.need_for_all(Role::Read)?;
-    let door = app.rooms()?.door(&name).await?;
+    let door = app.rooms()?.any_door(&name).await?;
     let samples = door.room.history().iter().map(place::sample).collect();
     Ok(Json(RoomHistory { samples }))
 }
@@ -100,7 +106,7 @@ pub(super) async fn resize(
     Json(asked): Json<PatchCapacity>,
 ) -> Answer<Json<Room>> {
     caller.need_for_all(Role::Admin)?;
-    let door = app.rooms()?.door(&name).await?;
+    let door = app.rooms()?.any_door(&name).await?;
     let mut number = [0; 8];
     getrandom::fill(&mut number)
         .map_err(|_| Refused::new(crate::problem::INTERNAL, "there is no randomness"))?;
@@ -143,7 +149,7 @@ async fn turn(
     asked: DoorDeed,
 ) -> Answer<Json<Room>> {
     caller.need_for_all(Role::Admin)?;
-    let door = app.rooms()?.door(name).await?;
+    let door = app.rooms()?.any_door(name).await?;
     let (what, control) = deed;
     let doing = async { Ok(door.room.store().control(door.room.name(), control).await?) };
     app.audited(caller, Deed::new(what, name).because(asked.why), doing)
@@ -198,7 +204,7 @@ pub(super) async fn void(
     Json(asked): Json<DoorDeed>,
 ) -> Answer<Json<Room>> {
     caller.need_for_all(Role::Admin)?;
-    let door = app.rooms()?.door(&name).await?;
+    let door = app.rooms()?.any_door(&name).await?;
     let deed = Deed::new("room.void", &name)
         .because(asked.why.clone())
         .asked(&asked);
@@ -209,4 +215,21 @@ pub(super) async fn void(
     };
     app.audited(&caller, deed, doing).await?;
     now(&door).await
+}
+
+/// Removes a room that is over: closed or sold out, with nobody waiting, let in or inside, and not in the configuration.
+/// What is remembered of it goes with it. A room that the event service still knows is made again when somebody comes.
+#[utoipa::path(delete, path = "/v1/rooms/{room}", tag = "rooms", params(("room" = String, Path)),
+    request_body = DoorDeed, responses((status = 204)))]
+pub(super) async fn remove(
+    State(app): State<App>,
+    caller: Caller,
+    Names(name): Names<String>,
+    Json(asked): Json<DoorDeed>,
+) -> Answer<StatusCode> {
+    caller.need_for_all(Role::Admin)?;
+    let rooms = app.rooms()?;
+    let deed = Deed::new("room.remove", &name).because(asked.why);
+    app.audited(&caller, deed, rooms.remove(&name)).await?;
+    Ok(StatusCode::NO_CONTENT)
 }

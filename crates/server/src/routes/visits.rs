@@ -11,13 +11,15 @@ use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
 use futures_core::Stream;
 use serde::{Deserialize, Serialize};
-use tidegate_api::{JoinRoom, Place, PlaceState, RoomStatus, StreamClosed, StreamEnd, StreamEvent};
+use tidegate_api::{JoinRoom, Place, PlaceState, RoomStatus, StreamClosed, StreamEnd, StreamEvent, Time};
 use tidegate_core::room::command::Refused as NotTaken;
 use tidegate_core::room::command::{JoinOutcome, TicketView};
+use tidegate_core::time::Timestamp;
 use tidegate_engine::room::{Seen, Update, Visit};
 use tidegate_store::StoreError;
 use utoipa::{IntoParams, ToSchema};
 
+use crate::convert::time;
 use crate::extract::{Asked, Json, Names};
 use crate::problem::{Answer, INTERNAL, NO_PLACE, Refused, STOPPING, TOO_MANY};
 use crate::room::fail_open;
@@ -317,7 +319,7 @@ pub(super) async fn place(
     let visitor = asking
         .who(&app, &door, None, false)?
         .ok_or_else(|| no_place(&name))?;
-    let place = kept(&app, &rooms, &door, &visitor)
+    let place = kept(&rooms, &door, &visitor)
         .await?
         .ok_or_else(|| no_place(&name))?;
     Ok(own(&visitor, &place))
@@ -331,7 +333,7 @@ fn no_place(name: &str) -> Refused {
 }
 
 /// The visitor's place, kept alive; none if there is none.
-pub(crate) async fn kept(app: &App, rooms: &Rooms, door: &Door, visitor: &Visitor) -> Answer<Option<Place>> {
+pub(crate) async fn kept(rooms: &Rooms, door: &Door, visitor: &Visitor) -> Answer<Option<Place>> {
     let found = match door.room.look(&visitor.person).await? {
         None => return Ok(None),
         Some(found) => found,
@@ -339,7 +341,6 @@ pub(crate) async fn kept(app: &App, rooms: &Rooms, door: &Door, visitor: &Visito
     let seen = door.room.seen_or_look().await?;
     // Also gives another pass to somebody whose pass was voided.
     let outcome = visitor.stays(door, &found, &seen).await?;
-    let _ = app;
     Ok(Some(rooms.place(door, &visitor.person, &outcome, &seen)))
 }
 
@@ -414,26 +415,45 @@ pub(super) async fn challenge(
     Ok(response)
 }
 
-/// How the draw can be checked.
+/// Which draw.
+#[derive(Debug, Default, Deserialize, IntoParams)]
+#[serde(default, deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub(super) struct WhichDraw {
+    /// When the room opened, in RFC 3339: for those who came before the opening was moved. As it is if absent.
+    opens_at: Option<Time>,
+}
+
+/// How a draw can be checked.
 #[derive(Debug, Serialize, ToSchema)]
 pub(super) struct Draw {
+    /// The opening that the draw is for; absent for a room without one.
+    opens_at: Option<Time>,
     /// SHA-256 of the seed, in hex.
-    commitment: String,
-    /// The seed in hex, once the room has opened. The first 52 bits of SHA-256 over seed and person decide: smaller goes first.
+    commitment: Option<String>,
+    /// The seed in hex, once that time is past. The first 52 bits of SHA-256 over seed and person decide: smaller goes first.
     seed: Option<String>,
 }
 
 /// What the draw of those who came before the opening is made with: a commitment before, the seed after.
-#[utoipa::path(get, path = "/v1/rooms/{room}/draw", tag = "visitors", params(("room" = String, Path)),
+#[utoipa::path(get, path = "/v1/rooms/{room}/draw", tag = "visitors", params(("room" = String, Path), WhichDraw),
     responses((status = 200, body = Draw)))]
-pub(super) async fn draw(State(app): State<App>, Names(name): Names<String>) -> Answer<axum::Json<Draw>> {
+pub(super) async fn draw(
+    State(app): State<App>,
+    Names(name): Names<String>,
+    Asked(which): Asked<WhichDraw>,
+) -> Answer<axum::Json<Draw>> {
     let rooms = app.rooms()?.clone();
     let door = rooms.door(&name).await?;
-    let seen = door.room.look_at_it().await?;
-    let open = seen.view.opens_at.is_none_or(|at| at <= seen.view.now);
+    let view = &door.room.seen_or_look().await?.view;
+    let asked = which.opens_at.map(|at| Timestamp(at.0));
+    let opens_at = asked.or(view.opens_at);
+    let seed = door.seed(opens_at);
+    let past = opens_at.is_some_and(|at| at <= view.now);
     Ok(axum::Json(Draw {
-        commitment: crate::room::draw::commitment(door.seed()),
-        seed: open.then(|| door.seed().iter().map(|byte| format!("{byte:02x}")).collect()),
+        opens_at: opens_at.map(time),
+        commitment: opens_at.map(|_| crate::room::draw::commitment(&seed)),
+        seed: past.then(|| seed.iter().map(|byte| format!("{byte:02x}")).collect()),
     }))
 }
 

@@ -9,5 +9,6 @@ mod support;
 mod bad_input;
 mod page;
 mod people;
+mod stored;
 mod times;
 mod visits;

@@ -148,7 +148,7 @@ pub async fn b199_a_limit_below_those_inside_throws_nobody_out(backend: &dyn Bac
     h.enter("p5").await;
     h.leave("p0").await;
     assert_eq!(h.let_in().await, ["p6"]);
-    assert_eq!(h.resized(&inside_by(2, -100)).await.inside, 0, "never below zero");
+    assert_eq!(h.resized(&inside_by(2, -2)).await.inside, 0);
     h.enter("p6").await;
     assert_eq!(h.resized(&inside_by(3, 3)).await.inside, 3);
     assert_eq!(
@@ -156,6 +156,38 @@ pub async fn b199_a_limit_below_those_inside_throws_nobody_out(backend: &dyn Bac
         (1, Stop::Inside),
         "three seats"
     );
+}
+
+/// Five seats, ten fewer, ten more: ended at zero in between, that would be ten seats.
+pub async fn b199_a_change_below_zero_is_refused_and_oversells_nothing(backend: &dyn Backend) {
+    let h = Harness::new(backend, Some(5), 4, 100).await;
+    let seats_by = |request, by| ResizeParams {
+        seats: Some(Change::Add(by)),
+        per_second: Some(Change::Set(7)),
+        ..change(request)
+    };
+    let per_second_by = |request, by| ResizeParams {
+        per_second: Some(Change::Add(by)),
+        ..change(request)
+    };
+    for (params, says) in [
+        (seats_by(1, -10), "seats is 5: 10 fewer"),
+        (inside_by(2, -5), "inside is 4: 5 fewer"),
+        (
+            per_second_by(3, i64::MIN),
+            "per_second is 100: 9223372036854775808 fewer",
+        ),
+    ] {
+        let outcome = h.resize(&params).await;
+        assert!(
+            matches!(&outcome, ResizeOutcome::Invalid(reason) if reason.contains(says)),
+            "{outcome:?} should say {says:?}"
+        );
+        let view = h.survey().await;
+        assert_eq!((view.capacity, view.changes.len()), (h.config.capacity, 0));
+    }
+    assert_eq!(h.resized(&seats_by(4, -5)).await.seats, Some(0));
+    assert_eq!(h.resized(&seats_by(5, 10)).await.seats, Some(10));
 }
 
 pub async fn limits_that_cannot_be_are_refused(backend: &dyn Backend) {

@@ -10,8 +10,8 @@ use async_trait::async_trait;
 use tidegate_core::ids::{PersonId, RoomId, SessionId};
 use tidegate_core::room::command::{
     Change, Control, ExtendParams, InsideOutcome, JoinOutcome, JoinParams, PromoteOutcome, ReapOutcome,
-    RedeemOutcome, RedeemParams, ResizeOutcome, ResizeParams, RoomView, TicketView, TouchOutcome,
-    TouchParams,
+    ReapParams, RedeemOutcome, RedeemParams, RemoveOutcome, ResizeOutcome, ResizeParams, RoomView,
+    TicketView, TouchOutcome, TouchParams,
 };
 use tidegate_core::room::config::{Capacity, RoomConfig};
 use tidegate_core::room::ticket::{End, Stream, TicketState, Wave};
@@ -307,7 +307,11 @@ impl<'a> Harness<'a> {
     }
 
     pub async fn reap(&self) -> ReapOutcome {
-        must(self.store.reap(&self.room, 1_000).await)
+        self.reap_as(1_000, true).await
+    }
+
+    pub async fn reap_as(&self, max: u64, absent: bool) -> ReapOutcome {
+        must(self.store.reap(&self.room, ReapParams { max, absent }).await)
     }
 
     pub async fn resize(&self, params: &ResizeParams) -> ResizeOutcome {
@@ -324,6 +328,10 @@ impl<'a> Harness<'a> {
 
     pub async fn control(&self, control: Control) {
         must(self.store.control(&self.room, control).await);
+    }
+
+    pub async fn remove(&self) -> RemoveOutcome {
+        must(self.store.remove(&self.room).await)
     }
 
     pub async fn void(&self, through: Option<Wave>) -> Wave {

@@ -54,6 +54,7 @@ macro_rules! room_conformance_cases {
                 the_absent_are_passed_over_and_go_first_on_return,
                 a_sign_of_life_keeps_the_place_for_as_long_as_it_lasts,
                 touches_of_nobody_are_gone,
+                slots_come_back_while_absent_people_are_spared,
             }
             draw {
                 the_early_ones_are_drawn,
@@ -101,6 +102,7 @@ macro_rules! room_conformance_cases {
                 b199_limits_change_by_so_many_once,
                 b199_many_tries_of_one_change_are_one,
                 b199_a_limit_below_those_inside_throws_nobody_out,
+                b199_a_change_below_zero_is_refused_and_oversells_nothing,
                 limits_that_cannot_be_are_refused,
                 changes_are_remembered,
                 set_limits_outlast_settings,
@@ -113,6 +115,8 @@ macro_rules! room_conformance_cases {
             names {
                 b197_rooms_do_not_know_each_other,
                 b198_a_room_that_is_there_is_not_made_again,
+                b198_the_first_to_make_a_room_wins,
+                b214_a_room_that_is_over_is_removed,
                 b216_odd_names_are_people_of_their_own,
                 odd_names_are_rooms_of_their_own,
                 rooms_are_listed_in_order,

@@ -3,7 +3,7 @@
 use futures_util::future::join_all;
 use tidegate_core::ids::{MAX_ID_BYTES, RoomId};
 use tidegate_core::room::command::{
-    Control, ExtendParams, JoinOutcome, RedeemOutcome, RedeemParams, TouchParams,
+    Control, ExtendParams, JoinOutcome, ReapParams, RedeemOutcome, RedeemParams, RemoveOutcome, TouchParams,
 };
 use tidegate_core::room::ticket::{Index, Stream, TicketState, Wave};
 use tidegate_core::time::Millis;
@@ -153,6 +153,7 @@ pub async fn an_unknown_room_is_an_error(backend: &dyn Backend) {
         stream: Stream(1),
         present: true,
     };
+    let all = ReapParams { max: 1, absent: true };
     let refused = [
         ("join", store.join(&none, vec![join_of("a")]).await.err()),
         ("touch", store.touch(&none, vec![touch]).await.err()),
@@ -162,7 +163,8 @@ pub async fn an_unknown_room_is_an_error(backend: &dyn Backend) {
         ("extend", store.extend(&none, extend).await.err()),
         ("complete", store.complete(&none, &who).await.err()),
         ("leave", store.leave(&none, &who).await.err()),
-        ("reap", store.reap(&none, 1).await.err()),
+        ("reap", store.reap(&none, all).await.err()),
+        ("remove", store.remove(&none).await.err()),
         ("resize", store.resize(&none, inside_by(1, 1)).await.err()),
         ("control", store.control(&none, Control::Pause).await.err()),
         ("void", store.void(&none, None).await.err()),
@@ -178,4 +180,71 @@ pub async fn an_unknown_room_is_an_error(backend: &dyn Backend) {
     assert_eq!(must(store.rooms().await), [room("sale")], "asking makes no room");
     let outcome = h.join_as(join_of("a")).await;
     assert!(matches!(outcome, JoinOutcome::Placed { new: true, .. }));
+}
+
+/// Two processes are told of a room at the same time, and not the same.
+pub async fn b198_the_first_to_make_a_room_wins(backend: &dyn Backend) {
+    let h = Harness::new(backend, Some(10), 4, 100).await;
+    let hall = h.in_room(room("hall"));
+    let (mut first, mut second) = (h.config.clone(), h.config.clone());
+    (first.capacity.seats, second.capacity.seats) = (Some(100), Some(200));
+    assert!(must(h.store.make(&hall.room, first.clone()).await));
+    assert!(!must(h.store.make(&hall.room, second.clone()).await));
+    let view = hall.survey().await;
+    assert_eq!(view.configured, first.capacity);
+    assert_eq!(must(h.store.rooms().await), [hall.room.clone(), h.room.clone()]);
+    // Limits that an operator has set, and a room that was opened.
+    hall.resized(&inside_by(1, 3)).await;
+    assert!(!must(h.store.make(&hall.room, second.clone()).await));
+    assert_eq!(hall.survey().await.capacity.inside, 7);
+    assert!(!must(h.store.make(&h.room, second).await));
+    let view = h.survey().await;
+    assert_eq!(
+        (view.configured, view.born == hall.survey().await.born),
+        (h.config.capacity, false)
+    );
+}
+
+pub async fn b214_a_room_that_is_over_is_removed(backend: &dyn Backend) {
+    let h = Harness::new(backend, None, 1, 100).await;
+    let hall = h.in_room(room("hall"));
+    let mut config = h.config.clone();
+    config.capacity.seats = Some(1);
+    must(h.store.make(&hall.room, config.clone()).await);
+    let born = hall.survey().await.born;
+    assert_eq!(hall.remove().await, RemoveOutcome::Open, "it was never closed");
+    hall.join_all(&["a", "b", "c"]).await;
+    assert_eq!(hall.let_in().await, ["a"]);
+    hall.control(Control::Close).await;
+    let used = |waiting, inside| RemoveOutcome::Used { waiting, inside };
+    assert_eq!(hall.remove().await, used(2, 1));
+    hall.leave("b").await;
+    hall.enter("a").await;
+    assert_eq!(hall.remove().await, used(1, 1));
+    hall.control(Control::Resume).await;
+    assert_eq!(hall.remove().await, RemoveOutcome::Open);
+    hall.complete("a").await;
+    assert_eq!(
+        hall.remove().await,
+        used(1, 0),
+        "sold out, and somebody still waits"
+    );
+    hall.leave("c").await;
+    assert_eq!(hall.remove().await, RemoveOutcome::Removed);
+    let unknown = |answer| matches!(answer, Err(StoreError::UnknownRoom(_)));
+    assert!(unknown(h.store.remove(&hall.room).await.map(drop)));
+    assert!(unknown(h.store.survey(&hall.room).await.map(drop)));
+    assert_eq!(must(h.store.rooms().await), std::slice::from_ref(&h.room));
+    // Another one of the same name knows nothing of it, also after a restart.
+    let h = h.restart().await;
+    assert_eq!(must(h.store.rooms().await), std::slice::from_ref(&h.room));
+    let hall = h.in_room(room("hall"));
+    must(h.store.make(&hall.room, config).await);
+    let view = hall.survey().await;
+    assert_eq!((view.counts.joined, view.born == born), (0, false));
+    assert_eq!(hall.look("a").await, None);
+    hall.join_all(&["a"]).await;
+    assert_eq!(hall.let_in().await, ["a"]);
+    let h = h.restart().await;
+    assert_eq!(h.in_room(room("hall")).slots().await, 1);
 }

@@ -1,6 +1,8 @@
 //! Signs of life: who is absent keeps the place for a while, and connections of the past say nothing.
 
-use tidegate_core::room::command::{InsideOutcome, JoinOutcome, Stop, TouchOutcome, TouchParams};
+use tidegate_core::room::command::{
+    InsideOutcome, JoinOutcome, ReapOutcome, Stop, TouchOutcome, TouchParams,
+};
 use tidegate_core::room::ticket::{End, Stream};
 
 use super::harness::*;
@@ -158,4 +160,38 @@ pub async fn touches_of_nobody_are_gone(backend: &dyn Backend) {
     assert_eq!(h.touch("a", stream, true).await, TouchOutcome::Gone);
     assert_eq!(h.touch("a", stream, false).await, TouchOutcome::Gone);
     assert_eq!(h.end_of("a").await, End::Left);
+}
+
+/// After an outage nobody knows who is there; that holds up neither a slot nor what is forgotten.
+pub async fn slots_come_back_while_absent_people_are_spared(backend: &dyn Backend) {
+    let h = Harness::with(backend, |config| config.capacity.inside = 3).await;
+    h.join_all(&["gone", "shopper", "slow"]).await;
+    assert_eq!(h.let_in().await.len(), 3);
+    h.enter("slow").await;
+    h.leave("gone").await;
+    h.join_all(&["a", "b", "c", "d"]).await;
+    assert_eq!(h.let_in().await, ["a"]);
+    h.enter("a").await;
+    h.leave("a").await;
+    h.advance(INSIDE.max(REMEMBER).max(PASS + PRESENCE + GRACE));
+    // Those who wait were due long before: they take none of the two.
+    let first = h.reap_as(2, false).await;
+    assert_eq!(
+        (first.lost, first.no_shows, first.forgotten, first.more),
+        (0, 1, 1, true)
+    );
+    let second = h.reap_as(2, false).await;
+    assert_eq!(
+        (second.lost, second.expired, second.forgotten, second.more),
+        (0, 1, 1, false)
+    );
+    assert_eq!(
+        (h.slots().await, h.ahead("d").await),
+        (0, 2),
+        "nobody who waits lost a place"
+    );
+    assert_eq!(h.reap_as(2, false).await, ReapOutcome::default());
+    let all = h.reap_as(2, true).await;
+    assert_eq!((all.lost, all.more), (2, true));
+    assert_eq!(h.reap_as(2, true).await.lost, 1);
 }

@@ -305,7 +305,7 @@ pub async fn a_sweep_has_a_bound(backend: &dyn Backend) {
     h.join_all(&crowd(5)).await;
     h.advance(PRESENCE + GRACE);
     for (lost, more) in [(2, true), (2, true), (1, false), (0, false)] {
-        let swept = must(h.store.reap(&h.room, 2).await);
+        let swept = h.reap_as(2, true).await;
         assert_eq!((swept.lost, swept.more), (lost, more));
     }
 }

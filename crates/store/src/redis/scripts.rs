@@ -155,6 +155,8 @@ scripts! {
         ROOM_ENLIST: WRITES ALONE "room/enlist";
         ROOM_ROOMS: READS ALONE "room/rooms";
         ROOM_OPEN: WRITES ALONE "room/open";
+        ROOM_REMOVE: WRITES ALONE "room/remove";
+        ROOM_DELIST: WRITES ALONE "room/delist";
         ROOM_JOIN: WRITES ALONE "room/join";
         ROOM_TOUCH: WRITES ALONE "room/touch";
         ROOM_PROMOTE: WRITES ALONE "room/promote";

@@ -52,6 +52,12 @@ impl RoomBells {
         }
     }
 
+    /// Of a room that is gone.
+    pub fn forget(&self, room: &RoomId) {
+        let mut bells = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        bells.remove(room);
+    }
+
     /// Something may have been missed.
     pub fn ring_all(&self) {
         let bells = self.0.lock().unwrap_or_else(PoisonError::into_inner);

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use tidegate_core::ids::{PersonId, RoomId};
-use tidegate_core::room::command::Rings;
+use tidegate_core::room::command::{RemoveOutcome, Rings};
 use tidegate_core::room::config::RoomConfig;
 use tidegate_core::room::ticket::Ticket;
 use tidegate_core::room::{Head, Room};
@@ -15,6 +15,8 @@ use crate::StoreError;
 #[derive(Debug)]
 pub(crate) struct RoomChange {
     pub(crate) room: RoomId,
+    /// Everything of it that was written before is gone.
+    pub(crate) removed: bool,
     pub(crate) head: Option<Head>,
     /// With none: forgotten. One person may be named more than once.
     pub(crate) tickets: Vec<(PersonId, Option<Ticket>)>,
@@ -27,6 +29,7 @@ pub(crate) struct Rooms {
     /// Grows with every call that changed something.
     changes: usize,
     changed: BTreeSet<RoomId>,
+    removed: BTreeSet<RoomId>,
 }
 
 impl Rooms {
@@ -64,13 +67,23 @@ impl Rooms {
     /// Everything that changed since it was last taken.
     pub(crate) fn take_changed(&mut self) -> Vec<RoomChange> {
         let names = std::mem::take(&mut self.changed);
-        let mut changes = Vec::with_capacity(names.len());
+        // First: a room of the same name may have been made since.
+        let removed = std::mem::take(&mut self.removed).into_iter();
+        let mut changes: Vec<RoomChange> = removed
+            .map(|room| RoomChange {
+                room,
+                removed: true,
+                head: None,
+                tickets: Vec::new(),
+            })
+            .collect();
         for name in names {
             let Some(room) = self.rooms.get_mut(&name) else {
                 continue;
             };
             let changed = room.take_changed();
             changes.push(RoomChange {
+                removed: false,
                 head: changed.head.then(|| room.head().clone()),
                 tickets: changed
                     .tickets
@@ -92,6 +105,31 @@ impl Rooms {
         let room = room.or_insert_with(|| Room::new(born, config.clone()));
         room.configure(&config);
         self.finish(name)
+    }
+
+    /// False: it is there, and stays as it is.
+    pub(crate) fn make(&mut self, name: &RoomId, born: u64, config: RoomConfig, wall: Timestamp) -> bool {
+        self.clock.observe(wall);
+        if self.rooms.contains_key(name) {
+            return false;
+        }
+        self.rooms.insert(name.clone(), Room::new(born, config));
+        self.finish(name);
+        true
+    }
+
+    pub(crate) fn remove(&mut self, name: &RoomId, wall: Timestamp) -> Result<RemoveOutcome, StoreError> {
+        self.clock.observe(wall);
+        let Some(room) = self.rooms.get(name) else {
+            return Err(StoreError::UnknownRoom(name.to_string()));
+        };
+        let outcome = room.removal();
+        if outcome == RemoveOutcome::Removed {
+            self.rooms.remove(name);
+            self.changes += 1;
+            self.removed.insert(name.clone());
+        }
+        Ok(outcome)
     }
 
     /// Runs a transition on a room that is there, and says whom to ring for.

@@ -7,9 +7,9 @@ use async_trait::async_trait;
 use tidegate_core::ids::{PersonId, RoomId};
 use tidegate_core::room::Room;
 use tidegate_core::room::command::{
-    Control, ExtendParams, InsideOutcome, JoinOutcome, JoinParams, PromoteOutcome, ReapOutcome,
-    RedeemOutcome, RedeemParams, ResizeOutcome, ResizeParams, RoomView, TicketView, TouchOutcome,
-    TouchParams,
+    Control, ExtendParams, InsideOutcome, JoinOutcome, JoinParams, PromoteOutcome, ReapOutcome, ReapParams,
+    RedeemOutcome, RedeemParams, RemoveOutcome, ResizeOutcome, ResizeParams, RoomView, TicketView,
+    TouchOutcome, TouchParams,
 };
 use tidegate_core::room::config::RoomConfig;
 use tidegate_core::room::ticket::Wave;
@@ -62,6 +62,19 @@ impl<S: OnMachine<Rooms> + HasBells> RoomStore for S {
         let rings = self.on_machine(Keep::Synced, run).await?;
         self.room_bells().ring(room, rings);
         Ok(())
+    }
+
+    async fn make(&self, room: &RoomId, config: RoomConfig) -> Result<bool, StoreError> {
+        validated(&config)?;
+        let name = room.clone();
+        let run = move |rooms: &mut Rooms, wall| rooms.make(&name, born(), config, wall);
+        self.on_machine(Keep::Synced, run).await
+    }
+
+    async fn remove(&self, room: &RoomId) -> Result<RemoveOutcome, StoreError> {
+        let name = room.clone();
+        let run = move |rooms: &mut Rooms, wall| rooms.remove(&name, wall);
+        self.on_machine(Keep::Synced, run).await?
     }
 
     async fn rooms(&self) -> Result<Vec<RoomId>, StoreError> {
@@ -121,8 +134,8 @@ impl<S: OnMachine<Rooms> + HasBells> RoomStore for S {
         .await
     }
 
-    async fn reap(&self, room: &RoomId, max: u64) -> Result<ReapOutcome, StoreError> {
-        step(self, room, Keep::Written, move |room, now| room.reap(max, now)).await
+    async fn reap(&self, room: &RoomId, params: ReapParams) -> Result<ReapOutcome, StoreError> {
+        step(self, room, Keep::Written, move |room, now| room.reap(params, now)).await
     }
 
     async fn resize(&self, room: &RoomId, params: ResizeParams) -> Result<ResizeOutcome, StoreError> {

@@ -6,9 +6,9 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use tidegate_core::ids::{PersonId, RoomId};
 use tidegate_core::room::command::{
-    Control, ExtendParams, InsideOutcome, JoinOutcome, JoinParams, PromoteOutcome, ReapOutcome,
-    RedeemOutcome, RedeemParams, ResizeOutcome, ResizeParams, RoomView, TicketView, TouchOutcome,
-    TouchParams,
+    Control, ExtendParams, InsideOutcome, JoinOutcome, JoinParams, PromoteOutcome, ReapOutcome, ReapParams,
+    RedeemOutcome, RedeemParams, RemoveOutcome, ResizeOutcome, ResizeParams, RoomView, TicketView,
+    TouchOutcome, TouchParams,
 };
 use tidegate_core::room::config::RoomConfig;
 use tidegate_core::room::ticket::Wave;
@@ -25,6 +25,12 @@ use crate::StoreError;
 pub trait RoomStore: Send + Sync + fmt::Debug + 'static {
     /// Makes the room if it is not there, or takes over its settings. Limits that were set at run time stay.
     async fn open(&self, room: &RoomId, config: RoomConfig) -> Result<(), StoreError>;
+
+    /// Makes the room if it is not there. False: it is, and stays as it is.
+    async fn make(&self, room: &RoomId, config: RoomConfig) -> Result<bool, StoreError>;
+
+    /// Removes a room that is over, with everything that is remembered in it.
+    async fn remove(&self, room: &RoomId) -> Result<RemoveOutcome, StoreError>;
 
     /// Every room that was opened, in the order of their names.
     async fn rooms(&self) -> Result<Vec<RoomId>, StoreError>;
@@ -53,8 +59,8 @@ pub trait RoomStore: Send + Sync + fmt::Debug + 'static {
     /// Goes by itself. A slot comes back, once.
     async fn leave(&self, room: &RoomId, person: &PersonId) -> Result<InsideOutcome, StoreError>;
 
-    /// Does what time asks for, `max` tickets at most.
-    async fn reap(&self, room: &RoomId, max: u64) -> Result<ReapOutcome, StoreError>;
+    /// Does what time asks for, as far as it may.
+    async fn reap(&self, room: &RoomId, params: ReapParams) -> Result<ReapOutcome, StoreError>;
 
     /// Changes the limits, once per request.
     async fn resize(&self, room: &RoomId, params: ResizeParams) -> Result<ResizeOutcome, StoreError>;

@@ -24,7 +24,7 @@ pub(super) enum Ask {
     Extend(usize, Millis),
     Complete(usize),
     Leave(usize),
-    Reap(u64),
+    Reap(ReapParams),
     Resize(ResizeParams),
     Control(Control),
     Void(Option<Wave>),
@@ -76,8 +76,8 @@ impl Ask {
             }
             Ask::Complete(who) => Answer::Visit(room.complete(&people[*who], now)),
             Ask::Leave(who) => Answer::Visit(room.leave(&people[*who], now)),
-            Ask::Reap(max) => {
-                let outcome = room.reap(*max, now);
+            Ask::Reap(params) => {
+                let outcome = room.reap(*params, now);
                 let after = people.iter().map(|person| room.ticket(person).cloned());
                 Answer::Reaped(outcome, after.collect())
             }

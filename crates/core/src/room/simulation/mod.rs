@@ -241,6 +241,7 @@ impl Conduct for KeepsSlots {
             // Visits never end by themselves.
             let tickets = &room.tickets;
             room.due
+                .others
                 .retain(|(_, person)| !matches!(tickets[person].state, TicketState::Inside { .. }));
         }
         ask.of(room, people, now)

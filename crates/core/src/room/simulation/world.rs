@@ -66,6 +66,8 @@ pub(super) struct World<C: Conduct> {
     /// Connections that were replaced, or whose end is told late.
     old: Vec<(usize, Connection)>,
     last_sweep: Timestamp,
+    /// Before this, absent people are spared: the process has just begun.
+    lost_from: Timestamp,
     last_beat: Timestamp,
     requests: u64,
     calm: bool,
@@ -116,6 +118,7 @@ impl<C: Conduct> World<C> {
             retries: Vec::new(),
             old: Vec::new(),
             last_sweep: START,
+            lost_from: START,
             last_beat: START,
             requests: 0,
             calm: false,
@@ -200,6 +203,7 @@ impl<C: Conduct> World<C> {
         // The connections were the process's own.
         self.visitors.iter_mut().for_each(|visitor| visitor.at = None);
         self.old.clear();
+        self.lost_from = self.now + self.room.head().config.presence_ms;
         self.retries.retain(|ask| !matches!(ask, Ask::Touch(..)));
         self.seen.crashes += 1;
         self.audit()
@@ -417,7 +421,8 @@ impl<C: Conduct> World<C> {
             self.last_sweep = self.now;
             loop {
                 let max = 1 + self.dice.below(4);
-                self.ask(Ask::Reap(max));
+                let absent = self.now >= self.lost_from;
+                self.ask(Ask::Reap(ReapParams { max, absent }));
                 let more =
                     matches!(self.pending.last(), Some((_, Answer::Reaped(outcome, _), _)) if outcome.more);
                 if !more {

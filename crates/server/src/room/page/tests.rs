@@ -10,6 +10,8 @@ const NOW: Time = Time(1_772_359_200_000);
 fn place(state: PlaceState) -> Place {
     Place {
         room: "concert".to_owned(),
+        person: "somebody".to_owned(),
+        number: None,
         state,
         room_status: RoomStatus::Open,
         position: None,

@@ -20,6 +20,12 @@ impl RoomLedger {
 
     fn write(&mut self, change: RoomChange, ops: &mut Vec<Op>) {
         let room: &RoomId = &change.room;
+        if change.removed {
+            let (number, tickets) = self.numbers.forget_room(room);
+            ops.extend(number.map(|number| Op::Delete(Table::Rooms, number)));
+            ops.extend(tickets.map(|ticket| Op::Delete(Table::Tickets, ticket)));
+            return;
+        }
         let number = self.numbers.of_room(room);
         if let Some(head) = &change.head {
             ops.push(Op::Put(Table::Rooms, number, codec::encode(&(room, head))));

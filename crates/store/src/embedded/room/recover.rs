@@ -45,6 +45,13 @@ impl Numbers {
     pub(super) fn forget(&mut self, room: u64, person: &PersonId) -> Option<u64> {
         self.tickets.get_mut(&room)?.remove(person)
     }
+
+    /// The room, unless it was never written, and its tickets.
+    pub(super) fn forget_room(&mut self, room: &RoomId) -> (Option<u64>, impl Iterator<Item = u64> + use<>) {
+        let number = self.rooms.remove(room);
+        let tickets = number.and_then(|number| self.tickets.remove(&number));
+        (number, tickets.unwrap_or_default().into_values())
+    }
 }
 
 fn fresh(next: &mut u64) -> u64 {

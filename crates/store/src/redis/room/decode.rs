@@ -2,7 +2,7 @@
 
 use tidegate_core::room::command::{
     Counts, Granted, InsideOutcome, JoinOutcome, PromoteOutcome, ReapOutcome, RedeemOutcome, Refused,
-    Resized, RoomView, Status, Stop, TicketView, TouchOutcome,
+    RemoveOutcome, Resized, RoomView, Status, Stop, TicketView, TouchOutcome,
 };
 use tidegate_core::room::config::Capacity;
 use tidegate_core::room::places::PlacesView;
@@ -143,6 +143,18 @@ pub(super) fn inside(items: &mut Items) -> Result<InsideOutcome, StoreError> {
         3 => InsideOutcome::NotInside,
         4 => InsideOutcome::Unknown,
         other => return Err(odd("what became of a visit", other)),
+    })
+}
+
+pub(super) fn removed(items: &mut Items) -> Result<RemoveOutcome, StoreError> {
+    Ok(match items.int()? {
+        1 => RemoveOutcome::Removed,
+        2 => RemoveOutcome::Open,
+        3 => RemoveOutcome::Used {
+            waiting: items.unsigned()?,
+            inside: items.unsigned()?,
+        },
+        other => return Err(odd("whether a room is gone", other)),
     })
 }
 

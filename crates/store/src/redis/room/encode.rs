@@ -16,7 +16,7 @@ fn seats(args: &mut Args, seats: Option<u64>) {
     };
 }
 
-pub(super) fn open(born: u64, config: &RoomConfig) -> Args {
+pub(super) fn open(born: u64, config: &RoomConfig, takes_over: bool) -> Args {
     let RoomConfig {
         capacity,
         opens_at,
@@ -37,7 +37,7 @@ pub(super) fn open(born: u64, config: &RoomConfig) -> Args {
     for span in [presence_ms, grace_ms, pass_ms, inside_ms, remember_ms] {
         args.span(*span);
     }
-    args.big(*max_waiting);
+    args.big(*max_waiting).flag(takes_over);
     args
 }
 

@@ -26,9 +26,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use async_trait::async_trait;
 use tidegate_core::ids::{PersonId, RoomId};
 use tidegate_core::room::command::{
-    Control, ExtendParams, InsideOutcome, JoinOutcome, JoinParams, PromoteOutcome, ReapOutcome,
-    RedeemOutcome, RedeemParams, ResizeOutcome, ResizeParams, RoomView, TicketView, TouchOutcome,
-    TouchParams,
+    Control, ExtendParams, InsideOutcome, JoinOutcome, JoinParams, PromoteOutcome, ReapOutcome, ReapParams,
+    RedeemOutcome, RedeemParams, RemoveOutcome, ResizeOutcome, ResizeParams, RoomView, TicketView,
+    TouchOutcome, TouchParams,
 };
 use tidegate_core::room::config::{Capacity, MAX_SPAN, RoomConfig};
 use tidegate_core::room::ticket::Wave;
@@ -207,6 +207,23 @@ impl Shared {
         Ok(answers)
     }
 
+    /// Makes the room, or takes over its settings if so. It is made before it is listed: what is listed is there. True
+    /// if it was made.
+    async fn open(&self, room: &RoomId, config: &RoomConfig, takes_over: bool) -> Result<bool, StoreError> {
+        validated(config)?;
+        let args = encode::open(born(), config, takes_over);
+        let made = self.on(room, &scripts::ROOM_OPEN, args).await?.flag()?;
+        self.list(&scripts::ROOM_ENLIST, room).await?;
+        Ok(made)
+    }
+
+    /// Puts a room on the list, or takes it off.
+    async fn list(&self, script: &'static Script, room: &RoomId) -> Result<(), StoreError> {
+        let mut args = Args::default();
+        args.text(room.as_str());
+        self.plain(script, self.keys.rooms(), args).await.map(drop)
+    }
+
     async fn of_person(
         &self,
         room: &RoomId,
@@ -242,16 +259,35 @@ fn refused(params: &ResizeParams, held: Capacity, configured: Capacity) -> Resul
 
 #[async_trait]
 impl RoomStore for RedisRoomStore {
-    /// The room is made before it is listed: what is listed is there.
     async fn open(&self, room: &RoomId, config: RoomConfig) -> Result<(), StoreError> {
-        validated(&config)?;
-        let args = encode::open(born(), &config);
-        self.shared.on(room, &scripts::ROOM_OPEN, args).await?;
-        let mut args = Args::default();
-        args.text(room.as_str());
-        let key = self.shared.keys.rooms();
-        self.shared.plain(&scripts::ROOM_ENLIST, key, args).await?;
-        Ok(())
+        self.shared.open(room, &config, true).await.map(drop)
+    }
+
+    async fn make(&self, room: &RoomId, config: RoomConfig) -> Result<bool, StoreError> {
+        self.shared.open(room, &config, false).await
+    }
+
+    async fn remove(&self, room: &RoomId) -> Result<RemoveOutcome, StoreError> {
+        let removed = self.shared.on(room, &scripts::ROOM_REMOVE, Args::default()).await;
+        let outcome = match removed {
+            Ok(mut items) => decode::removed(&mut items),
+            Err(error) => Err(error),
+        };
+        // Also of one that is not there: an earlier call may have died before it came to the list.
+        if !matches!(
+            outcome,
+            Ok(RemoveOutcome::Removed) | Err(StoreError::UnknownRoom(_))
+        ) {
+            return outcome;
+        }
+        self.shared.list(&scripts::ROOM_DELIST, room).await?;
+        // Another process may have made it again in between.
+        match self.look(room, Vec::new()).await {
+            Ok(_) => self.shared.list(&scripts::ROOM_ENLIST, room).await?,
+            Err(StoreError::UnknownRoom(_)) => {}
+            Err(error) => return Err(error),
+        }
+        outcome
     }
 
     async fn rooms(&self) -> Result<Vec<RoomId>, StoreError> {
@@ -313,12 +349,12 @@ impl RoomStore for RedisRoomStore {
         decode::inside(&mut self.shared.of_person(room, script, person).await?)
     }
 
-    async fn reap(&self, room: &RoomId, max: u64) -> Result<ReapOutcome, StoreError> {
-        let (mut all, mut left) = (ReapOutcome::default(), max);
+    async fn reap(&self, room: &RoomId, params: ReapParams) -> Result<ReapOutcome, StoreError> {
+        let (mut all, mut left) = (ReapOutcome::default(), params.max);
         loop {
             let part = left.min(REAPS);
             let mut args = Args::default();
-            args.big(part);
+            args.big(part).flag(params.absent);
             let found = decode::reaped(&mut self.shared.on(room, &scripts::ROOM_REAP, args).await?)?;
             all = ReapOutcome {
                 lost: all.lost + found.lost,

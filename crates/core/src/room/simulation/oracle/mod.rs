@@ -145,7 +145,7 @@ impl Oracle {
             (Ask::Extend(who, by), Answer::Visit(outcome)) => self.extended(*who, *by, outcome, now),
             (Ask::Complete(who), Answer::Visit(outcome)) => self.completed(*who, outcome, now),
             (Ask::Leave(who), Answer::Visit(outcome)) => self.left(*who, outcome, now),
-            (Ask::Reap(_), Answer::Reaped(outcome, after)) => self.reaped(outcome, after, now),
+            (Ask::Reap(params), Answer::Reaped(outcome, after)) => self.reaped(*params, outcome, after, now),
             (Ask::Resize(params), Answer::Resized(outcome)) => self.resized(params, outcome),
             (Ask::Control(control), Answer::Controlled) => {
                 self.status = match control {
@@ -483,8 +483,14 @@ impl Oracle {
         }
     }
 
-    /// Time ends nothing early, and a sweep leaves nothing that is due.
-    fn reaped(&mut self, outcome: &ReapOutcome, after: &[Option<Ticket>], now: Timestamp) -> Verdict {
+    /// Time ends nothing early, and a sweep leaves nothing that is due and may be ended.
+    fn reaped(
+        &mut self,
+        params: ReapParams,
+        outcome: &ReapOutcome,
+        after: &[Option<Ticket>],
+        now: Timestamp,
+    ) -> Verdict {
         let mut tally = ReapOutcome {
             more: outcome.more,
             ..ReapOutcome::default()
@@ -493,7 +499,8 @@ impl Oracle {
             let Some(known) = self.people[who].clone() else {
                 continue;
             };
-            let due = self.due_at(&known.stage) <= now;
+            let spared = !params.absent && matches!(known.stage, Stage::Early(_) | Stage::Waiting(_));
+            let due = !spared && self.due_at(&known.stage) <= now;
             let end = match after.as_ref().map(|ticket| &ticket.state) {
                 Some(TicketState::Ended { end, .. }) => Some(*end),
                 _ => None,
@@ -537,36 +544,41 @@ impl Oracle {
     }
 
     fn resized(&mut self, params: &ResizeParams, outcome: &ResizeOutcome) -> Verdict {
+        // None: below zero.
         let changed = |change: Option<Change<u64>>, held: u64, configured: u64| match change {
-            None => held,
-            Some(Change::Set(value)) => value,
-            Some(Change::Add(by)) => (held as i64 + by).max(0) as u64,
-            Some(Change::Reset) => configured,
+            None => Some(held),
+            Some(Change::Set(value)) => Some(value),
+            Some(Change::Add(by)) => held.checked_add_signed(by),
+            Some(Change::Reset) => Some(configured),
         };
         let (held, configured) = (self.capacity, self.config.capacity);
         let seats = match (params.seats, held.seats) {
-            (None, held) => held,
-            (Some(Change::Set(seats)), _) => seats,
-            (Some(Change::Reset), _) => configured.seats,
-            (Some(Change::Add(by)), Some(held)) => Some((held as i64 + by).max(0) as u64),
-            (Some(Change::Add(_)), None) => {
-                return ensure(matches!(outcome, ResizeOutcome::Invalid(_)), || {
-                    format!("seats that are not counted were changed: {outcome:?}")
-                });
-            }
+            (None, held) => Some(held),
+            (Some(Change::Set(seats)), _) => Some(seats),
+            (Some(Change::Reset), _) => Some(configured.seats),
+            (Some(Change::Add(by)), Some(held)) => held.checked_add_signed(by).map(Some),
+            (Some(Change::Add(_)), None) => None,
         };
         let before = self
             .resized
             .iter()
             .find(|(request, _)| *request == params.request);
-        let expected = before.map_or(
-            Capacity {
-                seats,
-                inside: changed(params.inside, held.inside, configured.inside),
-                per_second: changed(params.per_second, held.per_second, configured.per_second),
-            },
-            |(_, capacity)| *capacity,
-        );
+        let expected = match (before, seats) {
+            (Some((_, capacity)), _) => Some(*capacity),
+            (None, None) => None,
+            (None, Some(seats)) => changed(params.inside, held.inside, configured.inside)
+                .zip(changed(params.per_second, held.per_second, configured.per_second))
+                .map(|(inside, per_second)| Capacity {
+                    seats,
+                    inside,
+                    per_second,
+                }),
+        };
+        let Some(expected) = expected else {
+            return ensure(matches!(outcome, ResizeOutcome::Invalid(_)), || {
+                format!("limits below zero, or of seats that are not counted: {outcome:?}")
+            });
+        };
         ensure(*outcome == ResizeOutcome::Resized(expected), || {
             format!("{outcome:?}, expected {expected:?}")
         })?;

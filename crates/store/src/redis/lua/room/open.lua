@@ -3,8 +3,8 @@
 -- KEYS  <prefix>{<room>}:head
 -- ARGV  as head.lua, then: born, seats (-1: not counted), inside, admissions per second, when it opens (ms) or "", how
 --   long a sign of life counts, an absent person keeps the place, a pass can be redeemed, one may stay inside, an ended
---   ticket is remembered (ms each), most people who wait
--- RETURNS  rings
+--   ticket is remembered (ms each), most people who wait, 1 if settings of a room that is there are taken over
+-- RETURNS  rings, then 1 if it was made
 -- BOUND  one key, whatever waits
 local born = tonumber(ARGV[6])
 local c = {
@@ -12,6 +12,7 @@ local c = {
   presence = tonumber(ARGV[11]), grace = tonumber(ARGV[12]), pass = tonumber(ARGV[13]), stay = tonumber(ARGV[14]),
   remember = tonumber(ARGV[15]), most = tonumber(ARGV[16]),
 }
+local takes_over = ARGV[17] == '1'
 local r = room.load(KEYS, ARGV)
 if not r then
   local h = {
@@ -20,12 +21,13 @@ if not r then
     n = { joined = 0, admitted = 0, redeemed = 0, completed = 0, left = 0, left_inside = 0, lost = 0, no_shows = 0,
       expired = 0 },
   }
-  return room.save(room.begin(KEYS, ARGV, h), {})
+  return room.save(room.begin(KEYS, ARGV, h), { 1 })
 end
+if not takes_over then return { 0, 0 } end
 local old = r.h.c
 local same = old.opens == c.opens
 for name, value in pairs(c) do same = same and old[name] == value end
-if same then return { 0 } end
+if same then return { 0, 0 } end
 r.h.c = c
 room.ring_changed(r)
-return room.save(r, {})
+return room.save(r, { 0 })

@@ -1,9 +1,9 @@
 -- room reap: does what time asks for, by deadline and then by name. Atomic, so that a slot comes back once.
 -- KEYS  <prefix>{<room>}:head
--- ARGV  as head.lua, then: tickets at most
+-- ARGV  as head.lua, then: tickets at most, 1 if those who were absent for too long lose their places
 -- RETURNS  rings, then how many are lost, did not come, stayed too long, are forgotten, then 1 if there is more to do
 -- BOUND  as many tickets as the caller says
-local most = tonumber(ARGV[6])
+local most, absent = tonumber(ARGV[6]), ARGV[7] == '1'
 local r = room.load(KEYS, ARGV)
 if not r then return room.unknown() end
 room.keep_clock(r)
@@ -14,7 +14,8 @@ local function due_of(key, later)
   local found = redis.call('ZRANGEBYSCORE', key, '-inf', now - later, 'WITHSCORES', 'LIMIT', 0, most + 1)
   return { at = 1, found = found, later = later }
 end
-local sets = { due_of(r.present, h.c.grace), due_of(r.slots, 0), due_of(r.ended, h.c.remember) }
+local sets = { due_of(r.slots, 0), due_of(r.ended, h.c.remember) }
+if absent then sets[3] = due_of(r.present, h.c.grace) end
 
 -- By bytes: the order of Lua's strings depends on the server's locale.
 local function before(a, b)

@@ -25,12 +25,13 @@ for name, change in pairs(asked) do
   local how, number = change[1], change[2]
   if how == '' then o[name] = h.o[name]
   elseif how == 's' then o[name] = number
-  elseif how == 'a' then o[name] = math.max(0, held[name] + number)
+  elseif how == 'a' then o[name] = held[name] + number
   end
 end
 local seats, inside, rate = o.seats or c.seats, o.inside or c.inside, o.rate or c.rate
-if asked.seats[1] == 'a' and held.seats == UNCOUNTED or seats > most_people or inside > most_people
-  or rate > most_admissions then
+-- A sum that ended at zero instead would be larger than it should be after the opposite change.
+local below = asked.seats[1] == 'a' and (held.seats == UNCOUNTED or seats < 0) or inside < 0 or rate < 0
+if below or seats > most_people or inside > most_people or rate > most_admissions then
   return { 0, 0, held.seats, held.inside, held.rate, c.seats, c.inside, c.rate }
 end
 h.o = o

@@ -1,0 +1,285 @@
+//! Rooms that are in the store and not in the configuration, or the other way round; and the draw, which outlives both.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use axum::Router;
+use axum::extract::State;
+use axum::routing::get;
+use serde_json::{Value, json};
+use sha2::{Digest, Sha256};
+use tidegate_api::Time;
+use tidegate_core::ids::RoomId;
+use tidegate_testkit::servers::{RedisOptions, RedisServer};
+use tokio::sync::Barrier;
+
+use crate::people::{ROOM, Visitor};
+use crate::support::{Backend, PATIENCE, Running, answer, config};
+
+on_both_stores! {
+    rooms_of_the_store_are_served_while_the_event_service_is_down
+    a_room_that_is_over_is_removed
+    a_seed_is_told_only_of_an_opening_that_is_past
+}
+
+/// An Event Service that says so many hundred seats as it was asked. It answers when `at_once` have asked.
+struct Events {
+    url: String,
+    calls: Arc<AtomicU64>,
+    serving: tokio::task::JoinHandle<()>,
+}
+
+async fn seats(State((calls, all)): State<(Arc<AtomicU64>, Arc<Barrier>)>) -> String {
+    let call = calls.fetch_add(1, Ordering::SeqCst) + 1;
+    all.wait().await;
+    json!({ "seats": call * 100, "inside": 0 }).to_string()
+}
+
+impl Events {
+    async fn start(at_once: usize) -> Self {
+        let calls = Arc::new(AtomicU64::new(0));
+        let state = (calls.clone(), Arc::new(Barrier::new(at_once)));
+        let router = Router::new().route("/{room}", get(seats)).with_state(state);
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        Self {
+            url: format!("http://{}", listener.local_addr().unwrap()),
+            calls,
+            serving: tokio::spawn(async move { axum::serve(listener, router).await.unwrap() }),
+        }
+    }
+
+    fn settings(&self) -> String {
+        format!(
+            "{ROOM}\n[room]\ntemplate = \"concert\"\n[room.event_service]\nurl = \"{}/{{room}}\"\ntimeout_ms = 20000\n",
+            self.url
+        )
+    }
+
+    fn calls(&self) -> u64 {
+        self.calls.load(Ordering::SeqCst)
+    }
+
+    async fn stop(self) {
+        self.serving.abort();
+        let _ = self.serving.await;
+    }
+}
+
+fn names(rooms: &Value) -> Vec<&str> {
+    let rooms = rooms["rooms"].as_array().unwrap().iter();
+    rooms.map(|room| room["room"].as_str().unwrap()).collect()
+}
+
+async fn rooms_of_the_store_are_served_while_the_event_service_is_down(backend: Backend) {
+    let events = Events::start(1).await;
+    let running = Running::start(backend, &events.settings()).await;
+    let mut first = Visitor::of(&running, "gala");
+    assert_eq!(first.post("join", json!({})).await.0, 200);
+    let mut visitor = Visitor::of(&running, "gala");
+    let (_, place) = visitor.post("join", json!({})).await;
+    assert_eq!(place["position"], 2, "{place}");
+    let cookie = visitor.cookie().unwrap().to_owned();
+    let set = json!({ "seats": { "set": 7 }, "why": "a broken row" });
+    assert_eq!(running.patch("/v1/rooms/gala/capacity", set).await.0, 200);
+    assert_eq!(events.calls(), 1);
+    events.stop().await;
+    let running = running.restart().await;
+    let mut visitor = Visitor::of(&running, "gala").with_cookie(&cookie);
+    let (status, place) = visitor.post("join", json!({})).await;
+    assert_eq!((status, &place["position"]), (200, &json!(2)), "{place}");
+    let room = running.ok("/v1/rooms/gala").await;
+    assert_eq!(
+        (&room["capacity"]["seats"], &room["configured"]["seats"]),
+        (&json!(7), &json!(100)),
+        "{room}"
+    );
+    let (status, problem) = Visitor::of(&running, "unheard").post("join", json!({})).await;
+    assert_eq!(status, 503, "{problem}");
+    running.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn found_rooms_are_listed_after_a_restart_before_anybody_asks_for_them() {
+    let events = Events::start(1).await;
+    let running = Running::start(Backend::Embedded, &events.settings()).await;
+    let (status, _) = Visitor::of(&running, "gala").post("join", json!({})).await;
+    assert_eq!(status, 200);
+    let running = running.restart().await;
+    let rooms = running
+        .until("/v1/rooms", |rooms| names(rooms).contains(&"gala"))
+        .await;
+    assert_eq!(names(&rooms), ["concert", "gala"]);
+    assert_eq!(events.calls(), 1, "nobody is asked again");
+    running.stop().await;
+}
+
+/// B-198: both are asked before either has answered.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn b198_two_brokers_that_are_told_different_things_keep_the_first() {
+    let events = Events::start(2).await;
+    let (one, other) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let first = config(Backend::Redis, &one, &events.settings());
+    let mut second = first.clone();
+    second.store.data = other.path().join("data");
+    let first = Running::with(first, one).await;
+    let second = Running::with(second, other).await;
+    let (mut here, mut there) = (Visitor::of(&first, "gala"), Visitor::of(&second, "gala"));
+    let joined = tokio::join!(here.post("join", json!({})), there.post("join", json!({})));
+    assert_eq!((joined.0.0, joined.1.0), (200, 200), "{joined:?}");
+    assert_eq!(events.calls(), 2);
+    let seats = first.ok("/v1/rooms/gala").await["capacity"]["seats"].clone();
+    assert!([json!(100), json!(200)].contains(&seats), "{seats}");
+    assert_eq!(second.ok("/v1/rooms/gala").await["capacity"]["seats"], seats);
+    let by = json!({ "seats": { "add": 5 }, "why": "another row" });
+    let (_, room) = second.patch("/v1/rooms/gala/capacity", by).await;
+    let held = room["capacity"]["seats"].clone();
+    // A third process begins, and asks nobody.
+    let second = second.restart().await;
+    assert_eq!(second.ok("/v1/rooms/gala").await["capacity"]["seats"], held);
+    assert_eq!(first.ok("/v1/rooms/gala").await["waiting"], 2);
+    assert_eq!(events.calls(), 2);
+    first.stop().await;
+    second.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn rooms_that_redis_lost_are_there_again_without_a_restart() {
+    let redis = RedisServer::start(RedisOptions::durable()).unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let mut settings = config(Backend::Redis, &folder, ROOM);
+    settings.redis.urls = vec![redis.url().into()];
+    let running = Running::with(settings, folder).await;
+    assert_eq!(
+        Visitor::of(&running, "concert").post("join", json!({})).await.0,
+        200
+    );
+    redis.command(&["FLUSHALL"]).unwrap();
+    let begun = tokio::time::Instant::now();
+    let place = loop {
+        let (status, place) = Visitor::of(&running, "concert").post("join", json!({})).await;
+        if status == 200 {
+            break place;
+        }
+        assert!(begun.elapsed() < PATIENCE, "{status} {place}");
+        tokio::time::sleep(Duration::from_millis(500)).await;
+    };
+    assert_eq!(place["number"], 0, "{place}");
+    running.stop().await;
+}
+
+async fn a_room_that_is_over_is_removed(backend: Backend) {
+    let events = Events::start(1).await;
+    let running = Running::start(backend, &events.settings()).await;
+    let remove = |name: &'static str| {
+        let url = format!("{}/v1/rooms/{name}", running.url);
+        answer(running.http.delete(url).json(&json!({ "why": "it is over" })))
+    };
+    let mut visitor = Visitor::of(&running, "gala");
+    let mut stream = visitor.stream().await;
+    stream.next().await.unwrap();
+    let refused = |(status, problem): (u16, Value), says: &str| {
+        assert_eq!(status, 409, "{problem}");
+        assert!(problem["detail"].as_str().unwrap().contains(says), "{problem}");
+    };
+    refused(remove("gala").await, "neither closed nor sold out");
+    running.did("/v1/rooms/gala/close", json!({})).await;
+    refused(remove("gala").await, "1 people wait");
+    assert_eq!(visitor.post("leave", json!({})).await.0, 200);
+    refused(remove("concert").await, "is in the configuration");
+    let (status, body) = remove("gala").await;
+    assert_eq!(status, 204, "{body}");
+    assert_eq!(names(&running.ok("/v1/rooms").await), ["concert"]);
+    assert_eq!(remove("gala").await.0, 404);
+    let audit = running.ok("/v1/audit").await.to_string();
+    assert!(audit.contains("room.remove"), "{audit}");
+    let running = running.restart().await;
+    assert_eq!(names(&running.ok("/v1/rooms").await), ["concert"]);
+    running.stop().await;
+}
+
+fn bytes(hex: &Value) -> Vec<u8> {
+    let hex = hex.as_str().unwrap();
+    let byte = |at: usize| u8::from_str_radix(&hex[at..at + 2], 16).unwrap();
+    (0..hex.len()).step_by(2).map(byte).collect()
+}
+
+fn hex(bytes: impl AsRef<[u8]>) -> String {
+    bytes.as_ref().iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+fn opens(settings: &mut tidegate_server::config::Config, at: Option<u64>) {
+    let room = settings.rooms.get_mut(&RoomId::new("concert").unwrap()).unwrap();
+    room.opens_at = at.map(Time);
+}
+
+/// One that was told would tell those who come before the next opening which cookie goes first.
+async fn a_seed_is_told_only_of_an_opening_that_is_past(backend: Backend) {
+    let folder = tempfile::tempdir().unwrap();
+    let settings = config(backend, &folder, ROOM);
+    let running = Running::with(settings.clone(), folder).await;
+    let draw = running.ok("/v1/rooms/concert/draw").await;
+    assert_eq!(
+        (&draw["commitment"], &draw["seed"]),
+        (&Value::Null, &Value::Null),
+        "no opening, no draw"
+    );
+    let past = running
+        .ok("/v1/rooms/concert/draw?opens_at=2001-02-03T04:05:06Z")
+        .await;
+    assert_eq!(hex(Sha256::digest(bytes(&past["seed"]))), past["commitment"]);
+    let Running { service, folder, .. } = running;
+    service.shutdown().await.unwrap();
+    let mut settings = settings;
+    opens(&mut settings, Some(4_102_444_800_000));
+    let running = Running::with(settings, folder).await;
+    let coming = running
+        .until("/v1/rooms/concert/draw", |draw| !draw["opens_at"].is_null())
+        .await;
+    assert_eq!(coming["seed"], Value::Null);
+    assert_eq!(coming["commitment"].as_str().unwrap().len(), 64);
+    assert_ne!(coming["commitment"], past["commitment"]);
+    running.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_draw_can_be_worked_out_again_by_those_who_took_part() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut settings = config(Backend::Embedded, &folder, ROOM);
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_millis() as u64;
+    // Long enough for all to come before, however busy the machine is.
+    opens(&mut settings, Some(now + 15_000));
+    let room = settings.rooms.get_mut(&RoomId::new("concert").unwrap()).unwrap();
+    (room.capacity.inside, room.presence_ms.0) = (0, 600_000);
+    let running = Running::with(settings, folder).await;
+    let before = running.ok("/v1/rooms/concert/draw").await;
+    let mut visitors = Vec::new();
+    for _ in 0..8 {
+        let mut visitor = Visitor::of(&running, "concert");
+        let (status, place) = visitor.post("join", json!({})).await;
+        assert_eq!((status, &place["state"]), (200, &json!("early")), "{place}");
+        assert_eq!(place.get("number"), None, "{place}");
+        visitors.push(visitor);
+    }
+    let draw = running
+        .until("/v1/rooms/concert/draw", |draw| !draw["seed"].is_null())
+        .await;
+    assert_eq!(draw["commitment"], before["commitment"]);
+    let seed = bytes(&draw["seed"]);
+    assert_eq!(hex(Sha256::digest(&seed)), draw["commitment"]);
+    running
+        .until("/v1/rooms/concert", |room| room["waiting"] == 8)
+        .await;
+    let mut people = Vec::new();
+    for visitor in &mut visitors {
+        let (_, place) = visitor.get("place").await;
+        let person = place["person"].as_str().unwrap().to_owned();
+        let hash = Sha256::new().chain_update(&seed).chain_update(&person).finalize();
+        // 13 digits of hex are 52 bits.
+        let drawn = u64::from_str_radix(&hex(hash)[..13], 16).unwrap();
+        people.push((place["number"].as_u64().unwrap(), drawn));
+    }
+    people.sort_unstable();
+    assert!(people.is_sorted_by_key(|(_, drawn)| *drawn), "{people:?}");
+    running.stop().await;
+}

@@ -1,0 +1,18 @@
+-- room remove: a room that is over goes with everything that is remembered in it. Atomic, so that nobody comes meanwhile.
+-- KEYS  <prefix>{<room>}:head
+-- ARGV  as head.lua
+-- RETURNS  rings, then 1 removed, 2 neither closed nor sold out, 3 used, then how many wait, how many keep a slot
+-- BOUND  ten keys, given back by the server in the background
+local maybe_ran = ARGV[2] == '1'
+local r = room.load(KEYS, ARGV)
+if not r then
+  -- By the first try, whose answer was lost.
+  if maybe_ran then return { 0, 1, 0, 0 } end
+  return room.unknown()
+end
+local h = r.h
+local waiting, inside = h.waiting + h.early, h.granted + h.inside
+if h.status ~= CLOSED and not room.sold_out(h) then return { 0, 2, waiting, inside } end
+if waiting + inside > 0 then return { 0, 3, waiting, inside } end
+redis.call('UNLINK', r.head, r.tickets, r.line, r.places, r.early, r.present, r.slots, r.ended, r.recent, r.changes)
+return { 0, 1, 0, 0 }
