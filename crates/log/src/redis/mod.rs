@@ -47,6 +47,9 @@ const MAX_DROPPED: u64 = 1_000;
 pub struct RedisLogOptions {
     /// One server, or some of a Cluster: `redis://user:password@host:port/number`, `rediss://…`.
     pub urls: Vec<String>,
+    /// What every key begins with, before the prefix of the settings: logs with different ones have nothing to do with
+    /// each other. No braces. Default: nothing.
+    pub key_prefix: String,
     pub settings: LogSettings,
     /// The time, for tests; the server's own clock if absent.
     pub clock: Option<Arc<dyn Clock>>,
@@ -56,6 +59,7 @@ impl RedisLogOptions {
     pub fn new(url: impl Into<String>) -> Self {
         Self {
             urls: vec![url.into()],
+            key_prefix: String::new(),
             settings: LogSettings::default(),
             clock: None,
         }
@@ -197,13 +201,19 @@ impl RedisLog {
     pub fn open(options: RedisLogOptions) -> Result<Self, LogError> {
         let RedisLogOptions {
             urls,
+            key_prefix,
             settings,
             clock,
         } = options;
         settings.validate()?;
+        if key_prefix.contains(['{', '}']) {
+            return Err(LogError::Config(format!(
+                "the key prefix {key_prefix:?} has a brace, which would change where a Cluster keeps the keys"
+            )));
+        }
         let shared = Arc::new(Shared {
             server: Server::new(&urls, clock)?,
-            keys: Keys::new(&settings.prefix),
+            keys: Keys::new(&key_prefix, &settings.prefix),
             room: Room::new(settings.max_queued),
             settings,
             closed: AtomicBool::new(false),
