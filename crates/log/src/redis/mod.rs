@@ -8,6 +8,9 @@
 //!           ── commit under the fence ──> mark
 //! ```
 //!
+//! What others write into a stream is read like a record, with the bytes that are there: it is adopted, under an offset
+//! of ours, before anything is appended or read behind it.
+//!
 //! An append is as durable as the server's own settings make it (`appendfsync`). A partition's keys share a hash
 //! tag; partitions are spread over a Cluster.
 
@@ -315,11 +318,8 @@ impl Log for RedisLog {
     async fn read(&self, topic: Topic, from: Position, max: usize) -> Result<Vec<Delivered>, LogError> {
         self.shared.check_partition(topic, from.partition)?;
         self.shared.ready().await?;
-        let records = self.shared.keys.partition(topic, from.partition).records();
-        self.shared
-            .server
-            .range(records, from.partition, from.offset, max)
-            .await
+        let keys = self.shared.keys.partition(topic, from.partition);
+        self.shared.server.range(&keys, from, max).await
     }
 
     async fn truncate(&self, topic: Topic, mark: Mark) -> Result<(), LogError> {
