@@ -26,6 +26,17 @@ pub enum LogError {
         configured: u32,
         found: u32,
     },
+    #[error(
+        "the topic {topic} has {setting} = {found}, but {right} is needed, or records are dropped that nobody has \
+         worked on; change the topic, or use another prefix"
+    )]
+    TopicSetting {
+        topic: String,
+        setting: &'static str,
+        found: String,
+        /// What would do.
+        right: String,
+    },
     #[error("the log is not set up right: {0}")]
     Config(String),
     #[error("the folder {} is used by another process; stop it, or use another folder", .0.display())]

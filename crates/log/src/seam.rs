@@ -11,6 +11,17 @@ use crate::{LogError, LogSettings, Topic};
 
 /// Limit: key and value of one record together.
 pub(crate) const MAX_RECORD: usize = 1_100_000;
+/// Limit: the same of a dead letter. It may hold a whole record that nobody could read, as two characters for each byte,
+/// and says a little about it.
+pub(crate) const MAX_LETTER: usize = 2 * MAX_RECORD + 100_000;
+
+/// Limit: key and value of one record of a topic together.
+pub(crate) fn max_record(topic: Topic) -> usize {
+    match topic {
+        Topic::High | Topic::Low => MAX_RECORD,
+        Topic::Dead => MAX_LETTER,
+    }
+}
 
 /// What is appended. Records of one key stay in order.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -23,11 +34,9 @@ pub struct Record {
 impl Record {
     pub(crate) fn check(&self) -> Result<(), LogError> {
         let bytes = self.key.len() + self.value.len();
-        if bytes > MAX_RECORD {
-            return Err(LogError::TooLarge {
-                bytes,
-                max: MAX_RECORD,
-            });
+        let max = max_record(self.topic);
+        if bytes > max {
+            return Err(LogError::TooLarge { bytes, max });
         }
         Ok(())
     }

@@ -31,6 +31,7 @@ impl Place for Prefix {
                 ..settings
             },
             urls: RedisCluster::shared().urls(),
+            key_prefix: "tests:".into(),
             clock: None,
         };
         Ok(Arc::new(RedisLog::open(options)?))

@@ -9,6 +9,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
+use rdkafka::ClientConfig;
+use rdkafka::mocking::MockCluster;
+use rdkafka::producer::{DefaultProducerContext, FutureProducer, FutureRecord};
+use rdkafka::types::{RDKafkaApiKey, RDKafkaRespErr};
 use tidegate_core::time::Millis;
 use tidegate_log::kafka::{KafkaLog, KafkaLogOptions};
 use tidegate_log::{ConsumeParams, Consumer, Log, LogError, LogSettings, Mark, Record, Topic};
@@ -192,6 +196,156 @@ async fn a_broker_that_is_away_is_told_quickly() {
     }
 }
 
+/// A topic that somebody else makes, with as many partitions as ours have.
+fn create(server: &KafkaServer, name: &str, settings: &[&str]) {
+    let partitions = match name {
+        name if name.ends_with("-high") => "4",
+        name if name.ends_with("-low") => "24",
+        _ => "12",
+    };
+    let mut args = vec!["--create", "--topic", name, "--partitions", partitions];
+    for setting in settings {
+        args.extend(["--config", setting]);
+    }
+    server.command("kafka-topics.sh", &args).expect("a topic");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_topics_are_those_of_the_documentation() {
+    let server = KafkaServer::shared();
+    let settings = LogSettings {
+        replication: 1,
+        prefix: "documented.".into(),
+        ..LogSettings::default()
+    };
+    let options = KafkaLogOptions {
+        settings,
+        ..KafkaLogOptions::new(server.brokers())
+    };
+    let log = KafkaLog::open(options).expect("the log opens");
+    log.check().await.expect("made");
+    for (name, partitions, hours) in [
+        ("update-priority-high", 24, 24),
+        ("update-priority-low", 24, 72),
+        ("update-dlq", 12, 168),
+    ] {
+        let args = ["--describe", "--topic", &format!("documented.{name}")];
+        let told = server.command("kafka-topics.sh", &args).expect("described");
+        for part in [
+            format!("PartitionCount: {partitions}"),
+            format!("retention.ms={}", hours * 3_600_000),
+            "cleanup.policy=delete".to_owned(),
+            "ReplicationFactor: 1".to_owned(),
+        ] {
+            assert!(told.contains(&part), "{part}: {told}");
+        }
+    }
+    log.check().await.expect("as it was made");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn records_without_key_or_value_are_delivered_and_the_partition_goes_on() {
+    let server = KafkaServer::shared();
+    let log = open(server, |settings| settings.prefix = "bare.".into());
+    log.check().await.expect("made");
+    let producer: FutureProducer = ClientConfig::new()
+        .set("bootstrap.servers", server.brokers())
+        .create()
+        .expect("a producer");
+    let bare = || FutureRecord::<[u8], [u8]>::to("bare.update-priority-high").partition(0);
+    for record in [
+        bare(),
+        bare().key(b"a key alone"),
+        bare().payload(b"\xff\x00 alone"),
+    ] {
+        producer.send(record, DEADLINE).await.expect("appended");
+    }
+    let consumer = consume(&log).await;
+    let until = Instant::now() + DEADLINE;
+    let mut seen = Vec::new();
+    while seen.len() < 3 {
+        assert!(Instant::now() < until, "waited in vain: {seen:?}");
+        let batch = consumer.next(100, Duration::from_millis(200)).await;
+        seen.extend(batch.expect("a batch").records);
+    }
+    let seen: Vec<(&[u8], &[u8])> = seen
+        .iter()
+        .map(|record| (&record.key[..], &record.value[..]))
+        .collect();
+    assert_eq!(
+        seen,
+        [
+            (&b""[..], &b""[..]),
+            (b"a key alone", b""),
+            (b"", b"\xff\x00 alone")
+        ]
+    );
+    consumer.close().await;
+}
+
+/// A broker in this process that fails as it is told. It knows the topics already and nothing of their settings.
+fn pretend() -> MockCluster<'static, DefaultProducerContext> {
+    let cluster = MockCluster::new(1).expect("a pretend broker");
+    for (name, partitions) in [("high", 4), ("low", 24)] {
+        let name = format!("update-priority-{name}");
+        cluster.create_topic(&name, partitions, 1).expect("a topic");
+    }
+    cluster.create_topic("update-dlq", 12, 1).expect("a topic");
+    cluster
+}
+
+fn open_pretend(cluster: &MockCluster<'_, DefaultProducerContext>) -> KafkaLog {
+    let mut settings = LogSettings {
+        replication: 1,
+        send_timeout: Millis(5_000),
+        ..LogSettings::default()
+    };
+    settings.high.partitions = 4;
+    let options = KafkaLogOptions {
+        settings,
+        ..KafkaLogOptions::new(cluster.bootstrap_servers())
+    };
+    KafkaLog::open(options).expect("the log opens")
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_producer_that_failed_for_good_was_never_replaced() {
+    let cluster = pretend();
+    // The client itself calls this fatal: a producer that saw it refuses everything from then on.
+    cluster.request_errors(
+        RDKafkaApiKey::InitProducerId,
+        &[RDKafkaRespErr::RD_KAFKA_RESP_ERR_CLUSTER_AUTHORIZATION_FAILED],
+    );
+    let log = open_pretend(&cluster);
+    let until = Instant::now() + DEADLINE;
+    let mut failures = 0;
+    while let Err(error) = log.append(vec![record(failures)]).await.remove(0) {
+        failures += 1;
+        assert!(error.is_retryable() && Instant::now() < until, "{error}");
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+    let answers = log.append((0..20).map(record).collect()).await;
+    assert!(answers.iter().all(Result::is_ok), "{answers:?}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_right_that_was_taken_away_ended_everything() {
+    let cluster = pretend();
+    let log = open_pretend(&cluster);
+    log.append(vec![record(0)]).await.remove(0).expect("appended");
+    cluster.request_errors(
+        RDKafkaApiKey::Produce,
+        &[RDKafkaRespErr::RD_KAFKA_RESP_ERR_TOPIC_AUTHORIZATION_FAILED],
+    );
+    let refused = log.append(vec![record(1)]).await.remove(0);
+    let refused = refused.expect_err("it may not be written");
+    assert!(refused.is_retryable(), "{refused}");
+    let until = Instant::now() + DEADLINE;
+    while let Err(error) = log.append(vec![record(2)]).await.remove(0) {
+        assert!(error.is_retryable() && Instant::now() < until, "{error}");
+    }
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn topics_are_made_as_configured_and_a_wrong_layout_is_told() {
     let server = KafkaServer::shared();
@@ -221,6 +375,58 @@ async fn topics_are_made_as_configured_and_a_wrong_layout_is_told() {
         .remove(0)
         .expect_err("the layout differs");
     assert!(matches!(refused, LogError::Layout { .. }), "{refused}");
+
+    for (prefix, name, setting, right) in [
+        (
+            "compacted.",
+            "update-priority-high",
+            "cleanup.policy=compact",
+            "delete",
+        ),
+        (
+            "mixed.",
+            "update-priority-high",
+            "cleanup.policy=compact,delete",
+            "delete",
+        ),
+        (
+            "short.",
+            "update-priority-low",
+            "retention.ms=1000",
+            "at least 259200000",
+        ),
+        (
+            "letters.",
+            "update-dlq",
+            "retention.ms=604799999",
+            "at least 604800000",
+        ),
+    ] {
+        create(server, &format!("{prefix}{name}"), &[setting]);
+        let wrong = open(server, |settings| settings.prefix = prefix.into());
+        let refused = wrong.check().await.expect_err("it keeps too little").to_string();
+        let (setting, found) = setting.split_once('=').expect("a pair");
+        for part in [
+            format!("{prefix}{name} has {setting} = {found}"),
+            format!("but {right} is needed"),
+        ] {
+            assert!(refused.contains(&part), "{part}: {refused}");
+        }
+    }
+    create(
+        server,
+        "ample.update-priority-high",
+        &["retention.ms=-1", "cleanup.policy=delete"],
+    );
+    // Fewer copies than configured, but made by somebody who knows: told, not refused.
+    for topic in ["update-priority-low", "update-dlq"] {
+        create(server, &format!("ample.{topic}"), &["retention.ms=900000000"]);
+    }
+    let ample = open(server, |settings| {
+        settings.prefix = "ample.".into();
+        settings.replication = 3;
+    });
+    ample.check().await.expect("it keeps enough");
 
     let copies = open(server, |settings| {
         settings.prefix = "copies.".into();

@@ -271,3 +271,143 @@ async fn a_full_queue_is_refused_at_once() {
         .remove(0)
         .expect("there is room again");
 }
+
+/// Everything that is not done, in order; what comes is committed.
+async fn drain(consumer: &dyn Consumer, count: usize) -> Vec<(String, String)> {
+    let until = Instant::now() + DEADLINE;
+    let mut seen = Vec::new();
+    while seen.len() < count {
+        assert!(Instant::now() < until, "waited in vain: {seen:?}");
+        let batch = look(consumer).await;
+        for outcome in consumer.commit(&marks(&batch)).await.expect("committed") {
+            assert_eq!(outcome, CommitOutcome::Committed);
+        }
+        let text = |bytes: &Bytes| String::from_utf8_lossy(bytes).into_owned();
+        seen.extend(
+            batch
+                .records
+                .iter()
+                .map(|record| (text(&record.key), text(&record.value))),
+        );
+    }
+    seen
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_others_wrote_into_a_stream_ended_every_start() {
+    let server = RedisServer::shared();
+    let log = open(server.url(), "others.");
+    let first = log
+        .append(vec![record("a", 1)])
+        .await
+        .remove(0)
+        .expect("appended");
+    let stream = format!(
+        "others.log:{{others.update-priority-high:{}}}:records",
+        first.partition
+    );
+    let write = |id: &str, fields: &[&str]| {
+        let words = [&["XADD", &stream, id], fields].concat();
+        let reply = server.command(&words).expect("an answer");
+        reply.text().unwrap_or_else(|| panic!("{reply:?}"))
+    };
+    // Ids that Redis makes, two of them in one millisecond or not; an id beside ours; more and fewer fields than ours.
+    let beside = write(&format!("{}-7", first.offset), &["note", "beside"]);
+    let ids = [
+        write("*", &["note", "\"quoted\""]),
+        write("*", &["a", "1", "b", "2", "c", "3", "d", "4"]),
+    ];
+    let known = write("*", &["t", "no time", "k", "theirs", "v", "a value"]);
+    let consumer = consume(&log).await;
+    let expected = |id: &str, fields: &str| (String::new(), format!("[\"{id}\",[{fields}]]"));
+    let mut wanted = vec![
+        ("a".to_owned(), "1".to_owned()),
+        expected(&beside, r#""note","beside""#),
+        expected(&ids[0], r#""note","\"quoted\"""#),
+        expected(&ids[1], r#""a","1","b","2","c","3","d","4""#),
+        ("theirs".to_owned(), "a value".to_owned()),
+    ];
+    assert_eq!(drain(&*consumer, 5).await, wanted, "{known}");
+
+    // What is written between two appends, and one that leaves only its id behind.
+    let between = write("*", &["note", "between"]);
+    log.append(vec![record("a", 2)])
+        .await
+        .remove(0)
+        .expect("appended");
+    let gone = write("*", &["note", "gone"]);
+    server.command(&["XDEL", &stream, &gone]).expect("deleted");
+    log.append(vec![record("a", 3)])
+        .await
+        .remove(0)
+        .expect("appended");
+    let last = write("18446744073709551615-18446744073709551615", &["note", "last"]);
+    log.append(vec![record("a", 4)])
+        .await
+        .remove(0)
+        .expect("appended");
+    wanted = vec![
+        expected(&between, r#""note","between""#),
+        ("a".to_owned(), "2".to_owned()),
+        ("a".to_owned(), "3".to_owned()),
+        expected(&last, r#""note","last""#),
+        ("a".to_owned(), "4".to_owned()),
+    ];
+    assert_eq!(drain(&*consumer, 5).await, wanted);
+    let lag = log.lag(Topic::High, GROUP).await.expect("lag");
+    let lag = &lag.partitions[first.partition as usize];
+    assert_eq!(
+        (lag.records(), lag.end),
+        (0, first.offset + 10),
+        "offsets follow each other"
+    );
+    consumer.close().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_others_wrote_first_is_kept() {
+    let server = RedisServer::shared();
+    let log = open(server.url(), "first.");
+    for partition in 0..4 {
+        let stream = format!("first.log:{{first.update-priority-high:{partition}}}:records");
+        server
+            .command(&["XADD", &stream, "*", "number", &partition.to_string()])
+            .expect("written");
+    }
+    log.append(vec![record("a", 1)])
+        .await
+        .remove(0)
+        .expect("appended");
+    let consumer = consume(&log).await;
+    let seen = drain(&*consumer, 5).await;
+    for partition in 0..4 {
+        let end = format!("[\"number\",\"{partition}\"]]");
+        assert!(seen.iter().any(|(_, value)| value.ends_with(&end)), "{seen:?}");
+    }
+    assert!(seen.contains(&("a".to_owned(), "1".to_owned())), "{seen:?}");
+    consumer.close().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn logs_with_other_key_prefixes_are_apart() {
+    let server = RedisServer::shared();
+    let open = |key_prefix: &str| {
+        let options = RedisLogOptions {
+            key_prefix: key_prefix.to_owned(),
+            ..RedisLogOptions::new(server.url())
+        };
+        RedisLog::open(options)
+    };
+    let (one, two) = (
+        open("apart-one:").expect("opens"),
+        open("apart-two:").expect("opens"),
+    );
+    one.append(vec![record("a", 1)])
+        .await
+        .remove(0)
+        .expect("appended");
+    assert_eq!(one.lag(Topic::High, GROUP).await.expect("lag").records(), 1);
+    assert_eq!(two.lag(Topic::High, GROUP).await.expect("lag").records(), 0);
+    let refused = open("{a}:").expect_err("a brace moves keys").to_string();
+    assert!(refused.contains("{a}:"), "{refused}");
+}

@@ -10,9 +10,10 @@ mod refresh;
 use std::time::Duration;
 
 use futures_util::StreamExt;
-use refresh::{upstream, upstream_with};
+use refresh::{few_partitions, text, upstream, upstream_with};
 use serde_json::{Value, json};
-use support::{Backend, Running, answer};
+use support::{Backend, Running, answer, config};
+use tidegate_testkit::servers::{RedisOptions, RedisServer};
 use tidegate_upstream::Answer;
 
 on_both_stores! {
@@ -573,4 +574,45 @@ async fn budgets_alone_hold_pushes_back_and_lose_none() {
     assert_eq!(running.ok("/v1/dead").await["items"], json!([]));
     assert_eq!(running.get("/v1/refresh").await.0, 404);
     running.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn services_with_other_key_prefixes_on_one_redis_do_not_take_each_others_events() {
+    let redis = RedisServer::start(RedisOptions::default()).unwrap();
+    let upstreams = [upstream(), upstream()];
+    let mut running = Vec::new();
+    for (prefix, upstream) in ["one:", "two:"].into_iter().zip(&upstreams) {
+        let folder = tempfile::tempdir().unwrap();
+        let mut settings = config(Backend::Redis, &folder, &text(upstream, ""));
+        settings.redis.urls = vec![redis.url().into()];
+        settings.redis.key_prefix = prefix.into();
+        few_partitions(&mut settings);
+        running.push(Running::with(settings, folder).await);
+    }
+    // More than there are partitions: whoever shared them would have some.
+    for (name, running) in ["anna", "bert"].iter().zip(&running) {
+        let keys = (0..20).map(|n| format!("{name}-{n}"));
+        for key in keys.clone() {
+            running.record(&key).await;
+        }
+        for key in keys {
+            running.until_fresh(&key).await;
+        }
+    }
+    for (name, upstream) in ["anna", "bert"].iter().zip(&upstreams) {
+        let report = upstream.report();
+        assert_eq!(report.keys.len(), 20, "{:?}", report.keys);
+        assert!(
+            report.keys.keys().all(|key| key.starts_with(name)),
+            "{:?}",
+            report.keys
+        );
+    }
+    let mut others = redis.command(&["KEYS", "*"]).unwrap().texts();
+    assert!(others.iter().any(|key| key.starts_with("one:log:")), "{others:?}");
+    others.retain(|key| !key.starts_with("one:") && !key.starts_with("two:"));
+    assert!(others.is_empty(), "{others:?}");
+    for running in running {
+        running.stop().await;
+    }
 }

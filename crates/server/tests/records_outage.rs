@@ -10,7 +10,7 @@ mod refresh;
 
 use std::time::{Duration, Instant};
 
-use refresh::{own_topics, text, upstream};
+use refresh::{few_partitions, text, upstream};
 use serde_json::{Value, json};
 use support::{Backend, Running, config};
 use tidegate_core::time::Millis;
@@ -28,7 +28,7 @@ async fn reads_go_on_while_redis_and_the_upstream_are_away() {
     let mut settings = config(Backend::Redis, &folder, &text(&upstream, SHORT));
     settings.redis.urls = vec![redis.url().into()];
     settings.refresh.query.read_timeout_ms = Millis(20_000);
-    own_topics(&mut settings);
+    few_partitions(&mut settings);
     let running = Running::with(settings, folder).await;
     let known = running.until_fresh("anna").await;
 
@@ -108,7 +108,7 @@ async fn another_layout_of_the_log_is_refused_with_both_numbers() {
     let upstream = upstream();
     let folder = tempfile::tempdir().unwrap();
     let mut settings = config(Backend::Embedded, &folder, &text(&upstream, ""));
-    own_topics(&mut settings);
+    few_partitions(&mut settings);
     let running = Running::with(settings.clone(), folder).await;
     let Running { service, folder, .. } = running;
     service.shutdown().await.unwrap();

@@ -10,7 +10,7 @@ mod refresh;
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
-use refresh::{own_topics, text, upstream, upstream_with};
+use refresh::{few_partitions, text, upstream, upstream_with};
 use serde_json::json;
 use support::{Backend, PATIENCE, Running, config};
 use tidegate_core::time::Millis;
@@ -218,7 +218,7 @@ async fn a_store_that_is_away_is_told_and_holds_no_scrape_up() {
     let mut settings = config(Backend::Redis, &folder, &text(&upstream, more));
     settings.redis.urls = vec![redis.url().into()];
     settings.refresh.query.read_timeout_ms = Millis(20_000);
-    own_topics(&mut settings);
+    few_partitions(&mut settings);
     let running = Running::with(settings, folder).await;
     running.until_fresh("anna").await;
     until(&running, "the budget was seen", |told| {

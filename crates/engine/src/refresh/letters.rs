@@ -12,8 +12,8 @@ use tokio_util::sync::CancellationToken;
 use super::events::{dead_record, log_key};
 use super::shared::Shared;
 
-/// Limit: bytes kept of an event that cannot be read; in a letter each takes two.
-const MAX_RAW: usize = 256 << 10;
+/// Limit: bytes kept of the key of an event that cannot be read, if the log does not take all of it.
+const MAX_KEY: usize = 1_000;
 /// Limit: characters kept of a message.
 const MAX_MESSAGE: usize = 2_000;
 /// Limit: the pause between two tries.
@@ -47,15 +47,9 @@ impl Letters {
     ) -> Option<()> {
         let (key, original) = match given_up {
             GivenUp::Event(event) => (log_key(&event.record()), Original::Event(Box::new(event.clone()))),
-            GivenUp::Raw(key, value) => {
-                let kept = value.len().min(MAX_RAW);
-                (
-                    key.slice(..key.len().min(1_000)),
-                    Original::Raw(value.slice(..kept)),
-                )
-            }
+            GivenUp::Raw(key, value) => (key, Original::Raw(value)),
         };
-        let letter = DeadLetter {
+        let mut letter = DeadLetter {
             original,
             failure_reason,
             error_message: message.chars().take(MAX_MESSAGE).collect(),
@@ -64,7 +58,7 @@ impl Letters {
             failed_at: self.shared.now(),
             worker_id: self.shared.options.owner.clone(),
         };
-        let record = dead_record(key, &letter);
+        let mut record = dead_record(key, &letter);
         let mut tries = 0;
         loop {
             let answer = self.shared.options.log.append(vec![record.clone()]).await;
@@ -74,6 +68,13 @@ impl Letters {
                     if tries == 0 {
                         tracing::warn!(%error, "a dead letter could not be written; it is tried again");
                     }
+                }
+                // Only what others put into the log is so long. The partition must go on, with as much as is taken.
+                Err(error @ LogError::TooLarge { .. }) if shorten(&mut letter) => {
+                    tracing::warn!(%error, "an event that cannot be read is too long for a dead letter; it is cut");
+                    let key = record.key.slice(..record.key.len().min(MAX_KEY));
+                    record = dead_record(key, &letter);
+                    continue;
                 }
                 Err(error) => {
                     self.shared.fail(error.into());
@@ -90,5 +91,51 @@ impl Letters {
         self.shared.counters.dead_letter(failure_reason);
         tracing::warn!(reason = ?failure_reason, message, "an event was given up; its letter is in the log");
         Some(())
+    }
+}
+
+/// Keeps half of what could not be read, and says so. False if there is nothing to leave out.
+fn shorten(letter: &mut DeadLetter) -> bool {
+    let Original::Raw(bytes) = &mut letter.original else {
+        return false;
+    };
+    if bytes.is_empty() {
+        return false;
+    }
+    let cut = format!("; of {} bytes only the first are kept", bytes.len());
+    if !letter.error_message.ends_with("only the first are kept") {
+        letter.error_message.push_str(&cut);
+    }
+    bytes.truncate(bytes.len() / 2);
+    true
+}
+
+#[cfg(test)]
+mod tests {
+    use tidegate_core::ids::Owner;
+    use tidegate_core::time::Timestamp;
+
+    use super::*;
+
+    #[test]
+    fn a_letter_that_is_cut_says_what_it_was() {
+        let mut letter = DeadLetter {
+            original: Original::Raw(Bytes::from_static(b"abcde")),
+            failure_reason: FailureReason::ParseError,
+            error_message: "no event".into(),
+            causes: Vec::new(),
+            retry_count: 0,
+            failed_at: Timestamp(0),
+            worker_id: Owner::new("w").unwrap(),
+        };
+        let mut cuts = 0;
+        while shorten(&mut letter) {
+            cuts += 1;
+        }
+        assert_eq!((cuts, &letter.original), (3, &Original::Raw(Bytes::new())));
+        assert_eq!(
+            letter.error_message,
+            "no event; of 5 bytes only the first are kept"
+        );
     }
 }

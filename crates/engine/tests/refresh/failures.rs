@@ -130,6 +130,33 @@ async fn what_cannot_be_read_is_put_aside_and_the_partition_goes_on() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_long_event_that_cannot_be_read_was_cut() {
+    let world = World::new().await;
+    let service = world.start(Scripted::constant()).await;
+    let handle = service.handle();
+    // As long as the log takes them, key and value together.
+    let key = Bytes::from(vec![b'k'; 2_000]);
+    let value: Bytes = (0..1_098_000u32).map(|number| (number % 251) as u8).collect();
+    let raw = Record {
+        topic: Topic::High,
+        key: key.clone(),
+        value: value.clone(),
+    };
+    for answer in world.log.append(vec![raw]).await {
+        answer.unwrap();
+    }
+    until_fresh(&handle, "a").await;
+    until("all are done", || async {
+        world.waiting().await == 0 && world.dead().await == 1
+    })
+    .await;
+    let letters = handle.dead_letters().list(all()).await.unwrap().letters;
+    let kept = &letters[0].letter.as_ref().unwrap().original;
+    assert!(*kept == Original::Raw(value), "not all of it was kept");
+    service.shutdown().await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_fetcher_that_panics_harms_only_its_record() {
     let world = World::new().await;
     let fetcher = Scripted::new(|key, _| match key {

@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use bytes::Bytes;
 
 use super::harness::{Backend, Harness, record, text, texts};
+use crate::seam::MAX_RECORD;
 use crate::{LogError, Record, Topic};
 
 pub async fn what_was_appended_is_read_in_order(backend: &dyn Backend) {
@@ -126,6 +127,28 @@ pub async fn any_bytes_pass_through_untouched(backend: &dyn Backend) {
         .map(|record| (record.key.to_vec(), record.value.to_vec()))
         .collect();
     assert!(read == expected, "what was read differs from what was appended");
+}
+
+pub async fn a_dead_letter_has_room_for_the_largest_record(backend: &dyn Backend) {
+    let harness = Harness::new(backend).await;
+    let noise = |bytes: usize| -> Bytes {
+        let noise = (0..bytes as u32).map(|number| number.wrapping_mul(2_654_435_761).to_le_bytes()[3]);
+        noise.collect()
+    };
+    let of = |topic, bytes| Record {
+        topic,
+        key: Bytes::new(),
+        value: noise(bytes),
+    };
+    harness.append_all(vec![of(Topic::High, MAX_RECORD)]).await;
+    // Two characters for each byte, and what is said about it.
+    let letter = of(Topic::Dead, 2 * MAX_RECORD + 50_000);
+    harness.append_all(vec![letter.clone()]).await;
+    let read = harness.everything(Topic::Dead).await;
+    assert!(
+        read.len() == 1 && read[0].value == letter.value,
+        "the letter is not there as it was"
+    );
 }
 
 pub async fn concurrent_appends_lose_nothing_and_keep_each_order(backend: &dyn Backend) {

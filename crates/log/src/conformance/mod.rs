@@ -30,6 +30,7 @@ macro_rules! log_conformance_cases {
                 each_record_is_answered_for_itself,
                 a_key_keeps_its_partition,
                 any_bytes_pass_through_untouched,
+                a_dead_letter_has_room_for_the_largest_record,
                 concurrent_appends_lose_nothing_and_keep_each_order,
                 a_call_without_records_is_answered,
                 topics_are_apart,

@@ -95,25 +95,29 @@ pub(super) fn record(record: &Stored) -> Vec<u8> {
     bytes
 }
 
-pub(super) fn read_record(offset: u64, bytes: Vec<u8>) -> Result<Stored, DiskError> {
-    let broken = || DiskError(format!("the record at {offset} is broken"));
-    let mut rest = Bytes::from(bytes);
-    if rest.len() < 12 {
-        return Err(broken());
+/// A frame that we did not write so is a record without a key, and all of it its value: whoever reads it puts it aside
+/// and goes on.
+pub(super) fn read_record(offset: u64, bytes: Vec<u8>) -> Stored {
+    let frame = Bytes::from(bytes);
+    let appended_at = frame.first_chunk().map_or(0, |time| u64::from_be_bytes(*time));
+    let (key, value) = key_and_value(frame.clone()).unwrap_or((Bytes::new(), frame));
+    Stored {
+        offset,
+        appended_at: Timestamp(appended_at),
+        key,
+        value,
     }
-    let appended_at = Timestamp(number(&rest.split_to(8))?);
-    let length = rest.split_to(4);
-    let length = u32::from_be_bytes([length[0], length[1], length[2], length[3]]) as usize;
+}
+
+fn key_and_value(mut frame: Bytes) -> Option<(Bytes, Bytes)> {
+    let length = frame.get(8..12)?.first_chunk()?;
+    let length = u32::from_be_bytes(*length) as usize;
+    let mut rest = frame.split_off(12);
     if rest.len() < length {
-        return Err(broken());
+        return None;
     }
     let key = rest.split_to(length);
-    Ok(Stored {
-        offset,
-        appended_at,
-        key,
-        value: rest,
-    })
+    Some((key, rest))
 }
 
 #[cfg(test)]
@@ -128,7 +132,7 @@ mod tests {
             key: Bytes::from_static(b"\0\xffkey"),
             value: Bytes::new(),
         };
-        assert_eq!(read_record(7, record(&stored)).unwrap(), stored);
+        assert_eq!(read_record(7, record(&stored)), stored);
         let known = Head {
             start: 1,
             end: 2,
@@ -138,13 +142,18 @@ mod tests {
     }
 
     #[test]
-    fn half_a_record_is_told() {
-        for broken in [
-            vec![],
-            vec![0; 11],
-            [vec![0; 8], vec![0, 0, 0, 9], vec![1]].concat(),
+    fn half_a_record_is_handed_out_as_it_is() {
+        for (broken, at) in [
+            (vec![], 0),
+            (vec![0; 11], 0),
+            (
+                [vec![0, 0, 0, 0, 0, 0, 0, 5], vec![0, 0, 0, 9], vec![1]].concat(),
+                5,
+            ),
         ] {
-            read_record(0, broken).unwrap_err();
+            let read = read_record(3, broken.clone());
+            assert_eq!((read.offset, read.appended_at), (3, Timestamp(at)));
+            assert_eq!((&read.key[..], &read.value[..]), (&b""[..], &broken[..]));
         }
     }
 }

@@ -222,7 +222,7 @@ impl Disk for FjallDisk {
             let offset = codec::number(codec::read_place(&key)?.1)?;
             let record = self.whole(&snapshot, span.place, offset, &stored)?;
             bytes += record.len();
-            found.push(codec::read_record(offset, record)?);
+            found.push(codec::read_record(offset, record));
             if bytes >= span.max_bytes {
                 break;
             }

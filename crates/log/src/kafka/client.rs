@@ -4,6 +4,7 @@ use std::collections::hash_map::RandomState;
 use std::collections::{BTreeMap, HashMap};
 use std::hash::{BuildHasher, Hasher};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
 
 use rdkafka::ClientConfig;
 use rdkafka::admin::AdminClient;
@@ -12,15 +13,20 @@ use rdkafka::consumer::{BaseConsumer, ConsumerContext};
 use rdkafka::error::{KafkaError, RDKafkaErrorCode};
 use rdkafka::producer::FutureProducer;
 
-use crate::seam::MAX_RECORD;
-use crate::{LogError, LogSettings};
+use crate::seam::max_record;
+use crate::{LogError, LogSettings, Topic};
 
-/// Limit: a record as it is sent, with what goes around it. The topics are made with the same limit.
-pub(super) const MAX_MESSAGE: usize = MAX_RECORD + 100_000;
+/// Limit: a record of a topic as it is sent, with what goes around it. The topics are made with the same limit.
+pub(super) fn max_message(topic: Topic) -> usize {
+    max_record(topic) + 100_000
+}
 
 /// Most time between two heartbeats, in milliseconds. A member hears by them that the group is shared out anew, twice for
 /// each that comes or goes; until then some partitions are nobody's.
 const HEARTBEAT_MS: u64 = 1_000;
+
+/// How often it is told that the brokers refuse us.
+const TELL_EVERY: Duration = Duration::from_secs(30);
 
 /// A consumer that only looks.
 pub(super) type Looker = BaseConsumer<Quiet>;
@@ -59,27 +65,53 @@ impl std::fmt::Debug for Clients {
     }
 }
 
-/// Whether the same call may work later.
+pub(super) fn code_of(error: &KafkaError) -> Option<RDKafkaErrorCode> {
+    match error {
+        KafkaError::AdminOp(code) => Some(*code),
+        error => error.rdkafka_error_code(),
+    }
+}
+
+/// Whether the same call may work later. What we may not do now we may be allowed again, and whoever only reads records
+/// needs no log: that must not end everything.
 pub(super) fn unavailable(brokers: &str, error: &KafkaError) -> LogError {
     let server = format!("Kafka at {brokers}");
     let reason = error.to_string();
-    let code = match error {
-        KafkaError::AdminOp(code) => Some(*code),
-        error => error.rdkafka_error_code(),
-    };
-    match code {
+    match code_of(error) {
         Some(
             RDKafkaErrorCode::TopicAuthorizationFailed
             | RDKafkaErrorCode::GroupAuthorizationFailed
             | RDKafkaErrorCode::ClusterAuthorizationFailed
             | RDKafkaErrorCode::SaslAuthenticationFailed
-            | RDKafkaErrorCode::Authentication
-            | RDKafkaErrorCode::InvalidReplicationFactor
+            | RDKafkaErrorCode::Authentication,
+        ) => {
+            if may_tell() {
+                tracing::error!(
+                    server,
+                    reason,
+                    "Kafka refuses us; refreshes wait until it does not"
+                );
+            }
+            LogError::Unavailable { server, reason }
+        }
+        Some(
+            RDKafkaErrorCode::InvalidReplicationFactor
             | RDKafkaErrorCode::PolicyViolation
             | RDKafkaErrorCode::UnsupportedVersion,
         ) => LogError::Unsuitable { server, reason },
         _ => LogError::Unavailable { server, reason },
     }
+}
+
+/// Every call fails then: one line a while says so.
+fn may_tell() -> bool {
+    static TOLD: Mutex<Option<Instant>> = Mutex::new(None);
+    let mut told = TOLD.lock().unwrap_or_else(PoisonError::into_inner);
+    let due = told.is_none_or(|told| told.elapsed() >= TELL_EVERY);
+    if due {
+        *told = Some(Instant::now());
+    }
+    due
 }
 
 impl Clients {
@@ -151,7 +183,8 @@ impl Clients {
             .set("max.in.flight.requests.per.connection", "5")
             .set("compression.type", "zstd")
             .set("linger.ms", "2")
-            .set("message.max.bytes", MAX_MESSAGE.to_string())
+            // The largest there are; what is too large for its topic is refused before.
+            .set("message.max.bytes", max_message(Topic::Dead).to_string())
             .set("queue.buffering.max.messages", settings.max_queued.to_string())
             .set("queue.buffering.max.kbytes", "65536")
             .set("message.timeout.ms", settings.send_timeout.0.to_string())

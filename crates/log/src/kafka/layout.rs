@@ -3,11 +3,14 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use rdkafka::admin::{AdminOptions, NewTopic, TopicReplication};
+use rdkafka::admin::{
+    AdminOptions, ConfigResource, NewTopic, OwnedResourceSpecifier, ResourceSpecifier, TopicReplication,
+};
 use rdkafka::consumer::Consumer;
 use rdkafka::error::{KafkaError, RDKafkaErrorCode};
+use tidegate_core::time::Millis;
 
-use super::client::{MAX_MESSAGE, unavailable};
+use super::client::{code_of, max_message, unavailable};
 use super::{PATIENCE, Shared};
 use crate::{LogError, Topic};
 
@@ -16,11 +19,15 @@ const ASK: Duration = Duration::from_secs(3);
 /// Between two looks whether a new topic is known.
 const LOOK: Duration = Duration::from_millis(50);
 
+const POLICY: &str = "cleanup.policy";
+const RETENTION: &str = "retention.ms";
+
 /// Makes what is missing and compares the rest.
 pub(super) async fn ensure(shared: &Arc<Shared>) -> Result<(), LogError> {
     let found = shared.blocking(find).await?;
     let missing: Vec<Topic> = missing(&found).collect();
     check(shared, &found)?;
+    check_settings(shared, &found).await?;
     if missing.is_empty() {
         return Ok(());
     }
@@ -29,28 +36,126 @@ pub(super) async fn ensure(shared: &Arc<Shared>) -> Result<(), LogError> {
     check(shared, &found)
 }
 
-/// The partitions of each topic; none if it is not there.
-type Found = Vec<(Topic, Option<u32>)>;
+/// A topic as it is.
+#[derive(Debug, Clone, Copy)]
+struct Laid {
+    partitions: u32,
+    /// Copies of the partition that has the fewest.
+    copies: usize,
+}
+
+/// Each topic; none if it is not there.
+type Found = Vec<(Topic, Option<Laid>)>;
 
 fn missing(found: &Found) -> impl Iterator<Item = Topic> + '_ {
     found
         .iter()
-        .filter(|(_, partitions)| partitions.is_none())
+        .filter(|(_, laid)| laid.is_none())
         .map(|(topic, _)| *topic)
 }
 
+fn there(found: &Found) -> impl Iterator<Item = (Topic, Laid)> + '_ {
+    found.iter().filter_map(|(topic, laid)| Some((*topic, (*laid)?)))
+}
+
 fn check(shared: &Shared, found: &Found) -> Result<(), LogError> {
-    for (topic, partitions) in found {
-        let configured = shared.settings.partitions(*topic);
-        if let Some(found) = partitions.filter(|found| *found != configured) {
+    for (topic, laid) in there(found) {
+        let configured = shared.settings.partitions(topic);
+        if laid.partitions != configured {
             return Err(LogError::Layout {
-                topic: shared.settings.name(*topic),
+                topic: shared.settings.name(topic),
                 configured,
-                found,
+                found: laid.partitions,
             });
         }
     }
     Ok(())
+}
+
+/// Topics that others made must keep what we rely on: every record, and for as long as configured.
+async fn check_settings(shared: &Shared, found: &Found) -> Result<(), LogError> {
+    let configured = usize::from(shared.settings.replication);
+    let mut topics = Vec::new();
+    for (topic, Laid { copies, .. }) in there(found) {
+        let name = shared.settings.name(topic);
+        if copies < configured {
+            tracing::warn!(
+                topic = name,
+                copies,
+                configured,
+                "a topic has fewer copies than configured; records are lost when as many brokers are"
+            );
+        }
+        topics.push((topic, name));
+    }
+    let asked: Vec<ResourceSpecifier<'_>> = topics
+        .iter()
+        .map(|(_, name)| ResourceSpecifier::Topic(name))
+        .collect();
+    if asked.is_empty() {
+        return Ok(());
+    }
+    let options = AdminOptions::new().request_timeout(Some(ASK));
+    let described: Vec<Result<ConfigResource, KafkaError>> =
+        match shared.clients.admin().describe_configs(&asked, &options).await {
+            Ok(described) => described
+                .into_iter()
+                .map(|one| one.map_err(KafkaError::AdminOp))
+                .collect(),
+            Err(error) => vec![Err(error)],
+        };
+    for described in described {
+        match described {
+            Ok(resource) => {
+                let is_it = |(_, name): &&(Topic, String)| {
+                    OwnedResourceSpecifier::Topic(name.clone()) == resource.specifier
+                };
+                if let Some((topic, name)) = topics.iter().find(is_it) {
+                    check_setting(shared.settings.topic(*topic).retention, name, &resource)?;
+                }
+            }
+            Err(error) if may_not_look(&error) => {
+                tracing::warn!(%error, "whether the topics keep records as configured cannot be looked at");
+            }
+            Err(error) => return Err(unavailable(shared.clients.brokers(), &error)),
+        }
+    }
+    Ok(())
+}
+
+/// Looking at settings is a right of its own, which somebody who only uses topics need not have.
+fn may_not_look(error: &KafkaError) -> bool {
+    matches!(
+        code_of(error),
+        Some(
+            RDKafkaErrorCode::TopicAuthorizationFailed
+                | RDKafkaErrorCode::ClusterAuthorizationFailed
+                | RDKafkaErrorCode::UnsupportedFeature
+        )
+    )
+}
+
+fn check_setting(retention: Millis, topic: &str, found: &ConfigResource) -> Result<(), LogError> {
+    let value = |name| found.get(name).and_then(|entry| entry.value.clone());
+    let wrong = |setting, found, right| {
+        Err(LogError::TopicSetting {
+            topic: topic.to_owned(),
+            setting,
+            found,
+            right,
+        })
+    };
+    // Compaction keeps only the last record of a key.
+    if let Some(policy) = value(POLICY).filter(|policy| policy != "delete") {
+        return wrong(POLICY, policy, "delete".to_owned());
+    }
+    // Below 0: for ever.
+    let short =
+        |kept: &String| (kept.parse::<i64>()).is_ok_and(|kept| (0..retention.0 as i64).contains(&kept));
+    match value(RETENTION).filter(short) {
+        Some(kept) => wrong(RETENTION, kept, format!("at least {}", retention.0)),
+        None => Ok(()),
+    }
 }
 
 fn find(shared: &Shared) -> Result<Found, LogError> {
@@ -62,15 +167,18 @@ fn find(shared: &Shared) -> Result<Found, LogError> {
             let name = shared.settings.name(topic);
             let metadata = reader.fetch_metadata(Some(&name), ASK).map_err(failed)?;
             let known = metadata.topics().iter().find(|known| known.name() == name);
-            let partitions = match known.map(|known| (known.error(), known.partitions().len())) {
+            let laid = match known.map(|known| (known.error(), known.partitions())) {
                 None => None,
-                Some((None, partitions)) => Some(partitions as u32),
+                Some((None, partitions)) => Some(Laid {
+                    partitions: partitions.len() as u32,
+                    copies: (partitions.iter().map(|one| one.replicas().len()).min()).unwrap_or_default(),
+                }),
                 Some((Some(error), _)) => match RDKafkaErrorCode::from(error) {
                     RDKafkaErrorCode::UnknownTopicOrPartition | RDKafkaErrorCode::UnknownTopic => None,
                     error => return Err(failed(KafkaError::MetadataFetch(error))),
                 },
             };
-            Ok((topic, partitions))
+            Ok((topic, laid))
         })
         .collect()
 }
@@ -110,23 +218,28 @@ async fn create(shared: &Shared, topics: &[Topic]) -> Result<(), LogError> {
     let replication = shared.settings.replication;
     // With three copies one broker may be away, and what was answered is still on two.
     let min_in_sync = (replication / 2 + 1).to_string();
-    let named: Vec<(String, String, i32)> = topics
+    let named: Vec<(String, String, String, i32)> = topics
         .iter()
         .map(|topic| {
             let settings = shared.settings.topic(*topic);
             let name = shared.settings.name(*topic);
-            (name, settings.retention.0.to_string(), settings.partitions as i32)
+            let size = max_message(*topic).to_string();
+            (
+                name,
+                settings.retention.0.to_string(),
+                size,
+                settings.partitions as i32,
+            )
         })
         .collect();
-    let size = MAX_MESSAGE.to_string();
     let new: Vec<NewTopic<'_>> = named
         .iter()
-        .map(|(name, retention, partitions)| {
+        .map(|(name, retention, size, partitions)| {
             NewTopic::new(name, *partitions, TopicReplication::Fixed(i32::from(replication)))
-                .set("cleanup.policy", "delete")
-                .set("retention.ms", retention)
+                .set(POLICY, "delete")
+                .set(RETENTION, retention)
                 .set("message.timestamp.type", "LogAppendTime")
-                .set("max.message.bytes", &size)
+                .set("max.message.bytes", size)
                 .set("min.insync.replicas", &min_in_sync)
         })
         .collect();

@@ -17,8 +17,8 @@ mod look;
 mod poll;
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -115,15 +115,37 @@ impl Shared {
 pub struct KafkaLog {
     /// Taken only when dropped.
     shared: Option<Arc<Shared>>,
-    producer: Sender,
+    sender: Sender,
 }
 
 /// The producer, which has no debug output of its own.
-struct Sender(FutureProducer);
+struct Sender(Mutex<FutureProducer>);
 
 impl std::fmt::Debug for Sender {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Sender").finish_non_exhaustive()
+    }
+}
+
+impl Sender {
+    fn producer(&self) -> MutexGuard<'_, FutureProducer> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A producer that can send. One whose order is in doubt refuses everything from then on, so another takes its place.
+    fn able(&self, shared: &Shared) -> Result<FutureProducer, LogError> {
+        let mut producer = self.producer();
+        if let Some((_, reason)) = producer.client().fatal_error() {
+            tracing::error!(
+                reason,
+                "a Kafka producer can send no more; another takes its place"
+            );
+            let another = shared.clients.producer(&shared.settings)?;
+            let broken = std::mem::replace(&mut *producer, another);
+            // It waits for its thread when it ends, which must not hold up an async thread.
+            std::thread::spawn(move || drop(broken));
+        }
+        Ok(producer.clone())
     }
 }
 
@@ -140,7 +162,7 @@ impl KafkaLog {
             return Err(LogError::Config("no address of a Kafka broker is given".into()));
         }
         let clients = Clients::new(brokers, properties, &settings)?;
-        let producer = Sender(clients.producer(&settings)?);
+        let sender = Sender(Mutex::new(clients.producer(&settings)?));
         let shared = Arc::new(Shared {
             clients,
             settings,
@@ -149,7 +171,7 @@ impl KafkaLog {
         });
         Ok(Self {
             shared: Some(shared),
-            producer,
+            sender,
         })
     }
 
@@ -159,7 +181,7 @@ impl KafkaLog {
     }
 
     /// Puts a record into the queue, or refuses it at once.
-    fn send(&self, record: &Record) -> Result<DeliveryFuture, LogError> {
+    fn send(&self, producer: &FutureProducer, record: &Record) -> Result<DeliveryFuture, LogError> {
         record.check()?;
         let shared = self.shared();
         let name = shared.settings.name(record.topic);
@@ -168,15 +190,22 @@ impl KafkaLog {
             .partition(partition as i32)
             .key(&record.key[..])
             .payload(&record.value[..]);
-        self.producer
-            .0
+        producer
             .send_result(queued)
-            .map_err(|(error, _)| refused(shared, &error))
+            .map_err(|(error, _)| refused(shared, record, &error))
     }
 }
 
-fn refused(shared: &Shared, error: &KafkaError) -> LogError {
+fn refused(shared: &Shared, record: &Record, error: &KafkaError) -> LogError {
     match error.rdkafka_error_code() {
+        // The topic takes less than ours do: others made it.
+        Some(RDKafkaErrorCode::MessageSizeTooLarge) => {
+            let bytes = record.key.len() + record.value.len();
+            LogError::TooLarge {
+                bytes,
+                max: bytes.saturating_sub(1),
+            }
+        }
         Some(RDKafkaErrorCode::QueueFull) => LogError::Full,
         Some(RDKafkaErrorCode::MessageTimedOut) => LogError::Timeout(shared.settings.send_timeout.0),
         _ => unavailable(shared.clients.brokers(), error),
@@ -197,14 +226,20 @@ impl Log for KafkaLog {
             return vec![Err(error); records.len()];
         }
         // All are queued before any is waited for: they travel together, and in order.
-        let queued: Vec<_> = records.iter().map(|record| self.send(record)).collect();
-        let answers = queued.into_iter().map(|queued| async {
+        let producer = match self.sender.able(shared) {
+            Ok(producer) => producer,
+            Err(error) => return vec![Err(error); records.len()],
+        };
+        let queued: Vec<_> = (records.iter())
+            .map(|record| (record, self.send(&producer, record)))
+            .collect();
+        let answers = queued.into_iter().map(|(record, queued)| async move {
             match queued?.await {
                 Ok(Ok(delivery)) => Ok(Position {
                     partition: delivery.partition as u32,
                     offset: delivery.offset as u64,
                 }),
-                Ok(Err((error, _))) => Err(refused(shared, &error)),
+                Ok(Err((error, _))) => Err(refused(shared, record, &error)),
                 Err(_) => Err(LogError::Closed),
             }
         });
@@ -261,7 +296,7 @@ impl Log for KafkaLog {
         if self.shared().closed.swap(true, Ordering::SeqCst) {
             return;
         }
-        let producer = self.producer.0.clone();
+        let producer = self.sender.producer().clone();
         let flushed = tokio::task::spawn_blocking(move || producer.flush(FLUSH)).await;
         if !matches!(flushed, Ok(Ok(()))) {
             tracing::warn!("records were still on their way to Kafka when the log was closed");
@@ -272,7 +307,7 @@ impl Log for KafkaLog {
 impl Drop for KafkaLog {
     fn drop(&mut self) {
         // Clients wait for their threads when they end, which must not hold up an async thread.
-        let (shared, producer) = (self.shared.take(), self.producer.0.clone());
+        let (shared, producer) = (self.shared.take(), self.sender.producer().clone());
         std::thread::spawn(move || drop((shared, producer)));
     }
 }

@@ -9,7 +9,7 @@ use std::time::Duration;
 use futures_util::future::join_all;
 
 use super::consumer::Joined;
-use crate::LogError;
+use crate::{LogError, Position};
 
 const SHORTEST: Duration = Duration::from_millis(2);
 /// Limit: how late a record is seen.
@@ -45,12 +45,12 @@ impl Joined {
     async fn fetch(&self) -> Result<usize, LogError> {
         let wants = self.holding().wants(self.max_buffered);
         let reads = wants.into_iter().map(|want| async move {
-            let records = self.shared.keys.partition(self.topic, want.partition).records();
-            let found = self
-                .shared
-                .server
-                .range(records, want.partition, want.from, want.max)
-                .await;
+            let keys = self.shared.keys.partition(self.topic, want.partition);
+            let from = Position {
+                partition: want.partition,
+                offset: want.from,
+            };
+            let found = self.shared.server.range(&keys, from, want.max).await;
             (want, found)
         });
         let (mut came, mut trouble) = (0, Ok(()));

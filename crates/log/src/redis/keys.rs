@@ -5,27 +5,31 @@ use crate::Topic;
 
 #[derive(Debug, Clone)]
 pub(super) struct Keys {
+    /// What every key begins with.
+    stem: String,
+    /// That of the topics.
     prefix: String,
 }
 
 impl Keys {
-    pub(super) fn new(prefix: &str) -> Self {
+    pub(super) fn new(key_prefix: &str, prefix: &str) -> Self {
         Self {
+            stem: format!("{key_prefix}{prefix}log:"),
             prefix: prefix.to_owned(),
         }
     }
 
     pub(super) fn layout(&self) -> String {
-        format!("{}log:{{{}layout}}", self.prefix, self.prefix)
+        format!("{}{{{}layout}}", self.stem, self.prefix)
     }
 
     pub(super) fn members(&self, topic: Topic, group: &str) -> String {
-        format!("{}log:{{{}{topic}}}:members:{group}", self.prefix, self.prefix)
+        format!("{}{{{}{topic}}}:members:{group}", self.stem, self.prefix)
     }
 
     pub(super) fn partition(&self, topic: Topic, partition: u32) -> PartitionKeys {
         PartitionKeys {
-            stem: format!("{}log:{{{}{topic}:{partition}}}:", self.prefix, self.prefix),
+            stem: format!("{}{{{}{topic}:{partition}}}:", self.stem, self.prefix),
         }
     }
 }

@@ -8,6 +8,9 @@
 //!           ── commit under the fence ──> mark
 //! ```
 //!
+//! What others write into a stream is read like a record, with the bytes that are there: it is adopted, under an offset
+//! of ours, before anything is appended or read behind it.
+//!
 //! An append is as durable as the server's own settings make it (`appendfsync`). A partition's keys share a hash
 //! tag; partitions are spread over a Cluster.
 
@@ -47,6 +50,9 @@ const MAX_DROPPED: u64 = 1_000;
 pub struct RedisLogOptions {
     /// One server, or some of a Cluster: `redis://user:password@host:port/number`, `rediss://…`.
     pub urls: Vec<String>,
+    /// What every key begins with, before the prefix of the settings: logs with different ones have nothing to do with
+    /// each other. No braces. Default: nothing.
+    pub key_prefix: String,
     pub settings: LogSettings,
     /// The time, for tests; the server's own clock if absent.
     pub clock: Option<Arc<dyn Clock>>,
@@ -56,6 +62,7 @@ impl RedisLogOptions {
     pub fn new(url: impl Into<String>) -> Self {
         Self {
             urls: vec![url.into()],
+            key_prefix: String::new(),
             settings: LogSettings::default(),
             clock: None,
         }
@@ -197,13 +204,19 @@ impl RedisLog {
     pub fn open(options: RedisLogOptions) -> Result<Self, LogError> {
         let RedisLogOptions {
             urls,
+            key_prefix,
             settings,
             clock,
         } = options;
         settings.validate()?;
+        if key_prefix.contains(['{', '}']) {
+            return Err(LogError::Config(format!(
+                "the key prefix {key_prefix:?} has a brace, which would change where a Cluster keeps the keys"
+            )));
+        }
         let shared = Arc::new(Shared {
             server: Server::new(&urls, clock)?,
-            keys: Keys::new(&settings.prefix),
+            keys: Keys::new(&key_prefix, &settings.prefix),
             room: Room::new(settings.max_queued),
             settings,
             closed: AtomicBool::new(false),
@@ -305,11 +318,8 @@ impl Log for RedisLog {
     async fn read(&self, topic: Topic, from: Position, max: usize) -> Result<Vec<Delivered>, LogError> {
         self.shared.check_partition(topic, from.partition)?;
         self.shared.ready().await?;
-        let records = self.shared.keys.partition(topic, from.partition).records();
-        self.shared
-            .server
-            .range(records, from.partition, from.offset, max)
-            .await
+        let keys = self.shared.keys.partition(topic, from.partition);
+        self.shared.server.range(&keys, from, max).await
     }
 
     async fn truncate(&self, topic: Topic, mark: Mark) -> Result<(), LogError> {

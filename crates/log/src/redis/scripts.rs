@@ -25,8 +25,9 @@ macro_rules! lua {
     };
 }
 
-const FUNCTIONS: [((&str, &str), &str); 10] = [
+const FUNCTIONS: [((&str, &str), &str); 11] = [
     (lua!("append"), WRITES),
+    (lua!("adopt"), WRITES),
     (lua!("own"), WRITES),
     (lua!("renew"), WRITES),
     (lua!("release"), FREES),

@@ -13,6 +13,7 @@ use tidegate_core::time::Timestamp;
 use tidegate_store::Clock;
 use tidegate_store::redis::connect::{Failure, Live, Request, Servers};
 
+use super::keys::PartitionKeys;
 use super::scripts::LIBRARY;
 use crate::{Delivered, LogError, Position};
 
@@ -74,26 +75,58 @@ impl Server {
         numbers.first().copied().ok_or_else(|| unexpected("nothing"))
     }
 
-    /// Records of a stream from an offset on.
+    /// Records of a partition from an offset on. What others wrote there is made records first: an entry that nobody
+    /// can read must not hold up those behind it.
     pub(super) async fn range(
         &self,
-        records: String,
-        partition: u32,
-        from: u64,
+        keys: &PartitionKeys,
+        from: Position,
         max: usize,
     ) -> Result<Vec<Delivered>, LogError> {
-        let call = Call::plain("XRANGE", records)
+        let Position { partition, offset } = from;
+        let entries = self.entries(keys, offset, "+", max).await?;
+        let records: Vec<Delivered> = (entries.iter())
+            .map_while(|entry| delivered(partition, entry))
+            .collect();
+        // Ours follow each other. Where they do not, some were dropped, or some are none of ours.
+        let ours = (offset..)
+            .zip(&records)
+            .all(|(offset, record)| record.position.offset == offset);
+        if ours && records.len() == entries.len() {
+            return Ok(records);
+        }
+        let adopt = Call::new("adopt", [keys.records(), keys.head()]).arg(self.time());
+        let Some(last) = self
+            .number(&adopt)
+            .await?
+            .checked_sub(1)
+            .filter(|last| *last >= 0)
+        else {
+            return Ok(Vec::new());
+        };
+        let entries = self.entries(keys, offset, &format!("{last}-1"), max).await?;
+        let record = |entry: &Value| {
+            delivered(partition, entry).ok_or_else(|| unexpected(&format!("a record in {}", keys.records())))
+        };
+        entries.iter().map(record).collect()
+    }
+
+    async fn entries(
+        &self,
+        keys: &PartitionKeys,
+        from: u64,
+        to: &str,
+        max: usize,
+    ) -> Result<Vec<Value>, LogError> {
+        let call = Call::plain("XRANGE", keys.records())
             .arg(format!("{from}-0"))
-            .arg("+")
+            .arg(to.to_owned())
             .arg("COUNT")
             .arg(max.to_string());
-        let Value::Array(entries) = self.run(&call).await? else {
-            return Err(unexpected("no list of records"));
-        };
-        entries
-            .into_iter()
-            .map(|entry| delivered(partition, entry))
-            .collect()
+        match self.run(&call).await? {
+            Value::Array(entries) => Ok(entries),
+            _ => Err(unexpected("no list of records")),
+        }
     }
 }
 
@@ -101,39 +134,37 @@ fn unexpected(answer: &str) -> LogError {
     LogError::Corrupt(format!("an answer of Redis was not understood: {answer}"))
 }
 
-/// An entry is its id and its fields: t, time, k, key, v, value.
-fn delivered(partition: u32, entry: Value) -> Result<Delivered, LogError> {
-    let broken = || unexpected("a record that is none of ours");
-    let Value::Array(entry) = entry else {
-        return Err(broken());
-    };
-    let [Value::BulkString(id), Value::Array(fields)] =
-        <[Value; 2]>::try_from(entry).map_err(|_| broken())?
-    else {
-        return Err(broken());
+/// An entry of ours is its id, `offset-1`, and its fields: t, time, k, key, v, value. None: it is none.
+fn delivered(partition: u32, entry: &Value) -> Option<Delivered> {
+    let Value::Array(entry) = entry else { return None };
+    let [Value::BulkString(id), Value::Array(fields)] = entry.as_slice() else {
+        return None;
     };
     let [
-        _,
+        t,
         Value::BulkString(time),
-        _,
+        k,
         Value::BulkString(key),
-        _,
+        v,
         Value::BulkString(value),
-    ] = <[Value; 6]>::try_from(fields).map_err(|_| broken())?
+    ] = fields.as_slice()
     else {
-        return Err(broken());
+        return None;
     };
-    let number = |bytes: &[u8]| std::str::from_utf8(bytes).ok()?.parse::<u64>().ok();
-    let offset = id
-        .split(|byte| *byte == b'-')
-        .next()
-        .and_then(number)
-        .ok_or_else(broken)?;
-    Ok(Delivered {
+    let named = |field: &Value, name: &[u8]| matches!(field, Value::BulkString(bytes) if bytes == name);
+    if !(named(t, b"t") && named(k, b"k") && named(v, b"v")) {
+        return None;
+    }
+    let number = |text: &str| text.parse::<u64>().ok();
+    let offset = std::str::from_utf8(id)
+        .ok()?
+        .strip_suffix("-1")
+        .and_then(number)?;
+    Some(Delivered {
         position: Position { partition, offset },
-        key: Bytes::from(key),
-        value: Bytes::from(value),
-        appended_at: Timestamp(number(&time).ok_or_else(broken)?),
+        key: Bytes::copy_from_slice(key),
+        value: Bytes::copy_from_slice(value),
+        appended_at: Timestamp(std::str::from_utf8(time).ok().and_then(number)?),
     })
 }
 

@@ -83,7 +83,8 @@ pub struct RefreshLogConfig {
     pub properties: BTreeMap<String, Secret>,
     /// Redis: another server than that of `[redis]`.
     pub urls: Vec<ServerUrl>,
-    /// What the name of every topic begins with: letters, digits, `.`, `_`, `-`.
+    /// What the name of every topic begins with: letters, digits, `.`, `_`, `-`. On Redis it follows
+    /// `redis.key_prefix`.
     pub prefix: String,
     /// Kafka: copies of each record.
     pub replication_factor: u16,

@@ -92,6 +92,7 @@ pub(super) async fn log(config: &Config, clock: &Arc<dyn Clock>) -> Result<Arc<d
             };
             let options = RedisLogOptions {
                 urls,
+                key_prefix: config.redis.key_prefix.clone(),
                 settings,
                 clock: None,
             };

@@ -52,16 +52,8 @@ pub(crate) fn text(upstream: &Upstream, more: &str) -> String {
     )
 }
 
-/// Redis is shared by many tests: topics need names of their own.
-pub(crate) fn own_topics(config: &mut Config) {
-    let own: String = config
-        .redis
-        .key_prefix
-        .chars()
-        .filter(|c| c.is_alphanumeric())
-        .collect();
-    config.refresh.log.prefix = format!("{own}-");
-    // As many as few records need.
+/// As many as few records need.
+pub(crate) fn few_partitions(config: &mut Config) {
     config.refresh.log.high_partitions = 4;
     config.refresh.log.low_partitions = 4;
     config.refresh.log.dead_partitions = 2;
@@ -71,7 +63,7 @@ impl Running {
     pub(crate) async fn refreshing(backend: Backend, upstream: &Upstream, more: &str) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let mut config = config(backend, &folder, &text(upstream, more));
-        own_topics(&mut config);
+        few_partitions(&mut config);
         // A machine that stalls is nothing that is away. Tests in which something is take the settings as they are.
         let patient = Millis(20_000);
         config.refresh.query.read_timeout_ms = patient;

@@ -3,7 +3,7 @@
 -- KEYS  records <prefix>log:{<topic>:<n>}:records (stream), head …:head (hash), recent …:recent (list)
 -- ARGV  again ('1': an earlier try may have run), now (ms or ''), request (text), then key and value of each record
 -- RETURNS the offset of the first record
--- BOUND the records of the call; 256 requests are remembered
+-- BOUND the records of the call and what others wrote; 256 requests are remembered
 local records, head, recent = KEYS[1], KEYS[2], KEYS[3]
 local again, now, request = ARGV[1], time(ARGV[2]), ARGV[3]
 local REMEMBERED = 256
@@ -14,12 +14,19 @@ if again == '1' then
     if name == request then return tonumber(first) end
   end
 end
-local _, first, at = bounds(head)
+local first, at = adopt(records, head, now)
 -- Time never goes back within a partition: looking for old records relies on it.
 at = math.max(at, now)
 local next = first
 for place = 4, #ARGV, 2 do
-  call('XADD', records, id(next), 't', whole(at), 'k', ARGV[place], 'v', ARGV[place + 1])
+  local entry = { 'XADD', records, id(next), 't', whole(at), 'k', ARGV[place], 'v', ARGV[place + 1] }
+  -- An entry of others that was deleted leaves its id behind.
+  if next == first and redis.pcall(unpack(entry)).err then
+    rewind(records, first)
+    call(unpack(entry))
+  elseif next > first then
+    call(unpack(entry))
+  end
   next = next + 1
 end
 call('HSET', head, 'end', whole(next), 'at', whole(at))

@@ -39,3 +39,43 @@ local function held(lease, member, fence)
   local found = call('HMGET', lease, 'owner', 'fence')
   return found[1] == member and found[2] == fence
 end
+
+-- Sets a stream's last id back to that of our last record.
+local function rewind(records, finish)
+  if finish == 0 then
+    call('DEL', records)
+    return
+  end
+  local info, last = call('XINFO', 'STREAM', records), nil
+  for place = 1, #info, 2 do
+    if info[place] == 'last-generated-id' then last = info[place + 1] end
+  end
+  -- An id below that of an entry that was deleted is taken only when that one is forgotten.
+  call('XSETID', records, last, 'ENTRIESADDED', call('XLEN', records), 'MAXDELETEDID', id(0))
+  call('XSETID', records, id(finish - 1))
+end
+
+-- Makes records of the entries that others wrote behind ours, in their order. One with the fields of a record keeps its
+-- key and value; any other becomes the value of a record without a key, as JSON: its id, and a list of its fields. They
+-- are written anew under ids of ours: those of others may be times, and nothing could be appended below them.
+-- The end of the partition, and the time of its last record.
+local function adopt(records, head, now)
+  local _, finish, at = bounds(head)
+  local found = call('XRANGE', records, finish > 0 and '(' .. id(finish - 1) or '-', '+')
+  if #found == 0 then return finish, at end
+  for _, entry in ipairs(found) do call('XDEL', records, entry[1]) end
+  rewind(records, finish)
+  at = math.max(at, now)
+  for _, entry in ipairs(found) do
+    local fields, key, value = entry[2], '', nil
+    if #fields == 6 and fields[1] == 't' and fields[3] == 'k' and fields[5] == 'v' then
+      key, value = fields[4], fields[6]
+    else
+      value = cjson.encode({ entry[1], fields })
+    end
+    call('XADD', records, id(finish), 't', whole(at), 'k', key, 'v', value)
+    finish = finish + 1
+  end
+  call('HSET', head, 'end', whole(finish), 'at', whole(at))
+  return finish, at
+end
