@@ -44,6 +44,7 @@ mod shared;
 mod status;
 mod time;
 mod tokens;
+mod turn;
 mod view;
 mod work;
 mod worker;
