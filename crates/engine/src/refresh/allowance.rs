@@ -36,6 +36,8 @@ use super::tokens::{TokenCounts, Tokens};
 const LINE: usize = 4_096;
 /// Limit: tokens taken at once.
 const MOST: usize = 256;
+/// Limit: how long a hold that was lifted goes unnoticed.
+const LONGEST_HOLD: Duration = Duration::from_secs(2);
 /// Limit: the pause between two tries while the store is away.
 const LONGEST_PAUSE: Duration = Duration::from_secs(1);
 
@@ -277,7 +279,7 @@ impl Taker {
                     self.counters.tokens_rejected.add(self.priority, 1);
                     self.tokens.refused(self.priority);
                     self.send_away(wait, by);
-                    Duration::from(wait.max(Millis(1)))
+                    Duration::from(wait.max(Millis(1))).min(LONGEST_HOLD)
                 }
                 Err(Guarded::Open { wait }) => wait,
                 Err(Guarded::Failed(error)) => {

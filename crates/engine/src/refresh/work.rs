@@ -158,7 +158,7 @@ impl Work {
                     self.shared.counters.throttled.add(1);
                     let wait = throttle_wait(retry_after, throttles);
                     throttles += 1;
-                    self.hold(errand, wait).await?;
+                    let wait = self.hold(errand, wait).await?;
                     let waited = Millis(errand.begun.elapsed().as_millis() as u64);
                     if wait > work.park_after_ms || waited > work.park_after_ms {
                         return Some(Some((claim, self.park(errand, wait, LimitedBy::Hold).await?)));
@@ -267,8 +267,8 @@ impl Work {
         }
     }
 
-    /// The target asked to be left alone: by everybody who calls it.
-    async fn hold(&self, errand: &Errand<'_>, wait: Millis) -> Option<()> {
+    /// The target asked to be left alone: by everybody who calls it, for as long as its budget allows.
+    async fn hold(&self, errand: &Errand<'_>, wait: Millis) -> Option<Millis> {
         let (store, target) = (&self.shared.options.store, &errand.source.target);
         self.shared
             .store_call(errand.lost, || store.hold(target, wait))
