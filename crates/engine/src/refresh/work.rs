@@ -258,7 +258,8 @@ impl Work {
                     WriteOutcome::Stale { .. } | WriteOutcome::Missing => counters.superseded.add(1),
                 }
                 if let Some(active) = projected.activity {
-                    self.activity.note(&errand.record, active);
+                    // A provider's clock may be ahead: nobody was active later than now, or its records would stay HOT.
+                    self.activity.note(&errand.record, active.min(self.shared.now()));
                 }
                 self.shared.written(&errand.record);
                 Some(Settlement::Done)
