@@ -145,12 +145,23 @@ impl Work {
             let Some((claim, permit)) = self.ready(errand, held.take()).await? else {
                 return Some(None);
             };
-            if let Permit::LongWait { wait, by } = permit {
-                return Some(Some((claim, self.park(errand, wait, by).await?)));
-            }
-            self.shared.counters.attempts.add(errand.event.priority, 1);
+            let token = match permit {
+                Permit::Token(token) => token,
+                Permit::LongWait { wait, by } => {
+                    return Some(Some((claim, self.park(errand, wait, by).await?)));
+                }
+            };
             let at = self.shared.now();
-            match self.fetch(errand).await? {
+            let outcome = self.fetch(errand, token.use_by()).await;
+            if outcome != Some(FetchOutcome::NotSent) {
+                self.shared.counters.attempts.add(errand.event.priority, 1);
+            }
+            match outcome? {
+                // There was no connection while the token was valid; there is one for the next.
+                FetchOutcome::NotSent => {
+                    self.shared.counters.tokens_late.add(1);
+                    held = Some(claim);
+                }
                 FetchOutcome::Fetched(projected) => {
                     return Some(Some((claim, self.store(errand, projected, at).await?)));
                 }
@@ -208,7 +219,7 @@ impl Work {
     }
 
     /// One attempt. A fetcher that panics is one whose answer cannot be read.
-    async fn fetch(&self, errand: &Errand<'_>) -> Option<FetchOutcome> {
+    async fn fetch(&self, errand: &Errand<'_>, send_by: Instant) -> Option<FetchOutcome> {
         let params = FetchParams {
             key: errand.record.key.as_str().to_owned(),
             params: errand
@@ -218,6 +229,7 @@ impl Work {
                 .map(|ocid| ("ocid".to_owned(), ocid.clone()))
                 .collect(),
             deadline: None,
+            send_by: Some(send_by),
         };
         let fetch = AssertUnwindSafe(errand.source.fetcher.fetch(params)).catch_unwind();
         let outcome = tokio::select! {
