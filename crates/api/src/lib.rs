@@ -42,9 +42,9 @@ pub use record::{
     RefreshOutcome, RefreshRequested, Source, Tier, UpdateState,
 };
 pub use refresh::{
-    BreakerState, BudgetSeen, BudgetState, ByPriority, DeadLetter, FailureReason, FreshnessCounts, LagState,
-    LetterDeed, LetterHandled, LetterSelection, LetterSkipped, LettersDone, RefreshBreakers, RefreshCounters,
-    RefreshLag, RefreshOverview,
+    BreakerState, BudgetSeen, BudgetState, ByPriority, DeadLetter, FailureReason, FreshnessCounts,
+    HoldLifted, LagState, LetterDeed, LetterHandled, LetterSelection, LetterSkipped, LettersDone,
+    RefreshBreakers, RefreshCounters, RefreshLag, RefreshOverview,
 };
 pub use room::{
     CapacityChange, DoorDeed, EtaRange, JoinRoom, LimitBy, Pass, PatchCapacity, Place, PlaceState,

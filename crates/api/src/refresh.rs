@@ -52,6 +52,16 @@ pub struct BudgetState {
     pub seen: Option<BudgetSeen>,
 }
 
+/// A provider is called again.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[serde(rename_all = "camelCase")]
+pub struct HoldLifted {
+    pub target: String,
+    /// False if it had not asked to be left alone, or that was over.
+    pub was_held: bool,
+}
+
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]

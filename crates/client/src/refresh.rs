@@ -1,10 +1,13 @@
 //! The refresh part as a whole, and its dead letters.
 
-use tidegate_api::{DeadLetter, FailureReason, LetterSelection, LettersDone, Page, RefreshOverview};
+use tidegate_api::{
+    DeadLetter, FailureReason, HoldLifted, LetterSelection, LettersDone, Page, RefreshOverview,
+};
 
 use crate::address::Address;
 use crate::client::{Call, Client};
 use crate::error::ClientError;
+use crate::groups::reason;
 use crate::pages::{Items, items};
 
 /// Which dead letters to list; all that nobody has handled if nothing is said.
@@ -20,6 +23,12 @@ impl Client {
     /// The refresh part at this moment; what is away is told as it was last seen.
     pub async fn refresh_overview(&self) -> Result<RefreshOverview, ClientError> {
         self.call(Call::get(Address::of(&["refresh"]))).await
+    }
+
+    /// Calls a provider again although it asked to be left alone.
+    pub async fn release_budget(&self, target: &str, why: Option<&str>) -> Result<HoldLifted, ClientError> {
+        let call = Call::post(Address::of(&["refresh", "budgets", target, "release"])).idempotent();
+        self.call(call.json(&reason(why))?).await
     }
 
     /// One page of the dead letters, by partition, the oldest first.

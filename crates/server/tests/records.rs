@@ -25,6 +25,7 @@ on_both_stores! {
     a_batch_answers_each_in_order
     a_follower_hears_until_it_is_fresh
     dead_letters_are_listed_replayed_and_purged
+    a_provider_that_wants_to_be_left_alone_can_be_called_again
     pushes_and_refreshes_share_one_budget
     the_overview_tells_how_things_stand
     what_is_known_survives_a_restart
@@ -253,6 +254,44 @@ async fn a_follower_hears_until_it_is_fresh(backend: Backend) {
             .await
             .0,
         422
+    );
+    running.stop().await;
+}
+
+async fn a_provider_that_wants_to_be_left_alone_can_be_called_again(backend: Backend) {
+    let upstream = upstream_with(|settings| {
+        settings.answers.insert("anna".into(), Answer::Throttled);
+        settings.retry_after_s = Some(999_999_999);
+    });
+    let running = Running::refreshing(backend, &upstream, "").await;
+    running.record("anna").await;
+    let path = "/v1/records/character/anna";
+    running.until(path, |record| record["state"] == "RETRYING").await;
+    let held = |overview: &Value| overview["budgets"][0]["seen"]["holdUntil"].is_string();
+    running.until("/v1/refresh", held).await;
+    let release = "/v1/refresh/budgets/api/release";
+    let why = json!({ "why": "they repaired it" });
+    let done = running.did(release, why.clone()).await;
+    assert_eq!(done, json!({ "target": "api", "wasHeld": true }));
+    running.until_fresh("bert").await;
+    assert!(!held(&running.ok("/v1/refresh").await));
+    let done = running.did(release, why.clone()).await;
+    assert_eq!(done["wasHeld"], false, "{done}");
+    let (status, refused) = running.post("/v1/refresh/budgets/apu/release", why).await;
+    assert_eq!(
+        (status, &refused["code"]),
+        (404, &json!("unknown_target")),
+        "{refused}"
+    );
+    let audit = running.ok("/v1/audit").await;
+    let entries = audit["items"].as_array().unwrap().iter();
+    let released: Vec<_> = entries
+        .filter(|entry| entry["what"] == "budget.release")
+        .collect();
+    assert_eq!(released.len(), 2, "{audit}");
+    assert_eq!(
+        (&released[0]["on"], &released[0]["why"]),
+        (&json!("api"), &json!("they repaired it"))
     );
     running.stop().await;
 }

@@ -103,7 +103,7 @@ fn the_values_are_the_defaults() {
     let least = read(
         "[targets.mail]\nurl = \"https://mail.example.com/jobs\"\ntypes = [\"SEND_MAIL\"]\n\
          [callbacks.shop]\nurl = \"https://shop.example.com/done\"\n[budgets.nexon]\n\
-         [rooms.concert]\n[sources.character]\ntarget = \"nexon\"\nfields = [\"character_name\", \"character_level\", \"date\"]\n\
+         [rooms.concert]\n[sources.character]\ntarget = \"nexon\"\nfields = [\"character_name\", \"character_level\", \"character_guild_name\"]\n\
          url = \"https://open.api.nexon.com/maplestory/v1/character/basic?ocid={key}\"\n",
     );
     let mut least = json(&least);
@@ -177,4 +177,50 @@ fn the_original_defaults_hold() {
         let shown = shown.pointer(path).map(ToString::to_string);
         assert_eq!(shown.as_deref(), Some(value), "{path}");
     }
+}
+
+/// The blocks of TOML of a page, in order.
+fn examples(page: &str) -> Vec<String> {
+    let blocks = page.split("```toml\n").skip(1);
+    let text = |block: &str| block.split("```").next().unwrap_or_default().to_owned();
+    blocks.map(text).collect()
+}
+
+fn add(to: &mut toml::Table, more: toml::Table) {
+    for (key, value) in more {
+        match (to.get_mut(&key), value) {
+            (Some(toml::Value::Table(to)), toml::Value::Table(more)) => add(to, more),
+            (_, value) => drop(to.insert(key, value)),
+        }
+    }
+}
+
+/// Later examples of a page may build on earlier ones.
+#[test]
+fn every_example_of_the_documentation_is_a_configuration_that_works() {
+    let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let docs = std::fs::read_dir(root.join("docs")).unwrap();
+    let mut pages: Vec<_> = docs.map(|entry| entry.unwrap().path()).collect();
+    pages.retain(|path| path.extension().is_some_and(|extension| extension == "md"));
+    pages.push(root.join("README.md"));
+    let mut seen = 0;
+    for path in pages {
+        let name = path.file_name().unwrap().to_string_lossy().into_owned();
+        let mut page = toml::Table::new();
+        for example in examples(&std::fs::read_to_string(&path).unwrap()) {
+            let table: toml::Table = example
+                .parse()
+                .unwrap_or_else(|error| panic!("{name}: {error}\n{example}"));
+            add(&mut page, table);
+            let config: Config = page
+                .clone()
+                .try_into()
+                .unwrap_or_else(|error| panic!("{name}: {error}\n{example}"));
+            config
+                .validate()
+                .unwrap_or_else(|error| panic!("{name}: {error}\n{example}"));
+            seen += 1;
+        }
+    }
+    assert!(seen >= 5, "only {seen} examples were found");
 }

@@ -19,6 +19,8 @@ pub struct FetchParams {
     pub params: BTreeMap<String, String>,
     /// When the answer is of no use any more; the source's own timeout holds in any case.
     pub deadline: Option<Instant>,
+    /// When the call has to be on its way; later it is not sent at all.
+    pub send_by: Option<Instant>,
 }
 
 /// What came of one attempt. Messages are for people; they hold neither secrets nor keys.
@@ -30,6 +32,8 @@ pub enum FetchOutcome {
         code: String,
         message: String,
     },
+    /// No call was made: it could not be sent by the time it had to be. One that has its turn later may be.
+    NotSent,
     /// Too many calls, or the provider asks for time (429, or 503 with Retry-After).
     Throttled {
         retry_after: Option<Millis>,
@@ -138,6 +142,7 @@ impl FetchOutcome {
         match self {
             Self::Fetched(_) => "FETCHED",
             Self::Absent { .. } => "ABSENT",
+            Self::NotSent => "NOT_SENT",
             Self::Throttled { .. } => "THROTTLED",
             Self::Transient { code, .. } => code.as_str(),
             Self::Permanent { code, .. } => code.as_str(),

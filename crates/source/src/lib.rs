@@ -25,7 +25,7 @@ pub use bench::{ProjectionFigures, bench_projection};
 pub use fetch::{FetchOutcome, FetchParams, Fetcher, PermanentCode, Projected, TransientCode};
 pub use hash::{Hash, hash};
 #[cfg(feature = "http")]
-pub use http::HttpFetcher;
+pub use http::{HttpFetcher, punctual};
 pub use key::{KeyError, KeyRule};
 pub use pack::{pack, unpack};
 pub use project::{Canonical, FieldError, ProjectError, Projection, Scratch};

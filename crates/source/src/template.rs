@@ -26,7 +26,7 @@ pub enum TemplateError {
     Kind,
     #[error("a {{ at byte {0} has no }}; names stand in braces, like {{key}}")]
     Unclosed(usize),
-    #[error("{{{0}}} is no name; names are letters, digits and _, like {{key}} or {{ocid}}")]
+    #[error("{{{0}}} is no name; names are letters, digits and _, like {{key}}")]
     Name(String),
     #[error("names in braces may stand in the path and the query only, and {{{0}}} does not")]
     Place(String),

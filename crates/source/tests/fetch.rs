@@ -3,6 +3,8 @@
 #![allow(clippy::unwrap_used, reason = "tests may panic")]
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use tidegate_core::time::Millis;
@@ -11,6 +13,7 @@ use tidegate_source::{
     TransientCode, hash,
 };
 use tidegate_upstream::{Answer, CORE_FIELDS, Upstream, UpstreamSettings};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 const SECRET: &str = "hunter2-is-the-api-key";
 
@@ -308,4 +311,106 @@ async fn secrets_come_from_files_and_what_is_missing_is_named() {
         .insert("x-key".to_owned(), HeaderSetting::from("hunter2\nx"));
     let error = HttpFetcher::new(odd).unwrap_err().to_string();
     assert!(error.contains("x-key") && !error.contains("hunter2"), "{error}");
+}
+
+/// Accepts nothing until it is told to, as a provider whose accepts stall: who connects waits in its kernel or ours.
+struct Stalled {
+    listener: tokio::net::TcpListener,
+    /// They fill its queue, so that further ones have to wait.
+    queued: Vec<tokio::net::TcpStream>,
+}
+
+impl Stalled {
+    async fn new() -> Self {
+        let socket = tokio::net::TcpSocket::new_v4().unwrap();
+        socket.bind("127.0.0.1:0".parse().unwrap()).unwrap();
+        let listener = socket.listen(1).unwrap();
+        let address = listener.local_addr().unwrap();
+        let mut queued = Vec::new();
+        let connect = || {
+            tokio::time::timeout(
+                Duration::from_millis(500),
+                tokio::net::TcpStream::connect(address),
+            )
+        };
+        while let Ok(connected) = connect().await {
+            queued.push(connected.unwrap());
+            assert!(queued.len() < 100, "its queue has no end");
+        }
+        Self { listener, queued }
+    }
+
+    /// Answers every request from here on; how many there were, and on how many connections.
+    fn go_on(self) -> Arc<(AtomicU64, AtomicU64)> {
+        let counted = Arc::new((AtomicU64::new(0), AtomicU64::new(0)));
+        let counts = counted.clone();
+        drop(self.queued);
+        tokio::spawn(async move {
+            loop {
+                let (mut stream, _) = self.listener.accept().await.unwrap();
+                let counts = counts.clone();
+                tokio::spawn(async move {
+                    let mut requests = 0;
+                    let mut buffer = vec![0; 10_000];
+                    while let Ok(1..) = stream.read(&mut buffer).await {
+                        if requests == 0 {
+                            counts.1.fetch_add(1, Ordering::SeqCst);
+                        }
+                        requests += 1;
+                        counts.0.fetch_add(1, Ordering::SeqCst);
+                        let answer = "HTTP/1.1 200 OK\r\ncontent-length: 10\r\n\r\n{\"name\":1}";
+                        stream.write_all(answer.as_bytes()).await.unwrap();
+                    }
+                });
+            }
+        });
+        counted
+    }
+}
+
+#[tokio::test]
+async fn a_call_whose_connection_comes_too_late_is_not_sent_and_the_next_one_uses_it() {
+    let stalled = Stalled::new().await;
+    let url = format!("http://{}/{{key}}", stalled.listener.local_addr().unwrap());
+    let mut settings = SourceSettings::new("late", &url, "nexon", &["name"]);
+    settings.connect_timeout_ms = Millis(30_000);
+    settings.timeout_ms = Millis(60_000);
+    let fetcher = HttpFetcher::new(settings).unwrap();
+    let late = FetchParams {
+        send_by: Some(tokio::time::Instant::now() + Duration::from_millis(50)),
+        ..record("a")
+    };
+    let mut first = Box::pin(fetcher.fetch(late));
+    // Beyond its time, and as yet there is no connection.
+    let waited = tokio::time::timeout(Duration::from_millis(200), &mut first).await;
+    assert!(waited.is_err(), "{waited:?}");
+    let counted = stalled.go_on();
+    assert_eq!(first.await, FetchOutcome::NotSent);
+    assert_eq!(counted.0.load(Ordering::SeqCst), 0, "nothing was sent");
+    let next = FetchParams {
+        send_by: Some(tokio::time::Instant::now() + Duration::from_secs(30)),
+        ..record("b")
+    };
+    let answer = fetcher.fetch(next).await;
+    assert!(matches!(answer, FetchOutcome::Fetched(_)), "{answer:?}");
+    assert_eq!(counted.0.load(Ordering::SeqCst), 1);
+    assert_eq!(counted.1.load(Ordering::SeqCst), 1);
+}
+
+#[tokio::test]
+async fn a_provider_that_cannot_be_reached_is_a_failure_and_no_late_call() {
+    let stalled = Stalled::new().await;
+    let url = format!("http://{}/{{key}}", stalled.listener.local_addr().unwrap());
+    let mut settings = SourceSettings::new("late", &url, "nexon", &["name"]);
+    settings.connect_timeout_ms = Millis(300);
+    let fetcher = HttpFetcher::new(settings).unwrap();
+    let late = FetchParams {
+        send_by: Some(tokio::time::Instant::now() + Duration::from_millis(50)),
+        ..record("a")
+    };
+    let answer = fetcher.fetch(late).await;
+    let FetchOutcome::Transient { code, .. } = &answer else {
+        panic!("{answer:?}")
+    };
+    assert_eq!(*code, TransientCode::Timeout);
 }

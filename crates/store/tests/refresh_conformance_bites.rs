@@ -86,8 +86,12 @@ impl<F: Fault> RefreshStore for Wrong<F> {
         Ok(outcome)
     }
 
-    async fn hold(&self, target: &TargetId, until_in: Millis) -> Answer<()> {
+    async fn hold(&self, target: &TargetId, until_in: Millis) -> Answer<Millis> {
         self.inner.hold(target, until_in).await
+    }
+
+    async fn lift(&self, target: &TargetId) -> Answer<bool> {
+        self.inner.lift(target).await
     }
 
     async fn budget(&self, target: &TargetId) -> Answer<BudgetView> {

@@ -283,6 +283,12 @@ impl History {
             70..=97 => self.take().await,
             _ => {
                 let target = self.rng.pick(&self.targets).clone();
+                if self.rng.percent(30) {
+                    let lifted = both!(self, store => store.lift(&target));
+                    self.seen
+                        .count(if lifted { "hold lifted" } else { "no hold to lift" });
+                    return Ok(());
+                }
                 let span = Millis(self.rng.between(0, 3_000));
                 both!(self, store => store.hold(&target, span));
                 Ok(())

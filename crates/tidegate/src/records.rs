@@ -154,7 +154,10 @@ impl RecordsSetup {
         let log: Arc<dyn Log> = Arc::new(EmbeddedLog::open(EmbeddedOptions::new(
             folder.join("refresh-log"),
         ))?);
-        let snapshots = sqlite::open(SqliteOptions::new(folder.join("snapshots.db"))).await?;
+        let mut database = SqliteOptions::new(folder.join("snapshots.db"));
+        // Replaced snapshots are kept for an archive, and the library runs none: they would only grow.
+        database.snapshots.history = false;
+        let snapshots = sqlite::open(database).await?;
         snapshots.migrate().await?;
         let options = RefreshOptions {
             sources,

@@ -104,6 +104,11 @@ async fn a_record_is_got_followed_and_refreshed() {
     assert_eq!(status[0]["budgets"][0]["name"], "api", "{status:?}");
     let text = world.ok(&["refresh", "status"]).await;
     assert!(text.contains("BUDGET") && text.contains("api"), "{text}");
+    let released = world
+        .ok(&["refresh", "release", "api", "--why", "to be sure"])
+        .await;
+    assert_eq!(released, "api was not held\n");
+    assert_eq!(world.code(&["refresh", "release", "apu"]).await, 3);
     assert_eq!(world.upstream.report().violations(), 0);
     world.served.stop().await;
 }

@@ -4,6 +4,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
 
 use tidegate::records::{BudgetConfig, Fetch, FetchOutcome, Freshness, Projected, Records, unpack};
 
@@ -75,4 +76,36 @@ fn a_source_without_its_budget_is_refused_by_name() {
         .source("character", "api", fetch)
         .unwrap_err();
     assert!(refused.to_string().contains("call `budget` first"), "{refused}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn replaced_snapshots_do_not_pile_up_without_an_archive() {
+    let folder = tempfile::tempdir().unwrap();
+    let calls = Arc::new(AtomicU64::new(0));
+    let counted = calls.clone();
+    let fetch = Fetch::by(move |_: String| {
+        let call = counted.fetch_add(1, Ordering::SeqCst);
+        async move { FetchOutcome::Fetched(Projected::json(format!("{{\"call\":{call}}}"))) }
+    });
+    let records = Records::open(folder.path())
+        .budget("api", BudgetConfig::default())
+        .unwrap()
+        .source("character", "api", fetch)
+        .unwrap()
+        .start()
+        .await
+        .unwrap();
+    let deadline = Instant::now() + Duration::from_secs(30);
+    while calls.load(Ordering::SeqCst) < 3 {
+        assert!(Instant::now() < deadline, "it is not refreshed");
+        records.refresh("character", "anna").await.unwrap();
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    records.shutdown().await.unwrap();
+    let file = tidegate_snapshots::sqlite::SqliteOptions::new(folder.path().join("snapshots.db"));
+    let snapshots = tidegate_snapshots::sqlite::open(file).await.unwrap();
+    let kept = tidegate_snapshots::Snapshots::history_sources(&snapshots)
+        .await
+        .unwrap();
+    assert!(kept.is_empty(), "{kept:?}");
 }

@@ -10,6 +10,8 @@ use crate::time::Millis;
 
 /// Limit: keeps products of rates and times below 2^53, where scripts still count exactly.
 pub const MAX_RATE: u64 = 1_000_000;
+/// Limit: the longest hold that can be set, a week.
+const MAX_HOLD: Millis = Millis(7 * 86_400_000);
 /// Limit: the largest daily quota.
 pub const MAX_PER_DAY: u64 = 1_000_000_000_000;
 
@@ -38,6 +40,9 @@ pub struct BudgetConfig {
     pub day_reserve: u64,
     /// The day's count is kept durably in blocks of this many calls. A crash counts at most one block too much.
     pub day_block: u64,
+    /// Longest time for which one answer of the provider keeps everybody away, in milliseconds: a Retry-After beyond it
+    /// is asked about again then.
+    pub max_hold_ms: Millis,
     /// When the provider's day begins.
     pub zone: DayZone,
 }
@@ -55,6 +60,7 @@ impl Default for BudgetConfig {
             per_day: 20_000_000,
             day_reserve: 2_000_000,
             day_block: 1_000,
+            max_hold_ms: Millis(3_600_000),
             zone: DayZone::default(),
         }
     }
@@ -75,6 +81,11 @@ impl BudgetConfig {
             rate: self.low_cap.saturating_sub(self.low_burst) * 1_000 / (1_000 + self.validity_ms.0),
             burst: self.low_burst,
         }
+    }
+
+    /// How long a provider that asks for `wait` is left alone.
+    pub fn held_for(&self, wait: Millis) -> Millis {
+        wait.min(self.max_hold_ms)
     }
 
     /// Calls of a day that a priority may use, counting only its own for low.
@@ -108,6 +119,12 @@ impl BudgetConfig {
             (1..=10_000).contains(&self.validity_ms.0),
             "budgets.{name}.validity_ms = {}: it must be from 1 to 10000",
             self.validity_ms.0
+        );
+        ensure!(
+            (Millis(1)..=MAX_HOLD).contains(&self.max_hold_ms),
+            "budgets.{name}.max_hold_ms = {}: it must be from 1 to {}",
+            self.max_hold_ms.0,
+            MAX_HOLD.0
         );
         let worst = self.worst_second();
         ensure!(

@@ -138,6 +138,11 @@ impl Budget {
     /// what was handed out just before. Panics if the config was not validated.
     pub fn restored(config: BudgetConfig, record: BudgetRecord, now: Timestamp) -> Self {
         config.validate("budget").expect("validated where it was read");
+        let record = BudgetRecord {
+            // One that was kept under other settings lasts no longer than these allow.
+            hold_until: record.hold_until.min(now + config.max_hold_ms),
+            ..record
+        };
         let state = BudgetState {
             all: Bucket::empty(now + SETTLING),
             low: Bucket::empty(now + SETTLING),
@@ -204,13 +209,27 @@ impl Budget {
         }
     }
 
-    /// The target asked to be left alone until then. A shorter hold never ends a longer one.
-    pub fn hold(&mut self, until: Timestamp) {
+    /// The target asked to be left alone for `wait`; for how long it is. A shorter hold never ends a longer one.
+    pub fn hold(&mut self, wait: Millis, now: Timestamp) -> Millis {
+        let wait = self.config.held_for(wait);
+        let until = now + wait;
         if until > self.state.hold_until {
             self.state.hold_until = until;
             self.kept.hold_until = until;
             self.unkept = true;
         }
+        wait
+    }
+
+    /// Somebody knows better than the target: calls are made again. False if it was not held.
+    pub fn lift(&mut self, now: Timestamp) -> bool {
+        let held = now < self.state.hold_until;
+        if held {
+            self.state.hold_until = Timestamp(0);
+            self.kept.hold_until = Timestamp(0);
+            self.unkept = true;
+        }
+        held
     }
 
     /// The record that must be durable before the last grant is used; none if what is kept still covers it.

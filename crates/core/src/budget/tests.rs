@@ -179,10 +179,45 @@ fn b_134_a_clock_that_goes_back_mints_nothing_and_one_that_jumps_one_burst() {
 }
 
 #[test]
+fn a_retry_after_of_decades_stops_a_target_for_an_hour() {
+    let mut budget = ready(BudgetConfig::default());
+    let hour = Millis(3_600_000);
+    assert_eq!(budget.hold(Millis(999_999_999_000), ms(0)), hour);
+    assert_eq!(
+        limited(budget.take(Priority::High, 1, ms(0))),
+        (ms(hour.0), LimitedBy::Hold)
+    );
+    // Nor one that was kept before there was such a limit.
+    let record = BudgetRecord {
+        hold_until: ms(999_999_999_000),
+        ..BudgetRecord::default()
+    };
+    let restored = Budget::restored(BudgetConfig::default(), record, ms(7));
+    assert_eq!(restored.view(ms(7)).hold_until, ms(7) + hour);
+}
+
+#[test]
+fn a_hold_that_is_lifted_stays_lifted() {
+    let mut budget = ready(BudgetConfig::default());
+    budget.hold(Millis(60_000), ms(0));
+    assert!(budget.take_record().is_some());
+    assert!(budget.lift(ms(10)));
+    assert!(!budget.lift(ms(10)), "there is none any more");
+    assert_eq!(granted(budget.take(Priority::High, 1, ms(10))), 1);
+    let record = budget.take_record().expect("a crash does not bring it back");
+    assert_eq!(record.hold_until, Timestamp(0));
+    budget.hold(Millis(100), ms(20));
+    assert_eq!(
+        limited(budget.take(Priority::High, 1, ms(20))),
+        (ms(120), LimitedBy::Hold)
+    );
+}
+
+#[test]
 fn a_held_target_is_left_alone_and_a_shorter_hold_does_not_end_it() {
     let mut budget = ready(BudgetConfig::default());
-    budget.hold(ms(5_000));
-    budget.hold(ms(10));
+    assert_eq!(budget.hold(Millis(5_000), ms(0)), Millis(5_000));
+    assert_eq!(budget.hold(Millis(10), ms(0)), Millis(10));
     assert_eq!(
         limited(budget.take(Priority::High, 1, ms(0))),
         (ms(5_000), LimitedBy::Hold)
@@ -328,6 +363,7 @@ fn any_config() -> impl Strategy<Value = BudgetConfig> {
                 per_day,
                 day_reserve: reserve,
                 day_block: 10,
+                max_hold_ms: Millis(3_600_000),
                 zone: DayZone::default(),
             }
         })
@@ -356,7 +392,7 @@ proptest! {
             let _ = budget.take(priority, tokens, now);
         }
         if let Some(held) = held {
-            budget.hold(now + Millis(held));
+            budget.hold(Millis(held), now);
         }
         let until = loop {
             match budget.take(asker, 40, now) {

@@ -197,6 +197,11 @@ impl RecordState {
         self.idle_at(config) <= now
     }
 
+    /// An event of this version is settled already, or replaced by a HIGH that is in the log.
+    pub fn is_obsolete(&self, version: Version) -> bool {
+        version <= self.completed || version < self.superseded
+    }
+
     /// The event that a worker or the log is busy with, the most urgent first.
     fn on_its_way(&self) -> Option<Version> {
         let claim = self.claim.as_ref().map(|claim| claim.version);
@@ -355,7 +360,7 @@ pub fn begin(
     let mut state = state.unwrap_or_default();
     state.expire(config, now);
     state.issued = state.issued.max(params.version);
-    if params.version <= state.completed || params.version < state.superseded {
+    if state.is_obsolete(params.version) {
         return (Some(state), BeginOutcome::Obsolete);
     }
     // It came out of the log, so it is in the log, whether or not the sender lived to say so.

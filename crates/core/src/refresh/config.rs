@@ -9,7 +9,7 @@
 //! | `tiers` | `hot_ms`, `warm_ms`, `cold_ms` | 1 h, 6 h, 24 h |
 //! | | `hot_fresh_ms`, `warm_fresh_ms`, `cold_fresh_ms` | 1 h, 6 h 30 min, 24 h 30 min |
 //! | | `hot_active_ms`, `warm_active_ms` | 24 h, 7 days |
-//! | `prefetch` | `tick_ms`, `peak_rate`, `other_rate`, `peak_from_hour`, `peak_to_hour` | 60 s, 150, 250, 19, 23 |
+//! | `prefetch` | `tick_ms`, `peak_rate`, `other_rate`, `peak_from_hour`, `peak_to_hour`, `max_lag_ms` | 60 s, 150, 250, 19, 23, 30 min |
 //! | `status` | `retry_base_ms`, `retry_max_ms`, `failed_base_ms`, `failed_max_ms`, `retries` | 30 s, 30 min, 10 min, 24 h, 5 |
 //! | `eta` | `fresh_ms`, `window_ms`, `assumed_rate` | 10 s, 60 s, 100 |
 //! | `breaker` | `window`, `failure_percent`, `open_ms`, `probes`, `slow_ms` | 10, 50, 30 s, 5, 1 s |
@@ -157,6 +157,8 @@ pub struct PrefetchConfig {
     pub peak_from_hour: u32,
     /// Last hour of the peak, included.
     pub peak_to_hour: u32,
+    /// Longest wait of events of low priority, in milliseconds: no more is planned than can be fetched within it.
+    pub max_lag_ms: Millis,
 }
 
 impl Default for PrefetchConfig {
@@ -167,6 +169,7 @@ impl Default for PrefetchConfig {
             other_rate: 250,
             peak_from_hour: 19,
             peak_to_hour: 23,
+            max_lag_ms: Millis(30 * MINUTE),
         }
     }
 }
@@ -181,7 +184,7 @@ pub struct StatusConfig {
     /// First wait after a failure that will not pass, in milliseconds; doubles with each.
     pub failed_base_ms: Millis,
     pub failed_max_ms: Millis,
-    /// Failures in a row after which a record counts as failed.
+    /// Failures in a row after which one that may pass is waited for like one that will not.
     pub retries: u32,
 }
 
@@ -321,6 +324,7 @@ impl RefreshConfig {
             ("coalescer.send_timeout_ms", self.coalescer.send_timeout_ms),
             ("tiers.hot_ms", self.tiers.hot_ms),
             ("prefetch.tick_ms", self.prefetch.tick_ms),
+            ("prefetch.max_lag_ms", self.prefetch.max_lag_ms),
             ("status.retry_base_ms", self.status.retry_base_ms),
             ("status.failed_base_ms", self.status.failed_base_ms),
             ("eta.fresh_ms", self.eta.fresh_ms),

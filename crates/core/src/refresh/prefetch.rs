@@ -1,7 +1,9 @@
 //! What is refreshed before anybody asks: how many records in this tick, and which go first.
 //!
 //! The rates of the hours are ceilings. What is planned follows from what the day has left, spread over the rest of
-//! the day in proportion to those ceilings: a plan can therefore never use more than the day has.
+//! the day in proportion to those ceilings: a plan can therefore never use more than the day has. Nor is more planned than
+//! can be fetched in time together with what waits already, at the rate that was measured: what comes late would be done
+//! in vain, and holds up what is due by then.
 
 use super::config::{PrefetchConfig, TierConfig};
 use super::freshness::Tier;
@@ -19,6 +21,9 @@ pub struct PlanParams {
     pub day_ends: Timestamp,
     /// Events of low priority that wait: they will be paid from the same calls.
     pub queued: u64,
+    /// Thousandths of an event of low priority per second that were settled lately. It says something only while events
+    /// wait: else it is what there was to do, not what can be done.
+    pub milli_rate: u64,
     pub zone: DayZone,
 }
 
@@ -29,7 +34,19 @@ pub fn plan(config: &PrefetchConfig, params: PlanParams, now: Timestamp) -> u64 
     let rest = allowance(config, params.zone, now, params.day_ends);
     let left = u128::from(params.day_left.saturating_sub(params.queued));
     let share = (left * tick).checked_div(rest).unwrap_or(0);
-    u64::try_from(share.min(tick / 1_000)).unwrap_or(u64::MAX)
+    let share = u64::try_from(share.min(tick / 1_000)).unwrap_or(u64::MAX);
+    share.min(in_time(config, params))
+}
+
+/// How many more can be fetched within the longest lag, after what waits.
+fn in_time(config: &PrefetchConfig, params: PlanParams) -> u64 {
+    if params.queued == 0 {
+        return u64::MAX;
+    }
+    let within = u128::from(params.milli_rate) * u128::from(config.max_lag_ms.0) / 1_000_000;
+    u64::try_from(within)
+        .unwrap_or(u64::MAX)
+        .saturating_sub(params.queued)
 }
 
 /// Thousandths of a record that the hours' ceilings allow between two times, at most a day apart.
@@ -90,6 +107,7 @@ mod tests {
                 day_left: left,
                 day_ends: SEOUL.start(20_701),
                 queued: 0,
+                milli_rate: 0,
                 zone: SEOUL,
             };
             let planned = plan(&config, params, now);
@@ -132,10 +150,58 @@ mod tests {
             day_left: 500,
             day_ends: Timestamp(DAY_MS),
             queued: 500,
+            milli_rate: 1_000_000,
             zone: DayZone::default(),
         };
         assert_eq!(plan(&PrefetchConfig::default(), params, Timestamp(0)), 0);
         assert_eq!(plan(&PrefetchConfig::default(), params, Timestamp(DAY_MS)), 0);
+    }
+
+    #[test]
+    fn dd_04_no_more_is_planned_than_can_be_fetched_in_half_an_hour() {
+        let config = PrefetchConfig::default();
+        let planned = |queued, per_second: u64| {
+            let params = PlanParams {
+                day_left: 18_000_000,
+                day_ends: Timestamp(DAY_MS),
+                queued,
+                milli_rate: per_second * 1_000,
+                zone: DayZone::default(),
+            };
+            plan(&config, params, Timestamp(0))
+        };
+        let all = planned(0, 0);
+        assert!(all > 10_000, "nothing waits, so the rate says nothing: {all}");
+        assert_eq!(planned(1_000, 300), planned(1_000, 1_000_000), "540,000 can be");
+        assert_eq!(planned(17_000, 10), 1_000, "18,000 could");
+        assert_eq!(planned(18_000, 10), 0);
+        assert_eq!(planned(1, 0), 0, "nothing moves");
+    }
+
+    /// A provider that takes 20 of the 250 per second: the queue stays within what half an hour takes.
+    #[test]
+    fn pf_04_a_slow_provider_does_not_let_the_lag_grow_all_day() {
+        let config = PrefetchConfig::default();
+        let (mut queued, mut left, mut most) = (0_u64, 18_000_000, 0);
+        for tick in 0..1_440 {
+            let params = PlanParams {
+                day_left: left,
+                day_ends: Timestamp(DAY_MS),
+                queued,
+                milli_rate: 20_000,
+                zone: DayZone::default(),
+            };
+            queued += plan(&config, params, Timestamp(tick * 60_000));
+            most = most.max(queued);
+            let fetched = queued.min(20 * 60);
+            queued -= fetched;
+            left -= fetched;
+        }
+        assert!(most <= 20 * 1_800, "{most} waited at once");
+        assert!(
+            left <= 18_000_000 - 1_400 * 20 * 60,
+            "and it is never idle: {left} left"
+        );
     }
 
     #[test]

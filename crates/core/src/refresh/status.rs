@@ -17,9 +17,11 @@ pub const MAX_MESSAGE_CHARS: usize = 1_000;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "UPPERCASE")]
 pub enum StatusState {
-    /// It may pass: tried again at `next_retry_at` by itself.
+    /// Put aside because the target asked to wait, or its day was used up: taken up again at `next_retry_at` by itself.
+    /// Nothing is wrong with the record, so it counts as no failure.
     Retrying,
-    /// It will not pass by itself: asked for again only when somebody reads after `next_retry_at`.
+    /// Given up, with a dead letter, and nothing tries that again by itself: asked for only when somebody wants the
+    /// record after `next_retry_at`.
     Failed,
 }
 
@@ -43,8 +45,6 @@ pub struct UpdateStatus {
 pub enum FailureKind {
     /// It may pass: 5xx, timeouts.
     Transient,
-    /// The upstream asked to wait this long. Nothing is wrong with the record, so it is not counted.
-    Throttled { retry_after: Millis },
     /// It will not pass by itself: other 4xx, answers that cannot be read.
     Permanent,
     /// The upstream said that there is no such record.
@@ -68,39 +68,29 @@ pub enum UpdateState {
     Pending,
 }
 
-/// The row after a failure. After a success there is none.
+/// The row after a failure whose attempts are used up. After a success there is none.
 pub fn after_failure(
     before: Option<&UpdateStatus>,
     config: &StatusConfig,
     failure: &Failure<'_>,
     now: Timestamp,
 ) -> UpdateStatus {
-    let counted = before.map_or(0, |status| status.fail_count);
-    let fail_count = match failure.kind {
-        FailureKind::Throttled { .. } => counted,
-        _ => counted.saturating_add(1),
-    };
-    let (state, wait) = match failure.kind {
-        FailureKind::Throttled { retry_after } => (StatusState::Retrying, retry_after),
-        FailureKind::Transient if fail_count <= config.retries => (
-            StatusState::Retrying,
-            grown(config.retry_base_ms, config.retry_max_ms, fail_count),
+    let fail_count = before.map_or(0, |status| status.fail_count).saturating_add(1);
+    let wait = match failure.kind {
+        FailureKind::Transient if fail_count <= config.retries => {
+            grown(config.retry_base_ms, config.retry_max_ms, fail_count)
+        }
+        FailureKind::Transient => grown(
+            config.failed_base_ms,
+            config.failed_max_ms,
+            fail_count - config.retries,
         ),
-        FailureKind::Transient => (
-            StatusState::Failed,
-            grown(
-                config.failed_base_ms,
-                config.failed_max_ms,
-                fail_count - config.retries,
-            ),
-        ),
-        FailureKind::Permanent | FailureKind::Absent => (
-            StatusState::Failed,
-            grown(config.failed_base_ms, config.failed_max_ms, fail_count),
-        ),
+        FailureKind::Permanent | FailureKind::Absent => {
+            grown(config.failed_base_ms, config.failed_max_ms, fail_count)
+        }
     };
     UpdateStatus {
-        state,
+        state: StatusState::Failed,
         fail_count,
         last_error_code: cut(failure.code, MAX_CODE_CHARS),
         last_error_message: cut(failure.message, MAX_MESSAGE_CHARS),
@@ -154,8 +144,11 @@ mod tests {
     }
 
     #[test]
-    fn waits_grow_and_a_record_that_keeps_failing_counts_as_failed() {
+    fn dl_04_what_may_pass_is_failed_too_and_its_waits_grow() {
         let mut status = fail(None, FailureKind::Transient, NOW);
+        assert_eq!(status.state, StatusState::Failed, "its event is a dead letter");
+        assert_eq!(held_until(Some(&status), NOW), Some(NOW + Millis(30_000)));
+        assert_eq!(held_until(Some(&status), NOW + Millis(30_000)), None);
         let mut waits = vec![status.next_retry_at.since(NOW).0 / 1_000];
         for _ in 0..6 {
             status = fail(Some(&status), FailureKind::Transient, NOW);
@@ -186,17 +179,6 @@ mod tests {
         }
         assert_eq!(asked, 8, "after 0, 10, 30, 70 minutes and so on");
         assert!(status.unwrap().absent);
-    }
-
-    #[test]
-    fn a_throttle_is_no_failure_of_the_record() {
-        let kind = FailureKind::Throttled {
-            retry_after: Millis(90_000),
-        };
-        let status = fail(None, kind, NOW);
-        assert_eq!((status.fail_count, status.state), (0, StatusState::Retrying));
-        assert_eq!(held_until(Some(&status), NOW), Some(NOW + Millis(90_000)));
-        assert_eq!(held_until(Some(&status), NOW + Millis(90_000)), None);
     }
 
     #[test]

@@ -7,7 +7,8 @@
 //!
 //! Only as many tokens are taken as callers wait, and each is handed over at once, so a batch is never larger than
 //! what can be used while it is valid. Validity is counted from before the call to the store, on a monotonic clock:
-//! a slow answer or a stalled process finds its tokens void, never late.
+//! a slow answer or a stalled process finds its tokens void, never late. Who finds that there is nothing to call for
+//! gives the token back, and the next in line gets it while it is valid.
 //! While the store is away nobody gets a token, and nobody is sent away.
 
 use std::collections::{BTreeMap, HashMap};
@@ -21,7 +22,7 @@ use tidegate_core::refresh::breaker::BreakerState;
 use tidegate_core::refresh::config::BreakerConfig;
 use tidegate_core::time::Millis;
 use tidegate_store::refresh::{RefreshStore, TakeOutcome};
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::{Notify, mpsc, oneshot};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
@@ -35,14 +36,17 @@ use crate::histogram::HistogramView;
 const LINE: usize = 4_096;
 /// Limit: tokens taken at once.
 const MOST: usize = 256;
+/// Limit: how long a hold that was lifted goes unnoticed.
+const LONGEST_HOLD: Duration = Duration::from_secs(2);
 /// Limit: the pause between two tries while the store is away.
 const LONGEST_PAUSE: Duration = Duration::from_secs(1);
 
 /// The right to one call, now.
-#[derive(Debug, PartialEq, Eq)]
-#[must_use = "a token that is not used is lost"]
+#[derive(Debug)]
+#[must_use = "a token that is neither used nor given back is lost"]
 pub struct Token {
     use_by: Instant,
+    spare: Arc<Spare>,
 }
 
 impl Token {
@@ -55,10 +59,36 @@ impl Token {
     pub fn is_valid(&self) -> bool {
         Instant::now() <= self.use_by
     }
+
+    /// There is nothing to call for: the next who waits in this process may have it, while it is valid.
+    pub fn give_back(self) {
+        self.spare.add(self.use_by);
+    }
+}
+
+/// Tokens of one line that were given back.
+#[derive(Debug, Default)]
+struct Spare {
+    tokens: Mutex<Vec<Instant>>,
+    added: Notify,
+}
+
+impl Spare {
+    fn add(&self, use_by: Instant) {
+        self.tokens
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .push(use_by);
+        self.added.notify_one();
+    }
+
+    fn take(&self) -> Vec<Instant> {
+        std::mem::take(&mut *self.tokens.lock().unwrap_or_else(PoisonError::into_inner))
+    }
 }
 
 /// What came of asking.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Debug)]
 pub enum Acquired {
     Token(Token),
     /// The target is held, or its day is used up, for longer than the caller wanted to wait.
@@ -159,6 +189,7 @@ impl Allowances {
                 guard: self.shared.guard.clone(),
                 counters: self.shared.counters.clone(),
                 tokens: self.tokens(target),
+                spare: Arc::default(),
                 waiting: Vec::new(),
             };
             let stop = self.shared.stop.clone();
@@ -211,6 +242,7 @@ struct Taker {
     guard: Arc<Guard>,
     counters: Arc<Counters>,
     tokens: Arc<Tokens>,
+    spare: Arc<Spare>,
     /// Longest waiting first.
     waiting: Vec<Waiter>,
 }
@@ -229,6 +261,10 @@ impl Taker {
             {
                 self.waiting.push(waiter);
             }
+            self.hand_on();
+            if self.waiting.is_empty() {
+                continue;
+            }
             let asked = Instant::now();
             let wanted = self.waiting.len() as u64;
             let take = self.store.take(&self.target, self.priority, wanted);
@@ -243,7 +279,7 @@ impl Taker {
                     self.counters.tokens_rejected.add(self.priority, 1);
                     self.tokens.refused(self.priority);
                     self.send_away(wait, by);
-                    Duration::from(wait.max(Millis(1)))
+                    Duration::from(wait.max(Millis(1))).min(LONGEST_HOLD)
                 }
                 Err(Guarded::Open { wait }) => wait,
                 Err(Guarded::Failed(error)) => {
@@ -264,19 +300,39 @@ impl Taker {
             self.counters.tokens_late.add(tokens);
             return;
         }
+        let handed = self.hand_out(tokens, use_by);
+        self.counters.tokens_acquired.add(self.priority, handed);
+        self.tokens.handed_out(self.priority, handed);
+    }
+
+    /// What was given back goes to those who wait, unless it is void. It has been counted.
+    fn hand_on(&mut self) {
+        for use_by in self.spare.take() {
+            if Instant::now() > use_by || self.hand_out(1, use_by) == 0 {
+                self.counters.tokens_late.add(1);
+            }
+        }
+    }
+
+    /// To those who waited longest; how many got one.
+    fn hand_out(&mut self, tokens: u64, use_by: Instant) -> u64 {
         let mut left = tokens;
         let mut waiting = std::mem::take(&mut self.waiting).into_iter();
         while left > 0
             && let Some(waiter) = waiting.next()
         {
+            let spare = self.spare.clone();
             // One who has gone away leaves the token to the next.
-            if waiter.reply.send(Acquired::Token(Token { use_by })).is_ok() {
+            if waiter
+                .reply
+                .send(Acquired::Token(Token { use_by, spare }))
+                .is_ok()
+            {
                 left -= 1;
             }
         }
-        self.counters.tokens_acquired.add(self.priority, tokens - left);
-        self.tokens.handed_out(self.priority, tokens - left);
         self.waiting = waiting.collect();
+        tokens - left
     }
 
     /// Tells those for whom the wait is too long. Waits for the rate are short by nature and sat out.
@@ -295,15 +351,20 @@ impl Taker {
         }
     }
 
-    /// A long pause ends early when a newcomer comes: only the store can tell it why it waits.
+    /// A long pause ends early when a newcomer comes: only the store can tell it why it waits. What is given back
+    /// meanwhile is handed on at once.
     async fn pause(&mut self, pause: Duration, waiters: &mut mpsc::Receiver<Waiter>) {
         const LONG: Duration = Duration::from_secs(1);
-        if pause < LONG || self.waiting.len() >= MOST {
-            return tokio::time::sleep(pause).await;
-        }
-        tokio::select! {
-            () = tokio::time::sleep(pause) => {}
-            Some(waiter) = waiters.recv() => self.waiting.push(waiter),
+        let over = tokio::time::sleep(pause);
+        tokio::pin!(over);
+        loop {
+            let newcomers = pause >= LONG && self.waiting.len() < MOST;
+            let spare = self.spare.clone();
+            tokio::select! {
+                () = &mut over => return,
+                () = spare.added.notified() => self.hand_on(),
+                Some(waiter) = waiters.recv(), if newcomers => return self.waiting.push(waiter),
+            }
         }
     }
 }

@@ -14,7 +14,7 @@ use tidegate_snapshots::{DeadLetterMark, DeadLetterPosition, Handled};
 use super::asker::{Ask, AskOutcome, Carrier};
 use super::error::RefreshError;
 use super::events::decode_dead;
-use super::shared::Shared;
+use super::shared::{Shared, record_ref};
 
 /// Limit: letters that are looked at for one page.
 const MOST_LOOKED_AT: usize = 5_000;
@@ -175,11 +175,20 @@ impl DeadLetters {
         else {
             return Ok(ReplayOutcome::NotReadable);
         };
+        let record = event.record();
+        let rows = self.shared.options.snapshots.read(&[record_ref(&record)]).await?;
+        let row = rows.into_iter().next().unwrap_or_default();
+        // Above everything that is known of the record, whatever the store remembers.
+        let known = [
+            Some(event.version),
+            row.snapshot.map(|snapshot| snapshot.version),
+            row.status.map(|status| status.version),
+        ];
         let ask = Ask {
-            record: event.record(),
+            record,
             priority: Priority::High,
             reason: Reason::Replay,
-            snapshot_version: None,
+            snapshot_version: known.into_iter().flatten().max(),
             // Exactly, not from memory: it must be later than the settlement that made the letter.
             read_at: self.shared.options.store.now().await?,
             correlation: Some(event.correlation_id.clone()),

@@ -43,6 +43,7 @@ mod shared;
 mod status;
 mod time;
 mod tokens;
+mod turn;
 mod view;
 mod work;
 mod worker;

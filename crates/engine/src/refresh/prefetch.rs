@@ -1,4 +1,5 @@
-//! Asks for records before anybody reads them: most overdue first, and only as many as the day has calls for.
+//! Asks for records before anybody reads them: most overdue first, and only as many as the day has calls for and as can be
+//! fetched in time.
 //!
 //! One process plans each tick of a target. Who it is, is settled like any other work: the tick is a version of a
 //! record of its own, which one process begins and settles and all others find taken.
@@ -90,10 +91,12 @@ impl Prefetch {
         let Some((_, first)) = sources.first() else {
             return Ok(());
         };
+        let low = self.lags.lags().low;
         let params = PlanParams {
             day_left: budget.day_left_low,
             day_ends: budget.day_ends,
-            queued: self.lags.lags().low.records,
+            queued: low.records,
+            milli_rate: low.milli_rate,
             zone: first.zone,
         };
         let mut left = plan(config, params, now);

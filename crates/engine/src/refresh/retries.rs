@@ -59,9 +59,9 @@ fn ask(shared: &Shared, retry: &Retry) -> Ask {
         record: record_id(&retry.record),
         priority: event.as_ref().map_or(Priority::Low, |event| event.priority),
         reason: Reason::Retry,
-        // Above what failed, whatever the store remembers. What was settled before does not matter: it did not
-        // end the status.
-        snapshot_version: None,
+        // Above what failed, and so above the snapshot, whatever the store remembers. What was settled before does not
+        // matter: it did not end the status.
+        snapshot_version: Some(retry.status.version),
         read_at: shared.now(),
         correlation: event.map(|event| event.correlation_id),
     }

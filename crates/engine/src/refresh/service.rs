@@ -24,13 +24,13 @@ use super::pressure::LagWatcher;
 use super::reader::Reader;
 use super::retries;
 use super::shared::Shared;
-use super::work::{Begins, Settles, Work};
+use super::work::{Begins, Looks, Settles, Work};
 use super::worker::Worker;
 use super::writer::Writer;
 
 /// Limit: how long shutdown waits for what should end at once.
 const LAST_GRACE: Duration = Duration::from_secs(5);
-/// Limit: begins or settlements in one call to the store.
+/// Limit: looks, begins or settlements in one call to the store.
 const BATCH: usize = 256;
 
 /// A running refresh service. End it with [`shutdown`](Self::shutdown): dropped, it ends in the middle, and what was
@@ -176,7 +176,7 @@ struct Parts<'a> {
 impl Parts<'_> {
     fn start(&self, workers: &mut Tasks, rest: &mut Tasks) {
         let claims = Claims::new(self.shared.clone());
-        let (begins, settles) = self.store_calls(workers);
+        let (looks, begins, settles) = self.store_calls(workers);
         for priority in Priority::ALL {
             let (writer, writing) = Writer::new(self.shared.clone(), priority, self.abort.clone());
             workers.add(writing);
@@ -184,6 +184,7 @@ impl Parts<'_> {
                 shared: self.shared.clone(),
                 allowances: self.allowances.clone(),
                 claims: claims.clone(),
+                looks: looks.clone(),
                 begins: begins.clone(),
                 settles: settles.clone(),
                 writer,
@@ -206,8 +207,17 @@ impl Parts<'_> {
         rest.add(claims.run(self.stop_rest.clone()));
     }
 
-    /// Begins and settlements of all events, in batches that are tried until the store answers.
-    fn store_calls(&self, workers: &mut Tasks) -> (Begins, Settles) {
+    /// Looks, begins and settlements of all events, in batches that are tried until the store answers.
+    fn store_calls(&self, workers: &mut Tasks) -> (Looks, Begins, Settles) {
+        let (looks, looked) = Looks::new(BATCH);
+        let (shared, abort) = (self.shared.clone(), self.abort.clone());
+        workers.add(looked.run(BATCH, move |batch| {
+            let (shared, abort) = (shared.clone(), abort.clone());
+            async move {
+                let store = &shared.options.store;
+                shared.store_call(&abort, || store.look(batch.clone())).await
+            }
+        }));
         let (begins, begun) = Begins::new(BATCH);
         let (shared, abort) = (self.shared.clone(), self.abort.clone());
         workers.add(begun.run(BATCH, move |batch| {
@@ -226,7 +236,7 @@ impl Parts<'_> {
                 shared.store_call(&abort, || store.settle(batch.clone())).await
             }
         }));
-        (begins, settles)
+        (looks, begins, settles)
     }
 }
 

@@ -1,12 +1,13 @@
 //! One event from delivery to its end.
 //!
 //! ```text
-//!   decode ─► begin ─► token ─► fetch ─► write ─► settle ─► done
-//!     │         │        ▲        │ Throttled: hold the target, wait, or park
-//!     │         │        └────────┤ Transient: back off, again
-//!     │         └ Obsolete: done  └ Absent, Permanent: dead letter ─► status ─► settle ─► done
+//!   decode ─► look ─► token ─► begin ─► fetch ─► write ─► settle ─► done
+//!     │         │       ▲        │        │ Throttled: hold the target, wait, or park
+//!     │         │       └────────│────────┤ Transient: back off, again
+//!     │         └ Obsolete: done ┘        └ Absent, Permanent: dead letter ─► status ─► settle ─► done
 //!     └ not readable: dead letter ─► done
 //! ```
+//! That is the way of LOW; HIGH begins before it waits for the token (`turn`).
 //!
 //! Everything but the upstream is waited for: a store, database or log that is away holds the event in place, and
 //! with it its partition. Nothing of this leads to a dead letter.
@@ -19,7 +20,9 @@ use futures_util::FutureExt;
 use tidegate_core::budget::LimitedBy;
 use tidegate_core::ids::RecordId;
 use tidegate_core::refresh::Version;
-use tidegate_core::refresh::coalescer::{BeginOutcome, BeginParams, SettleOutcome, SettleParams, Settlement};
+use tidegate_core::refresh::coalescer::{
+    BeginOutcome, BeginParams, RecordState, SettleOutcome, SettleParams, Settlement,
+};
 use tidegate_core::refresh::dead_letter::FailureReason;
 use tidegate_core::refresh::event::UpdateRequestEvent;
 use tidegate_core::refresh::status::FailureKind;
@@ -31,24 +34,24 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use super::activity::Activity;
-use super::allowance::{Acquired, Allowances, Token};
+use super::allowance::Allowances;
 use super::claims::{Claim, Claims};
 use super::events::{decode, encode};
 use super::letters::{GivenUp, Letters};
 use super::options::SourceOptions;
 use super::reader::DAY_QUOTA;
 use super::shared::{Shared, record_ref};
+use super::turn::Permit;
 use super::writer::{Writer, Written};
 use crate::gather::Gather;
 
 /// Wait after the first answer that asks to wait without saying how long; doubles with each.
 const FIRST_THROTTLE: Millis = Millis(1_000);
-/// Limit: how often a record that another worker fetches is asked for.
-const BUSY_PAUSE: Duration = Duration::from_millis(250);
 
 /// Limit: stores take no larger versions from outside.
 const LAST_VERSION: Version = Version(Version::MAX.0 / 8 * 7);
 
+pub(crate) type Looks = Gather<RecordId, Option<RecordState>>;
 pub(crate) type Begins = Gather<(RecordId, BeginParams), BeginOutcome>;
 pub(crate) type Settles = Gather<(RecordId, SettleParams), SettleOutcome>;
 
@@ -58,6 +61,7 @@ pub(crate) struct Work {
     pub(crate) shared: Arc<Shared>,
     pub(crate) allowances: Allowances,
     pub(crate) claims: Arc<Claims>,
+    pub(crate) looks: Looks,
     pub(crate) begins: Begins,
     pub(crate) settles: Settles,
     pub(crate) writer: Writer,
@@ -75,12 +79,12 @@ struct Trouble {
 }
 
 /// One event in hand.
-struct Errand<'a> {
-    event: &'a UpdateRequestEvent,
-    record: RecordId,
-    source: &'a SourceOptions,
+pub(super) struct Errand<'a> {
+    pub(super) event: &'a UpdateRequestEvent,
+    pub(super) record: RecordId,
+    pub(super) source: &'a SourceOptions,
     /// Cancelled when the partition is lost or the grace is over.
-    lost: &'a CancellationToken,
+    pub(super) lost: &'a CancellationToken,
     begun: Instant,
 }
 
@@ -122,73 +126,63 @@ impl Work {
             lost,
             begun,
         };
-        let Some(claim) = self.begin(&errand).await? else {
+        let Some((claim, settlement)) = self.attempt(&errand).await? else {
             self.shared.counters.obsolete.add(1);
             return Some(());
         };
-        let settlement = self.attempt(&errand).await?;
         self.settle(&event, settlement).await?;
         claim.settled();
         self.shared.counters.process[priority as usize].observe(begun.elapsed());
         Some(())
     }
 
-    /// The claim; inner none if the event is obsolete.
-    async fn begin(&self, errand: &Errand<'_>) -> Option<Option<Claim>> {
-        let (version, priority) = (errand.event.version, errand.event.priority);
-        let mut pause = Duration::from_millis(10);
-        loop {
-            let params = self.claims.params(version, priority);
-            match self.begins.call((errand.record.clone(), params)).await? {
-                BeginOutcome::Go => {
-                    return Some(Some(self.claims.hold(errand.record.clone(), version, priority)));
-                }
-                BeginOutcome::Obsolete => return Some(None),
-                BeginOutcome::Busy { .. } => {
-                    if pause == Duration::from_millis(10) {
-                        self.shared.counters.conflicts.add(1);
-                    }
-                    errand.sleep(pause).await?;
-                    pause = (pause * 2).min(BUSY_PAUSE);
-                }
-            }
-        }
-    }
-
-    /// How it ended, once that is durable.
-    async fn attempt(&self, errand: &Errand<'_>) -> Option<Settlement> {
+    /// How it ended, once that is durable, with the claim under which it did; inner none if the event is obsolete.
+    async fn attempt(&self, errand: &Errand<'_>) -> Option<Option<(Claim, Settlement)>> {
         let work = &self.shared.options.work;
         let (mut retries, mut throttles) = (0, 0);
+        let mut held = None;
         loop {
-            let token = match self.token(errand).await? {
-                Ok(token) => token,
-                Err((wait, by)) => return self.park(errand, wait, by).await,
+            let Some((claim, permit)) = self.ready(errand, held.take()).await? else {
+                return Some(None);
             };
-            // Held up on the way: the call would arrive among those of later tokens.
-            if !token.is_valid() {
-                self.shared.counters.tokens_late.add(1);
-                continue;
-            }
-            self.shared.counters.attempts.add(errand.event.priority, 1);
+            let token = match permit {
+                Permit::Token(token) => token,
+                Permit::LongWait { wait, by } => {
+                    return Some(Some((claim, self.park(errand, wait, by).await?)));
+                }
+            };
             let at = self.shared.now();
-            match self.fetch(errand).await? {
-                FetchOutcome::Fetched(projected) => return self.store(errand, projected, at).await,
+            let outcome = self.fetch(errand, token.use_by()).await;
+            if outcome != Some(FetchOutcome::NotSent) {
+                self.shared.counters.attempts.add(errand.event.priority, 1);
+            }
+            match outcome? {
+                // There was no connection while the token was valid; there is one for the next.
+                FetchOutcome::NotSent => {
+                    self.shared.counters.tokens_late.add(1);
+                    held = Some(claim);
+                }
+                FetchOutcome::Fetched(projected) => {
+                    return Some(Some((claim, self.store(errand, projected, at).await?)));
+                }
                 FetchOutcome::Throttled { retry_after } => {
                     self.shared.counters.throttled.add(1);
                     let wait = throttle_wait(retry_after, throttles);
                     throttles += 1;
-                    self.hold(errand, wait).await?;
+                    let wait = self.hold(errand, wait).await?;
                     let waited = Millis(errand.begun.elapsed().as_millis() as u64);
                     if wait > work.park_after_ms || waited > work.park_after_ms {
-                        return self.park(errand, wait, LimitedBy::Hold).await;
+                        return Some(Some((claim, self.park(errand, wait, LimitedBy::Hold).await?)));
                     }
                     // The budget lets nobody through before.
+                    held = self.stand_back(errand, claim).await?;
                 }
                 FetchOutcome::Transient { .. } if retries < work.retries => {
                     let pause = backoff(work.backoff_ms, retries, errand.event.version.0);
                     retries += 1;
                     self.shared.counters.retried.add(1);
                     errand.sleep(pause).await?;
+                    held = self.stand_back(errand, claim).await?;
                 }
                 FetchOutcome::Transient { code, message } => {
                     let trouble = Trouble {
@@ -198,7 +192,7 @@ impl Work {
                         message,
                         retries,
                     };
-                    return self.fail(errand, trouble).await;
+                    return Some(Some((claim, self.fail(errand, trouble).await?)));
                 }
                 FetchOutcome::Absent { code, message } => {
                     let trouble = Trouble {
@@ -208,7 +202,7 @@ impl Work {
                         message,
                         retries,
                     };
-                    return self.fail(errand, trouble).await;
+                    return Some(Some((claim, self.fail(errand, trouble).await?)));
                 }
                 FetchOutcome::Permanent { code, message } => {
                     let trouble = Trouble {
@@ -218,31 +212,14 @@ impl Work {
                         message,
                         retries,
                     };
-                    return self.fail(errand, trouble).await;
+                    return Some(Some((claim, self.fail(errand, trouble).await?)));
                 }
             }
         }
     }
 
-    async fn token(&self, errand: &Errand<'_>) -> Option<Result<Token, (Millis, LimitedBy)>> {
-        let patience = self.shared.options.work.park_after_ms;
-        let acquire = self
-            .allowances
-            .acquire_within(&errand.source.target, errand.event.priority, patience);
-        let acquired = tokio::select! {
-            biased;
-            () = errand.lost.cancelled() => return None,
-            acquired = acquire => acquired,
-        };
-        match acquired {
-            Acquired::Token(token) => Some(Ok(token)),
-            Acquired::LongWait { wait, by } => Some(Err((wait, by))),
-            Acquired::Closed => None,
-        }
-    }
-
     /// One attempt. A fetcher that panics is one whose answer cannot be read.
-    async fn fetch(&self, errand: &Errand<'_>) -> Option<FetchOutcome> {
+    async fn fetch(&self, errand: &Errand<'_>, send_by: Instant) -> Option<FetchOutcome> {
         let params = FetchParams {
             key: errand.record.key.as_str().to_owned(),
             params: errand
@@ -252,6 +229,7 @@ impl Work {
                 .map(|ocid| ("ocid".to_owned(), ocid.clone()))
                 .collect(),
             deadline: None,
+            send_by: Some(send_by),
         };
         let fetch = AssertUnwindSafe(errand.source.fetcher.fetch(params)).catch_unwind();
         let outcome = tokio::select! {
@@ -292,7 +270,8 @@ impl Work {
                     WriteOutcome::Stale { .. } | WriteOutcome::Missing => counters.superseded.add(1),
                 }
                 if let Some(active) = projected.activity {
-                    self.activity.note(&errand.record, active);
+                    // A provider's clock may be ahead: nobody was active later than now, or its records would stay HOT.
+                    self.activity.note(&errand.record, active.min(self.shared.now()));
                 }
                 self.shared.written(&errand.record);
                 Some(Settlement::Done)
@@ -301,8 +280,8 @@ impl Work {
         }
     }
 
-    /// The target asked to be left alone: by everybody who calls it.
-    async fn hold(&self, errand: &Errand<'_>, wait: Millis) -> Option<()> {
+    /// The target asked to be left alone: by everybody who calls it, for as long as its budget allows.
+    async fn hold(&self, errand: &Errand<'_>, wait: Millis) -> Option<Millis> {
         let (store, target) = (&self.shared.options.store, &errand.source.target);
         self.shared
             .store_call(errand.lost, || store.hold(target, wait))
@@ -398,7 +377,7 @@ impl Work {
 
 impl Errand<'_> {
     /// None: the event is lost.
-    async fn sleep(&self, pause: Duration) -> Option<()> {
+    pub(super) async fn sleep(&self, pause: Duration) -> Option<()> {
         tokio::select! {
             biased;
             () = self.lost.cancelled() => None,

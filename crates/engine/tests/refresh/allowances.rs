@@ -112,3 +112,43 @@ async fn nobody_gets_a_token_and_nobody_is_sent_away_while_the_store_is_away() {
         .unwrap();
     assert!(matches!(got, Acquired::Token(_)));
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_token_that_is_given_back_goes_to_the_next_in_line() {
+    let settings = RefreshSettings {
+        budgets: BTreeMap::from([(
+            target(),
+            BudgetConfig {
+                rate: 1,
+                burst: 1,
+                validity_ms: Millis(10_000),
+                low_cap: 100,
+                ..BudgetConfig::default()
+            },
+        )]),
+        coalescer: CoalescerConfig::default(),
+    };
+    let model = ModelRefreshStore::new(settings, Arc::new(SystemClock)).unwrap();
+    let store = Arc::new(FaultyStore::new(Arc::new(model)));
+    let allowances = Allowances::over(store.clone(), BreakerConfig::default());
+    let target = target();
+    let Acquired::Token(first) = allowances.acquire(&target, Priority::High).await else {
+        panic!("no token");
+    };
+    // From here on the store has none to give.
+    store.away.store(true, Ordering::SeqCst);
+    let mut next = Box::pin(allowances.acquire(&target, Priority::High));
+    let in_vain = until("it was asked in vain", || async {
+        store.refused.load(Ordering::SeqCst) > 0
+    });
+    tokio::select! {
+        got = &mut next => panic!("{got:?}"),
+        () = in_vain => {}
+    }
+    first.give_back();
+    let got = tokio::time::timeout(Duration::from_secs(30), next).await.unwrap();
+    assert!(matches!(got, Acquired::Token(_)), "{got:?}");
+    assert_eq!(store.taken.load(Ordering::SeqCst), 1);
+    allowances.close().await;
+    assert_eq!(allowances.view().tokens[&target].acquired.high, 1, "counted once");
+}

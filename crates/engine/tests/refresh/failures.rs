@@ -3,15 +3,18 @@
 use std::sync::atomic::Ordering;
 
 use bytes::Bytes;
+use tidegate_core::refresh::Version;
+use tidegate_core::refresh::config::RefreshConfig;
 use tidegate_core::refresh::dead_letter::{FailureReason, Original};
 use tidegate_core::refresh::freshness::Freshness;
 use tidegate_core::refresh::status::UpdateState;
-use tidegate_core::time::Millis;
+use tidegate_core::time::{Millis, Timestamp};
 use tidegate_engine::refresh::{DeadLetterQuery, RefreshService, ReplayOutcome};
 use tidegate_log::{Record, Topic};
+use tidegate_snapshots::{Failure, RecordRef, StatusState, Write};
 use tidegate_source::{FetchOutcome, PermanentCode, TransientCode};
 
-use crate::world::{Scripted, World, fetched, record, until, until_fresh};
+use crate::world::{Scripted, World, fetched, record, target, until, until_fresh, wide_budget};
 
 fn all() -> DeadLetterQuery {
     DeadLetterQuery {
@@ -307,4 +310,99 @@ async fn one_row_that_does_not_fit_does_not_hold_up_the_others() {
     let view = handle.peek(&record("bad")).await.unwrap();
     assert_eq!(view.state, UpdateState::Failed);
     service.shutdown().await.unwrap();
+}
+
+/// One absurd answer holds the target for as long as its budget allows, and a hold can be lifted.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_retry_after_of_decades_parks_nothing_for_decades() {
+    let world = World::new().await;
+    let fetcher = Scripted::new(|key, before| match before {
+        0 if key == "first" => FetchOutcome::Throttled {
+            retry_after: Some(Millis(999_999_999_000)),
+        },
+        _ => fetched(key),
+    });
+    let service = world.start(fetcher.clone()).await;
+    let handle = service.handle();
+    handle.read(&record("first"), None).await.unwrap();
+    until("it is put aside", || async { handle.counters().parked == 1 }).await;
+    let hour = Millis(3_600_000);
+    let latest = world.store.inner().now().await.unwrap() + hour;
+    let held = handle.budget(&target()).await.unwrap().hold_until;
+    assert!(held <= latest, "held until {held:?}");
+    let row = world.row("first").await;
+    let due = row.status.unwrap().next_retry_at.unwrap();
+    assert!(due <= latest, "tried again at {due:?}");
+    assert!(world.store.inner().lift(&target()).await.unwrap());
+    // Whoever is asked for from here on is fetched.
+    until_fresh(&handle, "second").await;
+    service.shutdown().await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn dl_04_what_was_given_up_is_not_tried_again_by_itself() {
+    let mut config = RefreshConfig::default();
+    config.status.retry_base_ms = Millis(1);
+    config.status.retry_max_ms = Millis(1);
+    let world = World::with(wide_budget(), config).await;
+    let fetcher = Scripted::new(|_, _| FetchOutcome::Transient {
+        code: TransientCode::Api5xx,
+        message: "500".into(),
+    });
+    let service = world.start(fetcher.clone()).await;
+    let handle = service.handle();
+    handle.read(&record("x"), None).await.unwrap();
+    until("it was given up", || async {
+        world.dead().await == 1 && world.waiting().await == 0
+    })
+    .await;
+    let status = world.row("x").await.status.unwrap();
+    assert_eq!(status.state, StatusState::Failed, "not waiting for a retry");
+    assert_eq!(status.event, None);
+    // Retries that are due are looked for all the time; this one, due by itself, is found and the failed one is not.
+    let mut parked = Failure {
+        record: RecordRef {
+            source: record("y").source,
+            key: record("y").key,
+        },
+        version: Version(1),
+        state: StatusState::Retrying,
+        absent: false,
+        error_code: "THROTTLED".into(),
+        error_message: "the upstream asked to wait".into(),
+        next_retry_at: Some(Timestamp(1)),
+        event: None,
+        at: Timestamp(1),
+    };
+    parked.at = world.store.inner().now().await.unwrap();
+    world
+        .snapshots
+        .inner()
+        .write(&[Write::Parked(parked)])
+        .await
+        .unwrap();
+    until("the parked one was tried", || async { fetcher.calls("y") > 0 }).await;
+    assert_eq!(fetcher.calls("x"), 4, "one attempt and three retries");
+    // Somebody who reads it is another matter.
+    handle.read(&record("x"), None).await.unwrap();
+    until("it was tried for the reader", || async { fetcher.calls("x") > 4 }).await;
+    service.shutdown().await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_provider_whose_clock_is_ahead_does_not_keep_its_records_hot() {
+    let world = World::new().await;
+    let fetcher = Scripted::new(|key, _| match fetched(key) {
+        FetchOutcome::Fetched(mut projected) => {
+            projected.activity = Some(Timestamp(9_000_000_000_000));
+            FetchOutcome::Fetched(projected)
+        }
+        other => other,
+    });
+    let service = world.start(fetcher).await;
+    until_fresh(&service.handle(), "x").await;
+    service.shutdown().await.unwrap();
+    let active = world.row("x").await.active_at.unwrap();
+    let now = world.store.inner().now().await.unwrap();
+    assert!(active <= now, "active at {active:?}, and it is {now:?}");
 }

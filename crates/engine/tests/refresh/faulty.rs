@@ -243,8 +243,12 @@ impl RefreshStore for FaultyStore {
         Ok(outcome)
     }
 
-    async fn hold(&self, target: &TargetId, until_in: Millis) -> Result<(), StoreError> {
+    async fn hold(&self, target: &TargetId, until_in: Millis) -> Result<Millis, StoreError> {
         self.here()?.hold(target, until_in).await
+    }
+
+    async fn lift(&self, target: &TargetId) -> Result<bool, StoreError> {
+        self.here()?.lift(target).await
     }
 
     async fn budget(&self, target: &TargetId) -> Result<BudgetView, StoreError> {

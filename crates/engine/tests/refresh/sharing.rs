@@ -3,10 +3,12 @@
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use tidegate_core::budget::BudgetConfig;
 use tidegate_core::priority::Priority;
+use tidegate_core::refresh::coalescer::RequestOutcome;
 use tidegate_core::refresh::config::{CoalescerConfig, PressureConfig, RefreshConfig, TierConfig};
 use tidegate_core::time::Millis;
-use tidegate_engine::refresh::{RefreshService, Roles};
+use tidegate_engine::refresh::{AskOutcome, RefreshService, Roles};
 
 use crate::world::{Scripted, World, publish, record, until, until_fresh, wide_budget};
 
@@ -162,4 +164,48 @@ async fn due_records_are_prefetched_by_one_process_a_tick() {
         .unwrap()
         .unwrap();
     second.shutdown().await.unwrap();
+}
+
+/// LOW gets a call every second; a reader of a record whose LOW event waits for one is not made to wait with it.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_reader_does_not_wait_behind_a_low_event_that_waits_for_its_token() {
+    let budget = BudgetConfig {
+        low_cap: 3,
+        low_burst: 1,
+        low_floor_percent: 0,
+        // Long enough that a busy machine finds no token void.
+        validity_ms: Millis(900),
+        ..wide_budget()
+    };
+    let world = World::with(budget, RefreshConfig::default()).await;
+    for n in 0..8 {
+        publish(&world, &format!("low{n}"), Priority::Low).await;
+    }
+    let fetcher = Scripted::constant();
+    let service = world.start(fetcher.clone()).await;
+    let handle = service.handle();
+    until("low waits for tokens", || async {
+        fetcher.all_calls() > 0 && handle.counters().tokens_rejected.low > 0
+    })
+    .await;
+    let waits = |n: &u32| fetcher.calls(&format!("low{n}")) == 0;
+    let key = format!("low{}", (0..8).find(waits).unwrap());
+    let outcome = handle
+        .request_refresh(&record(&key), None, Duration::from_secs(30))
+        .await
+        .unwrap();
+    assert!(
+        matches!(outcome, AskOutcome::Queued(RequestOutcome::Upgraded { .. })),
+        "{outcome:?}"
+    );
+    until("the reader has it", || async { fetcher.calls(&key) == 1 }).await;
+    assert!(fetcher.all_calls() < 8, "before the others");
+    until("all are done", || async { world.waiting().await == 0 }).await;
+    let counters = handle.counters();
+    assert_eq!((counters.attempts.high, counters.attempts.low), (1, 7));
+    assert_eq!(counters.obsolete, 1, "the event that was replaced is skipped");
+    assert_eq!(fetcher.all_calls(), 8, "each was fetched once");
+    // What it did not need was handed on, or void before anybody wanted it.
+    assert_eq!(counters.tokens_acquired.low, 7 + counters.tokens_late);
+    service.shutdown().await.unwrap();
 }

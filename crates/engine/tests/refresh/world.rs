@@ -200,14 +200,20 @@ impl World {
         RefreshService::start(options).await.unwrap()
     }
 
-    /// When a record was last checked, if it has a snapshot.
-    pub(crate) async fn checked_at(&self, key: &str) -> Option<u64> {
+    /// Everything that is stored of a record.
+    pub(crate) async fn row(&self, key: &str) -> tidegate_snapshots::Row {
         let record = tidegate_snapshots::RecordRef {
             source: SourceId::new("characters").unwrap(),
             key: RecordKey::new(key).unwrap(),
         };
         let rows = self.snapshots.inner().read(&[record]).await.unwrap();
-        rows[0]
+        rows.into_iter().next().unwrap()
+    }
+
+    /// When a record was last checked, if it has a snapshot.
+    pub(crate) async fn checked_at(&self, key: &str) -> Option<u64> {
+        self.row(key)
+            .await
             .snapshot
             .as_ref()
             .map(|snapshot| snapshot.last_checked_at.0)

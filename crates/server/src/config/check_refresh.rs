@@ -60,6 +60,14 @@ impl Config {
             let mut source = source.clone();
             source.id = name.as_str().to_owned();
             source.check().map_err(|error| ConfigError(error.to_string()))?;
+            let template = source
+                .template()
+                .map_err(|error| ConfigError(error.to_string()))?;
+            if let Some(unknown) = template.names().first() {
+                return Err(ConfigError(format!(
+                    "sources.{name}.url: {{{unknown}}} stands for nothing; only {{key}} does, for the record's key"
+                )));
+            }
             let target = TargetId::new(&source.target).map_err(|error| ConfigError(error.to_string()))?;
             self.check_budget(&format!("sources.{name}.target"), &target)?;
             let tiers = RefreshConfig {
@@ -241,6 +249,10 @@ mod tests {
             (
                 "[sources.b]\nurl = \"http://a.example/all\"\ntarget = \"api\"\nfields = [\"b\"]",
                 "sources.b.url: no name in braces",
+            ),
+            (
+                "[sources.b]\nurl = \"http://a.example/{world}?ocid={key}\"\ntarget = \"api\"\nfields = [\"b\"]",
+                "sources.b.url: {world} stands for nothing; only {key} does, for the record's key",
             ),
             (
                 "[refresh]\nroles = \"query\"",

@@ -28,8 +28,8 @@ impl Budget {
         Self { target, budgets }
     }
 
-    /// Waits a little for the right to call, now. Without it the job was not run and uses up no attempt.
-    pub(crate) async fn take(&self, job: &Job) -> Result<(), JobError> {
+    /// Waits a little for the right to call, and says until when. Without it the job was not run and uses up no attempt.
+    pub(crate) async fn take(&self, job: &Job) -> Result<Instant, JobError> {
         let priority = match job.level {
             Level::High => Priority::High,
             Level::Normal | Level::Low => Priority::Low,
@@ -41,7 +41,7 @@ impl Budget {
             let within = Millis(patience.as_millis() as u64);
             let acquire = allowances.acquire_within(&self.target, priority, within);
             match tokio::time::timeout_at(until, acquire).await {
-                Ok(Acquired::Token(token)) if token.is_valid() => return Ok(()),
+                Ok(Acquired::Token(token)) if token.is_valid() => return Ok(token.use_by()),
                 // It came too late to be used.
                 Ok(Acquired::Token(_)) => {}
                 // A day that is used up, or a provider that wants to be left alone: nothing comes of asking sooner.

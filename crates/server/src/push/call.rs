@@ -5,8 +5,10 @@ use std::time::{Duration, SystemTime};
 
 use bytes::{Bytes, BytesMut};
 use reqwest::header::{CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue, RETRY_AFTER};
-use reqwest::{Client, StatusCode, Url};
+use reqwest::{Client, ClientBuilder, StatusCode, Url};
 use tidegate_core::time::{Millis, Timestamp};
+use tidegate_source::punctual::{self, Punctual, Sent};
+use tokio::time::Instant;
 
 use super::sign::{Signer, seconds};
 use crate::config::Secret;
@@ -16,9 +18,25 @@ use crate::telemetry;
 const IDLE: Duration = Duration::from_secs(15);
 const CONNECT: Duration = Duration::from_secs(10);
 
-/// Shared by all targets: one pool of connections. Redirects are not followed: only configured addresses are
-/// called.
+/// Shared by all targets: one pool of connections.
 pub(crate) fn client() -> Result<Client, String> {
+    made(builder())
+}
+
+/// For one target whose calls are taken from a budget: none is sent after its token is void, or without one.
+pub(crate) fn punctual_client() -> Result<Client, String> {
+    let punctual = Punctual { within: CONNECT };
+    made(builder().connector_layer(punctual).retry(reqwest::retry::never()))
+}
+
+fn made(builder: ClientBuilder) -> Result<Client, String> {
+    builder
+        .build()
+        .map_err(|error| format!("no HTTP client can be made: {error}"))
+}
+
+/// Redirects are not followed: only configured addresses are called.
+fn builder() -> ClientBuilder {
     // Fails if there is one already, and that is as good.
     let _ = rustls::crypto::ring::default_provider().install_default();
     Client::builder()
@@ -27,8 +45,27 @@ pub(crate) fn client() -> Result<Client, String> {
         .no_proxy()
         .pool_idle_timeout(IDLE)
         .connect_timeout(CONNECT)
-        .build()
-        .map_err(|error| format!("no HTTP client can be made: {error}"))
+}
+
+/// The limits of one call.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Within {
+    pub(crate) timeout: Duration,
+    /// Longest answer, in bytes.
+    pub(crate) max_answer: u64,
+    /// It is sent by then, or not at all.
+    pub(crate) send_by: Option<Instant>,
+}
+
+/// Why a call has no answer.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum CallError {
+    /// Nothing was sent: there was no connection in time.
+    #[error("it could not be sent in time")]
+    NotSent,
+    /// Told to people; names no secret.
+    #[error("{0}")]
+    Failed(String),
 }
 
 /// Where to call, and with what.
@@ -93,19 +130,25 @@ impl Address {
         url.to_string()
     }
 
-    /// Posts `body`; the error is told to people and names no secret.
+    /// Posts `body`.
     pub(crate) async fn post(
         &self,
         id: &str,
         now: Timestamp,
         body: Vec<u8>,
         extra: &[(&'static str, String)],
-        timeout: Duration,
-        max_answer: u64,
-    ) -> Result<Reply, String> {
+        within: Within,
+    ) -> Result<Reply, CallError> {
+        let Within {
+            timeout,
+            max_answer,
+            send_by,
+        } = within;
         let mut headers = self.headers.clone();
         headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
-        let text = |value: String| HeaderValue::try_from(value).map_err(|error| error.to_string());
+        let text = |value: String| {
+            HeaderValue::try_from(value).map_err(|error| CallError::Failed(error.to_string()))
+        };
         headers.insert("webhook-id", text(id.to_owned())?);
         headers.insert("webhook-timestamp", HeaderValue::from(seconds(now)));
         if let Some(signer) = &self.signer {
@@ -119,7 +162,14 @@ impl Address {
         }
         let request = self.client.post(self.url.clone()).headers(headers).body(body);
         let call = async {
-            let mut response = request.send().await.map_err(|error| told(&error))?;
+            let broken = |error: reqwest::Error| CallError::Failed(told(&error));
+            let mut response = match punctual::send(request, send_by).await {
+                Sent::Answered(answer) => answer.map_err(broken)?,
+                Sent::Late => return Err(CallError::NotSent),
+                Sent::Unreachable(error) => {
+                    return Err(CallError::Failed(format!("no connection: {error}")));
+                }
+            };
             let (status, retry_after) = (
                 response.status(),
                 retry_after(
@@ -128,7 +178,7 @@ impl Address {
                 ),
             );
             let mut body = BytesMut::new();
-            while let Some(piece) = response.chunk().await.map_err(|error| told(&error))? {
+            while let Some(piece) = response.chunk().await.map_err(broken)? {
                 if (body.len() + piece.len()) as u64 > max_answer {
                     return Ok(Reply {
                         status,
@@ -146,7 +196,7 @@ impl Address {
         };
         let ms = timeout.as_millis();
         let answer = tokio::time::timeout(timeout, call).await;
-        answer.unwrap_or_else(|_| Err(format!("no answer within {ms} ms")))
+        answer.unwrap_or_else(|_| Err(CallError::Failed(format!("no answer within {ms} ms"))))
     }
 }
 

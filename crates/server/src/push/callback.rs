@@ -13,7 +13,7 @@ use tidegate_core::time::{Millis, Timestamp};
 use tidegate_engine::CompletedAction;
 use tidegate_store::{Clock, Store, StoreExt};
 
-use super::call::Address;
+use super::call::{Address, Within};
 use super::sign::message_id;
 use crate::config::Config;
 use crate::convert::{action_counts, status, time};
@@ -184,14 +184,17 @@ impl Callbacks {
             Err(error) => return Tried::Never(error.to_string()),
         };
         let id = message_id("action", group, action);
-        let call = callback
-            .address
-            .post(&id, now, body, &[], callback.timeout, MAX_ANSWER);
+        let within = Within {
+            timeout: callback.timeout,
+            max_answer: MAX_ANSWER,
+            send_by: None,
+        };
+        let call = callback.address.post(&id, now, body, &[], within);
         match call.await {
             Ok(reply) if reply.status.is_success() => Tried::Told,
             Ok(reply) if reply.status == StatusCode::GONE => Tried::Never("answered 410 Gone".into()),
             Ok(reply) => Tried::Again(format!("answered {}", reply.status)),
-            Err(error) => Tried::Again(error),
+            Err(error) => Tried::Again(error.to_string()),
         }
     }
 }

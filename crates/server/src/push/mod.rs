@@ -42,8 +42,12 @@ impl Targets {
         let mut targets = BTreeMap::new();
         for (name, target) in &config.targets {
             let what = format!("targets.{name}");
+            let own = match target.budget {
+                Some(_) => Some(call::punctual_client()?),
+                None => None,
+            };
             let address = call::Address::new(
-                client,
+                own.as_ref().unwrap_or(client),
                 &what,
                 &target.url,
                 target.secret.as_deref(),

@@ -19,7 +19,7 @@ use tokio::time::Instant;
 use tracing::Instrument;
 
 use super::budget::Budget;
-use super::call::{Address, Reply};
+use super::call::{Address, CallError, Reply, Within};
 use super::sign::message_id;
 use crate::config::TargetConfig;
 use crate::convert::{raw, time};
@@ -146,7 +146,7 @@ impl Target {
     }
 
     /// `spent` of the job's time is over.
-    async fn call(&self, job: &Job, spent: Duration) -> Result<Reply, String> {
+    async fn call(&self, job: &Job, spent: Duration, send_by: Option<Instant>) -> Result<Reply, CallError> {
         let now = self.clock.now();
         // A little before the engine gives up, so that the error says what it was.
         let left = Duration::from(job.timeout).saturating_sub(spent);
@@ -163,19 +163,22 @@ impl Target {
             deadline,
             payload: raw(&job.payload),
         };
-        let body = serde_json::to_vec(&message).map_err(|error| error.to_string())?;
+        let body = serde_json::to_vec(&message).map_err(|error| CallError::Failed(error.to_string()))?;
         let name = format!("{}/{}", job.action, job.id);
         let id = message_id("job", job.group.as_str(), &name);
         let extra = [
             ("tidegate-attempt", job.attempt.to_string()),
             ("tidegate-deadline", deadline.to_string()),
         ];
-        self.address
-            .post(&id, now, body, &extra, timeout, self.max_result)
-            .await
+        let within = Within {
+            timeout,
+            max_answer: self.max_result,
+            send_by,
+        };
+        self.address.post(&id, now, body, &extra, within).await
     }
 
-    fn judge(&self, reply: Result<Reply, String>) -> Result<Bytes, JobError> {
+    fn judge(&self, reply: Result<Reply, CallError>) -> Result<Bytes, JobError> {
         let Reply {
             status,
             retry_after,
@@ -183,6 +186,7 @@ impl Target {
         } = match reply {
             Ok(reply) => reply,
             Err(error) => {
+                let error = error.to_string();
                 self.went_wrong(&error, Last::Failed, |calls| calls.retried += 1);
                 return Err(JobError::Retry { error, after: None });
             }
@@ -282,18 +286,26 @@ impl Handler for Push {
     async fn run(&self, job: Job) -> Result<Bytes, JobError> {
         let target = &*self.target;
         let begun = Instant::now();
-        if let Some(budget) = &self.budget {
-            budget.take(&job).await?;
-        }
-        target.busy.fetch_add(1, Ordering::Relaxed);
-        let _busy = Busy(&target.busy);
         let span = telemetry::push_span(
             target.name.as_str(),
             job.group.as_str(),
             job.id.as_str(),
             job.attempt,
         );
-        let reply = target.call(&job, begun.elapsed()).instrument(span.clone()).await;
+        let reply = loop {
+            let send_by = match &self.budget {
+                Some(budget) => Some(budget.take(&job).await?),
+                None => None,
+            };
+            target.busy.fetch_add(1, Ordering::Relaxed);
+            let _busy = Busy(&target.busy);
+            let call = target.call(&job, begun.elapsed(), send_by);
+            match call.instrument(span.clone()).await {
+                // There was no connection while the token was valid; there is one for the next.
+                Err(CallError::NotSent) => {}
+                reply => break reply,
+            }
+        };
         if let Ok(reply) = &reply {
             span.record("status", reply.status.as_u16());
             if let Some(budget) = &self.budget {

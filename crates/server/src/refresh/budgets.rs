@@ -8,8 +8,8 @@ use tidegate_core::budget::BudgetView;
 use tidegate_core::ids::TargetId;
 use tidegate_core::time::Timestamp;
 use tidegate_engine::refresh::{Allowances, AllowancesView};
-use tidegate_store::Clock;
 use tidegate_store::refresh::RefreshStore;
+use tidegate_store::{Clock, StoreError};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
@@ -31,6 +31,7 @@ pub(crate) struct SeenBudget {
 #[derive(Debug)]
 pub(crate) struct Budgets {
     allowances: Allowances,
+    store: Arc<dyn RefreshStore>,
     seen: Mutex<Seen>,
 }
 
@@ -42,9 +43,10 @@ struct Seen {
 }
 
 impl Budgets {
-    pub(super) fn new(allowances: Allowances) -> Self {
+    pub(super) fn new(allowances: Allowances, store: Arc<dyn RefreshStore>) -> Self {
         Self {
             allowances,
+            store,
             seen: Mutex::default(),
         }
     }
@@ -68,16 +70,26 @@ impl Budgets {
         look(&mut self.seen.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
+    /// Calls are made again although the provider asked to be left alone. False if it had not.
+    pub(crate) async fn lift(&self, target: &TargetId) -> Result<bool, StoreError> {
+        let lifted = self.store.lift(target).await?;
+        self.seen(|seen| {
+            if let Some(budget) = seen.budgets.get_mut(target) {
+                budget.view.hold_until = Timestamp(0);
+            }
+        });
+        Ok(lifted)
+    }
+
     /// Looks every second, until it is told to stop.
     pub(super) async fn run(
         self: Arc<Self>,
-        store: Arc<dyn RefreshStore>,
         targets: Vec<TargetId>,
         clock: Arc<dyn Clock>,
         stop: CancellationToken,
     ) {
         loop {
-            let look = self.look(&*store, &targets, &*clock);
+            let look = self.look(&targets, &*clock);
             tokio::select! {
                 () = look => {}
                 () = stop.cancelled() => return,
@@ -89,10 +101,10 @@ impl Budgets {
         }
     }
 
-    async fn look(&self, store: &dyn RefreshStore, targets: &[TargetId], clock: &dyn Clock) {
+    async fn look(&self, targets: &[TargetId], clock: &dyn Clock) {
         for target in targets {
             let asked = Instant::now();
-            let view = tokio::time::timeout(PATIENCE, store.budget(target)).await;
+            let view = tokio::time::timeout(PATIENCE, self.store.budget(target)).await;
             let at = clock.now();
             let is_there = match view {
                 Ok(Ok(view)) => {

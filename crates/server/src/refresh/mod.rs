@@ -92,10 +92,9 @@ impl Refresh {
             Some(service) => service.handle().allowances(),
             None => Allowances::over(store.seam(), config.refresh.breaker.clone()),
         };
-        let budgets = Arc::new(Budgets::new(allowances.clone()));
+        let budgets = Arc::new(Budgets::new(allowances.clone(), store.seam()));
         let targets = config.budgets.keys().cloned().collect();
         tasks.push(tokio::spawn(budgets.clone().run(
-            store.seam(),
             targets,
             clock.clone(),
             stop.clone(),

@@ -66,6 +66,7 @@ pub(crate) fn api() -> (axum::Router<App>, axum::Router<App>, OpenApi) {
         .routes(routes!(records::follow))
         .routes(routes!(refresh::overview))
         .routes(routes!(refresh::sources))
+        .routes(routes!(refresh::release))
         .routes(routes!(letters::list))
         .routes(routes!(letters::inspect))
         .routes(routes!(letters::replay))

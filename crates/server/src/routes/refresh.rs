@@ -1,15 +1,16 @@
 //! The refresh part as a whole, and where its records come from.
 
 use axum::extract::State;
-use tidegate_api::{Page, RefreshBreakers, RefreshOverview, Role, Source};
+use tidegate_api::{HoldLifted, Page, Reason, RefreshBreakers, RefreshOverview, Role, Source};
 use tidegate_core::ids::TargetId;
 use tidegate_engine::refresh::Roles;
 
+use crate::audit::Deed;
 use crate::auth::Caller;
 use crate::convert::time;
 use crate::convert_refresh as convert;
-use crate::extract::Json;
-use crate::problem::Answer;
+use crate::extract::{Json, Names};
+use crate::problem::{Answer, Refused, UNKNOWN_TARGET};
 use crate::state::App;
 
 /// The refresh part at this moment: budgets, lag, breakers, freshness, counters. What is away is told as it was last
@@ -41,6 +42,36 @@ pub(super) async fn overview(State(app): State<App>, caller: Caller) -> Answer<J
             .map(|(source, mix)| (String::from(source), convert::mix(mix)))
             .collect(),
         counters: convert::counters(handle.counters()),
+    }))
+}
+
+/// Calls a provider again although it asked to be left alone. Records that were put aside meanwhile come back at their
+/// own time.
+#[utoipa::path(post, path = "/v1/refresh/budgets/{target}/release", tag = "refresh", params(("target" = String, Path)), request_body = Reason, responses((status = 200, body = HoldLifted)))]
+pub(super) async fn release(
+    State(app): State<App>,
+    caller: Caller,
+    Names(name): Names<String>,
+    Json(reason): Json<Reason>,
+) -> Answer<Json<HoldLifted>> {
+    caller.need_for_all(Role::Admin)?;
+    let known = app.config.budgets.keys().find(|target| target.as_str() == name);
+    let (Some(target), Some(budgets)) = (known, app.budgets.as_deref()) else {
+        let known: Vec<&str> = app.config.budgets.keys().map(TargetId::as_str).collect();
+        let known = match known.is_empty() {
+            true => "none".to_owned(),
+            false => known.join(", "),
+        };
+        let detail = format!("target {name:?} has no budget here; targets with one: {known}");
+        return Err(Refused::new(UNKNOWN_TARGET, detail));
+    };
+    let deed = Deed::new("budget.release", target).because(reason.why);
+    let lifted = app
+        .audited(&caller, deed, async { Ok(budgets.lift(target).await?) })
+        .await?;
+    Ok(Json(HoldLifted {
+        target: name,
+        was_held: lifted,
     }))
 }
 

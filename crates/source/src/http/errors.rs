@@ -30,6 +30,18 @@ pub(super) fn broken(error: &reqwest::Error) -> FetchOutcome {
     FetchOutcome::transient(TransientCode::Connection, format!("{what}: {cause}"))
 }
 
+/// A connection that could not be made after the call had given up waiting for it.
+pub(super) fn unreachable(error: &(dyn std::error::Error + 'static)) -> FetchOutcome {
+    let mut deepest = error;
+    while let Some(source) = deepest.source() {
+        deepest = source;
+    }
+    if deepest.is::<tokio::time::error::Elapsed>() {
+        return FetchOutcome::transient(TransientCode::Timeout, "no connection in time");
+    }
+    FetchOutcome::transient(TransientCode::Connection, format!("no connection: {deepest}"))
+}
+
 /// The cause without what is around it: reqwest's own words repeat the address with its query.
 pub(super) fn deepest(error: &reqwest::Error) -> String {
     let mut deepest: &dyn std::error::Error = error;

@@ -2,6 +2,7 @@
 
 mod body;
 mod errors;
+pub mod punctual;
 
 use std::fmt;
 use std::sync::Arc;
@@ -17,6 +18,7 @@ use crate::fetch::{FetchOutcome, FetchParams, Fetcher, PermanentCode, TransientC
 use crate::settings::{SettingsError, SourceSettings};
 use crate::template::{TemplateError, UrlTemplate};
 use body::{Encoding, Reader};
+use punctual::{Punctual, Sent};
 
 /// Connections that nobody used for this long are closed before the other side does it.
 const IDLE: Duration = Duration::from_secs(15);
@@ -77,11 +79,13 @@ impl HttpFetcher {
             })
     }
 
-    async fn call(&self, url: Url) -> FetchOutcome {
-        let sent = self.client.get(url).headers(self.headers.clone()).send().await;
-        let response = match sent {
-            Ok(response) => response,
-            Err(error) => return errors::broken(&error),
+    async fn call(&self, url: Url, send_by: Option<Instant>) -> FetchOutcome {
+        let request = self.client.get(url).headers(self.headers.clone());
+        let response = match punctual::send(request, send_by).await {
+            Sent::Answered(Ok(response)) => response,
+            Sent::Answered(Err(error)) => return errors::broken(&error),
+            Sent::Late => return FetchOutcome::NotSent,
+            Sent::Unreachable(error) => return errors::unreachable(&*error),
         };
         let status = response.status();
         if status.is_success() {
@@ -168,7 +172,7 @@ impl Fetcher for HttpFetcher {
             .deadline
             .map(|deadline| deadline.saturating_duration_since(Instant::now()));
         let within = left.map_or(timeout, |left| left.min(timeout));
-        let answered = tokio::time::timeout(within, self.call(url)).await;
+        let answered = tokio::time::timeout(within, self.call(url, params.send_by)).await;
         answered.unwrap_or_else(|_| {
             let message = format!("no whole answer within {} ms", within.as_millis());
             FetchOutcome::transient(TransientCode::Timeout, message)
@@ -196,8 +200,13 @@ fn client(settings: &SourceSettings) -> Result<Client, SettingsError> {
         .no_deflate()
         .no_brotli()
         .no_zstd()
+        // Nor does a budget know of a call that is repeated by itself.
+        .retry(reqwest::retry::never())
         .pool_idle_timeout(IDLE)
         .connect_timeout(settings.connect_timeout_ms.into())
+        .connector_layer(Punctual {
+            within: settings.connect_timeout_ms.into(),
+        })
         .build();
     client.map_err(|error| {
         settings.wrong(

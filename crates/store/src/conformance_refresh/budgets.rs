@@ -142,6 +142,38 @@ pub async fn b135_low_has_its_floor(backend: &dyn Backend) {
     assert!(low * 100 <= total * 7, "and not much more: {low} of {total}");
 }
 
+pub async fn a_hold_lasts_no_longer_than_the_budget_allows(backend: &dyn Backend) {
+    let h = Harness::ready(backend, |_| {}).await;
+    let decades = Millis(999_999_999_000);
+    let held = h.store.hold(&target("nexon"), decades).await.expect("answered");
+    assert_eq!(held, Millis(3_600_000));
+    assert_eq!(h.take(High, 1).await, limited(3_600_000, LimitedBy::Hold));
+    assert_eq!(h.budget("nexon").await.hold_until, h.now() + Millis(3_600_000));
+}
+
+pub async fn a_lifted_hold_is_lifted_for_everybody(backend: &dyn Backend) {
+    let h = Harness::ready(backend, |_| {}).await;
+    assert!(!h.lift().await, "nothing is held");
+    h.hold(60_000).await;
+    assert_eq!(h.take(Low, 1).await, limited(60_000, LimitedBy::Hold));
+    assert!(h.lift().await);
+    assert_eq!(h.budget("nexon").await.hold_until, Timestamp(0));
+    assert_eq!(
+        tokens(h.take(High, 1).await),
+        1,
+        "what was seen of it does not bring it back"
+    );
+    assert!(!h.lift().await, "there is none any more");
+    h.hold(500).await;
+    assert_eq!(
+        h.take(High, 1).await,
+        limited(500, LimitedBy::Hold),
+        "the next one holds"
+    );
+    h.advance(500);
+    assert_eq!(tokens(h.take(High, 1).await), 1);
+}
+
 pub async fn a_hold_keeps_everybody_away(backend: &dyn Backend) {
     let h = Harness::ready(backend, |_| {}).await;
     h.hold(5_000).await;
@@ -262,6 +294,8 @@ pub async fn an_unknown_target_is_an_error(backend: &dyn Backend) {
     assert!(!took.is_retryable());
     let held = h.store.hold(&nobody, Millis(5)).await.expect_err("refused");
     assert_eq!(held.to_string(), message);
+    let lifted = h.store.lift(&nobody).await.expect_err("refused");
+    assert_eq!(lifted.to_string(), message);
     let seen = h.store.budget(&nobody).await.expect_err("refused");
     assert_eq!(seen.to_string(), message);
 }

@@ -290,6 +290,10 @@ impl<'a> Harness<'a> {
         must(self.store.take(&target(name), priority, max).await)
     }
 
+    pub async fn lift(&self) -> bool {
+        must(self.store.lift(&target("nexon")).await)
+    }
+
     pub async fn hold(&self, ms: u64) {
         must(self.store.hold(&target("nexon"), Millis(ms)).await);
     }

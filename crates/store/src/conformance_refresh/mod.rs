@@ -73,6 +73,8 @@ macro_rules! refresh_conformance_cases {
                 b135_high_goes_first,
                 b135_low_has_its_floor,
                 a_hold_keeps_everybody_away,
+                a_hold_lasts_no_longer_than_the_budget_allows,
+                a_lifted_hold_is_lifted_for_everybody,
                 b131_a_day_has_its_quota_and_high_its_reserve,
                 a_day_begins_in_the_zone_of_the_provider,
                 b134_a_clock_stepped_back_mints_nothing,

@@ -148,6 +148,7 @@ scripts! {
         REFRESH_OPEN_BUDGET: WRITES ALONE "refresh/open_budget";
         REFRESH_TAKE: WRITES ALONE "refresh/take";
         REFRESH_HOLD: WRITES ALONE "refresh/hold";
+        REFRESH_LIFT: WRITES ALONE "refresh/lift";
         REFRESH_LOOK_BUDGET: READS ALONE "refresh/look_budget";
     }
     ROOM {

@@ -271,10 +271,18 @@ impl<M: OnMachine<Machine>> RefreshStore for M {
         self.on_machine(Keep::Granted, work).await?
     }
 
-    async fn hold(&self, target: &TargetId, until_in: Millis) -> Result<(), StoreError> {
+    async fn hold(&self, target: &TargetId, until_in: Millis) -> Result<Millis, StoreError> {
         let target = target.clone();
         let work = move |machine: &mut Machine, wall| {
-            machine.with_budget(&target, wall, |budget, now| budget.hold(now + until_in))
+            machine.with_budget(&target, wall, |budget, now| budget.hold(until_in, now))
+        };
+        self.on_machine(Keep::Granted, work).await?
+    }
+
+    async fn lift(&self, target: &TargetId) -> Result<bool, StoreError> {
+        let target = target.clone();
+        let work = move |machine: &mut Machine, wall| {
+            machine.with_budget(&target, wall, |budget, now| budget.lift(now))
         };
         self.on_machine(Keep::Granted, work).await?
     }

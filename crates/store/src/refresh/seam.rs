@@ -112,8 +112,12 @@ pub trait RefreshStore: Send + Sync + fmt::Debug + 'static {
         max_tokens: u64,
     ) -> Result<TakeOutcome, StoreError>;
 
-    /// Nobody calls the target for this long, counted on the store's clock. Never shortens a hold.
-    async fn hold(&self, target: &TargetId, until_in: Millis) -> Result<(), StoreError>;
+    /// Nobody calls the target for this long, counted on the store's clock, but no longer than its budget allows; for how
+    /// long it is. Never shortens a hold.
+    async fn hold(&self, target: &TargetId, until_in: Millis) -> Result<Millis, StoreError>;
+
+    /// Ends a hold, for every process. False: there was none.
+    async fn lift(&self, target: &TargetId) -> Result<bool, StoreError>;
 
     /// The budget as it is.
     async fn budget(&self, target: &TargetId) -> Result<BudgetView, StoreError>;

@@ -60,7 +60,7 @@ enum Command {
     Dead(dead::DeadArgs),
     /// Records that are kept fresh: get, refresh, follow
     Record(record::RecordArgs),
-    /// The refresh part: status, dead letters
+    /// The refresh part: status, dead letters, release of a provider that is left alone
     Refresh(refresh::RefreshArgs),
     /// History of records: move it to the archive, list, put back
     Archive(archive::ArchiveArgs),

@@ -26,6 +26,13 @@ pub(super) struct RefreshArgs {
 enum What {
     /// Budgets, lag, breakers, freshness, and what was done
     Status,
+    /// Call a provider again although it asked to be left alone
+    Release {
+        /// Whose budget it is
+        target: String,
+        #[command(flatten)]
+        why: WhyArg,
+    },
     /// Events that were given up: list, show, replay, purge
     Dead {
         #[command(subcommand)]
@@ -132,6 +139,13 @@ pub(super) fn run(args: &RefreshArgs) -> anyhow::Result<()> {
     remote.run(|client| async move {
         match &args.what {
             What::Status => remote.print(&client.refresh_overview().await?, status),
+            What::Release { target, why } => {
+                let done = client.release_budget(target, why.why.as_deref()).await?;
+                remote.print(&done, |done| match done.was_held {
+                    true => format!("{} is called again\n", done.target),
+                    false => format!("{} was not held\n", done.target),
+                })
+            }
             What::Dead { what } => dead(remote, &client, what).await,
         }
     })

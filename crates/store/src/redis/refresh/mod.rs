@@ -337,12 +337,20 @@ impl RefreshStore for RedisRefreshStore {
         decode::took(&mut items)
     }
 
-    async fn hold(&self, target: &TargetId, until_in: Millis) -> Result<(), StoreError> {
+    async fn hold(&self, target: &TargetId, until_in: Millis) -> Result<Millis, StoreError> {
+        let wait = self.settings.budget(target)?.held_for(until_in);
         let put = |args: &mut Args| {
-            args.span(until_in);
+            args.span(wait);
         };
         let mut items = self.on_budget(&scripts::REFRESH_HOLD, target, put).await?;
-        self.learn(target, &mut items)
+        self.learn(target, &mut items)?;
+        Ok(wait)
+    }
+
+    async fn lift(&self, target: &TargetId) -> Result<bool, StoreError> {
+        let mut items = self.on_budget(&scripts::REFRESH_LIFT, target, |_| {}).await?;
+        self.learn(target, &mut items)?;
+        items.flag()
     }
 
     async fn budget(&self, target: &TargetId) -> Result<BudgetView, StoreError> {

@@ -7,7 +7,7 @@ do
   local RATE, LOW_CAP, DAY_QUOTA, HOLD = 1, 2, 3, 4
   local NEVER = 9007199254740991
   local FIELDS = { 'last', 'offset', 'all', 'all_at', 'low', 'low_at', 'high_ask', 'high_until', 'low_ask', 'low_until',
-    'credit', 'day', 'used', 'used_low', 'hold' }
+    'credit', 'day', 'used', 'used_low', 'hold', 'lifted' }
 
   -- Every call begins with: time or "", "1" if it may have run before, its id, the server's run id, the most that the
   -- caller has seen (day, calls, calls of low, hold), then the settings: rate, burst, rate and burst of low, floor of low
@@ -42,7 +42,9 @@ do
     elseif day == b.day then
       b.used, b.used_low = math.max(b.used, used), math.max(b.used_low, used_low)
     end
-    b.hold = math.max(b.hold, tonumber(args[8]))
+    -- What a caller has seen was lifted since if it ends no later than the last that was.
+    local seen = tonumber(args[8])
+    if seen > b.lifted then b.hold = math.max(b.hold, seen) end
     return b
   end
 

@@ -1,0 +1,165 @@
+//! What one attempt needs: the claim on its record, and a token of its target.
+//!
+//! A record counts as being fetched from `begin` on, and is not asked for again until that ends. LOW therefore waits for
+//! its token first: while it merely waits, a reader's HIGH replaces it and goes ahead. HIGH begins before it waits, for
+//! nothing is more urgent.
+
+use std::time::Duration;
+
+use tidegate_core::budget::LimitedBy;
+use tidegate_core::priority::Priority;
+use tidegate_core::refresh::coalescer::BeginOutcome;
+use tidegate_core::time::Millis;
+
+use super::allowance::{Acquired, Token};
+use super::claims::Claim;
+use super::work::{Errand, Work};
+
+/// First wait for a record that another worker fetches; doubles with each.
+const BUSY_FIRST: Duration = Duration::from_millis(10);
+/// Limit: how often a record that another worker fetches is asked for.
+const BUSY_PAUSE: Duration = Duration::from_millis(250);
+
+/// What came of beginning.
+enum Begun {
+    Claimed(Claim),
+    Obsolete,
+    /// Another worker is fetching the record.
+    Busy,
+}
+
+/// What came of waiting for a token.
+pub(super) enum Permit {
+    Token(Token),
+    LongWait { wait: Millis, by: LimitedBy },
+}
+
+impl Work {
+    /// True once nobody else fetches the record; false if the event is obsolete.
+    async fn look(&self, errand: &Errand<'_>) -> Option<bool> {
+        let mut pause = BUSY_FIRST;
+        loop {
+            let state = self.looks.call(errand.record.clone()).await?;
+            let Some(state) = state else { return Some(true) };
+            if state.is_obsolete(errand.event.version) {
+                return Some(false);
+            }
+            let own = self.claims.params(errand.event.version, errand.event.priority);
+            match state.claim {
+                Some(claim) if claim.version != own.version || claim.owner != own.owner => {
+                    self.busy(errand, &mut pause).await?;
+                }
+                _ => return Some(true),
+            }
+        }
+    }
+
+    async fn begin(&self, errand: &Errand<'_>) -> Option<Begun> {
+        let (version, priority) = (errand.event.version, errand.event.priority);
+        let params = self.claims.params(version, priority);
+        let begun = match self.begins.call((errand.record.clone(), params)).await? {
+            BeginOutcome::Go => Begun::Claimed(self.claims.hold(errand.record.clone(), version, priority)),
+            BeginOutcome::Obsolete => Begun::Obsolete,
+            BeginOutcome::Busy { .. } => Begun::Busy,
+        };
+        Some(begun)
+    }
+
+    /// Begins before anything else, however long another worker fetches; inner none if the event is obsolete.
+    async fn begin_first(&self, errand: &Errand<'_>) -> Option<Option<Claim>> {
+        let mut pause = BUSY_FIRST;
+        loop {
+            match self.begin(errand).await? {
+                Begun::Claimed(claim) => return Some(Some(claim)),
+                Begun::Obsolete => return Some(None),
+                Begun::Busy => self.busy(errand, &mut pause).await?,
+            }
+        }
+    }
+
+    async fn busy(&self, errand: &Errand<'_>, pause: &mut Duration) -> Option<()> {
+        if *pause == BUSY_FIRST {
+            self.shared.counters.conflicts.add(1);
+        }
+        errand.sleep(*pause).await?;
+        *pause = (*pause * 2).min(BUSY_PAUSE);
+        Some(())
+    }
+
+    /// The right to call now, with the claim; inner none if the event is obsolete.
+    ///
+    /// A token that is not used for this record is given back.
+    pub(super) async fn ready(
+        &self,
+        errand: &Errand<'_>,
+        held: Option<Claim>,
+    ) -> Option<Option<(Claim, Permit)>> {
+        let mut held = held;
+        loop {
+            let claim = match (held.take(), errand.event.priority) {
+                (Some(claim), _) => Some(claim),
+                (None, Priority::High) => match self.begin_first(errand).await? {
+                    Some(claim) => Some(claim),
+                    None => return Some(None),
+                },
+                (None, Priority::Low) => match self.look(errand).await? {
+                    true => None,
+                    false => return Some(None),
+                },
+            };
+            let permit = self.token(errand).await?;
+            let begun = match claim {
+                Some(claim) => Begun::Claimed(claim),
+                None => self.begin(errand).await?,
+            };
+            match (begun, permit) {
+                // Held up on the way: the call would arrive among those of later tokens.
+                (Begun::Claimed(claim), Permit::Token(token)) if !token.is_valid() => {
+                    self.shared.counters.tokens_late.add(1);
+                    held = Some(claim);
+                }
+                (Begun::Claimed(claim), permit) => return Some(Some((claim, permit))),
+                (begun, permit) => {
+                    if let Permit::Token(token) = permit {
+                        token.give_back();
+                    }
+                    if matches!(begun, Begun::Obsolete) {
+                        return Some(None);
+                    }
+                }
+            }
+        }
+    }
+
+    /// What LOW waits for between two attempts is no fetch: a reader's HIGH may go before it.
+    pub(super) async fn stand_back(&self, errand: &Errand<'_>, claim: Claim) -> Option<Option<Claim>> {
+        if errand.event.priority == Priority::High {
+            return Some(Some(claim));
+        }
+        let store = &self.shared.options.store;
+        let own = self.claims.params(errand.event.version, errand.event.priority);
+        let name = (errand.record.clone(), own.version, own.owner);
+        self.shared
+            .store_call(errand.lost, || store.abandon(vec![name.clone()]))
+            .await?;
+        claim.settled();
+        Some(None)
+    }
+
+    async fn token(&self, errand: &Errand<'_>) -> Option<Permit> {
+        let patience = self.shared.options.work.park_after_ms;
+        let acquire = self
+            .allowances
+            .acquire_within(&errand.source.target, errand.event.priority, patience);
+        let acquired = tokio::select! {
+            biased;
+            () = errand.lost.cancelled() => return None,
+            acquired = acquire => acquired,
+        };
+        match acquired {
+            Acquired::Token(token) => Some(Permit::Token(token)),
+            Acquired::LongWait { wait, by } => Some(Permit::LongWait { wait, by }),
+            Acquired::Closed => None,
+        }
+    }
+}
