@@ -12,8 +12,9 @@ use anyhow::Context;
 use clap::Args;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
-use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader, Lines, Stdin};
+use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader, Lines};
 use tokio::process::{Child, ChildStdin, ChildStdout, Command};
+use tokio::sync::mpsc;
 
 use super::crowd::{Watch, come};
 
@@ -119,7 +120,7 @@ pub(in crate::cli::bench) fn run(args: &HerdArgs) -> anyhow::Result<()> {
     runtime.block_on(async {
         let watch = Arc::new(Watch::default());
         say(&all_come(args, &watch).await?)?;
-        let mut told = BufReader::new(tokio::io::stdin()).lines();
+        let mut told = lines();
         wait_for(&mut told, WATCH).await?;
         watch.watching.store(true, Ordering::Relaxed);
         wait_for(&mut told, TELL).await?;
@@ -138,8 +139,21 @@ fn say<T: Serialize>(what: &T) -> anyhow::Result<()> {
     Ok(())
 }
 
-async fn wait_for(told: &mut Lines<BufReader<Stdin>>, wanted: &str) -> anyhow::Result<()> {
-    while let Some(line) = told.next_line().await? {
+/// What comes by the standard input, read by a thread of its own.
+fn lines() -> mpsc::Receiver<String> {
+    let (tell, told) = mpsc::channel(1);
+    std::thread::spawn(move || {
+        for line in std::io::stdin().lines().map_while(Result::ok) {
+            if tell.blocking_send(line).is_err() {
+                return;
+            }
+        }
+    });
+    told
+}
+
+async fn wait_for(told: &mut mpsc::Receiver<String>, wanted: &str) -> anyhow::Result<()> {
+    while let Some(line) = told.recv().await {
         if line == wanted {
             return Ok(());
         }
