@@ -1,5 +1,6 @@
 //! What went wrong, in words without secrets, keys or addresses.
 
+use std::io::ErrorKind;
 use std::time::Duration;
 
 use http::HeaderMap;
@@ -32,11 +33,17 @@ pub(super) fn broken(error: &reqwest::Error) -> FetchOutcome {
 
 /// A connection that could not be made after the call had given up waiting for it.
 pub(super) fn unreachable(error: &(dyn std::error::Error + 'static)) -> FetchOutcome {
+    let is_timeout = |error: &(dyn std::error::Error + 'static)| {
+        let io = error.downcast_ref::<std::io::Error>();
+        error.is::<tokio::time::error::Elapsed>() || io.is_some_and(|io| io.kind() == ErrorKind::TimedOut)
+    };
     let mut deepest = error;
+    let mut timed_out = is_timeout(deepest);
     while let Some(source) = deepest.source() {
         deepest = source;
+        timed_out |= is_timeout(deepest);
     }
-    if deepest.is::<tokio::time::error::Elapsed>() {
+    if timed_out {
         return FetchOutcome::transient(TransientCode::Timeout, "no connection in time");
     }
     FetchOutcome::transient(TransientCode::Connection, format!("no connection: {deepest}"))
