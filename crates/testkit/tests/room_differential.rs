@@ -28,7 +28,7 @@ fn number(name: &str) -> Option<u64> {
 }
 
 /// Every outcome there is, so that equal answers mean something.
-const OUTCOMES: [&str; 47] = [
+const OUTCOMES: [&str; 50] = [
     "early",
     "placed",
     "came back",
