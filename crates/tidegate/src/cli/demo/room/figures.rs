@@ -199,8 +199,8 @@ impl RoomFigures {
             && self.max_admitted_in_a_second <= self.per_second_limit
             && self.bought <= self.seats;
         let order = match self.out_of_order {
-            0 => "in the order in which they came".to_owned(),
-            jumped => format!("NOT in order ({} too early)", people(jumped)),
+            0 => "strictly in turn".to_owned(),
+            jumped => format!("NOT in turn ({} too early)", people(jumped)),
         };
         let limits = match within {
             true => "every limit held",
@@ -334,7 +334,7 @@ mod tests {
         };
         let report = figures.report(false);
         for text in [
-            "NOT in order (2 people too early)",
+            "NOT in turn (2 people too early)",
             "one person got LOST",
             "3 people got in, and got REFUSED",
             "4 people did NOT keep the place",

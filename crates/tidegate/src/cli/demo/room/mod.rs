@@ -29,8 +29,8 @@ use self::visitor::{Arrived, Stage};
 
 const ROOM: &str = "concert";
 const SEATS: u64 = 230;
-/// A visit takes 1.3 s: 40 inside at once make about as many admissions per second as are allowed, so both limits are met.
-const INSIDE: u64 = 40;
+/// A visit takes 1.4 s, so 42 are inside at the allowed rate, and more when many are let in at once: both limits are met.
+const INSIDE: u64 = 50;
 const PER_SECOND: u64 = 30;
 /// Short, for a watcher who stands in line as well, is let in and does not go on would keep a seat from the others.
 const PASS: Millis = Millis(10_000);

@@ -14,10 +14,11 @@ use tidegate_store::{Clock, SystemClock};
 use super::ledger::{End, Story};
 use super::{PASS, ROOM, RUSH};
 
-/// How long somebody is away, looks for the shop's door, and stays inside; the last one and a bit more.
+/// How long somebody is at least away, on the way into the shop, and inside; some steps more, not the same for all, or
+/// people would come and go in waves.
 const AWAY: Duration = Duration::from_millis(700);
 const WALK: Duration = Duration::from_millis(100);
-const STAY: Duration = Duration::from_millis(800);
+const STAY: Duration = Duration::from_millis(250);
 const STEP: Duration = Duration::from_millis(90);
 
 /// What all visitors share.
@@ -229,7 +230,7 @@ impl Stage {
         tokio::time::sleep(WALK + STEP * (story.number % 3) as u32).await;
         let mut bought = false;
         if taken(self.client.redeem_pass(ROOM, &pass).await)?.is_some() {
-            tokio::time::sleep(STAY + STEP * (story.number * 5 % 8) as u32).await;
+            tokio::time::sleep(STAY + STEP * (story.number * 8 % 21) as u32).await;
             // From here on somebody else may have the slot.
             story.slot_until = Some(now());
             let visit = taken(self.client.complete_visit(ROOM, &pass).await)?;
