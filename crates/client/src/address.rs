@@ -1,4 +1,4 @@
-//! Addresses below `/v1`, with names of any characters in them.
+//! Addresses, most of them below `/v1`, with names of any characters in them.
 
 use std::fmt::Write;
 
@@ -20,7 +20,16 @@ pub(crate) struct Address {
 impl Address {
     /// `/v1` and these parts.
     pub(crate) fn of(parts: &[&str]) -> Self {
-        let mut path = String::from("/v1");
+        Self::below("/v1", parts)
+    }
+
+    /// These parts alone.
+    pub(crate) fn root(parts: &[&str]) -> Self {
+        Self::below("", parts)
+    }
+
+    fn below(base: &str, parts: &[&str]) -> Self {
+        let mut path = String::from(base);
         for part in parts {
             path.push('/');
             match *part {
@@ -75,6 +84,10 @@ mod tests {
         ] {
             let address = Address::of(&["groups", name, "pause"]);
             assert_eq!(address.as_str(), format!("/v1/groups/{part}/pause"));
+            assert_eq!(
+                Address::root(&["events", name]).as_str(),
+                format!("/events/{part}")
+            );
         }
     }
 

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use http::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, USER_AGENT};
+use http::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, COOKIE, USER_AGENT};
 use http::{HeaderValue, Method, Request, Response, Uri};
 use http_body_util::{BodyExt, Full};
 use hyper::body::Incoming;
@@ -176,6 +176,8 @@ pub(crate) struct Call {
     /// Carried out twice it changes nothing more.
     idempotent: bool,
     patience: Patience,
+    /// Who calls, if that is a visitor of a room.
+    cookie: Option<HeaderValue>,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -194,6 +196,7 @@ impl Call {
             body: Bytes::new(),
             media: JSON,
             patience: Patience::Plus(Duration::ZERO),
+            cookie: None,
         }
     }
 
@@ -232,6 +235,11 @@ impl Call {
     /// The service may take this long before it answers.
     pub(crate) fn waits(mut self, wait: Duration) -> Self {
         self.patience = Patience::Plus(wait);
+        self
+    }
+
+    pub(crate) fn cookie(mut self, cookie: &HeaderValue) -> Self {
+        self.cookie = Some(cookie.clone());
         self
     }
 
@@ -308,7 +316,8 @@ impl Client {
             // No body means no arguments; of lines it means none, and they must be told from JSON.
             let media = (!call.body.is_empty() || call.media != JSON).then_some(call.media);
             let answer = self
-                .send(
+                .send_as(
+                    call.cookie.as_ref(),
                     call.method.clone(),
                     &call.address,
                     media,
@@ -342,6 +351,19 @@ impl Client {
         accept: &'static str,
         body: Body,
     ) -> Result<Answered, ClientError> {
+        self.send_as(None, method, address, media, accept, body).await
+    }
+
+    /// Sends one request as whoever has this cookie.
+    pub(crate) async fn send_as(
+        &self,
+        cookie: Option<&HeaderValue>,
+        method: Method,
+        address: &Address,
+        media: Option<&'static str>,
+        accept: &'static str,
+        body: Body,
+    ) -> Result<Answered, ClientError> {
         let shared = &*self.shared;
         let mut request = Request::builder()
             .method(method)
@@ -353,6 +375,9 @@ impl Client {
         }
         if let Some(key) = &shared.key {
             request = request.header(AUTHORIZATION, key);
+        }
+        if let Some(cookie) = cookie {
+            request = request.header(COOKIE, cookie);
         }
         let request = request.body(body).map_err(|error| {
             ClientError::Input(format!("{} cannot be asked for: {error}", address.as_str()))

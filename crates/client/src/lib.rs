@@ -49,6 +49,7 @@ mod refresh;
 mod rooms;
 mod sse;
 mod system;
+mod visit;
 mod worker;
 
 pub use client::{Client, ClientBuilder};
@@ -58,5 +59,8 @@ pub use follow::Events;
 pub use jobs::{Place, new_job};
 pub use pages::Items;
 pub use refresh::LetterFilter;
+/// Where a visitor of a room stands; [`Place`] is where jobs go.
+pub use tidegate_api::Place as RoomPlace;
 pub use tidegate_api::*;
+pub use visit::{PlaceCookie, RoomEvent, Waiting};
 pub use worker::{Outcome, Tally, Worker};

@@ -10,12 +10,14 @@ use std::time::Duration;
 use futures_util::{StreamExt, TryStreamExt, stream};
 use tempfile::TempDir;
 use tidegate_client::{
-    ActionStatus, Answer, Client, DeadFilter, DeadSelection, JobPhase, Lease, LeasedJob, OpenAction, Outcome,
-    PatchGroup, PatchLimits, Place, Verdict, Worker, new_job,
+    ActionStatus, Answer, Client, DeadFilter, DeadSelection, JobPhase, JoinRoom, Lease, LeasedJob, LimitBy,
+    OpenAction, Outcome, PatchCapacity, PatchGroup, PatchLimits, Place, PlaceState, RedeemPass, RoomEvent,
+    RoomPlace, StreamEnd, TicketEnd, Verdict, Waiting, Worker, new_job,
 };
+use tidegate_core::ids::RoomId;
 use tidegate_core::time::Millis;
 use tidegate_server::Service;
-use tidegate_server::config::{Config, TlsConfig};
+use tidegate_server::config::{Config, RoomSettings, TlsConfig};
 
 const DEADLINE: Duration = Duration::from_secs(60);
 
@@ -370,5 +372,117 @@ async fn tls_is_spoken_with_whom_the_root_certificate_vouches_for() {
     let stranger = Client::builder(&url).root_certificate(pem).build().unwrap();
     let error = stranger.healthy().await.unwrap_err().to_string();
     assert!(error.contains("certificate"), "{error}");
+    running.service.shutdown().await.unwrap();
+}
+
+/// A place in the room "concert", as somebody whom nobody knows.
+async fn comes(client: &Client) -> (Waiting, RoomPlace) {
+    let mut waiting = client
+        .wait_in_room("concert", &JoinRoom::default(), None)
+        .await
+        .unwrap();
+    let place = place(&mut waiting).await;
+    (waiting, place)
+}
+
+async fn event(waiting: &mut Waiting) -> RoomEvent {
+    in_time(waiting.next())
+        .await
+        .expect("the stream goes on")
+        .unwrap()
+}
+
+async fn place(waiting: &mut Waiting) -> RoomPlace {
+    match event(waiting).await {
+        RoomEvent::Place(place) => place,
+        other => panic!("{other:?} is no place"),
+    }
+}
+
+/// The last event, and the one before which nothing else may come but places.
+async fn last(waiting: &mut Waiting) -> RoomEvent {
+    let mut told = event(waiting).await;
+    while let RoomEvent::Place(_) = told {
+        told = event(waiting).await;
+    }
+    assert!(in_time(waiting.next()).await.is_none(), "{told:?} was the last");
+    told
+}
+
+#[tokio::test]
+async fn a_visitor_keeps_the_place_by_its_cookie_until_it_is_let_in() {
+    let running = start(|config| {
+        let mut room = RoomSettings::default();
+        room.capacity.inside = 0;
+        config.rooms.insert(RoomId::new("concert").unwrap(), room);
+    })
+    .await;
+    let client = &running.client;
+    let (mut ada, first) = comes(client).await;
+    assert_eq!((first.state, first.position), (PlaceState::Waiting, Some(1)));
+    let (mut bob, second) = comes(client).await;
+    assert_eq!(second.position, Some(2));
+    let cookie = bob.cookie().unwrap().clone();
+
+    // Another stream of the same visitor takes over, at the same place.
+    let join = JoinRoom::default();
+    let mut again = client
+        .wait_in_room("concert", &join, Some(&cookie))
+        .await
+        .unwrap();
+    assert_eq!(again.cookie(), Some(&cookie));
+    assert_eq!(place(&mut again).await.position, Some(2));
+    assert_eq!(last(&mut bob).await, RoomEvent::Superseded);
+
+    // Away and back.
+    drop(again);
+    let mut bob = client
+        .wait_in_room("concert", &join, Some(&cookie))
+        .await
+        .unwrap();
+    assert_eq!(place(&mut bob).await.position, Some(2));
+    assert_eq!(
+        client.place_in_room("concert", &cookie).await.unwrap().position,
+        Some(2)
+    );
+
+    // Whoever leaves is told so, and moves those behind.
+    let left = client.leave_room("concert", ada.cookie().unwrap()).await.unwrap();
+    assert_eq!((left.state, left.end), (PlaceState::Ended, Some(TicketEnd::Left)));
+    let RoomEvent::Closed(closed) = last(&mut ada).await else {
+        panic!("nobody told that the stream is over")
+    };
+    assert_eq!(
+        (closed.reason, closed.end),
+        (StreamEnd::Ended, Some(TicketEnd::Left))
+    );
+    while place(&mut bob).await.position != Some(1) {}
+
+    let one = PatchCapacity {
+        inside: Some(LimitBy::Set(Some(1))),
+        ..PatchCapacity::default()
+    };
+    client.resize_room("concert", &one).await.unwrap();
+    let granted = loop {
+        match event(&mut bob).await {
+            RoomEvent::Place(_) => {}
+            RoomEvent::Granted(place) => break place,
+            other => panic!("{other:?} instead of a pass"),
+        }
+    };
+    let pass = RedeemPass {
+        pass: granted.pass.unwrap().token,
+        session: None,
+        for_ms: None,
+    };
+    assert_eq!(
+        client.redeem_pass("concert", &pass).await.unwrap().state,
+        PlaceState::Inside
+    );
+    let done = client.complete_visit("concert", &pass).await.unwrap();
+    assert_eq!(done.end, Some(TicketEnd::Completed));
+
+    let error = client.wait_in_room("theatre", &join, None).await.unwrap_err();
+    assert_eq!(error.status(), Some(404), "{error}");
     running.service.shutdown().await.unwrap();
 }

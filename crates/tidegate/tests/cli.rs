@@ -151,6 +151,41 @@ async fn the_demo_loses_nothing_and_keeps_the_limit() {
         number("readers_of_one") > 100 && number("low_refreshed") > 0,
         "{refresh}"
     );
+    a_crowd_is_let_in_as_promised(&figures["room"]);
+}
+
+fn a_crowd_is_let_in_as_promised(room: &Value) {
+    let expected = "seconds early late seats bought inside_limit max_inside per_second_limit max_admitted_in_a_second \
+                    out_of_order lost passes_refused came_back kept_place second_tabs took_over etas_shown \
+                    eta_median_error_seconds eta_held_percent told_p50_ms told_p95_ms";
+    assert_eq!(fields(room), words(expected));
+    let number = |name: &str| room[name].as_u64().unwrap();
+    for (most, limit) in [
+        ("max_inside", "inside_limit"),
+        ("max_admitted_in_a_second", "per_second_limit"),
+        ("bought", "seats"),
+    ] {
+        assert!(number(most) <= number(limit), "{most}: {room}");
+        assert!(number(most) > 0, "{most}: {room}");
+    }
+    for broken in ["out_of_order", "lost", "passes_refused"] {
+        assert_eq!(number(broken), 0, "{broken}: {room}");
+    }
+    assert_eq!(number("kept_place"), number("came_back"), "{room}");
+    assert_eq!(number("took_over"), number("second_tabs"), "{room}");
+    assert!(number("came_back") > 0 && number("second_tabs") > 0, "{room}");
+    let mut came = 0;
+    for crowd in ["early", "late"] {
+        let of = |name: &str| room[crowd][name].as_u64().unwrap();
+        assert_eq!(
+            of("came"),
+            of("admitted") + of("left") + of("sold_out"),
+            "{crowd}: {room}"
+        );
+        came += of("came");
+    }
+    assert_eq!(came, 300, "{room}");
+    assert!(number("etas_shown") > 0, "{room}");
 }
 
 #[tokio::test]

@@ -1,10 +1,13 @@
 //! How fast people are let in and how fast they give up, from counts that only grow.
 //!
+//! How fast people are let in is told by the time in which somebody waited and the room was open: what happens while
+//! nobody waits tells how fast people come, and a pause tells nothing.
+//!
 //! Every process watches for itself: nothing of this is stored.
 
 use std::collections::VecDeque;
 
-use super::command::{Counts, RoomView};
+use super::command::{Counts, RoomView, Status};
 use crate::time::{Millis, Timestamp};
 
 /// Nothing older is looked at.
@@ -21,16 +24,34 @@ struct Sample {
     admitted: u64,
     /// Who left, or was lost, while waiting.
     gone: u64,
-    /// People times milliseconds waited, since the first sample.
+    /// People times milliseconds waited, since the first look.
     waited: f64,
+    line: Line,
+}
+
+/// What the line did while it moved, since the first look.
+#[derive(Debug, Clone, Copy, Default)]
+struct Line {
+    ms: u64,
+    admitted: u64,
+}
+
+/// The last look, however close.
+#[derive(Debug, Clone, Copy)]
+struct Look {
+    at: Timestamp,
+    admitted: u64,
+    waiting: u64,
+    /// People were let in, if there were any.
+    open: bool,
 }
 
 #[derive(Debug, Clone, Default)]
 pub struct Pace {
     samples: VecDeque<Sample>,
-    /// The last look, however close: how many waited, and when that was.
-    last: Option<(Timestamp, u64)>,
+    last: Option<Look>,
     waited: f64,
+    line: Line,
 }
 
 /// What the recent past tells.
@@ -38,7 +59,7 @@ pub struct Pace {
 pub struct Rates {
     /// Admissions that were counted: the more, the surer.
     pub admitted: u64,
-    /// Admissions per millisecond.
+    /// Admissions per millisecond, while somebody waited.
     pub per_ms: f64,
     /// The chance per millisecond that somebody who waits gives up.
     pub gone_per_ms: f64,
@@ -46,23 +67,35 @@ pub struct Rates {
 
 impl Pace {
     pub fn look(&mut self, view: &RoomView) {
-        self.add(view.now, view.counts, view.waiting());
+        let open = view.status == Status::Open && view.opens_at.is_none_or(|at| at <= view.now);
+        self.add(view.now, view.counts, view.waiting(), open);
     }
 
     /// Takes in a look at the room. Looks that are not later than the last are ignored.
-    pub fn add(&mut self, at: Timestamp, counts: Counts, waiting: u64) {
-        if let Some((last, waited)) = self.last {
-            if at <= last {
+    fn add(&mut self, at: Timestamp, counts: Counts, waiting: u64, open: bool) {
+        if let Some(last) = self.last {
+            if at <= last.at {
                 return;
             }
-            self.waited += waited as f64 * at.since(last).0 as f64;
+            let span = at.since(last.at).0;
+            self.waited += last.waiting as f64 * span as f64;
+            if last.open && last.waiting > 0 {
+                self.line.ms += span;
+                self.line.admitted += counts.admitted.saturating_sub(last.admitted);
+            }
         }
-        self.last = Some((at, waiting));
+        self.last = Some(Look {
+            at,
+            admitted: counts.admitted,
+            waiting,
+            open,
+        });
         let sample = Sample {
             at,
             admitted: counts.admitted,
             gone: counts.left + counts.lost,
             waited: self.waited,
+            line: self.line,
         };
         if self
             .samples
@@ -89,16 +122,12 @@ impl Pace {
         }
     }
 
-    /// None until somebody was let in.
+    /// None until somebody who waited was let in.
     pub fn rates(&self) -> Option<Rates> {
         let last = self.samples.back()?;
-        let from = self
-            .samples
-            .iter()
-            .rev()
-            .find(|sample| last.admitted - sample.admitted >= ENOUGH)
-            .or(self.samples.front())?;
-        let (admitted, span) = (last.admitted - from.admitted, last.at.since(from.at).0 as f64);
+        let from = self.since(|sample| last.line.admitted - sample.line.admitted)?;
+        let admitted = last.line.admitted - from.line.admitted;
+        let span = (last.line.ms - from.line.ms) as f64;
         if admitted == 0 || span == 0.0 {
             return None;
         }
@@ -112,5 +141,75 @@ impl Pace {
                 false => 0.0,
             },
         })
+    }
+
+    /// Admissions per millisecond, whether anybody waited or not. None until somebody was let in.
+    pub fn lately(&self) -> Option<f64> {
+        let last = self.samples.back()?;
+        let from = self.since(|sample| last.admitted - sample.admitted)?;
+        let (admitted, span) = (last.admitted - from.admitted, last.at.since(from.at).0);
+        (admitted > 0 && span > 0).then(|| admitted as f64 / span as f64)
+    }
+
+    /// The latest sample with enough admissions since, or the first one.
+    fn since(&self, admitted: impl Fn(&Sample) -> u64) -> Option<&Sample> {
+        let enough = self
+            .samples
+            .iter()
+            .rev()
+            .find(|sample| admitted(sample) >= ENOUGH);
+        enough.or(self.samples.front())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Looks once a second, for so many seconds; ten people are let in between two of them if `moves`.
+    fn watch(
+        pace: &mut Pace,
+        from: u64,
+        seconds: u64,
+        admitted: &mut u64,
+        waiting: u64,
+        (open, moves): (bool, bool),
+    ) {
+        for second in from..from + seconds {
+            let counts = Counts {
+                admitted: *admitted,
+                ..Counts::default()
+            };
+            pace.add(Timestamp(second * 1_000), counts, waiting, open);
+            *admitted += if moves { 10 } else { 0 };
+        }
+    }
+
+    fn per_second(pace: &Pace) -> f64 {
+        (pace.rates().unwrap().per_ms * 1_000.0).round()
+    }
+
+    #[test]
+    fn a_rush_was_told_the_pace_of_the_quiet_time_before_it() {
+        let (mut pace, mut admitted) = (Pace::default(), 0);
+        watch(&mut pace, 0, 200, &mut admitted, 0, (true, false));
+        assert_eq!(pace.rates(), None);
+        // A few come and go right in: that is how fast they come.
+        watch(&mut pace, 200, 20, &mut admitted, 0, (true, true));
+        assert_eq!(pace.rates(), None);
+        assert_eq!(pace.lately().map(|per_ms| (per_ms * 1_000.0).round()), Some(1.0));
+        watch(&mut pace, 220, 3, &mut admitted, 500, (true, true));
+        assert_eq!(per_second(&pace), 10.0);
+    }
+
+    #[test]
+    fn a_pause_made_the_line_look_slow() {
+        let (mut pace, mut admitted) = (Pace::default(), 0);
+        watch(&mut pace, 0, 5, &mut admitted, 500, (true, true));
+        assert_eq!(per_second(&pace), 10.0);
+        watch(&mut pace, 5, 60, &mut admitted, 500, (false, false));
+        assert_eq!(per_second(&pace), 10.0, "as it was before");
+        watch(&mut pace, 65, 5, &mut admitted, 500, (true, true));
+        assert_eq!(per_second(&pace), 10.0);
     }
 }

@@ -28,8 +28,10 @@ const SAMPLES: usize = 600;
 #[derive(Debug)]
 pub struct Seen {
     pub view: RoomView,
-    /// How fast it goes; none until somebody was let in.
+    /// How fast it goes; none until somebody who waited was let in.
     pub rates: Option<Rates>,
+    /// Admissions per millisecond, whether anybody waited or not; none until somebody was let in.
+    pub lately: Option<f64>,
     /// When it was read.
     pub read: Instant,
 }
@@ -191,9 +193,11 @@ impl RoomHandle {
     /// The room as it is now, for whoever has just changed it.
     pub async fn look_at_it(&self) -> Result<Arc<Seen>, StoreError> {
         let view = self.0.store.survey(&self.0.name).await?;
+        let seen = self.seen();
         Ok(Arc::new(Seen {
             view,
-            rates: self.seen().and_then(|seen| seen.rates),
+            rates: seen.as_ref().and_then(|seen| seen.rates),
+            lately: seen.and_then(|seen| seen.lately),
             read: Instant::now(),
         }))
     }

@@ -36,6 +36,7 @@ pub(super) async fn watch(local: Arc<Local>, stop: CancellationToken) {
                 local.registry.compare(&view);
                 let seen = Arc::new(Seen {
                     rates: pace.rates(),
+                    lately: pace.lately(),
                     view,
                     read: Instant::now(),
                 });

@@ -157,6 +157,7 @@ fn full() -> Scrape {
                 seen: Some(Arc::new(Seen {
                     view: Room::new(7, counted_room()).survey(Timestamp(1_000)),
                     rates: None,
+                    lately: None,
                     read: tokio::time::Instant::now(),
                 })),
                 max_waiting: 1_000,

@@ -145,7 +145,7 @@ pub(crate) fn room(door: &Door, seen: &Arc<Seen>) -> api::Room {
         waiting: view.waiting(),
         granted: view.granted,
         inside: view.inside,
-        admitted_per_second: seen.rates.map(|rates| rates.per_ms * 1_000.0),
+        admitted_per_second: seen.lately.map(|per_ms| per_ms * 1_000.0),
         eta: seen
             .eta(view.waiting())
             .filter(|_| status == RoomStatus::Open)

@@ -82,7 +82,7 @@ enum Command {
     Openapi,
     /// Print what a shell needs to complete commands and flags
     Completions { shell: Shell },
-    /// Three customers share one rate: see who waits for whom
+    /// Three customers share one rate, readers a provider's limit, a crowd few seats: see who waits for whom
     Demo(demo::DemoArgs),
     /// Compare policies in virtual time
     Simulate(simulate::SimulateArgs),

@@ -1,5 +1,5 @@
 //! `tidegate demo`: a large customer, two small ones behind it, one rate for all; then records of an API that allows
-//! few calls, in `refresh/`.
+//! few calls, in `refresh/`; then a crowd in front of a concert, in `room/`.
 //!
 //! Everything is real: the service with its dashboard, an embedded store in a temporary folder with the default
 //! durability, and handlers that sleep for a few milliseconds. Only the rate holds the jobs back, so what each customer
@@ -8,6 +8,7 @@
 mod bars;
 mod figures;
 mod refresh;
+mod room;
 
 use std::io::IsTerminal;
 use std::net::SocketAddr;
@@ -32,6 +33,7 @@ use tokio::sync::mpsc;
 use self::bars::Bars;
 use self::figures::{CustomerFigures, Figures};
 use self::refresh::RefreshFigures;
+use self::room::RoomFigures;
 use super::simulate::{Customer, ideal};
 
 const KIND: &str = "SEND_PROMOTION";
@@ -74,6 +76,7 @@ pub(super) fn run(args: &DemoArgs) -> anyhow::Result<()> {
         let upstream = refresh::upstream()?;
         let mut config = config(args, folder.path());
         refresh::configure(&mut config, &upstream)?;
+        room::configure(&mut config)?;
         let service = start(config, &scene, finished).await?;
         let figures = tokio::select! {
             figures = play_all(args, &service, &scene, finishes, &upstream) => figures,
@@ -139,12 +142,13 @@ impl Scene {
     }
 }
 
-/// What both scenes came to.
+/// What the scenes came to.
 #[derive(Debug, Serialize)]
 struct AllFigures {
     #[serde(flatten)]
     bulk: Figures,
     refresh: RefreshFigures,
+    room: RoomFigures,
 }
 
 /// One scene after the other, each told as soon as it is over.
@@ -163,9 +167,13 @@ async fn play_all(
     }
     let refresh = refresh::play(service, upstream).await?;
     if !args.json {
-        print!("{}", refresh.report(coloured));
+        println!("{}", refresh.report(coloured));
     }
-    Ok(AllFigures { bulk, refresh })
+    let room = room::play(service).await?;
+    if !args.json {
+        print!("{}", room.report(coloured));
+    }
+    Ok(AllFigures { bulk, refresh, room })
 }
 
 async fn play(

@@ -111,7 +111,7 @@ fn many(count: u64, what: &str) -> String {
 }
 
 /// The value below which `percent` of all lie; zero of nothing.
-pub(super) fn percentile(times: &mut [Duration], percent: usize) -> Duration {
+pub(in super::super) fn percentile(times: &mut [Duration], percent: usize) -> Duration {
     times.sort_unstable();
     let rank = (times.len() * percent).div_ceil(100);
     times.get(rank.saturating_sub(1)).copied().unwrap_or_default()

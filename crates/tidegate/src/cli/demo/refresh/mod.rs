@@ -29,8 +29,7 @@ use tidegate_source::SourceSettings;
 use tidegate_upstream::{Upstream, UpstreamSettings};
 
 use self::bars::Bars;
-pub(super) use self::figures::RefreshFigures;
-use self::figures::percentile;
+pub(super) use self::figures::{RefreshFigures, percentile};
 
 const TARGET: &str = "game";
 /// Refreshed ahead of being read, so with low priority.

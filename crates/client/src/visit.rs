@@ -1,0 +1,217 @@
+//! Waiting rooms, for visitors: a place, how it goes, and to leave.
+//!
+//! A visitor is whoever has the cookie. It comes with the first answer, and is shown with everything that follows.
+
+use std::collections::VecDeque;
+use std::time::Duration;
+
+use http::header::SET_COOKIE;
+use http::{HeaderMap, HeaderValue, Method, StatusCode};
+use http_body_util::{BodyExt, Empty};
+use hyper::body::Incoming;
+use serde::de::DeserializeOwned;
+use tidegate_api::{JoinRoom, Place, StreamClosed};
+
+use crate::address::Address;
+use crate::client::{Call, Client, EVENTS};
+use crate::error::ClientError;
+use crate::sse::{Event, Parser};
+
+/// The service says something every 15 seconds; three times that in silence, and the connection is dead.
+const SILENCE: Duration = Duration::from_secs(45);
+
+/// What keeps a visitor's place. Whoever has it is that visitor, so it is not shown.
+#[derive(Clone, PartialEq, Eq)]
+pub struct PlaceCookie(HeaderValue);
+
+impl std::fmt::Debug for PlaceCookie {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("PlaceCookie(***)")
+    }
+}
+
+impl PlaceCookie {
+    /// As it was kept: `name=value`, several with `; ` between them.
+    pub fn new(text: &str) -> Result<Self, ClientError> {
+        let mut value = HeaderValue::try_from(text)
+            .map_err(|_| ClientError::Input("the cookie has characters that no cookie has".into()))?;
+        value.set_sensitive(true);
+        Ok(Self(value))
+    }
+
+    /// To be kept, in a safe place.
+    pub fn expose(&self) -> &str {
+        self.0.to_str().unwrap_or_default()
+    }
+
+    /// What a browser has after this answer.
+    fn after(held: Option<&Self>, headers: &HeaderMap) -> Result<Option<Self>, ClientError> {
+        let given = headers.get_all(SET_COOKIE).iter();
+        let given = given.filter_map(|cookie| cookie.to_str().ok()?.split(';').next());
+        let all: Vec<&str> = held.map(Self::expose).into_iter().chain(given).collect();
+        match all.is_empty() {
+            true => Ok(None),
+            false => Self::new(&all.join("; ")).map(Some),
+        }
+    }
+}
+
+/// What a visitor is told.
+#[derive(Debug, Clone, PartialEq)]
+#[non_exhaustive]
+pub enum RoomEvent {
+    /// Where the visitor stands: at first, when it moves, and when the room pauses or goes on.
+    Place(Place),
+    /// Let in: the place has the pass.
+    Granted(Place),
+    /// Another stream of the same visitor took over. The last event.
+    Superseded,
+    /// Nothing more comes, and why. The last event.
+    Closed(StreamClosed),
+}
+
+/// A visitor's stream. Dropped, the service hears that the visitor is away; the place is kept for the grace time.
+pub struct Waiting {
+    url: String,
+    cookie: Option<PlaceCookie>,
+    body: Incoming,
+    parser: Parser,
+    events: VecDeque<Event>,
+    over: bool,
+}
+
+impl std::fmt::Debug for Waiting {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Waiting")
+            .field("url", &self.url)
+            .field("over", &self.over)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Client {
+    /// Takes a place in a room, or finds the one that the cookie keeps, and hears how it goes. The newest stream of a
+    /// visitor wins. It is not opened again when it breaks: come with its cookie, and the place is still there.
+    pub async fn wait_in_room(
+        &self,
+        room: &str,
+        join: &JoinRoom,
+        cookie: Option<&PlaceCookie>,
+    ) -> Result<Waiting, ClientError> {
+        let address = Address::root(&["events", room, "tickets", "waiting"])
+            .ask("again", join.again.then_some("1"))
+            .ask("token", join.token.as_deref())
+            .ask("proof", join.proof.as_deref());
+        let nothing = Empty::new().map_err(|never| match never {}).boxed_unsync();
+        let shown = cookie.map(|cookie| &cookie.0);
+        let answer = self.send_as(shown, Method::GET, &address, None, EVENTS, nothing);
+        let answer = tokio::time::timeout(SILENCE, answer).await;
+        let answer = answer.map_err(|_| broken(self.url(), "no answer"))??;
+        Ok(Waiting {
+            url: self.url().to_owned(),
+            cookie: PlaceCookie::after(cookie, answer.headers())?,
+            body: answer.into_body(),
+            parser: Parser::default(),
+            events: VecDeque::new(),
+            over: false,
+        })
+    }
+
+    /// Where a visitor stands. Asking keeps the place, as a stream does.
+    pub async fn place_in_room(&self, room: &str, cookie: &PlaceCookie) -> Result<Place, ClientError> {
+        let call = Call::get(Address::of(&["rooms", room, "place"]));
+        self.call(call.cookie(&cookie.0)).await
+    }
+
+    /// Gives a place up, or the slot of somebody who was let in.
+    pub async fn leave_room(&self, room: &str, cookie: &PlaceCookie) -> Result<Place, ClientError> {
+        let call = Call::post(Address::of(&["rooms", room, "leave"]));
+        self.call(call.cookie(&cookie.0).idempotent()).await
+    }
+}
+
+fn broken(url: &str, reason: &str) -> ClientError {
+    ClientError::Transport {
+        url: url.to_owned(),
+        reason: reason.to_owned(),
+        sent: true,
+    }
+}
+
+impl Waiting {
+    /// What to come back with; none only if the service knows the visitor otherwise.
+    pub fn cookie(&self) -> Option<&PlaceCookie> {
+        self.cookie.as_ref()
+    }
+
+    /// The next event; none after the last one, and after an error.
+    pub async fn next(&mut self) -> Option<Result<RoomEvent, ClientError>> {
+        while !self.over {
+            let told = match self.events.pop_front() {
+                Some(event) => self.read(&event),
+                None => self.hear().await.map(|()| None),
+            };
+            self.over = matches!(
+                told,
+                Err(_) | Ok(Some(RoomEvent::Superseded | RoomEvent::Closed(_)))
+            );
+            if let Some(told) = told.transpose() {
+                return Some(told);
+            }
+        }
+        None
+    }
+
+    /// Waits for more of the stream.
+    async fn hear(&mut self) -> Result<(), ClientError> {
+        let frame = tokio::time::timeout(SILENCE, self.body.frame()).await;
+        let frame = frame.map_err(|_| broken(&self.url, "the stream of events fell silent"))?;
+        // The service ends its streams when it stops.
+        let frame = frame.ok_or_else(|| broken(&self.url, "the stream of events ended"))?;
+        let frame = frame.map_err(|error| ClientError::transport(&self.url, &error, true))?;
+        if let Some(data) = frame.data_ref() {
+            let events = self.parser.feed(data);
+            let events = events.map_err(|error| broken(&self.url, &error.to_string()))?;
+            self.events.extend(events);
+        }
+        Ok(())
+    }
+
+    fn read(&self, event: &Event) -> Result<Option<RoomEvent>, ClientError> {
+        Ok(Some(match event.name.as_str() {
+            "queued" | "position" | "early" | "paused" | "resumed" => RoomEvent::Place(self.parse(event)?),
+            "granted" => RoomEvent::Granted(self.parse(event)?),
+            "superseded" => RoomEvent::Superseded,
+            "closed" => RoomEvent::Closed(self.parse(event)?),
+            // Of a later version of the service.
+            _ => return Ok(None),
+        }))
+    }
+
+    fn parse<T: DeserializeOwned>(&self, event: &Event) -> Result<T, ClientError> {
+        serde_json::from_str(&event.data).map_err(|error| {
+            let reason = format!("event {:?}: {error}", event.name);
+            ClientError::answer(&self.url, StatusCode::OK, reason)
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_cookie_is_kept_and_not_shown() {
+        let mut headers = HeaderMap::new();
+        assert_eq!(PlaceCookie::after(None, &headers).unwrap(), None);
+        for cookie in ["place=secret; Path=/; HttpOnly", "token=other"] {
+            headers.append(SET_COOKIE, cookie.parse().unwrap());
+        }
+        let cookie = PlaceCookie::after(None, &headers).unwrap().unwrap();
+        assert_eq!(cookie.expose(), "place=secret; token=other");
+        assert!(!format!("{cookie:?}").contains("secret"));
+        let held = PlaceCookie::after(Some(&cookie), &HeaderMap::new()).unwrap();
+        assert_eq!(held, Some(cookie));
+        assert!(PlaceCookie::new("two\nlines").is_err());
+    }
+}

@@ -1,0 +1,376 @@
+//! What the crowd saw, for machines and for people.
+
+use std::fmt::Write;
+use std::time::Duration;
+
+use serde::Serialize;
+
+use super::super::figures::grouped;
+use super::super::refresh::percentile;
+use super::ledger::{self, End, Story};
+use super::{INSIDE, PER_SECOND, SEATS};
+
+/// Those who came before the doors opened, or those after.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
+pub(super) struct Crowd {
+    pub(super) came: u64,
+    pub(super) admitted: u64,
+    /// While they waited.
+    pub(super) left: u64,
+    /// Were told so.
+    pub(super) sold_out: u64,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub(in super::super) struct RoomFigures {
+    pub(super) seconds: f64,
+    pub(super) early: Crowd,
+    pub(super) late: Crowd,
+    pub(super) seats: u64,
+    pub(super) bought: u64,
+    pub(super) inside_limit: u64,
+    /// Most people inside at once, those on their way included.
+    pub(super) max_inside: u64,
+    pub(super) per_second_limit: u64,
+    /// Most admissions within any sliding second.
+    pub(super) max_admitted_in_a_second: u64,
+    /// Admitted while somebody who had come before was there and waited.
+    pub(super) out_of_order: u64,
+    /// Neither admitted nor told why not, and those whose pass was refused.
+    pub(super) lost: u64,
+    pub(super) passes_refused: u64,
+    /// Lost their connection and came back, and those of them who had their place.
+    pub(super) came_back: u64,
+    pub(super) kept_place: u64,
+    /// Opened a second tab, and those whose tab took over from the first.
+    pub(super) second_tabs: u64,
+    pub(super) took_over: u64,
+    /// Waiting times that were shown, how far the likely one was off, and how many of the ranges held the truth.
+    pub(super) etas_shown: u64,
+    pub(super) eta_median_error_seconds: f64,
+    pub(super) eta_held_percent: f64,
+    /// From the admission until the visitor heard of it.
+    pub(super) told_p50_ms: u64,
+    pub(super) told_p95_ms: u64,
+}
+
+fn crowd(stories: &[Story], late: bool) -> Crowd {
+    let mut crowd = Crowd::default();
+    for story in stories.iter().filter(|story| story.late == late) {
+        crowd.came += 1;
+        match (story.granted, story.end) {
+            (Some(_), _) => crowd.admitted += 1,
+            (None, End::Left) => crowd.left += 1,
+            (None, End::SoldOut) => crowd.sold_out += 1,
+            (None, _) => {}
+        }
+    }
+    crowd
+}
+
+fn count(stories: &[Story], is: impl Fn(&Story) -> bool) -> u64 {
+    stories.iter().filter(|story| is(story)).count() as u64
+}
+
+impl RoomFigures {
+    pub(super) fn of(stories: &[Story], seconds: Duration) -> Self {
+        let shown = ledger::shown(stories);
+        let mut errors: Vec<Duration> = shown.iter().map(|shown| shown.error().into()).collect();
+        let held = shown.iter().filter(|shown| shown.holds()).count();
+        let told = stories
+            .iter()
+            .filter_map(|story| Some(story.heard?.since(story.granted?)));
+        let mut told: Vec<Duration> = told.map(Duration::from).collect();
+        Self {
+            seconds: tenths(seconds.as_secs_f64()),
+            early: crowd(stories, false),
+            late: crowd(stories, true),
+            seats: SEATS,
+            bought: count(stories, |story| story.end == End::Bought),
+            inside_limit: INSIDE,
+            max_inside: ledger::most_inside(stories),
+            per_second_limit: PER_SECOND,
+            max_admitted_in_a_second: ledger::busiest_second(stories),
+            out_of_order: ledger::out_of_order(stories),
+            lost: count(stories, |story| story.end == End::Lost),
+            passes_refused: count(stories, |story| story.end == End::Refused),
+            came_back: count(stories, |story| story.kept.is_some()),
+            kept_place: count(stories, |story| story.kept == Some(true)),
+            second_tabs: count(stories, |story| story.took_over.is_some()),
+            took_over: count(stories, |story| story.took_over == Some(true)),
+            etas_shown: shown.len() as u64,
+            eta_median_error_seconds: percentile(&mut errors, 50).as_millis() as f64 / 1_000.0,
+            eta_held_percent: tenths(100.0 * held as f64 / shown.len().max(1) as f64),
+            told_p50_ms: percentile(&mut told, 50).as_millis() as u64,
+            told_p95_ms: percentile(&mut told, 95).as_millis() as u64,
+        }
+    }
+
+    pub(in super::super) fn report(&self, colours: bool) -> String {
+        let paint = |code: &str, text: String| match colours {
+            true => format!("\x1b[{code}m{text}\x1b[0m"),
+            false => text,
+        };
+        let good = |yes: bool| if yes { "32" } else { "31" };
+        let mut out = String::new();
+        // Writing to a String cannot fail.
+        let mut line = |text: String| writeln!(out, "{}", text.trim_end()).expect("a String takes all");
+        let row = |name: &str, cells: [String; 4]| {
+            let [came, admitted, left, sold_out] = cells;
+            format!("{name:<14}{came:>6}{admitted:>10}{left:>8}{sold_out:>10}")
+        };
+        line(paint(
+            "1",
+            row(
+                "people",
+                ["came", "let in", "left", "sold out"].map(str::to_owned),
+            ),
+        ));
+        for (name, crowd) in [("before doors", self.early), ("late", self.late)] {
+            let cells = [crowd.came, crowd.admitted, crowd.left, crowd.sold_out];
+            line(row(name, cells.map(grouped)));
+        }
+        line(String::new());
+        let of = |count: u64, all: u64, what: &str| format!("{} of {} {what}", grouped(count), grouped(all));
+        for (name, value, code) in [
+            (
+                "most inside",
+                of(self.max_inside, self.inside_limit, "allowed, at any moment"),
+                good(self.max_inside <= self.inside_limit),
+            ),
+            (
+                "busiest second",
+                of(
+                    self.max_admitted_in_a_second,
+                    self.per_second_limit,
+                    "allowed, in any sliding second",
+                ),
+                good(self.max_admitted_in_a_second <= self.per_second_limit),
+            ),
+            (
+                "seats",
+                of(self.bought, self.seats, "sold"),
+                good(self.bought <= self.seats),
+            ),
+            (
+                "out of order",
+                of(self.out_of_order, self.admitted(), "let in"),
+                good(self.out_of_order == 0),
+            ),
+            (
+                "away and back",
+                of(self.kept_place, self.came_back, "kept their place"),
+                good(self.kept_place == self.came_back),
+            ),
+            (
+                "second tab",
+                of(self.took_over, self.second_tabs, "took over the place"),
+                good(self.took_over == self.second_tabs),
+            ),
+            (
+                "shown waiting time",
+                format!(
+                    "{:.1} s off (median), the range held in {:.0} % of {}",
+                    self.eta_median_error_seconds,
+                    self.eta_held_percent,
+                    grouped(self.etas_shown)
+                ),
+                "0",
+            ),
+            (
+                "told of being let in",
+                format!("after {} ms (p95)", grouped(self.told_p95_ms)),
+                "0",
+            ),
+        ] {
+            line(format!("{name:<22}{}", paint(code, value)));
+        }
+        line(String::new());
+        line(self.sentences());
+        out
+    }
+
+    fn admitted(&self) -> u64 {
+        self.early.admitted + self.late.admitted
+    }
+
+    fn sentences(&self) -> String {
+        let within = self.max_inside <= self.inside_limit
+            && self.max_admitted_in_a_second <= self.per_second_limit
+            && self.bought <= self.seats;
+        let order = match self.out_of_order {
+            0 => "strictly in turn".to_owned(),
+            jumped => format!("NOT in turn ({} too early)", people(jumped)),
+        };
+        let limits = match within {
+            true => "every limit held",
+            false => "a limit did NOT hold",
+        };
+        let lost = match self.lost {
+            0 => "Nobody was lost".to_owned(),
+            lost => format!("{} got LOST", people(lost)),
+        };
+        let places = match self.came_back - self.kept_place {
+            0 => format!(
+                "all {} who were away for a moment kept their place",
+                self.came_back
+            ),
+            lost => format!("{} did NOT keep the place while away", people(lost)),
+        };
+        let refused = match self.passes_refused {
+            0 => String::new(),
+            refused => format!("\n{} got in, and got REFUSED at the shop.", people(refused)),
+        };
+        let tabs = match self.second_tabs - self.took_over {
+            0 => String::new(),
+            stuck => format!("\n{} did NOT get the place in a second tab.", people(stuck)),
+        };
+        format!(
+            "{} people wanted one of {} seats: they were let in {order}, and {limits}.\n\
+             {lost}, and {places}.{refused}{tabs}",
+            grouped(self.early.came + self.late.came),
+            grouped(self.seats),
+        )
+    }
+}
+
+fn people(count: u64) -> String {
+    match count {
+        1 => "one person".to_owned(),
+        count => format!("{} people", grouped(count)),
+    }
+}
+
+fn tenths(number: f64) -> f64 {
+    (number * 10.0).round() / 10.0
+}
+
+#[cfg(test)]
+mod tests {
+    use tidegate_core::time::Timestamp;
+
+    use super::*;
+
+    fn good() -> RoomFigures {
+        RoomFigures {
+            seconds: 10.0,
+            early: Crowd {
+                came: 220,
+                admitted: 200,
+                left: 20,
+                sold_out: 0,
+            },
+            late: Crowd {
+                came: 80,
+                admitted: 30,
+                left: 5,
+                sold_out: 45,
+            },
+            seats: 230,
+            bought: 230,
+            inside_limit: 40,
+            max_inside: 40,
+            per_second_limit: 30,
+            max_admitted_in_a_second: 30,
+            out_of_order: 0,
+            lost: 0,
+            passes_refused: 0,
+            came_back: 20,
+            kept_place: 20,
+            second_tabs: 10,
+            took_over: 10,
+            etas_shown: 1_500,
+            eta_median_error_seconds: 0.4,
+            eta_held_percent: 85.0,
+            told_p50_ms: 20,
+            told_p95_ms: 60,
+        }
+    }
+
+    #[test]
+    fn kept_promises_are_told_without_a_shout() {
+        let report = good().report(false);
+        for text in [
+            "in the order",
+            "every limit held",
+            "Nobody was lost",
+            "all 20 who",
+        ] {
+            assert!(report.contains(text), "{text}: {report}");
+        }
+        for shout in ["NOT", "LOST", "REFUSED", "\x1b"] {
+            assert!(!report.contains(shout), "{shout}: {report}");
+        }
+        assert!(!good().report(true).contains("\x1b[31m"));
+    }
+
+    #[test]
+    fn broken_limits_lost_people_and_lost_places_are_not_hidden() {
+        for limit in [
+            RoomFigures {
+                max_inside: 41,
+                ..good()
+            },
+            RoomFigures {
+                max_admitted_in_a_second: 31,
+                ..good()
+            },
+            RoomFigures {
+                bought: 231,
+                ..good()
+            },
+        ] {
+            let report = limit.report(true);
+            assert!(report.contains("a limit did NOT hold"), "{report}");
+            assert_eq!(report.matches("\x1b[31m").count(), 1, "{report}");
+        }
+        let figures = RoomFigures {
+            out_of_order: 2,
+            lost: 1,
+            passes_refused: 3,
+            kept_place: 16,
+            took_over: 9,
+            ..good()
+        };
+        let report = figures.report(false);
+        for text in [
+            "NOT in turn (2 people too early)",
+            "one person got LOST",
+            "3 people got in, and got REFUSED",
+            "4 people did NOT keep the place",
+            "one person did NOT get the place in a second tab",
+        ] {
+            assert!(report.contains(text), "{text}: {report}");
+        }
+    }
+
+    #[test]
+    fn everybody_is_counted_once() {
+        let story = |number: u64, late: bool, end: End, granted: Option<u64>| Story {
+            end,
+            granted: granted.map(Timestamp),
+            heard: granted.map(|at| Timestamp(at + 40)),
+            ..Story::new(number, late, number)
+        };
+        let stories = [
+            story(1, false, End::Bought, Some(1_000)),
+            story(2, false, End::Left, None),
+            // Let in as it left.
+            story(3, false, End::Left, Some(1_000)),
+            story(4, true, End::SoldOut, None),
+            story(5, true, End::Lost, None),
+            story(6, true, End::Refused, Some(1_500)),
+        ];
+        let figures = RoomFigures::of(&stories, Duration::from_secs(1));
+        let crowd = |came, admitted, left, sold_out| Crowd {
+            came,
+            admitted,
+            left,
+            sold_out,
+        };
+        assert_eq!(figures.early, crowd(3, 2, 1, 0));
+        assert_eq!(figures.late, crowd(3, 1, 0, 1));
+        assert_eq!((figures.bought, figures.lost, figures.passes_refused), (1, 1, 1));
+        assert_eq!((figures.told_p95_ms, figures.max_admitted_in_a_second), (40, 3));
+    }
+}
