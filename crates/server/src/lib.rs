@@ -25,7 +25,7 @@ mod problem;
 mod push;
 /// Passes of waiting rooms, for programs that serve rooms without this service.
 pub mod passes {
-    pub use crate::room::draw::draw;
+    pub use crate::room::draw::{Secret as DrawSecret, draw};
     pub use crate::room::pass::{Claims, PassKeysConfig, PassRefused, Signer};
     pub use crate::room::shop::{ShopError, Shown, Visited};
 }

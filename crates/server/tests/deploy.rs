@@ -145,8 +145,12 @@ fn every_alert_that_pages_is_tested_both_ways() {
 
 /// The panels of a row of the dashboard.
 fn row(title: &str) -> Vec<serde_json::Value> {
-    let dashboard: serde_json::Value = serde_json::from_str(&read("deploy/grafana/tidegate.json")).unwrap();
-    let panels = dashboard["panels"].as_array().unwrap().iter();
+    let dashboard: serde_json::Value =
+        serde_json::from_str(&read("deploy/grafana/tidegate.json")).expect("a dashboard is JSON");
+    let panels = dashboard["panels"]
+        .as_array()
+        .expect("a dashboard has panels")
+        .iter();
     panels
         .skip_while(|panel| panel["title"] != title)
         .skip(1)
@@ -224,7 +228,8 @@ fn refreshes_have_their_panels() {
 
 #[test]
 fn the_dashboard_is_one_that_grafana_can_load() {
-    let dashboard: serde_json::Value = serde_json::from_str(&read("deploy/grafana/tidegate.json")).unwrap();
+    let dashboard: serde_json::Value =
+        serde_json::from_str(&read("deploy/grafana/tidegate.json")).expect("a dashboard is JSON");
     let panels = dashboard["panels"].as_array().unwrap();
     let ids: BTreeSet<u64> = panels.iter().map(|panel| panel["id"].as_u64().unwrap()).collect();
     assert_eq!(ids.len(), panels.len(), "two panels have the same id");

@@ -44,7 +44,7 @@ use tidegate_core::ids::{IdError, PersonId, RoomId, SessionId};
 use tidegate_core::room::command::{JoinOutcome, JoinParams, TicketView};
 use tidegate_core::room::ticket::TicketState;
 use tidegate_engine::room::{RoomHandle, RoomOptions, RoomService, Seen, Update, Visit};
-use tidegate_server::passes::{Shown, draw};
+use tidegate_server::passes::{DrawSecret, Shown, draw};
 use tidegate_store::StoreError;
 use tidegate_store::room::{
     EmbeddedRoomOptions, EmbeddedRoomStore, RedisRoomOptions, RedisRoomStore, RoomStore,
@@ -221,8 +221,11 @@ impl Rooms {
     async fn come(&self, room: &str, person: &str, again: bool) -> Result<Come, RoomsError> {
         let room = self.room(room)?;
         let person = PersonId::new(person)?;
+        let secret = self.signer.secret_for(&format!("draw {}", room.name()));
+        let opens_at = room.seen_or_look().await?.view.opens_at;
+        let seed = DrawSecret::new(secret, room.name()).seed(opens_at);
         let params = JoinParams {
-            draw: draw(&self.signer.secret_for(&format!("draw {}", room.name())), &person),
+            draw: draw(&seed, &person),
             person,
             stream: true,
             again,

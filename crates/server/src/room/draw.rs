@@ -14,7 +14,7 @@ use tidegate_core::time::Timestamp;
 const BITS: u32 = 52;
 
 /// What the seeds of one room are made from. It is never told.
-pub(crate) struct Secret(Sha256);
+pub struct Secret(Sha256);
 
 impl std::fmt::Debug for Secret {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -23,14 +23,14 @@ impl std::fmt::Debug for Secret {
 }
 
 impl Secret {
-    pub(crate) fn new(secret: [u8; 32], room: &RoomId) -> Self {
+    pub fn new(secret: [u8; 32], room: &RoomId) -> Self {
         let length = (room.as_str().len() as u64).to_be_bytes();
         let hash = Sha256::new().chain_update(secret).chain_update(length);
         Self(hash.chain_update(room.as_str()))
     }
 
     /// The seed of the draw of an opening.
-    pub(crate) fn seed(&self, opens_at: Option<Timestamp>) -> [u8; 32] {
+    pub fn seed(&self, opens_at: Option<Timestamp>) -> [u8; 32] {
         let mut hash = self.0.clone();
         if let Some(at) = opens_at {
             hash.update(at.0.to_be_bytes());
