@@ -30,15 +30,16 @@ impl Clock for VirtualClock {
 }
 
 fn store() -> Arc<FaultyStore> {
+    store_with(BudgetConfig {
+        rate: 200,
+        burst: 10,
+        ..BudgetConfig::default()
+    })
+}
+
+fn store_with(budget: BudgetConfig) -> Arc<FaultyStore> {
     let settings = RefreshSettings {
-        budgets: BTreeMap::from([(
-            target(),
-            BudgetConfig {
-                rate: 200,
-                burst: 10,
-                ..BudgetConfig::default()
-            },
-        )]),
+        budgets: BTreeMap::from([(target(), budget)]),
         coalescer: CoalescerConfig::default(),
     };
     let model = ModelRefreshStore::new(settings, Arc::new(VirtualClock(Instant::now()))).unwrap();
@@ -113,23 +114,15 @@ async fn nobody_gets_a_token_and_nobody_is_sent_away_while_the_store_is_away() {
     assert!(matches!(got, Acquired::Token(_)));
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[tokio::test(start_paused = true)]
 async fn a_token_that_is_given_back_goes_to_the_next_in_line() {
-    let settings = RefreshSettings {
-        budgets: BTreeMap::from([(
-            target(),
-            BudgetConfig {
-                rate: 1,
-                burst: 1,
-                validity_ms: Millis(10_000),
-                low_cap: 100,
-                ..BudgetConfig::default()
-            },
-        )]),
-        coalescer: CoalescerConfig::default(),
-    };
-    let model = ModelRefreshStore::new(settings, Arc::new(SystemClock)).unwrap();
-    let store = Arc::new(FaultyStore::new(Arc::new(model)));
+    let store = store_with(BudgetConfig {
+        rate: 1,
+        burst: 1,
+        validity_ms: Millis(10_000),
+        low_cap: 100,
+        ..BudgetConfig::default()
+    });
     let allowances = Allowances::over(store.clone(), BreakerConfig::default());
     let target = target();
     let Acquired::Token(first) = allowances.acquire(&target, Priority::High).await else {
