@@ -10,9 +10,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use rdkafka::ClientConfig;
-use rdkafka::mocking::MockCluster;
-use rdkafka::producer::{DefaultProducerContext, FutureProducer, FutureRecord};
-use rdkafka::types::{RDKafkaApiKey, RDKafkaRespErr};
+use rdkafka::producer::{FutureProducer, FutureRecord};
 use tidegate_core::time::Millis;
 use tidegate_log::kafka::{KafkaLog, KafkaLogOptions};
 use tidegate_log::{ConsumeParams, Consumer, Log, LogError, LogSettings, Mark, Record, Topic};
@@ -281,69 +279,6 @@ async fn records_without_key_or_value_are_delivered_and_the_partition_goes_on() 
         ]
     );
     consumer.close().await;
-}
-
-/// A broker in this process that fails as it is told. It knows the topics already and nothing of their settings.
-fn pretend() -> MockCluster<'static, DefaultProducerContext> {
-    let cluster = MockCluster::new(1).expect("a pretend broker");
-    for (name, partitions) in [("high", 4), ("low", 24)] {
-        let name = format!("update-priority-{name}");
-        cluster.create_topic(&name, partitions, 1).expect("a topic");
-    }
-    cluster.create_topic("update-dlq", 12, 1).expect("a topic");
-    cluster
-}
-
-fn open_pretend(cluster: &MockCluster<'_, DefaultProducerContext>) -> KafkaLog {
-    let mut settings = LogSettings {
-        replication: 1,
-        send_timeout: Millis(5_000),
-        ..LogSettings::default()
-    };
-    settings.high.partitions = 4;
-    let options = KafkaLogOptions {
-        settings,
-        ..KafkaLogOptions::new(cluster.bootstrap_servers())
-    };
-    KafkaLog::open(options).expect("the log opens")
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_producer_that_failed_for_good_was_never_replaced() {
-    let cluster = pretend();
-    // The client itself calls this fatal: a producer that saw it refuses everything from then on.
-    cluster.request_errors(
-        RDKafkaApiKey::InitProducerId,
-        &[RDKafkaRespErr::RD_KAFKA_RESP_ERR_CLUSTER_AUTHORIZATION_FAILED],
-    );
-    let log = open_pretend(&cluster);
-    let until = Instant::now() + DEADLINE;
-    let mut failures = 0;
-    while let Err(error) = log.append(vec![record(failures)]).await.remove(0) {
-        failures += 1;
-        assert!(error.is_retryable() && Instant::now() < until, "{error}");
-        tokio::time::sleep(Duration::from_millis(50)).await;
-    }
-    let answers = log.append((0..20).map(record).collect()).await;
-    assert!(answers.iter().all(Result::is_ok), "{answers:?}");
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_right_that_was_taken_away_ended_everything() {
-    let cluster = pretend();
-    let log = open_pretend(&cluster);
-    log.append(vec![record(0)]).await.remove(0).expect("appended");
-    cluster.request_errors(
-        RDKafkaApiKey::Produce,
-        &[RDKafkaRespErr::RD_KAFKA_RESP_ERR_TOPIC_AUTHORIZATION_FAILED],
-    );
-    let refused = log.append(vec![record(1)]).await.remove(0);
-    let refused = refused.expect_err("it may not be written");
-    assert!(refused.is_retryable(), "{refused}");
-    let until = Instant::now() + DEADLINE;
-    while let Err(error) = log.append(vec![record(2)]).await.remove(0) {
-        assert!(error.is_retryable() && Instant::now() < until, "{error}");
-    }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -248,3 +248,23 @@ fn looking(mut config: ClientConfig) -> ClientConfig {
         .set("queued.max.messages.kbytes", "4096");
     config
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_right_that_was_taken_away_is_trouble_that_passes() {
+        for (code, passes) in [
+            (RDKafkaErrorCode::TopicAuthorizationFailed, true),
+            (RDKafkaErrorCode::GroupAuthorizationFailed, true),
+            (RDKafkaErrorCode::ClusterAuthorizationFailed, true),
+            (RDKafkaErrorCode::SaslAuthenticationFailed, true),
+            (RDKafkaErrorCode::AllBrokersDown, true),
+            (RDKafkaErrorCode::InvalidReplicationFactor, false),
+        ] {
+            let error = unavailable("127.0.0.1:9", &KafkaError::MessageProduction(code));
+            assert_eq!(error.is_retryable(), passes, "{code:?}: {error}");
+        }
+    }
+}
