@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 
 use axum::Router;
 use axum::extract::State;
@@ -11,6 +11,7 @@ use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 use tidegate_api::Time;
 use tidegate_core::ids::RoomId;
+use tidegate_store::{Clock, SystemClock};
 use tidegate_testkit::servers::{RedisOptions, RedisServer};
 use tokio::sync::Barrier;
 
@@ -248,7 +249,7 @@ async fn a_seed_is_told_only_of_an_opening_that_is_past(backend: Backend) {
 async fn a_draw_can_be_worked_out_again_by_those_who_took_part() {
     let folder = tempfile::tempdir().unwrap();
     let mut settings = config(Backend::Embedded, &folder, ROOM);
-    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_millis() as u64;
+    let now = SystemClock.now().0;
     // Long enough for all to come before, however busy the machine is.
     opens(&mut settings, Some(now + 15_000));
     let room = settings.rooms.get_mut(&RoomId::new("concert").unwrap()).unwrap();
