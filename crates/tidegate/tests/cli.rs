@@ -157,7 +157,7 @@ async fn the_demo_loses_nothing_and_keeps_the_limit() {
 fn a_crowd_is_let_in_as_promised(room: &Value) {
     let expected = "seconds early late seats bought inside_limit max_inside per_second_limit max_admitted_in_a_second \
                     out_of_order lost passes_refused came_back kept_place second_tabs took_over etas_shown \
-                    eta_median_error_seconds eta_held_percent told_p50_ms told_p95_ms";
+                    eta_median_error_seconds eta_held_percent eta_held_in_seconds_percent told_p50_ms told_p95_ms";
     assert_eq!(fields(room), words(expected));
     let number = |name: &str| room[name].as_u64().unwrap();
     for (most, limit) in [

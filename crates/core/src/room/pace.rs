@@ -33,7 +33,17 @@ struct Sample {
 #[derive(Debug, Clone, Copy, Default)]
 struct Line {
     ms: u64,
+    /// Of it, since the last admission.
+    still: u64,
     admitted: u64,
+}
+
+impl Line {
+    /// Limits are per second, so people are let in together, and up to a second later the next ones: a second without
+    /// anybody is part of a turn that is not over, and belongs to those who are let in at its end.
+    fn turns(self) -> u64 {
+        self.ms - self.still.min(SAMPLE.0)
+    }
 }
 
 /// The last look, however close.
@@ -80,8 +90,10 @@ impl Pace {
             let span = at.since(last.at).0;
             self.waited += last.waiting as f64 * span as f64;
             if last.open && last.waiting > 0 {
+                let admitted = counts.admitted.saturating_sub(last.admitted);
                 self.line.ms += span;
-                self.line.admitted += counts.admitted.saturating_sub(last.admitted);
+                self.line.admitted += admitted;
+                self.line.still = if admitted > 0 { 0 } else { self.line.still + span };
             }
         }
         self.last = Some(Look {
@@ -127,7 +139,7 @@ impl Pace {
         let last = self.samples.back()?;
         let from = self.since(|sample| last.line.admitted - sample.line.admitted)?;
         let admitted = last.line.admitted - from.line.admitted;
-        let span = (last.line.ms - from.line.ms) as f64;
+        let span = last.line.turns().saturating_sub(from.line.turns()) as f64;
         if admitted == 0 || span == 0.0 {
             return None;
         }
@@ -211,5 +223,30 @@ mod tests {
         assert_eq!(per_second(&pace), 10.0, "as it was before");
         watch(&mut pace, 65, 5, &mut admitted, 500, (true, true));
         assert_eq!(per_second(&pace), 10.0);
+    }
+
+    #[test]
+    fn between_two_turns_the_line_looked_slower_than_it_was() {
+        let mut pace = Pace::default();
+        // Ten at once, every second; a look right after, and one in the middle.
+        for turn in 0..3u64 {
+            for (at, admitted) in [(turn * 1_000, turn * 10), (turn * 1_000 + 700, turn * 10)] {
+                let counts = Counts {
+                    admitted,
+                    ..Counts::default()
+                };
+                pace.add(Timestamp(at), counts, 500, true);
+                if turn > 0 {
+                    assert_eq!(per_second(&pace), 10.0, "at {at}");
+                }
+            }
+        }
+        // Nobody any more: that is no turn.
+        let counts = Counts {
+            admitted: 20,
+            ..Counts::default()
+        };
+        pace.add(Timestamp(7_000), counts, 500, true);
+        assert!(per_second(&pace) < 5.0);
     }
 }

@@ -7,7 +7,7 @@ use serde::Serialize;
 
 use super::super::figures::grouped;
 use super::super::refresh::percentile;
-use super::ledger::{self, End, Story};
+use super::ledger::{self, End, Shown, Story};
 use super::{INSIDE, PER_SECOND, SEATS};
 
 /// Those who came before the doors opened, or those after.
@@ -45,10 +45,12 @@ pub(in super::super) struct RoomFigures {
     /// Opened a second tab, and those whose tab took over from the first.
     pub(super) second_tabs: u64,
     pub(super) took_over: u64,
-    /// Waiting times that were shown, how far the likely one was off, and how many of the ranges held the truth.
+    /// Waiting times that were shown, how far the likely one was off, and how many of the ranges held the truth: to the
+    /// millisecond, and for whoever reads whole seconds.
     pub(super) etas_shown: u64,
     pub(super) eta_median_error_seconds: f64,
     pub(super) eta_held_percent: f64,
+    pub(super) eta_held_in_seconds_percent: f64,
     /// From the admission until the visitor heard of it.
     pub(super) told_p50_ms: u64,
     pub(super) told_p95_ms: u64,
@@ -76,7 +78,10 @@ impl RoomFigures {
     pub(super) fn of(stories: &[Story], seconds: Duration) -> Self {
         let shown = ledger::shown(stories);
         let mut errors: Vec<Duration> = shown.iter().map(|shown| shown.error().into()).collect();
-        let held = shown.iter().filter(|shown| shown.holds()).count();
+        let percent = |holds: fn(&Shown) -> bool| {
+            let held = shown.iter().filter(|shown| holds(shown)).count();
+            tenths(100.0 * held as f64 / shown.len().max(1) as f64)
+        };
         let told = stories
             .iter()
             .filter_map(|story| Some(story.heard?.since(story.granted?)));
@@ -100,7 +105,8 @@ impl RoomFigures {
             took_over: count(stories, |story| story.took_over == Some(true)),
             etas_shown: shown.len() as u64,
             eta_median_error_seconds: percentile(&mut errors, 50).as_millis() as f64 / 1_000.0,
-            eta_held_percent: tenths(100.0 * held as f64 / shown.len().max(1) as f64),
+            eta_held_percent: percent(Shown::holds),
+            eta_held_in_seconds_percent: percent(Shown::holds_in_seconds),
             told_p50_ms: percentile(&mut told, 50).as_millis() as u64,
             told_p95_ms: percentile(&mut told, 95).as_millis() as u64,
         }
@@ -170,10 +176,11 @@ impl RoomFigures {
             (
                 "shown waiting time",
                 format!(
-                    "{:.1} s off (median), the range held in {:.0} % of {}",
+                    "{:.1} s off (median of {}); the range held in {:.0} %, read in whole seconds {:.0} %",
                     self.eta_median_error_seconds,
+                    grouped(self.etas_shown),
                     self.eta_held_percent,
-                    grouped(self.etas_shown)
+                    self.eta_held_in_seconds_percent
                 ),
                 "0",
             ),
@@ -282,6 +289,7 @@ mod tests {
             etas_shown: 1_500,
             eta_median_error_seconds: 0.4,
             eta_held_percent: 85.0,
+            eta_held_in_seconds_percent: 95.0,
             told_p50_ms: 20,
             told_p95_ms: 60,
         }
@@ -291,7 +299,7 @@ mod tests {
     fn kept_promises_are_told_without_a_shout() {
         let report = good().report(false);
         for text in [
-            "in the order",
+            "strictly in turn",
             "every limit held",
             "Nobody was lost",
             "all 20 who",

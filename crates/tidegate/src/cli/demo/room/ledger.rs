@@ -37,7 +37,7 @@ pub(super) struct Story {
     /// From then on somebody else may have the slot.
     pub(super) slot_until: Option<Timestamp>,
     pub(super) away: Option<(Timestamp, Timestamp)>,
-    /// Left, or was told that the line is over.
+    /// Left after this last word, or was told that the line is over.
     pub(super) gone: Option<Timestamp>,
     pub(super) end: End,
     /// Whoever was away: came back to its place.
@@ -142,6 +142,13 @@ impl Shown {
     pub(super) fn holds(&self) -> bool {
         (self.eta.low_ms..=self.eta.high_ms).contains(&self.truth.0)
     }
+
+    /// The same for whoever reads whole seconds.
+    pub(super) fn holds_in_seconds(&self) -> bool {
+        let low = self.eta.low_ms / SECOND.0 * SECOND.0;
+        let high = self.eta.high_ms.div_ceil(SECOND.0) * SECOND.0;
+        (low..=high).contains(&self.truth.0)
+    }
 }
 
 /// Everything that was shown to those who were let in. Whoever was away made its own time longer.
@@ -217,21 +224,23 @@ mod tests {
     #[test]
     fn shown_times_are_held_against_what_came() {
         let eta = EtaRange {
-            low_ms: 800,
-            likely_ms: 1_000,
-            high_ms: 1_250,
+            low_ms: 1_800,
+            likely_ms: 2_000,
+            high_ms: 2_250,
         };
-        let mut one = visit(1, 2_000, 3_000);
-        one.etas = vec![(Timestamp(900), eta), (Timestamp(700), eta)];
+        let mut one = visit(1, 4_000, 5_000);
+        // It took 2.2, 2.9, 3.1 and 0.9 s.
+        one.etas = [1_800, 1_100, 900, 3_100].map(|at| (Timestamp(at), eta)).to_vec();
         let mut away = one.clone();
         away.away = Some((Timestamp(0), Timestamp(1)));
         let mut waits = Story::new(3, false, 3);
         waits.etas = one.etas.clone();
         let seen = shown(&[one, away, waits]);
-        let seen: Vec<(u64, bool)> = seen
-            .iter()
-            .map(|shown| (shown.error().0, shown.holds()))
-            .collect();
-        assert_eq!(seen, [(100, true), (300, false)]);
+        let errors: Vec<u64> = seen.iter().map(|shown| shown.error().0).collect();
+        assert_eq!(errors, [200, 900, 1_100, 1_100]);
+        let held: Vec<bool> = seen.iter().map(Shown::holds).collect();
+        assert_eq!(held, [true, false, false, false]);
+        let held: Vec<bool> = seen.iter().map(Shown::holds_in_seconds).collect();
+        assert_eq!(held, [true, true, false, false]);
     }
 }

@@ -136,16 +136,20 @@ impl Stage {
         let mut deed = deed(story.number);
         // Not all at the same moment.
         let mut patience = story.number / 24 % 3;
+        // The first word of somebody who came before the doors opened may be from before they were shut.
+        let mut doors = story.late;
         loop {
             match told {
                 RoomEvent::Place(place) => {
                     story.shown(&place);
-                    let open = place.room_status == RoomStatus::Open;
+                    let open = doors && place.room_status == RoomStatus::Open;
                     match (deed, open.then_some(patience)) {
                         (Deed::Nothing, _) | (_, None) => {}
                         (_, Some(1..)) => patience -= 1,
                         (Deed::Leave, _) => {
-                            story.gone = Some(now());
+                            // After its last word it may have been let in without hearing of it any more.
+                            story.gone = Some(Timestamp(place.at.0));
+                            story.slot_until = Some(now());
                             self.client.leave_room(ROOM, &cookie(&stream)?).await?;
                             deed = Deed::Nothing;
                         }
@@ -177,6 +181,7 @@ impl Stage {
                 _ => return Ok(()),
             }
             told = next(&mut stream).await?;
+            doors = true;
         }
     }
 
@@ -256,7 +261,6 @@ impl Stage {
         };
         if story.end == End::Left {
             more(&self.left);
-            story.slot_until = story.gone;
         }
         story.gone = story.gone.or_else(|| Some(now()));
     }
