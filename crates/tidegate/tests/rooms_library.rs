@@ -69,7 +69,7 @@ async fn people_are_let_in(setup: RoomsSetup) {
         rooms.check("concert", &first).await.unwrap(),
         Visited::Granted { .. }
     ));
-    let refused = rooms.complete("concert", &first).await.unwrap_err();
+    let refused = rooms.extend("concert", &first, Millis(1)).await.unwrap_err();
     assert!(
         matches!(refused, RoomsError::Shop(ShopError::NotInside)),
         "{refused}"
