@@ -266,4 +266,6 @@ fn named(method: &Method) -> &'static str {
 #[cfg(test)]
 mod refresh_tests;
 #[cfg(test)]
+mod room_tests;
+#[cfg(test)]
 mod tests;

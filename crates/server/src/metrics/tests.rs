@@ -14,16 +14,13 @@ use tidegate_core::bulk::{
 };
 use tidegate_core::config::Hold;
 use tidegate_core::ids::{JobId, JobType, LaneId, Owner};
-use tidegate_core::room::Room;
-use tidegate_core::room::config::{Capacity, RoomConfig};
 use tidegate_core::time::Millis;
-use tidegate_engine::room::{Seen, WorkView};
 use tidegate_store::model::ModelStore;
 use tidegate_store::{Clock, ManualClock, Store, StoreExt};
 
 use super::process::Process;
 use super::refresh_tests as refreshing;
-use super::rooms::{Looked, RoomsSeen};
+use super::room_tests as rooms;
 use super::*;
 use crate::observe::Observed;
 
@@ -33,17 +30,6 @@ pub(super) fn metrics(max_groups: u32) -> Metrics {
     let mut config = Config::default();
     config.metrics.max_groups = max_groups;
     Metrics::new(&config, START)
-}
-
-/// A room whose seats are counted.
-fn counted_room() -> RoomConfig {
-    RoomConfig {
-        capacity: Capacity {
-            seats: Some(9),
-            ..Capacity::default()
-        },
-        ..RoomConfig::default()
-    }
 }
 
 fn group(id: impl AsRef<str>) -> GroupId {
@@ -86,7 +72,7 @@ fn state(id: &str, throttles: u64, backoff: u64) -> CongestionState {
 }
 
 /// One of everything.
-fn full() -> Scrape {
+pub(super) fn full() -> Scrape {
     let stats = Stats {
         at: Time(START.0),
         counts: tidegate_api::PhaseCounts::default(),
@@ -151,28 +137,7 @@ fn full() -> Scrape {
         callbacks: vec![("billing".into(), 5, 6)],
         budgets: Some(refreshing::budgeted()),
         refresh: Some(refreshing::refreshing()),
-        rooms: Some(RoomsSeen {
-            rooms: vec![Looked {
-                room: "concert".into(),
-                seen: Some(Arc::new(Seen {
-                    view: Room::new(7, counted_room()).survey(Timestamp(1_000)),
-                    rates: None,
-                    lately: None,
-                    read: tokio::time::Instant::now(),
-                })),
-                max_waiting: 1_000,
-                streams: 3,
-                work: WorkView {
-                    promoted: 2,
-                    promotions: refreshing::durations(),
-                    told: 5,
-                    broadcasts: refreshing::durations(),
-                    queued_joins: 6,
-                    queued_looks: 7,
-                },
-            }],
-            max_streams: 50,
-        }),
+        rooms: Some(rooms::seen()),
         event_streams: 4,
         process: Process::look(),
     }
@@ -203,7 +168,7 @@ fn names(text: &str) -> BTreeSet<(String, String)> {
 }
 
 /// Everything that is only there once something has happened.
-fn exercised() -> Metrics {
+pub(super) fn exercised() -> Metrics {
     let metrics = metrics(10);
     metrics.called("enqueue", Duration::from_millis(1), false);
     let took = Duration::from_millis(3);
@@ -293,40 +258,6 @@ fn names_and_labels_are_the_originals() {
         ),
         ("tidegate_oldest_wait_seconds", 2.5),
         ("tidegate_store_available", 1.0),
-    ] {
-        assert_eq!(samples.get(name), Some(&value), "{name} in {samples:#?}");
-    }
-}
-
-#[test]
-fn rooms_are_told() {
-    let samples = samples(&exercised().text(&full()));
-    for (name, value) in [
-        ("tidegate_room_people{room=\"concert\",state=\"waiting\"}", 0.0),
-        ("tidegate_room_seats{room=\"concert\"}", 9.0),
-        // Fewer seats than the limit inside.
-        ("tidegate_room_free_slots{room=\"concert\"}", 9.0),
-        ("tidegate_room_max_waiting{room=\"concert\"}", 1_000.0),
-        ("tidegate_room_streams{room=\"concert\"}", 3.0),
-        ("tidegate_room_max_streams", 50.0),
-        ("tidegate_room_told_total{room=\"concert\"}", 5.0),
-        ("tidegate_room_promoted_total{room=\"concert\"}", 2.0),
-        ("tidegate_room_promotions_total{room=\"concert\"}", 2.0),
-        ("tidegate_room_promotion_seconds_sum{room=\"concert\"}", 3_603.0),
-        (
-            "tidegate_room_promotion_seconds_bucket{le=\"3.0\",room=\"concert\"}",
-            1.0,
-        ),
-        (
-            "tidegate_room_broadcast_seconds_bucket{le=\"2.0\",room=\"concert\"}",
-            0.0,
-        ),
-        (
-            "tidegate_room_broadcast_seconds_bucket{le=\"+Inf\",room=\"concert\"}",
-            2.0,
-        ),
-        ("tidegate_room_queued_calls{room=\"concert\",call=\"join\"}", 6.0),
-        ("tidegate_room_queued_calls{room=\"concert\",call=\"look\"}", 7.0),
     ] {
         assert_eq!(samples.get(name), Some(&value), "{name} in {samples:#?}");
     }

@@ -1,0 +1,82 @@
+//! What is told of waiting rooms.
+
+use std::sync::Arc;
+
+use tidegate_core::room::Room;
+use tidegate_core::room::config::{Capacity, RoomConfig};
+use tidegate_engine::room::{Seen, WorkView};
+
+use super::refresh_tests::durations;
+use super::rooms::{Looked, RoomsSeen};
+use super::tests::{exercised, full, samples};
+use super::*;
+
+/// A room whose seats are counted.
+fn counted_room() -> RoomConfig {
+    RoomConfig {
+        capacity: Capacity {
+            seats: Some(9),
+            ..Capacity::default()
+        },
+        ..RoomConfig::default()
+    }
+}
+
+pub(super) fn seen() -> RoomsSeen {
+    RoomsSeen {
+        rooms: vec![Looked {
+            room: "concert".into(),
+            seen: Some(Arc::new(Seen {
+                view: Room::new(7, counted_room()).survey(Timestamp(1_000)),
+                rates: None,
+                lately: None,
+                read: tokio::time::Instant::now(),
+            })),
+            max_waiting: 1_000,
+            streams: 3,
+            work: WorkView {
+                promoted: 2,
+                promotions: durations(),
+                told: 5,
+                broadcasts: durations(),
+                queued_joins: 6,
+                queued_looks: 7,
+            },
+        }],
+        max_streams: 50,
+    }
+}
+
+#[test]
+fn rooms_are_told() {
+    let samples = samples(&exercised().text(&full()));
+    for (name, value) in [
+        ("tidegate_room_people{room=\"concert\",state=\"waiting\"}", 0.0),
+        ("tidegate_room_seats{room=\"concert\"}", 9.0),
+        // Fewer seats than the limit inside.
+        ("tidegate_room_free_slots{room=\"concert\"}", 9.0),
+        ("tidegate_room_max_waiting{room=\"concert\"}", 1_000.0),
+        ("tidegate_room_streams{room=\"concert\"}", 3.0),
+        ("tidegate_room_max_streams", 50.0),
+        ("tidegate_room_told_total{room=\"concert\"}", 5.0),
+        ("tidegate_room_promoted_total{room=\"concert\"}", 2.0),
+        ("tidegate_room_promotions_total{room=\"concert\"}", 2.0),
+        ("tidegate_room_promotion_seconds_sum{room=\"concert\"}", 3_603.0),
+        (
+            "tidegate_room_promotion_seconds_bucket{le=\"3.0\",room=\"concert\"}",
+            1.0,
+        ),
+        (
+            "tidegate_room_broadcast_seconds_bucket{le=\"2.0\",room=\"concert\"}",
+            0.0,
+        ),
+        (
+            "tidegate_room_broadcast_seconds_bucket{le=\"+Inf\",room=\"concert\"}",
+            2.0,
+        ),
+        ("tidegate_room_queued_calls{room=\"concert\",call=\"join\"}", 6.0),
+        ("tidegate_room_queued_calls{room=\"concert\",call=\"look\"}", 7.0),
+    ] {
+        assert_eq!(samples.get(name), Some(&value), "{name} in {samples:#?}");
+    }
+}
