@@ -27,10 +27,8 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 /// Limit: the head of a request.
 const MAX_HEAD_BYTES: usize = 64 * 1024;
 /// What an HTTP/2 connection begins with; the shortest request with a host is longer.
-const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
-/// As much of it as tells: no request of HTTP/1 begins so.
-const TELLING: usize = 4;
-/// Between two looks at a beginning of fewer bytes than that.
+const PREFACE: [u8; 24] = *b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
+/// Between two looks at a beginning that is not whole.
 const LOOK_AGAIN: Duration = Duration::from_millis(10);
 /// How both sides of TLS name HTTP/2.
 const ALPN_TWO: &[u8] = b"h2";
@@ -241,13 +239,13 @@ fn notice_the_dead(stream: &TcpStream, unread: Duration) -> io::Result<()> {
 /// Whether a connection begins as HTTP/2 does. It looks without taking: a buffer of what was taken would be kept for as
 /// long as the connection, and make that of HTTP/1 twice as large.
 async fn begins_as_two(stream: &TcpStream) -> io::Result<bool> {
-    let mut first = [0; TELLING];
+    let mut first = [0; PREFACE.len()];
     loop {
         let seen = stream.peek(&mut first).await?;
         if seen == 0 || first[..seen] != PREFACE[..seen] {
             return Ok(false);
         }
-        if seen == TELLING {
+        if seen == PREFACE.len() {
             return Ok(true);
         }
         tokio::time::sleep(LOOK_AGAIN).await;
