@@ -59,8 +59,10 @@ pub(crate) async fn serve(listener: TcpListener, shared: Arc<Shared>, mut stop: 
                 }
             }
             _ = beat.tick() => {
-                shared.ledger.stood_still(last.elapsed().saturating_sub(BEAT));
-                last = Instant::now();
+                // Read first: time that is spent waiting for the ledger belongs to the next beat.
+                let now = Instant::now();
+                shared.ledger.stood_still((now - last).saturating_sub(BEAT));
+                last = now;
             }
             Some(_) = connections.join_next(), if !connections.is_empty() => {}
             _ = &mut stop => return,
