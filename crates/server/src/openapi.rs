@@ -69,9 +69,15 @@ pub(crate) fn finish(mut description: OpenApi) -> OpenApi {
     components.add_security_scheme("key", SecurityScheme::Http(Http::new(HttpAuthScheme::Bearer)));
     for (path, item) in &mut description.paths.paths {
         let names = path.contains('{');
-        for operation in [&mut item.get, &mut item.put, &mut item.post, &mut item.patch]
-            .into_iter()
-            .flatten()
+        for operation in [
+            &mut item.get,
+            &mut item.put,
+            &mut item.post,
+            &mut item.patch,
+            &mut item.delete,
+        ]
+        .into_iter()
+        .flatten()
         {
             let query = operation.parameters.as_ref().is_some_and(|all| !all.is_empty());
             add(operation, PROBLEMS);
