@@ -265,6 +265,46 @@ async fn after_a_start_slots_come_back_at_their_time_and_nobody_absent_is_lost()
     service.shutdown().await;
 }
 
+/// Everybody counts as absent after a start. Whoever is back first must not be let in before those who stand ahead.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn after_a_start_nobody_overtakes_those_who_need_a_moment_to_come_back() {
+    let folder = tempfile::tempdir().unwrap();
+    let config = RoomConfig {
+        capacity: Capacity {
+            seats: None,
+            inside: 0,
+            per_second: 1_000,
+        },
+        presence_ms: Millis(6_000),
+        ..RoomConfig::default()
+    };
+    let store = Arc::new(EmbeddedRoomStore::open(EmbeddedRoomOptions::new(folder.path())).unwrap());
+    store.open(&name(), config.clone()).await.unwrap();
+    let line = ["first", "second", "third"].map(comes).to_vec();
+    store.join(&name(), line).await.unwrap();
+    store.close().await.unwrap();
+    drop(store);
+    let store = Arc::new(EmbeddedRoomStore::open(EmbeddedRoomOptions::new(folder.path())).unwrap());
+    let service = RoomService::start(store, RoomOptions::default());
+    let room = service.handle().open(&name(), config.clone()).await.unwrap();
+    // A slot is free from the first moment on.
+    let config = RoomConfig {
+        capacity: Capacity {
+            inside: 1,
+            ..config.capacity
+        },
+        ..config
+    };
+    service.handle().open(&name(), config).await.unwrap();
+    let mut third = visits(&room, "third").await;
+    let early = timeout(Duration::from_millis(1_000), granted(&mut third)).await;
+    assert!(early.is_err(), "the third was let in before the first");
+    let mut first = visits(&room, "first").await;
+    granted(&mut first).await;
+    until(&mut third, |_, ahead| ahead == 1).await;
+    service.shutdown().await;
+}
+
 /// A process that goes on would be ready, and let nobody in.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_store_that_has_failed_for_good_ends_the_service() {

@@ -338,16 +338,18 @@ impl fmt::Debug for Visitor {
 impl Visitor {
     /// The next thing to tell; the first comes at once. None when nothing more comes.
     pub async fn next(&mut self) -> Option<Told> {
-        match self.visit.next().await? {
-            Update::Superseded => Some(Told::Superseded),
-            Update::Ticket(view) => {
-                let seen = match self.visit.seen() {
-                    Some(seen) => seen,
-                    None => self.room.seen_or_look().await.ok()?,
-                };
-                Some(self.told(&view, &seen))
+        let view = loop {
+            match self.visit.next().await? {
+                Update::Superseded => return Some(Told::Superseded),
+                Update::Ticket(view) => break view,
+                Update::Quiet => {}
             }
-        }
+        };
+        let seen = match self.visit.seen() {
+            Some(seen) => seen,
+            None => self.room.seen_or_look().await.ok()?,
+        };
+        Some(self.told(&view, &seen))
     }
 
     fn told(&self, view: &TicketView, seen: &Seen) -> Told {

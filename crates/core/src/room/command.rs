@@ -287,6 +287,12 @@ impl RoomView {
             .is_some_and(|seats| self.counts.completed >= seats)
     }
 
+    /// Whether it can be removed: nobody comes any more, and nobody is there.
+    pub fn is_over(&self) -> bool {
+        let people = self.early + self.waiting() + self.granted + self.inside;
+        people == 0 && (self.status == Status::Closed || self.sold_out())
+    }
+
     /// How many could be let in now if the rate allows it: slots that nobody keeps and that have a seat. None while the
     /// door is not open.
     pub fn free(&self) -> u64 {

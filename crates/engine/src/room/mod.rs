@@ -3,7 +3,7 @@
 //! ```text
 //!   visitor ── Visit ◄── notes ──┐            promoter: reap, promote ──► store ◄── other processes
 //!                 ▲              │                                          │
-//!                 └── Seen ── watcher ◄── bell, or every second ── survey ──┘
+//!                 └── Seen ── watcher ◄── bell, or a turn's time ── survey ─┘
 //!                                │
 //!                          presence: signs of life of every stream, in batches
 //! ```
@@ -11,7 +11,7 @@
 //! | service, one per room | what it does | wakes on | at the latest after |
 //! |---|---|---|---|
 //! | `promoter` | ends what time has ended, lets in the next ones | a free slot, a newcomer, the rate | a second |
-//! | `watcher` | reads the room as a whole, and finds whose turn it is | somebody was let in, the room changed | a second |
+//! | `watcher` | reads the room as a whole, finds who was let in, and has everybody count the position in turns | somebody was let in, the room changed | a second |
 //! | `presence` | tells the store which streams are alive, and which have ended | time, ends | a third of `presence_ms` |
 //!
 //! Nobody is told of a promotion by the process that made it: every process finds its own visitors that no longer wait
@@ -23,6 +23,8 @@ mod presence;
 mod promoter;
 mod registry;
 mod service;
+mod sight;
+mod turns;
 mod visit;
 mod watcher;
 

@@ -1,21 +1,23 @@
 //! The service: every room of the store, each with its own tasks.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 use std::time::Duration;
 
 use tidegate_core::ids::{PersonId, RoomId};
-use tidegate_core::room::command::{JoinParams, RemoveOutcome};
+use tidegate_core::room::command::{JoinParams, RemoveOutcome, Status};
 use tidegate_core::room::config::RoomConfig;
 use tidegate_core::time::Millis;
 use tidegate_store::room::RoomStore;
 use tidegate_store::{Clock, StoreError, SystemClock};
-use tokio::sync::{mpsc, watch};
+use tokio::sync::mpsc;
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use super::local::{Counters, Local, RoomHandle};
+use super::sight::Sight;
 use super::{presence, promoter, watcher};
 use crate::gather::Gather;
 
@@ -66,6 +68,10 @@ struct Shared {
     rooms: Mutex<BTreeMap<RoomId, RoomHandle>>,
     /// What was opened here: if the store loses it, it is made again.
     opened: Mutex<BTreeMap<RoomId, RoomConfig>>,
+    /// Rooms that were served here and that the store has no more, though nobody removed them.
+    lost: Mutex<BTreeSet<RoomId>>,
+    /// How many there were.
+    losses: AtomicU64,
     /// Looks in a row that met no store.
     failures: AtomicU32,
     /// The store has failed for good.
@@ -82,6 +88,8 @@ impl RoomService {
             options,
             rooms: Mutex::default(),
             opened: Mutex::default(),
+            lost: Mutex::default(),
+            losses: AtomicU64::new(0),
             failures: AtomicU32::new(0),
             failed: CancellationToken::new(),
             tasks: TaskTracker::new(),
@@ -157,15 +165,32 @@ impl RoomsHandle {
         self.opened_mut().insert(room.clone(), config);
         let served = self.serve(room.clone(), Some(presence));
         // It may have been found, and looked at, with the settings of before.
-        served.0.seen.send_replace(None);
+        served.0.show(None);
         Ok(served)
     }
 
-    /// Makes the room unless the store has it, and serves it as it is there.
+    /// Makes the room unless the store has it, and serves it as it is there. One that was lost is made with its door
+    /// shut: how many seats of it were sold, and what operators had set, is not known any more.
     pub async fn make(&self, room: &RoomId, config: RoomConfig) -> Result<RoomHandle, StoreError> {
         let presence = config.presence_ms;
-        self.0.store.make(room, config).await?;
+        let door = match self.lost_mut().contains(room) {
+            true => Status::Paused,
+            false => Status::Open,
+        };
+        if self.0.store.make(room, config, door).await? && door == Status::Paused {
+            tracing::error!(%room, "the store has lost a room; it was made again, nobody is in it, and it is paused until an operator resumes it");
+        }
+        self.lost_mut().remove(room);
         Ok(self.serve(room.clone(), Some(presence)))
+    }
+
+    /// How many rooms the store has lost while they were served here.
+    pub fn losses(&self) -> u64 {
+        self.0.losses.load(Ordering::Relaxed)
+    }
+
+    fn lost_mut(&self) -> MutexGuard<'_, BTreeSet<RoomId>> {
+        self.0.lost.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// A room that the store has, served here from then on; none if there is none of this name.
@@ -210,28 +235,34 @@ impl RoomsHandle {
         let served: Vec<RoomId> = self.rooms_mut().keys().cloned().collect();
         let listed: BTreeSet<RoomId> = self.0.store.rooms().await?.into_iter().collect();
         for room in served.iter().filter(|room| !listed.contains(*room)) {
+            let there = self.has(room).await?;
+            if !there && self.was_in_use(room) && self.lost_mut().insert(room.clone()) {
+                self.0.losses.fetch_add(1, Ordering::Relaxed);
+            }
             let opened = self.opened_mut().get(room).cloned();
             match opened {
-                Some(config) => {
-                    if self.0.store.make(room, config).await? {
-                        tracing::warn!(%room, "the store has lost a room; it was made again, and nobody is in it");
-                    }
-                }
-                None => {
-                    if !self.has(room).await? {
-                        self.let_go(room);
-                    }
-                }
+                // Also puts one that is there on the list again.
+                Some(config) => drop(self.make(room, config).await?),
+                None if !there => self.let_go(room),
+                None => {}
             }
         }
         listed.into_iter().for_each(|room| drop(self.serve(room, None)));
         Ok(())
     }
 
+    /// Whether the room was in use when it was last looked at. One that was over, or is not served here any more, has been
+    /// removed.
+    fn was_in_use(&self, room: &RoomId) -> bool {
+        let seen = self.room(room).map(|served| served.seen());
+        seen.is_some_and(|seen| seen.is_none_or(|seen| !seen.view.is_over()))
+    }
+
     /// Ends the tasks of a room that is gone; its streams are told.
     fn let_go(&self, room: &RoomId) {
         if let Some(RoomHandle(local)) = self.rooms_mut().remove(room) {
             local.gone.cancel();
+            local.registry.gone();
             local.stop.cancel();
         }
         self.0.store.bells().forget(room);
@@ -281,12 +312,13 @@ impl RoomsHandle {
             name: room.clone(),
             store: store.clone(),
             registry: super::registry::Registry::default(),
-            seen: watch::Sender::new(None),
+            seen: RwLock::default(),
             joins,
             looks,
             ended,
             samples: Mutex::default(),
             counters: Counters::default(),
+            sight: Sight::begin(Instant::now()),
             presence: Mutex::new(presence.into()),
             stop: stop.clone(),
             gone: CancellationToken::new(),

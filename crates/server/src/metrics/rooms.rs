@@ -26,11 +26,14 @@ pub(super) struct Looked {
 pub(super) struct RoomsSeen {
     pub(super) rooms: Vec<Looked>,
     pub(super) max_streams: u32,
+    /// Rooms that the store has lost.
+    pub(super) losses: u64,
 }
 
 impl RoomsSeen {
     pub(super) fn take(app: &App) -> Option<Self> {
-        let doors = app.rooms.as_ref()?.doors().into_iter();
+        let rooms = app.rooms.as_ref()?;
+        let doors = rooms.doors().into_iter();
         let looked = |door: Arc<Door>| Looked {
             room: door.room.name().to_string(),
             seen: door.room.seen(),
@@ -41,6 +44,7 @@ impl RoomsSeen {
         Some(Self {
             rooms: doors.map(looked).collect(),
             max_streams: app.config.room.max_streams,
+            losses: rooms.handle.losses(),
         })
     }
 
@@ -128,6 +132,11 @@ impl RoomsSeen {
             "tidegate_room_ended",
             "Tickets by how they ended",
             self.by(ends, "end"),
+        );
+        all.counter(
+            "tidegate_rooms_lost",
+            "Rooms that the store has lost while this process served them",
+            self.losses as f64,
         );
     }
 

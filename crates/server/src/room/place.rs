@@ -72,6 +72,8 @@ impl Rooms {
                 place.opens_at = view.opens_at.map(time);
             }
             TicketState::Waiting { .. } => {
+                // Those whose draw is not over stand ahead, too.
+                place.waiting = told.waiting.max(told.ahead + 1);
                 place.position = Some(told.ahead + 1);
                 place.ahead = Some(told.ahead);
                 place.behind = Some(told.waiting.saturating_sub(told.ahead + 1));

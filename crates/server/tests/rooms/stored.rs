@@ -145,7 +145,7 @@ async fn b198_two_brokers_that_are_told_different_things_keep_the_first() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn rooms_that_redis_lost_are_there_again_without_a_restart() {
+async fn rooms_that_redis_lost_are_there_again_without_a_restart_and_let_nobody_in() {
     let redis = RedisServer::start(RedisOptions::durable()).unwrap();
     let folder = tempfile::tempdir().unwrap();
     let mut settings = config(Backend::Redis, &folder, ROOM);
@@ -168,6 +168,23 @@ async fn rooms_that_redis_lost_are_there_again_without_a_restart() {
         tokio::time::sleep(Duration::from_millis(500)).await;
     };
     assert_eq!(place["number"], 0, "{place}");
+    // How many seats were sold is not known any more.
+    assert_eq!(
+        (&place["state"], &place["room_status"]),
+        (&json!("waiting"), &json!("paused"))
+    );
+    let metrics = running
+        .http
+        .get(format!("{}/metrics", running.url))
+        .send()
+        .await
+        .unwrap();
+    let metrics = metrics.text().await.unwrap();
+    assert!(metrics.contains("tidegate_rooms_lost_total 1\n"), "{metrics}");
+    running.did("/v1/rooms/concert/resume", json!({})).await;
+    running
+        .until("/v1/rooms/concert", |room| room["granted"] == 1)
+        .await;
     running.stop().await;
 }
 

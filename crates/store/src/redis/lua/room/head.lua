@@ -119,6 +119,9 @@ do
     end
   end
 
+  -- Early ones who are not drawn yet: they stand before every place from draw_end on.
+  function room.undrawn(h) return h.draw < h.draw_end and h.early or 0 end
+
   -- Whom it rings for, before the answer.
   local function ring(r, answer)
     local bits = (r.promote and PROMOTE or 0) + (r.tell and TELL or 0)

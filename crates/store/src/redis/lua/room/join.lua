@@ -30,7 +30,7 @@ local function place(person, stream, draw)
     room.become(r, person, t, EARLY)
   else
     -- The newest place of all: everybody is before it, and nobody goes while this call runs.
-    t.ahead = h.waiting
+    t.ahead = h.waiting + room.undrawn(h)
     room.become(r, person, t, WAITING)
   end
   return t
