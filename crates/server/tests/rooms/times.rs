@@ -46,6 +46,14 @@ grace_ms = 600000
     let mut stream = ana.stream_with(&format!("?token={token}")).await.ok().unwrap();
     assert_eq!(stream.next().await.unwrap().1["position"], 1);
     drop(stream);
+    // Somebody else's old link in the same browser is not hers.
+    let old = signed(SECRET, json!({ "sub": "bob", "aud": "members", "exp": 1_000 }));
+    let (status, problem) = ana.stream_with(&format!("?token={old}")).await.err().unwrap();
+    assert_eq!(
+        (status, &problem["code"]),
+        (401, &json!("bad_token")),
+        "{problem}"
+    );
     // Another place needs another token.
     let (status, left) = ana.post("leave", json!({})).await;
     assert_eq!((status, &left["end"]), (200, &json!("left")), "{left}");
