@@ -83,7 +83,7 @@ pub struct RoomSettings {
     pub anonymous: bool,
     /// Whoever comes without a ticket has to work for it.
     pub proof: Option<ProofConfig>,
-    /// Decides the draw together with who draws; told after the opening. Absent: derived from the key that signs passes.
+    /// Decides the draw together with who draws; told after the opening. Absent: derived from the oldest key of passes.
     pub draw_seed: Option<Secret>,
     /// Somebody who has completed may queue again while that is remembered.
     pub again: bool,

@@ -23,8 +23,10 @@ pub(crate) struct Kept {
     pub(crate) until: Timestamp,
 }
 
-/// Seals and opens what browsers keep. Every process with the same key of passes has the same.
-pub(crate) struct Seal(Hmac<Sha256>);
+/// Seals and opens what browsers keep. Every process with the same keys of passes has the same.
+///
+/// One for each key: the first one closes, and all of them open, so that nobody is forgotten while a key is replaced.
+pub(crate) struct Seal(Vec<Hmac<Sha256>>);
 
 impl std::fmt::Debug for Seal {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -33,14 +35,16 @@ impl std::fmt::Debug for Seal {
 }
 
 impl Seal {
-    pub(crate) fn new(secret: [u8; 32]) -> Self {
-        Self(Hmac::new_from_slice(&secret).expect("HMAC takes keys of any length"))
+    /// `Signer::secrets_for("named")`: there is at least one.
+    pub(crate) fn new(secrets: &[[u8; 32]]) -> Self {
+        let mac = |secret: &[u8; 32]| Hmac::new_from_slice(secret).expect("HMAC takes keys of any length");
+        Self(secrets.iter().map(mac).collect())
     }
 
     /// `<person>.<until>.<seal>`, for this room.
     pub(crate) fn close(&self, room: &RoomId, kept: &Kept) -> String {
         let told = format!("{}.{:x}", kept.person, kept.until.0);
-        let seal = over(&self.0, room, &told).finalize().into_bytes();
+        let seal = over(&self.0[0], room, &told).finalize().into_bytes();
         format!("{told}.{}", encoded(&seal[..SEAL_BYTES]))
     }
 
@@ -50,7 +54,8 @@ impl Seal {
         let seal = URL_SAFE_NO_PAD.decode(seal).ok()?;
         (seal.len() == SEAL_BYTES).then_some(())?;
         // In constant time.
-        over(&self.0, room, told).verify_truncated_left(&seal).ok()?;
+        let ours = |mac: &Hmac<Sha256>| over(mac, room, told).verify_truncated_left(&seal).is_ok();
+        self.0.iter().any(ours).then_some(())?;
         let (person, until) = told.rsplit_once('.')?;
         Some(Kept {
             person: PersonId::new(person).ok()?,
@@ -85,7 +90,7 @@ mod tests {
 
     #[test]
     fn what_was_sealed_here_is_opened() {
-        let seal = Seal::new([7; 32]);
+        let seal = Seal::new(&[[7; 32]]);
         let text = seal.close(&room("hall"), &kept());
         assert_eq!(seal.open(&room("hall"), &text), Some(kept()));
         assert!(!text.contains([';', ' ', ',', '"']), "fits a cookie: {text}");
@@ -93,9 +98,9 @@ mod tests {
 
     #[test]
     fn nobody_becomes_somebody_else_or_stays_for_longer() {
-        let seal = Seal::new([7; 32]);
+        let seal = Seal::new(&[[7; 32]]);
         let text = seal.close(&room("hall"), &kept());
-        let other = Seal::new([8; 32]);
+        let other = Seal::new(&[[8; 32]]);
         assert_eq!(other.open(&room("hall"), &text), None, "another service");
         for changed in [
             text.replace("AbC", "aBC"),
@@ -114,10 +119,30 @@ mod tests {
 
     #[test]
     fn whoever_was_named_for_one_room_was_named_for_no_other() {
-        let seal = Seal::new([7; 32]);
+        let seal = Seal::new(&[[7; 32]]);
         let text = seal.close(&room("hall"), &kept());
         for other in ["hal", "hall2", "members"] {
             assert_eq!(seal.open(&room(other), &text), None, "{other}");
+        }
+    }
+
+    #[test]
+    fn whoever_was_named_is_known_while_the_key_is_replaced() {
+        let (old, new) = (Seal::new(&[[7; 32]]), Seal::new(&[[8; 32]]));
+        let (before, after) = (Seal::new(&[[7; 32], [8; 32]]), Seal::new(&[[8; 32], [7; 32]]));
+        assert_eq!(
+            before.close(&room("hall"), &kept()),
+            old.close(&room("hall"), &kept())
+        );
+        assert_eq!(
+            after.close(&room("hall"), &kept()),
+            new.close(&room("hall"), &kept())
+        );
+        for seal in [&before, &after] {
+            for made in [&old, &new] {
+                let text = made.close(&room("hall"), &kept());
+                assert_eq!(seal.open(&room("hall"), &text), Some(kept()));
+            }
         }
     }
 }

@@ -76,7 +76,7 @@ impl Door {
         let name = room.name().clone();
         let secret = match &settings.draw_seed {
             Some(secret) => Sha256::digest(secret.expose()).into(),
-            None => signer.secret_for(&format!("draw {name}")),
+            None => signer.draw_secret(&name),
         };
         Ok(Self {
             shop_keys: ShopKeys::open(&format!("rooms.{name}.signed_by"), &settings.signed_by)?,
@@ -133,8 +133,8 @@ impl RoomPart {
         }
         let rooms = Rooms {
             handle,
-            proofs: Proofs::new(signer.secret_for("proof")),
-            seal: Seal::new(signer.secret_for("named")),
+            proofs: Proofs::new(signer.secrets_for("proof")),
+            seal: Seal::new(&signer.secrets_for("named")),
             joins: Joins::new(&section.joins),
             streams: Arc::new(Semaphore::new(section.max_streams as usize)),
             defaults: config.room_template(),

@@ -15,6 +15,7 @@ use tidegate_store::{Clock, SystemClock};
 use tidegate_testkit::servers::{RedisOptions, RedisServer};
 use tokio::sync::Barrier;
 
+use crate::bad_input::signed;
 use crate::people::{ROOM, Visitor};
 use crate::support::{Backend, PATIENCE, Running, answer, config};
 
@@ -284,5 +285,41 @@ async fn a_draw_can_be_worked_out_again_by_those_who_took_part() {
     }
     people.sort_unstable();
     assert!(people.is_sorted_by_key(|(_, drawn)| *drawn), "{people:?}");
+    running.stop().await;
+}
+
+/// Another key signs from then on, as `docs/rooms.md` says; what was told, given or asked before still holds.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_key_is_replaced_while_a_draw_is_announced_and_people_wait() {
+    let secret = "0123456789abcdef0123456789abcdef";
+    let text = format!(
+        r#"
+[rooms.gala]
+opens_at = "2100-01-01T00:00:00Z"
+signed_by = [{{ secret = "{secret}" }}]
+grace_ms = 600000
+"#
+    );
+    let running = Running::start(Backend::Embedded, &text).await;
+    let told = running.ok("/v1/rooms/gala/draw").await;
+    let claims = json!({ "sub": "ana", "aud": "gala", "exp": 4_000_000_000_u64 });
+    let mut ana = Visitor::of(&running, "gala");
+    let (status, place) = ana.post("join", json!({ "token": signed(secret, claims) })).await;
+    assert_eq!((status, &place["state"]), (200, &json!("early")), "{place}");
+    let cookie = ana.cookie().unwrap().to_owned();
+    let keys = running.ok("/.well-known/jwks.json").await;
+    let made = std::process::Command::new("openssl")
+        .args(["genpkey", "-algorithm", "ed25519", "-out", "next.pem"])
+        .current_dir(running.folder.path().join("data/room-keys"))
+        .output();
+    assert!(made.unwrap().status.success());
+    let running = running.restart().await;
+    let both = running.ok("/.well-known/jwks.json").await;
+    assert_ne!(both["keys"][0], keys["keys"][0], "another one signs");
+    assert_eq!(both["keys"][1], keys["keys"][0]);
+    assert_eq!(running.ok("/v1/rooms/gala/draw").await, told);
+    let mut ana = Visitor::of(&running, "gala").with_cookie(&cookie);
+    let (status, place) = ana.get("place").await;
+    assert_eq!((status, &place["state"]), (200, &json!("early")), "{place}");
     running.stop().await;
 }
