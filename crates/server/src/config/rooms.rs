@@ -16,7 +16,7 @@ use crate::room::joins::JoinLimitsConfig;
 use crate::room::page::{Colours, OwnTexts};
 use crate::room::pass::PassKeysConfig;
 use crate::room::proof::ProofConfig;
-use crate::room::visitor::{ShopKeyConfig, ShopKeys};
+use crate::room::visitor::{MIN_SECRET_BYTES, ShopKeyConfig, ShopKeys};
 
 /// Connections that are left when every stream is taken, for redemptions, the dashboard and health checks.
 const OTHER_CONNECTIONS: u32 = 500;
@@ -83,7 +83,8 @@ pub struct RoomSettings {
     pub anonymous: bool,
     /// Whoever comes without a ticket has to work for it.
     pub proof: Option<ProofConfig>,
-    /// Decides the draw together with who draws; told after the opening. Absent: derived from the oldest key of passes.
+    /// Decides the draw together with who draws: at least 32 bytes, as `openssl rand -base64 32` makes them. Absent: derived
+    /// from the oldest key of passes.
     pub draw_seed: Option<Secret>,
     /// Somebody who has completed may queue again while that is remembered.
     pub again: bool,
@@ -155,6 +156,14 @@ impl RoomSettings {
             proof
                 .validate()
                 .map_err(|error| within(format!("proof.{error}")))?;
+        }
+        if let Some(seed) = &self.draw_seed {
+            ensure!(
+                seed.len() >= MIN_SECRET_BYTES,
+                "{what}.draw_seed has {} bytes, and can be guessed from the commitment that everybody is told; it needs \
+                 {MIN_SECRET_BYTES}, as `openssl rand -base64 32` makes them",
+                seed.len()
+            );
         }
         for lang in self.texts.keys() {
             ensure!(

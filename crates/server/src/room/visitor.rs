@@ -35,7 +35,7 @@ const NAMED: &str = "tidegate named";
 /// Of a hash, as a person: 144 bits, which makes 24 characters.
 const PERSON_BYTES: usize = 18;
 /// Limit: a shorter secret can be guessed from one token.
-const MIN_SECRET_BYTES: usize = 32;
+pub(crate) const MIN_SECRET_BYTES: usize = 32;
 /// The shop's clock may be so many seconds ahead of ours.
 const EARLY_SECONDS: f64 = 60.0;
 
