@@ -1,6 +1,7 @@
 //! The rooms of this service: their store, the services that let people in, and what every request about them needs.
 
 use std::collections::{BTreeMap, HashMap};
+use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use reqwest::Client;
@@ -67,6 +68,8 @@ pub(crate) struct Door {
     texts: [(Lang, Texts); 2],
     /// What the seed of every draw is made from.
     draws: draw::Secret,
+    /// Passes that this process gave without the store.
+    pub(crate) failed_open: AtomicU64,
 }
 
 impl Door {
@@ -82,6 +85,7 @@ impl Door {
             shop_keys: ShopKeys::open(&format!("rooms.{name}.signed_by"), &settings.signed_by)?,
             texts: [texts(Lang::En, &own(Lang::En)), texts(Lang::Ko, &own(Lang::Ko))],
             draws: draw::Secret::new(secret, &name),
+            failed_open: AtomicU64::new(0),
             room,
             settings,
         })

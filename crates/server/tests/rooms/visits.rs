@@ -269,7 +269,7 @@ async fn places_outlive_a_restart(backend: Backend) {
 }
 
 /// What `/metrics` tells of the series with this name and labels, once it is as wanted.
-async fn told(running: &Running, series: &str, wanted: impl Fn(f64) -> bool) {
+pub(crate) async fn told(running: &Running, series: &str, wanted: impl Fn(f64) -> bool) {
     let begun = tokio::time::Instant::now();
     loop {
         let request = running.http.get(format!("{}/metrics", running.url));
