@@ -1,6 +1,7 @@
 //! Who asks about a place: identified, counted and, where a room wants it, made to work first.
 
 use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
 
 use axum::extract::ConnectInfo;
 use axum::http::request::Parts;
@@ -62,6 +63,11 @@ impl Asking {
 
     pub(crate) fn from(&self, rooms: &Rooms) -> Block {
         Block::of(rooms.proxies.visitor(self.peer, &self.headers))
+    }
+
+    /// The room of this name.
+    pub(crate) async fn door(&self, app: &App, rooms: &Rooms, name: &str) -> Answer<Arc<Door>> {
+        rooms.door(name, Some((self.from(rooms), app.now()))).await
     }
 
     /// The cookie that keeps whom the shop named, for one room.

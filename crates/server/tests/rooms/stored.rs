@@ -5,7 +5,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use axum::Router;
-use axum::extract::State;
+use axum::extract::{Path, State};
+use axum::http::StatusCode;
+use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
@@ -66,6 +68,74 @@ impl Events {
         self.serving.abort();
         let _ = self.serving.await;
     }
+}
+
+/// It knows one room, and takes its time for any.
+async fn slow_seats(State(calls): State<Arc<AtomicU64>>, Path(room): Path<String>) -> Response {
+    calls.fetch_add(1, Ordering::SeqCst);
+    tokio::time::sleep(Duration::from_millis(500)).await;
+    match room.as_str() {
+        "gala" => r#"{"seats":100}"#.into_response(),
+        _ => StatusCode::NOT_FOUND.into_response(),
+    }
+}
+
+/// Sixteen calls run at once, and whoever waits for one waits no longer than for its answer.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn made_up_rooms_of_one_address_do_not_keep_others_from_a_real_one() {
+    let calls = Arc::new(AtomicU64::new(0));
+    let router = Router::new()
+        .route("/{room}", get(slow_seats))
+        .with_state(calls.clone());
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url = format!("http://{}", listener.local_addr().unwrap());
+    tokio::spawn(async move { axum::serve(listener, router).await.unwrap() });
+    let text = format!(
+        "[room.visitors]\nproxies = [\"127.0.0.1\"]\n\
+         [room.event_service]\nurl = \"{url}/{{room}}\"\ntimeout_ms = 5000\n"
+    );
+    let running = Running::start(Backend::Embedded, &text).await;
+    let get = |room: &str, from: &str| {
+        let url = format!("{}/v1/rooms/{room}/challenge", running.url);
+        answer(running.http.get(url).header("x-forwarded-for", from))
+    };
+    let flood: Vec<_> = (0..300)
+        .map(|number| tokio::spawn(get(&format!("made-up-{number}"), "203.0.113.9")))
+        .collect();
+    let begun = tokio::time::Instant::now();
+    while calls.load(Ordering::SeqCst) < 16 {
+        assert!(begun.elapsed() < PATIENCE, "the flood does not come");
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    let (status, answered) = get("gala", "198.51.100.1").await;
+    assert_eq!(status, 200, "{answered}");
+    let mut refused = 0;
+    for asked in flood {
+        let (status, problem) = asked.await.unwrap();
+        match status {
+            404 => {}
+            429 => refused += 1,
+            other => panic!("{other} {problem}"),
+        }
+        if status == 429 {
+            assert_eq!(problem["code"], "too_many_joins", "{problem}");
+        }
+    }
+    // Thirty at once and one every two seconds; the real one beside them.
+    assert!(refused > 200, "{refused} of 300 were refused");
+    assert!(calls.load(Ordering::SeqCst) < 100);
+    // A browser is answered by a page, and the room that there is stays open to the flooder.
+    let page = running.http.get(format!("{}/rooms/made-up", running.url));
+    let page = page
+        .header("x-forwarded-for", "203.0.113.9")
+        .send()
+        .await
+        .unwrap();
+    assert_eq!(page.status(), 429);
+    assert!(page.headers().contains_key("retry-after"));
+    assert!(page.text().await.unwrap().contains("<!doctype html>"));
+    assert_eq!(get("gala", "203.0.113.9").await.0, 200);
+    running.stop().await;
 }
 
 fn names(rooms: &Value) -> Vec<&str> {
