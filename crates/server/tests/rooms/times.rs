@@ -227,13 +227,13 @@ async fn a_room_that_was_not_open_does_not_fail_open() {
 #[tokio::test]
 async fn an_exception_that_would_not_end_is_refused_at_the_start() {
     let folder = tempfile::tempdir().unwrap();
-    let text = "[rooms.open]\nfail_open_until = \"9999-01-01T00:00:00Z\"";
+    let text = "[rooms.open]\nfail_open_until = \"2100-01-01T00:00:00Z\"";
     let settings = config(Backend::Embedded, &folder, text);
     let refused = tidegate_server::Service::start(settings).await.err().unwrap();
     let refused = refused.to_string();
     assert!(
         refused.contains(
-            "rooms.open.fail_open_until = 9999-01-01T00:00:00.000Z: an exception ends at most 7 days"
+            "rooms.open.fail_open_until = 2100-01-01T00:00:00.000Z: an exception ends at most 7 days"
         ),
         "{refused}"
     );
