@@ -194,7 +194,9 @@ impl EventService {
         if rooms.len() >= MAX_OPEN {
             return Err(Err(EventFailure::Busy));
         }
-        may().map_err(|too_many| Err(EventFailure::TooMany(too_many)))?;
+        if let Err(too_many) = may() {
+            return Err(Err(EventFailure::TooMany(too_many)));
+        }
         let (tell, answer) = watch::channel(None);
         rooms.insert(room.clone(), Open::Asked(answer.clone()));
         drop(rooms);
@@ -408,10 +410,8 @@ mod tests {
         let refused = service.ask(&room("concert"), never).await;
         assert!(refused.is_err() && shop.calls() == 0, "nothing is kept of it");
         // Others who come meanwhile, or just after, wait for the same call.
-        let (first, second) = tokio::join!(
-            service.ask(&room("concert"), freely),
-            service.ask(&room("concert"), never)
-        );
+        let concert = room("concert");
+        let (first, second) = tokio::join!(service.ask(&concert, freely), service.ask(&concert, never));
         assert!(first.is_ok() && second == first, "{second:?}");
         assert!(service.ask(&room("concert"), never).await.is_ok());
         assert_eq!(shop.calls(), 1);
