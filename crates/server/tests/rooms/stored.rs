@@ -54,8 +54,10 @@ impl Events {
     }
 
     fn settings(&self) -> String {
+        // A restart takes as long as it takes.
+        let patient = ROOM.replace("grace_ms = 3000", "grace_ms = 60000");
         format!(
-            "{ROOM}\n[room]\ntemplate = \"concert\"\n[room.event_service]\nurl = \"{}/{{room}}\"\ntimeout_ms = 20000\n",
+            "{patient}\n[room]\ntemplate = \"concert\"\n[room.event_service]\nurl = \"{}/{{room}}\"\ntimeout_ms = 20000\n",
             self.url
         )
     }
