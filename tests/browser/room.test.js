@@ -217,6 +217,42 @@ describe('rooms', { timeout: 240_000 }, () => {
     assert.ok(focused, 'the keyboard stays where it was pressed');
   });
 
+  test('what went wrong is said aloud', async (t) => {
+    await line(t, 'looks', 0);
+    const { page } = await open(t, 'rooms/looks?notice=refused');
+    const said = (text) => page.locator('#said', { hasText: text }).waitFor({ state: 'attached' });
+    const refused = 'This browser could not be given a place here.';
+    await said(refused);
+    const problem = {
+      status: 401,
+      contentType: 'application/problem+json',
+      json: { code: 'bad_token', detail: 'the token has expired' },
+    };
+    await page.route('**/events/**', (route) => route.fulfill(problem));
+    await page.route('**/v1/rooms/looks/join', (route) => route.fulfill(problem));
+    await page.evaluate(() => {
+      window.heard = [];
+      const said = document.getElementById('said');
+      new MutationObserver(() => window.heard.push(said.textContent)).observe(said, { childList: true });
+    });
+    for (const times of [1, 2]) {
+      await take(page);
+      // Another time the same words are news again.
+      await until('the refusal', async () => {
+        const heard = await page.evaluate(() => window.heard);
+        return heard.filter((text) => text === refused).length === times;
+      });
+    }
+    await page.unroute('**/events/**');
+    await page.unroute('**/v1/rooms/looks/join');
+    await take(page);
+    await page.locator('.position b').waitFor();
+    await page.route('**/v1/rooms/looks/leave', (route) => route.abort());
+    await page.getByRole('button', { name: 'Leave the line' }).click();
+    await page.getByRole('dialog').getByRole('button', { name: 'Leave', exact: true }).click();
+    await said('The waiting room does not answer at the moment');
+  });
+
   test('a lost network is told, and the place is there when it is back', async (t) => {
     await line(t, 'away', 2);
     const { page, context } = await open(t, 'rooms/away');

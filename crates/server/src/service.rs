@@ -99,6 +99,7 @@ impl Service {
             tracing::warn!("{problem}");
         }
         let clock: Arc<dyn Clock> = Arc::new(SystemClock);
+        config.validate_at(clock.now())?;
         let client = push::client().map_err(ServiceError::Setting)?;
         let targets = Targets::new(&config, &client, &clock).map_err(ServiceError::Setting)?;
         let address = config.server.listen;

@@ -221,7 +221,7 @@ impl Rooms {
     async fn come(&self, room: &str, person: &str, again: bool) -> Result<Come, RoomsError> {
         let room = self.room(room)?;
         let person = PersonId::new(person)?;
-        let secret = self.signer.secret_for(&format!("draw {}", room.name()));
+        let secret = self.signer.draw_secret(room.name());
         let opens_at = room.seen_or_look().await?.view.opens_at;
         let seed = DrawSecret::new(secret, room.name()).seed(opens_at);
         let params = JoinParams {

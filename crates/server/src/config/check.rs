@@ -467,6 +467,10 @@ mod tests {
                 "server.max_connections = 10000 is less than room.max_streams = 100000",
             ),
             (
+                "[rooms.hall]\ndraw_seed = \"hunter2\"".into(),
+                "rooms.hall.draw_seed has 7 bytes, and can be guessed from the commitment that everybody is told; it needs 32",
+            ),
+            (
                 "[server]\nmax_event_streams = 0".into(),
                 "server.max_event_streams = 0",
             ),

@@ -1,6 +1,7 @@
 //! Waiting rooms, as `/metrics` tells them: WR-44 and WR-45.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use tidegate_core::room::command::{RoomView, Status};
 use tidegate_engine::HistogramView;
@@ -19,6 +20,7 @@ pub(super) struct Looked {
     pub(super) seen: Option<Arc<Seen>>,
     pub(super) max_waiting: u64,
     pub(super) streams: u64,
+    pub(super) failed_open: u64,
     pub(super) work: WorkView,
 }
 
@@ -39,6 +41,7 @@ impl RoomsSeen {
             seen: door.room.seen(),
             max_waiting: door.settings.max_waiting,
             streams: door.room.streams() as u64,
+            failed_open: door.failed_open.load(Ordering::Relaxed),
             work: door.room.work(),
         };
         Some(Self {
@@ -186,6 +189,11 @@ impl RoomsSeen {
             "tidegate_room_promotion_seconds",
             "How long the store took for that",
             self.durations(|looked| &looked.work.promotions),
+        );
+        all.counters(
+            "tidegate_room_failed_open",
+            "Passes that this process gave without the store, which was away",
+            self.counted(|looked| looked.failed_open),
         );
         let queued = |looked: &Looked| {
             let WorkView {

@@ -68,7 +68,7 @@ pub(super) async fn stream(
             "the service is stopping; come again in a moment",
         ));
     }
-    let door = rooms.door(&name).await?;
+    let door = asking.door(&app, &rooms, &name).await?;
     let Ok(held) = rooms.streams.clone().try_acquire_owned() else {
         let most = app.config.room.max_streams;
         let detail = format!(
@@ -270,7 +270,7 @@ pub(super) async fn join(
     Json(asked): Json<JoinRoom>,
 ) -> Answer<Response> {
     let rooms = app.rooms()?.clone();
-    let door = rooms.door(&name).await?;
+    let door = asking.door(&app, &rooms, &name).await?;
     let visitor = named(asking.who(&app, &door, asked.token.as_deref(), true)?)?;
     let wish = Wish {
         again: asked.again,
@@ -314,7 +314,7 @@ pub(super) async fn place(
     Names(name): Names<String>,
 ) -> Answer<Response> {
     let rooms = app.rooms()?.clone();
-    let door = rooms.door(&name).await?;
+    let door = asking.door(&app, &rooms, &name).await?;
     let visitor = asking
         .who(&app, &door, None, false)?
         .ok_or_else(|| no_place(&name))?;
@@ -352,7 +352,7 @@ pub(super) async fn leave(
     Names(name): Names<String>,
 ) -> Answer<Response> {
     let rooms = app.rooms()?.clone();
-    let door = rooms.door(&name).await?;
+    let door = asking.door(&app, &rooms, &name).await?;
     let visitor = asking
         .who(&app, &door, None, false)?
         .ok_or_else(|| no_place(&name))?;
@@ -393,7 +393,7 @@ pub(super) async fn challenge(
     Names(name): Names<String>,
 ) -> Answer<Response> {
     let rooms = app.rooms()?.clone();
-    let door = rooms.door(&name).await?;
+    let door = asking.door(&app, &rooms, &name).await?;
     let challenge = match &door.settings.proof {
         None => Challenge {
             challenge: None,
@@ -439,11 +439,12 @@ pub(super) struct Draw {
     responses((status = 200, body = Draw)))]
 pub(super) async fn draw(
     State(app): State<App>,
+    asking: Asking,
     Names(name): Names<String>,
     Asked(which): Asked<WhichDraw>,
 ) -> Answer<axum::Json<Draw>> {
     let rooms = app.rooms()?.clone();
-    let door = rooms.door(&name).await?;
+    let door = asking.door(&app, &rooms, &name).await?;
     let view = &door.room.seen_or_look().await?.view;
     let asked = which.opens_at.map(|at| Timestamp(at.0));
     let opens_at = asked.or(view.opens_at);
