@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::collections::HashMap;
 
 use tidegate_core::ids::PersonId;
-use tidegate_core::room::command::{RoomView, TouchOutcome, TouchParams};
+use tidegate_core::room::command::{RoomView, TakenOver, TouchOutcome, TouchParams};
 use tidegate_core::room::ticket::{Stream, Ticket, TicketState, Wave};
 use tokio::sync::Notify;
 
@@ -92,6 +92,14 @@ struct Entry {
     notes: Arc<Notes>,
 }
 
+impl Entry {
+    fn compare(&self, view: &RoomView) {
+        if self.since <= view.now && self.until.has_come(view) {
+            self.notes.leave(LOOK);
+        }
+    }
+}
+
 /// One entry per person: a newer stream takes the place of an older one.
 #[derive(Debug, Default)]
 pub(super) struct Registry(Mutex<HashMap<PersonId, Entry>>);
@@ -142,9 +150,24 @@ impl Registry {
 
     /// Tells those for whom something has happened, by a look at the room.
     pub(super) fn compare(&self, view: &RoomView) {
-        for entry in self.entries().values() {
-            if entry.since <= view.now && entry.until.has_come(view) {
-                entry.notes.leave(LOOK);
+        self.entries().values().for_each(|entry| entry.compare(view));
+    }
+
+    /// The same for one person.
+    pub(super) fn compare_one(&self, person: &PersonId, view: &RoomView) {
+        if let Some(entry) = self.entries().get(person) {
+            entry.compare(view);
+        }
+    }
+
+    /// Tells the streams that are here and older than those that took over.
+    pub(super) fn taken_over(&self, notices: &[TakenOver]) {
+        let entries = self.entries();
+        for TakenOver { person, by } in notices {
+            if let Some(entry) = entries.get(person)
+                && entry.stream < *by
+            {
+                entry.notes.leave(SUPERSEDED);
             }
         }
     }

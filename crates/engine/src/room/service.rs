@@ -330,6 +330,7 @@ impl RoomsHandle {
         ));
         tasks.spawn(presence::keep(local.clone(), stop.clone()));
         tasks.spawn(presence::ends(local.clone(), ends, stop.clone()));
+        tasks.spawn(presence::taken_over(local.clone(), stop.clone()));
         RoomHandle(local)
     }
 }

@@ -33,7 +33,6 @@ pub(super) async fn watch(local: Arc<Local>, stop: CancellationToken) {
                 pace.look(&view);
                 local.note(&view);
                 let idle = view.waiting() + view.early + view.granted + view.inside == 0;
-                local.registry.compare(&view);
                 let seen = Arc::new(Seen {
                     rates: pace.rates(),
                     lately: pace.lately(),
@@ -41,12 +40,15 @@ pub(super) async fn watch(local: Arc<Local>, stop: CancellationToken) {
                     read: Instant::now(),
                 });
                 let due = shown.is_none_or(|shown| shown.elapsed() >= SECOND);
-                // Without waking anybody: whoever asks finds the latest, streams count once a second.
+                // Without waking anybody: whoever asks finds the latest. A stream that begins from here on compares itself with it.
                 local.seen.send_if_modified(|held| {
-                    *held = Some(seen);
-                    due
+                    *held = Some(seen.clone());
+                    false
                 });
+                // Those who were let in come first; streams count once a second.
+                local.registry.compare(&seen.view);
                 if due {
+                    local.seen.send_modify(|_| {});
                     shown = Some(Instant::now());
                 }
                 match idle {

@@ -1,0 +1,26 @@
+//! Streams of visitors over processes that die: who is let in hears of it within a second wherever
+//! they are by then, and a second device takes over at once.
+//!
+//! Figures are printed with `--nocapture`.
+
+#![allow(dead_code, clippy::unwrap_used, reason = "tests may panic, and share helpers")]
+
+mod brokers;
+mod promotions;
+#[path = "../served/mod.rs"]
+mod served;
+mod takeover;
+mod visitor;
+
+use std::time::Duration;
+
+/// Prints how long it took, and gives back the middle and the longest.
+fn told_after(what: &str, mut times: Vec<Duration>) -> (Duration, Duration) {
+    times.sort_unstable();
+    let (middle, longest) = (times[times.len() / 2], times[times.len() - 1]);
+    println!(
+        "{what}: {} times, p50 {middle:.0?}, longest {longest:.0?}",
+        times.len()
+    );
+    (middle, longest)
+}
