@@ -50,18 +50,30 @@ async fn healthz() -> &'static str {
     "ok\n"
 }
 
-/// Requests can be served.
+/// Requests can be served, or every reason why not, a line each. Anybody may ask: what exactly failed is in the log.
 async fn readyz(State(app): State<App>) -> Response {
-    let why = if app.stopping.is_cancelled() {
-        "stopping\n"
-    } else if app.sampler.away_since().is_some() {
-        "the store is away\n"
-    } else if app.rooms.as_ref().is_some_and(|rooms| rooms.handle.is_away()) {
-        "the store of the rooms is away\n"
-    } else {
-        return "ok\n".into_response();
-    };
-    (StatusCode::SERVICE_UNAVAILABLE, why).into_response()
+    let rooms = app.rooms.as_ref().map(|rooms| &rooms.handle);
+    let rooms_failed = rooms.is_some_and(|rooms| rooms.has_failed());
+    let rooms_away = rooms.is_some_and(|rooms| rooms.is_away());
+    let reasons: String = [
+        (app.stopping.is_cancelled(), "stopping\n"),
+        (app.sampler.away_since().is_some(), "the store is away\n"),
+        (
+            rooms_failed,
+            "the store of the rooms has failed: start the service again\n",
+        ),
+        (
+            rooms_away && !rooms_failed,
+            "the store of the rooms is away: nobody is let in, and nobody loses a place\n",
+        ),
+    ]
+    .into_iter()
+    .filter_map(|(holds, reason)| holds.then_some(reason))
+    .collect();
+    match reasons.is_empty() {
+        true => "ok\n".into_response(),
+        false => (StatusCode::SERVICE_UNAVAILABLE, reasons).into_response(),
+    }
 }
 
 async fn metrics(State(app): State<App>, caller: Caller) -> Answer<Response> {

@@ -490,6 +490,7 @@ async fn a_promotion_without_a_bound_is_caught() {
 #[tokio::test(start_paused = true)]
 async fn bells_that_never_ring_are_caught() {
     bites::<NeverRings>("bells::a_promotion_rings_for_those_who_wait").await;
+    bites::<NeverRings>("bells::b200_a_newer_stream_is_told_to_those_who_have_an_older_one").await;
 }
 
 #[test]

@@ -145,10 +145,10 @@ macro_rules! both {
             let $store = &$history.other;
             listening($store.bells(), &$history.room, $ask).await
         };
+        let missed = (rang.promote && !heard.promote, rang.tell && !heard.tell);
         if rang.any() {
             $history.lived.rings.push(rang);
         }
-        let missed = (rang.promote && !heard.promote, rang.tell && !heard.tell);
         $history.same(
             concat!("bells that were missed: ", stringify!($ask)),
             (false, false),

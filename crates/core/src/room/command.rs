@@ -307,18 +307,27 @@ impl RoomView {
 }
 
 /// Who should look: set by a transition, read by the backend that rings.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Rings {
     /// Somebody may be let in now.
     pub promote: bool,
     /// Somebody was let in, or the room changed: those who wait are told.
     pub tell: bool,
+    /// People who opened a stream while another one of theirs may be open.
+    pub taken_over: Vec<TakenOver>,
 }
 
 impl Rings {
-    pub fn any(self) -> bool {
-        self.promote || self.tell
+    pub fn any(&self) -> bool {
+        self.promote || self.tell || !self.taken_over.is_empty()
     }
+}
+
+/// Streams of this person that are older than this one are over, wherever they are.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TakenOver {
+    pub person: PersonId,
+    pub by: Stream,
 }
 
 /// The shop lets somebody stay.

@@ -113,8 +113,7 @@ impl Local {
         self.seen.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    pub(super) fn show(&self, seen: Option<Seen>) {
-        let seen = seen.map(Arc::new);
+    pub(super) fn show(&self, seen: Option<Arc<Seen>>) {
         // What was shown before is dropped after the lock is.
         let _before = std::mem::replace(
             &mut *self.seen.write().unwrap_or_else(PoisonError::into_inner),

@@ -12,7 +12,7 @@
 //! |---|---|---|---|
 //! | `promoter` | ends what time has ended, lets in the next ones | a free slot, a newcomer, the rate | a second |
 //! | `watcher` | reads the room as a whole, finds who was let in, and has everybody count the position in turns | somebody was let in, the room changed | a second |
-//! | `presence` | tells the store which streams are alive, and which have ended | time, ends | a third of `presence_ms` |
+//! | `presence` | tells the store which streams are alive, and which have ended; tells streams that another took over | time, ends, a newer stream | a third of `presence_ms` |
 //!
 //! Nobody is told of a promotion by the process that made it: every process finds its own visitors that no longer wait
 //! in the positions it reads anyway. So it does not matter who promotes, where a visitor is connected by now, or who has

@@ -1,10 +1,12 @@
-//! Signs of life: the store hears of every stream of this process, and of those that have ended.
+//! Signs of life: the store hears of every stream of this process, and of those that have ended; and streams of this
+//! process hear of newer ones elsewhere.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use tidegate_core::room::command::TouchParams;
 use tidegate_store::StoreError;
+use tokio::sync::broadcast::error::RecvError;
 use tokio::sync::mpsc;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
@@ -70,6 +72,23 @@ pub(super) async fn ends(local: Arc<Local>, mut ended: mpsc::Receiver<TouchParam
         // What does not get through is said by the signs of life that do not come.
         if let Err(error) = local.store.touch(&local.name, std::mem::take(&mut batch)).await {
             tracing::debug!(%error, room = %local.name, "ends of streams do not get through");
+        }
+    }
+}
+
+/// Tells streams that another one took over, in whichever process that is. A notice that is missed is told by the store's
+/// answer to the next sign of life.
+pub(super) async fn taken_over(local: Arc<Local>, stop: CancellationToken) {
+    let mut notices = local.store.bells().of(&local.name).taken_over.subscribe();
+    loop {
+        let heard = tokio::select! {
+            heard = notices.recv() => heard,
+            () = stop.cancelled() => return,
+        };
+        match heard {
+            Ok(notice) => local.registry.taken_over(&notice),
+            Err(RecvError::Lagged(_)) => {}
+            Err(RecvError::Closed) => return,
         }
     }
 }

@@ -8,7 +8,7 @@ use std::task::Poll;
 
 use futures_util::task::AtomicWaker;
 use tidegate_core::ids::PersonId;
-use tidegate_core::room::command::{RoomView, TouchOutcome, TouchParams};
+use tidegate_core::room::command::{RoomView, TakenOver, TouchOutcome, TouchParams};
 use tidegate_core::room::ticket::{Stream, Ticket, TicketState, Wave};
 
 use super::turns::{PARTS, Parts};
@@ -98,6 +98,14 @@ struct Entry {
     notes: Arc<Notes>,
 }
 
+impl Entry {
+    fn compare(&self, view: &RoomView) {
+        if self.since <= view.now && self.until.has_come(view) {
+            self.notes.leave(Note::Look);
+        }
+    }
+}
+
 /// One entry per person: a newer stream takes the place of an older one.
 #[derive(Debug, Default)]
 pub(super) struct Registry {
@@ -153,9 +161,24 @@ impl Registry {
 
     /// Tells those for whom something has happened, by a look at the room.
     pub(super) fn compare(&self, view: &RoomView) {
-        for entry in self.entries().values() {
-            if entry.since <= view.now && entry.until.has_come(view) {
-                entry.notes.leave(Note::Look);
+        self.entries().values().for_each(|entry| entry.compare(view));
+    }
+
+    /// The same for one person.
+    pub(super) fn compare_one(&self, person: &PersonId, view: &RoomView) {
+        if let Some(entry) = self.entries().get(person) {
+            entry.compare(view);
+        }
+    }
+
+    /// Tells the streams that are here and older than those that took over.
+    pub(super) fn taken_over(&self, notices: &[TakenOver]) {
+        let entries = self.entries();
+        for TakenOver { person, by } in notices {
+            if let Some(entry) = entries.get(person)
+                && entry.stream < *by
+            {
+                entry.notes.leave(Note::Superseded);
             }
         }
     }

@@ -11,7 +11,7 @@ use tidegate_core::room::config::RoomConfig;
 use tidegate_core::time::Millis;
 use tidegate_store::room::RoomStore;
 use tidegate_store::{Clock, StoreError, SystemClock};
-use tokio::sync::mpsc;
+use tokio::sync::{Notify, mpsc};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
@@ -31,6 +31,8 @@ const ENDS: usize = 65_536;
 const FIND: Duration = Duration::from_secs(5);
 /// While the store is away.
 const FIND_AGAIN: Duration = Duration::from_millis(500);
+/// Between two looks because a call failed.
+const DOUBT: Duration = Duration::from_millis(50);
 /// One failed look is no outage.
 const AWAY: u32 = 2;
 
@@ -72,6 +74,8 @@ struct Shared {
     lost: Mutex<BTreeSet<RoomId>>,
     /// How many there were.
     losses: AtomicU64,
+    /// A call of the store failed: whether it is there is asked at once.
+    doubt: Arc<Notify>,
     /// Looks in a row that met no store.
     failures: AtomicU32,
     /// The store has failed for good.
@@ -90,6 +94,7 @@ impl RoomService {
             opened: Mutex::default(),
             lost: Mutex::default(),
             losses: AtomicU64::new(0),
+            doubt: Arc::default(),
             failures: AtomicU32::new(0),
             failed: CancellationToken::new(),
             tasks: TaskTracker::new(),
@@ -123,6 +128,7 @@ impl RoomService {
 async fn find(handle: RoomsHandle) {
     let Shared {
         stop,
+        doubt,
         failures,
         failed,
         ..
@@ -131,7 +137,11 @@ async fn find(handle: RoomsHandle) {
         let wait = match handle.compare().await {
             Ok(()) => {
                 failures.store(0, Ordering::Relaxed);
-                FIND
+                tokio::select! {
+                    () = stop.cancelled() => return,
+                    () = tokio::time::sleep(FIND) => continue,
+                    () = doubt.notified() => DOUBT,
+                }
             }
             Err(error @ (StoreError::Closed | StoreError::Poisoned(_))) => {
                 if !stop.is_cancelled() {
@@ -214,7 +224,12 @@ impl RoomsHandle {
 
     /// The store has not answered for a while, or never will.
     pub fn is_away(&self) -> bool {
-        self.0.failed.is_cancelled() || self.0.failures.load(Ordering::Relaxed) >= AWAY
+        self.has_failed() || self.0.failures.load(Ordering::Relaxed) >= AWAY
+    }
+
+    /// The store never answers again.
+    pub fn has_failed(&self) -> bool {
+        self.0.failed.is_cancelled()
     }
 
     fn opened_mut(&self) -> MutexGuard<'_, BTreeMap<RoomId, RoomConfig>> {
@@ -300,6 +315,7 @@ impl RoomsHandle {
         let Shared {
             store,
             options,
+            doubt,
             tasks,
             stop,
             ..
@@ -325,12 +341,16 @@ impl RoomsHandle {
         });
         let until_stop = |stop: &CancellationToken| stop.clone().cancelled_owned();
         {
-            let (store, room) = (store.clone(), room.clone());
+            let (store, room, doubt) = (store.clone(), room.clone(), doubt.clone());
             let run = joining.run(BATCH, move |joins: Vec<JoinParams>| {
-                let (store, room) = (store.clone(), room.clone());
+                let (store, room, doubt) = (store.clone(), room.clone(), doubt.clone());
                 async move {
                     let count = joins.len();
-                    Some(each(store.join(&room, joins).await, count))
+                    let joined = store.join(&room, joins).await;
+                    if joined.is_err() {
+                        doubt.notify_one();
+                    }
+                    Some(each(joined, count))
                 }
             });
             let stopped = until_stop(stop);
@@ -362,6 +382,7 @@ impl RoomsHandle {
         ));
         tasks.spawn(presence::keep(local.clone(), stop.clone()));
         tasks.spawn(presence::ends(local.clone(), ends, stop.clone()));
+        tasks.spawn(presence::taken_over(local.clone(), stop.clone()));
         RoomHandle(local)
     }
 }

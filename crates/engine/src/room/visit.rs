@@ -52,8 +52,13 @@ pub struct Visit {
 
 impl Visit {
     pub(super) fn begin(local: Arc<Local>, person: PersonId, now: TicketView) -> Self {
+        let notes = local.registry.add(&person, &now.ticket);
+        // Somebody who was let in between the join and this is in nobody's next look: that one is past.
+        if let Some(seen) = local.seen() {
+            local.registry.compare_one(&person, &seen.view);
+        }
         Self {
-            notes: local.registry.add(&person, &now.ticket),
+            notes,
             stream: now.ticket.stream,
             local,
             person,

@@ -38,13 +38,15 @@ pub(super) async fn watch(local: Arc<Local>, stop: CancellationToken) {
                 pace.look(&view);
                 local.note(&view);
                 let nobody = streams == 0 && view.waiting() + view.early + view.granted + view.inside == 0;
-                local.registry.compare(&view);
-                local.show(Some(Seen {
+                let seen = Arc::new(Seen {
                     rates: pace.rates(),
                     lately: pace.lately(),
                     view,
                     read: now,
-                }));
+                });
+                // A stream that begins from here on compares itself with it.
+                local.show(Some(seen.clone()));
+                local.registry.compare(&seen.view);
                 match nobody {
                     true => now + IDLE,
                     false => turns.next(streams).max(now + PAUSE),

@@ -93,6 +93,7 @@ impl Config {
         for (name, value) in [
             ("request_timeout_ms", server.request_timeout_ms),
             ("body_pause_ms", server.body_pause_ms),
+            ("unacknowledged_ms", server.unacknowledged_ms),
             ("header_timeout_ms", server.header_timeout_ms),
             ("session_ms", server.session_ms),
         ] {

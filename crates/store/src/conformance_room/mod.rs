@@ -139,6 +139,7 @@ macro_rules! room_conformance_cases {
                 a_slot_that_time_gives_back_rings_for_promotion,
                 a_promotion_rings_for_those_who_wait,
                 the_door_rings_for_those_who_wait,
+                b200_a_newer_stream_is_told_to_those_who_have_an_older_one,
             }
         }
     };
