@@ -509,3 +509,36 @@ async fn a_mark_beyond_the_end_hid_the_next_records() {
     assert_eq!(log.lag(Topic::High, GROUP).await.expect("lag").records(), 2);
     consumer.close().await;
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_append_that_may_have_run_is_told_from_one_that_did_not() {
+    let server = RedisServer::start(RedisOptions::default()).expect("a server");
+    let proxy = Proxy::start(server.port()).expect("a proxy");
+    let open = |url: String| {
+        let mut options = RedisLogOptions::new(url);
+        options.settings.send_timeout = Millis(1_500);
+        RedisLog::open(options).expect("the log opens")
+    };
+    let log = open(proxy.url());
+    let append = async || log.append(vec![record("a", 1)]).await.remove(0);
+    append().await.expect("appended");
+
+    proxy.stall(true);
+    assert_eq!(append().await, Err(LogError::Timeout(1_500)), "nobody knows");
+    proxy.stall(false);
+
+    let full = ["CONFIG", "SET", "maxmemory", "1"];
+    server.command(&full).expect("no memory is left");
+    let refused = append().await.expect_err("it is refused");
+    let LogError::Unavailable { reason, .. } = &refused else {
+        panic!("{refused:?}")
+    };
+    assert!(reason.contains("maxmemory"), "{reason}");
+
+    let nobody = open("redis://127.0.0.1:1/".to_owned());
+    let refused = nobody.append(vec![record("a", 1)]).await.remove(0);
+    assert!(
+        matches!(refused, Err(LogError::Unavailable { .. })),
+        "nothing was sent: {refused:?}"
+    );
+}

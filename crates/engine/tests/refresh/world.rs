@@ -23,7 +23,7 @@ use tidegate_source::{FetchOutcome, FetchParams, Fetcher, Projected, hash};
 use tidegate_store::refresh::{ModelRefreshStore, RefreshSettings, RefreshStore};
 use tidegate_store::{Clock, SystemClock};
 
-use crate::faulty::{FaultySnapshots, FaultyStore};
+use crate::faulty::{FaultyLog, FaultySnapshots, FaultyStore};
 
 pub(crate) fn record(key: &str) -> RecordId {
     RecordId {
@@ -108,7 +108,10 @@ pub(crate) fn fetched(text: &str) -> FetchOutcome {
 
 pub(crate) struct World {
     pub(crate) store: Arc<FaultyStore>,
+    /// As it is, for whoever looks from outside.
     pub(crate) log: Arc<dyn Log>,
+    /// As services have it.
+    pub(crate) faulty_log: Arc<FaultyLog>,
     pub(crate) snapshots: Arc<FaultySnapshots>,
     pub(crate) tiers: TierConfig,
     pub(crate) config: RefreshConfig,
@@ -153,14 +156,15 @@ impl World {
             send_timeout: PATIENT,
             ..LogSettings::default()
         };
-        let log = EmbeddedLog::open(options).unwrap();
+        let log: Arc<dyn Log> = Arc::new(EmbeddedLog::open(options).unwrap());
         let mut options = SqliteOptions::new(folder.path().join("snapshots.db"));
         options.durability = sqlite::Durability::Buffered;
         let snapshots = sqlite::open(options).await.unwrap();
         snapshots.migrate().await.unwrap();
         Self {
             store: Arc::new(FaultyStore::new(Arc::new(store))),
-            log: Arc::new(log),
+            faulty_log: Arc::new(FaultyLog::new(log.clone())),
+            log,
             snapshots: Arc::new(FaultySnapshots::new(Arc::new(snapshots))),
             tiers: TierConfig::default(),
             config,
@@ -170,7 +174,7 @@ impl World {
 
     pub(crate) fn options(&self, fetcher: Arc<dyn Fetcher>) -> RefreshOptions {
         let store: Arc<dyn RefreshStore> = self.store.clone();
-        let mut options = RefreshOptions::new(store, self.log.clone(), self.snapshots.clone());
+        let mut options = RefreshOptions::new(store, self.faulty_log.clone(), self.snapshots.clone());
         options.config = self.config.clone();
         options.work.claim_ms = Millis(1_000);
         options.work.backoff_ms = Millis(5);

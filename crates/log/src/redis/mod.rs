@@ -149,8 +149,15 @@ impl Shared {
             self.server.number(&call).await
         });
         match tried.await {
-            Ok(first) => Ok(first? as u64),
-            Err(_) => Err(LogError::Timeout(limit.0)),
+            Ok(Ok(first)) => Ok(first as u64),
+            Err(_) | Ok(Err(LogError::Unavailable { .. })) if call.maybe_ran() => {
+                Err(LogError::Timeout(limit.0))
+            }
+            Ok(Err(error)) => Err(error),
+            Err(_) => Err(LogError::Unavailable {
+                server: "Redis".to_owned(),
+                reason: format!("no answer within {} ms", limit.0),
+            }),
         }
     }
 

@@ -3,7 +3,7 @@
 use std::collections::hash_map::RandomState;
 use std::hash::{BuildHasher, Hasher};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -204,6 +204,8 @@ pub(super) struct Call {
     /// The first argument is the run of the server that is asked.
     says_run: bool,
     patience: Duration,
+    /// It was sent, and nobody said that it did not run.
+    maybe_ran: AtomicBool,
 }
 
 impl Call {
@@ -216,6 +218,7 @@ impl Call {
             says_again: false,
             says_run: false,
             patience: PATIENCE,
+            maybe_ran: AtomicBool::new(false),
         }
     }
 
@@ -250,11 +253,17 @@ impl Call {
         self.patience = patience;
         self
     }
+
+    /// Whether it may have run although no answer came.
+    pub(super) fn maybe_ran(&self) -> bool {
+        self.maybe_ran.load(Ordering::Relaxed)
+    }
 }
 
 #[async_trait]
 impl Request for Call {
     fn command(&self, live: &Live, maybe_ran: bool) -> Cmd {
+        self.maybe_ran.store(true, Ordering::Relaxed);
         let mut command = match self.function {
             true => redis::cmd("FCALL"),
             false => redis::cmd(&self.command),
@@ -279,6 +288,10 @@ impl Request for Call {
 
     async fn prepare(&self, _live: &Live) -> Result<(), Failure> {
         Ok(())
+    }
+
+    fn refused(&self, maybe_ran: bool) {
+        self.maybe_ran.store(maybe_ran, Ordering::Relaxed);
     }
 
     fn patience(&self) -> Duration {
