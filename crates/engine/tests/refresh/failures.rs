@@ -406,3 +406,33 @@ async fn a_provider_whose_clock_is_ahead_does_not_keep_its_records_hot() {
     let now = world.store.inner().now().await.unwrap();
     assert!(active <= now, "active at {active:?}, and it is {now:?}");
 }
+
+/// The letter is in the log before the failure is settled; whoever replays it then must not be told that it is tried again.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_letter_that_was_replayed_too_soon_was_put_away_untried() {
+    let world = World::new().await;
+    let fetcher = Scripted::new(|key, before| match before {
+        0 => FetchOutcome::Permanent {
+            code: PermanentCode::ParseError,
+            message: "an HTML page".into(),
+        },
+        _ => fetched(key),
+    });
+    world.snapshots.holds_failures.store(true, Ordering::SeqCst);
+    let service = world.start(fetcher.clone()).await;
+    let handle = service.handle();
+    handle.read(&record("a"), None).await.unwrap();
+    until("its letter is written", || async { world.dead().await == 1 }).await;
+    let letters = handle.dead_letters();
+    let position = letters.list(all()).await.unwrap().letters[0].position;
+    let too_soon = letters.replay(position, "an operator").await.unwrap();
+    assert!(matches!(too_soon, ReplayOutcome::NotQueued(_)), "{too_soon:?}");
+    assert_eq!(letters.list(all()).await.unwrap().letters.len(), 1, "it stays");
+    assert_eq!(handle.counters().replayed, 0);
+    world.snapshots.holds_failures.store(false, Ordering::SeqCst);
+    until("the failure is settled", || async { world.waiting().await == 0 }).await;
+    let replayed = letters.replay(position, "an operator").await.unwrap();
+    assert!(matches!(replayed, ReplayOutcome::Replayed(_)), "{replayed:?}");
+    until("it was tried again", || async { fetcher.calls("a") == 2 }).await;
+    service.shutdown().await.unwrap();
+}
