@@ -181,8 +181,8 @@ impl Work {
                     let pause = backoff(work.backoff_ms, retries, errand.event.version.0);
                     retries += 1;
                     self.shared.counters.retried.add(1);
-                    errand.sleep(pause).await?;
                     held = self.stand_back(errand, claim).await?;
+                    errand.sleep(pause).await?;
                 }
                 FetchOutcome::Transient { code, message } => {
                     let trouble = Trouble {

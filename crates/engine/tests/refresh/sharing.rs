@@ -9,8 +9,9 @@ use tidegate_core::refresh::coalescer::RequestOutcome;
 use tidegate_core::refresh::config::{CoalescerConfig, PressureConfig, RefreshConfig, TierConfig};
 use tidegate_core::time::Millis;
 use tidegate_engine::refresh::{AskOutcome, RefreshService, Roles};
+use tidegate_source::{FetchOutcome, TransientCode};
 
-use crate::world::{Scripted, World, publish, record, until, until_fresh, wide_budget};
+use crate::world::{Scripted, World, fetched, publish, record, until, until_fresh, wide_budget};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn low_stands_back_while_high_lags_and_goes_on_afterwards() {
@@ -207,5 +208,41 @@ async fn a_reader_does_not_wait_behind_a_low_event_that_waits_for_its_token() {
     assert_eq!(fetcher.all_calls(), 8, "each was fetched once");
     // What it did not need was handed on, or void before anybody wanted it.
     assert_eq!(counters.tokens_acquired.low, 7 + counters.tokens_late);
+    service.shutdown().await.unwrap();
+}
+
+/// A LOW that pauses between two attempts is not being fetched: a reader's HIGH goes before it.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_reader_waited_for_the_back_off_of_a_low_event() {
+    let world = World::new().await;
+    let fetcher = Scripted::new(|key, before| match before {
+        0 => FetchOutcome::Transient {
+            code: TransientCode::Api5xx,
+            message: "500".into(),
+        },
+        _ => fetched(key),
+    });
+    let mut options = world.options(fetcher.clone());
+    options.work.backoff_ms = Millis(600_000);
+    options.work.grace_ms = Millis(200);
+    let service = RefreshService::start(options).await.unwrap();
+    let handle = service.handle();
+    publish(&world, "a", Priority::Low).await;
+    until("it stands back", || async {
+        let states = world.store.inner().look(vec![record("a")]).await.unwrap();
+        let claimed = states[0].as_ref().is_some_and(|state| state.claim.is_some());
+        fetcher.calls("a") == 1 && !claimed
+    })
+    .await;
+    let outcome = handle
+        .request_refresh(&record("a"), None, Duration::from_secs(30))
+        .await
+        .unwrap();
+    assert!(
+        matches!(outcome, AskOutcome::Queued(RequestOutcome::Upgraded { .. })),
+        "{outcome:?}"
+    );
+    until_fresh(&handle, "a").await;
+    assert_eq!(fetcher.calls("a"), 2);
     service.shutdown().await.unwrap();
 }
