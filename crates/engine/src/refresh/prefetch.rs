@@ -2,7 +2,8 @@
 //! fetched in time.
 //!
 //! One process plans each tick of a target. Who it is, is settled like any other work: the tick is a version of a
-//! record of its own, which one process begins and settles and all others find taken.
+//! record of its own, which one process begins and settles and all others find taken. While it cannot be seen how many
+//! events wait, nothing is planned.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -72,6 +73,11 @@ impl Prefetch {
         let shared = &self.shared;
         let (store, config) = (&shared.options.store, &shared.options.config.prefetch);
         let now = shared.now();
+        // No more may be planned than can be fetched after what waits. Whoever does not see that leaves the tick to others.
+        let Some(low) = self.lags.low_known() else {
+            tracing::warn!(%target, "nothing is prefetched in this tick: nobody knows how much waits");
+            return Ok(());
+        };
         let version = Version(now.0 / config.tick_ms.0);
         let record = RecordId {
             source: SourceId::new(TICKS).expect("short and not empty"),
@@ -91,7 +97,6 @@ impl Prefetch {
         let Some((_, first)) = sources.first() else {
             return Ok(());
         };
-        let low = self.lags.lags().low;
         let params = PlanParams {
             day_left: budget.day_left_low,
             day_ends: budget.day_ends,
