@@ -78,7 +78,9 @@ impl Prefetch {
             tracing::warn!(%target, "nothing is prefetched in this tick: nobody knows how much waits");
             return Ok(());
         };
-        let version = Version(now.0 / config.tick_ms.0);
+        let number = now.0 / config.tick_ms.0;
+        // Its beginning, not its number: a tick after a change of their length is later than all before it.
+        let version = Version(number * config.tick_ms.0);
         let record = RecordId {
             source: SourceId::new(TICKS).expect("short and not empty"),
             key: RecordKey::new(target.as_str()).expect("as short as a target"),
@@ -106,7 +108,7 @@ impl Prefetch {
         };
         let mut left = plan(config, params, now);
         // Each tick begins with another source, so that none is always last.
-        let turn = version.0 as usize % sources.len();
+        let turn = number as usize % sources.len();
         for (id, source) in sources[turn..].iter().chain(&sources[..turn]) {
             left -= self.ask_for(id, source, left, now).await?;
         }

@@ -317,3 +317,17 @@ async fn nothing_is_prefetched_while_nobody_knows_how_much_waits() {
     until("it is prefetched", || async { handle.counters().prefetched > 0 }).await;
     service.shutdown().await.unwrap();
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn longer_ticks_ended_prefetching() {
+    let mut world = World::new().await;
+    let fetcher = Scripted::constant();
+    for tick in [200, 500] {
+        eager_prefetch(&mut world, Millis(tick));
+        let service = world.start(fetcher.clone()).await;
+        let handle = service.handle();
+        until_fresh(&handle, "a").await;
+        until("it is prefetched", || async { handle.counters().prefetched > 0 }).await;
+        service.shutdown().await.unwrap();
+    }
+}
