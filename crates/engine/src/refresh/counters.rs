@@ -194,7 +194,7 @@ pub struct CountersView {
     pub conflicts: u64,
     /// Requests that could not be queued: the queue was full, or the store or the log was away.
     pub asks_refused: u64,
-    /// Events that the log did not take: `kafka_producer_send_failed_total`.
+    /// Events that the log did not confirm: `kafka_producer_send_failed_total`.
     pub send_failed: u64,
     /// From delivery to settlement: `update_process_duration_seconds`.
     pub process_high: HistogramView,

@@ -22,6 +22,7 @@ mod cache;
 mod claims;
 mod counters;
 mod dead_letters;
+mod doubts;
 mod error;
 mod events;
 mod flights;

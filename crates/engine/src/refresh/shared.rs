@@ -10,6 +10,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::cache::Cache;
 use super::counters::Counters;
+use super::doubts::Doubts;
 use super::error::RefreshError;
 use super::guard::Guard;
 use super::news::News;
@@ -27,6 +28,7 @@ pub(crate) struct Shared {
     pub(crate) write_guard: Arc<Guard>,
     pub(crate) news: News,
     pub(crate) cache: Cache,
+    pub(crate) doubts: Doubts,
     /// Cancelled when something failed for good.
     pub(crate) failed: CancellationToken,
     failure: OnceLock<RefreshError>,
@@ -42,6 +44,7 @@ impl Shared {
             write_guard: Arc::new(Guard::new("the database", breaker.clone())),
             news: News::default(),
             cache: Cache::new(&options.query),
+            doubts: Doubts::default(),
             failed: CancellationToken::new(),
             failure: OnceLock::new(),
             options,
