@@ -312,6 +312,46 @@ async fn one_row_that_does_not_fit_does_not_hold_up_the_others() {
     service.shutdown().await.unwrap();
 }
 
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_event_that_could_not_be_put_aside_was_not_lost() {
+    let world = World::new().await;
+    *world.snapshots.bad_key.lock().unwrap() = Some("bad".into());
+    let fetcher = Scripted::new(|key, before| match before {
+        0 if key == "bad" => FetchOutcome::Throttled {
+            retry_after: Some(Millis(999_999_999_000)),
+        },
+        _ => fetched(key),
+    });
+    let service = world.start(fetcher.clone()).await;
+    let handle = service.handle();
+    handle.read(&record("bad"), None).await.unwrap();
+    let later = std::sync::atomic::AtomicU64::new(0);
+    // That others are put aside is what speaks against the row, so others are.
+    until("it was given up", || async {
+        let key = format!("later{}", later.fetch_add(1, Ordering::SeqCst));
+        handle.read(&record(&key), None).await.unwrap();
+        world.dead().await == 1
+    })
+    .await;
+    until("all are done", || async { world.waiting().await == 0 }).await;
+    assert!(handle.counters().parked > 0, "others were put aside");
+    assert_eq!(fetcher.calls("bad"), 1);
+    let letters = handle.dead_letters().list(all()).await.unwrap().letters;
+    assert_eq!(letters.len(), 1, "{letters:?}");
+    let letter = letters[0].letter.as_ref().unwrap();
+    let Original::Event(event) = &letter.original else {
+        panic!("{letter:?}")
+    };
+    assert_eq!(event.record(), record("bad"));
+    assert!(
+        letter.error_message.contains("a row that does not fit"),
+        "{letter:?}"
+    );
+    let view = handle.peek(&record("bad")).await.unwrap();
+    assert_eq!(view.state, UpdateState::Failed);
+    service.shutdown().await.unwrap();
+}
+
 /// One absurd answer holds the target for as long as its budget allows, and a hold can be lifted.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_retry_after_of_decades_parks_nothing_for_decades() {

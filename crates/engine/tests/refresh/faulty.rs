@@ -25,7 +25,7 @@ pub(crate) struct FaultySnapshots {
     pub(crate) away: AtomicBool,
     /// Writes that were refused because of it.
     pub(crate) refused: AtomicU64,
-    /// A row with this key is refused for good, whoever is with it.
+    /// What was fetched of this key, or that it has to wait, is refused for good, whoever is with it.
     pub(crate) bad_key: std::sync::Mutex<Option<String>>,
 }
 
@@ -66,7 +66,7 @@ impl Snapshots for FaultySnapshots {
         }
         let bad = self.bad_key.lock().unwrap().clone();
         let is_bad = |write: &Write| {
-            matches!(write, Write::Full { .. }) && bad.as_deref() == Some(write.record().key.as_str())
+            matches!(write, Write::Full { .. } | Write::Parked(_)) && bad.as_deref() == Some(write.record().key.as_str())
         };
         if writes.iter().any(is_bad) {
             return Err(SnapshotsError::Rejected {
