@@ -8,6 +8,8 @@ mod counts;
 mod dead_letters;
 pub(crate) mod driver;
 mod history;
+#[cfg(any(feature = "mysql", feature = "postgres"))]
+pub(crate) mod lent;
 #[cfg(test)]
 mod plans;
 mod prefetch;
