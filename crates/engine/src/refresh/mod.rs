@@ -18,6 +18,7 @@
 mod activity;
 mod allowance;
 mod asker;
+mod bounds;
 mod cache;
 mod claims;
 mod counters;
