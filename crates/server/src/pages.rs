@@ -6,9 +6,11 @@ use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use rust_embed::RustEmbed;
+use serde::Deserialize;
 use utoipa::openapi::OpenApi;
 
 use crate::auth::Caller;
+use crate::extract::Asked;
 use crate::problem::{Answer, NOT_FOUND, Refused};
 use crate::state::App;
 use tidegate_api::Role;
@@ -50,11 +52,31 @@ async fn healthz() -> &'static str {
     "ok\n"
 }
 
-/// Requests can be served.
-async fn readyz(State(app): State<App>) -> Response {
+/// What readiness is asked for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+enum Part {
+    Records,
+}
+
+#[derive(Debug, Deserialize)]
+struct Readiness {
+    #[serde(rename = "for")]
+    part: Option<Part>,
+}
+
+/// Requests can be served. Reads of records need the database alone: a store that is away is no reason to send them
+/// elsewhere, where it is away as well.
+async fn readyz(State(app): State<App>, Asked(asked): Asked<Readiness>) -> Response {
+    let only_records = asked.part == Some(Part::Records);
+    let needs_store = !only_records && !app.config.only_queries();
     let why = if app.stopping.is_cancelled() {
         "stopping\n"
-    } else if app.sampler.away_since().is_some() {
+    } else if !needs_store && !can_read(&app).await {
+        "records cannot be read\n"
+    } else if only_records {
+        return "ok\n".into_response();
+    } else if needs_store && app.sampler.away_since().is_some() {
         "the store is away\n"
     } else if app.rooms.as_ref().is_some_and(|rooms| rooms.handle.is_away()) {
         "the store of the rooms is away\n"
@@ -62,6 +84,13 @@ async fn readyz(State(app): State<App>) -> Response {
         return "ok\n".into_response();
     };
     (StatusCode::SERVICE_UNAVAILABLE, why).into_response()
+}
+
+async fn can_read(app: &App) -> bool {
+    match &app.refresh {
+        Some(refresh) => refresh.can_read().await,
+        None => false,
+    }
 }
 
 async fn metrics(State(app): State<App>, caller: Caller) -> Answer<Response> {

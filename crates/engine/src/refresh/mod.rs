@@ -36,6 +36,7 @@ mod mix;
 mod news;
 mod options;
 mod prefetch;
+mod presence;
 mod pressure;
 mod reader;
 mod retries;
