@@ -110,6 +110,24 @@ pub struct PrefetchTier {
 }
 
 /// A record that is due to be fetched ahead.
+/// One slice of a walk over failed records, by the time from which on they could be asked for again. Those that have a
+/// snapshot are passed over.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct LapsedAsk {
+    pub from: Timestamp,
+    pub before: Timestamp,
+    /// Rows looked at.
+    pub max: u32,
+}
+
+/// What became of a slice.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Lapsed {
+    pub forgotten: u64,
+    /// Where the next slice begins; `None` at the end.
+    pub next: Option<Timestamp>,
+}
+
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Prefetched {
     pub record: RecordRef,
@@ -239,6 +257,9 @@ pub trait Snapshots: Send + Sync + fmt::Debug + 'static {
     ) -> Result<Vec<Retry>, SnapshotsError>;
 
     /// Notes when users asked for records; never goes back. A record that is not known is registered, and is from
+    /// One slice of forgetting failed records that have no snapshot, once that says nothing any more.
+    async fn forget_lapsed(&self, ask: &LapsedAsk) -> Result<Lapsed, SnapshotsError>;
+
     /// then on a candidate for prefetching.
     async fn mark_active(&self, seen: &[(RecordRef, Timestamp)]) -> Result<(), SnapshotsError>;
 

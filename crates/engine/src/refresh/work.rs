@@ -321,6 +321,9 @@ impl Work {
                 errand.lost,
             )
             .await?;
+        if trouble.kind == FailureKind::Absent {
+            self.shared.counters.absent.add(1);
+        }
         let next_retry_at = self.next_retry(errand, &trouble).await?;
         let failure = Failure {
             record: record_ref(&errand.record),

@@ -50,6 +50,37 @@ async fn a_missing_record_is_not_found_once() {
         .unwrap();
     assert!(!asked.is_queued(), "{asked:?}");
     assert_eq!((fetcher.calls("x"), world.dead().await), (1, 1));
+    let counters = handle.counters();
+    assert_eq!((counters.dead_letters, counters.absent), (1, 1));
+    service.shutdown().await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn made_up_keys_filled_the_table() {
+    let mut config = RefreshConfig::default();
+    config.status.failed_base_ms = Millis(1);
+    config.status.failed_max_ms = Millis(1);
+    let world = World::with(wide_budget(), config).await;
+    let fetcher = Scripted::new(|_, _| FetchOutcome::Absent {
+        code: "404".into(),
+        message: "no such character".into(),
+    });
+    let mut options = world.options(fetcher.clone());
+    options.watch.mix_every_ms = Millis(50);
+    let service = RefreshService::start(options).await.unwrap();
+    let handle = service.handle();
+    let made_up: Vec<_> = (0..20).map(|n| record(&format!("k{n}"))).collect();
+    handle.read_many(&made_up).await.unwrap();
+    until("all were given up", || async {
+        world.dead().await == 20 && world.waiting().await == 0
+    })
+    .await;
+    for record in &made_up {
+        until("what failed is forgotten", || async {
+            world.row(record.key.as_str()).await.status.is_none()
+        })
+        .await;
+    }
     service.shutdown().await.unwrap();
 }
 

@@ -13,8 +13,9 @@ use tidegate_core::refresh::coalescer::{
 };
 use tidegate_core::time::{Millis, Timestamp};
 use tidegate_snapshots::{
-    CountAsk, Counts, DeadLetterMark, DeadLetterPosition, HistoryAsk, HistoryRow, PrefetchAsk, Prefetched,
-    RecordRef, Retry, Row, Snapshots, SnapshotsError, StatusCounts, Write, WriteOutcome,
+    CountAsk, Counts, DeadLetterMark, DeadLetterPosition, HistoryAsk, HistoryRow, Lapsed, LapsedAsk,
+    PrefetchAsk, Prefetched, RecordRef, Retry, Row, Snapshots, SnapshotsError, StatusCounts, Write,
+    WriteOutcome,
 };
 use tidegate_store::StoreError;
 use tidegate_store::refresh::{RefreshStore, TakeOutcome};
@@ -66,7 +67,8 @@ impl Snapshots for FaultySnapshots {
         }
         let bad = self.bad_key.lock().unwrap().clone();
         let is_bad = |write: &Write| {
-            matches!(write, Write::Full { .. } | Write::Parked(_)) && bad.as_deref() == Some(write.record().key.as_str())
+            matches!(write, Write::Full { .. } | Write::Parked(_))
+                && bad.as_deref() == Some(write.record().key.as_str())
         };
         if writes.iter().any(is_bad) {
             return Err(SnapshotsError::Rejected {
@@ -84,6 +86,10 @@ impl Snapshots for FaultySnapshots {
         max: u32,
     ) -> Result<Vec<Retry>, SnapshotsError> {
         self.here()?.claim_retries(now, claim_until, max).await
+    }
+
+    async fn forget_lapsed(&self, ask: &LapsedAsk) -> Result<Lapsed, SnapshotsError> {
+        self.here()?.forget_lapsed(ask).await
     }
 
     async fn mark_active(&self, seen: &[(RecordRef, Timestamp)]) -> Result<(), SnapshotsError> {
