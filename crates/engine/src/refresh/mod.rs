@@ -18,6 +18,7 @@
 mod activity;
 mod allowance;
 mod asker;
+mod bounds;
 mod cache;
 mod claims;
 mod counters;
@@ -36,6 +37,7 @@ mod mix;
 mod news;
 mod options;
 mod prefetch;
+mod presence;
 mod pressure;
 mod reader;
 mod retries;

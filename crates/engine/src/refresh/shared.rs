@@ -15,6 +15,7 @@ use super::error::RefreshError;
 use super::guard::Guard;
 use super::news::News;
 use super::options::RefreshOptions;
+use super::presence::Presence;
 use super::time::StoreTime;
 
 #[derive(Debug)]
@@ -26,6 +27,7 @@ pub(crate) struct Shared {
     pub(crate) store_guard: Arc<Guard>,
     /// Around writes to the database: the `dbWrite` breaker.
     pub(crate) write_guard: Arc<Guard>,
+    pub(crate) presence: Presence,
     pub(crate) news: News,
     pub(crate) cache: Cache,
     pub(crate) doubts: Doubts,
@@ -42,6 +44,7 @@ impl Shared {
             counters: Arc::default(),
             store_guard: Arc::new(Guard::new("the store", breaker.clone())),
             write_guard: Arc::new(Guard::new("the database", breaker.clone())),
+            presence: Presence::default(),
             news: News::default(),
             cache: Cache::new(&options.query),
             doubts: Doubts::default(),

@@ -10,7 +10,8 @@
 //! That is the way of LOW; HIGH begins before it waits for the token (`turn`).
 //!
 //! Everything but the upstream is waited for: a store, database or log that is away holds the event in place, and
-//! with it its partition. Nothing of this leads to a dead letter.
+//! with it its partition. Nothing of this leads to a dead letter; a row that the database refuses while it takes others
+//! does.
 
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
@@ -246,17 +247,9 @@ impl Work {
     }
 
     async fn store(&self, errand: &Errand<'_>, projected: Projected, at: Timestamp) -> Option<Settlement> {
-        let broken = |message: String| Trouble {
-            kind: FailureKind::Permanent,
-            reason: FailureReason::ParseError,
-            code: "NOT_STORABLE".to_owned(),
-            message,
-            earlier: Vec::new(),
-            retries: 0,
-        };
         let data = match pack(&projected.canonical) {
             Ok(data) => data.into(),
-            Err(error) => return self.fail(errand, broken(error.to_string())).await,
+            Err(error) => return self.fail(errand, not_storable(error.to_string())).await,
         };
         let write = Write::Full {
             record: record_ref(&errand.record),
@@ -280,7 +273,7 @@ impl Work {
                 self.shared.written(&errand.record);
                 Some(Settlement::Done)
             }
-            Written::Refused(reason) => self.fail(errand, broken(reason)).await,
+            Written::Refused(reason) => self.fail(errand, not_storable(reason)).await,
         }
     }
 
@@ -310,7 +303,10 @@ impl Work {
             event: Some(encode(errand.event)),
             at: now,
         };
-        self.note(errand, Write::Parked(failure)).await?;
+        if let Err(reason) = self.note(errand, Write::Parked(failure)).await? {
+            // It would come back from nowhere: it must not be settled without a trace.
+            return self.fail(errand, not_storable(reason)).await;
+        }
         self.shared.counters.parked.add(1);
         Some(Settlement::Parked)
     }
@@ -326,6 +322,9 @@ impl Work {
         };
         let given_up = GivenUp::Event(errand.event);
         self.letters.give_up(given_up, why, errand.lost).await?;
+        if trouble.kind == FailureKind::Absent {
+            self.shared.counters.absent.add(1);
+        }
         let next_retry_at = self.next_retry(errand, &trouble).await?;
         let failure = Failure {
             record: record_ref(&errand.record),
@@ -338,7 +337,10 @@ impl Work {
             event: None,
             at: self.shared.now(),
         };
-        self.note(errand, Write::Failed(failure)).await?;
+        if let Err(error) = self.note(errand, Write::Failed(failure)).await? {
+            // The letter has the event; what is missing is only that readers leave the record alone for a while.
+            tracing::error!(record = %errand.record, %error, "the status of a record could not be stored");
+        }
         Some(Settlement::Failed)
     }
 
@@ -357,12 +359,14 @@ impl Work {
         ))
     }
 
-    async fn note(&self, errand: &Errand<'_>, write: Write) -> Option<()> {
-        if let Written::Refused(error) = self.writer.write(write).await? {
-            tracing::error!(record = %errand.record, %error, "the status of a record could not be stored");
-        }
+    /// Inner error: the database does not take it.
+    async fn note(&self, errand: &Errand<'_>, write: Write) -> Option<Result<(), String>> {
+        let noted = match self.writer.write(write).await? {
+            Written::Stored(_) => Ok(()),
+            Written::Refused(reason) => Err(reason),
+        };
         self.shared.written(&errand.record);
-        Some(())
+        Some(noted)
     }
 
     async fn settle(&self, event: &UpdateRequestEvent, settlement: Settlement) -> Option<()> {
@@ -385,6 +389,18 @@ impl Errand<'_> {
             () = self.lost.cancelled() => None,
             () = tokio::time::sleep(pause) => Some(()),
         }
+    }
+}
+
+/// What was fetched, or that the record has to wait, is nothing that the database takes.
+fn not_storable(message: String) -> Trouble {
+    Trouble {
+        kind: FailureKind::Permanent,
+        reason: FailureReason::ParseError,
+        code: "NOT_STORABLE".to_owned(),
+        message,
+        earlier: Vec::new(),
+        retries: 0,
     }
 }
 

@@ -51,6 +51,37 @@ async fn a_missing_record_is_not_found_once() {
         .unwrap();
     assert!(!asked.is_queued(), "{asked:?}");
     assert_eq!((fetcher.calls("x"), world.dead().await), (1, 1));
+    let counters = handle.counters();
+    assert_eq!((counters.dead_letters, counters.absent), (1, 1));
+    service.shutdown().await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn made_up_keys_filled_the_table() {
+    let mut config = RefreshConfig::default();
+    config.status.failed_base_ms = Millis(1);
+    config.status.failed_max_ms = Millis(1);
+    let world = World::with(wide_budget(), config).await;
+    let fetcher = Scripted::new(|_, _| FetchOutcome::Absent {
+        code: "404".into(),
+        message: "no such character".into(),
+    });
+    let mut options = world.options(fetcher.clone());
+    options.watch.mix_every_ms = Millis(50);
+    let service = RefreshService::start(options).await.unwrap();
+    let handle = service.handle();
+    let made_up: Vec<_> = (0..20).map(|n| record(&format!("k{n}"))).collect();
+    handle.read_many(&made_up).await.unwrap();
+    until("all were given up", || async {
+        world.dead().await == 20 && world.waiting().await == 0
+    })
+    .await;
+    for record in &made_up {
+        until("what failed is forgotten", || async {
+            world.row(record.key.as_str()).await.status.is_none()
+        })
+        .await;
+    }
     service.shutdown().await.unwrap();
 }
 
@@ -308,6 +339,46 @@ async fn one_row_that_does_not_fit_does_not_hold_up_the_others() {
         assert!(world.checked_at(record.key.as_str()).await.is_some(), "{record}");
     }
     assert_eq!(world.dead().await, 1);
+    let view = handle.peek(&record("bad")).await.unwrap();
+    assert_eq!(view.state, UpdateState::Failed);
+    service.shutdown().await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_event_that_could_not_be_put_aside_was_not_lost() {
+    let world = World::new().await;
+    *world.snapshots.bad_key.lock().unwrap() = Some("bad".into());
+    let fetcher = Scripted::new(|key, before| match before {
+        0 if key == "bad" => FetchOutcome::Throttled {
+            retry_after: Some(Millis(999_999_999_000)),
+        },
+        _ => fetched(key),
+    });
+    let service = world.start(fetcher.clone()).await;
+    let handle = service.handle();
+    handle.read(&record("bad"), None).await.unwrap();
+    let later = std::sync::atomic::AtomicU64::new(0);
+    // That others are put aside is what speaks against the row, so others are.
+    until("it was given up", || async {
+        let key = format!("later{}", later.fetch_add(1, Ordering::SeqCst));
+        handle.read(&record(&key), None).await.unwrap();
+        world.dead().await == 1
+    })
+    .await;
+    until("all are done", || async { world.waiting().await == 0 }).await;
+    assert!(handle.counters().parked > 0, "others were put aside");
+    assert_eq!(fetcher.calls("bad"), 1);
+    let letters = handle.dead_letters().list(all()).await.unwrap().letters;
+    assert_eq!(letters.len(), 1, "{letters:?}");
+    let letter = letters[0].letter.as_ref().unwrap();
+    let Original::Event(event) = &letter.original else {
+        panic!("{letter:?}")
+    };
+    assert_eq!(event.record(), record("bad"));
+    assert!(
+        letter.error_message.contains("a row that does not fit"),
+        "{letter:?}"
+    );
     let view = handle.peek(&record("bad")).await.unwrap();
     assert_eq!(view.state, UpdateState::Failed);
     service.shutdown().await.unwrap();

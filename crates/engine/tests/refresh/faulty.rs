@@ -17,8 +17,9 @@ use tidegate_log::{
     ConsumeParams, Consumer, Delivered, Lag, Log, LogError, LogSettings, Mark, Position, Record, Topic,
 };
 use tidegate_snapshots::{
-    CountAsk, Counts, DeadLetterMark, DeadLetterPosition, HistoryAsk, HistoryRow, PrefetchAsk, Prefetched,
-    RecordRef, Retry, Row, Snapshots, SnapshotsError, StatusCounts, Write, WriteOutcome,
+    CountAsk, Counts, DeadLetterMark, DeadLetterPosition, HistoryAsk, HistoryRow, Lapsed, LapsedAsk,
+    PrefetchAsk, Prefetched, RecordRef, Retry, Row, Snapshots, SnapshotsError, StatusCounts, Write,
+    WriteOutcome,
 };
 use tidegate_store::StoreError;
 use tidegate_store::refresh::{RefreshStore, TakeOutcome};
@@ -29,7 +30,7 @@ pub(crate) struct FaultySnapshots {
     pub(crate) away: AtomicBool,
     /// Writes that were refused because of it.
     pub(crate) refused: AtomicU64,
-    /// A row with this key is refused for good, whoever is with it.
+    /// What was fetched of this key, or that it has to wait, is refused for good, whoever is with it.
     pub(crate) bad_key: Mutex<Option<String>>,
     /// Failures of records are not written yet.
     pub(crate) holds_failures: AtomicBool,
@@ -77,7 +78,8 @@ impl Snapshots for FaultySnapshots {
         }
         let bad = self.bad_key.lock().unwrap().clone();
         let is_bad = |write: &Write| {
-            matches!(write, Write::Full { .. }) && bad.as_deref() == Some(write.record().key.as_str())
+            matches!(write, Write::Full { .. } | Write::Parked(_))
+                && bad.as_deref() == Some(write.record().key.as_str())
         };
         if writes.iter().any(is_bad) {
             return Err(SnapshotsError::Rejected {
@@ -95,6 +97,10 @@ impl Snapshots for FaultySnapshots {
         max: u32,
     ) -> Result<Vec<Retry>, SnapshotsError> {
         self.here()?.claim_retries(now, claim_until, max).await
+    }
+
+    async fn forget_lapsed(&self, ask: &LapsedAsk) -> Result<Lapsed, SnapshotsError> {
+        self.here()?.forget_lapsed(ask).await
     }
 
     async fn mark_active(&self, seen: &[(RecordRef, Timestamp)]) -> Result<(), SnapshotsError> {

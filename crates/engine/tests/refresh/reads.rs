@@ -162,6 +162,27 @@ async fn reads_go_on_while_the_store_is_away() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn rd_02_records_can_be_read_as_long_as_the_database_answers() {
+    let world = World::new().await;
+    let service = world.start(Scripted::constant()).await;
+    let handle = service.handle();
+    world.store.away.store(true, Ordering::SeqCst);
+    assert!(handle.can_read().await);
+    world.snapshots.away.store(true, Ordering::SeqCst);
+    until("it is seen that the database is away", || async {
+        !handle.can_read().await
+    })
+    .await;
+    world.snapshots.away.store(false, Ordering::SeqCst);
+    until("it is seen that the database is back", || async {
+        handle.can_read().await
+    })
+    .await;
+    world.store.away.store(false, Ordering::SeqCst);
+    service.shutdown().await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn unknown_sources_and_bad_keys_are_refused() {
     let world = World::new().await;
     let service = world.start(Scripted::constant()).await;

@@ -148,6 +148,7 @@ impl World {
     pub(crate) async fn with(budget: BudgetConfig, mut config: RefreshConfig) -> Self {
         // A machine that stalls is no store that is away.
         config.breaker.slow_ms = PATIENT;
+        config.coalescer.send_timeout_ms = Millis(3 * PATIENT.0);
         let folder = tempfile::tempdir().unwrap();
         let clock: Arc<dyn Clock> = Arc::new(SystemClock);
         let settings = RefreshSettings {

@@ -1,4 +1,4 @@
-//! A TCP proxy that does on demand what networks do: cut, refuse, stall, lose an answer.
+//! A TCP proxy that does on demand what networks do: cut, refuse, stall, lose an answer, go silent.
 //!
 //! Two threads per connection, one for each direction. A connection is closed in both directions as soon as
 //! one ends.
@@ -31,6 +31,8 @@ struct State {
     ended: bool,
     refuse: bool,
     stall: bool,
+    /// Connections with a smaller number are silent for good.
+    silent_below: u64,
     /// How many replies are still to be dropped, and how many were.
     drop_replies: u64,
     dropped_replies: u64,
@@ -98,6 +100,13 @@ impl Proxy {
     pub fn stall(&self, on: bool) {
         self.shared.lock().stall = on;
         self.shared.bell.notify_all();
+    }
+
+    /// From here on nothing is forwarded on the connections that there are, and they stay open: the machine behind them
+    /// has lost its power. Connections that are made later work.
+    pub fn silence_open(&self) {
+        let mut state = self.shared.lock();
+        state.silent_below = state.next;
     }
 
     /// Swallows the next bytes that the server sends on any connection and closes that connection: the
@@ -203,7 +212,9 @@ impl Shared {
         let is_open = |state: &State| state.open.iter().any(|connection| connection.number == number);
         let mut state = self
             .bell
-            .wait_while(self.lock(), |state| state.stall && is_open(state))
+            .wait_while(self.lock(), |state| {
+                (state.stall || number < state.silent_below) && is_open(state)
+            })
             .unwrap_or_else(PoisonError::into_inner);
         if !is_open(&state) {
             return false;
