@@ -66,7 +66,7 @@ impl Room {
 
     fn resume(&mut self, params: &JoinParams, mut ticket: Ticket, now: Timestamp) -> JoinOutcome {
         if params.stream {
-            let older_may_be_open = ticket.stream.0 % STREAMS > 0 && !ticket.is_absent(now);
+            let older_may_be_open = !ticket.stream.0.is_multiple_of(STREAMS) && !ticket.is_absent(now);
             ticket.stream.0 += 1;
             if older_may_be_open {
                 self.rings.taken_over.push(TakenOver {
