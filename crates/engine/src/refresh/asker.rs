@@ -34,6 +34,8 @@ const WARN_EVERY: Millis = Millis(5_000);
 #[derive(Debug, Clone)]
 pub(crate) struct Ask {
     pub(crate) record: RecordId,
+    /// What the upstream calls the record, if whoever asks knows.
+    pub(crate) ocid: Option<String>,
     pub(crate) priority: Priority,
     pub(crate) reason: Reason,
     pub(crate) snapshot_version: Option<Version>,
@@ -185,6 +187,7 @@ impl Carrier {
             let ask = &asks[*index];
             record(&event(EventParams {
                 record: ask.record.clone(),
+                ocid: ask.ocid.clone(),
                 priority: ask.priority,
                 reason: ask.reason,
                 requested_at: now,

@@ -187,6 +187,7 @@ impl DeadLetters {
         ];
         let ask = Ask {
             record,
+            ocid: event.ocid.clone(),
             priority: Priority::High,
             reason: Reason::Replay,
             snapshot_version: known.into_iter().flatten().max(),

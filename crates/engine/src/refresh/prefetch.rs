@@ -146,6 +146,7 @@ impl Prefetch {
                 .iter()
                 .map(|due| Ask {
                     record: record_id(&due.record),
+                    ocid: None,
                     priority: Priority::Low,
                     reason: Reason::Prefetch,
                     snapshot_version: Some(due.version).filter(|version| version.0 > 0),

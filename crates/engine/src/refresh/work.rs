@@ -37,7 +37,7 @@ use super::activity::Activity;
 use super::allowance::Allowances;
 use super::claims::{Claim, Claims};
 use super::events::{decode, encode};
-use super::letters::{GivenUp, Letters};
+use super::letters::{GivenUp, Letters, Why};
 use super::options::SourceOptions;
 use super::reader::DAY_QUOTA;
 use super::shared::{Shared, record_ref};
@@ -75,6 +75,8 @@ struct Trouble {
     reason: FailureReason,
     code: String,
     message: String,
+    /// What went wrong with the attempts before, in their order.
+    earlier: Vec<String>,
     retries: u32,
 }
 
@@ -102,10 +104,8 @@ impl Work {
                 self.shared.counters.undecodable.add(1);
                 self.shared.counters.failure(FailureReason::ParseError);
                 let given_up = GivenUp::Raw(delivered.key, delivered.value);
-                return self
-                    .letters
-                    .give_up(given_up, FailureReason::ParseError, &error, 0, lost)
-                    .await;
+                let why = Why::at_once(FailureReason::ParseError, &error);
+                return self.letters.give_up(given_up, why, lost).await;
             }
         };
         let priority = event.priority;
@@ -113,10 +113,8 @@ impl Work {
         let Some(source) = self.shared.options.sources.get(&event.source) else {
             self.shared.counters.failure(FailureReason::UnknownSource);
             let message = format!("there is no source {:?}", event.source);
-            let given_up = GivenUp::Event(&event);
-            self.letters
-                .give_up(given_up, FailureReason::UnknownSource, &message, 0, lost)
-                .await?;
+            let why = Why::at_once(FailureReason::UnknownSource, &message);
+            self.letters.give_up(GivenUp::Event(&event), why, lost).await?;
             return self.settle(&event, Settlement::Failed).await;
         };
         let errand = Errand {
@@ -140,6 +138,7 @@ impl Work {
     async fn attempt(&self, errand: &Errand<'_>) -> Option<Option<(Claim, Settlement)>> {
         let work = &self.shared.options.work;
         let (mut retries, mut throttles) = (0, 0);
+        let mut earlier = Vec::new();
         let mut held = None;
         loop {
             let Some((claim, permit)) = self.ready(errand, held.take()).await? else {
@@ -177,7 +176,8 @@ impl Work {
                     // The budget lets nobody through before.
                     held = self.stand_back(errand, claim).await?;
                 }
-                FetchOutcome::Transient { .. } if retries < work.retries => {
+                FetchOutcome::Transient { code, message } if retries < work.retries => {
+                    earlier.push(format!("{code}: {message}"));
                     let pause = backoff(work.backoff_ms, retries, errand.event.version.0);
                     retries += 1;
                     self.shared.counters.retried.add(1);
@@ -190,6 +190,7 @@ impl Work {
                         reason: transient_reason(code),
                         code: code.as_str().to_owned(),
                         message,
+                        earlier,
                         retries,
                     };
                     return Some(Some((claim, self.fail(errand, trouble).await?)));
@@ -200,6 +201,7 @@ impl Work {
                         reason: FailureReason::Api4xx,
                         code,
                         message,
+                        earlier,
                         retries,
                     };
                     return Some(Some((claim, self.fail(errand, trouble).await?)));
@@ -210,6 +212,7 @@ impl Work {
                         reason: permanent_reason(code),
                         code: code.as_str().to_owned(),
                         message,
+                        earlier,
                         retries,
                     };
                     return Some(Some((claim, self.fail(errand, trouble).await?)));
@@ -248,6 +251,7 @@ impl Work {
             reason: FailureReason::ParseError,
             code: "NOT_STORABLE".to_owned(),
             message,
+            earlier: Vec::new(),
             retries: 0,
         };
         let data = match pack(&projected.canonical) {
@@ -314,16 +318,14 @@ impl Work {
     /// It will not work: dead letter first, so that nothing is given up without a trace, then the status.
     async fn fail(&self, errand: &Errand<'_>, trouble: Trouble) -> Option<Settlement> {
         self.shared.counters.failure(trouble.reason);
+        let why = Why {
+            reason: trouble.reason,
+            message: &trouble.message,
+            earlier: &trouble.earlier,
+            retries: trouble.retries,
+        };
         let given_up = GivenUp::Event(errand.event);
-        self.letters
-            .give_up(
-                given_up,
-                trouble.reason,
-                &trouble.message,
-                trouble.retries,
-                errand.lost,
-            )
-            .await?;
+        self.letters.give_up(given_up, why, errand.lost).await?;
         let next_retry_at = self.next_retry(errand, &trouble).await?;
         let failure = Failure {
             record: record_ref(&errand.record),

@@ -3,6 +3,7 @@
 use std::sync::atomic::Ordering;
 
 use bytes::Bytes;
+use tidegate_core::priority::Priority;
 use tidegate_core::refresh::Version;
 use tidegate_core::refresh::config::RefreshConfig;
 use tidegate_core::refresh::dead_letter::{FailureReason, Original};
@@ -14,7 +15,7 @@ use tidegate_log::{Record, Topic};
 use tidegate_snapshots::{Failure, RecordRef, StatusState, Write};
 use tidegate_source::{FetchOutcome, PermanentCode, TransientCode};
 
-use crate::world::{Scripted, World, fetched, record, target, until, until_fresh, wide_budget};
+use crate::world::{Scripted, World, fetched, publish_as, record, target, until, until_fresh, wide_budget};
 
 fn all() -> DeadLetterQuery {
     DeadLetterQuery {
@@ -434,5 +435,57 @@ async fn a_letter_that_was_replayed_too_soon_was_put_away_untried() {
     let replayed = letters.replay(position, "an operator").await.unwrap();
     assert!(matches!(replayed, ReplayOutcome::Replayed(_)), "{replayed:?}");
     until("it was tried again", || async { fetcher.calls("a") == 2 }).await;
+    service.shutdown().await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_upstreams_name_of_a_record_was_lost_with_a_replay_or_a_retry() {
+    let world = World::new().await;
+    let fetcher = Scripted::new(|key, before| match (key, before) {
+        ("dead", 0) => FetchOutcome::Permanent {
+            code: PermanentCode::ParseError,
+            message: "an HTML page".into(),
+        },
+        ("parked", 0) => FetchOutcome::Throttled {
+            retry_after: Some(Millis(1_000)),
+        },
+        _ => fetched(key),
+    });
+    let mut options = world.options(fetcher.clone());
+    options.work.park_after_ms = Millis(100);
+    let service = RefreshService::start(options).await.unwrap();
+    let handle = service.handle();
+    let letters = handle.dead_letters();
+    publish_as(&world, "dead", Priority::High, Some("d-7")).await;
+    until("it was given up", || async {
+        world.dead().await == 1 && world.waiting().await == 0
+    })
+    .await;
+    let position = letters.list(all()).await.unwrap().letters[0].position;
+    letters.replay(position, "an operator").await.unwrap();
+    until("it was tried again", || async { fetcher.calls("dead") == 2 }).await;
+    publish_as(&world, "parked", Priority::High, Some("p-7")).await;
+    until("it came back", || async { fetcher.calls("parked") == 2 }).await;
+    let named: Vec<_> = fetcher.ocids.lock().unwrap().iter().flatten().cloned().collect();
+    assert_eq!(named, ["d-7", "d-7", "p-7", "p-7"]);
+    service.shutdown().await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn dl_03_a_letter_tells_what_every_attempt_came_to() {
+    let world = World::new().await;
+    let fetcher = Scripted::new(|_, before| FetchOutcome::Transient {
+        code: TransientCode::Api5xx,
+        message: format!("the answer {before} was 500"),
+    });
+    let service = world.start(fetcher).await;
+    let handle = service.handle();
+    handle.read(&record("a"), None).await.unwrap();
+    until("it was given up", || async { world.dead().await == 1 }).await;
+    let found = handle.dead_letters().list(all()).await.unwrap().letters;
+    let letter = found[0].letter.as_ref().unwrap();
+    assert_eq!(letter.error_message, "the answer 3 was 500");
+    let earlier = [2, 1, 0].map(|before| format!("API_5XX: the answer {before} was 500"));
+    assert_eq!((&letter.causes[..], letter.retry_count), (&earlier[..], 3));
     service.shutdown().await.unwrap();
 }

@@ -42,6 +42,8 @@ type Script = dyn Fn(&str, u64) -> FetchOutcome + Send + Sync;
 pub(crate) struct Scripted {
     script: Box<Script>,
     pub(crate) calls: Mutex<HashMap<String, u64>>,
+    /// What each call named its record, in order.
+    pub(crate) ocids: Mutex<Vec<Option<String>>>,
     pub(crate) latency_ms: AtomicU64,
     /// Calls beyond so many wait until there may be more.
     pub(crate) most: AtomicU64,
@@ -58,6 +60,7 @@ impl Scripted {
         Arc::new(Self {
             script: Box::new(script),
             calls: Mutex::default(),
+            ocids: Mutex::default(),
             latency_ms: AtomicU64::new(0),
             most: AtomicU64::new(u64::MAX),
         })
@@ -80,6 +83,8 @@ impl Scripted {
 #[async_trait]
 impl Fetcher for Scripted {
     async fn fetch(&self, params: FetchParams) -> FetchOutcome {
+        let ocid = params.params.get("ocid").cloned();
+        self.ocids.lock().unwrap().push(ocid);
         let (before, number) = {
             let mut calls = self.calls.lock().unwrap();
             let count = calls.entry(params.key.clone()).or_insert(0);
@@ -270,6 +275,11 @@ pub(crate) async fn until_fresh(handle: &RefreshHandle, key: &str) {
 
 /// Puts an event into the log through the coalescer, as prefetch would.
 pub(crate) async fn publish(world: &World, key: &str, priority: Priority) {
+    publish_as(world, key, priority, None).await;
+}
+
+/// The same with another name for the upstream.
+pub(crate) async fn publish_as(world: &World, key: &str, priority: Priority, ocid: Option<&str>) {
     use tidegate_core::refresh::coalescer::RequestParams;
     use tidegate_core::refresh::event::{Reason, SchemaVersion, UpdateRequestEvent};
     let record = record(key);
@@ -287,7 +297,7 @@ pub(crate) async fn publish(world: &World, key: &str, priority: Priority) {
         event_id: format!("event-{version}").try_into().unwrap(),
         source: record.source.clone(),
         key: record.key.clone(),
-        ocid: None,
+        ocid: ocid.map(str::to_owned),
         priority,
         reason: Reason::Prefetch,
         requested_at: read_at,
