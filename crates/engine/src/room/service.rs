@@ -31,6 +31,8 @@ const ENDS: usize = 65_536;
 const FIND: Duration = Duration::from_secs(5);
 /// While the store is away.
 const FIND_AGAIN: Duration = Duration::from_millis(500);
+/// A look that takes longer has met no store. Calls try for longer than that; who asks whether we are ready wants to know sooner.
+const LOOK: Duration = Duration::from_secs(2);
 /// Between two looks because a call failed.
 const DOUBT: Duration = Duration::from_millis(50);
 /// One failed look is no outage.
@@ -134,7 +136,8 @@ async fn find(handle: RoomsHandle) {
         ..
     } = &*handle.0;
     loop {
-        let wait = match handle.compare().await {
+        let looked = tokio::time::timeout(LOOK, handle.compare()).await;
+        let wait = match looked.unwrap_or_else(|_| Err(late())) {
             Ok(()) => {
                 failures.store(0, Ordering::Relaxed);
                 tokio::select! {
@@ -160,6 +163,13 @@ async fn find(handle: RoomsHandle) {
             () = stop.cancelled() => return,
             () = tokio::time::sleep(wait) => {}
         }
+    }
+}
+
+fn late() -> StoreError {
+    StoreError::Unavailable {
+        server: "the store of the rooms".to_owned(),
+        reason: format!("it has not answered for {LOOK:?}"),
     }
 }
 

@@ -14,7 +14,10 @@ use crate::support::{Backend, Running, config};
 async fn while_redis_is_away_it_is_not_ready_and_then_it_is_again() {
     let mut redis = RedisServer::start(RedisOptions::durable()).unwrap();
     let folder = tempfile::tempdir().unwrap();
-    let text = ROOM.replace("grace_ms = 3000", "grace_ms = 600000");
+    // Nobody is let in, so that everybody's place stays as it is.
+    let text = ROOM
+        .replace("inside = 1", "inside = 0")
+        .replace("grace_ms = 3000", "grace_ms = 600000");
     let mut settings = config(Backend::Redis, &folder, &text);
     settings.redis.urls = vec![redis.url().into()];
     let running = Running::with(settings, folder).await;
@@ -38,7 +41,7 @@ async fn while_redis_is_away_it_is_not_ready_and_then_it_is_again() {
     redis.restart().unwrap();
     running.until("/readyz", |body| body == "ok\n").await;
     let (status, place) = visitors[1].get("place").await;
-    assert_eq!((status, &place["position"]), (200, &json!(1)), "{place}");
+    assert_eq!((status, &place["position"]), (200, &json!(2)), "{place}");
     running.stop().await;
 }
 
