@@ -26,7 +26,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use async_trait::async_trait;
-use tidegate_core::budget::{Budget, BudgetView};
+use tidegate_core::budget::{Budget, BudgetView, Moment};
 use tidegate_core::ids::{Owner, RecordId, TargetId};
 use tidegate_core::priority::Priority;
 use tidegate_core::refresh::Version;
@@ -357,10 +357,17 @@ impl RefreshStore for RedisRefreshStore {
         let mut items = self
             .on_budget(&scripts::REFRESH_LOOK_BUDGET, target, |_| {})
             .await?;
-        let now = items.time()?;
+        let (now, ahead) = (items.time()?, Millis(items.unsigned()?));
         let state = decode::budget(&mut items)?;
         let config = self.settings.budget(target)?.clone();
-        Ok(Budget::resumed(config, state).view(now))
+        // The server has one clock alone.
+        let wall = now - ahead;
+        let at = Moment {
+            now,
+            wall,
+            steady: wall,
+        };
+        Ok(Budget::resumed(config, state).view(at))
     }
 
     async fn now(&self) -> Result<Timestamp, StoreError> {
