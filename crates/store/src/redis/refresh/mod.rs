@@ -237,6 +237,11 @@ fn put_claim(args: &mut Args, params: &BeginParams) {
     args.text(params.owner.as_str()).span(params.claim_for);
 }
 
+fn put_begin(args: &mut Args, params: &BeginParams) {
+    put_claim(args, params);
+    args.text(slot(params.priority));
+}
+
 #[async_trait]
 impl RefreshStore for RedisRefreshStore {
     async fn request(&self, asks: Vec<(RecordId, RequestParams)>) -> Result<Vec<RequestOutcome>, StoreError> {
@@ -264,7 +269,7 @@ impl RefreshStore for RedisRefreshStore {
 
     async fn begin(&self, begun: Vec<(RecordId, BeginParams)>) -> Result<Vec<BeginOutcome>, StoreError> {
         counted_all(begun.iter().map(|(_, params)| params.version))?;
-        self.each(&scripts::REFRESH_BEGIN, &begun, put_claim, decode::begun)
+        self.each(&scripts::REFRESH_BEGIN, &begun, put_begin, decode::begun)
             .await
     }
 
