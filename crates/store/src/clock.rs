@@ -1,13 +1,21 @@
 //! The one place that reads a wall clock.
 
 use std::fmt;
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Instant;
 
 use tidegate_core::time::{Millis, Timestamp};
 
 /// Where wall time comes from.
 pub trait Clock: Send + Sync + fmt::Debug + 'static {
     fn now(&self) -> Timestamp;
+
+    /// Set by the wall clock at the start, and stepped by nobody since. A clock that only time moves is as steady as
+    /// can be.
+    fn steady(&self) -> Timestamp {
+        self.now()
+    }
 }
 
 /// The machine's clock.
@@ -21,6 +29,12 @@ impl Clock for SystemClock {
             .duration_since(std::time::UNIX_EPOCH)
             .unwrap_or_default();
         Timestamp(since_epoch.as_millis() as u64)
+    }
+
+    fn steady(&self) -> Timestamp {
+        static START: OnceLock<(Instant, Timestamp)> = OnceLock::new();
+        let (begun, at) = START.get_or_init(|| (Instant::now(), self.now()));
+        *at + Millis(begun.elapsed().as_millis() as u64)
     }
 }
 

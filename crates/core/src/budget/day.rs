@@ -43,6 +43,32 @@ impl DayZone {
     }
 }
 
+/// One moment, by every clock that a store knows.
+///
+/// The store's own time never goes back: after a step back of the wall clock it stays ahead of it, and would turn the
+/// day when the provider does not. So days are told by the wall clock as it is. People step that one, too; where there
+/// is a clock that nobody steps, the day is told by both.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Moment {
+    /// Rates, holds and waits are counted in it.
+    pub now: Timestamp,
+    /// The wall clock as it is.
+    pub wall: Timestamp,
+    /// Set by the wall clock when the process started, and left alone since.
+    pub steady: Timestamp,
+}
+
+/// All clocks agree, or there is only one.
+impl From<Timestamp> for Moment {
+    fn from(now: Timestamp) -> Self {
+        Self {
+            now,
+            wall: now,
+            steady: now,
+        }
+    }
+}
+
 /// Calls of one day.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct DayCount {
@@ -58,6 +84,15 @@ impl DayCount {
     pub fn turn(&mut self, day: u64) {
         if day > self.day {
             *self = Self { day, used: 0, low: 0 };
+        }
+    }
+
+    /// What is certain of two counts of the same calls: the later day, and as many calls as either has.
+    pub fn with(self, other: Self) -> Self {
+        Self {
+            day: self.day.max(other.day),
+            used: self.used.max(other.used),
+            low: self.low.max(other.low),
         }
     }
 

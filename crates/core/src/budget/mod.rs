@@ -17,7 +17,10 @@
 //! **Time** is the store's: it never goes back. If it does all the same, nothing is minted until it has caught up;
 //! a jump forward mints at most one burst.
 //!
-//! **The day** is counted before the call. What must be durable changes once per block of calls:
+//! **The day** is counted before the call, in the day of the wall clock and in that of a clock that nobody steps, and
+//! neither count exceeds the quota: if either clock is right for a whole day of the provider, that day is not over. A
+//! clock that is stepped over midnight and back mints nothing. Limit: a restart believes the wall clock; a count that
+//! was ahead of it stays. What must be durable changes once per block of calls:
 //! [`Budget::take_record`] says when, and a grant is used only after that record is kept.
 //!
 //! Whole numbers below 2^53 only: scripts restate this over one hash.
@@ -34,7 +37,7 @@ use serde::{Deserialize, Serialize};
 pub use answer::{asked_hold, asks_for_time};
 pub use bucket::{Bucket, Flow, TOKEN};
 pub use config::{BudgetConfig, MAX_PER_DAY, MAX_RATE};
-pub use day::{DAY_MS, DayCount, DayZone};
+pub use day::{DAY_MS, DayCount, DayZone, Moment};
 
 use crate::priority::Priority;
 use crate::time::{Millis, Timestamp};
@@ -126,8 +129,18 @@ pub struct BudgetView {
 pub struct Budget {
     config: BudgetConfig,
     state: BudgetState,
+    /// The same calls as in `state.day`, by the clock that nobody steps.
+    steady: DayCount,
     kept: BudgetRecord,
     unkept: bool,
+}
+
+/// One of the two counts of a day, at one moment.
+#[derive(Debug, Clone, Copy)]
+struct Calendar {
+    count: DayCount,
+    /// How far its clock is ahead of the store's time, in milliseconds.
+    ahead: i64,
 }
 
 impl Budget {
@@ -157,6 +170,7 @@ impl Budget {
         Self {
             config,
             state,
+            steady: record.day,
             kept: record,
             unkept: false,
         }
@@ -170,6 +184,7 @@ impl Budget {
         };
         Self {
             config,
+            steady: state.day,
             state,
             kept,
             unkept: false,
@@ -194,13 +209,15 @@ impl Budget {
     }
 
     /// Takes 1 to `max_tokens` tokens, or says when to ask again. Asking for none is a programmer's error.
-    pub fn take(&mut self, priority: Priority, max_tokens: u64, now: Timestamp) -> TakeOutcome {
+    pub fn take(&mut self, priority: Priority, max_tokens: u64, at: impl Into<Moment>) -> TakeOutcome {
         assert!(max_tokens > 0, "a take asks for at least one token");
-        self.advance(priority, now);
-        let wanted = self.wanted(priority, max_tokens, now);
+        let at: Moment = at.into();
+        let now = at.now;
+        self.advance(priority, at);
+        let wanted = self.wanted(priority, max_tokens, at);
         let granted = wanted.min(self.within_reach(priority, now));
         if granted == 0 {
-            return self.refuse(priority, wanted, now);
+            return self.refuse(priority, wanted, at);
         }
         self.spend(priority, granted, now);
         let missing = wanted - granted;
@@ -239,35 +256,49 @@ impl Budget {
         std::mem::take(&mut self.unkept).then_some(self.kept)
     }
 
-    /// As it is at `now`.
-    pub fn view(&self, now: Timestamp) -> BudgetView {
+    /// As it is at a moment.
+    pub fn view(&self, at: impl Into<Moment>) -> BudgetView {
+        let at: Moment = at.into();
         let mut budget = self.clone();
-        budget.advance(Priority::High, now);
-        let day = budget.state.day.day;
+        budget.advance(Priority::High, at);
+        let ends = |calendar: Calendar| {
+            let end = self.config.zone.start(calendar.count.day + 1);
+            Timestamp(end.0.saturating_add_signed(-calendar.ahead))
+        };
+        let [wall, steady] = budget.calendars(at).map(ends);
         BudgetView {
             tokens: budget.state.all.tokens(),
             low_tokens: budget.state.low.tokens(),
-            day_used: budget.state.day.used,
+            day_used: budget.state.day.used.max(budget.steady.used),
             day_left_high: budget.day_left(Priority::High),
             day_left_low: budget.day_left(Priority::Low),
-            day_ends: self.config.zone.start(day + 1),
+            day_ends: wall.max(steady),
             hold_until: self.state.hold_until,
         }
     }
 
+    fn calendars(&self, at: Moment) -> [Calendar; 2] {
+        [(self.state.day, at.wall), (self.steady, at.steady)].map(|(count, clock)| Calendar {
+            count,
+            ahead: clock.0.wrapping_sub(at.now.0) as i64,
+        })
+    }
+
     /// Mints, turns the day, and forgets what low priority earned if it has not come back.
-    fn advance(&mut self, priority: Priority, now: Timestamp) {
+    fn advance(&mut self, priority: Priority, at: Moment) {
+        let now = at.now;
         self.state.all.refill(self.config.flow(), now);
         self.state.low.refill(self.config.low_flow(), now);
-        self.state.day.turn(self.config.zone.day(now));
+        self.state.day.turn(self.config.zone.day(at.wall));
+        self.steady.turn(self.config.zone.day(at.steady));
         if priority == Priority::Low && self.state.low_ask.tokens_at(now) == 0 {
             self.state.low_credit = 0;
         }
     }
 
     /// What the asker could use if only the rate stood against it.
-    fn wanted(&self, priority: Priority, max_tokens: u64, now: Timestamp) -> u64 {
-        if now < self.state.hold_until || self.open_day(priority, now) > now {
+    fn wanted(&self, priority: Priority, max_tokens: u64, at: Moment) -> u64 {
+        if at.now < self.state.hold_until || self.open_day(priority, at, at.now) > at.now {
             return 0;
         }
         let cap = match priority {
@@ -277,39 +308,51 @@ impl Budget {
         max_tokens.min(cap).min(self.day_left(priority))
     }
 
-    /// Calls that the current day has left for a priority.
+    /// Calls that the current day has left for a priority, by whichever clock has fewer.
     fn day_left(&self, priority: Priority) -> u64 {
-        let left = self
-            .config
-            .day_quota(Priority::High)
-            .saturating_sub(self.state.day.used);
+        let [wall, steady] = [self.state.day, self.steady].map(|count| self.left_of(count, priority));
+        wall.min(steady)
+    }
+
+    fn left_of(&self, count: DayCount, priority: Priority) -> u64 {
+        let left = self.config.day_quota(Priority::High).saturating_sub(count.used);
         match priority {
             Priority::High => left,
             Priority::Low => {
-                let own = self
-                    .config
-                    .day_quota(Priority::Low)
-                    .saturating_sub(self.state.day.low);
+                let own = self.config.day_quota(Priority::Low).saturating_sub(count.low);
                 left.min(own)
             }
         }
     }
 
-    /// The first moment from `at` on at which the day lets a priority through.
+    /// The first moment from `from` on, in the store's time, at which the day lets a priority through.
+    fn open_day(&self, priority: Priority, at: Moment, from: Timestamp) -> Timestamp {
+        let both = |from: Timestamp| {
+            let [wall, steady] = self
+                .calendars(at)
+                .map(|calendar| self.open_by(calendar, priority, from));
+            wall.max(steady)
+        };
+        // What opens by one clock may be the end of a day by the other.
+        both(both(from))
+    }
+
+    /// The same by one clock.
     ///
     /// The last moments of a day, as long as a token is valid, belong to nobody: a call of theirs could arrive in
     /// either day.
-    fn open_day(&self, priority: Priority, at: Timestamp) -> Timestamp {
+    fn open_by(&self, calendar: Calendar, priority: Priority, from: Timestamp) -> Timestamp {
         let zone = self.config.zone;
-        let today = zone.day(at).max(self.state.day.day);
+        let at = Timestamp(from.0.saturating_add_signed(calendar.ahead));
+        let today = zone.day(at).max(calendar.count.day);
         let later = zone.day(at + self.config.validity_ms);
-        if later > today {
-            return zone.start(later);
-        }
-        match today == self.state.day.day && self.day_left(priority) == 0 {
-            true => zone.start(today + 1),
-            false => at,
-        }
+        let used_up = today == calendar.count.day && self.left_of(calendar.count, priority) == 0;
+        let open = match (later > today, used_up) {
+            (true, _) => zone.start(later),
+            (false, true) => zone.start(today + 1),
+            (false, false) => at,
+        };
+        from + open.since(at)
     }
 
     /// Tokens kept aside from the other priority.
@@ -342,6 +385,7 @@ impl Budget {
         let (floor, state) = (self.config.low_floor_percent, &mut self.state);
         state.all.spend(tokens);
         state.day.used += tokens;
+        self.steady.used += tokens;
         match priority {
             Priority::High if state.low_ask.tokens_at(now) > 0 => {
                 let most = (100 - floor) * self.config.burst;
@@ -351,23 +395,26 @@ impl Budget {
             Priority::Low => {
                 state.low.spend(tokens);
                 state.day.low += tokens;
+                self.steady.low += tokens;
                 state.low_credit = state.low_credit.saturating_sub((100 - floor) * tokens);
             }
         }
-        let (day, kept) = (state.day, self.kept.day);
-        if day.day != kept.day || day.used > kept.used || day.low > kept.low {
+        let (day, kept) = (state.day.with(self.steady), self.kept.day);
+        let block = self.config.day_block;
+        let fell = kept.used >= day.used + block || kept.low >= day.low + block;
+        if day.day != kept.day || day.used > kept.used || day.low > kept.low || fell {
             let quota = self.config.day_quota(Priority::High);
-            self.kept.day = day.in_blocks(self.config.day_block, quota);
+            self.kept.day = day.in_blocks(block, quota);
             self.unkept = true;
         }
     }
 
-    fn refuse(&mut self, priority: Priority, wanted: u64, now: Timestamp) -> TakeOutcome {
+    fn refuse(&mut self, priority: Priority, wanted: u64, at: Moment) -> TakeOutcome {
         if wanted == 0 {
             // Something else than the rate stands against it: nothing is kept aside for it.
-            self.remember(priority, 0, now);
+            self.remember(priority, 0, at.now);
         }
-        let (until, by) = self.next(priority, now);
+        let (until, by) = self.next(priority, at);
         if wanted > 0 {
             self.remember(priority, wanted, until);
         }
@@ -392,7 +439,8 @@ impl Budget {
     }
 
     /// When one token can be had, and what stands against it longest.
-    fn next(&self, priority: Priority, now: Timestamp) -> (Timestamp, LimitedBy) {
+    fn next(&self, priority: Priority, at: Moment) -> (Timestamp, LimitedBy) {
+        let now = at.now;
         let (mut until, mut by) = (self.next_by_rate(priority, now), LimitedBy::Rate);
         if priority == Priority::Low {
             let cap = self.ready(self.state.low, self.config.low_flow(), 1);
@@ -404,7 +452,7 @@ impl Budget {
             (until, by) = (self.state.hold_until, LimitedBy::Hold);
         }
         let until = until.max(now);
-        match self.open_day(priority, until) {
+        match self.open_day(priority, at, until) {
             open if open > until => (open, LimitedBy::Day),
             _ => (until, by),
         }

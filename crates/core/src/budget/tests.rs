@@ -3,6 +3,7 @@
 use proptest::prelude::*;
 
 use super::*;
+use crate::time::StoreClock;
 
 const START: Timestamp = Timestamp(1_790_000_000_000);
 
@@ -310,6 +311,120 @@ fn a_crash_counts_at_most_one_block_too_much_and_never_too_little() {
     assert_eq!(records, made.div_ceil(50));
     let after = Budget::restored(config, kept, ms(500));
     assert_eq!(after.view(ms(500)).day_used, kept.day.used);
+}
+
+/// The moment at which the wall clock is `step` milliseconds off, by a store that begins with it.
+struct Stepped {
+    clock: StoreClock,
+    real: Timestamp,
+    step: i64,
+}
+
+impl Stepped {
+    fn at(real: Timestamp) -> Self {
+        let (clock, step) = (StoreClock::default(), 0);
+        Self { clock, real, step }
+    }
+
+    fn moment(&mut self) -> Moment {
+        let wall = Timestamp(self.real.0.saturating_add_signed(self.step));
+        Moment {
+            now: self.clock.observe(wall),
+            wall,
+            steady: self.real,
+        }
+    }
+
+    /// Takes all that can be had in two seconds.
+    fn take_all(&mut self, budget: &mut Budget) -> u64 {
+        let mut got = 0;
+        for _ in 0..2_000 {
+            self.real = self.real + Millis(1);
+            got += granted(budget.take(Priority::High, 5, self.moment()));
+        }
+        got
+    }
+}
+
+const HOUR: Millis = Millis(3_600_000);
+
+#[test]
+fn a_clock_stepped_over_midnight_and_back_mints_no_second_day() {
+    let config = of_a_day(300, 0, 20);
+    let midnight = config.zone.start(config.zone.day(START) + 1);
+    let mut world = Stepped::at(midnight - Millis(6 * HOUR.0));
+    let mut budget = Budget::new(config.clone(), world.real);
+    world.real = world.real + SETTLING;
+    world.clock.observe(world.real);
+    for _ in 0..100 {
+        world.real = world.real + Millis(10);
+        assert_eq!(granted(budget.take(Priority::High, 1, world.moment())), 1);
+    }
+    // Over midnight, and all that is left is taken there; a crash does not make it forget either.
+    world.step = 9 * HOUR.0 as i64;
+    assert_eq!(world.take_all(&mut budget), 200);
+    let kept = budget.take_record().unwrap();
+    let mut restarted = Budget::restored(config.clone(), kept, world.moment().now);
+    assert_eq!(world.take_all(&mut restarted), 0);
+    assert_eq!(budget.view(world.moment()).day_left_high, 0);
+
+    world.step = 0;
+    assert_eq!(
+        world.take_all(&mut budget),
+        0,
+        "the day that it came back to is used up"
+    );
+    let until = limited(budget.take(Priority::High, 1, world.moment())).0;
+    let real = world.real + until.since(world.moment().now);
+    assert_eq!(real, midnight, "and ends when the provider's does");
+    // What was called while the clock was ahead counts in the day that it belonged to by that clock, too.
+    world.real = midnight;
+    assert_eq!(world.take_all(&mut budget), 100);
+    world.real = midnight + Millis(24 * HOUR.0);
+    assert_eq!(world.take_all(&mut budget), 300, "the step is forgotten");
+}
+
+#[test]
+fn a_clock_that_was_stepped_back_turns_the_day_where_it_stands() {
+    let config = of_a_day(300, 0, 20);
+    let midnight = config.zone.start(config.zone.day(START) + 1);
+    let mut world = Stepped::at(midnight - Millis(6 * HOUR.0));
+    let mut budget = Budget::new(config, world.real);
+    // The store's time stays nine hours ahead from here on.
+    world.step = 9 * HOUR.0 as i64;
+    world.moment();
+    world.step = 0;
+    world.real = world.real + SETTLING;
+    let mut days = Vec::new();
+    for _ in 0..3 {
+        let mut hours = Vec::new();
+        for _ in 0..4 {
+            hours.push(world.take_all(&mut budget));
+            world.real = world.real + Millis(6 * HOUR.0);
+        }
+        days.push(hours);
+    }
+    // The first one begins six hours before midnight.
+    assert_eq!(days, [[300, 300, 0, 0], [0, 300, 0, 0], [0, 300, 0, 0]]);
+}
+
+#[test]
+fn a_clock_that_is_set_right_shares_one_quota_among_the_days_of_both() {
+    let config = of_a_day(300, 0, 20);
+    let midnight = config.zone.start(config.zone.day(START) + 1);
+    // It was an hour late until now: what the process believes is wrong, and the wall clock is right.
+    let mut world = Stepped::at(midnight - Millis(2 * HOUR.0));
+    let mut budget = Budget::new(config.clone(), world.real);
+    world.step = HOUR.0 as i64;
+    world.real = world.real + SETTLING;
+    let mut calls = std::collections::BTreeMap::new();
+    for _ in 0..60 {
+        let day = config.zone.day(world.moment().wall);
+        *calls.entry(day).or_insert(0) += world.take_all(&mut budget);
+        world.real = world.real + Millis(HOUR.0 + 1);
+    }
+    assert!(calls.values().all(|calls| *calls <= 300), "{calls:?}");
+    assert!(calls.values().sum::<u64>() >= 600, "{calls:?}");
 }
 
 #[test]

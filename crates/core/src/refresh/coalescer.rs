@@ -47,7 +47,7 @@ pub struct RecordState {
     pub issued: Version,
     /// The highest version that was settled; 0 if none is known.
     pub completed: Version,
-    /// Events below this version are replaced by a HIGH that is certainly in the log; 0 if there is none.
+    /// LOW events below this version are replaced by a HIGH that is certainly in the log; 0 if there is none.
     pub superseded: Version,
     pub low: Option<Pending>,
     pub high: Option<Pending>,
@@ -128,7 +128,7 @@ pub struct BeginParams {
 pub enum BeginOutcome {
     /// Fetch it.
     Go,
-    /// Settled already, or replaced by a HIGH that is in the log: acknowledge without a call.
+    /// Settled already, or a LOW that is replaced by a HIGH in the log: acknowledge without a call.
     Obsolete,
     /// Another worker is fetching this record; its claim ends then.
     Busy { until: Timestamp },
@@ -207,9 +207,13 @@ impl RecordState {
         self.idle_at(config) <= now
     }
 
-    /// An event of this version is settled already, or replaced by a HIGH that is in the log.
-    pub fn is_obsolete(&self, version: Version) -> bool {
-        version <= self.completed || version < self.superseded
+    /// An event of this version is settled already, or a LOW that is replaced by a HIGH in the log.
+    ///
+    /// Invariant: a HIGH replaces no HIGH. The one that replaces could be replaced in turn before a worker comes to it: a
+    /// record that is asked for faster than the log moves would never be fetched.
+    pub fn is_obsolete(&self, version: Version, priority: Priority) -> bool {
+        let replaced = priority == Priority::Low && version < self.superseded;
+        version <= self.completed || replaced
     }
 
     /// The event that a worker or the log is busy with, the most urgent first.
@@ -370,7 +374,7 @@ pub fn begin(
     let mut state = state.unwrap_or_default();
     state.expire(config, now);
     state.issued = state.issued.max(params.version);
-    if state.is_obsolete(params.version) {
+    if state.is_obsolete(params.version, params.priority) {
         return (Some(state), BeginOutcome::Obsolete);
     }
     // It came out of the log, so it is in the log, whether or not the sender lived to say so.

@@ -405,8 +405,7 @@ fn the_day_is_never_over_through_crashes() {
 }
 
 /// Requests every record every five seconds while the log lags ten times the lock time; how often each was refreshed.
-fn refreshed_under_lag(priority: Priority, mixed: bool) -> Vec<u64> {
-    let config = CoalescerConfig::default();
+fn refreshed_under_lag(config: &CoalescerConfig, priority: Priority, mixed: bool) -> Vec<u64> {
     let lag = Millis(10 * config.mark_for(priority).0);
     let mut records: Vec<Record> = (0..1_000).map(|_| Record::default()).collect();
     let mut log: VecDeque<(Timestamp, Event)> = VecDeque::new();
@@ -421,7 +420,7 @@ fn refreshed_under_lag(priority: Priority, mixed: bool) -> Vec<u64> {
                 claim_for: CLAIM,
             };
             let record = &mut records[event.record];
-            let (state, outcome) = coalescer::begin(record.state.take(), &config, &params, now);
+            let (state, outcome) = coalescer::begin(record.state.take(), config, &params, now);
             record.state = state;
             if outcome == BeginOutcome::Go {
                 record.calls += 1;
@@ -430,7 +429,7 @@ fn refreshed_under_lag(priority: Priority, mixed: bool) -> Vec<u64> {
                     priority: event.priority,
                     settlement: Settlement::Done,
                 };
-                record.state = coalescer::settle(record.state.take(), &config, params, now).0;
+                record.state = coalescer::settle(record.state.take(), config, params, now).0;
             }
         }
         for (index, record) in records.iter_mut().enumerate() {
@@ -445,7 +444,7 @@ fn refreshed_under_lag(priority: Priority, mixed: bool) -> Vec<u64> {
                     snapshot_version: None,
                     read_at: now + Millis(1),
                 };
-                let (state, outcome) = coalescer::request(record.state.take(), &config, params, now);
+                let (state, outcome) = coalescer::request(record.state.take(), config, params, now);
                 record.state = state;
                 if let Some(version) = outcome.to_send() {
                     let event = Event {
@@ -454,7 +453,7 @@ fn refreshed_under_lag(priority: Priority, mixed: bool) -> Vec<u64> {
                         priority: *priority,
                     };
                     log.push_back((now + lag, event));
-                    record.state = coalescer::confirm_sent(record.state.take(), &config, version, now).0;
+                    record.state = coalescer::confirm_sent(record.state.take(), config, version, now).0;
                 }
             }
         }
@@ -475,8 +474,25 @@ fn b_138_b_139_records_requested_for_ever_are_refreshed_at_every_pass() {
         (Priority::Low, false),
         (Priority::High, true),
     ] {
-        let calls = refreshed_under_lag(priority, mixed);
+        let calls = refreshed_under_lag(&CoalescerConfig::default(), priority, mixed);
         assert!(calls.iter().all(|calls| *calls <= 6), "once per pass, not more");
+    }
+}
+
+/// An event that is waited for less long than the log lags is asked for again, and each HIGH replaced the one before.
+#[test]
+fn b_138_events_that_are_not_waited_for_are_not_replaced_by_those_that_follow() {
+    let config = CoalescerConfig {
+        high_pending_ms: Millis(30_000),
+        low_pending_ms: Millis(60_000),
+        ..CoalescerConfig::default()
+    };
+    for (priority, mixed) in [
+        (Priority::High, false),
+        (Priority::Low, false),
+        (Priority::High, true),
+    ] {
+        refreshed_under_lag(&config, priority, mixed);
     }
 }
 

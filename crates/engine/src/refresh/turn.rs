@@ -41,7 +41,7 @@ impl Work {
         loop {
             let state = self.looks.call(errand.record.clone()).await?;
             let Some(state) = state else { return Some(true) };
-            if state.is_obsolete(errand.event.version) {
+            if state.is_obsolete(errand.event.version, errand.event.priority) {
                 return Some(false);
             }
             let own = self.claims.params(errand.event.version, errand.event.priority);

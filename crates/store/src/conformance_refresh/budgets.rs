@@ -261,6 +261,28 @@ pub async fn b134_a_clock_stepped_back_mints_nothing(backend: &dyn Backend) {
     );
 }
 
+pub async fn a_clock_stepped_back_turns_the_day_where_it_stands(backend: &dyn Backend) {
+    let h = Harness::ready(backend, |config| {
+        (config.per_day, config.day_reserve) = (5, 0);
+    })
+    .await;
+    let (midnight, day) = (Timestamp(1_706_054_400_000), Millis(86_400_000));
+    assert_eq!(tokens(h.take(High, 2).await), 2);
+    // Over midnight, and back: the store's time does not go back with it.
+    h.clock.set(midnight + Millis(3_600_000));
+    assert_eq!(tokens(h.take(High, 1).await), 1);
+    h.clock.set(START + Millis(90_000));
+    let view = h.budget("nexon").await;
+    assert_eq!((view.day_used, view.day_left_high), (1, 4));
+    assert_eq!(tokens(h.take(High, 100).await), 4, "the later day's count stays");
+    let ends = (midnight + day).since(h.now());
+    assert_eq!(h.take(High, 1).await, limited(ends.0, LimitedBy::Day));
+    h.clock.set(midnight + day - Millis(1));
+    assert_eq!(h.take(High, 1).await, limited(1, LimitedBy::Day));
+    h.clock.set(midnight + day);
+    assert_eq!(tokens(h.take(High, 100).await), 5, "a new day");
+}
+
 pub async fn targets_have_budgets_of_their_own(backend: &dyn Backend) {
     let h = Harness::new(backend).await;
     h.advance(60_000);

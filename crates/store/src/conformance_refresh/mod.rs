@@ -78,6 +78,7 @@ macro_rules! refresh_conformance_cases {
                 b131_a_day_has_its_quota_and_high_its_reserve,
                 a_day_begins_in_the_zone_of_the_provider,
                 b134_a_clock_stepped_back_mints_nothing,
+                a_clock_stepped_back_turns_the_day_where_it_stands,
                 targets_have_budgets_of_their_own,
                 a_budget_can_be_looked_at,
                 an_unknown_target_is_an_error,

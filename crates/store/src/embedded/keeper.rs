@@ -30,6 +30,9 @@ pub(super) trait Ledger: Send + 'static {
 
     fn machine(&mut self) -> &mut Self::Machine;
 
+    /// Before work is run: the time by the clock that nobody steps.
+    fn tell_steady(&mut self, _steady: Timestamp) {}
+
     /// Grows whenever something changes that was not written yet.
     fn changes(&self) -> usize;
 
@@ -147,6 +150,7 @@ impl<L: Ledger> Thread<L> {
 
     fn batch(&mut self, waiting: Vec<(Keep, Work<L::Machine>)>) {
         let wall = self.clock.now();
+        self.ledger.tell_steady(self.clock.steady());
         let (mut grants, mut rest) = (Vec::new(), Vec::new());
         let mut must_sync = false;
         for (keep, work) in waiting {

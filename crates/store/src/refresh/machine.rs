@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BinaryHeap};
 
 use async_trait::async_trait;
 use hashbrown::HashMap;
-use tidegate_core::budget::{self, Budget, BudgetRecord, BudgetView};
+use tidegate_core::budget::{self, Budget, BudgetRecord, BudgetView, Moment};
 use tidegate_core::ids::{Owner, RecordId, TargetId};
 use tidegate_core::priority::Priority;
 use tidegate_core::refresh::Version;
@@ -28,6 +28,8 @@ const LOOK_AGAIN: Millis = Millis(15 * 60_000);
 pub struct Machine {
     settings: RefreshSettings,
     clock: StoreClock,
+    /// As it was told last.
+    steady: Timestamp,
     records: HashMap<RecordId, RecordState>,
     budgets: BTreeMap<TargetId, Budget>,
     forgettable: BinaryHeap<Reverse<(Timestamp, RecordId)>>,
@@ -52,6 +54,7 @@ impl Machine {
             budgets: settings.budgets.iter().map(restored).collect(),
             settings,
             clock,
+            steady: wall,
             records: HashMap::new(),
             forgettable: BinaryHeap::new(),
             changed: Vec::new(),
@@ -64,6 +67,11 @@ impl Machine {
         let idle_at = state.idle_at(&self.settings.coalescer);
         self.forgettable.push(Reverse((idle_at, record.clone())));
         self.records.insert(record, state);
+    }
+
+    /// The time by the clock that nobody steps; before every command.
+    pub(crate) fn tell_steady(&mut self, steady: Timestamp) {
+        self.steady = steady;
     }
 
     pub(crate) fn clock(&self) -> StoreClock {
@@ -155,13 +163,17 @@ impl Machine {
         &mut self,
         target: &TargetId,
         wall: Timestamp,
-        step: impl FnOnce(&mut Budget, Timestamp) -> T,
+        step: impl FnOnce(&mut Budget, Moment) -> T,
     ) -> Result<T, StoreError> {
-        let now = self.clock.observe(wall);
+        let at = Moment {
+            now: self.clock.observe(wall),
+            wall,
+            steady: self.steady,
+        };
         let Some(budget) = self.budgets.get_mut(target) else {
             return Err(self.settings.unknown(target));
         };
-        let answer = step(budget, now);
+        let answer = step(budget, at);
         if let Some(record) = budget.take_record() {
             self.due.push((target.clone(), record));
         }
@@ -264,8 +276,8 @@ impl<M: OnMachine<Machine>> RefreshStore for M {
         assert!(max_tokens > 0, "a take asks for at least one token");
         let target = target.clone();
         let work = move |machine: &mut Machine, wall| {
-            machine.with_budget(&target, wall, |budget, now| {
-                in_spans(budget.take(priority, max_tokens, now), now)
+            machine.with_budget(&target, wall, |budget, at| {
+                in_spans(budget.take(priority, max_tokens, at), at.now)
             })
         };
         self.on_machine(Keep::Granted, work).await?
@@ -274,7 +286,7 @@ impl<M: OnMachine<Machine>> RefreshStore for M {
     async fn hold(&self, target: &TargetId, until_in: Millis) -> Result<Millis, StoreError> {
         let target = target.clone();
         let work = move |machine: &mut Machine, wall| {
-            machine.with_budget(&target, wall, |budget, now| budget.hold(until_in, now))
+            machine.with_budget(&target, wall, |budget, at| budget.hold(until_in, at.now))
         };
         self.on_machine(Keep::Granted, work).await?
     }
@@ -282,7 +294,7 @@ impl<M: OnMachine<Machine>> RefreshStore for M {
     async fn lift(&self, target: &TargetId) -> Result<bool, StoreError> {
         let target = target.clone();
         let work = move |machine: &mut Machine, wall| {
-            machine.with_budget(&target, wall, |budget, now| budget.lift(now))
+            machine.with_budget(&target, wall, |budget, at| budget.lift(at.now))
         };
         self.on_machine(Keep::Granted, work).await?
     }
@@ -290,7 +302,7 @@ impl<M: OnMachine<Machine>> RefreshStore for M {
     async fn budget(&self, target: &TargetId) -> Result<BudgetView, StoreError> {
         let target = target.clone();
         let work = move |machine: &mut Machine, wall| {
-            machine.with_budget(&target, wall, |budget, now| budget.view(now))
+            machine.with_budget(&target, wall, |budget, at| budget.view(at))
         };
         self.on_machine(Keep::Written, work).await?
     }

@@ -40,6 +40,7 @@ impl OnMachine<Machine> for ModelRefreshStore {
         work: impl for<'m> FnOnce(&'m mut Machine, Timestamp) -> T + Send + 'static,
     ) -> Result<T, StoreError> {
         let mut machine = self.machine.lock().unwrap_or_else(PoisonError::into_inner);
+        machine.tell_steady(self.clock.steady());
         let answer = work(&mut machine, self.clock.now());
         machine.forget(FORGET);
         machine.take_changed();

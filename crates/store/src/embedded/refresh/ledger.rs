@@ -1,6 +1,7 @@
 //! How the changes of records and budgets are written.
 
 use hashbrown::HashSet;
+use tidegate_core::time::Timestamp;
 
 use super::super::codec;
 use super::super::disk::{Op, Table};
@@ -50,6 +51,10 @@ impl Ledger for RefreshLedger {
 
     fn machine(&mut self) -> &mut Machine {
         &mut self.machine
+    }
+
+    fn tell_steady(&mut self, steady: Timestamp) {
+        self.machine.tell_steady(steady);
     }
 
     fn changes(&self) -> usize {

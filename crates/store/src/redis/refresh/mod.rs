@@ -26,7 +26,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use async_trait::async_trait;
-use tidegate_core::budget::{Budget, BudgetView};
+use tidegate_core::budget::{Budget, BudgetView, Moment};
 use tidegate_core::ids::{Owner, RecordId, TargetId};
 use tidegate_core::priority::Priority;
 use tidegate_core::refresh::Version;
@@ -265,6 +265,11 @@ fn put_claim(args: &mut Args, params: &BeginParams) {
     args.text(params.owner.as_str()).span(params.claim_for);
 }
 
+fn put_begin(args: &mut Args, params: &BeginParams) {
+    put_claim(args, params);
+    args.text(slot(params.priority));
+}
+
 #[async_trait]
 impl RefreshStore for RedisRefreshStore {
     async fn request(&self, asks: Vec<(RecordId, RequestParams)>) -> Result<Vec<RequestOutcome>, StoreError> {
@@ -292,7 +297,7 @@ impl RefreshStore for RedisRefreshStore {
 
     async fn begin(&self, begun: Vec<(RecordId, BeginParams)>) -> Result<Vec<BeginOutcome>, StoreError> {
         counted_all(begun.iter().map(|(_, params)| params.version))?;
-        self.each(&scripts::REFRESH_BEGIN, &begun, put_claim, decode::begun)
+        self.each(&scripts::REFRESH_BEGIN, &begun, put_begin, decode::begun)
             .await
     }
 
@@ -385,10 +390,17 @@ impl RefreshStore for RedisRefreshStore {
         let mut items = self
             .on_budget(&scripts::REFRESH_LOOK_BUDGET, target, |_| {})
             .await?;
-        let now = items.time()?;
+        let (now, ahead) = (items.time()?, Millis(items.unsigned()?));
         let state = decode::budget(&mut items)?;
         let config = self.settings.budget(target)?.clone();
-        Ok(Budget::resumed(config, state).view(now))
+        // The server has one clock alone.
+        let wall = now - ahead;
+        let at = Moment {
+            now,
+            wall,
+            steady: wall,
+        };
+        Ok(Budget::resumed(config, state).view(at))
     }
 
     async fn now(&self) -> Result<Timestamp, StoreError> {

@@ -32,6 +32,8 @@ do
     -- Time never goes back: a step back becomes an offset.
     if wall + b.offset < b.last then b.offset = b.last - wall else b.last = wall + b.offset end
     b.now = b.last
+    -- Days are told by the server's clock as it is: after a step back, time that stays ahead would turn them too early.
+    b.shift = b.shift - b.offset
     if have[1] ~= b.run then
       b.all, b.low, b.all_at, b.low_at = 0, 0, b.now + SETTLING, b.now + SETTLING
       b.high_ask, b.high_until, b.low_ask, b.low_until, b.credit = 0, 0, 0, 0, 0
