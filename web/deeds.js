@@ -321,8 +321,11 @@ export const voidPasses = (room) =>
     },
   });
 
-const changeLimit = async (room, name, label, change, why) => {
-  const { capacity } = await patch(path`/v1/rooms/${room.room}/capacity`, { [name]: change, why });
+/** What one question is known by: pressed again after an answer that was not heard, it changes nothing more. */
+const named = () => crypto.getRandomValues(new Uint32Array(4)).join('-');
+
+const changeLimit = async (room, name, label, change, why, request) => {
+  const { capacity } = await patch(path`/v1/rooms/${room.room}/capacity`, { [name]: change, why, request });
   const held = capacity[name] === undefined ? 'not counted' : count(capacity[name]);
   success(`${label} of ${room.room}: ${held}`);
 };
@@ -349,7 +352,7 @@ export const setLimit = (room, name, label) =>
     run: ({ value, why }) => changeLimit(room, name, label, { set: value === '' ? null : Number(value) }, why),
   });
 
-export const addToLimit = (room, name, label) =>
+export const addToLimit = (room, name, label, request = named()) =>
   ask({
     title: `${label} of ${room.room}: more or fewer`,
     text: `It is ${count(room.capacity[name])} now. Two who add at once both count.`,
@@ -365,7 +368,7 @@ export const addToLimit = (room, name, label) =>
       reason(true),
     ],
     confirm: 'Change limit',
-    run: ({ by, why }) => changeLimit(room, name, label, { add: Number(by) }, why),
+    run: ({ by, why }) => changeLimit(room, name, label, { add: Number(by) }, why, request),
   });
 
 export const resetLimit = (room, name, label) =>

@@ -24,11 +24,12 @@ export function smooth(samples, name, ms) {
   });
 }
 
-/** Round values from 0 to at least `most`, about `wanted` of them. */
+/** Round values from 0 to at least `most`, about `wanted` of them. Between 1 and 10 whole ones: most of it is counted. */
 export function ticks(most, wanted) {
   const rough = most / wanted;
   const power = 10 ** Math.floor(Math.log10(rough));
-  const step = [1, 2, 2.5, 5, 10].map((factor) => factor * power).find((size) => size >= rough - 1e-9);
+  const factors = power === 1 ? [1, 2, 5, 10] : [1, 2, 2.5, 5, 10];
+  const step = factors.map((factor) => factor * power).find((size) => size >= rough - 1e-9);
   return Array.from({ length: Math.ceil(most / step - 1e-9) + 1 }, (_, index) =>
     Number((index * step).toPrecision(12)),
   );

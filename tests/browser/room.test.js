@@ -46,6 +46,20 @@ async function startShop() {
   return shop;
 }
 
+/** Hangul is drawn with glyphs of its own: without a font, every character is the same box. */
+async function assertHangul(page) {
+  const drawn = await page.evaluate(() =>
+    ['가', '나', '다', '힣'].map((character) => {
+      const canvas = document.createElement('canvas');
+      const context = canvas.getContext('2d');
+      context.font = `40px ${getComputedStyle(document.body).fontFamily}`;
+      context.fillText(character, 10, 50);
+      return canvas.toDataURL();
+    }),
+  );
+  assert.equal(new Set(drawn).size, drawn.length, 'there is no Korean font: install the Debian package fonts-nanum');
+}
+
 describe('rooms', { timeout: 240_000 }, () => {
   let service;
   let shop;
@@ -92,8 +106,8 @@ describe('rooms', { timeout: 240_000 }, () => {
   const serious = (trouble) => trouble.filter((text) => !text.includes('Failed to load resource'));
 
   /** Everybody can read it at any width, and there is a picture of it. */
-  async function check(page, name, title = 'Winter tour') {
-    await assertAccessible(page, { title });
+  async function check(page, name, title = 'Winter tour', language = 'en') {
+    await assertAccessible(page, { title, language });
     await assertContrast(page, TEXTS);
     // 640 pixels are what is left of 1280 at 200 %.
     for (const [width, height] of [
@@ -215,6 +229,42 @@ describe('rooms', { timeout: 240_000 }, () => {
     ]);
     const focused = await page.evaluate(() => document.activeElement.closest('.card') !== null);
     assert.ok(focused, 'the keyboard stays where it was pressed');
+  });
+
+  test('what went wrong is said aloud', async (t) => {
+    await line(t, 'looks', 0);
+    const { page } = await open(t, 'rooms/looks?notice=refused');
+    const said = (text) => page.locator('#said', { hasText: text }).waitFor({ state: 'attached' });
+    const refused = 'This browser could not be given a place here.';
+    await said(refused);
+    const problem = {
+      status: 401,
+      contentType: 'application/problem+json',
+      json: { code: 'bad_token', detail: 'the token has expired' },
+    };
+    await page.route('**/events/**', (route) => route.fulfill(problem));
+    await page.route('**/v1/rooms/looks/join', (route) => route.fulfill(problem));
+    await page.evaluate(() => {
+      window.heard = [];
+      const said = document.getElementById('said');
+      new MutationObserver(() => window.heard.push(said.textContent)).observe(said, { childList: true });
+    });
+    for (const times of [1, 2]) {
+      await take(page);
+      // Another time the same words are news again.
+      await until('the refusal', async () => {
+        const heard = await page.evaluate(() => window.heard);
+        return heard.filter((text) => text === refused).length === times;
+      });
+    }
+    await page.unroute('**/events/**');
+    await page.unroute('**/v1/rooms/looks/join');
+    await take(page);
+    await page.locator('.position b').waitFor();
+    await page.route('**/v1/rooms/looks/leave', (route) => route.abort());
+    await page.getByRole('button', { name: 'Leave the line' }).click();
+    await page.getByRole('dialog').getByRole('button', { name: 'Leave', exact: true }).click();
+    await said('The waiting room does not answer at the moment');
   });
 
   test('a lost network is told, and the place is there when it is back', async (t) => {
@@ -365,16 +415,42 @@ describe('rooms', { timeout: 240_000 }, () => {
   test('Korean for those who read it, and a link to the other language', async (t) => {
     await line(t, 'seoul', 0);
     const { page, trouble } = await open(t, 'rooms/seoul', { locale: 'ko-KR' });
+    await assertHangul(page);
+    await check(page, 'korean-door', '겨울 투어', 'ko');
     await page.getByRole('button', { name: '대기열 참여하기' }).click();
     await page.getByText('내 순서').waitFor();
     await page.locator('.position b', { hasText: /번$/ }).waitFor();
-    await assertAccessible(page, { language: 'ko', title: '겨울 투어' });
-    await page.screenshot({ path: join(PICTURES, 'room-korean.png') });
+    await check(page, 'korean', '겨울 투어', 'ko');
     await page.getByRole('link', { name: 'English' }).click();
     await page.getByText('Your position').waitFor();
     assert.match(page.url(), /\?lang=en$/);
     assert.deepEqual(trouble, []);
   });
+
+  for (const colorScheme of ['light', 'dark']) {
+    test(`every step of the way in Korean, narrow and wide, in ${colorScheme}`, async (t) => {
+      const join = { name: '대기열 참여하기' };
+      await api.post('/v1/rooms/door/resume', { why: 'a test begins' });
+      const { page, trouble } = await open(t, 'rooms/door?lang=ko', { colorScheme });
+      await page.getByRole('button', join).click();
+      await page.getByRole('button', { name: '여기에 머무르기' }).click();
+      await check(page, `korean-granted-${colorScheme}`, '입장하세요', 'ko');
+      await page.getByRole('button', { name: '입장 포기하기' }).click();
+      await page.getByRole('dialog').getByRole('button', { name: '나가기', exact: true }).click();
+      await heading(page, '대기열에서 나갔습니다').waitFor();
+      await check(page, `korean-left-${colorScheme}`, '겨울 투어', 'ko');
+      await page.goto(`${service.url}/rooms/later?lang=ko`);
+      await page.getByRole('button', join).click();
+      await heading(page, '추첨 대상입니다').waitFor();
+      // A clock would count more hours than fit on a line.
+      await page.locator('.opening .time', { hasText: /^[\d,]+일$/ }).waitFor();
+      await check(page, `korean-draw-${colorScheme}`, '대기실', 'ko');
+      assert.deepEqual(trouble, []);
+      const plain = await open(t, 'rooms/works?lang=ko', { colorScheme, javaScriptEnabled: false });
+      await plain.page.getByText('이 대기실은 자바스크립트가 필요합니다').waitFor();
+      await check(plain.page, `korean-no-script-${colorScheme}`, '대기실', 'ko');
+    });
+  }
 
   test('spans are said as the server says them', async (t) => {
     const cases = JSON.parse(await readFile(join(import.meta.dirname, 'spans.json'), 'utf8'));
@@ -456,6 +532,9 @@ describe('rooms', { timeout: 240_000 }, () => {
       await heading(page, name).waitFor();
       await page.getByText(text).waitFor();
       await check(page, room, 'Waiting room');
+      const korean = await open(t, `rooms/${room}?lang=ko`);
+      await korean.page.getByRole('link', { name: '다시 확인' }).waitFor();
+      await check(korean.page, `korean-${room}`, '대기실', 'ko');
       // The link looks again; whoever still has the place is told the same.
       await page.getByRole('link', { name: 'Check again' }).click();
       await heading(page, name).waitFor();

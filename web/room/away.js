@@ -5,7 +5,7 @@ const pause = () => 4_000 + 6_000 * Math.random();
 
 async function look() {
   const back = await fetch(location.href, { cache: 'no-store' }).then(
-    (response) => response.status !== 503,
+    (response) => ![429, 503].includes(response.status),
     () => false,
   );
   if (back) location.reload();

@@ -96,6 +96,12 @@ function say(text, values = {}) {
   said.textContent = fill(text, values);
 }
 
+/** Shows what went wrong, and says it: whoever does not see the page would wait for nothing. */
+function warn(text) {
+  trouble = text;
+  say(text);
+}
+
 /** Says what changed if it is a milestone: a voice at every step would be worse than none. */
 function announce(before, after, joined) {
   const n = after.position && count(after.position);
@@ -197,8 +203,8 @@ function none() {
 
 function refused(problem) {
   mode = place ? mode : 'door';
-  if (problem.status === 404) trouble = words.missing_heading;
-  else trouble = problem.code === 'proof_needed' ? words.work_refused : words.refused;
+  if (problem.status === 404) warn(words.missing_heading);
+  else warn(problem.code === 'proof_needed' ? words.work_refused : words.refused);
   draw();
 }
 
@@ -219,6 +225,8 @@ function join() {
   place = null;
   trouble = null;
   work = null;
+  // The same refusal once more is said once more.
+  say('');
   follow.open({ join: true });
   draw();
 }
@@ -250,7 +258,7 @@ async function leave() {
     stage.querySelector('h2[tabindex]')?.focus({ preventScroll: true });
   } catch {
     // Not heard: the place is still ours, and so is the question.
-    trouble = words.unavailable;
+    warn(words.unavailable);
     follow.open();
     draw();
   }
@@ -287,9 +295,9 @@ document.addEventListener('visibilitychange', () => {
   if (!document.hidden && mode === 'place' && place.state === 'inside') look();
 });
 document.querySelector('.notice')?.remove();
-if (page.notice === 'full') trouble = words.full_text;
+if (page.notice === 'full') warn(words.full_text);
 // Who reads this has scripts.
-else if (page.notice && page.notice !== 'needs_script') trouble = words[page.notice];
+else if (page.notice && page.notice !== 'needs_script') warn(words[page.notice]);
 if (place?.state === 'ended') mode = 'over';
 else if (place && place.state !== 'inside') follow.open();
 // A browser that goes back may show the page as it was before the place was taken.

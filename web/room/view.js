@@ -1,7 +1,7 @@
 // What the visitor sees for each state: the same parts as the server's page without scripts, and what only lives here.
 
 import { h } from '../dom.js';
-import { clock, count, fill, lasting, range } from './words.js';
+import { clock, count, days, FAR_MS, fill, lasting, range } from './words.js';
 
 const OVER = {
   completed: 'completed',
@@ -80,7 +80,7 @@ export function viewer({ words, texts }, deeds) {
       ' ',
       // A clock that is read out every second would be a torment: it is for eyes, the moment beside it for all.
       left > 0
-        ? h('b.time', { 'aria-hidden': 'true' }, clock(left))
+        ? h('b.time', { 'aria-hidden': 'true' }, left < FAR_MS ? clock(left) : days(words, left))
         : h('b.time.soon', null, words.opens_soon),
       ' ',
       h('span.fine', null, h('time', { datetime: opensAt }, fill(words.opens_at, { time: when }))),

@@ -53,6 +53,12 @@ export function lasting(words, ms) {
   return amount(words, Math.floor(seconds / 3_600) * 60);
 }
 
+/** What is further away is told in days. */
+export const FAR_MS = 2 * DAY * MINUTE_MS;
+
+/** What is left in whole days. */
+export const days = (words, ms) => fill(words.days, { n: count(Math.floor(ms / (DAY * MINUTE_MS))) });
+
 /** What is left as a clock: 3:05, 1:00:00. */
 export function clock(ms) {
   const seconds = Math.max(0, Math.ceil(ms / 1_000));

@@ -29,7 +29,8 @@ export function newcomer({ status, eta }) {
   return h('span', { title: `Most likely ${span(eta.likely_ms)}` }, text);
 }
 
-export function insideBar({ granted, inside, capacity }) {
+/** `said` is what the numbers are of, where nothing else says it. */
+export function insideBar({ granted, inside, capacity }, said = '') {
   const held = granted + inside;
   const words = `${count(held)} of ${count(capacity.inside)} inside`;
   return h(
@@ -39,7 +40,7 @@ export function insideBar({ granted, inside, capacity }) {
     h(
       'div.small',
       null,
-      `${count(held)} of ${count(capacity.inside)}`,
+      `${count(held)} of ${count(capacity.inside)}${said}`,
       granted > 0 && h('span.muted', null, ` · ${count(granted)} on their way`),
       held > capacity.inside && h('span.warn-text', null, ' · over the limit until some leave'),
     ),
@@ -105,7 +106,7 @@ function roomTable(items) {
           count(room.waiting + room.early),
           room.early > 0 && h('span.muted.small', null, ` · ${count(room.early)} early`),
         ],
-        insideBar(room),
+        insideBar(room, ' inside'),
         seats(room),
         admitted(room),
         newcomer(room),

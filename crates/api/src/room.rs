@@ -302,6 +302,10 @@ pub struct PatchCapacity {
     /// Kept beside the change.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub why: Option<String>,
+    /// What the caller knows this change by, at most 200 bytes: the same change by the same name is made once, so that it can
+    /// be sent again by whoever heard no answer. The last 20 changes of a room are known again.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub request: Option<String>,
 }
 
 /// What an operator does to the door, and why.

@@ -24,11 +24,14 @@ impl Client {
             .await
     }
 
-    /// Changes the limits. Nobody who is inside has to go.
+    /// Changes the limits. Nobody who is inside has to go. With a `request` the call may be made again.
     pub async fn resize_room(&self, room: &str, patch: &PatchCapacity) -> Result<Room, ClientError> {
         let call = Call::new(Method::PATCH, Address::of(&["rooms", room, "capacity"]));
+        let call = call.json(patch)?;
         // By so many more, twice, would be too many.
-        self.call(call.json(patch)?.once()).await
+        let again = patch.request.is_some();
+        self.call(if again { call.idempotent() } else { call.once() })
+            .await
     }
 
     /// Lets nobody in until it is resumed.

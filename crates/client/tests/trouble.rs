@@ -5,7 +5,7 @@
 use std::time::Duration;
 
 use futures_util::StreamExt;
-use tidegate_client::{Client, ClientError, Lease, Place, new_job};
+use tidegate_client::{Client, ClientError, Lease, LimitBy, PatchCapacity, Place, new_job};
 
 mod scripted;
 
@@ -74,6 +74,23 @@ async fn what_may_have_been_done_is_not_done_again() {
     let error = client(&service).lease(&Lease::default()).await.unwrap_err();
     assert!(error.is_retryable());
     assert_eq!(service.asked().len(), 2);
+}
+
+#[tokio::test]
+async fn a_change_of_limits_is_sent_again_only_if_it_can_be_known_again() {
+    for (request, times) in [(None, 1), (Some("row-7".to_owned()), 2)] {
+        let service = Scripted::start(vec![Turn::HangUp, problem("409 Conflict", "conflict")]).await;
+        let patch = PatchCapacity {
+            inside: Some(LimitBy::Add(5)),
+            request,
+            ..PatchCapacity::default()
+        };
+        client(&service).resize_room("concert", &patch).await.unwrap_err();
+        let asked = service.asked();
+        assert_eq!(asked.len(), times, "{asked:?}");
+        let body = serde_json::to_string(&patch).unwrap();
+        assert!(asked.iter().all(|asked| asked.ends_with(&body)), "{asked:?}");
+    }
 }
 
 #[tokio::test]

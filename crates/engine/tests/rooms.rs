@@ -2,19 +2,20 @@
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on says where")]
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use tidegate_core::ids::{PersonId, RoomId};
 use tidegate_core::room::command::{
     Control, InsideOutcome, JoinOutcome, JoinParams, RedeemOutcome, RedeemParams, RemoveOutcome,
 };
-use tidegate_core::room::config::{Capacity, RoomConfig};
+use tidegate_core::room::config::{Capacity, MAX_PER_SECOND, MAX_SPAN, RoomConfig};
 use tidegate_core::room::ticket::{End, Ticket, TicketState};
 use tidegate_core::time::{Millis, Timestamp};
 use tidegate_engine::room::{RoomHandle, RoomOptions, RoomService, Update, Visit};
 use tidegate_store::embedded::memory_disk::MemoryDisk;
 use tidegate_store::room::{EmbeddedRoomOptions, EmbeddedRoomStore, RoomStore};
-use tidegate_store::{ManualClock, StoreError, SystemClock};
+use tidegate_store::{Clock, ManualClock, StoreError, SystemClock};
 use tokio::time::timeout;
 
 const SOON: Duration = Duration::from_secs(60);
@@ -265,6 +266,46 @@ async fn after_a_start_slots_come_back_at_their_time_and_nobody_absent_is_lost()
     service.shutdown().await;
 }
 
+/// Everybody counts as absent after a start. Whoever is back first must not be let in before those who stand ahead.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn after_a_start_nobody_overtakes_those_who_need_a_moment_to_come_back() {
+    let folder = tempfile::tempdir().unwrap();
+    let config = RoomConfig {
+        capacity: Capacity {
+            seats: None,
+            inside: 0,
+            per_second: 1_000,
+        },
+        presence_ms: Millis(6_000),
+        ..RoomConfig::default()
+    };
+    let store = Arc::new(EmbeddedRoomStore::open(EmbeddedRoomOptions::new(folder.path())).unwrap());
+    store.open(&name(), config.clone()).await.unwrap();
+    let line = ["first", "second", "third"].map(comes).to_vec();
+    store.join(&name(), line).await.unwrap();
+    store.close().await.unwrap();
+    drop(store);
+    let store = Arc::new(EmbeddedRoomStore::open(EmbeddedRoomOptions::new(folder.path())).unwrap());
+    let service = RoomService::start(store, RoomOptions::default());
+    let room = service.handle().open(&name(), config.clone()).await.unwrap();
+    // A slot is free from the first moment on.
+    let config = RoomConfig {
+        capacity: Capacity {
+            inside: 1,
+            ..config.capacity
+        },
+        ..config
+    };
+    service.handle().open(&name(), config).await.unwrap();
+    let mut third = visits(&room, "third").await;
+    let early = timeout(Duration::from_millis(1_000), granted(&mut third)).await;
+    assert!(early.is_err(), "the third was let in before the first");
+    let mut first = visits(&room, "first").await;
+    granted(&mut first).await;
+    until(&mut third, |_, ahead| ahead == 1).await;
+    service.shutdown().await;
+}
+
 /// A process that goes on would be ready, and let nobody in.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_store_that_has_failed_for_good_ends_the_service() {
@@ -313,4 +354,82 @@ async fn a_room_that_was_removed_ends_with_its_streams_and_can_be_made_again() {
     let again = handle.make(&name(), RoomConfig::default()).await.unwrap();
     assert!(!again.is_gone());
     granted(&mut visits(&again, "a").await).await;
+}
+
+/// Goes on by a millisecond whenever the store looks at it, which is once for everything that it does together: times are
+/// counts of the store's turns, however fast the machine is.
+#[derive(Debug)]
+struct Turns(AtomicU64);
+
+impl Clock for Turns {
+    fn now(&self) -> Timestamp {
+        Timestamp(self.0.fetch_add(1, Ordering::Relaxed))
+    }
+}
+
+/// Turns of the store from a free slot to the next one inside. There are a handful: the end that frees it, the sweep and the
+/// promotion, each beside at most one call of every other service. A crowd is let in by 100 a turn, up to 20 turns on end.
+const AT_MOST: u64 = 12;
+
+/// B-222. On one thread, so that services take turns as they ask.
+#[tokio::test]
+async fn b222_a_crowd_with_many_slots_does_not_hold_up_a_small_room() {
+    const CROWD: u64 = 20_000;
+    const FEW: u64 = 12;
+    let folder = tempfile::tempdir().unwrap();
+    let store = EmbeddedRoomStore::open(EmbeddedRoomOptions {
+        clock: Arc::new(Turns(AtomicU64::new(1_706_000_000_000))),
+        ..EmbeddedRoomOptions::new(folder.path())
+    });
+    let store: Arc<dyn RoomStore> = Arc::new(store.unwrap());
+    let service = RoomService::start(store.clone(), RoomOptions::default());
+    let [large, small] = ["stadium", "club"].map(|name| RoomId::new(name).unwrap());
+    let config = |inside| RoomConfig {
+        capacity: Capacity {
+            seats: None,
+            inside,
+            per_second: MAX_PER_SECOND,
+        },
+        presence_ms: MAX_SPAN,
+        ..RoomConfig::default()
+    };
+    let number = |number: u64| number.to_string();
+    let crowd = |count: u64| (0..count).map(|at| comes(&number(at))).collect::<Vec<_>>();
+    service.handle().open(&small, config(1)).await.unwrap();
+    service.handle().open(&large, config(0)).await.unwrap();
+    store.join(&small, crowd(FEW)).await.unwrap();
+    store.join(&large, crowd(CROWD)).await.unwrap();
+    let ticket = async |room: &RoomId, at: u64| {
+        let looked = store.look(room, vec![person(&number(at))]).await.unwrap();
+        looked[0].as_ref().unwrap().ticket.state.clone()
+    };
+    let let_in = async |room: &RoomId, at: u64| {
+        let waits = async {
+            loop {
+                if let TicketState::Granted { at, .. } = ticket(room, at).await {
+                    return at;
+                }
+            }
+        };
+        timeout(SOON * 3, waits).await.expect("it is let in")
+    };
+    let_in(&small, 0).await;
+    store.open(&large, config(CROWD)).await.unwrap();
+    let_in(&large, 0).await;
+    let mut turns = Vec::new();
+    for next in 1..FEW {
+        store.leave(&small, &person(&number(next - 1))).await.unwrap();
+        let TicketState::Ended { at: free, .. } = ticket(&small, next - 1).await else {
+            panic!("it has left");
+        };
+        turns.push(let_in(&small, next).await.since(free).0);
+    }
+    let last = let_in(&small, FEW - 1).await;
+    println!("turns of the store from a free slot to the next one inside: {turns:?}");
+    assert!(turns.iter().all(|turns| *turns <= AT_MOST), "{turns:?}");
+    assert!(
+        let_in(&large, CROWD - 1).await > last,
+        "the crowd was at it all the time"
+    );
+    service.shutdown().await;
 }

@@ -9,6 +9,7 @@ use tidegate_store::StoreError;
 pub enum LogError {
     #[error("too many records wait to be appended; try again later")]
     Full,
+    /// The only answer to an append that leaves open what became of the record.
     #[error("not confirmed within {0} ms; the record may have been appended all the same")]
     Timeout(u64),
     #[error("a record of {bytes} bytes is too large; at most {max} are taken")]

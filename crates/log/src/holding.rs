@@ -69,6 +69,14 @@ impl Holding {
         }
     }
 
+    /// The same, if it is still held under this fence.
+    pub(crate) fn lose_under(&mut self, partition: u32, fence: u64) {
+        let held = self.partitions.get(&partition);
+        if held.is_some_and(|held| held.fence == fence) {
+            self.lose(partition);
+        }
+    }
+
     /// Loses what was not renewed in time: another may have it.
     pub(crate) fn expire(&mut self, now: Instant) {
         let late: Vec<u32> = (self.partitions.iter())

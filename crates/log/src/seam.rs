@@ -155,6 +155,7 @@ pub trait Log: Send + Sync + fmt::Debug + 'static {
 
     /// Ok means durable as far as the backend can be. Each record is answered for itself, in the order of the
     /// call, and never later than the send timeout: a log that cannot keep up answers `Full`, not slowly.
+    /// After `Timeout` a record may be there or come to be; after any other error it is not there.
     /// Records of one key keep their order.
     async fn append(&self, records: Vec<Record>) -> Vec<Result<Position, LogError>>;
 

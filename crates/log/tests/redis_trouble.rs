@@ -2,6 +2,9 @@
 //! and an owner that was away too long has no say.
 
 use std::collections::BTreeMap;
+use std::fs;
+use std::ops::Range;
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -18,9 +21,13 @@ const DEADLINE: Duration = Duration::from_secs(60);
 const GROUP: &str = "high-worker";
 
 fn open(url: String, prefix: &str) -> RedisLog {
+    open_for(url, prefix, Millis(5_000))
+}
+
+fn open_for(url: String, prefix: &str, session_timeout: Millis) -> RedisLog {
     let mut settings = LogSettings {
         prefix: prefix.to_owned(),
-        session_timeout: Millis(5_000),
+        session_timeout,
         send_timeout: Millis(20_000),
         ..LogSettings::default()
     };
@@ -410,4 +417,128 @@ async fn logs_with_other_key_prefixes_are_apart() {
     assert_eq!(two.lag(Topic::High, GROUP).await.expect("lag").records(), 0);
     let refused = open("{a}:").expect_err("a brace moves keys").to_string();
     assert!(refused.contains("{a}:"), "{refused}");
+}
+
+/// Replaces what the folder of a server holds by a copy of it.
+fn copy(from: &Path, to: &Path) {
+    let _ = fs::remove_dir_all(to);
+    fs::create_dir(to).expect("a folder");
+    for entry in fs::read_dir(from).expect("its files") {
+        let entry = entry.expect("a file");
+        fs::copy(entry.path(), to.join(entry.file_name())).expect("copied");
+    }
+}
+
+async fn append(log: &RedisLog, numbers: Range<u64>) -> u32 {
+    let records = numbers.map(|number| record("a", number)).collect();
+    let appended = log.append(records).await.into_iter();
+    let positions: Vec<_> = appended.map(|answer| answer.expect("appended")).collect();
+    positions[0].partition
+}
+
+/// Looks until so many records have come, whatever is told between them.
+async fn numbers(consumer: &dyn Consumer, count: usize) -> Vec<u64> {
+    let until = Instant::now() + DEADLINE;
+    let mut numbers = Vec::new();
+    while numbers.len() < count {
+        assert!(Instant::now() < until, "waited in vain: {numbers:?}");
+        let batch = look(consumer).await;
+        let number = |value: &Bytes| String::from_utf8_lossy(value).parse::<u64>().expect("a number");
+        numbers.extend(batch.records.iter().map(|record| number(&record.value)));
+    }
+    numbers
+}
+
+/// As with `appendfsync everysec` after a crash, or a replica that was promoted: the server is back within the session,
+/// and has forgotten its last moments. Whatever it takes in their place is delivered.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn records_in_the_place_of_forgotten_ones_were_skipped() {
+    let mut server = RedisServer::start(RedisOptions::durable()).expect("a server");
+    let log = open_for(server.url(), "", Millis(60_000));
+    let consumer = consume(&log).await;
+    let partition = append(&log, 0..10).await;
+    assert_eq!(numbers(&*consumer, 10).await, (0..10).collect::<Vec<_>>());
+    let mark = |next| [Mark { partition, next }];
+    let stored = consumer.commit(&mark(4)).await.expect("an answer");
+    assert_eq!(stored, [CommitOutcome::Committed]);
+
+    let (files, kept) = (
+        server.folder().join("appendonlydir"),
+        server.folder().join("kept"),
+    );
+    copy(&files, &kept);
+    append(&log, 10..15).await;
+    assert_eq!(numbers(&*consumer, 5).await, (10..15).collect::<Vec<_>>());
+    server.kill().expect("killed");
+    copy(&kept, &files);
+    server.restart().expect("started again");
+
+    // What is due of the forgotten ones is not stored over those that come in their place, early or late; nor do reads go
+    // on behind them, although there are records.
+    let early = consumer.commit(&mark(15)).await.expect("an answer");
+    assert_eq!(early, [CommitOutcome::Lost]);
+    append(&log, 100..110).await;
+    let late = consumer.commit(&mark(15)).await.expect("an answer");
+    assert_ne!(late, [CommitOutcome::Committed]);
+    let wanted: Vec<u64> = (4..10).chain(100..110).collect();
+    assert_eq!(numbers(&*consumer, 16).await, wanted);
+    let stored = consumer.commit(&mark(20)).await.expect("an answer");
+    assert_eq!(stored, [CommitOutcome::Committed]);
+    assert_eq!(log.lag(Topic::High, GROUP).await.expect("lag").records(), 0);
+    append(&log, 110..112).await;
+    assert_eq!(numbers(&*consumer, 2).await, [110, 111]);
+    consumer.close().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_mark_beyond_the_end_hid_the_next_records() {
+    let server = RedisServer::shared();
+    let log = open(server.url(), "beyond.");
+    let partition = append(&log, 0..3).await;
+    let marks = format!("beyond.log:{{beyond.update-priority-high:{partition}}}:marks");
+    server
+        .command(&["HSET", &marks, GROUP, "8"])
+        .expect("a mark of records that the server forgot");
+    let consumer = consume(&log).await;
+    while !look(&*consumer).await.assigned.contains(&partition) {}
+    append(&log, 3..6).await;
+    assert_eq!(numbers(&*consumer, 3).await, [3, 4, 5]);
+    let mark = [Mark { partition, next: 4 }];
+    let stored = consumer.commit(&mark).await.expect("an answer");
+    assert_eq!(stored, [CommitOutcome::Committed]);
+    assert_eq!(log.lag(Topic::High, GROUP).await.expect("lag").records(), 2);
+    consumer.close().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_append_that_may_have_run_is_told_from_one_that_did_not() {
+    let server = RedisServer::start(RedisOptions::default()).expect("a server");
+    let proxy = Proxy::start(server.port()).expect("a proxy");
+    let open = |url: String| {
+        let mut options = RedisLogOptions::new(url);
+        options.settings.send_timeout = Millis(1_500);
+        RedisLog::open(options).expect("the log opens")
+    };
+    let log = open(proxy.url());
+    let append = async || log.append(vec![record("a", 1)]).await.remove(0);
+    append().await.expect("appended");
+
+    proxy.stall(true);
+    assert_eq!(append().await, Err(LogError::Timeout(1_500)), "nobody knows");
+    proxy.stall(false);
+
+    let full = ["CONFIG", "SET", "maxmemory", "1"];
+    server.command(&full).expect("no memory is left");
+    let refused = append().await.expect_err("it is refused");
+    let LogError::Unavailable { reason, .. } = &refused else {
+        panic!("{refused:?}")
+    };
+    assert!(reason.contains("maxmemory"), "{reason}");
+
+    let nobody = open("redis://127.0.0.1:1/".to_owned());
+    let refused = nobody.append(vec![record("a", 1)]).await.remove(0);
+    assert!(
+        matches!(refused, Err(LogError::Unavailable { .. })),
+        "nothing was sent: {refused:?}"
+    );
 }

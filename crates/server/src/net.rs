@@ -33,12 +33,6 @@ const LOOK_AGAIN: Duration = Duration::from_millis(10);
 /// How both sides of TLS name HTTP/2.
 const ALPN_TWO: &[u8] = b"h2";
 const MAX_STREAMS_PER_CONNECTION: u32 = 256;
-/// How long a peer may acknowledge nothing before it counts as gone. Twice the heartbeat of visitors' streams, so that
-/// one lost packet ends no stream.
-const UNACKNOWLEDGED: Duration = Duration::from_secs(30);
-/// Silence after which a peer is asked whether it is there, and pause between two such questions.
-const ASKED_AFTER: Duration = Duration::from_secs(30);
-const ASKED_EVERY: Duration = Duration::from_secs(10);
 
 pub(crate) struct Net {
     pub(crate) listener: TcpListener,
@@ -56,6 +50,7 @@ impl Net {
             first_bytes: header_timeout,
             unread: Duration::from(self.config.body_pause_ms),
         };
+        let unacknowledged = Duration::from(self.config.unacknowledged_ms);
         let places = Arc::new(Semaphore::new(self.config.max_connections as usize));
         let open = GracefulShutdown::new();
         loop {
@@ -78,7 +73,7 @@ impl Net {
             };
             // Answers are small and wanted at once.
             let _ = stream.set_nodelay(true);
-            if let Err(error) = notice_the_dead(&stream, limits.unread) {
+            if let Err(error) = notice_the_dead(&stream, unacknowledged, limits.unread) {
                 tracing::debug!(%peer, %error, "a peer that vanishes will be noticed late");
             }
             let (http, router, tls) = (http.clone(), self.router.clone(), self.tls.clone());
@@ -224,15 +219,19 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Prompt<S> {
 /// A peer that vanished without a word (a dead battery, a cut cable) would count as there until the system gives up what was
 /// sent to it, which takes a quarter of an hour, and for ever if nothing is. Neither the standard library nor tokio can
 /// set this; `socket2`, which tokio is built on, can.
-fn notice_the_dead(stream: &TcpStream, unread: Duration) -> io::Result<()> {
+///
+/// A peer to which nothing is sent is asked after as long whether it is there, and again every third of it.
+fn notice_the_dead(stream: &TcpStream, unacknowledged: Duration, unread: Duration) -> io::Result<()> {
     let socket = socket2::SockRef::from(stream);
+    // The system counts these in seconds.
+    let seconds = |time: Duration| time.max(Duration::from_secs(1));
     let asked = socket2::TcpKeepalive::new()
-        .with_time(ASKED_AFTER)
-        .with_interval(ASKED_EVERY);
+        .with_time(seconds(unacknowledged))
+        .with_interval(seconds(unacknowledged / 3));
     socket.set_tcp_keepalive(&asked)?;
     // The system also counts the time in which a peer has no room for more, for which there is a limit of its own.
     #[cfg(target_os = "linux")]
-    socket.set_tcp_user_timeout(Some(UNACKNOWLEDGED.max(unread)))?;
+    socket.set_tcp_user_timeout(Some(unacknowledged.max(unread)))?;
     Ok(())
 }
 
@@ -341,15 +340,18 @@ mod tests {
         let _client = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
         let (stream, _) = listener.accept().await.unwrap();
         let socket = socket2::SockRef::from(&stream);
-        for (unread, longest) in [(1, 30), (30, 30), (90, 90)] {
-            notice_the_dead(&stream, Duration::from_secs(unread)).unwrap();
-            assert_eq!(
-                socket.tcp_user_timeout().unwrap(),
-                Some(Duration::from_secs(longest))
-            );
+        let ms = Duration::from_millis;
+        for (unacknowledged, unread, longest, asked) in [
+            (30_000, 1, 30_000, (30_000, 10_000)),
+            (30_000, 30_000, 30_000, (30_000, 10_000)),
+            (30_000, 90_000, 90_000, (30_000, 10_000)),
+            (500, 1, 500, (1_000, 1_000)),
+        ] {
+            notice_the_dead(&stream, ms(unacknowledged), ms(unread)).unwrap();
+            assert_eq!(socket.tcp_user_timeout().unwrap(), Some(ms(longest)));
+            assert_eq!(socket.tcp_keepalive_time().unwrap(), ms(asked.0));
+            assert_eq!(socket.tcp_keepalive_interval().unwrap(), ms(asked.1));
         }
         assert!(socket.keepalive().unwrap());
-        assert_eq!(socket.tcp_keepalive_time().unwrap(), ASKED_AFTER);
-        assert_eq!(socket.tcp_keepalive_interval().unwrap(), ASKED_EVERY);
     }
 }

@@ -6,9 +6,11 @@ use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use rust_embed::RustEmbed;
+use serde::Deserialize;
 use utoipa::openapi::OpenApi;
 
 use crate::auth::Caller;
+use crate::extract::Asked;
 use crate::problem::{Answer, NOT_FOUND, Refused};
 use crate::state::App;
 use tidegate_api::Role;
@@ -50,18 +52,57 @@ async fn healthz() -> &'static str {
     "ok\n"
 }
 
-/// Requests can be served.
-async fn readyz(State(app): State<App>) -> Response {
-    let why = if app.stopping.is_cancelled() {
-        "stopping\n"
-    } else if app.sampler.away_since().is_some() {
-        "the store is away\n"
-    } else if app.rooms.as_ref().is_some_and(|rooms| rooms.handle.is_away()) {
-        "the store of the rooms is away\n"
-    } else {
-        return "ok\n".into_response();
-    };
-    (StatusCode::SERVICE_UNAVAILABLE, why).into_response()
+/// What readiness is asked for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+enum Part {
+    Records,
+}
+
+#[derive(Debug, Deserialize)]
+struct Readiness {
+    #[serde(rename = "for")]
+    part: Option<Part>,
+}
+
+/// Requests can be served, or every reason why not, a line each. Anybody may ask: what exactly failed is in the log. Reads
+/// of records need the database alone: a store that is away is no reason to send them elsewhere, where it is away as well.
+async fn readyz(State(app): State<App>, Asked(asked): Asked<Readiness>) -> Response {
+    let only_records = asked.part == Some(Part::Records);
+    let needs_store = !only_records && !app.config.only_queries();
+    let rooms = app.rooms.as_ref().filter(|_| !only_records);
+    let rooms_failed = rooms.is_some_and(|rooms| rooms.handle.has_failed());
+    let rooms_away = rooms.is_some_and(|rooms| rooms.handle.is_away());
+    let reasons: String = [
+        (app.stopping.is_cancelled(), "stopping\n"),
+        (
+            needs_store && app.sampler.away_since().is_some(),
+            "the store is away\n",
+        ),
+        (!needs_store && !can_read(&app).await, "records cannot be read\n"),
+        (
+            rooms_failed,
+            "the store of the rooms has failed: start the service again\n",
+        ),
+        (
+            rooms_away && !rooms_failed,
+            "the store of the rooms is away: nobody is let in, and nobody loses a place\n",
+        ),
+    ]
+    .into_iter()
+    .filter_map(|(holds, reason)| holds.then_some(reason))
+    .collect();
+    match reasons.is_empty() {
+        true => "ok\n".into_response(),
+        false => (StatusCode::SERVICE_UNAVAILABLE, reasons).into_response(),
+    }
+}
+
+async fn can_read(app: &App) -> bool {
+    match &app.refresh {
+        Some(refresh) => refresh.can_read().await,
+        None => false,
+    }
 }
 
 async fn metrics(State(app): State<App>, caller: Caller) -> Answer<Response> {

@@ -3,13 +3,13 @@
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
+use std::time::Duration;
 
-use tidegate_core::bulk::views::Query;
 use tidegate_engine::refresh::RefreshHandle;
 use tidegate_engine::{Engine, EngineBuilder};
 use tidegate_store::embedded::{Durability, EmbeddedOptions, EmbeddedStore};
 use tidegate_store::redis::{RedisOptions, RedisStore};
-use tidegate_store::{Clock, Store, StoreError, StoreExt, SystemClock};
+use tidegate_store::{Clock, Store, StoreError, SystemClock};
 use tokio::sync::Semaphore;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
@@ -28,6 +28,9 @@ use crate::room::part::RoomPart;
 use crate::sampler::Sampler;
 use crate::stack;
 use crate::state::{App, Inner};
+
+/// Limit: how long the start of a process that reads records looks for the store.
+const LOOK: Duration = Duration::from_secs(3);
 
 /// Why a service does not start, or did not end well.
 #[derive(Debug, thiserror::Error)]
@@ -99,6 +102,7 @@ impl Service {
             tracing::warn!("{problem}");
         }
         let clock: Arc<dyn Clock> = Arc::new(SystemClock);
+        config.validate_at(clock.now())?;
         let client = push::client().map_err(ServiceError::Setting)?;
         let targets = Targets::new(&config, &client, &clock).map_err(ServiceError::Setting)?;
         let address = config.server.listen;
@@ -266,18 +270,36 @@ async fn open(config: &Config) -> Result<(Arc<dyn Store>, Option<Arc<EmbeddedSto
             Ok((store.clone(), Some(store)))
         }
         StoreKind::Redis => {
-            let store = RedisStore::open(RedisOptions {
+            let store = RedisStore::open_lazily(RedisOptions {
                 urls: config.redis.urls(),
                 prefix: config.redis.key_prefix.clone(),
                 shards: config.redis.shards,
                 config: config.bulk(),
                 clock: None,
-            });
-            let store: Arc<dyn Store> = Arc::new(store.await?);
+            })?;
             // What is wrong with the server shows now, not with the first request.
-            let _ = store.call(Query::QueueStats).await?;
-            Ok((store, None))
+            match config.only_queries() {
+                true => check_shortly(&store).await?,
+                false => store.check().await?,
+            }
+            Ok((Arc::new(store), None))
         }
+    }
+}
+
+/// A store that does not suit is told now. One that is away is not: records are read without it.
+async fn check_shortly(store: &RedisStore) -> Result<(), StoreError> {
+    match tokio::time::timeout(LOOK, store.check()).await {
+        Ok(Err(error)) if !error.is_retryable() => Err(error),
+        Ok(Err(error)) => {
+            tracing::warn!(%error, "the store is away; records are read without it");
+            Ok(())
+        }
+        Err(_) => {
+            tracing::warn!("the store does not answer; records are read without it");
+            Ok(())
+        }
+        Ok(Ok(())) => Ok(()),
     }
 }
 

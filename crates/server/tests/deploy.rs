@@ -122,6 +122,7 @@ fn whoever_is_paged_is_paged_by_one_table() {
         ("TidegateRoomNotRead", "P1"),
         ("TidegateRoomOverLimit", "P1"),
         ("TidegateRoomNobodyAdmitted", "P1"),
+        ("TidegateRoomFailsOpen", "P1"),
         ("TidegateRoomSlotsWasted", "P2"),
         ("TidegateRoomPositionsLate", "P3"),
     ] {

@@ -9,13 +9,14 @@ mod refresh;
 
 use refresh::{few_partitions, text, upstream, upstream_with};
 use serde_json::{Value, json};
-use support::{Backend, Running, config};
+use support::{Backend, Receiver, Running, Script, config};
 use tidegate_testkit::servers::{RedisOptions, RedisServer};
 use tidegate_upstream::Answer;
 
 on_both_stores! {
     a_provider_that_wants_to_be_left_alone_can_be_called_again
     pushes_and_refreshes_share_one_budget
+    a_push_that_was_asked_for_time_holds_refreshes_back
 }
 
 async fn a_provider_that_wants_to_be_left_alone_can_be_called_again(backend: Backend) {
@@ -93,6 +94,31 @@ async fn pushes_and_refreshes_share_one_budget(backend: Backend) {
         report.max_in_second
     );
     running.stop().await;
+}
+
+async fn a_push_that_was_asked_for_time_holds_refreshes_back(backend: Backend) {
+    let throttled = Script::status(429);
+    let overloaded = Script::status(503).header("retry-after", "60");
+    for answer in [throttled, overloaded] {
+        let receiver = Receiver::start().await;
+        // The first answer may be over before anybody looks; each asks for time anew.
+        for _ in 0..100 {
+            receiver.then(answer.clone());
+        }
+        let upstream = upstream();
+        let more = format!(
+            "[targets.mail]\nurl = \"{}\"\ntypes = [\"MAIL\"]\nbudget = \"api\"\n",
+            receiver.url
+        );
+        let running = Running::refreshing(backend, &upstream, &more).await;
+        running.enqueue("shop", "spring", "MAIL", 1).await;
+        running
+            .until("/v1/refresh", |overview| {
+                overview["budgets"][0]["seen"]["holdUntil"].is_string()
+            })
+            .await;
+        running.stop().await;
+    }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

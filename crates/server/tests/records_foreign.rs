@@ -91,7 +91,7 @@ async fn garbage_in_a_kafka_topic_is_put_aside() {
     let folder = tempfile::tempdir().unwrap();
     let more = format!(
         "[refresh.log]\nkind = \"kafka\"\nbrokers = [{brokers:?}]\nreplication_factor = 1\n\
-         send_timeout_ms = 10000\n"
+         send_timeout_ms = 10000\n[refresh.coalescer]\nsend_timeout_ms = 30000\n"
     );
     let mut settings = config(Backend::Embedded, &folder, &text(&upstream, &more));
     few_partitions(&mut settings);

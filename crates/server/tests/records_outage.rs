@@ -87,6 +87,63 @@ async fn reads_go_on_while_redis_and_the_upstream_are_away() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn rd_02_a_process_that_reads_records_starts_and_is_ready_while_redis_is_away() {
+    let mut redis = RedisServer::start(RedisOptions::durable()).unwrap();
+    let upstream = upstream();
+    let folder = tempfile::tempdir().unwrap();
+    let mut settings = config(Backend::Redis, &folder, &text(&upstream, SHORT));
+    settings.redis.urls = vec![redis.url().into()];
+    settings.refresh.query.read_timeout_ms = Millis(20_000);
+    few_partitions(&mut settings);
+    let running = Running::with(settings.clone(), folder).await;
+    let known = running.until_fresh("anna").await;
+    redis.kill().unwrap();
+    running
+        .until("/v1/stats", |stats| stats["store"]["available"] == false)
+        .await;
+    // This one has more to do than to read records, but can be asked about those alone.
+    assert_eq!(running.get("/readyz").await.0, 503);
+    assert_eq!(running.get("/readyz?for=records").await.0, 200);
+    let (status, problem) = running.get("/readyz?for=lunch").await;
+    assert_eq!(status, 422, "{problem}");
+    assert!(
+        problem["detail"].as_str().unwrap().contains("records"),
+        "{problem}"
+    );
+    redis.restart().unwrap();
+    running.until("/readyz", |body| body == "ok\n").await;
+    let Running { service, folder, .. } = running;
+    service.shutdown().await.unwrap();
+
+    redis.kill().unwrap();
+    settings.refresh.roles = tidegate_server::config::RolesConfig::Query;
+    let running = Running::with(settings, folder).await;
+    assert_eq!(running.get("/readyz").await.0, 200);
+    let record = running.record("anna").await;
+    assert_eq!(record["snapshot"], known["snapshot"], "{record}");
+    assert_eq!(record["updateQueued"], false, "{record}");
+    running
+        .until("/v1/stats", |stats| stats["code"] == "store_unavailable")
+        .await;
+    assert_eq!(
+        running.get("/readyz").await.0,
+        200,
+        "also once it is known to be away"
+    );
+
+    redis.restart().unwrap();
+    running
+        .until("/v1/records/character/anna", |record| {
+            record["updateQueued"] == true
+        })
+        .await;
+    running
+        .until("/v1/stats", |stats| stats["store"]["available"] == true)
+        .await;
+    running.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_database_that_is_no_database_is_refused_with_its_name() {
     let upstream = upstream();
     let folder = tempfile::tempdir().unwrap();

@@ -28,8 +28,8 @@ pub use error::{MIGRATE_COMMAND, SnapshotsError};
 pub use options::{SnapshotsOptions, Timeouts};
 pub use seam::{
     CountAsk, Counts, DeadLetterMark, DeadLetterPosition, FreshnessTier, Handled, HistoryAsk, HistoryCursor,
-    HistoryRow, MAX_TIERS, PrefetchAsk, PrefetchTier, Prefetched, RecordRef, Retry, Row, Snapshot, Snapshots,
-    Status, StatusCounts, StatusState,
+    HistoryRow, Lapsed, LapsedAsk, MAX_TIERS, PrefetchAsk, PrefetchTier, Prefetched, RecordRef, Retry, Row,
+    Snapshot, Snapshots, Status, StatusCounts, StatusState,
 };
 pub use sql::SqlSnapshots;
 pub use sql::schema::SCHEMA_VERSION;

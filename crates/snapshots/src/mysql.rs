@@ -8,12 +8,12 @@ use std::time::Duration;
 use async_trait::async_trait;
 use sqlx::error::DatabaseError;
 use sqlx::mysql::{MySqlConnectOptions, MySqlConnection, MySqlDatabaseError, MySqlPool, MySqlPoolOptions};
-use sqlx::pool::PoolConnection;
-use sqlx::{ConnectOptions, Connection, Executor, MySql, Row, Transaction};
+use sqlx::{ConnectOptions, Connection, Executor, MySql, Row};
 use tidegate_core::time::Millis;
 
 use crate::options::{SnapshotsOptions, check_scheme};
 use crate::sql::driver::{Driver, Meaning, Session, session};
+use crate::sql::lent::Lent;
 use crate::sql::statement::Dialect;
 use crate::{SnapshotsError, SqlSnapshots};
 
@@ -156,11 +156,11 @@ impl Driver for MySqlDriver {
     }
 
     async fn reader(&self) -> Result<Box<dyn Session>, sqlx::Error> {
-        Ok(Box::new(MySqlSession::Reader(self.pool.acquire().await?)))
+        Ok(Box::new(MySqlSession::Lent(Lent::from(&self.pool).await?)))
     }
 
     async fn begin(&self) -> Result<Box<dyn Session>, sqlx::Error> {
-        Ok(Box::new(MySqlSession::Writer(self.pool.begin().await?)))
+        Ok(Box::new(MySqlSession::Lent(Lent::begin(&self.pool).await?)))
     }
 
     async fn begin_migration(&self) -> Result<Box<dyn Session>, sqlx::Error> {
@@ -180,24 +180,28 @@ impl Driver for MySqlDriver {
 }
 
 enum MySqlSession {
-    Reader(PoolConnection<MySql>),
-    Writer(Transaction<'static, MySql>),
+    Lent(Lent<MySql>),
     Migration(MySqlConnection),
 }
 
 impl MySqlSession {
-    fn connection(&mut self) -> &mut MySqlConnection {
+    fn ask(&mut self) -> Result<&mut MySqlConnection, sqlx::Error> {
         match self {
-            MySqlSession::Reader(connection) => connection,
-            MySqlSession::Writer(transaction) => transaction,
-            MySqlSession::Migration(connection) => connection,
+            MySqlSession::Lent(lent) => lent.ask(),
+            MySqlSession::Migration(connection) => Ok(connection),
+        }
+    }
+
+    fn heard<T>(&mut self, answer: Result<T, sqlx::Error>) -> Result<T, sqlx::Error> {
+        match self {
+            MySqlSession::Lent(lent) => lent.heard(answer),
+            MySqlSession::Migration(_) => answer,
         }
     }
 
     async fn end(self) -> Result<(), sqlx::Error> {
         match self {
-            MySqlSession::Reader(_) => Ok(()),
-            MySqlSession::Writer(transaction) => transaction.commit().await,
+            MySqlSession::Lent(lent) => lent.commit().await,
             MySqlSession::Migration(connection) => connection.close().await,
         }
     }

@@ -4,13 +4,13 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use sqlx::error::DatabaseError;
-use sqlx::pool::PoolConnection;
 use sqlx::postgres::{PgConnectOptions, PgConnection, PgPool, PgPoolOptions};
-use sqlx::{ConnectOptions, Connection, Postgres, Transaction};
+use sqlx::{ConnectOptions, Connection, Executor, Postgres};
 use tidegate_core::time::Millis;
 
 use crate::options::{SnapshotsOptions, check_scheme};
 use crate::sql::driver::{Driver, Meaning, Session, session};
+use crate::sql::lent::Lent;
 use crate::sql::statement::Dialect;
 use crate::{SnapshotsError, SqlSnapshots};
 
@@ -115,42 +115,37 @@ impl Driver for PostgresDriver {
     }
 
     async fn reader(&self) -> Result<Box<dyn Session>, sqlx::Error> {
-        Ok(Box::new(PostgresSession::Reader(self.pool.acquire().await?)))
+        Ok(Box::new(PostgresSession(Lent::from(&self.pool).await?)))
     }
 
     async fn begin(&self) -> Result<Box<dyn Session>, sqlx::Error> {
-        Ok(Box::new(PostgresSession::Writer(self.pool.begin().await?)))
+        Ok(Box::new(PostgresSession(Lent::begin(&self.pool).await?)))
     }
 
     async fn begin_migration(&self) -> Result<Box<dyn Session>, sqlx::Error> {
-        let mut transaction = self.pool.begin().await?;
+        let mut lent = Lent::begin(&self.pool).await?;
         // Waiting for another migration, and building an index, may take long.
-        sqlx::query("SET LOCAL statement_timeout = 0")
-            .execute(&mut *transaction)
-            .await?;
-        sqlx::query(MIGRATION_LOCK).execute(&mut *transaction).await?;
-        Ok(Box::new(PostgresSession::Writer(transaction)))
+        for sql in ["SET LOCAL statement_timeout = 0", MIGRATION_LOCK] {
+            let done = lent.ask()?.execute(sql).await;
+            lent.heard(done)?;
+        }
+        Ok(Box::new(PostgresSession(lent)))
     }
 }
 
-enum PostgresSession {
-    Reader(PoolConnection<Postgres>),
-    Writer(Transaction<'static, Postgres>),
-}
+struct PostgresSession(Lent<Postgres>);
 
 impl PostgresSession {
-    fn connection(&mut self) -> &mut PgConnection {
-        match self {
-            PostgresSession::Reader(connection) => connection,
-            PostgresSession::Writer(transaction) => transaction,
-        }
+    fn ask(&mut self) -> Result<&mut PgConnection, sqlx::Error> {
+        self.0.ask()
+    }
+
+    fn heard<T>(&mut self, answer: Result<T, sqlx::Error>) -> Result<T, sqlx::Error> {
+        self.0.heard(answer)
     }
 
     async fn end(self) -> Result<(), sqlx::Error> {
-        match self {
-            PostgresSession::Reader(_) => Ok(()),
-            PostgresSession::Writer(transaction) => transaction.commit().await,
-        }
+        self.0.commit().await
     }
 }
 

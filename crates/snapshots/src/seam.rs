@@ -102,11 +102,30 @@ pub struct PrefetchAsk {
 }
 
 /// Records of one tier are those that a user asked for since `active_since`; they are due if they were not checked
-/// since `checked_before`.
+/// since `checked_before`. What lies between that and now is the time between two checks, and how late a record is counts
+/// in it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PrefetchTier {
     pub active_since: Timestamp,
     pub checked_before: Timestamp,
+}
+
+/// One slice of a walk over failed records, by the time from which on they could be asked for again. Those that have a
+/// snapshot are passed over.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct LapsedAsk {
+    pub from: Timestamp,
+    pub before: Timestamp,
+    /// Rows looked at.
+    pub max: u32,
+}
+
+/// What became of a slice.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Lapsed {
+    pub forgotten: u64,
+    /// Where the next slice begins; `None` at the end.
+    pub next: Option<Timestamp>,
 }
 
 /// A record that is due to be fetched ahead.
@@ -238,11 +257,15 @@ pub trait Snapshots: Send + Sync + fmt::Debug + 'static {
         max: u32,
     ) -> Result<Vec<Retry>, SnapshotsError>;
 
+    /// One slice of forgetting failed records that have no snapshot, once that says nothing any more.
+    async fn forget_lapsed(&self, ask: &LapsedAsk) -> Result<Lapsed, SnapshotsError>;
+
     /// Notes when users asked for records; never goes back. A record that is not known is registered, and is from
     /// then on a candidate for prefetching.
     async fn mark_active(&self, seen: &[(RecordRef, Timestamp)]) -> Result<(), SnapshotsError>;
 
-    /// Claims up to `max` records that are due to be fetched ahead, most overdue first over all tiers.
+    /// Claims up to `max` records that are due to be fetched ahead, most overdue first over all tiers: an hour late is much
+    /// for a hot record and little for a cold one.
     async fn claim_stale(&self, ask: &PrefetchAsk) -> Result<Vec<Prefetched>, SnapshotsError>;
 
     /// One slice of the freshness mix of a source.

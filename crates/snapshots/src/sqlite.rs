@@ -162,11 +162,16 @@ enum SqliteSession {
 }
 
 impl SqliteSession {
-    fn connection(&mut self) -> &mut SqliteConnection {
-        match self {
+    fn ask(&mut self) -> Result<&mut SqliteConnection, sqlx::Error> {
+        Ok(match self {
             SqliteSession::Reader(connection) => connection,
             SqliteSession::Writer(transaction) => transaction,
-        }
+        })
+    }
+
+    /// A file always answers.
+    fn heard<T>(&mut self, answer: Result<T, sqlx::Error>) -> Result<T, sqlx::Error> {
+        answer
     }
 
     async fn end(self) -> Result<(), sqlx::Error> {

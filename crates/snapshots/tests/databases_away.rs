@@ -4,12 +4,12 @@ use std::time::{Duration, Instant};
 
 use tempfile::TempDir;
 use tidegate_core::ids::{RecordKey, SourceId};
-use tidegate_core::time::Millis;
+use tidegate_core::time::{Millis, Timestamp};
 use tidegate_snapshots::mysql::{self, MySqlOptions};
 use tidegate_snapshots::postgres::{self, PostgresOptions};
 use tidegate_snapshots::sqlite::{self, SqliteOptions};
 use tidegate_snapshots::*;
-use tidegate_testkit::servers::{MariaDbServer, PostgresServer, SqlOptions};
+use tidegate_testkit::servers::{MariaDbServer, PostgresServer, Proxy, SqlOptions};
 
 fn record() -> RecordRef {
     RecordRef {
@@ -84,6 +84,63 @@ async fn a_mariadb_that_does_not_answer_is_told_in_time_and_comes_back() {
     is_told_in_time(&snapshots).await;
     server.resume().expect("resumed");
     comes_back(&snapshots).await;
+}
+
+/// One connection, and a machine behind it that loses its power, whatever the connection is doing at that moment: its
+/// place in the pool is free again in time.
+async fn outlasts_silence(snapshots: &dyn Snapshots, proxy: &Proxy) {
+    for round in 0..3 {
+        let reads = async { while snapshots.read(&[record()]).await.is_ok() {} };
+        let silence = async {
+            tokio::time::sleep(Duration::from_micros(3_000 + 700 * round)).await;
+            proxy.silence_open();
+        };
+        tokio::join!(reads, silence);
+        comes_back(snapshots).await;
+        // A transaction that was cut off, too.
+        proxy.silence_open();
+        let seen = [(record(), Timestamp(1))];
+        let error = snapshots.mark_active(&seen).await.expect_err("no answer");
+        assert!(error.is_retryable(), "{error}");
+        comes_back(snapshots).await;
+    }
+}
+
+fn alone() -> SnapshotsOptions {
+    SnapshotsOptions {
+        connections: 1,
+        ..hasty()
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn connections_to_a_postgres_that_went_silent_held_the_pool() {
+    let server = PostgresServer::start(SqlOptions::default()).expect("a server");
+    let url = server.create_database("d").expect("a database");
+    let proxy = Proxy::start(server.port()).expect("a proxy");
+    let url = url.replace(&server.port().to_string(), &proxy.port().to_string());
+    let options = PostgresOptions {
+        snapshots: alone(),
+        ..PostgresOptions::new(url)
+    };
+    let snapshots = postgres::open(options).expect("a pool");
+    snapshots.migrate().await.expect("the schema is made");
+    outlasts_silence(&snapshots, &proxy).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn connections_to_a_mariadb_that_went_silent_held_the_pool() {
+    let server = MariaDbServer::start(SqlOptions::default()).expect("a server");
+    let url = server.create_database("d").expect("a database");
+    let proxy = Proxy::start(server.port()).expect("a proxy");
+    let url = url.replace(&server.port().to_string(), &proxy.port().to_string());
+    let options = MySqlOptions {
+        snapshots: alone(),
+        ..MySqlOptions::new(url)
+    };
+    let snapshots = mysql::open(options).expect("a pool");
+    snapshots.migrate().await.expect("the schema is made");
+    outlasts_silence(&snapshots, &proxy).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]

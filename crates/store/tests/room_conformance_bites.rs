@@ -9,7 +9,7 @@ use async_trait::async_trait;
 use tidegate_core::ids::{PersonId, RoomId};
 use tidegate_core::room::command::{
     Change, Control, ExtendParams, InsideOutcome, JoinOutcome, JoinParams, PromoteOutcome, ReapOutcome,
-    ReapParams, RedeemOutcome, RedeemParams, RemoveOutcome, ResizeOutcome, ResizeParams, RoomView,
+    ReapParams, RedeemOutcome, RedeemParams, RemoveOutcome, ResizeOutcome, ResizeParams, RoomView, Status,
     TicketView, TouchOutcome, TouchParams,
 };
 use tidegate_core::room::config::RoomConfig;
@@ -84,12 +84,12 @@ impl<F: Fault> RoomStore for Wrong<F> {
         self.right.open(room, config).await
     }
 
-    async fn make(&self, room: &RoomId, config: RoomConfig) -> Answer<bool> {
+    async fn make(&self, room: &RoomId, config: RoomConfig, door: Status) -> Answer<bool> {
         if F::TAKES_OVER {
             self.right.open(room, config).await?;
             return Ok(false);
         }
-        self.right.make(room, config).await
+        self.right.make(room, config, door).await
     }
 
     async fn remove(&self, room: &RoomId) -> Answer<RemoveOutcome> {
@@ -490,6 +490,7 @@ async fn a_promotion_without_a_bound_is_caught() {
 #[tokio::test(start_paused = true)]
 async fn bells_that_never_ring_are_caught() {
     bites::<NeverRings>("bells::a_promotion_rings_for_those_who_wait").await;
+    bites::<NeverRings>("bells::b200_a_newer_stream_is_told_to_those_who_have_an_older_one").await;
 }
 
 #[test]

@@ -11,8 +11,8 @@ use std::sync::Arc;
 use tidegate_core::ids::{PersonId, RoomId, SessionId};
 use tidegate_core::room::command::{
     Change, Control, ExtendParams, InsideOutcome, JoinOutcome, JoinParams, ReapParams, RedeemOutcome,
-    RedeemParams, Refused, RemoveOutcome, ResizeOutcome, ResizeParams, Rings, Stop, TicketView, TouchOutcome,
-    TouchParams,
+    RedeemParams, Refused, RemoveOutcome, ResizeOutcome, ResizeParams, Rings, Status, Stop, TicketView,
+    TouchOutcome, TouchParams,
 };
 use tidegate_core::room::config::{Capacity, RoomConfig};
 use tidegate_core::room::ticket::{End, Index, Stream, TicketState, Wave};
@@ -145,10 +145,10 @@ macro_rules! both {
             let $store = &$history.other;
             listening($store.bells(), &$history.room, $ask).await
         };
+        let missed = (rang.promote && !heard.promote, rang.tell && !heard.tell);
         if rang.any() {
             $history.lived.rings.push(rang);
         }
-        let missed = (rang.promote && !heard.promote, rang.tell && !heard.tell);
         $history.same(
             concat!("bells that were missed: ", stringify!($ask)),
             (false, false),
@@ -291,8 +291,9 @@ impl History {
             RemoveOutcome::Used { .. } => "not removed: used",
         });
         let other = self.random_config();
-        both!(self, store => store.make(&room, config.clone()));
-        both!(self, store => store.make(&room, other.clone()));
+        let door = [Status::Open, Status::Paused, Status::Closed][self.rng.below(3) as usize];
+        both!(self, store => store.make(&room, config.clone(), door));
+        both!(self, store => store.make(&room, other.clone(), Status::Open));
         Ok(())
     }
 

@@ -28,7 +28,7 @@ fn number(name: &str) -> Option<u64> {
 }
 
 /// Every outcome there is, so that equal answers mean something.
-const OUTCOMES: [&str; 50] = [
+const OUTCOMES: [&str; 51] = [
     "early",
     "placed",
     "came back",
@@ -79,6 +79,7 @@ const OUTCOMES: [&str; 50] = [
     "rang: promote",
     "rang: tell",
     "rang: both",
+    "rang: taken over",
 ];
 
 /// One store for all histories, each in a room of its own. `rang` is asked after each: it knows what was published.
@@ -116,7 +117,7 @@ async fn compare(
         rang(&room, &lived.rings);
         seen.add(lived.seen);
         for rings in lived.rings {
-            seen.add(Seen([(what(rings), 1)].into()));
+            seen.add(Seen([(what(&rings), 1)].into()));
         }
     }
     assert_eq!(
@@ -131,11 +132,12 @@ async fn compare(
     }
 }
 
-fn what(rings: Rings) -> &'static str {
+fn what(rings: &Rings) -> &'static str {
     match (rings.promote, rings.tell) {
         (true, true) => "rang: both",
         (true, false) => "rang: promote",
-        _ => "rang: tell",
+        (false, true) => "rang: tell",
+        (false, false) => "rang: taken over",
     }
 }
 
@@ -167,10 +169,12 @@ async fn on_redis(urls: Vec<String>, name: &str, clock: Arc<ManualClock>) -> Arc
 async fn redis_answers_and_rings_as_the_state_machine_does() {
     let server = RedisServer::shared();
     let mut listener = server.client().expect("the server is there");
-    let channel = "differential:bells";
-    listener
-        .command(&["SUBSCRIBE", channel])
-        .expect("the server answers");
+    let (channel, streams) = ("differential:bells", "differential:bells:streams");
+    for channel in [channel, streams] {
+        listener
+            .command(&["SUBSCRIBE", channel])
+            .expect("the server answers");
+    }
     // Everything that was published for a room, up to a word of ours.
     let rang = |room: &RoomId, rings: &[Rings]| {
         server
@@ -178,17 +182,28 @@ async fn redis_answers_and_rings_as_the_state_machine_does() {
             .expect("the server answers");
         let mut heard = Vec::new();
         loop {
-            let message = listener.reply().expect("a message").texts();
-            match message.last().map(String::as_str) {
-                Some("end") => break,
-                other => heard.extend(other.map(str::to_owned)),
+            let mut message = listener.reply().expect("a message").texts();
+            let text = message.pop().expect("what was published");
+            match message.pop() {
+                _ if text == "end" => break,
+                Some(channel) if channel == streams => {
+                    heard.push(serde_json::from_str(&text).expect("a list of texts"));
+                }
+                _ => heard.push(vec![text]),
             }
         }
-        let bits = |rings: &Rings| u8::from(rings.promote) + 2 * u8::from(rings.tell);
-        let expected: Vec<String> = rings
-            .iter()
-            .map(|rings| format!("{} {room}", bits(rings)))
-            .collect();
+        let mut expected: Vec<Vec<String>> = Vec::new();
+        for rings in rings {
+            let bits = u8::from(rings.promote) + 2 * u8::from(rings.tell);
+            if bits > 0 {
+                expected.push(vec![format!("{bits} {room}")]);
+            }
+            if !rings.taken_over.is_empty() {
+                let pairs = rings.taken_over.iter();
+                let pairs = pairs.flat_map(|taken| [taken.person.to_string(), taken.by.0.to_string()]);
+                expected.push([room.to_string()].into_iter().chain(pairs).collect());
+            }
+        }
         assert!(
             heard == expected,
             "{room}: {heard:?} was published, not {expected:?}"

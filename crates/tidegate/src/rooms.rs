@@ -221,7 +221,7 @@ impl Rooms {
     async fn come(&self, room: &str, person: &str, again: bool) -> Result<Come, RoomsError> {
         let room = self.room(room)?;
         let person = PersonId::new(person)?;
-        let secret = self.signer.secret_for(&format!("draw {}", room.name()));
+        let secret = self.signer.draw_secret(room.name());
         let opens_at = room.seen_or_look().await?.view.opens_at;
         let seed = DrawSecret::new(secret, room.name()).seed(opens_at);
         let params = JoinParams {
@@ -338,16 +338,18 @@ impl fmt::Debug for Visitor {
 impl Visitor {
     /// The next thing to tell; the first comes at once. None when nothing more comes.
     pub async fn next(&mut self) -> Option<Told> {
-        match self.visit.next().await? {
-            Update::Superseded => Some(Told::Superseded),
-            Update::Ticket(view) => {
-                let seen = match self.visit.seen() {
-                    Some(seen) => seen,
-                    None => self.room.seen_or_look().await.ok()?,
-                };
-                Some(self.told(&view, &seen))
+        let view = loop {
+            match self.visit.next().await? {
+                Update::Superseded => return Some(Told::Superseded),
+                Update::Ticket(view) => break view,
+                Update::Quiet => {}
             }
-        }
+        };
+        let seen = match self.visit.seen() {
+            Some(seen) => seen,
+            None => self.room.seen_or_look().await.ok()?,
+        };
+        Some(self.told(&view, &seen))
     }
 
     fn told(&self, view: &TicketView, seen: &Seen) -> Told {

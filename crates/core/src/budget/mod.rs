@@ -25,6 +25,7 @@
 //!
 //! Whole numbers below 2^53 only: scripts restate this over one hash.
 
+mod answer;
 mod bucket;
 mod config;
 mod day;
@@ -33,6 +34,7 @@ mod tests;
 
 use serde::{Deserialize, Serialize};
 
+pub use answer::{asked_hold, asks_for_time};
 pub use bucket::{Bucket, Flow, TOKEN};
 pub use config::{BudgetConfig, MAX_PER_DAY, MAX_RATE};
 pub use day::{DAY_MS, DayCount, DayZone, Moment};

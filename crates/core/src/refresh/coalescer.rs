@@ -98,6 +98,16 @@ impl RequestOutcome {
         }
     }
 
+    /// Whether what failed under this version is tried again by it, or worked meanwhile. The event that failed counts as
+    /// on its way until it is settled: that is no other try.
+    pub fn makes_good(self, failed: Version) -> bool {
+        match self {
+            Self::Published { .. } | Self::Upgraded { .. } => true,
+            Self::AlreadyProcessing { version } => version > failed,
+            Self::JustRefreshed { settlement, .. } => settlement == Settlement::Done,
+        }
+    }
+
     /// A refresh is on its way: what `updateQueued` says.
     pub fn is_queued(self) -> bool {
         !matches!(self, Self::JustRefreshed { .. })

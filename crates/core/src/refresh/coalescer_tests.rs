@@ -439,3 +439,21 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn what_failed_is_made_good_by_another_try_or_a_refresh_alone() {
+    let failed = Version(7);
+    let on_its_way = |version| RequestOutcome::AlreadyProcessing {
+        version: Version(version),
+    };
+    let settled = |settlement| RequestOutcome::JustRefreshed {
+        at: Timestamp(1),
+        settlement,
+    };
+    let made_good = |outcome: RequestOutcome| outcome.makes_good(failed);
+    assert!(made_good(RequestOutcome::Published { version: Version(8) }));
+    assert!(made_good(RequestOutcome::Upgraded { version: Version(8) }));
+    assert!(made_good(on_its_way(8)) && !made_good(on_its_way(7)));
+    assert!(made_good(settled(Settlement::Done)));
+    assert!(!made_good(settled(Settlement::Failed)) && !made_good(settled(Settlement::Parked)));
+}

@@ -6,7 +6,7 @@
 //! | `rawEvent` | the bytes of an event that could not be read, in hexadecimal |
 //! | `failureReason` | see [`FailureReason`] |
 //! | `errorMessage` | the last error |
-//! | `stackTrace` | its causes, the nearest first |
+//! | `stackTrace` | what went wrong before it, in earlier attempts, the last one first |
 //! | `retryCount` | attempts after the first |
 //! | `failedAt` | ISO-8601, UTC |
 //! | `workerId` | who gave up |
@@ -58,6 +58,7 @@ pub struct DeadLetter {
     pub original: Original,
     pub failure_reason: FailureReason,
     pub error_message: String,
+    /// The last one first.
     pub causes: Vec<String>,
     pub retry_count: u32,
     pub failed_at: Timestamp,
@@ -153,7 +154,7 @@ mod tests {
             original,
             failure_reason: FailureReason::Api5xx,
             error_message: "503 Service Unavailable".into(),
-            causes: vec!["the answer came after 3 retries".into()],
+            causes: vec!["TIMEOUT: no whole answer within 2000 ms".into()],
             retry_count: 3,
             failed_at: Timestamp(1_794_821_400_250),
             worker_id: Owner::new("w-1").unwrap(),
@@ -166,7 +167,7 @@ mod tests {
         let wire = serde_json::to_value(&letter).unwrap();
         assert_eq!(wire["originalEvent"]["eventId"], "6f1c");
         assert_eq!(wire["failureReason"], "API_5XX");
-        assert_eq!(wire["stackTrace"][0], "the answer came after 3 retries");
+        assert_eq!(wire["stackTrace"][0], "TIMEOUT: no whole answer within 2000 ms");
         assert_eq!(wire["failedAt"], "2026-11-16T09:30:00.250Z");
         assert_eq!(
             (&wire["retryCount"], &wire["workerId"]),

@@ -61,13 +61,16 @@ impl Eta {
         measured.unwrap_or(config.assumed_rate * 1_000)
     }
 
+    /// Events that wait. `None` if the last look is older than `within`: it says nothing any more.
+    pub fn lag(&self, within: Millis, now: Timestamp) -> Option<u64> {
+        let last = self.looks.back()?;
+        (now.since(last.at) < within).then_some(last.lag)
+    }
+
     /// The wait, rounded up. `None` if nothing waits or the last look is too old to say.
     pub fn estimate(&self, config: &EtaConfig, now: Timestamp) -> Option<Millis> {
-        let last = self.looks.back()?;
-        if last.lag == 0 || now.since(last.at) >= config.fresh_ms {
-            return None;
-        }
-        let wait = (u128::from(last.lag) * 1_000_000).div_ceil(u128::from(self.milli_rate(config)));
+        let lag = self.lag(config.fresh_ms, now).filter(|lag| *lag > 0)?;
+        let wait = (u128::from(lag) * 1_000_000).div_ceil(u128::from(self.milli_rate(config)));
         Some(Millis(u64::try_from(wait).unwrap_or(u64::MAX)))
     }
 }
@@ -95,8 +98,11 @@ mod tests {
             "measured: 30/s"
         );
         assert_eq!(eta.estimate(&config, at(15)), None, "ten seconds old");
+        assert_eq!(eta.lag(Millis(11_000), at(15)), Some(151));
+        assert_eq!(eta.lag(Millis(10_000), at(15)), None);
         eta.observe(&config, 0, 200, at(16));
         assert_eq!(eta.estimate(&config, at(16)), None);
+        assert_eq!(eta.lag(Millis(1), at(16)), Some(0), "known, and nothing waits");
     }
 
     #[test]

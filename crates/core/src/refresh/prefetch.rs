@@ -5,8 +5,7 @@
 //! can be fetched in time together with what waits already, at the rate that was measured: what comes late would be done
 //! in vain, and holds up what is due by then.
 
-use super::config::{PrefetchConfig, TierConfig};
-use super::freshness::Tier;
+use super::config::PrefetchConfig;
 use crate::budget::DayZone;
 use crate::time::{Millis, Timestamp};
 
@@ -72,22 +71,20 @@ pub fn ceiling(config: &PrefetchConfig, hour: u32) -> u64 {
     }
 }
 
-/// When a record is due.
-pub fn due_at(config: &TierConfig, tier: Tier, checked_at: Timestamp) -> Timestamp {
-    checked_at + config.interval(tier)
-}
-
-/// How overdue a record is, in thousandths of its interval; `None` if it is not due. The largest goes first, so a
-/// HOT record an hour late goes before a COLD one an hour late.
-pub fn overdue(config: &TierConfig, tier: Tier, checked_at: Timestamp, now: Timestamp) -> Option<u64> {
-    let late = now.0.checked_sub(due_at(config, tier, checked_at).0)?;
-    Some((u128::from(late) * 1_000 / u128::from(config.interval(tier).0)) as u64)
+/// How overdue a record is, in thousandths of the time between two checks of its tier; `None` if it is not due. The largest
+/// goes first, so a HOT record an hour late goes before a COLD one an hour late.
+pub fn overdue(interval: Millis, checked_at: Timestamp, now: Timestamp) -> Option<u64> {
+    let late = now.0.checked_sub((checked_at + interval).0)?;
+    let thousandths = u128::from(late) * 1_000 / u128::from(interval.0.max(1));
+    Some(u64::try_from(thousandths).unwrap_or(u64::MAX))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::budget::DAY_MS;
+    use crate::refresh::config::TierConfig;
+    use crate::refresh::freshness::Tier;
 
     const SEOUL: DayZone = DayZone {
         utc_offset_minutes: 540,
@@ -208,7 +205,7 @@ mod tests {
     fn b_133_the_most_overdue_goes_first() {
         let config = TierConfig::default();
         let now = Timestamp(1_000 * HOUR_MS);
-        let late = |tier, hours: u64| overdue(&config, tier, now - Millis(hours * HOUR_MS), now);
+        let late = |tier, hours: u64| overdue(config.interval(tier), now - Millis(hours * HOUR_MS), now);
         assert_eq!(late(Tier::Hot, 2), Some(1_000));
         assert_eq!(late(Tier::Warm, 9), Some(500));
         assert_eq!(late(Tier::Cold, 25), Some(41));

@@ -128,6 +128,12 @@ pub fn held_until(status: Option<&UpdateStatus>, now: Timestamp) -> Option<Times
         .filter(|until| now < *until)
 }
 
+/// Of a record without data, a row whose wait ended before this says nothing any more, and can go: whoever asks for the
+/// record then is told as little as of any other that is not known, and a failure is counted from one again.
+pub fn lapsed_before(config: &StatusConfig, now: Timestamp) -> Timestamp {
+    now - config.failed_max_ms
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -179,6 +185,15 @@ mod tests {
         }
         assert_eq!(asked, 8, "after 0, 10, 30, 70 minutes and so on");
         assert!(status.unwrap().absent);
+    }
+
+    #[test]
+    fn a_failure_lapses_after_the_longest_wait() {
+        let config = StatusConfig::default();
+        let status = fail(None, FailureKind::Absent, NOW);
+        let until = status.next_retry_at + config.failed_max_ms;
+        assert!(status.next_retry_at >= lapsed_before(&config, until));
+        assert!(status.next_retry_at < lapsed_before(&config, until + Millis(1)));
     }
 
     #[test]

@@ -287,6 +287,12 @@ impl RoomView {
             .is_some_and(|seats| self.counts.completed >= seats)
     }
 
+    /// Whether it can be removed: nobody comes any more, and nobody is there.
+    pub fn is_over(&self) -> bool {
+        let people = self.early + self.waiting() + self.granted + self.inside;
+        people == 0 && (self.status == Status::Closed || self.sold_out())
+    }
+
     /// How many could be let in now if the rate allows it: slots that nobody keeps and that have a seat. None while the
     /// door is not open.
     pub fn free(&self) -> u64 {
@@ -301,18 +307,27 @@ impl RoomView {
 }
 
 /// Who should look: set by a transition, read by the backend that rings.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Rings {
     /// Somebody may be let in now.
     pub promote: bool,
     /// Somebody was let in, or the room changed: those who wait are told.
     pub tell: bool,
+    /// People who opened a stream while another one of theirs may be open.
+    pub taken_over: Vec<TakenOver>,
 }
 
 impl Rings {
-    pub fn any(self) -> bool {
-        self.promote || self.tell
+    pub fn any(&self) -> bool {
+        self.promote || self.tell || !self.taken_over.is_empty()
     }
+}
+
+/// Streams of this person that are older than this one are over, wherever they are.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TakenOver {
+    pub person: PersonId,
+    pub by: Stream,
 }
 
 /// The shop lets somebody stay.

@@ -1,8 +1,8 @@
 //! Who comes, gives signs of life, goes, and is let in.
 
 use super::command::{
-    Granted, InsideOutcome, JoinOutcome, JoinParams, PromoteOutcome, Refused, Status, Stop, TouchOutcome,
-    TouchParams,
+    Granted, InsideOutcome, JoinOutcome, JoinParams, PromoteOutcome, Refused, Status, Stop, TakenOver,
+    TouchOutcome, TouchParams,
 };
 use super::ticket::{End, Index, Stream, Ticket, TicketState, Wave};
 use super::{DRAW_STEP, LOOKS, Room};
@@ -66,7 +66,14 @@ impl Room {
 
     fn resume(&mut self, params: &JoinParams, mut ticket: Ticket, now: Timestamp) -> JoinOutcome {
         if params.stream {
+            let older_may_be_open = !ticket.stream.0.is_multiple_of(STREAMS) && !ticket.is_absent(now);
             ticket.stream.0 += 1;
+            if older_may_be_open {
+                self.rings.taken_over.push(TakenOver {
+                    person: params.person.clone(),
+                    by: ticket.stream,
+                });
+            }
         }
         self.renew(&mut ticket, now);
         let view = self.placed(&params.person, ticket, now);

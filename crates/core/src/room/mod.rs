@@ -48,7 +48,7 @@ use serde::{Deserialize, Serialize};
 
 use self::command::{Counts, Resized, Rings, RoomView, Status, TicketView};
 use self::config::{Capacity, RoomConfig};
-use self::places::Places;
+use self::places::{Places, Undrawn};
 use self::ticket::{Index, Ticket, TicketState, Wave};
 use crate::ids::PersonId;
 use crate::time::Timestamp;
@@ -186,8 +186,16 @@ pub struct Changed {
 
 impl Room {
     pub fn new(born: u64, config: RoomConfig) -> Self {
+        Self::with_door(born, config, Status::Open)
+    }
+
+    /// A room whose door is in this state from the beginning.
+    pub fn with_door(born: u64, config: RoomConfig, door: Status) -> Self {
         Self {
-            head: Head::new(born, config),
+            head: Head {
+                status: door,
+                ..Head::new(born, config)
+            },
             tickets: HashMap::new(),
             line: BTreeMap::new(),
             early: BTreeSet::new(),
@@ -295,12 +303,26 @@ impl Room {
         }
     }
 
+    /// Those who came early and whose draw is under way, or waits for a door that is not open.
+    fn undrawn(&self) -> Undrawn {
+        match self.head.draw_next < self.head.draw_end {
+            true => Undrawn {
+                before: self.head.draw_end,
+                people: self.early.len() as u64,
+            },
+            false => Undrawn::default(),
+        }
+    }
+
     fn view_of(&self, ticket: &Ticket) -> TicketView {
-        let waits = matches!(ticket.state, TicketState::Waiting { .. });
+        let (waits, index) = (
+            matches!(ticket.state, TicketState::Waiting { .. }),
+            ticket.index.0,
+        );
         TicketView {
             ticket: ticket.clone(),
             ahead: match waits {
-                true => self.places.ahead(ticket.index.0),
+                true => self.places.ahead(index) + self.undrawn().ahead(index),
                 false => 0,
             },
             waiting: self.places.total(),
@@ -330,7 +352,7 @@ impl Room {
             voided: head.voided,
             counts: head.counts,
             changes: head.changes.clone(),
-            places: self.places.view(),
+            places: self.places.view().with_undrawn(self.undrawn()),
         }
     }
 

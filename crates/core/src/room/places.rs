@@ -125,6 +125,24 @@ pub struct PlacesView {
     /// How many wait before each word.
     ahead: Vec<u64>,
     total: u64,
+    undrawn: Undrawn,
+}
+
+/// People whose places are set aside and not drawn yet: they stand before every place from `before` on.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Undrawn {
+    pub before: u64,
+    pub people: u64,
+}
+
+impl Undrawn {
+    /// How many of them stand before this place.
+    pub fn ahead(self, index: u64) -> u64 {
+        match index >= self.before {
+            true => self.people,
+            false => 0,
+        }
+    }
 }
 
 impl PlacesView {
@@ -143,7 +161,13 @@ impl PlacesView {
             words,
             ahead,
             total,
+            undrawn: Undrawn::default(),
         }
+    }
+
+    /// The same, with those who have not drawn their places yet.
+    pub fn with_undrawn(self, undrawn: Undrawn) -> Self {
+        Self { undrawn, ..self }
     }
 
     /// From bytes whose first bit is the place `first`, a multiple of 64.
@@ -172,11 +196,12 @@ impl PlacesView {
 
     /// How many wait before this place.
     pub fn ahead(&self, index: u64) -> u64 {
-        match self.word(index) {
+        let placed = match self.word(index) {
             None => 0,
             Some(word) if word >= self.words.len() => self.total,
             Some(word) => self.ahead[word] + before(self.words[word], index),
-        }
+        };
+        placed + self.undrawn.ahead(index)
     }
 }
 

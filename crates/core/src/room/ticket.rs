@@ -100,6 +100,16 @@ impl Ticket {
         }
     }
 
+    /// Whether it waits, and no stream has given a sign of life that still counts.
+    pub fn is_absent(&self, now: Timestamp) -> bool {
+        match self.state {
+            TicketState::Early { present_until, .. } | TicketState::Waiting { present_until } => {
+                present_until <= now
+            }
+            TicketState::Granted { .. } | TicketState::Inside { .. } | TicketState::Ended { .. } => false,
+        }
+    }
+
     /// Whether it keeps one of the slots.
     pub fn holds_slot(&self) -> bool {
         matches!(

@@ -1,6 +1,8 @@
 //! Asks for refreshes: coalesce → append to the log → confirm, in batches and off the path of readers.
 //!
-//! Fail closed: while the store or the log is away nothing is queued, and the asker says so at once.
+//! Fail closed: while the store or the log is away nothing is queued, and the asker says so at once. An event that the log
+//! did not confirm in time may be in it all the same. Its slot is left to end by itself: free, it would let a second event
+//! of the same record into the log, and a second call with it.
 
 use std::future::Future;
 use std::sync::Arc;
@@ -32,6 +34,8 @@ const WARN_EVERY: Millis = Millis(5_000);
 #[derive(Debug, Clone)]
 pub(crate) struct Ask {
     pub(crate) record: RecordId,
+    /// What the upstream calls the record, if whoever asks knows.
+    pub(crate) ocid: Option<String>,
     pub(crate) priority: Priority,
     pub(crate) reason: Reason,
     pub(crate) snapshot_version: Option<Version>,
@@ -50,7 +54,7 @@ pub enum AskOutcome {
     NotBefore { at: Timestamp },
     /// Nothing was queued; ask again later.
     Refused { why: String },
-    /// Not known in time.
+    /// Not known in time: it may be queued or not.
     Unknown,
 }
 
@@ -148,7 +152,11 @@ impl Carrier {
             .enumerate()
             .filter_map(|(index, outcome)| Some((index, outcome.to_send()?)))
             .collect();
-        let mut answers: Vec<AskOutcome> = outcomes.into_iter().map(answer).collect();
+        let mut answers: Vec<AskOutcome> = asks
+            .iter()
+            .zip(outcomes)
+            .map(|(ask, outcome)| self.answer(&ask.record, outcome))
+            .collect();
         if !to_send.is_empty() {
             self.send(&asks, &to_send, &mut answers).await;
         }
@@ -179,6 +187,7 @@ impl Carrier {
             let ask = &asks[*index];
             record(&event(EventParams {
                 record: ask.record.clone(),
+                ocid: ask.ocid.clone(),
                 priority: ask.priority,
                 reason: ask.reason,
                 requested_at: now,
@@ -187,24 +196,32 @@ impl Carrier {
             }))
         };
         let sent = self.append(to_send.iter().map(make).collect()).await;
-        let (mut confirmed, mut failed) = (Vec::new(), Vec::new());
+        let (mut confirmed, mut failed, mut doubtful) = (Vec::new(), Vec::new(), Vec::new());
         for ((index, version), result) in to_send.iter().zip(sent) {
             let named = (asks[*index].record.clone(), *version);
-            match result {
-                Ok(()) => confirmed.push(named),
-                Err(error) => {
-                    if failed.is_empty() && self.may_warn() {
-                        tracing::warn!(record = %named.0, %error, "refreshes cannot be queued, such as this one");
-                    }
-                    answers[*index] = AskOutcome::Refused {
-                        why: error.to_string(),
-                    };
-                    failed.push(named);
-                }
+            let Err(error) = result else {
+                confirmed.push(named);
+                continue;
+            };
+            if failed.is_empty() && doubtful.is_empty() && self.may_warn() {
+                tracing::warn!(record = %named.0, %error, "refreshes cannot be queued, such as this one");
+            }
+            if matches!(error, LogError::Timeout(_)) {
+                answers[*index] = AskOutcome::Unknown;
+                doubtful.push(named);
+            } else {
+                let why = error.to_string();
+                answers[*index] = AskOutcome::Refused { why };
+                failed.push(named);
             }
         }
-        self.shared.counters.send_failed.add(failed.len() as u64);
-        self.shared.counters.asks_refused.add(failed.len() as u64);
+        let unconfirmed = (failed.len() + doubtful.len()) as u64;
+        self.shared.counters.send_failed.add(unconfirmed);
+        self.shared.counters.asks_refused.add(unconfirmed);
+        if !doubtful.is_empty() {
+            let until = now + self.shared.options.config.coalescer.send_timeout_ms;
+            self.shared.doubts.raise(doubtful, until, now);
+        }
         // If either is lost, the slot ends by itself: a worker that has the event confirms it, too.
         let store = &self.shared.options.store;
         let guard = &self.shared.store_guard;
@@ -250,6 +267,18 @@ impl Carrier {
         })
     }
 
+    fn answer(&self, record: &RecordId, outcome: RequestOutcome) -> AskOutcome {
+        match outcome {
+            RequestOutcome::JustRefreshed { at, settlement } => AskOutcome::JustRefreshed { at, settlement },
+            RequestOutcome::AlreadyProcessing { version }
+                if self.shared.doubts.about(record, version, self.shared.now()) =>
+            {
+                AskOutcome::Unknown
+            }
+            queued => AskOutcome::Queued(queued),
+        }
+    }
+
     fn count(&self, asks: &[Ask], outcomes: &[RequestOutcome]) {
         let counters = &self.shared.counters;
         for (ask, outcome) in asks.iter().zip(outcomes) {
@@ -263,12 +292,5 @@ impl Carrier {
                 RequestOutcome::JustRefreshed { .. } => counters.just_refreshed.add(1),
             }
         }
-    }
-}
-
-fn answer(outcome: RequestOutcome) -> AskOutcome {
-    match outcome {
-        RequestOutcome::JustRefreshed { at, settlement } => AskOutcome::JustRefreshed { at, settlement },
-        queued => AskOutcome::Queued(queued),
     }
 }

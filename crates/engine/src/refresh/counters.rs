@@ -101,6 +101,7 @@ pub(crate) struct Counters {
     pub(crate) retried: Count,
     pub(crate) failures: [Count; REASONS.len()],
     pub(crate) dead_letters: [Count; REASONS.len()],
+    pub(crate) absent: Count,
     pub(crate) undecodable: Count,
     pub(crate) claims_lost: Count,
     pub(crate) prefetched: Count,
@@ -147,6 +148,7 @@ impl Counters {
             failures: by_reason(&self.failures),
             dead_letters: self.dead_letters.iter().map(Count::get).sum(),
             dead_letters_by_reason: by_reason(&self.dead_letters),
+            absent: self.absent.get(),
             undecodable: self.undecodable.get(),
             claims_lost: self.claims_lost.get(),
             prefetched: self.prefetched.get(),
@@ -194,7 +196,7 @@ pub struct CountersView {
     pub conflicts: u64,
     /// Requests that could not be queued: the queue was full, or the store or the log was away.
     pub asks_refused: u64,
-    /// Events that the log did not take: `kafka_producer_send_failed_total`.
+    /// Events that the log did not confirm: `kafka_producer_send_failed_total`.
     pub send_failed: u64,
     /// From delivery to settlement: `update_process_duration_seconds`.
     pub process_high: HistogramView,
@@ -221,6 +223,8 @@ pub struct CountersView {
     pub dead_letters: u64,
     /// The same by reason: how `dlq_message_count` grows.
     pub dead_letters_by_reason: BTreeMap<FailureReason, u64>,
+    /// Of those, events of records that the upstream says there are not: nothing needs repair.
+    pub absent: u64,
     /// Of those, records that could not be read.
     pub undecodable: u64,
     /// Claims that ran out while the work went on.

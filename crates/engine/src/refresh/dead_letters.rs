@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use tidegate_core::priority::Priority;
+use tidegate_core::refresh::coalescer::RequestOutcome;
 use tidegate_core::refresh::dead_letter::{DeadLetter, Original};
 use tidegate_core::refresh::event::Reason;
 use tidegate_core::time::Timestamp;
@@ -71,7 +72,7 @@ pub(crate) async fn forget_old(shared: &Shared) -> Result<(), RefreshError> {
 /// What came of trying a dead letter again.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ReplayOutcome {
-    /// It is on its way, with a version of its own.
+    /// It is on its way, with a version of its own, or was refreshed meanwhile.
     Replayed(AskOutcome),
     /// Nothing was queued; the letter stays as it is.
     NotQueued(AskOutcome),
@@ -186,6 +187,7 @@ impl DeadLetters {
         ];
         let ask = Ask {
             record,
+            ocid: event.ocid.clone(),
             priority: Priority::High,
             reason: Reason::Replay,
             snapshot_version: known.into_iter().flatten().max(),
@@ -194,15 +196,19 @@ impl DeadLetters {
             correlation: Some(event.correlation_id.clone()),
         };
         let outcome = self.carrier.carry_out(vec![ask]).await.pop();
-        match outcome.unwrap_or(AskOutcome::Unknown) {
-            // One that is on its way, or was just settled, does what was asked for.
-            outcome @ (AskOutcome::Queued(_) | AskOutcome::JustRefreshed { .. }) => {
-                self.mark(&[position], Handled::Replayed, by).await?;
-                self.shared.counters.replayed.add(1);
-                Ok(ReplayOutcome::Replayed(outcome))
-            }
-            outcome => Ok(ReplayOutcome::NotQueued(outcome)),
+        let outcome = outcome.unwrap_or(AskOutcome::Unknown);
+        let came = match outcome {
+            AskOutcome::Queued(came) => came,
+            AskOutcome::JustRefreshed { at, settlement } => RequestOutcome::JustRefreshed { at, settlement },
+            outcome => return Ok(ReplayOutcome::NotQueued(outcome)),
+        };
+        if !came.makes_good(event.version) {
+            let why = "its failure is only just being settled; replay it again in a moment".to_owned();
+            return Ok(ReplayOutcome::NotQueued(AskOutcome::Refused { why }));
         }
+        self.mark(&[position], Handled::Replayed, by).await?;
+        self.shared.counters.replayed.add(1);
+        Ok(ReplayOutcome::Replayed(outcome))
     }
 
     /// Marks letters as needing nobody any more. How many were marked by this call.

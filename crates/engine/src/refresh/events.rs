@@ -31,6 +31,7 @@ pub(crate) fn log_key(record: &RecordId) -> Bytes {
 #[derive(Debug, Clone)]
 pub(crate) struct EventParams {
     pub(crate) record: RecordId,
+    pub(crate) ocid: Option<String>,
     pub(crate) priority: Priority,
     pub(crate) reason: Reason,
     pub(crate) requested_at: Timestamp,
@@ -48,7 +49,7 @@ pub(crate) fn event(params: EventParams) -> UpdateRequestEvent {
         event_id: EventId::new(&id).expect("an id of 36 characters is short and not empty"),
         source: params.record.source,
         key: params.record.key,
-        ocid: None,
+        ocid: params.ocid,
         priority: params.priority,
         reason: params.reason,
         requested_at: params.requested_at,
@@ -118,6 +119,7 @@ mod tests {
     fn events_come_back_as_they_went() {
         let event = event(EventParams {
             record: id("characters", "7"),
+            ocid: Some("a1b2".to_owned()),
             priority: Priority::High,
             reason: Reason::Stale,
             requested_at: Timestamp(1_790_000_000_123),

@@ -117,6 +117,11 @@ impl RefreshHandle {
         }
     }
 
+    /// Whether records can be read: that takes the database and nothing else. It is asked at most once a second.
+    pub async fn can_read(&self) -> bool {
+        self.reader.is_some() && self.shared.presence.look(&self.shared).await
+    }
+
     /// How far the log was behind when it was last looked at.
     pub fn lags(&self) -> Lags {
         self.lags.lags()

@@ -16,6 +16,8 @@ use super::shared::Shared;
 const MAX_KEY: usize = 1_000;
 /// Limit: characters kept of a message.
 const MAX_MESSAGE: usize = 2_000;
+/// Limit: errors of earlier attempts that are kept, the last ones.
+const MAX_CAUSES: usize = 10;
 /// Limit: the pause between two tries.
 const LONGEST_PAUSE: Duration = Duration::from_secs(2);
 
@@ -24,6 +26,28 @@ pub(crate) enum GivenUp<'a> {
     Event(&'a UpdateRequestEvent),
     /// Key and value as they were in the log.
     Raw(Bytes, Bytes),
+}
+
+/// Why it is given up.
+pub(crate) struct Why<'a> {
+    pub(crate) reason: FailureReason,
+    /// The last error.
+    pub(crate) message: &'a str,
+    /// Those of the attempts before, in their order.
+    pub(crate) earlier: &'a [String],
+    pub(crate) retries: u32,
+}
+
+impl<'a> Why<'a> {
+    /// Nothing was tried.
+    pub(crate) fn at_once(reason: FailureReason, message: &'a str) -> Self {
+        Self {
+            reason,
+            message,
+            earlier: &[],
+            retries: 0,
+        }
+    }
 }
 
 #[derive(Debug, Clone)]
@@ -40,21 +64,21 @@ impl Letters {
     pub(crate) async fn give_up(
         &self,
         given_up: GivenUp<'_>,
-        failure_reason: FailureReason,
-        message: &str,
-        retry_count: u32,
+        why: Why<'_>,
         lost: &CancellationToken,
     ) -> Option<()> {
         let (key, original) = match given_up {
             GivenUp::Event(event) => (log_key(&event.record()), Original::Event(Box::new(event.clone()))),
             GivenUp::Raw(key, value) => (key, Original::Raw(value)),
         };
+        let brief = |message: &str| message.chars().take(MAX_MESSAGE).collect::<String>();
+        let earlier = why.earlier.iter().rev().take(MAX_CAUSES);
         let mut letter = DeadLetter {
             original,
-            failure_reason,
-            error_message: message.chars().take(MAX_MESSAGE).collect(),
-            causes: Vec::new(),
-            retry_count,
+            failure_reason: why.reason,
+            error_message: brief(why.message),
+            causes: earlier.map(|message| brief(message)).collect(),
+            retry_count: why.retries,
             failed_at: self.shared.now(),
             worker_id: self.shared.options.owner.clone(),
         };
@@ -88,8 +112,8 @@ impl Letters {
                 () = tokio::time::sleep((Duration::from_millis(50) * tries).min(LONGEST_PAUSE)) => {}
             }
         }
-        self.shared.counters.dead_letter(failure_reason);
-        tracing::warn!(reason = ?failure_reason, message, "an event was given up; its letter is in the log");
+        self.shared.counters.dead_letter(why.reason);
+        tracing::warn!(reason = ?why.reason, message = why.message, "an event was given up; its letter is in the log");
         Some(())
     }
 }

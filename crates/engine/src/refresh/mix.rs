@@ -1,4 +1,5 @@
-//! Counts how fresh all records are, a slice at a time, and clears up after dead letters that are gone.
+//! Counts how fresh all records are, a slice at a time, and clears up: after dead letters that are gone, and after failures
+//! of keys that were made up.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -6,8 +7,9 @@ use std::time::Duration;
 
 use tidegate_core::ids::SourceId;
 use tidegate_core::refresh::freshness::Tier;
+use tidegate_core::refresh::status::lapsed_before;
 use tidegate_core::time::Timestamp;
-use tidegate_snapshots::{CountAsk, FreshnessTier, SnapshotsError};
+use tidegate_snapshots::{CountAsk, FreshnessTier, LapsedAsk, SnapshotsError};
 use tokio_util::sync::CancellationToken;
 
 use super::dead_letters::forget_old;
@@ -16,6 +18,8 @@ use super::shared::Shared;
 
 /// Limit: records with a status that are counted.
 const MOST_STATUSES: u32 = 100_000;
+/// Limit: failures that are looked at in one call.
+const LAPSED_SLICE: u32 = 1_000;
 /// Pause between two slices: counting is never in a hurry.
 const PAUSE: Duration = Duration::from_millis(20);
 
@@ -60,11 +64,35 @@ impl Mixes {
             if let Err(error) = forget_old(&shared).await {
                 tracing::warn!(%error, "marks of dead letters that are gone could not be forgotten");
             }
+            let forget = forget_lapsed(&shared);
+            tokio::select! {
+                forgot = forget => if let Err(error) = forgot {
+                    tracing::warn!(%error, "failures that say nothing any more could not be forgotten");
+                },
+                () = stop.cancelled() => return,
+            }
             tokio::select! {
                 () = tokio::time::sleep(every) => {}
                 () = stop.cancelled() => {}
             }
         }
+    }
+}
+
+/// Whoever makes up keys leaves a failure behind for each: what nobody asked for again goes.
+async fn forget_lapsed(shared: &Shared) -> Result<(), SnapshotsError> {
+    let mut ask = LapsedAsk {
+        from: Timestamp(0),
+        before: lapsed_before(&shared.options.config.status, shared.now()),
+        max: LAPSED_SLICE,
+    };
+    loop {
+        let lapsed = shared.options.snapshots.forget_lapsed(&ask).await?;
+        match lapsed.next {
+            Some(next) => ask.from = next,
+            None => return Ok(()),
+        }
+        tokio::time::sleep(PAUSE).await;
     }
 }
 

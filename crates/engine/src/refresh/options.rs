@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 use tidegate_core::budget::DayZone;
+use tidegate_core::config::ConfigError;
 use tidegate_core::ids::{Owner, RecordId, SourceId, TargetId};
 use tidegate_core::refresh::config::{RefreshConfig, TierConfig};
 use tidegate_core::time::Millis;
@@ -246,42 +247,13 @@ impl RefreshOptions {
 
     /// Names what cannot work.
     pub(crate) fn validate(&self) -> Result<(), RefreshError> {
-        self.config
-            .validate()
-            .map_err(|error| RefreshError::Config(error.to_string()))?;
-        let (query, work, watch) = (&self.query, &self.work, &self.watch);
-        let numbers = [
-            ("query.max_asks", query.max_asks),
-            ("query.cache_entries", query.cache_entries),
-            ("work.high_in_flight", work.high_in_flight),
-            ("work.low_in_flight", work.low_in_flight),
-            ("work.high_batch", work.high_batch),
-            ("work.low_batch", work.low_batch),
-            ("watch.retry_batch", watch.retry_batch as usize),
-            ("watch.mix_slice", watch.mix_slice as usize),
-        ];
-        let spans = [
-            ("query.read_timeout_ms", query.read_timeout_ms),
-            ("query.ask_timeout_ms", query.ask_timeout_ms),
-            ("work.backoff_ms", work.backoff_ms),
-            ("work.claim_ms", work.claim_ms),
-            ("work.commit_every_ms", work.commit_every_ms),
-            ("watch.lag_every_ms", watch.lag_every_ms),
-            ("watch.retry_every_ms", watch.retry_every_ms),
-            ("watch.mix_every_ms", watch.mix_every_ms),
-            ("watch.follow_every_ms", watch.follow_every_ms),
-        ];
-        let zero = numbers
-            .iter()
-            .find(|(_, value)| *value == 0)
-            .map(|(name, _)| name);
-        let none = spans.iter().find(|(_, span)| span.0 == 0).map(|(name, _)| name);
-        match zero.or(none) {
-            Some(name) => Err(RefreshError::Config(format!(
-                "refresh.{name} = 0: it must be at least 1"
-            ))),
-            None => Ok(()),
-        }
+        let check = || {
+            self.config.validate()?;
+            self.query.validate(&self.config.coalescer)?;
+            self.work.validate()?;
+            self.watch.validate()
+        };
+        check().map_err(|error: ConfigError| RefreshError::Config(error.to_string()))
     }
 
     /// The source of a record, if the key can be one of it.

@@ -2,7 +2,8 @@
 //! fetched in time.
 //!
 //! One process plans each tick of a target. Who it is, is settled like any other work: the tick is a version of a
-//! record of its own, which one process begins and settles and all others find taken.
+//! record of its own, which one process begins and settles and all others find taken. While it cannot be seen how many
+//! events wait, nothing is planned.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -72,7 +73,14 @@ impl Prefetch {
         let shared = &self.shared;
         let (store, config) = (&shared.options.store, &shared.options.config.prefetch);
         let now = shared.now();
-        let version = Version(now.0 / config.tick_ms.0);
+        // No more may be planned than can be fetched after what waits. Whoever does not see that leaves the tick to others.
+        let Some(low) = self.lags.low_known() else {
+            tracing::warn!(%target, "nothing is prefetched in this tick: nobody knows how much waits");
+            return Ok(());
+        };
+        let number = now.0 / config.tick_ms.0;
+        // Its beginning, not its number: a tick after a change of their length is later than all before it.
+        let version = Version(number * config.tick_ms.0);
         let record = RecordId {
             source: SourceId::new(TICKS).expect("short and not empty"),
             key: RecordKey::new(target.as_str()).expect("as short as a target"),
@@ -91,7 +99,6 @@ impl Prefetch {
         let Some((_, first)) = sources.first() else {
             return Ok(());
         };
-        let low = self.lags.lags().low;
         let params = PlanParams {
             day_left: budget.day_left_low,
             day_ends: budget.day_ends,
@@ -101,7 +108,7 @@ impl Prefetch {
         };
         let mut left = plan(config, params, now);
         // Each tick begins with another source, so that none is always last.
-        let turn = version.0 as usize % sources.len();
+        let turn = number as usize % sources.len();
         for (id, source) in sources[turn..].iter().chain(&sources[..turn]) {
             left -= self.ask_for(id, source, left, now).await?;
         }
@@ -139,6 +146,7 @@ impl Prefetch {
                 .iter()
                 .map(|due| Ask {
                     record: record_id(&due.record),
+                    ocid: None,
                     priority: Priority::Low,
                     reason: Reason::Prefetch,
                     snapshot_version: Some(due.version).filter(|version| version.0 > 0),

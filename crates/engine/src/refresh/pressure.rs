@@ -7,13 +7,16 @@ use tidegate_core::priority::Priority;
 use tidegate_core::refresh::eta::Eta;
 use tidegate_core::refresh::pressure::Pressure;
 use tidegate_core::time::{Millis, Timestamp};
-use tidegate_log::{Lag, Topic};
+use tidegate_log::{Lag, LogError, Topic};
 use tokio::sync::watch;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use super::dead_letters::READERS;
 use super::shared::Shared;
+
+/// Looks in a row that may fail before what was seen says nothing any more.
+const MISSED_LOOKS: u64 = 3;
 
 /// How far the consumers of one topic are behind.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -35,7 +38,7 @@ pub struct Lags {
     pub dead: u64,
     /// LOW stands back.
     pub low_paused: bool,
-    /// When it was looked at; none before the first look that worked.
+    /// When all of it was looked at; none before the first time that this worked.
     pub looked_at: Option<Timestamp>,
 }
 
@@ -78,6 +81,15 @@ impl LagWatcher {
         self.state().lags
     }
 
+    /// How many events of low priority wait; none if it was not seen lately.
+    pub(crate) fn low_known(&self) -> Option<LagView> {
+        let options = &self.shared.options;
+        let missed = Millis(options.watch.lag_every_ms.0.saturating_mul(MISSED_LOOKS));
+        let state = self.state();
+        let known = (state.low).lag(options.config.eta.fresh_ms.max(missed), self.elapsed());
+        known.map(|_| state.lags.low)
+    }
+
     /// Whether LOW stands back.
     pub(crate) fn low_paused(&self) -> watch::Receiver<bool> {
         self.low_paused.subscribe()
@@ -98,48 +110,57 @@ impl LagWatcher {
         }
     }
 
+    /// At each topic for itself: one that cannot be seen hides nothing of the others.
     async fn look(&self) {
         let work = &self.shared.options.work;
         let log = &self.shared.options.log;
-        let looks = async {
-            let high = log.lag(Topic::High, &work.high_group).await?;
-            let low = log.lag(Topic::Low, &work.low_group).await?;
-            let dead = log.lag(Topic::Dead, READERS).await?;
-            Ok::<_, tidegate_log::LogError>((high, low, dead))
-        };
-        match looks.await {
-            Ok((high, low, dead)) => self.saw(&high, &low, &dead),
+        let seen = |topic: Topic, looked: Result<Lag, LogError>| {
             // What was seen last grows old by itself.
-            Err(error) => tracing::warn!(%error, "the lag of the log could not be looked at"),
-        }
+            let blind = |error: &LogError| tracing::warn!(%topic, %error, "the lag of the log could not be looked at");
+            looked.inspect_err(blind).ok()
+        };
+        let (high, low, dead) = tokio::join!(
+            log.lag(Topic::High, &work.high_group),
+            log.lag(Topic::Low, &work.low_group),
+            log.lag(Topic::Dead, READERS),
+        );
+        self.saw(
+            seen(Topic::High, high),
+            seen(Topic::Low, low),
+            seen(Topic::Dead, dead),
+        );
     }
 
-    fn saw(&self, high: &Lag, low: &Lag, dead: &Lag) {
+    fn saw(&self, high: Option<Lag>, low: Option<Lag>, dead: Option<Lag>) {
         let config = &self.shared.options.config;
         let (elapsed, now) = (self.elapsed(), self.shared.now());
-        let paused = {
-            let state = &mut *self.state();
-            state
-                .high
-                .observe(&config.eta, high.records(), settled(high), elapsed);
-            state
-                .low
-                .observe(&config.eta, low.records(), settled(low), elapsed);
-            state.pressure = state.pressure.after(&config.pressure, high.records(), elapsed);
-            let view = |lag: &Lag, eta: &Eta| LagView {
+        let view = |lag: &Lag, eta: &mut Eta| {
+            eta.observe(&config.eta, lag.records(), settled(lag), elapsed);
+            LagView {
                 records: lag.records(),
                 oldest: lag.oldest().map(|oldest| now.since(oldest)),
                 milli_rate: eta.milli_rate(&config.eta),
-            };
-            let paused = !state.pressure.low_may_run();
-            state.lags = Lags {
-                high: view(high, &state.high),
-                low: view(low, &state.low),
-                dead: dead.records(),
-                low_paused: paused,
-                looked_at: Some(now),
-            };
-            paused
+            }
+        };
+        let (paused, waiting) = {
+            let state = &mut *self.state();
+            let lags = &mut state.lags;
+            if high.is_some() && low.is_some() && dead.is_some() {
+                lags.looked_at = Some(now);
+            }
+            if let Some(high) = &high {
+                lags.high = view(high, &mut state.high);
+            }
+            if let Some(low) = &low {
+                lags.low = view(low, &mut state.low);
+            }
+            if let Some(dead) = &dead {
+                lags.dead = dead.records();
+            }
+            // By what is known, however old it is: a pause has to end also while nothing can be seen.
+            state.pressure = state.pressure.after(&config.pressure, lags.high.records, elapsed);
+            lags.low_paused = !state.pressure.low_may_run();
+            (lags.low_paused, lags.high.records)
         };
         let changed = self
             .low_paused
@@ -147,7 +168,7 @@ impl LagWatcher {
         if changed {
             self.shared.counters.low_pauses.add(u64::from(paused));
             let priority = Priority::Low;
-            tracing::info!(%priority, paused, waiting = high.records(), "events that wait before it decide");
+            tracing::info!(%priority, paused, waiting, "events that wait before it decide");
         }
     }
 

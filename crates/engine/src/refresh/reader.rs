@@ -136,6 +136,7 @@ impl Reader {
         }
         let ask = Ask {
             record: record.clone(),
+            ocid: None,
             priority: Priority::High,
             reason: Reason::UserRequest,
             snapshot_version: row.snapshot.map(|snapshot| snapshot.version),
@@ -154,6 +155,7 @@ impl Reader {
         let snapshot = seen.row.snapshot.as_ref();
         let ask = Ask {
             record: record.clone(),
+            ocid: None,
             priority: Priority::High,
             reason: if snapshot.is_some() {
                 Reason::Stale

@@ -57,6 +57,7 @@ fn ask(shared: &Shared, retry: &Retry) -> Ask {
     let event = retry.status.event.as_ref().and_then(|event| decode(event).ok());
     Ask {
         record: record_id(&retry.record),
+        ocid: event.as_ref().and_then(|event| event.ocid.clone()),
         priority: event.as_ref().map_or(Priority::Low, |event| event.priority),
         reason: Reason::Retry,
         // Above what failed, and so above the snapshot, whatever the store remembers. What was settled before does not

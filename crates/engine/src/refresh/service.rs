@@ -32,6 +32,8 @@ use super::writer::Writer;
 const LAST_GRACE: Duration = Duration::from_secs(5);
 /// Limit: looks, begins or settlements in one call to the store.
 const BATCH: usize = 256;
+/// Limit: how long a start looks whether every target has a budget.
+const LOOK: Duration = Duration::from_secs(3);
 
 /// A running refresh service. End it with [`shutdown`](Self::shutdown): dropped, it ends in the middle, and what was
 /// in hand is delivered again.
@@ -151,15 +153,20 @@ impl RefreshService {
     }
 }
 
-/// A target without a budget would wait for tokens for ever. A store that is away is not asked.
+/// A target without a budget would wait for tokens for ever. A store that is away is waited for as it is later on: reads
+/// are answered without it.
 async fn check_targets(shared: &Shared) -> Result<(), RefreshError> {
-    for source in shared.options.sources.values() {
-        match shared.options.store.budget(&source.target).await {
-            Err(error) if !error.is_retryable() => return Err(error.into()),
-            _ => {}
+    let check = async {
+        for source in shared.options.sources.values() {
+            match shared.options.store.budget(&source.target).await {
+                Ok(_) => {}
+                Err(error) if error.is_retryable() => return Ok(()),
+                Err(error) => return Err(error.into()),
+            }
         }
-    }
-    Ok(())
+        Ok(())
+    };
+    tokio::time::timeout(LOOK, check).await.unwrap_or(Ok(()))
 }
 
 /// What the workers are made of.

@@ -10,10 +10,12 @@ use tokio_util::sync::CancellationToken;
 
 use super::cache::Cache;
 use super::counters::Counters;
+use super::doubts::Doubts;
 use super::error::RefreshError;
 use super::guard::Guard;
 use super::news::News;
 use super::options::RefreshOptions;
+use super::presence::Presence;
 use super::time::StoreTime;
 
 #[derive(Debug)]
@@ -25,8 +27,10 @@ pub(crate) struct Shared {
     pub(crate) store_guard: Arc<Guard>,
     /// Around writes to the database: the `dbWrite` breaker.
     pub(crate) write_guard: Arc<Guard>,
+    pub(crate) presence: Presence,
     pub(crate) news: News,
     pub(crate) cache: Cache,
+    pub(crate) doubts: Doubts,
     /// Cancelled when something failed for good.
     pub(crate) failed: CancellationToken,
     failure: OnceLock<RefreshError>,
@@ -40,8 +44,10 @@ impl Shared {
             counters: Arc::default(),
             store_guard: Arc::new(Guard::new("the store", breaker.clone())),
             write_guard: Arc::new(Guard::new("the database", breaker.clone())),
+            presence: Presence::default(),
             news: News::default(),
             cache: Cache::new(&options.query),
+            doubts: Doubts::default(),
             failed: CancellationToken::new(),
             failure: OnceLock::new(),
             options,

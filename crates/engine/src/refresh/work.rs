@@ -10,7 +10,8 @@
 //! That is the way of LOW; HIGH begins before it waits for the token (`turn`).
 //!
 //! Everything but the upstream is waited for: a store, database or log that is away holds the event in place, and
-//! with it its partition. Nothing of this leads to a dead letter.
+//! with it its partition. Nothing of this leads to a dead letter; a row that the database refuses while it takes others
+//! does.
 
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
@@ -37,7 +38,7 @@ use super::activity::Activity;
 use super::allowance::Allowances;
 use super::claims::{Claim, Claims};
 use super::events::{decode, encode};
-use super::letters::{GivenUp, Letters};
+use super::letters::{GivenUp, Letters, Why};
 use super::options::SourceOptions;
 use super::reader::DAY_QUOTA;
 use super::shared::{Shared, record_ref};
@@ -75,6 +76,8 @@ struct Trouble {
     reason: FailureReason,
     code: String,
     message: String,
+    /// What went wrong with the attempts before, in their order.
+    earlier: Vec<String>,
     retries: u32,
 }
 
@@ -102,10 +105,8 @@ impl Work {
                 self.shared.counters.undecodable.add(1);
                 self.shared.counters.failure(FailureReason::ParseError);
                 let given_up = GivenUp::Raw(delivered.key, delivered.value);
-                return self
-                    .letters
-                    .give_up(given_up, FailureReason::ParseError, &error, 0, lost)
-                    .await;
+                let why = Why::at_once(FailureReason::ParseError, &error);
+                return self.letters.give_up(given_up, why, lost).await;
             }
         };
         let priority = event.priority;
@@ -113,10 +114,8 @@ impl Work {
         let Some(source) = self.shared.options.sources.get(&event.source) else {
             self.shared.counters.failure(FailureReason::UnknownSource);
             let message = format!("there is no source {:?}", event.source);
-            let given_up = GivenUp::Event(&event);
-            self.letters
-                .give_up(given_up, FailureReason::UnknownSource, &message, 0, lost)
-                .await?;
+            let why = Why::at_once(FailureReason::UnknownSource, &message);
+            self.letters.give_up(GivenUp::Event(&event), why, lost).await?;
             return self.settle(&event, Settlement::Failed).await;
         };
         let errand = Errand {
@@ -140,6 +139,7 @@ impl Work {
     async fn attempt(&self, errand: &Errand<'_>) -> Option<Option<(Claim, Settlement)>> {
         let work = &self.shared.options.work;
         let (mut retries, mut throttles) = (0, 0);
+        let mut earlier = Vec::new();
         let mut held = None;
         loop {
             let Some((claim, permit)) = self.ready(errand, held.take()).await? else {
@@ -177,12 +177,13 @@ impl Work {
                     // The budget lets nobody through before.
                     held = self.stand_back(errand, claim).await?;
                 }
-                FetchOutcome::Transient { .. } if retries < work.retries => {
+                FetchOutcome::Transient { code, message } if retries < work.retries => {
+                    earlier.push(format!("{code}: {message}"));
                     let pause = backoff(work.backoff_ms, retries, errand.event.version.0);
                     retries += 1;
                     self.shared.counters.retried.add(1);
-                    errand.sleep(pause).await?;
                     held = self.stand_back(errand, claim).await?;
+                    errand.sleep(pause).await?;
                 }
                 FetchOutcome::Transient { code, message } => {
                     let trouble = Trouble {
@@ -190,6 +191,7 @@ impl Work {
                         reason: transient_reason(code),
                         code: code.as_str().to_owned(),
                         message,
+                        earlier,
                         retries,
                     };
                     return Some(Some((claim, self.fail(errand, trouble).await?)));
@@ -200,6 +202,7 @@ impl Work {
                         reason: FailureReason::Api4xx,
                         code,
                         message,
+                        earlier,
                         retries,
                     };
                     return Some(Some((claim, self.fail(errand, trouble).await?)));
@@ -210,6 +213,7 @@ impl Work {
                         reason: permanent_reason(code),
                         code: code.as_str().to_owned(),
                         message,
+                        earlier,
                         retries,
                     };
                     return Some(Some((claim, self.fail(errand, trouble).await?)));
@@ -243,16 +247,9 @@ impl Work {
     }
 
     async fn store(&self, errand: &Errand<'_>, projected: Projected, at: Timestamp) -> Option<Settlement> {
-        let broken = |message: String| Trouble {
-            kind: FailureKind::Permanent,
-            reason: FailureReason::ParseError,
-            code: "NOT_STORABLE".to_owned(),
-            message,
-            retries: 0,
-        };
         let data = match pack(&projected.canonical) {
             Ok(data) => data.into(),
-            Err(error) => return self.fail(errand, broken(error.to_string())).await,
+            Err(error) => return self.fail(errand, not_storable(error.to_string())).await,
         };
         let write = Write::Full {
             record: record_ref(&errand.record),
@@ -276,7 +273,7 @@ impl Work {
                 self.shared.written(&errand.record);
                 Some(Settlement::Done)
             }
-            Written::Refused(reason) => self.fail(errand, broken(reason)).await,
+            Written::Refused(reason) => self.fail(errand, not_storable(reason)).await,
         }
     }
 
@@ -306,7 +303,10 @@ impl Work {
             event: Some(encode(errand.event)),
             at: now,
         };
-        self.note(errand, Write::Parked(failure)).await?;
+        if let Err(reason) = self.note(errand, Write::Parked(failure)).await? {
+            // It would come back from nowhere: it must not be settled without a trace.
+            return self.fail(errand, not_storable(reason)).await;
+        }
         self.shared.counters.parked.add(1);
         Some(Settlement::Parked)
     }
@@ -314,16 +314,17 @@ impl Work {
     /// It will not work: dead letter first, so that nothing is given up without a trace, then the status.
     async fn fail(&self, errand: &Errand<'_>, trouble: Trouble) -> Option<Settlement> {
         self.shared.counters.failure(trouble.reason);
+        let why = Why {
+            reason: trouble.reason,
+            message: &trouble.message,
+            earlier: &trouble.earlier,
+            retries: trouble.retries,
+        };
         let given_up = GivenUp::Event(errand.event);
-        self.letters
-            .give_up(
-                given_up,
-                trouble.reason,
-                &trouble.message,
-                trouble.retries,
-                errand.lost,
-            )
-            .await?;
+        self.letters.give_up(given_up, why, errand.lost).await?;
+        if trouble.kind == FailureKind::Absent {
+            self.shared.counters.absent.add(1);
+        }
         let next_retry_at = self.next_retry(errand, &trouble).await?;
         let failure = Failure {
             record: record_ref(&errand.record),
@@ -336,7 +337,10 @@ impl Work {
             event: None,
             at: self.shared.now(),
         };
-        self.note(errand, Write::Failed(failure)).await?;
+        if let Err(error) = self.note(errand, Write::Failed(failure)).await? {
+            // The letter has the event; what is missing is only that readers leave the record alone for a while.
+            tracing::error!(record = %errand.record, %error, "the status of a record could not be stored");
+        }
         Some(Settlement::Failed)
     }
 
@@ -355,12 +359,14 @@ impl Work {
         ))
     }
 
-    async fn note(&self, errand: &Errand<'_>, write: Write) -> Option<()> {
-        if let Written::Refused(error) = self.writer.write(write).await? {
-            tracing::error!(record = %errand.record, %error, "the status of a record could not be stored");
-        }
+    /// Inner error: the database does not take it.
+    async fn note(&self, errand: &Errand<'_>, write: Write) -> Option<Result<(), String>> {
+        let noted = match self.writer.write(write).await? {
+            Written::Stored(_) => Ok(()),
+            Written::Refused(reason) => Err(reason),
+        };
         self.shared.written(&errand.record);
-        Some(())
+        Some(noted)
     }
 
     async fn settle(&self, event: &UpdateRequestEvent, settlement: Settlement) -> Option<()> {
@@ -383,6 +389,18 @@ impl Errand<'_> {
             () = self.lost.cancelled() => None,
             () = tokio::time::sleep(pause) => Some(()),
         }
+    }
+}
+
+/// What was fetched, or that the record has to wait, is nothing that the database takes.
+fn not_storable(message: String) -> Trouble {
+    Trouble {
+        kind: FailureKind::Permanent,
+        reason: FailureReason::ParseError,
+        code: "NOT_STORABLE".to_owned(),
+        message,
+        earlier: Vec::new(),
+        retries: 0,
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::time::Duration;
 
 use tidegate_core::ids::{PersonId, RoomId};
@@ -12,11 +12,12 @@ use tidegate_core::room::pace::Rates;
 use tidegate_core::time::{Millis, Timestamp};
 use tidegate_store::StoreError;
 use tidegate_store::room::RoomStore;
-use tokio::sync::{mpsc, watch};
+use tokio::sync::mpsc;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use super::registry::Registry;
+use super::sight::Sight;
 use super::visit::Visit;
 use crate::gather::Gather;
 use crate::histogram::{Histogram, HistogramView};
@@ -89,13 +90,15 @@ pub(super) struct Local {
     pub(super) name: RoomId,
     pub(super) store: Arc<dyn RoomStore>,
     pub(super) registry: Registry,
-    pub(super) seen: watch::Sender<Option<Arc<Seen>>>,
+    /// The room at its last look.
+    pub(super) seen: RwLock<Option<Arc<Seen>>>,
     pub(super) joins: Joins,
     pub(super) looks: Looks,
     /// Streams that have ended.
     pub(super) ended: mpsc::Sender<TouchParams>,
     pub(super) samples: Mutex<VecDeque<Sample>>,
     pub(super) counters: Counters,
+    pub(super) sight: Sight,
     /// How long a stream's sign of life counts; a third of it is the time between two.
     pub(super) presence: Mutex<Duration>,
     /// Ends the room's tasks.
@@ -105,6 +108,19 @@ pub(super) struct Local {
 }
 
 impl Local {
+    /// The room at its last look; none before the first.
+    pub(super) fn seen(&self) -> Option<Arc<Seen>> {
+        self.seen.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    pub(super) fn show(&self, seen: Option<Arc<Seen>>) {
+        // What was shown before is dropped after the lock is.
+        let _before = std::mem::replace(
+            &mut *self.seen.write().unwrap_or_else(PoisonError::into_inner),
+            seen,
+        );
+    }
+
     pub(super) fn note(&self, view: &RoomView) {
         let mut samples = self.samples.lock().unwrap_or_else(PoisonError::into_inner);
         if samples.back().is_some_and(|last| view.now.since(last.at).0 < 900) {
@@ -179,7 +195,7 @@ impl RoomHandle {
 
     /// The room at its last look; none before the first.
     pub fn seen(&self) -> Option<Arc<Seen>> {
-        self.0.seen.borrow().clone()
+        self.0.seen()
     }
 
     /// The room at its last look, or at one of its own if there was none.

@@ -3,7 +3,7 @@
 //! ```text
 //!   visitor ── Visit ◄── notes ──┐            promoter: reap, promote ──► store ◄── other processes
 //!                 ▲              │                                          │
-//!                 └── Seen ── watcher ◄── bell, or every second ── survey ──┘
+//!                 └── Seen ── watcher ◄── bell, or a turn's time ── survey ─┘
 //!                                │
 //!                          presence: signs of life of every stream, in batches
 //! ```
@@ -11,8 +11,8 @@
 //! | service, one per room | what it does | wakes on | at the latest after |
 //! |---|---|---|---|
 //! | `promoter` | ends what time has ended, lets in the next ones | a free slot, a newcomer, the rate | a second |
-//! | `watcher` | reads the room as a whole, and finds whose turn it is | somebody was let in, the room changed | a second |
-//! | `presence` | tells the store which streams are alive, and which have ended | time, ends | a third of `presence_ms` |
+//! | `watcher` | reads the room as a whole, finds who was let in, and has everybody count the position in turns | somebody was let in, the room changed | a second |
+//! | `presence` | tells the store which streams are alive, and which have ended; tells streams that another took over | time, ends, a newer stream | a third of `presence_ms` |
 //!
 //! Nobody is told of a promotion by the process that made it: every process finds its own visitors that no longer wait
 //! in the positions it reads anyway. So it does not matter who promotes, where a visitor is connected by now, or who has
@@ -23,6 +23,8 @@ mod presence;
 mod promoter;
 mod registry;
 mod service;
+mod sight;
+mod turns;
 mod visit;
 mod watcher;
 

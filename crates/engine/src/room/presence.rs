@@ -1,10 +1,14 @@
-//! Signs of life: the store hears of every stream of this process, and of those that have ended.
+//! Signs of life: the store hears of every stream of this process, and of those that have ended; and streams of this
+//! process hear of newer ones elsewhere.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use tidegate_core::room::command::TouchParams;
+use tidegate_store::StoreError;
+use tokio::sync::broadcast::error::RecvError;
 use tokio::sync::mpsc;
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use super::local::Local;
@@ -17,15 +21,14 @@ const AGAIN: Duration = Duration::from_millis(500);
 /// Tells that streams are alive, a third of the time that counts apart.
 pub(super) async fn keep(local: Arc<Local>, stop: CancellationToken) {
     loop {
-        let mut wait = local.presence() / 3;
-        let touches = local.registry.touches();
-        for batch in touches.chunks(BATCH) {
-            if let Err(error) = touch(&local, batch.to_vec()).await {
+        let wait = match round(&local).await {
+            Ok(()) => local.presence() / 3,
+            Err(error) => {
                 tracing::debug!(%error, room = %local.name, "signs of life do not get through");
-                wait = AGAIN;
-                break;
+                local.sight.lose(Instant::now());
+                AGAIN
             }
-        }
+        };
         tokio::select! {
             () = stop.cancelled() => return,
             () = tokio::time::sleep(wait) => {}
@@ -33,11 +36,18 @@ pub(super) async fn keep(local: Arc<Local>, stop: CancellationToken) {
     }
 }
 
-async fn touch(local: &Local, batch: Vec<TouchParams>) -> Result<(), tidegate_store::StoreError> {
-    let outcomes = local.store.touch(&local.name, batch.clone()).await?;
-    for (touch, outcome) in batch.iter().zip(outcomes) {
-        local.registry.touched(touch, outcome);
+/// Signs of life of all streams, those first who stand first.
+async fn round(local: &Local) -> Result<(), StoreError> {
+    let begun = Instant::now();
+    for people in local.registry.in_line().chunks(BATCH) {
+        // As it is by now: some may have gone since the round began, and that was told already.
+        let batch = local.registry.touches(people);
+        let outcomes = local.store.touch(&local.name, batch.clone()).await?;
+        for (touch, outcome) in batch.iter().zip(outcomes) {
+            local.registry.touched(touch, outcome);
+        }
     }
+    local.sight.told(begun);
     Ok(())
 }
 
@@ -62,6 +72,23 @@ pub(super) async fn ends(local: Arc<Local>, mut ended: mpsc::Receiver<TouchParam
         // What does not get through is said by the signs of life that do not come.
         if let Err(error) = local.store.touch(&local.name, std::mem::take(&mut batch)).await {
             tracing::debug!(%error, room = %local.name, "ends of streams do not get through");
+        }
+    }
+}
+
+/// Tells streams that another one took over, in whichever process that is. A notice that is missed is told by the store's
+/// answer to the next sign of life.
+pub(super) async fn taken_over(local: Arc<Local>, stop: CancellationToken) {
+    let mut notices = local.store.bells().of(&local.name).taken_over.subscribe();
+    loop {
+        let heard = tokio::select! {
+            heard = notices.recv() => heard,
+            () = stop.cancelled() => return,
+        };
+        match heard {
+            Ok(notice) => local.registry.taken_over(&notice),
+            Err(RecvError::Lagged(_)) => {}
+            Err(RecvError::Closed) => return,
         }
     }
 }

@@ -25,22 +25,19 @@ pub(super) async fn promote(
     let bell = local.store.bells().of(&local.name);
     let mut alarm = Alarm::new(clock);
     let longest = Duration::from(options.sweep_ms);
-    // Streams of before an outage, or of before this start, have one round of signs of life before anybody counts as lost.
-    // Slots come back meanwhile: their deadlines are their own.
-    let mut blind = Instant::now();
     loop {
         let rang = bell.promote.notified();
         tokio::pin!(rang);
         rang.as_mut().enable();
-        let turn = turn(&local, &options, blind.elapsed() >= local.presence()).await;
-        let wait = match turn {
-            Ok(Stop::More) => Duration::ZERO,
-            Ok(Stop::Rate { until } | Stop::NotOpen { at: until }) => alarm.wait(until, longest),
-            Ok(_) => longest,
+        let wait = match turn(&local, &options).await {
+            Ok(Turn::Blind { until }) => until.saturating_duration_since(Instant::now()).min(longest),
+            Ok(Turn::Over(Stop::More)) => Duration::ZERO,
+            Ok(Turn::Over(Stop::Rate { until } | Stop::NotOpen { at: until })) => alarm.wait(until, longest),
+            Ok(Turn::Over(_)) => longest,
             Err(StoreError::Closed) => return,
             Err(error) => {
                 tracing::debug!(%error, room = %local.name, "nobody can be let in now");
-                blind = Instant::now();
+                local.sight.lose(Instant::now());
                 longest
             }
         };
@@ -52,16 +49,34 @@ pub(super) async fn promote(
     }
 }
 
-/// Ends what time has ended, those who are absent only if so, then lets people in, each in bounded steps.
-async fn turn(local: &Local, options: &RoomOptions, absent: bool) -> Result<Stop, StoreError> {
+/// How a turn ended.
+enum Turn {
+    Over(Stop),
+    /// Nobody is let in before that: who stands ahead may be there without having been able to say so.
+    Blind {
+        until: Instant,
+    },
+}
+
+/// Ends what time has ended, then lets people in, each in bounded steps. Streams of before an outage, or of before this
+/// start, have one round of signs of life before anybody counts as lost; slots come back meanwhile, for their deadlines
+/// are their own.
+async fn turn(local: &Local, options: &RoomOptions) -> Result<Turn, StoreError> {
     let params = ReapParams {
         max: options.chunk,
-        absent,
+        absent: local.sight.sees_absence(local.presence(), Instant::now()),
     };
     for _ in 0..CALLS {
         if !local.store.reap(&local.name, params).await?.more {
             break;
         }
+    }
+    if let Some(until) = local.sight.blind_until(local.presence(), Instant::now()) {
+        let view = local.store.survey(&local.name).await?;
+        if view.waiting() + view.early > 0 {
+            return Ok(Turn::Blind { until });
+        }
+        local.sight.nobody_waits();
     }
     for _ in 0..CALLS {
         let begun = Instant::now();
@@ -74,8 +89,8 @@ async fn turn(local: &Local, options: &RoomOptions, absent: bool) -> Result<Stop
             .promoted
             .fetch_add(granted.len() as u64, Ordering::Relaxed);
         if stop != Stop::More {
-            return Ok(stop);
+            return Ok(Turn::Over(stop));
         }
     }
-    Ok(Stop::More)
+    Ok(Turn::Over(Stop::More))
 }

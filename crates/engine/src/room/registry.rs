@@ -1,52 +1,56 @@
 //! The streams of this process in one room: who they are, where they stand, and how they are reached.
 
+use std::collections::HashMap;
+use std::future::poll_fn;
 use std::sync::atomic::{AtomicU8, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::Poll;
 
-use std::collections::HashMap;
-
+use futures_util::task::AtomicWaker;
 use tidegate_core::ids::PersonId;
-use tidegate_core::room::command::{RoomView, TouchOutcome, TouchParams};
+use tidegate_core::room::command::{RoomView, TakenOver, TouchOutcome, TouchParams};
 use tidegate_core::room::ticket::{Stream, Ticket, TicketState, Wave};
-use tokio::sync::Notify;
+
+use super::turns::{PARTS, Parts};
 
 /// What a stream is told to do.
-const LOOK: u8 = 1;
-const SUPERSEDED: u8 = 2;
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Note {
+    /// It is this stream's turn to count its position, and to see what time has brought.
+    Beat = 1,
+    /// Something happened to the ticket.
+    Look = 2,
+    /// The room is gone, and the ticket with it.
+    Gone = 4,
+    /// A newer stream of the same person is there.
+    Superseded = 8,
+}
 
-/// The letter box of one stream.
+/// The letter box of one stream: all that it ever waits for. With tens of thousands of streams in a process, timers and
+/// lists of waiters of their own would cost more than what they are told.
 #[derive(Debug, Default)]
 pub(super) struct Notes {
     notes: AtomicU8,
-    bell: Notify,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Note {
-    /// Something happened to the ticket.
-    Look,
-    /// A newer stream of the same person is there.
-    Superseded,
+    reader: AtomicWaker,
 }
 
 impl Notes {
-    fn leave(&self, note: u8) {
-        self.notes.fetch_or(note, Ordering::AcqRel);
-        self.bell.notify_one();
+    fn leave(&self, note: Note) {
+        self.notes.fetch_or(note as u8, Ordering::AcqRel);
+        self.reader.wake();
     }
 
-    /// The most important note; the others are done with it.
+    /// The most important note; the others are done with it: whoever looks at the ticket finds its position, too.
     pub(super) async fn next(&self) -> Note {
-        loop {
+        poll_fn(|context| {
+            // Listen first, then look.
+            self.reader.register(context.waker());
             let notes = self.notes.swap(0, Ordering::AcqRel);
-            if notes & SUPERSEDED != 0 {
-                return Note::Superseded;
-            }
-            if notes & LOOK != 0 {
-                return Note::Look;
-            }
-            self.bell.notified().await;
-        }
+            let by_weight = [Note::Superseded, Note::Gone, Note::Look, Note::Beat];
+            let found = by_weight.into_iter().find(|note| notes & *note as u8 != 0);
+            found.map_or(Poll::Pending, Poll::Ready)
+        })
+        .await
     }
 }
 
@@ -89,16 +93,29 @@ struct Entry {
     until: Until,
     /// A view from before this tells nothing about the ticket.
     since: tidegate_core::time::Timestamp,
+    /// In which part of a second it has its turn.
+    part: u8,
     notes: Arc<Notes>,
+}
+
+impl Entry {
+    fn compare(&self, view: &RoomView) {
+        if self.since <= view.now && self.until.has_come(view) {
+            self.notes.leave(Note::Look);
+        }
+    }
 }
 
 /// One entry per person: a newer stream takes the place of an older one.
 #[derive(Debug, Default)]
-pub(super) struct Registry(Mutex<HashMap<PersonId, Entry>>);
+pub(super) struct Registry {
+    entries: Mutex<HashMap<PersonId, Entry>>,
+    next_part: AtomicU8,
+}
 
 impl Registry {
     fn entries(&self) -> MutexGuard<'_, HashMap<PersonId, Entry>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.entries.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     pub(super) fn len(&self) -> usize {
@@ -112,13 +129,15 @@ impl Registry {
             stream: ticket.stream,
             until: Until::of(ticket),
             since: ticket.joined_at,
+            // Wraps at a multiple of the parts.
+            part: self.next_part.fetch_add(1, Ordering::Relaxed) % PARTS,
             notes: notes.clone(),
         };
         let mut entries = self.entries();
         match entries.get_mut(person) {
             // Two joins at once may be answered in any order.
-            Some(newer) if newer.stream > ticket.stream => notes.leave(SUPERSEDED),
-            Some(older) => std::mem::replace(older, entry).notes.leave(SUPERSEDED),
+            Some(newer) if newer.stream > ticket.stream => notes.leave(Note::Superseded),
+            Some(older) => std::mem::replace(older, entry).notes.leave(Note::Superseded),
             None => drop(entries.insert(person.clone(), entry)),
         }
         notes
@@ -142,22 +161,70 @@ impl Registry {
 
     /// Tells those for whom something has happened, by a look at the room.
     pub(super) fn compare(&self, view: &RoomView) {
-        for entry in self.entries().values() {
-            if entry.since <= view.now && entry.until.has_come(view) {
-                entry.notes.leave(LOOK);
+        self.entries().values().for_each(|entry| entry.compare(view));
+    }
+
+    /// The same for one person.
+    pub(super) fn compare_one(&self, person: &PersonId, view: &RoomView) {
+        if let Some(entry) = self.entries().get(person) {
+            entry.compare(view);
+        }
+    }
+
+    /// Tells the streams that are here and older than those that took over.
+    pub(super) fn taken_over(&self, notices: &[TakenOver]) {
+        let entries = self.entries();
+        for TakenOver { person, by } in notices {
+            if let Some(entry) = entries.get(person)
+                && entry.stream < *by
+            {
+                entry.notes.leave(Note::Superseded);
             }
         }
     }
 
-    /// Signs of life of every stream.
-    pub(super) fn touches(&self) -> Vec<TouchParams> {
+    /// Tells those whose turn it is.
+    pub(super) fn beat(&self, turn: Parts) {
+        if !turn.any() {
+            return;
+        }
+        for entry in self.entries().values().filter(|entry| turn.has(entry.part)) {
+            entry.notes.leave(Note::Beat);
+        }
+    }
+
+    /// Tells everybody that the room is gone.
+    pub(super) fn gone(&self) {
+        self.entries()
+            .values()
+            .for_each(|entry| entry.notes.leave(Note::Gone));
+    }
+
+    /// Everybody, in the order of their places; those who have none come last.
+    pub(super) fn in_line(&self) -> Vec<PersonId> {
         let entries = self.entries();
-        let touch = |(person, entry): (&PersonId, &Entry)| TouchParams {
-            person: person.clone(),
-            stream: entry.stream,
-            present: true,
+        let mut people: Vec<(u64, &PersonId)> = entries
+            .iter()
+            .map(|(person, entry)| match entry.until {
+                Until::Place(index) => (index, person),
+                Until::Draw | Until::Void(_) | Until::Time => (u64::MAX, person),
+            })
+            .collect();
+        people.sort_unstable();
+        people.into_iter().map(|(_, person)| person.clone()).collect()
+    }
+
+    /// Signs of life of those of them who are still there.
+    pub(super) fn touches(&self, people: &[PersonId]) -> Vec<TouchParams> {
+        let entries = self.entries();
+        let touch = |person: &PersonId| {
+            Some(TouchParams {
+                person: person.clone(),
+                stream: entries.get(person)?.stream,
+                present: true,
+            })
         };
-        entries.iter().map(touch).collect()
+        people.iter().filter_map(touch).collect()
     }
 
     /// What the store said to a sign of life.
@@ -169,8 +236,8 @@ impl Registry {
         };
         match outcome {
             TouchOutcome::Kept => {}
-            TouchOutcome::Superseded => entry.notes.leave(SUPERSEDED),
-            TouchOutcome::Gone => entry.notes.leave(LOOK),
+            TouchOutcome::Superseded => entry.notes.leave(Note::Superseded),
+            TouchOutcome::Gone => entry.notes.leave(Note::Look),
         }
     }
 }

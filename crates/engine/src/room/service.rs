@@ -1,21 +1,23 @@
 //! The service: every room of the store, each with its own tasks.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 use std::time::Duration;
 
 use tidegate_core::ids::{PersonId, RoomId};
-use tidegate_core::room::command::{JoinParams, RemoveOutcome};
+use tidegate_core::room::command::{JoinParams, RemoveOutcome, Status};
 use tidegate_core::room::config::RoomConfig;
 use tidegate_core::time::Millis;
 use tidegate_store::room::RoomStore;
 use tidegate_store::{Clock, StoreError, SystemClock};
-use tokio::sync::{mpsc, watch};
+use tokio::sync::{Notify, mpsc};
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use super::local::{Counters, Local, RoomHandle};
+use super::sight::Sight;
 use super::{presence, promoter, watcher};
 use crate::gather::Gather;
 
@@ -29,6 +31,10 @@ const ENDS: usize = 65_536;
 const FIND: Duration = Duration::from_secs(5);
 /// While the store is away.
 const FIND_AGAIN: Duration = Duration::from_millis(500);
+/// A look that takes longer has met no store. Calls try for longer than that; who asks whether we are ready wants to know sooner.
+const LOOK: Duration = Duration::from_secs(2);
+/// Between two looks because a call failed.
+const DOUBT: Duration = Duration::from_millis(50);
 /// One failed look is no outage.
 const AWAY: u32 = 2;
 
@@ -66,6 +72,12 @@ struct Shared {
     rooms: Mutex<BTreeMap<RoomId, RoomHandle>>,
     /// What was opened here: if the store loses it, it is made again.
     opened: Mutex<BTreeMap<RoomId, RoomConfig>>,
+    /// Rooms that were served here and that the store has no more, though nobody removed them.
+    lost: Mutex<BTreeSet<RoomId>>,
+    /// How many there were.
+    losses: AtomicU64,
+    /// A call of the store failed: whether it is there is asked at once.
+    doubt: Arc<Notify>,
     /// Looks in a row that met no store.
     failures: AtomicU32,
     /// The store has failed for good.
@@ -82,6 +94,9 @@ impl RoomService {
             options,
             rooms: Mutex::default(),
             opened: Mutex::default(),
+            lost: Mutex::default(),
+            losses: AtomicU64::new(0),
+            doubt: Arc::default(),
             failures: AtomicU32::new(0),
             failed: CancellationToken::new(),
             tasks: TaskTracker::new(),
@@ -115,15 +130,21 @@ impl RoomService {
 async fn find(handle: RoomsHandle) {
     let Shared {
         stop,
+        doubt,
         failures,
         failed,
         ..
     } = &*handle.0;
     loop {
-        let wait = match handle.compare().await {
+        let looked = tokio::time::timeout(LOOK, handle.compare()).await;
+        let wait = match looked.unwrap_or_else(|_| Err(late())) {
             Ok(()) => {
                 failures.store(0, Ordering::Relaxed);
-                FIND
+                tokio::select! {
+                    () = stop.cancelled() => return,
+                    () = tokio::time::sleep(FIND) => continue,
+                    () = doubt.notified() => DOUBT,
+                }
             }
             Err(error @ (StoreError::Closed | StoreError::Poisoned(_))) => {
                 if !stop.is_cancelled() {
@@ -145,6 +166,13 @@ async fn find(handle: RoomsHandle) {
     }
 }
 
+fn late() -> StoreError {
+    StoreError::Unavailable {
+        server: "the store of the rooms".to_owned(),
+        reason: format!("it has not answered for {LOOK:?}"),
+    }
+}
+
 impl RoomsHandle {
     fn rooms_mut(&self) -> MutexGuard<'_, BTreeMap<RoomId, RoomHandle>> {
         self.0.rooms.lock().unwrap_or_else(PoisonError::into_inner)
@@ -157,15 +185,32 @@ impl RoomsHandle {
         self.opened_mut().insert(room.clone(), config);
         let served = self.serve(room.clone(), Some(presence));
         // It may have been found, and looked at, with the settings of before.
-        served.0.seen.send_replace(None);
+        served.0.show(None);
         Ok(served)
     }
 
-    /// Makes the room unless the store has it, and serves it as it is there.
+    /// Makes the room unless the store has it, and serves it as it is there. One that was lost is made with its door
+    /// shut: how many seats of it were sold, and what operators had set, is not known any more.
     pub async fn make(&self, room: &RoomId, config: RoomConfig) -> Result<RoomHandle, StoreError> {
         let presence = config.presence_ms;
-        self.0.store.make(room, config).await?;
+        let door = match self.lost_mut().contains(room) {
+            true => Status::Paused,
+            false => Status::Open,
+        };
+        if self.0.store.make(room, config, door).await? && door == Status::Paused {
+            tracing::error!(%room, "the store has lost a room; it was made again, nobody is in it, and it is paused until an operator resumes it");
+        }
+        self.lost_mut().remove(room);
         Ok(self.serve(room.clone(), Some(presence)))
+    }
+
+    /// How many rooms the store has lost while they were served here.
+    pub fn losses(&self) -> u64 {
+        self.0.losses.load(Ordering::Relaxed)
+    }
+
+    fn lost_mut(&self) -> MutexGuard<'_, BTreeSet<RoomId>> {
+        self.0.lost.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// A room that the store has, served here from then on; none if there is none of this name.
@@ -189,7 +234,12 @@ impl RoomsHandle {
 
     /// The store has not answered for a while, or never will.
     pub fn is_away(&self) -> bool {
-        self.0.failed.is_cancelled() || self.0.failures.load(Ordering::Relaxed) >= AWAY
+        self.has_failed() || self.0.failures.load(Ordering::Relaxed) >= AWAY
+    }
+
+    /// The store never answers again.
+    pub fn has_failed(&self) -> bool {
+        self.0.failed.is_cancelled()
     }
 
     fn opened_mut(&self) -> MutexGuard<'_, BTreeMap<RoomId, RoomConfig>> {
@@ -210,28 +260,34 @@ impl RoomsHandle {
         let served: Vec<RoomId> = self.rooms_mut().keys().cloned().collect();
         let listed: BTreeSet<RoomId> = self.0.store.rooms().await?.into_iter().collect();
         for room in served.iter().filter(|room| !listed.contains(*room)) {
+            let there = self.has(room).await?;
+            if !there && self.was_in_use(room) && self.lost_mut().insert(room.clone()) {
+                self.0.losses.fetch_add(1, Ordering::Relaxed);
+            }
             let opened = self.opened_mut().get(room).cloned();
             match opened {
-                Some(config) => {
-                    if self.0.store.make(room, config).await? {
-                        tracing::warn!(%room, "the store has lost a room; it was made again, and nobody is in it");
-                    }
-                }
-                None => {
-                    if !self.has(room).await? {
-                        self.let_go(room);
-                    }
-                }
+                // Also puts one that is there on the list again.
+                Some(config) => drop(self.make(room, config).await?),
+                None if !there => self.let_go(room),
+                None => {}
             }
         }
         listed.into_iter().for_each(|room| drop(self.serve(room, None)));
         Ok(())
     }
 
+    /// Whether the room was in use when it was last looked at. One that was over, or is not served here any more, has been
+    /// removed.
+    fn was_in_use(&self, room: &RoomId) -> bool {
+        let seen = self.room(room).map(|served| served.seen());
+        seen.is_some_and(|seen| seen.is_none_or(|seen| !seen.view.is_over()))
+    }
+
     /// Ends the tasks of a room that is gone; its streams are told.
     fn let_go(&self, room: &RoomId) {
         if let Some(RoomHandle(local)) = self.rooms_mut().remove(room) {
             local.gone.cancel();
+            local.registry.gone();
             local.stop.cancel();
         }
         self.0.store.bells().forget(room);
@@ -269,6 +325,7 @@ impl RoomsHandle {
         let Shared {
             store,
             options,
+            doubt,
             tasks,
             stop,
             ..
@@ -281,24 +338,29 @@ impl RoomsHandle {
             name: room.clone(),
             store: store.clone(),
             registry: super::registry::Registry::default(),
-            seen: watch::Sender::new(None),
+            seen: RwLock::default(),
             joins,
             looks,
             ended,
             samples: Mutex::default(),
             counters: Counters::default(),
+            sight: Sight::begin(Instant::now()),
             presence: Mutex::new(presence.into()),
             stop: stop.clone(),
             gone: CancellationToken::new(),
         });
         let until_stop = |stop: &CancellationToken| stop.clone().cancelled_owned();
         {
-            let (store, room) = (store.clone(), room.clone());
+            let (store, room, doubt) = (store.clone(), room.clone(), doubt.clone());
             let run = joining.run(BATCH, move |joins: Vec<JoinParams>| {
-                let (store, room) = (store.clone(), room.clone());
+                let (store, room, doubt) = (store.clone(), room.clone(), doubt.clone());
                 async move {
                     let count = joins.len();
-                    Some(each(store.join(&room, joins).await, count))
+                    let joined = store.join(&room, joins).await;
+                    if joined.is_err() {
+                        doubt.notify_one();
+                    }
+                    Some(each(joined, count))
                 }
             });
             let stopped = until_stop(stop);
@@ -330,6 +392,7 @@ impl RoomsHandle {
         ));
         tasks.spawn(presence::keep(local.clone(), stop.clone()));
         tasks.spawn(presence::ends(local.clone(), ends, stop.clone()));
+        tasks.spawn(presence::taken_over(local.clone(), stop.clone()));
         RoomHandle(local)
     }
 }

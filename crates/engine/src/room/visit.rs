@@ -8,7 +8,6 @@ use tidegate_core::ids::PersonId;
 use tidegate_core::room::command::{Status, TicketView, TouchParams};
 use tidegate_core::room::ticket::{Stream, TicketState};
 use tidegate_store::StoreError;
-use tokio::sync::watch;
 use tokio::time::Instant;
 
 use super::local::{Local, Seen};
@@ -18,7 +17,8 @@ use super::registry::{Note, Notes};
 const LOOK_AGAIN: Duration = Duration::from_secs(5);
 /// The longest time without an update while waiting: estimates move, too.
 const TELL_AGAIN: Duration = Duration::from_secs(10);
-
+/// The longest time without a word of any kind: proxies and browsers see that the connection lives.
+const QUIET: Duration = Duration::from_secs(15);
 /// Those behind come and go all the time: by themselves they are told of less often than the position.
 const TELL_BEHIND: Duration = Duration::from_secs(3);
 
@@ -29,6 +29,8 @@ pub enum Update {
     Ticket(TicketView),
     /// A newer stream of the same person took over: this one is over and changes nothing.
     Superseded,
+    /// Nothing, for a while.
+    Quiet,
 }
 
 /// A stream. When it is dropped, the store hears that the visitor is not there.
@@ -38,26 +40,32 @@ pub struct Visit {
     person: PersonId,
     stream: Stream,
     notes: Arc<Notes>,
-    seen: watch::Receiver<Option<Arc<Seen>>>,
     now: TicketView,
     /// The door as it was last told: paused, sold out, open.
     door: Option<(Status, bool, bool)>,
     told: Instant,
+    /// When the ticket was asked for the last time.
+    looked: Instant,
     begun: bool,
     over: bool,
 }
 
 impl Visit {
     pub(super) fn begin(local: Arc<Local>, person: PersonId, now: TicketView) -> Self {
+        let notes = local.registry.add(&person, &now.ticket);
+        // Somebody who was let in between the join and this is in nobody's next look: that one is past.
+        if let Some(seen) = local.seen() {
+            local.registry.compare_one(&person, &seen.view);
+        }
         Self {
-            notes: local.registry.add(&person, &now.ticket),
-            seen: local.seen.subscribe(),
+            notes,
             stream: now.ticket.stream,
             local,
             person,
             now,
             door: None,
             told: Instant::now(),
+            looked: Instant::now(),
             begun: false,
             over: false,
         }
@@ -69,7 +77,7 @@ impl Visit {
 
     /// The room at its last look.
     pub fn seen(&self) -> Option<Arc<Seen>> {
-        self.seen.borrow().clone()
+        self.local.seen()
     }
 
     /// The next thing to tell; the first comes at once. None when the stream is over: after the ticket has ended, or
@@ -82,44 +90,49 @@ impl Visit {
             self.moved();
             return Some(self.tell());
         }
-        loop {
-            let slow = match self.waits() {
-                true => TELL_AGAIN,
-                false => LOOK_AGAIN,
-            };
-            tokio::select! {
-                note = self.notes.next() => match note {
-                    Note::Superseded => {
-                        self.over = true;
-                        return Some(Update::Superseded);
-                    }
-                    Note::Look => {
-                        if self.look().await {
-                            return Some(self.tell());
-                        }
-                    }
-                },
-                changed = self.seen.changed() => {
-                    changed.ok()?;
-                    if let Some(read) = self.moved() {
-                        let update = self.tell();
-                        self.local.counters.broadcasts.observe(self.told - read);
-                        return Some(update);
-                    }
+        // The room may have gone before anybody could leave a note here.
+        while !self.local.gone.is_cancelled() {
+            match self.notes.next().await {
+                Note::Superseded => {
+                    self.over = true;
+                    return Some(Update::Superseded);
                 }
-                () = self.local.gone.cancelled() => {
-                    self.vanished();
-                    return Some(self.tell());
-                }
-                () = tokio::time::sleep_until(self.told + slow) => {
-                    let changed = !self.waits() && self.look().await;
-                    self.told = Instant::now();
-                    if changed || self.waits() {
+                Note::Gone => break,
+                Note::Look => {
+                    if self.look().await {
                         return Some(self.tell());
+                    }
+                }
+                Note::Beat => {
+                    if let Some(update) = self.turn().await {
+                        return Some(update);
                     }
                 }
             }
         }
+        self.vanished();
+        Some(self.tell())
+    }
+
+    /// What there is to tell when it is this stream's turn.
+    async fn turn(&mut self) -> Option<Update> {
+        if let Some(read) = self.moved() {
+            let update = self.tell();
+            self.local.counters.broadcasts.observe(self.told - read);
+            return Some(update);
+        }
+        let now = Instant::now();
+        let again = match self.waits() {
+            true => now - self.told >= TELL_AGAIN,
+            false => now - self.looked >= LOOK_AGAIN && self.look().await,
+        };
+        if again {
+            return Some(self.tell());
+        }
+        (now - self.told >= QUIET).then(|| {
+            self.told = now;
+            Update::Quiet
+        })
     }
 
     fn waits(&self) -> bool {
@@ -138,7 +151,7 @@ impl Visit {
 
     /// Counts the position anew. If there is something to tell: when the room was read from which it follows.
     fn moved(&mut self) -> Option<Instant> {
-        let seen = self.seen.borrow_and_update().clone()?;
+        let seen = self.local.seen()?;
         let view = &seen.view;
         let door = Some((
             view.status,
@@ -165,6 +178,7 @@ impl Visit {
 
     /// Asks for the ticket. True if it is in another state than before.
     async fn look(&mut self) -> bool {
+        self.looked = Instant::now();
         let found = match self.local.look(&self.person).await {
             Ok(Some(found)) => found,
             Ok(None) => return self.vanished(),
@@ -203,11 +217,8 @@ impl Visit {
         let TicketState::Granted { wave, .. } = found.ticket.state else {
             return Ok(false);
         };
-        let voided = self
-            .seen
-            .borrow()
-            .as_ref()
-            .is_some_and(|seen| seen.view.voided >= wave);
+        let seen = self.local.seen();
+        let voided = seen.is_some_and(|seen| seen.view.voided >= wave);
         match voided {
             true => self.local.store.reissue(&self.local.name, &self.person).await,
             false => Ok(false),

@@ -1,5 +1,5 @@
 //! Reads the room as a whole: at once when it rings, and at least every second. Whoever no longer waits is told to look;
-//! everybody else counts the position, once a second.
+//! everybody else counts the position when it is their turn.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,48 +10,46 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use super::local::{Local, Seen};
+use super::turns::Turns;
 
 /// Between two looks, however often it rings.
 const PAUSE: Duration = Duration::from_millis(50);
-/// Between two times that everybody counts the position.
-const SECOND: Duration = Duration::from_secs(1);
 /// Between two looks at a room in which nobody is.
 const IDLE: Duration = Duration::from_secs(5);
+/// Between two tries to look at a room that cannot be read.
+const AGAIN: Duration = Duration::from_secs(1);
 
 pub(super) async fn watch(local: Arc<Local>, stop: CancellationToken) {
     let bell = local.store.bells().of(&local.name);
-    let (mut pace, mut shown) = (Pace::default(), None::<Instant>);
+    let mut pace = Pace::default();
+    let mut turns = Turns::begin(Instant::now());
     let mut failures: u32 = 0;
     loop {
         let rang = bell.tell.notified();
         tokio::pin!(rang);
         // Listen first, then look.
         rang.as_mut().enable();
-        let wait = match local.store.survey(&local.name).await {
+        let read = local.store.survey(&local.name).await;
+        let (now, streams) = (Instant::now(), local.registry.len());
+        let turn = turns.due(now, streams);
+        let next = match read {
             Ok(view) => {
                 failures = 0;
                 pace.look(&view);
                 local.note(&view);
-                let idle = view.waiting() + view.early + view.granted + view.inside == 0;
-                local.registry.compare(&view);
+                let nobody = streams == 0 && view.waiting() + view.early + view.granted + view.inside == 0;
                 let seen = Arc::new(Seen {
                     rates: pace.rates(),
                     lately: pace.lately(),
                     view,
-                    read: Instant::now(),
+                    read: now,
                 });
-                let due = shown.is_none_or(|shown| shown.elapsed() >= SECOND);
-                // Without waking anybody: whoever asks finds the latest, streams count once a second.
-                local.seen.send_if_modified(|held| {
-                    *held = Some(seen);
-                    due
-                });
-                if due {
-                    shown = Some(Instant::now());
-                }
-                match idle {
-                    true => IDLE,
-                    false => shown.map_or(SECOND, |shown| SECOND.saturating_sub(shown.elapsed())),
+                // A stream that begins from here on compares itself with it.
+                local.show(Some(seen.clone()));
+                local.registry.compare(&seen.view);
+                match nobody {
+                    true => now + IDLE,
+                    false => turns.next(streams).max(now + PAUSE),
                 }
             }
             Err(error) => {
@@ -62,12 +60,14 @@ pub(super) async fn watch(local: Arc<Local>, stop: CancellationToken) {
                 if matches!(error, StoreError::Closed) {
                     return;
                 }
-                SECOND
+                now + AGAIN
             }
         };
+        // Also when nothing could be read: streams tell by their turns that they live.
+        local.registry.beat(turn);
         tokio::select! {
             () = stop.cancelled() => return,
-            () = tokio::time::sleep(wait.max(PAUSE)) => {}
+            () = tokio::time::sleep_until(next) => {}
             () = rang => tokio::time::sleep(PAUSE).await,
         }
     }

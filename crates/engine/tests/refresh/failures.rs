@@ -3,6 +3,7 @@
 use std::sync::atomic::Ordering;
 
 use bytes::Bytes;
+use tidegate_core::priority::Priority;
 use tidegate_core::refresh::Version;
 use tidegate_core::refresh::config::RefreshConfig;
 use tidegate_core::refresh::dead_letter::{FailureReason, Original};
@@ -14,7 +15,7 @@ use tidegate_log::{Record, Topic};
 use tidegate_snapshots::{Failure, RecordRef, StatusState, Write};
 use tidegate_source::{FetchOutcome, PermanentCode, TransientCode};
 
-use crate::world::{Scripted, World, fetched, record, target, until, until_fresh, wide_budget};
+use crate::world::{Scripted, World, fetched, publish_as, record, target, until, until_fresh, wide_budget};
 
 fn all() -> DeadLetterQuery {
     DeadLetterQuery {
@@ -50,6 +51,37 @@ async fn a_missing_record_is_not_found_once() {
         .unwrap();
     assert!(!asked.is_queued(), "{asked:?}");
     assert_eq!((fetcher.calls("x"), world.dead().await), (1, 1));
+    let counters = handle.counters();
+    assert_eq!((counters.dead_letters, counters.absent), (1, 1));
+    service.shutdown().await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn made_up_keys_filled_the_table() {
+    let mut config = RefreshConfig::default();
+    config.status.failed_base_ms = Millis(1);
+    config.status.failed_max_ms = Millis(1);
+    let world = World::with(wide_budget(), config).await;
+    let fetcher = Scripted::new(|_, _| FetchOutcome::Absent {
+        code: "404".into(),
+        message: "no such character".into(),
+    });
+    let mut options = world.options(fetcher.clone());
+    options.watch.mix_every_ms = Millis(50);
+    let service = RefreshService::start(options).await.unwrap();
+    let handle = service.handle();
+    let made_up: Vec<_> = (0..20).map(|n| record(&format!("k{n}"))).collect();
+    handle.read_many(&made_up).await.unwrap();
+    until("all were given up", || async {
+        world.dead().await == 20 && world.waiting().await == 0
+    })
+    .await;
+    for record in &made_up {
+        until("what failed is forgotten", || async {
+            world.row(record.key.as_str()).await.status.is_none()
+        })
+        .await;
+    }
     service.shutdown().await.unwrap();
 }
 
@@ -312,6 +344,46 @@ async fn one_row_that_does_not_fit_does_not_hold_up_the_others() {
     service.shutdown().await.unwrap();
 }
 
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_event_that_could_not_be_put_aside_was_not_lost() {
+    let world = World::new().await;
+    *world.snapshots.bad_key.lock().unwrap() = Some("bad".into());
+    let fetcher = Scripted::new(|key, before| match before {
+        0 if key == "bad" => FetchOutcome::Throttled {
+            retry_after: Some(Millis(999_999_999_000)),
+        },
+        _ => fetched(key),
+    });
+    let service = world.start(fetcher.clone()).await;
+    let handle = service.handle();
+    handle.read(&record("bad"), None).await.unwrap();
+    let later = std::sync::atomic::AtomicU64::new(0);
+    // That others are put aside is what speaks against the row, so others are.
+    until("it was given up", || async {
+        let key = format!("later{}", later.fetch_add(1, Ordering::SeqCst));
+        handle.read(&record(&key), None).await.unwrap();
+        world.dead().await == 1
+    })
+    .await;
+    until("all are done", || async { world.waiting().await == 0 }).await;
+    assert!(handle.counters().parked > 0, "others were put aside");
+    assert_eq!(fetcher.calls("bad"), 1);
+    let letters = handle.dead_letters().list(all()).await.unwrap().letters;
+    assert_eq!(letters.len(), 1, "{letters:?}");
+    let letter = letters[0].letter.as_ref().unwrap();
+    let Original::Event(event) = &letter.original else {
+        panic!("{letter:?}")
+    };
+    assert_eq!(event.record(), record("bad"));
+    assert!(
+        letter.error_message.contains("a row that does not fit"),
+        "{letter:?}"
+    );
+    let view = handle.peek(&record("bad")).await.unwrap();
+    assert_eq!(view.state, UpdateState::Failed);
+    service.shutdown().await.unwrap();
+}
+
 /// One absurd answer holds the target for as long as its budget allows, and a hold can be lifted.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_retry_after_of_decades_parks_nothing_for_decades() {
@@ -405,4 +477,86 @@ async fn a_provider_whose_clock_is_ahead_does_not_keep_its_records_hot() {
     let active = world.row("x").await.active_at.unwrap();
     let now = world.store.inner().now().await.unwrap();
     assert!(active <= now, "active at {active:?}, and it is {now:?}");
+}
+
+/// The letter is in the log before the failure is settled; whoever replays it then must not be told that it is tried again.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_letter_that_was_replayed_too_soon_was_put_away_untried() {
+    let world = World::new().await;
+    let fetcher = Scripted::new(|key, before| match before {
+        0 => FetchOutcome::Permanent {
+            code: PermanentCode::ParseError,
+            message: "an HTML page".into(),
+        },
+        _ => fetched(key),
+    });
+    world.snapshots.holds_failures.store(true, Ordering::SeqCst);
+    let service = world.start(fetcher.clone()).await;
+    let handle = service.handle();
+    handle.read(&record("a"), None).await.unwrap();
+    until("its letter is written", || async { world.dead().await == 1 }).await;
+    let letters = handle.dead_letters();
+    let position = letters.list(all()).await.unwrap().letters[0].position;
+    let too_soon = letters.replay(position, "an operator").await.unwrap();
+    assert!(matches!(too_soon, ReplayOutcome::NotQueued(_)), "{too_soon:?}");
+    assert_eq!(letters.list(all()).await.unwrap().letters.len(), 1, "it stays");
+    assert_eq!(handle.counters().replayed, 0);
+    world.snapshots.holds_failures.store(false, Ordering::SeqCst);
+    until("the failure is settled", || async { world.waiting().await == 0 }).await;
+    let replayed = letters.replay(position, "an operator").await.unwrap();
+    assert!(matches!(replayed, ReplayOutcome::Replayed(_)), "{replayed:?}");
+    until("it was tried again", || async { fetcher.calls("a") == 2 }).await;
+    service.shutdown().await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_upstreams_name_of_a_record_was_lost_with_a_replay_or_a_retry() {
+    let world = World::new().await;
+    let fetcher = Scripted::new(|key, before| match (key, before) {
+        ("dead", 0) => FetchOutcome::Permanent {
+            code: PermanentCode::ParseError,
+            message: "an HTML page".into(),
+        },
+        ("parked", 0) => FetchOutcome::Throttled {
+            retry_after: Some(Millis(1_000)),
+        },
+        _ => fetched(key),
+    });
+    let mut options = world.options(fetcher.clone());
+    options.work.park_after_ms = Millis(100);
+    let service = RefreshService::start(options).await.unwrap();
+    let handle = service.handle();
+    let letters = handle.dead_letters();
+    publish_as(&world, "dead", Priority::High, Some("d-7")).await;
+    until("it was given up", || async {
+        world.dead().await == 1 && world.waiting().await == 0
+    })
+    .await;
+    let position = letters.list(all()).await.unwrap().letters[0].position;
+    letters.replay(position, "an operator").await.unwrap();
+    until("it was tried again", || async { fetcher.calls("dead") == 2 }).await;
+    publish_as(&world, "parked", Priority::High, Some("p-7")).await;
+    until("it came back", || async { fetcher.calls("parked") == 2 }).await;
+    let named: Vec<_> = fetcher.ocids.lock().unwrap().iter().flatten().cloned().collect();
+    assert_eq!(named, ["d-7", "d-7", "p-7", "p-7"]);
+    service.shutdown().await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn dl_03_a_letter_tells_what_every_attempt_came_to() {
+    let world = World::new().await;
+    let fetcher = Scripted::new(|_, before| FetchOutcome::Transient {
+        code: TransientCode::Api5xx,
+        message: format!("the answer {before} was 500"),
+    });
+    let service = world.start(fetcher).await;
+    let handle = service.handle();
+    handle.read(&record("a"), None).await.unwrap();
+    until("it was given up", || async { world.dead().await == 1 }).await;
+    let found = handle.dead_letters().list(all()).await.unwrap().letters;
+    let letter = found[0].letter.as_ref().unwrap();
+    assert_eq!(letter.error_message, "the answer 3 was 500");
+    let earlier = [2, 1, 0].map(|before| format!("API_5XX: the answer {before} was 500"));
+    assert_eq!((&letter.causes[..], letter.retry_count), (&earlier[..], 3));
+    service.shutdown().await.unwrap();
 }

@@ -1,7 +1,8 @@
-//! Stores that can be taken away in the middle of things.
+//! Stores and logs that fail, or can be taken away in the middle of things.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use async_trait::async_trait;
 use tidegate_core::budget::BudgetView;
@@ -12,9 +13,13 @@ use tidegate_core::refresh::coalescer::{
     BeginOutcome, BeginParams, RecordState, RequestOutcome, RequestParams, SettleOutcome, SettleParams,
 };
 use tidegate_core::time::{Millis, Timestamp};
+use tidegate_log::{
+    ConsumeParams, Consumer, Delivered, Lag, Log, LogError, LogSettings, Mark, Position, Record, Topic,
+};
 use tidegate_snapshots::{
-    CountAsk, Counts, DeadLetterMark, DeadLetterPosition, HistoryAsk, HistoryRow, PrefetchAsk, Prefetched,
-    RecordRef, Retry, Row, Snapshots, SnapshotsError, StatusCounts, Write, WriteOutcome,
+    CountAsk, Counts, DeadLetterMark, DeadLetterPosition, HistoryAsk, HistoryRow, Lapsed, LapsedAsk,
+    PrefetchAsk, Prefetched, RecordRef, Retry, Row, Snapshots, SnapshotsError, StatusCounts, Write,
+    WriteOutcome,
 };
 use tidegate_store::StoreError;
 use tidegate_store::refresh::{RefreshStore, TakeOutcome};
@@ -25,8 +30,10 @@ pub(crate) struct FaultySnapshots {
     pub(crate) away: AtomicBool,
     /// Writes that were refused because of it.
     pub(crate) refused: AtomicU64,
-    /// A row with this key is refused for good, whoever is with it.
-    pub(crate) bad_key: std::sync::Mutex<Option<String>>,
+    /// What was fetched of this key, or that it has to wait, is refused for good, whoever is with it.
+    pub(crate) bad_key: Mutex<Option<String>>,
+    /// Failures of records are not written yet.
+    pub(crate) holds_failures: AtomicBool,
 }
 
 impl FaultySnapshots {
@@ -35,7 +42,8 @@ impl FaultySnapshots {
             inner,
             away: AtomicBool::new(false),
             refused: AtomicU64::new(0),
-            bad_key: std::sync::Mutex::default(),
+            bad_key: Mutex::default(),
+            holds_failures: AtomicBool::new(false),
         }
     }
 
@@ -64,9 +72,14 @@ impl Snapshots for FaultySnapshots {
         if self.here().is_err() {
             self.refused.fetch_add(1, Ordering::SeqCst);
         }
+        let fails = writes.iter().any(|write| matches!(write, Write::Failed(_)));
+        while fails && self.holds_failures.load(Ordering::SeqCst) {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
         let bad = self.bad_key.lock().unwrap().clone();
         let is_bad = |write: &Write| {
-            matches!(write, Write::Full { .. }) && bad.as_deref() == Some(write.record().key.as_str())
+            matches!(write, Write::Full { .. } | Write::Parked(_))
+                && bad.as_deref() == Some(write.record().key.as_str())
         };
         if writes.iter().any(is_bad) {
             return Err(SnapshotsError::Rejected {
@@ -84,6 +97,10 @@ impl Snapshots for FaultySnapshots {
         max: u32,
     ) -> Result<Vec<Retry>, SnapshotsError> {
         self.here()?.claim_retries(now, claim_until, max).await
+    }
+
+    async fn forget_lapsed(&self, ask: &LapsedAsk) -> Result<Lapsed, SnapshotsError> {
+        self.here()?.forget_lapsed(ask).await
     }
 
     async fn mark_active(&self, seen: &[(RecordRef, Timestamp)]) -> Result<(), SnapshotsError> {
@@ -257,5 +274,85 @@ impl RefreshStore for FaultyStore {
 
     async fn now(&self) -> Result<Timestamp, StoreError> {
         self.here()?.now().await
+    }
+}
+
+/// What becomes of records that are appended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Fate {
+    Confirmed,
+    /// They get there, and nobody hears of it in time.
+    Late,
+    /// They do not get there, and nobody hears of it in time.
+    Lost,
+}
+
+#[derive(Debug)]
+pub(crate) struct FaultyLog {
+    inner: Arc<dyn Log>,
+    pub(crate) fate: Mutex<Fate>,
+    /// Topics whose lag cannot be looked at.
+    pub(crate) hidden: Mutex<Vec<Topic>>,
+    /// How often such a look failed.
+    pub(crate) failed_looks: AtomicU64,
+}
+
+impl FaultyLog {
+    pub(crate) fn new(inner: Arc<dyn Log>) -> Self {
+        Self {
+            inner,
+            fate: Mutex::new(Fate::Confirmed),
+            hidden: Mutex::default(),
+            failed_looks: AtomicU64::new(0),
+        }
+    }
+}
+
+#[async_trait]
+impl Log for FaultyLog {
+    fn settings(&self) -> &LogSettings {
+        self.inner.settings()
+    }
+
+    async fn append(&self, records: Vec<Record>) -> Vec<Result<Position, LogError>> {
+        let (fate, count) = (*self.fate.lock().unwrap(), records.len());
+        if fate == Fate::Confirmed {
+            return self.inner.append(records).await;
+        }
+        if fate == Fate::Late {
+            self.inner.append(records).await;
+        }
+        vec![Err(LogError::Timeout(1_000)); count]
+    }
+
+    async fn consume(&self, params: ConsumeParams) -> Result<Box<dyn Consumer>, LogError> {
+        self.inner.consume(params).await
+    }
+
+    async fn lag(&self, topic: Topic, group: &str) -> Result<Lag, LogError> {
+        if !self.hidden.lock().unwrap().contains(&topic) {
+            return self.inner.lag(topic, group).await;
+        }
+        self.failed_looks.fetch_add(1, Ordering::SeqCst);
+        Err(LogError::Unavailable {
+            server: "the test's log".into(),
+            reason: "its lag cannot be seen".into(),
+        })
+    }
+
+    async fn read(&self, topic: Topic, from: Position, max: usize) -> Result<Vec<Delivered>, LogError> {
+        self.inner.read(topic, from, max).await
+    }
+
+    async fn truncate(&self, topic: Topic, mark: Mark) -> Result<(), LogError> {
+        self.inner.truncate(topic, mark).await
+    }
+
+    async fn check(&self) -> Result<(), LogError> {
+        self.inner.check().await
+    }
+
+    async fn close(&self) {
+        self.inner.close().await;
     }
 }

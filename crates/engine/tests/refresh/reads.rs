@@ -10,6 +10,7 @@ use tidegate_core::refresh::freshness::Freshness;
 use tidegate_core::time::Millis;
 use tidegate_engine::refresh::{AskOutcome, Queued, RefreshError, RefreshService, Roles};
 
+use crate::faulty::Fate;
 use crate::world::{Scripted, World, fetched, publish, record, until, until_fresh, wide_budget};
 
 fn fresh_for(ms: u64) -> TierConfig {
@@ -161,6 +162,27 @@ async fn reads_go_on_while_the_store_is_away() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn rd_02_records_can_be_read_as_long_as_the_database_answers() {
+    let world = World::new().await;
+    let service = world.start(Scripted::constant()).await;
+    let handle = service.handle();
+    world.store.away.store(true, Ordering::SeqCst);
+    assert!(handle.can_read().await);
+    world.snapshots.away.store(true, Ordering::SeqCst);
+    until("it is seen that the database is away", || async {
+        !handle.can_read().await
+    })
+    .await;
+    world.snapshots.away.store(false, Ordering::SeqCst);
+    until("it is seen that the database is back", || async {
+        handle.can_read().await
+    })
+    .await;
+    world.store.away.store(false, Ordering::SeqCst);
+    service.shutdown().await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn unknown_sources_and_bad_keys_are_refused() {
     let world = World::new().await;
     let service = world.start(Scripted::constant()).await;
@@ -177,5 +199,57 @@ async fn unknown_sources_and_bad_keys_are_refused() {
     ));
     let many = handle.read_many(&[record("a"), odd]).await.unwrap();
     assert!(many[0].is_ok() && many[1].is_err());
+    service.shutdown().await.unwrap();
+}
+
+/// A log that takes just too long (LS-09): the event is in it, and only its confirmation is missing.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_event_that_was_confirmed_too_late_was_sent_again() {
+    let mut config = RefreshConfig::default();
+    config.coalescer.send_timeout_ms = Millis(600_000);
+    let world = World::with(wide_budget(), config).await;
+    let fetcher = Scripted::constant();
+    let mut options = world.options(fetcher.clone());
+    options.roles = Roles::QUERY;
+    options.query.cache_ttl_ms = Millis(1);
+    let readers = RefreshService::start(options).await.unwrap();
+    let handle = readers.handle();
+    *world.faulty_log.fate.lock().unwrap() = Fate::Late;
+    let first = handle.read(&record("a"), None).await.unwrap();
+    assert_eq!(first.queued, Queued::Unknown, "it may be there or not");
+    *world.faulty_log.fate.lock().unwrap() = Fate::Confirmed;
+    // Within the time that its slot is kept for: nobody sends another, and nobody says that one is queued.
+    for _ in 0..20 {
+        tokio::time::sleep(Duration::from_millis(5)).await;
+        let view = handle.read(&record("a"), None).await.unwrap();
+        assert_eq!(view.queued, Queued::Unknown);
+    }
+    let outcome = handle
+        .request_refresh(&record("a"), None, Duration::from_secs(30))
+        .await
+        .unwrap();
+    assert_eq!(outcome, AskOutcome::Unknown);
+    assert_eq!((handle.counters().published.high, world.waiting().await), (1, 1));
+    let workers = world.start(fetcher.clone()).await;
+    until("it is done", || async { world.waiting().await == 0 }).await;
+    assert_eq!(fetcher.calls("a"), 1);
+    workers.shutdown().await.unwrap();
+    readers.shutdown().await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_event_that_never_got_to_the_log_is_sent_again_after_a_while() {
+    let mut config = RefreshConfig::default();
+    config.coalescer.send_timeout_ms = Millis(300);
+    let world = World::with(wide_budget(), config).await;
+    let fetcher = Scripted::constant();
+    let service = world.start(fetcher.clone()).await;
+    let handle = service.handle();
+    *world.faulty_log.fate.lock().unwrap() = Fate::Lost;
+    let first = handle.read(&record("a"), None).await.unwrap();
+    assert_eq!((first.queued, world.waiting().await), (Queued::Unknown, 0));
+    *world.faulty_log.fate.lock().unwrap() = Fate::Confirmed;
+    until_fresh(&handle, "a").await;
+    assert_eq!(fetcher.calls("a"), 1);
     service.shutdown().await.unwrap();
 }

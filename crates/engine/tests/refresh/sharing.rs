@@ -9,8 +9,10 @@ use tidegate_core::refresh::coalescer::RequestOutcome;
 use tidegate_core::refresh::config::{CoalescerConfig, PressureConfig, RefreshConfig, TierConfig};
 use tidegate_core::time::Millis;
 use tidegate_engine::refresh::{AskOutcome, RefreshService, Roles};
+use tidegate_log::Topic;
+use tidegate_source::{FetchOutcome, TransientCode};
 
-use crate::world::{Scripted, World, publish, record, until, until_fresh, wide_budget};
+use crate::world::{Scripted, World, fetched, publish, record, until, until_fresh, wide_budget};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn low_stands_back_while_high_lags_and_goes_on_afterwards() {
@@ -208,4 +210,124 @@ async fn a_reader_does_not_wait_behind_a_low_event_that_waits_for_its_token() {
     // What it did not need was handed on, or void before anybody wanted it.
     assert_eq!(counters.tokens_acquired.low, 7 + counters.tokens_late);
     service.shutdown().await.unwrap();
+}
+
+/// A LOW that pauses between two attempts is not being fetched: a reader's HIGH goes before it.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_reader_waited_for_the_back_off_of_a_low_event() {
+    let world = World::new().await;
+    let fetcher = Scripted::new(|key, before| match before {
+        0 => FetchOutcome::Transient {
+            code: TransientCode::Api5xx,
+            message: "500".into(),
+        },
+        _ => fetched(key),
+    });
+    let mut options = world.options(fetcher.clone());
+    options.work.backoff_ms = Millis(600_000);
+    options.work.grace_ms = Millis(200);
+    let service = RefreshService::start(options).await.unwrap();
+    let handle = service.handle();
+    publish(&world, "a", Priority::Low).await;
+    until("it stands back", || async {
+        let states = world.store.inner().look(vec![record("a")]).await.unwrap();
+        let claimed = states[0].as_ref().is_some_and(|state| state.claim.is_some());
+        fetcher.calls("a") == 1 && !claimed
+    })
+    .await;
+    let outcome = handle
+        .request_refresh(&record("a"), None, Duration::from_secs(30))
+        .await
+        .unwrap();
+    assert!(
+        matches!(outcome, AskOutcome::Queued(RequestOutcome::Upgraded { .. })),
+        "{outcome:?}"
+    );
+    until_fresh(&handle, "a").await;
+    assert_eq!(fetcher.calls("a"), 2);
+    service.shutdown().await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn low_stood_back_for_ever_while_the_lag_could_not_be_seen() {
+    let config = RefreshConfig {
+        pressure: PressureConfig {
+            pause_above: 20,
+            resume_below: 5,
+            max_pause_ms: Millis(1_500),
+            min_run_ms: Millis(600_000),
+        },
+        ..RefreshConfig::default()
+    };
+    let world = World::with(wide_budget(), config).await;
+    for n in 0..40 {
+        publish(&world, &format!("high{n}"), Priority::High).await;
+    }
+    let fetcher = Scripted::constant();
+    fetcher.most.store(0, Ordering::SeqCst);
+    let service = world.start_small(fetcher.clone()).await;
+    let handle = service.handle();
+    until("low stands back", || async { handle.lags().low_paused }).await;
+    *world.faulty_log.hidden.lock().unwrap() = vec![Topic::High, Topic::Dead];
+    for n in 0..3 {
+        publish(&world, &format!("low{n}"), Priority::Low).await;
+    }
+    until("low is seen for itself", || async {
+        handle.lags().low.records == 3
+    })
+    .await;
+    until("the longest pause is over", || async {
+        !handle.lags().low_paused
+    })
+    .await;
+    assert!(world.faulty_log.failed_looks.load(Ordering::SeqCst) > 0);
+    fetcher.most.store(u64::MAX, Ordering::SeqCst);
+    until("all are done", || async { world.waiting().await == 0 }).await;
+    service.shutdown().await.unwrap();
+}
+
+fn eager_prefetch(world: &mut World, tick: Millis) {
+    let prefetch = &mut world.config.prefetch;
+    prefetch.tick_ms = tick;
+    prefetch.other_rate = 1_000;
+    prefetch.peak_rate = 1_000;
+    let span = Millis(300);
+    world.tiers = TierConfig {
+        hot_ms: span,
+        warm_ms: span,
+        cold_ms: span,
+        ..TierConfig::default()
+    };
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn nothing_is_prefetched_while_nobody_knows_how_much_waits() {
+    let mut world = World::new().await;
+    eager_prefetch(&mut world, Millis(200));
+    *world.faulty_log.hidden.lock().unwrap() = vec![Topic::Low];
+    let service = world.start(Scripted::constant()).await;
+    let handle = service.handle();
+    until_fresh(&handle, "a").await;
+    let failed = || world.faulty_log.failed_looks.load(Ordering::SeqCst);
+    let before = failed();
+    // Four looks in a tick.
+    until("some ticks have passed", || async { failed() > before + 40 }).await;
+    assert_eq!(handle.counters().prefetched, 0);
+    world.faulty_log.hidden.lock().unwrap().clear();
+    until("it is prefetched", || async { handle.counters().prefetched > 0 }).await;
+    service.shutdown().await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn longer_ticks_ended_prefetching() {
+    let mut world = World::new().await;
+    let fetcher = Scripted::constant();
+    for tick in [200, 500] {
+        eager_prefetch(&mut world, Millis(tick));
+        let service = world.start(fetcher.clone()).await;
+        let handle = service.handle();
+        until_fresh(&handle, "a").await;
+        until("it is prefetched", || async { handle.counters().prefetched > 0 }).await;
+        service.shutdown().await.unwrap();
+    }
 }

@@ -23,7 +23,7 @@ use tidegate_source::{FetchOutcome, FetchParams, Fetcher, Projected, hash};
 use tidegate_store::refresh::{ModelRefreshStore, RefreshSettings, RefreshStore};
 use tidegate_store::{Clock, SystemClock};
 
-use crate::faulty::{FaultySnapshots, FaultyStore};
+use crate::faulty::{FaultyLog, FaultySnapshots, FaultyStore};
 
 pub(crate) fn record(key: &str) -> RecordId {
     RecordId {
@@ -42,6 +42,8 @@ type Script = dyn Fn(&str, u64) -> FetchOutcome + Send + Sync;
 pub(crate) struct Scripted {
     script: Box<Script>,
     pub(crate) calls: Mutex<HashMap<String, u64>>,
+    /// What each call named its record, in order.
+    pub(crate) ocids: Mutex<Vec<Option<String>>>,
     pub(crate) latency_ms: AtomicU64,
     /// Calls beyond so many wait until there may be more.
     pub(crate) most: AtomicU64,
@@ -58,6 +60,7 @@ impl Scripted {
         Arc::new(Self {
             script: Box::new(script),
             calls: Mutex::default(),
+            ocids: Mutex::default(),
             latency_ms: AtomicU64::new(0),
             most: AtomicU64::new(u64::MAX),
         })
@@ -80,6 +83,8 @@ impl Scripted {
 #[async_trait]
 impl Fetcher for Scripted {
     async fn fetch(&self, params: FetchParams) -> FetchOutcome {
+        let ocid = params.params.get("ocid").cloned();
+        self.ocids.lock().unwrap().push(ocid);
         let (before, number) = {
             let mut calls = self.calls.lock().unwrap();
             let count = calls.entry(params.key.clone()).or_insert(0);
@@ -108,7 +113,10 @@ pub(crate) fn fetched(text: &str) -> FetchOutcome {
 
 pub(crate) struct World {
     pub(crate) store: Arc<FaultyStore>,
+    /// As it is, for whoever looks from outside.
     pub(crate) log: Arc<dyn Log>,
+    /// As services have it.
+    pub(crate) faulty_log: Arc<FaultyLog>,
     pub(crate) snapshots: Arc<FaultySnapshots>,
     pub(crate) tiers: TierConfig,
     pub(crate) config: RefreshConfig,
@@ -140,6 +148,7 @@ impl World {
     pub(crate) async fn with(budget: BudgetConfig, mut config: RefreshConfig) -> Self {
         // A machine that stalls is no store that is away.
         config.breaker.slow_ms = PATIENT;
+        config.coalescer.send_timeout_ms = Millis(3 * PATIENT.0);
         let folder = tempfile::tempdir().unwrap();
         let clock: Arc<dyn Clock> = Arc::new(SystemClock);
         let settings = RefreshSettings {
@@ -153,14 +162,15 @@ impl World {
             send_timeout: PATIENT,
             ..LogSettings::default()
         };
-        let log = EmbeddedLog::open(options).unwrap();
+        let log: Arc<dyn Log> = Arc::new(EmbeddedLog::open(options).unwrap());
         let mut options = SqliteOptions::new(folder.path().join("snapshots.db"));
         options.durability = sqlite::Durability::Buffered;
         let snapshots = sqlite::open(options).await.unwrap();
         snapshots.migrate().await.unwrap();
         Self {
             store: Arc::new(FaultyStore::new(Arc::new(store))),
-            log: Arc::new(log),
+            faulty_log: Arc::new(FaultyLog::new(log.clone())),
+            log,
             snapshots: Arc::new(FaultySnapshots::new(Arc::new(snapshots))),
             tiers: TierConfig::default(),
             config,
@@ -170,7 +180,7 @@ impl World {
 
     pub(crate) fn options(&self, fetcher: Arc<dyn Fetcher>) -> RefreshOptions {
         let store: Arc<dyn RefreshStore> = self.store.clone();
-        let mut options = RefreshOptions::new(store, self.log.clone(), self.snapshots.clone());
+        let mut options = RefreshOptions::new(store, self.faulty_log.clone(), self.snapshots.clone());
         options.config = self.config.clone();
         options.work.claim_ms = Millis(1_000);
         options.work.backoff_ms = Millis(5);
@@ -266,6 +276,11 @@ pub(crate) async fn until_fresh(handle: &RefreshHandle, key: &str) {
 
 /// Puts an event into the log through the coalescer, as prefetch would.
 pub(crate) async fn publish(world: &World, key: &str, priority: Priority) {
+    publish_as(world, key, priority, None).await;
+}
+
+/// The same with another name for the upstream.
+pub(crate) async fn publish_as(world: &World, key: &str, priority: Priority, ocid: Option<&str>) {
     use tidegate_core::refresh::coalescer::RequestParams;
     use tidegate_core::refresh::event::{Reason, SchemaVersion, UpdateRequestEvent};
     let record = record(key);
@@ -283,7 +298,7 @@ pub(crate) async fn publish(world: &World, key: &str, priority: Priority) {
         event_id: format!("event-{version}").try_into().unwrap(),
         source: record.source.clone(),
         key: record.key.clone(),
-        ocid: None,
+        ocid: ocid.map(str::to_owned),
         priority,
         reason: Reason::Prefetch,
         requested_at: read_at,

@@ -207,7 +207,10 @@ fn refused(shared: &Shared, record: &Record, error: &KafkaError) -> LogError {
             }
         }
         Some(RDKafkaErrorCode::QueueFull) => LogError::Full,
-        Some(RDKafkaErrorCode::MessageTimedOut) => LogError::Timeout(shared.settings.send_timeout.0),
+        // It was on its way when the time, or the producer, came to an end.
+        Some(RDKafkaErrorCode::MessageTimedOut | RDKafkaErrorCode::PurgeInflight) => {
+            LogError::Timeout(shared.settings.send_timeout.0)
+        }
         _ => unavailable(shared.clients.brokers(), error),
     }
 }
@@ -222,7 +225,12 @@ impl Log for KafkaLog {
         let shared = self.shared();
         let limit = shared.settings.send_timeout;
         let ready = tokio::time::timeout(Duration::from(limit), shared.ready()).await;
-        if let Err(error) = ready.unwrap_or(Err(LogError::Timeout(limit.0))) {
+        // Nothing was sent: that is certain.
+        let away = || LogError::Unavailable {
+            server: format!("Kafka at {}", shared.clients.brokers()),
+            reason: format!("no answer within {} ms", limit.0),
+        };
+        if let Err(error) = ready.unwrap_or_else(|_| Err(away())) {
             return vec![Err(error); records.len()];
         }
         // All are queued before any is waited for: they travel together, and in order.

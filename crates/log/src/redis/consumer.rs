@@ -62,6 +62,7 @@ impl Joined {
         }
         let keys = self.shared.keys.partition(self.topic, mark.partition);
         let call = Call::new("commit", [keys.lease(&self.group), keys.marks()])
+            .saying_run()
             .arg(self.group.clone())
             .arg(self.member.clone())
             .number(fence)
@@ -70,8 +71,7 @@ impl Joined {
         let mut holding = self.holding();
         match holding.partitions.get_mut(&mark.partition) {
             Some(held) if held.fence == fence && stored => held.done = held.done.max(mark.next),
-            Some(held) if held.fence == fence => holding.lose(mark.partition),
-            _ => {}
+            _ => holding.lose_under(mark.partition, fence),
         }
         Ok(match stored {
             true => CommitOutcome::Committed,

@@ -9,6 +9,7 @@ use std::time::Duration;
 use futures_util::future::join_all;
 
 use super::consumer::Joined;
+use super::server::Lease;
 use crate::{LogError, Position};
 
 const SHORTEST: Duration = Duration::from_millis(2);
@@ -50,15 +51,24 @@ impl Joined {
                 partition: want.partition,
                 offset: want.from,
             };
-            let found = self.shared.server.range(&keys, from, want.max).await;
-            (want, found)
+            let lease = Lease {
+                group: &self.group,
+                member: &self.member,
+                fence: want.fence,
+            };
+            let range = self.shared.server.range(&keys, Some(&lease), from, want.max);
+            (want, range.await)
         });
         let (mut came, mut trouble) = (0, Ok(()));
         for (want, found) in join_all(reads).await {
             match found {
-                Ok(records) => {
+                Ok(Some(records)) => {
                     came += records.len();
                     self.holding().read(want, records);
+                }
+                Ok(None) => {
+                    self.holding().lose_under(want.partition, want.fence);
+                    self.filled.notify_waiters();
                 }
                 Err(error) => trouble = Err(error),
             }

@@ -76,6 +76,7 @@ impl Joined {
         let calls = held.into_iter().map(|(partition, fence)| async move {
             let keys = self.shared.keys.partition(self.topic, partition);
             let call = Call::new("renew", [keys.lease(&self.group)])
+                .saying_run()
                 .arg(self.shared.server.time())
                 .arg(self.member.clone())
                 .number(fence)
@@ -86,8 +87,7 @@ impl Joined {
             let mut holding = self.holding();
             match holding.partitions.get_mut(&partition) {
                 Some(held) if held.fence == fence && renewed == 1 => held.until = until,
-                Some(held) if held.fence == fence => holding.lose(partition),
-                _ => {}
+                _ => holding.lose_under(partition, fence),
             }
             Ok(())
         });
@@ -103,6 +103,7 @@ impl Joined {
             "own",
             [keys.lease(&self.group), keys.marks(), keys.head(), keys.groups()],
         )
+        .saying_run()
         .arg(self.shared.server.time())
         .arg(self.group.clone())
         .arg(self.member.clone())

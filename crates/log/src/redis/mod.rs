@@ -11,8 +11,11 @@
 //! What others write into a stream is read like a record, with the bytes that are there: it is adopted, under an offset
 //! of ours, before anything is appended or read behind it.
 //!
-//! An append is as durable as the server's own settings make it (`appendfsync`). A partition's keys share a hash
-//! tag; partitions are spread over a Cluster.
+//! An append is as durable as the server's own settings make it (`appendfsync`). A lease holds for one run of the server:
+//! one that was started again may have forgotten its last moments, and would give the offsets of what it forgot to other
+//! records. Whoever had a partition then begins at its mark again, and reads those.
+//!
+//! A partition's keys share a hash tag; partitions are spread over a Cluster.
 
 mod consumer;
 mod fetch;
@@ -146,8 +149,15 @@ impl Shared {
             self.server.number(&call).await
         });
         match tried.await {
-            Ok(first) => Ok(first? as u64),
-            Err(_) => Err(LogError::Timeout(limit.0)),
+            Ok(Ok(first)) => Ok(first as u64),
+            Err(_) | Ok(Err(LogError::Unavailable { .. })) if call.maybe_ran() => {
+                Err(LogError::Timeout(limit.0))
+            }
+            Ok(Err(error)) => Err(error),
+            Err(_) => Err(LogError::Unavailable {
+                server: "Redis".to_owned(),
+                reason: format!("no answer within {} ms", limit.0),
+            }),
         }
     }
 
@@ -319,7 +329,8 @@ impl Log for RedisLog {
         self.shared.check_partition(topic, from.partition)?;
         self.shared.ready().await?;
         let keys = self.shared.keys.partition(topic, from.partition);
-        self.shared.server.range(&keys, from, max).await
+        let found = self.shared.server.range(&keys, None, from, max).await?;
+        Ok(found.unwrap_or_default())
     }
 
     async fn truncate(&self, topic: Topic, mark: Mark) -> Result<(), LogError> {

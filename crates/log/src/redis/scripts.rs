@@ -25,11 +25,12 @@ macro_rules! lua {
     };
 }
 
-const FUNCTIONS: [((&str, &str), &str); 11] = [
+const FUNCTIONS: [((&str, &str), &str); 12] = [
     (lua!("append"), WRITES),
     (lua!("adopt"), WRITES),
     (lua!("own"), WRITES),
     (lua!("renew"), WRITES),
+    (lua!("fetch"), READS),
     (lua!("release"), FREES),
     (lua!("commit"), WRITES),
     (lua!("attend"), WRITES),

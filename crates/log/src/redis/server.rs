@@ -3,7 +3,7 @@
 use std::collections::hash_map::RandomState;
 use std::hash::{BuildHasher, Hasher};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -75,16 +75,19 @@ impl Server {
         numbers.first().copied().ok_or_else(|| unexpected("nothing"))
     }
 
-    /// Records of a partition from an offset on. What others wrote there is made records first: an entry that nobody
-    /// can read must not hold up those behind it.
+    /// Records of a partition from an offset on; none if it is not held any more. What others wrote there is made
+    /// records first: an entry that nobody can read must not hold up those behind it.
     pub(super) async fn range(
         &self,
         keys: &PartitionKeys,
+        lease: Option<&Lease<'_>>,
         from: Position,
         max: usize,
-    ) -> Result<Vec<Delivered>, LogError> {
+    ) -> Result<Option<Vec<Delivered>>, LogError> {
         let Position { partition, offset } = from;
-        let entries = self.entries(keys, offset, "+", max).await?;
+        let Some(entries) = self.entries(keys, lease, (offset, "+"), max).await? else {
+            return Ok(None);
+        };
         let records: Vec<Delivered> = (entries.iter())
             .map_while(|entry| delivered(partition, entry))
             .collect();
@@ -93,7 +96,7 @@ impl Server {
             .zip(&records)
             .all(|(offset, record)| record.position.offset == offset);
         if ours && records.len() == entries.len() {
-            return Ok(records);
+            return Ok(Some(records));
         }
         let adopt = Call::new("adopt", [keys.records(), keys.head()]).arg(self.time());
         let Some(last) = self
@@ -102,32 +105,53 @@ impl Server {
             .checked_sub(1)
             .filter(|last| *last >= 0)
         else {
-            return Ok(Vec::new());
+            return Ok(Some(Vec::new()));
         };
-        let entries = self.entries(keys, offset, &format!("{last}-1"), max).await?;
+        let to = format!("{last}-1");
+        let Some(entries) = self.entries(keys, lease, (offset, &to), max).await? else {
+            return Ok(None);
+        };
         let record = |entry: &Value| {
             delivered(partition, entry).ok_or_else(|| unexpected(&format!("a record in {}", keys.records())))
         };
-        entries.iter().map(record).collect()
+        entries.iter().map(record).collect::<Result<_, _>>().map(Some)
     }
 
     async fn entries(
         &self,
         keys: &PartitionKeys,
-        from: u64,
-        to: &str,
+        lease: Option<&Lease<'_>>,
+        (from, to): (u64, &str),
         max: usize,
-    ) -> Result<Vec<Value>, LogError> {
-        let call = Call::plain("XRANGE", keys.records())
-            .arg(format!("{from}-0"))
-            .arg(to.to_owned())
-            .arg("COUNT")
-            .arg(max.to_string());
+    ) -> Result<Option<Vec<Value>>, LogError> {
+        let call = match lease {
+            Some(lease) => Call::new("fetch", [keys.lease(lease.group), keys.records()])
+                .saying_run()
+                .arg(lease.member.to_owned())
+                .number(lease.fence)
+                .number(from)
+                .arg(to.to_owned())
+                .arg(max.to_string()),
+            None => Call::plain("XRANGE", keys.records())
+                .arg(format!("{from}-0"))
+                .arg(to.to_owned())
+                .arg("COUNT")
+                .arg(max.to_string()),
+        };
         match self.run(&call).await? {
-            Value::Array(entries) => Ok(entries),
+            Value::Array(entries) => Ok(Some(entries)),
+            Value::Nil => Ok(None),
             _ => Err(unexpected("no list of records")),
         }
     }
+}
+
+/// Whose records are read.
+#[derive(Debug)]
+pub(super) struct Lease<'a> {
+    pub(super) group: &'a str,
+    pub(super) member: &'a str,
+    pub(super) fence: u64,
 }
 
 fn unexpected(answer: &str) -> LogError {
@@ -177,7 +201,11 @@ pub(super) struct Call {
     args: Vec<Bytes>,
     /// The first argument says whether an earlier try may have run.
     says_again: bool,
+    /// The first argument is the run of the server that is asked.
+    says_run: bool,
     patience: Duration,
+    /// It was sent, and nobody said that it did not run.
+    maybe_ran: AtomicBool,
 }
 
 impl Call {
@@ -188,7 +216,9 @@ impl Call {
             keys: keys.into(),
             args: Vec::new(),
             says_again: false,
+            says_run: false,
             patience: PATIENCE,
+            maybe_ran: AtomicBool::new(false),
         }
     }
 
@@ -214,15 +244,26 @@ impl Call {
         self
     }
 
+    pub(super) fn saying_run(mut self) -> Self {
+        self.says_run = true;
+        self
+    }
+
     pub(super) fn patience(mut self, patience: Duration) -> Self {
         self.patience = patience;
         self
+    }
+
+    /// Whether it may have run although no answer came.
+    pub(super) fn maybe_ran(&self) -> bool {
+        self.maybe_ran.load(Ordering::Relaxed)
     }
 }
 
 #[async_trait]
 impl Request for Call {
-    fn command(&self, _live: &Live, maybe_ran: bool) -> Cmd {
+    fn command(&self, live: &Live, maybe_ran: bool) -> Cmd {
+        self.maybe_ran.store(true, Ordering::Relaxed);
         let mut command = match self.function {
             true => redis::cmd("FCALL"),
             false => redis::cmd(&self.command),
@@ -236,6 +277,9 @@ impl Request for Call {
         if self.says_again {
             command.arg(if maybe_ran { "1" } else { "" });
         }
+        if self.says_run {
+            command.arg(&live.run_id);
+        }
         for arg in &self.args {
             command.arg(&arg[..]);
         }
@@ -244,6 +288,10 @@ impl Request for Call {
 
     async fn prepare(&self, _live: &Live) -> Result<(), Failure> {
         Ok(())
+    }
+
+    fn refused(&self, maybe_ran: bool) {
+        self.maybe_ran.store(maybe_ran, Ordering::Relaxed);
     }
 
     fn patience(&self) -> Duration {

@@ -70,7 +70,10 @@ pub(super) fn check_origin(server: &ServerConfig, request: &Request) -> Answer<(
     let cross_site = headers
         .get("sec-fetch-site")
         .is_some_and(|site| site.as_bytes().eq_ignore_ascii_case(b"cross-site"));
-    if cross_site && (changes || request.uri().path().starts_with("/v1")) {
+    // Below /events a GET takes a place: an image on any site would put its readers in line. The page of a room is ours,
+    // and a shop sends visitors to it by a link.
+    let path = request.uri().path();
+    if cross_site && (changes || path.starts_with("/v1") || path.starts_with("/events/")) {
         return Err(Refused::new(BAD_ORIGIN, "a page of another site asked for this"));
     }
     let Some(origin) = headers.get(header::ORIGIN) else {
@@ -215,5 +218,22 @@ mod tests {
         assert!(!check(&plain, "POST", host, "sec-fetch-site", "cross-site"));
         assert!(!check(&plain, "GET", host, "sec-fetch-site", "cross-site"));
         assert!(check(&plain, "POST", host, "sec-fetch-site", "same-origin"));
+    }
+
+    #[test]
+    fn a_page_of_another_site_takes_no_place_and_may_link_to_ours() {
+        let server = server("127.0.0.1:7171", &[]);
+        let check = |path: &str, site: &str| {
+            let request = Request::builder().uri(path).header("sec-fetch-site", site);
+            check_origin(&server, &request.body(Body::empty()).unwrap()).is_ok()
+        };
+        for (path, linked) in [
+            ("/events/concert/tickets/waiting", false),
+            ("/v1/rooms/concert/place", false),
+            ("/rooms/concert?token=x", true),
+        ] {
+            assert_eq!(check(path, "cross-site"), linked, "{path}");
+            assert!(check(path, "same-origin") && check(path, "none"), "{path}");
+        }
     }
 }

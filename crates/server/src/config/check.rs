@@ -93,6 +93,7 @@ impl Config {
         for (name, value) in [
             ("request_timeout_ms", server.request_timeout_ms),
             ("body_pause_ms", server.body_pause_ms),
+            ("unacknowledged_ms", server.unacknowledged_ms),
             ("header_timeout_ms", server.header_timeout_ms),
             ("session_ms", server.session_ms),
         ] {
@@ -465,6 +466,10 @@ mod tests {
             (
                 "[rooms.hall]\n[room]\nmax_streams = 100000".into(),
                 "server.max_connections = 10000 is less than room.max_streams = 100000",
+            ),
+            (
+                "[rooms.hall]\ndraw_seed = \"hunter2\"".into(),
+                "rooms.hall.draw_seed has 7 bytes, and can be guessed from the commitment that everybody is told; it needs 32",
             ),
             (
                 "[server]\nmax_event_streams = 0".into(),

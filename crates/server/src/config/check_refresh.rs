@@ -28,7 +28,11 @@ impl Config {
                 self.check_budget(&format!("targets.{name}.budget"), budget)?;
             }
         }
-        self.refresh.core().validate()?;
+        let refresh = &self.refresh;
+        refresh.core().validate()?;
+        refresh.query.validate(&refresh.coalescer)?;
+        refresh.work.validate()?;
+        refresh.watch.validate()?;
         self.check_sources()?;
         self.check_roles()?;
         self.check_log()?;
@@ -133,6 +137,16 @@ impl Config {
                 retention.0
             );
         }
+        let (ask, send) = (self.refresh.query.ask_timeout_ms, log.send_timeout_ms);
+        let slot = self.refresh.coalescer.send_timeout_ms;
+        ensure!(
+            ask.0.saturating_add(send.0) < slot.0,
+            "refresh.coalescer.send_timeout_ms = {} must be longer than refresh.query.ask_timeout_ms = {} and \
+             refresh.log.send_timeout_ms = {} together: an event would count as never sent while it is being sent",
+            slot.0,
+            ask.0,
+            send.0
+        );
         Ok(())
     }
 
@@ -291,6 +305,31 @@ mod tests {
             (
                 "[refresh.pressure]\nresume_below = 2000",
                 "refresh.pressure.resume_below = 2000 must be below pause_above = 1000",
+            ),
+            (
+                "[refresh.work]\nhigh_in_flight = 0",
+                "refresh.work.high_in_flight = 0: it must be from 1 to 100000",
+            ),
+            (
+                "[refresh.work]\nhigh_group = \"a b\"",
+                "refresh.work.high_group = \"a b\": it must be 1 to 100 letters",
+            ),
+            (
+                "[refresh.query]\nmax_asks = 9000000000000000000",
+                "refresh.query.max_asks = 9000000000000000000: it must be from 1 to 1000000",
+            ),
+            (
+                "[refresh.watch]\nlag_every_ms = 0",
+                "refresh.watch.lag_every_ms = 0: it must be from 10 to 3600000",
+            ),
+            (
+                "[refresh.query]\nask_timeout_ms = 10000",
+                "refresh.query.ask_timeout_ms = 10000 must be shorter than refresh.coalescer.send_timeout_ms = 10000",
+            ),
+            (
+                "[refresh.log]\nsend_timeout_ms = 9000",
+                "refresh.coalescer.send_timeout_ms = 10000 must be longer than refresh.query.ask_timeout_ms = 1000 and \
+                 refresh.log.send_timeout_ms = 9000 together",
             ),
         ] {
             let error = check(&format!("{SOURCE}{more}")).unwrap_err();

@@ -10,6 +10,7 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
+use tidegate_store::{Clock, SystemClock};
 use toml::{Table, Value};
 
 use super::{Config, ConfigError};
@@ -95,6 +96,7 @@ pub fn load(sources: &Sources) -> Result<Loaded, ConfigError> {
     }
     let config = said.config()?;
     config.validate()?;
+    config.validate_at(SystemClock.now())?;
     Ok(Loaded {
         config,
         file,

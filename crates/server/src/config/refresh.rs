@@ -287,6 +287,12 @@ impl Config {
         !self.sources.is_empty()
     }
 
+    /// Whether this process is there to answer reads of records. These need the database alone, so that it starts and is
+    /// ready also while the store is away.
+    pub fn only_queries(&self) -> bool {
+        self.refreshes() && self.refresh.roles == RolesConfig::Query
+    }
+
     /// The log's kind: as the store's if nothing is said.
     pub fn log_kind(&self) -> LogKind {
         self.refresh.log.kind.unwrap_or(match self.store.kind {

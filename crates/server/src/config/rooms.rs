@@ -16,10 +16,13 @@ use crate::room::joins::JoinLimitsConfig;
 use crate::room::page::{Colours, OwnTexts};
 use crate::room::pass::PassKeysConfig;
 use crate::room::proof::ProofConfig;
-use crate::room::visitor::{ShopKeyConfig, ShopKeys};
+use crate::room::visitor::{MIN_SECRET_BYTES, ShopKeyConfig, ShopKeys};
 
 /// Connections that are left when every stream is taken, for redemptions, the dashboard and health checks.
 const OTHER_CONNECTIONS: u32 = 500;
+/// Limit: an exception that lasts is none. In days.
+const FAIL_OPEN_DAYS: u64 = 7;
+const DAY_MS: u64 = 24 * 3_600 * 1_000;
 
 /// What all rooms share.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -83,11 +86,13 @@ pub struct RoomSettings {
     pub anonymous: bool,
     /// Whoever comes without a ticket has to work for it.
     pub proof: Option<ProofConfig>,
-    /// Decides the draw together with who draws; told after the opening. Absent: derived from the key that signs passes.
+    /// Decides the draw together with who draws: at least 32 bytes, as `openssl rand -base64 32` makes them. Absent: derived
+    /// from the oldest key of passes.
     pub draw_seed: Option<Secret>,
     /// Somebody who has completed may queue again while that is remembered.
     pub again: bool,
-    /// Until then, and only while the store is away, everybody is let in. RFC 3339.
+    /// Until then, and only while the store is away, everybody is let in, if the room was open when it was last seen. RFC
+    /// 3339; at most 7 days ahead.
     pub fail_open_until: Option<Time>,
     /// The room's own texts, by language: `en`, `ko`.
     pub texts: BTreeMap<String, OwnTexts>,
@@ -156,6 +161,14 @@ impl RoomSettings {
                 .validate()
                 .map_err(|error| within(format!("proof.{error}")))?;
         }
+        if let Some(seed) = &self.draw_seed {
+            ensure!(
+                seed.len() >= MIN_SECRET_BYTES,
+                "{what}.draw_seed has {} bytes, and can be guessed from the commitment that everybody is told; it needs \
+                 {MIN_SECRET_BYTES}, as `openssl rand -base64 32` makes them",
+                seed.len()
+            );
+        }
         for lang in self.texts.keys() {
             ensure!(
                 matches!(lang.as_str(), "en" | "ko"),
@@ -203,6 +216,21 @@ impl Config {
             .map(drop)
     }
 
+    /// What depends on when it is asked. What is right stays right as time goes on.
+    pub(crate) fn validate_at(&self, now: Timestamp) -> Result<(), ConfigError> {
+        let last = Time(now.0.saturating_add(FAIL_OPEN_DAYS * DAY_MS));
+        for (name, room) in &self.rooms {
+            if let Some(until) = room.fail_open_until {
+                ensure!(
+                    until.0 <= last.0,
+                    "rooms.{name}.fail_open_until = {until}: an exception ends at most {FAIL_OPEN_DAYS} days from now, so \
+                     by {last} at the latest"
+                );
+            }
+        }
+        Ok(())
+    }
+
     /// The settings of rooms that the event service knows, but for what it says of them.
     pub(crate) fn room_template(&self) -> RoomSettings {
         let template = self.room.template.as_ref();
@@ -210,5 +238,36 @@ impl Config {
             .and_then(|template| self.rooms.get(template))
             .cloned()
             .unwrap_or_default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_exception_has_an_end_that_is_near() {
+        let until = |until: &str| -> Config {
+            toml::from_str(&format!("[rooms.hall]\nfail_open_until = {until:?}")).unwrap()
+        };
+        let now = Timestamp("2026-12-01T10:00:00Z".parse::<Time>().unwrap().0);
+        for good in [
+            "2026-12-08T10:00:00Z",
+            "2026-12-01T10:00:01Z",
+            "2001-01-01T00:00:00Z",
+        ] {
+            until(good).validate_at(now).unwrap();
+        }
+        for odd in ["2026-12-08T10:00:01Z", "2100-01-01T00:00:00Z"] {
+            let error = until(odd).validate_at(now).unwrap_err().to_string();
+            let told = odd.replace("Z", ".000Z");
+            assert_eq!(
+                error,
+                format!(
+                    "rooms.hall.fail_open_until = {told}: an exception ends at most 7 days from now, so by \
+                     2026-12-08T10:00:00.000Z at the latest"
+                )
+            );
+        }
     }
 }

@@ -32,6 +32,9 @@ pub struct ServerConfig {
     pub request_timeout_ms: Millis,
     /// Longest pause of a client in the middle of a body, sent or received, in milliseconds.
     pub body_pause_ms: Millis,
+    /// How long a client may acknowledge nothing that was sent to it, in milliseconds: then it counts as gone. At least
+    /// `body_pause_ms`, if that is longer. Twice the heartbeat of visitors' streams, so that one lost packet ends none.
+    pub unacknowledged_ms: Millis,
     /// Longest time for the head of a request, in milliseconds.
     pub header_timeout_ms: Millis,
     /// Longest wait of a call for work, in milliseconds; one that asks for longer is answered after this.
@@ -57,6 +60,7 @@ impl Default for ServerConfig {
             max_stream_bytes: 64 * 1024 * 1024 * 1024,
             request_timeout_ms: Millis(30_000),
             body_pause_ms: Millis(30_000),
+            unacknowledged_ms: Millis(30_000),
             header_timeout_ms: Millis(10_000),
             max_wait_ms: Millis(60_000),
             max_connections: 10_000,

@@ -288,6 +288,11 @@ impl Refreshing {
             by_reason(&self.counters.dead_letters_by_reason),
         );
         all.counter(
+            "tidegate_dlq_absent",
+            "Of the dead letters written, those of records that do not exist",
+            self.counters.absent as f64,
+        );
+        all.counter(
             "tidegate_dlq_replayed",
             "Dead letters replayed",
             self.counters.replayed as f64,

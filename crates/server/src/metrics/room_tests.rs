@@ -34,6 +34,7 @@ pub(super) fn seen() -> RoomsSeen {
             })),
             max_waiting: 1_000,
             streams: 3,
+            failed_open: 4,
             work: WorkView {
                 promoted: 2,
                 promotions: durations(),
@@ -44,6 +45,7 @@ pub(super) fn seen() -> RoomsSeen {
             },
         }],
         max_streams: 50,
+        losses: 8,
     }
 }
 
@@ -58,6 +60,8 @@ fn rooms_are_told() {
         ("tidegate_room_max_waiting{room=\"concert\"}", 1_000.0),
         ("tidegate_room_streams{room=\"concert\"}", 3.0),
         ("tidegate_room_max_streams", 50.0),
+        ("tidegate_rooms_lost_total", 8.0),
+        ("tidegate_room_failed_open_total{room=\"concert\"}", 4.0),
         ("tidegate_room_told_total{room=\"concert\"}", 5.0),
         ("tidegate_room_promoted_total{room=\"concert\"}", 2.0),
         ("tidegate_room_promotions_total{room=\"concert\"}", 2.0),

@@ -1,6 +1,7 @@
 //! Waiting rooms, as `/metrics` tells them: WR-44 and WR-45.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use tidegate_core::room::command::{RoomView, Status};
 use tidegate_engine::HistogramView;
@@ -19,6 +20,7 @@ pub(super) struct Looked {
     pub(super) seen: Option<Arc<Seen>>,
     pub(super) max_waiting: u64,
     pub(super) streams: u64,
+    pub(super) failed_open: u64,
     pub(super) work: WorkView,
 }
 
@@ -26,21 +28,26 @@ pub(super) struct Looked {
 pub(super) struct RoomsSeen {
     pub(super) rooms: Vec<Looked>,
     pub(super) max_streams: u32,
+    /// Rooms that the store has lost.
+    pub(super) losses: u64,
 }
 
 impl RoomsSeen {
     pub(super) fn take(app: &App) -> Option<Self> {
-        let doors = app.rooms.as_ref()?.doors().into_iter();
+        let rooms = app.rooms.as_ref()?;
+        let doors = rooms.doors().into_iter();
         let looked = |door: Arc<Door>| Looked {
             room: door.room.name().to_string(),
             seen: door.room.seen(),
             max_waiting: door.settings.max_waiting,
             streams: door.room.streams() as u64,
+            failed_open: door.failed_open.load(Ordering::Relaxed),
             work: door.room.work(),
         };
         Some(Self {
             rooms: doors.map(looked).collect(),
             max_streams: app.config.room.max_streams,
+            losses: rooms.handle.losses(),
         })
     }
 
@@ -129,6 +136,11 @@ impl RoomsSeen {
             "Tickets by how they ended",
             self.by(ends, "end"),
         );
+        all.counter(
+            "tidegate_rooms_lost",
+            "Rooms that the store has lost while this process served them",
+            self.losses as f64,
+        );
     }
 
     /// WR-45.
@@ -177,6 +189,11 @@ impl RoomsSeen {
             "tidegate_room_promotion_seconds",
             "How long the store took for that",
             self.durations(|looked| &looked.work.promotions),
+        );
+        all.counters(
+            "tidegate_room_failed_open",
+            "Passes that this process gave without the store, which was away",
+            self.counted(|looked| looked.failed_open),
         );
         let queued = |looked: &Looked| {
             let WorkView {

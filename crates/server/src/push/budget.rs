@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use reqwest::StatusCode;
+use tidegate_core::budget::asked_hold;
 use tidegate_core::bulk::Level;
 use tidegate_core::ids::TargetId;
 use tidegate_core::priority::Priority;
@@ -57,10 +57,7 @@ impl Budget {
 
     /// A provider that says it was too much is left alone by refreshes, too.
     pub(crate) async fn heard(&self, reply: &Reply) {
-        let Some(wait) = reply
-            .retry_after
-            .filter(|_| reply.status == StatusCode::TOO_MANY_REQUESTS)
-        else {
+        let Some(wait) = asked_hold(reply.status.as_u16(), reply.retry_after) else {
             return;
         };
         if let Err(error) = self.budgets.store.hold(&self.target, wait).await {

@@ -256,11 +256,15 @@ fn missing(setting: &str, feature: &str) -> ServiceError {
 
 /// Beside the bulk store's keys, under a name of its own.
 async fn redis_store(config: &Config, settings: RefreshSettings) -> Result<OpenStore, ServiceError> {
-    let store = RedisRefreshStore::open(RedisRefreshOptions {
+    let options = RedisRefreshOptions {
         urls: config.redis.urls(),
         prefix: format!("{}refresh:", config.redis.key_prefix),
         settings,
         clock: None,
-    });
-    Ok(OpenStore::Shared(Arc::new(store.await?)))
+    };
+    let store = match config.only_queries() {
+        true => RedisRefreshStore::open_lazily(options)?,
+        false => RedisRefreshStore::open(options).await?,
+    };
+    Ok(OpenStore::Shared(Arc::new(store)))
 }

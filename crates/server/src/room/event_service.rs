@@ -1,7 +1,8 @@
 //! Asks the shop's Event Service how many seats a room has, when somebody comes to a room that is not configured.
 //!
 //! A crowd comes at once, so one call answers all who ask for the same room meanwhile; what it said, or that it failed, is
-//! kept for a moment. What a room has is kept for good by the store, so a room is asked for once. Few calls run at once, because names of rooms can be made up.
+//! kept for a moment. What a room has is kept for good by the store, so a room is asked for once. Few calls run at once, because
+//! names of rooms can be made up, and whoever begins one must be allowed to.
 
 use std::collections::{BTreeMap, HashMap};
 use std::fmt;
@@ -20,6 +21,7 @@ use tidegate_source::{TemplateError, UrlTemplate};
 use tokio::sync::{Semaphore, watch};
 use tokio::time::{Instant, timeout};
 
+use super::joins::TooMany;
 use crate::config::Secret;
 use crate::push::told;
 
@@ -80,6 +82,9 @@ pub(crate) enum EventFailure {
     Nonsense(String),
     #[error("too many rooms are asked for at once")]
     Busy,
+    /// By one visitor; others may ask.
+    #[error("too many rooms that nobody has heard of are asked for from there")]
+    TooMany(TooMany),
 }
 
 /// Asks, and remembers for a moment.
@@ -155,9 +160,10 @@ impl EventService {
         })))
     }
 
-    /// What is known of a room, asking if it has to. Whoever gives up waiting does not take the answer from others.
-    pub(crate) async fn ask(&self, room: &RoomId) -> Answer {
-        let mut answer = match self.begin(room) {
+    /// What is known of a room, asking if it has to, and if `may` lets it. Whoever gives up waiting does not take the answer
+    /// from others.
+    pub(crate) async fn ask(&self, room: &RoomId, may: impl FnOnce() -> Result<(), TooMany>) -> Answer {
+        let mut answer = match self.begin(room, may) {
             Ok(answer) => answer,
             Err(known) => return known,
         };
@@ -169,7 +175,11 @@ impl EventService {
     }
 
     /// The call that answers, or the answer.
-    fn begin(&self, room: &RoomId) -> Result<watch::Receiver<Option<Answer>>, Answer> {
+    fn begin(
+        &self,
+        room: &RoomId,
+        may: impl FnOnce() -> Result<(), TooMany>,
+    ) -> Result<watch::Receiver<Option<Answer>>, Answer> {
         let now = Instant::now();
         let mut rooms = self.0.rooms();
         match rooms.get(room) {
@@ -183,6 +193,9 @@ impl EventService {
         }
         if rooms.len() >= MAX_OPEN {
             return Err(Err(EventFailure::Busy));
+        }
+        if let Err(too_many) = may() {
+            return Err(Err(EventFailure::TooMany(too_many)));
         }
         let (tell, answer) = watch::channel(None);
         rooms.insert(room.clone(), Open::Asked(answer.clone()));
@@ -354,6 +367,10 @@ mod tests {
         EventService::new(&client().unwrap(), "event_service", &config).unwrap()
     }
 
+    fn freely() -> Result<(), TooMany> {
+        Ok(())
+    }
+
     fn room(name: &str) -> RoomId {
         RoomId::new(name).unwrap()
     }
@@ -364,7 +381,7 @@ mod tests {
         let service = service(&url, 5_000);
         let asks = (0..1_000).map(|_| {
             let service = service.clone();
-            tokio::spawn(async move { service.ask(&room("concert")).await })
+            tokio::spawn(async move { service.ask(&room("concert"), freely).await })
         });
         let asks: Vec<_> = asks.collect();
         // Whoever began the call goes away.
@@ -378,7 +395,25 @@ mod tests {
         for ask in asks.into_iter().skip(1) {
             assert_eq!(ask.await.unwrap(), Ok(event.clone()));
         }
-        assert_eq!(service.ask(&room("concert")).await, Ok(event));
+        assert_eq!(service.ask(&room("concert"), freely).await, Ok(event));
+        assert_eq!(shop.calls(), 1);
+    }
+
+    #[tokio::test]
+    async fn only_whoever_begins_a_call_must_be_allowed_to() {
+        let (shop, url) = shop().await;
+        let service = service(&url, 5_000);
+        let wait = Millis(2_000);
+        let never = || Err(TooMany { wait });
+        let refused = Err(EventFailure::TooMany(TooMany { wait }));
+        assert_eq!(service.ask(&room("concert"), never).await, refused);
+        let refused = service.ask(&room("concert"), never).await;
+        assert!(refused.is_err() && shop.calls() == 0, "nothing is kept of it");
+        // Others who come meanwhile, or just after, wait for the same call.
+        let concert = room("concert");
+        let (first, second) = tokio::join!(service.ask(&concert, freely), service.ask(&concert, never));
+        assert!(first.is_ok() && second == first, "{second:?}");
+        assert!(service.ask(&room("concert"), never).await.is_ok());
         assert_eq!(shop.calls(), 1);
     }
 
@@ -386,11 +421,14 @@ mod tests {
     async fn a_room_is_one_part_of_the_address() {
         let (shop, url) = shop().await;
         let service = service(&url, 5_000);
-        assert_eq!(service.ask(&room("a/b ä?#")).await.unwrap().seats, 1);
-        assert_eq!(service.ask(&room("private")).await.unwrap().seats, 7);
+        assert_eq!(service.ask(&room("a/b ä?#"), freely).await.unwrap().seats, 1);
+        assert_eq!(service.ask(&room("private"), freely).await.unwrap().seats, 7);
         assert_eq!(shop.calls(), 2);
         for climbing in [".", ".."] {
-            assert_eq!(service.ask(&room(climbing)).await, Err(EventFailure::UnknownRoom));
+            assert_eq!(
+                service.ask(&room(climbing), freely).await,
+                Err(EventFailure::UnknownRoom)
+            );
         }
         assert_eq!(shop.calls(), 2, "not even asked for");
     }
@@ -400,13 +438,16 @@ mod tests {
         let (shop, url) = shop().await;
         let service = service(&url, 5_000);
         for _ in 0..10 {
-            assert_eq!(service.ask(&room("broken")).await, Err(EventFailure::Status(503)));
+            assert_eq!(
+                service.ask(&room("broken"), freely).await,
+                Err(EventFailure::Status(503))
+            );
         }
         assert_eq!(shop.calls(), 1);
         shop.repaired.store(1, Ordering::SeqCst);
         let began = Instant::now();
         let event = loop {
-            match service.ask(&room("broken")).await {
+            match service.ask(&room("broken"), freely).await {
                 Ok(event) => break event,
                 Err(_) => tokio::time::sleep(Duration::from_millis(50)).await,
             }
@@ -421,19 +462,22 @@ mod tests {
         let (shop, url) = shop().await;
         let hasty = service(&url, 300);
         assert_eq!(
-            hasty.ask(&room("slow")).await,
+            hasty.ask(&room("slow"), freely).await,
             Err(EventFailure::Slow(Millis(300)))
         );
         let service = service(&url, 20_000);
         assert_eq!(
-            service.ask(&room("unheard")).await,
+            service.ask(&room("unheard"), freely).await,
             Err(EventFailure::UnknownRoom)
         );
         let calls = shop.calls();
-        assert_eq!(service.ask(&room("moved")).await, Err(EventFailure::Status(302)));
+        assert_eq!(
+            service.ask(&room("moved"), freely).await,
+            Err(EventFailure::Status(302))
+        );
         assert_eq!(shop.calls(), calls + 1, "redirects are not followed");
         for name in ["huge", "odd", "negative", "endless", "many", "when"] {
-            let answer = service.ask(&room(name)).await;
+            let answer = service.ask(&room(name), freely).await;
             assert!(
                 matches!(answer, Err(EventFailure::Nonsense(_))),
                 "{name}: {answer:?}"
@@ -444,7 +488,7 @@ mod tests {
         closed.bind("127.0.0.1:0".parse().unwrap()).unwrap();
         let url = format!("http://{}/{{room}}?key=secret", closed.local_addr().unwrap());
         let answer = self::service(&url, 5_000)
-            .ask(&room("concert"))
+            .ask(&room("concert"), freely)
             .await
             .unwrap_err();
         assert!(matches!(answer, EventFailure::Unreachable(_)), "{answer:?}");
@@ -463,12 +507,15 @@ mod tests {
                 rooms.insert(room(&number.to_string()), failed);
             }
         }
-        assert_eq!(service.ask(&room("concert")).await, Err(EventFailure::Busy));
+        assert_eq!(
+            service.ask(&room("concert"), freely).await,
+            Err(EventFailure::Busy)
+        );
         assert_eq!(shop.calls(), 0);
         for open in service.0.rooms().values_mut() {
             *open = Open::Answered(Err(EventFailure::UnknownRoom), Instant::now());
         }
-        assert!(service.ask(&room("concert")).await.is_ok());
+        assert!(service.ask(&room("concert"), freely).await.is_ok());
         assert_eq!(service.0.rooms().len(), 1);
     }
 

@@ -1,6 +1,9 @@
-//! While the store is away nobody gets in, unless an operator has said so, for a limited time.
+//! While the store is away nobody gets in, unless an operator has said so, for a limited time, and the room was open when
+//! it was last seen: a sale that has not begun, or that is over, is none of the exception's.
 //!
 //! Passes of that time name no ticket: they can be checked offline, and are redeemed here without the store.
+
+use std::sync::atomic::Ordering;
 
 use tidegate_api::{Place, PlaceState, RoomStatus};
 use tidegate_core::ids::PersonId;
@@ -9,7 +12,7 @@ use tidegate_core::time::Timestamp;
 
 use super::part::{Door, Rooms};
 use super::pass::{Claims, PassRefused};
-use super::place::pass;
+use super::place::{pass, status_at};
 use crate::convert::time;
 use crate::problem::{Refused, UNAVAILABLE};
 use crate::state::App;
@@ -17,8 +20,14 @@ use crate::state::App;
 /// Rooms are never born with this number.
 const NEVER: u64 = 0;
 
-/// Whether everybody is let in now.
+/// Whether everybody is let in now. A room that this process has never seen stays shut: nobody knows whether it was open.
 pub(crate) fn holds(door: &Door, now: Timestamp) -> bool {
+    let seen = door.room.seen().filter(|_| lasts(door, now));
+    seen.is_some_and(|seen| status_at(&seen.view, now) == RoomStatus::Open)
+}
+
+/// Whether the time of the exception is not over.
+fn lasts(door: &Door, now: Timestamp) -> bool {
     door.settings.fail_open_until.is_some_and(|until| now.0 < until.0)
 }
 
@@ -35,6 +44,7 @@ pub(crate) fn place(
         return None;
     }
     tracing::warn!(room = %door.room.name(), "the store is away, and the room is set to let everybody in");
+    door.failed_open.fetch_add(1, Ordering::Relaxed);
     let until = now + door.settings.pass_ms;
     let claims = Claims {
         person: person.clone(),
@@ -68,11 +78,12 @@ pub(crate) fn gave(claims: &Claims) -> bool {
 }
 
 /// How long the visitor of such a pass may stay; none for a pass with a ticket. Nobody keeps count of these passes, so
-/// each can be shown more than once, but none after its time, or after that of the exception.
+/// each can be shown more than once, but none after its time, or after that of the exception. As with any pass, a door that
+/// was closed since does not take it back.
 pub(crate) fn visit(door: &Door, claims: &Claims, now: Timestamp) -> Result<Option<Timestamp>, PassRefused> {
     match gave(claims) {
         false => Ok(None),
-        true if holds(door, now) && now < claims.until => Ok(Some(now + door.settings.inside_ms)),
+        true if lasts(door, now) && now < claims.until => Ok(Some(now + door.settings.inside_ms)),
         true => Err(PassRefused::Expired),
     }
 }

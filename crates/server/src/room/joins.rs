@@ -1,4 +1,5 @@
-//! How often tickets are asked for: new ones per address, any per person. Whoever asks too often waits.
+//! How often tickets are asked for: new ones per address, any per person; and rooms that nobody has heard of, per address.
+//! Whoever asks too often waits.
 //!
 //! Every process counts for itself, in bounded memory. Of somebody who asks, one time is kept: when all that it took
 //! will be there again (GCRA). Whoever has nothing to make up for is forgotten first; while nobody has, those who are
@@ -29,9 +30,10 @@ const MOST: u32 = 1_000_000;
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct JoinLimitsConfig {
-    /// New tickets of one address (64 bits of IPv6) in a minute. Whoever comes back to a ticket is not counted.
+    /// New tickets of one address (64 bits of IPv6) in a minute. Whoever comes back to a ticket is not counted. As often, and
+    /// counted apart, the event service is asked for rooms that it may not know.
     pub per_address: u32,
-    /// New tickets of one address at once.
+    /// New tickets of one address at once, and such rooms.
     pub address_burst: u32,
     /// How often one person may come or come back in a minute, all at once if it likes.
     pub per_person: u32,
@@ -76,6 +78,7 @@ pub(crate) struct TooMany {
 pub(crate) struct Joins {
     addresses: Mutex<Counts<Block>>,
     people: Mutex<Counts<PersonId>>,
+    unheard: Mutex<Counts<Block>>,
 }
 
 impl Joins {
@@ -89,6 +92,7 @@ impl Joins {
         Self {
             addresses: Mutex::new(Counts::new(addresses, entries)),
             people: Mutex::new(Counts::new(people, entries)),
+            unheard: Mutex::new(Counts::new(addresses, entries)),
         }
     }
 
@@ -114,6 +118,21 @@ impl Joins {
     /// After all no new ticket was given: it was there already, or the room refused. Gives the address its count back.
     pub(crate) fn give_back(&self, from: Block, now: Timestamp) {
         self.addresses().give_back(&from, now);
+    }
+
+    /// Before somebody else is asked for a room that nobody here has heard of. Names can be made up, and each is a call: one
+    /// address must not take all that there are.
+    pub(crate) fn take_unheard(&self, from: Block, now: Timestamp) -> Result<(), TooMany> {
+        self.unheard().take(&from, now)
+    }
+
+    /// There was such a room.
+    pub(crate) fn give_back_unheard(&self, from: Block, now: Timestamp) {
+        self.unheard().give_back(&from, now);
+    }
+
+    fn unheard(&self) -> MutexGuard<'_, Counts<Block>> {
+        self.unheard.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn addresses(&self) -> MutexGuard<'_, Counts<Block>> {

@@ -1,7 +1,8 @@
 //! The keys that sign passes: PKCS#8 files in a folder, several at once while one replaces another.
 //!
 //! To replace a key: put the new file into the folder of every process with `active` at the old key, so that all know
-//! it; then make it `active`; take the old file away when the last pass that it signed is over.
+//! it; then make it `active`; take the old file away when the last pass that it signed is over, and whatever else was made
+//! with it: what browsers keep (a day), and draws, which are made from the oldest key, whichever one signs.
 
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io::{self, Write};
@@ -34,7 +35,7 @@ pub struct PassKeysConfig {
     /// A folder of PEM files, or one file; `room-keys` in the data folder if absent. Made, with a key, if it is missing.
     /// Processes of one service need the same keys.
     pub folder: Option<PathBuf>,
-    /// The id of the key that signs; that of the newest file if absent. All of them verify.
+    /// The id of the key that signs; that of the newest file if absent. All of them verify; draws are made from the oldest.
     pub active: Option<String>,
     /// Whom passes name as their issuer.
     pub issuer: String,
@@ -71,8 +72,26 @@ impl Key {
     }
 }
 
-/// All keys, the one that signs first. The error names the file and what would be right.
-pub(super) fn load(config: &PassKeysConfig, data: &Path) -> Result<Vec<Key>, String> {
+/// The keys there are; at least one.
+pub(super) struct Keys {
+    /// The one that signs first.
+    pub(super) all: Vec<Key>,
+    /// Where the oldest one is.
+    oldest: usize,
+}
+
+impl Keys {
+    pub(super) fn active(&self) -> &Key {
+        &self.all[0]
+    }
+
+    pub(super) fn oldest(&self) -> &Key {
+        &self.all[self.oldest]
+    }
+}
+
+/// All keys. The error names the file and what would be right.
+pub(super) fn load(config: &PassKeysConfig, data: &Path) -> Result<Keys, String> {
     let place = config.folder.clone().unwrap_or_else(|| data.join(FOLDER));
     let mut keys = read(&place)?;
     if keys.is_empty() {
@@ -90,7 +109,7 @@ pub(super) fn load(config: &PassKeysConfig, data: &Path) -> Result<Vec<Key>, Str
         // Another process may have been faster, and its key is the one.
         keys = read(&place)?;
     }
-    // The newest signs; of files of one moment the last by name.
+    // The newest signs; of files of one moment the last by name, of keys in one file the first.
     keys.sort_by(|(a, _), (b, _)| b.cmp(a));
     let mut keys: Vec<Key> = keys.into_iter().map(|(_, key)| key).collect();
     keys.dedup_by(|a, b| a.id == b.id);
@@ -108,9 +127,13 @@ pub(super) fn load(config: &PassKeysConfig, data: &Path) -> Result<Vec<Key>, Str
     if keys.is_empty() {
         return Err(format!("{} holds no key", place.display()));
     }
+    let last = keys.len() - 1;
     let active = keys.remove(at);
     keys.insert(0, active);
-    Ok(keys)
+    Ok(Keys {
+        oldest: if at == last { 0 } else { last },
+        all: keys,
+    })
 }
 
 type Found = ((SystemTime, PathBuf), Key);
@@ -192,8 +215,8 @@ fn write(draft: &Path, key: &[u8]) -> io::Result<()> {
 mod tests {
     use super::*;
 
-    fn ids(keys: &[Key]) -> Vec<&str> {
-        keys.iter().map(|key| key.id.as_str()).collect()
+    fn ids(keys: &Keys) -> Vec<&str> {
+        keys.all.iter().map(|key| key.id.as_str()).collect()
     }
 
     /// The example of RFC 8037, appendix A.3.
@@ -226,7 +249,7 @@ mod tests {
         let data = tempfile::tempdir().unwrap();
         let config = PassKeysConfig::default();
         let all = std::thread::scope(|scope| {
-            let load = || load(&config, data.path()).unwrap().remove(0).id;
+            let load = || load(&config, data.path()).unwrap().all.remove(0).id;
             let threads: Vec<_> = (0..8).map(|_| scope.spawn(load)).collect();
             let ids = threads.into_iter().map(|thread| thread.join().unwrap());
             ids.collect::<std::collections::BTreeSet<_>>()
@@ -239,17 +262,18 @@ mod tests {
         let data = tempfile::tempdir().unwrap();
         let folder = data.path().join(FOLDER);
         let mut config = PassKeysConfig::default();
-        let first = load(&config, data.path()).unwrap().remove(0).id;
+        let first = load(&config, data.path()).unwrap().all.remove(0).id;
         make(&folder.join("a.pem")).unwrap();
         let later = SystemTime::UNIX_EPOCH + std::time::Duration::from_secs(4_000_000_000);
         let file = File::options().write(true).open(folder.join("a.pem")).unwrap();
         file.set_modified(later).unwrap();
         fs::write(folder.join("notes.txt"), "not a key").unwrap();
         let keys = load(&config, data.path()).unwrap();
-        assert_eq!(keys.len(), 2);
-        assert_eq!(keys[1].id, first);
+        assert_eq!(keys.all.len(), 2);
+        assert_eq!((&keys.all[1].id, &keys.oldest().id), (&first, &first));
         config.active = Some(first.clone());
-        assert_eq!(load(&config, data.path()).unwrap()[0].id, first);
+        let keys = load(&config, data.path()).unwrap();
+        assert_eq!((&keys.active().id, &keys.oldest().id), (&first, &first));
         config.active = Some("other".into());
         let error = load(&config, data.path()).err().unwrap();
         assert!(
@@ -267,7 +291,7 @@ mod tests {
             ..PassKeysConfig::default()
         };
         assert_eq!(
-            load(&config, data.path()).unwrap().len(),
+            load(&config, data.path()).unwrap().all.len(),
             1,
             "a file is made, too"
         );

@@ -17,7 +17,7 @@ pub(crate) use self::colours::stylesheet;
 pub use self::colours::{Colour, Colours};
 pub use self::words::OwnTexts;
 pub(crate) use self::words::{Lang, Texts};
-use self::words::{Words, count, fill, lasting, range};
+use self::words::{Words, count, fill, lasting, range, until_opening};
 
 /// All that the page shows.
 #[derive(Debug, Clone)]
@@ -415,7 +415,7 @@ impl Stage<'_> {
             "<p class=\"opening\"><span class=\"label\">{}</span> <b class=\"time\">{}</b> <span class=\"fine\">\
              <time datetime=\"{exact}\">{}</time></span></p>",
             escaped(self.words.opens_in),
-            escaped(&range(self.words, left, left)),
+            escaped(&until_opening(self.words, left)),
             escaped(&fill(self.words.opens_at, &[("time", &format!("{plain} UTC"))])),
         )
     }

@@ -1,6 +1,7 @@
 //! The rooms of this service: their store, the services that let people in, and what every request about them needs.
 
 use std::collections::{BTreeMap, HashMap};
+use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use reqwest::Client;
@@ -15,17 +16,17 @@ use tidegate_store::room::{
 };
 use tokio::sync::Semaphore;
 
-use super::address::Proxies;
+use super::address::{Block, Proxies};
 use super::draw;
 use super::event_service::{EventFailure, EventService};
-use super::joins::Joins;
+use super::joins::{Joins, TooMany};
 use super::kept::Seal;
 use super::page::{Lang, OwnTexts, Texts};
 use super::pass::Signer;
 use super::proof::Proofs;
 use super::visitor::ShopKeys;
 use crate::config::{Config, DurabilityConfig, RoomSettings, StoreKind};
-use crate::problem::{Answer, CONFLICT, EVENT_SERVICE, NO_ROOMS, Refused, UNKNOWN_ROOM};
+use crate::problem::{Answer, CONFLICT, EVENT_SERVICE, NO_ROOMS, Refused, TOO_MANY_JOINS, UNKNOWN_ROOM};
 use crate::service::ServiceError;
 use crate::state::App;
 
@@ -67,6 +68,8 @@ pub(crate) struct Door {
     texts: [(Lang, Texts); 2],
     /// What the seed of every draw is made from.
     draws: draw::Secret,
+    /// Passes that this process gave without the store.
+    pub(crate) failed_open: AtomicU64,
 }
 
 impl Door {
@@ -76,12 +79,13 @@ impl Door {
         let name = room.name().clone();
         let secret = match &settings.draw_seed {
             Some(secret) => Sha256::digest(secret.expose()).into(),
-            None => signer.secret_for(&format!("draw {name}")),
+            None => signer.draw_secret(&name),
         };
         Ok(Self {
             shop_keys: ShopKeys::open(&format!("rooms.{name}.signed_by"), &settings.signed_by)?,
             texts: [texts(Lang::En, &own(Lang::En)), texts(Lang::Ko, &own(Lang::Ko))],
             draws: draw::Secret::new(secret, &name),
+            failed_open: AtomicU64::new(0),
             room,
             settings,
         })
@@ -133,8 +137,8 @@ impl RoomPart {
         }
         let rooms = Rooms {
             handle,
-            proofs: Proofs::new(signer.secret_for("proof")),
-            seal: Seal::new(signer.secret_for("named")),
+            proofs: Proofs::new(signer.secrets_for("proof")),
+            seal: Seal::new(&signer.secrets_for("named")),
             joins: Joins::new(&section.joins),
             streams: Arc::new(Semaphore::new(section.max_streams as usize)),
             defaults: config.room_template(),
@@ -196,8 +200,9 @@ async fn open(config: &Config) -> Result<(Arc<dyn RoomStore>, Option<Arc<Embedde
 impl Rooms {
     /// The room of this name. One that is not configured and that the store does not have is asked for where rooms are
     /// known, and made. What the store has is not asked for again: its limits hold, and those who wait in it can come
-    /// back whether or not anybody answers.
-    pub(crate) async fn door(&self, name: &str) -> Answer<Arc<Door>> {
+    /// back whether or not anybody answers. `visitor`: from where somebody asks who has no key, and when. Such a one may not
+    /// make up many names.
+    pub(crate) async fn door(&self, name: &str, visitor: Option<(Block, Timestamp)>) -> Answer<Arc<Door>> {
         let unknown = || unknown(name);
         let id = RoomId::new(name).map_err(|_| unknown())?;
         if let Some(door) = self.configured.get(&id) {
@@ -210,8 +215,24 @@ impl Rooms {
         if let Some(door) = self.stored(&id).await? {
             return Ok(door);
         }
-        let event = events.ask(&id).await.map_err(|failure| match failure {
+        let mut counted = None;
+        let may = || -> Result<(), TooMany> {
+            if let Some((from, now)) = visitor {
+                self.joins.take_unheard(from, now)?;
+                counted = visitor;
+            }
+            Ok(())
+        };
+        let asked = events.ask(&id, may).await;
+        if let (Ok(_), Some((from, now))) = (&asked, counted) {
+            self.joins.give_back_unheard(from, now);
+        }
+        let event = asked.map_err(|failure| match failure {
             EventFailure::UnknownRoom => unknown(),
+            EventFailure::TooMany(TooMany { wait }) => {
+                let detail = format!("{failure} within a minute; try again later");
+                Refused::new(TOO_MANY_JOINS, detail).after(wait)
+            }
             failure => {
                 tracing::warn!(room = name, %failure, "a room cannot be opened");
                 let detail = format!("how many seats the room has cannot be told now: {failure}");
@@ -234,7 +255,7 @@ impl Rooms {
     pub(crate) async fn any_door(&self, name: &str) -> Answer<Arc<Door>> {
         let id = RoomId::new(name).map_err(|_| unknown(name))?;
         match self.configured.contains_key(&id) || self.events.is_some() {
-            true => self.door(name).await,
+            true => self.door(name, None).await,
             false => self.stored(&id).await?.ok_or_else(|| unknown(name)),
         }
     }

@@ -18,7 +18,7 @@ use tidegate_core::time::Timestamp;
 
 use super::jwt::{self, Parts, encoded};
 pub use super::keys::PassKeysConfig;
-use super::keys::{Key, load};
+use super::keys::{Key, Keys, load};
 
 const ALGORITHM: &str = "EdDSA";
 /// A shop's clock may be so many seconds behind ours, and a pass is shown at once.
@@ -80,13 +80,12 @@ struct Written {
 /// Signs passes, and knows those that it signed.
 pub struct Signer {
     issuer: String,
-    /// The first one signs.
-    keys: Vec<Key>,
+    keys: Keys,
 }
 
 impl fmt::Debug for Signer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let ids = self.keys.iter().map(|key| &key.id);
+        let ids = self.keys.all.iter().map(|key| &key.id);
         f.debug_list().entries(ids).finish()
     }
 }
@@ -104,7 +103,7 @@ impl Signer {
     }
 
     fn active(&self) -> &Key {
-        &self.keys[0]
+        self.keys.active()
     }
 
     /// The pass for these claims; the same text every time.
@@ -160,7 +159,7 @@ impl Signer {
             return Err(PassRefused::WrongAlgorithm);
         }
         let kid = parts.header.kid.as_deref();
-        let key = self.keys.iter().find(|key| Some(key.id.as_str()) == kid);
+        let key = self.keys.all.iter().find(|key| Some(key.id.as_str()) == kid);
         let key = key.ok_or(PassRefused::UnknownKey)?;
         UnparsedPublicKey::new(&ED25519, key.pair.public_key().as_ref())
             .verify(parts.signed, &parts.signature)
@@ -183,18 +182,26 @@ impl Signer {
                 "kty": "OKP", "crv": "Ed25519", "x": key.x, "kid": key.id, "use": "sig", "alg": ALGORITHM,
             })
         };
-        json!({ "keys": self.keys.iter().map(jwk).collect::<Vec<_>>() })
+        json!({ "keys": self.keys.all.iter().map(jwk).collect::<Vec<_>>() })
     }
 
-    /// A secret that every process with the same active key has, and nobody else; another one for every purpose.
-    pub fn secret_for(&self, purpose: &str) -> [u8; 32] {
-        // No token is ever signed with a zero byte in it, and the signature itself is not told.
-        let signature = self
-            .active()
-            .pair
-            .sign(format!("tidegate secret\0{purpose}").as_bytes());
-        Sha256::digest(signature).into()
+    /// Secrets that every process with the same keys has, and nobody else; others for every purpose. The first is for what
+    /// is made now; what was made with any of them is known again, so that a key can be replaced while visitors wait.
+    pub(crate) fn secrets_for(&self, purpose: &str) -> Vec<[u8; 32]> {
+        self.keys.all.iter().map(|key| secret(key, purpose)).collect()
     }
+
+    /// What the draws of a room are made from. It does not change when another key signs: what was told of a draw before
+    /// the opening must hold after it. Of the oldest key, so it stays until that one is taken away.
+    pub fn draw_secret(&self, room: &RoomId) -> [u8; 32] {
+        secret(self.keys.oldest(), &format!("draw {room}"))
+    }
+}
+
+fn secret(key: &Key, purpose: &str) -> [u8; 32] {
+    // No token is ever signed with a zero byte in it, and the signature itself is not told.
+    let signature = key.pair.sign(format!("tidegate secret\0{purpose}").as_bytes());
+    Sha256::digest(signature).into()
 }
 
 fn claims(written: Written) -> Option<Claims> {
@@ -386,8 +393,56 @@ mod tests {
     fn secrets_differ_by_purpose_and_key() {
         let (signer, _data) = signer();
         let (other, _other_data) = self::signer();
-        assert_eq!(signer.secret_for("proof"), signer.secret_for("proof"));
-        assert_ne!(signer.secret_for("proof"), signer.secret_for("draw"));
-        assert_ne!(signer.secret_for("proof"), other.secret_for("proof"));
+        assert_eq!(signer.secrets_for("proof"), signer.secrets_for("proof"));
+        assert_ne!(signer.secrets_for("proof"), signer.secrets_for("named"));
+        assert_ne!(signer.secrets_for("proof"), other.secrets_for("proof"));
+        assert_ne!(
+            signer.draw_secret(&room("concert")),
+            signer.draw_secret(&room("theatre"))
+        );
+        assert_ne!(
+            signer.draw_secret(&room("concert")),
+            other.draw_secret(&room("concert"))
+        );
+    }
+
+    /// As the steps in `keys` say: everywhere first, then active, then the old one is gone.
+    #[test]
+    fn a_key_that_is_replaced_takes_no_secret_along_before_it_is_gone() {
+        let data = tempfile::tempdir().unwrap();
+        let folder = data.path().join("room-keys");
+        let mut config = PassKeysConfig::default();
+        let old = Signer::open(&config, data.path()).unwrap();
+        let fresh = tempfile::tempdir().unwrap();
+        let new = Signer::open(&config, fresh.path()).unwrap();
+        std::fs::copy(fresh.path().join("room-keys/key.pem"), folder.join("new.pem")).unwrap();
+        let mut told = Vec::new();
+        for active in [&old, &new] {
+            config.active = Some(active.active().id.clone());
+            let both = Signer::open(&config, data.path()).unwrap();
+            let secrets = both.secrets_for("named");
+            assert_eq!(
+                secrets[0],
+                active.secrets_for("named")[0],
+                "made with the active one"
+            );
+            assert!(
+                secrets.contains(&old.secrets_for("named")[0]),
+                "the old one is known"
+            );
+            told.push(both.draw_secret(&room("concert")));
+        }
+        assert_eq!(
+            told,
+            [old.draw_secret(&room("concert")); 2],
+            "what was told holds"
+        );
+        std::fs::remove_file(folder.join("key.pem")).unwrap();
+        let after = Signer::open(&config, data.path()).unwrap();
+        assert_eq!(
+            after.draw_secret(&room("concert")),
+            new.draw_secret(&room("concert"))
+        );
+        assert_eq!(after.secrets_for("named"), new.secrets_for("named"));
     }
 }

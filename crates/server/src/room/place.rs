@@ -27,11 +27,16 @@ pub(crate) fn end(end: End) -> TicketEnd {
 }
 
 pub(crate) fn status(view: &RoomView) -> RoomStatus {
+    status_at(view, view.now)
+}
+
+/// What the door is like at another time than the room was read, if nobody has touched it since.
+pub(crate) fn status_at(view: &RoomView, now: Timestamp) -> RoomStatus {
     match view.status {
         Status::Closed => RoomStatus::Closed,
         _ if view.sold_out() => RoomStatus::SoldOut,
         Status::Paused => RoomStatus::Paused,
-        Status::Open if view.opens_at.is_some_and(|at| at > view.now) => RoomStatus::NotOpen,
+        Status::Open if view.opens_at.is_some_and(|at| at > now) => RoomStatus::NotOpen,
         Status::Open => RoomStatus::Open,
     }
 }
@@ -72,6 +77,8 @@ impl Rooms {
                 place.opens_at = view.opens_at.map(time);
             }
             TicketState::Waiting { .. } => {
+                // Those whose draw is not over stand ahead, too.
+                place.waiting = told.waiting.max(told.ahead + 1);
                 place.position = Some(told.ahead + 1);
                 place.ahead = Some(told.ahead);
                 place.behind = Some(told.waiting.saturating_sub(told.ahead + 1));

@@ -91,7 +91,8 @@ pub(crate) enum ProofRefused {
 
 /// Gives challenges and takes proofs.
 pub(crate) struct Proofs {
-    key: [u8; 32],
+    /// The first one makes challenges, all of them know theirs again.
+    keys: Vec<[u8; 32]>,
     /// Those that end next come first.
     taken: Mutex<BTreeSet<(Timestamp, [u8; 16])>>,
     most: usize,
@@ -104,11 +105,11 @@ impl fmt::Debug for Proofs {
 }
 
 impl Proofs {
-    /// The processes of one service need the same key, for one answers what another asked:
-    /// `Signer::secret_for("proof")`.
-    pub(crate) fn new(key: [u8; 32]) -> Self {
+    /// The processes of one service need the same keys, for one answers what another asked:
+    /// `Signer::secrets_for("proof")`, of which there is at least one.
+    pub(crate) fn new(keys: Vec<[u8; 32]>) -> Self {
         Self {
-            key,
+            keys,
             taken: Mutex::default(),
             most: MAX_TAKEN,
         }
@@ -129,7 +130,7 @@ impl Proofs {
         challenge.extend((now + config.lasts_ms).0.to_be_bytes());
         challenge.push(config.bits);
         challenge.extend(random);
-        challenge.extend(self.mac(&challenge).finalize().into_bytes());
+        challenge.extend(signed(&self.keys[0], &challenge).finalize().into_bytes());
         Ok(encoded(challenge))
     }
 
@@ -156,8 +157,10 @@ impl Proofs {
         let (body, mac) = bytes
             .split_at_checked(BODY_BYTES)
             .ok_or(ProofRefused::Malformed)?;
-        let genuine = self.mac(body).verify_slice(mac);
-        genuine.map_err(|_| ProofRefused::Forged)?;
+        let ours = |key: &[u8; 32]| signed(key, body).verify_slice(mac).is_ok();
+        if !self.keys.iter().any(ours) {
+            return Err(ProofRefused::Forged);
+        }
         let (asked_in, rest) = body.split_at(32);
         let here = place(room, from);
         if asked_in[..16] != here[..16] {
@@ -188,11 +191,6 @@ impl Proofs {
         }
     }
 
-    fn mac(&self, body: &[u8]) -> Hmac<Sha256> {
-        let mac = Hmac::<Sha256>::new_from_slice(&self.key).expect("HMAC takes keys of any length");
-        mac.chain_update("tidegate proof").chain_update(body)
-    }
-
     fn first_time(&self, ends: Timestamp, name: [u8; 16], now: Timestamp) -> bool {
         let mut taken = self.taken.lock().unwrap_or_else(PoisonError::into_inner);
         while let Some((first, _)) = taken.first().copied()
@@ -202,6 +200,11 @@ impl Proofs {
         }
         taken.insert((ends, name))
     }
+}
+
+fn signed(key: &[u8; 32], body: &[u8]) -> Hmac<Sha256> {
+    let mac = Hmac::<Sha256>::new_from_slice(key).expect("HMAC takes keys of any length");
+    mac.chain_update("tidegate proof").chain_update(body)
 }
 
 /// Hashes of the room and of the address block, which fill the same space whatever their length.
@@ -260,7 +263,7 @@ mod tests {
 
     #[test]
     fn work_is_taken_once() {
-        let proofs = Proofs::new([7; 32]);
+        let proofs = Proofs::new(vec![[7; 32]]);
         let given = challenge(&proofs);
         assert_ne!(given, challenge(&proofs));
         assert!(given.len() < 120, "{given}");
@@ -276,13 +279,29 @@ mod tests {
             Err(ProofRefused::Taken)
         );
         // Another process of the same service takes it.
-        assert_eq!(verify(&Proofs::new([7; 32]), &proof), Ok(()));
-        assert_eq!(verify(&Proofs::new([8; 32]), &proof), Err(ProofRefused::Forged));
+        assert_eq!(verify(&Proofs::new(vec![[7; 32]]), &proof), Ok(()));
+        assert_eq!(
+            verify(&Proofs::new(vec![[8; 32]]), &proof),
+            Err(ProofRefused::Forged)
+        );
+    }
+
+    #[test]
+    fn a_challenge_outlives_the_key_that_made_it_being_replaced() {
+        let old = Proofs::new(vec![[7; 32]]);
+        let replaced = Proofs::new(vec![[8; 32], [7; 32]]);
+        assert_eq!(verify(&replaced, &solve(&challenge(&old), 8)), Ok(()));
+        let proof = solve(&challenge(&replaced), 8);
+        assert_eq!(
+            verify(&old, &proof),
+            Err(ProofRefused::Forged),
+            "made with the new one"
+        );
     }
 
     #[test]
     fn it_holds_for_its_room_address_and_time() {
-        let proofs = Proofs::new([7; 32]);
+        let proofs = Proofs::new(vec![[7; 32]]);
         let proof = solve(&challenge(&proofs), 8);
         let verify = |config: &ProofConfig, name: &str, address: &str, now: Timestamp| {
             proofs.verify(config, &proof, &room(name), from(address), now)
@@ -306,7 +325,7 @@ mod tests {
 
     #[test]
     fn whoever_did_nothing_is_refused() {
-        let proofs = Proofs::new([7; 32]);
+        let proofs = Proofs::new(vec![[7; 32]]);
         let given = challenge(&proofs);
         let idle = (0u64..)
             .find(|nonce| zeros(&given, &nonce.to_string()) < 8)
@@ -341,7 +360,7 @@ mod tests {
 
     #[test]
     fn what_was_taken_is_forgotten_at_its_end_and_never_too_much_is_kept() {
-        let mut proofs = Proofs::new([7; 32]);
+        let mut proofs = Proofs::new(vec![[7; 32]]);
         proofs.most = 100;
         for number in 0..1_000u64 {
             let name = u128::from(number).to_be_bytes();

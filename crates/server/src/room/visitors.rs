@@ -1,6 +1,7 @@
 //! Who asks about a place: identified, counted and, where a room wants it, made to work first.
 
 use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
 
 use axum::extract::ConnectInfo;
 use axum::http::request::Parts;
@@ -64,6 +65,11 @@ impl Asking {
         Block::of(rooms.proxies.visitor(self.peer, &self.headers))
     }
 
+    /// The room of this name.
+    pub(crate) async fn door(&self, app: &App, rooms: &Rooms, name: &str) -> Answer<Arc<Door>> {
+        rooms.door(name, Some((self.from(rooms), app.now()))).await
+    }
+
     /// The cookie that keeps whom the shop named, for one room.
     fn named_cookie(door: &Door, tls: bool) -> String {
         let hash = Sha256::digest(door.room.name().as_str());
@@ -112,11 +118,13 @@ impl Asking {
                 .into_iter()
                 .filter(|secure| *secure || !tls)
                 .filter_map(|secure| self.cookie(&Self::named_cookie(door, secure)));
-            let kept = kept.find_map(|kept| rooms.seal.open(kept));
+            let kept = kept.find_map(|kept| rooms.seal.open(room, kept));
+            let bad = |refused: TokenRefused| Refused::new(BAD_TOKEN, refused.to_string());
             let given = token.map(|token| door.shop_keys.named(token, room, now));
+            let given = given.transpose().map_err(bad)?;
             match (given, kept) {
-                (Some(Ok(named)), _) => {
-                    let (name, value) = (Self::named_cookie(door, secure), rooms.seal.close(&named));
+                (Some(named), _) if named.until > now => {
+                    let (name, value) = (Self::named_cookie(door, secure), rooms.seal.close(room, &named));
                     let secure = if secure { "; Secure" } else { "" };
                     let cookie = format!(
                         "{name}={value}; Path=/; Max-Age={NAMED_SECONDS}; HttpOnly; SameSite=Lax{secure}"
@@ -124,14 +132,18 @@ impl Asking {
                     let cookie = HeaderValue::try_from(cookie).ok();
                     return Ok(Some(visitor(named.person, false, cookie.into_iter().collect())));
                 }
+                // By the old link of one person a browser that several use does not become another.
+                (Some(named), Some(kept)) if named.person != kept.person => {
+                    return Err(bad(TokenRefused::Expired));
+                }
+                (Some(_), None) => return Err(bad(TokenRefused::Expired)),
                 // A stream that broke comes back with the token that it began with, however long ago that was.
-                (None | Some(Err(TokenRefused::Expired)), Some(kept)) => {
+                (_, Some(kept)) => {
                     return Ok(Some(Visitor {
                         late: kept.until <= now,
                         ..visitor(kept.person, false, Vec::new())
                     }));
                 }
-                (Some(Err(refused)), _) => return Err(Refused::new(BAD_TOKEN, refused.to_string())),
                 (None, None) => {}
             }
             if !door.settings.anonymous {

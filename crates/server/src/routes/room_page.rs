@@ -63,9 +63,9 @@ fn language(asking: &Asking, asked: Option<&str>) -> (Lang, bool) {
     Lang::choose(asked, accept.and_then(|accept| accept.to_str().ok()))
 }
 
-async fn found(app: &App, name: &str) -> Answer<(Arc<Rooms>, Arc<Door>)> {
+async fn found(app: &App, asking: &Asking, name: &str) -> Answer<(Arc<Rooms>, Arc<Door>)> {
     let rooms = app.rooms()?.clone();
-    let door = rooms.door(name).await?;
+    let door = asking.door(app, &rooms, name).await?;
     Ok((rooms, door))
 }
 
@@ -80,8 +80,8 @@ async fn looked_at(door: &Door) -> Result<Arc<Seen>, StoreError> {
 fn instead(name: &str, (lang, chosen): (Lang, bool), refused: Refused) -> Answer<Response> {
     match refused.kind.0 {
         StatusCode::NOT_FOUND => Ok(html(StatusCode::NOT_FOUND, page::missing(lang))),
-        StatusCode::SERVICE_UNAVAILABLE => {
-            let mut response = html(StatusCode::SERVICE_UNAVAILABLE, page::away(name, lang, chosen));
+        status @ (StatusCode::SERVICE_UNAVAILABLE | StatusCode::TOO_MANY_REQUESTS) => {
+            let mut response = html(status, page::away(name, lang, chosen));
             if let Some(seconds) = refused.problem().retry_after_sec {
                 let headers = response.headers_mut();
                 headers.insert(header::RETRY_AFTER, HeaderValue::from(seconds));
@@ -100,7 +100,7 @@ async fn show(
     Asked(shown): Asked<Shown>,
 ) -> Answer<Response> {
     let (lang, chosen) = language(&asking, shown.lang.as_deref());
-    let (rooms, door) = match found(&app, &name).await {
+    let (rooms, door) = match found(&app, &asking, &name).await {
         Ok(found) => found,
         Err(refused) => return instead(&name, (lang, chosen), refused),
     };
@@ -162,8 +162,8 @@ fn rendered(
     })
 }
 
-async fn colours(State(app): State<App>, Names(name): Names<String>) -> Answer<Response> {
-    let door = app.rooms()?.door(&name).await?;
+async fn colours(State(app): State<App>, asking: Asking, Names(name): Names<String>) -> Answer<Response> {
+    let (_, door) = found(&app, &asking, &name).await?;
     let css = [(header::CONTENT_TYPE, "text/css; charset=utf-8")];
     Ok(guarded(
         (css, page::stylesheet(&door.settings.colours)).into_response(),
@@ -228,7 +228,7 @@ async fn join(
     let pause = app.config.server.body_pause_ms.into();
     let form = whole_body(request.into_body(), MAX_FORM_BYTES, pause).await?;
     let again = form.split(|byte| *byte == b'&').any(|field| field == b"again=1");
-    let (rooms, door) = match found(&app, &name).await {
+    let (rooms, door) = match found(&app, &asking, &name).await {
         Ok(found) => found,
         Err(refused) => return instead(&name, lang, refused),
     };
@@ -249,7 +249,7 @@ async fn leave(
     Asked(Language { lang }): Asked<Language>,
 ) -> Answer<Response> {
     let lang = language(&asking, lang.as_deref());
-    let (rooms, door) = match found(&app, &name).await {
+    let (rooms, door) = match found(&app, &asking, &name).await {
         Ok(found) => found,
         Err(refused) => return instead(&name, lang, refused),
     };

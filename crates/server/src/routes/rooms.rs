@@ -2,6 +2,7 @@
 
 use axum::extract::State;
 use axum::http::StatusCode;
+use sha2::{Digest, Sha256};
 use tidegate_api::{DoorDeed, LimitBy, PatchCapacity, Role, Room, RoomHistory, Rooms as RoomList};
 use tidegate_core::room::command::{Change, Control, ResizeOutcome, ResizeParams};
 use tidegate_core::room::ticket::Wave;
@@ -14,6 +15,9 @@ use crate::problem::{Answer, Refused};
 use crate::room::part::Door;
 use crate::room::place;
 use crate::state::App;
+
+/// Limit: what a caller knows a change by.
+const MAX_REQUEST_BYTES: usize = 200;
 
 /// Every room, with what happens in it.
 #[utoipa::path(get, path = "/v1/rooms", tag = "rooms", responses((status = 200, body = RoomList)))]
@@ -96,7 +100,36 @@ fn counted(field: &str, by: LimitBy) -> Answer<Change<u64>> {
     }
 }
 
-/// Changes the limits of a room. Nobody who is inside has to go.
+/// What the store knows a change by: a number of its own, or, if the caller names it, one that the same change of the same
+/// caller has again. Another change by the same name is another one: it must not be lost because a name was used twice.
+fn request(caller: &Caller, asked: &PatchCapacity) -> Answer<u64> {
+    let mut number = [0; 8];
+    match asked.request.as_deref() {
+        None => getrandom::fill(&mut number)
+            .map_err(|_| Refused::new(crate::problem::INTERNAL, "there is no randomness"))?,
+        Some(name) if (1..=MAX_REQUEST_BYTES).contains(&name.len()) => {
+            let PatchCapacity {
+                seats,
+                inside,
+                per_second,
+                ..
+            } = asked;
+            let told = serde_json::to_vec(&(&caller.name, name, seats, inside, per_second));
+            let told = told.expect("texts and numbers have a form in JSON");
+            number.copy_from_slice(&Sha256::digest(told)[..8]);
+        }
+        Some(name) => {
+            let bytes = name.len();
+            return Err(Refused::invalid(format!(
+                "request has {bytes} bytes: it must have from 1 to {MAX_REQUEST_BYTES}; leave it out to name nothing"
+            )));
+        }
+    }
+    // 52 bits: some stores have no larger whole numbers.
+    Ok(u64::from_be_bytes(number) >> 12)
+}
+
+/// Changes the limits of a room. Nobody who is inside has to go. With a `request` the same call may be made again.
 #[utoipa::path(patch, path = "/v1/rooms/{room}/capacity", tag = "rooms", params(("room" = String, Path)),
     request_body = PatchCapacity, responses((status = 200, body = Room)))]
 pub(super) async fn resize(
@@ -107,12 +140,8 @@ pub(super) async fn resize(
 ) -> Answer<Json<Room>> {
     caller.need_for_all(Role::Admin)?;
     let door = app.rooms()?.any_door(&name).await?;
-    let mut number = [0; 8];
-    getrandom::fill(&mut number)
-        .map_err(|_| Refused::new(crate::problem::INTERNAL, "there is no randomness"))?;
     let params = ResizeParams {
-        // 52 bits: some stores have no larger whole numbers.
-        request: u64::from_be_bytes(number) >> 12,
+        request: request(&caller, &asked)?,
         seats: asked.seats.map(|by| change("seats", by)).transpose()?,
         inside: asked.inside.map(|by| counted("inside", by)).transpose()?,
         per_second: asked.per_second.map(|by| counted("per_second", by)).transpose()?,

@@ -2,7 +2,6 @@
 
 use std::convert::Infallible;
 use std::sync::Arc;
-use std::time::Duration;
 
 use axum::body::Body;
 use axum::extract::State;
@@ -28,8 +27,6 @@ use crate::room::place::end;
 use crate::room::visitors::{Asking, NOT_KEPT, Visitor, Wish, not_taken};
 use crate::state::App;
 
-/// Sent when nothing else is, so that proxies and browsers see that the connection lives.
-const HEARTBEAT: Duration = Duration::from_secs(15);
 /// When a browser comes back after its stream broke: between so many milliseconds, so that they do not come all at once.
 const RETRY_MS: std::ops::Range<u64> = 1_000..4_000;
 
@@ -71,7 +68,7 @@ pub(super) async fn stream(
             "the service is stopping; come again in a moment",
         ));
     }
-    let door = rooms.door(&name).await?;
+    let door = asking.door(&app, &rooms, &name).await?;
     let Ok(held) = rooms.streams.clone().try_acquire_owned() else {
         let most = app.config.room.max_streams;
         let detail = format!(
@@ -98,7 +95,7 @@ pub(super) async fn stream(
             let stream = futures_util::StreamExt::take_until(events(told, held), stopping.cancelled_owned());
             Body::from_stream(stream)
         }
-        Begun::Over(text) => Body::from(text),
+        Begun::Over(event) => Body::from(event),
     };
     let mut response = Response::new(body);
     let headers = response.headers_mut();
@@ -118,7 +115,7 @@ fn named(visitor: Option<Visitor>) -> Answer<Visitor> {
 enum Begun {
     Visit(Visit),
     /// All there is to tell.
-    Over(String),
+    Over(Bytes),
 }
 
 async fn visit(app: &App, rooms: &Rooms, door: &Door, visitor: &Visitor, wish: &Wish<'_>) -> Answer<Begun> {
@@ -129,7 +126,7 @@ async fn visit(app: &App, rooms: &Rooms, door: &Door, visitor: &Visitor, wish: &
     let begun = match joined.await {
         Ok(begun) => begun,
         Err(refused) => match fail_open::place(app, rooms, door, &visitor.person, &refused) {
-            Some(place) => return Ok(Begun::Over(text("granted", &place, true))),
+            Some(place) => return Ok(Begun::Over(event("granted", &place, true))),
             None => return Err(refused),
         },
     };
@@ -143,7 +140,7 @@ async fn visit(app: &App, rooms: &Rooms, door: &Door, visitor: &Visitor, wish: &
                 JoinOutcome::Refused(NotTaken::Full) => closed(StreamEnd::Full),
                 JoinOutcome::Ended(ticket) | JoinOutcome::Placed { ticket, .. } => ended(&ticket),
             };
-            Ok(Begun::Over(text("closed", &closed, true)))
+            Ok(Begun::Over(event("closed", &closed, true)))
         }
     }
 }
@@ -163,22 +160,25 @@ fn ended(ticket: &TicketView) -> StreamClosed {
     }
 }
 
+/// Bytes that most events need.
+const EVENT_BYTES: usize = 512;
+
 /// One event as it goes over the wire. The first one says when to come back.
-fn text<T: Serialize>(name: &str, data: &T, first: bool) -> String {
-    let data = serde_json::to_string(data).expect("answers are plain data without line ends of their own");
-    match first {
-        true => {
-            let mut random = [0; 8];
-            // Without randomness they come back at the same time, which is better than not at all.
-            let _ = getrandom::fill(&mut random);
-            let spread = u64::from_be_bytes(random) % (RETRY_MS.end - RETRY_MS.start);
-            format!(
-                "retry: {}\nevent: {name}\ndata: {data}\n\n",
-                RETRY_MS.start + spread
-            )
-        }
-        false => format!("event: {name}\ndata: {data}\n\n"),
+fn event<T: Serialize>(name: &str, data: &T, first: bool) -> Bytes {
+    let mut text = Vec::with_capacity(EVENT_BYTES);
+    if first {
+        let mut random = [0; 8];
+        // Without randomness they come back at the same time, which is better than not at all.
+        let _ = getrandom::fill(&mut random);
+        let spread = u64::from_be_bytes(random) % (RETRY_MS.end - RETRY_MS.start);
+        text.extend_from_slice(format!("retry: {}\n", RETRY_MS.start + spread).as_bytes());
     }
+    for part in ["event: ", name, "\ndata: "] {
+        text.extend_from_slice(part.as_bytes());
+    }
+    serde_json::to_writer(&mut text, data).expect("answers are plain data without line ends of their own");
+    text.extend_from_slice(b"\n\n");
+    text.into()
 }
 
 /// A stream, and what it told last.
@@ -193,18 +193,17 @@ struct Told {
 
 impl Told {
     /// The next event; none when there is nothing more to tell.
-    async fn next(&mut self) -> Option<String> {
+    async fn next(&mut self) -> Option<Bytes> {
         if self.over {
             return None;
         }
-        let Ok(update) = tokio::time::timeout(HEARTBEAT, self.visit.next()).await else {
-            return Some(":\n\n".to_owned());
-        };
+        let update = self.visit.next().await?;
         let first = std::mem::take(&mut self.first);
-        match update? {
+        match update {
+            Update::Quiet => Some(Bytes::from_static(b":\n\n")),
             Update::Superseded => {
                 self.over = true;
-                Some("event: superseded\ndata: {}\n\n".to_owned())
+                Some(Bytes::from_static(b"event: superseded\ndata: {}\n\n"))
             }
             Update::Ticket(view) => {
                 let seen = match self.visit.seen() {
@@ -216,11 +215,11 @@ impl Told {
         }
     }
 
-    fn tell(&mut self, view: &TicketView, seen: &Seen, first: bool) -> String {
+    fn tell(&mut self, view: &TicketView, seen: &Seen, first: bool) -> Bytes {
         let place = self.rooms.place(&self.door, self.visit.person(), view, seen);
         if place.state == PlaceState::Ended {
             self.over = true;
-            return text("closed", &ended(view), first);
+            return event("closed", &ended(view), first);
         }
         let waits = matches!(place.state, PlaceState::Waiting | PlaceState::Early);
         if waits && let RoomStatus::Closed | RoomStatus::SoldOut = place.room_status {
@@ -229,7 +228,7 @@ impl Told {
                 RoomStatus::SoldOut => StreamEnd::SoldOut,
                 _ => StreamEnd::Closed,
             };
-            return text("closed", &closed(reason), first);
+            return event("closed", &closed(reason), first);
         }
         let paused = place.room_status == RoomStatus::Paused;
         let turned = std::mem::replace(&mut self.paused, paused) != paused;
@@ -241,14 +240,14 @@ impl Told {
             _ if first => "queued",
             _ => "position",
         };
-        text(name, &place, first)
+        event(name, &place, first)
     }
 }
 
 fn events<H: Send + 'static>(told: Told, held: H) -> impl Stream<Item = Result<Bytes, Infallible>> {
     futures_util::stream::unfold((told, held), |(mut told, held)| async move {
         let event = told.next().await?;
-        Some((Ok(event.into()), (told, held)))
+        Some((Ok(event), (told, held)))
     })
 }
 
@@ -271,7 +270,7 @@ pub(super) async fn join(
     Json(asked): Json<JoinRoom>,
 ) -> Answer<Response> {
     let rooms = app.rooms()?.clone();
-    let door = rooms.door(&name).await?;
+    let door = asking.door(&app, &rooms, &name).await?;
     let visitor = named(asking.who(&app, &door, asked.token.as_deref(), true)?)?;
     let wish = Wish {
         again: asked.again,
@@ -315,7 +314,7 @@ pub(super) async fn place(
     Names(name): Names<String>,
 ) -> Answer<Response> {
     let rooms = app.rooms()?.clone();
-    let door = rooms.door(&name).await?;
+    let door = asking.door(&app, &rooms, &name).await?;
     let visitor = asking
         .who(&app, &door, None, false)?
         .ok_or_else(|| no_place(&name))?;
@@ -353,7 +352,7 @@ pub(super) async fn leave(
     Names(name): Names<String>,
 ) -> Answer<Response> {
     let rooms = app.rooms()?.clone();
-    let door = rooms.door(&name).await?;
+    let door = asking.door(&app, &rooms, &name).await?;
     let visitor = asking
         .who(&app, &door, None, false)?
         .ok_or_else(|| no_place(&name))?;
@@ -394,7 +393,7 @@ pub(super) async fn challenge(
     Names(name): Names<String>,
 ) -> Answer<Response> {
     let rooms = app.rooms()?.clone();
-    let door = rooms.door(&name).await?;
+    let door = asking.door(&app, &rooms, &name).await?;
     let challenge = match &door.settings.proof {
         None => Challenge {
             challenge: None,
@@ -440,11 +439,12 @@ pub(super) struct Draw {
     responses((status = 200, body = Draw)))]
 pub(super) async fn draw(
     State(app): State<App>,
+    asking: Asking,
     Names(name): Names<String>,
     Asked(which): Asked<WhichDraw>,
 ) -> Answer<axum::Json<Draw>> {
     let rooms = app.rooms()?.clone();
-    let door = rooms.door(&name).await?;
+    let door = asking.door(&app, &rooms, &name).await?;
     let view = &door.room.seen_or_look().await?.view;
     let asked = which.opens_at.map(|at| Timestamp(at.0));
     let opens_at = asked.or(view.opens_at);

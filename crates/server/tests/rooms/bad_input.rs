@@ -165,6 +165,46 @@ capacity = { inside = 0, per_second = 1 }
     running.stop().await;
 }
 
+/// What a browser keeps for one room it may send to another, whose shop never named it.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn whoever_was_named_for_one_room_comes_to_no_other_by_it() {
+    let (concert, members) = (
+        "0123456789abcdef0123456789abcdef",
+        "fedcba9876543210fedcba9876543210",
+    );
+    let text = format!(
+        r#"
+[rooms.concert]
+signed_by = [{{ secret = "{concert}" }}]
+[rooms.members]
+signed_by = [{{ secret = "{members}" }}]
+"#
+    );
+    let running = Running::start(Backend::Embedded, &text).await;
+    let coming = |room: &str, secret: &str| {
+        let claims = json!({ "sub": "eve", "aud": room, "exp": 4_000_000_000_u64 });
+        json!({ "token": signed(secret, claims) })
+    };
+    let mut eve = Visitor::of(&running, "concert");
+    assert_eq!(eve.post("join", coming("concert", concert)).await.0, 200);
+    let (_, kept) = eve.cookie().unwrap().split_once('=').unwrap();
+    let mut member = Visitor::of(&running, "members");
+    assert_eq!(member.post("join", coming("members", members)).await.0, 200);
+    let (name, own) = member.cookie().unwrap().split_once('=').unwrap();
+    let with = |value: &str| Visitor::of(&running, "members").with_cookie(&format!("{name}={value}"));
+    assert_eq!(with(own).stream_with("").await.err(), None, "the room's own");
+    let (status, problem) = with(kept).stream_with("").await.err().unwrap();
+    assert_eq!(
+        (status, &problem["code"]),
+        (401, &json!("bad_token")),
+        "{problem}"
+    );
+    assert_eq!(with(kept).post("join", json!({})).await.0, 401);
+    let room = running.ok("/v1/rooms/members").await;
+    assert_eq!(room["counts"]["joined"], 1, "{room}");
+    running.stop().await;
+}
+
 /// A token as a shop signs it.
 pub(crate) fn signed(secret: &str, claims: serde_json::Value) -> String {
     use base64::Engine;

@@ -9,6 +9,7 @@ mod support;
 mod bad_input;
 mod page;
 mod people;
+mod readiness;
 mod stored;
 mod times;
 mod visits;

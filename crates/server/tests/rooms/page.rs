@@ -7,6 +7,8 @@ use tokio::time::timeout;
 
 use crate::people::{ROOM, Visitor, a_moment, shows};
 use crate::support::{Backend, PATIENCE, Receiver, Running, Script, config};
+use crate::times::soon;
+use crate::visits::told;
 
 on_both_stores! {
     a_sold_out_and_a_closed_room_tell_the_visitor_so
@@ -76,8 +78,11 @@ async fn a_room_that_there_is_not_has_a_page_that_says_so() {
 async fn while_the_store_is_away_a_page_says_so_and_places_are_kept() {
     let mut redis = RedisServer::start(RedisOptions::durable()).unwrap();
     let folder = tempfile::tempdir().unwrap();
-    let text = "[rooms.concert]\ncapacity = { inside = 0 }\n[rooms.open]\nfail_open_until = \"2099-01-01T00:00:00Z\"";
-    let mut settings = config(Backend::Redis, &folder, text);
+    let text = format!(
+        "[rooms.concert]\ncapacity = {{ inside = 0 }}\n[rooms.open]\nfail_open_until = \"{}\"",
+        soon(3_600)
+    );
+    let mut settings = config(Backend::Redis, &folder, &text);
     settings.redis.urls = vec![redis.url().into()];
     let running = Running::with(settings, folder).await;
     let mut visitor = Visitor::of(&running, "concert");
@@ -87,6 +92,7 @@ async fn while_the_store_is_away_a_page_says_so_and_places_are_kept() {
         page(&running, "/rooms/concert", &[("cookie", &cookie)]).await.0,
         200
     );
+    told(&running, "tidegate_room_open{room=\"open\"}", |open| open == 1.0).await;
     redis.kill().unwrap();
     for known in [&[("cookie", cookie.as_str())][..], &[]] {
         let begun = tokio::time::Instant::now();

@@ -5,7 +5,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use axum::Router;
-use axum::extract::State;
+use axum::extract::{Path, State};
+use axum::http::StatusCode;
+use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
@@ -15,6 +17,7 @@ use tidegate_store::{Clock, SystemClock};
 use tidegate_testkit::servers::{RedisOptions, RedisServer};
 use tokio::sync::Barrier;
 
+use crate::bad_input::signed;
 use crate::people::{ROOM, Visitor};
 use crate::support::{Backend, PATIENCE, Running, answer, config};
 
@@ -51,8 +54,10 @@ impl Events {
     }
 
     fn settings(&self) -> String {
+        // A restart takes as long as it takes.
+        let patient = ROOM.replace("grace_ms = 3000", "grace_ms = 60000");
         format!(
-            "{ROOM}\n[room]\ntemplate = \"concert\"\n[room.event_service]\nurl = \"{}/{{room}}\"\ntimeout_ms = 20000\n",
+            "{patient}\n[room]\ntemplate = \"concert\"\n[room.event_service]\nurl = \"{}/{{room}}\"\ntimeout_ms = 20000\n",
             self.url
         )
     }
@@ -65,6 +70,74 @@ impl Events {
         self.serving.abort();
         let _ = self.serving.await;
     }
+}
+
+/// It knows one room, and takes its time for any.
+async fn slow_seats(State(calls): State<Arc<AtomicU64>>, Path(room): Path<String>) -> Response {
+    calls.fetch_add(1, Ordering::SeqCst);
+    tokio::time::sleep(Duration::from_millis(500)).await;
+    match room.as_str() {
+        "gala" => r#"{"seats":100}"#.into_response(),
+        _ => StatusCode::NOT_FOUND.into_response(),
+    }
+}
+
+/// Sixteen calls run at once, and whoever waits for one waits no longer than for its answer.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn made_up_rooms_of_one_address_do_not_keep_others_from_a_real_one() {
+    let calls = Arc::new(AtomicU64::new(0));
+    let router = Router::new()
+        .route("/{room}", get(slow_seats))
+        .with_state(calls.clone());
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url = format!("http://{}", listener.local_addr().unwrap());
+    tokio::spawn(async move { axum::serve(listener, router).await.unwrap() });
+    let text = format!(
+        "[room.visitors]\nproxies = [\"127.0.0.1\"]\n\
+         [room.event_service]\nurl = \"{url}/{{room}}\"\ntimeout_ms = 5000\n"
+    );
+    let running = Running::start(Backend::Embedded, &text).await;
+    let get = |room: &str, from: &str| {
+        let url = format!("{}/v1/rooms/{room}/challenge", running.url);
+        answer(running.http.get(url).header("x-forwarded-for", from))
+    };
+    let flood: Vec<_> = (0..300)
+        .map(|number| tokio::spawn(get(&format!("made-up-{number}"), "203.0.113.9")))
+        .collect();
+    let begun = tokio::time::Instant::now();
+    while calls.load(Ordering::SeqCst) < 16 {
+        assert!(begun.elapsed() < PATIENCE, "the flood does not come");
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    let (status, answered) = get("gala", "198.51.100.1").await;
+    assert_eq!(status, 200, "{answered}");
+    let mut refused = 0;
+    for asked in flood {
+        let (status, problem) = asked.await.unwrap();
+        match status {
+            404 => {}
+            429 => refused += 1,
+            other => panic!("{other} {problem}"),
+        }
+        if status == 429 {
+            assert_eq!(problem["code"], "too_many_joins", "{problem}");
+        }
+    }
+    // Thirty at once and one every two seconds; the real one beside them.
+    assert!(refused > 200, "{refused} of 300 were refused");
+    assert!(calls.load(Ordering::SeqCst) < 100);
+    // A browser is answered by a page, and the room that there is stays open to the flooder.
+    let page = running.http.get(format!("{}/rooms/made-up", running.url));
+    let page = page
+        .header("x-forwarded-for", "203.0.113.9")
+        .send()
+        .await
+        .unwrap();
+    assert_eq!(page.status(), 429);
+    assert!(page.headers().contains_key("retry-after"));
+    assert!(page.text().await.unwrap().contains("<!doctype html>"));
+    assert_eq!(get("gala", "203.0.113.9").await.0, 200);
+    running.stop().await;
 }
 
 fn names(rooms: &Value) -> Vec<&str> {
@@ -145,7 +218,7 @@ async fn b198_two_brokers_that_are_told_different_things_keep_the_first() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn rooms_that_redis_lost_are_there_again_without_a_restart() {
+async fn rooms_that_redis_lost_are_there_again_without_a_restart_and_let_nobody_in() {
     let redis = RedisServer::start(RedisOptions::durable()).unwrap();
     let folder = tempfile::tempdir().unwrap();
     let mut settings = config(Backend::Redis, &folder, ROOM);
@@ -168,6 +241,23 @@ async fn rooms_that_redis_lost_are_there_again_without_a_restart() {
         tokio::time::sleep(Duration::from_millis(500)).await;
     };
     assert_eq!(place["number"], 0, "{place}");
+    // How many seats were sold is not known any more.
+    assert_eq!(
+        (&place["state"], &place["room_status"]),
+        (&json!("waiting"), &json!("paused"))
+    );
+    let metrics = running
+        .http
+        .get(format!("{}/metrics", running.url))
+        .send()
+        .await
+        .unwrap();
+    let metrics = metrics.text().await.unwrap();
+    assert!(metrics.contains("tidegate_rooms_lost_total 1\n"), "{metrics}");
+    running.did("/v1/rooms/concert/resume", json!({})).await;
+    running
+        .until("/v1/rooms/concert", |room| room["granted"] == 1)
+        .await;
     running.stop().await;
 }
 
@@ -284,5 +374,41 @@ async fn a_draw_can_be_worked_out_again_by_those_who_took_part() {
     }
     people.sort_unstable();
     assert!(people.is_sorted_by_key(|(_, drawn)| *drawn), "{people:?}");
+    running.stop().await;
+}
+
+/// Another key signs from then on, as `docs/rooms.md` says; what was told, given or asked before still holds.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_key_is_replaced_while_a_draw_is_announced_and_people_wait() {
+    let secret = "0123456789abcdef0123456789abcdef";
+    let text = format!(
+        r#"
+[rooms.gala]
+opens_at = "2100-01-01T00:00:00Z"
+signed_by = [{{ secret = "{secret}" }}]
+grace_ms = 600000
+"#
+    );
+    let running = Running::start(Backend::Embedded, &text).await;
+    let told = running.ok("/v1/rooms/gala/draw").await;
+    let claims = json!({ "sub": "ana", "aud": "gala", "exp": 4_000_000_000_u64 });
+    let mut ana = Visitor::of(&running, "gala");
+    let (status, place) = ana.post("join", json!({ "token": signed(secret, claims) })).await;
+    assert_eq!((status, &place["state"]), (200, &json!("early")), "{place}");
+    let cookie = ana.cookie().unwrap().to_owned();
+    let keys = running.ok("/.well-known/jwks.json").await;
+    let made = std::process::Command::new("openssl")
+        .args(["genpkey", "-algorithm", "ed25519", "-out", "next.pem"])
+        .current_dir(running.folder.path().join("data/room-keys"))
+        .output();
+    assert!(made.unwrap().status.success());
+    let running = running.restart().await;
+    let both = running.ok("/.well-known/jwks.json").await;
+    assert_ne!(both["keys"][0], keys["keys"][0], "another one signs");
+    assert_eq!(both["keys"][1], keys["keys"][0]);
+    assert_eq!(running.ok("/v1/rooms/gala/draw").await, told);
+    let mut ana = Visitor::of(&running, "gala").with_cookie(&cookie);
+    let (status, place) = ana.get("place").await;
+    assert_eq!((status, &place["state"]), (200, &json!("early")), "{place}");
     running.stop().await;
 }

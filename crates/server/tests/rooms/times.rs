@@ -9,6 +9,7 @@ use tidegate_testkit::servers::{RedisOptions, RedisServer};
 use crate::bad_input::signed;
 use crate::people::{ROOM, Visitor, a_moment, shows};
 use crate::support::{Backend, Running, config};
+use crate::visits::told;
 
 const SECRET: &str = "0123456789abcdef0123456789abcdef";
 
@@ -46,6 +47,14 @@ grace_ms = 600000
     let mut stream = ana.stream_with(&format!("?token={token}")).await.ok().unwrap();
     assert_eq!(stream.next().await.unwrap().1["position"], 1);
     drop(stream);
+    // Somebody else's old link in the same browser is not hers.
+    let old = signed(SECRET, json!({ "sub": "bob", "aud": "members", "exp": 1_000 }));
+    let (status, problem) = ana.stream_with(&format!("?token={old}")).await.err().unwrap();
+    assert_eq!(
+        (status, &problem["code"]),
+        (401, &json!("bad_token")),
+        "{problem}"
+    );
     // Another place needs another token.
     let (status, left) = ana.post("leave", json!({})).await;
     assert_eq!((status, &left["end"]), (200, &json!("left")), "{left}");
@@ -110,10 +119,6 @@ async fn whoever_is_inside_is_known_by_the_pass_after_its_time() {
 async fn a_room_that_may_fail_open_does_so_until_its_time() {
     let mut redis = RedisServer::start(RedisOptions::durable()).unwrap();
     let folder = tempfile::tempdir().unwrap();
-    let until = |seconds: u64| {
-        let at = tidegate_api::Time(SystemClock.now().0 + seconds * 1_000);
-        serde_json::to_value(at).unwrap().as_str().unwrap().to_owned()
-    };
     let text = format!(
         r#"
 [rooms.open]
@@ -124,13 +129,14 @@ fail_open_until = "{}"
 [rooms.shut]
 capacity = {{ inside = 0, per_second = 1 }}
 "#,
-        until(600)
+        soon(600)
     );
     let mut settings = config(Backend::Redis, &folder, &text);
     settings.redis.urls = vec![redis.url().into()];
     let running = Running::with(settings, folder).await;
     let (_, place) = Visitor::of(&running, "open").post("join", json!({})).await;
     assert_eq!(place["state"], "waiting", "while the store is there: {place}");
+    told(&running, "tidegate_room_open{room=\"open\"}", |open| open == 1.0).await;
 
     redis.kill().unwrap();
     let (status, problem) = refused(&running, "shut").await;
@@ -149,6 +155,8 @@ capacity = {{ inside = 0, per_second = 1 }}
     assert_eq!((status, &done["end"]), (200, &json!("completed")), "{done}");
     let name = visitor.stream_with("").await.ok().unwrap().next().await;
     assert_eq!(name.unwrap().0, "granted");
+    let given = "tidegate_room_failed_open_total{room=\"open\"}";
+    told(&running, given, |passes| passes == 2.0).await;
     a_moment(4_500).await;
     let (status, problem) = visitor.shop("redeem", shows(&pass)).await;
     assert_eq!(
@@ -157,6 +165,78 @@ capacity = {{ inside = 0, per_second = 1 }}
         "it has a time like any other: {problem}"
     );
     running.stop().await;
+}
+
+/// So many seconds from now.
+pub(crate) fn soon(seconds: u64) -> String {
+    tidegate_api::Time(SystemClock.now().0 + seconds * 1_000).to_string()
+}
+
+/// Nobody could buy there before the store went away: a signed pass would open a sale that has not begun, or is over.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_room_that_was_not_open_does_not_fail_open() {
+    let mut redis = RedisServer::start(RedisOptions::durable()).unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let room = |name: &str, more: &str| {
+        let until = soon(600);
+        format!("[rooms.{name}]\nfail_open_until = \"{until}\"\n{more}\n")
+    };
+    let text = [
+        room("open", ""),
+        room("early", "opens_at = \"2100-01-01T00:00:00Z\""),
+        room("sold", "capacity = { seats = 0 }"),
+        room("paused", ""),
+        room("closed", ""),
+    ];
+    let mut settings = config(Backend::Redis, &folder, &text.concat());
+    settings.redis.urls = vec![redis.url().into()];
+    let running = Running::with(settings, folder).await;
+    running
+        .did("/v1/rooms/paused/pause", json!({ "why": "a fire alarm" }))
+        .await;
+    running
+        .did("/v1/rooms/closed/close", json!({ "why": "it is over" }))
+        .await;
+    for (room, open) in [
+        ("open", 1.0),
+        ("early", 1.0),
+        ("sold", 1.0),
+        ("paused", 0.0),
+        ("closed", 0.0),
+    ] {
+        let series = format!("tidegate_room_open{{room=\"{room}\"}}");
+        told(&running, &series, |told| told == open).await;
+    }
+    redis.kill().unwrap();
+    for room in ["early", "sold", "paused", "closed"] {
+        let (status, problem) = refused(&running, room).await;
+        assert_eq!(
+            (status, &problem["code"]),
+            (503, &json!("store_unavailable")),
+            "{room}: {problem}"
+        );
+        let given = format!("tidegate_room_failed_open_total{{room=\"{room}\"}}");
+        told(&running, &given, |passes| passes == 0.0).await;
+    }
+    let (status, place) = Visitor::of(&running, "open").post("join", json!({})).await;
+    assert_eq!((status, &place["state"]), (200, &json!("granted")), "{place}");
+    running.stop().await;
+}
+
+/// An exception without an end would be forgotten.
+#[tokio::test]
+async fn an_exception_that_would_not_end_is_refused_at_the_start() {
+    let folder = tempfile::tempdir().unwrap();
+    let text = "[rooms.open]\nfail_open_until = \"2100-01-01T00:00:00Z\"";
+    let settings = config(Backend::Embedded, &folder, text);
+    let refused = tidegate_server::Service::start(settings).await.err().unwrap();
+    let refused = refused.to_string();
+    assert!(
+        refused.contains(
+            "rooms.open.fail_open_until = 2100-01-01T00:00:00.000Z: an exception ends at most 7 days"
+        ),
+        "{refused}"
+    );
 }
 
 /// The first calls after a server has gone may be on their way to it still.

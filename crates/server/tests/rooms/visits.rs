@@ -10,6 +10,7 @@ on_both_stores! {
     the_same_browser_has_the_same_place_and_the_newest_stream_wins
     polling_keeps_a_place_as_a_stream_does
     operators_pause_close_and_change_the_limits
+    a_change_that_is_sent_again_is_made_once
     passes_are_taken_back_and_given_anew
     places_outlive_a_restart
     what_happens_is_counted
@@ -219,6 +220,41 @@ async fn operators_pause_close_and_change_the_limits(backend: Backend) {
     running.stop().await;
 }
 
+/// Whoever heard no answer sends it again.
+async fn a_change_that_is_sent_again_is_made_once(backend: Backend) {
+    let running = Running::start(backend, ROOM).await;
+    let by = |many: i64, request: Option<&str>| {
+        let mut change = json!({ "seats": { "add": many }, "why": "another row" });
+        if let Some(request) = request {
+            change["request"] = json!(request);
+        }
+        running.patch("/v1/rooms/concert/capacity", change)
+    };
+    for (many, request, seats) in [
+        (5, Some("row-7"), 55),
+        (5, Some("row-7"), 55),
+        (5, Some("row-8"), 60),
+        (5, Some("row-7"), 60),
+        // A name that was used twice by mistake takes nobody's change away.
+        (3, Some("row-7"), 63),
+        (5, None, 68),
+        (5, None, 73),
+    ] {
+        let (status, room) = by(many, request).await;
+        let held = &room["capacity"]["seats"];
+        assert_eq!((status, held), (200, &json!(seats)), "{many} {request:?}: {room}");
+    }
+    for odd in [String::new(), "x".repeat(201)] {
+        let (status, problem) = by(1, Some(&odd)).await;
+        assert_eq!(status, 422, "{problem}");
+        assert!(
+            problem["detail"].as_str().unwrap().contains("request has"),
+            "{problem}"
+        );
+    }
+    running.stop().await;
+}
+
 async fn passes_are_taken_back_and_given_anew(backend: Backend) {
     let running = Running::start(backend, ROOM).await;
     let mut visitor = Visitor::of(&running, "concert");
@@ -269,7 +305,7 @@ async fn places_outlive_a_restart(backend: Backend) {
 }
 
 /// What `/metrics` tells of the series with this name and labels, once it is as wanted.
-async fn told(running: &Running, series: &str, wanted: impl Fn(f64) -> bool) {
+pub(crate) async fn told(running: &Running, series: &str, wanted: impl Fn(f64) -> bool) {
     let begun = tokio::time::Instant::now();
     loop {
         let request = running.http.get(format!("{}/metrics", running.url));

@@ -75,6 +75,27 @@ async fn the_page_of_another_site_changes_nothing() {
     world.end().await;
 }
 
+/// An image, a frame or a script of theirs would take a place per reader.
+#[tokio::test]
+async fn the_page_of_another_site_puts_nobody_in_line() {
+    let world = World::open("[rooms.concert]\ncapacity = { inside = 0 }").await;
+    let stream = || world.request("GET", "/events/concert/tickets/waiting");
+    for kind in ["image", "iframe", "empty"] {
+        let asked = stream()
+            .header("sec-fetch-site", "cross-site")
+            .header("sec-fetch-dest", kind);
+        problem(asked, 403, "bad_origin").await;
+    }
+    let room = ok(world.request("GET", "/v1/rooms/concert")).await;
+    assert_eq!(room["counts"]["joined"], 0, "{room}");
+    // A link of theirs shows our page, which takes a place when somebody asks it to.
+    let page = world.request("GET", "/rooms/concert");
+    ok(page.header("sec-fetch-site", "cross-site")).await;
+    let own = stream().header("sec-fetch-site", "same-origin").send().await;
+    assert_eq!(own.unwrap().status(), 200);
+    world.end().await;
+}
+
 #[tokio::test]
 async fn a_session_needs_its_token_for_changes() {
     let world = World::with_keys("").await;

@@ -70,6 +70,7 @@ impl Running {
         config.refresh.query.ask_wait_ms = patient;
         config.refresh.query.ask_timeout_ms = patient;
         config.refresh.log.send_timeout_ms = patient;
+        config.refresh.coalescer.send_timeout_ms = Millis(3 * patient.0);
         config.refresh.breaker.slow_ms = patient;
         Self::with(config, folder).await
     }

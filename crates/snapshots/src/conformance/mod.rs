@@ -73,6 +73,8 @@ macro_rules! conformance_cases {
                 a_parked_event_is_kept_and_counts_no_failure,
                 a_confirmed_absence_is_kept,
                 long_and_odd_errors_are_made_to_fit,
+                failures_of_made_up_keys_are_forgotten,
+                forgetting_goes_in_slices_and_passes_over_what_stays,
             }
             retries {
                 a_due_retry_is_claimed_with_its_event,

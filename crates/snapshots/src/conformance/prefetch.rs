@@ -95,19 +95,22 @@ pub async fn activity_decides_the_tier(backend: &dyn Backend) {
     assert_eq!(found, [("hot", 0), ("warm", 1)]);
 }
 
+/// How late counts in the time between two checks of a tier.
 pub async fn the_most_overdue_of_all_tiers_goes_first(backend: &dyn Backend) {
     let h = Harness::new(backend).await;
-    // Late by: hot 10 min, warm 40 min, cold 20 min.
+    // Late by: hot 10 min of an hour, warm 40 min of six hours, cold 60 min of a day.
     for (key, active, checked) in [
         ("hot", HOUR, HOUR + 600),
         ("warm", 3 * DAY, 6 * HOUR + 2_400),
-        ("cold", 9 * DAY, DAY + 1_200),
+        ("cold", 9 * DAY, DAY + 3_600),
     ] {
         checked_ago(&h, key, checked).await;
         active_ago(&h, key, active).await;
     }
-    assert_eq!(h.stale(&ask_at(T0, 2)).await, ["warm", "cold"]);
-    assert_eq!(h.stale(&ask_at(T0, 2)).await, ["hot"]);
+    // All of them were asked for, and cool down to where they belong while none is due.
+    assert!(h.stale(&ask_at(before(3_601), 10)).await.is_empty());
+    assert_eq!(h.stale(&ask_at(T0, 2)).await, ["hot", "warm"]);
+    assert_eq!(h.stale(&ask_at(T0, 2)).await, ["cold"]);
 }
 
 pub async fn a_record_cools_down(backend: &dyn Backend) {

@@ -2,6 +2,7 @@
 
 use bytes::Bytes;
 use tidegate_core::refresh::Version;
+use tidegate_core::time::Timestamp;
 
 use super::harness::*;
 use crate::*;
@@ -187,4 +188,83 @@ pub async fn long_and_odd_errors_are_made_to_fit(backend: &dyn Backend) {
     assert_eq!(status.last_error_code, "ü".repeat(MAX_ERROR_CODE));
     assert!(status.last_error_message.starts_with("'\u{fffd}\"\\🦀"));
     assert_eq!(status.last_error_message.chars().count(), MAX_ERROR_MESSAGE);
+}
+
+/// Given up, and not to be asked for again before `next_retry_at`.
+fn given_up(key: &str, version: u64, next_retry_at: Timestamp) -> Write {
+    let mut failure = failure(&record(key), version, T0);
+    failure.state = StatusState::Failed;
+    failure.next_retry_at = Some(next_retry_at);
+    Write::Failed(failure)
+}
+
+pub async fn failures_of_made_up_keys_are_forgotten(backend: &dyn Backend) {
+    let h = Harness::new(backend).await;
+    h.write_one(full(&record("fetched"), 1, "one", T0)).await;
+    h.active(&record("registered"), T0).await;
+    let mut parked = failure(&record("parked"), 2, T0);
+    parked.next_retry_at = Some(after(60));
+    h.write(&[
+        given_up("made up", 2, after(60)),
+        given_up("registered", 2, after(60)),
+        given_up("fetched", 2, after(60)),
+        given_up("later", 2, after(100)),
+        Write::Parked(parked),
+    ])
+    .await;
+    let ask = LapsedAsk {
+        from: Timestamp(0),
+        before: after(100),
+        max: 10,
+    };
+    let lapsed = h.snapshots.forget_lapsed(&ask).await.expect("forgotten");
+    assert_eq!((lapsed.forgotten, lapsed.next), (2, None));
+    for (key, is_kept) in [
+        ("made up", false),
+        ("registered", false),
+        ("fetched", true),
+        ("later", true),
+        ("parked", true),
+    ] {
+        let status = h.row(&record(key)).await.status;
+        assert_eq!(status.is_some(), is_kept, "{key}: {status:?}");
+    }
+    assert!(h.row(&record("fetched")).await.snapshot.is_some());
+    // Failures are counted from one again.
+    h.write_one(given_up("made up", 3, after(200))).await;
+    assert_eq!(h.status(&record("made up")).await.fail_count, 1);
+}
+
+pub async fn forgetting_goes_in_slices_and_passes_over_what_stays(backend: &dyn Backend) {
+    let h = Harness::new(backend).await;
+    // Those of one moment are more than a slice, and so are those that stay.
+    let fetched: Vec<_> = (0..5)
+        .map(|n| full(&record(format!("fetched{n}")), 1, "one", T0))
+        .collect();
+    h.write(&fetched).await;
+    let mut failures = Vec::new();
+    for n in 0..5 {
+        failures.push(given_up(&format!("fetched{n}"), 2, after(1)));
+        failures.push(given_up(&format!("made up{n}"), 2, after(2)));
+    }
+    h.write(&failures).await;
+    let mut ask = LapsedAsk {
+        from: Timestamp(0),
+        before: after(10),
+        max: 2,
+    };
+    let (mut forgotten, mut slices) = (0, 0);
+    loop {
+        let lapsed = h.snapshots.forget_lapsed(&ask).await.expect("forgotten");
+        (forgotten, slices) = (forgotten + lapsed.forgotten, slices + 1);
+        assert!(lapsed.forgotten <= 2);
+        let Some(next) = lapsed.next else { break };
+        assert!(next >= ask.from && slices < 20, "it goes on and on");
+        ask.from = next;
+    }
+    assert_eq!(forgotten, 5);
+    for n in 0..5 {
+        assert!(h.row(&record(format!("fetched{n}"))).await.status.is_some());
+        assert!(h.row(&record(format!("made up{n}"))).await.status.is_none());
+    }
 }

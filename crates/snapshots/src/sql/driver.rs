@@ -108,7 +108,8 @@ impl From<sqlx::Error> for Fault {
     }
 }
 
-/// Implements [`Session`] for a connection type of one backend that derefs to `$connection`.
+/// Implements [`Session`] for a session type of one backend that gives its connection to whoever asks something, and is
+/// told what was heard.
 macro_rules! session {
     ($session:ty, $db:ty, $row:ident) => {
         #[async_trait::async_trait]
@@ -118,8 +119,9 @@ macro_rules! session {
                 statement: $crate::sql::statement::Statement<'_>,
             ) -> Result<Vec<$crate::sql::driver::SqlRow>, sqlx::Error> {
                 let query = $crate::sql::driver::bind!($db, statement);
-                let rows = query.fetch_all(self.connection()).await?;
-                Ok(rows
+                let rows = query.fetch_all(self.ask()?).await;
+                Ok(self
+                    .heard(rows)?
                     .into_iter()
                     .map($crate::sql::driver::SqlRow::$row)
                     .collect())
@@ -130,7 +132,8 @@ macro_rules! session {
                 statement: $crate::sql::statement::Statement<'_>,
             ) -> Result<u64, sqlx::Error> {
                 let query = $crate::sql::driver::bind!($db, statement);
-                Ok(query.execute(self.connection()).await?.rows_affected())
+                let done = query.execute(self.ask()?).await;
+                Ok(self.heard(done)?.rows_affected())
             }
 
             async fn commit(self: Box<Self>) -> Result<(), sqlx::Error> {

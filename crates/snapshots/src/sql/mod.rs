@@ -8,6 +8,9 @@ mod counts;
 mod dead_letters;
 pub(crate) mod driver;
 mod history;
+mod lapsed;
+#[cfg(any(feature = "mysql", feature = "postgres"))]
+pub(crate) mod lent;
 #[cfg(test)]
 mod plans;
 mod prefetch;
@@ -135,6 +138,11 @@ impl Snapshots for SqlSnapshots {
             self.claim_due_retries(now, claim_until, max)
         })
         .await
+    }
+
+    async fn forget_lapsed(&self, ask: &LapsedAsk) -> Result<Lapsed, SnapshotsError> {
+        self.call(self.options.timeouts.write, || self.forget_lapsed_slice(ask))
+            .await
     }
 
     async fn mark_active(&self, seen: &[(RecordRef, Timestamp)]) -> Result<(), SnapshotsError> {

@@ -148,6 +148,14 @@ async fn every_query_finds_its_rows_by_index(snapshots: SqlSnapshots) {
     let due = snapshots.select_due(NOW + Millis(ROWS / 2), 100);
     assert_by_index(&plan(&snapshots, due).await, "idx_state_next_retry", dialect);
 
+    let lapsed = LapsedAsk {
+        from: NOW,
+        before: NOW + Millis(ROWS / 2),
+        max: 100,
+    };
+    let lapsed = snapshots.select_lapsed(&lapsed);
+    assert_by_index(&plan(&snapshots, lapsed).await, "idx_state_next_retry", dialect);
+
     let slice = HistoryAsk {
         source: record(0).source,
         from: Timestamp(0),

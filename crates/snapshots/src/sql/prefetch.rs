@@ -11,10 +11,12 @@
 //! asked for while it is claimed changes its tier, and looks due by what was set for the other one: `claimed_until`
 //! tells, and a claim that meets it sets the time right.
 
+use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
 use tidegate_core::ids::RecordKey;
 use tidegate_core::refresh::Version;
+use tidegate_core::refresh::prefetch::overdue;
 use tidegate_core::time::Timestamp;
 
 use super::SqlSnapshots;
@@ -208,8 +210,9 @@ fn split(ask: &PrefetchAsk, candidates: Vec<Candidate>, wanted: usize) -> (Vec<C
     };
     let (mut due, mut misplaced): (Vec<_>, Vec<_>) = candidates.into_iter().partition(is_due);
     due.sort_by_key(|candidate| {
-        let overdue = candidate.checked_before(ask).since(candidate.prefetch_at);
-        (std::cmp::Reverse(overdue), candidate.tier)
+        let interval = ask.now.since(candidate.checked_before(ask));
+        let overdue = overdue(interval, candidate.prefetch_at, ask.now);
+        (Reverse(overdue), candidate.prefetch_at, candidate.tier)
     });
     misplaced.extend(due.split_off(wanted.min(due.len())));
     misplaced

@@ -54,6 +54,10 @@ impl<F: Fault> Snapshots for Wrapped<F> {
         Ok(claimed)
     }
 
+    async fn forget_lapsed(&self, ask: &LapsedAsk) -> Result<Lapsed, SnapshotsError> {
+        self.inner.forget_lapsed(ask).await
+    }
+
     async fn mark_active(&self, seen: &[(RecordRef, Timestamp)]) -> Result<(), SnapshotsError> {
         self.inner.mark_active(seen).await
     }

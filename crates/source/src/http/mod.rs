@@ -11,6 +11,7 @@ use std::time::Duration;
 use http::header::{ACCEPT, ACCEPT_ENCODING, CONTENT_ENCODING, CONTENT_TYPE};
 use http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
 use reqwest::{Client, Response, Url};
+use tidegate_core::budget::asks_for_time;
 use tokio::sync::Semaphore;
 use tokio::time::Instant;
 
@@ -129,8 +130,7 @@ impl HttpFetcher {
 
     async fn refusal(&self, status: StatusCode, mut response: Response) -> FetchOutcome {
         let retry_after = errors::retry_after(response.headers());
-        let asks_for_time = status == StatusCode::SERVICE_UNAVAILABLE && retry_after.is_some();
-        if status == StatusCode::TOO_MANY_REQUESTS || asks_for_time {
+        if asks_for_time(status.as_u16(), retry_after) {
             return FetchOutcome::Throttled { retry_after };
         }
         let message = format!("the provider answers {status}");

@@ -98,3 +98,25 @@ pub async fn the_door_rings_for_those_who_wait(backend: &dyn Backend) {
         h.resized(&inside_by(1_000 + number as u64, 1)).await;
     });
 }
+
+/// The second device may be connected to another process: the first one hears of it before its next sign of life.
+pub async fn b200_a_newer_stream_is_told_to_those_who_have_an_older_one(backend: &dyn Backend) {
+    let h = Harness::new(backend, None, 0, 1_000).await;
+    let mut notices = h.store.bells().of(&h.room).taken_over.subscribe();
+    // Those who come, and those who come back after their connection was gone, take over from nobody.
+    let gone = h.join("away").await.ticket.stream;
+    h.touch("away", gone, false).await;
+    h.join("away").await;
+    for _ in 0..TRIES {
+        h.join("here").await;
+        let by = h.join("here").await.ticket.stream;
+        if let Ok(heard) = timeout(TRY, notices.recv()).await {
+            let heard = heard.expect("a bell lasts as long as its store");
+            let people: Vec<_> = heard.iter().map(|taken| taken.person.as_str()).collect();
+            assert_eq!(people, ["here"]);
+            assert!(heard[0].by > gone && heard[0].by <= by, "{heard:?}, not {by:?}");
+            return;
+        }
+    }
+    panic!("nobody hears of it");
+}

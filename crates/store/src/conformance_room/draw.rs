@@ -1,6 +1,6 @@
 //! Those who come before a room opens: all have the same chance, and go before everybody who comes later.
 
-use tidegate_core::room::command::{JoinOutcome, JoinParams, Stop};
+use tidegate_core::room::command::{Control, JoinOutcome, JoinParams, RoomView, Stop};
 use tidegate_core::room::config::Capacity;
 use tidegate_core::room::ticket::TicketState;
 use tidegate_core::time::Millis;
@@ -93,6 +93,27 @@ pub async fn who_leaves_before_the_draw_leaves_no_gap(backend: &dyn Backend) {
     assert_eq!(outcome.granted[0].person, person("a"));
     assert_eq!((h.ahead("d").await, h.ahead("late").await), (0, 1));
     assert_eq!(h.let_in().await, ["d", "late"]);
+}
+
+/// The opening has come while the door is shut: who comes now stands behind all who came early, and is told so.
+pub async fn who_is_not_drawn_yet_stands_ahead_of_newcomers(backend: &dyn Backend) {
+    let h = early_room(backend).await;
+    draws(&h, &[("a", 3), ("b", 2), ("c", 1)]).await;
+    h.control(Control::Pause).await;
+    h.advance(OPENS);
+    let late = h.join("late").await;
+    assert_eq!(late.ahead, 3);
+    assert_eq!(h.join("later").await.ahead, 4);
+    assert_eq!(h.join("late").await.ahead, 3, "of a second stream");
+    assert_eq!((h.ahead("late").await, h.ahead("later").await), (3, 4));
+    let of_all = |view: RoomView| view.places.ahead(late.ticket.index.0);
+    assert_eq!(of_all(h.survey().await), 3);
+    h.leave("b").await;
+    assert_eq!((h.ahead("late").await, of_all(h.survey().await)), (2, 2));
+    h.control(Control::Resume).await;
+    assert_eq!(h.promote(1).await.granted[0].person, person("c"));
+    assert_eq!((h.ahead("late").await, of_all(h.survey().await)), (1, 1));
+    assert_eq!(h.let_in().await, ["a", "late", "later"]);
 }
 
 pub async fn an_early_one_keeps_its_draw(backend: &dyn Backend) {

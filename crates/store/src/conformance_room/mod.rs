@@ -61,6 +61,7 @@ macro_rules! room_conformance_cases {
                 the_early_ones_go_before_the_late_ones,
                 nobody_is_let_in_before_the_room_opens,
                 who_leaves_before_the_draw_leaves_no_gap,
+                who_is_not_drawn_yet_stands_ahead_of_newcomers,
                 an_early_one_keeps_its_draw,
                 an_early_one_who_is_away_keeps_its_place,
                 a_large_draw_takes_several_promotions,
@@ -116,6 +117,7 @@ macro_rules! room_conformance_cases {
                 b197_rooms_do_not_know_each_other,
                 b198_a_room_that_is_there_is_not_made_again,
                 b198_the_first_to_make_a_room_wins,
+                b198_a_room_can_be_made_with_its_door_shut,
                 b214_a_room_that_is_over_is_removed,
                 b216_odd_names_are_people_of_their_own,
                 odd_names_are_rooms_of_their_own,
@@ -137,6 +139,7 @@ macro_rules! room_conformance_cases {
                 a_slot_that_time_gives_back_rings_for_promotion,
                 a_promotion_rings_for_those_who_wait,
                 the_door_rings_for_those_who_wait,
+                b200_a_newer_stream_is_told_to_those_who_have_an_older_one,
             }
         }
     };

@@ -3,7 +3,8 @@
 use futures_util::future::join_all;
 use tidegate_core::ids::{MAX_ID_BYTES, RoomId};
 use tidegate_core::room::command::{
-    Control, ExtendParams, JoinOutcome, ReapParams, RedeemOutcome, RedeemParams, RemoveOutcome, TouchParams,
+    Control, ExtendParams, JoinOutcome, ReapParams, RedeemOutcome, RedeemParams, RemoveOutcome, Status,
+    TouchParams,
 };
 use tidegate_core::room::ticket::{Index, Stream, TicketState, Wave};
 use tidegate_core::time::Millis;
@@ -182,22 +183,48 @@ pub async fn an_unknown_room_is_an_error(backend: &dyn Backend) {
     assert!(matches!(outcome, JoinOutcome::Placed { new: true, .. }));
 }
 
+/// A room that is made because it was lost lets nobody in before somebody has looked at it.
+pub async fn b198_a_room_can_be_made_with_its_door_shut(backend: &dyn Backend) {
+    let h = Harness::new(backend, Some(10), 4, 100).await;
+    let hall = h.in_room(room("hall"));
+    assert!(must(
+        h.store.make(&hall.room, h.config.clone(), Status::Paused).await
+    ));
+    assert_eq!(hall.survey().await.status, Status::Paused);
+    hall.join_all(&["a", "b"]).await;
+    assert!(hall.let_in().await.is_empty());
+    // Whoever comes later to make it finds it as it is.
+    assert!(!must(
+        h.store.make(&hall.room, h.config.clone(), Status::Open).await
+    ));
+    let h = h.restart().await;
+    let hall = h.in_room(room("hall"));
+    assert_eq!(hall.survey().await.status, Status::Paused);
+    hall.join_all(&["a", "b"]).await;
+    hall.control(Control::Resume).await;
+    assert_eq!(hall.let_in().await, ["a", "b"]);
+}
+
 /// Two processes are told of a room at the same time, and not the same.
 pub async fn b198_the_first_to_make_a_room_wins(backend: &dyn Backend) {
     let h = Harness::new(backend, Some(10), 4, 100).await;
     let hall = h.in_room(room("hall"));
     let (mut first, mut second) = (h.config.clone(), h.config.clone());
     (first.capacity.seats, second.capacity.seats) = (Some(100), Some(200));
-    assert!(must(h.store.make(&hall.room, first.clone()).await));
-    assert!(!must(h.store.make(&hall.room, second.clone()).await));
+    assert!(must(h.store.make(&hall.room, first.clone(), Status::Open).await));
+    assert!(!must(
+        h.store.make(&hall.room, second.clone(), Status::Open).await
+    ));
     let view = hall.survey().await;
     assert_eq!(view.configured, first.capacity);
     assert_eq!(must(h.store.rooms().await), [hall.room.clone(), h.room.clone()]);
     // Limits that an operator has set, and a room that was opened.
     hall.resized(&inside_by(1, 3)).await;
-    assert!(!must(h.store.make(&hall.room, second.clone()).await));
+    assert!(!must(
+        h.store.make(&hall.room, second.clone(), Status::Open).await
+    ));
     assert_eq!(hall.survey().await.capacity.inside, 7);
-    assert!(!must(h.store.make(&h.room, second).await));
+    assert!(!must(h.store.make(&h.room, second, Status::Open).await));
     let view = h.survey().await;
     assert_eq!(
         (view.configured, view.born == hall.survey().await.born),
@@ -210,7 +237,7 @@ pub async fn b214_a_room_that_is_over_is_removed(backend: &dyn Backend) {
     let hall = h.in_room(room("hall"));
     let mut config = h.config.clone();
     config.capacity.seats = Some(1);
-    must(h.store.make(&hall.room, config.clone()).await);
+    must(h.store.make(&hall.room, config.clone(), Status::Open).await);
     let born = hall.survey().await.born;
     assert_eq!(hall.remove().await, RemoveOutcome::Open, "it was never closed");
     hall.join_all(&["a", "b", "c"]).await;
@@ -239,7 +266,7 @@ pub async fn b214_a_room_that_is_over_is_removed(backend: &dyn Backend) {
     let h = h.restart().await;
     assert_eq!(must(h.store.rooms().await), std::slice::from_ref(&h.room));
     let hall = h.in_room(room("hall"));
-    must(h.store.make(&hall.room, config).await);
+    must(h.store.make(&hall.room, config, Status::Open).await);
     let view = hall.survey().await;
     assert_eq!((view.counts.joined, view.born == born), (0, false));
     assert_eq!(hall.look("a").await, None);

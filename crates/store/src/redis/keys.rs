@@ -106,6 +106,11 @@ impl RoomKeys {
         format!("{}bells", self.prefix)
     }
 
+    /// The channel of streams that took over; scripts make its name from that of the bells.
+    pub(super) fn streams(&self) -> String {
+        format!("{}bells:streams", self.prefix)
+    }
+
     /// `{room}:head`; scripts build the others from it.
     pub(super) fn head(&self, room: &RoomId) -> String {
         let mut key = format!("{}{{", self.prefix);

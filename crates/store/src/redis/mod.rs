@@ -131,6 +131,13 @@ struct Shared {
 impl RedisStore {
     /// Connects, checks the server's version and the schema, and makes the settings known to the scripts.
     pub async fn open(options: RedisOptions) -> Result<Self, StoreError> {
+        let store = Self::open_lazily(options)?;
+        store.check().await?;
+        Ok(store)
+    }
+
+    /// The same for a server that may be away: all of that happens with the first calls.
+    pub fn open_lazily(options: RedisOptions) -> Result<Self, StoreError> {
         let RedisOptions {
             urls,
             prefix,
@@ -164,14 +171,19 @@ impl RedisStore {
             opened: Mutex::default(),
             known: Known::new(shards),
         });
-        for shard in 0..shards {
-            shared.look(shard, &Query::QueueStats).await?;
-        }
-        if shards > 1 {
-            shared.share_known_limits().await?;
-        }
         let bells = tokio::spawn(bells::listen(shared.clone()));
         Ok(Self { shared, bells })
+    }
+
+    /// Whether the server is there and suits.
+    pub async fn check(&self) -> Result<(), StoreError> {
+        for shard in 0..self.shared.shards {
+            self.shared.look(shard, &Query::QueueStats).await?;
+        }
+        match self.shared.shards {
+            1 => Ok(()),
+            _ => self.shared.share_known_limits().await,
+        }
     }
 }
 

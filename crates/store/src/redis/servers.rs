@@ -234,7 +234,11 @@ impl Servers {
                 Ok(Ok(value)) => return Ok(value),
                 Ok(Err(Failure::Fatal(error))) => return Err(error),
                 Ok(Err(Failure::Redis(error, live))) => {
-                    match remedy(&error) {
+                    let remedy = remedy(&error);
+                    if live.is_some() && !matches!(remedy, Remedy::Reconnect) {
+                        request.refused(maybe_ran);
+                    }
+                    match remedy {
                         Remedy::Load => {
                             if let Some(live) = &live {
                                 server.forget(live).await;
@@ -318,6 +322,9 @@ pub trait Request: Send + Sync {
 
     /// Called with the connection before every try.
     async fn prepare(&self, live: &Live) -> Result<(), Failure>;
+
+    /// The server answered that it did not run the command; `maybe_ran`: an earlier try may have run.
+    fn refused(&self, _maybe_ran: bool) {}
 
     /// How long it is tried.
     fn patience(&self) -> Duration {

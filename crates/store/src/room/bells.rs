@@ -5,20 +5,39 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use hashbrown::HashMap;
 use tidegate_core::ids::RoomId;
-use tidegate_core::room::command::Rings;
-use tokio::sync::Notify;
+use tidegate_core::room::command::{Rings, TakenOver};
+use tokio::sync::{Notify, broadcast};
+
+/// Limit: notices that wait for a listener. Those it misses are told with the next signs of life of its streams.
+const NOTICES: usize = 256;
 
 /// The bells of one room.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct RoomBell {
     /// Somebody may be let in.
     pub promote: Notify,
     /// Somebody was let in, or the room changed.
     pub tell: Notify,
+    /// Streams that took over from others, here or in another process.
+    pub taken_over: broadcast::Sender<Arc<[TakenOver]>>,
+}
+
+impl Default for RoomBell {
+    fn default() -> Self {
+        Self {
+            promote: Notify::default(),
+            tell: Notify::default(),
+            taken_over: broadcast::Sender::new(NOTICES),
+        }
+    }
 }
 
 impl RoomBell {
     fn ring(&self, rings: Rings) {
+        if !rings.taken_over.is_empty() {
+            // Nobody listens: nobody has streams here.
+            let _ = self.taken_over.send(rings.taken_over.into());
+        }
         if rings.promote {
             self.promote.notify_waiters();
         }
@@ -65,6 +84,7 @@ impl RoomBells {
             bell.ring(Rings {
                 promote: true,
                 tell: true,
+                ..Rings::default()
             });
         }
     }

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use tidegate_core::ids::{PersonId, RoomId};
-use tidegate_core::room::command::{RemoveOutcome, Rings};
+use tidegate_core::room::command::{RemoveOutcome, Rings, Status};
 use tidegate_core::room::config::RoomConfig;
 use tidegate_core::room::ticket::Ticket;
 use tidegate_core::room::{Head, Room};
@@ -108,12 +108,20 @@ impl Rooms {
     }
 
     /// False: it is there, and stays as it is.
-    pub(crate) fn make(&mut self, name: &RoomId, born: u64, config: RoomConfig, wall: Timestamp) -> bool {
+    pub(crate) fn make(
+        &mut self,
+        name: &RoomId,
+        born: u64,
+        config: RoomConfig,
+        door: Status,
+        wall: Timestamp,
+    ) -> bool {
         self.clock.observe(wall);
         if self.rooms.contains_key(name) {
             return false;
         }
-        self.rooms.insert(name.clone(), Room::new(born, config));
+        self.rooms
+            .insert(name.clone(), Room::with_door(born, config, door));
         self.finish(name);
         true
     }

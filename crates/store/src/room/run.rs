@@ -8,7 +8,7 @@ use tidegate_core::ids::{PersonId, RoomId};
 use tidegate_core::room::Room;
 use tidegate_core::room::command::{
     Control, ExtendParams, InsideOutcome, JoinOutcome, JoinParams, PromoteOutcome, ReapOutcome, ReapParams,
-    RedeemOutcome, RedeemParams, RemoveOutcome, ResizeOutcome, ResizeParams, RoomView, TicketView,
+    RedeemOutcome, RedeemParams, RemoveOutcome, ResizeOutcome, ResizeParams, RoomView, Status, TicketView,
     TouchOutcome, TouchParams,
 };
 use tidegate_core::room::config::RoomConfig;
@@ -64,10 +64,10 @@ impl<S: OnMachine<Rooms> + HasBells> RoomStore for S {
         Ok(())
     }
 
-    async fn make(&self, room: &RoomId, config: RoomConfig) -> Result<bool, StoreError> {
+    async fn make(&self, room: &RoomId, config: RoomConfig, door: Status) -> Result<bool, StoreError> {
         validated(&config)?;
         let name = room.clone();
-        let run = move |rooms: &mut Rooms, wall| rooms.make(&name, born(), config, wall);
+        let run = move |rooms: &mut Rooms, wall| rooms.make(&name, born(), config, door, wall);
         self.on_machine(Keep::Synced, run).await
     }
 

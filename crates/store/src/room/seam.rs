@@ -7,7 +7,7 @@ use async_trait::async_trait;
 use tidegate_core::ids::{PersonId, RoomId};
 use tidegate_core::room::command::{
     Control, ExtendParams, InsideOutcome, JoinOutcome, JoinParams, PromoteOutcome, ReapOutcome, ReapParams,
-    RedeemOutcome, RedeemParams, RemoveOutcome, ResizeOutcome, ResizeParams, RoomView, TicketView,
+    RedeemOutcome, RedeemParams, RemoveOutcome, ResizeOutcome, ResizeParams, RoomView, Status, TicketView,
     TouchOutcome, TouchParams,
 };
 use tidegate_core::room::config::RoomConfig;
@@ -26,8 +26,8 @@ pub trait RoomStore: Send + Sync + fmt::Debug + 'static {
     /// Makes the room if it is not there, or takes over its settings. Limits that were set at run time stay.
     async fn open(&self, room: &RoomId, config: RoomConfig) -> Result<(), StoreError>;
 
-    /// Makes the room if it is not there. False: it is, and stays as it is.
-    async fn make(&self, room: &RoomId, config: RoomConfig) -> Result<bool, StoreError>;
+    /// Makes the room if it is not there, with its door in this state. False: it is there, and stays as it is.
+    async fn make(&self, room: &RoomId, config: RoomConfig, door: Status) -> Result<bool, StoreError>;
 
     /// Removes a room that is over, with everything that is remembered in it.
     async fn remove(&self, room: &RoomId) -> Result<RemoveOutcome, StoreError>;

@@ -20,11 +20,15 @@ pub(super) async fn listening<T>(
     let mut tell = pin!(bell.tell.notified());
     promote.as_mut().enable();
     tell.as_mut().enable();
+    let mut notices = bell.taken_over.subscribe();
     let answer = call.await;
     let rings = poll_fn(|context| {
         Poll::Ready(Rings {
             promote: promote.as_mut().poll(context).is_ready(),
             tell: tell.as_mut().poll(context).is_ready(),
+            taken_over: notices
+                .try_recv()
+                .map_or_else(|_| Vec::new(), |taken| taken.to_vec()),
         })
     });
     (answer, rings.await)

@@ -1,4 +1,4 @@
-//! A TCP proxy that does on demand what networks and busy servers do: cut, refuse, stall, lose an answer, answer late.
+//! A TCP proxy that does on demand what networks and busy servers do: cut, refuse, stall, lose an answer, answer late, go silent.
 //!
 //! Two threads per connection, one for each direction. A connection is closed in both directions as soon as
 //! one ends.
@@ -33,6 +33,8 @@ struct State {
     stall: bool,
     /// How long what the server sends is held back.
     delay: Duration,
+    /// Connections with a smaller number are silent for good.
+    silent_below: u64,
     /// How many replies are still to be dropped, and how many were.
     drop_replies: u64,
     dropped_replies: u64,
@@ -109,6 +111,13 @@ impl Proxy {
     pub fn delay_replies(&self, delay: Duration) {
         self.shared.lock().delay = delay;
         self.shared.bell.notify_all();
+    }
+
+    /// From here on nothing is forwarded on the connections that there are, and they stay open: the machine behind them
+    /// has lost its power. Connections that are made later work.
+    pub fn silence_open(&self) {
+        let mut state = self.shared.lock();
+        state.silent_below = state.next;
     }
 
     /// Swallows the next bytes that the server sends on any connection and closes that connection: the
@@ -235,7 +244,9 @@ impl Shared {
         let came = Instant::now();
         let mut state = self
             .bell
-            .wait_while(self.lock(), |state| state.stall && is_open(state))
+            .wait_while(self.lock(), |state| {
+                (state.stall || number < state.silent_below) && is_open(state)
+            })
             .unwrap_or_else(PoisonError::into_inner);
         while direction == Direction::ToClient && is_open(&state) {
             let left = state.delay.saturating_sub(came.elapsed());

@@ -1,5 +1,6 @@
 //! `tidegate serve` as a process: started on a port of its own, told to stop, killed.
 
+use std::net::{Ipv4Addr, SocketAddr};
 use std::path::Path;
 use std::process::Stdio;
 use std::time::{Duration, Instant};
@@ -35,10 +36,22 @@ impl Served {
         settings: &str,
         environment: &[(&str, String)],
     ) -> Self {
+        let address = (Ipv4Addr::LOCALHOST, port).into();
+        Self::start_at(folder, address, "", settings, environment).await
+    }
+
+    /// The same, at any address, and with more settings of the server.
+    pub(crate) async fn start_at(
+        folder: &Path,
+        address: SocketAddr,
+        server: &str,
+        settings: &str,
+        environment: &[(&str, String)],
+    ) -> Self {
         let file = folder.join("tidegate.toml");
         let data = folder.join("data");
         let text = format!(
-            "{settings}\n[server]\nlisten = \"127.0.0.1:{port}\"\n[log]\nfilter = \"warn\"\n[store]\ndata = {:?}\n{}",
+            "{settings}\n[server]\nlisten = \"{address}\"\n{server}\n[log]\nfilter = \"warn\"\n[store]\ndata = {:?}\n{}",
             data.display().to_string(),
             if settings.contains("[redis]") {
                 "kind = \"redis\"\n"
@@ -57,7 +70,7 @@ impl Served {
             .kill_on_drop(true)
             .spawn()
             .unwrap();
-        let url = format!("http://127.0.0.1:{port}");
+        let url = format!("http://{address}");
         let mut lines = BufReader::new(process.stdout.take().unwrap()).lines();
         let said = async {
             while let Some(line) = lines.next_line().await.unwrap() {

@@ -34,10 +34,11 @@ local function drop_before(records, head, offset)
   call('HSET', head, 'start', whole(offset))
 end
 
--- Whether the lease is that of this member, under this fence.
-local function held(lease, member, fence)
-  local found = call('HMGET', lease, 'owner', 'fence')
-  return found[1] == member and found[2] == fence
+-- Whether the lease is that of this member, under this fence, taken in this run of the server. One of another run says
+-- nothing: the server may have forgotten its last moments since, and given their offsets to other records.
+local function held(lease, member, fence, run)
+  local found = call('HMGET', lease, 'owner', 'fence', 'run')
+  return found[1] == member and found[2] == fence and found[3] == run
 end
 
 -- Sets a stream's last id back to that of our last record.

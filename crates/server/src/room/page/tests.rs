@@ -368,6 +368,20 @@ fn what_went_wrong_is_said() {
     }
 }
 
+#[test]
+fn an_opening_that_is_far_away_is_counted_in_days() {
+    const HOUR: u64 = 3_600_000;
+    for (hours, english, korean) in [
+        (5, "about 5 hours", "약 5시간"),
+        (47, "more than a day", "하루 이상"),
+        (48, "2 days", "2일"),
+        (24_000, "1,000 days", "1,000일"),
+    ] {
+        assert_eq!(until_opening(Lang::En.words(), hours * HOUR), english);
+        assert_eq!(until_opening(Lang::Ko.words(), hours * HOUR), korean);
+    }
+}
+
 /// The living page says the same: its test reads the same file.
 #[test]
 fn spans_are_said_without_false_precision() {

@@ -121,10 +121,9 @@ words! {
         "지금 많은 분이 동시에 접속하고 있습니다. 모든 분이 차례대로 입장합니다.";
     next: "Keep this page open. It moves on by itself.\nWhen it is your turn, you are taken to the shop.\nYour turn is held for a limited time, so stay nearby.",
         "이 페이지를 열어 두세요. 저절로 갱신됩니다.\n차례가 되면 상점으로 이동합니다.\n차례는 정해진 시간 동안만 유지되니 가까이에 계세요.";
-    granted: "Your turn has come. Go on to the shop while your pass is good.",
-        "입장할 차례입니다. 입장권이 유효한 동안 상점으로 이동하세요.";
-    closed: "This waiting room is closed. Nobody else is let in.",
-        "대기실이 닫혔습니다. 더 이상 입장할 수 없습니다.";
+    granted: "Go on to the shop while your pass is good.",
+        "입장권이 유효한 동안 상점으로 이동하세요.";
+    closed: "Nobody else is let in.", "더 이상 입장할 수 없습니다.";
 
     own_name: "English", "한국어";
     language: "Language", "언어";
@@ -158,6 +157,7 @@ words! {
     hour: "{n} hour", "{n}시간";
     hours: "{n} hours", "{n}시간";
     hours_half: "{n}½ hours", "{n}시간 30분";
+    days: "{n} days", "{n}일";
     less_than_minute: "less than a minute", "1분 이내";
     up_to: "up to {high}", "최대 {high}";
     about: "about {high}", "약 {high}";
@@ -357,5 +357,14 @@ pub(super) fn lasting(words: &Words, ms: u64) -> String {
         0..90 => fill(words.seconds, &[("n", &seconds.to_string())]),
         90..3_600 => amount(words, seconds / 60),
         _ => amount(words, seconds / 3_600 * 60),
+    }
+}
+
+/// What is left until an opening, for a page that does not count down: whole days if it is far away.
+pub(super) fn until_opening(words: &Words, ms: u64) -> String {
+    let days = ms / (DAY * MINUTE_MS);
+    match days {
+        0 | 1 => range(words, ms, ms),
+        _ => fill(words.days, &[("n", &count(days))]),
     }
 }

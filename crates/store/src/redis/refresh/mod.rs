@@ -22,7 +22,7 @@ mod decode;
 use std::collections::HashMap;
 use std::fmt;
 use std::hash::{BuildHasher, Hasher, RandomState};
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use async_trait::async_trait;
@@ -78,6 +78,8 @@ pub struct RedisRefreshStore {
     /// Tells this process's calls from those of others.
     name: String,
     calls: AtomicU64,
+    /// The schema was checked, and every budget is there.
+    opened: AtomicBool,
     /// The most that was seen of each target's day and hold.
     seen: Mutex<HashMap<TargetId, Seen>>,
 }
@@ -91,6 +93,13 @@ impl fmt::Debug for RedisRefreshStore {
 impl RedisRefreshStore {
     /// Connects, checks the server's version and the schema, and makes the budgets that are not there.
     pub async fn open(options: RedisRefreshOptions) -> Result<Self, StoreError> {
+        let store = Self::open_lazily(options)?;
+        store.opened().await?;
+        Ok(store)
+    }
+
+    /// The same for a server that may be away: all of that happens with the first call that finds it.
+    pub fn open_lazily(options: RedisRefreshOptions) -> Result<Self, StoreError> {
         let RedisRefreshOptions {
             urls,
             prefix,
@@ -103,22 +112,30 @@ impl RedisRefreshStore {
                 "the key prefix {prefix:?} has a brace, which would change where a Cluster keeps the keys"
             )));
         }
-        let store = Self {
+        Ok(Self {
             servers: Servers::new(&urls)?,
             keys: RefreshKeys::new(&prefix),
             settings,
             clock,
             name: format!("{:016x}", RandomState::new().build_hasher().finish()),
             calls: AtomicU64::new(0),
+            opened: AtomicBool::new(false),
             seen: Mutex::default(),
-        };
-        store.check_schema().await?;
-        for target in store.settings.budgets.keys() {
-            store
-                .on_budget(&scripts::REFRESH_OPEN_BUDGET, target, |_| {})
+        })
+    }
+
+    /// Before everything else. Calls that meet here do it side by side: it does no harm when it is repeated.
+    async fn opened(&self) -> Result<(), StoreError> {
+        if self.opened.load(Ordering::Acquire) {
+            return Ok(());
+        }
+        self.check_schema().await?;
+        for target in self.settings.budgets.keys() {
+            self.call_budget(&scripts::REFRESH_OPEN_BUDGET, target, |_| {})
                 .await?;
         }
-        Ok(store)
+        self.opened.store(true, Ordering::Release);
+        Ok(())
     }
 
     async fn check_schema(&self) -> Result<(), StoreError> {
@@ -178,6 +195,7 @@ impl RedisRefreshStore {
         put: impl Fn(&mut Args, &P),
         read: impl Fn(&mut Items) -> Result<T, StoreError>,
     ) -> Result<Vec<T>, StoreError> {
+        self.opened().await?;
         let calls: Vec<Call> = batch
             .iter()
             .map(|(record, params)| self.record_call(script, record, |args| put(args, params)))
@@ -190,6 +208,16 @@ impl RedisRefreshStore {
     }
 
     async fn on_budget(
+        &self,
+        script: &'static Script,
+        target: &TargetId,
+        put: impl FnOnce(&mut Args),
+    ) -> Result<Items, StoreError> {
+        self.opened().await?;
+        self.call_budget(script, target, put).await
+    }
+
+    async fn call_budget(
         &self,
         script: &'static Script,
         target: &TargetId,

@@ -5,7 +5,7 @@ use tidegate_core::room::command::{
     RemoveOutcome, Resized, RoomView, Status, Stop, TicketView, TouchOutcome,
 };
 use tidegate_core::room::config::Capacity;
-use tidegate_core::room::places::PlacesView;
+use tidegate_core::room::places::{PlacesView, Undrawn};
 use tidegate_core::room::ticket::{End, Index, Stream, Ticket, TicketState, Wave};
 
 use super::super::reply::Items;
@@ -237,7 +237,12 @@ pub(super) fn surveyed(items: &mut Items) -> Result<RoomView, StoreError> {
         changes: items.items()?.each(resized)?,
         places: {
             let first = items.unsigned()?;
-            PlacesView::from_bytes(first, &items.bytes()?)
+            let placed = PlacesView::from_bytes(first, &items.bytes()?);
+            let (before, people) = (items.unsigned()?, items.unsigned()?);
+            placed.with_undrawn(match people {
+                0 => Undrawn::default(),
+                _ => Undrawn { before, people },
+            })
         },
     })
 }

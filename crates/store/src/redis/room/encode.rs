@@ -1,6 +1,6 @@
 //! Commands as the scripts of the rooms read them.
 
-use tidegate_core::room::command::{Change, JoinParams, RedeemParams, ResizeParams, TouchParams};
+use tidegate_core::room::command::{Change, JoinParams, RedeemParams, ResizeParams, Status, TouchParams};
 use tidegate_core::room::config::{MAX_PEOPLE, MAX_PER_SECOND, RoomConfig};
 use tidegate_core::room::{CHANGES, DRAW_STEP, LOOKS};
 
@@ -16,7 +16,8 @@ fn seats(args: &mut Args, seats: Option<u64>) {
     };
 }
 
-pub(super) fn open(born: u64, config: &RoomConfig, takes_over: bool) -> Args {
+/// Takes over the settings of a room that is there, unless the door of one that is made is named.
+pub(super) fn open(born: u64, config: &RoomConfig, made: Option<Status>) -> Args {
     let RoomConfig {
         capacity,
         opens_at,
@@ -37,7 +38,12 @@ pub(super) fn open(born: u64, config: &RoomConfig, takes_over: bool) -> Args {
     for span in [presence_ms, grace_ms, pass_ms, inside_ms, remember_ms] {
         args.span(*span);
     }
-    args.big(*max_waiting).flag(takes_over);
+    args.big(*max_waiting).flag(made.is_none());
+    args.number(match made.unwrap_or(Status::Open) {
+        Status::Open => 1,
+        Status::Paused => 2,
+        Status::Closed => 3,
+    });
     args
 }
 

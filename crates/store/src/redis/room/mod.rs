@@ -27,7 +27,7 @@ use async_trait::async_trait;
 use tidegate_core::ids::{PersonId, RoomId};
 use tidegate_core::room::command::{
     Control, ExtendParams, InsideOutcome, JoinOutcome, JoinParams, PromoteOutcome, ReapOutcome, ReapParams,
-    RedeemOutcome, RedeemParams, RemoveOutcome, ResizeOutcome, ResizeParams, RoomView, TicketView,
+    RedeemOutcome, RedeemParams, RemoveOutcome, ResizeOutcome, ResizeParams, RoomView, Status, TicketView,
     TouchOutcome, TouchParams,
 };
 use tidegate_core::room::config::{Capacity, MAX_SPAN, RoomConfig};
@@ -209,9 +209,14 @@ impl Shared {
 
     /// Makes the room, or takes over its settings if so. It is made before it is listed: what is listed is there. True
     /// if it was made.
-    async fn open(&self, room: &RoomId, config: &RoomConfig, takes_over: bool) -> Result<bool, StoreError> {
+    async fn open(
+        &self,
+        room: &RoomId,
+        config: &RoomConfig,
+        door: Option<Status>,
+    ) -> Result<bool, StoreError> {
         validated(config)?;
-        let args = encode::open(born(), config, takes_over);
+        let args = encode::open(born(), config, door);
         let made = self.on(room, &scripts::ROOM_OPEN, args).await?.flag()?;
         self.list(&scripts::ROOM_ENLIST, room).await?;
         Ok(made)
@@ -260,11 +265,11 @@ fn refused(params: &ResizeParams, held: Capacity, configured: Capacity) -> Resul
 #[async_trait]
 impl RoomStore for RedisRoomStore {
     async fn open(&self, room: &RoomId, config: RoomConfig) -> Result<(), StoreError> {
-        self.shared.open(room, &config, true).await.map(drop)
+        self.shared.open(room, &config, None).await.map(drop)
     }
 
-    async fn make(&self, room: &RoomId, config: RoomConfig) -> Result<bool, StoreError> {
-        self.shared.open(room, &config, false).await
+    async fn make(&self, room: &RoomId, config: RoomConfig, door: Status) -> Result<bool, StoreError> {
+        self.shared.open(room, &config, Some(door)).await
     }
 
     async fn remove(&self, room: &RoomId) -> Result<RemoveOutcome, StoreError> {

@@ -33,9 +33,10 @@ impl Oracle {
             format!("{who} has place {:?}, expected {known:?}", ticket.index)
         })?;
         if let Stage::Waiting(_) = stage {
-            let ahead = self.people.iter().flatten();
-            let ahead =
-                ahead.filter(|other| matches!(other.stage, Stage::Waiting(_)) && other.place < known.place);
+            // Those who came early stand before everybody who came later, drawn or not.
+            let ahead = self.people.iter().flatten().filter(|other| {
+                matches!(other.stage, Stage::Waiting(_) | Stage::Early(_)) && other.place < known.place
+            });
             let ahead = ahead.count() as u64;
             ensure((view.ahead, view.waiting) == (ahead, self.waiting()), || {
                 format!(

@@ -109,6 +109,13 @@ do
     room.ring_promote(r)
   end
 
+  -- The newest stream of a person took over from another one, which may be open in another process.
+  function room.ring_taken_over(r, person, t)
+    r.taken_over = r.taken_over or { r.name }
+    local n = #r.taken_over
+    r.taken_over[n + 1], r.taken_over[n + 2] = person, string.format('%.0f', t.stream)
+  end
+
   -- When the room has opened, the early ones go before everybody who comes from now on.
   function room.set_places_aside(r)
     local h = r.h
@@ -119,10 +126,14 @@ do
     end
   end
 
+  -- Early ones who are not drawn yet: they stand before every place from draw_end on.
+  function room.undrawn(h) return h.draw < h.draw_end and h.early or 0 end
+
   -- Whom it rings for, before the answer.
   local function ring(r, answer)
     local bits = (r.promote and PROMOTE or 0) + (r.tell and TELL or 0)
     if bits > 0 then redis.call('PUBLISH', r.channel, bits .. ' ' .. r.name) end
+    if r.taken_over then redis.call('PUBLISH', r.channel .. ':streams', cjson.encode(r.taken_over)) end
     table.insert(answer, 1, bits)
     return answer
   end

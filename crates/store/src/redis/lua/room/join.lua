@@ -30,7 +30,7 @@ local function place(person, stream, draw)
     room.become(r, person, t, EARLY)
   else
     -- The newest place of all: everybody is before it, and nobody goes while this call runs.
-    t.ahead = h.waiting
+    t.ahead = h.waiting + room.undrawn(h)
     room.become(r, person, t, WAITING)
   end
   return t
@@ -51,8 +51,10 @@ for i, person in ipairs(people) do
   local refused = (not t or t.state == ENDED and again) and refuses()
   if t and t.state ~= ENDED then
     if stream == 1 then
+      local older_may_be_open = t.stream % STREAMS > 0 and not (t.state <= WAITING and t.present <= r.now)
       t.stream = t.stream + 1
       room.changes(r, person)
+      if older_may_be_open then room.ring_taken_over(r, person, t) end
     end
     room.renew(r, person, t)
     answers[i] = { OWN, view(t) }

@@ -3,7 +3,8 @@
 -- KEYS  <prefix>{<room>}:head
 -- ARGV  as head.lua, then: born, seats (-1: not counted), inside, admissions per second, when it opens (ms) or "", how
 --   long a sign of life counts, an absent person keeps the place, a pass can be redeemed, one may stay inside, an ended
---   ticket is remembered (ms each), most people who wait, 1 if settings of a room that is there are taken over
+--   ticket is remembered (ms each), most people who wait, 1 if settings of a room that is there are taken over, the
+--   door of one that is made
 -- RETURNS  rings, then 1 if it was made
 -- BOUND  one key, whatever waits
 local born = tonumber(ARGV[6])
@@ -12,11 +13,11 @@ local c = {
   presence = tonumber(ARGV[11]), grace = tonumber(ARGV[12]), pass = tonumber(ARGV[13]), stay = tonumber(ARGV[14]),
   remember = tonumber(ARGV[15]), most = tonumber(ARGV[16]),
 }
-local takes_over = ARGV[17] == '1'
+local takes_over, door = ARGV[17] == '1', tonumber(ARGV[18])
 local r = room.load(KEYS, ARGV)
 if not r then
   local h = {
-    born = born, c = c, o = {}, status = OPEN, next = 0, draw = 0, draw_end = 0, wave = 0, voided = 0,
+    born = born, c = c, o = {}, status = door, next = 0, draw = 0, draw_end = 0, wave = 0, voided = 0,
     granted = 0, inside = 0, early = 0, waiting = 0, base = 0, first = 0, last = 0, offset = 0,
     n = { joined = 0, admitted = 0, redeemed = 0, completed = 0, left = 0, left_inside = 0, lost = 0, no_shows = 0,
       expired = 0 },

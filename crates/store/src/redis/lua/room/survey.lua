@@ -4,7 +4,8 @@
 -- RETURNS  0, the time (ms), born, status, when it opens (ms) or -1, the limits that hold and the configured ones (seats
 --   or -1, inside, admissions each), how many are early, granted, inside, wave, voided, then what happened: joined,
 --   admitted, redeemed, completed, left, left inside, lost, no shows, expired; the changes (request, time, who, why,
---   seats, inside, admissions each); the first place of the bits, a multiple of 64, and the bits
+--   seats, inside, admissions each); the first place of the bits, a multiple of 64, and the bits; from which place on so
+--   many more stand ahead, who are not drawn yet
 -- BOUND  the changes that are remembered, and one bit for each place from the first who waits to the last
 local r = room.load(KEYS, ARGV)
 if not r then return room.unknown() end
@@ -15,4 +16,4 @@ local bits = redis.call('GETRANGE', r.places, (h.first - h.base) / 8, -1)
 local seats, inside, rate = room.capacity(h)
 return { 0, r.now, h.born, h.status, c.opens or -1, seats, inside, rate, c.seats, c.inside, c.rate, h.early, h.granted,
   h.inside, h.wave, h.voided, n.joined, n.admitted, n.redeemed, n.completed, n.left, n.left_inside, n.lost, n.no_shows,
-  n.expired, changes, h.first, bits }
+  n.expired, changes, h.first, bits, h.draw_end, room.undrawn(h) }

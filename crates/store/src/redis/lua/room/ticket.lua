@@ -95,7 +95,7 @@ do
         ahead = ahead + redis.call('BITCOUNT', r.places, from - base, index - 1 - base, 'BIT')
         from = index
       end
-      view[5] = ahead
+      view[5] = ahead + (index >= r.h.draw_end and room.undrawn(r.h) or 0)
     end
   end
 

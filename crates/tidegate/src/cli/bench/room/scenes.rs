@@ -34,8 +34,12 @@ const AT_ONCE: u64 = 256;
 const GRANTS: u64 = 200;
 /// Limit: visitors of one process, which has an open file for each.
 const PER_HERD: u64 = 9_000;
-/// People let in per second while positions are watched, so that everybody moves.
-const PACE: u64 = 20;
+/// While positions are watched, so many are let in at every beat: whenever a position is told, it is another one than
+/// before, so that one that is shown for long is an old one.
+const AT_A_BEAT: i64 = 2;
+const BEAT: Duration = Duration::from_millis(100);
+/// More than are let in.
+const PER_SECOND: u64 = 1_000;
 
 /// A name that no other run has: a server may be shared.
 fn unique() -> String {
@@ -122,6 +126,7 @@ async fn serve(
         std::fs::create_dir_all(&folder)?;
         let mut settings = json!({
             "server": {"listen": "127.0.0.1:0", "max_connections": 1_000_000},
+            "log": {"filter": "error"},
             "store": {
                 "data": folder.join("data"),
                 "durability": format!("{:?}", args.durability).to_lowercase(),
@@ -147,7 +152,7 @@ async fn serve(
 /// Many connections, everybody moving.
 pub(super) async fn streams(args: &RoomArgs, folder: &Path) -> anyhow::Result<Value> {
     // Shut at first: everybody waits until all are there.
-    let closed = json!({"inside": 0, "per_second": PACE});
+    let closed = json!({"inside": 0, "per_second": PER_SECOND});
     let services = serve(args, folder, args.servers, closed).await?;
     let addresses: Vec<SocketAddr> = services.iter().map(|(_, address)| *address).collect();
     let memory = || -> u64 {
@@ -177,16 +182,11 @@ pub(super) async fn streams(args: &RoomArgs, folder: &Path) -> anyhow::Result<Va
     tokio::time::sleep(Duration::from_secs(3)).await;
     let after = memory();
     let client = Client::new(services[0].0.url())?;
-    let open = PatchCapacity {
-        inside: Some(LimitBy::Set(Some(1_000_000))),
-        ..PatchCapacity::default()
-    };
-    client.resize_room("bench", &open).await?;
-    tokio::time::sleep(Duration::from_secs(2)).await;
+    move_on(&client, Duration::from_secs(2)).await?;
     for herd in &mut herds {
         herd.watch().await?;
     }
-    tokio::time::sleep(Duration::from_secs(args.seconds)).await;
+    move_on(&client, Duration::from_secs(args.seconds)).await?;
     let most = memory();
     let watch = Watch::default();
     for herd in herds {
@@ -208,6 +208,21 @@ pub(super) async fn streams(args: &RoomArgs, folder: &Path) -> anyhow::Result<Va
         "bytes_per_stream": (after.saturating_sub(before)) / held.max(1),
         "bytes_per_stream_moving": (most.saturating_sub(before)) / held.max(1),
     }))
+}
+
+/// Lets people in all the time.
+async fn move_on(client: &Client, during: Duration) -> anyhow::Result<()> {
+    let more = PatchCapacity {
+        inside: Some(LimitBy::Add(AT_A_BEAT)),
+        ..PatchCapacity::default()
+    };
+    let mut beat = tokio::time::interval(BEAT);
+    let begun = Instant::now();
+    while begun.elapsed() < during {
+        beat.tick().await;
+        client.resize_room("bench", &more).await?;
+    }
+    Ok(())
 }
 
 /// From a slot that is given up to the event of the next one.

@@ -1,0 +1,40 @@
+//! Whether the database answers: all that reads of records need.
+
+use std::time::Duration;
+
+use tokio::sync::Mutex;
+use tokio::time::Instant;
+
+use super::shared::Shared;
+
+/// However many ask, the database is asked this often.
+const EVERY: Duration = Duration::from_secs(1);
+
+#[derive(Debug, Default)]
+pub(crate) struct Presence {
+    /// When it was last asked, and whether it answered. Locked while it is asked.
+    seen: Mutex<Option<(Instant, bool)>>,
+}
+
+impl Presence {
+    /// Waits no longer than a read of a record does.
+    pub(crate) async fn look(&self, shared: &Shared) -> bool {
+        let mut seen = self.seen.lock().await;
+        if let Some((at, answered)) = *seen
+            && at.elapsed() < EVERY
+        {
+            return answered;
+        }
+        let limit = Duration::from(shared.options.query.read_timeout_ms);
+        let answered = match tokio::time::timeout(limit, shared.options.snapshots.check()).await {
+            Ok(Ok(())) => true,
+            Ok(Err(error)) => {
+                tracing::debug!(%error, "the database does not answer");
+                false
+            }
+            Err(_) => false,
+        };
+        *seen = Some((Instant::now(), answered));
+        answered
+    }
+}

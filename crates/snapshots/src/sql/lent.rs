@@ -1,0 +1,99 @@
+//! A connection lent by a pool, which gets it back in bounded time.
+//!
+//! A server that loses power says nothing: whatever was sent to it is waited for until the kernel gives up, a quarter of
+//! an hour later. A pool tries a connection before it takes it back, and holds its place meanwhile, without a limit of
+//! time. So one that owes an answer never goes back, and the try of every other one is bounded here.
+
+use std::time::Duration;
+
+use sqlx::pool::PoolConnection;
+use sqlx::{Database, Executor, Pool};
+use tokio::runtime::Handle;
+
+/// Limit: how long a connection may take to end its transaction and to be tried. Closing one is limited by the pool.
+const RETURN: Duration = Duration::from_secs(5);
+
+pub(crate) struct Lent<DB>
+where
+    DB: Database,
+    for<'c> &'c mut DB::Connection: Executor<'c, Database = DB>,
+{
+    /// None: it went back.
+    connection: Option<PoolConnection<DB>>,
+    in_transaction: bool,
+    /// Something was sent, and nobody heard its end: the caller gave up, or the connection broke.
+    owes_answer: bool,
+}
+
+impl<DB> Lent<DB>
+where
+    DB: Database,
+    for<'c> &'c mut DB::Connection: Executor<'c, Database = DB>,
+{
+    pub(crate) async fn from(pool: &Pool<DB>) -> Result<Self, sqlx::Error> {
+        Ok(Self {
+            connection: Some(pool.acquire().await?),
+            in_transaction: false,
+            owes_answer: false,
+        })
+    }
+
+    /// A transaction. Dropped without [`commit`](Self::commit), it never happened.
+    pub(crate) async fn begin(pool: &Pool<DB>) -> Result<Self, sqlx::Error> {
+        let mut lent = Self::from(pool).await?;
+        let begun = lent.ask()?.execute("BEGIN").await;
+        lent.heard(begun)?;
+        lent.in_transaction = true;
+        Ok(lent)
+    }
+
+    pub(crate) async fn commit(mut self) -> Result<(), sqlx::Error> {
+        let committed = self.ask()?.execute("COMMIT").await;
+        self.heard(committed)?;
+        self.in_transaction = false;
+        Ok(())
+    }
+
+    /// The connection, to send something; what comes of it is to be [`heard`](Self::heard).
+    pub(crate) fn ask(&mut self) -> Result<&mut DB::Connection, sqlx::Error> {
+        self.owes_answer = true;
+        self.connection.as_deref_mut().ok_or(sqlx::Error::PoolClosed)
+    }
+
+    pub(crate) fn heard<T>(&mut self, answer: Result<T, sqlx::Error>) -> Result<T, sqlx::Error> {
+        self.owes_answer = !matches!(answer, Ok(_) | Err(sqlx::Error::Database(_)));
+        answer
+    }
+}
+
+impl<DB> Drop for Lent<DB>
+where
+    DB: Database,
+    for<'c> &'c mut DB::Connection: Executor<'c, Database = DB>,
+{
+    fn drop(&mut self) {
+        let Some(mut connection) = self.connection.take() else {
+            return;
+        };
+        // Wherever it is dropped below, it is closed and not tried.
+        connection.close_on_drop();
+        let Ok(runtime) = Handle::try_current() else {
+            return;
+        };
+        if self.owes_answer {
+            return;
+        }
+        let in_transaction = self.in_transaction;
+        runtime.spawn(async move {
+            let back = async {
+                if in_transaction && connection.execute("ROLLBACK").await.is_err() {
+                    return;
+                }
+                connection.return_to_pool().await;
+            };
+            if tokio::time::timeout(RETURN, back).await.is_err() {
+                tracing::debug!("a connection to the database went silent and is given up");
+            }
+        });
+    }
+}
