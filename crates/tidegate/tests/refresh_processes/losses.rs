@@ -17,7 +17,7 @@ const AWAY: Duration = Duration::from_secs(30);
 const WIDE: &str = "rate = 900\nburst = 50\nlow_cap = 900\nlow_burst = 50\n";
 /// An event is soon not waited for any more, so that a record gets another version while the first one is held up.
 const QUICK: &str = "[refresh.work]\nclaim_ms = 5000\n\
-                     [refresh.coalescer]\nhigh_pending_ms = 2000\nlow_pending_ms = 2000\nsend_timeout_ms = 2500\n\
+                     [refresh.coalescer]\nhigh_pending_ms = 2500\nlow_pending_ms = 2500\nsend_timeout_ms = 2500\n\
                      high_mark_ms = 100\nlow_mark_ms = 100\n\
                      [refresh.query]\ncache_ttl_ms = 50\nread_timeout_ms = 500\n\
                      [refresh.breaker]\nopen_ms = 1000\nwindow = 2\nprobes = 1\n";
