@@ -20,7 +20,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::thread::JoinHandle;
 
-use tokio::net::TcpListener;
+use tokio::net::{TcpListener, TcpSocket};
 use tokio::sync::oneshot;
 
 pub use document::{CORE_FIELDS, sample};
@@ -40,24 +40,21 @@ pub struct Upstream {
 impl Upstream {
     /// Listens when it returns.
     pub fn start(settings: UpstreamSettings) -> io::Result<Self> {
-        let listener = std::net::TcpListener::bind(settings.listen)?;
-        listener.set_nonblocking(true)?;
-        let address = listener.local_addr()?;
-        let shared = Arc::new(Shared::new(settings)?);
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()
             .build()?;
+        let listener = {
+            let _inside = runtime.enter();
+            listen(&settings)?
+        };
+        let address = listener.local_addr()?;
+        let shared = Arc::new(Shared::new(settings)?);
         let (stop, stopped) = oneshot::channel();
         let served = shared.clone();
         let thread = std::thread::Builder::new()
             .name("upstream".to_owned())
             .spawn(move || {
-                runtime.block_on(async {
-                    // Fails only outside a runtime.
-                    if let Ok(listener) = TcpListener::from_std(listener) {
-                        serve::serve(listener, served, stopped).await;
-                    }
-                });
+                runtime.block_on(serve::serve(listener, served, stopped));
             })?;
         Ok(Self {
             address,
@@ -111,6 +108,17 @@ impl Upstream {
             let _ = thread.join();
         }
     }
+}
+
+fn listen(settings: &UpstreamSettings) -> io::Result<TcpListener> {
+    let socket = match settings.listen {
+        SocketAddr::V4(_) => TcpSocket::new_v4()?,
+        SocketAddr::V6(_) => TcpSocket::new_v6()?,
+    };
+    // As every server does: a port that connections of the last run still know is free.
+    socket.set_reuseaddr(true)?;
+    socket.bind(settings.listen)?;
+    socket.listen(settings.backlog)
 }
 
 impl Drop for Upstream {

@@ -49,7 +49,8 @@ pub(crate) async fn serve(listener: TcpListener, shared: Arc<Shared>, mut stop: 
     let mut last = Instant::now();
     loop {
         tokio::select! {
-            accepted = listener.accept() => {
+            // Looked at again with every beat.
+            accepted = listener.accept(), if shared.current().0.accepting => {
                 if let Ok((stream, _)) = accepted {
                     let _ = stream.set_nodelay(true);
                     connections.spawn(connection(stream, router.clone()));

@@ -1,4 +1,5 @@
-//! How the upstream behaves. Every field can be changed while it runs; `listen` only counts at the start.
+//! How the upstream behaves. Every field can be changed while it runs; `listen` and `backlog` only
+//! count at the start.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -11,6 +12,11 @@ use serde::{Deserialize, Serialize};
 pub struct UpstreamSettings {
     /// Where it listens; port 0 takes a free one. Default 127.0.0.1:0.
     pub listen: SocketAddr,
+    /// Connections that the system takes for it before it does, about; further ones are answered late, when it takes some.
+    /// Counts at the start alone. Default 1,024.
+    pub backlog: u32,
+    /// While false it takes no connection; those that there are go on. Default true.
+    pub accepting: bool,
     /// The value that the header `x-nxopen-api-key` must have; without it the answer is 403. Default: none needed.
     pub api_key: Option<String>,
 
@@ -73,6 +79,8 @@ impl Default for UpstreamSettings {
     fn default() -> Self {
         Self {
             listen: SocketAddr::from(([127, 0, 0, 1], 0)),
+            backlog: 1_024,
+            accepting: true,
             api_key: None,
             payload_bytes: 300_000,
             bodies: 8,

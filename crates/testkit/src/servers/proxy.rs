@@ -1,4 +1,4 @@
-//! A TCP proxy that does on demand what networks do: cut, refuse, stall, lose an answer, go silent.
+//! A TCP proxy that does on demand what networks and busy servers do: cut, refuse, stall, lose an answer, answer late, go silent.
 //!
 //! Two threads per connection, one for each direction. A connection is closed in both directions as soon as
 //! one ends.
@@ -7,7 +7,7 @@ use std::io::{self, Read, Write};
 use std::net::{Ipv4Addr, Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 const CONNECT_LIMIT: Duration = Duration::from_secs(10);
 
@@ -22,7 +22,7 @@ pub struct Proxy {
 #[derive(Debug, Default)]
 struct Shared {
     state: Mutex<State>,
-    /// Rings when a stall ends or a connection is closed.
+    /// Rings when a stall or a delay ends or a connection is closed.
     bell: Condvar,
 }
 
@@ -31,11 +31,15 @@ struct State {
     ended: bool,
     refuse: bool,
     stall: bool,
+    /// How long what the server sends is held back.
+    delay: Duration,
     /// Connections with a smaller number are silent for good.
     silent_below: u64,
     /// How many replies are still to be dropped, and how many were.
     drop_replies: u64,
     dropped_replies: u64,
+    /// When clients sent something.
+    sent: Vec<Instant>,
     next: u64,
     open: Vec<Connection>,
 }
@@ -102,6 +106,13 @@ impl Proxy {
         self.shared.bell.notify_all();
     }
 
+    /// From now on whatever the server sends is held back for so long, on old and new connections. Zero ends it at once,
+    /// also for what is being held.
+    pub fn delay_replies(&self, delay: Duration) {
+        self.shared.lock().delay = delay;
+        self.shared.bell.notify_all();
+    }
+
     /// From here on nothing is forwarded on the connections that there are, and they stay open: the machine behind them
     /// has lost its power. Connections that are made later work.
     pub fn silence_open(&self) {
@@ -118,6 +129,21 @@ impl Proxy {
     /// How many replies were dropped so far.
     pub fn dropped_replies(&self) -> u64 {
         self.shared.lock().dropped_replies
+    }
+
+    /// How often a client sent something, whether or not it was forwarded: requests, where each fits into one packet.
+    pub fn sent(&self) -> u64 {
+        self.shared.lock().sent.len() as u64
+    }
+
+    /// How often in any sliding second.
+    pub fn most_sent_in_second(&self) -> usize {
+        let sent = &self.shared.lock().sent;
+        let within = |(first, from): (usize, &Instant)| {
+            let after = sent.partition_point(|at| at.duration_since(*from) < Duration::from_secs(1));
+            after - first
+        };
+        sent.iter().enumerate().map(within).max().unwrap_or(0)
     }
 
     /// How many connections are open.
@@ -200,6 +226,11 @@ impl Shared {
     fn forward(&self, mut half: Half) {
         let mut bytes = vec![0; 64 * 1024];
         while let Ok(count @ 1..) = half.from.read(&mut bytes) {
+            if half.direction == Direction::ToServer {
+                let mut state = self.lock();
+                // Under the lock: they are in order.
+                state.sent.push(Instant::now());
+            }
             if !self.passes(half.number, half.direction) || half.to.write_all(&bytes[..count]).is_err() {
                 break;
             }
@@ -207,15 +238,24 @@ impl Shared {
         self.close(|connection| connection.number == half.number);
     }
 
-    /// Waits for the end of a stall. False if the bytes must not go on and the connection is to be closed.
+    /// Waits for the end of a stall, and as long as replies are held back. False if the bytes must not go on and the connection is to be closed.
     fn passes(&self, number: u64, direction: Direction) -> bool {
         let is_open = |state: &State| state.open.iter().any(|connection| connection.number == number);
+        let came = Instant::now();
         let mut state = self
             .bell
             .wait_while(self.lock(), |state| {
                 (state.stall || number < state.silent_below) && is_open(state)
             })
             .unwrap_or_else(PoisonError::into_inner);
+        while direction == Direction::ToClient && is_open(&state) {
+            let left = state.delay.saturating_sub(came.elapsed());
+            if left.is_zero() {
+                break;
+            }
+            let waited = self.bell.wait_timeout(state, left);
+            state = waited.unwrap_or_else(PoisonError::into_inner).0;
+        }
         if !is_open(&state) {
             return false;
         }

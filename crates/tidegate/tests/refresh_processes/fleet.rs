@@ -1,9 +1,11 @@
 //! Some `tidegate serve` processes that share their work, the servers behind them, and the upstream in front of them.
 
+use std::collections::HashMap;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use serde_json::{Value, json};
+use serde_json::Value;
 use tempfile::TempDir;
 use tidegate_core::ids::{RecordKey, SourceId};
 use tidegate_core::refresh::Version;
@@ -11,10 +13,10 @@ use tidegate_core::time::{Millis, Timestamp};
 use tidegate_snapshots::mysql::{self, MySqlOptions};
 use tidegate_snapshots::postgres::{self, PostgresOptions};
 use tidegate_snapshots::sqlite::{self, SqliteOptions};
-use tidegate_snapshots::{RecordRef, Snapshots, Write};
+use tidegate_snapshots::{RecordRef, Snapshot, Snapshots, Write};
 use tidegate_store::{Clock, SystemClock};
 use tidegate_testkit::servers::{
-    KafkaOptions, KafkaServer, MariaDbServer, PostgresServer, RedisOptions, RedisServer, SqlOptions,
+    KafkaOptions, KafkaServer, MariaDbServer, PostgresServer, Proxy, RedisOptions, RedisServer, SqlOptions,
 };
 use tidegate_upstream::{Report, Upstream, UpstreamSettings};
 use tokio::sync::{Mutex, MutexGuard};
@@ -26,6 +28,16 @@ use crate::served::{Served, free_port};
 pub(crate) const PATIENCE: Duration = Duration::from_secs(180);
 const DATABASE: &str = "records";
 const DAY: Millis = Millis(86_400_000);
+
+const COMMON: [&str; 3] = [
+    "[refresh.query]\ncache_ttl_ms = 50\nread_timeout_ms = 10000\n",
+    "[refresh.watch]\nlag_every_ms = 500\nfollow_every_ms = 100\n",
+    "[refresh.breaker]\nopen_ms = 1000\n",
+];
+
+/// Prefetches as much as the budget has.
+pub(crate) const FLOOD: &str = "[refresh.prefetch]\ntick_ms = 1000\npeak_rate = 1000\nother_rate = 1000\n\
+                     [refresh.work]\nclaim_ms = 5000\n";
 
 /// One test at a time.
 pub(crate) async fn turn() -> MutexGuard<'static, ()> {
@@ -51,6 +63,8 @@ pub(crate) struct Servers {
     pub(crate) kafka: Option<KafkaServer>,
     pub(crate) mariadb: Option<MariaDbServer>,
     pub(crate) postgres: Option<PostgresServer>,
+    /// Between the processes and PostgreSQL.
+    pub(crate) postgres_proxy: Option<Proxy>,
 }
 
 impl Servers {
@@ -67,6 +81,7 @@ impl Servers {
         } else {
             let server = PostgresServer::start(SqlOptions::default()).unwrap();
             server.create_database(DATABASE).unwrap();
+            servers.postgres_proxy = Some(Proxy::start(server.port()).unwrap());
             servers.postgres = Some(server);
             let options = KafkaOptions {
                 behind_proxy: true,
@@ -93,8 +108,10 @@ impl Servers {
         if let Some(server) = &self.mariadb {
             text += &format!("[refresh.snapshots]\nurl = {:?}\n", server.url_of(DATABASE));
         }
-        if let Some(server) = &self.postgres {
-            text += &format!("[refresh.snapshots]\nurl = {:?}\n", server.url_of(DATABASE));
+        if let (Some(server), Some(proxy)) = (&self.postgres, &self.postgres_proxy) {
+            let (port, proxied) = (server.port().to_string(), proxy.port().to_string());
+            let url = server.url_of(DATABASE).replace(&port, &proxied);
+            text += &format!("[refresh.snapshots]\nurl = {url:?}\n");
         }
         text
     }
@@ -133,6 +150,11 @@ pub(crate) struct Member {
 }
 
 impl Member {
+    /// Of a process with a database of its own.
+    pub(crate) fn database(&self) -> PathBuf {
+        self.folder.path().join("data/snapshots.db")
+    }
+
     fn new() -> Self {
         let folder = tempfile::tempdir().unwrap();
         Self {
@@ -186,19 +208,33 @@ pub(crate) fn record(key: &str) -> RecordRef {
 }
 
 impl Fleet {
-    /// `more` is TOML after what all of these tests have in common.
+    /// `more` is TOML after what all of these tests have in common; a section of it replaces theirs.
     pub(crate) async fn start(behind: Behind, count: usize, upstream: UpstreamSettings, more: &str) -> Self {
-        let servers = Servers::start(behind);
         let upstream = Upstream::start(upstream).unwrap();
-        let settings = format!(
-            "{}\n[sources.character]\nurl = \"{}/character/{{key}}\"\ntarget = \"api\"\n\
-             fields = [\"character_name\", \"revision\"]\ntimeout_ms = 60000\n\
-             [refresh.query]\ncache_ttl_ms = 50\nread_timeout_ms = 10000\n\
-             [refresh.watch]\nlag_every_ms = 500\nfollow_every_ms = 100\n\
-             [refresh.breaker]\nopen_ms = 1000\n{more}",
+        let url = upstream.url();
+        Self::start_before(behind, count, upstream, &url, more).await
+    }
+
+    /// The same with something at `url` between the processes and the upstream.
+    pub(crate) async fn start_before(
+        behind: Behind,
+        count: usize,
+        upstream: Upstream,
+        url: &str,
+        more: &str,
+    ) -> Self {
+        let servers = Servers::start(behind);
+        let mut settings = format!(
+            "{}\n[sources.character]\nurl = \"{url}/character/{{key}}\"\ntarget = \"api\"\n\
+             fields = [\"character_name\", \"revision\"]\ntimeout_ms = 60000\nconnect_timeout_ms = 30000\n{more}",
             servers.settings(),
-            upstream.url(),
         );
+        for section in COMMON {
+            let name = section.lines().next().expect("it has a name");
+            if !more.contains(name) {
+                settings += section;
+            }
+        }
         let mut fleet = Self {
             servers,
             upstream,
@@ -216,6 +252,17 @@ impl Fleet {
         self.members[index].start(&self.settings).await;
     }
 
+    /// The same while something is done to the servers.
+    pub(crate) async fn revive_while(&mut self, index: usize, meanwhile: impl AsyncFnOnce(&mut Servers)) {
+        let Self {
+            members,
+            servers,
+            settings,
+            ..
+        } = self;
+        tokio::join!(members[index].start(settings), meanwhile(servers));
+    }
+
     /// What is in the database, seen past the processes.
     pub(crate) async fn snapshots(&self) -> Arc<dyn Snapshots> {
         if let Some(server) = &self.servers.mariadb {
@@ -224,7 +271,7 @@ impl Fleet {
         if let Some(server) = &self.servers.postgres {
             return Arc::new(postgres::open(PostgresOptions::new(server.url_of(DATABASE))).unwrap());
         }
-        let file = self.members[0].folder.path().join("data/snapshots.db");
+        let file = self.members[0].database();
         Arc::new(sqlite::open(SqliteOptions::new(file)).await.unwrap())
     }
 
@@ -256,67 +303,44 @@ impl Fleet {
         (record, begun.elapsed())
     }
 
-    /// Reads many in one request each; an answer that says so was not queued is asked for again.
-    pub(crate) async fn ask_for_all(&self, index: usize, keys: &[String]) {
-        let begun = Instant::now();
-        let served = self.members[index].served();
-        let mut left: Vec<String> = keys.to_vec();
-        while !left.is_empty() {
-            assert!(begun.elapsed() < PATIENCE, "{} are not queued", left.len());
-            let now: Vec<String> = left.drain(..left.len().min(500)).collect();
-            let records: Vec<Value> = now
-                .iter()
-                .map(|key| json!({ "source": "character", "key": key }))
-                .collect();
-            let sent = served
-                .http
-                .post(format!("{}/v1/records/read", served.url))
-                .json(&json!({ "records": records }))
-                .send()
-                .await;
-            let answers: Value = match sent {
-                Ok(response) => response.json().await.unwrap(),
-                Err(_) => Value::Null,
-            };
-            let taken = |n: usize| {
-                let answer = &answers["records"][n]["record"];
-                answer["updateQueued"] == true || answer["freshness"] == "FRESH"
-            };
-            let missed: Vec<String> = (0..now.len())
-                .filter(|n| !taken(*n))
-                .map(|n| now[n].clone())
-                .collect();
-            if !missed.is_empty() {
-                tokio::time::sleep(Duration::from_millis(100)).await;
-            }
-            left.extend(missed);
-        }
-    }
-
     /// Waits until each of these records was fetched after `since`, whatever happens meanwhile.
     pub(crate) async fn until_refreshed(&self, keys: &[String], since: Timestamp) {
+        let records = keys.iter().map(|key| (record(key), ())).collect();
+        self.until_stored(records, |snapshot, ()| snapshot.last_checked_at >= since)
+            .await;
+    }
+
+    /// Waits until each of these records has the version that was promised, or a later one.
+    pub(crate) async fn until_written(&self, versions: &HashMap<String, u64>) {
+        let records = versions.iter();
+        let records = records.map(|(key, version)| (record(key), Version(*version)));
+        self.until_stored(records.collect(), |snapshot, version| {
+            snapshot.version >= *version
+        })
+        .await;
+    }
+
+    async fn until_stored<T>(&self, mut left: Vec<(RecordRef, T)>, is_there: impl Fn(&Snapshot, &T) -> bool) {
         let snapshots = self.snapshots().await;
-        let begun = Instant::now();
-        let mut left: Vec<RecordRef> = keys.iter().map(|key| record(key)).collect();
-        while !left.is_empty() {
+        let (begun, all) = (Instant::now(), left.len());
+        while let Some((first, _)) = left.first() {
+            let count = left.len();
             assert!(
                 begun.elapsed() < PATIENCE,
-                "{} of {} are not there, such as {:?}",
-                left.len(),
-                keys.len(),
-                left[0]
+                "{count} of {all} are not there, such as {first:?}"
             );
             let mut missing = Vec::new();
-            for records in left.chunks(500) {
-                match snapshots.read(records).await {
-                    Ok(rows) => {
-                        let late = records.iter().zip(rows).filter(|(_, row)| {
-                            let snapshot = row.snapshot.as_ref();
-                            snapshot.is_none_or(|snapshot| snapshot.last_checked_at < since)
-                        });
-                        missing.extend(late.map(|(record, _)| record.clone()));
+            while !left.is_empty() {
+                let part: Vec<(RecordRef, T)> = left.drain(..left.len().min(500)).collect();
+                let records: Vec<RecordRef> = part.iter().map(|(record, _)| record.clone()).collect();
+                // A database that is away has nothing.
+                let rows = snapshots.read(&records).await.unwrap_or_default();
+                let mut rows = rows.into_iter();
+                for (record, wanted) in part {
+                    let snapshot = rows.next().and_then(|row| row.snapshot);
+                    if !snapshot.is_some_and(|snapshot| is_there(&snapshot, &wanted)) {
+                        missing.push((record, wanted));
                     }
-                    Err(_) => missing.extend_from_slice(records),
                 }
             }
             left = missing;
@@ -324,6 +348,21 @@ impl Fleet {
                 tokio::time::sleep(Duration::from_millis(300)).await;
             }
         }
+    }
+
+    /// Waits until so many calls were made.
+    pub(crate) async fn calls_reach(&self, wanted: u64) {
+        let begun = Instant::now();
+        while self.upstream.report().calls < wanted {
+            let calls = self.upstream.report().calls;
+            assert!(begun.elapsed() < PATIENCE, "{calls} calls, not {wanted}");
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+    }
+
+    /// The refresh part as one process sees it.
+    pub(crate) async fn overview(&self, index: usize) -> Value {
+        self.members[index].served().get("/v1/refresh").await
     }
 
     /// Every process ends well.

@@ -1,4 +1,4 @@
-//! The upstream's own count: never more in a second than it allows, never more in a day.
+//! The upstream's own count: never more in a second than it allows.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -7,11 +7,7 @@ use std::time::{Duration, Instant};
 use rustix::process::Signal;
 use tidegate_upstream::Report;
 
-use crate::fleet::{Behind, Fleet, PATIENCE, assert_within, at, budget, midday, small, turn};
-
-/// Prefetches as much as the budget has.
-const FLOOD: &str = "[refresh.prefetch]\ntick_ms = 1000\npeak_rate = 1000\nother_rate = 1000\n\
-                     [refresh.work]\nclaim_ms = 5000\n";
+use crate::fleet::{Behind, FLOOD, Fleet, assert_within, at, budget, midday, small, turn};
 
 /// Readers of records that nobody has seen: every read is a HIGH event. Ends with how long the reads took.
 struct Readers {
@@ -67,16 +63,6 @@ fn print(what: &str, report: &Report, reads: &mut [Duration]) {
     );
 }
 
-/// Waits until so many calls were made.
-async fn calls_reach(fleet: &Fleet, wanted: u64) {
-    let begun = Instant::now();
-    while fleet.upstream.report().calls < wanted {
-        let calls = fleet.upstream.report().calls;
-        assert!(begun.elapsed() < PATIENCE, "{calls} calls, not {wanted}");
-        tokio::time::sleep(Duration::from_millis(50)).await;
-    }
-}
-
 /// Four processes under more work than the budget has. One is stopped and goes on, the clock of one is stepped, one is
 /// killed and comes back.
 async fn disturbed(behind: Behind) {
@@ -104,7 +90,7 @@ async fn disturbed(behind: Behind) {
     pause(2).await;
     fleet.revive(3).await;
     pause(5).await;
-    calls_reach(&fleet, 2_001).await;
+    fleet.calls_reach(2_001).await;
     let mut reads = readers.stop().await;
     let report = fleet.upstream.report();
     print(&format!("{behind:?}"), &report, &mut reads);
@@ -135,7 +121,7 @@ async fn restarts_and_clock_steps_never_exceed_a_second() {
         let (url, http) = (member.served().url.clone(), member.served().http.clone());
         let readers = Readers::start(vec![url], http, 300);
         tokio::time::sleep(Duration::from_secs(2)).await;
-        calls_reach(&fleet, 150 * (round as u64 + 1)).await;
+        fleet.calls_reach(150 * (round as u64 + 1)).await;
         member.clock.step([3_600, -60, 0, 5][round]);
         tokio::time::sleep(Duration::from_secs(1)).await;
         fleet.members[0].kill().await;
@@ -146,55 +132,4 @@ async fn restarts_and_clock_steps_never_exceed_a_second() {
     print("restarts", &report, &mut []);
     assert_within(&report, 500, 450);
     fleet.stop().await;
-}
-
-/// The day's quota holds through kills: what a killed process had taken stays taken.
-async fn day(behind: Behind, processes: usize) {
-    let _turn = turn().await;
-    let (quota, block) = (1_500, 50);
-    let upstream = small(|settings| {
-        settings.per_day = quota;
-        settings.utc_offset_s = (midday() * 60) as i32;
-    });
-    // Tokens that a busy machine does not use in time are gone from the day: they are valid for long.
-    let limits = format!(
-        "per_day = {quota}\nday_reserve = 100\nday_block = {block}\nrate = 200\nvalidity_ms = 1000\nlow_cap = 200\n"
-    );
-    let mut fleet = Fleet::start(behind, processes, upstream, &(budget(&limits) + FLOOD)).await;
-    let keys: Vec<String> = (0..2_500).map(|n| format!("high{n}")).collect();
-    fleet.ask_for_all(0, &keys).await;
-    let begun = Instant::now();
-    let kills = 2;
-    for kill in 1..=kills {
-        calls_reach(&fleet, kill * 400).await;
-        fleet.members[0].kill().await;
-        fleet.revive(0).await;
-    }
-    // A kill costs a block at most, and the tokens that were not used any more.
-    calls_reach(&fleet, quota - kills * (block + 100)).await;
-    // Each a record that nobody has asked for, so that none is there already.
-    for n in 0.. {
-        let (record, _) = fleet.read(0, &format!("anna{n}")).await;
-        if record["why"]["code"] == "DAY_USED_UP" {
-            break;
-        }
-        assert!(begun.elapsed() < PATIENCE, "{record}");
-        tokio::time::sleep(Duration::from_millis(200)).await;
-    }
-    // Who goes on all the same is seen.
-    tokio::time::sleep(Duration::from_secs(3)).await;
-    let report = fleet.upstream.report();
-    println!("{behind:?}: {} of {quota} calls", report.calls);
-    assert_within(&report, 500, 200);
-    fleet.stop().await;
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_day_on_redis_is_never_exceeded() {
-    day(Behind::Redis, 3).await;
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_day_in_a_folder_is_never_exceeded() {
-    day(Behind::Embedded, 1).await;
 }
