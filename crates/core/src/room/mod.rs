@@ -305,12 +305,14 @@ impl Room {
 
     /// Those who came early and whose draw is under way, or waits for a door that is not open.
     fn undrawn(&self) -> Undrawn {
-        match self.head.draw_next < self.head.draw_end {
-            true => Undrawn {
+        // Who came early to a room that opens later by now, after the places were set aside, has none of them.
+        let set_aside = self.head.draw_end - self.head.draw_next;
+        match set_aside.min(self.early.len() as u64) {
+            0 => Undrawn::default(),
+            people => Undrawn {
                 before: self.head.draw_end,
-                people: self.early.len() as u64,
+                people,
             },
-            false => Undrawn::default(),
         }
     }
 

@@ -195,7 +195,9 @@ fn in_folder(account: Option<&Account>, name: &str, folder: &Path) -> io::Result
     command
         .current_dir(folder)
         .arg("--no-defaults")
-        .arg(format!("--datadir={}", folder.join("data").display()));
+        .arg(format!("--datadir={}", folder.join("data").display()))
+        // Each removes whatever it finds of others' temporary tables when it starts.
+        .arg(format!("--tmpdir={}", folder.display()));
     Ok(command)
 }
 

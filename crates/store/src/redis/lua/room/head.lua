@@ -126,8 +126,8 @@ do
     end
   end
 
-  -- Early ones who are not drawn yet: they stand before every place from draw_end on.
-  function room.undrawn(h) return h.draw < h.draw_end and h.early or 0 end
+  -- Early ones who are not drawn yet, as far as places were set aside for them: they stand before every place from draw_end on.
+  function room.undrawn(h) return math.min(h.early, h.draw_end - h.draw) end
 
   -- Whom it rings for, before the answer.
   local function ring(r, answer)

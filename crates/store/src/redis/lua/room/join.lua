@@ -39,7 +39,11 @@ end
 local returned = {}
 local function view(t)
   local seen = room.view(r, t)
-  if t.state == WAITING and not t.ahead then returned[#returned + 1] = seen end
+  if t.state == WAITING and not t.ahead then
+    -- Others of this call may come early after this one.
+    seen.undrawn = room.undrawn(h)
+    returned[#returned + 1] = seen
+  end
   return seen
 end
 

@@ -85,7 +85,8 @@ do
     return r.t[person]
   end
 
-  -- How many wait before each of these views, whose tickets waited when the call began: one pass over the places.
+  -- How many wait before each of these views, whose tickets waited when the call began: one pass over the places. Those not
+  -- drawn yet are the ones of now, unless the view says how many there were.
   function room.count_ahead(r, views)
     table.sort(views, function(a, b) return a[2] < b[2] end)
     local base, from, ahead = r.h.base, r.h.first, 0
@@ -95,7 +96,7 @@ do
         ahead = ahead + redis.call('BITCOUNT', r.places, from - base, index - 1 - base, 'BIT')
         from = index
       end
-      view[5] = ahead + (index >= r.h.draw_end and room.undrawn(r.h) or 0)
+      view[5] = ahead + (index >= r.h.draw_end and (view.undrawn or room.undrawn(r.h)) or 0)
     end
   end
 
