@@ -253,7 +253,7 @@ async fn rooms_that_redis_lost_are_there_again_without_a_restart_and_let_nobody_
         .await
         .unwrap();
     let metrics = metrics.text().await.unwrap();
-    assert!(metrics.contains("tidegate_rooms_lost_total 1\n"), "{metrics}");
+    assert!(metrics.contains("tidegate_rooms_lost_total 1.0\n"), "{metrics}");
     running.did("/v1/rooms/concert/resume", json!({})).await;
     running
         .until("/v1/rooms/concert", |room| room["status"] == "open")
