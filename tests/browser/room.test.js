@@ -370,7 +370,7 @@ describe('rooms', { timeout: 240_000 }, () => {
       return route.fulfill(late);
     });
     await take(page);
-    await page.getByText('The puzzle took too long').waitFor();
+    await page.locator('#stage').getByText('The puzzle took too long').waitFor();
     assert.deepEqual([refused, proofs.size], [2, 2]);
     await page.unroute('**/v1/rooms/works/join');
     await page.route('**/v1/rooms/works/join', (route) => route.fulfill(late), { times: 1 });
