@@ -80,26 +80,27 @@ impl Fleet {
                 let url = format!("{}/v1/records/character/{key}/refresh", served.url);
                 let request = served.http.post(url).timeout(Duration::from_secs(20));
                 under_way.spawn(async move {
-                    let Ok(response) = request.send().await else {
-                        return (key, None);
+                    let response = match request.send().await {
+                        Ok(response) => response,
+                        Err(error) => return (key, Err(error.to_string())),
                     };
                     let taken = response.status() == 202;
                     let answer: Value = response.json().await.unwrap_or_default();
-                    (key, taken.then_some(answer))
+                    (key, if taken { Ok(answer) } else { Err(answer.to_string()) })
                 });
             }
             let Some(ended) = under_way.join_next().await else {
                 return all;
             };
             match ended.unwrap() {
-                (key, Some(answer)) => {
+                (key, Ok(answer)) => {
                     let own = answer["outcome"] == "PUBLISHED" || answer["outcome"] == "UPGRADED";
                     all.events += usize::from(own);
                     all.versions
                         .extend(answer["version"].as_u64().map(|version| (key, version)));
                 }
-                (key, None) => {
-                    assert!(begun.elapsed() < PATIENCE, "{key} is not taken");
+                (key, Err(refusal)) => {
+                    assert!(begun.elapsed() < PATIENCE, "{key} is not taken: {refusal}");
                     left.push_back(key);
                     tokio::time::sleep(Duration::from_millis(20)).await;
                 }

@@ -1,18 +1,29 @@
 //! A clock that a test steps, for one process alone: `libfaketime` stands between it and the system's.
 
 use std::path::{Path, PathBuf};
+use std::process::Command;
+
+const WAITS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/refresh_processes/waits.c");
 
 /// The wall clock of one process. Time that only goes forward (monotonic) is left alone, as a real step does.
 #[derive(Debug)]
 pub(crate) struct SteppedClock {
     file: PathBuf,
+    /// Stands in front of librdkafka's waits; `waits.c` says why.
+    waits: PathBuf,
 }
 
 impl SteppedClock {
     pub(crate) fn new(folder: &Path) -> Self {
         let clock = Self {
             file: folder.join("clock"),
+            waits: folder.join("waits.so"),
         };
+        let compiled = Command::new("cc")
+            .args(["-shared", "-fPIC", "-O2", "-Wall", "-Werror", WAITS, "-o"])
+            .arg(&clock.waits)
+            .status();
+        assert!(compiled.expect("a C compiler, which librdkafka needs, too").success());
         clock.step(0);
         clock
     }
@@ -28,7 +39,7 @@ impl SteppedClock {
     /// What the process needs in its environment.
     pub(crate) fn environment(&self) -> Vec<(&'static str, String)> {
         vec![
-            ("LD_PRELOAD", library().display().to_string()),
+            ("LD_PRELOAD", format!("{}:{}", library().display(), self.waits.display())),
             ("FAKETIME_TIMESTAMP_FILE", self.file.display().to_string()),
             ("FAKETIME_NO_CACHE", "1".to_owned()),
             ("FAKETIME_DONT_FAKE_MONOTONIC", "1".to_owned()),
