@@ -57,7 +57,9 @@ export function chart({
     const first = Math.max(samples[0].at, last - spanMs[1]);
     const from = Math.min(first, last - spanMs[0]);
     const most = samples.reduce((all, sample) => Math.max(all, top(sample), limit ? limit.of(sample) : 0), 0);
-    const levels = ticks(Math.max(most * 1.04, 1), 4);
+    // There is no half of a person.
+    const counted = samples.every((sample) => Number.isInteger(top(sample)));
+    const levels = ticks(Math.max(most * 1.04, 1), 4, counted ? 1 : 0);
     return {
       from,
       last,

@@ -24,9 +24,12 @@ export function smooth(samples, name, ms) {
   });
 }
 
-/** Round values from 0 to at least `most`, about `wanted` of them. Between 1 and 10 whole ones: most of it is counted. */
-export function ticks(most, wanted) {
-  const rough = most / wanted;
+/**
+ * Round values from 0 to at least `most`, about `wanted` of them, and no closer than `closest`. Between 1 and 10 whole
+ * ones: most of it is counted.
+ */
+export function ticks(most, wanted, closest = 0) {
+  const rough = Math.max(most / wanted, closest);
   const power = 10 ** Math.floor(Math.log10(rough));
   const factors = power === 1 ? [1, 2, 5, 10] : [1, 2, 2.5, 5, 10];
   const step = factors.map((factor) => factor * power).find((size) => size >= rough - 1e-9);

@@ -86,7 +86,14 @@ impl Fleet {
                     };
                     let taken = response.status() == 202;
                     let answer: Value = response.json().await.unwrap_or_default();
-                    (key, if taken { Ok(answer) } else { Err(answer.to_string()) })
+                    (
+                        key,
+                        if taken {
+                            Ok(answer)
+                        } else {
+                            Err(answer.to_string())
+                        },
+                    )
                 });
             }
             let Some(ended) = under_way.join_next().await else {

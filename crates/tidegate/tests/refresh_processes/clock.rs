@@ -23,7 +23,11 @@ impl SteppedClock {
             .args(["-shared", "-fPIC", "-O2", "-Wall", "-Werror", WAITS, "-o"])
             .arg(&clock.waits)
             .status();
-        assert!(compiled.expect("a C compiler, which librdkafka needs, too").success());
+        assert!(
+            compiled
+                .expect("a C compiler, which librdkafka needs, too")
+                .success()
+        );
         clock.step(0);
         clock
     }
@@ -39,7 +43,10 @@ impl SteppedClock {
     /// What the process needs in its environment.
     pub(crate) fn environment(&self) -> Vec<(&'static str, String)> {
         vec![
-            ("LD_PRELOAD", format!("{}:{}", library().display(), self.waits.display())),
+            (
+                "LD_PRELOAD",
+                format!("{}:{}", library().display(), self.waits.display()),
+            ),
             ("FAKETIME_TIMESTAMP_FILE", self.file.display().to_string()),
             ("FAKETIME_NO_CACHE", "1".to_owned()),
             ("FAKETIME_DONT_FAKE_MONOTONIC", "1".to_owned()),
