@@ -294,6 +294,41 @@ describe('rooms', { timeout: 240_000 }, () => {
     await page.locator('.position b', { hasText: new RegExp(`^${before - 1}$`) }).waitFor({ timeout: 20_000 });
   });
 
+  test('a page that slept for too long says that its place is gone, and takes no other by itself', async (t) => {
+    await line(t, 'seoul', 1);
+    const { page, context, trouble } = await open(t, 'rooms/seoul');
+    await take(page);
+    await page.locator('.position b').waitFor();
+    const before = await waiting('seoul');
+    const asked = [];
+    page.on('request', (request) => asked.push(new URL(request.url()).pathname));
+    const sleep = () =>
+      page.evaluate(() => {
+        const now = Date.now;
+        Date.now = () => now() + 3_600_000;
+        window.dispatchEvent(new Event('online'));
+      });
+    const place = '/v1/rooms/seoul/place';
+    const stream = '/events/seoul/tickets/waiting';
+    const opened = page.waitForResponse((response) => new URL(response.url()).pathname === stream);
+    await sleep();
+    await opened;
+    assert.deepEqual(asked, [place, stream], 'the place is still there');
+    await page.locator('.position b').waitFor();
+
+    // A service that has forgotten the place knows as little as one that is not shown the cookie.
+    await context.clearCookies();
+    asked.length = 0;
+    await sleep();
+    await heading(page, 'Your place is gone').waitFor();
+    await page.getByText('This browser was away for longer than a place is kept.').waitFor();
+    assert.deepEqual(asked, [place]);
+    assert.ok((await waiting('seoul')) <= before, 'nobody was put at the end');
+    await page.getByRole('button', { name: 'Take a new place at the end' }).click();
+    await page.locator('.position b').waitFor();
+    assert.deepEqual(serious(trouble), []);
+  });
+
   test('everything works without JavaScript', async (t) => {
     const [first] = await line(t, 'plain', 2);
     const { page, trouble } = await open(t, 'rooms/plain', { javaScriptEnabled: false });

@@ -25,11 +25,12 @@ const POLLS = 12;
 const spread = (ms) => ms * (0.5 + Math.random());
 
 /**
- * `on` has `heard(place)`, `superseded()`, `closed(why)`, `none()` if there is no place any more, `refused(problem)`,
- * `away(since)`: since when nothing is heard, or null, and `working(how)`: how far the work before a place is. `asks` is
- * whether the room asks for such work.
+ * `on` has `heard(place)`, `superseded()`, `closed(why)`, `none(late)` if there is no place any more, and whether nothing
+ * was heard for longer than one is kept, `refused(problem)`, `away(since)`: since when nothing is heard, or null, and
+ * `working(how)`: how far the work before a place is. `asks` is whether the room asks for such work, `keptMs` how long it
+ * keeps the place of somebody who is away.
  */
-export function line(room, on, asks) {
+export function line(room, on, asks, keptMs) {
   const name = encodeURIComponent(room);
   let wanted = false;
   let again = false;
@@ -39,8 +40,10 @@ export function line(room, on, asks) {
   let asking = null;
   let failures = 0;
   let polls = 0;
-  let heardAt = 0;
+  let heardAt = Date.now();
   let awaySince = null;
+  /** The store is away: nobody knows the place, and a room that may let everybody in then does so by the stream. */
+  let unknown = false;
   /** The work that is being done, and what came of it. */
   let work = null;
   let proof = null;
@@ -78,6 +81,7 @@ export function line(room, on, asks) {
   function heard(place) {
     failures = 0;
     fresh = false;
+    unknown = false;
     // From here on it is resumed: a new place is only ever taken by pressing for it.
     again = false;
     heardAt = Date.now();
@@ -90,13 +94,18 @@ export function line(room, on, asks) {
     on.closed(why);
   }
 
+  /** Nothing was heard for so long that the place may be lost, and forgotten. */
+  const late = () => Date.now() - heardAt > keptMs;
+
   function start() {
     close();
     if (!wanted) return;
-    if (failures >= FAILURES || !window.EventSource || (fresh && asks)) {
+    // A stream takes a new place where there is none: whoever did not press for one asks for the old one first.
+    if (failures >= FAILURES || !window.EventSource || (fresh ? asks : late() && !unknown)) {
       ask();
       return;
     }
+    unknown = false;
     source = new EventSource(`/events/${name}/tickets/waiting${again ? '?again=1' : ''}`);
     for (const event of EVENTS)
       source.addEventListener(event, ({ data }) => {
@@ -192,11 +201,11 @@ export function line(room, on, asks) {
         ended({ reason: 'ended', end: place.end });
         return;
       }
-      if (streams && first) {
+      if (!streams || !first) failures = kept;
+      if (streams) {
         start();
         return;
       }
-      failures = kept;
       polls += 1;
       if (polls % POLLS === 0) failures = FAILURES - 1;
       const near = place.state !== 'waiting' || (place.position ?? Infinity) <= NEAR;
@@ -210,7 +219,7 @@ export function line(room, on, asks) {
   function missed(error) {
     if (error.status === 404 && error.code === 'no_place') {
       stop();
-      on.none();
+      on.none(late());
       return;
     }
     if (error.code === 'proof_needed' && fresh && chances > 0) {
@@ -230,6 +239,7 @@ export function line(room, on, asks) {
       ended({ reason: 'full' });
       return;
     }
+    unknown = error.code === 'store_unavailable';
     chancesAgain();
     away(awaySince ?? Date.now());
     later(Math.max(error.afterMs ?? 0, spread(3_000)), fresh ? ask : start);
@@ -261,9 +271,10 @@ export function line(room, on, asks) {
       wanted = true;
       fresh = join || anew;
       again = anew;
+      unknown = false;
       failures = 0;
       chancesAgain();
-      heardAt = Date.now();
+      if (fresh) heardAt = Date.now();
       start();
     },
     stop,

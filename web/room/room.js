@@ -52,7 +52,8 @@ let work = null;
 let ahead = Date.parse(page.at) - Date.now();
 const now = () => Date.now() + ahead;
 
-const follow = line(page.room, { heard, superseded, closed: over, none, refused, away, working }, page.proof);
+const hears = { heard, superseded, closed: over, none, refused, away, working };
+const follow = line(page.room, hears, page.proof, page.kept_ms);
 const view = viewer(page, { join, again, leave, here, stay, gone, copy });
 
 function draw() {
@@ -194,11 +195,9 @@ function over(why) {
   say(stage.querySelector('h2')?.textContent ?? '');
 }
 
-function none() {
-  place = null;
-  mode = 'door';
-  remember({ placed: false });
-  draw();
+/** Says that the place is gone: nobody is put at the end of the line without having pressed for it. */
+function none(late) {
+  over({ reason: 'ended', end: late ? 'lost' : null });
 }
 
 function refused(problem) {

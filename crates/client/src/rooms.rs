@@ -70,17 +70,18 @@ impl Client {
         self.call(if again { call.idempotent() } else { call }).await
     }
 
-    /// Lets a visitor stay inside for longer.
+    /// Lets a visitor stay inside for longer. A visit that has ended is a problem, `visit_ended`.
     pub async fn extend_visit(&self, room: &str, pass: &RedeemPass) -> Result<Visit, ClientError> {
         self.on_visit(room, "extend", pass).await
     }
 
-    /// The visitor has what it came for.
+    /// The visitor has what it came for. If the visit had ended otherwise, that is a problem, `visit_ended`: its seat was
+    /// given back, and nothing may be sold.
     pub async fn complete_visit(&self, room: &str, pass: &RedeemPass) -> Result<Visit, ClientError> {
         self.on_visit(room, "complete", pass).await
     }
 
-    /// The visitor goes without having bought.
+    /// The visitor goes without having bought. If the visit had ended, tells how.
     pub async fn release_visit(&self, room: &str, pass: &RedeemPass) -> Result<Visit, ClientError> {
         self.on_visit(room, "release", pass).await
     }

@@ -272,6 +272,61 @@ async fn after_a_start_slots_come_back_at_their_time_and_nobody_absent_is_lost()
     service.shutdown().await;
 }
 
+/// A machine that slept, a process or a store that was stopped: no call fails, and everybody's last sign of life is old.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn nobody_who_is_connected_loses_the_place_because_time_stood_still() {
+    let folder = tempfile::tempdir().unwrap();
+    let clock = Arc::new(ManualClock::at(Timestamp(1_706_000_000_000)));
+    let store = EmbeddedRoomStore::open(EmbeddedRoomOptions {
+        clock: clock.clone(),
+        ..EmbeddedRoomOptions::new(folder.path())
+    });
+    let store: Arc<dyn RoomStore> = Arc::new(store.unwrap());
+    let config = RoomConfig {
+        capacity: Capacity {
+            seats: None,
+            inside: 0,
+            per_second: 1_000,
+        },
+        presence_ms: Millis(600),
+        grace_ms: Millis(1_000),
+        ..RoomConfig::default()
+    };
+    let options = RoomOptions {
+        sweep_ms: Millis(50),
+        ..RoomOptions::default()
+    };
+    let service = RoomService::start(store.clone(), options);
+    let room = service.handle().open(&name(), config).await.unwrap();
+    let stays = visits(&room, "stays").await;
+    // Time that goes on as it should, so that absences count.
+    let passes = |ms: u64| {
+        let clock = clock.clone();
+        async move {
+            for _ in 0..ms / 20 {
+                clock.advance(Millis(20));
+                tokio::time::sleep(Duration::from_millis(20)).await;
+            }
+        }
+    };
+    for _ in 0..10 {
+        passes(800).await;
+        clock.advance(Millis(60_000));
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    passes(800).await;
+    assert_eq!(store.survey(&name()).await.unwrap().counts.lost, 0);
+    drop(stays);
+    timeout(SOON, async {
+        while store.survey(&name()).await.unwrap().counts.lost == 0 {
+            passes(100).await;
+        }
+    })
+    .await
+    .expect("who is gone is lost in time");
+    service.shutdown().await;
+}
+
 /// Everybody counts as absent after a start. Whoever is back first must not be let in before those who stand ahead.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn after_a_start_nobody_overtakes_those_who_need_a_moment_to_come_back() {

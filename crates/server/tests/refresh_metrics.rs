@@ -185,8 +185,9 @@ async fn a_busy_budget_is_told(backend: Backend) {
     let running = Running::start(backend, &text).await;
     running.enqueue("shop", "spring", "MAIL", 150).await;
     let low = "{target=\"small\",priority=\"low\"}";
+    let rates = ["rps", "peak_rps"].map(|name| format!("tidegate_rate_limiter_{name}{{target=\"small\"}}"));
     // A look at the budget that is too old is left out.
-    let is_told = |told: &Samples| told.contains_key("tidegate_rate_limiter_peak_rps{target=\"small\"}");
+    let is_told = |told: &Samples| rates.iter().all(|name| told.contains_key(name));
     let busy = until(&running, "calls are made and held back", |told| {
         at_least(told, "tidegate_rate_limiter_rps{target=\"small\"}", 5.0)
             && at_least(told, &format!("tidegate_rate_limiter_rejected_total{low}"), 1.0)
@@ -198,9 +199,8 @@ async fn a_busy_budget_is_told(backend: Backend) {
     })
     .await;
     for told in [&busy, &done] {
-        for name in ["rps", "peak_rps"] {
-            let rps = told[&format!("tidegate_rate_limiter_{name}{{target=\"small\"}}")];
-            assert!(rps <= 60.0, "{name} is {rps}");
+        for name in &rates {
+            assert!(told[name] <= 60.0, "{name} is {}", told[name]);
         }
         assert_eq!(
             told["tidegate_rate_limiter_acquired_total{target=\"small\",priority=\"high\"}"],

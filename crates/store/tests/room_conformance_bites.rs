@@ -283,7 +283,7 @@ impl Fault for HearsOldConnections {
 struct LosesPeopleAfterAnOutage;
 impl Fault for LosesPeopleAfterAnOutage {
     fn reaped(params: &mut ReapParams) {
-        params.absent = true;
+        params.absent_by = ReapParams::all(0).absent_by;
     }
 }
 

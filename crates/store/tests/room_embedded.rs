@@ -126,11 +126,7 @@ impl World {
     }
 
     async fn reap(&self) -> ReapOutcome {
-        let all = ReapParams {
-            max: 1_000,
-            absent: true,
-        };
-        self.store.reap(&room(), all).await.unwrap()
+        self.store.reap(&room(), ReapParams::all(1_000)).await.unwrap()
     }
 }
 

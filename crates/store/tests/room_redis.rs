@@ -399,11 +399,7 @@ async fn places_of_long_ago_cost_nothing() {
     let kept = store.touch(&hall, last.collect()).await.unwrap();
     assert_eq!(kept, [TouchOutcome::Kept; 10]);
     clock.advance(Millis(31_001));
-    let all = ReapParams {
-        max: CAME,
-        absent: true,
-    };
-    let reaped = store.reap(&hall, all).await.unwrap();
+    let reaped = store.reap(&hall, ReapParams::all(CAME)).await.unwrap();
     assert_eq!((reaped.lost, reaped.more), (CAME - 10, false));
     assert!(bytes() < 16_000, "{} bytes for ten people", bytes());
 

@@ -488,10 +488,13 @@ impl History {
             3 => self.rng.between(1, self.size.people),
             _ => 10_000,
         };
-        let params = ReapParams {
-            max,
-            absent: self.rng.below(4) > 0,
+        // Mostly in time; sometimes too late, or while nobody knows who is there.
+        let absent_by = match self.rng.below(8) {
+            0 => None,
+            1 => Some(Timestamp(1)),
+            _ => Some(Timestamp(u64::MAX)),
         };
+        let params = ReapParams { max, absent_by };
         let outcome = both!(self, store => store.reap(&room, params));
         for (count, what) in [
             (outcome.lost, "reaped: lost"),

@@ -149,13 +149,32 @@ pub enum InsideOutcome {
 pub struct ReapParams {
     /// Tickets at most.
     pub max: u64,
-    /// Whether those who were absent for too long lose their places. Not while nobody can know who is there: after an
-    /// outage, streams give a sign of life first. Slots come back and ended tickets are forgotten all the same.
-    pub absent: bool,
+    /// Those who were absent for too long lose their places if the store does this by then, in its own time. A call that
+    /// lay on its way while nothing moved comes too late: signs of life lie behind it. None: nobody does, because nobody
+    /// can know who is there; after an outage, streams give a sign of life first. Slots come back and ended tickets are
+    /// forgotten all the same.
+    pub absent_by: Option<Timestamp>,
+}
+
+impl ReapParams {
+    /// Everything that is due, however late the call is.
+    pub const fn all(max: u64) -> Self {
+        Self {
+            max,
+            absent_by: Some(Timestamp(u64::MAX)),
+        }
+    }
+
+    /// Whether the places of absent people are among what is due.
+    pub fn counts_absent(self, now: Timestamp) -> bool {
+        self.absent_by.is_some_and(|by| now <= by)
+    }
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct ReapOutcome {
+    /// The store's time.
+    pub now: Timestamp,
     pub lost: u64,
     pub no_shows: u64,
     pub expired: u64,

@@ -124,11 +124,7 @@ impl Stage {
             let ended = self.room.complete(&self.people[number], self.now);
             assert!(matches!(ended, InsideOutcome::Ended(_)));
         }
-        let all = ReapParams {
-            max: 1_000,
-            absent: true,
-        };
-        self.room.reap(all, self.now);
+        self.room.reap(ReapParams::all(1_000), self.now);
         for granted in self.room.promote(1_000, self.now).granted {
             let number: usize = granted.person.as_str()[1..].parse().unwrap();
             self.let_in[number] = Some(self.now);

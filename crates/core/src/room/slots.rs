@@ -91,9 +91,12 @@ impl Room {
 
     /// Does what time asks for, as far as it may.
     pub fn reap(&mut self, params: ReapParams, now: Timestamp) -> ReapOutcome {
-        let ReapParams { max, absent } = params;
-        let mut outcome = ReapOutcome::default();
-        for _ in 0..max {
+        let absent = params.counts_absent(now);
+        let mut outcome = ReapOutcome {
+            now,
+            ..ReapOutcome::default()
+        };
+        for _ in 0..params.max {
             let first = self.due.first(absent).filter(|(at, _)| *at <= now);
             let Some((_, person)) = first.cloned() else {
                 return outcome;

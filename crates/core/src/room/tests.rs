@@ -8,10 +8,15 @@ use crate::ids::{PersonId, SessionId};
 use crate::time::{Millis, Timestamp};
 
 const T0: Timestamp = Timestamp(1_000_000);
-const ALL: ReapParams = ReapParams {
-    max: 10,
-    absent: true,
-};
+const ALL: ReapParams = ReapParams::all(10);
+
+/// A sweep that finds nothing to do.
+fn nothing(now: Timestamp) -> ReapOutcome {
+    ReapOutcome {
+        now,
+        ..ReapOutcome::default()
+    }
+}
 
 fn person(name: &str) -> PersonId {
     PersonId::new(name).unwrap()
@@ -137,7 +142,7 @@ fn b200_an_older_stream_says_nothing_about_the_ticket() {
     assert_eq!(room.touch(&gone(second, true), at(14_000)), TouchOutcome::Kept);
     assert_eq!(
         room.reap(ALL, at(58_999)),
-        ReapOutcome::default(),
+        nothing(at(58_999)),
         "14 s + 15 s + 30 s"
     );
     assert_eq!(room.reap(ALL, at(59_000)).lost, 1);
@@ -223,7 +228,7 @@ fn b195_a_slot_comes_back_once_and_at_its_deadline() {
     let deadline = 5 * 60_000;
     assert_eq!(room.reap(ALL, at(deadline - 1)).no_shows, 0);
     assert_eq!(room.reap(ALL, at(deadline)).no_shows, 1);
-    assert_eq!(room.reap(ALL, at(deadline)), ReapOutcome::default());
+    assert_eq!(room.reap(ALL, at(deadline)), nothing(at(deadline)));
     assert_eq!(
         room.leave(&person("a"), at(deadline)),
         InsideOutcome::Ended(End::NoShow)

@@ -106,7 +106,11 @@ impl Prefetch {
             milli_rate: low.milli_rate,
             zone: first.zone,
         };
-        let mut left = plan(config, params, now);
+        // What is asked for while the target is held would only be put aside.
+        let mut left = match budget.hold_until > now {
+            true => 0,
+            false => plan(config, params, now),
+        };
         // Each tick begins with another source, so that none is always last.
         let turn = number as usize % sources.len();
         for (id, source) in sources[turn..].iter().chain(&sources[..turn]) {

@@ -8,6 +8,7 @@ use std::time::Duration;
 use futures_util::future::join_all;
 use tidegate_core::ids::{CorrelationId, RecordId};
 use tidegate_core::priority::Priority;
+use tidegate_core::refresh::Version;
 use tidegate_core::refresh::event::Reason;
 use tidegate_core::refresh::freshness::{Tier, is_stale};
 use tidegate_core::time::Timestamp;
@@ -31,9 +32,6 @@ const BATCH: usize = 64;
 const SIDE_BY_SIDE: usize = 4;
 /// Limit: reads that wait for the database.
 const QUEUE: usize = 16_384;
-
-/// Status code of a record that is parked because the day is used up.
-pub(crate) const DAY_QUOTA: &str = "DAY_QUOTA";
 
 type Read = Result<Arc<Seen>, RefreshError>;
 
@@ -139,7 +137,7 @@ impl Reader {
             ocid: None,
             priority: Priority::High,
             reason: Reason::UserRequest,
-            snapshot_version: row.snapshot.map(|snapshot| snapshot.version),
+            snapshot_version: seen_version(&row),
             read_at: now,
             correlation,
         };
@@ -152,17 +150,16 @@ impl Reader {
         seen: &Seen,
         correlation: Option<CorrelationId>,
     ) -> AskOutcome {
-        let snapshot = seen.row.snapshot.as_ref();
         let ask = Ask {
             record: record.clone(),
             ocid: None,
             priority: Priority::High,
-            reason: if snapshot.is_some() {
+            reason: if seen.row.snapshot.is_some() {
                 Reason::Stale
             } else {
                 Reason::CacheMiss
             },
-            snapshot_version: snapshot.map(|snapshot| snapshot.version),
+            snapshot_version: seen_version(&seen.row),
             read_at: seen.read_at,
             correlation,
         };
@@ -292,10 +289,18 @@ fn is_due(source: &SourceOptions, row: &Row, now: Timestamp) -> bool {
     absent || is_stale(&source.tiers, tier, snapshot.last_checked_at, now)
 }
 
-/// The day has nothing left for LOW; a reader may use what is kept for HIGH.
+/// What was put aside is LOW: a reader's HIGH replaces it, and is put aside in its place if it has to wait, too.
 fn only_low_waits(status: &Status) -> bool {
     let event = status.event.as_ref().and_then(|event| decode(event).ok());
-    status.last_error_code == DAY_QUOTA && event.is_some_and(|event| event.priority == Priority::Low)
+    event.is_some_and(|event| event.priority == Priority::Low)
+}
+
+/// The last version that a reader knows of. A LOW that was put aside is settled, but refreshed nothing: it must not look
+/// like a refresh that the reader has missed.
+fn seen_version(row: &Row) -> Option<Version> {
+    let snapshot = row.snapshot.as_ref().map(|snapshot| snapshot.version);
+    let aside = row.status.as_ref().filter(|status| only_low_waits(status));
+    snapshot.max(aside.map(|status| status.version))
 }
 
 async fn run(shared: Arc<Shared>, landing: Landing<RecordId, (), Read>) {

@@ -112,11 +112,14 @@ impl RecordView {
     pub(crate) fn is_final(&self, since: Option<Version>) -> bool {
         let checked = self.snapshot.as_ref().map(|snapshot| snapshot.version);
         let failed = self.status.as_ref().map(|status| status.version);
+        // Nobody tries that event again. Whoever follows none in particular waits for the next one, unless asking for it is
+        // pointless.
+        let ended = since.is_some() || self.not_before.is_some();
+        let given_up = self.state == UpdateState::Failed && failed >= since && ended;
         match self.freshness {
-            Freshness::Fresh => since.is_none() || checked >= since,
+            Freshness::Fresh => since.is_none() || checked >= since || given_up,
             Freshness::NotFound => since.is_none() || failed >= since,
-            // Given up: nobody tries again before somebody asks, and until then asking is pointless.
-            _ => self.state == UpdateState::Failed && self.not_before.is_some() && failed >= since,
+            _ => given_up,
         }
     }
 }

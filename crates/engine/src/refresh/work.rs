@@ -40,7 +40,6 @@ use super::claims::{Claim, Claims};
 use super::events::{decode, encode};
 use super::letters::{GivenUp, Letters, Why};
 use super::options::SourceOptions;
-use super::reader::DAY_QUOTA;
 use super::shared::{Shared, record_ref};
 use super::turn::Permit;
 use super::writer::{Writer, Written};
@@ -48,6 +47,9 @@ use crate::gather::Gather;
 
 /// Wait after the first answer that asks to wait without saying how long; doubles with each.
 const FIRST_THROTTLE: Millis = Millis(1_000);
+
+/// Status code of a record that is parked because the day is used up.
+const DAY_QUOTA: &str = "DAY_QUOTA";
 
 /// Limit: stores take no larger versions from outside.
 const LAST_VERSION: Version = Version(Version::MAX.0 / 8 * 7);
@@ -112,11 +114,9 @@ impl Work {
         let priority = event.priority;
         let record = event.record();
         let Some(source) = self.shared.options.sources.get(&event.source) else {
-            self.shared.counters.failure(FailureReason::UnknownSource);
-            let message = format!("there is no source {:?}", event.source);
-            let why = Why::at_once(FailureReason::UnknownSource, &message);
-            self.letters.give_up(GivenUp::Event(&event), why, lost).await?;
-            return self.settle(&event, Settlement::Failed).await;
+            let trouble = unknown_source(&event);
+            let settlement = self.give_up(&event, lost, trouble).await?;
+            return self.settle(&event, settlement).await;
         };
         let errand = Errand {
             event: &event,
@@ -303,7 +303,7 @@ impl Work {
             event: Some(encode(errand.event)),
             at: now,
         };
-        if let Err(reason) = self.note(errand, Write::Parked(failure)).await? {
+        if let Err(reason) = self.note(&errand.record, Write::Parked(failure)).await? {
             // It would come back from nowhere: it must not be settled without a trace.
             return self.fail(errand, not_storable(reason)).await;
         }
@@ -311,8 +311,18 @@ impl Work {
         Some(Settlement::Parked)
     }
 
-    /// It will not work: dead letter first, so that nothing is given up without a trace, then the status.
     async fn fail(&self, errand: &Errand<'_>, trouble: Trouble) -> Option<Settlement> {
+        self.give_up(errand.event, errand.lost, trouble).await
+    }
+
+    /// It will not work: dead letter first, so that nothing is given up without a trace, then the status.
+    async fn give_up(
+        &self,
+        event: &UpdateRequestEvent,
+        lost: &CancellationToken,
+        trouble: Trouble,
+    ) -> Option<Settlement> {
+        let record = event.record();
         self.shared.counters.failure(trouble.reason);
         let why = Why {
             reason: trouble.reason,
@@ -320,15 +330,14 @@ impl Work {
             earlier: &trouble.earlier,
             retries: trouble.retries,
         };
-        let given_up = GivenUp::Event(errand.event);
-        self.letters.give_up(given_up, why, errand.lost).await?;
+        self.letters.give_up(GivenUp::Event(event), why, lost).await?;
         if trouble.kind == FailureKind::Absent {
             self.shared.counters.absent.add(1);
         }
-        let next_retry_at = self.next_retry(errand, &trouble).await?;
+        let next_retry_at = self.next_retry(&record, trouble.kind, lost).await?;
         let failure = Failure {
-            record: record_ref(&errand.record),
-            version: errand.event.version,
+            record: record_ref(&record),
+            version: event.version,
             state: StatusState::Failed,
             absent: trouble.kind == FailureKind::Absent,
             error_code: trouble.code,
@@ -337,35 +346,40 @@ impl Work {
             event: None,
             at: self.shared.now(),
         };
-        if let Err(error) = self.note(errand, Write::Failed(failure)).await? {
+        if let Err(error) = self.note(&record, Write::Failed(failure)).await? {
             // The letter has the event; what is missing is only that readers leave the record alone for a while.
-            tracing::error!(record = %errand.record, %error, "the status of a record could not be stored");
+            tracing::error!(%record, %error, "the status of a record could not be stored");
         }
         Some(Settlement::Failed)
     }
 
     /// Later with every failure in a row.
-    async fn next_retry(&self, errand: &Errand<'_>, trouble: &Trouble) -> Option<Timestamp> {
-        let records = [record_ref(&errand.record)];
+    async fn next_retry(
+        &self,
+        record: &RecordId,
+        kind: FailureKind,
+        lost: &CancellationToken,
+    ) -> Option<Timestamp> {
+        let records = [record_ref(record)];
         let read = || self.shared.options.snapshots.read(&records);
-        let rows = self.shared.write_guard.outlast(errand.lost, read).await?;
+        let rows = self.shared.write_guard.outlast(lost, read).await?;
         let before = rows.ok().and_then(|rows| rows.into_iter().next()?.status);
         let config = &self.shared.options.config.status;
         Some(super::status::next_retry(
             config,
             before.as_ref(),
-            trouble.kind,
+            kind,
             self.shared.now(),
         ))
     }
 
     /// Inner error: the database does not take it.
-    async fn note(&self, errand: &Errand<'_>, write: Write) -> Option<Result<(), String>> {
+    async fn note(&self, record: &RecordId, write: Write) -> Option<Result<(), String>> {
         let noted = match self.writer.write(write).await? {
             Written::Stored(_) => Ok(()),
             Written::Refused(reason) => Err(reason),
         };
-        self.shared.written(&errand.record);
+        self.shared.written(record);
         Some(noted)
     }
 
@@ -399,6 +413,18 @@ fn not_storable(message: String) -> Trouble {
         reason: FailureReason::ParseError,
         code: "NOT_STORABLE".to_owned(),
         message,
+        earlier: Vec::new(),
+        retries: 0,
+    }
+}
+
+/// Its source was taken out of the settings, or never was in them.
+fn unknown_source(event: &UpdateRequestEvent) -> Trouble {
+    Trouble {
+        kind: FailureKind::Permanent,
+        reason: FailureReason::UnknownSource,
+        code: "UNKNOWN_SOURCE".to_owned(),
+        message: format!("there is no source {:?}", event.source),
         earlier: Vec::new(),
         retries: 0,
     }

@@ -5,6 +5,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use tidegate_core::room::command::{PromoteOutcome, ReapParams, Stop};
+use tidegate_core::time::{Millis, Timestamp};
 use tidegate_store::{Clock, StoreError};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
@@ -25,11 +26,12 @@ pub(super) async fn promote(
     let bell = local.store.bells().of(&local.name);
     let mut alarm = Alarm::new(clock);
     let longest = Duration::from(options.sweep_ms);
+    let mut heard = None;
     loop {
         let rang = bell.promote.notified();
         tokio::pin!(rang);
         rang.as_mut().enable();
-        let wait = match turn(&local, &options).await {
+        let wait = match turn(&local, &options, &mut heard).await {
             Ok(Turn::Blind { until }) => until.saturating_duration_since(Instant::now()).min(longest),
             Ok(Turn::Over(Stop::More)) => Duration::ZERO,
             Ok(Turn::Over(Stop::Rate { until } | Stop::NotOpen { at: until })) => alarm.wait(until, longest),
@@ -61,20 +63,42 @@ enum Turn {
 /// Ends what time has ended, then lets people in, each in bounded steps. Streams of before an outage, or of before this
 /// start, have one round of signs of life before anybody counts as lost; slots come back meanwhile, for their deadlines
 /// are their own.
-async fn turn(local: &Local, options: &RoomOptions) -> Result<Turn, StoreError> {
-    let params = ReapParams {
-        max: options.chunk,
-        absent: local.sight.sees_absence(local.presence(), Instant::now()),
-    };
+///
+/// `heard` is the store's time when it was last heard of. If it has gone on by more than signs of life allow for, then this
+/// process, its machine or the store stood still: nobody could say that they are there, and no call has failed.
+async fn turn(
+    local: &Local,
+    options: &RoomOptions,
+    heard: &mut Option<Timestamp>,
+) -> Result<Turn, StoreError> {
+    let mut more = true;
     for _ in 0..CALLS {
-        if !local.store.reap(&local.name, params).await?.more {
+        let still = Duration::from(options.sweep_ms) + local.presence() / 3;
+        let in_time = heard.map(|heard| heard + Millis(still.as_millis() as u64));
+        let sees_absence = local.sight.sees_absence(local.presence(), Instant::now());
+        let params = ReapParams {
+            max: options.chunk,
+            absent_by: in_time.filter(|_| sees_absence),
+        };
+        let reaped = local.store.reap(&local.name, params).await?;
+        *heard = Some(reaped.now);
+        if in_time.is_some_and(|in_time| reaped.now > in_time) {
+            tracing::warn!(room = %local.name, "time has gone on without signs of life; who waits has time for one now");
+            local.sight.lose(Instant::now());
+        }
+        more = reaped.more;
+        if !more {
             break;
         }
     }
     if let Some(until) = local.sight.blind_until(local.presence(), Instant::now()) {
         let view = local.store.survey(&local.name).await?;
         if view.waiting() + view.early > 0 {
-            return Ok(Turn::Blind { until });
+            return Ok(if more {
+                Turn::Over(Stop::More)
+            } else {
+                Turn::Blind { until }
+            });
         }
         local.sight.nobody_waits();
     }
@@ -89,7 +113,8 @@ async fn turn(local: &Local, options: &RoomOptions) -> Result<Turn, StoreError> 
             .promoted
             .fetch_add(granted.len() as u64, Ordering::Relaxed);
         if stop != Stop::More {
-            return Ok(Turn::Over(stop));
+            // What time has ended makes room: it is looked at again at once.
+            return Ok(Turn::Over(if more { Stop::More } else { stop }));
         }
     }
     Ok(Turn::Over(Stop::More))

@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 use std::time::Duration;
 
+use futures_util::future::join_all;
 use tidegate_core::ids::{PersonId, RoomId};
 use tidegate_core::room::command::{JoinParams, RemoveOutcome, Status};
 use tidegate_core::room::config::RoomConfig;
@@ -33,6 +34,8 @@ const FIND: Duration = Duration::from_secs(5);
 const FIND_AGAIN: Duration = Duration::from_millis(500);
 /// A look that takes longer has met no store. Calls try for longer than that; who asks whether we are ready wants to know sooner.
 const LOOK: Duration = Duration::from_secs(2);
+/// Limit: rooms that are looked at at once.
+const LOOKS: usize = 16;
 /// Between two looks because a call failed.
 const DOUBT: Duration = Duration::from_millis(50);
 /// One failed look is no outage.
@@ -254,25 +257,39 @@ impl RoomsHandle {
         }
     }
 
-    /// Compares what is served here with what the store has.
+    /// Compares what is served here with what the store has. The list of rooms and a room itself may be on different servers
+    /// of a Cluster, and either may come back without the other: every room is looked at.
     async fn compare(&self) -> Result<(), StoreError> {
         // Before the list is read: a room is listed before it is served.
-        let served: Vec<RoomId> = self.rooms_mut().keys().cloned().collect();
+        let served: BTreeSet<RoomId> = self.rooms_mut().keys().cloned().collect();
         let listed: BTreeSet<RoomId> = self.0.store.rooms().await?.into_iter().collect();
-        for room in served.iter().filter(|room| !listed.contains(*room)) {
-            let there = self.has(room).await?;
-            if !there && self.was_in_use(room) && self.lost_mut().insert(room.clone()) {
-                self.0.losses.fetch_add(1, Ordering::Relaxed);
-            }
-            let opened = self.opened_mut().get(room).cloned();
-            match opened {
-                // Also puts one that is there on the list again.
-                Some(config) => drop(self.make(room, config).await?),
-                None if !there => self.let_go(room),
-                None => {}
+        let known: Vec<&RoomId> = served.union(&listed).collect();
+        for some in known.chunks(LOOKS) {
+            let looks = join_all(some.iter().map(|room| self.has(room))).await;
+            for (room, there) in some.iter().zip(looks) {
+                match (there?, listed.contains(*room), served.contains(*room)) {
+                    (true, true, _) => drop(self.serve((*room).clone(), None)),
+                    (there, _, true) => self.differs(room, there).await?,
+                    // Another process has lost it.
+                    (_, _, false) => {}
+                }
             }
         }
-        listed.into_iter().for_each(|room| drop(self.serve(room, None)));
+        Ok(())
+    }
+
+    /// A room that is served here is not on the store's list, or is not there at all.
+    async fn differs(&self, room: &RoomId, there: bool) -> Result<(), StoreError> {
+        if !there && self.was_in_use(room) && self.lost_mut().insert(room.clone()) {
+            self.0.losses.fetch_add(1, Ordering::Relaxed);
+        }
+        let opened = self.opened_mut().get(room).cloned();
+        match opened {
+            // Also puts one that is there on the list again.
+            Some(config) => drop(self.make(room, config).await?),
+            None if !there => self.let_go(room),
+            None => {}
+        }
         Ok(())
     }
 

@@ -4,15 +4,18 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use tidegate_core::budget::BudgetConfig;
+use tidegate_core::ids::{RecordId, RecordKey, SourceId};
 use tidegate_core::priority::Priority;
 use tidegate_core::refresh::coalescer::RequestOutcome;
 use tidegate_core::refresh::config::{CoalescerConfig, PressureConfig, RefreshConfig, TierConfig};
+use tidegate_core::refresh::status::UpdateState;
 use tidegate_core::time::Millis;
 use tidegate_engine::refresh::{AskOutcome, RefreshService, Roles};
 use tidegate_log::Topic;
+use tidegate_snapshots::RecordRef;
 use tidegate_source::{FetchOutcome, TransientCode};
 
-use crate::world::{Scripted, World, fetched, publish, record, until, until_fresh, wide_budget};
+use crate::world::{Scripted, World, fetched, publish, record, target, until, until_fresh, wide_budget};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn low_stands_back_while_high_lags_and_goes_on_afterwards() {
@@ -248,6 +251,56 @@ async fn a_reader_waited_for_the_back_off_of_a_low_event() {
     service.shutdown().await.unwrap();
 }
 
+/// A LOW that was put aside holds up no reader; their HIGH is put aside in its place while the target is held.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_reader_waited_for_the_retry_of_a_low_event_that_was_put_aside() {
+    let mut config = RefreshConfig::default();
+    config.coalescer.low_mark_ms = Millis(600_000);
+    let world = World::with(wide_budget(), config).await;
+    let fetcher = Scripted::new(|key, before| match (key, before) {
+        ("held", 0) => FetchOutcome::Throttled {
+            retry_after: Some(Millis(600_000)),
+        },
+        _ => fetched(key),
+    });
+    let service = world.start(fetcher.clone()).await;
+    let handle = service.handle();
+    until_fresh(&handle, "known").await;
+    for (parked, key) in [(1, "held"), (2, "known"), (3, "new")] {
+        publish(&world, key, Priority::Low).await;
+        until("it is put aside", || async {
+            handle.counters().parked == parked && world.waiting().await == 0
+        })
+        .await;
+    }
+    until("it is put aside for a reader", || async {
+        handle.read(&record("held"), None).await.unwrap();
+        handle.counters().parked == 4 && world.waiting().await == 0
+    })
+    .await;
+    let published = handle.counters().published.high;
+    for _ in 0..20 {
+        let view = handle.read(&record("held"), None).await.unwrap();
+        assert_eq!((view.state, view.update_queued()), (UpdateState::Retrying, true));
+    }
+    assert_eq!(
+        handle.counters().published.high,
+        published,
+        "it is asked for once"
+    );
+    assert!(world.store.inner().lift(&target()).await.unwrap());
+    until_fresh(&handle, "new").await;
+    until("a user may ask for what is known", || async {
+        let wait = Duration::from_secs(30);
+        let asked = handle.request_refresh(&record("known"), None, wait).await;
+        asked.unwrap().is_queued()
+    })
+    .await;
+    until("it is fetched again", || async { fetcher.calls("known") == 2 }).await;
+    assert_eq!((fetcher.calls("new"), fetcher.calls("held")), (1, 1));
+    service.shutdown().await.unwrap();
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn low_stood_back_for_ever_while_the_lag_could_not_be_seen() {
     let config = RefreshConfig {
@@ -314,6 +367,41 @@ async fn nothing_is_prefetched_while_nobody_knows_how_much_waits() {
     until("some ticks have passed", || async { failed() > before + 40 }).await;
     assert_eq!(handle.counters().prefetched, 0);
     world.faulty_log.hidden.lock().unwrap().clear();
+    until("it is prefetched", || async { handle.counters().prefetched > 0 }).await;
+    service.shutdown().await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn nothing_is_prefetched_while_the_target_is_held() {
+    let mut world = World::new().await;
+    eager_prefetch(&mut world, Millis(200));
+    let store = world.store.inner();
+    let due = RecordRef {
+        source: record("a").source,
+        key: record("a").key,
+    };
+    let now = store.now().await.unwrap();
+    world.snapshots.inner().mark_active(&[(due, now)]).await.unwrap();
+    store.hold(&target(), Millis(600_000)).await.unwrap();
+    let service = world.start(Scripted::constant()).await;
+    let handle = service.handle();
+    // The record whose versions are the ticks.
+    let ticks = RecordId {
+        source: SourceId::new("\u{0}prefetch").unwrap(),
+        key: RecordKey::new(target().as_str()).unwrap(),
+    };
+    let last_tick = || async {
+        let states = store.look(vec![ticks.clone()]).await.unwrap();
+        states[0].as_ref().map_or(0, |state| state.completed.0)
+    };
+    until("a tick has passed", || async { last_tick().await > 0 }).await;
+    let first = last_tick().await;
+    until("some more have passed", || async {
+        last_tick().await > first + 600
+    })
+    .await;
+    assert_eq!(handle.counters().prefetched, 0);
+    assert!(store.lift(&target()).await.unwrap());
     until("it is prefetched", || async { handle.counters().prefetched > 0 }).await;
     service.shutdown().await.unwrap();
 }

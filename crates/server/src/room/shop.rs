@@ -41,8 +41,19 @@ pub enum ShopError {
     Gone,
     #[error("the pass has not been redeemed, so its visitor is not inside; redeem it first")]
     NotInside,
+    #[error("the visit had ended before ({}): {}", .0.name(), given_back(.0))]
+    Ended(End),
     #[error(transparent)]
     Store(#[from] StoreError),
+}
+
+fn given_back(end: &End) -> &'static str {
+    match end {
+        End::Completed => "its slot is given back, its seat stays taken",
+        End::Left | End::Lost | End::NoShow | End::Expired => {
+            "its slot and its seat are given back; the visitor has to queue again"
+        }
+    }
 }
 
 /// A pass whose signature is good, at the room that it is for.
@@ -82,41 +93,42 @@ impl<'a> Shown<'a> {
     /// What it is worth, without redeeming it.
     pub async fn check(&self) -> Result<Visited, ShopError> {
         match self.ticket().await? {
-            TicketState::Granted { wave, until, .. } if wave == self.claims.wave => {
-                match self.room.look_at_it().await?.view.voided >= wave {
-                    true => Err(ShopError::Void),
-                    false => Ok(Visited::Granted { until }),
-                }
-            }
-            TicketState::Granted { .. } => Err(ShopError::Void),
+            TicketState::Granted { until, .. } => Ok(Visited::Granted { until }),
             TicketState::Inside { until, .. } => Ok(Visited::Inside { until }),
             TicketState::Ended { end, .. } => Ok(Visited::Ended(end)),
             TicketState::Early { .. } | TicketState::Waiting { .. } => Err(ShopError::Gone),
         }
     }
 
-    /// Lets its visitor stay for so long from now on; never shorter.
+    /// Lets its visitor stay for so long from now on; never shorter. A visit that has ended does not go on.
     pub async fn extend(&self, by: Millis) -> Result<Visited, ShopError> {
         self.ticket().await?;
         let params = ExtendParams {
             person: self.person().clone(),
             by,
         };
-        visited(self.room.store().extend(self.room.name(), params).await?)
+        match visited(self.room.store().extend(self.room.name(), params).await?)? {
+            Visited::Ended(end) => Err(ShopError::Ended(end)),
+            stays => Ok(stays),
+        }
     }
 
-    /// Its visitor has what it came for: the slot is free, the seat stays taken. Said twice, it counts once.
+    /// Its visitor has what it came for: the slot is free, the seat stays taken. Said twice, it counts once. If the visit
+    /// had ended otherwise, nothing is sold: somebody else may have the seat.
     pub async fn complete(&self) -> Result<Visited, ShopError> {
         self.ticket().await?;
-        visited(
-            self.room
-                .store()
-                .complete(self.room.name(), self.person())
-                .await?,
-        )
+        let outcome = self
+            .room
+            .store()
+            .complete(self.room.name(), self.person())
+            .await?;
+        match visited(outcome)? {
+            Visited::Ended(end) if end != End::Completed => Err(ShopError::Ended(end)),
+            done => Ok(done),
+        }
     }
 
-    /// Its visitor goes without having bought: slot and seat come back, once.
+    /// Its visitor goes without having bought: slot and seat come back, once. If the visit had ended, tells how.
     pub async fn release(&self) -> Result<Visited, ShopError> {
         self.ticket().await?;
         visited(self.room.store().leave(self.room.name(), self.person()).await?)
@@ -131,14 +143,29 @@ impl<'a> Shown<'a> {
         }
     }
 
-    /// Where the ticket of the pass stands. A pass of an earlier ticket says nothing about the next one.
+    /// Where the ticket of the pass stands. A pass of an earlier ticket says nothing about the next one, and one that was
+    /// taken back nothing about who came in with another.
     async fn ticket(&self) -> Result<TicketState, ShopError> {
         self.of_this_room().await?;
         let found = self.room.look(self.person()).await?;
-        found
+        let state = found
             .filter(|found| found.ticket.index == self.claims.index)
             .map(|found| found.ticket.state)
-            .ok_or(ShopError::Gone)
+            .ok_or(ShopError::Gone)?;
+        let void = match state {
+            TicketState::Granted { wave, .. } | TicketState::Inside { wave, .. }
+                if wave != self.claims.wave =>
+            {
+                true
+            }
+            // Its visitor may not have been given another yet.
+            TicketState::Granted { wave, .. } => self.room.look_at_it().await?.view.voided >= wave,
+            _ => false,
+        };
+        match void {
+            true => Err(ShopError::Void),
+            false => Ok(state),
+        }
     }
 }
 

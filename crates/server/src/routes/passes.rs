@@ -13,7 +13,7 @@ use tidegate_core::time::Millis;
 use crate::auth::Caller;
 use crate::convert::time;
 use crate::extract::{Json, Names};
-use crate::problem::{Answer, BAD_PASS, CONFLICT, PASS_EXPIRED, PASS_USED, PASS_VOID, Refused};
+use crate::problem::{Answer, BAD_PASS, CONFLICT, PASS_EXPIRED, PASS_USED, PASS_VOID, Refused, VISIT_ENDED};
 use crate::room::fail_open;
 use crate::room::part::Door;
 use crate::room::pass::{Claims, PassRefused};
@@ -29,6 +29,7 @@ impl From<ShopError> for Refused {
             ShopError::Used => PASS_USED,
             ShopError::Void => PASS_VOID,
             ShopError::NotInside => CONFLICT,
+            ShopError::Ended(_) => VISIT_ENDED,
             ShopError::Store(error) => return error.into(),
         };
         Self::new(kind, error.to_string())
@@ -97,7 +98,8 @@ pub(super) async fn check(
     }
 }
 
-/// Lets a visitor stay inside for longer, from now on; never shorter.
+/// Lets a visitor stay inside for longer, from now on; never shorter. 409 `visit_ended`: the visit has ended, it does
+/// not go on.
 #[utoipa::path(post, path = "/v1/rooms/{room}/extend", tag = "shops", params(("room" = String, Path)),
     request_body = RedeemPass, responses((status = 200, body = Visit)))]
 pub(super) async fn extend(
@@ -118,7 +120,8 @@ pub(super) async fn extend(
     Ok(told(&claims, visited))
 }
 
-/// The visitor has what it came for: the slot is free, the seat stays taken. Said twice, it counts once.
+/// The visitor has what it came for: the slot is free, the seat stays taken. Said twice, it counts once. 409
+/// `visit_ended`: the visit had ended otherwise, and slot and seat are given back; nothing may be sold.
 #[utoipa::path(post, path = "/v1/rooms/{room}/complete", tag = "shops", params(("room" = String, Path)),
     request_body = RedeemPass, responses((status = 200, body = Visit)))]
 pub(super) async fn complete(
@@ -135,7 +138,7 @@ pub(super) async fn complete(
     Ok(told(&claims, visited))
 }
 
-/// The visitor goes without having bought: slot and seat come back, once.
+/// The visitor goes without having bought: slot and seat come back, once. If the visit had ended, tells how.
 #[utoipa::path(post, path = "/v1/rooms/{room}/release", tag = "shops", params(("room" = String, Path)),
     request_body = RedeemPass, responses((status = 200, body = Visit)))]
 pub(super) async fn release(

@@ -308,7 +308,7 @@ fn outcome(asked: AskOutcome, now: Timestamp) -> Answer<(RefreshOutcome, Option<
         }
         AskOutcome::NotBefore { at } => {
             let detail = format!(
-                "its last refresh failed; it is not tried again before {}",
+                "its last refresh failed or was put aside; it is not tried again before {}",
                 time(at)
             );
             Err(Refused::new(REFRESH_HELD, detail).after(at.since(now)))

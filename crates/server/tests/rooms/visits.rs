@@ -11,6 +11,7 @@ on_both_stores! {
     polling_keeps_a_place_as_a_stream_does
     operators_pause_close_and_change_the_limits
     a_change_that_is_sent_again_is_made_once
+    a_visit_that_has_ended_is_neither_sold_nor_goes_on
     passes_are_taken_back_and_given_anew
     places_outlive_a_restart
     what_happens_is_counted
@@ -60,6 +61,19 @@ async fn a_visitor_waits_is_let_in_and_buys(backend: Backend) {
         let (status, done) = first.shop("complete", shows(&pass)).await;
         assert_eq!((status, &done["end"]), (200, &json!("completed")), "{done}");
     }
+    let (status, problem) = first.shop("extend", shows(&pass)).await;
+    assert_eq!(
+        (status, &problem["code"]),
+        (409, &json!("visit_ended")),
+        "{problem}"
+    );
+    let detail = problem["detail"].as_str().unwrap();
+    assert!(
+        detail.contains("(completed)") && detail.contains("seat stays taken"),
+        "{detail}"
+    );
+    let (status, done) = first.shop("release", shows(&pass)).await;
+    assert_eq!((status, &done["end"]), (200, &json!("completed")), "{done}");
     first_stream
         .until("closed", |closed| closed["end"] == "completed")
         .await;
@@ -255,6 +269,45 @@ async fn a_change_that_is_sent_again_is_made_once(backend: Backend) {
     running.stop().await;
 }
 
+/// Somebody else may have its seat.
+async fn a_visit_that_has_ended_is_neither_sold_nor_goes_on(backend: Backend) {
+    let running = Running::start(backend, &format!("{ROOM}inside_ms = 2000\n")).await;
+    let mut visitor = Visitor::of(&running, "concert");
+    let pass = visitor.stream().await.granted().await;
+    assert_eq!(visitor.shop("redeem", shows(&pass)).await.0, 200);
+    running
+        .until("/v1/rooms/concert", |room| room["counts"]["expired"] == 1)
+        .await;
+    for what in ["complete", "extend", "complete"] {
+        let (status, problem) = visitor.shop(what, shows(&pass)).await;
+        assert_eq!(
+            (status, &problem["code"]),
+            (409, &json!("visit_ended")),
+            "{what}: {problem}"
+        );
+        let detail = problem["detail"].as_str().unwrap();
+        assert!(
+            detail.contains("(expired)") && detail.contains("slot and its seat are given back"),
+            "{what}: {detail}"
+        );
+    }
+    for what in ["release", "check"] {
+        let (status, visit) = visitor.shop(what, shows(&pass)).await;
+        assert_eq!(
+            (status, &visit["end"]),
+            (200, &json!("expired")),
+            "{what}: {visit}"
+        );
+    }
+    let room = running.ok("/v1/rooms/concert").await;
+    assert_eq!(
+        (&room["counts"]["completed"], &room["counts"]["left_inside"]),
+        (&json!(0), &json!(0)),
+        "{room}"
+    );
+    running.stop().await;
+}
+
 async fn passes_are_taken_back_and_given_anew(backend: Backend) {
     let running = Running::start(backend, ROOM).await;
     let mut visitor = Visitor::of(&running, "concert");
@@ -265,13 +318,15 @@ async fn passes_are_taken_back_and_given_anew(backend: Backend) {
         .await;
     let new = stream.granted().await;
     assert_ne!(old, new);
-    let (status, problem) = visitor.shop("redeem", shows(&old)).await;
-    assert_eq!(
-        (status, &problem["code"]),
-        (410, &json!("pass_void")),
-        "{problem}"
-    );
+    refused_as_void(&visitor, &old).await;
     assert_eq!(visitor.shop("redeem", shows(&new)).await.0, 200);
+    // Whoever has the old one is not who is inside.
+    refused_as_void(&visitor, &old).await;
+    let (status, visit) = visitor.shop("check", shows(&new)).await;
+    assert_eq!((status, &visit["state"]), (200, &json!("inside")), "{visit}");
+    assert_eq!(visitor.shop("extend", shows(&new)).await.0, 200);
+    let (status, done) = visitor.shop("complete", shows(&new)).await;
+    assert_eq!((status, &done["end"]), (200, &json!("completed")), "{done}");
     let keys = answer(running.http.get(format!("{}/.well-known/jwks.json", running.url)))
         .await
         .1;
@@ -280,6 +335,18 @@ async fn passes_are_taken_back_and_given_anew(backend: Backend) {
         (&json!("Ed25519"), &json!("EdDSA"))
     );
     running.stop().await;
+}
+
+/// By everything that a shop can ask.
+async fn refused_as_void(shop: &Visitor, pass: &str) {
+    for what in ["redeem", "check", "extend", "complete", "release"] {
+        let (status, problem) = shop.shop(what, shows(pass)).await;
+        assert_eq!(
+            (status, &problem["code"]),
+            (410, &json!("pass_void")),
+            "{what}: {problem}"
+        );
+    }
 }
 
 async fn places_outlive_a_restart(backend: Backend) {

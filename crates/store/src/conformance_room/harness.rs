@@ -307,11 +307,11 @@ impl<'a> Harness<'a> {
     }
 
     pub async fn reap(&self) -> ReapOutcome {
-        self.reap_as(1_000, true).await
+        self.reap_as(1_000, ReapParams::all(0).absent_by).await
     }
 
-    pub async fn reap_as(&self, max: u64, absent: bool) -> ReapOutcome {
-        must(self.store.reap(&self.room, ReapParams { max, absent }).await)
+    pub async fn reap_as(&self, max: u64, absent_by: Option<Timestamp>) -> ReapOutcome {
+        must(self.store.reap(&self.room, ReapParams { max, absent_by }).await)
     }
 
     pub async fn resize(&self, params: &ResizeParams) -> ResizeOutcome {

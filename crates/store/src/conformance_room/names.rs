@@ -154,7 +154,7 @@ pub async fn an_unknown_room_is_an_error(backend: &dyn Backend) {
         stream: Stream(1),
         present: true,
     };
-    let all = ReapParams { max: 1, absent: true };
+    let all = ReapParams::all(1);
     let refused = [
         ("join", store.join(&none, vec![join_of("a")]).await.err()),
         ("touch", store.touch(&none, vec![touch]).await.err()),

@@ -4,6 +4,7 @@ use tidegate_core::room::command::{
     InsideOutcome, JoinOutcome, ReapOutcome, Stop, TouchOutcome, TouchParams,
 };
 use tidegate_core::room::ticket::{End, Stream};
+use tidegate_core::time::Timestamp;
 
 use super::harness::*;
 
@@ -175,12 +176,12 @@ pub async fn slots_come_back_while_absent_people_are_spared(backend: &dyn Backen
     h.leave("a").await;
     h.advance(INSIDE.max(REMEMBER).max(PASS + PRESENCE + GRACE));
     // Those who wait were due long before: they take none of the two.
-    let first = h.reap_as(2, false).await;
+    let first = h.reap_as(2, None).await;
     assert_eq!(
         (first.lost, first.no_shows, first.forgotten, first.more),
         (0, 1, 1, true)
     );
-    let second = h.reap_as(2, false).await;
+    let second = h.reap_as(2, None).await;
     assert_eq!(
         (second.lost, second.expired, second.forgotten, second.more),
         (0, 1, 1, false)
@@ -190,8 +191,15 @@ pub async fn slots_come_back_while_absent_people_are_spared(backend: &dyn Backen
         (0, 2),
         "nobody who waits lost a place"
     );
-    assert_eq!(h.reap_as(2, false).await, ReapOutcome::default());
-    let all = h.reap_as(2, true).await;
+    let nothing = ReapOutcome {
+        now: h.now(),
+        ..ReapOutcome::default()
+    };
+    assert_eq!(h.reap_as(2, None).await, nothing);
+    let late = Some(Timestamp(h.now().0 - 1));
+    assert_eq!(h.reap_as(2, late).await, nothing, "a call that comes too late");
+    let in_time = Some(h.now());
+    let all = h.reap_as(2, in_time).await;
     assert_eq!((all.lost, all.more), (2, true));
-    assert_eq!(h.reap_as(2, true).await.lost, 1);
+    assert_eq!(h.reap_as(2, in_time).await.lost, 1);
 }

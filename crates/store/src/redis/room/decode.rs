@@ -160,6 +160,7 @@ pub(super) fn removed(items: &mut Items) -> Result<RemoveOutcome, StoreError> {
 
 pub(super) fn reaped(items: &mut Items) -> Result<ReapOutcome, StoreError> {
     Ok(ReapOutcome {
+        now: items.time()?,
         lost: items.unsigned()?,
         no_shows: items.unsigned()?,
         expired: items.unsigned()?,

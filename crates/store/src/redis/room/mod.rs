@@ -359,9 +359,12 @@ impl RoomStore for RedisRoomStore {
         loop {
             let part = left.min(REAPS);
             let mut args = Args::default();
-            args.big(part).flag(params.absent);
+            args.big(part).option(params.absent_by, |args, by| {
+                args.big(by.0);
+            });
             let found = decode::reaped(&mut self.shared.on(room, &scripts::ROOM_REAP, args).await?)?;
             all = ReapOutcome {
+                now: found.now,
                 lost: all.lost + found.lost,
                 no_shows: all.no_shows + found.no_shows,
                 expired: all.expired + found.expired,

@@ -492,6 +492,7 @@ impl Oracle {
         now: Timestamp,
     ) -> Verdict {
         let mut tally = ReapOutcome {
+            now,
             more: outcome.more,
             ..ReapOutcome::default()
         };
@@ -499,7 +500,8 @@ impl Oracle {
             let Some(known) = self.people[who].clone() else {
                 continue;
             };
-            let spared = !params.absent && matches!(known.stage, Stage::Early(_) | Stage::Waiting(_));
+            let spared =
+                !params.counts_absent(now) && matches!(known.stage, Stage::Early(_) | Stage::Waiting(_));
             let due = !spared && self.due_at(&known.stage) <= now;
             let end = match after.as_ref().map(|ticket| &ticket.state) {
                 Some(TicketState::Ended { end, .. }) => Some(*end),

@@ -1,9 +1,9 @@
 -- room reap: does what time asks for, by deadline and then by name. Atomic, so that a slot comes back once.
 -- KEYS  <prefix>{<room>}:head
--- ARGV  as head.lua, then: tickets at most, 1 if those who were absent for too long lose their places
--- RETURNS  rings, then how many are lost, did not come, stayed too long, are forgotten, then 1 if there is more to do
+-- ARGV  as head.lua, then: tickets at most, until when those who were absent for too long lose their places, or ""
+-- RETURNS  rings, then the time, how many are lost, did not come, stayed too long, are forgotten, then 1 if there is more to do
 -- BOUND  as many tickets as the caller says
-local most, absent = tonumber(ARGV[6]), ARGV[7] == '1'
+local most, absent_by = tonumber(ARGV[6]), tonumber(ARGV[7])
 local r = room.load(KEYS, ARGV)
 if not r then return room.unknown() end
 room.keep_clock(r)
@@ -15,7 +15,7 @@ local function due_of(key, later)
   return { at = 1, found = found, later = later }
 end
 local sets = { due_of(r.slots, 0), due_of(r.ended, h.c.remember) }
-if absent then sets[3] = due_of(r.present, h.c.grace) end
+if absent_by and now <= absent_by then sets[3] = due_of(r.present, h.c.grace) end
 
 -- By bytes: the order of Lua's strings depends on the server's locale.
 local function before(a, b)
@@ -47,7 +47,7 @@ while #people < most do
   people[#people + 1] = person
 end
 local more = #people == most and next_due() and 1 or 0
-if #people == 0 then return { 0, 0, 0, 0, 0, more } end
+if #people == 0 then return { 0, now, 0, 0, 0, 0, more } end
 
 room.read(r, people)
 local n, lost, no_shows, expired, forgotten = h.n, 0, 0, 0, 0
@@ -67,4 +67,4 @@ for _, person in ipairs(people) do
     room.finish(r, person, t, EXPIRED)
   end
 end
-return room.save(r, { lost, no_shows, expired, forgotten, more })
+return room.save(r, { now, lost, no_shows, expired, forgotten, more })
