@@ -6,6 +6,7 @@ mod allowances;
 mod budget;
 mod failures;
 mod faulty;
+mod given_up;
 mod outages;
 mod reads;
 mod sharing;

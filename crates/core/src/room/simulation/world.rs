@@ -421,8 +421,9 @@ impl<C: Conduct> World<C> {
             self.last_sweep = self.now;
             loop {
                 let max = 1 + self.dice.below(4);
-                let absent_by = (self.now >= self.lost_from).then_some(self.now);
-                self.ask(Ask::Reap(ReapParams { max, absent_by }));
+                let mut params = ReapParams::all(max);
+                params.absent_by = params.absent_by.filter(|_| self.now >= self.lost_from);
+                self.ask(Ask::Reap(params));
                 let more =
                     matches!(self.pending.last(), Some((_, Answer::Reaped(outcome, _), _)) if outcome.more);
                 if !more {

@@ -492,7 +492,7 @@ impl Oracle {
         now: Timestamp,
     ) -> Verdict {
         let mut tally = ReapOutcome {
-            now,
+            now: outcome.now,
             more: outcome.more,
             ..ReapOutcome::default()
         };
