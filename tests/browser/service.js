@@ -96,6 +96,10 @@ title = "겨울 투어"
 `,
   ).join('') +
   `
+# All visitors of the tests come from one address.
+[room.joins]
+per_address = 300
+address_burst = 300
 [rooms.later]
 opens_at = "2099-01-01T00:00:00Z"
 [rooms.sold]
