@@ -30,6 +30,10 @@ pub struct Lease {
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct LeasedJobs {
     pub jobs: Vec<LeasedJob>,
+    /// How long the call waited before it leased them. A worker subtracts it from the time that the whole call took, and does
+    /// not begin a job whose lease is older than `timeout_ms`.
+    #[serde(default)]
+    pub waited_ms: u64,
     /// Why there are no more.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub nothing: Option<Nothing>,

@@ -48,6 +48,7 @@ mod records;
 mod refresh;
 mod rooms;
 mod sse;
+mod stopwatch;
 mod system;
 mod visit;
 mod worker;

@@ -119,14 +119,15 @@ where
 pub(crate) struct Handlers(pub(crate) HashMap<JobType, Arc<dyn Handler>>);
 
 impl Handlers {
-    /// Runs one job to its verdict, whatever the handler does: return, fail, panic, or never return.
-    pub(crate) async fn run(&self, leased: LeasedJob) -> Verdict {
+    /// Runs one job to its verdict, whatever the handler does: return, fail, panic, or never return. `spent` of its time
+    /// is over.
+    pub(crate) async fn run(&self, leased: LeasedJob, spent: Millis) -> Verdict {
         let LeasedJob { leased, id, payload } = leased;
         let Some(handler) = self.0.get(&leased.kind).cloned() else {
             let error = format!("no handler for job type {:?}", leased.kind);
             return Verdict::Failed { error };
         };
-        let timeout = leased.timeout;
+        let timeout = Millis(leased.timeout.0.saturating_sub(spent.0));
         let job = Job {
             group: leased.group,
             action: leased.action,
@@ -151,7 +152,7 @@ impl Handlers {
                 after: None,
             },
             Err(_) => Verdict::Retry {
-                error: format!("the handler did not return within {timeout}"),
+                error: format!("the handler did not return within {}", leased.timeout),
                 after: None,
             },
         }

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use tidegate_core::bulk::{Answer, LeaseParams, Stop, Verdict};
 use tidegate_core::ids::{LaneId, Owner};
-use tidegate_core::time::Millis;
+use tidegate_core::time::{Millis, Timestamp};
 use tidegate_store::{Clock, LeasedJob, Store, StoreError};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
 use tokio_util::sync::CancellationToken;
@@ -119,7 +119,12 @@ impl Pool {
                 max: permits.num_permits() as u32,
                 owner: self.owner.clone(),
             };
-            let lease = || self.store.lease(params.clone());
+            // Of the last try: an earlier one that failed has leased nothing.
+            let mut asked_at = self.clock.steady();
+            let lease = || {
+                asked_at = self.clock.steady();
+                self.store.lease(params.clone())
+            };
             let Some(outcome) = self.outage.outlast(&self.stop, lease).await? else {
                 break;
             };
@@ -127,7 +132,7 @@ impl Pool {
             let open = self.gate.is_open();
             for job in outcome.jobs {
                 let permit = permits.split(1).expect("no more jobs than permits");
-                self.start(job, permit, open);
+                self.start(job, asked_at, permit, open);
             }
             drop(permits);
             let wait = match outcome.stop {
@@ -156,15 +161,25 @@ impl Pool {
         }
     }
 
-    /// Runs the job, or gives it back if the gate is not open.
-    fn start(&self, job: LeasedJob, permit: OwnedSemaphorePermit, open: bool) {
+    /// Runs the job, or gives it back if the gate is not open, or if its time was over before it could begin: the
+    /// process or the machine may have been stopped since the lease, and then another worker has the job by now.
+    ///
+    /// Invariant: the lease began after `asked_at` and lasts longer than the job's timeout, so a run that begins and ends
+    /// within the timeout of `asked_at` has its lease all the time, whatever the store's clock says.
+    fn start(&self, job: LeasedJob, asked_at: Timestamp, permit: OwnedSemaphorePermit, open: bool) {
         let lease = job.leased.lease;
         let (handlers, answers, abort) = (self.handlers.clone(), self.answers.clone(), self.abort.clone());
+        let clock = self.clock.clone();
         self.running.spawn(async move {
+            let spent = clock.steady().since(asked_at);
+            let expired = spent >= job.leased.timeout;
+            if expired {
+                tracing::warn!(%spent, timeout = %job.leased.timeout, "a job was not started: its lease was too old");
+            }
             let verdict = tokio::select! {
                 biased;
-                () = std::future::ready(()), if !open => Verdict::Returned,
-                verdict = handlers.run(job) => verdict,
+                () = std::future::ready(()), if !open || expired => Verdict::Returned,
+                verdict = handlers.run(job, spent) => verdict,
                 () = abort.cancelled() => Verdict::Returned,
             };
             // The settler is gone only if the store is; then the lease runs out by itself.

@@ -60,7 +60,7 @@ kinds! {
     NOT_DEAD = CONFLICT "not_dead" "The job is not dead";
     REFRESH_HELD = CONFLICT "refresh_held" "The record is not refreshed before some time";
     PASS_USED = CONFLICT "pass_used" "The pass was redeemed before";
-    VISIT_ENDED = CONFLICT "visit_ended" "The visit has ended before";
+    VISIT_ENDED = CONFLICT "visit_ended" "The visit has ended";
     PASS_VOID = GONE "pass_void" "The pass was taken back";
     PASS_EXPIRED = GONE "pass_expired" "The pass has expired";
     ROOM_CLOSED = GONE "room_closed" "The room is closed";

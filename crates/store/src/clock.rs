@@ -3,16 +3,17 @@
 use std::fmt;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Instant;
+use std::time::Duration;
 
+use rustix::time::{ClockId, clock_gettime};
 use tidegate_core::time::{Millis, Timestamp};
 
 /// Where wall time comes from.
 pub trait Clock: Send + Sync + fmt::Debug + 'static {
     fn now(&self) -> Timestamp;
 
-    /// Set by the wall clock at the start, and stepped by nobody since. A clock that only time moves is as steady as
-    /// can be.
+    /// Set by the wall clock at the start, and stepped by nobody since. It goes on while the process is stopped or the
+    /// machine sleeps. A clock that only time moves is as steady as can be.
     fn steady(&self) -> Timestamp {
         self.now()
     }
@@ -32,10 +33,16 @@ impl Clock for SystemClock {
     }
 
     fn steady(&self) -> Timestamp {
-        static START: OnceLock<(Instant, Timestamp)> = OnceLock::new();
-        let (begun, at) = START.get_or_init(|| (Instant::now(), self.now()));
-        *at + Millis(begun.elapsed().as_millis() as u64)
+        static START: OnceLock<(Duration, Timestamp)> = OnceLock::new();
+        let (booted, at) = START.get_or_init(|| (since_boot(), self.now()));
+        *at + Millis(since_boot().saturating_sub(*booted).as_millis() as u64)
     }
+}
+
+/// `Instant` stands still while the machine sleeps; this does not.
+fn since_boot() -> Duration {
+    let now = clock_gettime(ClockId::Boottime);
+    Duration::new(now.tv_sec as u64, now.tv_nsec as u32)
 }
 
 /// A clock that a test moves, forwards or back.

@@ -24,6 +24,7 @@ use tokio::time::{Instant, MissedTickBehavior};
 use crate::backoff::Backoff;
 use crate::client::Client;
 use crate::error::ClientError;
+use crate::stopwatch::Stopwatch;
 
 pub use settler::Tally;
 
@@ -234,13 +235,13 @@ where
         let mut extending: Calling<Vec<(Id, ExtendedLease)>> = None;
         let mut backoff = Backoff::default();
         let mut rest_until = Instant::now();
-        let mut asked_at = Instant::now();
+        let mut asked = Stopwatch::start();
         let mut looks = tokio::time::interval(LOOK);
         looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
             let free = self.free();
             if stopping.is_none() && leasing.is_none() && free > 0 && Instant::now() >= rest_until {
-                asked_at = Instant::now();
+                asked = Stopwatch::start();
                 leasing = self.lease(free);
             }
             if stopping.is_some() && leasing.is_none() && self.running.is_empty() {
@@ -253,10 +254,18 @@ where
                         Ok(leased) if stopping.is_some() => self.give_back(leased.jobs).await,
                         Ok(leased) => {
                             backoff = Backoff::default();
-                            if leased.jobs.is_empty() && asked_at.elapsed() < HASTE {
+                            if leased.jobs.is_empty() && asked.elapsed() < HASTE {
                                 rest_until = Instant::now() + HASTE;
                             }
-                            leased.jobs.into_iter().for_each(|job| self.begin(job));
+                            // The service waited for work before it leased any.
+                            let age = asked.elapsed().saturating_sub(Duration::from_millis(leased.waited_ms));
+                            for job in leased.jobs {
+                                match age < Duration::from_millis(job.timeout_ms) {
+                                    true => self.begin(job, age),
+                                    // This process or the machine was stopped: another worker has it by now.
+                                    false => self.give_back(vec![job]).await,
+                                }
+                            }
                         }
                         Err(error) if error.is_retryable() => {
                             let pause = backoff.pause(error.retry_after());
@@ -314,7 +323,8 @@ where
         Some(Box::pin(async move { client.lease(&asked).await }))
     }
 
-    fn begin(&mut self, job: LeasedJob) {
+    /// Runs a job whose lease is `age` old.
+    fn begin(&mut self, job: LeasedJob, age: Duration) {
         let (lease, timeout) = (job.lease.clone(), Duration::from_millis(job.timeout_ms));
         // A handler may panic before it returns its future, too.
         let begun = std::panic::catch_unwind(AssertUnwindSafe(|| (self.handler)(job)));
@@ -331,7 +341,7 @@ where
             timeout,
             // A lease lasts a little longer than one run may take: half of that is early enough, whatever the
             // clocks of the two machines say.
-            renew_at: Instant::now() + timeout / 2,
+            renew_at: Instant::now() + (timeout / 2).saturating_sub(age),
             task,
         };
         self.leases.insert(held.task.id(), held);

@@ -270,7 +270,7 @@ impl RoomsHandle {
                 match (there?, listed.contains(*room), served.contains(*room)) {
                     (true, true, _) => drop(self.serve((*room).clone(), None)),
                     (there, _, true) => self.differs(room, there).await?,
-                    // Another process has lost it.
+                    // On the list and not there: whoever serves it makes it again.
                     (_, _, false) => {}
                 }
             }

@@ -100,7 +100,8 @@ macro_rules! log_conformance_tests {
         $(mod $file {
             $(#[::tokio::test(flavor = "multi_thread", worker_threads = 2)]
             async fn $case() {
-                $crate::conformance::$file::$case(&super::$backend()).await;
+                let name = concat!(stringify!($file), "::", stringify!($case));
+                $crate::conformance::case(name).run(&super::$backend()).await;
             })+
         })+
     };
@@ -141,4 +142,11 @@ macro_rules! values {
 /// Every case, in the order of the list.
 pub fn cases() -> Vec<Case> {
     log_conformance_cases!(list => values)
+}
+
+/// The case of this name. Tests find theirs here, so that the cases are compiled once, in this crate, and not again with each
+/// program of tests.
+pub fn case(name: &str) -> Case {
+    let found = cases().into_iter().find(|case| case.name == name);
+    found.expect("every name comes from the list")
 }

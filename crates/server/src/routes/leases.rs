@@ -69,16 +69,19 @@ pub(super) async fn lease(
     };
     let _asking = app.lanes.asks(&lane, app.now());
     let wait = wait.min(app.config.server.max_wait_ms.0);
-    let until = Instant::now() + Duration::from_millis(wait);
+    let arrived = Instant::now();
+    let until = arrived + Duration::from_millis(wait);
     let wakeups = app.store.wakeups();
     loop {
         // Before the lease, so that a bell that rings during it is heard.
         let bell = wakeups.work.notified();
+        let waited = arrived.elapsed();
         let outcome = app.lease(params.clone()).await?;
         let over = Instant::now() >= until || app.stopping.is_cancelled();
         if !outcome.jobs.is_empty() || over {
             return Ok(Json(LeasedJobs {
                 jobs: outcome.jobs.into_iter().map(leased).collect(),
+                waited_ms: waited.as_millis() as u64,
                 nothing: nothing(outcome.stop),
             }));
         }

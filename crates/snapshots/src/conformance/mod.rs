@@ -166,7 +166,8 @@ macro_rules! conformance_tests {
             use super::*;
             $(#[::tokio::test(flavor = "multi_thread", worker_threads = 2)]
             async fn $case() {
-                $crate::conformance::$file::$case(&$backend).await;
+                let name = concat!(stringify!($file), "::", stringify!($case));
+                $crate::conformance::case(name).run(&$backend).await;
             })+
         })+
     };
@@ -207,4 +208,11 @@ macro_rules! values {
 /// Every case, in the order of the list.
 pub fn cases() -> Vec<Case> {
     conformance_cases!(() => values)
+}
+
+/// The case of this name. Tests find theirs here, so that the cases are compiled once, in this crate, and not again with each
+/// program of tests.
+pub fn case(name: &str) -> Case {
+    let found = cases().into_iter().find(|case| case.name == name);
+    found.expect("every name comes from the list")
 }

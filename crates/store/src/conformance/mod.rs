@@ -387,7 +387,8 @@ macro_rules! conformance_tests {
         $(mod $file {
             $(#[::tokio::test]
             async fn $case() {
-                $crate::conformance::$file::$case(&super::$open).await;
+                let name = concat!(stringify!($file), "::", stringify!($case));
+                $crate::conformance::case(name).run(&super::$open).await;
             })+
         })+
     };
@@ -428,4 +429,11 @@ macro_rules! values {
 /// Every case, in the order of the list.
 pub fn cases() -> Vec<Case> {
     conformance_cases!(list => values)
+}
+
+/// The case of this name. Tests find theirs here, so that the cases are compiled once, in this crate, and not again with each
+/// program of tests.
+pub fn case(name: &str) -> Case {
+    let found = cases().into_iter().find(|case| case.name == name);
+    found.expect("every name comes from the list")
 }

@@ -108,7 +108,8 @@ macro_rules! refresh_conformance_tests {
         $(mod $file {
             $(#[::tokio::test]
             async fn $case() {
-                $crate::conformance_refresh::$file::$case(&super::$backend).await;
+                let name = concat!(stringify!($file), "::", stringify!($case));
+                $crate::conformance_refresh::case(name).run(&super::$backend).await;
             })+
         })+
     };
@@ -149,4 +150,11 @@ macro_rules! values {
 /// Every case, in the order of the list.
 pub fn cases() -> Vec<Case> {
     refresh_conformance_cases!(list => values)
+}
+
+/// The case of this name. Tests find theirs here, so that the cases are compiled once, in this crate, and not again with each
+/// program of tests.
+pub fn case(name: &str) -> Case {
+    let found = cases().into_iter().find(|case| case.name == name);
+    found.expect("every name comes from the list")
 }

@@ -307,7 +307,7 @@ impl<'a> Harness<'a> {
     }
 
     pub async fn reap(&self) -> ReapOutcome {
-        self.reap_as(1_000, ReapParams::all(0).absent_by).await
+        self.reap_as(1_000, Some(self.now())).await
     }
 
     pub async fn reap_as(&self, max: u64, absent_by: Option<Timestamp>) -> ReapOutcome {

@@ -1,0 +1,201 @@
+//! The client against a service that is away, slow, or no Tidegate at all.
+
+use std::time::Duration;
+
+use futures_util::StreamExt;
+use tidegate_client::{Client, ClientError, Lease, LimitBy, PatchCapacity, Place, new_job};
+
+use crate::scripted;
+
+use scripted::{Scripted, Turn};
+
+fn problem(status: &'static str, code: &str) -> Turn {
+    let number: u16 = status[..3].parse().unwrap();
+    let body = serde_json::json!({
+        "type": format!("urn:tidegate:problem:{code}"), "title": "t", "status": number, "code": code, "detail": "d",
+        "retry_after_sec": (number == 503).then_some(0),
+    });
+    Turn::Answer(status, body.to_string())
+}
+
+fn enqueued() -> Turn {
+    Turn::Answer("200 OK", r#"{"accepted":1,"duplicates":0,"refused":0}"#.into())
+}
+
+fn client(service: &Scripted) -> Client {
+    Client::builder(&service.url)
+        .key("tg_k")
+        .timeout(Duration::from_secs(5))
+        .build()
+        .unwrap()
+}
+
+#[tokio::test]
+async fn a_service_that_comes_back_is_asked_again() {
+    let service = Scripted::start(vec![
+        problem("503 Unavailable", "store_unavailable"),
+        Turn::HangUp,
+        enqueued(),
+    ])
+    .await;
+    let jobs = [new_job("1", "T", &1).unwrap()];
+    let done = client(&service)
+        .enqueue_in(&Place::group("A"), &jobs)
+        .await
+        .unwrap();
+    assert_eq!(done.accepted, 1);
+    let asked = service.asked();
+    assert_eq!(asked.len(), 3);
+    for request in asked {
+        assert!(
+            request.starts_with("POST /v1/groups/A/jobs HTTP/1.1\r\n"),
+            "{request}"
+        );
+        assert!(request.contains("authorization: Bearer tg_k\r\n"), "{request}");
+        assert!(
+            request.ends_with(r#"{"jobs":[{"id":"1","type":"T","payload":1}]}"#),
+            "{request}"
+        );
+    }
+}
+
+#[tokio::test]
+async fn what_may_have_been_done_is_not_done_again() {
+    let service = Scripted::start(vec![Turn::HangUp]).await;
+    let error = client(&service).cancel_group("A", None).await.unwrap_err();
+    assert!(
+        matches!(error, ClientError::Transport { sent: true, .. }),
+        "{error}"
+    );
+    assert!(error.is_retryable());
+    assert_eq!(service.asked().len(), 1);
+    let error = client(&service).lease(&Lease::default()).await.unwrap_err();
+    assert!(error.is_retryable());
+    assert_eq!(service.asked().len(), 2);
+}
+
+#[tokio::test]
+async fn a_change_of_limits_is_sent_again_only_if_it_can_be_known_again() {
+    for (request, times) in [(None, 1), (Some("row-7".to_owned()), 2)] {
+        let service = Scripted::start(vec![Turn::HangUp, problem("409 Conflict", "conflict")]).await;
+        let patch = PatchCapacity {
+            inside: Some(LimitBy::Add(5)),
+            request,
+            ..PatchCapacity::default()
+        };
+        client(&service).resize_room("concert", &patch).await.unwrap_err();
+        let asked = service.asked();
+        assert_eq!(asked.len(), times, "{asked:?}");
+        let body = serde_json::to_string(&patch).unwrap();
+        assert!(asked.iter().all(|asked| asked.ends_with(&body)), "{asked:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_refusal_is_final_and_a_budget_ends() {
+    let service = Scripted::start(vec![problem("404 Not Found", "unknown_group")]).await;
+    let error = client(&service).group("A").await.unwrap_err();
+    assert_eq!(error.code(), Some("unknown_group"));
+    assert!(!error.is_retryable());
+    assert_eq!(service.asked().len(), 1);
+
+    let service = Scripted::start(vec![problem("503 Unavailable", "store_unavailable")]).await;
+    let hasty = client(&service).with_retry_for(Duration::from_secs(4));
+    let error = hasty.group("A").await.unwrap_err();
+    assert_eq!(error.status(), Some(503));
+    let times = service.asked().len();
+    assert!((2..20).contains(&times), "{times}");
+}
+
+#[tokio::test]
+async fn whoever_is_not_there_is_told_with_the_reason() {
+    // Bound, and nobody listens: as long as it is here the port is nobody else's.
+    let socket = tokio::net::TcpSocket::new_v4().unwrap();
+    socket.bind("127.0.0.1:0".parse().unwrap()).unwrap();
+    let gone = socket.local_addr().unwrap();
+    let client = Client::builder(format!("http://{gone}"))
+        .retry_for(Duration::ZERO)
+        .build()
+        .unwrap();
+    let error = client.cancel_group("A", None).await.unwrap_err();
+    assert!(
+        matches!(error, ClientError::Transport { sent: false, .. }),
+        "{error}"
+    );
+    assert!(error.to_string().contains("Connection refused"), "{error}");
+}
+
+#[tokio::test]
+async fn what_is_no_tidegate_is_not_understood() {
+    let service = Scripted::start(vec![Turn::Answer("200 OK", "<html>hello".into())]).await;
+    let error = client(&service).stats().await.unwrap_err();
+    assert!(error.to_string().contains("is not understood"), "{error}");
+    assert!(!error.is_retryable());
+
+    let service = Scripted::start(vec![Turn::Answer("400 Bad", "<html>hello".into())]).await;
+    let error = client(&service).stats().await.unwrap_err();
+    assert!(error.to_string().contains("(status 400): <html>hello"), "{error}");
+}
+
+#[tokio::test]
+async fn silence_has_an_end() {
+    let service = Scripted::start(vec![Turn::Silence]).await;
+    let client = Client::builder(&service.url)
+        .timeout(Duration::from_millis(200))
+        .retry_for(Duration::ZERO)
+        .build()
+        .unwrap();
+    let error = client.stats().await.unwrap_err();
+    assert!(matches!(error, ClientError::Timeout { .. }), "{error}");
+}
+
+#[tokio::test]
+async fn a_source_that_cannot_be_read_ends_the_stream_with_its_reason() {
+    let service = Scripted::start(vec![Turn::Silence]).await;
+    let pieces =
+        futures_util::stream::iter([Ok(bytes::Bytes::from_static(b"{}\n")), Err("the disk is gone")]);
+    let error = client(&service).enqueue_lines(&Place::anywhere(), pieces).await;
+    let error = error.unwrap_err();
+    assert!(
+        matches!(&error, ClientError::Input(text) if text == "the disk is gone"),
+        "{error}"
+    );
+}
+
+fn action(status: &str, success: u64) -> String {
+    let action = serde_json::json!({
+        "group": "A", "id": "x", "status": status, "sealed": true, "paused": false, "cancelled": false,
+        "counts": {"total": 2, "success": success, "failed": 0}, "errors": [],
+        "created_at": "2026-03-01T09:30:00Z",
+        "estimate": {"estimated_seconds": 0, "estimated_at": "2026-03-01T09:30:00Z"},
+    });
+    format!("event: progress\ndata: {action}\n\n")
+}
+
+#[tokio::test]
+async fn a_stream_of_events_that_breaks_is_taken_up_again() {
+    let head = "200 OK\r\ncontent-type: text/event-stream";
+    let service = Scripted::start(vec![
+        Turn::Answer(head, action("RUNNING", 0)),
+        problem("503 Unavailable", "stopping"),
+        Turn::Answer(head, action("RUNNING", 0) + ": alive\n\n" + &action("RUNNING", 1)),
+        Turn::HangUp,
+        Turn::Answer(head, action("COMPLETED", 2) + &action("COMPLETED", 2)),
+    ])
+    .await;
+    let seen: Vec<u64> = client(&service)
+        .follow_action("A", "x")
+        .map(|action| action.unwrap().counts.success)
+        .collect()
+        .await;
+    assert_eq!(seen, [0, 1, 2]);
+    assert_eq!(service.asked().len(), 5);
+}
+
+#[tokio::test]
+async fn a_stream_of_events_of_what_is_gone_ends_with_the_problem() {
+    let service = Scripted::start(vec![problem("404 Not Found", "unknown_action")]).await;
+    let seen: Vec<_> = client(&service).follow_action("A", "x").collect().await;
+    assert_eq!(seen.len(), 1);
+    assert_eq!(seen[0].as_ref().unwrap_err().code(), Some("unknown_action"));
+}

@@ -1,0 +1,486 @@
+//! The client against a real service: every route, the streams, and a worker.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use futures_util::{StreamExt, TryStreamExt, stream};
+use tempfile::TempDir;
+use tidegate_client::{
+    ActionStatus, Answer, Client, DeadFilter, DeadSelection, JobPhase, JoinRoom, Lease, LeasedJob, LimitBy,
+    OpenAction, Outcome, PatchCapacity, PatchGroup, PatchLimits, Place, PlaceState, RedeemPass, RoomEvent,
+    RoomPlace, StreamEnd, TicketEnd, Verdict, Waiting, Worker, new_job,
+};
+use tidegate_core::ids::RoomId;
+use tidegate_core::time::Millis;
+use tidegate_server::Service;
+use tidegate_server::config::{Config, RoomSettings, TlsConfig};
+
+const DEADLINE: Duration = Duration::from_secs(60);
+
+struct Running {
+    service: Service,
+    client: Client,
+    _folder: TempDir,
+}
+
+async fn start(change: impl FnOnce(&mut Config)) -> Running {
+    let folder = tempfile::tempdir().unwrap();
+    let mut config = Config::default();
+    config.server.listen = ([127, 0, 0, 1], 0).into();
+    config.store.data = folder.path().join("data");
+    config.backpressure.global_rps = 1e6;
+    config.backpressure.rate_limit_window_sec = 0.05;
+    change(&mut config);
+    let service = Service::start(config).await.unwrap();
+    let client = Client::new(format!("http://{}", service.address())).unwrap();
+    Running {
+        service,
+        client,
+        _folder: folder,
+    }
+}
+
+async fn in_time<T>(what: impl Future<Output = T>) -> T {
+    tokio::time::timeout(DEADLINE, what)
+        .await
+        .expect("it takes too long")
+}
+
+/// Leases so many jobs and says this of them.
+async fn settle(client: &Client, max: u32, verdict: Verdict) {
+    let asked = Lease {
+        max: Some(max),
+        wait_ms: Some(10_000),
+        ..Lease::default()
+    };
+    let leased = client.lease(&asked).await.unwrap().jobs;
+    assert_eq!(leased.len(), max as usize);
+    let answer = |job: LeasedJob| Answer {
+        lease: job.lease,
+        verdict,
+        result: None,
+        error: Some("no such mailbox".into()),
+        retry_after_ms: None,
+    };
+    let answers: Vec<Answer> = leased.into_iter().map(answer).collect();
+    client.settle(&answers).await.unwrap();
+}
+
+#[tokio::test]
+async fn names_of_any_characters_reach_their_routes() {
+    let running = start(|_| {}).await;
+    let client = &running.client;
+    for name in [
+        ".", "..", "a/b", "a?b", "50%", "%2F", "é ü", "a#b", "\u{1b}\n", "/", "pause", "+",
+    ] {
+        let jobs = [new_job(name, "T", &name).unwrap()];
+        let done = client
+            .enqueue_in(&Place::action(name, name), &jobs)
+            .await
+            .unwrap();
+        assert_eq!((done.accepted, done.action.as_deref()), (1, Some(name)));
+        assert_eq!(client.group(name).await.unwrap().id, name);
+        assert_eq!(client.action(name, name).await.unwrap().id, name);
+        let job = client.job(name, name).await.unwrap();
+        assert_eq!(job.id, name);
+        assert_eq!(job.payload.get(), serde_json::to_string(name).unwrap());
+        assert!(client.pause_group(name, None).await.unwrap().paused);
+        assert!(
+            !client
+                .resume_group(name, Some("it is fine"))
+                .await
+                .unwrap()
+                .paused
+        );
+    }
+    assert_eq!(client.all_groups().count().await, 12);
+    running.service.shutdown().await.unwrap();
+}
+
+#[tokio::test]
+async fn groups_and_actions_can_be_seen_and_changed() {
+    let running = start(|_| {}).await;
+    let client = &running.client;
+    let options = OpenAction {
+        failure_threshold_percent: Some(50),
+        keep_results: true,
+        ..OpenAction::default()
+    };
+    assert_eq!(
+        client.open_action("A", "spring", &options).await.unwrap().status,
+        ActionStatus::Created
+    );
+    let jobs: Vec<_> = (0..3)
+        .map(|id| new_job(format!("{id}"), "T", &id).unwrap())
+        .collect();
+    let place = Place::action("A", "spring").seal();
+    assert_eq!(client.enqueue_in(&place, &jobs).await.unwrap().accepted, 3);
+    assert_eq!(client.enqueue_in(&place, &jobs[..0]).await.unwrap().accepted, 0);
+    let patch = PatchGroup {
+        weight: Some(2.0),
+        ..PatchGroup::default()
+    };
+    assert_eq!(client.patch_group("A", &patch).await.unwrap().weight, 2.0);
+    assert_eq!(client.group_limits("A").await.unwrap().active_group_count, 1);
+    assert_eq!(client.group_congestion("A").await.unwrap().group, "A");
+    assert_eq!(client.congestion(None, None).await.unwrap().active_group_count, 1);
+    assert_eq!(client.all_congestion().count().await, 1);
+    assert!(client.congestion_history("A", Some(5)).await.unwrap().len() <= 5);
+    assert!(client.pause_action("A", "spring", None).await.unwrap().paused);
+    assert!(!client.resume_action("A", "spring", None).await.unwrap().paused);
+    assert_eq!(client.seal_action("A", "spring").await.unwrap().total_jobs, 3);
+    assert_eq!(
+        client.cancel_action("A", "spring", None).await.unwrap().cancelled,
+        3
+    );
+    let ended = in_time(client.follow_action("A", "spring").try_collect::<Vec<_>>())
+        .await
+        .unwrap();
+    assert_eq!(ended.last().unwrap().status, ActionStatus::Failed);
+    let results: Vec<_> = client.all_results("A", "spring").try_collect().await.unwrap();
+    assert!(
+        results.iter().all(|job| job.phase == JobPhase::Dead),
+        "{results:?}"
+    );
+    assert_eq!(client.cancel_group("A", None).await.unwrap().cancelled, 0);
+    assert_eq!(client.reset_group_stats("A", None).await.unwrap().id, "A");
+    client.enqueue_in(&Place::group("B"), &jobs[..1]).await.unwrap();
+    settle(client, 1, Verdict::Failed).await;
+    let retried = client.retry_job("B", "0", Some("again")).await.unwrap();
+    assert_eq!(retried.phase, JobPhase::Waiting);
+
+    client.healthy().await.unwrap();
+    client.ready().await.unwrap();
+    assert!(client.openapi().await.unwrap().contains("/v1/jobs"));
+    assert_eq!(client.me().await.unwrap().name, "anybody");
+    assert!(client.targets().await.unwrap().is_empty());
+    assert!(client.stats().await.unwrap().store.available);
+    client.history().await.unwrap();
+    client.audit(Some(10)).await.unwrap();
+    let seconds: Vec<_> = in_time(client.follow_stats().take(2).try_collect())
+        .await
+        .unwrap();
+    assert!(seconds[0].at < seconds[1].at);
+    let error = client.enable_target("nobody", None).await.unwrap_err();
+    assert_eq!(error.code(), Some("unknown_target"));
+    running.service.shutdown().await.unwrap();
+}
+
+#[tokio::test]
+async fn dead_jobs_limits_and_reasons_can_be_asked_for() {
+    let running = start(|_| {}).await;
+    let client = &running.client;
+    let jobs: Vec<_> = (0..4)
+        .map(|id| new_job(format!("{id}"), "T", &id).unwrap())
+        .collect();
+    client.enqueue_in(&Place::group("A"), &jobs).await.unwrap();
+    settle(client, 2, Verdict::Failed).await;
+    let filter = DeadFilter {
+        group: Some("A".into()),
+        reason: Some(tidegate_client::DeathReason::Failed),
+        ..DeadFilter::default()
+    };
+    let dead: Vec<_> = client.all_dead(&filter).try_collect().await.unwrap();
+    assert_eq!(dead.len(), 2);
+    let which = DeadSelection {
+        jobs: Some(vec![tidegate_client::JobName {
+            group: "A".into(),
+            id: dead[0].id.clone(),
+        }]),
+        ..DeadSelection::default()
+    };
+    assert_eq!(client.replay_dead(&which).await.unwrap().jobs, 1);
+    let which = DeadSelection {
+        all: true,
+        ..DeadSelection::default()
+    };
+    assert_eq!(client.purge_dead(&which).await.unwrap().jobs, 1);
+    assert!(!client.why_group("A").await.unwrap().reasons.is_empty());
+    assert_eq!(
+        client.why_job("A", "3").await.unwrap().phase,
+        Some(JobPhase::Waiting)
+    );
+
+    let patch = PatchLimits {
+        global_rps: Some(Some(20.0)),
+        why: Some("a test".into()),
+        ..PatchLimits::default()
+    };
+    let limits = client.patch_limits(&patch).await.unwrap();
+    assert_eq!(limits.global_rps, 20.0);
+    assert_eq!(limits.changes.last().unwrap().why, "a test");
+    let patch = PatchLimits {
+        global_rps: Some(None),
+        ..PatchLimits::default()
+    };
+    client.patch_limits(&patch).await.unwrap();
+    assert_eq!(client.limits().await.unwrap().global_rps, 1e6);
+    running.service.shutdown().await.unwrap();
+}
+
+#[tokio::test]
+async fn a_stream_of_jobs_is_accepted_whole() {
+    let running = start(|_| {}).await;
+    let jobs = stream::iter(0..20_000).map(|id| new_job(format!("{id}"), "T", &"x".repeat(100)).unwrap());
+    let done = running
+        .client
+        .enqueue_ndjson(&Place::group("A"), jobs)
+        .await
+        .unwrap();
+    assert_eq!((done.accepted, done.refused), (20_000, 0));
+    let text = "{\"id\":\"0\",\"type\":\"T\"}\nnonsense\n\n{\"id\":\"new\",\"type\":\"T\"}";
+    let done = running
+        .client
+        .enqueue_text(&Place::group("A"), text.into())
+        .await
+        .unwrap();
+    assert_eq!((done.accepted, done.duplicates, done.refused), (1, 1, 1));
+    assert_eq!(done.errors[0].index, 1);
+    running.service.shutdown().await.unwrap();
+}
+
+#[tokio::test]
+async fn a_worker_settles_everything_and_stops_in_order() {
+    let running = start(|_| {}).await;
+    let client = running.client.clone();
+    let jobs: Vec<_> = (0..2_000)
+        .map(|id| new_job(format!("{id}"), "T", &id).unwrap())
+        .collect();
+    client
+        .enqueue_in(&Place::action("A", "all").seal(), &jobs)
+        .await
+        .unwrap();
+    let throttled = Arc::new(AtomicU64::new(0));
+    let seen = throttled.clone();
+    let handler = move |job: LeasedJob| {
+        let seen = seen.clone();
+        async move {
+            let number: u64 = job.payload.get().parse().unwrap();
+            match number {
+                0 => Outcome::failed("no such mailbox"),
+                1 if job.attempt == 1 => panic!("a mistake"),
+                2 if seen.fetch_add(1, Ordering::Relaxed) == 0 => Outcome::throttled(Some(Duration::ZERO)),
+                number => Outcome::done_with(&(number * 2)),
+            }
+        }
+    };
+    let stop = {
+        let client = client.clone();
+        async move {
+            let decided = client
+                .follow_action("A", "all")
+                .try_collect::<Vec<_>>()
+                .await
+                .unwrap();
+            assert_eq!(decided.last().unwrap().status, ActionStatus::Completed);
+        }
+    };
+    let worker = Worker::new(client.clone()).name("w").concurrency(64).batch(500);
+    let worker = worker.wait(Duration::from_millis(500));
+    let tally = in_time(worker.run(handler, stop)).await.unwrap();
+    assert_eq!(
+        (tally.done, tally.dead, tally.delayed),
+        (1_999, 1, 2),
+        "{tally:?}"
+    );
+    assert_eq!((tally.stale, tally.unanswered), (0, 0), "{tally:?}");
+    assert!(throttled.load(Ordering::Relaxed) >= 1);
+    running.service.shutdown().await.unwrap();
+}
+
+#[tokio::test]
+async fn a_long_run_keeps_its_lease_and_a_stop_gives_back_what_is_not_done() {
+    let running = start(|config| {
+        config.worker_pool.job_timeout_ms = Millis(4_000);
+        config.worker_pool.lease_margin_ms = Millis(3_000);
+    })
+    .await;
+    let client = running.client.clone();
+    let jobs = [
+        new_job("long", "T", &10_000).unwrap(),
+        new_job("endless", "T", &600_000).unwrap(),
+    ];
+    client.enqueue_in(&Place::group("A"), &jobs).await.unwrap();
+    let handler = |job: LeasedJob| async move {
+        let ms: u64 = job.payload.get().parse().unwrap();
+        tokio::time::sleep(Duration::from_millis(ms)).await;
+        Outcome::done()
+    };
+    let stop = {
+        let client = client.clone();
+        async move {
+            while client.job("A", "long").await.unwrap().phase != JobPhase::Done {
+                tokio::time::sleep(Duration::from_millis(20)).await;
+            }
+        }
+    };
+    let worker = Worker::new(client.clone()).grace(Duration::from_millis(100));
+    let worker = worker.wait(Duration::from_millis(300));
+    let tally = in_time(worker.run(handler, stop)).await.unwrap();
+    assert_eq!((tally.done, tally.returned, tally.stale), (1, 1, 0), "{tally:?}");
+    let endless = client.job("A", "endless").await.unwrap();
+    assert_eq!((endless.phase, endless.attempts), (JobPhase::Waiting, 0));
+    running.service.shutdown().await.unwrap();
+}
+
+/// A certificate for 127.0.0.1 that nobody but its holder trusts, and its key.
+fn certificate(folder: &Path) -> (PathBuf, PathBuf) {
+    let (cert, key) = (folder.join("cert.pem"), folder.join("key.pem"));
+    let made = std::process::Command::new("openssl")
+        .args([
+            "req",
+            "-x509",
+            "-newkey",
+            "ec",
+            "-pkeyopt",
+            "ec_paramgen_curve:P-256",
+            "-nodes",
+            "-days",
+            "2",
+        ])
+        .args(["-subj", "/CN=test", "-addext", "subjectAltName=IP:127.0.0.1"])
+        .args(["-addext", "basicConstraints=critical,CA:FALSE", "-keyout"])
+        .arg(&key)
+        .arg("-out")
+        .arg(&cert)
+        .output()
+        .expect("openssl is needed");
+    assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
+    (cert, key)
+}
+
+#[tokio::test]
+async fn tls_is_spoken_with_whom_the_root_certificate_vouches_for() {
+    let folder = tempfile::tempdir().unwrap();
+    let (cert, key) = certificate(folder.path());
+    let pem = std::fs::read(&cert).unwrap();
+    let running = start(|config| config.server.tls = Some(TlsConfig { cert, key })).await;
+    let url = running.service.url();
+    assert!(url.starts_with("https://"), "{url}");
+    let trusting = Client::builder(&url).root_certificate(pem).build().unwrap();
+    trusting.healthy().await.unwrap();
+    let jobs = [new_job("1", "T", &1).unwrap()];
+    let done = trusting.enqueue_in(&Place::group("A"), &jobs).await.unwrap();
+    assert_eq!(done.accepted, 1);
+
+    let other = tempfile::tempdir().unwrap();
+    let pem = std::fs::read(certificate(other.path()).0).unwrap();
+    let stranger = Client::builder(&url).root_certificate(pem).build().unwrap();
+    let error = stranger.healthy().await.unwrap_err().to_string();
+    assert!(error.contains("certificate"), "{error}");
+    running.service.shutdown().await.unwrap();
+}
+
+/// A place in the room "concert", as somebody whom nobody knows.
+async fn comes(client: &Client) -> (Waiting, RoomPlace) {
+    let mut waiting = client
+        .wait_in_room("concert", &JoinRoom::default(), None)
+        .await
+        .unwrap();
+    let place = place(&mut waiting).await;
+    (waiting, place)
+}
+
+async fn event(waiting: &mut Waiting) -> RoomEvent {
+    in_time(waiting.next())
+        .await
+        .expect("the stream goes on")
+        .unwrap()
+}
+
+async fn place(waiting: &mut Waiting) -> RoomPlace {
+    match event(waiting).await {
+        RoomEvent::Place(place) => place,
+        other => panic!("{other:?} is no place"),
+    }
+}
+
+/// The last event, and the one before which nothing else may come but places.
+async fn last(waiting: &mut Waiting) -> RoomEvent {
+    let mut told = event(waiting).await;
+    while let RoomEvent::Place(_) = told {
+        told = event(waiting).await;
+    }
+    assert!(in_time(waiting.next()).await.is_none(), "{told:?} was the last");
+    told
+}
+
+#[tokio::test]
+async fn a_visitor_keeps_the_place_by_its_cookie_until_it_is_let_in() {
+    let running = start(|config| {
+        let mut room = RoomSettings::default();
+        room.capacity.inside = 0;
+        config.rooms.insert(RoomId::new("concert").unwrap(), room);
+    })
+    .await;
+    let client = &running.client;
+    let (mut ada, first) = comes(client).await;
+    assert_eq!((first.state, first.position), (PlaceState::Waiting, Some(1)));
+    let (mut bob, second) = comes(client).await;
+    assert_eq!(second.position, Some(2));
+    let cookie = bob.cookie().unwrap().clone();
+
+    // Another stream of the same visitor takes over, at the same place.
+    let join = JoinRoom::default();
+    let mut again = client
+        .wait_in_room("concert", &join, Some(&cookie))
+        .await
+        .unwrap();
+    assert_eq!(again.cookie(), Some(&cookie));
+    assert_eq!(place(&mut again).await.position, Some(2));
+    assert_eq!(last(&mut bob).await, RoomEvent::Superseded);
+
+    // Away and back.
+    drop(again);
+    let mut bob = client
+        .wait_in_room("concert", &join, Some(&cookie))
+        .await
+        .unwrap();
+    assert_eq!(place(&mut bob).await.position, Some(2));
+    assert_eq!(
+        client.place_in_room("concert", &cookie).await.unwrap().position,
+        Some(2)
+    );
+
+    // Whoever leaves is told so, and moves those behind.
+    let left = client.leave_room("concert", ada.cookie().unwrap()).await.unwrap();
+    assert_eq!((left.state, left.end), (PlaceState::Ended, Some(TicketEnd::Left)));
+    let RoomEvent::Closed(closed) = last(&mut ada).await else {
+        panic!("nobody told that the stream is over")
+    };
+    assert_eq!(
+        (closed.reason, closed.end),
+        (StreamEnd::Ended, Some(TicketEnd::Left))
+    );
+    while place(&mut bob).await.position != Some(1) {}
+
+    let one = PatchCapacity {
+        inside: Some(LimitBy::Set(Some(1))),
+        ..PatchCapacity::default()
+    };
+    client.resize_room("concert", &one).await.unwrap();
+    let granted = loop {
+        match event(&mut bob).await {
+            RoomEvent::Place(_) => {}
+            RoomEvent::Granted(place) => break place,
+            other => panic!("{other:?} instead of a pass"),
+        }
+    };
+    let pass = RedeemPass {
+        pass: granted.pass.unwrap().token,
+        session: None,
+        for_ms: None,
+    };
+    assert_eq!(
+        client.redeem_pass("concert", &pass).await.unwrap().state,
+        PlaceState::Inside
+    );
+    let done = client.complete_visit("concert", &pass).await.unwrap();
+    assert_eq!(done.end, Some(TicketEnd::Completed));
+
+    let error = client.wait_in_room("theatre", &join, None).await.unwrap_err();
+    assert_eq!(error.status(), Some(404), "{error}");
+    running.service.shutdown().await.unwrap();
+}

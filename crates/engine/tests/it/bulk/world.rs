@@ -1,0 +1,112 @@
+//! A store in virtual time for the tests of services: tokio's clock drives the store's.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use bytes::Bytes;
+use tidegate_core::bulk::views::{ActionView, Query, QueueStats, View};
+use tidegate_core::bulk::{EnqueueParams, Level, NewJob, SealActionParams};
+use tidegate_core::config::BulkConfig;
+use tidegate_core::ids::{ActionId, GroupId, JobId, JobType};
+use tidegate_core::time::{Millis, Timestamp};
+use tidegate_engine::{Engine, EngineBuilder};
+use tidegate_store::model::ModelStore;
+use tidegate_store::{Clock, StoreExt};
+use tokio::time::Instant;
+
+/// Wall time as tokio tells it, and a step.
+#[derive(Debug)]
+pub(crate) struct VirtualClock(Instant, pub(crate) AtomicU64);
+
+impl Clock for VirtualClock {
+    fn now(&self) -> Timestamp {
+        Timestamp(1_706_000_000_000)
+            + Millis(self.0.elapsed().as_millis() as u64 + self.1.load(Ordering::SeqCst))
+    }
+
+    fn steady(&self) -> Timestamp {
+        Timestamp(1_706_000_000_000) + Millis(self.0.elapsed().as_millis() as u64)
+    }
+}
+
+pub(crate) struct World {
+    pub(crate) store: Arc<ModelStore>,
+    pub(crate) clock: Arc<VirtualClock>,
+    pub(crate) config: BulkConfig,
+}
+
+impl World {
+    pub(crate) fn new(change: impl FnOnce(&mut BulkConfig)) -> Self {
+        let mut config = BulkConfig::default();
+        change(&mut config);
+        let clock = Arc::new(VirtualClock(Instant::now(), AtomicU64::new(0)));
+        let store = Arc::new(ModelStore::new(config.clone(), clock.clone()).unwrap());
+        Self { store, clock, config }
+    }
+
+    pub(crate) fn builder(&self) -> EngineBuilder {
+        EngineBuilder::new(self.store.clone(), self.config.clone()).clock(self.clock.clone())
+    }
+
+    pub(crate) async fn submit(&self, group: &str, kind: &str, jobs: std::ops::Range<u64>) {
+        let job = |n: u64| NewJob {
+            id: JobId::new(format!("job-{n}")).unwrap(),
+            kind: JobType::new(kind).unwrap(),
+            level: Level::Normal,
+            payload: Bytes::from(n.to_string()),
+            run_at: None,
+            expires_at: None,
+        };
+        let params = EnqueueParams {
+            group: GroupId::new(group).unwrap(),
+            action: Some(action()),
+            base_priority: None,
+            jobs: jobs.map(job).collect(),
+        };
+        self.store.call(params).await.unwrap().unwrap();
+    }
+
+    pub(crate) async fn seal(&self, group: &str) {
+        let params = SealActionParams {
+            group: GroupId::new(group).unwrap(),
+            action: Some(action()),
+        };
+        self.store.call(params).await.unwrap().unwrap();
+    }
+
+    pub(crate) async fn stats(&self) -> QueueStats {
+        match self.store.call(Query::QueueStats).await.unwrap().unwrap() {
+            View::QueueStats(stats) => stats,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    pub(crate) async fn action(&self, group: &str) -> ActionView {
+        match self
+            .store
+            .call(Query::Action(GroupId::new(group).unwrap(), action()))
+            .await
+            .unwrap()
+            .unwrap()
+        {
+            View::Action(view) => view,
+            other => panic!("{other:?}"),
+        }
+    }
+}
+
+pub(crate) fn action() -> ActionId {
+    ActionId::new("spring").unwrap()
+}
+
+pub(crate) fn kind() -> JobType {
+    JobType::new("mail").unwrap()
+}
+
+/// Waits for the action to be decided.
+pub(crate) async fn decided(engine: &Engine, group: &str) {
+    let mut progress = engine.follow(GroupId::new(group).unwrap(), action());
+    while let Some(now) = progress.next().await {
+        now.unwrap();
+    }
+}

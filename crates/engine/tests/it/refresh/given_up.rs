@@ -1,0 +1,73 @@
+//! What nobody tries any more, and who hears of it.
+
+use std::time::Duration;
+
+use tidegate_core::refresh::freshness::Freshness;
+use tidegate_core::refresh::status::UpdateState;
+use tidegate_core::time::Millis;
+use tidegate_snapshots::{RecordRef, StatusState};
+use tidegate_source::{FetchOutcome, PermanentCode};
+
+use super::world::{Scripted, World, fetched, parked, record, reference, until, until_fresh};
+
+/// It would come back every minute, with a letter each time.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_parked_record_whose_source_is_gone_is_given_up_once() {
+    let world = World::new().await;
+    let gone = RecordRef {
+        source: "nowhere".try_into().unwrap(),
+        ..reference("a")
+    };
+    let now = world.store.inner().now().await.unwrap();
+    let snapshots = world.snapshots.inner();
+    snapshots.write(&[parked(gone.clone(), now)]).await.unwrap();
+    let service = world.start(Scripted::constant()).await;
+    until("it was given up", || async {
+        world.dead().await == 1 && world.waiting().await == 0
+    })
+    .await;
+    let row = snapshots.read(&[gone]).await.unwrap().remove(0);
+    let status = row.status.unwrap();
+    assert_eq!(
+        (status.state, status.last_error_code.as_str(), status.event),
+        (StatusState::Failed, "UNKNOWN_SOURCE", None)
+    );
+    let now = world.store.inner().now().await.unwrap();
+    assert!(status.next_retry_at.unwrap() > now + Millis(60_000));
+    service.shutdown().await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn who_follows_a_refresh_of_a_fresh_record_hears_that_it_was_given_up() {
+    let world = World::new().await;
+    let fetcher = Scripted::new(|key, before| match before {
+        0 => fetched(key),
+        _ => FetchOutcome::Permanent {
+            code: PermanentCode::ParseError,
+            message: "an HTML page".into(),
+        },
+    });
+    let service = world.start(fetcher).await;
+    let handle = service.handle();
+    until_fresh(&handle, "a").await;
+    until("the first is settled", || async { world.waiting().await == 0 }).await;
+    let outcome = handle
+        .request_refresh(&record("a"), None, Duration::from_secs(30))
+        .await
+        .unwrap();
+    assert!(outcome.version().is_some(), "{outcome:?}");
+    let mut follower = handle.follow(record("a"), outcome.version()).unwrap();
+    let follow = async {
+        let mut last = None;
+        while let Some(view) = follower.next().await {
+            let view = view.unwrap();
+            last = Some((view.freshness, view.state));
+        }
+        last
+    };
+    let last = tokio::time::timeout(Duration::from_secs(120), follow)
+        .await
+        .unwrap();
+    assert_eq!(last, Some((Freshness::Fresh, UpdateState::Failed)));
+    service.shutdown().await.unwrap();
+}

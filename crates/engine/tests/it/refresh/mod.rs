@@ -1,0 +1,11 @@
+//! The refresh service over the embedded log, SQLite and the model of the store, and against the pretend upstream.
+
+mod allowances;
+mod budget;
+mod failures;
+mod faulty;
+mod given_up;
+mod outages;
+mod reads;
+mod sharing;
+mod world;

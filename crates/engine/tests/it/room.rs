@@ -1,0 +1,496 @@
+//! Rooms at work over an embedded store: streams, promotions, ends.
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use tidegate_core::ids::{PersonId, RoomId};
+use tidegate_core::room::command::{
+    Control, InsideOutcome, JoinOutcome, JoinParams, RedeemOutcome, RedeemParams, RemoveOutcome,
+};
+use tidegate_core::room::config::{Capacity, MAX_PER_SECOND, MAX_SPAN, RoomConfig};
+use tidegate_core::room::ticket::{End, Ticket, TicketState};
+use tidegate_core::time::{Millis, Timestamp};
+use tidegate_engine::room::{RoomHandle, RoomOptions, RoomService, Update, Visit};
+use tidegate_store::embedded::memory_disk::MemoryDisk;
+use tidegate_store::room::{EmbeddedRoomOptions, EmbeddedRoomStore, RoomStore};
+use tidegate_store::{Clock, ManualClock, StoreError, SystemClock};
+use tokio::time::timeout;
+
+const SOON: Duration = Duration::from_secs(60);
+
+struct World {
+    service: RoomService,
+    room: RoomHandle,
+    store: Arc<EmbeddedRoomStore>,
+    _folder: tempfile::TempDir,
+}
+
+async fn world(inside: u64) -> World {
+    let folder = tempfile::tempdir().unwrap();
+    let store = Arc::new(EmbeddedRoomStore::open(EmbeddedRoomOptions::new(folder.path())).unwrap());
+    let service = RoomService::start(store.clone(), RoomOptions::default());
+    let config = RoomConfig {
+        capacity: Capacity {
+            seats: None,
+            inside,
+            per_second: 1_000,
+        },
+        presence_ms: Millis(600),
+        grace_ms: Millis(8_000),
+        ..RoomConfig::default()
+    };
+    let room = service.handle().open(&name(), config).await.unwrap();
+    World {
+        service,
+        room,
+        store,
+        _folder: folder,
+    }
+}
+
+/// A store whose time goes on only as the test says.
+fn store_in_our_time() -> (Arc<dyn RoomStore>, Arc<ManualClock>, tempfile::TempDir) {
+    let folder = tempfile::tempdir().unwrap();
+    let clock = Arc::new(ManualClock::at(Timestamp(1_706_000_000_000)));
+    let store = EmbeddedRoomStore::open(EmbeddedRoomOptions {
+        clock: clock.clone(),
+        ..EmbeddedRoomOptions::new(folder.path())
+    });
+    (Arc::new(store.unwrap()), clock, folder)
+}
+
+fn name() -> RoomId {
+    RoomId::new("concert").unwrap()
+}
+
+fn person(name: &str) -> PersonId {
+    PersonId::new(name).unwrap()
+}
+
+fn comes(name: &str) -> JoinParams {
+    JoinParams {
+        person: person(name),
+        stream: true,
+        again: false,
+        draw: 0,
+    }
+}
+
+async fn visits(room: &RoomHandle, name: &str) -> Visit {
+    room.visit(comes(name)).await.unwrap().unwrap()
+}
+
+/// Waits for an update that fits.
+async fn until(visit: &mut Visit, fits: impl Fn(&Ticket, u64) -> bool) -> Ticket {
+    timeout(SOON, async {
+        loop {
+            match visit.next().await {
+                Some(Update::Ticket(view)) if fits(&view.ticket, view.ahead) => return view.ticket,
+                Some(Update::Ticket(_)) => {}
+                other => panic!("the stream told {other:?}"),
+            }
+        }
+    })
+    .await
+    .expect("it is told soon")
+}
+
+async fn granted(visit: &mut Visit) -> Ticket {
+    until(visit, |ticket, _| {
+        matches!(ticket.state, TicketState::Granted { .. })
+    })
+    .await
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn positions_move_and_people_are_let_in_as_slots_free_up() {
+    let World { room, store, .. } = &world(1).await;
+    let mut first = visits(room, "first").await;
+    let pass = granted(&mut first).await;
+    let mut second = visits(room, "second").await;
+    let mut third = visits(room, "third").await;
+    until(&mut third, |_, ahead| ahead == 1).await;
+    let TicketState::Granted { wave, .. } = pass.state else {
+        unreachable!()
+    };
+    let params = RedeemParams {
+        person: person("first"),
+        index: pass.index,
+        wave,
+        session: None,
+    };
+    let redeemed = store.redeem(&name(), params).await.unwrap();
+    assert!(matches!(redeemed, RedeemOutcome::Inside { .. }));
+    let done = store.complete(&name(), &person("first")).await.unwrap();
+    assert_eq!(done, InsideOutcome::Ended(End::Completed));
+    granted(&mut second).await;
+    until(&mut third, |_, ahead| ahead == 0).await;
+    let mut fourth = visits(room, "fourth").await;
+    until(&mut fourth, |_, ahead| ahead == 1).await;
+    // A look at the room of the same millisecond may have made it look at its ticket; that tells the position, too.
+    let _ = timeout(Duration::from_millis(300), fourth.next()).await;
+    store.leave(&name(), &person("third")).await.unwrap();
+    until(&mut fourth, |_, ahead| ahead == 0).await;
+    until(&mut first, |ticket, _| {
+        matches!(ticket.state, TicketState::Ended { .. })
+    })
+    .await;
+    assert!(first.next().await.is_none(), "the last word");
+    let seen = room.seen().unwrap();
+    assert_eq!((seen.view.granted, seen.view.waiting()), (1, 1));
+    let work = room.work();
+    assert_eq!(work.promoted, 2);
+    assert!(work.promotions.count() >= 2, "{work:?}");
+    // The fourth moved up because the room was read; everybody's first word came from the join.
+    let broadcasts = work.broadcasts.count();
+    assert!((1..=work.told - 4).contains(&broadcasts), "{work:?}");
+    assert_eq!((work.queued_joins, work.queued_looks), (0, 0));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_newer_stream_takes_over_and_the_older_one_changes_nothing() {
+    let World { room, store, .. } = &world(0).await;
+    let mut old = visits(room, "a").await;
+    assert!(matches!(old.next().await, Some(Update::Ticket(_))));
+    let mut new = visits(room, "a").await;
+    assert!(matches!(new.next().await, Some(Update::Ticket(_))));
+    assert!(matches!(
+        timeout(SOON, old.next()).await.unwrap(),
+        Some(Update::Superseded)
+    ));
+    assert!(old.next().await.is_none());
+    drop(old);
+    // Longer than presence and grace together: only the newer stream's signs of life keep the place.
+    tokio::time::sleep(Duration::from_millis(9_500)).await;
+    let looked = store.look(&name(), vec![person("a")]).await.unwrap();
+    let state = looked[0].as_ref().unwrap().ticket.state.clone();
+    assert!(matches!(state, TicketState::Waiting { .. }), "{state:?}");
+    assert_eq!(room.streams(), 1);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_dropped_stream_keeps_its_place_for_the_grace_time_and_is_passed_over() {
+    let World { room, store, .. } = &world(1).await;
+    let mut inside = visits(room, "inside").await;
+    granted(&mut inside).await;
+    let mut gone = visits(room, "gone").await;
+    gone.next().await;
+    let mut next = visits(room, "next").await;
+    until(&mut next, |_, ahead| ahead == 1).await;
+    drop(gone);
+    tokio::time::sleep(Duration::from_millis(1_500)).await;
+    store.leave(&name(), &person("inside")).await.unwrap();
+    granted(&mut next).await;
+    // Back within the grace time: the same place, and the next slot.
+    let mut back = visits(room, "gone").await;
+    until(&mut back, |ticket, ahead| ticket.index.0 == 1 && ahead == 0).await;
+    store.leave(&name(), &person("next")).await.unwrap();
+    granted(&mut back).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_voided_pass_is_given_anew_to_an_open_stream() {
+    let World { room, store, .. } = &world(1).await;
+    let mut visit = visits(room, "a").await;
+    let old = granted(&mut visit).await;
+    store.void(&name(), None).await.unwrap();
+    let new = until(&mut visit, |ticket, _| ticket.state != old.state).await;
+    let (TicketState::Granted { wave: before, .. }, TicketState::Granted { wave: after, .. }) =
+        (old.state, new.state)
+    else {
+        panic!("both are passes")
+    };
+    assert!(after > before);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_closed_room_takes_nobody_and_a_restart_keeps_the_places() {
+    let World {
+        service,
+        room,
+        store,
+        _folder: folder,
+    } = world(0).await;
+    let mut visit = visits(&room, "a").await;
+    visit.next().await;
+    store.control(&name(), Control::Close).await.unwrap();
+    let refused = room.visit(comes("b")).await.unwrap();
+    assert!(matches!(refused, Err(JoinOutcome::Refused(_))), "{refused:?}");
+    drop(visit);
+    drop(room);
+    service.shutdown().await;
+    store.close().await.unwrap();
+    drop(store);
+    let store = Arc::new(EmbeddedRoomStore::open(EmbeddedRoomOptions::new(folder.path())).unwrap());
+    let service = RoomService::start(store.clone(), RoomOptions::default());
+    let handle = service.handle();
+    let room = timeout(SOON, async {
+        loop {
+            match handle.room(&name()) {
+                Some(room) => return room,
+                None => tokio::time::sleep(Duration::from_millis(10)).await,
+            }
+        }
+    })
+    .await
+    .expect("rooms of the store are found");
+    let mut back = visits(&room, "a").await;
+    until(&mut back, |ticket, _| ticket.index.0 == 0).await;
+    service.shutdown().await;
+}
+
+/// A sign of life that counts for ten minutes says nothing about passes that are over after a second.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn after_a_start_slots_come_back_at_their_time_and_nobody_absent_is_lost() {
+    let (store, clock, _folder) = store_in_our_time();
+    let config = RoomConfig {
+        capacity: Capacity {
+            seats: None,
+            inside: 1,
+            per_second: 1_000,
+        },
+        presence_ms: Millis(600_000),
+        pass_ms: Millis(1_000),
+        ..RoomConfig::default()
+    };
+    store.open(&name(), config.clone()).await.unwrap();
+    let both = vec![comes("no show"), comes("away")];
+    store.join(&name(), both).await.unwrap();
+    assert_eq!(store.promote(&name(), 9).await.unwrap().granted.len(), 1);
+    // An outage of every process: longer than anybody may be absent.
+    clock.advance(config.presence_ms);
+    clock.advance(config.grace_ms);
+    let service = RoomService::start(store.clone(), RoomOptions::default());
+    let room = service.handle().open(&name(), config).await.unwrap();
+    timeout(SOON * 3, async {
+        while store.survey(&name()).await.unwrap().granted > 0 {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    })
+    .await
+    .expect("the slot comes back");
+    let mut away = visits(&room, "away").await;
+    assert_eq!(granted(&mut away).await.index.0, 1, "the place is still there");
+    drop(away);
+    service.shutdown().await;
+}
+
+/// A machine that slept, a process or a store that was stopped: no call fails, and everybody's last sign of life is old.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn nobody_who_is_connected_loses_the_place_because_time_stood_still() {
+    let (store, clock, _folder) = store_in_our_time();
+    let config = RoomConfig {
+        capacity: Capacity {
+            seats: None,
+            inside: 0,
+            per_second: 1_000,
+        },
+        presence_ms: Millis(600),
+        grace_ms: Millis(1_000),
+        ..RoomConfig::default()
+    };
+    let options = RoomOptions {
+        sweep_ms: Millis(50),
+        ..RoomOptions::default()
+    };
+    let service = RoomService::start(store.clone(), options);
+    let room = service.handle().open(&name(), config).await.unwrap();
+    let stays = visits(&room, "stays").await;
+    // Time that goes on as it should, so that absences count.
+    let passes = |ms: u64| {
+        let clock = clock.clone();
+        async move {
+            for _ in 0..ms / 20 {
+                clock.advance(Millis(20));
+                tokio::time::sleep(Duration::from_millis(20)).await;
+            }
+        }
+    };
+    for _ in 0..10 {
+        passes(800).await;
+        clock.advance(Millis(60_000));
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    passes(800).await;
+    assert_eq!(store.survey(&name()).await.unwrap().counts.lost, 0);
+    drop(stays);
+    timeout(SOON, async {
+        while store.survey(&name()).await.unwrap().counts.lost == 0 {
+            passes(100).await;
+        }
+    })
+    .await
+    .expect("who is gone is lost in time");
+    service.shutdown().await;
+}
+
+/// Everybody counts as absent after a start. Whoever is back first must not be let in before those who stand ahead.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn after_a_start_nobody_overtakes_those_who_need_a_moment_to_come_back() {
+    let folder = tempfile::tempdir().unwrap();
+    let config = RoomConfig {
+        capacity: Capacity {
+            seats: None,
+            inside: 0,
+            per_second: 1_000,
+        },
+        presence_ms: Millis(6_000),
+        ..RoomConfig::default()
+    };
+    let store = Arc::new(EmbeddedRoomStore::open(EmbeddedRoomOptions::new(folder.path())).unwrap());
+    store.open(&name(), config.clone()).await.unwrap();
+    let line = ["first", "second", "third"].map(comes).to_vec();
+    store.join(&name(), line).await.unwrap();
+    store.close().await.unwrap();
+    drop(store);
+    let store = Arc::new(EmbeddedRoomStore::open(EmbeddedRoomOptions::new(folder.path())).unwrap());
+    let service = RoomService::start(store, RoomOptions::default());
+    let room = service.handle().open(&name(), config.clone()).await.unwrap();
+    // A slot is free from the first moment on.
+    let config = RoomConfig {
+        capacity: Capacity {
+            inside: 1,
+            ..config.capacity
+        },
+        ..config
+    };
+    service.handle().open(&name(), config).await.unwrap();
+    let mut third = visits(&room, "third").await;
+    let early = timeout(Duration::from_millis(1_000), granted(&mut third)).await;
+    assert!(early.is_err(), "the third was let in before the first");
+    let mut first = visits(&room, "first").await;
+    granted(&mut first).await;
+    until(&mut third, |_, ahead| ahead == 1).await;
+    service.shutdown().await;
+}
+
+/// A process that goes on would be ready, and let nobody in.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_store_that_has_failed_for_good_ends_the_service() {
+    let disk = MemoryDisk::default();
+    let clock = Arc::new(SystemClock);
+    let store: Arc<dyn RoomStore> =
+        Arc::new(EmbeddedRoomStore::open_for_test(Arc::new(disk.clone()), clock).unwrap());
+    let service = RoomService::start(store, RoomOptions::default());
+    let handle = service.handle();
+    let room = handle.open(&name(), RoomConfig::default()).await.unwrap();
+    assert!(
+        timeout(Duration::from_millis(50), service.failed())
+            .await
+            .is_err()
+    );
+    assert!(!handle.is_away());
+    disk.fail_syncs(true);
+    let refused = room.join(comes("a")).await.unwrap_err();
+    assert!(matches!(refused, StoreError::Poisoned(_)), "{refused}");
+    timeout(SOON * 3, service.failed()).await.expect("it is noticed");
+    assert!(handle.is_away());
+    service.shutdown().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_room_that_was_removed_ends_with_its_streams_and_can_be_made_again() {
+    let World { room, service, .. } = &world(0).await;
+    let handle = service.handle();
+    let mut visit = visits(room, "a").await;
+    visit.next().await;
+    let used = RemoveOutcome::Used {
+        waiting: 1,
+        inside: 0,
+    };
+    room.store().control(&name(), Control::Close).await.unwrap();
+    assert_eq!(handle.remove(&name()).await.unwrap(), used);
+    assert!(!room.is_gone());
+    room.store().leave(&name(), &person("a")).await.unwrap();
+    assert_eq!(handle.remove(&name()).await.unwrap(), RemoveOutcome::Removed);
+    assert!(room.is_gone() && handle.room(&name()).is_none());
+    until(&mut visit, |ticket, _| {
+        matches!(ticket.state, TicketState::Ended { .. })
+    })
+    .await;
+    assert!(handle.find(&name()).await.unwrap().is_none());
+    let again = handle.make(&name(), RoomConfig::default()).await.unwrap();
+    assert!(!again.is_gone());
+    granted(&mut visits(&again, "a").await).await;
+}
+
+/// Goes on by a millisecond whenever the store looks at it, which is once for everything that it does together: times are
+/// counts of the store's turns, however fast the machine is.
+#[derive(Debug)]
+struct Turns(AtomicU64);
+
+impl Clock for Turns {
+    fn now(&self) -> Timestamp {
+        Timestamp(self.0.fetch_add(1, Ordering::Relaxed))
+    }
+}
+
+/// Turns of the store from a free slot to the next one inside. There are a handful: the end that frees it, the sweep and the
+/// promotion, each beside at most one call of every other service, and more of them where a disk is slow. A crowd is let in by
+/// 100 a turn, up to 20 turns on end: whoever had to wait for that, and for the next one, would be seen.
+const AT_MOST: u64 = 40;
+
+/// B-222. On one thread, so that services take turns as they ask.
+#[tokio::test]
+async fn b222_a_crowd_with_many_slots_does_not_hold_up_a_small_room() {
+    const CROWD: u64 = 20_000;
+    const FEW: u64 = 12;
+    let folder = tempfile::tempdir().unwrap();
+    let store = EmbeddedRoomStore::open(EmbeddedRoomOptions {
+        clock: Arc::new(Turns(AtomicU64::new(1_706_000_000_000))),
+        ..EmbeddedRoomOptions::new(folder.path())
+    });
+    let store: Arc<dyn RoomStore> = Arc::new(store.unwrap());
+    let service = RoomService::start(store.clone(), RoomOptions::default());
+    let [large, small] = ["stadium", "club"].map(|name| RoomId::new(name).unwrap());
+    let config = |inside| RoomConfig {
+        capacity: Capacity {
+            seats: None,
+            inside,
+            per_second: MAX_PER_SECOND,
+        },
+        presence_ms: MAX_SPAN,
+        ..RoomConfig::default()
+    };
+    let number = |number: u64| number.to_string();
+    let crowd = |count: u64| (0..count).map(|at| comes(&number(at))).collect::<Vec<_>>();
+    service.handle().open(&small, config(1)).await.unwrap();
+    service.handle().open(&large, config(0)).await.unwrap();
+    store.join(&small, crowd(FEW)).await.unwrap();
+    store.join(&large, crowd(CROWD)).await.unwrap();
+    let ticket = async |room: &RoomId, at: u64| {
+        let looked = store.look(room, vec![person(&number(at))]).await.unwrap();
+        looked[0].as_ref().unwrap().ticket.state.clone()
+    };
+    let let_in = async |room: &RoomId, at: u64| {
+        let waits = async {
+            loop {
+                if let TicketState::Granted { at, .. } = ticket(room, at).await {
+                    return at;
+                }
+                // Looks are turns of the store, too.
+                tokio::time::sleep(Duration::from_millis(1)).await;
+            }
+        };
+        timeout(SOON * 3, waits).await.expect("it is let in")
+    };
+    let_in(&small, 0).await;
+    store.open(&large, config(CROWD)).await.unwrap();
+    let_in(&large, 0).await;
+    let mut turns = Vec::new();
+    for next in 1..FEW {
+        store.leave(&small, &person(&number(next - 1))).await.unwrap();
+        let TicketState::Ended { at: free, .. } = ticket(&small, next - 1).await else {
+            panic!("it has left");
+        };
+        turns.push(let_in(&small, next).await.since(free).0);
+    }
+    let last = let_in(&small, FEW - 1).await;
+    println!("turns of the store from a free slot to the next one inside: {turns:?}");
+    assert!(turns.iter().all(|turns| *turns <= AT_MOST), "{turns:?}");
+    assert!(
+        let_in(&large, CROWD - 1).await > last,
+        "the crowd was at it all the time"
+    );
+    service.shutdown().await;
+}

@@ -1,0 +1,7 @@
+//! The conformance suite, once per backend.
+
+mod embedded;
+#[cfg(feature = "kafka")]
+mod kafka;
+mod redis;
+mod redis_cluster;

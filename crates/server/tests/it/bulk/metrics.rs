@@ -1,0 +1,108 @@
+//! Metrics through the port, as Prometheus gets them.
+
+use std::time::{Duration, Instant};
+
+use serde_json::{Value, json};
+use tidegate_server::Service;
+use tidegate_server::config::Config;
+
+const DEADLINE: Duration = Duration::from_secs(60);
+
+struct Running {
+    service: Service,
+    client: reqwest::Client,
+    _folder: tempfile::TempDir,
+}
+
+impl Running {
+    async fn start() -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let mut config = Config::default();
+        config.server.listen.set_port(0);
+        config.store.data = folder.path().join("data");
+        // Fails if there is one already, and that is as good.
+        let _ = rustls::crypto::ring::default_provider().install_default();
+        Self {
+            service: Service::start(config).await.unwrap(),
+            client: reqwest::Client::builder().no_proxy().build().unwrap(),
+            _folder: folder,
+        }
+    }
+
+    async fn post(&self, path: &str, body: &Value) -> Value {
+        let request = self.client.post(format!("{}{path}", self.service.url()));
+        let response = request.json(body).send().await.unwrap();
+        assert!(response.status().is_success(), "{path}: {}", response.status());
+        response.json().await.unwrap()
+    }
+
+    async fn metrics(&self) -> String {
+        let request = self.client.get(format!("{}/metrics", self.service.url()));
+        let response = request.send().await.unwrap();
+        let kind = response.headers()["content-type"].to_str().unwrap().to_owned();
+        assert!(
+            kind.starts_with("application/openmetrics-text; version=1.0.0"),
+            "{kind}"
+        );
+        response.text().await.unwrap()
+    }
+
+    /// Gauges follow within seconds.
+    async fn shows(&self, wanted: &[&str]) {
+        let begun = Instant::now();
+        loop {
+            let text = self.metrics().await;
+            let missing: Vec<&&str> = wanted
+                .iter()
+                .filter(|line| !text.lines().any(|told| told == **line))
+                .collect();
+            if missing.is_empty() {
+                assert!(text.ends_with("# EOF\n"));
+                return;
+            }
+            assert!(begun.elapsed() < DEADLINE, "{missing:?} are not in\n{text}");
+            tokio::time::sleep(Duration::from_millis(100)).await;
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_happens_is_counted() {
+    let running = Running::start().await;
+    let jobs: Vec<Value> = (0..5)
+        .map(|n| json!({"id": format!("job-{n}"), "type": "mail", "payload": {}}))
+        .collect();
+    running
+        .post("/v1/groups/customer-a/jobs", &json!({ "jobs": jobs }))
+        .await;
+    let leased = running
+        .post("/v1/leases", &json!({"max": 2, "wait_ms": 5_000}))
+        .await;
+    let leases = leased["jobs"].as_array().unwrap();
+    assert_eq!(leases.len(), 2);
+    let answer = json!({"lease": leases[0]["lease"], "verdict": "done"});
+    running
+        .post("/v1/leases/settle", &json!({ "answers": [answer] }))
+        .await;
+    let nowhere = format!("{}/v1/nowhere/secret", running.service.url());
+    running.client.get(nowhere).send().await.unwrap();
+    running
+        .shows(&[
+            "bulk_action_enqueue_total 5.0",
+            "bulk_action_dequeue_total 2.0",
+            "bulk_action_rate_limit_allowed_total{groupId=\"customer-a\"} 2.0",
+            "bulk_action_group_pending_jobs{groupId=\"customer-a\"} 3.0",
+            "tidegate_settled_total{result=\"done\"} 1.0",
+            "tidegate_jobs{phase=\"leased\"} 1.0",
+            "tidegate_jobs{phase=\"waiting\"} 3.0",
+            "tidegate_store_available 1.0",
+            "tidegate_http_requests_total{method=\"POST\",route=\"/v1/groups/{group}/jobs\",status=\"200\"} 1",
+            "tidegate_http_requests_total{method=\"GET\",route=\"none\",status=\"404\"} 1",
+        ])
+        .await;
+    assert!(
+        !running.metrics().await.contains("secret"),
+        "no label is what a client wrote"
+    );
+    running.service.shutdown().await.unwrap();
+}

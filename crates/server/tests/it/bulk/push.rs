@@ -1,0 +1,298 @@
+//! Push targets and completion callbacks, through real ports.
+
+use crate::support;
+
+use std::time::Duration;
+
+use base64::Engine as _;
+use hmac::{Hmac, KeyInit, Mac};
+use serde_json::json;
+use sha2::Sha256;
+use support::{Backend, Received, Receiver, Running, Script};
+
+const SECRET: &str = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw";
+
+/// Short pauses, so that retries do not take the test's time.
+fn settings(receiver: &Receiver, more: &str) -> String {
+    let url = &receiver.url;
+    format!(
+        "{more}
+        [backpressure]
+        default_backoff_ms = 20
+        [congestion]
+        base_backoff_ms = 20
+        [targets.mailer]
+        url = \"{url}\"
+        types = [\"MAIL\"]
+        secret = \"{SECRET}\"
+        concurrency = 3
+        timeout_ms = 4000
+        headers = {{ authorization = \"Bearer of-the-target\" }}
+        [callbacks.shop]
+        url = \"{url}\"
+        secret = \"{SECRET}\"
+        "
+    )
+}
+
+/// As a receiver checks it, by the specification and not by our code.
+fn assert_signed(call: &Received) {
+    let key = base64::engine::general_purpose::STANDARD
+        .decode(SECRET.strip_prefix("whsec_").unwrap())
+        .unwrap();
+    let mut mac = Hmac::<Sha256>::new_from_slice(&key).unwrap();
+    let (id, at) = (call.header("webhook-id"), call.header("webhook-timestamp"));
+    mac.update(format!("{id}.{at}.").as_bytes());
+    mac.update(&call.body);
+    let wanted = base64::engine::general_purpose::STANDARD.encode(mac.finalize().into_bytes());
+    assert_eq!(call.header("webhook-signature"), format!("v1,{wanted}"));
+}
+
+on_both_stores! {
+    jobs_are_sent_signed_and_their_answers_become_results
+    answers_decide_what_becomes_of_a_job
+    a_target_that_is_gone_is_disabled_and_loses_nothing
+    no_more_calls_at_once_than_the_target_takes
+    a_type_may_take_longer_than_others
+    too_much_lowers_the_rate_and_time_raises_it
+    a_callback_is_told_until_it_hears
+}
+
+async fn jobs_are_sent_signed_and_their_answers_become_results(backend: Backend) {
+    let receiver = Receiver::start().await;
+    receiver.then(Script::status(200).body("{\"sent\": true}"));
+    let running = Running::start(backend, &settings(&receiver, "")).await;
+    running.enqueue("shop", "spring", "MAIL", 1).await;
+    let action = running
+        .until("/v1/groups/shop/actions/spring", |action| {
+            action["status"] == "COMPLETED"
+        })
+        .await;
+    assert_eq!(action["counts"], json!({ "total": 1, "success": 1, "failed": 0 }));
+    let job = running.ok("/v1/groups/shop/jobs/spring-0").await;
+    assert_eq!(
+        (&job["phase"], &job["result"]),
+        (&json!("done"), &json!({ "sent": true }))
+    );
+    let call = &receiver.received()[0];
+    assert_signed(call);
+    assert_eq!(call.header("tidegate-attempt"), "1");
+    assert_eq!(call.header("authorization"), "Bearer of-the-target");
+    assert!(call.header("tidegate-deadline").ends_with('Z'));
+    let message = call.json();
+    assert_eq!(message["payload"], json!({ "n": 0 }));
+    assert_eq!(
+        (&message["group"], &message["type"]),
+        (&json!("shop"), &json!("MAIL"))
+    );
+    running.stop().await;
+}
+
+async fn answers_decide_what_becomes_of_a_job(backend: Backend) {
+    let receiver = Receiver::start().await;
+    let more = "[worker_pool]\nmax_retry_count = 2";
+    let running = Running::start(backend, &settings(&receiver, more)).await;
+
+    // A mistake of the client's is final.
+    receiver.then(Script::status(422).body("no such mailbox"));
+    running.enqueue("shop", "wrong", "MAIL", 1).await;
+    let job = running
+        .until("/v1/groups/shop/jobs/wrong-0", |job| job["phase"] == "dead")
+        .await;
+    assert_eq!(job["death_reason"], "FAILED");
+    assert_eq!(job["error"], "answered 422 Unprocessable Entity: no such mailbox");
+
+    // A server's mistake, no answer in time and a redirect are tried again, under the same id.
+    let before = receiver.received().len();
+    receiver
+        .then(Script::status(500))
+        .then(Script::status(200).after(Duration::from_secs(15)));
+    running.enqueue("shop", "later", "MAIL", 1).await;
+    let job = running
+        .until("/v1/groups/shop/jobs/later-0", |job| job["phase"] == "done")
+        .await;
+    assert_eq!(job["attempts"], 2, "{job}");
+    let calls = &receiver.received()[before..];
+    assert_eq!(calls.len(), 3);
+    assert_eq!(calls[0].header("webhook-id"), calls[2].header("webhook-id"));
+    assert_eq!(calls[2].header("tidegate-attempt"), "3");
+
+    // Retries end.
+    for _ in 0..3 {
+        receiver.then(Script::status(302).header("location", "http://127.0.0.1:1/"));
+    }
+    running.enqueue("shop", "never", "MAIL", 1).await;
+    let job = running
+        .until("/v1/groups/shop/jobs/never-0", |job| job["phase"] == "dead")
+        .await;
+    assert_eq!(job["death_reason"], "ATTEMPTS_USED_UP");
+    assert!(
+        job["error"]
+            .as_str()
+            .unwrap()
+            .contains("redirects are not followed"),
+        "{job}"
+    );
+
+    // Being throttled uses up no attempt, and Retry-After is kept to.
+    let before = receiver.received().len();
+    for _ in 0..4 {
+        receiver.then(Script::status(429).header("retry-after", "0"));
+    }
+    receiver.then(Script::status(503).header("retry-after", "1"));
+    let begun = std::time::Instant::now();
+    running.enqueue("shop", "slow", "MAIL", 1).await;
+    let job = running
+        .until("/v1/groups/shop/jobs/slow-0", |job| job["phase"] == "done")
+        .await;
+    assert_eq!(
+        (&job["attempts"], &job["throttles"]),
+        (&json!(0), &json!(5)),
+        "{job}"
+    );
+    assert!(begun.elapsed() >= Duration::from_secs(1));
+    assert_eq!(receiver.received().len() - before, 6);
+
+    // Longer than a result may be.
+    receiver.then(Script::status(200).body(&"x".repeat(300 * 1024)));
+    running.enqueue("shop", "long", "MAIL", 1).await;
+    let job = running
+        .until("/v1/groups/shop/jobs/long-0", |job| job["phase"] == "dead")
+        .await;
+    assert!(job["error"].as_str().unwrap().contains("262144 bytes"), "{job}");
+
+    let targets = running.ok("/v1/targets").await;
+    let calls = &targets["items"][0]["calls"];
+    assert_eq!(
+        (&calls["done"], &calls["throttled"]),
+        (&json!(2), &json!(5)),
+        "{targets}"
+    );
+    running.stop().await;
+}
+
+async fn a_target_that_is_gone_is_disabled_and_loses_nothing(backend: Backend) {
+    let receiver = Receiver::start().await;
+    let settings = settings(&receiver, "").replace("concurrency = 3", "concurrency = 1");
+    receiver.then(Script::status(410));
+    let running = Running::start(backend, &settings).await;
+    running.enqueue("shop", "spring", "MAIL", 5).await;
+    let targets = running
+        .until("/v1/targets", |targets| {
+            targets["items"][0]["state"] == "disabled"
+        })
+        .await;
+    assert!(
+        targets["items"][0]["reason"]
+            .as_str()
+            .unwrap()
+            .starts_with("answered 410 Gone"),
+        "{targets}"
+    );
+    let why = running.ok("/v1/groups/shop/jobs/spring-0/why").await;
+    assert_eq!(
+        why["reasons"].as_array().unwrap().last().unwrap()["what"],
+        "target_disabled",
+        "{why}"
+    );
+    assert!(why.get("starts_at").is_none());
+    assert_eq!(receiver.received().len(), 1);
+    running
+        .did("/v1/targets/mailer/enable", json!({ "why": "it is back" }))
+        .await;
+    let action = running
+        .until("/v1/groups/shop/actions/spring", |action| {
+            action["status"] == "COMPLETED"
+        })
+        .await;
+    assert_eq!(action["counts"]["success"], 5);
+    assert_eq!(running.ok("/v1/groups/shop/jobs/spring-0").await["attempts"], 0);
+    running.stop().await;
+}
+
+async fn a_type_may_take_longer_than_others(backend: Backend) {
+    let receiver = Receiver::start().await;
+    receiver.then(Script::status(200).after(Duration::from_millis(1_200)));
+    let more = "[worker_pool]\njob_timeout_ms = 300\n[job_types.MAIL]\ntimeout_ms = 20000";
+    let settings = settings(&receiver, more).replace("timeout_ms = 4000\n", "\n");
+    let running = Running::start(backend, &settings).await;
+    running.enqueue("shop", "spring", "MAIL", 1).await;
+    let job = running
+        .until("/v1/groups/shop/jobs/spring-0", |job| job["phase"] == "done")
+        .await;
+    assert_eq!(job["attempts"], 0, "{job}");
+    running.stop().await;
+}
+
+async fn no_more_calls_at_once_than_the_target_takes(backend: Backend) {
+    let receiver = Receiver::start().await;
+    for _ in 0..12 {
+        receiver.then(Script::status(200).after(Duration::from_millis(300)));
+    }
+    let running = Running::start(backend, &settings(&receiver, "")).await;
+    running.enqueue("shop", "spring", "MAIL", 12).await;
+    running
+        .until("/v1/groups/shop/actions/spring", |action| {
+            action["status"] == "COMPLETED"
+        })
+        .await;
+    assert_eq!(receiver.most_at_once(), 3);
+    running.stop().await;
+}
+
+async fn too_much_lowers_the_rate_and_time_raises_it(backend: Backend) {
+    let receiver = Receiver::start().await;
+    let settings = settings(&receiver, "").replace("concurrency = 3", "concurrency = 3\nrps = 100.0");
+    for _ in 0..3 {
+        receiver.then(Script::status(429).header("retry-after", "0"));
+    }
+    let running = Running::start(backend, &settings).await;
+    running.enqueue("shop", "spring", "MAIL", 3).await;
+    let rate = |targets: &serde_json::Value| targets["items"][0]["rps"].as_f64().unwrap();
+    // Three at once are one cut, to 70 of 100; three that a busy machine tears apart are three, to 34 at least.
+    let targets = running
+        .until("/v1/targets", |targets| rate(targets) < 100.0)
+        .await;
+    assert!((34.0..100.0).contains(&rate(&targets)), "{targets}");
+    assert_eq!(targets["items"][0]["configured_rps"], 100.0);
+    let lowered = rate(&targets);
+    running
+        .until("/v1/targets", |targets| rate(targets) > lowered + 5.0)
+        .await;
+    running.stop().await;
+}
+
+async fn a_callback_is_told_until_it_hears(backend: Backend) {
+    let receiver = Receiver::start().await;
+    let running = Running::start(backend, &settings(&receiver, "")).await;
+    let (status, refused) = running
+        .put("/v1/groups/shop/actions/odd", json!({ "callback": "nobody" }))
+        .await;
+    assert_eq!((status, &refused["code"]), (422, &json!("invalid")), "{refused}");
+    let (status, _) = running
+        .put("/v1/groups/shop/actions/spring", json!({ "callback": "shop" }))
+        .await;
+    assert_eq!(status, 201);
+    receiver
+        .then(Script::status(200))
+        .then(Script::status(500))
+        .then(Script::status(204));
+    running.enqueue("shop", "spring", "MAIL", 1).await;
+    let calls = receiver.until_received(3).await;
+    let told: Vec<_> = calls
+        .iter()
+        .filter(|call| call.json()["type"] == "action.completed")
+        .collect();
+    assert_eq!(told.len(), 2, "once in vain, once heard");
+    for call in &told {
+        assert_signed(call);
+        let data = &call.json()["data"];
+        assert_eq!(
+            (&data["group"], &data["action"]),
+            (&json!("shop"), &json!("spring"))
+        );
+        assert_eq!(data["counts"], json!({ "total": 1, "success": 1, "failed": 0 }));
+    }
+    assert_eq!(told[0].header("webhook-id"), told[1].header("webhook-id"));
+    running.stop().await;
+}

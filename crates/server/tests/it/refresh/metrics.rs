@@ -1,0 +1,263 @@
+//! Metrics of budgets and of the refresh part through the port, with a real upstream.
+
+use crate::support;
+use crate::support::refresh;
+
+use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
+
+use refresh::{few_partitions, text, upstream, upstream_with};
+use serde_json::json;
+use support::{Backend, PATIENCE, Running, config};
+use tidegate_core::time::Millis;
+use tidegate_testkit::servers::{RedisOptions, RedisServer};
+use tidegate_upstream::Answer;
+
+on_both_stores! {
+    reads_refreshes_and_failures_are_counted
+    a_busy_budget_is_told
+}
+
+type Samples = BTreeMap<String, f64>;
+
+async fn scrape(running: &Running) -> Samples {
+    let response = running
+        .http
+        .get(format!("{}/metrics", running.url))
+        .send()
+        .await
+        .unwrap();
+    let text = response.text().await.unwrap();
+    assert!(text.ends_with("# EOF\n"));
+    let lines = text.lines().filter(|line| !line.starts_with('#'));
+    let read = lines.map(|line| {
+        let (name, value) = line.rsplit_once(' ').unwrap();
+        (name.to_owned(), value.parse().unwrap())
+    });
+    read.collect()
+}
+
+/// Gauges follow within seconds.
+async fn until(running: &Running, what: &str, wanted: impl Fn(&Samples) -> bool) -> Samples {
+    let begun = Instant::now();
+    loop {
+        let told = scrape(running).await;
+        if wanted(&told) {
+            return told;
+        }
+        let ours: Vec<_> = told
+            .iter()
+            .filter(|(name, _)| !name.contains("_bucket") && !name.contains("http"))
+            .collect();
+        assert!(begun.elapsed() < PATIENCE, "{what}: {ours:#?}");
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+}
+
+fn at_least(told: &Samples, name: &str, least: f64) -> bool {
+    told.get(name).is_some_and(|value| *value >= least)
+}
+
+async fn reads_refreshes_and_failures_are_counted(backend: Backend) {
+    let upstream = upstream_with(|settings| {
+        settings.answers.insert("carl".into(), Answer::Error400);
+        settings.answers.insert("dora".into(), Answer::WrongType);
+    });
+    let running = Running::refreshing(backend, &upstream, "").await;
+    let before = scrape(&running).await;
+    let high = "{target=\"api\",priority=\"high\"}";
+    for (name, value) in [
+        ("tidegate_refresh_reads_total", 0.0),
+        ("tidegate_redis_circuit_breaker_state", 0.0),
+        ("tidegate_db_circuit_breaker_state", 0.0),
+        ("tidegate_update_process_error_total{reason=\"API_4XX\"}", 0.0),
+        (
+            "tidegate_rate_limiter_rejected_total{target=\"api\",priority=\"low\"}",
+            0.0,
+        ),
+    ] {
+        assert_eq!(
+            before.get(name),
+            Some(&value),
+            "{name} is there before it happens"
+        );
+    }
+    for key in ["anna", "bert"] {
+        running.until_fresh(key).await;
+    }
+    for key in ["carl", "dora"] {
+        let path = format!("/v1/records/character/{key}");
+        running.until(&path, |record| record["state"] == "FAILED").await;
+    }
+    let told = until(&running, "everything is counted", |told| {
+        at_least(told, "tidegate_refresh_settled_total{priority=\"high\"}", 4.0)
+            && at_least(told, "tidegate_dlq_messages", 2.0)
+            && at_least(told, "tidegate_rate_limiter_day_used{target=\"api\"}", 4.0)
+            && at_least(
+                told,
+                "tidegate_refresh_failing_records{source=\"character\",state=\"failed\"}",
+                2.0,
+            )
+            && told.get("tidegate_update_process_duration_seconds_count{priority=\"high\"}") == Some(&4.0)
+            && told.get("tidegate_refresh_records{source=\"character\",freshness=\"fresh\"}") == Some(&2.0)
+    })
+    .await;
+    let topic = format!("{}update-priority-high", running.config.refresh.log.prefix);
+    let line = format!("{{topic=\"{topic}\",group=\"high-worker\",priority=\"high\"}}");
+    for (name, value) in [
+        ("tidegate_refresh_calls_total{priority=\"high\"}", 4.0),
+        ("tidegate_refresh_calls_total{priority=\"low\"}", 0.0),
+        ("tidegate_refresh_published_total{priority=\"high\"}", 4.0),
+        ("tidegate_refresh_written_total{result=\"updated\"}", 2.0),
+        ("tidegate_update_process_error_total{reason=\"API_4XX\"}", 1.0),
+        ("tidegate_update_process_error_total{reason=\"PARSE_ERROR\"}", 1.0),
+        ("tidegate_update_process_error_total{reason=\"API_5XX\"}", 0.0),
+        ("tidegate_dlq_written_total{reason=\"API_4XX\"}", 1.0),
+        ("tidegate_dlq_written_total{reason=\"PARSE_ERROR\"}", 1.0),
+        ("tidegate_dlq_messages", 2.0),
+        ("tidegate_refresh_read_errors_total", 0.0),
+        ("tidegate_kafka_producer_send_failed_total", 0.0),
+        (&format!("tidegate_kafka_consumer_lag{line}"), 0.0),
+        (&format!("tidegate_kafka_consumer_lag_seconds{line}"), 0.0),
+        ("tidegate_redis_circuit_breaker_state", 0.0),
+        ("tidegate_db_circuit_breaker_state", 0.0),
+        ("tidegate_rate_limiter_hard_limit{target=\"api\"}", 500.0),
+        ("tidegate_rate_limiter_day_quota{target=\"api\"}", 20_000_000.0),
+        ("tidegate_rate_limiter_day_reserve{target=\"api\"}", 2_000_000.0),
+        ("tidegate_rate_limiter_hold_seconds{target=\"api\"}", 0.0),
+    ] {
+        assert_eq!(told.get(name), Some(&value), "{name} in {told:#?}");
+    }
+    assert_eq!(upstream.report().calls, 4);
+    // A token that a slow machine does not use in time is taken anew.
+    let acquired = told[&format!("tidegate_rate_limiter_acquired_total{high}")];
+    let late = told["tidegate_rate_limiter_late_total"];
+    assert!((4.0..=4.0 + late).contains(&acquired), "{acquired} {late}");
+    let peak = told["tidegate_rate_limiter_peak_rps{target=\"api\"}"];
+    assert!((1.0..=acquired).contains(&peak), "{peak} {acquired}");
+    let used = told["tidegate_rate_limiter_day_used{target=\"api\"}"];
+    let left = told["tidegate_rate_limiter_day_left{target=\"api\",priority=\"high\"}"];
+    assert_eq!(used + left, 20_000_000.0);
+    assert!(told["tidegate_refresh_reads_total"] >= 4.0);
+    assert!(told["tidegate_db_upsert_duration_seconds_count"] >= 1.0);
+    assert!(told["tidegate_redis_command_duration_seconds_count"] >= 1.0);
+    assert!(told["tidegate_kafka_seen_age_seconds"] < 20.0);
+    assert!(told["tidegate_rate_limiter_seen_age_seconds{target=\"api\"}"] < 10.0);
+
+    // A refresh that finds the same, and one that is under way already.
+    upstream.set(|settings| settings.latency_min_ms = 4_000).unwrap();
+    let path = "/v1/records/character/anna/refresh";
+    let mut asked = running.did(path, json!({})).await;
+    while asked["outcome"] != "PUBLISHED" {
+        tokio::time::sleep(Duration::from_millis(20)).await;
+        asked = running.did(path, json!({})).await;
+    }
+    assert_eq!(
+        running.did(path, json!({})).await["outcome"],
+        "ALREADY_PROCESSING"
+    );
+    until(&running, "the second refresh is counted", |told| {
+        told["tidegate_refresh_written_total{result=\"unchanged\"}"] == 1.0
+            && told["tidegate_dedup_coalesce_hit_total"] >= 1.0
+            && told["tidegate_refresh_calls_total{priority=\"high\"}"] == 5.0
+    })
+    .await;
+    let told = scrape(&running).await;
+    assert!(
+        !told.keys().any(|name| name.contains("anna")),
+        "no label is a key that somebody asked for"
+    );
+    running.stop().await;
+}
+
+/// Pushes alone: there is a budget, and nothing to refresh.
+async fn a_busy_budget_is_told(backend: Backend) {
+    let upstream = upstream();
+    let text = format!(
+        "[targets.mail]\nurl = \"{}/character/pushed\"\ntypes = [\"MAIL\"]\nbudget = \"small\"\nconcurrency = 20\n\
+         [budgets.small]\nhard_limit = 60\nrate = 50\nburst = 5\nlow_cap = 50\nlow_burst = 2\nper_day = 0\nday_reserve = 0\n",
+        upstream.url()
+    );
+    let running = Running::start(backend, &text).await;
+    running.enqueue("shop", "spring", "MAIL", 150).await;
+    let low = "{target=\"small\",priority=\"low\"}";
+    let rates = ["rps", "peak_rps"].map(|name| format!("tidegate_rate_limiter_{name}{{target=\"small\"}}"));
+    // A look at the budget that is too old is left out.
+    let is_told = |told: &Samples| rates.iter().all(|name| told.contains_key(name));
+    let busy = until(&running, "calls are made and held back", |told| {
+        at_least(told, "tidegate_rate_limiter_rps{target=\"small\"}", 5.0)
+            && at_least(told, &format!("tidegate_rate_limiter_rejected_total{low}"), 1.0)
+            && is_told(told)
+    })
+    .await;
+    let done = until(&running, "all is done", |told| {
+        at_least(told, &format!("tidegate_rate_limiter_acquired_total{low}"), 150.0) && is_told(told)
+    })
+    .await;
+    for told in [&busy, &done] {
+        for name in &rates {
+            assert!(told[name] <= 60.0, "{name} is {}", told[name]);
+        }
+        assert_eq!(
+            told["tidegate_rate_limiter_acquired_total{target=\"small\",priority=\"high\"}"],
+            0.0
+        );
+        assert!(!told.contains_key("tidegate_rate_limiter_day_quota{target=\"small\"}"));
+        assert!(!told.contains_key("tidegate_refresh_reads_total"));
+    }
+    running.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_store_that_is_away_is_told_and_holds_no_scrape_up() {
+    let mut redis = RedisServer::start(RedisOptions::durable()).unwrap();
+    let upstream = upstream();
+    let folder = tempfile::tempdir().unwrap();
+    let more = "[refresh.breaker]\nopen_ms = 500\n";
+    let mut settings = config(Backend::Redis, &folder, &text(&upstream, more));
+    settings.redis.urls = vec![redis.url().into()];
+    settings.refresh.query.read_timeout_ms = Millis(20_000);
+    few_partitions(&mut settings);
+    let running = Running::with(settings, folder).await;
+    running.until_fresh("anna").await;
+    until(&running, "the budget was seen", |told| {
+        told.contains_key("tidegate_rate_limiter_day_used{target=\"api\"}")
+    })
+    .await;
+
+    redis.kill().unwrap();
+    let begun = Instant::now();
+    let mut slowest = Duration::ZERO;
+    let mut opened = false;
+    // Readers make the breaker see that the store is away; meanwhile what is known of it grows old.
+    for n in 0.. {
+        running.record(&format!("key-{n}")).await;
+        let asked = Instant::now();
+        let told = scrape(&running).await;
+        slowest = slowest.max(asked.elapsed());
+        opened |= told["tidegate_redis_circuit_breaker_state"] == 2.0;
+        let gone = !told.contains_key("tidegate_rate_limiter_tokens{target=\"api\",bucket=\"global\"}")
+            && !told.contains_key("tidegate_rate_limiter_rps{target=\"api\"}")
+            && !told.contains_key("tidegate_dlq_messages");
+        if opened && gone {
+            assert!(told["tidegate_rate_limiter_seen_age_seconds{target=\"api\"}"] > 10.0);
+            assert!(told["tidegate_refresh_refused_total"] >= 1.0);
+            break;
+        }
+        assert!(begun.elapsed() < 3 * PATIENCE, "{told:#?}");
+    }
+    assert!(slowest < Duration::from_secs(8), "a scrape took {slowest:?}");
+
+    redis.restart().unwrap();
+    // A breaker closes when calls get through again: somebody must ask.
+    for key in ["bert", "carl"] {
+        running.until_fresh(key).await;
+    }
+    until(&running, "all is well again", |told| {
+        told["tidegate_redis_circuit_breaker_state"] == 0.0
+            && told.contains_key("tidegate_rate_limiter_tokens{target=\"api\",bucket=\"global\"}")
+            && told.contains_key("tidegate_dlq_messages")
+    })
+    .await;
+    running.stop().await;
+}

@@ -1,0 +1,177 @@
+//! Records while everything else is away: reads go on, requests for refreshes are refused, and all is well again.
+
+use crate::support;
+use crate::support::refresh;
+
+use std::time::{Duration, Instant};
+
+use refresh::{few_partitions, text, upstream};
+use serde_json::{Value, json};
+use support::{Backend, Running, config};
+use tidegate_core::time::Millis;
+use tidegate_testkit::servers::{RedisOptions, RedisServer};
+
+const SHORT: &str = "[refresh.tiers]\nhot_ms = 300\nwarm_ms = 300\ncold_ms = 300\nhot_fresh_ms = 300\nwarm_fresh_ms = 300\n\
+                     cold_fresh_ms = 300\n[refresh.coalescer]\nhigh_mark_ms = 100\nlow_mark_ms = 100\n\
+                     [refresh.breaker]\nopen_ms = 500\n";
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn reads_go_on_while_redis_and_the_upstream_are_away() {
+    let mut redis = RedisServer::start(RedisOptions::durable()).unwrap();
+    let upstream = upstream();
+    let folder = tempfile::tempdir().unwrap();
+    let mut settings = config(Backend::Redis, &folder, &text(&upstream, SHORT));
+    settings.redis.urls = vec![redis.url().into()];
+    settings.refresh.query.read_timeout_ms = Millis(20_000);
+    few_partitions(&mut settings);
+    let running = Running::with(settings, folder).await;
+    let known = running.until_fresh("anna").await;
+
+    redis.kill().unwrap();
+    upstream.set(|settings| settings.rate_500 = 1.0).unwrap();
+    running
+        .until("/v1/refresh", |view| view["storeAvailable"] == false)
+        .await;
+    let mut slowest = Duration::ZERO;
+    for _ in 0..20 {
+        let begun = Instant::now();
+        let record = running.record("anna").await;
+        slowest = slowest.max(begun.elapsed());
+        assert_eq!(record["snapshot"], known["snapshot"], "{record}");
+        assert_eq!(record["updateQueued"], false, "{record}");
+        tokio::time::sleep(Duration::from_millis(30)).await;
+    }
+    // The wait for the answer of the asker is a second in these settings.
+    assert!(slowest < Duration::from_secs(9), "{slowest:?}");
+    let stale = running
+        .until("/v1/records/character/anna", |record| {
+            record["freshness"] == "STALE"
+        })
+        .await;
+    assert!(
+        ["NOT_QUEUED", "NOT_KNOWN"].contains(&stale["why"]["code"].as_str().unwrap()),
+        "{stale}"
+    );
+    // What was never fetched cannot be told, and nobody pretends.
+    let unknown = running.record("bert").await;
+    assert_eq!(unknown["freshness"], "UNAVAILABLE", "{unknown}");
+    let response = running
+        .http
+        .post(format!("{}/v1/records/character/anna/refresh", running.url))
+        .send()
+        .await
+        .unwrap();
+    assert_eq!(response.status(), 503);
+    assert!(response.headers().contains_key("retry-after"));
+    let refused: Value = response.json().await.unwrap();
+    assert_eq!(refused["code"], "not_queued", "{refused}");
+
+    redis.restart().unwrap();
+    upstream.set(|settings| settings.rate_500 = 0.0).unwrap();
+    let path = "/v1/records/character/anna";
+    let fresh = running
+        .until(path, |record| {
+            record["freshness"] == "FRESH" && record["version"] != known["version"]
+        })
+        .await;
+    assert_eq!(fresh["snapshot"]["revision"], known["snapshot"]["revision"]);
+    running.until_fresh("bert").await;
+    running.did("/v1/records/character/carl/refresh", json!({})).await;
+    running.until_fresh("carl").await;
+    running.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn rd_02_a_process_that_reads_records_starts_and_is_ready_while_redis_is_away() {
+    let mut redis = RedisServer::start(RedisOptions::durable()).unwrap();
+    let upstream = upstream();
+    let folder = tempfile::tempdir().unwrap();
+    let mut settings = config(Backend::Redis, &folder, &text(&upstream, SHORT));
+    settings.redis.urls = vec![redis.url().into()];
+    settings.refresh.query.read_timeout_ms = Millis(20_000);
+    few_partitions(&mut settings);
+    let running = Running::with(settings.clone(), folder).await;
+    let known = running.until_fresh("anna").await;
+    redis.kill().unwrap();
+    running
+        .until("/v1/stats", |stats| stats["store"]["available"] == false)
+        .await;
+    // This one has more to do than to read records, but can be asked about those alone.
+    assert_eq!(running.get("/readyz").await.0, 503);
+    assert_eq!(running.get("/readyz?for=records").await.0, 200);
+    let (status, problem) = running.get("/readyz?for=lunch").await;
+    assert_eq!(status, 422, "{problem}");
+    assert!(
+        problem["detail"].as_str().unwrap().contains("records"),
+        "{problem}"
+    );
+    redis.restart().unwrap();
+    running.until("/readyz", |body| body == "ok\n").await;
+    let Running { service, folder, .. } = running;
+    service.shutdown().await.unwrap();
+
+    redis.kill().unwrap();
+    settings.refresh.roles = tidegate_server::config::RolesConfig::Query;
+    let running = Running::with(settings, folder).await;
+    assert_eq!(running.get("/readyz").await.0, 200);
+    let record = running.record("anna").await;
+    assert_eq!(record["snapshot"], known["snapshot"], "{record}");
+    assert_eq!(record["updateQueued"], false, "{record}");
+    running
+        .until("/v1/stats", |stats| stats["code"] == "store_unavailable")
+        .await;
+    assert_eq!(
+        running.get("/readyz").await.0,
+        200,
+        "also once it is known to be away"
+    );
+
+    redis.restart().unwrap();
+    running
+        .until("/v1/records/character/anna", |record| {
+            record["updateQueued"] == true
+        })
+        .await;
+    running
+        .until("/v1/stats", |stats| stats["store"]["available"] == true)
+        .await;
+    running.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_database_that_is_no_database_is_refused_with_its_name() {
+    let upstream = upstream();
+    let folder = tempfile::tempdir().unwrap();
+    let settings = config(Backend::Embedded, &folder, &text(&upstream, ""));
+    std::fs::create_dir_all(&settings.store.data).unwrap();
+    let file = folder.path().join("other.db");
+    std::fs::write(&file, b"this is a letter and no database, and it is longer than a header of one hundred bytes is, by a little").unwrap();
+    let mut settings = settings;
+    settings.refresh.snapshots.url = format!("sqlite:{}", file.display()).into();
+    let error = tidegate_server::Service::start(settings)
+        .await
+        .unwrap_err()
+        .to_string();
+    assert!(error.contains("other.db"), "{error}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn another_layout_of_the_log_is_refused_with_both_numbers() {
+    let upstream = upstream();
+    let folder = tempfile::tempdir().unwrap();
+    let mut settings = config(Backend::Embedded, &folder, &text(&upstream, ""));
+    few_partitions(&mut settings);
+    let running = Running::with(settings.clone(), folder).await;
+    let Running { service, folder, .. } = running;
+    service.shutdown().await.unwrap();
+    settings.refresh.log.high_partitions = 5;
+    let error = tidegate_server::Service::start(settings)
+        .await
+        .unwrap_err()
+        .to_string();
+    assert!(
+        error.contains("has 4 partitions, but 5 are configured"),
+        "{error}"
+    );
+    drop(folder);
+}

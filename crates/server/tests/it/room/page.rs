@@ -1,0 +1,314 @@
+//! What a browser is shown, and how it is known again.
+
+use serde_json::json;
+use tidegate_testkit::servers::{RedisOptions, RedisServer};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::time::timeout;
+
+use super::people::{ROOM, Visitor, a_moment, shows};
+use super::times::soon;
+use super::visits::told;
+use crate::support::{Backend, PATIENCE, Receiver, Running, Script, config};
+
+on_both_stores! {
+    a_sold_out_and_a_closed_room_tell_the_visitor_so
+}
+
+/// A page as a browser asks for it: status, text, and when to come again.
+async fn page(running: &Running, path: &str, headers: &[(&str, &str)]) -> (u16, String, Option<String>) {
+    let mut request = running.http.get(format!("{}{path}", running.url));
+    for (name, value) in headers {
+        request = request.header(*name, *value);
+    }
+    let response = request.send().await.unwrap();
+    assert_eq!(
+        response.headers()["content-type"],
+        "text/html; charset=utf-8",
+        "{path}: {}",
+        response.status()
+    );
+    assert!(response.headers().contains_key("content-security-policy"));
+    let after = response.headers().get("retry-after");
+    let after = after.map(|after| after.to_str().unwrap().to_owned());
+    let status = response.status().as_u16();
+    (status, response.text().await.unwrap(), after)
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn while_the_event_service_is_away_a_page_says_so() {
+    let shop = Receiver::start().await;
+    shop.then(Script::status(503)).then(Script::status(404));
+    let text = format!("[room.event_service]\nurl = \"{}/{{room}}\"", shop.url);
+    let running = Running::start(Backend::Embedded, &text).await;
+    let (status, text, after) = page(&running, "/rooms/concert?lang=ko", &[]).await;
+    assert_eq!(status, 503);
+    assert!(after.is_some_and(|after| after.parse::<u64>().unwrap() > 0));
+    assert!(text.contains("<html lang=\"ko\">") && text.contains("href=\"/rooms/concert?lang=ko\""));
+    // Forms are answered as the page is, as long as it is so; the failure is remembered for a moment.
+    let form = running.http.post(format!("{}/rooms/concert/join", running.url));
+    let form = form.header("accept-language", "en").send().await.unwrap();
+    assert_eq!(form.status(), 503);
+    assert!(
+        form.text()
+            .await
+            .unwrap()
+            .contains("does not answer at the moment")
+    );
+    let (status, text, _) = page(&running, "/rooms/nowhere", &[("accept-language", "ko")]).await;
+    assert_eq!(status, 404);
+    assert!(text.contains("없는 대기실입니다"), "{text}");
+    running.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_room_that_there_is_not_has_a_page_that_says_so() {
+    for settings in [ROOM, ""] {
+        let running = Running::start(Backend::Embedded, settings).await;
+        let long = format!("/rooms/{}", "x".repeat(2_000));
+        for path in ["/rooms/nowhere", "/rooms/%20", long.as_str()] {
+            let (status, text, _) = page(&running, path, &[]).await;
+            assert_eq!(status, 404, "{path}");
+            assert!(text.contains("There is no such waiting room"), "{text}");
+        }
+        running.stop().await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn while_the_store_is_away_a_page_says_so_and_places_are_kept() {
+    let mut redis = RedisServer::start(RedisOptions::durable()).unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let text = format!(
+        "[rooms.concert]\ncapacity = {{ inside = 0 }}\n[rooms.open]\nfail_open_until = \"{}\"",
+        soon(3_600)
+    );
+    let mut settings = config(Backend::Redis, &folder, &text);
+    settings.redis.urls = vec![redis.url().into()];
+    let running = Running::with(settings, folder).await;
+    let mut visitor = Visitor::of(&running, "concert");
+    assert_eq!(visitor.post("join", json!({})).await.0, 200);
+    let cookie = visitor.cookie().unwrap().to_owned();
+    assert_eq!(
+        page(&running, "/rooms/concert", &[("cookie", &cookie)]).await.0,
+        200
+    );
+    told(&running, "tidegate_room_open{room=\"open\"}", |open| open == 1.0).await;
+    redis.kill().unwrap();
+    for known in [&[("cookie", cookie.as_str())][..], &[]] {
+        let begun = tokio::time::Instant::now();
+        loop {
+            // Whoever is not known is shown the room as it was for a few seconds.
+            let (status, text, after) = page(&running, "/rooms/concert", known).await;
+            if status == 503 {
+                assert!(
+                    text.contains("Places are kept") && text.contains("Check again"),
+                    "{text}"
+                );
+                assert!(after.is_some());
+                break;
+            }
+            assert!(begun.elapsed() < PATIENCE, "{status} {text}");
+            a_moment(100).await;
+        }
+    }
+    // Where everybody is let in meanwhile, the page lets them in.
+    let (status, text, _) = page(&running, "/rooms/open", &[]).await;
+    assert_eq!(status, 200);
+    assert!(text.contains("Take a place"), "{text}");
+    let (status, text, _) = page(&running, "/rooms/open", &[("cookie", &cookie)]).await;
+    assert_eq!(status, 200);
+    assert!(text.contains("It is your turn"), "{text}");
+    redis.restart().unwrap();
+    let begun = tokio::time::Instant::now();
+    loop {
+        let (status, text, _) = page(&running, "/rooms/concert", &[("cookie", &cookie)]).await;
+        if status == 200 {
+            assert!(text.contains("Leave the line"), "{text}");
+            break;
+        }
+        assert!(begun.elapsed() < PATIENCE, "{status} {text}");
+        a_moment(100).await;
+    }
+    running.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn behind_a_proxy_with_tls_cookies_are_for_tls_only() {
+    let rooms = "[rooms.concert]\ncapacity = { inside = 0 }\n[server]\nhosts = [\"queue.example\"]\n";
+    let trusting = format!("{rooms}[room.visitors]\nproxies = [\"127.0.0.1\"]");
+    let by_proxy: &[_] = &[
+        ("x-forwarded-for", "198.51.100.1"),
+        ("x-forwarded-proto", "https"),
+    ];
+    let by_page: &[_] = &[("host", "queue.example"), ("origin", "https://queue.example")];
+    for (settings, headers, secure) in [
+        (trusting.as_str(), by_proxy, true),
+        (&trusting, &by_proxy[..1], false),
+        (&trusting, by_page, true),
+        (rooms, by_page, true),
+        (rooms, by_proxy, false),
+    ] {
+        let running = Running::start(Backend::Embedded, settings).await;
+        let call = |method: reqwest::Method, path: &str, cookie: Option<&str>, headers: &[(&str, &str)]| {
+            let mut request = running.http.request(method, format!("{}{path}", running.url));
+            for (name, value) in headers {
+                request = request.header(*name, *value);
+            }
+            match cookie {
+                Some(cookie) => request.header("cookie", cookie),
+                None => request,
+            }
+        };
+        let join = call(reqwest::Method::POST, "/v1/rooms/concert/join", None, headers);
+        let joined = join.json(&json!({})).send().await.unwrap();
+        assert_eq!(joined.status(), 200);
+        let cookie = joined.headers()["set-cookie"].to_str().unwrap().to_owned();
+        assert_eq!(cookie.starts_with("__Host-tidegate_place="), secure, "{cookie}");
+        assert_eq!(cookie.contains("; Secure"), secure, "{cookie}");
+        let kept = cookie.split(';').next().unwrap();
+        let again = call(reqwest::Method::GET, "/v1/rooms/concert/place", Some(kept), &[]);
+        assert_eq!(
+            again.send().await.unwrap().status(),
+            200,
+            "{cookie} is known again"
+        );
+        if !secure {
+            // A stream says nothing of its page: the place that it took stays the visitor's when a form speaks of TLS.
+            let form = call(
+                reqwest::Method::GET,
+                "/v1/rooms/concert/place",
+                Some(kept),
+                by_page,
+            );
+            assert_eq!(form.send().await.unwrap().status(), 200);
+        }
+        // Where the proxy says so each time, a cookie that another host could have set is none.
+        let plain = kept.replace("__Host-", "");
+        let fixed = call(
+            reqwest::Method::GET,
+            "/v1/rooms/concert/place",
+            Some(&plain),
+            by_proxy,
+        );
+        let wanted = if settings == trusting { 404 } else { 200 };
+        assert_eq!(fixed.send().await.unwrap().status(), wanted);
+        running.stop().await;
+    }
+}
+
+async fn a_sold_out_and_a_closed_room_tell_the_visitor_so(backend: Backend) {
+    let text = "[rooms.sold]\ncapacity = { seats = 1, inside = 1 }\n[rooms.shut]\ncapacity = { inside = 0 }";
+    let running = Running::start(backend, text).await;
+    let mut buyer = Visitor::of(&running, "sold");
+    let mut stream = buyer.stream().await;
+    let pass = stream.granted().await;
+    let (mut waits, mut other) = (Visitor::of(&running, "sold"), Visitor::of(&running, "shut"));
+    let (mut waiting, mut shut_out) = (waits.stream().await, other.stream().await);
+    for stream in [&mut waiting, &mut shut_out] {
+        assert_eq!(stream.next().await.unwrap().0, "queued");
+    }
+    assert_eq!(buyer.shop("redeem", shows(&pass)).await.0, 200);
+    assert_eq!(buyer.shop("complete", shows(&pass)).await.0, 200);
+    running
+        .did("/v1/rooms/shut/close", json!({ "why": "over" }))
+        .await;
+    for (room, stream, visitor, reason, code, heading) in [
+        (
+            "sold",
+            &mut waiting,
+            &mut waits,
+            "sold_out",
+            "sold_out",
+            "Sold out",
+        ),
+        (
+            "shut",
+            &mut shut_out,
+            &mut other,
+            "closed",
+            "room_closed",
+            "This room is closed",
+        ),
+    ] {
+        stream.until("closed", |closed| closed["reason"] == reason).await;
+        assert!(stream.next().await.is_none(), "the last word");
+        assert_eq!(visitor.get("place").await.1["room_status"], reason);
+        let mut late = Visitor::of(&running, room);
+        let (status, problem) = late.post("join", json!({})).await;
+        assert_eq!((status, &problem["code"]), (410, &json!(code)), "{problem}");
+        let mut told = late.stream().await;
+        let (name, closed) = told.next().await.unwrap();
+        assert_eq!((name.as_str(), &closed["reason"]), ("closed", &json!(reason)));
+        assert!(told.next().await.is_none());
+        let path = format!("/rooms/{room}");
+        let (status, text, _) = page(&running, &path, &[]).await;
+        assert_eq!(status, 200);
+        assert!(
+            text.contains(&format!("<h2 class=\"lead\">{heading}</h2>")),
+            "{text}"
+        );
+        assert!(!text.contains("/join\""), "there is nothing to join: {text}");
+        // Without a script those who wait are told by the same page.
+        let cookie = visitor.cookie().unwrap().to_owned();
+        let (_, text, _) = page(&running, &path, &[("cookie", &cookie)]).await;
+        assert!(text.contains(&format!("class=\"chip {reason}\"")), "{text}");
+    }
+    running.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_visitor_who_never_reads_is_cut_off_and_the_others_go_on() {
+    // An address so long that few events are more than the system keeps for somebody.
+    let text = format!(
+        "[server]\nbody_pause_ms = 500\n[rooms.concert]\ncapacity = {{ inside = 5, per_second = 5 }}\nshop = \"https://shop.example/{}\"",
+        "x".repeat(400_000)
+    );
+    let running = Running::start(Backend::Embedded, &text).await;
+    let address = running.service.address();
+    let socket = tokio::net::TcpSocket::new_v4().unwrap();
+    socket.set_recv_buffer_size(4_096).unwrap();
+    let mut deaf = socket.connect(address).await.unwrap();
+    deaf.write_all(b"GET /events/concert/tickets/waiting HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n")
+        .await
+        .unwrap();
+    running
+        .until("/v1/rooms/concert", |room| room["granted"] == 1)
+        .await;
+    let mut hears = Visitor::of(&running, "concert");
+    let mut stream = hears.stream().await;
+    let mut pass = stream.granted().await;
+    let streams = async || {
+        let (_, text) = running.get("/metrics").await;
+        let mut lines = text.as_str().unwrap().lines();
+        let streams = lines.find_map(|line| line.strip_prefix("tidegate_room_streams{room=\"concert\"} "));
+        streams.unwrap().parse::<f64>().unwrap()
+    };
+    assert_eq!(streams().await, 2.0);
+    let begun = tokio::time::Instant::now();
+    // Each time everybody gets another pass. One stream is left, that of the one who reads.
+    while streams().await > 1.0 {
+        assert!(
+            begun.elapsed() < 2 * PATIENCE,
+            "the stream that nobody reads is still there"
+        );
+        running
+            .did("/v1/rooms/concert/void", json!({ "why": "once more" }))
+            .await;
+        let place = stream
+            .until("granted", |place| place["pass"]["token"] != pass.as_str())
+            .await;
+        pass = place["pass"]["token"].as_str().unwrap().to_owned();
+    }
+    let mut read = Vec::new();
+    // Reset or closed: gone is gone.
+    let _ = timeout(PATIENCE, deaf.read_to_end(&mut read))
+        .await
+        .expect("the connection is ended");
+    assert!(!read.ends_with(b"\r\n0\r\n\r\n"), "cut off, not ended in order");
+    assert_eq!(
+        hears.shop("redeem", shows(&pass)).await.0,
+        200,
+        "nobody else is harmed"
+    );
+    running.stop().await;
+}

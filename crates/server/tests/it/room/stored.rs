@@ -1,0 +1,461 @@
+//! Rooms that are in the store and not in the configuration, or the other way round; and the draw, which outlives both.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use axum::Router;
+use axum::extract::{Path, State};
+use axum::http::StatusCode;
+use axum::response::{IntoResponse, Response};
+use axum::routing::get;
+use serde_json::{Value, json};
+use sha2::{Digest, Sha256};
+use tidegate_api::Time;
+use tidegate_core::ids::RoomId;
+use tidegate_store::{Clock, SystemClock};
+use tidegate_testkit::servers::{RedisOptions, RedisServer};
+use tokio::sync::Barrier;
+
+use super::bad_input::signed;
+use super::people::{ROOM, Visitor};
+use crate::support::{Backend, PATIENCE, Running, answer, config};
+
+on_both_stores! {
+    rooms_of_the_store_are_served_while_the_event_service_is_down
+    a_room_that_is_over_is_removed
+    a_seed_is_told_only_of_an_opening_that_is_past
+}
+
+/// An Event Service that says so many hundred seats as it was asked. It answers when `at_once` have asked.
+struct Events {
+    url: String,
+    calls: Arc<AtomicU64>,
+    serving: tokio::task::JoinHandle<()>,
+}
+
+async fn seats(State((calls, all)): State<(Arc<AtomicU64>, Arc<Barrier>)>) -> String {
+    let call = calls.fetch_add(1, Ordering::SeqCst) + 1;
+    all.wait().await;
+    json!({ "seats": call * 100, "inside": 0 }).to_string()
+}
+
+impl Events {
+    async fn start(at_once: usize) -> Self {
+        let calls = Arc::new(AtomicU64::new(0));
+        let state = (calls.clone(), Arc::new(Barrier::new(at_once)));
+        let router = Router::new().route("/{room}", get(seats)).with_state(state);
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        Self {
+            url: format!("http://{}", listener.local_addr().unwrap()),
+            calls,
+            serving: tokio::spawn(async move { axum::serve(listener, router).await.unwrap() }),
+        }
+    }
+
+    fn settings(&self) -> String {
+        // A restart takes as long as it takes.
+        let patient = ROOM.replace("grace_ms = 3000", "grace_ms = 60000");
+        format!(
+            "{patient}\n[room]\ntemplate = \"concert\"\n[room.event_service]\nurl = \"{}/{{room}}\"\ntimeout_ms = 20000\n",
+            self.url
+        )
+    }
+
+    fn calls(&self) -> u64 {
+        self.calls.load(Ordering::SeqCst)
+    }
+
+    async fn stop(self) {
+        self.serving.abort();
+        let _ = self.serving.await;
+    }
+}
+
+/// It knows one room, and takes its time for any.
+async fn slow_seats(State(calls): State<Arc<AtomicU64>>, Path(room): Path<String>) -> Response {
+    calls.fetch_add(1, Ordering::SeqCst);
+    tokio::time::sleep(Duration::from_millis(500)).await;
+    match room.as_str() {
+        "gala" => r#"{"seats":100}"#.into_response(),
+        _ => StatusCode::NOT_FOUND.into_response(),
+    }
+}
+
+/// Sixteen calls run at once, and whoever waits for one waits no longer than for its answer.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn made_up_rooms_of_one_address_do_not_keep_others_from_a_real_one() {
+    let calls = Arc::new(AtomicU64::new(0));
+    let router = Router::new()
+        .route("/{room}", get(slow_seats))
+        .with_state(calls.clone());
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url = format!("http://{}", listener.local_addr().unwrap());
+    tokio::spawn(async move { axum::serve(listener, router).await.unwrap() });
+    let text = format!(
+        "[room.visitors]\nproxies = [\"127.0.0.1\"]\n\
+         [room.event_service]\nurl = \"{url}/{{room}}\"\ntimeout_ms = 5000\n"
+    );
+    let running = Running::start(Backend::Embedded, &text).await;
+    let get = |room: &str, from: &str| {
+        let url = format!("{}/v1/rooms/{room}/challenge", running.url);
+        answer(running.http.get(url).header("x-forwarded-for", from))
+    };
+    let flood: Vec<_> = (0..300)
+        .map(|number| tokio::spawn(get(&format!("made-up-{number}"), "203.0.113.9")))
+        .collect();
+    let begun = tokio::time::Instant::now();
+    while calls.load(Ordering::SeqCst) < 16 {
+        assert!(begun.elapsed() < PATIENCE, "the flood does not come");
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    let (status, answered) = get("gala", "198.51.100.1").await;
+    assert_eq!(status, 200, "{answered}");
+    let mut refused = 0;
+    for asked in flood {
+        let (status, problem) = asked.await.unwrap();
+        match status {
+            404 => {}
+            429 => refused += 1,
+            other => panic!("{other} {problem}"),
+        }
+        if status == 429 {
+            assert_eq!(problem["code"], "too_many_joins", "{problem}");
+        }
+    }
+    // Thirty at once and one every two seconds; the real one beside them.
+    assert!(refused > 200, "{refused} of 300 were refused");
+    assert!(calls.load(Ordering::SeqCst) < 100);
+    // A browser is answered by a page, and the room that there is stays open to the flooder.
+    let page = running.http.get(format!("{}/rooms/made-up", running.url));
+    let page = page
+        .header("x-forwarded-for", "203.0.113.9")
+        .send()
+        .await
+        .unwrap();
+    assert_eq!(page.status(), 429);
+    assert!(page.headers().contains_key("retry-after"));
+    assert!(page.text().await.unwrap().contains("<!doctype html>"));
+    assert_eq!(get("gala", "203.0.113.9").await.0, 200);
+    running.stop().await;
+}
+
+fn names(rooms: &Value) -> Vec<&str> {
+    let rooms = rooms["rooms"].as_array().unwrap().iter();
+    rooms.map(|room| room["room"].as_str().unwrap()).collect()
+}
+
+async fn rooms_of_the_store_are_served_while_the_event_service_is_down(backend: Backend) {
+    let events = Events::start(1).await;
+    let running = Running::start(backend, &events.settings()).await;
+    let mut first = Visitor::of(&running, "gala");
+    assert_eq!(first.post("join", json!({})).await.0, 200);
+    let mut visitor = Visitor::of(&running, "gala");
+    let (_, place) = visitor.post("join", json!({})).await;
+    assert_eq!(place["position"], 2, "{place}");
+    let cookie = visitor.cookie().unwrap().to_owned();
+    let set = json!({ "seats": { "set": 7 }, "why": "a broken row" });
+    assert_eq!(running.patch("/v1/rooms/gala/capacity", set).await.0, 200);
+    assert_eq!(events.calls(), 1);
+    events.stop().await;
+    let running = running.restart().await;
+    let mut visitor = Visitor::of(&running, "gala").with_cookie(&cookie);
+    let (status, place) = visitor.post("join", json!({})).await;
+    assert_eq!((status, &place["position"]), (200, &json!(2)), "{place}");
+    let room = running.ok("/v1/rooms/gala").await;
+    assert_eq!(
+        (&room["capacity"]["seats"], &room["configured"]["seats"]),
+        (&json!(7), &json!(100)),
+        "{room}"
+    );
+    let (status, problem) = Visitor::of(&running, "unheard").post("join", json!({})).await;
+    assert_eq!(status, 503, "{problem}");
+    running.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn found_rooms_are_listed_after_a_restart_before_anybody_asks_for_them() {
+    let events = Events::start(1).await;
+    let running = Running::start(Backend::Embedded, &events.settings()).await;
+    let (status, _) = Visitor::of(&running, "gala").post("join", json!({})).await;
+    assert_eq!(status, 200);
+    let running = running.restart().await;
+    let rooms = running
+        .until("/v1/rooms", |rooms| names(rooms).contains(&"gala"))
+        .await;
+    assert_eq!(names(&rooms), ["concert", "gala"]);
+    assert_eq!(events.calls(), 1, "nobody is asked again");
+    running.stop().await;
+}
+
+/// B-198: both are asked before either has answered.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn b198_two_brokers_that_are_told_different_things_keep_the_first() {
+    let events = Events::start(2).await;
+    let (one, other) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let first = config(Backend::Redis, &one, &events.settings());
+    let mut second = first.clone();
+    second.store.data = other.path().join("data");
+    let first = Running::with(first, one).await;
+    let second = Running::with(second, other).await;
+    let (mut here, mut there) = (Visitor::of(&first, "gala"), Visitor::of(&second, "gala"));
+    let joined = tokio::join!(here.post("join", json!({})), there.post("join", json!({})));
+    assert_eq!((joined.0.0, joined.1.0), (200, 200), "{joined:?}");
+    assert_eq!(events.calls(), 2);
+    let seats = first.ok("/v1/rooms/gala").await["capacity"]["seats"].clone();
+    assert!([json!(100), json!(200)].contains(&seats), "{seats}");
+    assert_eq!(second.ok("/v1/rooms/gala").await["capacity"]["seats"], seats);
+    let by = json!({ "seats": { "add": 5 }, "why": "another row" });
+    let (_, room) = second.patch("/v1/rooms/gala/capacity", by).await;
+    let held = room["capacity"]["seats"].clone();
+    // A third process begins, and asks nobody.
+    let second = second.restart().await;
+    assert_eq!(second.ok("/v1/rooms/gala").await["capacity"]["seats"], held);
+    assert_eq!(first.ok("/v1/rooms/gala").await["waiting"], 2);
+    assert_eq!(events.calls(), 2);
+    first.stop().await;
+    second.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn rooms_that_redis_lost_are_there_again_without_a_restart_and_let_nobody_in() {
+    lost("*room:*").await;
+}
+
+/// One server of a Cluster lost its data, and the list of rooms is on another.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_room_that_is_only_on_the_list_is_there_again_and_lets_nobody_in() {
+    lost("*room:{*").await;
+}
+
+/// Keys that look like this are lost.
+async fn lost(keys: &str) {
+    let redis = RedisServer::start(RedisOptions::durable()).unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let mut settings = config(Backend::Redis, &folder, ROOM);
+    settings.redis.urls = vec![redis.url().into()];
+    let running = Running::with(settings, folder).await;
+    assert_eq!(
+        Visitor::of(&running, "concert").post("join", json!({})).await.0,
+        200
+    );
+    // Of the rooms only: the other parts have their own ways.
+    let forget = "for _, key in ipairs(redis.call('KEYS', ARGV[1])) do redis.call('DEL', key) end";
+    redis.command(&["EVAL", forget, "0", keys]).unwrap();
+    let begun = tokio::time::Instant::now();
+    let place = loop {
+        let (status, place) = Visitor::of(&running, "concert").post("join", json!({})).await;
+        if status == 200 {
+            break place;
+        }
+        assert!(begun.elapsed() < PATIENCE, "{status} {place}");
+        tokio::time::sleep(Duration::from_millis(500)).await;
+    };
+    assert_eq!(place["number"], 0, "{place}");
+    // How many seats were sold is not known any more.
+    assert_eq!(place["state"], "waiting", "{place}");
+    running
+        .until("/v1/rooms/concert", |room| room["status"] == "paused")
+        .await;
+    let metrics = running
+        .http
+        .get(format!("{}/metrics", running.url))
+        .send()
+        .await
+        .unwrap();
+    let metrics = metrics.text().await.unwrap();
+    assert!(metrics.contains("tidegate_rooms_lost_total 1.0\n"), "{metrics}");
+    running.did("/v1/rooms/concert/resume", json!({})).await;
+    running
+        .until("/v1/rooms/concert", |room| room["status"] == "open")
+        .await;
+    running.stop().await;
+}
+
+/// What a process has sent lies there meanwhile, and is done when Redis goes on: at a time at which everybody's last sign of
+/// life is too old.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn nobody_who_is_connected_loses_the_place_because_redis_stood_still() {
+    let mut redis = RedisServer::start(RedisOptions::durable()).unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let mut settings = config(Backend::Redis, &folder, ROOM);
+    settings.redis.urls = vec![redis.url().into()];
+    let running = Running::with(settings, folder).await;
+    let mut streams = Vec::new();
+    for _ in 0..12 {
+        streams.push(Visitor::of(&running, "concert").stream().await);
+    }
+    running
+        .until("/v1/rooms/concert", |room| room["waiting"] == 11)
+        .await;
+    // Absences count from then on.
+    tokio::time::sleep(Duration::from_millis(2_500)).await;
+    redis.pause().unwrap();
+    // Longer than the place of somebody absent is kept; so is the time afterwards, in which nothing may happen.
+    tokio::time::sleep(Duration::from_millis(7_000)).await;
+    redis.resume().unwrap();
+    tokio::time::sleep(Duration::from_millis(6_000)).await;
+    let room = running.ok("/v1/rooms/concert").await;
+    assert_eq!(
+        (&room["waiting"], &room["counts"]["lost"]),
+        (&json!(11), &json!(0)),
+        "{room}"
+    );
+    drop(streams);
+    running
+        .until("/v1/rooms/concert", |room| room["counts"]["lost"] == 11)
+        .await;
+    running.stop().await;
+}
+
+async fn a_room_that_is_over_is_removed(backend: Backend) {
+    let events = Events::start(1).await;
+    let running = Running::start(backend, &events.settings()).await;
+    let remove = |name: &'static str| {
+        let url = format!("{}/v1/rooms/{name}", running.url);
+        answer(running.http.delete(url).json(&json!({ "why": "it is over" })))
+    };
+    let mut visitor = Visitor::of(&running, "gala");
+    let mut stream = visitor.stream().await;
+    stream.next().await.unwrap();
+    let refused = |(status, problem): (u16, Value), says: &str| {
+        assert_eq!(status, 409, "{problem}");
+        assert!(problem["detail"].as_str().unwrap().contains(says), "{problem}");
+    };
+    refused(remove("gala").await, "neither closed nor sold out");
+    running.did("/v1/rooms/gala/close", json!({})).await;
+    refused(remove("gala").await, "1 people wait");
+    assert_eq!(visitor.post("leave", json!({})).await.0, 200);
+    refused(remove("concert").await, "is in the configuration");
+    let (status, body) = remove("gala").await;
+    assert_eq!(status, 204, "{body}");
+    assert_eq!(names(&running.ok("/v1/rooms").await), ["concert"]);
+    assert_eq!(remove("gala").await.0, 404);
+    let audit = running.ok("/v1/audit").await.to_string();
+    assert!(audit.contains("room.remove"), "{audit}");
+    let running = running.restart().await;
+    assert_eq!(names(&running.ok("/v1/rooms").await), ["concert"]);
+    running.stop().await;
+}
+
+fn bytes(hex: &Value) -> Vec<u8> {
+    let hex = hex.as_str().unwrap();
+    let byte = |at: usize| u8::from_str_radix(&hex[at..at + 2], 16).unwrap();
+    (0..hex.len()).step_by(2).map(byte).collect()
+}
+
+fn hex(bytes: impl AsRef<[u8]>) -> String {
+    bytes.as_ref().iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+fn opens(settings: &mut tidegate_server::config::Config, at: Option<u64>) {
+    let room = settings.rooms.get_mut(&RoomId::new("concert").unwrap()).unwrap();
+    room.opens_at = at.map(Time);
+}
+
+/// One that was told would tell those who come before the next opening which cookie goes first.
+async fn a_seed_is_told_only_of_an_opening_that_is_past(backend: Backend) {
+    let folder = tempfile::tempdir().unwrap();
+    let settings = config(backend, &folder, ROOM);
+    let running = Running::with(settings.clone(), folder).await;
+    let draw = running.ok("/v1/rooms/concert/draw").await;
+    assert_eq!(
+        (&draw["commitment"], &draw["seed"]),
+        (&Value::Null, &Value::Null),
+        "no opening, no draw"
+    );
+    let past = running
+        .ok("/v1/rooms/concert/draw?opens_at=2001-02-03T04:05:06Z")
+        .await;
+    assert_eq!(hex(Sha256::digest(bytes(&past["seed"]))), past["commitment"]);
+    let Running { service, folder, .. } = running;
+    service.shutdown().await.unwrap();
+    let mut settings = settings;
+    opens(&mut settings, Some(4_102_444_800_000));
+    let running = Running::with(settings, folder).await;
+    let coming = running
+        .until("/v1/rooms/concert/draw", |draw| !draw["opens_at"].is_null())
+        .await;
+    assert_eq!(coming["seed"], Value::Null);
+    assert_eq!(coming["commitment"].as_str().unwrap().len(), 64);
+    assert_ne!(coming["commitment"], past["commitment"]);
+    running.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_draw_can_be_worked_out_again_by_those_who_took_part() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut settings = config(Backend::Embedded, &folder, ROOM);
+    let now = SystemClock.now().0;
+    // Long enough for all to come before, however busy the machine is.
+    opens(&mut settings, Some(now + 15_000));
+    let room = settings.rooms.get_mut(&RoomId::new("concert").unwrap()).unwrap();
+    (room.capacity.inside, room.presence_ms.0) = (0, 600_000);
+    let running = Running::with(settings, folder).await;
+    let before = running.ok("/v1/rooms/concert/draw").await;
+    let mut visitors = Vec::new();
+    for _ in 0..8 {
+        let mut visitor = Visitor::of(&running, "concert");
+        let (status, place) = visitor.post("join", json!({})).await;
+        assert_eq!((status, &place["state"]), (200, &json!("early")), "{place}");
+        assert_eq!(place.get("number"), None, "{place}");
+        visitors.push(visitor);
+    }
+    let draw = running
+        .until("/v1/rooms/concert/draw", |draw| !draw["seed"].is_null())
+        .await;
+    assert_eq!(draw["commitment"], before["commitment"]);
+    let seed = bytes(&draw["seed"]);
+    assert_eq!(hex(Sha256::digest(&seed)), draw["commitment"]);
+    running
+        .until("/v1/rooms/concert", |room| room["waiting"] == 8)
+        .await;
+    let mut people = Vec::new();
+    for visitor in &mut visitors {
+        let (_, place) = visitor.get("place").await;
+        let person = place["person"].as_str().unwrap().to_owned();
+        let hash = Sha256::new().chain_update(&seed).chain_update(&person).finalize();
+        // 13 digits of hex are 52 bits.
+        let drawn = u64::from_str_radix(&hex(hash)[..13], 16).unwrap();
+        people.push((place["number"].as_u64().unwrap(), drawn));
+    }
+    people.sort_unstable();
+    assert!(people.is_sorted_by_key(|(_, drawn)| *drawn), "{people:?}");
+    running.stop().await;
+}
+
+/// Another key signs from then on, as `docs/rooms.md` says; what was told, given or asked before still holds.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_key_is_replaced_while_a_draw_is_announced_and_people_wait() {
+    let secret = "0123456789abcdef0123456789abcdef";
+    let text = format!(
+        r#"
+[rooms.gala]
+opens_at = "2100-01-01T00:00:00Z"
+signed_by = [{{ secret = "{secret}" }}]
+grace_ms = 600000
+"#
+    );
+    let running = Running::start(Backend::Embedded, &text).await;
+    let told = running.ok("/v1/rooms/gala/draw").await;
+    let claims = json!({ "sub": "ana", "aud": "gala", "exp": 4_000_000_000_u64 });
+    let mut ana = Visitor::of(&running, "gala");
+    let (status, place) = ana.post("join", json!({ "token": signed(secret, claims) })).await;
+    assert_eq!((status, &place["state"]), (200, &json!("early")), "{place}");
+    let cookie = ana.cookie().unwrap().to_owned();
+    let keys = running.ok("/.well-known/jwks.json").await;
+    let made = std::process::Command::new("openssl")
+        .args(["genpkey", "-algorithm", "ed25519", "-out", "next.pem"])
+        .current_dir(running.folder.path().join("data/room-keys"))
+        .output();
+    assert!(made.unwrap().status.success());
+    let running = running.restart().await;
+    let both = running.ok("/.well-known/jwks.json").await;
+    assert_ne!(both["keys"][0], keys["keys"][0], "another one signs");
+    assert_eq!(both["keys"][1], keys["keys"][0]);
+    assert_eq!(running.ok("/v1/rooms/gala/draw").await, told);
+    let mut ana = Visitor::of(&running, "gala").with_cookie(&cookie);
+    let (status, place) = ana.get("place").await;
+    assert_eq!((status, &place["state"]), (200, &json!("early")), "{place}");
+    running.stop().await;
+}

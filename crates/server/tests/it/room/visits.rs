@@ -1,0 +1,437 @@
+//! How it goes when it goes well: places, positions, passes, and an operator at the door.
+
+use serde_json::json;
+
+use super::people::{ROOM, Visitor, a_moment, shows};
+use crate::support::{Backend, PATIENCE, Running, answer};
+
+on_both_stores! {
+    a_visitor_waits_is_let_in_and_buys
+    the_same_browser_has_the_same_place_and_the_newest_stream_wins
+    polling_keeps_a_place_as_a_stream_does
+    operators_pause_close_and_change_the_limits
+    a_change_that_is_sent_again_is_made_once
+    a_visit_that_has_ended_is_neither_sold_nor_goes_on
+    passes_are_taken_back_and_given_anew
+    places_outlive_a_restart
+    what_happens_is_counted
+}
+
+async fn a_visitor_waits_is_let_in_and_buys(backend: Backend) {
+    let running = Running::start(backend, ROOM).await;
+    let (mut first, mut second, mut third) = (
+        Visitor::of(&running, "concert"),
+        Visitor::of(&running, "concert"),
+        Visitor::of(&running, "concert"),
+    );
+    let mut first_stream = first.stream().await;
+    let pass = first_stream.granted().await;
+    let mut second_stream = second.stream().await;
+    let (name, place) = second_stream.next().await.unwrap();
+    assert_eq!((name.as_str(), &place["position"]), ("queued", &json!(1)));
+    assert_eq!(
+        (&place["ahead"], &place["behind"], &place["waiting"]),
+        (&json!(0), &json!(0), &json!(1))
+    );
+    let mut third_stream = third.stream().await;
+    let (_, place) = third_stream.next().await.unwrap();
+    assert_eq!(
+        (&place["position"], &place["room_status"]),
+        (&json!(2), &json!("open"))
+    );
+
+    let (status, visit) = first.shop("check", shows(&pass)).await;
+    assert_eq!((status, &visit["state"]), (200, &json!("granted")), "{visit}");
+    let named = json!({ "pass": pass, "session": "basket-7" });
+    let (status, visit) = first.shop("redeem", named.clone()).await;
+    assert_eq!((status, &visit["state"]), (200, &json!("inside")), "{visit}");
+    assert_eq!(
+        first.shop("redeem", named).await.0,
+        200,
+        "the same session may ask again"
+    );
+    let (status, problem) = first.shop("redeem", shows(&pass)).await;
+    assert_eq!((status, &problem["code"]), (409, &json!("pass_used")));
+    let (status, longer) = first
+        .shop("extend", json!({ "pass": pass, "for_ms": 3_600_000 }))
+        .await;
+    assert_eq!(status, 200);
+    assert!(longer["until"].as_str() > visit["until"].as_str(), "{longer}");
+    for _ in 0..2 {
+        let (status, done) = first.shop("complete", shows(&pass)).await;
+        assert_eq!((status, &done["end"]), (200, &json!("completed")), "{done}");
+    }
+    let (status, problem) = first.shop("extend", shows(&pass)).await;
+    assert_eq!(
+        (status, &problem["code"]),
+        (409, &json!("visit_ended")),
+        "{problem}"
+    );
+    let detail = problem["detail"].as_str().unwrap();
+    assert!(
+        detail.contains("(completed)") && detail.contains("seat stays taken"),
+        "{detail}"
+    );
+    let (status, done) = first.shop("release", shows(&pass)).await;
+    assert_eq!((status, &done["end"]), (200, &json!("completed")), "{done}");
+    first_stream
+        .until("closed", |closed| closed["end"] == "completed")
+        .await;
+    assert!(first_stream.next().await.is_none(), "the last word");
+
+    second_stream.granted().await;
+    third_stream
+        .until("position", |place| place["position"] == 1)
+        .await;
+    let room = running.ok("/v1/rooms/concert").await;
+    assert_eq!(
+        (&room["granted"], &room["waiting"], &room["counts"]["completed"]),
+        (&json!(1), &json!(1), &json!(1))
+    );
+    let (status, again) = first.post("join", json!({ "again": true })).await;
+    assert_eq!(
+        (status, &again["end"]),
+        (200, &json!("completed")),
+        "one purchase per visitor"
+    );
+    running.stop().await;
+}
+
+async fn the_same_browser_has_the_same_place_and_the_newest_stream_wins(backend: Backend) {
+    let running = Running::start(backend, ROOM).await;
+    let mut inside = Visitor::of(&running, "concert");
+    inside.stream().await.granted().await;
+    let mut visitor = Visitor::of(&running, "concert");
+    let mut old = visitor.stream().await;
+    old.next().await.unwrap();
+    let mut other = Visitor::of(&running, "concert");
+    let mut behind = other.stream().await;
+    assert_eq!(behind.next().await.unwrap().1["position"], 2);
+    let mut new = visitor.stream().await;
+    assert_eq!(new.next().await.unwrap().1["position"], 1, "the place is kept");
+    old.until("superseded", |_| true).await;
+    assert!(old.next().await.is_none());
+    drop(old);
+    // Longer than presence and grace: the older stream's end has not touched the place.
+    a_moment(5_500).await;
+    let (status, place) = visitor.get("place").await;
+    assert_eq!((status, &place["position"]), (200, &json!(1)), "{place}");
+    // A short break, then another connection: nobody went past.
+    drop(new);
+    a_moment(500).await;
+    assert_eq!(visitor.stream().await.next().await.unwrap().1["position"], 1);
+    // A break longer than all patience, while the other one stays.
+    running
+        .until("/v1/rooms/concert", |room| room["counts"]["lost"] == 1)
+        .await;
+    let (_, place) = visitor.get("place").await;
+    assert_eq!(
+        (&place["state"], &place["end"]),
+        (&json!("ended"), &json!("lost"))
+    );
+    behind.until("position", |place| place["position"] == 1).await;
+    let mut closed = visitor.stream().await;
+    assert_eq!(
+        closed.next().await.unwrap().0,
+        "closed",
+        "a new place is asked for, not given"
+    );
+    let mut again = visitor.stream_with("?again=1").await.unwrap_or_else(|_| panic!());
+    assert_eq!(again.next().await.unwrap().1["position"], 2);
+    running.stop().await;
+}
+
+async fn polling_keeps_a_place_as_a_stream_does(backend: Backend) {
+    let running = Running::start(backend, ROOM).await;
+    let mut inside = Visitor::of(&running, "concert");
+    let mut stream = inside.stream().await;
+    stream.granted().await;
+    let mut polls = Visitor::of(&running, "concert");
+    assert_eq!(polls.get("place").await.1["code"], "no_place");
+    let (status, place) = polls.post("join", json!({})).await;
+    assert_eq!((status, &place["position"]), (200, &json!(1)), "{place}");
+    for _ in 0..6 {
+        a_moment(1_000).await;
+        assert_eq!(polls.get("place").await.1["position"], 1);
+    }
+    let (status, left) = inside.post("leave", json!({})).await;
+    assert_eq!((status, &left["end"]), (200, &json!("left")));
+    // Who waits for the pass goes on asking: whoever is silent is passed over.
+    let begun = std::time::Instant::now();
+    let place = loop {
+        let (_, place) = polls.get("place").await;
+        if place["state"] == "granted" {
+            break place;
+        }
+        assert!(begun.elapsed() < crate::support::PATIENCE, "{place}");
+        a_moment(50).await;
+    };
+    let go_to = place["pass"]["go_to"].as_str().unwrap();
+    assert!(
+        go_to.starts_with("https://shop.example/enter?from=queue&pass=ey"),
+        "{go_to}"
+    );
+    assert_eq!(
+        polls.get("place").await.1["pass"],
+        place["pass"],
+        "signed again, the same"
+    );
+    running.stop().await;
+}
+
+async fn operators_pause_close_and_change_the_limits(backend: Backend) {
+    let running = Running::start(backend, ROOM).await;
+    let mut inside = Visitor::of(&running, "concert");
+    let mut first = inside.stream().await;
+    first.granted().await;
+    let mut visitor = Visitor::of(&running, "concert");
+    let mut stream = visitor.stream().await;
+    stream.next().await.unwrap();
+    let room = running
+        .did("/v1/rooms/concert/pause", json!({ "why": "the till broke" }))
+        .await;
+    assert_eq!(room["status"], "paused");
+    stream.until("paused", |place| place["position"] == 1).await;
+    let change = json!({ "inside": { "add": 1 }, "why": "another till" });
+    let (status, room) = running.patch("/v1/rooms/concert/capacity", change).await;
+    assert_eq!((status, &room["capacity"]["inside"]), (200, &json!(2)), "{room}");
+    assert_eq!(room["changes"][0]["why"], "another till");
+    running.did("/v1/rooms/concert/resume", json!({})).await;
+    stream.granted().await;
+    let (_, room) = running
+        .patch(
+            "/v1/rooms/concert/capacity",
+            json!({ "inside": { "set": 0 }, "seats": { "set": 2 } }),
+        )
+        .await;
+    assert_eq!(
+        (&room["granted"], &room["capacity"]["inside"]),
+        (&json!(2), &json!(0)),
+        "nobody has to go"
+    );
+    let mut late = Visitor::of(&running, "concert");
+    let mut waits = late.stream().await;
+    waits.next().await.unwrap();
+    running
+        .did("/v1/rooms/concert/close", json!({ "why": "over" }))
+        .await;
+    waits.until("closed", |closed| closed["reason"] == "closed").await;
+    let (status, problem) = Visitor::of(&running, "concert").post("join", json!({})).await;
+    assert_eq!((status, &problem["code"]), (410, &json!("room_closed")));
+    let audit = running.ok("/v1/audit").await;
+    let told = audit.to_string();
+    for deed in [
+        "room.pause",
+        "room.resume",
+        "room.resize",
+        "room.close",
+        "the till broke",
+    ] {
+        assert!(told.contains(deed), "{deed} is not in {told}");
+    }
+    let history = running.ok("/v1/rooms/concert/history").await;
+    assert!(!history["samples"].as_array().unwrap().is_empty());
+    running.stop().await;
+}
+
+/// Whoever heard no answer sends it again.
+async fn a_change_that_is_sent_again_is_made_once(backend: Backend) {
+    let running = Running::start(backend, ROOM).await;
+    let by = |many: i64, request: Option<&str>| {
+        let mut change = json!({ "seats": { "add": many }, "why": "another row" });
+        if let Some(request) = request {
+            change["request"] = json!(request);
+        }
+        running.patch("/v1/rooms/concert/capacity", change)
+    };
+    for (many, request, seats) in [
+        (5, Some("row-7"), 55),
+        (5, Some("row-7"), 55),
+        (5, Some("row-8"), 60),
+        (5, Some("row-7"), 60),
+        // A name that was used twice by mistake takes nobody's change away.
+        (3, Some("row-7"), 63),
+        (5, None, 68),
+        (5, None, 73),
+    ] {
+        let (status, room) = by(many, request).await;
+        let held = &room["capacity"]["seats"];
+        assert_eq!((status, held), (200, &json!(seats)), "{many} {request:?}: {room}");
+    }
+    for odd in [String::new(), "x".repeat(201)] {
+        let (status, problem) = by(1, Some(&odd)).await;
+        assert_eq!(status, 422, "{problem}");
+        assert!(
+            problem["detail"].as_str().unwrap().contains("request has"),
+            "{problem}"
+        );
+    }
+    running.stop().await;
+}
+
+/// Somebody else may have its seat.
+async fn a_visit_that_has_ended_is_neither_sold_nor_goes_on(backend: Backend) {
+    let running = Running::start(backend, &format!("{ROOM}inside_ms = 2000\n")).await;
+    let mut visitor = Visitor::of(&running, "concert");
+    let pass = visitor.stream().await.granted().await;
+    assert_eq!(visitor.shop("redeem", shows(&pass)).await.0, 200);
+    running
+        .until("/v1/rooms/concert", |room| room["counts"]["expired"] == 1)
+        .await;
+    for what in ["complete", "extend", "complete"] {
+        let (status, problem) = visitor.shop(what, shows(&pass)).await;
+        assert_eq!(
+            (status, &problem["code"]),
+            (409, &json!("visit_ended")),
+            "{what}: {problem}"
+        );
+        let detail = problem["detail"].as_str().unwrap();
+        assert!(
+            detail.contains("(expired)") && detail.contains("slot and its seat are given back"),
+            "{what}: {detail}"
+        );
+    }
+    for what in ["release", "check"] {
+        let (status, visit) = visitor.shop(what, shows(&pass)).await;
+        assert_eq!(
+            (status, &visit["end"]),
+            (200, &json!("expired")),
+            "{what}: {visit}"
+        );
+    }
+    let room = running.ok("/v1/rooms/concert").await;
+    assert_eq!(
+        (&room["counts"]["completed"], &room["counts"]["left_inside"]),
+        (&json!(0), &json!(0)),
+        "{room}"
+    );
+    running.stop().await;
+}
+
+async fn passes_are_taken_back_and_given_anew(backend: Backend) {
+    let running = Running::start(backend, ROOM).await;
+    let mut visitor = Visitor::of(&running, "concert");
+    let mut stream = visitor.stream().await;
+    let old = stream.granted().await;
+    running
+        .did("/v1/rooms/concert/void", json!({ "why": "a leak" }))
+        .await;
+    let new = stream.granted().await;
+    assert_ne!(old, new);
+    refused_as_void(&visitor, &old).await;
+    assert_eq!(visitor.shop("redeem", shows(&new)).await.0, 200);
+    // Whoever has the old one is not who is inside.
+    refused_as_void(&visitor, &old).await;
+    let (status, visit) = visitor.shop("check", shows(&new)).await;
+    assert_eq!((status, &visit["state"]), (200, &json!("inside")), "{visit}");
+    assert_eq!(visitor.shop("extend", shows(&new)).await.0, 200);
+    let (status, done) = visitor.shop("complete", shows(&new)).await;
+    assert_eq!((status, &done["end"]), (200, &json!("completed")), "{done}");
+    let keys = answer(running.http.get(format!("{}/.well-known/jwks.json", running.url)))
+        .await
+        .1;
+    assert_eq!(
+        (&keys["keys"][0]["crv"], &keys["keys"][0]["alg"]),
+        (&json!("Ed25519"), &json!("EdDSA"))
+    );
+    running.stop().await;
+}
+
+/// By everything that a shop can ask.
+async fn refused_as_void(shop: &Visitor, pass: &str) {
+    for what in ["redeem", "check", "extend", "complete", "release"] {
+        let (status, problem) = shop.shop(what, shows(pass)).await;
+        assert_eq!(
+            (status, &problem["code"]),
+            (410, &json!("pass_void")),
+            "{what}: {problem}"
+        );
+    }
+}
+
+async fn places_outlive_a_restart(backend: Backend) {
+    // A restart takes as long as it takes.
+    let patient = ROOM.replace("grace_ms = 3000", "grace_ms = 60000");
+    let running = Running::start(backend, &patient).await;
+    let (mut first, mut second) = (Visitor::of(&running, "concert"), Visitor::of(&running, "concert"));
+    let mut stream = first.stream().await;
+    let pass = stream.granted().await;
+    let mut waits = second.stream().await;
+    waits.next().await.unwrap();
+    let cookie = second.cookie().unwrap().to_owned();
+    let running = running.restart().await;
+    let mut second = Visitor::of(&running, "concert").with_cookie(&cookie);
+    assert_eq!(second.stream().await.next().await.unwrap().1["position"], 1);
+    let shop = Visitor::of(&running, "concert");
+    assert_eq!(
+        shop.shop("redeem", shows(&pass)).await.0,
+        200,
+        "the pass is as good as before"
+    );
+    running.stop().await;
+}
+
+/// What `/metrics` tells of the series with this name and labels, once it is as wanted.
+pub(crate) async fn told(running: &Running, series: &str, wanted: impl Fn(f64) -> bool) {
+    let begun = tokio::time::Instant::now();
+    loop {
+        let request = running.http.get(format!("{}/metrics", running.url));
+        let text = request.send().await.unwrap().text().await.unwrap();
+        let value = text.lines().find_map(|line| line.strip_prefix(series));
+        if value.is_some_and(|value| wanted(value.trim().parse().unwrap())) {
+            return;
+        }
+        assert!(begun.elapsed() < PATIENCE, "{series} is {value:?} in\n{text}");
+        a_moment(50).await;
+    }
+}
+
+async fn what_happens_is_counted(backend: Backend) {
+    let limited = format!("[room]\nmax_streams = 70\n{ROOM}max_waiting = 90\n");
+    let running = Running::start(backend, &limited).await;
+    let (mut first, mut second, mut third) = (
+        Visitor::of(&running, "concert"),
+        Visitor::of(&running, "concert"),
+        Visitor::of(&running, "concert"),
+    );
+    let mut first_stream = first.stream().await;
+    let pass = first_stream.granted().await;
+    let (mut second_stream, mut third_stream) = (second.stream().await, third.stream().await);
+    let (_, place) = third_stream.next().await.unwrap();
+    assert_eq!(place["position"], 2);
+    for (series, value) in [
+        ("tidegate_room_people{room=\"concert\",state=\"granted\"}", 1.0),
+        ("tidegate_room_people{room=\"concert\",state=\"waiting\"}", 2.0),
+        ("tidegate_room_inside_limit{room=\"concert\"}", 1.0),
+        ("tidegate_room_free_slots{room=\"concert\"}", 0.0),
+        ("tidegate_room_max_waiting{room=\"concert\"}", 90.0),
+        ("tidegate_room_streams{room=\"concert\"}", 3.0),
+        ("tidegate_room_max_streams", 70.0),
+        ("tidegate_room_queued_calls{room=\"concert\",call=\"join\"}", 0.0),
+    ] {
+        told(&running, series, |told| told == value).await;
+    }
+    assert_eq!(first.shop("redeem", shows(&pass)).await.0, 200);
+    assert_eq!(first.shop("complete", shows(&pass)).await.0, 200);
+    second_stream.granted().await;
+    third_stream
+        .until("position", |place| place["position"] == 1)
+        .await;
+    for (series, least) in [
+        ("tidegate_room_admitted_total{room=\"concert\"}", 2.0),
+        ("tidegate_room_promoted_total{room=\"concert\"}", 2.0),
+        (
+            "tidegate_room_ended_total{room=\"concert\",end=\"completed\"}",
+            1.0,
+        ),
+        ("tidegate_room_promotion_seconds_count{room=\"concert\"}", 2.0),
+        (
+            "tidegate_room_promotion_seconds_bucket{le=\"+Inf\",room=\"concert\"}",
+            2.0,
+        ),
+        ("tidegate_room_broadcast_seconds_count{room=\"concert\"}", 1.0),
+    ] {
+        told(&running, series, |told| told >= least).await;
+    }
+    running.stop().await;
+}

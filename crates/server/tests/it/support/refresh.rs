@@ -1,0 +1,80 @@
+//! A service that refreshes records of a real upstream on loopback.
+
+use serde_json::Value;
+use tidegate_core::time::Millis;
+use tidegate_server::config::Config;
+use tidegate_upstream::{Upstream, UpstreamSettings};
+
+use crate::support::{Backend, Running, config};
+
+/// Small answers: how fast large ones are worked on is not the question here.
+pub(crate) fn upstream() -> Upstream {
+    upstream_with(|_| {})
+}
+
+pub(crate) fn upstream_with(change: impl FnOnce(&mut UpstreamSettings)) -> Upstream {
+    let mut settings = UpstreamSettings {
+        payload_bytes: 24_000,
+        ..UpstreamSettings::default()
+    };
+    change(&mut settings);
+    Upstream::start(settings).unwrap()
+}
+
+/// Quick enough to be waited for; the budget is that of the upstream.
+pub(crate) fn text(upstream: &Upstream, more: &str) -> String {
+    format!(
+        r#"
+        [budgets.api]
+        [sources.character]
+        url = "{}/character/{{key}}"
+        target = "api"
+        fields = ["character_name", "character_level", "revision"]
+        prefetch = false
+        [refresh.query]
+        cache_ttl_ms = 50
+        ask_wait_ms = 1000
+        [refresh.work]
+        high_flush_ms = 10
+        backoff_ms = 10
+        [refresh.watch]
+        lag_every_ms = 200
+        mix_every_ms = 300
+        follow_every_ms = 100
+        {more}"#,
+        upstream.url()
+    )
+}
+
+/// As many as few records need.
+pub(crate) fn few_partitions(config: &mut Config) {
+    config.refresh.log.high_partitions = 4;
+    config.refresh.log.low_partitions = 4;
+    config.refresh.log.dead_partitions = 2;
+}
+
+impl Running {
+    pub(crate) async fn refreshing(backend: Backend, upstream: &Upstream, more: &str) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let mut config = config(backend, &folder, &text(upstream, more));
+        few_partitions(&mut config);
+        // A machine that stalls is nothing that is away. Tests in which something is take the settings as they are.
+        let patient = Millis(20_000);
+        config.refresh.query.read_timeout_ms = patient;
+        config.refresh.query.ask_wait_ms = patient;
+        config.refresh.query.ask_timeout_ms = patient;
+        config.refresh.log.send_timeout_ms = patient;
+        config.refresh.coalescer.send_timeout_ms = Millis(3 * patient.0);
+        config.refresh.breaker.slow_ms = patient;
+        Self::with(config, folder).await
+    }
+
+    pub(crate) async fn record(&self, key: &str) -> Value {
+        self.ok(&format!("/v1/records/character/{key}")).await
+    }
+
+    pub(crate) async fn until_fresh(&self, key: &str) -> Value {
+        let path = format!("/v1/records/character/{key}");
+        self.until(&path, |record| record["freshness"] == "FRESH").await
+    }
+}

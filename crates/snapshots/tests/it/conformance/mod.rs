@@ -1,0 +1,7 @@
+//! The conformance suite, once per database.
+
+#[cfg(feature = "mysql")]
+mod mariadb;
+#[cfg(feature = "postgres")]
+mod postgres;
+mod sqlite;

@@ -1,0 +1,134 @@
+//! What the embedded store still knows after a restart: its dead jobs, those that were purged, since when a group waits
+//! and whom an action calls back.
+
+use std::sync::Arc;
+
+use tidegate_core::bulk::views::{ActionView, DeadFilter, GroupView, Query, View};
+use tidegate_core::bulk::*;
+use tidegate_core::config::BulkConfig;
+use tidegate_core::ids::{ActionId, GroupId, JobId, JobType, Owner};
+use tidegate_core::time::{Millis, Timestamp};
+use tidegate_store::embedded::EmbeddedStore;
+use tidegate_store::embedded::memory_disk::MemoryDisk;
+use tidegate_store::{ManualClock, Store, StoreExt};
+
+const BEGIN: Timestamp = Timestamp(1_706_000_000_000);
+
+fn group() -> GroupId {
+    GroupId::new("customer-A").unwrap()
+}
+
+fn action() -> ActionId {
+    ActionId::new("spring").unwrap()
+}
+
+fn open(disk: &MemoryDisk, clock: &Arc<ManualClock>) -> EmbeddedStore {
+    EmbeddedStore::open_for_test(Arc::new(disk.clone()), BulkConfig::default(), clock.clone()).unwrap()
+}
+
+async fn enqueue(store: &EmbeddedStore, ids: impl Iterator<Item = u32>) {
+    let job = |id: u32| NewJob {
+        id: JobId::new(format!("job-{id}")).unwrap(),
+        kind: JobType::new("mail").unwrap(),
+        level: Level::Normal,
+        payload: "hello".into(),
+        run_at: None,
+        expires_at: None,
+    };
+    let params = EnqueueParams {
+        group: group(),
+        action: Some(action()),
+        base_priority: None,
+        jobs: ids.map(job).collect(),
+    };
+    store.call(params).await.unwrap().unwrap();
+}
+
+async fn fail(store: &EmbeddedStore, max: u32) {
+    let params = LeaseParams {
+        lane: default_lane(),
+        max,
+        owner: Owner::new("worker").unwrap(),
+    };
+    let leased = store.lease(params).await.unwrap().jobs;
+    let answers = leased.iter().map(|job| Answer {
+        lease: job.leased.lease,
+        verdict: Verdict::Failed { error: "no".into() },
+    });
+    let answers = answers.collect();
+    store.call(SettleParams { answers }).await.unwrap();
+}
+
+async fn purge(store: &EmbeddedStore, id: u32) -> Result<(), Refusal> {
+    let params = PurgeParams {
+        group: group(),
+        job: JobId::new(format!("job-{id}")).unwrap(),
+    };
+    store.call(params).await.unwrap()
+}
+
+async fn dead(store: &EmbeddedStore) -> Vec<String> {
+    let page = store.dead(&DeadFilter::default(), None, 100).await.unwrap();
+    assert_eq!(page.next, None);
+    page.items
+        .iter()
+        .map(|dead| {
+            assert_eq!((&dead.group, &dead.action), (&group(), &action()));
+            assert_eq!(dead.details.error.as_deref(), Some("no"));
+            dead.details.id.to_string()
+        })
+        .collect()
+}
+
+async fn views(store: &EmbeddedStore) -> (GroupView, ActionView) {
+    let View::Group(of_group) = store.call(Query::Group(group())).await.unwrap().unwrap() else {
+        panic!("a group is answered with a group");
+    };
+    let query = Query::Action(group(), action());
+    let View::Action(of_action) = store.call(query).await.unwrap().unwrap() else {
+        panic!("an action is answered with an action");
+    };
+    (of_group, of_action)
+}
+
+#[tokio::test]
+async fn dead_jobs_purges_callbacks_and_waiting_survive_a_power_cut() {
+    let (disk, clock) = (MemoryDisk::default(), Arc::new(ManualClock::at(BEGIN)));
+    let store = open(&disk, &clock);
+    let params = OpenActionParams {
+        group: group(),
+        action: action(),
+        base_priority: None,
+        options: ActionOptions {
+            callback: Some("mailer".into()),
+            ..Default::default()
+        },
+    };
+    store.call(params).await.unwrap().unwrap();
+    enqueue(&store, 0..4).await;
+    fail(&store, 4).await;
+    clock.advance(Millis(7_400));
+    enqueue(&store, 4..6).await;
+    assert_eq!(purge(&store, 2).await, Ok(()));
+    let (group_before, action_before) = views(&store).await;
+    assert_eq!(group_before.waiting_since, Some(BEGIN + Millis(7_000)));
+    assert_eq!(action_before.counts.failed, 4);
+
+    let disk = disk.after_power_cut(0);
+    clock.advance(Millis(60_000));
+    let store = open(&disk, &clock);
+    assert_eq!(dead(&store).await, ["job-3", "job-1", "job-0"]);
+    let (group_after, action_after) = views(&store).await;
+    assert_eq!(group_after.waiting_since, group_before.waiting_since);
+    assert_eq!(action_after.callback.as_deref(), Some("mailer"));
+    assert_eq!(
+        action_after.counts, action_before.counts,
+        "also the one that is gone"
+    );
+    assert!(matches!(purge(&store, 2).await, Err(Refusal::UnknownJob { .. })));
+    assert_eq!(purge(&store, 3).await, Ok(()));
+
+    let store = open(&disk.after_power_cut(0), &clock);
+    assert_eq!(dead(&store).await, ["job-1", "job-0"]);
+    assert_eq!(views(&store).await.1.counts, action_before.counts);
+}

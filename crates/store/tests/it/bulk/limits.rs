@@ -1,0 +1,270 @@
+//! Rates that were changed at run time outlive restarts, power cuts, other processes and lost answers.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use bytes::Bytes;
+use tidegate_core::bulk::views::{LaneView, LimitsView, Query, View};
+use tidegate_core::bulk::{
+    ConfigureLimitsParams, EnqueueParams, LeaseParams, Level, NewJob, Set, default_lane,
+};
+use tidegate_core::config::BulkConfig;
+use tidegate_core::ids::{GroupId, JobId, JobType, LaneId, Owner};
+use tidegate_core::time::{Millis, Timestamp};
+use tidegate_store::embedded::EmbeddedStore;
+use tidegate_store::embedded::memory_disk::MemoryDisk;
+use tidegate_store::redis::{RedisOptions, RedisStore};
+use tidegate_store::{ManualClock, Store, StoreExt};
+use tidegate_testkit::servers::{Proxy, RedisServer};
+
+const BEGIN: Timestamp = Timestamp(1_706_000_000_000);
+
+static STORES: AtomicU64 = AtomicU64::new(0);
+
+fn clock() -> Arc<ManualClock> {
+    Arc::new(ManualClock::at(BEGIN))
+}
+
+fn config(rps: f64) -> BulkConfig {
+    let mut config = BulkConfig::default();
+    config.backpressure.global_rps = rps;
+    config
+}
+
+fn on_disk(disk: &MemoryDisk, rps: f64, clock: &Arc<ManualClock>) -> EmbeddedStore {
+    EmbeddedStore::open_for_test(Arc::new(disk.clone()), config(rps), clock.clone()).unwrap()
+}
+
+/// Under a prefix of its own.
+fn on_redis(shards: u32, rps: f64, clock: &Arc<ManualClock>) -> RedisOptions {
+    RedisOptions {
+        prefix: format!("rates-{}:", STORES.fetch_add(1, Ordering::Relaxed)),
+        shards,
+        config: config(rps),
+        clock: Some(clock.clone()),
+        ..RedisOptions::new(RedisServer::shared().url())
+    }
+}
+
+fn lane(name: &str) -> LaneId {
+    LaneId::new(name).unwrap()
+}
+
+async fn fill(store: &dyn Store) {
+    for group in ["A", "B", "C", "D", "E", "F"] {
+        let job = |n: u32| NewJob {
+            id: JobId::new(format!("job-{n}")).unwrap(),
+            kind: JobType::new("mail").unwrap(),
+            level: Level::Normal,
+            payload: Bytes::new(),
+            run_at: None,
+            expires_at: None,
+        };
+        let params = EnqueueParams {
+            group: GroupId::new(group).unwrap(),
+            action: None,
+            base_priority: None,
+            jobs: (0..100).map(job).collect(),
+        };
+        store.call(params).await.unwrap().unwrap();
+    }
+}
+
+async fn set(store: &dyn Store, global_rps: Set<f64>, lanes: Vec<(LaneId, Set<f64>)>) {
+    let params = ConfigureLimitsParams {
+        global_rps,
+        lanes,
+        by: "Ada".to_owned(),
+        why: "a test".to_owned(),
+    };
+    store.call(params).await.unwrap().unwrap();
+}
+
+async fn take(store: &dyn Store, max: u32) -> usize {
+    let params = LeaseParams {
+        lane: default_lane(),
+        max,
+        owner: Owner::new("worker").unwrap(),
+    };
+    store.lease(params).await.unwrap().jobs.len()
+}
+
+async fn limits(store: &dyn Store) -> LimitsView {
+    match store.call(Query::Limits).await.unwrap().unwrap() {
+        View::Limits(limits) => limits,
+        other => panic!("{other:?}"),
+    }
+}
+
+async fn lanes(store: &dyn Store) -> Vec<LaneView> {
+    match store.call(Query::Lanes).await.unwrap().unwrap() {
+        View::Lanes(lanes) => lanes,
+        other => panic!("{other:?}"),
+    }
+}
+
+#[tokio::test]
+async fn a_power_cut_keeps_what_was_set_and_why() {
+    let (disk, clock) = (MemoryDisk::default(), clock());
+    let store = on_disk(&disk, 10.0, &clock);
+    fill(&store).await;
+    set(&store, Set::To(4.0), vec![(lane("mail"), Set::To(1.5))]).await;
+    let before = limits(&store).await;
+    assert_eq!(before.changes.len(), 2);
+
+    // Nothing that was not synced is kept. The configuration is another one, and does not hold.
+    let store = on_disk(&disk.after_power_cut(0), 20.0, &clock);
+    let after = limits(&store).await;
+    let expected = LimitsView {
+        configured_global_rps: 20.0,
+        ..before
+    };
+    assert_eq!(after, expected);
+    assert_eq!(take(&store, 100).await, 0, "the window counts as spent");
+    set(&store, Set::To(50.0), Vec::new()).await;
+    assert_eq!(take(&store, 100).await, 0, "whatever the limit is");
+    clock.advance(Millis(1_000));
+    assert_eq!(take(&store, 100).await, 50);
+    set(&store, Set::Reset, Vec::new()).await;
+    clock.advance(Millis(1_000));
+    assert_eq!(take(&store, 100).await, 20, "the configuration of today");
+}
+
+#[tokio::test]
+async fn a_limit_lowered_before_a_restart_is_no_room_after_it() {
+    let (disk, clock) = (MemoryDisk::default(), clock());
+    let store = on_disk(&disk, 10.0, &clock);
+    fill(&store).await;
+    assert_eq!(take(&store, 6).await, 6);
+    set(&store, Set::To(2.0), Vec::new()).await;
+    let store = on_disk(&disk.after_kill(), 10.0, &clock);
+    set(&store, Set::Reset, Vec::new()).await;
+    assert_eq!(
+        take(&store, 100).await,
+        0,
+        "six have started, and nobody knows any more"
+    );
+}
+
+#[tokio::test]
+async fn who_connects_later_does_not_undo_what_was_set() {
+    for shards in [1, 3] {
+        let clock = clock();
+        let options = on_redis(shards, 10.0, &clock);
+        let store = RedisStore::open(options.clone()).await.unwrap();
+        fill(&store).await;
+        set(
+            &store,
+            Set::To(4.3),
+            vec![
+                (lane("default"), Set::To(3.0)),
+                (lane("mail"), Set::To(0.1 + 0.2)),
+            ],
+        )
+        .await;
+        let told = limits(&store).await;
+        assert_eq!(told.lanes, [(lane("default"), 3.0), (lane("mail"), 0.1 + 0.2)]);
+
+        let other = RedisStore::open(options.clone()).await.unwrap();
+        assert_eq!(limits(&other).await, told);
+        assert_eq!(lanes(&other).await, lanes(&store).await);
+        assert_eq!(take(&other, 100).await, 3, "{shards} shards");
+        assert_eq!(take(&store, 100).await, 0);
+        set(&other, Set::Keep, vec![(lane("default"), Set::Reset)]).await;
+        assert_eq!(take(&store, 100).await, 1, "four of the whole system");
+
+        let changed = RedisOptions {
+            config: config(20.0),
+            ..options
+        };
+        let other = RedisStore::open(changed).await.unwrap();
+        clock.advance(Millis(1_000));
+        assert_eq!(take(&other, 100).await, 4);
+        set(&store, Set::Reset, Vec::new()).await;
+        clock.advance(Millis(1_000));
+        // A store of several shards grants by the configuration of the process that asks.
+        assert_eq!(take(&other, 100).await, 20);
+        assert_eq!(limits(&store).await.configured_global_rps, 20.0);
+    }
+}
+
+#[tokio::test]
+async fn several_processes_and_shards_never_start_more_than_the_largest_limit() {
+    let clock = clock();
+    let options = on_redis(3, 12.0, &clock);
+    let one = RedisStore::open(options.clone()).await.unwrap();
+    let two = RedisStore::open(options).await.unwrap();
+    fill(&one).await;
+    for _ in 0..3 {
+        let mut started = 0;
+        for (rps, most) in [(12.0, 12), (5.0, 12), (20.0, 20), (3.0, 20), (18.0, 20)] {
+            set(&one, Set::To(rps), Vec::new()).await;
+            started += take(&two, 7).await + take(&one, 40).await + take(&two, 40).await;
+            assert_eq!(started, most, "at {rps}");
+        }
+        clock.advance(Millis(1_000));
+    }
+    set(&one, Set::To(6.0), Vec::new()).await;
+    let (a, b) = tokio::join!(
+        set(&one, Set::To(9.0), Vec::new()),
+        set(&two, Set::Keep, vec![(lane("mail"), Set::To(2.0))]),
+    );
+    let ((), ()) = (a, b);
+    assert_eq!(limits(&one).await, limits(&two).await);
+    assert_eq!(take(&one, 40).await + take(&two, 40).await, 9);
+}
+
+#[tokio::test]
+async fn a_change_whose_answer_was_lost_is_remembered_once() {
+    for shards in [1, 3] {
+        let clock = clock();
+        let proxy = Proxy::start(RedisServer::shared().port()).unwrap();
+        let straight = on_redis(shards, 10.0, &clock);
+        let detour = RedisOptions {
+            urls: vec![proxy.url()],
+            ..straight.clone()
+        };
+        let lossy = RedisStore::open(detour).await.unwrap();
+        let store = RedisStore::open(straight).await.unwrap();
+        fill(&store).await;
+        for (i, rps) in [4.0, 7.0, 5.0].into_iter().enumerate() {
+            proxy.drop_next_reply();
+            set(&lossy, Set::To(rps), Vec::new()).await;
+            assert_eq!(proxy.dropped_replies(), i as u64 + 1);
+            assert_eq!(limits(&store).await.changes.len(), i + 1);
+        }
+        assert_eq!(take(&store, 100).await, 5);
+    }
+}
+
+#[tokio::test]
+async fn what_was_set_moves_with_the_store() {
+    let (disk, clock) = (MemoryDisk::default(), clock());
+    let store = on_disk(&disk, 10.0, &clock);
+    fill(&store).await;
+    set(&store, Set::To(4.3), vec![(lane("mail"), Set::To(1.0 / 3.0))]).await;
+    let told = limits(&store).await;
+    let mut stream = Vec::new();
+    store.export(&mut stream).await.unwrap();
+    for shards in [1, 3] {
+        let options = on_redis(shards, 10.0, &clock);
+        RedisStore::import(options.clone(), &stream[..]).await.unwrap();
+        let moved = RedisStore::open(options).await.unwrap();
+        assert_eq!(limits(&moved).await, told);
+        assert_eq!(take(&moved, 100).await, 4, "{shards} shards");
+        set(&moved, Set::To(6.0), Vec::new()).await;
+        assert_eq!(take(&moved, 100).await, 2);
+        let mut again = Vec::new();
+        moved.export(&mut again).await.unwrap();
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("data");
+        EmbeddedStore::import(&path, &again[..]).unwrap();
+        let options = tidegate_store::embedded::EmbeddedOptions {
+            config: config(10.0),
+            clock: clock.clone(),
+            ..tidegate_store::embedded::EmbeddedOptions::new(&path)
+        };
+        let back = EmbeddedStore::open(options).unwrap();
+        assert_eq!(limits(&back).await, limits(&moved).await);
+    }
+}

@@ -1,0 +1,14 @@
+//! The bulk store: its suite on every backend, and what one backend alone can show.
+
+mod embedded;
+mod embedded_dead_jobs;
+mod embedded_disk;
+mod limits;
+mod model;
+mod mutants;
+mod redis;
+mod redis_cluster;
+mod redis_keys;
+mod redis_purge;
+mod redis_shards;
+mod transfer;

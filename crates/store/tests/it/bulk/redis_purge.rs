@@ -1,0 +1,62 @@
+//! A purge whose answer got lost is carried out once, and answered as carried out.
+
+use bytes::Bytes;
+use tidegate_core::bulk::*;
+use tidegate_core::ids::{GroupId, JobId, JobType, Owner};
+use tidegate_store::redis::{RedisOptions, RedisStore};
+use tidegate_store::{Store, StoreExt};
+use tidegate_testkit::servers::{Proxy, RedisServer};
+
+async fn purge(store: &RedisStore, job: &JobId) -> Result<(), Refusal> {
+    let params = PurgeParams {
+        group: GroupId::new("A").unwrap(),
+        job: job.clone(),
+    };
+    store.call(params).await.unwrap()
+}
+
+#[tokio::test]
+async fn a_purge_whose_answer_got_lost_is_not_refused() {
+    let proxy = Proxy::start(RedisServer::shared().port()).unwrap();
+    let store = RedisStore::open(RedisOptions {
+        prefix: "purge:".to_owned(),
+        ..RedisOptions::new(proxy.url())
+    })
+    .await
+    .unwrap();
+    let id = JobId::new("letter").unwrap();
+    let enqueue = EnqueueParams {
+        group: GroupId::new("A").unwrap(),
+        action: None,
+        base_priority: None,
+        jobs: vec![NewJob {
+            id: id.clone(),
+            kind: JobType::new("mail").unwrap(),
+            level: Level::Normal,
+            payload: Bytes::new(),
+            run_at: None,
+            expires_at: None,
+        }],
+    };
+    store.call(enqueue).await.unwrap().unwrap();
+    let params = LeaseParams {
+        lane: default_lane(),
+        max: 1,
+        owner: Owner::new("worker").unwrap(),
+    };
+    let leased = store.lease(params).await.unwrap().jobs.remove(0);
+    let answers = vec![Answer {
+        lease: leased.leased.lease,
+        verdict: Verdict::Failed { error: "no".into() },
+    }];
+    store.call(SettleParams { answers }).await.unwrap();
+
+    proxy.drop_next_reply();
+    assert_eq!(purge(&store, &id).await, Ok(()));
+    assert_eq!(proxy.dropped_replies(), 1);
+    let again = purge(&store, &id).await;
+    assert!(
+        matches!(again, Err(Refusal::UnknownJob { .. })),
+        "another call: {again:?}"
+    );
+}

@@ -1,0 +1,153 @@
+//! Works a store off, and keeps account of everything that happens.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use tidegate_core::bulk::views::{DeadFilter, Query, View};
+use tidegate_core::bulk::*;
+use tidegate_core::ids::{GroupId, Owner};
+use tidegate_core::time::Millis;
+use tidegate_store::{DeadJob, ManualClock, Store, StoreExt};
+
+use super::rich::{action, done, group, lanes, lease, settle};
+use super::said::{Action, Job, Said};
+
+#[derive(Debug, Default, PartialEq)]
+pub(crate) struct Account {
+    /// In the order of their starts.
+    pub(crate) started: Vec<Job>,
+    /// How often each action was to be folded, with the counts it had.
+    pub(crate) folded: BTreeMap<Action, (u32, ActionCounts)>,
+}
+
+impl Account {
+    pub(crate) fn runs(&self) -> BTreeMap<&Job, u32> {
+        let mut runs = BTreeMap::new();
+        for job in &self.started {
+            *runs.entry(job).or_default() += 1;
+        }
+        runs
+    }
+}
+
+async fn resume(store: &dyn Store, said: &Said) {
+    for (id, record) in &said.groups {
+        if record.paused {
+            let target = Target::Group(group(id));
+            store.call(ResumeParams { target }).await.unwrap().unwrap();
+        }
+    }
+    for ((of, id), record) in &said.actions {
+        if record.paused {
+            let target = Target::Action(group(of), action(id));
+            store.call(ResumeParams { target }).await.unwrap().unwrap();
+        }
+    }
+}
+
+async fn seal_all(store: &dyn Store, said: &Said) {
+    for ((of, id), record) in &said.actions {
+        if !record.sealed {
+            super::rich::seal(store, of, id).await;
+        }
+    }
+}
+
+async fn watch(store: &dyn Store, account: &mut Account) {
+    let claims = store
+        .call(ClaimAggregationParams {
+            owner: Owner::new("watcher").unwrap(),
+            max: 100,
+            claim_for: Millis(1_000_000),
+        })
+        .await
+        .unwrap();
+    for claim in claims {
+        let name = (claim.group.as_str().to_owned(), claim.action.as_str().to_owned());
+        let entry = account.folded.entry(name).or_default();
+        *entry = (entry.0 + 1, claim.counts);
+        if claim.finished.is_none() {
+            let finish = FinishAggregationParams {
+                group: claim.group.clone(),
+                action: claim.action.clone(),
+                claim: claim.claim,
+                summary: Ok("folded".into()),
+            };
+            store.call(finish).await.unwrap().unwrap();
+        }
+        let confirm = ConfirmCompletionParams {
+            group: claim.group,
+            action: claim.action,
+        };
+        store.call(confirm).await.unwrap().unwrap();
+    }
+}
+
+/// 100 s pass, second by second; what is paused goes on after 20.
+pub(crate) async fn drain(store: &dyn Store, clock: &Arc<ManualClock>, said: &Said) -> Account {
+    let mut account = Account::default();
+    for second in 0..100 {
+        clock.advance(Millis(1_000));
+        store.call(ReleaseDueParams { max: 1_000 }).await.unwrap();
+        store.call(ExpireLeasesParams { max: 1_000 }).await.unwrap();
+        if second == 20 {
+            resume(store, said).await;
+            seal_all(store, said).await;
+        }
+        for lane in lanes() {
+            for job in lease(store, &lane, 7).await {
+                let name = (job.leased.group.as_str().to_owned(), job.id.as_str().to_owned());
+                let payload = &said.jobs[&name].1.payload;
+                assert_eq!(&job.payload, payload, "{name:?}");
+                let settled = settle(store, job.leased.lease, done("drained")).await;
+                assert!(matches!(settled, Settled::Done { .. }), "{name:?}: {settled:?}");
+                account.started.push(name);
+            }
+        }
+        watch(store, &mut account).await;
+    }
+    account
+}
+
+pub(crate) async fn counts(store: &dyn Store, name: &Action) -> ActionCounts {
+    let query = Query::Action(group(&name.0), action(&name.1));
+    match store.call(query).await.unwrap().unwrap() {
+        View::Action(view) => view.counts,
+        other => panic!("{other:?}"),
+    }
+}
+
+pub(crate) async fn phases(store: &dyn Store, of: &GroupId) -> views::GroupView {
+    match store.call(Query::Group(of.clone())).await.unwrap().unwrap() {
+        View::Group(view) => view,
+        other => panic!("{other:?}"),
+    }
+}
+
+pub(crate) async fn stats(store: &dyn Store) -> views::QueueStats {
+    match store.call(Query::QueueStats).await.unwrap().unwrap() {
+        View::QueueStats(stats) => stats,
+        other => panic!("{other:?}"),
+    }
+}
+
+pub(crate) async fn congestion(store: &dyn Store, of: &GroupId) -> views::CongestionState {
+    match store.call(Query::Congestion(of.clone())).await.unwrap().unwrap() {
+        View::Congestion(state) => state,
+        other => panic!("{other:?}"),
+    }
+}
+
+/// Every dead job that is listed.
+pub(crate) async fn dead(store: &dyn Store) -> BTreeSet<Job> {
+    let (mut all, mut after) = (BTreeSet::new(), None);
+    loop {
+        let page = store.dead(&DeadFilter::default(), after, 3).await.unwrap();
+        let name = |dead: DeadJob| (dead.group.to_string(), dead.details.id.to_string());
+        all.extend(page.items.into_iter().map(name));
+        after = page.next;
+        if after.is_none() {
+            return all;
+        }
+    }
+}

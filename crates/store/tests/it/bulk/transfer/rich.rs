@@ -1,0 +1,364 @@
+//! A store in which there is one of everything.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use tidegate_core::bulk::*;
+use tidegate_core::config::{BulkConfig, Hold, JobTypeConfig};
+use tidegate_core::ids::{ActionId, GroupId, JobId, JobType, LaneId, Owner};
+use tidegate_core::time::{Millis, Timestamp};
+use tidegate_store::{LeasedJob, ManualClock, Store, StoreExt};
+
+pub(crate) const BEGIN: Timestamp = Timestamp(1_706_000_000_000);
+
+/// Each type has a lane of its own, so that a lease takes what it is meant to take.
+const KINDS: [&str; 5] = ["run", "park", "cancel", "deny", "rest"];
+pub(crate) const ODD: &str = "Größe {0}:*\n\u{0}'\"\\";
+
+pub(crate) fn config() -> BulkConfig {
+    let mut config = BulkConfig::default();
+    config.backpressure.hold = Hold::Job;
+    config.backpressure.global_rps = 40.0;
+    for name in KINDS {
+        let settings = JobTypeConfig {
+            lane: Some(lane(name)),
+            ..JobTypeConfig::default()
+        };
+        config.job_types.insert(JobType::new(name).unwrap(), settings);
+    }
+    config
+}
+
+pub(crate) fn lanes() -> Vec<LaneId> {
+    KINDS.into_iter().map(lane).collect()
+}
+
+pub(crate) fn lane(name: &str) -> LaneId {
+    LaneId::new(format!("lane-{name}")).unwrap()
+}
+
+pub(crate) fn group(id: &str) -> GroupId {
+    GroupId::new(id).unwrap()
+}
+
+pub(crate) fn action(id: &str) -> ActionId {
+    ActionId::new(id).unwrap()
+}
+
+pub(crate) fn job(id: &str, kind: &str) -> NewJob {
+    NewJob {
+        id: JobId::new(id).unwrap(),
+        kind: JobType::new(kind).unwrap(),
+        level: Level::Normal,
+        payload: Bytes::from(format!("payload of {id}")),
+        run_at: None,
+        expires_at: None,
+    }
+}
+
+pub(crate) async fn enqueue(store: &dyn Store, of: &str, to: Option<&str>, jobs: Vec<NewJob>) -> ActionId {
+    let params = EnqueueParams {
+        group: group(of),
+        action: to.map(action),
+        base_priority: None,
+        jobs,
+    };
+    let outcome = store.call(params).await.unwrap().unwrap();
+    let accepted = |job: &Enqueued| matches!(job, Enqueued::Accepted(_));
+    assert!(outcome.jobs.iter().all(accepted), "{outcome:?}");
+    outcome.action
+}
+
+async fn open(store: &dyn Store, of: &str, id: &str, keep_results: bool) {
+    let params = OpenActionParams {
+        group: group(of),
+        action: action(id),
+        base_priority: None,
+        options: ActionOptions {
+            failure_threshold_percent: 50,
+            keep_results,
+            callback: keep_results.then(|| ODD.to_owned()),
+        },
+    };
+    store.call(params).await.unwrap().unwrap();
+}
+
+pub(crate) async fn seal(store: &dyn Store, of: &str, id: &str) {
+    let params = SealActionParams {
+        group: group(of),
+        action: Some(action(id)),
+    };
+    store.call(params).await.unwrap().unwrap();
+}
+
+pub(crate) async fn lease(store: &dyn Store, from: &LaneId, max: u32) -> Vec<LeasedJob> {
+    let params = LeaseParams {
+        lane: from.clone(),
+        max,
+        owner: Owner::new("worker").unwrap(),
+    };
+    store.lease(params).await.unwrap().jobs
+}
+
+pub(crate) async fn settle(store: &dyn Store, lease: LeaseRef, verdict: Verdict) -> Settled {
+    let answers = vec![Answer { lease, verdict }];
+    store.call(SettleParams { answers }).await.unwrap()[0]
+}
+
+pub(crate) fn done(result: impl Into<Bytes>) -> Verdict {
+    Verdict::Done {
+        result: result.into(),
+    }
+}
+
+fn failed(error: &str) -> Verdict {
+    Verdict::Failed { error: error.into() }
+}
+
+/// Folds and decides; confirms if told to.
+async fn aggregate(store: &dyn Store, summary: Result<Bytes, String>, confirm: bool) {
+    let owner = Owner::new("watcher").unwrap();
+    let (max, claim_for) = (10, Millis(1_000));
+    let claims = store
+        .call(ClaimAggregationParams {
+            owner,
+            max,
+            claim_for,
+        })
+        .await
+        .unwrap();
+    for claim in claims.into_iter().filter(|claim| claim.finished.is_none()) {
+        let (group, action) = (claim.group, claim.action);
+        let finish = FinishAggregationParams {
+            group: group.clone(),
+            action: action.clone(),
+            claim: claim.claim,
+            summary: summary.clone(),
+        };
+        store.call(finish).await.unwrap().unwrap();
+        if confirm {
+            let params = ConfirmCompletionParams { group, action };
+            store.call(params).await.unwrap().unwrap();
+        }
+    }
+}
+
+/// Leases all of a lane in turn and answers by the names of the jobs.
+async fn work(store: &dyn Store) {
+    for leased in lease(store, &lane("run"), 40).await {
+        let verdict = match leased.id.as_str() {
+            "fine" | "keep-fine" => done("result"),
+            "binary" => done(vec![0u8, 159, 146, 150]),
+            "large" => done(vec![b'r'; 50_000]),
+            "empty" => done(""),
+            "dead" | "again" => failed("no such mailbox"),
+            "odd" => failed(ODD),
+            "retry" => Verdict::Retry {
+                error: "try later".into(),
+                after: Some(Millis(30_000)),
+            },
+            "throttled" => Verdict::Throttled {
+                retry_after: Some(Millis(45_000)),
+            },
+            "returned" => Verdict::Returned,
+            "running" => continue,
+            other => panic!("{other}"),
+        };
+        settle(store, leased.leased.lease, verdict).await;
+    }
+}
+
+/// 13 s pass meanwhile.
+pub(crate) async fn fill(store: &dyn Store, clock: &Arc<ManualClock>) {
+    let later = |ms: u64| Some(Timestamp(BEGIN.0 + ms));
+    let many = |ids: &str| ids.split(' ').map(|id| job(id, "run")).collect::<Vec<_>>();
+
+    // Two decided actions, one of them with its callback still to be called; one to be folded.
+    open(store, "decided", "good", false).await;
+    enqueue(store, "decided", Some("good"), many("fine binary")).await;
+    seal(store, "decided", "good").await;
+    work(store).await;
+    aggregate(store, Ok(Bytes::from_static(b"two of two")), true).await;
+    clock.advance(Millis(1_000));
+    open(store, "decided", "bad", true).await;
+    let mut jobs = many("large dead");
+    jobs[0].payload = Bytes::from(vec![7u8; 100_000]);
+    enqueue(store, "decided", Some("bad"), jobs).await;
+    seal(store, "decided", "bad").await;
+    work(store).await;
+    aggregate(store, Err("the reducer gave up".into()), false).await;
+    clock.advance(Millis(1_000));
+    open(store, "decided", "complete", true).await;
+    enqueue(store, "decided", Some("complete"), many("keep-fine odd")).await;
+    seal(store, "decided", "complete").await;
+    work(store).await;
+    clock.advance(Millis(1_000));
+
+    // Dropped jobs still count.
+    enqueue(store, ODD, Some("a:b{c}"), many("fine dead")).await;
+    work(store).await;
+    clock.advance(Millis(1_000));
+    let drop = DropFinishedParams {
+        max: 10,
+        older_than: Some(Millis(500)),
+    };
+    assert!(store.call(drop).await.unwrap().jobs > 0);
+
+    // Everything that can come of a run, in an open action and a sealed one. Replays, also in decided ones.
+    enqueue(
+        store,
+        ODD,
+        Some("a:b{c}"),
+        many("retry throttled returned odd empty"),
+    )
+    .await;
+    let weight = ConfigureGroupParams {
+        group: group("busy"),
+        base_priority: Some(-1_000_000),
+        ceilings: None,
+    };
+    store.call(weight).await.unwrap().unwrap();
+    let expiring = NewJob {
+        expires_at: later(5_500),
+        run_at: later(5_200),
+        ..job("expired", "run")
+    };
+    enqueue(store, "busy", Some("sealed"), vec![expiring]).await;
+    enqueue(store, "busy", Some("sealed"), many("fine running retry again")).await;
+    seal(store, "busy", "sealed").await;
+    work(store).await;
+    clock.advance(Millis(2_000));
+    store.call(ReleaseDueParams { max: 100 }).await.unwrap();
+    for (of, id) in [("decided", "dead"), ("busy", "again"), ("busy", "expired")] {
+        let replay = ReplayParams {
+            group: group(of),
+            job: JobId::new(id).unwrap(),
+        };
+        store.call(replay).await.unwrap().unwrap();
+    }
+
+    // Cancelled: one runs, one is ended, the others wait for the next look.
+    let cancelled: Vec<NewJob> = (0..6).map(|n| job(&format!("cancel-{n}"), "cancel")).collect();
+    enqueue(store, "cancelled", Some("half"), cancelled).await;
+    assert_eq!(lease(store, &lane("cancel"), 1).await.len(), 1);
+    let target = Target::Action(group("cancelled"), action("half"));
+    let outcome = store
+        .call(CancelParams { target, max: 2 })
+        .await
+        .unwrap()
+        .unwrap();
+    assert!(outcome.more, "{outcome:?}");
+
+    // Parked in a paused action; a paused group; a group with ceilings, one with settings only.
+    enqueue(
+        store,
+        "parked",
+        Some("paused"),
+        vec![job("p-1", "park"), job("p-2", "park")],
+    )
+    .await;
+    let target = Target::Action(group("parked"), action("paused"));
+    store.call(PauseParams { target }).await.unwrap().unwrap();
+    assert_eq!(lease(store, &lane("park"), 1).await.len(), 0);
+    enqueue(store, "parked", Some("other"), vec![job("p-3", "park")]).await;
+    enqueue(
+        store,
+        "stopped",
+        None,
+        vec![job("s-1", "rest"), job("s-2", "rest")],
+    )
+    .await;
+    let target = Target::Group(group("stopped"));
+    store.call(PauseParams { target }).await.unwrap().unwrap();
+    for (of, starts_per_window, leased_at_once) in [("ceilings", Some(3), Some(2)), ("idle", None, Some(9))] {
+        let ceilings = Some(Ceilings {
+            starts_per_window,
+            leased_at_once,
+        });
+        let params = ConfigureGroupParams {
+            group: group(of),
+            base_priority: Some(1_500_000),
+            ceilings,
+        };
+        store.call(params).await.unwrap().unwrap();
+    }
+
+    // Waiting at every level, scheduled, expiring: soon, late, and when nobody looks any more.
+    for (level, id) in [
+        (Level::Low, "low"),
+        (Level::High, "high"),
+        (Level::Normal, "normal"),
+    ] {
+        enqueue(
+            store,
+            "ceilings",
+            None,
+            vec![NewJob {
+                level,
+                ..job(id, "rest")
+            }],
+        )
+        .await;
+    }
+    let run_at = later(60_000);
+    enqueue(
+        store,
+        "ceilings",
+        None,
+        vec![NewJob {
+            run_at,
+            ..job("scheduled", "rest")
+        }],
+    )
+    .await;
+    for (id, expires_at) in [
+        ("expires-soon", later(20_000)),
+        ("expires-late", later(90_000_000)),
+        ("expires-never", Some(Timestamp(u64::MAX))),
+    ] {
+        enqueue(
+            store,
+            "stopped",
+            None,
+            vec![NewJob {
+                expires_at,
+                ..job(id, "rest")
+            }],
+        )
+        .await;
+    }
+    clock.advance(Millis(7_000));
+
+    // Ready; denied by a spent window.
+    let denied: Vec<NewJob> = (0..60).map(|n| job(&format!("d-{n}"), "deny")).collect();
+    enqueue(store, "denied", None, denied).await;
+    let admit = |max| AdmitParams {
+        lane: lane("deny"),
+        max,
+        ready_cap: 1_000,
+    };
+    let mut denied = 0;
+    while denied == 0 {
+        let outcome = store.call(admit(15)).await.unwrap();
+        assert!(outcome.admitted.len() + outcome.denied.len() > 0, "{outcome:?}");
+        denied = outcome.denied.len();
+    }
+    // Rates set at run time; a window allows as many starts as before.
+    let rates = ConfigureLimitsParams {
+        global_rps: Set::To(40.1 + 0.2),
+        lanes: vec![(LaneId::new(ODD).unwrap(), Set::To(0.25))],
+        by: ODD.to_owned(),
+        why: "to see that it moves".to_owned(),
+    };
+    store.call(rates).await.unwrap().unwrap();
+    let counts = super::drain::stats(store).await.counts;
+    let all = [
+        counts.waiting,
+        counts.ready,
+        counts.leased,
+        counts.delayed,
+        counts.done,
+        counts.dead,
+    ];
+    assert!(all.iter().all(|&jobs| jobs >= 2), "one of everything: {counts:?}");
+}

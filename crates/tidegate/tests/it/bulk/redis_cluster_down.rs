@@ -1,0 +1,113 @@
+//! A Cluster that has lost one of its servers: what is on the others goes on, and no job is used up by it.
+
+use std::collections::BTreeSet;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use tidegate::config::BulkConfig;
+use tidegate::{Job, JobError, Millis, Options, Submission, Tidegate};
+use tidegate_testkit::servers::{RedisCluster, RedisOptions};
+
+const GROUPS: u64 = 8;
+const JOBS: u64 = 60;
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn one_server_of_a_cluster_that_is_away_costs_the_others_nothing() {
+    let mut options = RedisOptions::durable();
+    options.args = [
+        "--cluster-require-full-coverage",
+        "no",
+        "--cluster-node-timeout",
+        "2000",
+    ]
+    .map(String::from)
+    .into();
+    // Of three, so that the others are still a majority: without one they would serve nobody.
+    let mut cluster = tokio::task::block_in_place(|| RedisCluster::start_with(3, options)).unwrap();
+    let urls = cluster.urls();
+
+    let mut config = BulkConfig::default();
+    config.backpressure.global_rps = 100.0;
+    config.backpressure.rate_limit_window_sec = 0.1;
+    config.worker_pool.job_timeout_ms = Millis(4_000);
+    config.worker_pool.lease_margin_ms = Millis(4_000);
+    // A job that is leased and whose answer does not come in time is dead.
+    config.worker_pool.max_retry_count = 0;
+    let workers = u64::from(config.worker_pool.worker_count);
+    let ran = Arc::new(Mutex::new(BTreeSet::new()));
+    let seen = ran.clone();
+    let handler = move |job: Job| {
+        seen.lock().unwrap().insert(format!("{}/{}", job.group, job.id));
+        // Long enough that some run when the server goes: their answers have nowhere to go.
+        async {
+            tokio::time::sleep(Duration::from_millis(80)).await;
+            Ok::<_, JobError>(())
+        }
+    };
+    let options = Options::redis(&urls[0])
+        .more_urls(&urls[1..])
+        .shards(4)
+        .config(config);
+    let tide = Tidegate::connect(options).await.unwrap();
+    let tide = tide.handler("SEND", handler).unwrap().start().unwrap();
+    for group in 0..GROUPS {
+        let mut part = Submission::new(format!("group-{group}"))
+            .unwrap()
+            .action("spring")
+            .unwrap();
+        for job in 0..JOBS {
+            part = part.job(format!("job-{job}"), "SEND", "{}").unwrap();
+        }
+        tide.submit(part.seal()).await.unwrap();
+    }
+    while ran.lock().unwrap().len() < 50 {
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    // Not the one that counts the starts of all: without it nothing may start.
+    let counting = cluster.owner("bulk-action:{limit}:rate-limit").unwrap().port();
+    let other = cluster
+        .nodes()
+        .iter()
+        .position(|node| node.port() != counting)
+        .unwrap();
+    tokio::task::block_in_place(|| cluster.kill(other)).unwrap();
+    let before = ran.lock().unwrap().clone();
+    tokio::time::sleep(Duration::from_secs(20)).await;
+    let meanwhile: BTreeSet<String> = ran.lock().unwrap().difference(&before).cloned().collect();
+    // Jobs that were leased in the last moment still run: as many as there are workers, not more.
+    let ran_meanwhile = |group: u64| {
+        let group = format!("group-{group}/");
+        meanwhile.iter().filter(|job| job.starts_with(&group)).count() as u64
+    };
+    println!(
+        "{} before, {} in 20 s with one of three servers away",
+        before.len(),
+        meanwhile.len()
+    );
+    tokio::task::block_in_place(|| cluster.restart(other)).unwrap();
+    let mut dead = 0;
+    for group in 0..GROUPS {
+        let mut progress = tide.follow(format!("group-{group}"), "spring").unwrap();
+        let finished = async { while progress.next().await.transpose().unwrap().is_some() {} };
+        tokio::time::timeout(Duration::from_secs(180), finished)
+            .await
+            .unwrap();
+        let action = tide.action(format!("group-{group}"), "spring").await.unwrap();
+        let meanwhile = ran_meanwhile(group);
+        println!(
+            "group-{group}: {meanwhile} meanwhile, {:?} {:?}",
+            action.counts, action.errors
+        );
+        if meanwhile > workers {
+            assert_eq!(action.counts.failed, 0, "group-{group} is on the other server");
+        }
+        dead += action.counts.failed;
+    }
+    let all = ran.lock().unwrap().len();
+    println!("{all} ran, {dead} dead");
+    assert_eq!(all as u64, GROUPS * JOBS);
+    // What ran on the server when it went.
+    assert!(dead <= workers, "{dead}");
+    assert!(meanwhile.len() > 50, "{}", meanwhile.len());
+    tide.shutdown().await.unwrap();
+}

@@ -1,0 +1,183 @@
+//! The service is stopped, killed and started again under load: what was accepted is done, and counted once.
+
+use crate::support::served;
+
+use std::collections::HashSet;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use served::{Served, free_port, until};
+use tidegate_testkit::servers::{RedisOptions, RedisServer};
+
+/// Restarts, and jobs sent in one call.
+const ROUNDS: usize = 4;
+const BATCH: u64 = 50;
+
+#[derive(Default)]
+struct Load {
+    end: AtomicBool,
+    sent: AtomicU64,
+    accepted: Mutex<HashSet<String>>,
+    runs: AtomicU64,
+}
+
+impl Load {
+    fn ended(&self) -> bool {
+        self.end.load(Ordering::Relaxed)
+    }
+}
+
+/// Sends jobs for as long as the load lasts; what was refused or not answered is sent again.
+async fn submit(load: Arc<Load>, url: String, group: &'static str) {
+    let http = reqwest::Client::builder()
+        .no_proxy()
+        .timeout(Duration::from_secs(10))
+        .build()
+        .unwrap();
+    while !load.ended() {
+        let first = load.sent.fetch_add(BATCH, Ordering::Relaxed);
+        let ids: Vec<String> = (first..first + BATCH).map(|n| format!("{group}-{n}")).collect();
+        let jobs: Vec<Value> = ids
+            .iter()
+            .map(|id| json!({ "id": id, "type": "MAIL", "payload": { "id": id } }))
+            .collect();
+        let body = json!({ "jobs": jobs });
+        loop {
+            let sent = http
+                .post(format!("{url}/v1/groups/{group}/actions/load/jobs"))
+                .json(&body)
+                .send()
+                .await;
+            if let Ok(answer) = sent
+                && answer.status() == 200
+            {
+                let answer: Value = answer.json().await.unwrap();
+                assert_eq!(answer["refused"], 0, "{answer}");
+                load.accepted.lock().unwrap().extend(ids);
+                break;
+            }
+            tokio::time::sleep(Duration::from_millis(30)).await;
+        }
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+}
+
+/// Works until told to stop: leases, and settles what it leased; an answer that is not heard is given up.
+async fn work(load: Arc<Load>, url: String, stop: Arc<AtomicBool>) {
+    let http = reqwest::Client::builder()
+        .no_proxy()
+        .timeout(Duration::from_secs(10))
+        .build()
+        .unwrap();
+    while !stop.load(Ordering::Relaxed) {
+        let asked = http
+            .post(format!("{url}/v1/leases"))
+            .json(&json!({ "max": 100, "wait_ms": 500 }))
+            .send()
+            .await;
+        let Ok(answer) = asked else {
+            tokio::time::sleep(Duration::from_millis(30)).await;
+            continue;
+        };
+        if answer.status() != 200 {
+            tokio::time::sleep(Duration::from_millis(30)).await;
+            continue;
+        }
+        let leased: Value = answer.json().await.unwrap_or_default();
+        let answers: Vec<Value> = leased["jobs"]
+            .as_array()
+            .map(|jobs| {
+                jobs.iter()
+                    .map(|job| json!({ "lease": job["lease"], "verdict": "done" }))
+                    .collect()
+            })
+            .unwrap_or_default();
+        load.runs.fetch_add(answers.len() as u64, Ordering::Relaxed);
+        if !answers.is_empty() {
+            let _ = http
+                .post(format!("{url}/v1/leases/settle"))
+                .json(&json!({ "answers": answers }))
+                .send()
+                .await;
+        }
+    }
+}
+
+async fn nothing_is_lost(settings: &str) {
+    let folder = tempfile::tempdir().unwrap();
+    let port = free_port();
+    let settings = format!(
+        "{settings}\n[worker_pool]\njob_timeout_ms = 1000\nlease_margin_ms = 500\nmax_retry_count = 50\n[backpressure]\ndefault_backoff_ms = 50\nmax_backoff_ms = 50"
+    );
+    let mut service = Served::start(folder.path(), port, &settings).await;
+    let (load, stop) = (Arc::new(Load::default()), Arc::new(AtomicBool::new(false)));
+    let url = service.url.clone();
+    let submitters: Vec<_> = ["a", "b"]
+        .map(|group| tokio::spawn(submit(load.clone(), url.clone(), group)))
+        .into_iter()
+        .collect();
+    let workers: Vec<_> = (0..2)
+        .map(|_| tokio::spawn(work(load.clone(), url.clone(), stop.clone())))
+        .collect();
+    for round in 0..ROUNDS {
+        tokio::time::sleep(Duration::from_millis(700)).await;
+        // Every other time without a word.
+        if round % 2 == 0 {
+            service.stop().await;
+        } else {
+            service.kill().await;
+        }
+        service = Served::start(folder.path(), port, &settings).await;
+    }
+    load.end.store(true, Ordering::Relaxed);
+    for submitter in submitters {
+        submitter.await.unwrap();
+    }
+    let accepted = load.accepted.lock().unwrap().clone();
+    assert!(accepted.len() > 500, "{} jobs are no load", accepted.len());
+    for group in ["a", "b"] {
+        let seal = format!("{url}/v1/groups/{group}/actions/load/seal");
+        assert_eq!(service.http.post(seal).send().await.unwrap().status(), 200);
+        let path = format!("/v1/groups/{group}/actions/load");
+        until("the end of the action", || async {
+            service.get(&path).await["status"] == "COMPLETED"
+        })
+        .await;
+    }
+    stop.store(true, Ordering::Relaxed);
+    for worker in workers {
+        worker.await.unwrap();
+    }
+    let mut counted = 0;
+    for group in ["a", "b"] {
+        let counts = service.get(&format!("/v1/groups/{group}/actions/load")).await["counts"].clone();
+        assert_eq!(counts["failed"], 0, "{counts}");
+        assert_eq!(counts["success"], counts["total"], "{counts}");
+        counted += counts["success"].as_u64().unwrap();
+    }
+    // Sent and accepted without our hearing of it is possible; heard of and lost is not.
+    assert!(
+        counted >= accepted.len() as u64,
+        "{counted} of {}",
+        accepted.len()
+    );
+    println!(
+        "{} jobs accepted, {counted} done, {} runs, {ROUNDS} restarts",
+        accepted.len(),
+        load.runs.load(Ordering::Relaxed)
+    );
+    service.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn nothing_is_lost_on_the_embedded_store() {
+    nothing_is_lost("").await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn nothing_is_lost_on_redis() {
+    let redis = RedisServer::start(RedisOptions::durable()).unwrap();
+    nothing_is_lost(&format!("[redis]\nurls = [\"{}\"]", redis.url())).await;
+}

@@ -1,0 +1,458 @@
+//! The commands that talk to a service, against a real one.
+
+use std::fmt::Write;
+
+use serde_json::Value;
+use tidegate_client::{Answer, JobPhase, Lease, LeasedJob, Outcome, Place, Verdict, Worker, new_job};
+
+use crate::support::command;
+use crate::support::service;
+
+use command::{fails, succeeds, tidegate};
+use service::{DEADLINE, Running, start};
+
+struct Said {
+    code: i32,
+    out: String,
+    err: String,
+}
+
+impl Running {
+    /// Runs a command against this service.
+    async fn run(&self, args: &[&str], input: &str) -> Said {
+        let args = [args, &["--url", &self.url]].concat();
+        let output = tidegate(&args, input).await;
+        Said {
+            code: output.status.code().unwrap(),
+            out: String::from_utf8(output.stdout).unwrap(),
+            err: String::from_utf8(output.stderr).unwrap(),
+        }
+    }
+
+    /// What a command prints that must succeed.
+    async fn ok(&self, args: &[&str]) -> String {
+        let (out, err) = succeeds(&[args, &["--url", &self.url]].concat(), "").await;
+        assert!(err.is_empty(), "{args:?}: {err}");
+        out
+    }
+
+    async fn json(&self, args: &[&str]) -> Vec<Value> {
+        let out = self.ok(&[args, &["--json"]].concat()).await;
+        out.lines()
+            .map(|line| serde_json::from_str(line).unwrap())
+            .collect()
+    }
+
+    /// Settles so many jobs as failed.
+    async fn fail(&self, jobs: u32) {
+        let asked = Lease {
+            max: Some(jobs),
+            wait_ms: Some(10_000),
+            ..Lease::default()
+        };
+        let leased = self.client.lease(&asked).await.unwrap().jobs;
+        assert_eq!(leased.len(), jobs as usize);
+        let answer = |job: LeasedJob| Answer {
+            lease: job.lease,
+            verdict: Verdict::Failed,
+            result: None,
+            error: Some("no such mailbox".into()),
+            retry_after_ms: None,
+        };
+        let answers: Vec<Answer> = leased.into_iter().map(answer).collect();
+        self.client.settle(&answers).await.unwrap();
+    }
+
+    async fn jobs(&self, group: &str, action: &str, ids: std::ops::Range<u64>) {
+        let jobs: Vec<_> = ids
+            .map(|id| new_job(format!("{id}"), "SEND", &id).unwrap())
+            .collect();
+        let place = Place::action(group, action).seal();
+        self.client.enqueue_in(&place, &jobs).await.unwrap();
+    }
+}
+
+fn lines(ids: std::ops::Range<u32>) -> String {
+    ids.fold(String::new(), |mut text, id| {
+        writeln!(text, r#"{{"id":"{id}","payload":{{"n":{id}}}}}"#).unwrap();
+        text
+    })
+}
+
+#[tokio::test]
+async fn a_file_and_standard_input_are_submitted() {
+    let service = start("").await;
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("jobs.ndjson");
+    std::fs::write(&file, lines(0..2_500)).unwrap();
+    let file = file.to_str().unwrap();
+    let args = [
+        "submit", file, "--group", "A", "--action", "x", "--type", "SEND", "--seal",
+    ];
+    assert_eq!(
+        service.ok(&args).await,
+        "2500 accepted, 0 known already, 0 refused\n"
+    );
+    let action = service.client.action("A", "x").await.unwrap();
+    assert!(action.sealed);
+    assert_eq!(action.counts.total, 2_500);
+    let job = service.client.job("A", "7").await.unwrap();
+    assert_eq!((job.kind.as_str(), job.payload.get()), ("SEND", r#"{"n":7}"#));
+
+    let args = [
+        "submit", "-", "--group", "B", "--type", "SEND", "--batch", "1000", "--json",
+    ];
+    let said = service.run(&args, &lines(0..2_500)).await;
+    assert_eq!((said.code, said.err.as_str()), (0, ""));
+    let done: Value = serde_json::from_str(&said.out).unwrap();
+    assert_eq!((&done["accepted"], &done["refused"]), (&2_500.into(), &0.into()));
+
+    let each =
+        "{\"group\":\"C\",\"id\":\"1\",\"type\":\"SEND\"}\n{\"group\":\"D\",\"id\":\"1\",\"type\":\"SEND\"}";
+    assert_eq!(
+        service.run(&["submit", "-"], each).await.out,
+        "2 accepted, 0 known already, 0 refused\n"
+    );
+    assert_eq!(
+        service.run(&["submit", "-"], each).await.out,
+        "0 accepted, 2 known already, 0 refused\n"
+    );
+}
+
+#[tokio::test]
+async fn refused_jobs_are_named_and_the_rest_is_accepted() {
+    let service = start("").await;
+    let input = "{\"id\":\"1\",\"type\":\"SEND\"}\nnonsense\n{\"id\":\"\",\"type\":\"SEND\"}\n";
+    for batch in [&[][..], &["--batch", "1"]] {
+        let args = [&["submit", "-", "--group", "A"], batch].concat();
+        let said = service.run(&args, input).await;
+        assert_eq!(said.code, 1, "{}", said.err);
+        assert!(said.out.ends_with("2 refused\n"), "{}", said.out);
+        assert!(
+            said.err.starts_with("tidegate: job 2 was refused: "),
+            "{}",
+            said.err
+        );
+        assert!(
+            said.err.contains("\ntidegate: job 3 () was refused: "),
+            "{}",
+            said.err
+        );
+    }
+    let args = ["submit", "/does/not/exist", "--url", &service.url];
+    fails(&args, "", "/does/not/exist: No such file").await;
+    let said = service.run(&["submit", "-", "--seal"], "").await;
+    assert_eq!(said.code, 2, "a seal needs an action");
+}
+
+#[tokio::test]
+async fn groups_and_actions_are_shown_and_changed() {
+    let service = start("").await;
+    service.jobs("A", "x", 0..3).await;
+    service.jobs("\u{1b}[31m", "y", 0..1).await;
+    let table = service.ok(&["group", "list"]).await;
+    let mut rows = table.lines();
+    assert!(rows.next().unwrap().starts_with("GROUP "), "{table}");
+    assert_eq!(
+        rows.next()
+            .unwrap()
+            .split_whitespace()
+            .take(4)
+            .collect::<Vec<_>>(),
+        ["A", "1", "active", "3"]
+    );
+    assert!(
+        !table.contains('\u{1b}'),
+        "names cannot colour the terminal: {table:?}"
+    );
+    assert_eq!(service.json(&["group", "list", "--limit", "1"]).await.len(), 1);
+    assert_eq!(service.json(&["group", "list", "--all"]).await.len(), 2);
+
+    assert!(
+        service
+            .ok(&["group", "show", "A"])
+            .await
+            .contains("share of window")
+    );
+    let paused = service.ok(&["group", "pause", "A", "--why", "they asked"]).await;
+    assert!(paused.contains("state              paused\n"), "{paused}");
+    assert_eq!(service.json(&["group", "resume", "A"]).await[0]["paused"], false);
+    assert_eq!(
+        service.json(&["group", "weight", "A", "2"]).await[0]["weight"],
+        2.0
+    );
+    let ceilings = service
+        .json(&["group", "ceilings", "A", "--leased-at-once", "5"])
+        .await;
+    assert_eq!(ceilings[0]["ceilings"]["leased_at_once"], 5);
+    service.ok(&["group", "reset-stats", "A"]).await;
+    assert!(
+        service
+            .ok(&["job", "show", "A", "1"])
+            .await
+            .contains("phase      waiting\n")
+    );
+
+    let open = [
+        "action",
+        "open",
+        "A",
+        "z",
+        "--failure-threshold",
+        "50",
+        "--base-priority",
+        "-5",
+    ];
+    assert_eq!(service.json(&open).await[0]["status"], "CREATED");
+    assert_eq!(
+        service.ok(&["action", "seal", "A", "z"]).await,
+        "sealed with 0 jobs\n"
+    );
+    assert!(
+        service
+            .ok(&["action", "pause", "A", "x"])
+            .await
+            .contains("paused")
+    );
+    service.ok(&["action", "resume", "A", "x"]).await;
+    assert_eq!(service.json(&["action", "results", "A", "x"]).await.len(), 3);
+    assert!(
+        service
+            .ok(&["action", "results", "A", "x", "--limit", "2"])
+            .await
+            .lines()
+            .count()
+            == 3
+    );
+    assert_eq!(
+        service.ok(&["action", "cancel", "A", "x"]).await,
+        "3 cancelled, 0 still running\n"
+    );
+    assert_eq!(
+        service.ok(&["group", "cancel", "A"]).await,
+        "0 cancelled, 0 still running\n"
+    );
+    assert!(
+        service
+            .ok(&["action", "show", "A", "x"])
+            .await
+            .contains("cancelled")
+    );
+    service.jobs("B", "w", 0..1).await;
+    service.ok(&["group", "pause", "\u{1b}[31m"]).await;
+    service.fail(1).await;
+    let retried = service.json(&["job", "retry", "B", "0", "--why", "again"]).await;
+    assert_eq!(retried[0]["phase"], "waiting");
+
+    assert!(service.ok(&["stats"]).await.contains("embedded available"));
+    assert_eq!(service.json(&["stats"]).await[0]["store"]["kind"], "embedded");
+    assert!(service.ok(&["targets", "list"]).await.starts_with("TARGET"));
+}
+
+#[tokio::test]
+async fn dead_jobs_are_listed_replayed_and_purged() {
+    let service = start("").await;
+    service.jobs("A", "x", 0..4).await;
+    service.fail(4).await;
+    let table = service
+        .ok(&["dead", "list", "--group", "A", "--reason", "failed"])
+        .await;
+    assert_eq!(table.lines().count(), 5, "{table}");
+    assert!(table.contains("no such mailbox"), "{table}");
+    assert_eq!(service.json(&["dead", "list", "--type", "OTHER"]).await.len(), 0);
+
+    let none = service.run(&["dead", "replay"], "").await;
+    assert_eq!(none.code, 1);
+    assert!(none.err.contains("nothing is selected"), "{}", none.err);
+    let one = service
+        .ok(&["dead", "replay", "--group", "A", "--job", "1"])
+        .await;
+    assert_eq!(one, "1 replayed, 0 skipped\n");
+    assert_eq!(
+        service.client.job("A", "1").await.unwrap().phase,
+        JobPhase::Waiting
+    );
+    let again = service
+        .run(&["dead", "replay", "--group", "A", "--job", "1"], "")
+        .await;
+    assert_eq!((again.code, again.out.as_str()), (1, "0 replayed, 1 skipped\n"));
+    assert!(
+        again.err.contains("A/1: ") && again.err.contains("(not_dead)"),
+        "{}",
+        again.err
+    );
+
+    let careless = service.run(&["dead", "purge", "--all"], "").await;
+    assert_eq!(careless.code, 1);
+    assert!(careless.err.contains("say --yes"), "{}", careless.err);
+    assert_eq!(
+        service.ok(&["dead", "purge", "--all", "--yes"]).await,
+        "3 purged, 0 skipped\n"
+    );
+    assert_eq!(service.json(&["dead", "list"]).await.len(), 0);
+}
+
+#[tokio::test]
+async fn limits_are_changed_and_reasons_told() {
+    let service = start("").await;
+    service.jobs("A", "x", 0..2).await;
+    let changed = service
+        .ok(&[
+            "limits",
+            "set",
+            "--rps",
+            "50",
+            "--lane",
+            "default=10",
+            "--why",
+            "quiet",
+        ])
+        .await;
+    assert!(
+        changed.contains("starts per second  50\n") && changed.contains("quiet"),
+        "{changed}"
+    );
+    assert_eq!(service.json(&["limits", "show"]).await[0]["global_rps"], 50.0);
+    let reset = service.json(&["limits", "reset", "--all"]).await;
+    assert_eq!(reset[0]["global_rps"], 100_000.0);
+    assert_eq!(reset[0]["lanes"].as_array().unwrap().len(), 0);
+    assert_eq!(service.run(&["limits", "set"], "").await.code, 1);
+
+    assert!(
+        service
+            .ok(&["why", "A", "1"])
+            .await
+            .contains("ehind one job of its group")
+    );
+    assert!(service.json(&["why", "A"]).await[0]["reasons"].is_array());
+}
+
+#[tokio::test]
+async fn an_action_is_watched_until_it_is_decided() {
+    let service = start("").await;
+    service.jobs("A", "good", 0..50).await;
+    service.jobs("A", "bad", 50..51).await;
+    let worker = {
+        let client = service.client.clone();
+        let handler = |job: LeasedJob| async move {
+            match &*job.action {
+                "bad" => Outcome::failed("no such mailbox"),
+                _ => Outcome::done(),
+            }
+        };
+        tokio::spawn(Worker::new(client).run(handler, std::future::pending()))
+    };
+    let good = service.json(&["watch", "A", "good"]).await;
+    let last = good.last().unwrap();
+    assert_eq!(
+        (&last["status"], &last["counts"]["success"]),
+        (&"COMPLETED".into(), &50.into())
+    );
+    let bad = service.run(&["watch", "A", "bad"], "").await;
+    assert_eq!(bad.code, 1);
+    assert!(
+        bad.out.ends_with("bad: 1 of 1, FAILED, 1 failed\n"),
+        "{}",
+        bad.out
+    );
+    let both = service.run(&["watch", "A"], "").await;
+    assert_eq!(both.code, 1);
+    assert!(both.out.contains("good: 50 of 50, COMPLETED\n"), "{}", both.out);
+    assert_eq!(both.err, "tidegate: an action of group A FAILED\n");
+    worker.abort();
+}
+
+#[tokio::test]
+async fn exit_codes_tell_what_happened() {
+    let service = start("").await;
+    for (args, code, text) in [
+        (&["group", "show", "nobody"][..], 3, "(unknown_group), request "),
+        (&["job", "show", "A", "1"], 3, "(unknown_group)"),
+        (&["targets", "enable", "nobody"], 3, "(unknown_target)"),
+        (
+            &["group", "weight", "A", "1000"],
+            1,
+            "it may be from 0.015625 to 64 (invalid)",
+        ),
+        (&["group", "weight", "A", "heavy"], 2, "invalid value 'heavy'"),
+        (&["watch", "A", "nothing"], 3, "(unknown_group)"),
+    ] {
+        let said = service.run(args, "").await;
+        assert_eq!(said.code, code, "{args:?}: {}", said.err);
+        assert!(said.err.contains(text), "{args:?}: {}", said.err);
+        assert!(said.out.is_empty(), "{args:?}: {}", said.out);
+    }
+    let mistaken = tidegate(&["stats", "--url", "localhost:7171"], "").await;
+    assert_eq!(mistaken.status.code(), Some(1));
+    let help = tidegate(&["--help"], "").await;
+    assert!(String::from_utf8(help.stdout).unwrap().contains("Exit codes"));
+}
+
+#[tokio::test]
+async fn a_service_that_is_away_has_a_code_of_its_own() {
+    // Bound, and nobody listens: as long as it is here the port is nobody else's.
+    let socket = tokio::net::TcpSocket::new_v4().unwrap();
+    socket.bind("127.0.0.1:0".parse().unwrap()).unwrap();
+    let gone = format!("http://{}", socket.local_addr().unwrap());
+    let away = tokio::time::timeout(DEADLINE, tidegate(&["stats", "--url", &gone], ""))
+        .await
+        .unwrap();
+    let text = String::from_utf8(away.stderr).unwrap();
+    assert_eq!(away.status.code(), Some(5), "{text}");
+    assert!(
+        text.starts_with(&format!("tidegate: cannot reach {gone}: ")),
+        "{text}"
+    );
+}
+
+#[tokio::test]
+async fn a_key_comes_from_a_file_and_is_not_told() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("key");
+    std::fs::write(&file, "tg_secret\nof two lines\n").unwrap();
+    let said = tidegate(&["stats", "--key-file", file.to_str().unwrap()], "").await;
+    let text = String::from_utf8(said.stderr).unwrap();
+    assert_eq!(said.status.code(), Some(1), "{text}");
+    assert!(
+        text.contains("is it the right file?") && !text.contains("secret"),
+        "{text}"
+    );
+}
+
+#[tokio::test]
+async fn the_benchmark_of_the_port_has_its_fields() {
+    let folder = tempfile::tempdir().unwrap();
+    let dir = folder.path().to_str().unwrap();
+    let args = [
+        "bench", "http", "--jobs", "2000", "--groups", "3", "--json", "--dir", dir,
+    ];
+    let said = tidegate(&args, "").await;
+    assert!(said.status.success(), "{}", String::from_utf8_lossy(&said.stderr));
+    let figures: Value = serde_json::from_slice(&said.stdout).unwrap();
+    for field in [
+        "enqueue_per_sec",
+        "work_per_sec",
+        "lifecycle_per_sec",
+        "floor_calls_per_sec",
+        "floor_jobs_per_sec",
+        "store_lifecycle_per_sec",
+        "server_memory_bytes",
+    ] {
+        assert!(figures[field].as_u64().unwrap() > 0, "{field}: {figures}");
+    }
+    for call in ["enqueue", "lease", "settle"] {
+        let (p50, p99) = (
+            &figures[format!("{call}_p50_ms")],
+            &figures[format!("{call}_p99_ms")],
+        );
+        assert!(
+            p50.as_f64().unwrap() <= p99.as_f64().unwrap(),
+            "{call}: {figures}"
+        );
+    }
+    assert_eq!(
+        folder.path().read_dir().unwrap().count(),
+        0,
+        "the benchmark cleans up"
+    );
+}

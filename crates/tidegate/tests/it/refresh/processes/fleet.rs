@@ -1,0 +1,408 @@
+//! Some `tidegate serve` processes that share their work, the servers behind them, and the upstream in front of them.
+
+use std::collections::HashMap;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+use tempfile::TempDir;
+use tidegate_core::ids::{RecordKey, SourceId};
+use tidegate_core::refresh::Version;
+use tidegate_core::time::{Millis, Timestamp};
+use tidegate_snapshots::mysql::{self, MySqlOptions};
+use tidegate_snapshots::postgres::{self, PostgresOptions};
+use tidegate_snapshots::sqlite::{self, SqliteOptions};
+use tidegate_snapshots::{RecordRef, Snapshot, Snapshots, Write};
+use tidegate_store::{Clock, SystemClock};
+use tidegate_testkit::servers::{
+    KafkaOptions, KafkaServer, MariaDbServer, PostgresServer, Proxy, RedisOptions, RedisServer, SqlOptions,
+};
+use tidegate_upstream::{Report, Upstream, UpstreamSettings};
+use tokio::sync::{Mutex, MutexGuard};
+
+use super::clock::SteppedClock;
+use crate::support::served::{Served, free_port};
+
+/// Longer than any of these tests should take for one thing.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(180);
+const DATABASE: &str = "records";
+const DAY: Millis = Millis(86_400_000);
+
+const COMMON: [&str; 3] = [
+    "[refresh.query]\ncache_ttl_ms = 50\nread_timeout_ms = 10000\n",
+    "[refresh.watch]\nlag_every_ms = 500\nfollow_every_ms = 100\n",
+    "[refresh.breaker]\nopen_ms = 1000\n",
+];
+
+/// Prefetches as much as the budget has.
+pub(crate) const FLOOD: &str = "[refresh.prefetch]\ntick_ms = 1000\npeak_rate = 1000\nother_rate = 1000\n\
+                     [refresh.work]\nclaim_ms = 5000\n";
+
+/// One test at a time.
+pub(crate) async fn turn() -> MutexGuard<'static, ()> {
+    static TURN: Mutex<()> = Mutex::const_new(());
+    TURN.lock().await
+}
+
+/// What the processes share.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Behind {
+    /// A data folder; for one process.
+    Embedded,
+    /// Redis for budgets, coalescer and log; MariaDB.
+    Redis,
+    /// Redis for budgets and coalescer; Kafka; PostgreSQL.
+    Kafka,
+}
+
+/// The servers; one that is not used is absent.
+#[derive(Debug, Default)]
+pub(crate) struct Servers {
+    pub(crate) redis: Option<RedisServer>,
+    pub(crate) kafka: Option<KafkaServer>,
+    pub(crate) mariadb: Option<MariaDbServer>,
+    pub(crate) postgres: Option<PostgresServer>,
+    /// Between the processes and PostgreSQL.
+    pub(crate) postgres_proxy: Option<Proxy>,
+}
+
+impl Servers {
+    fn start(behind: Behind) -> Self {
+        let mut servers = Self::default();
+        if behind == Behind::Embedded {
+            return servers;
+        }
+        servers.redis = Some(RedisServer::start(RedisOptions::durable()).unwrap());
+        if behind == Behind::Redis {
+            let server = MariaDbServer::start(SqlOptions::default()).unwrap();
+            server.create_database(DATABASE).unwrap();
+            servers.mariadb = Some(server);
+        } else {
+            let server = PostgresServer::start(SqlOptions::default()).unwrap();
+            server.create_database(DATABASE).unwrap();
+            servers.postgres_proxy = Some(Proxy::start(server.port()).unwrap());
+            servers.postgres = Some(server);
+            let options = KafkaOptions {
+                behind_proxy: true,
+                ..KafkaOptions::default()
+            };
+            servers.kafka = Some(KafkaServer::start(options).unwrap());
+        }
+        servers
+    }
+
+    /// As the processes are told.
+    fn settings(&self) -> String {
+        let mut text = String::new();
+        if let Some(redis) = &self.redis {
+            text += &format!("[redis]\nurls = [{:?}]\n", redis.url());
+        }
+        if let Some(kafka) = &self.kafka {
+            text += &format!(
+                "[refresh.log]\nkind = \"kafka\"\nbrokers = [{:?}]\nreplication_factor = 1\n\
+                 session_timeout_ms = 6000\n",
+                kafka.brokers()
+            );
+        }
+        if let Some(server) = &self.mariadb {
+            text += &format!("[refresh.snapshots]\nurl = {:?}\n", server.url_of(DATABASE));
+        }
+        if let (Some(server), Some(proxy)) = (&self.postgres, &self.postgres_proxy) {
+            let (port, proxied) = (server.port().to_string(), proxy.port().to_string());
+            let url = server.url_of(DATABASE).replace(&port, &proxied);
+            text += &format!("[refresh.snapshots]\nurl = {url:?}\n");
+        }
+        text
+    }
+
+    /// `kill -9`.
+    pub(crate) fn kill_database(&mut self) {
+        match (&mut self.mariadb, &mut self.postgres) {
+            (Some(server), _) => server.kill().unwrap(),
+            (_, Some(server)) => server.kill().unwrap(),
+            _ => {}
+        }
+    }
+
+    pub(crate) fn restart_database(&mut self) {
+        match (&mut self.mariadb, &mut self.postgres) {
+            (Some(server), _) => server.restart().unwrap(),
+            (_, Some(server)) => server.restart().unwrap(),
+            _ => {}
+        }
+    }
+}
+
+pub(crate) struct Fleet {
+    pub(crate) servers: Servers,
+    pub(crate) upstream: Upstream,
+    pub(crate) members: Vec<Member>,
+    settings: String,
+}
+
+/// One process and what it keeps when it is killed.
+pub(crate) struct Member {
+    pub(crate) served: Option<Served>,
+    pub(crate) clock: SteppedClock,
+    folder: TempDir,
+    port: u16,
+}
+
+impl Member {
+    /// Of a process with a database of its own.
+    pub(crate) fn database(&self) -> PathBuf {
+        self.folder.path().join("data/snapshots.db")
+    }
+
+    fn new() -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        Self {
+            served: None,
+            clock: SteppedClock::new(folder.path()),
+            folder,
+            port: free_port(),
+        }
+    }
+
+    async fn start(&mut self, settings: &str) {
+        let environment = self.clock.environment();
+        let served = Served::start_in(self.folder.path(), self.port, settings, &environment).await;
+        self.served = Some(served);
+    }
+
+    pub(crate) fn served(&self) -> &Served {
+        self.served.as_ref().expect("it runs")
+    }
+
+    pub(crate) fn signal(&self, signal: rustix::process::Signal) {
+        self.served().signal(signal);
+    }
+
+    /// `kill -9`.
+    pub(crate) async fn kill(&mut self) {
+        if let Some(served) = self.served.take() {
+            served.kill().await;
+        }
+    }
+}
+
+pub(crate) fn small(change: impl FnOnce(&mut UpstreamSettings)) -> UpstreamSettings {
+    let mut settings = UpstreamSettings {
+        payload_bytes: 8_000,
+        latency_min_ms: 5,
+        latency_max_ms: 40,
+        // It counts what it sees and refuses nothing: a machine that stalls would make it refuse.
+        per_second: 10_000,
+        ..UpstreamSettings::default()
+    };
+    change(&mut settings);
+    settings
+}
+
+pub(crate) fn record(key: &str) -> RecordRef {
+    RecordRef {
+        source: SourceId::new("character").unwrap(),
+        key: RecordKey::new(key).unwrap(),
+    }
+}
+
+impl Fleet {
+    /// `more` is TOML after what all of these tests have in common; a section of it replaces theirs.
+    pub(crate) async fn start(behind: Behind, count: usize, upstream: UpstreamSettings, more: &str) -> Self {
+        let upstream = Upstream::start(upstream).unwrap();
+        let url = upstream.url();
+        Self::start_before(behind, count, upstream, &url, more).await
+    }
+
+    /// The same with something at `url` between the processes and the upstream.
+    pub(crate) async fn start_before(
+        behind: Behind,
+        count: usize,
+        upstream: Upstream,
+        url: &str,
+        more: &str,
+    ) -> Self {
+        let servers = Servers::start(behind);
+        let mut settings = format!(
+            "{}\n[sources.character]\nurl = \"{url}/character/{{key}}\"\ntarget = \"api\"\n\
+             fields = [\"character_name\", \"revision\"]\ntimeout_ms = 60000\nconnect_timeout_ms = 30000\n{more}",
+            servers.settings(),
+        );
+        for section in COMMON {
+            let name = section.lines().next().expect("it has a name");
+            if !more.contains(name) {
+                settings += section;
+            }
+        }
+        let mut fleet = Self {
+            servers,
+            upstream,
+            members: (0..count).map(|_| Member::new()).collect(),
+            settings,
+        };
+        for index in 0..count {
+            fleet.revive(index).await;
+        }
+        fleet
+    }
+
+    /// Starts a process that does not run.
+    pub(crate) async fn revive(&mut self, index: usize) {
+        self.members[index].start(&self.settings).await;
+    }
+
+    /// The same while something is done to the servers.
+    pub(crate) async fn revive_while(&mut self, index: usize, meanwhile: impl AsyncFnOnce(&mut Servers)) {
+        let Self {
+            members,
+            servers,
+            settings,
+            ..
+        } = self;
+        tokio::join!(members[index].start(settings), meanwhile(servers));
+    }
+
+    /// What is in the database, seen past the processes.
+    pub(crate) async fn snapshots(&self) -> Arc<dyn Snapshots> {
+        if let Some(server) = &self.servers.mariadb {
+            return Arc::new(mysql::open(MySqlOptions::new(server.url_of(DATABASE))).unwrap());
+        }
+        if let Some(server) = &self.servers.postgres {
+            return Arc::new(postgres::open(PostgresOptions::new(server.url_of(DATABASE))).unwrap());
+        }
+        let file = self.members[0].database();
+        Arc::new(sqlite::open(SqliteOptions::new(file)).await.unwrap())
+    }
+
+    /// Records that were fetched two days ago: due to be fetched ahead.
+    pub(crate) async fn seed(&self, prefix: &str, count: usize) {
+        let snapshots = self.snapshots().await;
+        let at = SystemClock.now() - DAY - DAY;
+        let write = |n: usize| Write::Full {
+            record: record(&format!("{prefix}{n}")),
+            version: Version(1),
+            data: vec![1; 50].into(),
+            hash: [1; 32],
+            at,
+        };
+        let writes: Vec<Write> = (0..count).map(write).collect();
+        for writes in writes.chunks(500) {
+            // A busy machine may take longer than a write may.
+            while let Err(error) = snapshots.write(writes).await {
+                assert!(error.is_retryable(), "{error}");
+            }
+        }
+    }
+
+    /// A read through the port of one process, and how long it took.
+    pub(crate) async fn read(&self, index: usize, key: &str) -> (Value, Duration) {
+        let served = self.members[index].served();
+        let begun = Instant::now();
+        let record = served.get(&format!("/v1/records/character/{key}")).await;
+        (record, begun.elapsed())
+    }
+
+    /// Waits until each of these records was fetched after `since`, whatever happens meanwhile.
+    pub(crate) async fn until_refreshed(&self, keys: &[String], since: Timestamp) {
+        let records = keys.iter().map(|key| (record(key), ())).collect();
+        self.until_stored(records, |snapshot, ()| snapshot.last_checked_at >= since)
+            .await;
+    }
+
+    /// Waits until each of these records has the version that was promised, or a later one.
+    pub(crate) async fn until_written(&self, versions: &HashMap<String, u64>) {
+        let records = versions.iter();
+        let records = records.map(|(key, version)| (record(key), Version(*version)));
+        self.until_stored(records.collect(), |snapshot, version| {
+            snapshot.version >= *version
+        })
+        .await;
+    }
+
+    async fn until_stored<T>(&self, mut left: Vec<(RecordRef, T)>, is_there: impl Fn(&Snapshot, &T) -> bool) {
+        let snapshots = self.snapshots().await;
+        let (begun, all) = (Instant::now(), left.len());
+        while let Some((first, _)) = left.first() {
+            let count = left.len();
+            assert!(
+                begun.elapsed() < PATIENCE,
+                "{count} of {all} are not there, such as {first:?}"
+            );
+            let mut missing = Vec::new();
+            while !left.is_empty() {
+                let part: Vec<(RecordRef, T)> = left.drain(..left.len().min(500)).collect();
+                let records: Vec<RecordRef> = part.iter().map(|(record, _)| record.clone()).collect();
+                // A database that is away has nothing.
+                let rows = snapshots.read(&records).await.unwrap_or_default();
+                let mut rows = rows.into_iter();
+                for (record, wanted) in part {
+                    let snapshot = rows.next().and_then(|row| row.snapshot);
+                    if !snapshot.is_some_and(|snapshot| is_there(&snapshot, &wanted)) {
+                        missing.push((record, wanted));
+                    }
+                }
+            }
+            left = missing;
+            if !left.is_empty() {
+                tokio::time::sleep(Duration::from_millis(300)).await;
+            }
+        }
+    }
+
+    /// Waits until so many calls were made.
+    pub(crate) async fn calls_reach(&self, wanted: u64) {
+        let begun = Instant::now();
+        while self.upstream.report().calls < wanted {
+            let calls = self.upstream.report().calls;
+            assert!(begun.elapsed() < PATIENCE, "{calls} calls, not {wanted}");
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+    }
+
+    /// The refresh part as one process sees it.
+    pub(crate) async fn overview(&self, index: usize) -> Value {
+        self.members[index].served().get("/v1/refresh").await
+    }
+
+    /// Every process ends well.
+    pub(crate) async fn stop(mut self) {
+        for member in &mut self.members {
+            if let Some(served) = member.served.take() {
+                served.stop().await;
+            }
+        }
+    }
+}
+
+/// No second had more than the limit; `rate` is what the budget hands out.
+pub(crate) fn assert_within(report: &Report, limit: u32, rate: u32) {
+    let most = report.most_allowed(limit, rate);
+    assert!(
+        report.max_in_second <= most,
+        "{} in a second, not {most}",
+        report.max_in_second
+    );
+    assert_eq!((report.over_day, report.statuses.get("429")), (0, None));
+}
+
+/// Part of a configuration: the defaults of the provider's limits, in a day that does not turn during a test.
+pub(crate) fn budget(more: &str) -> String {
+    format!(
+        "[budgets.api]\nhard_limit = 500\nzone = {{ utc_offset_minutes = {}, day_starts_at_minutes = 0 }}\n{more}",
+        midday()
+    )
+}
+
+/// The distance from UTC, in minutes, at which it is about noon now.
+pub(crate) fn midday() -> i64 {
+    let minutes = (SystemClock.now().0 / 60_000 % 1_440) as i64;
+    720 - minutes
+}
+
+/// In milliseconds, in order; at a share of all.
+pub(crate) fn at(share: f64, times: &mut [Duration]) -> f64 {
+    times.sort_unstable();
+    let index = ((times.len().max(1) - 1) as f64 * share) as usize;
+    times.get(index).map_or(0.0, |time| time.as_secs_f64() * 1_000.0)
+}

@@ -1,0 +1,154 @@
+//! LS-05: a database that takes ten seconds for every answer. Calls to it stop, nothing that was fetched is committed,
+//! readers hear in time what they can have, and afterwards HIGH is as quick as before, whatever LOW has piled up.
+
+use std::time::{Duration, Instant};
+
+use reqwest::StatusCode;
+use serde_json::Value;
+use tidegate_store::{Clock, SystemClock};
+use tokio::task::JoinSet;
+
+use super::fleet::{Behind, FLOOD, Fleet, PATIENCE, at, budget, small, turn};
+use crate::support::served::until;
+
+const SLOW: Duration = Duration::from_secs(10);
+/// How long a read may wait for the database.
+const READ: Duration = Duration::from_secs(1);
+/// HIGH events of each phase: fewer than are worked on at once.
+const EVENTS: usize = 120;
+const QUERY: &str = "[refresh.query]\ncache_ttl_ms = 50\nread_timeout_ms = 1000\n";
+/// Four calls tell that it is slow: each takes as long as a write may.
+const BREAKER: &str = "[refresh.breaker]\nopen_ms = 1000\nwindow = 4\nprobes = 2\n";
+
+/// How long each HIGH refresh took until a reader saw it, and what readers were answered meanwhile.
+#[derive(Default)]
+struct Seen {
+    done: Vec<Duration>,
+    reads: Vec<(StatusCode, Duration)>,
+}
+
+/// Users who ask for a record and read it until it is there.
+async fn users(http: reqwest::Client, url: String, prefix: &'static str) -> Seen {
+    let mut users = JoinSet::new();
+    for n in 0..EVENTS {
+        let (http, url) = (http.clone(), format!("{url}/v1/records/character/{prefix}{n}"));
+        users.spawn(user(http, url));
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    let mut seen = Seen::default();
+    for (done, reads) in users.join_all().await {
+        seen.done.push(done);
+        seen.reads.extend(reads);
+    }
+    seen
+}
+
+async fn user(http: reqwest::Client, url: String) -> (Duration, Vec<(StatusCode, Duration)>) {
+    let begun = Instant::now();
+    let mut reads = Vec::new();
+    let asked = format!("{url}/refresh");
+    while http.post(&asked).send().await.unwrap().status() != 202 {
+        assert!(begun.elapsed() < PATIENCE, "{url} is not queued");
+    }
+    loop {
+        let read = Instant::now();
+        let response = http.get(&url).send().await.unwrap();
+        let status = response.status();
+        let record: Value = response.json().await.unwrap();
+        reads.push((status, read.elapsed()));
+        if record["freshness"] == "FRESH" {
+            return (begun.elapsed(), reads);
+        }
+        assert!(begun.elapsed() < PATIENCE, "{url}: {record}");
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+}
+
+fn calls(fleet: &Fleet, prefix: &str) -> u64 {
+    let keys = fleet.upstream.report().keys;
+    let calls = keys.iter().filter(|(key, _)| key.starts_with(prefix));
+    calls.map(|(_, calls)| calls).sum()
+}
+
+async fn waiting(fleet: &Fleet, priority: &str) -> u64 {
+    fleet.overview(0).await["lag"][priority]["records"]
+        .as_u64()
+        .unwrap()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_database_that_takes_ten_seconds_opens_the_breaker_and_loses_nothing() {
+    let _turn = turn().await;
+    let settings = budget("validity_ms = 50\n") + FLOOD + QUERY + BREAKER;
+    let fleet = Fleet::start(Behind::Kafka, 1, small(|_| {}), &settings).await;
+    fleet.seed("low", 8_000).await;
+    let since = SystemClock.now();
+    let served = fleet.members[0].served();
+    let users = |prefix| users(served.http.clone(), served.url.clone(), prefix);
+    until("low piles up", || async { waiting(&fleet, "low").await > 1_000 }).await;
+    let mut before = users("before").await;
+
+    let database = fleet.servers.postgres_proxy.as_ref().unwrap();
+    database.delay_replies(SLOW);
+    let slow = Instant::now();
+    let during = tokio::spawn(users("during"));
+    until("the breaker is open", || async {
+        fleet.overview(0).await["breakers"]["database"] != "CLOSED"
+    })
+    .await;
+    until("all of them are fetched", || async {
+        calls(&fleet, "during") >= EVENTS as u64
+    })
+    .await;
+    // As long as an answer takes, and more: then it would be seen if what is late were taken for done.
+    tokio::time::sleep((SLOW + Duration::from_secs(2)).saturating_sub(slow.elapsed())).await;
+    let withheld = waiting(&fleet, "high").await;
+    assert!(
+        withheld >= EVENTS as u64,
+        "{withheld} of {EVENTS} wait to be committed"
+    );
+
+    database.delay_replies(Duration::ZERO);
+    let normal = Instant::now();
+    let mut during = during.await.unwrap();
+    until("the breaker is closed", || async {
+        fleet.overview(0).await["breakers"]["database"] == "CLOSED"
+    })
+    .await;
+    let closed = normal.elapsed();
+    let backlog = waiting(&fleet, "low").await;
+    let mut after = users("after").await;
+    let backlog = (backlog, waiting(&fleet, "low").await);
+
+    let refused = during.reads.iter().filter(|(status, _)| *status == 503).count();
+    let answered = during.reads.iter().filter(|(status, _)| *status == 200).count();
+    let mut times: Vec<Duration> = during.reads.iter().map(|(_, took)| *took).collect();
+    println!(
+        "HIGH done p95: before {:.0} ms, during {:.0} ms, after {:.0} ms with {backlog:?} LOW events waiting; all is well {} ms \
+         after the database is; {withheld} commits withheld; reads meanwhile: {answered} answered, {refused} refused, p95 \
+         {:.0} ms, slowest {:.0} ms",
+        at(0.95, &mut before.done),
+        at(0.95, &mut during.done),
+        at(0.95, &mut after.done),
+        closed.as_millis(),
+        at(0.95, &mut times),
+        at(1.0, &mut times),
+    );
+    assert_eq!(refused + answered, during.reads.len(), "{:?}", during.reads);
+    // Nobody waits for the database, which would be ten seconds, nor for a write, which may take five.
+    assert!(
+        times.iter().all(|took| *took < READ + Duration::from_secs(3)),
+        "{times:?}"
+    );
+    // Fetched once, although it was written for long.
+    assert_eq!(calls(&fleet, "during"), EVENTS as u64);
+    // What waits for what LOW has piled up, or for the breaker's next look, takes longer.
+    assert!(at(0.95, &mut after.done) < 3_000.0, "{:?}", after.done);
+    assert!(backlog.0 > 0, "LOW had nothing to do");
+    let keys: Vec<String> = ["before", "during", "after"]
+        .iter()
+        .flat_map(|prefix| (0..EVENTS).map(move |n| format!("{prefix}{n}")))
+        .collect();
+    fleet.until_refreshed(&keys, since).await;
+    fleet.stop().await;
+}

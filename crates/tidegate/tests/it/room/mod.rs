@@ -1,0 +1,5 @@
+//! Rooms: the library, and processes that share a room.
+
+mod library;
+mod processes;
+mod streams;

@@ -1,0 +1,56 @@
+//! A second device takes over by another process than the first one's, and the first hears of it at once.
+//!
+//! A sign of life counts for ten minutes here, so the store's answer to the next one would come after more than three.
+
+use std::time::{Duration, Instant};
+
+use super::brokers::Brokers;
+use super::told_after;
+use super::visitor::Stream;
+
+const PEOPLE: usize = 10;
+const PROMISE: Duration = Duration::from_secs(1);
+/// Of a machine that is busy with other tests.
+const BUSY: Duration = Duration::from_secs(10);
+
+/// The other process takes over; how long until the older stream hears of it, and the newer one.
+async fn taken_over(brokers: &Brokers, number: usize, mut old: Stream, first: &str) -> (Duration, Stream) {
+    let begun = Instant::now();
+    let mut new = Stream::open(brokers.address(number), Some(&old.cookie))
+        .await
+        .unwrap();
+    assert_eq!(new.next().await.unwrap().0, first);
+    old.until("superseded").await.unwrap();
+    let after = begun.elapsed();
+    old.next().await.expect_err("that was the last word");
+    (after, new)
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_second_device_on_another_process_takes_over_at_once() {
+    let brokers = Brokers::start(2, "presence_ms = 600000").await;
+    let mut times = Vec::new();
+    for number in 0..PEOPLE {
+        let mut stream = Stream::open(brokers.address(number), None).await.unwrap();
+        stream.until("queued").await.unwrap();
+        // There and back again.
+        for turn in 1..=2 {
+            let (after, newer) = taken_over(&brokers, number + turn, stream, "queued").await;
+            times.push(after);
+            stream = newer;
+        }
+        // Also from somebody who has a pass.
+        brokers.free(0, 1).await;
+        stream.until("granted").await.unwrap();
+        let (after, _) = taken_over(&brokers, number + 1, stream, "granted").await;
+        times.push(after);
+    }
+    let counts = brokers.room(0).await["counts"].clone();
+    assert_eq!(
+        (&counts["joined"], &counts["admitted"]),
+        (&PEOPLE.into(), &PEOPLE.into())
+    );
+    let (middle, longest) = told_after("from the second device to superseded", times);
+    assert!(middle < PROMISE && longest < BUSY);
+    brokers.stop().await;
+}

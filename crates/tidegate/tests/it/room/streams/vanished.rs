@@ -1,0 +1,193 @@
+//! A visitor's machine vanishes without a word: its cable is cut, and no FIN or RST ever comes. The connection is given up, the
+//! place is kept for the grace time and then lost, and a slot comes back at its deadline.
+//!
+//! The test runs itself again in a network of its own (`unshare`), where the visitor's machine is one more network at the end
+//! of a cable (a pair of `veth` devices). Where users may make namespaces it needs no other rights; where they may not, and root
+//! neither, it fails.
+
+use std::io::{BufRead, BufReader, Write};
+use std::net::SocketAddr;
+use std::path::Path;
+use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+
+use super::visitor::Stream;
+use crate::support::child;
+use crate::support::served::{Served, free_port, until};
+
+const NAME: &str = "room::streams::vanished::a_machine_that_vanished_gives_everything_back_in_time";
+/// Of its own, and gone with its processes.
+const APART: &str =
+    r#"exec unshare --user --map-root-user --net --pid --fork --kill-child --mount-proc "$0" "$@";"#;
+const HERE: [u8; 4] = [10, 7, 0, 1];
+const THERE: [u8; 4] = [10, 7, 0, 2];
+/// `THERE` as `/proc/net/tcp` has it.
+const THERE_IN_HEX: &str = "0200070A:";
+
+const UNACKNOWLEDGED: Duration = Duration::from_secs(2);
+const PASS: Duration = Duration::from_secs(8);
+const GRACE: Duration = Duration::from_secs(8);
+/// The sweep, and a machine that is busy with other tests.
+const BUSY: Duration = Duration::from_secs(5);
+
+fn ip(words: &str) {
+    let done = Command::new("ip").args(words.split(' ')).status();
+    let done = done.expect("ip is there: install iproute2");
+    assert!(done.success(), "ip {words}: {done}");
+}
+
+/// Another machine: a shell in a network of its own, at the end of a cable.
+struct Machine {
+    shell: Child,
+    input: ChildStdin,
+    output: BufReader<ChildStdout>,
+}
+
+impl Machine {
+    fn plugged_in() -> Self {
+        let mut shell = Command::new("unshare")
+            .args(["--net", "sh"])
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let (input, output) = (shell.stdin.take().unwrap(), shell.stdout.take().unwrap());
+        let mut machine = Self {
+            shell,
+            input,
+            output: BufReader::new(output),
+        };
+        // It has its own network as soon as it does anything.
+        machine.does(":");
+        let [here, there] = [HERE, THERE].map(std::net::Ipv4Addr::from);
+        let pid = machine.shell.id();
+        ip("link set lo up");
+        ip(&format!("link add near type veth peer name far netns {pid}"));
+        ip(&format!("address add {here}/24 dev near"));
+        ip("link set near up");
+        machine.does(&format!(
+            "ip address add {there}/24 dev far && ip link set far up"
+        ));
+        machine
+    }
+
+    fn does(&mut self, command: &str) {
+        writeln!(self.input, "{{ {command}\n}} && echo done || echo failed").unwrap();
+        let mut line = String::new();
+        self.output.read_line(&mut line).unwrap();
+        assert_eq!(line, "done\n", "{command}");
+    }
+
+    /// Opens a stream whose events go to a file, and waits for one of them.
+    async fn visits(&mut self, address: SocketAddr, file: &Path, event: &str) {
+        let url = format!("http://{address}/events/concert/tickets/waiting");
+        let shown = file.display();
+        self.does(&format!(
+            "curl --silent --no-buffer --noproxy {} --output '{shown}' {url} </dev/null &",
+            address.ip()
+        ));
+        let event = format!("event: {event}\n");
+        until(&event, || async {
+            let heard = std::fs::read_to_string(file).unwrap_or_default();
+            heard.contains(&event)
+        })
+        .await;
+    }
+}
+
+impl Drop for Machine {
+    fn drop(&mut self) {
+        let _ = self.shell.kill();
+        let _ = self.shell.wait();
+    }
+}
+
+/// Connections of the service to the other machine.
+fn connections() -> usize {
+    let all = std::fs::read_to_string("/proc/net/tcp").unwrap();
+    let remote = |line: &str| line.split_whitespace().nth(2).map(str::to_owned);
+    let theirs = all.lines().filter_map(remote);
+    theirs.filter(|remote| remote.starts_with(THERE_IN_HEX)).count()
+}
+
+async fn room(served: &Served) -> Value {
+    served.get("/v1/rooms/concert").await
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_machine_that_vanished_gives_everything_back_in_time() {
+    if let Some(folder) = child::folder() {
+        return vanishes(&folder).await;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let mut apart = child::spawn(NAME, folder.path(), APART);
+    println!("{}", apart.says("GIVEN BACK").await);
+    let ended = tokio::time::timeout(child::DEADLINE, apart.process.wait()).await;
+    assert!(ended.unwrap().unwrap().success());
+}
+
+/// The process that is apart.
+async fn vanishes(folder: &Path) {
+    let mut machine = Machine::plugged_in();
+    let address = SocketAddr::from((HERE, free_port()));
+    let server = format!(
+        "open = true\nbody_pause_ms = {0}\nunacknowledged_ms = {0}",
+        UNACKNOWLEDGED.as_millis()
+    );
+    let settings = format!(
+        "[rooms.concert]\ncapacity = {{ inside = 1, per_second = 100 }}\npresence_ms = 3000\ngrace_ms = {}\npass_ms = {}\n",
+        GRACE.as_millis(),
+        PASS.as_millis()
+    );
+    let served = Served::start_at(folder, address, &server, &settings, &[]).await;
+    machine.visits(address, &folder.join("first"), "granted").await;
+    let granted = Instant::now();
+    machine.visits(address, &folder.join("second"), "queued").await;
+    let mut here = Stream::open(address, None).await.unwrap();
+    here.until("queued").await.unwrap();
+    assert_eq!(connections(), 2);
+
+    machine.does("ip link set far down");
+    let cut = Instant::now();
+    until("the connections are given up", || {
+        std::future::ready(connections() == 0)
+    })
+    .await;
+    let given_up = cut.elapsed();
+    assert!(given_up > UNACKNOWLEDGED / 2, "nobody said that it is gone");
+    assert!(given_up < 2 * UNACKNOWLEDGED + BUSY, "{given_up:?}");
+
+    // Who is absent is passed over, and has the place still.
+    here.until("granted").await.unwrap();
+    let back = granted.elapsed();
+    assert!(back < PASS + BUSY, "the slot came back after {back:?}");
+    let now = room(&served).await;
+    assert_eq!(
+        (&now["counts"]["no_shows"], &now["granted"]),
+        (&1.into(), &1.into()),
+        "{now}"
+    );
+    assert_eq!(
+        (&now["waiting"], &now["counts"]["lost"]),
+        (&1.into(), &0.into()),
+        "{now}"
+    );
+
+    until("the place is lost", || async {
+        room(&served).await["counts"]["lost"] == 1
+    })
+    .await;
+    let lost = cut.elapsed() - given_up;
+    assert!(
+        lost > GRACE - Duration::from_secs(1) && lost < GRACE + BUSY,
+        "{lost:?}"
+    );
+    assert_eq!(room(&served).await["waiting"], 0);
+    println!(
+        "GIVEN BACK connections {given_up:.1?} after the cut ({UNACKNOWLEDGED:?} set), a slot {back:.1?} after it was given \
+         ({PASS:?} set), a place {lost:.1?} after that ({GRACE:?} set)"
+    );
+    served.stop().await;
+}

@@ -1,0 +1,5 @@
+//! The pretend upstream.
+
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on panics")]
+
+mod upstream;
