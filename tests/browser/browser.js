@@ -2,6 +2,8 @@
 
 import { chromium } from 'playwright-core';
 
+import { until } from './service.js';
+
 const FLAGS = [
   '--no-sandbox',
   '--disable-gpu',
@@ -52,6 +54,21 @@ async function watched(context, url, trouble) {
       console.error(`policy: ${event.violatedDirective} ${event.blockedURI}`),
     );
   });
-  page.setDefaultTimeout(60_000);
+  // Notices go away by themselves, perhaps before a busy machine looks.
+  await page.addInitScript(() => {
+    window.noticed = [];
+    new MutationObserver((changes) => {
+      for (const { addedNodes } of changes)
+        for (const node of addedNodes)
+          if (node.nodeType === Node.ELEMENT_NODE && node.matches('.notice')) window.noticed.push(node.textContent);
+    }).observe(document, { childList: true, subtree: true });
+  });
+  page.setDefaultTimeout(120_000);
   return page;
 }
+
+/** Waits for a notice with this text, whether or not it is still shown. */
+export const noticed = (page, text) =>
+  until(`the notice "${text}"`, () =>
+    page.evaluate((wanted) => window.noticed.some((one) => one.includes(wanted)), text),
+  );

@@ -30,7 +30,7 @@ const PAGES = [
   'docs',
 ];
 
-describe('looks', { timeout: 900_000 }, () => {
+describe('looks', { timeout: 1_800_000 }, () => {
   let service;
   let browser;
   const cleanUp = [];
@@ -228,7 +228,7 @@ describe('looks', { timeout: 900_000 }, () => {
     await until(
       'enough to show',
       async () => Number(await picture.getAttribute('aria-valuemax')) >= SECONDS_SHOWN,
-      150_000,
+      300_000,
     );
     const take = (name, options) => page.screenshot({ path: join(PICTURES, `${name}.png`), ...options });
     await take('dashboard-light');
@@ -247,7 +247,7 @@ describe('looks', { timeout: 900_000 }, () => {
     await until(
       'enough calls',
       async () => Number(await calls.getAttribute('aria-valuemax')) >= SECONDS_SHOWN,
-      150_000,
+      300_000,
     );
     await take('dashboard-refresh', { fullPage: true });
     await page.emulateMedia({ colorScheme: 'dark' });

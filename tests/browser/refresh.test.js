@@ -4,12 +4,12 @@ import assert from 'node:assert/strict';
 import { after, before, describe, test } from 'node:test';
 
 import { assertAccessible } from './accessible.js';
-import { launch, openPage } from './browser.js';
+import { launch, noticed, openPage } from './browser.js';
 import { client, startService, until } from './service.js';
 
 const LETTERS = '/v1/refresh/dead-letters';
 
-describe('refresh', { timeout: 900_000 }, () => {
+describe('refresh', { timeout: 1_800_000 }, () => {
   let service;
   let browser;
   let api;
@@ -114,7 +114,7 @@ describe('refresh', { timeout: 900_000 }, () => {
     assert.equal((await api.get(LETTERS)).items.length, 1, 'nothing is purged without a reason');
     await dialog.getByLabel('Reason').fill('a key that never was');
     await dialog.getByRole('button', { name: 'Purge' }).click();
-    await page.getByText('one letter purged').waitFor();
+    await noticed(page, 'one letter purged');
     await page.getByText('No dead letters. Good.').waitFor();
     const noted = (await api.get('/v1/audit')).items.find((one) => one.what === 'dead_letters.purge');
     assert.equal(noted?.why, 'a key that never was', JSON.stringify(noted));
@@ -146,7 +146,7 @@ describe('refresh', { timeout: 900_000 }, () => {
     assert.equal(await replay.evaluate((one) => one === document.activeElement), true);
     await page.keyboard.press('Enter');
     await dialog.getByRole('button', { name: 'Replay' }).press('Enter');
-    await page.getByText('one letter replayed').waitFor();
+    await noticed(page, 'one letter replayed');
     await page.getByText('No dead letter fits the filter.').waitFor();
     await fresh('phoenix');
     assert.deepEqual(trouble, []);
@@ -211,15 +211,20 @@ describe('refresh', { timeout: 900_000 }, () => {
   test('a provider that asks to be left alone is shown until it may be called again', async (t) => {
     const { page } = await open(t, '#/refresh');
     await page.getByRole('heading', { name: /^Budget game/ }).waitFor();
-    await service.upstream.post('/set', { answers: { busy: 'throttled' }, retry_after_s: 15 });
+    await service.upstream.post('/set', { answers: { busy: 'throttled' }, retry_after_s: 30 });
     await api.get('/v1/records/character/busy');
     await page.getByText('Left alone').waitFor();
     await page.getByText(/calls go on in \d+ s/).waitFor();
     await service.upstream.post('/set', { answers: {}, retry_after_s: 1 });
     await page.getByText('Left alone').waitFor({ state: 'detached' });
     await fresh('busy');
-    const seen = await service.upstream.get('/report');
-    assert.equal(seen.over_second, 0, 'the limit held all the time');
+    // The limit, and what a caller that stood still had in its hands: a burst, and the tokens of the moment that they are
+    // valid. A second that the upstream began by standing still itself has calls of before it.
+    const { busiest } = await service.upstream.get('/report');
+    for (const [lateMs, calls] of Object.entries(busiest)) {
+      const most = 60 + 5 + 3 + Math.ceil((50 * Number(lateMs)) / 1_000);
+      assert.ok(calls <= most, `${calls} calls in a second that may have ${most}: the limit held all the time`);
+    }
   });
 
   test('a service that refreshes nothing says so', async (t) => {

@@ -39,7 +39,7 @@ export async function seed(url) {
   await api.jobs('crm-export', 'accounts', 2_000, { type: 'crm.sync' });
   await api.post('/v1/groups/globex/pause', { why: 'their import is broken' });
   const workers = [startWorker(url, { verdict }), startWorker(url, { verdict, lane: 'sms', max: 10 })];
-  await until('dead jobs', async () => (await api.get('/v1/stats')).counts.dead >= 5, 120_000);
+  await until('dead jobs', async () => (await api.get('/v1/stats')).counts.dead >= 5);
   return { stop: () => Promise.all(workers.map((worker) => worker.stop())) };
 }
 
@@ -77,7 +77,6 @@ export async function seedRecords({ url, upstream }) {
   await until(
     'dead letters',
     async () => (await api.get('/v1/refresh/dead-letters')).items.length >= 3,
-    120_000,
   );
   return {
     async stop() {

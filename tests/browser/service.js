@@ -290,7 +290,7 @@ export function startWorker(
 }
 
 /** Waits until `condition` holds: the answer, or an error that says what was waited for. */
-export async function until(what, condition, ms = 60_000) {
+export async function until(what, condition, ms = 180_000) {
   const deadline = Date.now() + ms;
   for (;;) {
     const answer = await condition();

@@ -169,9 +169,6 @@ pub trait Log: Send + Sync + fmt::Debug + 'static {
     /// oldest that is kept when `from` is older.
     async fn read(&self, topic: Topic, from: Position, max: usize) -> Result<Vec<Delivered>, LogError>;
 
-    /// Drops every record before the mark, whoever has not read it.
-    async fn truncate(&self, topic: Topic, mark: Mark) -> Result<(), LogError>;
-
     /// Whether the log can be used and is laid out as configured.
     async fn check(&self) -> Result<(), LogError>;
 

@@ -43,7 +43,7 @@ pub(crate) fn decide(write: &Write, known: Known) -> Decision {
     let stored = match write {
         // A failure must also not hide a newer failure.
         Write::Failed(_) | Write::Parked(_) => known.row.map(|row| row.version).max(known.status),
-        _ => known.row.map(|row| row.version),
+        Write::Full { .. } => known.row.map(|row| row.version),
     };
     if let Some(stored) = stored.filter(|stored| *stored > version) {
         return nothing(WriteOutcome::Stale { stored });
@@ -55,7 +55,7 @@ pub(crate) fn decide(write: &Write, known: Known) -> Decision {
             step: Step::Note,
             ends_status: false,
         },
-        Write::Full { hash, .. } | Write::Checked { hash, .. } if stored_hash == Some(*hash) => Decision {
+        Write::Full { hash, .. } if stored_hash == Some(*hash) => Decision {
             outcome: WriteOutcome::Unchanged,
             step: Step::Touch,
             ends_status: ends_status(known, version),
@@ -65,7 +65,6 @@ pub(crate) fn decide(write: &Write, known: Known) -> Decision {
             step: Step::Replace,
             ends_status: ends_status(known, version),
         },
-        Write::Checked { .. } => nothing(WriteOutcome::Missing),
     }
 }
 

@@ -20,20 +20,13 @@ pub const MAX_ERROR_MESSAGE: usize = 1_000;
 /// [`WriteOutcome::Stale`]. The same version again is let through, so that a repeated write is harmless.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Write {
-    /// The record as fetched. If its hash is the stored one this is a `Checked`; else data and hash are replaced,
-    /// and the old ones go to the history in the same transaction. Ends the record's status.
+    /// The record as fetched. If its hash is the stored one, only `last_checked_at` (never back) and the version move;
+    /// else data and hash are replaced, and the old ones go to the history in the same transaction. Ends the record's
+    /// status.
     Full {
         record: RecordRef,
         version: Version,
         data: Bytes,
-        hash: [u8; 32],
-        at: Timestamp,
-    },
-    /// The record was fetched and has the hash that is stored: moves `last_checked_at` (never back) and the version.
-    /// Ends the record's status.
-    Checked {
-        record: RecordRef,
-        version: Version,
         hash: [u8; 32],
         at: Timestamp,
     },
@@ -63,14 +56,14 @@ pub struct Failure {
 impl Write {
     pub fn record(&self) -> &RecordRef {
         match self {
-            Write::Full { record, .. } | Write::Checked { record, .. } => record,
+            Write::Full { record, .. } => record,
             Write::Failed(failure) | Write::Parked(failure) => &failure.record,
         }
     }
 
     pub fn version(&self) -> Version {
         match self {
-            Write::Full { version, .. } | Write::Checked { version, .. } => *version,
+            Write::Full { version, .. } => *version,
             Write::Failed(failure) | Write::Parked(failure) => failure.version,
         }
     }
@@ -79,7 +72,6 @@ impl Write {
     pub(crate) fn check(&self) -> Result<(), SnapshotsError> {
         let bytes = match self {
             Write::Full { data, .. } => data.len(),
-            Write::Checked { .. } => 0,
             Write::Failed(failure) | Write::Parked(failure) => failure.event.as_ref().map_or(0, Bytes::len),
         };
         if bytes > MAX_DATA_BYTES {
@@ -108,6 +100,4 @@ pub enum WriteOutcome {
     Unchanged,
     /// Something newer is stored; nothing was written.
     Stale { stored: Version },
-    /// `Checked` only: there is no snapshot, or one with another hash; nothing was written. Write it in full.
-    Missing,
 }

@@ -272,14 +272,7 @@ impl History {
                 Ok(())
             }
             55..=57 => self.abandon().await,
-            58..=66 => self.settle().await,
-            67..=69 => {
-                let released = self.versions();
-                for freed in both!(self, store => store.release(released.clone())) {
-                    self.seen.count(if freed { "released" } else { "not released" });
-                }
-                Ok(())
-            }
+            58..=69 => self.settle().await,
             70..=97 => self.take().await,
             _ => {
                 let target = self.rng.pick(&self.targets).clone();

@@ -1,4 +1,8 @@
 //! What was called and when: exact counts at arrival, and whether a limit was broken.
+//!
+//! The thread that counts may stand still. Calls that come meanwhile are counted afterwards, so that a second which begins
+//! in a stall has calls of before it. That, and no more, is what a stall excuses: one in the middle of a second only moves
+//! calls within it, and one elsewhere has nothing to do with it.
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -13,6 +17,12 @@ const SECOND: Duration = Duration::from_secs(1);
 const MAX_KEYS: usize = 1_000_000;
 /// Limit: how many whole seconds are kept in `seconds`.
 const MAX_SECONDS: usize = 3_600;
+/// How often the thread that counts says that it runs.
+pub(crate) const BEAT: Duration = Duration::from_millis(5);
+/// Longer without a beat is a stall. Limit: what a shorter one does is nobody's excuse.
+const STALL: Duration = Duration::from_millis(10);
+/// So long after a stall everything that came during it is counted.
+const CATCH_UP: Duration = Duration::from_millis(5);
 
 /// What the upstream has seen.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
@@ -22,12 +32,18 @@ pub struct Report {
     pub calls: u64,
     /// Most calls that arrived within any sliding second.
     pub max_in_second: u32,
-    /// Calls that found more than the limit within the second that ends with them.
+    /// Calls that found more than the limit within the second that ends with them, and more than the upstream counted late
+    /// by its own doing.
     pub over_second: u64,
     /// Calls beyond the day's limit.
     pub over_day: u64,
-    /// The longest time that the upstream stood still, in milliseconds: what arrives meanwhile is counted
-    /// afterwards, together with what comes then.
+    /// The fullest seconds, as calls arrived.
+    pub busiest: Busiest,
+    /// Calls that were sent, whether or not they have arrived: those that are held (`holding`) have not.
+    pub sent: u64,
+    /// The fullest seconds, as calls were sent.
+    pub busiest_sent: Busiest,
+    /// The longest time that the upstream stood still, in milliseconds.
     pub longest_stall_ms: u64,
     /// Calls by day of the provider's zone, as days since 1970-01-01.
     pub days: BTreeMap<i64, u64>,
@@ -52,12 +68,55 @@ impl Report {
         self.over_second + self.over_day
     }
 
-    /// The most that may be seen in a second of callers that keep to `limit` and make `rate` per second. What comes
-    /// during a stall is counted after it, and a call may meet two: on its way in, and behind those before it.
+    /// As [`Busiest::most_allowed`], of calls as they arrived: to be compared with `max_in_second`.
     pub fn most_allowed(&self, limit: u32, rate: u32) -> u32 {
-        let late = u64::from(rate) * 2 * self.longest_stall_ms / 1_000;
-        limit.saturating_add(u32::try_from(late).unwrap_or(u32::MAX))
+        self.busiest.most_allowed(limit, rate)
     }
+}
+
+/// The fullest sliding seconds: the most calls of one, by how many milliseconds late the upstream may have counted those
+/// that it begins with. Only seconds that are fuller than any with less delay.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct Busiest(BTreeMap<u64, u32>);
+
+impl Busiest {
+    /// Most calls in a second.
+    pub fn most(&self) -> u32 {
+        self.0.values().copied().max().unwrap_or(0)
+    }
+
+    /// The most that a second may have of callers that send `limit` in a second at most, and `rate` as a rule. Without
+    /// stalls that is `limit`. With them each second is judged by its own: [`most`](Self::most) is above what this tells
+    /// if and only if some second has more than `limit` and what came during the stall that it begins in.
+    pub fn most_allowed(&self, limit: u32, rate: u32) -> u32 {
+        let spare = |(late_ms, calls): (&u64, &u32)| {
+            i64::from(limit) + came_in(rate, *late_ms) as i64 - i64::from(*calls)
+        };
+        let least = self.0.iter().map(spare).min();
+        let most = least.map_or(i64::from(limit), |spare| i64::from(self.most()) + spare);
+        most.clamp(0, u32::MAX.into()) as u32
+    }
+
+    fn note(&mut self, late: Duration, calls: u32) {
+        let late_ms = whole_ms(late);
+        // They grow together, so the last one has the most.
+        let known = self.0.range(..=late_ms).next_back();
+        if known.is_none_or(|(_, known)| *known < calls) {
+            self.0
+                .retain(|later_ms, known| *later_ms < late_ms || *known > calls);
+            self.0.insert(late_ms, calls);
+        }
+    }
+}
+
+fn whole_ms(span: Duration) -> u64 {
+    span.as_micros().div_ceil(1_000) as u64
+}
+
+/// What comes in a span at a rate per second, rounded up.
+fn came_in(rate: u32, span_ms: u64) -> u64 {
+    (u64::from(rate) * span_ms).div_ceil(1_000)
 }
 
 /// What an arriving call is told.
@@ -72,14 +131,47 @@ pub(crate) struct Ledger(Mutex<Counts>);
 
 #[derive(Debug, Default)]
 struct Counts {
-    /// Arrivals within the last second, oldest first.
-    recent: VecDeque<Instant>,
+    arrivals: Window,
+    sent: Window,
+    last_beat: Option<Instant>,
+    /// Those that the last second, or the stall before it, has to do with, oldest first. Few: each is longer than `STALL`.
+    stalls: VecDeque<Stall>,
     first: Option<Instant>,
     seconds: VecDeque<u32>,
     /// How many entries of `seconds` were given up.
     forgotten: usize,
     keys: HashMap<String, u64>,
     report: Report,
+}
+
+/// The last second.
+#[derive(Debug, Default)]
+struct Window {
+    /// Oldest first.
+    recent: VecDeque<Instant>,
+}
+
+impl Window {
+    /// Counts a call; how many there are in the second that ends with it.
+    fn count(&mut self, now: Instant) -> u32 {
+        // Two calls exactly one second apart are in no second together.
+        while self
+            .recent
+            .front()
+            .is_some_and(|oldest| now.duration_since(*oldest) >= SECOND)
+        {
+            self.recent.pop_front();
+        }
+        self.recent.push_back(now);
+        self.recent.len() as u32
+    }
+}
+
+/// From the last beat before it to the first one after it.
+#[derive(Debug, Clone, Copy)]
+struct Stall {
+    from: Instant,
+    to: Instant,
 }
 
 impl Ledger {
@@ -89,6 +181,13 @@ impl Ledger {
         let mut counts = self.lock();
         let now = Instant::now();
         counts.arrive(now, key, day, settings.per_second, settings.per_day)
+    }
+
+    /// Counts a call that is on its way.
+    pub(crate) fn send(&self) {
+        let mut counts = self.lock();
+        let now = Instant::now();
+        counts.send(now);
     }
 
     pub(crate) fn answered(&self, status: &str) {
@@ -101,11 +200,9 @@ impl Ledger {
         }
     }
 
-    /// The thread that counts was away for so long.
-    pub(crate) fn stood_still(&self, span: Duration) {
-        let mut counts = self.lock();
-        let longest = &mut counts.report.longest_stall_ms;
-        *longest = (*longest).max(span.as_millis() as u64);
+    /// The thread that counts ran at this moment.
+    pub(crate) fn beat(&self, at: Instant) {
+        self.lock().beat(at);
     }
 
     pub(crate) fn left(&self) {
@@ -133,15 +230,16 @@ impl Ledger {
     /// across the reset is still seen.
     pub(crate) fn reset(&self) {
         let mut counts = self.lock();
-        let concurrent = counts.report.concurrent;
-        let recent = std::mem::take(&mut counts.recent);
-        let report = Report {
-            concurrent,
-            ..Report::default()
-        };
+        let before = std::mem::take(&mut *counts);
         *counts = Counts {
-            recent,
-            report,
+            report: Report {
+                concurrent: before.report.concurrent,
+                ..Report::default()
+            },
+            arrivals: before.arrivals,
+            sent: before.sent,
+            last_beat: before.last_beat,
+            stalls: before.stalls,
             ..Counts::default()
         };
     }
@@ -153,25 +251,18 @@ impl Ledger {
 
 impl Counts {
     fn arrive(&mut self, now: Instant, key: &str, day: i64, per_second: u32, per_day: u64) -> Arrival {
-        // Two calls exactly one second apart are in no second together.
-        while self
-            .recent
-            .front()
-            .is_some_and(|oldest| now.duration_since(*oldest) >= SECOND)
-        {
-            self.recent.pop_front();
-        }
-        self.recent.push_back(now);
-        let in_second = self.recent.len() as u32;
+        let (in_second, late) = (self.arrivals.count(now), self.late(now));
         let report = &mut self.report;
         let today = report.days.entry(day).or_insert(0);
         *today += 1;
+        let allowed = u64::from(per_second) + came_in(per_second, whole_ms(late));
         let arrival = Arrival {
-            over_second: in_second > per_second,
+            over_second: u64::from(in_second) > allowed,
             over_day: *today > per_day,
         };
         report.calls += 1;
         report.max_in_second = report.max_in_second.max(in_second);
+        report.busiest.note(late, in_second);
         report.over_second += u64::from(arrival.over_second);
         report.over_day += u64::from(arrival.over_day);
         report.concurrent += 1;
@@ -179,6 +270,51 @@ impl Counts {
         self.count_second(now);
         self.count_key(key);
         arrival
+    }
+
+    fn send(&mut self, now: Instant) {
+        let (in_second, late) = (self.sent.count(now), self.late(now));
+        self.report.sent += 1;
+        self.report.busiest_sent.note(late, in_second);
+    }
+
+    fn beat(&mut self, at: Instant) {
+        let last = self.last_beat.replace(at).unwrap_or(at);
+        let away = at.duration_since(last);
+        let longest = &mut self.report.longest_stall_ms;
+        *longest = (*longest).max(away.saturating_sub(BEAT).as_millis() as u64);
+        if away > STALL {
+            self.stalls.push_back(Stall { from: last, to: at });
+        }
+        // The one before may have held up the same calls.
+        while self
+            .stalls
+            .get(1)
+            .is_some_and(|stall| stall.to + CATCH_UP + SECOND <= at)
+        {
+            self.stalls.pop_front();
+        }
+    }
+
+    /// How late the calls may have been counted with which the second begins that ends now. Those that waited then waited
+    /// for the stall of then, and for the one right before it if they met both: on their way in, and behind others.
+    fn late(&self, now: Instant) -> Duration {
+        let running = self.last_beat.filter(|last| now.duration_since(*last) > STALL);
+        let running = running.map(|from| Stall { from, to: now });
+        let mut late = Duration::ZERO;
+        let mut before: Option<Stall> = None;
+        for stall in self.stalls.iter().copied().chain(running) {
+            let since = match before {
+                Some(before) if before.to == stall.from => before.from,
+                _ => stall.from,
+            };
+            let over = now >= stall.to + CATCH_UP + SECOND;
+            if !over && let Some(waited) = now.checked_duration_since(since + SECOND) {
+                late = late.max(waited);
+            }
+            before = Some(stall);
+        }
+        late
     }
 
     fn count_second(&mut self, now: Instant) {
@@ -230,29 +366,182 @@ mod tests {
     fn an_upstream_that_stood_still_says_for_how_long() {
         let upstream = crate::Upstream::start(UpstreamSettings::default()).expect("started");
         let begun = Instant::now();
-        let held = upstream.shared.ledger.lock();
-        while begun.elapsed() < Duration::from_millis(300) {
-            std::thread::park_timeout(Duration::from_millis(300));
-        }
-        drop(held);
+        let wait = |ms| {
+            let until = Instant::now() + Duration::from_millis(ms);
+            while Instant::now() < until {
+                std::thread::park_timeout(Duration::from_millis(ms));
+            }
+        };
+        // Its thread may not have begun when it is held up for the first time.
         while upstream.report().longest_stall_ms < 200 {
             assert!(
                 begun.elapsed() < Duration::from_secs(60),
                 "{:?}",
                 upstream.report()
             );
-            std::thread::yield_now();
+            let held = upstream.shared.ledger.lock();
+            wait(300);
+            drop(held);
+            wait(50);
         }
+    }
+
+    /// An upstream that runs and stands still, and when it is called. Times are milliseconds since its start.
+    struct World {
+        counts: Counts,
+        start: Instant,
+        now: u64,
+    }
+
+    impl World {
+        fn new() -> Self {
+            let mut world = Self {
+                counts: Counts::default(),
+                start: Instant::now(),
+                now: 0,
+            };
+            world.counts.beat(world.start);
+            world
+        }
+
+        fn at(&self, ms: u64) -> Instant {
+            self.start + Duration::from_millis(ms)
+        }
+
+        /// The upstream runs for so long; one call comes with each millisecond that `calls` names.
+        fn runs(&mut self, ms: u64, calls: impl Fn(u64) -> bool) {
+            for _ in 0..ms {
+                let now = self.at(self.now);
+                if self.now.is_multiple_of(5) {
+                    self.counts.beat(now);
+                }
+                if calls(self.now) {
+                    self.counts.arrive(now, "a", 0, 500, 20_000_000);
+                }
+                self.now += 1;
+            }
+        }
+
+        /// The upstream stands still for so long; what came meanwhile is counted when it goes on.
+        fn stands(&mut self, ms: u64, calls: impl Fn(u64) -> bool) {
+            let came = (self.now..self.now + ms).filter(|at| calls(*at)).count();
+            self.now += ms;
+            let now = self.at(self.now);
+            for _ in 0..came {
+                self.counts.arrive(now, "a", 0, 500, 20_000_000);
+            }
+            self.counts.beat(now);
+        }
+
+        fn over(&self, limit: u32) -> u32 {
+            let report = &self.counts.report;
+            assert_eq!(report.max_in_second, report.busiest.most());
+            report
+                .max_in_second
+                .saturating_sub(report.most_allowed(limit, limit))
+        }
+    }
+
+    /// 500 calls in any second.
+    fn every_other(ms: u64) -> bool {
+        ms.is_multiple_of(2)
     }
 
     #[test]
     fn what_comes_during_a_stall_is_no_violation_of_the_callers() {
-        let report = Report {
-            longest_stall_ms: 100,
-            ..Report::default()
+        let mut world = World::new();
+        assert_eq!(world.counts.report.most_allowed(500, 450), 500);
+        world.runs(2_000, every_other);
+        world.stands(400, every_other);
+        world.runs(2_000, every_other);
+        let report = &world.counts.report;
+        assert_eq!(report.longest_stall_ms, 400);
+        assert!(report.max_in_second >= 690, "{report:?}");
+        assert_eq!((world.over(500), report.over_second), (0, 0), "{report:?}");
+    }
+
+    #[test]
+    fn stalls_one_after_the_other_excuse_what_met_both_and_no_more() {
+        let mut world = World::new();
+        world.runs(1_500, every_other);
+        for _ in 0..40 {
+            world.stands(50, every_other);
+        }
+        world.runs(1_500, every_other);
+        assert_eq!(world.over(500), 0, "{:?}", world.counts.report);
+        let late = *world.counts.report.busiest.0.keys().max().unwrap();
+        assert!(late <= 105, "{late} ms");
+    }
+
+    /// Ten more than allowed, two per cent, in one second of many.
+    #[test]
+    fn a_stall_elsewhere_excuses_nothing() {
+        for stall_at in [0, 700, 3_200, 6_000] {
+            let mut world = World::new();
+            let calls = |ms: u64| every_other(ms) || (4_000..4_010).contains(&(ms / 2));
+            world.runs(stall_at, calls);
+            world.stands(500, calls);
+            world.runs(10_000 - stall_at, calls);
+            let report = &world.counts.report;
+            assert_eq!(world.over(500), 10, "{stall_at}: {report:?}");
+            assert!(report.over_second >= 10, "{stall_at}: {report:?}");
+        }
+    }
+
+    #[test]
+    fn a_stall_in_the_middle_of_a_second_excuses_nothing() {
+        let mut world = World::new();
+        // 520 in one second and nothing around it, with a stall in it.
+        world.runs(1_000, |_| false);
+        world.runs(300, |_| true);
+        world.stands(200, |_| true);
+        world.runs(20, |_| true);
+        world.runs(2_000, |_| false);
+        assert_eq!(world.counts.report.max_in_second, 520);
+        let report = &world.counts.report;
+        assert_eq!((world.over(500), report.over_second), (20, 20), "{report:?}");
+    }
+
+    /// As in `every_other`, and three per cent more, while the upstream stands still again and again.
+    #[test]
+    fn a_lasting_violation_is_found_through_stalls() {
+        let more = |ms: u64| every_other(ms) || ms % 66 == 1;
+        let mut world = World::new();
+        for _ in 0..20 {
+            world.runs(437, more);
+            world.stands(60, more);
+        }
+        assert!(world.over(500) >= 10, "{:?}", world.counts.report);
+    }
+
+    #[test]
+    fn a_reset_forgets_the_fullest_second_and_not_the_stall() {
+        let ledger = Ledger::default();
+        ledger.arrive("a", 0, &UpstreamSettings::default());
+        assert_eq!(ledger.report(false).busiest.most(), 1);
+        let from = Instant::now();
+        let stall = Stall {
+            from,
+            to: from + SECOND,
         };
-        assert_eq!(Report::default().most_allowed(500, 450), 500);
-        assert_eq!(report.most_allowed(500, 450), 590);
+        ledger.lock().stalls = [stall].into();
+        ledger.reset();
+        assert_eq!(ledger.report(false).busiest, Busiest::default());
+        assert_eq!(ledger.lock().stalls.len(), 1);
+    }
+
+    #[test]
+    fn calls_that_are_held_were_sent_and_have_not_arrived() {
+        let start = Instant::now();
+        let mut counts = Counts::default();
+        for n in 0..600 {
+            counts.send(start + Duration::from_millis(2 * n));
+        }
+        calls(&mut counts, start + Duration::from_millis(1_200), 600);
+        let report = &counts.report;
+        assert_eq!((report.sent, report.busiest_sent.most()), (600, 500));
+        assert_eq!(report.busiest.most(), 600);
+        assert_eq!(report.busiest_sent.most_allowed(500, 450), 500);
     }
 
     #[test]

@@ -24,7 +24,7 @@ use tokio::net::{TcpListener, TcpSocket};
 use tokio::sync::oneshot;
 
 pub use document::{CORE_FIELDS, sample};
-pub use ledger::Report;
+pub use ledger::{Busiest, Report};
 pub use settings::{Answer, UpstreamSettings};
 use shared::Shared;
 

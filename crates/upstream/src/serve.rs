@@ -6,7 +6,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use axum::extract::{Path, Query, State};
 use axum::response::{IntoResponse, Response};
@@ -25,10 +25,8 @@ use tower::ServiceExt;
 
 use crate::answer::{Call, Reset};
 use crate::clock::Moment;
+use crate::ledger::BEAT;
 use crate::shared::Shared;
-
-/// How often it is looked whether this thread stands still.
-const BEAT: Duration = Duration::from_millis(5);
 
 fn router(shared: Arc<Shared>) -> Router {
     Router::new()
@@ -46,7 +44,6 @@ pub(crate) async fn serve(listener: TcpListener, shared: Arc<Shared>, mut stop: 
     let mut connections = JoinSet::new();
     let mut beat = tokio::time::interval(BEAT);
     beat.set_missed_tick_behavior(MissedTickBehavior::Delay);
-    let mut last = Instant::now();
     loop {
         tokio::select! {
             // Looked at again with every beat.
@@ -62,8 +59,7 @@ pub(crate) async fn serve(listener: TcpListener, shared: Arc<Shared>, mut stop: 
             _ = beat.tick() => {
                 // Read first: time that is spent waiting for the ledger belongs to the next beat.
                 let now = Instant::now();
-                shared.ledger.stood_still((now - last).saturating_sub(BEAT));
-                last = now;
+                shared.ledger.beat(now);
             }
             Some(_) = connections.join_next(), if !connections.is_empty() => {}
             _ = &mut stop => return,
@@ -112,7 +108,8 @@ async fn by_key(State(shared): State<Arc<Shared>>, Path(key): Path<String>, head
 }
 
 async fn call(shared: &Shared, key: String, headers: HeaderMap) -> Response {
-    let (settings, library) = shared.current();
+    shared.ledger.send();
+    let (settings, library) = shared.let_in().await;
     let call = Call {
         now: Moment::now(settings.clock_offset_s, shared.started),
         rng: shared.rng(),

@@ -17,6 +17,8 @@ pub struct UpstreamSettings {
     pub backlog: u32,
     /// While false it takes no connection; those that there are go on. Default true.
     pub accepting: bool,
+    /// While true, calls are held before they arrive, as a network may do; then all of them arrive at once. Default false.
+    pub holding: bool,
     /// The value that the header `x-nxopen-api-key` must have; without it the answer is 403. Default: none needed.
     pub api_key: Option<String>,
 
@@ -81,6 +83,7 @@ impl Default for UpstreamSettings {
             listen: SocketAddr::from(([127, 0, 0, 1], 0)),
             backlog: 1_024,
             accepting: true,
+            holding: false,
             api_key: None,
             payload_bytes: 300_000,
             bodies: 8,

@@ -5,6 +5,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Instant;
 
+use tokio::sync::Notify;
+
 use crate::ledger::Ledger;
 use crate::library::Library;
 use crate::rng::Rng;
@@ -16,6 +18,8 @@ pub(crate) struct Shared {
     pub(crate) ledger: Arc<Ledger>,
     pub(crate) started: Instant,
     seeds: AtomicU64,
+    /// Rings when the settings have changed.
+    changed: Notify,
 }
 
 impl Shared {
@@ -26,6 +30,7 @@ impl Shared {
             ledger: Arc::default(),
             started: Instant::now(),
             seeds: AtomicU64::new(0),
+            changed: Notify::new(),
         })
     }
 
@@ -44,7 +49,21 @@ impl Shared {
             Arc::new(Library::new(settings.payload_bytes, settings.bodies)?)
         };
         *self.current.write().unwrap_or_else(PoisonError::into_inner) = (Arc::new(settings), library);
+        self.changed.notify_waiters();
         Ok(())
+    }
+
+    /// The same as `current`, as soon as calls are not held.
+    pub(crate) async fn let_in(&self) -> (Arc<UpstreamSettings>, Arc<Library>) {
+        loop {
+            // Before the look, so that no change is missed.
+            let changed = self.changed.notified();
+            let current = self.current();
+            if !current.0.holding {
+                return current;
+            }
+            changed.await;
+        }
     }
 
     /// Another one for each call.

@@ -22,10 +22,12 @@ fn enqueued() -> Turn {
     Turn::Answer("200 OK", r#"{"accepted":1,"duplicates":0,"refused":0}"#.into())
 }
 
+/// A machine that stalls is no service that is slow or away.
 fn client(service: &Scripted) -> Client {
     Client::builder(&service.url)
         .key("tg_k")
-        .timeout(Duration::from_secs(5))
+        .timeout(Duration::from_secs(60))
+        .retry_for(Duration::from_secs(120))
         .build()
         .unwrap()
 }
@@ -100,7 +102,8 @@ async fn a_refusal_is_final_and_a_budget_ends() {
     assert_eq!(service.asked().len(), 1);
 
     let service = Scripted::start(vec![problem("503 Unavailable", "store_unavailable")]).await;
-    let hasty = client(&service).with_retry_for(Duration::from_secs(4));
+    // Longer than a stall, and short enough that pauses of a few seconds leave little time for tries.
+    let hasty = client(&service).with_retry_for(Duration::from_secs(15));
     let error = hasty.group("A").await.unwrap_err();
     assert_eq!(error.status(), Some(503));
     let times = service.asked().len();

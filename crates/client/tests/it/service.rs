@@ -292,14 +292,15 @@ async fn a_worker_settles_everything_and_stops_in_order() {
 
 #[tokio::test]
 async fn a_long_run_keeps_its_lease_and_a_stop_gives_back_what_is_not_done() {
+    // It is extended after half of the timeout: the other half is longer than a stall.
     let running = start(|config| {
-        config.worker_pool.job_timeout_ms = Millis(4_000);
-        config.worker_pool.lease_margin_ms = Millis(3_000);
+        config.worker_pool.job_timeout_ms = Millis(15_000);
+        config.worker_pool.lease_margin_ms = Millis(5_000);
     })
     .await;
     let client = running.client.clone();
     let jobs = [
-        new_job("long", "T", &10_000).unwrap(),
+        new_job("long", "T", &25_000).unwrap(),
         new_job("endless", "T", &600_000).unwrap(),
     ];
     client.enqueue_in(&Place::group("A"), &jobs).await.unwrap();
@@ -318,7 +319,8 @@ async fn a_long_run_keeps_its_lease_and_a_stop_gives_back_what_is_not_done() {
     };
     let worker = Worker::new(client.clone()).grace(Duration::from_millis(100));
     let worker = worker.wait(Duration::from_millis(300));
-    let tally = in_time(worker.run(handler, stop)).await.unwrap();
+    let run = tokio::time::timeout(3 * DEADLINE, worker.run(handler, stop));
+    let tally = run.await.expect("it takes too long").unwrap();
     assert_eq!((tally.done, tally.returned, tally.stale), (1, 1, 0), "{tally:?}");
     let endless = client.job("A", "endless").await.unwrap();
     assert_eq!((endless.phase, endless.attempts), (JobPhase::Waiting, 0));

@@ -305,21 +305,6 @@ pub fn send_failed(
     })
 }
 
-/// Frees the slot and the claim of exactly this version. True for exactly one of several callers.
-pub fn release(
-    state: Option<RecordState>,
-    config: &CoalescerConfig,
-    version: Version,
-    now: Timestamp,
-) -> (Option<RecordState>, bool) {
-    on_known(state, config, now, |state| {
-        let held = |pending: &mut Pending| pending.version == version;
-        let slot = state.high.take_if(held).or(state.low.take_if(held));
-        let claim = state.claim.take_if(|claim| claim.version == version);
-        slot.is_some() || claim.is_some()
-    })
-}
-
 /// Lets the claim last longer, counted from `now`. False if it is lost: another worker may be fetching.
 pub fn extend(
     state: Option<RecordState>,

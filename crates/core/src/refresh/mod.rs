@@ -5,7 +5,7 @@
 //!     idle ─────────────────────► LOW pending ───────────────────────► LOW + HIGH pending
 //!      │ ▲ ▲                       │   ▲  │ begin          send_failed │    │ confirm_sent, begin
 //!      │ │ │          send_failed, │   └──┼────────────────────────────┘    │ (LOW is superseded)
-//!      │ │ └─── release, expire ───┘      ▼                                 ▼
+//!      │ │ └──────── expire ───────┘      ▼                                 ▼
 //!      │ │                            being fetched ◄──────────────── HIGH pending
 //!      │ │                                │   │          begin              ▲
 //!      │ └──────── settle ────────────────┘   └── claim runs out: pending   │

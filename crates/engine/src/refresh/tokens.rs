@@ -112,8 +112,9 @@ mod tests {
         assert_eq!(pace.peak(at(900_000)), 0);
     }
 
-    #[test]
-    fn both_priorities_are_counted_for_both() {
+    /// In virtual time: both are within one second.
+    #[tokio::test(start_paused = true)]
+    async fn both_priorities_are_counted_for_both() {
         let tokens = Tokens::default();
         for (priority, count) in [(Priority::High, 3), (Priority::Low, 4)] {
             tokens.handed_out(priority, count);

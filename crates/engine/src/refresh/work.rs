@@ -264,7 +264,7 @@ impl Work {
                 match outcome {
                     WriteOutcome::Updated => counters.updated.add(1),
                     WriteOutcome::Unchanged => counters.unchanged.add(1),
-                    WriteOutcome::Stale { .. } | WriteOutcome::Missing => counters.superseded.add(1),
+                    WriteOutcome::Stale { .. } => counters.superseded.add(1),
                 }
                 if let Some(active) = projected.activity {
                     // A provider's clock may be ahead: nobody was active later than now, or its records would stay HOT.

@@ -39,7 +39,8 @@ pub trait Place: Send + Sync {
     /// Opens the log that is kept here. The one before is closed.
     async fn open(&self, settings: LogSettings) -> Result<Arc<dyn Log>, LogError>;
 
-    /// The shortest session timeout that works here.
+    /// A short session timeout. Where sessions end by a server's clock, longer than a machine stands still: who was there all
+    /// the time must not lose anything.
     fn session(&self) -> Millis {
         Millis(2_500)
     }
@@ -51,7 +52,26 @@ pub trait Place: Send + Sync {
 
     /// Longer than any machine needs for one step; a case that waits for longer has failed.
     fn patience(&self) -> Duration {
-        Duration::from_secs(60)
+        Duration::from_secs(120)
+    }
+}
+
+/// Asks until there is an answer. Calls that nobody in particular waits for are given up soon, and a busy machine may be late
+/// for that.
+async fn answered<T, F: Future<Output = Result<T, LogError>>>(
+    what: &str,
+    patience: Duration,
+    mut call: impl FnMut() -> F,
+) -> T {
+    let until = Instant::now() + patience;
+    loop {
+        match call().await {
+            Ok(answer) => return answer,
+            Err(error) if error.is_retryable() && Instant::now() < until => {
+                tokio::time::sleep(LOOK / 10).await;
+            }
+            Err(error) => panic!("{what} failed: {error}"),
+        }
     }
 }
 
@@ -156,10 +176,10 @@ impl Harness {
             owner: "case".to_owned(),
             max_buffered,
         };
-        let consumer = self.log.consume(params).await;
+        let patience = self.place.patience();
         Member {
-            consumer: consumer.unwrap_or_else(|error| panic!("consume failed: {error}")),
-            patience: self.place.patience(),
+            consumer: answered("consume", patience, || self.log.consume(params.clone())).await,
+            patience,
             owned: BTreeSet::new(),
             records: Vec::new(),
         }
@@ -170,8 +190,20 @@ impl Harness {
     }
 
     pub async fn lag(&self, group: &str) -> crate::Lag {
-        let lag = self.log.lag(Topic::High, group).await;
-        lag.unwrap_or_else(|error| panic!("lag failed: {error}"))
+        self.lag_of(Topic::High, group).await
+    }
+
+    pub async fn lag_of(&self, topic: Topic, group: &str) -> crate::Lag {
+        answered("lag", self.place.patience(), || self.log.lag(topic, group)).await
+    }
+
+    pub async fn read(&self, topic: Topic, from: Position, max: usize) -> Vec<Delivered> {
+        answered("read", self.place.patience(), || self.log.read(topic, from, max)).await
+    }
+
+    /// Everything is as configured.
+    pub async fn checked(&self) {
+        answered("check", self.place.patience(), || self.log.check()).await;
     }
 
     /// Everything that a topic keeps, by partition.
@@ -180,8 +212,7 @@ impl Harness {
         for partition in 0..self.settings.partitions(topic) {
             let mut offset = 0;
             loop {
-                let page = self.log.read(topic, Position { partition, offset }, 50).await;
-                let page = page.unwrap_or_else(|error| panic!("read failed: {error}"));
+                let page = self.read(topic, Position { partition, offset }, 50).await;
                 let Some(last) = page.last() else { break };
                 offset = last.position.offset + 1;
                 all.extend(page);
@@ -304,8 +335,8 @@ impl Member {
     }
 
     pub async fn commit(&self, partition: u32, next: u64) -> CommitOutcome {
-        let outcomes = self.consumer.commit(&[Mark { partition, next }]).await;
-        outcomes.unwrap_or_else(|error| panic!("commit failed: {error}"))[0]
+        let marks = [Mark { partition, next }];
+        answered("commit", self.patience, || self.consumer.commit(&marks)).await[0]
     }
 
     /// Commits everything that was delivered and is still ours.

@@ -19,7 +19,7 @@ pub async fn a_group_that_never_committed_is_behind_by_everything(backend: &dyn 
             .iter()
             .all(|partition| partition.committed.is_none())
     );
-    let low = harness.log.lag(Topic::Low, "nobody").await.expect("lag");
+    let low = harness.lag_of(Topic::Low, "nobody").await;
     assert_eq!((low.partitions.len(), low.records()), (4, 1));
 }
 
@@ -61,7 +61,8 @@ pub async fn the_oldest_record_that_is_not_done_has_an_age(backend: &dyn Backend
     member.take(2).await;
     let times: Vec<_> = member.records.iter().map(|record| record.appended_at).collect();
     let apart = times[1].since(times[0]).0;
-    assert!((250..10_000).contains(&apart), "{apart} ms apart");
+    // In milliseconds, and on a machine that may stand still in between.
+    assert!((250..200_000).contains(&apart), "{apart} ms apart");
     assert_eq!(harness.lag(GROUP).await.oldest(), Some(times[0]));
     member
         .commit(positions[0].partition, positions[0].offset + 1)

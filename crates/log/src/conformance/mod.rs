@@ -74,7 +74,6 @@ macro_rules! log_conformance_cases {
                 everything_is_there_after_a_restart,
                 a_restart_goes_on_with_the_next_offset,
                 dead_letters_can_be_read_again_and_again,
-                dropped_records_are_gone_and_the_rest_stays,
                 old_records_are_dropped,
                 what_is_done_goes_sooner_and_nothing_else,
                 another_number_of_partitions_is_refused,

@@ -147,8 +147,7 @@ pub async fn records_of_a_lost_partition_are_not_handed_out(backend: &dyn Backen
     members.push(first);
     // The harness fails on a record of a partition that its consumer does not own.
     settle(&mut members, |owned| disjoint(owned, &all)).await;
-    members[0].listen(Duration::from_millis(500)).await;
-    let own = members[0].records.len();
+    members[0].take(1).await;
     members[1].listen(Duration::from_millis(500)).await;
     let lost = members[0].owned.clone();
     let double = members[1]
@@ -156,7 +155,6 @@ pub async fn records_of_a_lost_partition_are_not_handed_out(backend: &dyn Backen
         .iter()
         .filter(|record| lost.contains(&record.position.partition));
     assert!(double.count() <= 1, "only what was taken before the loss");
-    assert!(own > 0);
 }
 
 pub async fn more_consumers_than_partitions(backend: &dyn Backend) {

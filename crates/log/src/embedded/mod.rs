@@ -1,9 +1,8 @@
 //! The log in a folder of this machine.
 //!
 //! ```text
-//!   append ─┐
-//!   commit ─┼─> queue ─> writer thread: one write, one sync ─> visible ─> answers
-//!   drop   ─┘                                                     │
+//!   append ─┬─> queue ─> writer thread: one write, one sync ─> visible ─> answers
+//!   commit ─┘                                                     │
 //!   next, read, lag <──────────── records read from disk <────────┘
 //! ```
 //!
@@ -37,8 +36,8 @@ use self::writer::{Reply, Request, Writer, lock};
 use crate::room::Room;
 use crate::settings::check_some_name;
 use crate::{
-    ConsumeParams, Consumer, Delivered, Lag, Log, LogError, LogSettings, Mark, PartitionLag, Position,
-    Record, Topic,
+    ConsumeParams, Consumer, Delivered, Lag, Log, LogError, LogSettings, PartitionLag, Position, Record,
+    Topic,
 };
 
 /// Limit: requests that wait for the writer. Records are bounded by the settings.
@@ -295,13 +294,6 @@ impl Log for EmbeddedLog {
             .into_iter()
             .map(|stored| delivered(partition, stored))
             .collect())
-    }
-
-    async fn truncate(&self, topic: Topic, mark: Mark) -> Result<(), LogError> {
-        let place = self.shared.place(topic, mark.partition)?;
-        self.shared
-            .ask(|reply| Request::Truncate(place, mark.next, reply))
-            .await
     }
 
     async fn check(&self) -> Result<(), LogError> {

@@ -8,7 +8,7 @@ use tidegate_store::ManualClock;
 
 use super::disk::{Loaded, Stored};
 use super::*;
-use crate::CommitOutcome;
+use crate::{CommitOutcome, Mark};
 
 /// A real disk that loses its power to sync on demand.
 #[derive(Debug)]

@@ -29,7 +29,6 @@ pub(super) type Reply<T> = oneshot::Sender<Result<T, LogError>>;
 pub(super) enum Request {
     Append(Vec<Record>, Taken, Reply<Vec<Position>>),
     Commit(Commit, Reply<Vec<CommitOutcome>>),
-    Truncate(Place, u64, Reply<()>),
     /// Ends the thread once everything before is done.
     Close(oneshot::Sender<()>),
 }
@@ -45,7 +44,6 @@ pub(super) struct Commit {
 enum Answer {
     Appended(Reply<Vec<Position>>, Vec<Position>),
     Committed(Reply<Vec<CommitOutcome>>, Vec<CommitOutcome>),
-    Truncated(Reply<()>),
 }
 
 impl Answer {
@@ -54,7 +52,6 @@ impl Answer {
         match self {
             Answer::Appended(reply, positions) => drop(reply.send(Ok(positions))),
             Answer::Committed(reply, outcomes) => drop(reply.send(Ok(outcomes))),
-            Answer::Truncated(reply) => drop(reply.send(Ok(()))),
         }
     }
 
@@ -62,7 +59,6 @@ impl Answer {
         match self {
             Answer::Appended(reply, _) => drop(reply.send(Err(error))),
             Answer::Committed(reply, _) => drop(reply.send(Err(error))),
-            Answer::Truncated(reply) => drop(reply.send(Err(error))),
         }
     }
 }
@@ -134,10 +130,6 @@ impl Writer {
                 self.append(sheet, records, reply);
             }
             Request::Commit(commit, reply) => self.commit(sheet, commit, reply),
-            Request::Truncate(place, before, reply) => {
-                self.finish(std::mem::take(sheet));
-                self.truncate_all(place, before, reply);
-            }
             Request::Close(_) => unreachable!("the loop keeps it"),
         }
     }
@@ -195,22 +187,7 @@ impl Writer {
         sheet.answers.push(Answer::Committed(reply, outcomes));
     }
 
-    /// In bounded writes; the last one answers.
-    fn truncate_all(&self, place: Place, before: u64, reply: Reply<()>) {
-        let mut sheet = Sheet::default();
-        let before = before.min(self.head(&sheet, place).end);
-        loop {
-            let start = self.head(&sheet, place).start;
-            self.truncate(&mut sheet, place, before.min(start + MAX_DROPPED));
-            if self.shared.healthy().is_err() || start + MAX_DROPPED >= before {
-                sheet.answers.push(Answer::Truncated(reply));
-                return self.finish(sheet);
-            }
-            self.finish(std::mem::take(&mut sheet));
-        }
-    }
-
-    fn truncate(&self, sheet: &mut Sheet, place: Place, before: u64) {
+    fn drop_before(&self, sheet: &mut Sheet, place: Place, before: u64) {
         let mut head = self.head(sheet, place);
         let before = before.min(head.end);
         if head.start < before {
@@ -285,7 +262,7 @@ impl Writer {
         match self.expired(place) {
             Ok(before) => {
                 let mut sheet = Sheet::default();
-                self.truncate(&mut sheet, place, before);
+                self.drop_before(&mut sheet, place, before);
                 let dropped = before - self.shared.state().head(place).unwrap_or_default().start;
                 self.finish(sheet);
                 if dropped == MAX_DROPPED {

@@ -23,18 +23,16 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use futures_util::future::join_all;
-use rdkafka::admin::AdminOptions;
 use rdkafka::error::{KafkaError, RDKafkaErrorCode};
 use rdkafka::producer::future_producer::DeliveryFuture;
 use rdkafka::producer::{FutureProducer, FutureRecord, Producer};
-use rdkafka::{Offset, TopicPartitionList};
 use tokio::sync::OnceCell;
 
 use self::client::{Clients, unavailable};
 use self::consumer::KafkaConsumer;
 use crate::settings::check_some_name;
 use crate::{
-    ConsumeParams, Consumer, Delivered, Lag, Log, LogError, LogSettings, Mark, Position, Record, Topic,
+    ConsumeParams, Consumer, Delivered, Lag, Log, LogError, LogSettings, Position, Record, Topic,
     partition_of,
 };
 
@@ -275,24 +273,6 @@ impl Log for KafkaLog {
         self.shared()
             .blocking(move |shared| look::read(shared, topic, from, max))
             .await
-    }
-
-    async fn truncate(&self, topic: Topic, mark: Mark) -> Result<(), LogError> {
-        let shared = self.shared();
-        shared.check_partition(topic, mark.partition)?;
-        shared.ready().await?;
-        let name = shared.settings.name(topic);
-        let failed = |error: &KafkaError| unavailable(shared.clients.brokers(), error);
-        let mut before = TopicPartitionList::new();
-        before
-            .add_partition_offset(&name, mark.partition as i32, Offset::Offset(mark.next as i64))
-            .map_err(|error| failed(&error))?;
-        let options = AdminOptions::new().operation_timeout(Some(PATIENCE));
-        let deleted = shared.clients.admin().delete_records(&before, &options).await;
-        for one in deleted.map_err(|error| failed(&error))?.elements() {
-            one.error().map_err(|error| failed(&error))?;
-        }
-        Ok(())
     }
 
     async fn check(&self) -> Result<(), LogError> {

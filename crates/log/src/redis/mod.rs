@@ -42,8 +42,8 @@ use self::server::{Call, Server};
 use crate::room::{Room, Taken};
 use crate::settings::check_some_name;
 use crate::{
-    ConsumeParams, Consumer, Delivered, Lag, Log, LogError, LogSettings, Mark, PartitionLag, Position,
-    Record, Topic, partition_of,
+    ConsumeParams, Consumer, Delivered, Lag, Log, LogError, LogSettings, PartitionLag, Position, Record,
+    Topic, partition_of,
 };
 
 /// Limit: records that one call drops.
@@ -331,17 +331,6 @@ impl Log for RedisLog {
         let keys = self.shared.keys.partition(topic, from.partition);
         let found = self.shared.server.range(&keys, None, from, max).await?;
         Ok(found.unwrap_or_default())
-    }
-
-    async fn truncate(&self, topic: Topic, mark: Mark) -> Result<(), LogError> {
-        self.shared.check_partition(topic, mark.partition)?;
-        self.shared.ready().await?;
-        let keys = self.shared.keys.partition(topic, mark.partition);
-        let call = Call::new("truncate", [keys.records(), keys.head()])
-            .number(mark.next)
-            .number(MAX_DROPPED);
-        while self.shared.server.number(&call).await? > 0 {}
-        Ok(())
     }
 
     async fn check(&self) -> Result<(), LogError> {

@@ -25,7 +25,7 @@ macro_rules! lua {
     };
 }
 
-const FUNCTIONS: [((&str, &str), &str); 12] = [
+const FUNCTIONS: [((&str, &str), &str); 11] = [
     (lua!("append"), WRITES),
     (lua!("adopt"), WRITES),
     (lua!("own"), WRITES),
@@ -35,7 +35,6 @@ const FUNCTIONS: [((&str, &str), &str); 12] = [
     (lua!("commit"), WRITES),
     (lua!("attend"), WRITES),
     (lua!("lag"), READS),
-    (lua!("truncate"), FREES),
     (lua!("sweep"), FREES),
     (lua!("layout"), WRITES),
 ];

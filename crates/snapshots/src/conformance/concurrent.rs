@@ -7,8 +7,8 @@ use tidegate_core::refresh::Version;
 use super::harness::*;
 use crate::*;
 
-/// Ten seconds, if every try fails at once.
-const MAX_TRIES: u32 = 100;
+/// Two minutes, if every try fails at once.
+const MAX_TRIES: u32 = 1_200;
 
 /// Writes versions of one record from several processes at once, in no particular order.
 async fn race(h: &Harness, record: &RecordRef) {

@@ -188,15 +188,6 @@ pub(super) fn full(record: &RecordRef, version: u64, data: impl Into<Bytes>, at:
     }
 }
 
-pub(super) fn checked(record: &RecordRef, version: u64, data: &str, at: Timestamp) -> Write {
-    Write::Checked {
-        record: record.clone(),
-        version: Version(version),
-        hash: hash(data.as_bytes()),
-        at,
-    }
-}
-
 pub(super) fn failure(record: &RecordRef, version: u64, at: Timestamp) -> Failure {
     Failure {
         record: record.clone(),

@@ -183,7 +183,7 @@ pub async fn a_check_makes_a_claimed_record_fresh(backend: &dyn Backend) {
     let h = Harness::new(backend).await;
     checked_ago(&h, "a", 2 * DAY).await;
     assert_eq!(h.stale(&ask_at(T0, 10)).await, ["a"]);
-    h.write_one(checked(&record("a"), 2, "one", after(30))).await;
+    h.write_one(full(&record("a"), 2, "one", after(30))).await;
     assert!(h.stale(&ask_at(after(DAY), 10)).await.is_empty());
     assert_eq!(h.stale(&ask_at(after(DAY + 31), 10)).await, ["a"]);
 }

@@ -73,7 +73,7 @@ pub async fn an_unchanged_success_ends_the_status(backend: &dyn Backend) {
     h.write_one(full(&record, 3, "one", after(2))).await;
     assert_eq!(h.row(&record).await.status, None);
     h.write_one(failed(&record, 4, after(3))).await;
-    h.write_one(checked(&record, 5, "one", after(4))).await;
+    h.write_one(full(&record, 5, "one", after(4))).await;
     assert_eq!(h.row(&record).await.status, None);
     assert_eq!(
         h.snapshots

@@ -67,30 +67,13 @@ pub async fn the_same_hash_moves_only_the_check(backend: &dyn Backend) {
     );
 }
 
-pub async fn a_check_moves_only_the_check(backend: &dyn Backend) {
-    let h = Harness::new(backend).await;
-    let record = record("a");
-    h.write_one(full(&record, 1, "one", T0)).await;
-    assert_eq!(
-        h.write_one(checked(&record, 2, "one", after(5))).await,
-        WriteOutcome::Unchanged
-    );
-    let snapshot = h.snapshot(&record).await;
-    assert_eq!(snapshot.data, "one");
-    assert_eq!(snapshot.version, Version(2));
-    assert_eq!(
-        (snapshot.last_checked_at, snapshot.last_updated_at),
-        (after(5), T0)
-    );
-}
-
 pub async fn a_check_never_goes_back_in_time(backend: &dyn Backend) {
     let h = Harness::new(backend).await;
     let record = record("a");
     h.write_one(full(&record, 1, "one", after(10))).await;
     // A newer event, checked by a worker whose clock is behind.
     assert_eq!(
-        h.write_one(checked(&record, 2, "one", after(3))).await,
+        h.write_one(full(&record, 2, "one", after(3))).await,
         WriteOutcome::Unchanged
     );
     let snapshot = h.snapshot(&record).await;
@@ -102,35 +85,10 @@ pub async fn a_check_never_goes_back_in_time(backend: &dyn Backend) {
     assert_eq!(h.snapshot(&record).await.last_checked_at, after(10));
 }
 
-pub async fn a_check_without_a_snapshot_is_missing(backend: &dyn Backend) {
-    let h = Harness::new(backend).await;
-    assert_eq!(
-        h.write_one(checked(&record("a"), 1, "one", T0)).await,
-        WriteOutcome::Missing
-    );
-    assert_eq!(h.row(&record("a")).await, Row::default());
-}
-
-pub async fn a_check_with_another_hash_is_missing(backend: &dyn Backend) {
-    let h = Harness::new(backend).await;
-    let record = record("a");
-    h.write_one(full(&record, 1, "one", T0)).await;
-    assert_eq!(
-        h.write_one(checked(&record, 2, "two", after(5))).await,
-        WriteOutcome::Missing
-    );
-    let snapshot = h.snapshot(&record).await;
-    assert_eq!((snapshot.version, snapshot.last_checked_at), (Version(1), T0));
-}
-
-pub async fn a_check_of_a_registered_record_is_missing(backend: &dyn Backend) {
+pub async fn a_first_write_leaves_activity_alone(backend: &dyn Backend) {
     let h = Harness::new(backend).await;
     let record = record("a");
     h.active(&record, T0).await;
-    assert_eq!(
-        h.write_one(checked(&record, 1, "one", T0)).await,
-        WriteOutcome::Missing
-    );
     assert_eq!(
         h.write_one(full(&record, 1, "one", T0)).await,
         WriteOutcome::Updated
@@ -159,7 +117,7 @@ pub async fn an_older_check_is_refused(backend: &dyn Backend) {
     let record = record("a");
     h.write_one(full(&record, 5, "new", T0)).await;
     let stale = WriteOutcome::Stale { stored: Version(5) };
-    assert_eq!(h.write_one(checked(&record, 4, "new", after(9))).await, stale);
+    assert_eq!(h.write_one(full(&record, 4, "new", after(9))).await, stale);
     assert_eq!(h.snapshot(&record).await.last_checked_at, T0);
 }
 
@@ -200,11 +158,10 @@ pub async fn outcomes_come_in_the_order_of_the_batch(backend: &dyn Backend) {
     let outcomes = h
         .write(&[
             full(&newer, 4, "two", after(1)),
-            checked(&record("missing"), 6, "one", after(1)),
             full(&other, 6, "two", after(1)),
             failed(&record("failing"), 6, after(1)),
             full(&new, 6, "two", after(1)),
-            checked(&same, 6, "one", after(1)),
+            full(&same, 6, "one", after(1)),
             full(&same, 7, "one", after(2)),
         ])
         .await;
@@ -212,7 +169,6 @@ pub async fn outcomes_come_in_the_order_of_the_batch(backend: &dyn Backend) {
         outcomes,
         [
             WriteOutcome::Stale { stored: Version(5) },
-            WriteOutcome::Missing,
             WriteOutcome::Updated,
             WriteOutcome::Updated,
             WriteOutcome::Updated,

@@ -243,7 +243,7 @@ impl Plan<'_> {
 
 fn at(write: &Write) -> Timestamp {
     match write {
-        Write::Full { at, .. } | Write::Checked { at, .. } => *at,
+        Write::Full { at, .. } => *at,
         Write::Failed(failure) | Write::Parked(failure) => failure.at,
     }
 }
@@ -251,7 +251,7 @@ fn at(write: &Write) -> Timestamp {
 fn next_try(write: &Write) -> Timestamp {
     match write {
         Write::Failed(failure) | Write::Parked(failure) => failure.next_retry_at.unwrap_or(failure.at),
-        other => at(other),
+        Write::Full { at, .. } => *at,
     }
 }
 

@@ -29,9 +29,12 @@ fn hasty() -> SnapshotsOptions {
     }
 }
 
+/// Longer than any machine needs for one step.
+const PATIENCE: Duration = Duration::from_secs(180);
+
 /// Repeats a read until the database is back.
 async fn comes_back(snapshots: &dyn Snapshots) {
-    let deadline = Instant::now() + Duration::from_secs(60);
+    let deadline = Instant::now() + PATIENCE;
     loop {
         match snapshots.read(&[record()]).await {
             Ok(_) => return,
@@ -49,8 +52,8 @@ async fn is_told_in_time(snapshots: &dyn Snapshots) {
         let error = snapshots.read(&[record()]).await.expect_err("no answer");
         assert!(matches!(error, SnapshotsError::Timeout { .. }), "{error}");
         assert!(error.is_retryable());
-        // 500 ms, and much patience with a busy machine.
-        assert!(start.elapsed() < Duration::from_secs(30));
+        // 500 ms, and much patience with a busy machine: what is not bounded never ends.
+        assert!(start.elapsed() < PATIENCE);
     }
 }
 
@@ -248,7 +251,7 @@ async fn a_sqlite_file_that_another_process_holds_is_busy_for_now() {
     // Readers do not wait: this comes back while the other still has it.
     comes_back(&snapshots).await;
     other.rollback().await.expect("the lock is free");
-    let deadline = Instant::now() + Duration::from_secs(60);
+    let deadline = Instant::now() + PATIENCE;
     while let Err(error) = snapshots.mark_active(&seen).await {
         assert!(error.is_retryable() && Instant::now() < deadline, "{error}");
     }

@@ -90,7 +90,7 @@ impl Fault for Unfenced {
         let mut writes = writes.to_vec();
         for write in &mut writes {
             match write {
-                Write::Full { version, .. } | Write::Checked { version, .. } => *version = Version(1_000),
+                Write::Full { version, .. } => *version = Version(1_000),
                 Write::Failed(failure) | Write::Parked(failure) => failure.version = Version(1_000),
             }
         }

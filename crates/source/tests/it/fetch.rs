@@ -25,9 +25,12 @@ fn upstream() -> Upstream {
     Upstream::start(settings).unwrap()
 }
 
+/// Patient: a machine that stands still for a while makes no answer late.
 fn settings(upstream: &Upstream) -> SourceSettings {
     let url = format!("{}/character/basic?token={SECRET}&ocid={{key}}", upstream.url());
     SourceSettings {
+        timeout_ms: Millis(90_000),
+        connect_timeout_ms: Millis(90_000),
         headers: BTreeMap::from([("x-nxopen-api-key".to_owned(), HeaderSetting::from(SECRET))]),
         required: vec![
             "character_name".to_owned(),
@@ -130,11 +133,7 @@ async fn gzip_or_not_is_the_same() {
     upstream
         .set(|settings| settings.answer = Answer::SlowBody)
         .unwrap();
-    let slow = HttpFetcher::new(SourceSettings {
-        timeout_ms: Millis(30_000),
-        ..settings(&upstream)
-    });
-    assert_eq!(fetched(&slow.unwrap(), "a").await, packed);
+    assert_eq!(fetched(&fetcher(&upstream), "a").await, packed);
 }
 
 #[tokio::test]
@@ -231,11 +230,11 @@ async fn silence_and_slow_bodies_end_with_the_timeout() {
         assert_eq!(quick.unwrap().fetch(record("a")).await.code(), "TIMEOUT");
         assert!(begun.elapsed() >= Duration::from_millis(400));
 
-        let mut params = record("a");
+        let (mut params, begun) = (record("a"), Instant::now());
         params.deadline = Some(tokio::time::Instant::now() + Duration::from_millis(300));
         assert_eq!(fetcher(&upstream).fetch(params).await.code(), "TIMEOUT");
-        // The source's own timeout is ten seconds.
-        assert!(begun.elapsed() < Duration::from_secs(9));
+        // The source's own timeout is much longer.
+        assert!(begun.elapsed() < Duration::from_secs(80));
     }
 }
 
@@ -371,8 +370,8 @@ async fn a_call_whose_connection_comes_too_late_is_not_sent_and_the_next_one_use
     let stalled = Stalled::new().await;
     let url = format!("http://{}/{{key}}", stalled.listener.local_addr().unwrap());
     let mut settings = SourceSettings::new("late", &url, "nexon", &["name"]);
-    settings.connect_timeout_ms = Millis(30_000);
-    settings.timeout_ms = Millis(60_000);
+    settings.connect_timeout_ms = Millis(110_000);
+    settings.timeout_ms = Millis(120_000);
     let fetcher = HttpFetcher::new(settings).unwrap();
     let late = FetchParams {
         send_by: Some(tokio::time::Instant::now() + Duration::from_millis(50)),
@@ -386,7 +385,7 @@ async fn a_call_whose_connection_comes_too_late_is_not_sent_and_the_next_one_use
     assert_eq!(first.await, FetchOutcome::NotSent);
     assert_eq!(counted.0.load(Ordering::SeqCst), 0, "nothing was sent");
     let next = FetchParams {
-        send_by: Some(tokio::time::Instant::now() + Duration::from_secs(30)),
+        send_by: Some(tokio::time::Instant::now() + Duration::from_secs(90)),
         ..record("b")
     };
     let answer = fetcher.fetch(next).await;

@@ -200,6 +200,16 @@ impl<'a> Harness<'a> {
         version
     }
 
+    /// An event that could not be sent: its version is used up, and nothing is on its way.
+    pub async fn unsent(&self, record: &RecordId, priority: Priority) -> Version {
+        let outcome = self.request(record, priority).await;
+        let Some(version) = outcome.to_send() else {
+            panic!("an event should be sent, not {outcome:?}");
+        };
+        assert!(self.send_failed(record, version).await, "it is waited for");
+        version
+    }
+
     pub async fn confirm(&self, record: &RecordId, version: Version) -> bool {
         let sent = vec![(record.clone(), version)];
         only(must(self.store.confirm_sent(sent).await))
@@ -271,11 +281,6 @@ impl<'a> Harness<'a> {
             SettleOutcome::Settled
         );
         version
-    }
-
-    pub async fn release(&self, record: &RecordId, version: Version) -> bool {
-        let released = vec![(record.clone(), version)];
-        only(must(self.store.release(released).await))
     }
 
     pub async fn look(&self, record: &RecordId) -> Option<RecordState> {

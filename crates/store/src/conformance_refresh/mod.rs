@@ -52,8 +52,8 @@ macro_rules! refresh_conformance_cases {
                 settling_ends_what_came_before_and_nothing_after,
                 settling_is_told_once,
                 a_lost_claim_may_still_settle,
-                b140_release_frees_exactly_one_version,
-                release_is_told_to_one_of_many,
+                ls_15_a_stale_version_ends_nothing_that_came_after_it,
+                an_end_is_told_to_one_of_many,
                 an_unknown_event_is_fetched,
             }
             versions {

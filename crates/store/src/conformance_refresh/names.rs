@@ -3,7 +3,7 @@
 use tidegate_core::budget::BudgetConfig;
 use tidegate_core::ids::MAX_ID_BYTES;
 use tidegate_core::priority::Priority::High;
-use tidegate_core::refresh::coalescer::RequestOutcome;
+use tidegate_core::refresh::coalescer::{RequestOutcome, SettleOutcome};
 
 use super::harness::*;
 
@@ -53,7 +53,11 @@ pub async fn odd_names_are_records_of_their_own(backend: &dyn Backend) {
         for record in [named("character", &name), named(&name, "key")] {
             let version = h.look(&record).await.expect("remembered").issued;
             assert!(h.confirm(&record, version).await, "{record:?}");
-            assert!(h.release(&record, version).await, "{record:?}");
+            assert_eq!(
+                h.settle(&record, version, High).await,
+                SettleOutcome::Settled,
+                "{record:?}"
+            );
         }
     }
 }

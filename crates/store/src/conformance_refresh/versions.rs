@@ -12,10 +12,9 @@ pub async fn versions_grow_within_a_millisecond(backend: &dyn Backend) {
     let record = record("a");
     let mut last = Version(0);
     for _ in 0..20 {
-        let version = h.sent(&record, High).await;
+        let version = h.unsent(&record, High).await;
         assert!(version > last, "{version} after {last}");
         last = version;
-        assert!(h.release(&record, version).await);
     }
     assert_eq!(last, Version(Version::floor(h.now()).0 + 19));
 }
@@ -27,7 +26,7 @@ pub async fn versions_grow_above_the_snapshot(backend: &dyn Backend) {
     let outcome = h.request_as(&record, High, Some(stored), h.now()).await;
     let above = Version(stored.0 + 1);
     assert_eq!(outcome, RequestOutcome::Published { version: above });
-    assert!(h.release(&record, above).await);
+    assert!(h.send_failed(&record, above).await);
     let next = h.request(&record, High).await;
     assert_eq!(
         next,
@@ -44,15 +43,14 @@ pub async fn versions_grow_although_the_record_is_forgotten(backend: &dyn Backen
     let stored = Version(Version::floor(h.now()).0 + 3_000);
     let outcome = h.request_as(&record, High, Some(stored), h.now()).await;
     let version = outcome.to_send().expect("an event");
-    assert!(h.release(&record, version).await);
+    assert!(h.send_failed(&record, version).await);
     h.advance(1);
     assert!(
         h.look(&record).await.is_some(),
         "time alone would not give a later version"
     );
-    let last = h.request(&record, High).await.to_send().expect("an event");
+    let last = h.unsent(&record, High).await;
     assert!(last > version);
-    assert!(h.release(&record, last).await);
     h.advance(2);
     assert_eq!(h.look(&record).await, None, "forgotten");
     let after = h.request(&record, High).await.to_send().expect("an event");
@@ -64,10 +62,9 @@ pub async fn versions_grow_over_a_restart(backend: &dyn Backend) {
     let record = record("a");
     let mut last = Version(0);
     for _ in 0..3 {
-        let version = h.sent(&record, Low).await;
+        let version = h.unsent(&record, Low).await;
         assert!(version > last, "{version} after {last}");
         last = version;
-        assert!(h.release(&record, version).await);
         h.advance(1);
         h = h.restart().await;
     }
@@ -76,8 +73,7 @@ pub async fn versions_grow_over_a_restart(backend: &dyn Backend) {
 pub async fn versions_grow_although_the_clock_steps_back(backend: &dyn Backend) {
     let h = Harness::new(backend).await;
     let record = record("a");
-    let version = h.sent(&record, High).await;
-    assert!(h.release(&record, version).await);
+    let version = h.unsent(&record, High).await;
     h.clock.set(START - Millis(3_600_000));
     let next = h.sent(&record, High).await;
     assert!(next > version, "{next} after {version}");
@@ -91,8 +87,7 @@ pub async fn an_idle_record_is_forgotten_at_its_time(backend: &dyn Backend) {
     assert!(h.look(&record).await.is_some());
     h.advance(1);
     assert_eq!(h.look(&record).await, None);
-    let low = h.sent(&record, Low).await;
-    assert!(h.release(&record, low).await);
+    h.unsent(&record, Low).await;
     h.advance(1);
     assert_eq!(h.look(&record).await, None, "there was nothing to wait for");
 }

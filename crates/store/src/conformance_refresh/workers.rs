@@ -3,7 +3,9 @@
 use futures_util::future::join_all;
 use tidegate_core::priority::Priority::{High, Low};
 use tidegate_core::refresh::Version;
-use tidegate_core::refresh::coalescer::{BeginOutcome, Pending, RequestOutcome, SettleOutcome};
+use tidegate_core::refresh::coalescer::{
+    BeginOutcome, Pending, RequestOutcome, SettleOutcome, SettleParams, Settlement,
+};
 
 use super::harness::*;
 
@@ -165,34 +167,67 @@ pub async fn a_lost_claim_may_still_settle(backend: &dyn Backend) {
     );
 }
 
-pub async fn b140_release_frees_exactly_one_version(backend: &dyn Backend) {
+/// LS-15: what ends an event compares before it deletes.
+pub async fn ls_15_a_stale_version_ends_nothing_that_came_after_it(backend: &dyn Backend) {
     let h = Harness::new(backend).await;
     let record = record("a");
-    let version = h.sent(&record, High).await;
-    assert!(!h.release(&record, Version(version.0 - 1)).await);
-    assert!(!h.release(&record, Version(version.0 + 1)).await);
-    let already = RequestOutcome::AlreadyProcessing { version };
+    let old = h.sent(&record, High).await;
+    assert_eq!(h.begin(&record, old, High, "one").await, BeginOutcome::Go);
+    // Whoever has it stands still until nobody waits for it any more, and another one is asked for.
+    h.advance(h.settings.coalescer.high_pending_ms.0);
+    let new = h.sent(&record, High).await;
+    let waiting = Pending {
+        version: new,
+        since: h.now(),
+        sent: true,
+    };
+    assert_eq!(h.begin(&record, new, High, "two").await, BeginOutcome::Go);
+    assert!(!h.abandon(&record, old, "one").await, "lost");
+    assert!(!h.abandon(&record, old, "two").await, "another version");
+    assert!(!h.abandon(&record, new, "one").await, "another owner");
+    assert!(!h.send_failed(&record, old).await, "it was sent");
+    assert_eq!(h.settle(&record, old, High).await, SettleOutcome::Settled);
+    let state = h.look(&record).await.expect("remembered");
+    assert_eq!((state.completed, state.high), (old, Some(waiting)));
+    let claim = state.claim.expect("claimed");
+    assert_eq!((claim.version, claim.owner), (new, owner("two")));
+    let already = RequestOutcome::AlreadyProcessing { version: new };
     assert_eq!(h.request(&record, High).await, already, "still held");
-    assert_eq!(h.begin(&record, version, High, "one").await, BeginOutcome::Go);
-    assert!(h.release(&record, version).await);
+
+    assert_eq!(h.settle(&record, new, High).await, SettleOutcome::Settled);
     let state = h.look(&record).await.expect("remembered");
     assert_eq!((state.high, state.claim), (None, None), "the slot and the claim");
-    assert!(!h.release(&record, version).await, "once");
-    assert!(h.request(&record, High).await.to_send().is_some());
 }
 
-pub async fn release_is_told_to_one_of_many(backend: &dyn Backend) {
+pub async fn an_end_is_told_to_one_of_many(backend: &dyn Backend) {
     let h = Harness::new(backend).await;
-    let record = record("a");
-    let version = h.sent(&record, High).await;
-    let many = (0..20).map(|_| h.store.release(vec![(record.clone(), version); 3]));
-    let told: usize = join_all(many)
+    let (fetched, given_back) = (record("a"), record("b"));
+    let version = h.sent(&fetched, High).await;
+    let params = SettleParams {
+        version,
+        priority: High,
+        settlement: Settlement::Done,
+    };
+    let many = (0..20).map(|_| h.store.settle(vec![(fetched.clone(), params); 3]));
+    let told = join_all(many)
         .await
         .into_iter()
         .flat_map(|answer| answer.expect("the store answers"))
-        .filter(|released| *released)
+        .filter(|outcome| *outcome == SettleOutcome::Settled)
         .count();
-    assert_eq!(told, 1);
+    assert_eq!(told, 1, "settled");
+
+    let version = h.sent(&given_back, High).await;
+    assert_eq!(h.begin(&given_back, version, High, "one").await, BeginOutcome::Go);
+    let claim = (given_back, version, owner("one"));
+    let many = (0..20).map(|_| h.store.abandon(vec![claim.clone(); 3]));
+    let told = join_all(many)
+        .await
+        .into_iter()
+        .flat_map(|answer| answer.expect("the store answers"))
+        .filter(|given_back| *given_back)
+        .count();
+    assert_eq!(told, 1, "given back");
 }
 
 pub async fn an_unknown_event_is_fetched(backend: &dyn Backend) {

@@ -143,7 +143,6 @@ scripts! {
         REFRESH_EXTEND: WRITES ALONE "refresh/extend";
         REFRESH_ABANDON: WRITES ALONE "refresh/abandon";
         REFRESH_SETTLE: WRITES ALONE "refresh/settle";
-        REFRESH_RELEASE: WRITES ALONE "refresh/release";
         REFRESH_LOOK: READS ALONE "refresh/look";
         REFRESH_OPEN_BUDGET: WRITES ALONE "refresh/open_budget";
         REFRESH_TAKE: WRITES ALONE "refresh/take";

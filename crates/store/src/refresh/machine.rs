@@ -199,7 +199,7 @@ pub(crate) fn in_spans(outcome: budget::TakeOutcome, now: Timestamp) -> TakeOutc
 /// - `confirm_sent`, `send_failed`: the event counts as never sent after `send_timeout_ms`, as if its sender had died.
 /// - `begin`, `extend`, `abandon`: the workers of an embedded store died with it, and their claims may as well.
 ///
-/// Versions (`request`), ends (`settle`, `release`), holds and days are on disk before they are answered.
+/// Versions (`request`), ends (`settle`), holds and days are on disk before they are answered.
 #[async_trait]
 impl<M: OnMachine<Machine>> RefreshStore for M {
     async fn request(&self, asks: Vec<(RecordId, RequestParams)>) -> Result<Vec<RequestOutcome>, StoreError> {
@@ -253,11 +253,6 @@ impl<M: OnMachine<Machine>> RefreshStore for M {
     async fn settle(&self, settled: Vec<(RecordId, SettleParams)>) -> Result<Vec<SettleOutcome>, StoreError> {
         counted_all(settled.iter().map(|(_, params)| params.version))?;
         let work = |machine: &mut Machine, wall| machine.each(settled, wall, coalescer::settle);
-        self.on_machine(Keep::Synced, work).await
-    }
-
-    async fn release(&self, released: Vec<(RecordId, Version)>) -> Result<Vec<bool>, StoreError> {
-        let work = |machine: &mut Machine, wall| machine.each(released, wall, coalescer::release);
         self.on_machine(Keep::Synced, work).await
     }
 

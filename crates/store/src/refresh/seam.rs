@@ -98,9 +98,6 @@ pub trait RefreshStore: Send + Sync + fmt::Debug + 'static {
     /// Refreshes came to their end.
     async fn settle(&self, settled: Vec<(RecordId, SettleParams)>) -> Result<Vec<SettleOutcome>, StoreError>;
 
-    /// Frees exactly these versions: compare and delete. True for one of several callers.
-    async fn release(&self, released: Vec<(RecordId, Version)>) -> Result<Vec<bool>, StoreError>;
-
     /// What is remembered of records, without what time has ended.
     async fn look(&self, records: Vec<RecordId>) -> Result<Vec<Option<RecordState>>, StoreError>;
 

@@ -11,7 +11,7 @@ use super::wait::wait_for;
 
 const SLOTS: usize = 16_384;
 /// A node that has just started takes no writes for two seconds, and gossip needs a few rounds.
-const SETTLE_LIMIT: Duration = Duration::from_secs(90);
+const SETTLE_LIMIT: Duration = Duration::from_secs(180);
 
 /// Running masters that share the slots evenly, without replicas.
 #[derive(Debug)]

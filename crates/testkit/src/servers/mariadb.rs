@@ -24,7 +24,7 @@ const USER: &str = "tidegate";
 const FIRST_STATEMENTS: &str = "first.sql";
 const PID: &str = "mariadb.pid";
 /// For one look whether a server answers: whoever has taken its port may never do so.
-const LOOK_LIMIT: Duration = Duration::from_millis(500);
+const LOOK_LIMIT: Duration = Duration::from_secs(2);
 
 /// A running `mariadbd`. Dropping it kills it and removes its folder.
 #[derive(Debug)]

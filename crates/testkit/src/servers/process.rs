@@ -15,9 +15,9 @@ use super::launch::launch;
 use super::{port, wait::wait_for};
 
 /// For a server that was asked to end to write down what it has to.
-const STOP_LIMIT: Duration = Duration::from_secs(30);
-const PAUSE_LIMIT: Duration = Duration::from_secs(30);
-const KILL_LIMIT: Duration = Duration::from_secs(30);
+const STOP_LIMIT: Duration = Duration::from_secs(120);
+const PAUSE_LIMIT: Duration = Duration::from_secs(120);
+const KILL_LIMIT: Duration = Duration::from_secs(120);
 /// Another process can take a port between our look and the server's.
 const TRIES: usize = 5;
 

@@ -11,11 +11,11 @@ use super::process::{Process, Refusal, StartParams, at_free_port, at_same_port};
 use super::resp::{Client, Reply};
 
 /// For a start, with everything that is to be loaded.
-const START_LIMIT: Duration = Duration::from_secs(60);
+const START_LIMIT: Duration = Duration::from_secs(180);
 /// For one command.
-const COMMAND_LIMIT: Duration = Duration::from_secs(30);
+const COMMAND_LIMIT: Duration = Duration::from_secs(120);
 /// For one look whether a server answers: whoever has taken its port may never do so.
-const LOOK_LIMIT: Duration = Duration::from_millis(500);
+const LOOK_LIMIT: Duration = Duration::from_secs(2);
 
 /// How a server is to run. The default keeps nothing on disk.
 #[derive(Debug, Clone)]

@@ -16,9 +16,9 @@ use super::process::{Process, Refusal, StartParams, at_free_port, at_same_port};
 use crate::rng::fresh_seed;
 
 /// For a start on a busy machine.
-const START_LIMIT: Duration = Duration::from_secs(180);
+const START_LIMIT: Duration = Duration::from_secs(300);
 /// For one look whether a server answers: whoever has taken its port may never do so.
-const LOOK_LIMIT: Duration = Duration::from_millis(500);
+const LOOK_LIMIT: Duration = Duration::from_secs(2);
 const ACCESS_KEY: &str = "tidegate";
 /// A folder per bucket.
 const BUCKETS: &str = "buckets";

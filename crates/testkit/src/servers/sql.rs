@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 /// For a start on a busy machine, with everything that is to be recovered after a kill.
-pub(super) const START_LIMIT: Duration = Duration::from_secs(180);
+pub(super) const START_LIMIT: Duration = Duration::from_secs(300);
 
 /// How a database server is to run. The default is as durable as it would be in earnest.
 #[derive(Debug, Clone)]

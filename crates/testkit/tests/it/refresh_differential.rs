@@ -25,7 +25,7 @@ fn number(name: &str) -> Option<u64> {
 }
 
 /// Every outcome there is, so that equal answers mean something.
-const OUTCOMES: [&str; 26] = [
+const OUTCOMES: [&str; 24] = [
     "PUBLISHED",
     "UPGRADED",
     "ALREADY_PROCESSING",
@@ -43,8 +43,6 @@ const OUTCOMES: [&str; 26] = [
     "not abandoned",
     "settled",
     "already settled",
-    "released",
-    "not released",
     "taken",
     "limited by rate",
     "limited by the low cap",

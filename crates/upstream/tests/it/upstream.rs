@@ -323,6 +323,35 @@ async fn open_calls_are_counted_and_end() {
 }
 
 #[tokio::test]
+async fn held_calls_are_sent_and_arrive_when_they_are_let_in() {
+    let upstream = Upstream::start(UpstreamSettings {
+        holding: true,
+        ..small()
+    })
+    .unwrap();
+    let client = client();
+    let calls: Vec<_> = (0..5)
+        .map(|n| {
+            let request = client.get(format!("{}/character/{n}", upstream.url()));
+            tokio::spawn(async move { request.send().await.unwrap().status() })
+        })
+        .collect();
+    let until = Instant::now() + Duration::from_secs(60);
+    while upstream.report().sent < 5 {
+        assert!(Instant::now() < until);
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    assert_eq!(upstream.report().calls, 0);
+    upstream.set(|settings| settings.holding = false).unwrap();
+    for call in calls {
+        assert_eq!(call.await.unwrap(), StatusCode::OK);
+    }
+    let report = upstream.report();
+    assert_eq!((report.sent, report.calls), (5, 5));
+    assert_eq!(report.busiest.most(), report.max_in_second);
+}
+
+#[tokio::test]
 async fn its_clock_may_be_far_off() {
     let settings = UpstreamSettings {
         clock_offset_s: -10 * 365 * 86_400,

@@ -2,6 +2,7 @@
 
 mod callbacks;
 mod engine;
+mod expired_leases;
 mod gates;
 mod outage;
 mod world;

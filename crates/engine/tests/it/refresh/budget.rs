@@ -5,6 +5,7 @@ use std::sync::Arc;
 use tidegate_core::budget::BudgetConfig;
 use tidegate_core::priority::Priority;
 use tidegate_core::refresh::config::RefreshConfig;
+use tidegate_core::time::Millis;
 use tidegate_engine::refresh::RefreshService;
 use tidegate_source::{HttpFetcher, SourceSettings};
 use tidegate_upstream::{CORE_FIELDS, Upstream, UpstreamSettings};
@@ -22,7 +23,9 @@ fn upstream(change: impl FnOnce(&mut UpstreamSettings)) -> Upstream {
 
 fn fetcher(upstream: &Upstream) -> Arc<HttpFetcher> {
     let url = format!("{}/character/{{key}}", upstream.url());
-    let settings = SourceSettings::new("characters", &url, "game", CORE_FIELDS);
+    let mut settings = SourceSettings::new("characters", &url, "game", CORE_FIELDS);
+    // A machine that stalls is no upstream that is slow: a call that was given up is made again, and counted twice.
+    (settings.connect_timeout_ms, settings.timeout_ms) = (Millis(60_000), Millis(60_000));
     Arc::new(HttpFetcher::new(settings).unwrap())
 }
 

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use tidegate_core::budget::BudgetView;
+use tidegate_core::budget::{BudgetView, LimitedBy};
 use tidegate_core::ids::{Owner, RecordId, SourceId, TargetId};
 use tidegate_core::priority::Priority;
 use tidegate_core::refresh::Version;
@@ -14,7 +14,8 @@ use tidegate_core::refresh::coalescer::{
 };
 use tidegate_core::time::{Millis, Timestamp};
 use tidegate_log::{
-    ConsumeParams, Consumer, Delivered, Lag, Log, LogError, LogSettings, Mark, Position, Record, Topic,
+    Batch, CommitOutcome, ConsumeParams, Consumer, Delivered, Lag, Log, LogError, LogSettings, Mark,
+    Position, Record, Topic,
 };
 use tidegate_snapshots::{
     CountAsk, Counts, DeadLetterMark, DeadLetterPosition, HistoryAsk, HistoryRow, Lapsed, LapsedAsk,
@@ -175,6 +176,8 @@ impl Snapshots for FaultySnapshots {
 pub(crate) struct FaultyStore {
     inner: Arc<dyn RefreshStore>,
     pub(crate) away: AtomicBool,
+    /// There are no tokens for LOW.
+    pub(crate) no_low: AtomicBool,
     /// Tokens that were handed out.
     pub(crate) taken: AtomicU64,
     /// Calls that found it away.
@@ -186,6 +189,7 @@ impl FaultyStore {
         Self {
             inner,
             away: AtomicBool::new(false),
+            no_low: AtomicBool::new(false),
             taken: AtomicU64::new(0),
             refused: AtomicU64::new(0),
         }
@@ -239,10 +243,6 @@ impl RefreshStore for FaultyStore {
         self.here()?.settle(settled).await
     }
 
-    async fn release(&self, released: Vec<(RecordId, Version)>) -> Result<Vec<bool>, StoreError> {
-        self.here()?.release(released).await
-    }
-
     async fn look(&self, records: Vec<RecordId>) -> Result<Vec<Option<RecordState>>, StoreError> {
         self.here()?.look(records).await
     }
@@ -253,7 +253,14 @@ impl RefreshStore for FaultyStore {
         priority: Priority,
         max_tokens: u64,
     ) -> Result<TakeOutcome, StoreError> {
-        let outcome = self.here()?.take(target, priority, max_tokens).await?;
+        let store = self.here()?;
+        if priority == Priority::Low && self.no_low.load(Ordering::SeqCst) {
+            return Ok(TakeOutcome::Limited {
+                wait: Millis(5),
+                by: LimitedBy::LowCap,
+            });
+        }
+        let outcome = store.take(target, priority, max_tokens).await?;
         if let TakeOutcome::Taken { tokens, .. } = outcome {
             self.taken.fetch_add(tokens, Ordering::SeqCst);
         }
@@ -295,6 +302,8 @@ pub(crate) struct FaultyLog {
     pub(crate) hidden: Mutex<Vec<Topic>>,
     /// How often such a look failed.
     pub(crate) failed_looks: AtomicU64,
+    /// The consumer of LOW gets nothing.
+    pub(crate) low_stands_back: Arc<AtomicBool>,
 }
 
 impl FaultyLog {
@@ -304,7 +313,35 @@ impl FaultyLog {
             fate: Mutex::new(Fate::Confirmed),
             hidden: Mutex::default(),
             failed_looks: AtomicU64::new(0),
+            low_stands_back: Arc::default(),
         }
+    }
+}
+
+/// A consumer whose pauses can be seen from outside.
+#[derive(Debug)]
+struct SeenConsumer {
+    inner: Box<dyn Consumer>,
+    paused: Arc<AtomicBool>,
+}
+
+#[async_trait]
+impl Consumer for SeenConsumer {
+    async fn next(&self, max: usize, wait: Duration) -> Result<Batch, LogError> {
+        self.inner.next(max, wait).await
+    }
+
+    async fn commit(&self, marks: &[Mark]) -> Result<Vec<CommitOutcome>, LogError> {
+        self.inner.commit(marks).await
+    }
+
+    fn set_paused(&self, paused: bool) {
+        self.inner.set_paused(paused);
+        self.paused.store(paused, Ordering::SeqCst);
+    }
+
+    async fn close(self: Box<Self>) {
+        self.inner.close().await;
     }
 }
 
@@ -326,7 +363,13 @@ impl Log for FaultyLog {
     }
 
     async fn consume(&self, params: ConsumeParams) -> Result<Box<dyn Consumer>, LogError> {
-        self.inner.consume(params).await
+        if params.topic != Topic::Low {
+            return self.inner.consume(params).await;
+        }
+        Ok(Box::new(SeenConsumer {
+            inner: self.inner.consume(params).await?,
+            paused: self.low_stands_back.clone(),
+        }))
     }
 
     async fn lag(&self, topic: Topic, group: &str) -> Result<Lag, LogError> {
@@ -342,10 +385,6 @@ impl Log for FaultyLog {
 
     async fn read(&self, topic: Topic, from: Position, max: usize) -> Result<Vec<Delivered>, LogError> {
         self.inner.read(topic, from, max).await
-    }
-
-    async fn truncate(&self, topic: Topic, mark: Mark) -> Result<(), LogError> {
-        self.inner.truncate(topic, mark).await
     }
 
     async fn check(&self) -> Result<(), LogError> {

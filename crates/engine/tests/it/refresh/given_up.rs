@@ -2,13 +2,16 @@
 
 use std::time::Duration;
 
+use tidegate_core::refresh::config::RefreshConfig;
 use tidegate_core::refresh::freshness::Freshness;
 use tidegate_core::refresh::status::UpdateState;
 use tidegate_core::time::Millis;
 use tidegate_snapshots::{RecordRef, StatusState};
 use tidegate_source::{FetchOutcome, PermanentCode};
 
-use super::world::{Scripted, World, fetched, parked, record, reference, until, until_fresh};
+use super::world::{
+    Scripted, World, ask_anew, fetched, parked, record, reference, until, until_fresh, wide_budget,
+};
 
 /// It would come back every minute, with a letter each time.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -39,7 +42,9 @@ async fn a_parked_record_whose_source_is_gone_is_given_up_once() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn who_follows_a_refresh_of_a_fresh_record_hears_that_it_was_given_up() {
-    let world = World::new().await;
+    let mut config = RefreshConfig::default();
+    config.coalescer.high_mark_ms = Millis(600_000);
+    let world = World::with(wide_budget(), config).await;
     let fetcher = Scripted::new(|key, before| match before {
         0 => fetched(key),
         _ => FetchOutcome::Permanent {
@@ -51,10 +56,7 @@ async fn who_follows_a_refresh_of_a_fresh_record_hears_that_it_was_given_up() {
     let handle = service.handle();
     until_fresh(&handle, "a").await;
     until("the first is settled", || async { world.waiting().await == 0 }).await;
-    let outcome = handle
-        .request_refresh(&record("a"), None, Duration::from_secs(30))
-        .await
-        .unwrap();
+    let outcome = ask_anew(&handle, "a").await;
     assert!(outcome.version().is_some(), "{outcome:?}");
     let mut follower = handle.follow(record("a"), outcome.version()).unwrap();
     let follow = async {

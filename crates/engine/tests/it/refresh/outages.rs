@@ -6,6 +6,7 @@ use std::time::Duration;
 use tidegate_core::priority::Priority;
 use tidegate_core::refresh::config::{BreakerConfig, RefreshConfig};
 use tidegate_core::time::Millis;
+use tidegate_engine::refresh::RefreshService;
 
 use super::world::{Scripted, World, publish, record, until, wide_budget};
 
@@ -92,11 +93,10 @@ async fn a_store_that_goes_away_in_the_middle_loses_nothing() {
     world.store.away.store(true, Ordering::SeqCst);
     fetcher.most.store(u64::MAX, Ordering::SeqCst);
     let refused = || world.store.refused.load(Ordering::SeqCst);
-    // The breaker lets five through at a time: by then every token that was handed out before is void.
-    until("it was asked in vain", || async { refused() > 25 }).await;
-    let calls = fetcher.all_calls();
-    until("it was asked in vain again", || async { refused() > 35 }).await;
-    assert_eq!(fetcher.all_calls(), calls, "no token, no call");
+    until("it was asked in vain", || async { refused() > 35 }).await;
+    // Whoever had a token before may have stood still with it, and calls late.
+    let (calls, taken) = (fetcher.all_calls(), world.store.taken.load(Ordering::SeqCst));
+    assert!(calls <= taken, "no token, no call: {calls} calls, {taken} tokens");
     world.store.away.store(false, Ordering::SeqCst);
     until("all are done", || async { world.waiting().await == 0 }).await;
     all_stored(&world, 300).await;
@@ -111,7 +111,12 @@ async fn a_process_that_dies_loses_nothing() {
     let fetcher = Scripted::constant();
     fetcher.latency_ms.store(30, Ordering::SeqCst);
     fetcher.most.store(80, Ordering::SeqCst);
-    let dies = world.start_small(fetcher.clone()).await;
+    let mut options = world.options(fetcher.clone());
+    options.work.high_in_flight = 10;
+    options.work.low_in_flight = 10;
+    // What it was at when it died is nobody's before its claims have run out.
+    options.work.claim_ms = Millis(1_000);
+    let dies = RefreshService::start(options).await.unwrap();
     until("a part is done", || async { fetcher.all_calls() > 60 }).await;
     drop(dies);
     fetcher.most.store(u64::MAX, Ordering::SeqCst);

@@ -15,7 +15,7 @@ use tidegate_core::priority::Priority;
 use tidegate_core::refresh::Version;
 use tidegate_core::refresh::config::{RefreshConfig, TierConfig};
 use tidegate_core::time::{Millis, Timestamp};
-use tidegate_engine::refresh::{RefreshHandle, RefreshOptions, RefreshService, SourceOptions};
+use tidegate_engine::refresh::{AskOutcome, RefreshHandle, RefreshOptions, RefreshService, SourceOptions};
 use tidegate_log::embedded::{EmbeddedLog, EmbeddedOptions};
 use tidegate_log::{Log, LogSettings};
 use tidegate_snapshots::sqlite::{self, SqliteOptions};
@@ -146,6 +146,8 @@ pub(crate) struct World {
 
 /// Longer than a busy machine stalls: no test here is about something slow.
 const PATIENT: Millis = Millis(30_000);
+/// The same for whoever waits to hear what came of asking.
+pub(crate) const ASK_WAIT: Duration = Duration::from_secs(60);
 
 /// Enough for tests of anything but the budget.
 pub(crate) fn wide_budget() -> BudgetConfig {
@@ -169,7 +171,7 @@ impl World {
     pub(crate) async fn with(budget: BudgetConfig, mut config: RefreshConfig) -> Self {
         // A machine that stalls is no store that is away.
         config.breaker.slow_ms = PATIENT;
-        config.coalescer.send_timeout_ms = Millis(3 * PATIENT.0);
+        config.coalescer.send_timeout_ms = config.coalescer.send_timeout_ms.max(Millis(3 * PATIENT.0));
         let folder = tempfile::tempdir().unwrap();
         let clock: Arc<dyn Clock> = Arc::new(SystemClock);
         let settings = RefreshSettings {
@@ -203,7 +205,8 @@ impl World {
         let store: Arc<dyn RefreshStore> = self.store.clone();
         let mut options = RefreshOptions::new(store, self.faulty_log.clone(), self.snapshots.clone());
         options.config = self.config.clone();
-        options.work.claim_ms = Millis(1_000);
+        options.work.claim_ms = PATIENT;
+        options.work.grace_ms = PATIENT;
         options.work.backoff_ms = Millis(5);
         options.work.low_flush_ms = Millis(20);
         options.work.high_flush_ms = Millis(5);
@@ -276,7 +279,7 @@ pub(crate) async fn until<Fut: Future<Output = bool>>(what: &str, mut holds: imp
     }
 }
 
-/// Reads until the record is fresh.
+/// Reads until the record is fresh. That takes longest after an event that got lost, whose slot is kept for a while.
 pub(crate) async fn until_fresh(handle: &RefreshHandle, key: &str) {
     let mut follower = handle.follow(record(key), None).unwrap();
     let follow = async {
@@ -286,9 +289,25 @@ pub(crate) async fn until_fresh(handle: &RefreshHandle, key: &str) {
         }
         assert_eq!(last, Some(tidegate_core::refresh::freshness::Freshness::Fresh));
     };
-    tokio::time::timeout(Duration::from_secs(120), follow)
+    tokio::time::timeout(Duration::from_secs(300), follow)
         .await
         .unwrap();
+}
+
+/// A user asks for a refresh, again as long as the last one answers it. The service's time is behind the store's by what a
+/// look at it took: after a stall, whoever asks seems to have looked before a refresh that was settled long ago.
+///
+/// In a world whose refreshes absorb requests for longer than this asks, else the mark would end instead.
+pub(crate) async fn ask_anew(handle: &RefreshHandle, key: &str) -> AskOutcome {
+    let deadline = tokio::time::Instant::now() + Duration::from_secs(120);
+    loop {
+        let asked = handle.request_refresh(&record(key), None, ASK_WAIT).await;
+        let outcome = asked.unwrap();
+        if !matches!(outcome, AskOutcome::JustRefreshed { .. }) || tokio::time::Instant::now() > deadline {
+            return outcome;
+        }
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
 }
 
 /// Puts an event into the log through the coalescer, as prefetch would.

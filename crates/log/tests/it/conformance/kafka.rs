@@ -59,7 +59,7 @@ impl Place for Prefix {
     }
 
     fn session(&self) -> Millis {
-        Millis(3_000)
+        Millis(8_000)
     }
 }
 

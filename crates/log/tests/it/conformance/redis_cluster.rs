@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use async_trait::async_trait;
+use tidegate_core::time::Millis;
 use tidegate_log::conformance::{Backend, Place};
 use tidegate_log::redis::{RedisLog, RedisLogOptions};
 use tidegate_log::{Log, LogError, LogSettings, log_conformance_suite};
@@ -35,6 +36,10 @@ impl Place for Prefix {
             clock: None,
         };
         Ok(Arc::new(RedisLog::open(options)?))
+    }
+
+    fn session(&self) -> Millis {
+        Millis(8_000)
     }
 }
 

@@ -80,15 +80,19 @@ async fn a_lease_waits_for_work(backend: Backend) {
     let running = Running::start(backend, "").await;
     let begun = Instant::now();
     let nothing = running.did("/v1/leases", json!({ "wait_ms": 300 })).await;
-    assert_eq!(nothing, json!({ "jobs": [], "nothing": { "why": "empty" } }));
+    assert_eq!(
+        (&nothing["jobs"], &nothing["nothing"]),
+        (&json!([]), &json!({ "why": "empty" }))
+    );
     assert!(begun.elapsed() >= Duration::from_millis(300));
     let begun = Instant::now();
-    let (leased, ()) = tokio::join!(running.did("/v1/leases", json!({ "wait_ms": 20_000 })), async {
+    let (leased, ()) = tokio::join!(running.did("/v1/leases", json!({ "wait_ms": 60_000 })), async {
         tokio::time::sleep(Duration::from_millis(200)).await;
         running.enqueue("shop", "spring", "MAIL", 1).await;
     });
     assert_eq!(leased["jobs"].as_array().unwrap().len(), 1);
-    assert!(begun.elapsed() < Duration::from_secs(15), "{:?}", begun.elapsed());
+    // Not when the wait was over.
+    assert!(begun.elapsed() < Duration::from_secs(55), "{:?}", begun.elapsed());
     running.stop().await;
 }
 

@@ -3,7 +3,7 @@
 use crate::support;
 use crate::support::refresh;
 
-use refresh::{few_partitions, text, upstream};
+use refresh::{few_partitions, patient, text, upstream};
 use support::{Backend, Running, config};
 use tidegate_testkit::servers::RedisServer;
 use tidegate_upstream::Upstream;
@@ -48,6 +48,7 @@ async fn a_foreign_entry_in_a_redis_stream_ended_the_service() {
     let folder = tempfile::tempdir().unwrap();
     let mut settings = config(Backend::Redis, &folder, &text(&upstream, ""));
     few_partitions(&mut settings);
+    patient(&mut settings);
     let prefix = settings.redis.key_prefix.clone();
     let running = Running::with(settings, folder).await;
     all_are_refreshed(&running, &upstream, "before").await;
@@ -84,12 +85,10 @@ async fn garbage_in_a_kafka_topic_is_put_aside() {
     let brokers = KafkaServer::shared().brokers();
     let upstream = upstream();
     let folder = tempfile::tempdir().unwrap();
-    let more = format!(
-        "[refresh.log]\nkind = \"kafka\"\nbrokers = [{brokers:?}]\nreplication_factor = 1\n\
-         send_timeout_ms = 10000\n[refresh.coalescer]\nsend_timeout_ms = 30000\n"
-    );
+    let more = format!("[refresh.log]\nkind = \"kafka\"\nbrokers = [{brokers:?}]\nreplication_factor = 1\n");
     let mut settings = config(Backend::Embedded, &folder, &text(&upstream, &more));
     few_partitions(&mut settings);
+    patient(&mut settings);
     let options = KafkaLogOptions {
         settings: settings.refresh.log.settings(),
         ..KafkaLogOptions::new(brokers)

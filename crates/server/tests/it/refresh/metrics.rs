@@ -89,6 +89,8 @@ async fn reads_refreshes_and_failures_are_counted(backend: Backend) {
         let path = format!("/v1/records/character/{key}");
         running.until(&path, |record| record["state"] == "FAILED").await;
     }
+    let topic = format!("{}update-priority-high", running.config.refresh.log.prefix);
+    let line = format!("{{topic=\"{topic}\",group=\"high-worker\",priority=\"high\"}}");
     let told = until(&running, "everything is counted", |told| {
         at_least(told, "tidegate_refresh_settled_total{priority=\"high\"}", 4.0)
             && at_least(told, "tidegate_dlq_messages", 2.0)
@@ -98,12 +100,13 @@ async fn reads_refreshes_and_failures_are_counted(backend: Backend) {
                 "tidegate_refresh_failing_records{source=\"character\",state=\"failed\"}",
                 2.0,
             )
+            && at_least(told, &format!("tidegate_rate_limiter_acquired_total{high}"), 4.0)
+            // Marks are committed after that, and then looked for.
+            && told.get(&format!("tidegate_kafka_consumer_lag{line}")) == Some(&0.0)
             && told.get("tidegate_update_process_duration_seconds_count{priority=\"high\"}") == Some(&4.0)
             && told.get("tidegate_refresh_records{source=\"character\",freshness=\"fresh\"}") == Some(&2.0)
     })
     .await;
-    let topic = format!("{}update-priority-high", running.config.refresh.log.prefix);
-    let line = format!("{{topic=\"{topic}\",group=\"high-worker\",priority=\"high\"}}");
     for (name, value) in [
         ("tidegate_refresh_calls_total{priority=\"high\"}", 4.0),
         ("tidegate_refresh_calls_total{priority=\"low\"}", 0.0),
@@ -144,8 +147,8 @@ async fn reads_refreshes_and_failures_are_counted(backend: Backend) {
     assert!(told["tidegate_kafka_seen_age_seconds"] < 20.0);
     assert!(told["tidegate_rate_limiter_seen_age_seconds{target=\"api\"}"] < 10.0);
 
-    // A refresh that finds the same, and one that is under way already.
-    upstream.set(|settings| settings.latency_min_ms = 4_000).unwrap();
+    // A refresh that finds the same, and one that is under way already, however long it takes to ask for it.
+    upstream.set(|settings| settings.holding = true).unwrap();
     let path = "/v1/records/character/anna/refresh";
     let mut asked = running.did(path, json!({})).await;
     while asked["outcome"] != "PUBLISHED" {
@@ -156,6 +159,7 @@ async fn reads_refreshes_and_failures_are_counted(backend: Backend) {
         running.did(path, json!({})).await["outcome"],
         "ALREADY_PROCESSING"
     );
+    upstream.set(|settings| settings.holding = false).unwrap();
     until(&running, "the second refresh is counted", |told| {
         told["tidegate_refresh_written_total{result=\"unchanged\"}"] == 1.0
             && told["tidegate_dedup_coalesce_hit_total"] >= 1.0
@@ -175,10 +179,12 @@ async fn a_busy_budget_is_told(backend: Backend) {
     let upstream = upstream();
     let text = format!(
         "[targets.mail]\nurl = \"{}/character/pushed\"\ntypes = [\"MAIL\"]\nbudget = \"small\"\nconcurrency = 20\n\
-         [budgets.small]\nhard_limit = 60\nrate = 50\nburst = 5\nlow_cap = 50\nlow_burst = 2\nper_day = 0\nday_reserve = 0\n",
+         [budgets.small]\nhard_limit = 40\nrate = 20\nburst = 5\nlow_cap = 20\nlow_burst = 2\nvalidity_ms = 500\nper_day = 0\n\
+         day_reserve = 0\n",
         upstream.url()
     );
     let running = Running::start(backend, &text).await;
+    // Busy for more than ten seconds: a stall does not hide it.
     running.enqueue("shop", "spring", "MAIL", 150).await;
     let low = "{target=\"small\",priority=\"low\"}";
     let rates = ["rps", "peak_rps"].map(|name| format!("tidegate_rate_limiter_{name}{{target=\"small\"}}"));
@@ -196,7 +202,7 @@ async fn a_busy_budget_is_told(backend: Backend) {
     .await;
     for told in [&busy, &done] {
         for name in &rates {
-            assert!(told[name] <= 60.0, "{name} is {}", told[name]);
+            assert!(told[name] <= 40.0, "{name} is {}", told[name]);
         }
         assert_eq!(
             told["tidegate_rate_limiter_acquired_total{target=\"small\",priority=\"high\"}"],
@@ -227,14 +233,15 @@ async fn a_store_that_is_away_is_told_and_holds_no_scrape_up() {
 
     redis.kill().unwrap();
     let begun = Instant::now();
-    let mut slowest = Duration::ZERO;
+    let (mut scrapes, mut slow) = (0, 0);
     let mut opened = false;
     // Readers make the breaker see that the store is away; meanwhile what is known of it grows old.
     for n in 0.. {
         running.record(&format!("key-{n}")).await;
         let asked = Instant::now();
         let told = scrape(&running).await;
-        slowest = slowest.max(asked.elapsed());
+        scrapes += 1;
+        slow += u32::from(asked.elapsed() > Duration::from_secs(5));
         opened |= told["tidegate_redis_circuit_breaker_state"] == 2.0;
         let gone = !told.contains_key("tidegate_rate_limiter_tokens{target=\"api\",bucket=\"global\"}")
             && !told.contains_key("tidegate_rate_limiter_rps{target=\"api\"}")
@@ -246,7 +253,8 @@ async fn a_store_that_is_away_is_told_and_holds_no_scrape_up() {
         }
         assert!(begun.elapsed() < 3 * PATIENCE, "{told:#?}");
     }
-    assert!(slowest < Duration::from_secs(8), "a scrape took {slowest:?}");
+    // A stall holds up one of them now and then; whoever waited for the store would be late each time.
+    assert!(2 * slow < scrapes, "{slow} of {scrapes} scrapes were held up");
 
     redis.restart().unwrap();
     // A breaker closes when calls get through again: somebody must ask.

@@ -1,6 +1,7 @@
 //! Records through the port.
 
 mod budgets;
+mod correlation;
 mod foreign;
 mod metrics;
 mod outage;

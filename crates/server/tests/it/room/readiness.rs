@@ -17,7 +17,7 @@ async fn while_redis_is_away_it_is_not_ready_and_then_it_is_again() {
     // Nobody is let in, so that everybody's place stays as it is.
     let text = ROOM
         .replace("inside = 1", "inside = 0")
-        .replace("grace_ms = 3000", "grace_ms = 600000");
+        .replace("grace_ms = 60000", "grace_ms = 600000");
     let mut settings = config(Backend::Redis, &folder, &text);
     settings.redis.urls = vec![redis.url().into()];
     let running = Running::with(settings, folder).await;

@@ -151,7 +151,7 @@ pub(crate) async fn answer(request: reqwest::RequestBuilder) -> (u16, Value) {
 /// Leases jobs of the lane `default`, and waits for them a little.
 pub(crate) async fn lease(running: &Running, max: u64) -> Vec<Value> {
     let leased = running
-        .did("/v1/leases", serde_json::json!({ "max": max, "wait_ms": 20_000 }))
+        .did("/v1/leases", serde_json::json!({ "max": max, "wait_ms": 60_000 }))
         .await;
     leased["jobs"].as_array().unwrap().clone()
 }
@@ -195,6 +195,8 @@ pub(crate) struct Script {
     pub headers: Vec<(&'static str, String)>,
     pub body: String,
     pub after: Duration,
+    /// Answered once so many have been there at once.
+    pub at_once: u32,
 }
 
 impl Script {
@@ -204,6 +206,7 @@ impl Script {
             headers: Vec::new(),
             body: String::new(),
             after: Duration::ZERO,
+            at_once: 0,
         }
     }
 
@@ -219,6 +222,11 @@ impl Script {
 
     pub(crate) fn after(mut self, pause: Duration) -> Self {
         self.after = pause;
+        self
+    }
+
+    pub(crate) fn at_once(mut self, calls: u32) -> Self {
+        self.at_once = calls;
         self
     }
 }
@@ -286,6 +294,9 @@ async fn receive(State(stage): State<Arc<Mutex<Stage>>>, headers: HeaderMap, bod
         stage.most_at_once = stage.most_at_once.max(stage.now);
         stage.script.pop_front().unwrap_or_else(|| Script::status(200))
     };
+    while stage.lock().unwrap().most_at_once < script.at_once {
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
     tokio::time::sleep(script.after).await;
     stage.lock().unwrap().now -= 1;
     let mut response = (StatusCode::from_u16(script.status).unwrap(), script.body).into_response();

@@ -21,7 +21,8 @@ pub(crate) fn upstream_with(change: impl FnOnce(&mut UpstreamSettings)) -> Upstr
     Upstream::start(settings).unwrap()
 }
 
-/// Quick enough to be waited for; the budget is that of the upstream.
+/// Quick enough to be waited for; the budget is that of the upstream. A machine that stalls is no upstream that is slow: a
+/// call that was given up is made again, and counted twice.
 pub(crate) fn text(upstream: &Upstream, more: &str) -> String {
     format!(
         r#"
@@ -29,6 +30,8 @@ pub(crate) fn text(upstream: &Upstream, more: &str) -> String {
         [sources.character]
         url = "{}/character/{{key}}"
         target = "api"
+        connect_timeout_ms = 60000
+        timeout_ms = 60000
         fields = ["character_name", "character_level", "revision"]
         prefetch = false
         [refresh.query]
@@ -53,19 +56,23 @@ pub(crate) fn few_partitions(config: &mut Config) {
     config.refresh.log.dead_partitions = 2;
 }
 
+/// A machine that stalls is nothing that is away. Tests in which something is take the settings as they are.
+pub(crate) fn patient(config: &mut Config) {
+    let patient = Millis(20_000);
+    config.refresh.query.read_timeout_ms = patient;
+    config.refresh.query.ask_wait_ms = patient;
+    config.refresh.query.ask_timeout_ms = patient;
+    config.refresh.log.send_timeout_ms = patient;
+    config.refresh.coalescer.send_timeout_ms = Millis(3 * patient.0);
+    config.refresh.breaker.slow_ms = patient;
+}
+
 impl Running {
     pub(crate) async fn refreshing(backend: Backend, upstream: &Upstream, more: &str) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let mut config = config(backend, &folder, &text(upstream, more));
         few_partitions(&mut config);
-        // A machine that stalls is nothing that is away. Tests in which something is take the settings as they are.
-        let patient = Millis(20_000);
-        config.refresh.query.read_timeout_ms = patient;
-        config.refresh.query.ask_wait_ms = patient;
-        config.refresh.query.ask_timeout_ms = patient;
-        config.refresh.log.send_timeout_ms = patient;
-        config.refresh.coalescer.send_timeout_ms = Millis(3 * patient.0);
-        config.refresh.breaker.slow_ms = patient;
+        patient(&mut config);
         Self::with(config, folder).await
     }
 

@@ -337,11 +337,6 @@ impl RefreshStore for RedisRefreshStore {
         self.each(&scripts::REFRESH_SETTLE, &settled, put, read).await
     }
 
-    async fn release(&self, released: Vec<(RecordId, Version)>) -> Result<Vec<bool>, StoreError> {
-        self.each(&scripts::REFRESH_RELEASE, &released, put_version, Items::flag)
-            .await
-    }
-
     async fn look(&self, records: Vec<RecordId>) -> Result<Vec<Option<RecordState>>, StoreError> {
         let batch: Vec<_> = records.into_iter().map(|record| (record, ())).collect();
         let read = |items: &mut Items| {

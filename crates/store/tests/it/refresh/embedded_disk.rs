@@ -126,18 +126,10 @@ async fn versions_and_ends_survive_a_power_cut() {
     let already = RequestOutcome::AlreadyProcessing { version };
     assert_eq!(world.request(&queued, High).await, already);
     assert_eq!(world.begin(&done, settled, "two").await, BeginOutcome::Obsolete);
-    assert!(
-        world
-            .store
-            .release(vec![(queued.clone(), version)])
-            .await
-            .unwrap()[0]
-    );
+    assert_eq!(world.settle(&queued, version).await, SettleOutcome::Settled);
     let world = world.after_power_cut();
-    assert!(
-        world.request(&queued, High).await.to_send().is_some(),
-        "it stays released"
-    );
+    let state = world.store.look(vec![queued]).await.unwrap().remove(0).unwrap();
+    assert_eq!((state.completed, state.high), (version, None), "it stays settled");
 }
 
 #[tokio::test]
@@ -161,13 +153,8 @@ async fn versions_grow_although_the_clock_steps_back_over_a_restart() {
     let world = World::new(BudgetConfig::default());
     let (record, other) = (record("a"), record("b"));
     let version = world.request(&record, High).await.to_send().unwrap();
-    assert!(
-        world
-            .store
-            .release(vec![(record.clone(), version)])
-            .await
-            .unwrap()[0]
-    );
+    let unsent = vec![(record.clone(), version)];
+    assert_eq!(world.store.send_failed(unsent).await.unwrap(), [true]);
     // Idle, so that nothing but the clock is remembered.
     world.clock.advance(Millis(1_000));
     let last = world.request(&other, High).await;

@@ -23,7 +23,9 @@ trait Fault: std::fmt::Debug + Default + Send + Sync + 'static {
     fn asked(_params: &mut RequestParams) {}
     fn requested(_outcome: &mut RequestOutcome) {}
     fn begun(_outcome: &mut BeginOutcome) {}
-    fn released(_outcome: &mut bool) {}
+    fn abandoned(_outcome: &mut bool) {}
+    fn ends(_params: &mut SettleParams) {}
+    fn settled(_outcome: &mut SettleOutcome) {}
     fn took(_outcome: &mut TakeOutcome) {}
 }
 
@@ -63,16 +65,15 @@ impl<F: Fault> RefreshStore for Wrong<F> {
     }
 
     async fn abandon(&self, claims: Vec<(RecordId, Version, Owner)>) -> Answer<Vec<bool>> {
-        self.inner.abandon(claims).await
+        let mut outcomes = self.inner.abandon(claims).await?;
+        outcomes.iter_mut().for_each(F::abandoned);
+        Ok(outcomes)
     }
 
-    async fn settle(&self, settled: Vec<(RecordId, SettleParams)>) -> Answer<Vec<SettleOutcome>> {
-        self.inner.settle(settled).await
-    }
-
-    async fn release(&self, released: Vec<(RecordId, Version)>) -> Answer<Vec<bool>> {
-        let mut outcomes = self.inner.release(released).await?;
-        outcomes.iter_mut().for_each(F::released);
+    async fn settle(&self, mut settled: Vec<(RecordId, SettleParams)>) -> Answer<Vec<SettleOutcome>> {
+        settled.iter_mut().for_each(|(_, params)| F::ends(params));
+        let mut outcomes = self.inner.settle(settled).await?;
+        outcomes.iter_mut().for_each(F::settled);
         Ok(outcomes)
     }
 
@@ -154,10 +155,28 @@ impl Fault for LetsEverybodyFetch {
 }
 
 #[derive(Debug, Default)]
-struct ReleasesForAll;
-impl Fault for ReleasesForAll {
-    fn released(outcome: &mut bool) {
+struct SettlesForAll;
+impl Fault for SettlesForAll {
+    fn settled(outcome: &mut SettleOutcome) {
+        *outcome = SettleOutcome::Settled;
+    }
+}
+
+#[derive(Debug, Default)]
+struct GivesBackForAll;
+impl Fault for GivesBackForAll {
+    fn abandoned(outcome: &mut bool) {
         *outcome = true;
+    }
+}
+
+/// Does not compare: whatever is on its way is ended.
+#[derive(Debug, Default)]
+struct EndsWhateverIsThere;
+impl Fault for EndsWhateverIsThere {
+    fn ends(params: &mut SettleParams) {
+        // Later than any version of a case.
+        params.version = Version(params.version.0 + (1 << 40));
     }
 }
 
@@ -210,9 +229,17 @@ async fn two_workers_on_one_record_are_caught() {
 }
 
 #[tokio::test]
-async fn a_release_told_to_all_is_caught() {
-    bites::<ReleasesForAll>("workers::release_is_told_to_one_of_many").await;
-    bites::<ReleasesForAll>("workers::b140_release_frees_exactly_one_version").await;
+async fn an_end_told_to_all_is_caught() {
+    bites::<SettlesForAll>("workers::an_end_is_told_to_one_of_many").await;
+    bites::<SettlesForAll>("workers::settling_is_told_once").await;
+    bites::<GivesBackForAll>("workers::an_end_is_told_to_one_of_many").await;
+    bites::<GivesBackForAll>("workers::an_abandoned_claim_is_free_at_once").await;
+}
+
+#[tokio::test]
+async fn an_end_of_what_came_later_is_caught() {
+    bites::<EndsWhateverIsThere>("workers::ls_15_a_stale_version_ends_nothing_that_came_after_it").await;
+    bites::<GivesBackForAll>("workers::ls_15_a_stale_version_ends_nothing_that_came_after_it").await;
 }
 
 #[tokio::test]

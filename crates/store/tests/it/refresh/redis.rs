@@ -20,10 +20,15 @@ async fn open_under(prefix: String, settings: RefreshSettings, clock: Arc<Manual
         settings,
         clock: Some(clock),
     };
-    Ok((
-        Arc::new(RedisRefreshStore::open(options).await?),
-        Box::new(prefix),
-    ))
+    // What concerns budgets is given up after two seconds, and a busy machine may be late for that.
+    let mut tries = 0;
+    let store = loop {
+        match RedisRefreshStore::open(options.clone()).await {
+            Err(error) if error.is_retryable() && tries < 30 => tries += 1,
+            opened => break opened?,
+        }
+    };
+    Ok((Arc::new(store), Box::new(prefix)))
 }
 
 #[async_trait]

@@ -56,6 +56,14 @@ fn add_inside(request: u64) -> ResizeParams {
     }
 }
 
+/// Nobody counts as absent because the machine stands still for a while.
+fn patient() -> RoomConfig {
+    RoomConfig {
+        presence_ms: Millis(3_600_000),
+        ..RoomConfig::default()
+    }
+}
+
 fn options(url: String, prefix: &str) -> RedisRoomOptions {
     RedisRoomOptions {
         prefix: prefix.to_owned(),
@@ -90,11 +98,11 @@ async fn a_bell_of_one_store_is_heard_by_another() {
     );
     listeners(&server, "bells:bells", 2).await;
     let (here, elsewhere) = (room("here: {1}"), room("elsewhere"));
-    one.open(&here, RoomConfig::default()).await.unwrap();
+    one.open(&here, patient()).await.unwrap();
     let bell = other.bells().of(&here);
     let silent = other.bells().of(&elsewhere);
     let quiet = silent.tell.notified();
-    let soon = Duration::from_secs(15);
+    let soon = Duration::from_secs(120);
 
     let heard = bell.promote.notified();
     one.join(&here, vec![join("a")]).await.unwrap();
@@ -118,7 +126,7 @@ async fn a_bell_of_one_store_is_heard_by_another() {
     // What was missed while nobody listened is not known: everybody looks.
     let heard = silent.promote.notified();
     server.command(&["CLIENT", "KILL", "TYPE", "pubsub"]).unwrap();
-    timeout(Duration::from_secs(20), heard)
+    timeout(soon, heard)
         .await
         .expect("all bells ring when the connection is back");
 }
@@ -142,7 +150,7 @@ async fn bells_ring_across_a_cluster() {
         let bell = other.bells().of(&hall);
         let heard = bell.tell.notified();
         one.control(&hall, Control::Close).await.unwrap();
-        timeout(Duration::from_secs(15), heard)
+        timeout(Duration::from_secs(120), heard)
             .await
             .unwrap_or_else(|_| panic!("{hall} is not heard"));
     }
@@ -158,7 +166,7 @@ async fn tickets_survive_a_restart_of_the_server() {
             inside: 1,
             ..Capacity::default()
         },
-        ..RoomConfig::default()
+        ..patient()
     };
     store.open(&hall, config).await.unwrap();
     store
@@ -191,7 +199,7 @@ async fn an_answer_that_was_lost_is_given_again() {
     let proxy = Proxy::start(server.port()).unwrap();
     let store = opened(proxy.url(), "again:").await;
     let hall = room("hall");
-    store.open(&hall, RoomConfig::default()).await.unwrap();
+    store.open(&hall, patient()).await.unwrap();
     // The listener shares the proxy: while it is quiet, the next reply is that of the call.
     let lose_next = async || {
         listeners(&server, "again:bells", 1).await;
@@ -397,12 +405,13 @@ async fn places_of_long_ago_cost_nothing() {
     let kept = store.touch(&hall, last.collect()).await.unwrap();
     assert_eq!(kept, [TouchOutcome::Kept; 10]);
     clock.advance(Millis(31_001));
-    let reaped = store.reap(&hall, ReapParams::all(CAME)).await.unwrap();
-    assert_eq!((reaped.lost, reaped.more), (CAME - 10, false));
+    // In steps that also a busy server does within the time of one call.
+    while store.reap(&hall, ReapParams::all(5_000)).await.unwrap().more {}
     assert!(bytes() < 16_000, "{} bytes for ten people", bytes());
 
     let view = store.survey(&hall).await.unwrap();
-    assert_eq!((view.waiting(), view.places.ahead(CAME)), (10, 10));
+    assert_eq!((view.counts.lost, view.waiting()), (CAME - 10, 10));
+    assert_eq!(view.places.ahead(CAME), 10);
     let looked = store
         .look(&hall, vec![person(&(CAME - 4).to_string()), person("0")])
         .await

@@ -12,7 +12,7 @@ use tidegate_testkit::servers::{MariaDbServer, PostgresServer, SqlOptions};
 /// For no answer.
 const SHORT: Duration = Duration::from_millis(500);
 /// For an answer, on a busy machine.
-const LIMIT: Duration = Duration::from_secs(30);
+const LIMIT: Duration = Duration::from_secs(120);
 
 /// Both servers have the same methods, but no trait: nothing else needs one.
 macro_rules! suite {

@@ -7,7 +7,9 @@ use std::time::{Duration, Instant};
 
 use tidegate_testkit::servers::{Client, Proxy, RedisCluster, RedisOptions, RedisServer, Reply};
 
-const LIMIT: Duration = Duration::from_secs(30);
+/// For an answer, on a busy machine.
+const LIMIT: Duration = Duration::from_secs(120);
+/// For no answer.
 const SHORT: Duration = Duration::from_millis(200);
 
 fn bulk(text: &str) -> Reply {
@@ -63,7 +65,8 @@ fn a_paused_server_answers_when_it_is_resumed() {
     let mut server = RedisServer::start(RedisOptions::default()).unwrap();
     for _ in 0..3 {
         server.pause().unwrap();
-        let mut client = Client::connect(server.port(), SHORT).unwrap();
+        let mut client = Client::connect(server.port(), LIMIT).unwrap();
+        client.limit(SHORT).unwrap();
         client.command(&["PING"]).unwrap_err();
         server.resume().unwrap();
         assert_eq!(server.command(&["PING"]).unwrap(), pong());
@@ -193,7 +196,8 @@ fn a_stalled_proxy_holds_everything_back() {
     assert_eq!(old.command(&["PING"]).unwrap(), pong());
     proxy.stall(true);
     old.send(&["SET", "stall:old", "1"]).unwrap();
-    let mut new = Client::connect(proxy.port(), SHORT).unwrap();
+    let mut new = Client::connect(proxy.port(), LIMIT).unwrap();
+    new.limit(SHORT).unwrap();
     new.command(&["SET", "stall:new", "1"]).unwrap_err();
     let held = server.command(&["EXISTS", "stall:old", "stall:new"]).unwrap();
     assert_eq!(held, Reply::Int(0));

@@ -8,7 +8,7 @@ use tidegate_testkit::servers::S3Server;
 /// Sends a signed request. The answer is its body, a space, and its status: 000 if there was none.
 fn ask(server: &S3Server, secret: &str, path: &str, more: &[&str]) -> String {
     let output = Command::new("curl")
-        .args(["--silent", "--max-time", "30", "--write-out", " %{http_code}"])
+        .args(["--silent", "--max-time", "120", "--write-out", " %{http_code}"])
         .args(["--aws-sigv4", &format!("aws:amz:{}:s3", server.region())])
         .args(["--user", &format!("{}:{secret}", server.access_key())])
         .args(["--header", "x-amz-content-sha256: UNSIGNED-PAYLOAD"])

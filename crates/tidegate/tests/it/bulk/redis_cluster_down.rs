@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use tidegate::config::BulkConfig;
 use tidegate::{Job, JobError, Millis, Options, Submission, Tidegate};
@@ -10,6 +10,8 @@ use tidegate_testkit::servers::{RedisCluster, RedisOptions};
 
 const GROUPS: u64 = 8;
 const JOBS: u64 = 60;
+/// Longer than any machine needs for one step.
+const PATIENCE: Duration = Duration::from_secs(180);
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn one_server_of_a_cluster_that_is_away_costs_the_others_nothing() {
@@ -17,8 +19,9 @@ async fn one_server_of_a_cluster_that_is_away_costs_the_others_nothing() {
     options.args = [
         "--cluster-require-full-coverage",
         "no",
+        // Soon enough for the others to notice, and longer than a busy machine holds one up that is there.
         "--cluster-node-timeout",
-        "2000",
+        "6000",
     ]
     .map(String::from)
     .into();
@@ -27,10 +30,12 @@ async fn one_server_of_a_cluster_that_is_away_costs_the_others_nothing() {
     let urls = cluster.urls();
 
     let mut config = BulkConfig::default();
-    config.backpressure.global_rps = 100.0;
+    // Slow enough that most of the jobs are still there when the server goes, also where that takes its time.
+    config.backpressure.global_rps = 30.0;
     config.backpressure.rate_limit_window_sec = 0.1;
-    config.worker_pool.job_timeout_ms = Millis(4_000);
-    config.worker_pool.lease_margin_ms = Millis(4_000);
+    // Longer than a machine stalls, and shorter than the server is away: answers that waited for it would be late.
+    config.worker_pool.job_timeout_ms = Millis(7_500);
+    config.worker_pool.lease_margin_ms = Millis(7_500);
     // A job that is leased and whose answer does not come in time is dead.
     config.worker_pool.max_retry_count = 0;
     let workers = u64::from(config.worker_pool.worker_count);
@@ -72,26 +77,37 @@ async fn one_server_of_a_cluster_that_is_away_costs_the_others_nothing() {
         .unwrap();
     tokio::task::block_in_place(|| cluster.kill(other)).unwrap();
     let before = ran.lock().unwrap().clone();
+    let gone = Instant::now();
     tokio::time::sleep(Duration::from_secs(20)).await;
-    let meanwhile: BTreeSet<String> = ran.lock().unwrap().difference(&before).cloned().collect();
+    let meanwhile = loop {
+        let meanwhile: BTreeSet<String> = ran.lock().unwrap().difference(&before).cloned().collect();
+        if meanwhile.len() > 50 {
+            break meanwhile;
+        }
+        assert!(
+            gone.elapsed() < PATIENCE,
+            "only {} ran meanwhile",
+            meanwhile.len()
+        );
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    };
     // Jobs that were leased in the last moment still run: as many as there are workers, not more.
     let ran_meanwhile = |group: u64| {
         let group = format!("group-{group}/");
         meanwhile.iter().filter(|job| job.starts_with(&group)).count() as u64
     };
     println!(
-        "{} before, {} in 20 s with one of three servers away",
+        "{} before, {} in {:.0?} with one of three servers away",
         before.len(),
-        meanwhile.len()
+        meanwhile.len(),
+        gone.elapsed()
     );
     tokio::task::block_in_place(|| cluster.restart(other)).unwrap();
     let mut dead = 0;
     for group in 0..GROUPS {
         let mut progress = tide.follow(format!("group-{group}"), "spring").unwrap();
         let finished = async { while progress.next().await.transpose().unwrap().is_some() {} };
-        tokio::time::timeout(Duration::from_secs(180), finished)
-            .await
-            .unwrap();
+        tokio::time::timeout(PATIENCE, finished).await.unwrap();
         let action = tide.action(format!("group-{group}"), "spring").await.unwrap();
         let meanwhile = ran_meanwhile(group);
         println!(
@@ -108,6 +124,5 @@ async fn one_server_of_a_cluster_that_is_away_costs_the_others_nothing() {
     assert_eq!(all as u64, GROUPS * JOBS);
     // What ran on the server when it went.
     assert!(dead <= workers, "{dead}");
-    assert!(meanwhile.len() > 50, "{}", meanwhile.len());
     tide.shutdown().await.unwrap();
 }

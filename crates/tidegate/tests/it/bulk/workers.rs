@@ -1,22 +1,27 @@
 //! Engine processes on one Redis, and the evidence that their handlers leave outside of it.
 //!
-//! Every run and every completion callback appends one line to a file, at its beginning and in one write, so
-//! that no kill leaves half a line and no run goes unseen:
+//! Every run, at its beginning and at its end, and every completion callback append one line to a file, in one
+//! write, so that no kill leaves half a line and no run goes unseen:
 //!
 //! ```text
 //!   run <group>/<action>/<job> <attempt> <leased at> <begun at> <process>
+//!   ended <group>/<action>/<job> <attempt> <process>
 //!   completed <group>/<action> <succeeded> <failed> <process>
 //! ```
+//!
+//! A process that is stopped has no say when. So it is stopped first, and then its lines tell whether it stands
+//! inside of a run; if not, it goes on for a moment.
 //!
 //! Rule: a run counts in the window in which it was leased, by the store's clock; that is where the limit is
 //! charged. The store says so itself: a lease ends `job_timeout_ms + lease_margin_ms` after it began. When the
 //! handler begins, by this machine's clock, is later by the way of the answer: short, unless the server or the
 //! process was stopped in between.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{File, OpenOptions};
 use std::io::Write;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
@@ -25,6 +30,7 @@ use tidegate::config::BulkConfig;
 use tidegate::views::QueueStats;
 use tidegate::{CompletedAction, Job, JobError, Millis, Options, Redis, Submission, Tidegate};
 use tidegate_store::{Clock, SystemClock};
+use tokio::task::JoinHandle;
 
 use crate::support::child::{self, DEADLINE, Running};
 
@@ -79,6 +85,35 @@ fn fails(job: u64) -> bool {
     job % ONE_FAILS_IN == 7
 }
 
+/// How long a run may take; a test can say so.
+fn timeout(folder: &Path) -> Millis {
+    let text = std::fs::read_to_string(folder.join("timeout"));
+    text.map_or(TIMEOUT, |text| Millis(text.parse().unwrap()))
+}
+
+/// Says that a run is over, however it ends: a handler that takes too long is dropped.
+struct Ends {
+    evidence: Arc<File>,
+    line: String,
+}
+
+impl Drop for Ends {
+    fn drop(&mut self) {
+        // A panic here could meet another one.
+        let _ = (&*self.evidence).write_all(self.line.as_bytes());
+    }
+}
+
+/// Returns when so many runs have begun in all processes together.
+async fn begun_by_all(folder: &Path, wanted: usize) {
+    static SEEN: AtomicBool = AtomicBool::new(false);
+    while !SEEN.load(Ordering::Relaxed) {
+        let seen = Evidence::read(folder).runs.len() >= wanted;
+        SEEN.fetch_or(seen, Ordering::Relaxed);
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    }
+}
+
 /// The part of an engine process. It ends in good order on SIGTERM.
 pub(crate) async fn work(folder: &Path) {
     let log = appender(&folder.join(format!("log-{}", std::process::id())));
@@ -88,17 +123,29 @@ pub(crate) async fn work(folder: &Path) {
         .with_max_level(tracing::Level::INFO)
         .init();
     let url = std::fs::read_to_string(folder.join("url")).unwrap();
-    let timeout = std::fs::read_to_string(folder.join("timeout"));
-    let timeout = timeout.map_or(TIMEOUT, |text| Millis(text.parse().unwrap()));
+    let timeout = timeout(folder);
+    // No run ends before so many have begun.
+    let together = std::fs::read_to_string(folder.join("together"));
+    let together = together.map_or(0, |text| text.parse().unwrap());
     let evidence = Arc::new(appender(&folder.join("evidence")));
     let callbacks = evidence.clone();
+    let seen = folder.to_owned();
     let handler = move |job: Job| {
         let leased = (job.deadline - timeout - MARGIN).0;
         let (process, begun) = (std::process::id(), now());
         let (group, action, id, attempt) = (&job.group, &job.action, &job.id, job.attempt);
         let line = format!("run {group}/{action}/{id} {attempt} {leased} {begun} {process}\n");
         (&*evidence).write_all(line.as_bytes()).unwrap();
+        let ends = Ends {
+            evidence: evidence.clone(),
+            line: format!("ended {group}/{action}/{id} {attempt} {process}\n"),
+        };
+        let seen = seen.clone();
         async move {
+            let _ends = ends;
+            if together > 0 {
+                begun_by_all(&seen, together).await;
+            }
             tokio::time::sleep(RUN).await;
             match fails(number(job.id.as_str())) {
                 true => Err(JobError::failed("never")),
@@ -159,34 +206,44 @@ impl Worker {
         kill_process(id.unwrap(), signal).unwrap();
     }
 
-    /// Waits until it has begun a run this very moment, so that a signal hits it with leases in its hands.
-    async fn busy(&self) {
+    /// Whether every thread of it stands.
+    fn stands(&self) -> bool {
+        let threads = std::fs::read_dir(format!("/proc/{}/task", self.id)).unwrap();
+        threads.flatten().all(|thread| {
+            let stat = std::fs::read_to_string(thread.path().join("stat")).unwrap_or_default();
+            // The second field is the thread's name in parentheses, whatever characters that has.
+            stat.rsplit_once(") ")
+                .is_some_and(|(_, rest)| rest.starts_with('T'))
+        })
+    }
+
+    /// SIGSTOP in the middle of runs: those that it stands inside of. Nobody has begun any of them again by then.
+    pub(crate) async fn stall(&self) -> Vec<Run> {
         let begun = Instant::now();
         loop {
-            let all = Evidence::read(&self.folder);
-            let last = all.runs.iter().rev().find(|run| run.process == self.id);
-            if last.is_some_and(|run| now().saturating_sub(run.begun) < 40) {
-                return;
+            self.signal(Signal::STOP);
+            while !self.stands() {
+                tokio::time::sleep(Duration::from_millis(2)).await;
             }
+            let inside = Evidence::read(&self.folder).inside(self.id);
+            if !inside.is_empty() {
+                return inside;
+            }
+            self.signal(Signal::CONT);
             assert!(
                 begun.elapsed() < DEADLINE,
                 "process {} has nothing to do",
                 self.id
             );
-            tokio::time::sleep(Duration::from_millis(2)).await;
+            tokio::time::sleep(Duration::from_millis(20)).await;
         }
     }
 
-    /// `kill -9` in the middle of runs.
-    pub(crate) async fn kill(&mut self) {
-        self.busy().await;
+    /// `kill -9` in the middle of runs: those that never end.
+    pub(crate) async fn kill(&mut self) -> Vec<Run> {
+        let inside = self.stall().await;
         self.running.process.kill().await.unwrap();
-    }
-
-    /// SIGSTOP in the middle of runs.
-    pub(crate) async fn stall(&self) {
-        self.busy().await;
-        self.signal(Signal::STOP);
+        inside
     }
 
     /// SIGCONT.
@@ -201,24 +258,84 @@ impl Worker {
         assert!(self.running.process.wait().await.unwrap().success());
     }
 
-    /// How many of its answers came too late, by its log.
-    pub(crate) fn late_answers(&self) -> u64 {
-        let log = std::fs::read_to_string(self.folder.join(format!("log-{}", self.id))).unwrap_or_default();
-        let late = log.lines().filter(|line| line.contains("came too late"));
-        let count = |line: &str| line.rsplit_once("late=")?.1.trim().parse::<u64>().ok();
-        late.map(|line| count(line).unwrap()).sum()
+    /// How many of its answers came too late, by its log. Waits for the first.
+    pub(crate) async fn late_answers(&self) -> u64 {
+        let begun = Instant::now();
+        loop {
+            let log =
+                std::fs::read_to_string(self.folder.join(format!("log-{}", self.id))).unwrap_or_default();
+            let whole = log.split_inclusive('\n').filter(|line| line.ends_with('\n'));
+            let late = whole.filter(|line| line.contains("came too late"));
+            let count = |line: &str| line.rsplit_once("late=")?.1.trim().parse::<u64>().ok();
+            let late: u64 = late.map(|line| count(line).unwrap()).sum();
+            if late > 0 {
+                return late;
+            }
+            assert!(
+                begun.elapsed() < DEADLINE,
+                "no answer of process {} was refused",
+                self.id
+            );
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
     }
+}
+
+/// Whether another process has begun one of these runs again.
+pub(crate) fn begun_again(folder: &Path, stalled: &[Run]) -> bool {
+    let again = |run: &Run, one: &Run| run.job == one.job && run.attempt > one.attempt;
+    let runs = Evidence::read(folder).runs;
+    stalled.iter().any(|one| runs.iter().any(|run| again(run, one)))
 }
 
 /// One action: its group, its name, its jobs.
 pub(crate) type Load = (String, String, u64);
 
+/// One of `jobs` jobs, in one of three groups.
+fn load(action: u64, jobs: u64) -> Load {
+    let group = ["A", "B", "C"][(action % 3) as usize];
+    (group.to_owned(), format!("action-{action}"), jobs)
+}
+
 /// `actions` actions of `jobs` jobs each, over three groups.
 pub(crate) fn loads(actions: u64, jobs: u64) -> Vec<Load> {
-    let group = |action| ["A", "B", "C"][(action % 3) as usize].to_owned();
-    (0..actions)
-        .map(|action| (group(action), format!("action-{action}"), jobs))
-        .collect()
+    (0..actions).map(|action| load(action, jobs)).collect()
+}
+
+/// Actions of a hundred jobs that come one after the other for as long as a test wants somebody to be busy, however
+/// slow the machine is.
+pub(crate) struct Submitting {
+    over: Arc<AtomicBool>,
+    task: JoinHandle<(Vec<Load>, u64)>,
+}
+
+impl Submitting {
+    /// At least `least` actions.
+    pub(crate) async fn start(url: &str, least: usize) -> Self {
+        let over = Arc::new(AtomicBool::new(false));
+        let (tide, seen) = (client(url).await, over.clone());
+        let task = tokio::spawn(async move {
+            let (mut all, mut repeated) = (Vec::new(), 0);
+            while all.len() < least || !seen.load(Ordering::Relaxed) {
+                let next = load(all.len() as u64, 100);
+                repeated += submit(&tide, &next).await;
+                all.push(next);
+                // Not all at once: servers are to be killed under submissions, too. From the last one that must be on,
+                // no more come than can be done: 40 jobs in 200 ms.
+                let pause = if all.len() < least { 300 } else { 500 };
+                tokio::time::sleep(Duration::from_millis(pause)).await;
+            }
+            tide.shutdown().await.unwrap();
+            (all, repeated)
+        });
+        Self { over, task }
+    }
+
+    /// Nobody has to be busy any more: what was submitted, and how many calls had to be repeated.
+    pub(crate) async fn end(self) -> (Vec<Load>, u64) {
+        self.over.store(true, Ordering::Relaxed);
+        self.task.await.unwrap()
+    }
 }
 
 /// Submits an action, again and again while the server is away: calls that had to be repeated.
@@ -248,14 +365,17 @@ pub(crate) async fn submit(tide: &Tidegate, (group, action, jobs): &Load) -> u64
     repeated
 }
 
-/// Waits until every action is decided.
-pub(crate) async fn decided(tide: &Tidegate, loads: &[Load]) {
+/// Waits until every action is decided and its callback was told: that comes a moment later.
+pub(crate) async fn decided(tide: &Tidegate, folder: &Path, loads: &[Load]) {
     let wait = async {
         for (group, action, _) in loads {
             let mut progress = tide.follow(group, action).unwrap();
             while let Some(now) = progress.next().await {
                 now.unwrap();
             }
+        }
+        while Evidence::read(folder).completed.len() < loads.len() {
+            tokio::time::sleep(Duration::from_millis(50)).await;
         }
     };
     if tokio::time::timeout(DEADLINE, wait).await.is_err() {
@@ -275,6 +395,8 @@ pub(crate) struct Run {
 #[derive(Debug, Default)]
 pub(crate) struct Evidence {
     pub(crate) runs: Vec<Run>,
+    /// Job, attempt and process of every run that is over.
+    ended: BTreeSet<(String, u32, u32)>,
     /// What each callback of an action was told.
     pub(crate) completed: BTreeMap<String, Vec<(u64, u64)>>,
 }
@@ -293,6 +415,10 @@ impl Evidence {
                     begun: begun.parse().unwrap(),
                     process: process.parse().unwrap(),
                 }),
+                ["ended", job, attempt, process] => {
+                    let (attempt, process) = (attempt.parse().unwrap(), process.parse().unwrap());
+                    evidence.ended.insert((job.to_owned(), attempt, process));
+                }
                 ["completed", action, success, failed, _] => {
                     let told = (success.parse().unwrap(), failed.parse().unwrap());
                     evidence
@@ -305,6 +431,21 @@ impl Evidence {
             }
         }
         evidence
+    }
+
+    /// Runs that a process is in the middle of, and that are the last of their jobs so far.
+    fn inside(self, process: u32) -> Vec<Run> {
+        let mut last: BTreeMap<String, u32> = BTreeMap::new();
+        for run in &self.runs {
+            let known = last.entry(run.job.clone()).or_default();
+            *known = run.attempt.max(*known);
+        }
+        let (runs, ended) = (self.runs, self.ended);
+        let is_inside = |run: &Run| {
+            let over = ended.contains(&(run.job.clone(), run.attempt, run.process));
+            run.process == process && !over && last[&run.job] == run.attempt
+        };
+        runs.into_iter().filter(is_inside).collect()
     }
 
     pub(crate) fn processes(&self) -> BTreeMap<u32, u64> {
@@ -327,21 +468,21 @@ pub(crate) struct Figures {
     pub(crate) most_per_window: (u64, u64),
     /// Handlers that began in one window by this machine's clock, whenever they were leased.
     pub(crate) most_begun_per_window: u64,
+    /// Runs whose first line came after the end of their lease. A worker looks at the clock before it begins a run; one
+    /// that is stopped between that look and the line can do nothing about it.
+    pub(crate) begun_too_late: u64,
     pub(crate) longest_way_ms: u64,
     pub(crate) evidence: Evidence,
 }
 
 /// Checks everything that must hold however often what was killed: nothing lost, counts exact, decided once,
-/// never over the limit, late answers refused.
+/// never over the limit, late answers refused. How long anything takes is no part of it.
 pub(crate) async fn check(tide: &Tidegate, folder: &Path, loads: &[Load]) -> Figures {
     let evidence = Evidence::read(folder);
-    let mut attempts: BTreeMap<&str, Vec<(u32, u32)>> = BTreeMap::new();
+    let mut attempts: BTreeMap<&str, Vec<&Run>> = BTreeMap::new();
     let (mut windows, mut begun) = <(BTreeMap<u64, u64>, BTreeMap<u64, u64>)>::default();
     for run in &evidence.runs {
-        attempts
-            .entry(&run.job)
-            .or_default()
-            .push((run.attempt, run.process));
+        attempts.entry(&run.job).or_default().push(run);
         *windows.entry(run.leased / WINDOW.0).or_default() += 1;
         *begun.entry(run.begun / WINDOW.0).or_default() += 1;
         assert!(run.begun >= run.leased, "{run:?} began before it was leased");
@@ -351,8 +492,10 @@ pub(crate) async fn check(tide: &Tidegate, folder: &Path, loads: &[Load]) -> Fig
 
     let jobs: u64 = loads.iter().map(|(.., jobs)| jobs).sum();
     assert_eq!(attempts.len() as u64, jobs, "every job ran, and no other");
-    for (job, attempts) in &attempts {
-        let rising = attempts.is_sorted_by(|a, b| a.0 < b.0);
+    for (job, attempts) in &mut attempts {
+        // By their leases, as the store gave them, and not by their lines: a process may be stopped in front of its line.
+        attempts.sort_by_key(|run| run.leased);
+        let rising = attempts.is_sorted_by(|a, b| a.leased < b.leased && a.attempt < b.attempt);
         assert!(rising, "{job} ran as attempts {attempts:?}");
     }
 
@@ -375,15 +518,16 @@ pub(crate) async fn check(tide: &Tidegate, folder: &Path, loads: &[Load]) -> Fig
             "{group}/{action}: {completed:?}"
         );
 
-        // A run counts only if no other began after it: the answer of an earlier one was late, and refused.
+        // A run counts only if no other was leased after it: the answer of an earlier one was late, and refused.
         let mut after = None;
         loop {
             let page = tide.results(group, action, after, 100).await.unwrap();
             for job in &page.items {
                 let ran = &attempts[format!("{group}/{action}/{}", job.id).as_str()];
-                let (attempt, process) = ran.last().unwrap();
+                let last = ran.last().unwrap();
+                let told = format!("{} {}", last.attempt, last.process);
                 match &job.result {
-                    Some(result) => assert_eq!(result, format!("{attempt} {process}").as_bytes(), "{ran:?}"),
+                    Some(result) => assert_eq!(result, told.as_bytes(), "{ran:?}"),
                     None => assert_eq!(job.error.as_deref(), Some("never"), "{job:?}"),
                 }
             }
@@ -402,6 +546,7 @@ pub(crate) async fn check(tide: &Tidegate, folder: &Path, loads: &[Load]) -> Fig
     assert!(stats.most_started_per_window <= LIMIT, "{stats:?}");
     assert!(stats.most_started_per_window >= most, "{stats:?}");
     let callbacks = evidence.completed.values().map(Vec::len).sum::<usize>();
+    let lease = timeout(folder).0 + MARGIN.0;
     Figures {
         jobs,
         lost: jobs - (stats.counts.done + stats.counts.dead),
@@ -409,6 +554,11 @@ pub(crate) async fn check(tide: &Tidegate, folder: &Path, loads: &[Load]) -> Fig
         repeated_callbacks: (callbacks - loads.len()) as u64,
         most_per_window: (most, stats.most_started_per_window),
         most_begun_per_window: begun.values().copied().max().unwrap_or_default(),
+        begun_too_late: evidence
+            .runs
+            .iter()
+            .filter(|run| run.begun >= run.leased + lease)
+            .count() as u64,
         longest_way_ms: evidence
             .runs
             .iter()

@@ -1,6 +1,7 @@
 //! The commands that talk to a service, against a real one.
 
 use std::fmt::Write;
+use std::time::Instant;
 
 use serde_json::Value;
 use tidegate_client::{Answer, JobPhase, Lease, LeasedJob, Outcome, Place, Verdict, Worker, new_job};
@@ -45,13 +46,18 @@ impl Running {
 
     /// Settles so many jobs as failed.
     async fn fail(&self, jobs: u32) {
-        let asked = Lease {
-            max: Some(jobs),
-            wait_ms: Some(10_000),
-            ..Lease::default()
-        };
-        let leased = self.client.lease(&asked).await.unwrap().jobs;
-        assert_eq!(leased.len(), jobs as usize);
+        let mut leased = Vec::new();
+        let begun = Instant::now();
+        // A call returns with the first that there are.
+        while leased.len() < jobs as usize {
+            assert!(begun.elapsed() < DEADLINE, "only {} jobs come", leased.len());
+            let asked = Lease {
+                max: Some(jobs - leased.len() as u32),
+                wait_ms: Some(10_000),
+                ..Lease::default()
+            };
+            leased.extend(self.client.lease(&asked).await.unwrap().jobs);
+        }
         let answer = |job: LeasedJob| Answer {
             lease: job.lease,
             verdict: Verdict::Failed,

@@ -7,7 +7,7 @@ use tidegate::rooms::{
 };
 use tidegate_testkit::servers::{RedisOptions, RedisServer};
 
-const PATIENCE: Duration = Duration::from_secs(60);
+const PATIENCE: Duration = Duration::from_secs(120);
 
 fn config(inside: u64) -> RoomConfig {
     RoomConfig {

@@ -11,7 +11,7 @@ use tokio::process::{Child, ChildStdout, Command};
 const FOLDER: &str = "TIDEGATE_TEST_CHILD_FOLDER";
 
 /// Longer than any machine needs for one step; a test that gets here has failed.
-pub(crate) const DEADLINE: Duration = Duration::from_secs(240);
+pub(crate) const DEADLINE: Duration = Duration::from_secs(600);
 
 /// The folder that a child works in; none in the process of the tests themselves.
 pub(crate) fn folder() -> Option<PathBuf> {

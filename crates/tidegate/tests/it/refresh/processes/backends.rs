@@ -32,7 +32,7 @@ async fn tidegate(config: &str, args: &[&str]) -> (Option<i32>, String, String) 
         .stdin(Stdio::null())
         .kill_on_drop(true)
         .output();
-    let output = tokio::time::timeout(Duration::from_secs(60), run)
+    let output = tokio::time::timeout(Duration::from_secs(180), run)
         .await
         .expect("the program does not end")
         .unwrap();

@@ -1,0 +1,78 @@
+//! The id of a request goes with everything that the request set off: its event, the dead letter of that, and what becomes
+//! of the letter.
+
+use crate::support;
+use crate::support::refresh;
+
+use refresh::upstream_with;
+use serde_json::{Value, json};
+use support::{Backend, Running};
+use tidegate_upstream::Answer;
+
+on_both_stores! {
+    the_id_of_a_request_is_in_its_event_and_in_its_dead_letter
+}
+
+const LETTERS: &str = "/v1/refresh/dead-letters";
+
+/// Sends a request: the id that its answer carries, and the answer.
+async fn sent(request: reqwest::RequestBuilder) -> (String, Value) {
+    let response = request.send().await.unwrap();
+    let id = response.headers()["x-request-id"].to_str().unwrap().to_owned();
+    (id, response.json().await.unwrap())
+}
+
+/// A record's letter at another place than this one.
+fn found(page: &Value, key: &str, not_at: &Value) -> Option<Value> {
+    let mut letters = page["items"].as_array()?.iter();
+    letters
+        .find(|letter| letter["key"] == key && letter["position"] != *not_at)
+        .cloned()
+}
+
+async fn letter(running: &Running, key: &str, not_at: &Value) -> Value {
+    let page = running
+        .until(LETTERS, |page| found(page, key, not_at).is_some())
+        .await;
+    found(&page, key, not_at).unwrap()
+}
+
+async fn the_id_of_a_request_is_in_its_event_and_in_its_dead_letter(backend: Backend) {
+    let upstream = upstream_with(|settings| settings.answer = Answer::Error400);
+    let running = Running::refreshing(backend, &upstream, "").await;
+    let address = |key: &str| format!("{}/v1/records/character/{key}", running.url);
+    let read = running.http.get(address("anna"));
+    let (read, _) = sent(read.header("x-request-id", "reader-1")).await;
+    let asked = running.http.post(address("bert") + "/refresh");
+    let (asked, told) = sent(asked.header("x-request-id", "user-2")).await;
+    // Whoever gives none gets one.
+    let (made, _) = sent(running.http.get(address("carl"))).await;
+    assert_eq!((read.as_str(), asked.as_str()), ("reader-1", "user-2"));
+
+    let mut letters = Vec::new();
+    for (key, id) in [("anna", &read), ("bert", &asked), ("carl", &made)] {
+        let letter = letter(&running, key, &Value::Null).await;
+        assert_eq!(letter["originalEvent"]["correlationId"], id.as_str(), "{letter}");
+        letters.push(letter);
+    }
+    assert_eq!(letters[1]["originalEvent"]["version"], told["version"], "{told}");
+
+    // A failure is told before it is settled, and replayed only after.
+    running
+        .until("/v1/refresh", |view| {
+            view["counters"]["settled"]["high"].as_u64() >= Some(3)
+        })
+        .await;
+    let (first, position) = (&letters[0]["originalEvent"], &letters[0]["position"]);
+    let chosen = json!({ "positions": [position], "why": "once more" });
+    let done = running.did(&format!("{LETTERS}/replay"), chosen).await;
+    assert_eq!(done, json!({ "letters": 1, "skipped": 0 }));
+    let again = letter(&running, "anna", position).await["originalEvent"].take();
+    assert_eq!(
+        (&again["correlationId"], &again["reason"]),
+        (&json!("reader-1"), &json!("REPLAY")),
+        "{again}"
+    );
+    assert_ne!(again["eventId"], first["eventId"]);
+    running.stop().await;
+}
