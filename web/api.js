@@ -2,7 +2,7 @@
 
 /** What the API refused, or why it could not be asked. */
 export class Problem extends Error {
-  constructor({ status = 0, code = 'unknown', title = '', detail = '', request_id: requestId = null }) {
+  constructor({ status = 0, code = 'unknown', title = '', detail = '', requestId = null }) {
     super(detail || title || `the server answered ${status}`);
     Object.assign(this, { status, code, title, requestId });
   }
@@ -40,7 +40,7 @@ function withQuery(address, query) {
 }
 
 async function problem(response) {
-  const about = { status: response.status, request_id: response.headers.get('x-request-id') };
+  const about = { status: response.status, requestId: response.headers.get('x-request-id') };
   try {
     return new Problem({ ...about, ...(await response.json()) });
   } catch {
@@ -66,7 +66,7 @@ async function call(method, address, { query, body, signal, quiet = false } = {}
     throw new Problem({
       code: 'unreachable',
       title: 'The service cannot be reached',
-      detail: 'The service cannot be reached; it is tried again.',
+      detail: 'The service cannot be reached. Trying again.',
     });
   }
   if (!response.ok) {

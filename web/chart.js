@@ -144,7 +144,7 @@ export function chart({
     if (samples.length === 0) {
       morph(
         svg,
-        s('text.tick', { x: width / 2, y: height / 2, 'text-anchor': 'middle' }, 'Nothing seen yet'),
+        s('text.tick', { x: width / 2, y: height / 2, 'text-anchor': 'middle' }, 'No data yet'),
       );
       morph(readout);
       return;

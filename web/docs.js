@@ -1,4 +1,4 @@
-// The API's reference: operations by tag with parameters, bodies, answers and a call to copy, then the schemas.
+// The API's reference: operations by tag with parameters, bodies, responses and a call to copy, then the schemas.
 
 import { get } from './api.js';
 import { h, morph } from './dom.js';
@@ -51,7 +51,7 @@ function parameters(description, list) {
         h(
           'tr',
           null,
-          ['Name', 'In', 'Type', 'Meaning'].map((name) => h('th', { scope: 'col' }, name)),
+          ['Name', 'In', 'Type', 'Description'].map((name) => h('th', { scope: 'col' }, name)),
         ),
       ),
       h(
@@ -93,7 +93,7 @@ function answers(description, responses) {
   const good = entries.filter(([status]) => status < '400');
   const bad = entries.filter(([status]) => status >= '400');
   return [
-    h('h4', null, 'Answers'),
+    h('h4', null, 'Responses'),
     good.map(([status, answer]) =>
       h(
         'div',
@@ -232,7 +232,7 @@ async function start() {
       error.status === 401 &&
       h('p', null, h('a', { href: '/' }, 'Log in on the dashboard'), ' and come back.');
     main.replaceChildren(
-      h('h1', null, 'The description cannot be read'),
+      h('h1', null, 'The API description cannot be loaded'),
       h('p', null, error.message),
       login || '',
     );

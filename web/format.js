@@ -70,7 +70,7 @@ export const now = () => Date.now() + ahead;
 function words(at, mode) {
   const past = now() - Date.parse(at);
   if (mode === 'for') return span(Math.max(past, 1_000));
-  if (mode === 'until' && past > -1_000) return 'at once';
+  if (mode === 'until' && past > -1_000) return 'now';
   if (Math.abs(past) < 1_000) return 'just now';
   return past > 0 ? `${span(past)} ago` : `in ${span(-past)}`;
 }

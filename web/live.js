@@ -97,7 +97,7 @@ function add(stats) {
   const made = first;
   first = false;
   if (made || at <= (seen.samples.at(-1)?.at ?? 0)) return;
-  keep([{ at, start_rate: stats.start_rate, global_rps: stats.global_rps, counts: stats.counts }]);
+  keep([{ at, startRate: stats.startRate, globalRps: stats.globalRps, counts: stats.counts }]);
 }
 
 function keep(more) {

@@ -2,18 +2,18 @@
 
 import { Problem, get, onStale, onUnauthorized } from './api.js';
 import { h, morph } from './dom.js';
-import { absolute, clock, count, startClock } from './format.js';
+import { absolute, clock, count, plain, startClock } from './format.js';
 import * as live from './live.js';
 import { failure } from './parts/notices.js';
 import { match } from './router.js';
 import * as session from './session.js';
-import action from './views/action.js';
+import batch from './views/batch.js';
 import audit from './views/audit.js';
 import dead from './views/dead.js';
 import group from './views/group.js';
 import groups from './views/groups.js';
 import job from './views/job.js';
-import letters from './views/letters.js';
+import deadLetters from './views/dead-letters.js';
 import limits from './views/limits.js';
 import login from './views/login.js';
 import overview from './views/overview.js';
@@ -26,12 +26,12 @@ const ROUTES = [
   ['/', overview],
   ['/groups', groups],
   ['/groups/:group', group],
-  ['/groups/:group/actions/:action', action],
+  ['/groups/:group/batches/:batch', batch],
   ['/groups/:group/jobs/:job', job],
   ['/dead', dead],
   ['/targets', targets],
   ['/refresh', refresh],
-  ['/refresh/letters', letters],
+  ['/refresh/dead-letters', deadLetters],
   ['/rooms', rooms],
   ['/rooms/:room', room],
   ['/limits', limits],
@@ -40,14 +40,14 @@ const ROUTES = [
 
 /** Address, name, and whether the key may see it. */
 const PAGES = [
-  ['#/', 'Overview', () => session.mayForAll('read')],
-  ['#/groups', 'Groups', () => session.may('read')],
-  ['#/dead', 'Dead jobs', () => session.may('read')],
-  ['#/targets', 'Targets', () => session.mayForAll('read')],
-  ['#/refresh', 'Refresh', () => session.mayForAll('read')],
-  ['#/rooms', 'Rooms', () => hasRooms && session.mayForAll('read')],
-  ['#/limits', 'Limits', () => session.mayForAll('read')],
-  ['#/audit', 'Audit', () => session.mayForAll('admin')],
+  ['#/', 'Overview', () => session.mayForAll('READ')],
+  ['#/groups', 'Groups', () => session.may('READ')],
+  ['#/dead', 'Dead jobs', () => session.may('READ')],
+  ['#/targets', 'Targets', () => session.mayForAll('READ')],
+  ['#/refresh', 'Refresh', () => session.mayForAll('READ')],
+  ['#/rooms', 'Rooms', () => hasRooms && session.mayForAll('READ')],
+  ['#/limits', 'Limits', () => session.mayForAll('READ')],
+  ['#/audit', 'Audit', () => session.mayForAll('ADMIN')],
 ];
 
 const at = (id) => document.getElementById(id);
@@ -80,7 +80,7 @@ function route(focus) {
         body: h(
           'div',
           null,
-          h('h1', null, 'There is no such page'),
+          h('h1', null, 'Page not found'),
           h('p', null, h('a', { href: '#/' }, 'Go to the overview')),
         ),
       };
@@ -118,8 +118,8 @@ function who() {
   const me = session.identity();
   morph(
     at('who'),
-    me?.keys_required && [
-      h('span.muted.who-name', { title: `Roles: ${me.roles.join(', ')}` }, me.name),
+    me?.keysRequired && [
+      h('span.muted.who-name', { title: `Roles: ${me.roles.map(plain).join(', ')}` }, me.name),
       ' ',
       h('button.quiet', { type: 'button', on: { click: leaveSession } }, 'Log out'),
     ],
@@ -154,16 +154,16 @@ function frame({ state, stats }) {
 }
 
 function banner(stats) {
-  const away = stats?.store.available === false ? stats.store.away_since : null;
+  const away = stats?.store.available === false ? stats.store.awaySince : null;
   let text = null;
   // No ticking time: this is read aloud whenever it changes.
   if (away)
     text = [
-      'The store has been away since ',
+      'It has been unavailable since ',
       h('time', { datetime: away, title: absolute(away) }, clock(away)),
       '. ',
     ];
-  else if (staleAge !== null) text = ['The store is away. '];
+  else if (staleAge !== null) text = [];
   morph(
     at('banner'),
     text &&
@@ -173,7 +173,7 @@ function banner(stats) {
         h('strong', null, 'Store unavailable.'),
         ' ',
         text,
-        'What you see is as it was last seen; changes are refused until it is back.',
+        'This page shows the last known state; changes are refused until the store is back.',
       ),
   );
 }
@@ -196,14 +196,14 @@ async function begin() {
     return;
   }
   who();
-  if (session.mayForAll('read')) live.start();
+  if (session.mayForAll('READ')) live.start();
   route(false);
   await findRooms();
 }
 
 async function findRooms() {
   hasRooms = false;
-  if (!session.mayForAll('read')) return;
+  if (!session.mayForAll('READ')) return;
   try {
     hasRooms = (await get('/v1/rooms', { quiet: true })).rooms.length > 0;
   } catch {
@@ -216,11 +216,11 @@ function unreachable(error) {
   const body = h(
     'div',
     null,
-    h('h1', null, 'The service does not answer'),
+    h('h1', null, 'The service is not responding'),
     h('p', null, error.message),
     h('button', { type: 'button', on: { click: begin } }, 'Try again'),
   );
-  show({ title: 'No answer', body }, false);
+  show({ title: 'Not responding', body }, false);
 }
 
 onUnauthorized(() => {

@@ -118,7 +118,7 @@ function fields(description, { properties = {}, required = [] }) {
       h(
         'tr',
         null,
-        ['Field', 'Type', 'Meaning'].map((name) => h('th', { scope: 'col' }, name)),
+        ['Field', 'Type', 'Description'].map((name) => h('th', { scope: 'col' }, name)),
       ),
     ),
     h('tbody', null, Object.entries(properties).map(row)),

@@ -30,7 +30,7 @@ export const identity = () => me;
 
 /** Whether a role is ours, for a group if one is named. */
 export function may(role, group) {
-  if (!me || !(me.roles.includes(role) || me.roles.includes('admin'))) return false;
+  if (!me || !(me.roles.includes(role) || me.roles.includes('ADMIN'))) return false;
   if (group === undefined || me.groups.length === 0) return true;
   return me.groups.some((pattern) =>
     pattern.endsWith('*') ? group.startsWith(pattern.slice(0, -1)) : group === pattern,

@@ -1,10 +1,10 @@
-// Light, dark, or as the system says; remembered in this browser. A plain script, so that it runs before the
+// Light, dark, or the system's default; remembered in this browser. A plain script, so that it runs before the
 // first paint: a module would show the wrong colours for a moment.
 (function () {
   'use strict';
   const KEY = 'tidegate-theme';
   const MODES = ['system', 'light', 'dark'];
-  const WORDS = { system: 'as the system says', light: 'light', dark: 'dark' };
+  const WORDS = { system: 'system default', light: 'light', dark: 'dark' };
   const SHAPES = {
     system: 'M8 1a7 7 0 1 0 0 14A7 7 0 0 0 8 1Zm0 2v10A5 5 0 0 1 8 3Z',
     light:

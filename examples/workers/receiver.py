@@ -6,8 +6,8 @@ Standard Webhooks say, and not older than five minutes.
 
     WEBHOOK_SECRET=whsec_... python3 receiver.py --port 8080
 
-2xx: done, and the body is the result. 429 or 503 with Retry-After: throttled. 410: send nothing more. Other 4xx:
-failed. 5xx: tried again. Jobs come at least once; `webhook-id` stays the same when a call is made again.
+2xx: completed, and the body is the result. 429 or 503 with Retry-After: throttled. 410: send nothing more. Other
+4xx: failed. 5xx: tried again. Jobs come at least once; `webhook-id` stays the same when a call is made again.
 """
 
 from __future__ import annotations

@@ -5,8 +5,8 @@
 //
 //     WEBHOOK_SECRET=whsec_... node --experimental-strip-types receiver.ts --port 8080
 //
-// 2xx: done, and the body is the result. 429 or 503 with Retry-After: throttled. 410: send nothing more. Other 4xx:
-// failed. 5xx: tried again. Jobs come at least once; `webhook-id` stays the same when a call is made again.
+// 2xx: completed, and the body is the result. 429 or 503 with Retry-After: throttled. 410: send nothing more. Other
+// 4xx: failed. 5xx: tried again. Jobs come at least once; `webhook-id` stays the same when a call is made again.
 
 import { createHmac, timingSafeEqual } from "node:crypto";
 import { createServer } from "node:http";

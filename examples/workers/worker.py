@@ -4,7 +4,7 @@
 It leases jobs in batches (a call waits until there is work), runs `handle` for each in a pool of threads, extends
 the leases of long runs, settles answers in batches, and on SIGTERM or Ctrl-C finishes what runs, or gives it back.
 
-    TIDEGATE_URL=http://127.0.0.1:7171 TIDEGATE_KEY=tg_... python3 worker.py --lane default --concurrency 8
+    TIDEGATE_URL=http://127.0.0.1:7171 TIDEGATE_KEY=tg_... python3 worker.py --queue default --concurrency 8
 
 Replace `handle` with your work. Jobs run at least once: make the work safe to repeat.
 """
@@ -42,7 +42,7 @@ def handle(job: dict) -> object:
     """Does the work of one job and returns its result, any JSON.
 
     Raise `Failed` if it will never work, `Throttled` if the downstream is overloaded, anything else if it may work
-    later. `job` has `group`, `action`, `id`, `type`, `level`, `attempt`, `deadline`, `timeout_ms` and `payload`.
+    later. `job` has `group`, `batch`, `id`, `type`, `priority`, `attempt`, `deadline`, `timeoutMs` and `payload`.
 
     As an example it does what the payload says: {"sleep_ms": 100, "throttle_ms": 50, "fail": "why", "retry": "why"}.
     """
@@ -179,7 +179,7 @@ class Worker:
         with self.lock:
             left, self.running = list(self.running), {}
         for lease in left:
-            self.answers.put({"lease": lease, "verdict": "returned"})
+            self.answers.put({"lease": lease, "outcome": "RELEASED"})
         self.answers.put(None)
         settler.join()
         # Threads that are still at work cannot be stopped, and their answers would come too late.
@@ -202,7 +202,7 @@ class Worker:
                 free += 1
             jobs: list[dict] = []
             asked = {
-                "lane": self.args.lane, "max": free, "wait_ms": self.args.wait_ms, "worker": self.args.name,
+                "queue": self.args.queue, "max": free, "waitMs": self.args.wait_ms, "worker": self.args.name,
             }
             begun = time.monotonic()
             try:
@@ -221,26 +221,26 @@ class Worker:
                 self.places.release()
             for job in jobs:
                 if self.stop.is_set():
-                    self.answers.put({"lease": job["lease"], "verdict": "returned"})
+                    self.answers.put({"lease": job["lease"], "outcome": "RELEASED"})
                     continue
-                seconds = job["timeout_ms"] / 1000
+                seconds = job["timeoutMs"] / 1000
                 with self.lock:
                     self.running[job["lease"]] = (time.monotonic() + seconds / 2, seconds)
                 pool.submit(self.work, job)
         return 0
 
     def work(self, job: dict) -> None:
-        answer = {"lease": job["lease"], "verdict": "done"}
+        answer = {"lease": job["lease"], "outcome": "COMPLETED"}
         try:
             answer["result"] = handle(job)
         except Failed as error:
-            answer = {"lease": job["lease"], "verdict": "failed", "error": str(error)}
+            answer = {"lease": job["lease"], "outcome": "FAILED", "error": str(error)}
         except Throttled as error:
-            answer = {"lease": job["lease"], "verdict": "throttled"}
+            answer = {"lease": job["lease"], "outcome": "THROTTLED"}
             if error.retry_after is not None:
-                answer["retry_after_ms"] = int(error.retry_after * 1000)
+                answer["retryAfterMs"] = int(error.retry_after * 1000)
         except Exception as error:
-            answer = {"lease": job["lease"], "verdict": "retry", "error": f"{type(error).__name__}: {error}"}
+            answer = {"lease": job["lease"], "outcome": "RETRY", "error": f"{type(error).__name__}: {error}"}
         with self.lock:
             # Given back or lost in the meantime: nobody waits for the answer.
             held = self.running.pop(job["lease"], None)
@@ -260,7 +260,7 @@ class Worker:
             if not due:
                 continue
             try:
-                body = {"leases": due, "by_ms": int(seconds * 1000)}
+                body = {"leases": due, "byMs": int(seconds * 1000)}
                 extended = service.call("/v1/leases/extend", body)["extended"]
             except Exception as error:
                 log(f"leases could not be extended: {error}; trying again")
@@ -295,9 +295,9 @@ class Worker:
         pause, until = Pause(), time.monotonic() + 60
         while True:
             try:
-                settled = service.call("/v1/leases/settle", {"answers": answers})["settled"]
+                settled = service.call("/v1/leases/settle", {"settlements": answers})["settled"]
                 for one in settled:
-                    if one["state"] == "stale":
+                    if one["state"] == "STALE":
                         log("an answer came too late; its job runs elsewhere")
                 return
             except Exception as error:
@@ -316,7 +316,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description="A pull worker for Tidegate.")
     parser.add_argument("--url", default=os.environ.get("TIDEGATE_URL", "http://127.0.0.1:7171"))
     parser.add_argument("--key", default=os.environ.get("TIDEGATE_KEY"), help="better in TIDEGATE_KEY")
-    parser.add_argument("--lane", default="default")
+    parser.add_argument("--queue", default="default")
     parser.add_argument("--concurrency", type=int, default=8, help="jobs at once")
     parser.add_argument("--batch", type=int, default=100, help="most jobs of one lease call, up to 1000")
     parser.add_argument("--wait-ms", type=int, default=10_000, help="how long a lease call waits, up to 60000")

@@ -3,7 +3,7 @@
 // It leases jobs in batches (a call waits until there is work), runs `handle` for each, extends the leases of long
 // runs, settles answers in batches, and on SIGTERM or Ctrl-C finishes what runs, or gives it back.
 //
-//     TIDEGATE_URL=http://127.0.0.1:7171 TIDEGATE_KEY=tg_... node --experimental-strip-types worker.ts --lane default
+//     TIDEGATE_URL=http://127.0.0.1:7171 TIDEGATE_KEY=tg_... node --experimental-strip-types worker.ts --queue default
 //
 // Node 22 strips the types itself (from 22.18 on without the flag); for Node 20 compile it first. Replace `handle`
 // with your work. Jobs run at least once: make the work safe to repeat.
@@ -29,22 +29,22 @@ class Throttled extends Error {
 interface Job {
   lease: string;
   group: string;
-  action: string;
+  batch: string;
   id: string;
   type: string;
-  level: "high" | "normal" | "low";
+  priority: "HIGH" | "NORMAL" | "LOW";
   attempt: number;
   deadline: string;
-  timeout_ms: number;
+  timeoutMs: number;
   payload: unknown;
 }
 
 interface Answer {
   lease: string;
-  verdict: "done" | "failed" | "throttled" | "retry" | "returned";
+  outcome: "COMPLETED" | "FAILED" | "THROTTLED" | "RETRY" | "RELEASED";
   result?: unknown;
   error?: string;
-  retry_after_ms?: number;
+  retryAfterMs?: number;
 }
 
 /** What the example does, as the payload says. */
@@ -94,7 +94,7 @@ const options = parseArgs({
   options: {
     url: { type: "string", default: process.env.TIDEGATE_URL ?? "http://127.0.0.1:7171" },
     key: { type: "string", default: process.env.TIDEGATE_KEY ?? "" },
-    lane: { type: "string", default: "default" },
+    queue: { type: "string", default: "default" },
     name: { type: "string", default: `${hostname()}-${process.pid}` },
     // Jobs at once.
     concurrency: { type: "string", default: "8" },
@@ -186,8 +186,8 @@ async function settle(): Promise<void> {
     const until = Date.now() + 60_000;
     for (;;) {
       try {
-        const { settled } = await call<{ settled: { state: string }[] }>("/v1/leases/settle", { answers: batch });
-        const late = settled.filter((one) => one.state === "stale").length;
+        const { settled } = await call<{ settled: { state: string }[] }>("/v1/leases/settle", { settlements: batch });
+        const late = settled.filter((one) => one.state === "STALE").length;
         if (late > 0) console.error(`${late} answers came too late; their jobs run elsewhere`);
         break;
       } catch (error) {
@@ -205,15 +205,15 @@ async function settle(): Promise<void> {
 let freed: () => void = () => {};
 
 async function work(job: Job, held: Held): Promise<void> {
-  const said: Answer = { lease: job.lease, verdict: "done" };
+  const said: Answer = { lease: job.lease, outcome: "COMPLETED" };
   try {
     said.result = await handle(job, held.lost.signal);
   } catch (error) {
     if (error instanceof Throttled) {
-      said.verdict = "throttled";
-      if (error.retryAfterMs !== undefined) said.retry_after_ms = error.retryAfterMs;
+      said.outcome = "THROTTLED";
+      if (error.retryAfterMs !== undefined) said.retryAfterMs = error.retryAfterMs;
     } else {
-      said.verdict = error instanceof Failed ? "failed" : "retry";
+      said.outcome = error instanceof Failed ? "FAILED" : "RETRY";
       said.error = text(error);
     }
   }
@@ -229,7 +229,7 @@ async function extend(): Promise<void> {
   if (due.length === 0) return;
   const by = Math.max(...due.map(([, held]) => held.timeoutMs));
   try {
-    const body = { leases: due.map(([lease]) => lease), by_ms: by };
+    const body = { leases: due.map(([lease]) => lease), byMs: by };
     const { extended } = await call<{ extended: { until?: string }[] }>("/v1/leases/extend", body);
     due.forEach(([lease, held], index) => {
       if (extended[index]?.until !== undefined) {
@@ -257,19 +257,19 @@ async function lease(): Promise<number> {
       continue;
     }
     const begun = Date.now();
-    const asked = { lane: options.lane, max: free, wait_ms: waitMs, worker: options.name };
+    const asked = { queue: options.queue, max: free, waitMs, worker: options.name };
     try {
       // A stop waits for this call: to give it up could strand the jobs that it brings.
       const { jobs } = await call<{ jobs: Job[] }>("/v1/leases", asked, 30_000 + waitMs);
       pause = pauses();
       for (const job of jobs) {
         if (stop.signal.aborted) {
-          answer({ lease: job.lease, verdict: "returned" });
+          answer({ lease: job.lease, outcome: "RELEASED" });
           continue;
         }
         const held: Held = {
-          timeoutMs: job.timeout_ms,
-          extendAt: Date.now() + job.timeout_ms / 2,
+          timeoutMs: job.timeoutMs,
+          extendAt: Date.now() + job.timeoutMs / 2,
           lost: new AbortController(),
         };
         running.set(job.lease, held);
@@ -300,7 +300,7 @@ while (running.size > 0 && Date.now() < deadline) await sleep(20);
 clearInterval(extending);
 for (const held of [...running.keys()]) {
   running.delete(held);
-  answer({ lease: held, verdict: "returned" });
+  answer({ lease: held, outcome: "RELEASED" });
 }
 while (settling !== undefined) await settling;
 process.exit(code);

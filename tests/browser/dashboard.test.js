@@ -1,4 +1,4 @@
-// The dashboard does its work: it loads, lives, changes things through the API, and follows an action.
+// The dashboard does its work: it loads, lives, changes things through the API, and follows a batch.
 
 import assert from 'node:assert/strict';
 import { after, before, describe, test } from 'node:test';
@@ -112,18 +112,18 @@ describe('dashboard', { timeout: 1_800_000 }, () => {
     let lives = 0;
     await api.jobs('phoenix', 'ashes', 1, { type: 'step' });
     const worker = startWorker(service.url, {
-      lane: 'steps',
-      verdict: () => {
+      queue: 'steps',
+      outcome: () => {
         lives += 1;
         return lives === 1
-          ? { verdict: 'failed', error: '422 not deliverable' }
-          : { verdict: 'done', result: 'sent' };
+          ? { outcome: 'FAILED', error: '422 not deliverable' }
+          : { outcome: 'COMPLETED', result: 'sent' };
       },
     });
     t.after(() => worker.stop());
     await until(
       'the job to die',
-      async () => (await api.get('/v1/groups/phoenix/jobs/ashes-0')).phase === 'dead',
+      async () => (await api.get('/v1/groups/phoenix/jobs/ashes-0')).state === 'DEAD',
     );
 
     const { page, trouble } = await open(t, '#/dead?group=phoenix');
@@ -134,38 +134,38 @@ describe('dashboard', { timeout: 1_800_000 }, () => {
     await noticed(page, 'one job replayed');
     await until(
       'its second life',
-      async () => (await api.get('/v1/groups/phoenix/jobs/ashes-0')).phase === 'done',
+      async () => (await api.get('/v1/groups/phoenix/jobs/ashes-0')).state === 'COMPLETED',
     );
-    await page.getByText('No dead job fits the filter.').waitFor();
+    await page.getByText('No dead job matches the filter.').waitFor();
     assert.deepEqual(trouble, []);
   });
 
-  test("an action's page follows its progress", async (t) => {
-    await api.put('/v1/groups/steady/actions/march', { keep_results: true });
+  test("a batch's page follows its progress", async (t) => {
+    await api.put('/v1/groups/steady/batches/march', { keepResults: true });
     await api.jobs('steady', 'march', 4, { type: 'step', seal: true });
-    const { page, trouble } = await open(t, '#/groups/steady/actions/march');
+    const { page, trouble } = await open(t, '#/groups/steady/batches/march');
     const progress = page.getByRole('heading', { name: 'Progress' }).locator('..');
     await progress.getByText('0 of 4 jobs').waitFor();
     await page.evaluate(() => {
       window.sameDocument = true;
     });
 
-    const step = async (max, answer) => {
+    const step = async (max, outcome) => {
       const jobs = [];
       // A call returns with the first that there are.
       await until('something to do', async () => {
-        const asked = { lane: 'steps', max: max - jobs.length, wait_ms: 5_000 };
+        const asked = { queue: 'steps', max: max - jobs.length, waitMs: 5_000 };
         jobs.push(...(await api.post('/v1/leases', asked)).jobs);
         return jobs.length === max;
       });
       await api.post('/v1/leases/settle', {
-        answers: jobs.map(({ lease, id }) => ({ lease, ...answer(id) })),
+        settlements: jobs.map(({ lease, id }) => ({ lease, ...outcome(id) })),
       });
     };
-    await step(2, (id) => ({ verdict: 'done', result: { sent: id } }));
+    await step(2, (id) => ({ outcome: 'COMPLETED', result: { sent: id } }));
     await progress.getByText('2 of 4 jobs').waitFor();
     await progress.getByText('50 %').waitFor();
-    await step(2, () => ({ verdict: 'failed', error: 'mailbox <full>' }));
+    await step(2, () => ({ outcome: 'FAILED', error: 'mailbox <full>' }));
     await progress.getByText('4 of 4 jobs').waitFor();
     await page.getByRole('listitem').filter({ hasText: 'mailbox <full>' }).waitFor();
     await page.getByText('{"sent":"march-0"}').click();
@@ -176,7 +176,7 @@ describe('dashboard', { timeout: 1_800_000 }, () => {
 
   test('what is opened and typed survives the refresh', async (t) => {
     await api.jobs('patient', 'letters', 3);
-    const { page } = await open(t, '#/groups/patient/actions/letters');
+    const { page } = await open(t, '#/groups/patient/batches/letters');
     await page.locator('summary', { hasText: 'Payload' }).first().click();
     const job = page.getByRole('link', { name: 'letters-1' });
     await job.focus();
@@ -201,7 +201,7 @@ describe('dashboard', { timeout: 1_800_000 }, () => {
     await dialog.getByLabel('Reason').fill('the provider raised our quota');
     const sent = page.waitForRequest((request) => request.method() === 'PATCH');
     await dialog.getByRole('button', { name: 'Change rate' }).click();
-    assert.deepEqual((await sent).postDataJSON(), { global_rps: 150, why: 'the provider raised our quota' });
+    assert.deepEqual((await sent).postDataJSON(), { globalRps: 150, why: 'the provider raised our quota' });
     await dialog.waitFor({ state: 'detached' });
   });
 
@@ -217,9 +217,9 @@ describe('dashboard', { timeout: 1_800_000 }, () => {
     await mark.filter({ hasText: 'Live' }).waitFor();
   });
 
-  test('a store that is away is told', async (t) => {
+  test('an unavailable store is shown', async (t) => {
     const stats = await api.get('/v1/stats');
-    stats.store = { kind: 'redis', available: false, away_since: stats.at };
+    stats.store = { kind: 'redis', available: false, awaySince: stats.at };
     const { page } = await open(t, '#/limits');
     await page.route('**/v1/events', (route) =>
       route.fulfill({
@@ -247,7 +247,7 @@ describe('dashboard', { timeout: 1_800_000 }, () => {
               type: 'x',
               status: 401,
               code: 'unauthorized',
-              title: 'A key is needed',
+              title: 'Authentication required',
               detail: 'no key',
             },
           }),
@@ -255,20 +255,20 @@ describe('dashboard', { timeout: 1_800_000 }, () => {
     await page.route('**/login', (route) => {
       const good = route.request().postDataJSON().key === 'tg_right';
       if (good)
-        me = { name: 'ana', roles: ['read', 'admin'], groups: [], csrf: 'token-1', keys_required: true };
+        me = { name: 'ana', roles: ['READ', 'ADMIN'], groups: [], csrf: 'token-1', keysRequired: true };
       return route.fulfill(
         good
           ? { status: 204 }
           : {
               status: 401,
-              json: { status: 401, code: 'unauthorized', title: 'A key is needed', detail: 'wrong' },
+              json: { status: 401, code: 'unauthorized', title: 'Authentication required', detail: 'wrong' },
             },
       );
     });
     await page.goto(`${service.url}/#/groups/locked`);
     await page.getByLabel('Key').fill('tg_wrong');
     await page.getByRole('button', { name: 'Log in' }).click();
-    await page.getByText('This key is not known here.').waitFor();
+    await page.getByText('Unknown key.').waitFor();
     await page.getByLabel('Key').fill('tg_right');
     await page.getByRole('button', { name: 'Log in' }).click();
     await page.getByRole('heading', { level: 1, name: 'locked' }).waitFor();
@@ -281,7 +281,7 @@ describe('dashboard', { timeout: 1_800_000 }, () => {
     await page.getByRole('dialog').getByRole('button', { name: 'Pause' }).click();
     assert.equal((await sent).headers()['x-csrf-token'], 'token-1');
 
-    me = { name: 'guest', roles: ['read'], groups: ['lock*'], csrf: 'token-2', keys_required: true };
+    me = { name: 'guest', roles: ['READ'], groups: ['lock*'], csrf: 'token-2', keysRequired: true };
     await page.goto(`${service.url}/#/groups`);
     await page.reload();
     await page.getByRole('link', { name: 'locked' }).waitFor();

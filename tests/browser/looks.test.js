@@ -19,12 +19,12 @@ const PAGES = [
   '#/',
   '#/groups',
   '#/groups/hooli',
-  '#/groups/hooli/actions/codes',
+  '#/groups/hooli/batches/codes',
   '#/groups/soylent/jobs/surveys-0',
   '#/dead',
   '#/targets',
   '#/refresh',
-  '#/refresh/letters',
+  '#/refresh/dead-letters',
   '#/limits',
   '#/audit',
   'docs',
@@ -93,7 +93,7 @@ describe('looks', { timeout: 1_800_000 }, () => {
   for (const colorScheme of ['light', 'dark']) {
     test(`text is readable in ${colorScheme}`, async (t) => {
       const { page, trouble } = await open(t, '#/', { colorScheme });
-      for (const where of ['#/', '#/groups', '#/dead', '#/targets', '#/refresh', '#/refresh/letters']) {
+      for (const where of ['#/', '#/groups', '#/dead', '#/targets', '#/refresh', '#/refresh/dead-letters']) {
         await show(page, where);
         await assertContrast(page, [
           'h2',
@@ -116,7 +116,7 @@ describe('looks', { timeout: 1_800_000 }, () => {
     const background = (page) => page.evaluate(() => getComputedStyle(document.body).backgroundColor);
     const { page } = await open(t, '#/', { colorScheme: 'dark' });
     const dark = await background(page);
-    await page.getByRole('button', { name: /^Colours: as the system says/ }).click();
+    await page.getByRole('button', { name: /^Colours: system default/ }).click();
     const light = await background(page);
     assert.notEqual(light, dark);
     await page.reload();
@@ -184,7 +184,7 @@ describe('looks', { timeout: 1_800_000 }, () => {
     assert.equal(await picture.getAttribute('aria-valuenow'), '1');
     assert.match(
       await text(),
-      /^\d\d:\d\d:\d\d: leased [\d,]+, ready [\d,]+, delayed [\d,]+, waiting [\d,]+$/,
+      /^\d\d:\d\d:\d\d: running [\d,]+, ready [\d,]+, delayed [\d,]+, waiting [\d,]+$/,
     );
     await picture.hover();
     await page.locator('.chart .rule').first().waitFor({ state: 'attached' });
@@ -253,9 +253,9 @@ describe('looks', { timeout: 1_800_000 }, () => {
     await page.emulateMedia({ colorScheme: 'dark' });
     await take('dashboard-refresh-dark', { fullPage: true });
     await page.emulateMedia({ colorScheme: 'light' });
-    await page.goto(`${service.url}/#/refresh/letters`);
+    await page.goto(`${service.url}/#/refresh/dead-letters`);
     await page.locator('main table summary').first().click();
-    await take('dashboard-letters');
+    await take('dashboard-dead-letters');
     await page.setViewportSize({ width: 360, height: 740 });
     await show(page, '#/');
     await take('dashboard-narrow');

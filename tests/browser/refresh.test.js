@@ -7,7 +7,7 @@ import { assertAccessible } from './accessible.js';
 import { launch, noticed, openPage } from './browser.js';
 import { client, startService, until } from './service.js';
 
-const LETTERS = '/v1/refresh/dead-letters';
+const DEAD_LETTERS = '/v1/refresh/dead-letters';
 
 describe('refresh', { timeout: 1_800_000 }, () => {
   let service;
@@ -40,12 +40,12 @@ describe('refresh', { timeout: 1_800_000 }, () => {
       const record = await api.get(`/v1/records/${source}/${key}`);
       return record.freshness === 'FRESH' && record;
     });
-  /** A letter of a record that the upstream refuses as `answer` says. */
-  async function letter(key, answer = 'error400') {
+  /** A dead letter of a record that the upstream refuses as `answer` says. */
+  async function deadLetter(key, answer = 'error400') {
     await service.upstream.post('/set', { answers: { [key]: answer } });
     await api.get(`/v1/records/character/${key}`);
-    return until(`a letter of ${key}`, async () =>
-      (await api.get(LETTERS)).items.find((one) => one.key === key),
+    return until(`a dead letter of ${key}`, async () =>
+      (await api.get(DEAD_LETTERS)).items.find((one) => one.key === key),
     );
   }
   const tile = (page, name) => page.locator('.tile', { hasText: name }).locator('.value');
@@ -63,8 +63,8 @@ describe('refresh', { timeout: 1_800_000 }, () => {
     await page.getByRole('heading', { name: /^Budget game/ }).waitFor();
     await page.getByText('of 50 calls/s').waitFor();
     await page.locator('.budget').getByText('hard limit 60/s').waitFor();
-    await page.getByText('800K kept for HIGH').waitFor();
-    const today = page.getByRole('img', { name: /of 4,000,000 calls today; 800,000 are kept for HIGH/ });
+    await page.getByText('800K reserved for HIGH').waitFor();
+    const today = page.getByRole('img', { name: /of 4,000,000 calls today; 800,000 are reserved for HIGH/ });
     await today.waitFor();
     assert.equal(await tile(page, 'Store breaker').textContent(), 'Closed');
     assert.equal(await tile(page, 'Database breaker').textContent(), 'Closed');
@@ -95,27 +95,27 @@ describe('refresh', { timeout: 1_800_000 }, () => {
   });
 
   test('a dead letter is inspected, and purged with a reason only', async (t) => {
-    const { position } = await letter('doomed');
+    const { position } = await deadLetter('doomed');
     const { page, trouble } = await open(t, '#/refresh');
     await page.getByRole('cell', { name: 'doomed' }).waitFor();
     await page.getByRole('link', { name: 'All dead letters' }).click();
     await page.getByRole('heading', { level: 1, name: 'Dead letters' }).waitFor();
     const row = page.getByRole('row', { name: /doomed/ });
-    await row.getByText('4xx answer').waitFor();
+    await row.getByText('4xx response').waitFor();
     await row.locator('summary').click();
     await row.getByText('"priority": "HIGH"').waitFor();
     await row.getByText(position, { exact: true }).waitFor();
 
-    await page.getByLabel('Choose doomed of character').check();
-    await page.getByText('1 chosen').waitFor();
-    await page.getByRole('button', { name: 'Purge chosen' }).click();
+    await page.getByLabel('Select doomed of character').check();
+    await page.getByText('1 selected').waitFor();
+    await page.getByRole('button', { name: 'Purge selected' }).click();
     const dialog = page.getByRole('dialog');
     await dialog.getByRole('button', { name: 'Purge' }).click();
-    assert.equal((await api.get(LETTERS)).items.length, 1, 'nothing is purged without a reason');
+    assert.equal((await api.get(DEAD_LETTERS)).items.length, 1, 'nothing is purged without a reason');
     await dialog.getByLabel('Reason').fill('a key that never was');
     await dialog.getByRole('button', { name: 'Purge' }).click();
-    await noticed(page, 'one letter purged');
-    await page.getByText('No dead letters. Good.').waitFor();
+    await noticed(page, 'one dead letter purged');
+    await page.getByText('No dead letters.').waitFor();
     const noted = (await api.get('/v1/audit')).items.find((one) => one.what === 'dead_letters.purge');
     assert.equal(noted?.why, 'a key that never was', JSON.stringify(noted));
 
@@ -127,9 +127,9 @@ describe('refresh', { timeout: 1_800_000 }, () => {
   });
 
   test('a dead letter is replayed by keyboard, and its record is fresh again', async (t) => {
-    await letter('phoenix', 'wrong_type');
+    await deadLetter('phoenix', 'wrong_type');
     await service.upstream.post('/set', { answers: {} });
-    const { page, trouble } = await open(t, '#/refresh/letters?reason=PARSE_ERROR');
+    const { page, trouble } = await open(t, '#/refresh/dead-letters?reason=PARSE_ERROR');
     const replay = page.getByRole('button', { name: 'Replay phoenix of character' });
     await replay.waitFor();
     const reached = [];
@@ -137,7 +137,7 @@ describe('refresh', { timeout: 1_800_000 }, () => {
       await page.keyboard.press('Tab');
       reached.push(await page.evaluate(() => document.activeElement.id || document.activeElement.textContent));
     }
-    assert.ok(reached.includes('letter-reason'), reached.join(', '));
+    assert.ok(reached.includes('dead-letter-reason'), reached.join(', '));
     await page.keyboard.press('Enter');
     const dialog = page.getByRole('dialog');
     await dialog.waitFor();
@@ -146,23 +146,23 @@ describe('refresh', { timeout: 1_800_000 }, () => {
     assert.equal(await replay.evaluate((one) => one === document.activeElement), true);
     await page.keyboard.press('Enter');
     await dialog.getByRole('button', { name: 'Replay' }).press('Enter');
-    await noticed(page, 'one letter replayed');
-    await page.getByText('No dead letter fits the filter.').waitFor();
+    await noticed(page, 'one dead letter replayed');
+    await page.getByText('No dead letter matches the filter.').waitFor();
     await fresh('phoenix');
     assert.deepEqual(trouble, []);
   });
 
   test('what a role does not allow is not shown', async (t) => {
-    await letter('kept');
+    await deadLetter('kept');
     const { page } = await openPage(browser, service.url);
     t.after(() => page.context().close());
     let groups = [];
     await page.route('**/v1/me', (route) =>
       route.fulfill({
-        json: { name: 'guest', roles: ['read'], groups, csrf: 'token', keys_required: true },
+        json: { name: 'guest', roles: ['READ'], groups, csrf: 'token', keysRequired: true },
       }),
     );
-    await page.goto(`${service.url}/#/refresh/letters`);
+    await page.goto(`${service.url}/#/refresh/dead-letters`);
     await page.getByRole('row', { name: /kept/ }).waitFor();
     assert.equal(await page.getByRole('button', { name: /Replay|Purge/ }).count(), 0);
     assert.equal(await page.getByRole('checkbox').count(), 0);
@@ -173,7 +173,7 @@ describe('refresh', { timeout: 1_800_000 }, () => {
     assert.deepEqual(await links.allTextContents(), ['Groups', 'Dead jobs']);
   });
 
-  test('a store that is away and a database that takes no writes are told', async (t) => {
+  test('an unavailable store and a database that accepts no writes are shown', async (t) => {
     const { page } = await open(t, '#/');
     await played(page, (seen) => {
       seen.storeAvailable = false;
@@ -182,20 +182,20 @@ describe('refresh', { timeout: 1_800_000 }, () => {
       seen.budgets[0].seen = undefined;
     });
     await page.goto(`${service.url}/#/refresh`);
-    await page.getByRole('alert').filter({ hasText: 'The store does not answer.' }).waitFor();
-    await page.getByRole('alert').filter({ hasText: 'The database does not take writes.' }).waitFor();
+    await page.getByRole('alert').filter({ hasText: 'The store is unavailable.' }).waitFor();
+    await page.getByRole('alert').filter({ hasText: 'The database does not accept writes.' }).waitFor();
     assert.equal(await tile(page, 'Store breaker').textContent(), 'Open');
     assert.equal(await tile(page, 'Database breaker').textContent(), 'Half open');
-    await page.getByText('Stands back').waitFor();
-    await page.getByText('Not seen yet').waitFor();
+    await page.getByText('Paused for HIGH').waitFor();
+    await page.getByText('Not reported yet').waitFor();
     await assertAccessible(page);
     await page.unroute('**/v1/refresh');
-    await page.getByText('The store does not answer.').waitFor({ state: 'detached' });
+    await page.getByText('The store is unavailable.').waitFor({ state: 'detached' });
   });
 
   test('a database that cannot be read is told in its place', async (t) => {
     const { page } = await open(t, '#/');
-    await page.route(`**${LETTERS}**`, (route) =>
+    await page.route(`**${DEAD_LETTERS}**`, (route) =>
       route.fulfill({
         status: 503,
         json: { status: 503, code: 'database_unavailable', title: 'The database', detail: 'it is away' },
@@ -204,7 +204,7 @@ describe('refresh', { timeout: 1_800_000 }, () => {
     await page.goto(`${service.url}/#/refresh`);
     await page.locator('.problem').getByText('it is away').waitFor();
     await page.getByRole('heading', { name: /^Budget game/ }).waitFor();
-    await page.goto(`${service.url}/#/refresh/letters`);
+    await page.goto(`${service.url}/#/refresh/dead-letters`);
     await page.locator('.problem').getByText('it is away').waitFor();
   });
 
@@ -213,10 +213,10 @@ describe('refresh', { timeout: 1_800_000 }, () => {
     await page.getByRole('heading', { name: /^Budget game/ }).waitFor();
     await service.upstream.post('/set', { answers: { busy: 'throttled' }, retry_after_s: 30 });
     await api.get('/v1/records/character/busy');
-    await page.getByText('Left alone').waitFor();
-    await page.getByText(/calls go on in \d+ s/).waitFor();
+    await page.getByText('On hold').waitFor();
+    await page.getByText(/calls resume in \d+ s/).waitFor();
     await service.upstream.post('/set', { answers: {}, retry_after_s: 1 });
-    await page.getByText('Left alone').waitFor({ state: 'detached' });
+    await page.getByText('On hold').waitFor({ state: 'detached' });
     await fresh('busy');
     // The limit, and what a caller that stood still had in its hands: a burst, and the tokens of the moment that they are
     // valid. A second that the upstream began by standing still itself has calls of before it.
@@ -233,11 +233,11 @@ describe('refresh', { timeout: 1_800_000 }, () => {
     const { page, trouble, close } = await openPage(browser, plain.url);
     t.after(close);
     await page.goto(`${plain.url}/#/refresh`);
-    await page.getByRole('heading', { name: 'Nothing is refreshed here' }).waitFor();
+    await page.getByRole('heading', { name: 'Refresh is not configured' }).waitFor();
     await page.getByText('[sources.character]').waitFor();
     await assertAccessible(page);
     assert.deepEqual(trouble, []);
-    await page.goto(`${plain.url}/#/refresh/letters`);
+    await page.goto(`${plain.url}/#/refresh/dead-letters`);
     await page.getByText('no source is configured').waitFor();
     await assertAccessible(page);
   });

@@ -109,7 +109,7 @@ describe('rooms', { timeout: 1_800_000 }, () => {
     page.evaluate(() => {
       Date.now = window.runningNow;
     });
-  const take = (page) => page.getByRole('button', { name: 'Take a place' }).click();
+  const take = (page) => page.getByRole('button', { name: 'Join the queue' }).click();
   const position = (page, text) => page.locator('.position b', { hasText: new RegExp(`^${text}$`) }).waitFor();
   const heading = (page, name) => page.getByRole('heading', { name });
   const waiting = async (room) => (await api.get(`/v1/rooms/${room}`)).waiting;
@@ -140,7 +140,7 @@ describe('rooms', { timeout: 1_800_000 }, () => {
   test('a place is taken by pressing, moves, and lives through a closed tab', async (t) => {
     const [first] = await line(t, 'concert', 3);
     const { page, trouble, tab } = await open(t, 'rooms/concert');
-    await heading(page, 'Join the line').waitFor();
+    await heading(page, 'Join the queue').waitFor();
     await page.reload();
     assert.equal(await waiting('concert'), 3, 'looking takes no place');
     await take(page);
@@ -171,11 +171,11 @@ describe('rooms', { timeout: 1_800_000 }, () => {
     await position(page, 2);
     const second = await tab();
     await second.goto(`${service.url}/rooms/tabs`);
-    await heading(page, 'You went on in another tab').waitFor();
+    await heading(page, 'You continued in another tab').waitFor();
     await position(second, 2);
     await page.getByRole('button', { name: 'Use here instead' }).click();
     await position(page, 2);
-    await heading(second, 'You went on in another tab').waitFor();
+    await heading(second, 'You continued in another tab').waitFor();
     assert.equal(await waiting('tabs'), 2);
     assert.deepEqual(trouble, []);
   });
@@ -188,11 +188,11 @@ describe('rooms', { timeout: 1_800_000 }, () => {
     await stopClock(page);
     await api.post('/v1/rooms/stage/resume', { why: 'doors open' });
     await heading(page, 'It is your turn').waitFor();
-    await page.getByText(/You are taken there in \d s/).waitFor();
+    await page.getByText(/You will be taken there in \d s/).waitFor();
     assert.match(await page.title(), /Your turn/);
     await runClock(page);
     await page.waitForURL(`${shop.url}?pass=*`);
-    await heading(page, 'enter: inside').waitFor();
+    await heading(page, 'enter: INSIDE').waitFor();
     await page.goBack();
     await heading(page, 'You are inside').waitFor();
     assert.deepEqual(
@@ -207,7 +207,7 @@ describe('rooms', { timeout: 1_800_000 }, () => {
     await stopClock(page);
     await take(page);
     await page.getByRole('button', { name: 'Stay here' }).click();
-    await page.getByText('Go on whenever you are ready.').waitFor();
+    await page.getByText('Continue whenever you are ready.').waitFor();
     await runClock(page);
     await page.waitForTimeout(6_000);
     assert.equal(page.url(), `${service.url}/rooms/door`);
@@ -216,9 +216,9 @@ describe('rooms', { timeout: 1_800_000 }, () => {
     await dialog.getByRole('button', { name: 'Keep my place' }).click();
     await page.getByRole('button', { name: 'Give up my turn' }).click();
     await dialog.getByRole('button', { name: 'Leave', exact: true }).click();
-    await heading(page, 'You have left the line').waitFor();
+    await heading(page, 'You have left the queue').waitFor();
     await stopClock(page);
-    await page.getByRole('button', { name: 'Take a new place at the end' }).click();
+    await page.getByRole('button', { name: 'Join again at the end' }).click();
     await heading(page, 'It is your turn').waitFor();
   });
 
@@ -238,9 +238,9 @@ describe('rooms', { timeout: 1_800_000 }, () => {
       await position(page, 7 - n);
     }
     assert.deepEqual(await page.evaluate(() => window.heard), [
-      'Your place is taken. You are number 8.',
+      'You joined the queue. You are number 8.',
       'You are number 5.',
-      'Half of the way is behind you. You are number 4.',
+      'You are halfway there. You are number 4.',
       'You are next.',
     ]);
     const focused = await page.evaluate(() => document.activeElement.closest('.card') !== null);
@@ -251,7 +251,7 @@ describe('rooms', { timeout: 1_800_000 }, () => {
     await line(t, 'looks', 0);
     const { page } = await open(t, 'rooms/looks?notice=refused');
     const said = (text) => page.locator('#said', { hasText: text }).waitFor({ state: 'attached' });
-    const refused = 'This browser could not be given a place here.';
+    const refused = 'This browser cannot join the queue.';
     await said(refused);
     const problem = {
       status: 401,
@@ -278,9 +278,9 @@ describe('rooms', { timeout: 1_800_000 }, () => {
     await take(page);
     await page.locator('.position b').waitFor();
     await page.route('**/v1/rooms/looks/leave', (route) => route.abort());
-    await page.getByRole('button', { name: 'Leave the line' }).click();
+    await page.getByRole('button', { name: 'Leave the queue' }).click();
     await page.getByRole('dialog').getByRole('button', { name: 'Leave', exact: true }).click();
-    await said('The waiting room does not answer at the moment');
+    await said('The waiting room is unavailable at the moment');
   });
 
   test('a lost network is told, and the place is there when it is back', async (t) => {
@@ -324,7 +324,7 @@ describe('rooms', { timeout: 1_800_000 }, () => {
         Date.now = () => now() + 3_600_000;
         window.dispatchEvent(new Event('online'));
       });
-    const place = '/v1/rooms/seoul/place';
+    const place = '/v1/rooms/seoul/ticket';
     const stream = '/events/seoul/tickets/waiting';
     const opened = page.waitForResponse((response) => new URL(response.url()).pathname === stream);
     await sleep();
@@ -337,10 +337,10 @@ describe('rooms', { timeout: 1_800_000 }, () => {
     asked.length = 0;
     await sleep();
     await heading(page, 'Your place is gone').waitFor();
-    await page.getByText('This browser was away for longer than a place is kept.').waitFor();
+    await page.getByText('This browser was disconnected for longer than a place is kept.').waitFor();
     assert.deepEqual(asked, [place]);
     assert.ok((await waiting('seoul')) <= before, 'nobody was put at the end');
-    await page.getByRole('button', { name: 'Take a new place at the end' }).click();
+    await page.getByRole('button', { name: 'Join again at the end' }).click();
     await page.locator('.position b').waitFor();
     assert.deepEqual(serious(trouble), []);
   });
@@ -358,9 +358,9 @@ describe('rooms', { timeout: 1_800_000 }, () => {
     await until('the other to be gone', async () => (await waiting('plain')) === 2);
     await page.getByRole('link', { name: 'Check again' }).click();
     await position(page, 2);
-    await page.getByRole('button', { name: 'Leave the line' }).click();
-    await heading(page, 'You have left the line').waitFor();
-    await page.getByRole('button', { name: 'Take a new place at the end' }).click();
+    await page.getByRole('button', { name: 'Leave the queue' }).click();
+    await heading(page, 'You have left the queue').waitFor();
+    await page.getByRole('button', { name: 'Join again at the end' }).click();
     await position(page, 2);
     await api.post('/v1/rooms/plain/resume', { why: 'doors open' });
     await until('the turn', async () => {
@@ -391,7 +391,7 @@ describe('rooms', { timeout: 1_800_000 }, () => {
     await take(page);
     await position(page, 1);
     const seen = await page.evaluate(() => window.seen);
-    assert.match(seen[0].text, /A moment … .* It takes 65,536 on average/);
+    assert.match(seen[0].text, /One moment … .* It takes 65,536 on average/);
     for (const [n, one] of seen.entries()) {
       const before = seen[n - 1] ?? { share: 0, breaths: 0 };
       assert.ok(one.share < 100 && one.share >= before.share, 'the share grows, and is not whole before the end');
@@ -399,9 +399,9 @@ describe('rooms', { timeout: 1_800_000 }, () => {
     }
     await page.reload();
     await position(page, 1);
-    await page.getByRole('button', { name: 'Leave the line' }).click();
+    await page.getByRole('button', { name: 'Leave the queue' }).click();
     await page.getByRole('dialog').getByRole('button', { name: 'Leave', exact: true }).click();
-    await page.getByRole('button', { name: 'Take a new place at the end' }).click();
+    await page.getByRole('button', { name: 'Join again at the end' }).click();
     await position(page, 1);
     assert.deepEqual(trouble, []);
   });
@@ -527,14 +527,14 @@ describe('rooms', { timeout: 1_800_000 }, () => {
     test(`the page can be used by everybody, narrow and wide, in ${colorScheme}`, async (t) => {
       await line(t, 'looks', 3);
       const { page, trouble } = await open(t, 'rooms/looks', { colorScheme });
-      await heading(page, 'Join the line').waitFor();
+      await heading(page, 'Join the queue').waitFor();
       await check(page, `door-${colorScheme}`);
       await take(page);
       await page.locator('.position b').waitFor();
       await check(page, `waiting-${colorScheme}`);
-      await page.getByRole('button', { name: 'Leave the line' }).click();
+      await page.getByRole('button', { name: 'Leave the queue' }).click();
       await page.getByRole('dialog').getByRole('button', { name: 'Leave', exact: true }).click();
-      await heading(page, 'You have left the line').waitFor();
+      await heading(page, 'You have left the queue').waitFor();
       await check(page, `left-${colorScheme}`);
       await page.goto(`${service.url}/rooms/later`);
       await take(page);
@@ -558,7 +558,7 @@ describe('rooms', { timeout: 1_800_000 }, () => {
     const buyer = await startVisitor(service.url, 'sold');
     t.after(() => buyer.gone());
     const { pass } = await until('the pass', async () => {
-      const place = await buyer.place();
+      const place = await buyer.ticket();
       return place.pass && place;
     });
     for (const [room, name, text, over] of [
@@ -574,7 +574,7 @@ describe('rooms', { timeout: 1_800_000 }, () => {
       [
         'shut',
         'This room is closed',
-        'Nobody else is let in',
+        'No one else is let in',
         () => api.post('/v1/rooms/shut/close', { why: 'the show is over' }),
       ],
     ]) {
@@ -607,7 +607,7 @@ describe('rooms', { timeout: 1_800_000 }, () => {
 
   test('a room that is not there says so', async (t) => {
     const { page } = await open(t, 'rooms/nowhere');
-    await heading(page, 'There is no such waiting room').waitFor();
+    await heading(page, 'Waiting room not found').waitFor();
   });
 
   test('operators pause, resume and change limits, with reasons', async (t) => {
@@ -624,26 +624,26 @@ describe('rooms', { timeout: 1_800_000 }, () => {
     await dialog.getByLabel('Reason').fill('the till is broken');
     await dialog.getByRole('button', { name: 'Pause' }).click();
     await page.getByRole('button', { name: 'Resume' }).waitFor();
-    assert.equal((await api.get('/v1/rooms/door')).status, 'paused');
+    assert.equal((await api.get('/v1/rooms/door')).status, 'PAUSED');
     await page.getByRole('button', { name: 'Resume' }).click();
     await dialog.getByRole('button', { name: 'Resume' }).click();
     await page.getByRole('button', { name: 'Pause' }).waitFor();
-    assert.equal((await api.get('/v1/rooms/door')).status, 'open');
+    assert.equal((await api.get('/v1/rooms/door')).status, 'OPEN');
 
-    await page.getByRole('button', { name: 'Set inside at once' }).click();
+    await page.getByRole('button', { name: 'Set inside at once', exact: true }).click();
     await dialog.getByLabel('Inside at once').fill('7');
     await dialog.getByRole('button', { name: 'Set limit' }).click();
     assert.equal((await api.get('/v1/rooms/door')).capacity.inside, 4, 'nothing without a reason');
     await dialog.getByLabel('Reason').fill('a second till');
     await dialog.getByRole('button', { name: 'Set limit' }).click();
     await page.getByRole('cell', { name: 'a second till' }).waitFor();
-    await page.getByRole('button', { name: 'Add to seats in all' }).click();
+    await page.getByRole('button', { name: 'Add to total seats' }).click();
     await dialog.getByLabel('By how many').fill('-100');
     await dialog.getByLabel('Reason').fill('the balcony is closed');
     await dialog.getByRole('button', { name: 'Change limit' }).click();
     await page.getByRole('cell', { name: 'the balcony is closed' }).waitFor();
-    assert.deepEqual((await api.get('/v1/rooms/door')).capacity, { seats: 400, inside: 7, per_second: 4 });
-    await page.getByRole('button', { name: 'Take the configured inside at once' }).click();
+    assert.deepEqual((await api.get('/v1/rooms/door')).capacity, { seats: 400, inside: 7, perSecond: 4 });
+    await page.getByRole('button', { name: 'Reset inside at once' }).click();
     await dialog.getByLabel('Reason').fill('one till again');
     await dialog.getByRole('button', { name: 'Reset limit' }).click();
     await page.getByRole('cell', { name: 'one till again' }).waitFor();
@@ -666,12 +666,12 @@ describe('rooms', { timeout: 1_800_000 }, () => {
     const { page } = await open(t, '#/rooms/tabs');
     await page.getByRole('button', { name: 'Void passes' }).click();
     const dialog = page.getByRole('dialog');
-    await dialog.getByText('gets a new one on the waiting page').waitFor();
+    await dialog.getByText('get a new one on the waiting page').waitFor();
     await dialog.getByRole('button', { name: 'Back' }).click();
     await page.getByRole('button', { name: 'Close' }).click();
-    await dialog.getByText('nobody more can join').waitFor();
+    await dialog.getByText('no one else can join').waitFor();
     await dialog.getByRole('button', { name: 'Close' }).click();
-    assert.notEqual((await api.get('/v1/rooms/tabs')).status, 'closed', 'nothing without a reason');
+    assert.notEqual((await api.get('/v1/rooms/tabs')).status, 'CLOSED', 'nothing without a reason');
     await dialog.getByLabel('Reason').fill('the show is over');
     await dialog.getByRole('button', { name: 'Close' }).click();
     await page.getByRole('button', { name: 'Open again' }).waitFor();

@@ -14,31 +14,31 @@ const CUSTOMERS = [
 
 const number = (id) => Number(id.split('-').at(-1));
 
-/** Every tenth of soylent's jobs dies, whoever sends text messages is too busy, the rest is done. */
-function verdict(job) {
+/** Every tenth of soylent's jobs fails, text messages are throttled, the rest completes. */
+function outcome(job) {
   const n = number(job.id);
   if (job.group === 'soylent' && n % 10 === 0)
-    return { verdict: 'failed', error: `422 address user${n}@example.com is not deliverable` };
+    return { outcome: 'FAILED', error: `422 address user${n}@example.com is not deliverable` };
   if (job.group === 'initech' && n % 40 === 0)
-    return { verdict: 'retry', error: '503 upstream connect error', retry_after_ms: 50 };
-  if (job.type === 'sms.send' && n % 3 > 0) return { verdict: 'throttled', retry_after_ms: 4_000 };
-  return { verdict: 'done', result: { message_id: `m-${n}`, accepted: true } };
+    return { outcome: 'RETRY', error: '503 upstream connect error', retryAfterMs: 50 };
+  if (job.type === 'sms.send' && n % 3 > 0) return { outcome: 'THROTTLED', retryAfterMs: 4_000 };
+  return { outcome: 'COMPLETED', result: { message_id: `m-${n}`, accepted: true } };
 }
 
 /** Fills a service and starts workers for it. */
 export async function seed(url) {
   const api = client(url);
-  for (const [group, action, count, weight] of CUSTOMERS) {
-    await api.put(`/v1/groups/${encodeURIComponent(group)}/actions/${encodeURIComponent(action)}`, {
-      keep_results: true,
+  for (const [group, batch, count, weight] of CUSTOMERS) {
+    await api.put(`/v1/groups/${encodeURIComponent(group)}/batches/${encodeURIComponent(batch)}`, {
+      keepResults: true,
     });
-    await api.jobs(group, action, count, { seal: true });
+    await api.jobs(group, batch, count, { seal: true });
     await api.patch(`/v1/groups/${encodeURIComponent(group)}`, { weight });
   }
   await api.jobs('hooli', 'codes', 260, { type: 'sms.send', seal: true });
   await api.jobs('crm-export', 'accounts', 2_000, { type: 'crm.sync' });
   await api.post('/v1/groups/globex/pause', { why: 'their import is broken' });
-  const workers = [startWorker(url, { verdict }), startWorker(url, { verdict, lane: 'sms', max: 10 })];
+  const workers = [startWorker(url, { outcome }), startWorker(url, { outcome, queue: 'sms', max: 10 })];
   await until('dead jobs', async () => (await api.get('/v1/stats')).counts.dead >= 5);
   return { stop: () => Promise.all(workers.map((worker) => worker.stop())) };
 }

@@ -12,7 +12,7 @@ const BINARY = resolve(ROOT, process.env.TIDEGATE_BIN ?? 'target/debug/tidegate'
 /** The pretend upstream is built beside it. */
 const UPSTREAM = process.env.TIDEGATE_UPSTREAM ?? join(dirname(BINARY), 'examples/serve');
 
-/** Lanes for pull workers, and one target. */
+/** Queues for pull workers, and one target. */
 const CONFIG = (data, rps, target) => `
 [server]
 listen = "127.0.0.1:0"
@@ -26,10 +26,10 @@ max_retry_count = 1
 [job_types."mail.send"]
 backoff_ms = 50
 [job_types."sms.send"]
-lane = "sms"
+queue = "sms"
 [job_types.step]
-lane = "steps"
-[lanes.sms]
+queue = "steps"
+[queues.sms]
 rps = 30
 [targets.crm]
 url = ${JSON.stringify(target)}
@@ -219,16 +219,16 @@ export function client(url) {
     patch: (path, body) => call('PATCH', path, body),
     jobs: (
       group,
-      action,
+      batch,
       count,
       { type = 'mail.send', from = 0, seal = false, payload = (n) => ({ to: `user${n}@example.com` }) } = {},
     ) =>
       call(
         'POST',
-        `/v1/groups/${encodeURIComponent(group)}/actions/${encodeURIComponent(action)}/jobs?seal=${seal}`,
+        `/v1/groups/${encodeURIComponent(group)}/batches/${encodeURIComponent(batch)}/jobs?seal=${seal}`,
         {
           jobs: Array.from({ length: count }, (_, n) => ({
-            id: `${action}-${from + n}`,
+            id: `${batch}-${from + n}`,
             type,
             payload: payload(from + n),
           })),
@@ -237,46 +237,46 @@ export function client(url) {
   };
 }
 
-/** Somebody in line without a browser, who gives signs of life until `gone`. */
+/** A visitor in the queue without a browser, who sends heartbeats until `gone`. */
 export async function startVisitor(url, room) {
   let cookie = '';
-  const call = async (method, deed, body) => {
-    const response = await fetch(`${url}/v1/rooms/${room}/${deed}`, {
+  const call = async (method, command, body) => {
+    const response = await fetch(`${url}/v1/rooms/${room}/${command}`, {
       method,
       headers: { cookie, ...(body && { 'content-type': 'application/json' }) },
       body: body && JSON.stringify(body),
     });
     const given = response.headers.getSetCookie().map((one) => one.split(';')[0]);
     if (given.length > 0) cookie = given.join('; ');
-    if (!response.ok) throw new Error(`${deed}: ${response.status} ${await response.text()}`);
+    if (!response.ok) throw new Error(`${command}: ${response.status} ${await response.text()}`);
     return response.json();
   };
   await call('POST', 'join', {});
-  const alive = setInterval(() => call('GET', 'place').catch(() => {}), 2_000);
+  const alive = setInterval(() => call('GET', 'ticket').catch(() => {}), 2_000);
   return {
-    place: () => call('GET', 'place'),
+    ticket: () => call('GET', 'ticket'),
     leave: () => call('POST', 'leave', {}),
     gone: () => clearInterval(alive),
   };
 }
 
-/** A pull worker: takes jobs and answers as `verdict` says, until it is stopped. */
+/** A pull worker: leases jobs and settles them as `outcome` says, until it is stopped. */
 export function startWorker(
   url,
-  { lane = 'default', verdict = () => ({ verdict: 'done' }), max = 50, pauseMs = 20 } = {},
+  { queue = 'default', outcome = () => ({ outcome: 'COMPLETED' }), max = 50, pauseMs = 20 } = {},
 ) {
   const api = client(url);
   let running = true;
   const loop = (async () => {
     while (running) {
-      const { jobs } = await api.post('/v1/leases', { lane, max, wait_ms: 200, worker: 'browser-test' });
+      const { jobs } = await api.post('/v1/leases', { queue, max, waitMs: 200, worker: 'browser-test' });
       if (jobs.length > 0) {
-        // A moment of work, so that there is something to see as leased.
+        // A moment of work, so that there is something to see as running.
         await new Promise((done) => {
           setTimeout(done, pauseMs);
         });
         await api.post('/v1/leases/settle', {
-          answers: jobs.map((job) => ({ lease: job.lease, ...verdict(job) })),
+          settlements: jobs.map((job) => ({ lease: job.lease, ...outcome(job) })),
         });
       }
     }

@@ -3,11 +3,11 @@
 import { h } from '../dom.js';
 import { count, percent } from '../format.js';
 
-/** In the order in which they stand in a bar: what is behind us first. */
-export const PHASES = ['done', 'dead', 'leased', 'ready', 'delayed', 'waiting'];
+/** The states of a job as counts name them, in the order of a bar: finished ones first. */
+export const STATES = ['completed', 'dead', 'running', 'ready', 'delayed', 'waiting'];
 
-export const total = (counts) => PHASES.reduce((sum, phase) => sum + counts[phase], 0);
-export const finished = (counts) => counts.done + counts.dead;
+export const total = (counts) => STATES.reduce((sum, state) => sum + counts[state], 0);
+export const finished = (counts) => counts.completed + counts.dead;
 export const unfinished = (counts) => total(counts) - finished(counts);
 
 /** `parts` are `[name, value]`, or `[name, value, words]` where the style sheet's name is not the reader's. */
@@ -30,9 +30,9 @@ export function stacked(parts, all, label) {
   );
 }
 
-/** Jobs per phase as one bar. */
-export function phaseBar(counts) {
-  const parts = PHASES.map((phase) => [phase, counts[phase]]);
+/** Jobs per state as one bar. */
+export function stateBar(counts) {
+  const parts = STATES.map((state) => [state, counts[state]]);
   const label = parts
     .filter(([, value]) => value > 0)
     .map(([name, value]) => `${count(value)} ${name}`)
@@ -46,7 +46,7 @@ export function progress(counts) {
   return h(
     'div.progress',
     null,
-    phaseBar(counts),
+    stateBar(counts),
     h(
       'div.small',
       null,
@@ -56,12 +56,12 @@ export function progress(counts) {
   );
 }
 
-/** An action's progress. */
-export function actionBar({ total: all, success, failed }) {
-  const label = `${count(success)} done, ${count(failed)} failed, ${count(all - success - failed)} to do`;
+/** A batch's progress. */
+export function batchBar({ total: all, success, failed }) {
+  const label = `${count(success)} completed, ${count(failed)} failed, ${count(all - success - failed)} to do`;
   return stacked(
     [
-      ['done', success],
+      ['completed', success],
       ['dead', failed],
       ['waiting', all - success - failed],
     ],
@@ -90,8 +90,8 @@ export function spread(parts, nothing) {
   return [stacked(parts, Math.max(1, all), words || nothing), keys(parts)];
 }
 
-/** Which look means which phase. */
-export const legend = (counts, phases = PHASES) => keys(phases.map((phase) => [phase, counts[phase]]));
+/** Which look means which state. */
+export const legend = (counts, states = STATES) => keys(states.map((state) => [state, counts[state]]));
 
 function keys(parts) {
   return h(

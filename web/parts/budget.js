@@ -28,7 +28,7 @@ export function budgetPanel(name) {
   };
 }
 
-const unseen = () => h('p.muted', null, 'Not seen yet: the store has not told how it stands.');
+const unseen = () => h('p.muted', null, 'Not reported yet: the store has not answered.');
 
 function title({ name, seen }, sources) {
   const used = sources.filter(({ budget }) => budget === name).map((source) => source.name);
@@ -47,12 +47,12 @@ function title({ name, seen }, sources) {
 
 function state({ holdUntil, dayLeftHigh, dayEnds }) {
   if (holdUntil)
-    return h('span.chips', null, chip('Left alone', 'warn', 'bars', 'The provider asked for it'), [
-      h('span.small', { key: 'until' }, 'calls go on ', time(holdUntil, 'until')),
+    return h('span.chips', null, chip('On hold', 'warn', 'bars', 'The provider asked to wait'), [
+      h('span.small', { key: 'until' }, 'calls resume ', time(holdUntil, 'until')),
     ]);
   if (dayLeftHigh === 0)
-    return h('span.chips', null, chip('Day used up', 'bad', 'cross'), [
-      h('span.small', { key: 'until' }, 'calls go on ', time(dayEnds, 'until')),
+    return h('span.chips', null, chip('Daily limit reached', 'bad', 'cross'), [
+      h('span.small', { key: 'until' }, 'calls resume ', time(dayEnds, 'until')),
     ]);
   return chip('Open', 'good', 'check', 'Calls are made as the budget allows');
 }
@@ -79,7 +79,7 @@ function second({ rate: allowed, hardLimit, seen }) {
     }),
     h(
       'p.muted.small.ends',
-      { title: 'After a quiet moment a burst may go above the rate, never above the hard limit' },
+      { title: 'A burst after a quiet moment may exceed the rate, but never the hard limit' },
       h('span', null, `${percent(calls, allowed)} of the configured rate`),
       h('span', null, `hard limit ${rate(hardLimit)}/s`),
     ),
@@ -113,7 +113,7 @@ function day({ perDay, dayReserve, seen }) {
       'p.small.ends',
       null,
       h('span', null, h('b', null, used), h('span.muted', null, ' calls today')),
-      h('span.muted', null, 'turns ', time(seen.dayEnds, 'until')),
+      h('span.muted', null, 'resets ', time(seen.dayEnds, 'until')),
     ),
     perDay > 0
       ? [
@@ -121,16 +121,16 @@ function day({ perDay, dayReserve, seen }) {
             value: seen.dayUsed,
             zone: perDay - dayReserve,
             end: perDay,
-            label: `${used} calls today; ${count(dayReserve)} are kept for HIGH; ${left}`,
+            label: `${used} calls today; ${count(dayReserve)} are reserved for HIGH; ${left}`,
             tone: seen.dayLeftHigh === 0 ? 'bad' : '',
           }),
           h(
             'p.muted.small.ends',
             null,
             h('span', null, left),
-            h('span', null, `${short(dayReserve)} kept for HIGH`),
+            h('span', null, `${short(dayReserve)} reserved for HIGH`),
           ),
         ]
-      : h('p.muted.small', null, 'No limit per day.'),
+      : h('p.muted.small', null, 'No daily limit.'),
   );
 }

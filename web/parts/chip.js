@@ -23,30 +23,30 @@ export function chip(text, tone, shape, title) {
 }
 
 export function groupChip(group) {
-  if (group.paused) return chip('Paused', 'warn', 'bars', 'Out of the order until it is resumed');
+  if (group.paused) return chip('Paused', 'warn', 'bars', 'Not scheduled until it is resumed');
   if (group.held)
-    return chip('Held', 'calm', 'bars', 'At a ceiling of its own until the window turns or a lease ends');
+    return chip('Held', 'calm', 'bars', 'At its own ceiling until the next window, or until one of its jobs ends');
   if (group.active) return chip('Active', 'busy', 'dot', 'Has unfinished jobs');
-  return chip('Idle', 'calm', 'ring', 'Has nothing to do');
+  return chip('Idle', 'calm', 'ring', 'Has no unfinished jobs');
 }
 
 const TARGETS = {
-  idle: ['calm', 'ring'],
-  healthy: ['good', 'check'],
-  throttled: ['warn', 'triangle'],
-  failing: ['bad', 'cross'],
-  disabled: ['calm', 'bars'],
+  IDLE: ['calm', 'ring'],
+  HEALTHY: ['good', 'check'],
+  THROTTLED: ['warn', 'triangle'],
+  FAILING: ['bad', 'cross'],
+  DISABLED: ['calm', 'bars'],
 };
-export const targetChip = (state) => chip(capital(state), ...(TARGETS[state] ?? ['calm', 'ring']));
+export const targetChip = (state) => chip(capital(plain(state)), ...(TARGETS[state] ?? ['calm', 'ring']));
 
-const ACTIONS = { COMPLETED: ['good', 'check'], FAILED: ['bad', 'cross'], CREATED: ['calm', 'ring'] };
-export function actionChips(action) {
-  const [tone, shape] = ACTIONS[action.status] ?? ['busy', 'dot'];
+const BATCHES = { COMPLETED: ['good', 'check'], FAILED: ['bad', 'cross'], CREATED: ['calm', 'ring'] };
+export function batchChips(batch) {
+  const [tone, shape] = BATCHES[batch.status] ?? ['busy', 'dot'];
   return [
-    chip(capital(plain(action.status)), tone, shape),
-    action.paused && chip('Paused', 'warn', 'bars'),
-    action.cancelled && chip('Cancelled', 'bad', 'cross'),
-    !action.sealed && chip('Open', 'calm', 'ring', 'Takes more jobs until it is sealed'),
+    chip(capital(plain(batch.status)), tone, shape),
+    batch.paused && chip('Paused', 'warn', 'bars'),
+    batch.cancelled && chip('Cancelled', 'bad', 'cross'),
+    !batch.sealed && chip('Open', 'calm', 'ring', 'Accepts more jobs until it is sealed'),
   ];
 }
 
@@ -55,26 +55,26 @@ const BREAKERS = {
   HALF_OPEN: ['Half open', 'warn', 'triangle'],
   OPEN: ['Open', 'bad', 'cross'],
 };
-export const breakerChip = (state) => chip(...(BREAKERS[state] ?? [state, 'calm', 'ring']));
+export const breakerChip = (state) => chip(...(BREAKERS[state] ?? [capital(plain(state)), 'calm', 'ring']));
 
 const ROOMS = {
-  not_open: ['Not open yet', 'calm', 'ring'],
-  open: ['Open', 'good', 'dot'],
-  paused: ['Paused', 'warn', 'bars'],
-  sold_out: ['Sold out', 'busy', 'check'],
-  closed: ['Closed', 'bad', 'cross'],
+  NOT_OPEN: ['Not open yet', 'calm', 'ring'],
+  OPEN: ['Open', 'good', 'dot'],
+  PAUSED: ['Paused', 'warn', 'bars'],
+  SOLD_OUT: ['Sold out', 'busy', 'check'],
+  CLOSED: ['Closed', 'bad', 'cross'],
 };
-export const roomChip = (status) => chip(...(ROOMS[status] ?? [status, 'calm', 'ring']));
+export const roomChip = (status) => chip(...(ROOMS[status] ?? [capital(plain(status)), 'calm', 'ring']));
 
-const PHASES = {
-  waiting: ['calm', 'ring'],
-  ready: ['busy', 'ring'],
-  leased: ['busy', 'dot'],
-  delayed: ['warn', 'triangle'],
-  done: ['good', 'check'],
-  dead: ['bad', 'cross'],
+const STATES = {
+  WAITING: ['calm', 'ring'],
+  READY: ['busy', 'ring'],
+  RUNNING: ['busy', 'dot'],
+  DELAYED: ['warn', 'triangle'],
+  COMPLETED: ['good', 'check'],
+  DEAD: ['bad', 'cross'],
 };
-export const phaseChip = (phase) => chip(capital(phase), ...PHASES[phase]);
+export const stateChip = (state) => chip(capital(plain(state)), ...(STATES[state] ?? ['calm', 'ring']));
 
 const LEVELS = ['NONE', 'LOW', 'MODERATE', 'HIGH', 'CRITICAL'];
 

@@ -35,11 +35,11 @@ export function failure(error) {
 export function told(error) {
   if (!(error instanceof Problem)) {
     console.error(error);
-    return [h('strong', null, 'This page made a mistake'), ' ', String(error?.message ?? error)];
+    return [h('strong', null, 'Something went wrong on this page'), ' ', String(error?.message ?? error)];
   }
   const about = [error.code, error.requestId && `request ${error.requestId}`].filter(Boolean).join(' · ');
   return [
-    h('strong', null, error.title || 'It did not work'),
+    h('strong', null, error.title || 'The request failed'),
     h('p', null, error.message),
     h('p.muted.small', null, about),
   ];

@@ -88,7 +88,7 @@ export class Pager {
     return h(
       'nav.pager',
       { 'aria-label': `Pages of ${what}` },
-      h('button', back, 'Back'),
+      h('button', back, 'Previous'),
       h('span.muted', null, `Page ${this.#cursors.length}`),
       h('button', on, 'Next'),
     );

@@ -1,35 +1,35 @@
 // Why something waits: one sentence, the reasons one by one, and when it should start.
 
 import { h } from '../dom.js';
-import { count, many, plain, time } from '../format.js';
+import { capital, count, many, plain, time } from '../format.js';
 
 const REASONS = {
-  behind: ({ jobs }) =>
-    `${many(jobs, 'job')} of its group and level ${jobs === 1 ? 'starts' : 'start'} first`,
-  group_paused: () => 'Its group is paused: resume it',
-  action_paused: () => 'Its action is paused: resume it',
-  delayed: ({ until, reason }) => ['Delayed (', plain(reason), '), due ', time(until, 'until')],
-  share_used_up: ({ ceiling, until }) => [
+  BEHIND: ({ jobs }) =>
+    `${many(jobs, 'job')} of its group and priority ${jobs === 1 ? 'starts' : 'start'} first`,
+  GROUP_PAUSED: () => 'Its group is paused: resume it',
+  BATCH_PAUSED: () => 'Its batch is paused: resume it',
+  DELAYED: ({ until, reason }) => ['Delayed (', plain(reason), '), due ', time(until, 'until')],
+  SHARE_USED_UP: ({ ceiling, until }) => [
     `Its group used up its ${count(ceiling)} starts of this window; the next one begins `,
     time(until, 'until'),
   ],
-  group_busy: ({ ceiling }) => `Its group has ${count(ceiling)} jobs running, as many as it may`,
-  window_spent: ({ limit, until }) => [
+  GROUP_BUSY: ({ ceiling }) => `Its group has ${count(ceiling)} jobs running, the most it may`,
+  WINDOW_SPENT: ({ limit, until }) => [
     `All ${count(limit)} starts of this window are used up; the next one begins `,
     time(until, 'until'),
   ],
-  lane_spent: ({ limit, until }) => [
-    `Its lane used up the ${count(limit)} starts that its downstream bears; the next window begins `,
+  QUEUE_SPENT: ({ limit, until }) => [
+    `Its queue used up the ${count(limit)} starts that its effective rate allows in this window; the next one begins `,
     time(until, 'until'),
   ],
-  ready_full: ({ ready }) => `Ready is full with ${many(ready, 'job')}: workers are too slow`,
-  workers_busy: ({ lane }) => `Every worker of lane ${lane} is busy`,
-  no_workers: ({ lane }) => `No worker has asked for work of lane ${lane} lately: is one running?`,
-  target_disabled: ({ target, reason }) => `Target ${target} is disabled: ${reason}`,
-  turn: ({ lane }) => `Nothing holds it: the next worker of lane ${lane} takes it in its turn`,
+  READY_FULL: ({ ready }) => `The ready queue is full (${many(ready, 'job')}): workers are too slow`,
+  WORKERS_BUSY: ({ queue }) => `Every worker of queue ${queue} is busy`,
+  NO_WORKERS: ({ queue }) => `No worker has asked for work of queue ${queue} lately: is one running?`,
+  TARGET_DISABLED: ({ target, reason }) => `Target ${target} is disabled: ${reason}`,
+  TURN: ({ queue }) => `Nothing holds it back: the next worker of queue ${queue} takes it in turn`,
 };
 
-const tell = (reason) => REASONS[reason.what]?.(reason) ?? plain(reason.what);
+const tell = (reason) => REASONS[reason.what]?.(reason) ?? capital(plain(reason.what));
 
 export function why(answer) {
   return h(
@@ -43,6 +43,6 @@ export function why(answer) {
           { title: answer.text },
           answer.reasons.map((reason) => h('li', null, tell(reason))),
         ),
-    answer.starts_at && h('p.muted', null, 'Should start ', time(answer.starts_at, 'until'), '.'),
+    answer.startsAt && h('p.muted', null, 'Should start ', time(answer.startsAt, 'until'), '.'),
   );
 }

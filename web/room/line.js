@@ -191,14 +191,14 @@ export function line(room, on, asks, keptMs) {
     try {
       const first = fresh;
       const wish = { again, ...(proof && { proof }) };
-      const place = await (first ? call('POST', 'join', wish) : call('GET', 'place'));
+      const place = await (first ? call('POST', 'join', wish) : call('GET', 'ticket'));
       if (!wanted) return;
       proof = null;
       const streams = window.EventSource && failures < FAILURES;
       const kept = failures;
       heard(place);
-      if (place.state === 'ended') {
-        ended({ reason: 'ended', end: place.end });
+      if (place.state === 'ENDED') {
+        ended({ reason: 'ENDED', end: place.end });
         return;
       }
       if (!streams || !first) failures = kept;
@@ -208,7 +208,7 @@ export function line(room, on, asks, keptMs) {
       }
       polls += 1;
       if (polls % POLLS === 0) failures = FAILURES - 1;
-      const near = place.state !== 'waiting' || (place.position ?? Infinity) <= NEAR;
+      const near = place.state !== 'WAITING' || (place.position ?? Infinity) <= NEAR;
       later((near ? POLL_NEAR_MS : POLL_MS) * (0.9 + 0.2 * Math.random()), start);
     } catch (error) {
       if (error.name === 'AbortError' || !wanted) return;
@@ -217,7 +217,7 @@ export function line(room, on, asks, keptMs) {
   }
 
   function missed(error) {
-    if (error.status === 404 && error.code === 'no_place') {
+    if (error.status === 404 && error.code === 'no_ticket') {
       stop();
       on.none(late());
       return;
@@ -236,7 +236,7 @@ export function line(room, on, asks, keptMs) {
     }
     // Too many at once, the store is away, or no network: a place is kept meanwhile, as far as there is one.
     if (error.code?.includes('full')) {
-      ended({ reason: 'full' });
+      ended({ reason: 'FULL' });
       return;
     }
     unknown = error.code === 'store_unavailable';
@@ -282,6 +282,6 @@ export function line(room, on, asks, keptMs) {
       stop();
       return call('POST', 'leave', {});
     },
-    look: () => call('GET', 'place'),
+    look: () => call('GET', 'ticket'),
   };
 }

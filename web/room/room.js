@@ -53,7 +53,7 @@ let ahead = Date.parse(page.at) - Date.now();
 const now = () => Date.now() + ahead;
 
 const hears = { heard, superseded, closed: over, none, refused, away, working };
-const follow = line(page.room, hears, page.proof, page.kept_ms);
+const follow = line(page.room, hears, page.proof, page.keptMs);
 const view = viewer(page, { join, again, leave, here, stay, gone, copy });
 
 function draw() {
@@ -69,10 +69,10 @@ function draw() {
       copied,
       work,
       first: Math.max(kept.first ?? 0, place?.position ?? 0),
-      status: place?.room_status ?? page.status,
-      opensAt: page.opens_at,
+      status: place?.roomStatus ?? page.status,
+      opensAt: page.opensAt,
       waiting: page.waiting,
-      keptMs: page.kept_ms,
+      keptMs: page.keptMs,
       awayMs: away > QUIET_MS ? away : null,
       goMs: goAt === null ? null : Math.max(0, goAt - Date.now()),
       now: now(),
@@ -86,10 +86,10 @@ function draw() {
 
 function tab() {
   if (mode !== 'place') return title;
-  if (place.state === 'granted') return `● ${words.tab_turn} · ${title}`;
-  if (place.state !== 'waiting' || !place.position) return title;
-  if (['closed', 'sold_out'].includes(place.room_status)) return title;
-  const paused = place.room_status === 'paused' ? ` · ${words.tab_paused}` : '';
+  if (place.state === 'GRANTED') return `● ${words.tabTurn} · ${title}`;
+  if (place.state !== 'WAITING' || !place.position) return title;
+  if (['CLOSED', 'SOLD_OUT'].includes(place.roomStatus)) return title;
+  const paused = place.roomStatus === 'PAUSED' ? ` · ${words.tabPaused}` : '';
   return `${count(place.position)}${paused} · ${title}`;
 }
 
@@ -106,22 +106,22 @@ function warn(text) {
 /** Says what changed if it is a milestone: a voice at every step would be worse than none. */
 function announce(before, after, joined) {
   const n = after.position && count(after.position);
-  if (after.state === 'granted') {
-    if (before?.state !== 'granted') say(words.said_granted);
+  if (after.state === 'GRANTED') {
+    if (before?.state !== 'GRANTED') say(words.saidGranted);
   } else if (joined) {
-    if (after.state === 'early') say(words.said_early);
-    else if (n) say(words.said_taken, { n });
-  } else if (before && before.room_status !== after.room_status && after.room_status === 'paused') {
-    say(words.said_paused);
-  } else if (before?.room_status === 'paused' && after.room_status === 'open') {
-    say(words.said_resumed);
+    if (after.state === 'EARLY') say(words.saidEarly);
+    else if (n) say(words.saidTaken, { n });
+  } else if (before && before.roomStatus !== after.roomStatus && after.roomStatus === 'PAUSED') {
+    say(words.saidPaused);
+  } else if (before?.roomStatus === 'PAUSED' && after.roomStatus === 'OPEN') {
+    say(words.saidResumed);
   } else if (before?.position && after.position) {
     const passed = (mark) => before.position > mark && after.position <= mark;
-    if (passed(1)) say(words.said_next);
-    else if (MILESTONES.some(passed)) say(words.said_position, { n });
-    else if (passed(Math.ceil(kept.first / 2))) say(words.said_half, { n });
-  } else if (before?.state === 'early' && n) {
-    say(words.said_position, { n });
+    if (passed(1)) say(words.saidNext);
+    else if (MILESTONES.some(passed)) say(words.saidPosition, { n });
+    else if (passed(Math.ceil(kept.first / 2))) say(words.saidHalf, { n });
+  } else if (before?.state === 'EARLY' && n) {
+    say(words.saidPosition, { n });
   }
 }
 
@@ -136,22 +136,22 @@ function heard(seen) {
   remember({ placed: true });
   if (seen.position) remember({ first: Math.max(kept.first ?? 0, seen.position) });
   announce(before, seen, joined);
-  if (seen.state === 'granted') begin();
+  if (seen.state === 'GRANTED') begin();
   else goAt = null;
   // Who is inside needs no connection any more: the shop has taken over.
-  if (seen.state === 'inside') follow.stop();
+  if (seen.state === 'INSIDE') follow.stop();
   draw();
 }
 
 function begin() {
   const { pass } = place;
-  if (goAt !== null || !pass?.go_to || !safe(pass.go_to) || kept.stayed === pass.expires_at) return;
+  if (goAt !== null || !pass?.goTo || !safe(pass.goTo) || kept.stayed === pass.expiresAt) return;
   if (document.hidden) return;
   goAt = Date.now() + GO_MS;
 }
 
 function go() {
-  const address = safe(place.pass.go_to);
+  const address = safe(place.pass.goTo);
   gone();
   location.assign(address);
 }
@@ -159,7 +159,7 @@ function go() {
 /** Whoever comes back from the shop by the browser's button is not sent there again at once. */
 function gone() {
   goAt = null;
-  remember({ stayed: place.pass.expires_at });
+  remember({ stayed: place.pass.expiresAt });
 }
 
 function stay() {
@@ -181,7 +181,7 @@ async function copy() {
 function superseded() {
   mode = 'elsewhere';
   goAt = null;
-  say(words.elsewhere_heading);
+  say(words.elsewhereHeading);
   draw();
 }
 
@@ -190,25 +190,25 @@ function over(why) {
   mode = 'over';
   goAt = null;
   remember({ placed: false });
-  if (why.reason === 'ended' && place) place = { ...place, state: 'ended', end: why.end };
+  if (why.reason === 'ENDED' && place) place = { ...place, state: 'ENDED', end: why.end };
   draw();
   say(stage.querySelector('h2')?.textContent ?? '');
 }
 
 /** Says that the place is gone: nobody is put at the end of the line without having pressed for it. */
 function none(late) {
-  over({ reason: 'ended', end: late ? 'lost' : null });
+  over({ reason: 'ENDED', end: late ? 'LOST' : null });
 }
 
 function refused(problem) {
   mode = place ? mode : 'door';
-  if (problem.status === 404) warn(words.missing_heading);
-  else warn(problem.code === 'proof_needed' ? words.work_refused : words.refused);
+  if (problem.status === 404) warn(words.missingHeading);
+  else warn(problem.code === 'proof_needed' ? words.workRefused : words.refused);
   draw();
 }
 
 function working(how) {
-  if (!work) say(words.said_working);
+  if (!work) say(words.saidWorking);
   work = how;
   draw();
 }
@@ -232,7 +232,7 @@ function join() {
 
 function again() {
   mode = 'joining';
-  page.status = place?.room_status ?? page.status;
+  page.status = place?.roomStatus ?? page.status;
   place = null;
   closed = null;
   work = null;
@@ -247,13 +247,13 @@ function here() {
 }
 
 async function leave() {
-  const turn = place.state === 'granted';
-  if (!(await sure(words, turn ? words.give_up_question : words.leave_question))) return;
+  const turn = place.state === 'GRANTED';
+  if (!(await sure(words, turn ? words.giveUpQuestion : words.leaveQuestion))) return;
   goAt = null;
   try {
     const left = await follow.leave();
     place = left;
-    over({ reason: 'ended', end: left.end ?? 'left' });
+    over({ reason: 'ENDED', end: left.end ?? 'LEFT' });
     stage.querySelector('h2[tabindex]')?.focus({ preventScroll: true });
   } catch {
     // Not heard: the place is still ours, and so is the question.
@@ -266,7 +266,7 @@ async function leave() {
 async function look() {
   try {
     heard(await follow.look());
-    if (['early', 'waiting', 'granted'].includes(place.state)) follow.open();
+    if (['EARLY', 'WAITING', 'GRANTED'].includes(place.state)) follow.open();
   } catch {
     // What is shown stays until something else is known.
     remember({ placed: false });
@@ -275,33 +275,38 @@ async function look() {
 
 /** What runs down is drawn every second; the rest when something is heard. */
 function tick() {
-  if (mode === 'place' && place.state === 'granted') {
-    const left = place.pass ? Date.parse(place.pass.expires_at) - now() : 0;
+  if (mode === 'place' && place.state === 'GRANTED') {
+    const left = place.pass ? Date.parse(place.pass.expiresAt) - now() : 0;
     const lastCall = document.hidden && left > 0 && left < LAST_CALL_MS;
     begin();
     if (goAt !== null && document.hidden && !lastCall) goAt = Date.now() + GO_MS;
     if (goAt !== null && Date.now() >= goAt) go();
-    else if (lastCall && kept.stayed !== place.pass.expires_at && safe(place.pass.go_to ?? 'about:')) go();
+    else if (lastCall && kept.stayed !== place.pass.expiresAt && safe(place.pass.goTo ?? 'about:')) go();
   }
   const runs =
     awaySince !== null ||
-    (mode !== 'place' && page.opens_at) ||
-    (mode === 'place' && ['early', 'granted'].includes(place.state));
+    (mode !== 'place' && page.opensAt) ||
+    (mode === 'place' && ['EARLY', 'GRANTED'].includes(place.state));
   if (runs) draw();
 }
 
 document.addEventListener('visibilitychange', () => {
-  if (!document.hidden && mode === 'place' && place.state === 'inside') look();
+  if (!document.hidden && mode === 'place' && place.state === 'INSIDE') look();
 });
 document.querySelector('.notice')?.remove();
-if (page.notice === 'full') warn(words.full_text);
-// Who reads this has scripts.
-else if (page.notice && page.notice !== 'needs_script') warn(words[page.notice]);
-if (place?.state === 'ended') mode = 'over';
-else if (place && place.state !== 'inside') follow.open();
+// NEEDS_SCRIPT is not among them: who runs this has scripts.
+const notice = {
+  FULL: words.fullText,
+  TOO_MANY: words.tooMany,
+  UNAVAILABLE: words.unavailable,
+  REFUSED: words.refused,
+}[page.notice];
+if (notice) warn(notice);
+if (place?.state === 'ENDED') mode = 'over';
+else if (place && place.state !== 'INSIDE') follow.open();
 // A browser that goes back may show the page as it was before the place was taken.
 else if (!place && kept.placed) look();
 if (place?.position) remember({ first: Math.max(kept.first ?? 0, place.position) });
-if (place?.state === 'granted') begin();
+if (place?.state === 'GRANTED') begin();
 setInterval(tick, 1_000);
 draw();

@@ -3,12 +3,22 @@
 import { h } from '../dom.js';
 import { clock, count, days, FAR_MS, fill, lasting, range } from './words.js';
 
-const OVER = {
-  completed: 'completed',
-  left: 'left',
-  lost: 'lost',
-  no_show: 'no_show',
-  expired: 'expired',
+/** For each status of a room: its class, and the name of its word. */
+const STATUSES = {
+  NOT_OPEN: ['not-open', 'statusNotOpen'],
+  OPEN: ['open', 'statusOpen'],
+  PAUSED: ['paused', 'statusPaused'],
+  SOLD_OUT: ['sold-out', 'statusSoldOut'],
+  CLOSED: ['closed', 'statusClosed'],
+};
+
+/** For each end of a ticket: what the names of its words begin with. */
+const ENDS = {
+  COMPLETED: 'completed',
+  LEFT: 'left',
+  LOST: 'lost',
+  NO_SHOW: 'noShow',
+  EXPIRED: 'expired',
 };
 
 /** Addresses that a link may lead to: no scripts, no data. */
@@ -21,14 +31,16 @@ export function safe(address) {
   }
 }
 
-/** `page` is what was handed over, `deeds` what the buttons do. */
-export function viewer({ words, texts }, deeds) {
+/** `page` is what was handed over, `commands` what the buttons do. */
+export function viewer({ words, texts }, commands) {
   const people = (value) => fill(words.people, { n: count(value) });
   const button = (text, look, click, more) =>
     h('button', { type: 'button', class: look, on: { click }, ...more }, text);
 
-  const chip = (status) =>
-    h('p.chip', { class: status }, h('span.unseen', null, `${words.status}: `), words[`status_${status}`]);
+  const chip = (status) => {
+    const [look, word] = STATUSES[status];
+    return h('p.chip', { class: look }, h('span.unseen', null, `${words.status}: `), words[word]);
+  };
 
   const figures = (pairs) =>
     h(
@@ -43,7 +55,7 @@ export function viewer({ words, texts }, deeds) {
     h(
       'section.next',
       { key: 'next' },
-      h('h2', null, words.next_heading),
+      h('h2', null, words.nextHeading),
       h(
         'ol',
         null,
@@ -76,14 +88,14 @@ export function viewer({ words, texts }, deeds) {
     return h(
       'p.opening',
       null,
-      h('span.label', null, words.opens_in),
+      h('span.label', null, words.opensIn),
       ' ',
       // A clock that is read out every second would be a torment: it is for eyes, the moment beside it for all.
       left > 0
         ? h('b.time', { 'aria-hidden': 'true' }, left < FAR_MS ? clock(left) : days(words, left))
-        : h('b.time.soon', null, words.opens_soon),
+        : h('b.time.soon', null, words.opensSoon),
       ' ',
-      h('span.fine', null, h('time', { datetime: opensAt }, fill(words.opens_at, { time: when }))),
+      h('span.fine', null, h('time', { datetime: opensAt }, fill(words.opensAt, { time: when }))),
     );
   }
 
@@ -96,26 +108,26 @@ export function viewer({ words, texts }, deeds) {
   function door(state) {
     const { status } = state;
     const joining = state.mode === 'joining';
-    if (status === 'closed')
-      return message('closed', 'over', status, words.closed_heading, texts.closed, check());
-    if (status === 'sold_out')
-      return message('sold', 'over', status, words.sold_out_heading, words.sold_out_text, check());
-    const early = status === 'not_open';
+    if (status === 'CLOSED')
+      return message('closed', 'over', status, words.closedHeading, texts.closed, check());
+    if (status === 'SOLD_OUT')
+      return message('sold', 'over', status, words.soldOutHeading, words.soldOutText, check());
+    const early = status === 'NOT_OPEN';
     return [
       h(
         'section.card',
         { key: 'door' },
         chip(status),
-        h('h2.lead', { tabindex: -1 }, early ? words.join_early : words.join_heading),
+        h('h2.lead', { tabindex: -1 }, early ? words.joinEarly : words.joinHeading),
         early && opening(state.opensAt, state.now),
-        early && h('p', null, words.early_text),
-        status === 'paused' && h('p', null, words.paused_door),
+        early && h('p', null, words.earlyText),
+        status === 'PAUSED' && h('p', null, words.pausedDoor),
         figures([[early ? words.here : words.waiting, people(state.waiting)]]),
         joining && state.work && work(state.work),
         h(
           'div.actions',
           null,
-          button(joining ? words.joining : words.join, 'primary', deeds.join, {
+          button(joining ? words.joining : words.join, 'primary', commands.join, {
             'aria-disabled': joining ? 'true' : null,
           }),
         ),
@@ -130,12 +142,12 @@ export function viewer({ words, texts }, deeds) {
       h(
         'section.card',
         { key: 'early' },
-        chip(place.room_status),
-        h('h2.lead', { tabindex: -1 }, words.early_heading),
-        opening(place.opens_at, state.now),
-        h('p', null, words.early_text),
+        chip(place.roomStatus),
+        h('h2.lead', { tabindex: -1 }, words.earlyHeading),
+        opening(place.opensAt, state.now),
+        h('p', null, words.earlyText),
         figures([[words.here, people(place.waiting)]]),
-        h('div.actions', null, button(words.leave, 'quiet', deeds.leave)),
+        h('div.actions', null, button(words.leave, 'quiet', commands.leave)),
         kept(state),
       ),
       steps(),
@@ -162,11 +174,11 @@ export function viewer({ words, texts }, deeds) {
       'div.way',
       { key: 'work' },
       h('p', null, words.working),
-      bar(words.work_progress, percent),
+      bar(words.workProgress, percent),
       h(
         'p.fine',
         { 'aria-hidden': 'true' },
-        fill(words.work_tries, { n: count(tries), all: count(likely) }),
+        fill(words.workTries, { n: count(tries), all: count(likely) }),
       ),
     );
   }
@@ -182,7 +194,7 @@ export function viewer({ words, texts }, deeds) {
       h(
         'p.fine.ends',
         { 'aria-hidden': 'true' },
-        h('span', null, fill(words.started_at, { n: count(first) })),
+        h('span', null, fill(words.startedAt, { n: count(first) })),
         h('span', null, words.front),
       ),
     );
@@ -190,21 +202,21 @@ export function viewer({ words, texts }, deeds) {
 
   function waiting(state) {
     const { place } = state;
-    const eta = place.eta ? range(words, place.eta.low_ms, place.eta.high_ms) : words.eta_unknown;
-    const next = place.position === 1 && place.room_status === 'open';
-    const paused = place.room_status === 'paused' ? words.paused_text : null;
-    const hint = next ? words.next_one : paused;
+    const eta = place.eta ? range(words, place.eta.lowMs, place.eta.highMs) : words.etaUnknown;
+    const next = place.position === 1 && place.roomStatus === 'OPEN';
+    const paused = place.roomStatus === 'PAUSED' ? words.pausedText : null;
+    const hint = next ? words.nextOne : paused;
     return [
       h(
         'section.card',
         { key: 'waiting', class: state.awayMs === null ? '' : 'dim' },
-        chip(place.room_status),
+        chip(place.roomStatus),
         h(
           'h2.position',
           { tabindex: -1 },
           h('span.label', null, words.position),
           ' ',
-          h('b', null, place.position ? fill(words.position_value, { n: count(place.position) }) : '–'),
+          h('b', null, place.position ? fill(words.positionValue, { n: count(place.position) }) : '–'),
         ),
         hint && h('p.hint', { class: next ? 'soon' : '' }, hint),
         place.position && track(place, state.first),
@@ -213,7 +225,7 @@ export function viewer({ words, texts }, deeds) {
           [words.ahead, place.ahead === undefined ? null : people(place.ahead)],
           [words.behind, place.behind === undefined ? null : people(place.behind)],
         ]),
-        h('div.actions', null, button(words.leave, 'quiet', deeds.leave)),
+        h('div.actions', null, button(words.leave, 'quiet', commands.leave)),
         kept(state),
       ),
       steps(),
@@ -222,19 +234,19 @@ export function viewer({ words, texts }, deeds) {
 
   function granted(state) {
     const { pass } = state.place;
-    const goTo = pass?.go_to && safe(pass.go_to);
-    const left = pass ? Date.parse(pass.expires_at) - state.now : 0;
+    const goTo = pass?.goTo && safe(pass.goTo);
+    const left = pass ? Date.parse(pass.expiresAt) - state.now : 0;
     const going = goTo && state.goMs !== null;
     return message(
       'granted',
       'turn',
       null,
-      words.granted_heading,
+      words.grantedHeading,
       texts.granted,
       [
-        goTo && h('a.button.primary', { href: goTo, on: { click: deeds.gone } }, words.go),
-        going && button(words.stay, 'button', deeds.stay),
-        !going && button(words.give_up, 'quiet', deeds.leave),
+        goTo && h('a.button.primary', { href: goTo, on: { click: commands.gone } }, words.go),
+        going && button(words.stay, 'button', commands.stay),
+        !going && button(words.giveUp, 'quiet', commands.leave),
       ],
       goTo &&
         h(
@@ -249,44 +261,44 @@ export function viewer({ words, texts }, deeds) {
           { key: 'pass' },
           h('span.label', null, words.pass),
           h('code', { tabindex: 0 }, pass.token),
-          button(state.copied ? words.copied : words.copy, 'button', deeds.copy),
+          button(state.copied ? words.copied : words.copy, 'button', commands.copy),
         ),
       pass &&
         h(
           'p.fine',
           { key: 'left' },
-          left > 0 ? fill(words.pass_for, { span: lasting(words, left) }) : words.pass_over,
+          left > 0 ? fill(words.passFor, { span: lasting(words, left) }) : words.passOver,
         ),
     );
   }
 
   function ended(state) {
     const { place, closed } = state;
-    const status = closed?.reason === 'sold_out' ? 'sold_out' : place?.room_status ?? state.status;
-    if (closed?.reason === 'closed')
-      return message('closed', 'over', 'closed', words.closed_heading, texts.closed, check());
-    if (closed?.reason === 'sold_out')
-      return message('sold', 'over', status, words.sold_out_heading, words.sold_out_over, check());
-    if (closed?.reason === 'full')
-      return message('full', 'over', null, words.full_heading, words.full_text, [
-        button(words.check, 'primary', deeds.join),
+    const status = closed?.reason === 'SOLD_OUT' ? 'SOLD_OUT' : (place?.roomStatus ?? state.status);
+    if (closed?.reason === 'CLOSED')
+      return message('closed', 'over', 'CLOSED', words.closedHeading, texts.closed, check());
+    if (closed?.reason === 'SOLD_OUT')
+      return message('sold', 'over', status, words.soldOutHeading, words.soldOutOver, check());
+    if (closed?.reason === 'FULL')
+      return message('full', 'over', null, words.fullHeading, words.fullText, [
+        button(words.check, 'primary', commands.join),
       ]);
-    const how = OVER[closed?.end ?? place?.end] ?? 'ended';
+    const how = ENDS[closed?.end ?? place?.end] ?? 'ended';
     return message(
       `over-${how}`,
       'over',
       status,
-      words[`${how}_heading`],
-      words[`${how}_text`],
-      status !== 'closed' && [button(words.again, 'primary', deeds.again)],
+      words[`${how}Heading`],
+      words[`${how}Text`],
+      status !== 'CLOSED' && [button(words.again, 'primary', commands.again)],
     );
   }
 
   function stage(state) {
     switch (state.mode) {
       case 'elsewhere':
-        return message('elsewhere', 'over', null, words.elsewhere_heading, words.elsewhere_text, [
-          button(words.use_here, 'primary', deeds.here),
+        return message('elsewhere', 'over', null, words.elsewhereHeading, words.elsewhereText, [
+          button(words.useHere, 'primary', commands.here),
         ]);
       case 'over':
         return ended(state);
@@ -295,17 +307,17 @@ export function viewer({ words, texts }, deeds) {
         return door(state);
       default:
     }
-    const { room_status: reason } = state.place;
-    if (['early', 'waiting'].includes(state.place.state) && ['closed', 'sold_out'].includes(reason))
+    const { roomStatus: reason } = state.place;
+    if (['EARLY', 'WAITING'].includes(state.place.state) && ['CLOSED', 'SOLD_OUT'].includes(reason))
       return ended({ ...state, closed: { reason } });
     switch (state.place.state) {
-      case 'early':
+      case 'EARLY':
         return early(state);
-      case 'granted':
+      case 'GRANTED':
         return granted(state);
-      case 'inside':
-        return message('inside', 'turn', null, words.inside_heading, words.inside_text);
-      case 'ended':
+      case 'INSIDE':
+        return message('inside', 'turn', null, words.insideHeading, words.insideText);
+      case 'ENDED':
         return ended(state);
       default:
         return waiting(state);
@@ -318,8 +330,8 @@ export function viewer({ words, texts }, deeds) {
     const left = state.keptMs - state.awayMs;
     let text = words.offline;
     if (state.mode === 'joining') text = words.busy;
-    else if (['waiting', 'early'].includes(state.place?.state) && left > 0)
-      text = fill(words.offline_for, { span: lasting(words, left) });
+    else if (['WAITING', 'EARLY'].includes(state.place?.state) && left > 0)
+      text = fill(words.offlineFor, { span: lasting(words, left) });
     return h('p.notice.away', { key: 'away' }, text);
   }
 
@@ -342,11 +354,11 @@ export function sure(words, question) {
         },
       },
       h('h2', { id: 'leave-question' }, question),
-      h('p', null, words.leave_text),
+      h('p', null, words.leaveText),
       h(
         'div.actions',
         null,
-        h('button.primary', { type: 'button', on: { click: () => dialog.close() } }, words.leave_no),
+        h('button.primary', { type: 'button', on: { click: () => dialog.close() } }, words.leaveNo),
         h(
           'button.button',
           {
@@ -358,7 +370,7 @@ export function sure(words, question) {
               },
             },
           },
-          words.leave_yes,
+          words.leaveYes,
         ),
       ),
     );

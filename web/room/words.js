@@ -22,27 +22,27 @@ function step(minutes) {
 function amount(words, minutes) {
   const hours = Math.floor(minutes / 60);
   if (minutes < 60) return fill(minutes === 1 ? words.minute : words.minutes, { n: minutes });
-  if (minutes % 60 !== 0) return fill(words.hours_half, { n: hours });
+  if (minutes % 60 !== 0) return fill(words.hoursHalf, { n: hours });
   return fill(hours === 1 ? words.hour : words.hours, { n: hours });
 }
 
 /** A range of time, never finer than anybody can know it. */
 export function range(words, lowMs, highMs) {
   const most = Math.max(lowMs, highMs);
-  if (most < MINUTE_MS) return words.less_than_minute;
+  if (most < MINUTE_MS) return words.lessThanMinute;
   let low = Math.floor(lowMs / MINUTE_MS);
-  if (low >= DAY) return words.more_than_day;
+  if (low >= DAY) return words.moreThanDay;
   let high = Math.min(DAY, Math.ceil(most / MINUTE_MS));
   high = Math.ceil(high / step(high)) * step(high);
   low = Math.floor(low / step(low)) * step(low);
   const said = amount(words, high);
-  if (low === 0) return fill(words.up_to, { high: said });
+  if (low === 0) return fill(words.upTo, { high: said });
   if (low === high) return fill(words.about, { high: said });
   // “4 to 6 minutes”: the unit is said once where it is the same.
   let least = amount(words, low);
   if (high < 60) least = low;
   else if (low >= 60 && low % 60 === 0 && high % 60 === 0) least = low / 60;
-  return fill(words.about_range, { low: least, high: said });
+  return fill(words.aboutRange, { low: least, high: said });
 }
 
 /** A span that is a setting or runs out: seconds as far as they matter, else whole minutes or hours. */

@@ -1,4 +1,4 @@
-// What was done by whom, the latest first.
+// Who did what, the latest first.
 
 import { get } from '../api.js';
 import { h, morph } from '../dom.js';
@@ -38,7 +38,7 @@ export default function audit({ signal }) {
 function entries(items) {
   return table({
     caption: `The latest ${ENTRIES} entries of the audit log`,
-    columns: [['When'], ['Who'], ['What'], ['On'], ['Why', 'wide'], ['Asked for', 'wide']],
+    columns: [['When'], ['Who'], ['What'], ['On'], ['Why', 'wide'], ['Request', 'wide']],
     rows: items.map((entry) => ({
       key: `${entry.at} ${entry.who} ${entry.what} ${entry.on} ${entry.refused ?? ''}`,
       cells: [
@@ -48,12 +48,12 @@ function entries(items) {
         h('span.name', null, entry.on),
         entry.refused === undefined
           ? (entry.why ?? h('span.muted', null, 'no reason given'))
-          : h('span.bad-text', null, `Not done: ${entry.refused}`),
+          : h('span.bad-text', null, `Refused: ${entry.refused}`),
         entry.detail === undefined
           ? '–'
           : h('details', null, h('summary.one-line', null, JSON.stringify(entry.detail)), json(entry.detail)),
       ],
     })),
-    empty: 'Nothing was done yet.',
+    empty: 'No entries yet.',
   });
 }

@@ -1,7 +1,7 @@
-// Dead jobs: which, since when and why; replayed or purged one by one, as chosen, or all that a filter finds.
+// Dead jobs: which, since when and why; replayed or purged one by one, as selected, or all that match a filter.
 
 import { get } from '../api.js';
-import * as deeds from '../deeds.js';
+import * as commands from '../commands.js';
 import { h, morph } from '../dom.js';
 import { capital, count, many, plain, time } from '../format.js';
 import { problem } from '../parts/notices.js';
@@ -23,30 +23,31 @@ export default function dead({ query, signal }) {
   const toolbar = h('div');
   const list = h('div');
   const pages = h('div');
-  const chosen = new Map();
+  const selected = new Map();
   let shown = [];
 
   const pager = new Pager(() => {
-    chosen.clear();
+    selected.clear();
     again();
   });
   // A key for some groups has to name one of them.
-  const allowed = Boolean(filter.group) || mayForAll('read');
+  const allowed = Boolean(filter.group) || mayForAll('READ');
   const again = poll(
     allowed
       ? read
-      : () => morph(list, h('p.empty', null, 'This key is for some groups only: name one of them above.')),
+      : () => morph(list, h('p.empty', null, 'This key is limited to some groups: enter one of them above.')),
     5_000,
     signal,
   );
 
   async function read() {
     try {
-      const page = await get('/v1/dead', { query: { ...filter, limit: PAGE, cursor: pager.cursor }, signal });
+      const asked = { ...filter, limit: PAGE, cursor: pager.cursor };
+      const page = await get('/v1/dead-jobs', { query: asked, signal });
       pager.saw(page.next);
       shown = page.items;
       const there = new Set(shown.map(keyOf));
-      for (const key of chosen.keys()) if (!there.has(key)) chosen.delete(key);
+      for (const key of selected.keys()) if (!there.has(key)) selected.delete(key);
       morph(wrong);
       draw();
     } catch (error) {
@@ -55,40 +56,40 @@ export default function dead({ query, signal }) {
     }
   }
 
-  async function after(deed) {
-    if (!(await deed)) return;
-    chosen.clear();
+  async function after(command) {
+    if (!(await command)) return;
+    selected.clear();
     pager.restart();
     again();
   }
 
-  function choose(job, on) {
-    if (on) chosen.set(keyOf(job), job);
-    else chosen.delete(keyOf(job));
+  function select(job, on) {
+    if (on) selected.set(keyOf(job), job);
+    else selected.delete(keyOf(job));
     draw();
   }
 
   function tools() {
-    if (!may('admin')) return null;
-    const some = [...chosen.values()];
+    if (!may('ADMIN')) return null;
+    const some = [...selected.values()];
     const all = filtered
       ? Object.fromEntries(Object.entries(filter).filter(([, value]) => value))
       : { all: true };
-    const words = filtered ? 'every dead job that the filter finds' : 'every dead job';
-    const few = many(some.length, 'chosen job');
+    const words = filtered ? 'all dead jobs that match the filter' : 'all dead jobs';
+    const few = many(some.length, 'selected job');
     const button = (text, click, disabled, kind) =>
       h('button', { type: 'button', class: kind, disabled, key: text, on: { click } }, text);
     return h(
       'div.toolbar',
       null,
-      h('span.muted', null, some.length > 0 ? `${count(some.length)} chosen` : 'None chosen'),
+      h('span.muted', null, some.length > 0 ? `${count(some.length)} selected` : 'Nothing selected'),
       h(
         'div.buttons',
         null,
-        button('Replay chosen', () => after(deeds.replayDead(named(some), few)), some.length === 0),
+        button('Replay selected', () => after(commands.replayDead(named(some), few)), some.length === 0),
         button(
-          'Purge chosen',
-          () => after(deeds.purgeDead(named(some), few)),
+          'Purge selected',
+          () => after(commands.purgeDead(named(some), few)),
           some.length === 0,
           'danger-text',
         ),
@@ -97,13 +98,13 @@ export default function dead({ query, signal }) {
         'div.buttons',
         null,
         button(
-          filtered ? 'Replay all found' : 'Replay all',
-          () => after(deeds.replayDead(all, words)),
+          filtered ? 'Replay all matching' : 'Replay all',
+          () => after(commands.replayDead(all, words)),
           shown.length === 0,
         ),
         button(
-          filtered ? 'Purge all found' : 'Purge all',
-          () => after(deeds.purgeDead(all, words)),
+          filtered ? 'Purge all matching' : 'Purge all',
+          () => after(commands.purgeDead(all, words)),
           shown.length === 0,
           'danger-text',
         ),
@@ -112,14 +113,14 @@ export default function dead({ query, signal }) {
   }
 
   function draw() {
-    const admin = may('admin');
+    const admin = may('ADMIN');
     morph(toolbar, tools());
     const box = (job) =>
       h('input', {
         type: 'checkbox',
-        checked: chosen.has(keyOf(job)),
-        'aria-label': `Choose ${job.id} of ${job.group}`,
-        on: { change: (event) => choose(job, event.target.checked) },
+        checked: selected.has(keyOf(job)),
+        'aria-label': `Select ${job.id} of ${job.group}`,
+        on: { change: (event) => select(job, event.target.checked) },
       });
     const replay = (job) =>
       h(
@@ -127,7 +128,7 @@ export default function dead({ query, signal }) {
         {
           type: 'button',
           'aria-label': `Replay ${job.id} of ${job.group}`,
-          on: { click: () => after(deeds.replayDead(named([job]), job.id)) },
+          on: { click: () => after(commands.replayDead(named([job]), job.id)) },
         },
         'Replay',
       );
@@ -149,12 +150,12 @@ export default function dead({ query, signal }) {
       ['Attempts', 'number'],
       ['Died'],
     ];
-    if (admin) columns.push(['-Deeds', 'end']);
+    if (admin) columns.push(['-Actions', 'end']);
     morph(
       list,
-      admin && shown.length > 0 && chooseAll(),
+      admin && shown.length > 0 && selectAll(),
       table({
-        caption: 'Dead jobs, those accepted last first',
+        caption: 'Dead jobs, the latest accepted first',
         columns,
         rows: shown.map((job) => {
           const cells = [
@@ -166,36 +167,36 @@ export default function dead({ query, signal }) {
             ),
             h('a.name', { href: href`/groups/${job.group}` }, job.group),
             job.type,
-            capital(plain(job.death_reason ?? 'unknown')),
+            capital(plain(job.deathReason ?? 'unknown')),
             what(job),
             count(job.attempts),
-            time(job.finished_at),
+            time(job.finishedAt),
           ];
           return { key: keyOf(job), cells: admin ? [...cells, replay(job)] : cells };
         }),
-        empty: filtered ? 'No dead job fits the filter.' : 'No dead jobs. Good.',
+        empty: filtered ? 'No dead job matches the filter.' : 'No dead jobs.',
       }),
     );
     morph(pages, pager.buttons('dead jobs'));
   }
 
-  function chooseAll() {
-    const whole = chosen.size === shown.length;
+  function selectAll() {
+    const whole = selected.size === shown.length;
     return h(
-      'label.check.choose-all',
+      'label.check.select-all',
       null,
       h('input', {
         type: 'checkbox',
         checked: whole,
         on: {
           change: (event) => {
-            for (const job of shown) chosen.set(keyOf(job), job);
-            if (!event.target.checked) chosen.clear();
+            for (const job of shown) selected.set(keyOf(job), job);
+            if (!event.target.checked) selected.clear();
             draw();
           },
         },
       }),
-      ' Choose all on this page',
+      ' Select all on this page',
     );
   }
 

@@ -1,12 +1,12 @@
-// One group: where its jobs are, why it waits, its limits, its congestion over time, and its actions.
+// One group: where its jobs are, why it waits, its limits, its congestion over time, and its batches.
 
 import { get, path } from '../api.js';
 import { chart } from '../chart.js';
-import * as deeds from '../deeds.js';
+import * as commands from '../commands.js';
 import { h, morph } from '../dom.js';
 import { count, many, percent, short, span, time, weight } from '../format.js';
-import { actionBar, finished, legend, phaseBar, total, unfinished } from '../parts/bar.js';
-import { actionChips, congestionLevel, groupChip } from '../parts/chip.js';
+import { batchBar, finished, legend, stateBar, total, unfinished } from '../parts/bar.js';
+import { batchChips, congestionLevel, groupChip } from '../parts/chip.js';
 import { problem } from '../parts/notices.js';
 import { facts, table } from '../parts/table.js';
 import { why } from '../parts/why.js';
@@ -15,13 +15,13 @@ import { href, hrefWith } from '../router.js';
 import { may } from '../session.js';
 import { eta } from './groups.js';
 
-/** Limit: actions whose progress is read; the latest ones. */
-const ACTIONS_SHOWN = 20;
+/** Limit: batches whose progress is read; the latest ones. */
+const BATCHES_SHOWN = 20;
 const HOUR = 3_600_000;
 
 export default function group({ names: { group: id }, signal }) {
   const parts = Object.fromEntries(
-    ['wrong', 'chips', 'buttons', 'counts', 'why', 'limits', 'congestion', 'actions'].map((name) => [
+    ['wrong', 'chips', 'buttons', 'counts', 'why', 'limits', 'congestion', 'batches'].map((name) => [
       name,
       h('div'),
     ]),
@@ -39,10 +39,10 @@ export default function group({ names: { group: id }, signal }) {
     'Jobs delayed by congestion, last hour',
     'delayed',
     'delayed',
-    (point) => point.non_ready_count,
+    (point) => point.nonReadyCount,
     { value: (value) => count(Math.round(value)), axis: short },
   );
-  const backoff = history('Backoff in the last hour', 'backoff', 'rate', (point) => point.backoff_ms, {
+  const backoff = history('Backoff in the last hour', 'backoff', 'rate', (point) => point.backoffMs, {
     value: span,
     axis: (value) => `${short(value / 1_000)} s`,
   });
@@ -57,13 +57,13 @@ export default function group({ names: { group: id }, signal }) {
         get(path`/v1/groups/${id}/congestion`, { signal }),
         get(path`/v1/groups/${id}/congestion/history`, { query: { limit: 1_000 }, signal }),
       ]);
-      const latest = group.actions.slice(-ACTIONS_SHOWN).reverse();
-      const actions = await Promise.all(
-        latest.map((name) => get(path`/v1/groups/${id}/actions/${name}`, { signal }).catch(() => null)),
+      const latest = group.batches.slice(-BATCHES_SHOWN).reverse();
+      const batches = await Promise.all(
+        latest.map((name) => get(path`/v1/groups/${id}/batches/${name}`, { signal }).catch(() => null)),
       );
       morph(parts.wrong);
       content.hidden = false;
-      draw(group, reasons, limits, congestion, actions.filter(Boolean));
+      draw(group, reasons, limits, congestion, batches.filter(Boolean));
       const points = past.items.map((point) => ({ ...point, at: Date.parse(point.timestamp) }));
       delayed.update(points);
       backoff.update(points);
@@ -72,34 +72,34 @@ export default function group({ names: { group: id }, signal }) {
     }
   }
 
-  function draw(group, reasons, limits, congestion, actions) {
+  function draw(group, reasons, limits, congestion, batches) {
     morph(parts.chips, groupChip(group));
     morph(parts.buttons, buttons(group));
     morph(parts.counts, counts(group));
     morph(parts.why, why(reasons));
     morph(parts.limits, share(group, limits));
     morph(parts.congestion, state(congestion));
-    morph(parts.actions, actionTable(group, actions));
+    morph(parts.batches, batchTable(group, batches));
   }
 
   function buttons(group) {
-    if (!may('admin', id)) return null;
-    const button = (text, deed, kind) =>
+    if (!may('ADMIN', id)) return null;
+    const button = (text, command, kind) =>
       h(
         'button',
-        { type: 'button', class: kind, key: text, on: { click: async () => (await deed()) && again() } },
+        { type: 'button', class: kind, key: text, on: { click: async () => (await command()) && again() } },
         text,
       );
     return h(
       'div.buttons',
       null,
       group.paused
-        ? button('Resume', () => deeds.resumeGroup(id))
-        : button('Pause', () => deeds.pauseGroup(id)),
-      button('Weight', () => deeds.weighGroup(group)),
-      button('Ceilings', () => deeds.limitGroup(group)),
-      button('Reset statistics', () => deeds.resetStats(id)),
-      button('Cancel jobs', () => deeds.cancelGroup(id, unfinished(group.counts)), 'danger-text'),
+        ? button('Resume', () => commands.resumeGroup(id))
+        : button('Pause', () => commands.pauseGroup(id)),
+      button('Weight', () => commands.weighGroup(group)),
+      button('Ceilings', () => commands.limitGroup(group)),
+      button('Reset statistics', () => commands.resetStats(id)),
+      button('Cancel jobs', () => commands.cancelGroup(id, unfinished(group.counts)), 'danger-text'),
     );
   }
 
@@ -118,7 +118,7 @@ export default function group({ names: { group: id }, signal }) {
       h('section.panel', null, h('h2', null, 'Why it waits'), parts.why),
       h('section.panel', null, h('h2', null, 'Share and limits'), parts.limits),
     ),
-    h('section.panel', null, h('h2', null, 'Actions'), parts.actions),
+    h('section.panel', null, h('h2', null, 'Batches'), parts.batches),
     h(
       'section.panel',
       null,
@@ -148,7 +148,7 @@ export default function group({ names: { group: id }, signal }) {
   const body = h(
     'div',
     null,
-    h('nav.crumbs', { 'aria-label': 'Where this is' }, h('a', { href: '#/groups' }, 'Groups')),
+    h('nav.crumbs', { 'aria-label': 'Breadcrumb' }, h('a', { href: '#/groups' }, 'Groups')),
     h('div.page-head', null, h('div.title', null, h('h1.name', null, id), parts.chips), parts.buttons),
     parts.wrong,
     content,
@@ -161,7 +161,7 @@ function counts(group) {
   return h(
     'div',
     null,
-    phaseBar(group.counts),
+    stateBar(group.counts),
     legend(group.counts),
     facts([
       [
@@ -169,7 +169,7 @@ function counts(group) {
         `${count(finished(group.counts))} of ${count(all)} (${percent(finished(group.counts), all)})`,
       ],
       ['Done in', eta(group)],
-      ['Next job waits', group.waiting_since ? time(group.waiting_since, 'for') : 'nothing waits'],
+      ['Next job waiting for', group.waitingSince ? time(group.waitingSince, 'for') : 'nothing waiting'],
       [
         'Dead jobs',
         group.counts.dead > 0
@@ -186,64 +186,64 @@ function share(group, limits) {
     ['Weight', weight(group.weight)],
     [
       'Equal share',
-      `${count(limits.per_group_limit)} per window, beside ${many(Math.max(0, limits.active_group_count - (group.active ? 1 : 0)), 'other active group')}`,
+      `${count(limits.perGroupLimit)} per window, with ${many(Math.max(0, limits.activeGroupCount - (group.active ? 1 : 0)), 'other active group')}`,
     ],
     [
       'Started in this window',
-      `${count(limits.group_count)}; by all ${count(limits.global_count)} of ${count(limits.global_limit)}`,
+      `${count(limits.groupCount)}; all groups: ${count(limits.globalCount)} of ${count(limits.globalLimit)}`,
     ],
     [
       'Ceiling of starts',
-      ceilings.starts_per_window ? `${count(ceilings.starts_per_window)} per window` : 'none',
+      ceilings.startsPerWindow ? `${count(ceilings.startsPerWindow)} per window` : 'none',
     ],
-    ['Ceiling of running jobs', ceilings.leased_at_once ? count(ceilings.leased_at_once) : 'none'],
+    ['Ceiling of running jobs', ceilings.leasedAtOnce ? count(ceilings.leasedAtOnce) : 'none'],
   ]);
 }
 
 function state(congestion) {
   return facts([
-    ['Level', congestionLevel(congestion.congestion_level)],
-    ['Delayed by it', count(congestion.non_ready_count)],
-    ['Next backoff', span(congestion.current_backoff_ms)],
+    ['Level', congestionLevel(congestion.congestionLevel)],
+    ['Delayed jobs', count(congestion.nonReadyCount)],
+    ['Next backoff', span(congestion.currentBackoffMs)],
     [
       'Throttles',
-      `${count(congestion.total_throttle_count)}, ${short(congestion.avg_throttle_per_job)} per job`,
+      `${count(congestion.totalThrottleCount)}, ${short(congestion.avgThrottlePerJob)} per job`,
     ],
     [
       'Last throttle',
-      congestion.last_throttle_at
-        ? [time(congestion.last_throttle_at), ` for ${span(congestion.last_backoff_ms)}`]
+      congestion.lastThrottleAt
+        ? [time(congestion.lastThrottleAt), ` for ${span(congestion.lastBackoffMs)}`]
         : 'never',
     ],
   ]);
 }
 
-function actionTable(group, actions) {
-  const more = group.actions.length - ACTIONS_SHOWN;
+function batchTable(group, batches) {
+  const more = group.batches.length - BATCHES_SHOWN;
   return [
     table({
-      caption: 'Actions, the latest first',
+      caption: 'Batches, the latest first',
       columns: [
-        ['Action'],
+        ['Batch'],
         ['State'],
         ['Progress', 'wide'],
         ['Jobs', 'number'],
         ['Failed', 'number'],
         ['Opened'],
       ],
-      rows: actions.map((action) => ({
-        key: action.id,
+      rows: batches.map((batch) => ({
+        key: batch.id,
         cells: [
-          h('a.name', { href: href`/groups/${group.id}/actions/${action.id}` }, action.id),
-          h('div.chips', null, actionChips(action)),
-          actionBar(action.counts),
-          count(action.counts.total),
-          count(action.counts.failed),
-          time(action.created_at),
+          h('a.name', { href: href`/groups/${group.id}/batches/${batch.id}` }, batch.id),
+          h('div.chips', null, batchChips(batch)),
+          batchBar(batch.counts),
+          count(batch.counts.total),
+          count(batch.counts.failed),
+          time(batch.createdAt),
         ],
       })),
-      empty: 'No actions are kept.',
+      empty: 'No batches.',
     }),
-    more > 0 && h('p.muted.small', null, `${many(more, 'earlier action')} not shown.`),
+    more > 0 && h('p.muted.small', null, `${many(more, 'earlier batch', 'earlier batches')} not shown.`),
   ];
 }

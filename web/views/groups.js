@@ -1,7 +1,7 @@
-// All groups, page by page: how far each is, its share, what holds it up, and the deeds that are done most.
+// All groups, page by page: progress, share, congestion, and the most frequent commands.
 
 import { get } from '../api.js';
-import * as deeds from '../deeds.js';
+import * as commands from '../commands.js';
 import { h, morph } from '../dom.js';
 import { absolute, count, percent, span, weight } from '../format.js';
 import { progress, unfinished } from '../parts/bar.js';
@@ -20,21 +20,21 @@ export function eta(group) {
   if (group.paused) return h('span.muted', { title: 'It is paused' }, '–');
   return h(
     'span',
-    { title: `About ${absolute(group.estimate.estimated_at)}` },
-    `≈ ${span(1_000 * group.estimate.estimated_seconds)}`,
+    { title: `About ${absolute(group.estimate.estimatedAt)}` },
+    `≈ ${span(1_000 * group.estimate.estimatedSeconds)}`,
   );
 }
 
 export function groupButtons(group, again) {
-  if (!may('admin', group.id)) return null;
-  const button = (text, deed, kind = '', full = `${text} ${group.id}`) =>
+  if (!may('ADMIN', group.id)) return null;
+  const button = (text, command, kind = '', full = `${text} ${group.id}`) =>
     h(
       'button',
       {
         type: 'button',
         class: kind,
         'aria-label': full,
-        on: { click: async () => (await deed()) && again() },
+        on: { click: async () => (await command()) && again() },
       },
       text,
     );
@@ -42,14 +42,14 @@ export function groupButtons(group, again) {
     'div.buttons',
     null,
     group.paused
-      ? button('Resume', () => deeds.resumeGroup(group.id))
-      : button('Pause', () => deeds.pauseGroup(group.id)),
-    button('Weight', () => deeds.weighGroup(group), '', `Weight of ${group.id}`),
+      ? button('Resume', () => commands.resumeGroup(group.id))
+      : button('Pause', () => commands.pauseGroup(group.id)),
+    button('Weight', () => commands.weighGroup(group), '', `Weight of ${group.id}`),
     button(
       'Cancel',
-      () => deeds.cancelGroup(group.id, unfinished(group.counts)),
+      () => commands.cancelGroup(group.id, unfinished(group.counts)),
       'danger-text',
-      `Cancel every job of ${group.id}`,
+      `Cancel all jobs of ${group.id}`,
     ),
   );
 }
@@ -70,12 +70,12 @@ export default function groups({ signal }) {
       const [page, congestion] = await Promise.all([
         get('/v1/groups', { query, signal }),
         // Both listings are in the same order, so that the same cursor means the same groups.
-        mayForAll('read') ? get('/v1/congestion', { query, signal }) : null,
+        mayForAll('READ') ? get('/v1/congestion', { query, signal }) : null,
       ]);
       pager.saw(page.next);
       seen = {
         groups: page.items,
-        levels: new Map(congestion?.groups.items.map((state) => [state.group, state.congestion_level])),
+        levels: new Map(congestion?.groups.items.map((state) => [state.group, state.congestionLevel])),
       };
       morph(wrong);
       draw();
@@ -104,14 +104,14 @@ export default function groups({ signal }) {
           !group.paused &&
           h(
             'span.muted.small',
-            { title: 'Of the rate, while all active groups want more than they get' },
+            { title: 'Of the rate, while all active groups have enough to do' },
             ` · ${percent(group.weight, all)}`,
           ),
       );
     morph(
       list,
       table({
-        caption: 'Groups in the order in which they came',
+        caption: 'Groups, the oldest first',
         columns: [
           ['Group'],
           ['State'],
@@ -120,7 +120,7 @@ export default function groups({ signal }) {
           ['Weight · share', 'number'],
           ['Congestion'],
           ['Done in', 'number'],
-          ['-Deeds', 'end'],
+          ['-Actions', 'end'],
         ],
         rows: shown.map((group) => ({
           key: group.id,
@@ -136,8 +136,8 @@ export default function groups({ signal }) {
           ],
         })),
         empty: wanted
-          ? 'No group on this page has this in its name; press Enter to open the group of exactly this name.'
-          : 'No groups yet: they come with their first jobs.',
+          ? 'No group on this page matches. Press Enter to open the group with exactly this name.'
+          : 'No groups yet. They appear with their first jobs.',
       }),
     );
     morph(pages, pager.buttons('groups'));
@@ -170,7 +170,7 @@ export default function groups({ signal }) {
       h(
         'form.inline',
         { role: 'search', on: { submit: open } },
-        h('label.unseen', { for: 'group-filter' }, 'Filter by name; Enter opens the group of this name'),
+        h('label.unseen', { for: 'group-filter' }, 'Filter by name; Enter opens the group with this name'),
         search,
       ),
     ),

@@ -1,10 +1,10 @@
-// One job: everything that is kept of it, why it waits, and another life if it is dead.
+// One job: everything that is kept of it, why it waits, and its replay if it is dead.
 
 import { get, path } from '../api.js';
-import * as deeds from '../deeds.js';
+import * as commands from '../commands.js';
 import { h, morph } from '../dom.js';
 import { capital, count, plain, time } from '../format.js';
-import { phaseChip } from '../parts/chip.js';
+import { stateChip } from '../parts/chip.js';
 import { problem } from '../parts/notices.js';
 import { facts, json } from '../parts/table.js';
 import { why } from '../parts/why.js';
@@ -25,14 +25,14 @@ export default function job({ names: { group, job: id }, signal }) {
       ]);
       morph(parts.wrong);
       content.hidden = false;
-      morph(parts.chips, phaseChip(seen.phase));
+      morph(parts.chips, stateChip(seen.state));
       morph(
         parts.buttons,
-        seen.phase === 'dead' &&
-          may('admin', group) &&
+        seen.state === 'DEAD' &&
+          may('ADMIN', group) &&
           h(
             'button.primary',
-            { type: 'button', on: { click: async () => (await deeds.retryJob(group, id)) && again() } },
+            { type: 'button', on: { click: async () => (await commands.replayJob(group, id)) && again() } },
             'Replay',
           ),
       );
@@ -61,7 +61,7 @@ export default function job({ names: { group, job: id }, signal }) {
     null,
     h(
       'nav.crumbs',
-      { 'aria-label': 'Where this is' },
+      { 'aria-label': 'Breadcrumb' },
       h('a', { href: '#/groups' }, 'Groups'),
       ' / ',
       h('a', { href: href`/groups/${group}` }, group),
@@ -76,21 +76,21 @@ export default function job({ names: { group, job: id }, signal }) {
 function about(seen) {
   return facts([
     ['Type', seen.type],
-    ['Lane', seen.lane],
-    ['Level', seen.level],
-    seen.action && [
-      'Action',
-      h('a', { href: href`/groups/${seen.group}/actions/${seen.action}` }, seen.action),
+    ['Queue', seen.queue],
+    ['Priority', capital(plain(seen.priority))],
+    seen.batch && [
+      'Batch',
+      h('a', { href: href`/groups/${seen.group}/batches/${seen.batch}` }, seen.batch),
     ],
     ['Attempts', count(seen.attempts)],
     ['Throttles', count(seen.throttles)],
-    seen.delayed_until && [
+    seen.delayedUntil && [
       'Delayed',
-      [plain(seen.delay_reason), ', due ', time(seen.delayed_until, 'until')],
+      [plain(seen.delayReason), ', due ', time(seen.delayedUntil, 'until')],
     ],
     seen.deadline && ['Lease ends', time(seen.deadline)],
-    seen.death_reason && ['Dead because', capital(plain(seen.death_reason))],
-    seen.finished_at && ['Finished', time(seen.finished_at)],
+    seen.deathReason && ['Reason', capital(plain(seen.deathReason))],
+    seen.finishedAt && ['Finished', time(seen.finishedAt)],
   ]);
 }
 

@@ -1,7 +1,7 @@
-// The rates: as they hold, as configured, and who changed them.
+// The rates: in effect, as configured, and who changed them.
 
 import { get } from '../api.js';
-import * as deeds from '../deeds.js';
+import * as commands from '../commands.js';
 import { h, morph } from '../dom.js';
 import { count, rate, span, time } from '../format.js';
 import { follow, seen } from '../live.js';
@@ -13,7 +13,7 @@ import { mayForAll } from '../session.js';
 export default function limits({ signal }) {
   const wrong = h('div');
   const whole = h('div');
-  const lanes = h('div');
+  const queues = h('div');
   const changes = h('div');
   let latest = null;
 
@@ -30,7 +30,7 @@ export default function limits({ signal }) {
   function draw() {
     if (!latest) return;
     morph(whole, system(latest, again));
-    morph(lanes, laneTable(latest, again));
+    morph(queues, queueTable(latest, again));
     morph(changes, changeTable(latest));
   }
   const again = poll(read, 5_000, signal);
@@ -42,73 +42,73 @@ export default function limits({ signal }) {
     h('div.page-head', null, h('h1', null, 'Limits')),
     wrong,
     h('section.panel', null, h('h2', null, 'Whole system'), whole),
-    h('section.panel', null, h('h2', null, 'Lanes'), lanes),
+    h('section.panel', null, h('h2', null, 'Queues'), queues),
     h('section.panel', null, h('h2', null, 'Changes'), changes),
   );
   return { title: 'Limits', body };
 }
 
-function buttons(lane, current, changed, again) {
-  if (!mayForAll('admin')) return null;
-  const of = lane === null ? 'of the whole system' : `of lane ${lane}`;
-  const button = (text, deed) =>
+function buttons(queue, current, changed, again) {
+  if (!mayForAll('ADMIN')) return null;
+  const of = queue === null ? 'of the whole system' : `of queue ${queue}`;
+  const button = (text, command) =>
     h(
       'button',
-      { type: 'button', 'aria-label': `${text} ${of}`, on: { click: async () => (await deed()) && again() } },
+      { type: 'button', 'aria-label': `${text} ${of}`, on: { click: async () => (await command()) && again() } },
       text,
     );
   return h(
     'div.buttons',
     null,
-    button('Change rate', () => deeds.changeRate(lane, current)),
-    changed && button('Take configured rate', () => deeds.resetRate(lane)),
+    button('Change rate', () => commands.changeRate(queue, current)),
+    changed && button('Reset to configured rate', () => commands.resetRate(queue)),
   );
 }
 
 function system(limits, again) {
-  const changed = limits.global_rps !== limits.configured_global_rps;
+  const changed = limits.globalRps !== limits.configuredGlobalRps;
   return h(
     'div',
     null,
-    h('p.big', null, h('b', null, rate(limits.global_rps)), h('span.muted', null, ' starts per second')),
+    h('p.big', null, h('b', null, rate(limits.globalRps)), h('span.muted', null, ' starts per second')),
     facts([
       [
         'Configured',
         [
-          `${rate(limits.configured_global_rps)}/s`,
+          `${rate(limits.configuredGlobalRps)}/s`,
           changed && h('span.warn-text', null, ' · changed at run time'),
         ],
       ],
-      ['Per window', `${count(limits.limit_per_window)} in ${span(limits.window_ms)}`],
+      ['Per window', `${count(limits.limitPerWindow)} in ${span(limits.windowMs)}`],
     ]),
-    buttons(null, limits.global_rps, changed, again),
+    buttons(null, limits.globalRps, changed, again),
   );
 }
 
-function laneTable(limits, again) {
-  const changed = new Map(limits.lanes.map(({ lane, rps }) => [lane, rps]));
-  const known = seen.stats?.lanes ?? [];
-  const rows = known.map((lane) => ({
-    key: lane.id,
+function queueTable(limits, again) {
+  const changed = new Map(limits.queues.map(({ queue, rps }) => [queue, rps]));
+  const known = seen.stats?.queues ?? [];
+  const rows = known.map((queue) => ({
+    key: queue.id,
     cells: [
-      h('span.name', null, lane.id),
-      `${rate(lane.configured_rps)}/s`,
-      changed.has(lane.id) ? 'at run time' : 'configuration',
-      [`${rate(lane.rps)}/s`, lane.rps < lane.configured_rps && h('span.warn-text', null, ' · lowered')],
-      buttons(lane.id, lane.configured_rps, changed.has(lane.id), again),
+      h('span.name', null, queue.id),
+      `${rate(queue.configuredRps)}/s`,
+      changed.has(queue.id) ? 'at run time' : 'configuration',
+      [`${rate(queue.rps)}/s`, queue.rps < queue.configuredRps && h('span.warn-text', null, ' · lowered')],
+      buttons(queue.id, queue.configuredRps, changed.has(queue.id), again),
     ],
   }));
   return table({
-    caption: 'Rates of lanes',
+    caption: 'Rates of queues',
     columns: [
-      ['Lane'],
-      ['Allowed', 'number'],
+      ['Queue'],
+      ['Limit', 'number'],
       ['Set by'],
-      ['Borne by the downstream', 'number'],
-      ['-Deeds', 'end'],
+      ['Effective rate', 'number'],
+      ['-Actions', 'end'],
     ],
     rows,
-    empty: 'No lanes yet: they come with the first jobs.',
+    empty: 'No queues yet. They appear with the first jobs.',
   });
 }
 
@@ -121,12 +121,12 @@ function changeTable({ changes }) {
       cells: [
         time(change.at),
         change.by,
-        change.lane === undefined ? 'whole system' : `lane ${change.lane}`,
-        `${rate(change.from_rps)}/s`,
-        `${rate(change.to_rps)}/s`,
+        change.queue === undefined ? 'whole system' : `queue ${change.queue}`,
+        `${rate(change.fromRps)}/s`,
+        `${rate(change.toRps)}/s`,
         change.why || '–',
       ],
     })),
-    empty: 'Nobody has changed a rate at run time.',
+    empty: 'No rate has been changed at run time.',
   });
 }

@@ -4,7 +4,7 @@ import { h, morph } from '../dom.js';
 import { told } from '../parts/notices.js';
 import * as session from '../session.js';
 
-/** `welcome` goes on once the key was taken. */
+/** Calls `welcome` once the key was accepted. */
 export default function login(welcome) {
   const wrong = h('div');
   const button = h('button.primary', { type: 'submit' }, 'Log in');
@@ -18,7 +18,7 @@ export default function login(welcome) {
       event.target.reset();
       await welcome();
     } catch (error) {
-      const text = error.status === 401 ? h('strong', null, 'This key is not known here.') : told(error);
+      const text = error.status === 401 ? h('strong', null, 'Unknown key.') : told(error);
       morph(wrong, h('div.problem', { role: 'alert' }, text));
     }
     button.disabled = false;
@@ -31,7 +31,7 @@ export default function login(welcome) {
     h(
       'p.muted',
       null,
-      'This service asks for a key. Whoever runs it makes one with ',
+      'This service requires a key. Its operator creates one with ',
       h('code', null, 'tidegate key'),
       '.',
     ),

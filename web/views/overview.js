@@ -1,4 +1,4 @@
-// The first page: the rate against its limit, what waits where, the last minutes, lanes, and the busiest groups.
+// The first page: the rate against its limit, jobs by state, the last minutes, queues, and the busiest groups.
 
 import { get } from '../api.js';
 import { chart } from '../chart.js';
@@ -20,37 +20,37 @@ const GROUPS_SHOWN = 8;
 /** Limit: groups looked at for the busiest ones. */
 const GROUPS_READ = 200;
 
-const DEPTHS = ['leased', 'ready', 'delayed', 'waiting'];
+const DEPTHS = ['running', 'ready', 'delayed', 'waiting'];
 const HINTS = {
-  waiting: 'Not yet their turn',
-  ready: 'Next, as soon as a worker asks',
-  delayed: 'Not before a time: throttled, retried or scheduled',
-  leased: 'With a worker',
+  waiting: 'Waiting for their turn',
+  ready: 'Taken by the next worker that asks',
+  delayed: 'Due later: throttled, retried or scheduled',
+  running: 'Being worked on',
   dead: 'Failed, expired or cancelled; can be replayed',
 };
 
 export default function overview({ signal }) {
   const head = h('div.hero');
-  const lanes = h('div');
+  const queues = h('div');
   const groups = h('div');
   const rates = chart({
     label: 'Starts per second in the last ten minutes',
-    series: [{ name: 'started', look: 'rate', of: (sample) => sample.start_rate }],
-    limit: { name: 'limit', look: 'limit', of: (sample) => sample.global_rps },
+    series: [{ name: 'started', look: 'rate', of: (sample) => sample.startRate }],
+    limit: { name: 'limit', look: 'limit', of: (sample) => sample.globalRps },
     format: { value: (value) => `${measured(value)}/s`, axis: short },
   });
   const depths = chart({
     label: 'Unfinished jobs in the last ten minutes',
-    series: DEPTHS.map((phase) => ({ name: phase, look: phase, of: (sample) => sample.counts[phase] })),
+    series: DEPTHS.map((state) => ({ name: state, look: state, of: (sample) => sample.counts[state] })),
     stacked: true,
     format: { value: (value) => count(Math.round(value)), axis: short },
   });
   follow(({ stats, samples }) => {
-    rates.update(smooth(samples, 'start_rate', RATE_OVER_MS));
+    rates.update(smooth(samples, 'startRate', RATE_OVER_MS));
     depths.update(samples);
     if (!stats) return;
     morph(head, rateNow(stats), tiles(stats));
-    morph(lanes, laneTable(stats));
+    morph(queues, queueTable(stats));
   }, signal);
   poll(
     async () => {
@@ -75,7 +75,7 @@ export default function overview({ signal }) {
       h('section.panel', null, h('h2', null, 'Starts per second'), rates.element),
       h('section.panel', null, h('h2', null, 'Unfinished jobs'), depths.element),
     ),
-    h('section.panel', null, h('h2', null, 'Lanes'), lanes),
+    h('section.panel', null, h('h2', null, 'Queues'), queues),
     h(
       'section.panel',
       null,
@@ -87,45 +87,45 @@ export default function overview({ signal }) {
 }
 
 function rateNow(stats) {
-  const words = `${measured(stats.start_rate)} of ${rate(stats.global_rps)} starts per second`;
+  const words = `${measured(stats.startRate)} of ${rate(stats.globalRps)} starts per second`;
   return h(
     'section.panel.rate-now',
     { 'aria-label': 'Rate' },
     h(
       'p.big',
       null,
-      h('b', null, measured(stats.start_rate)),
-      h('span.muted', null, ` of ${rate(stats.global_rps)} starts/s`),
+      h('b', null, measured(stats.startRate)),
+      h('span.muted', null, ` of ${rate(stats.globalRps)} starts/s`),
     ),
-    meter(stats.start_rate, stats.global_rps, words),
+    meter(stats.startRate, stats.globalRps, words),
     h(
       'p.muted.small',
       null,
-      `${percent(stats.start_rate, stats.global_rps)} of the limit · at most ${count(stats.most_started_per_window)} of ${count(stats.limit_per_window)} in one window`,
+      `${percent(stats.startRate, stats.globalRps)} of the limit · at most ${count(stats.mostStartedPerWindow)} of ${count(stats.limitPerWindow)} in one window`,
     ),
   );
 }
 
 function tiles(stats) {
-  const { counts, oldest_wait: oldest } = stats;
-  const tile = (phase) =>
+  const { counts, oldestWait: oldest } = stats;
+  const tile = (state) =>
     h(
       'li.tile',
-      { key: phase, title: HINTS[phase] },
-      h('span.label', null, h('span.swatch', { class: phase, 'aria-hidden': 'true' }), phase),
-      phase === 'dead'
-        ? h('a.value', { href: '#/dead' }, count(counts[phase]))
-        : h('span.value', null, count(counts[phase])),
+      { key: state, title: HINTS[state] },
+      h('span.label', null, h('span.swatch', { class: state, 'aria-hidden': 'true' }), state),
+      state === 'dead'
+        ? h('a.value', { href: '#/dead' }, count(counts[state]))
+        : h('span.value', null, count(counts[state])),
     );
   return h(
     'ul.tiles',
     { 'aria-label': 'Jobs at this moment' },
-    ['waiting', 'ready', 'delayed', 'leased', 'dead'].map(tile),
+    ['waiting', 'ready', 'delayed', 'running', 'dead'].map(tile),
     h(
       'li.tile',
       { key: 'groups' },
       h('span.label', null, 'active groups'),
-      h('a.value', { href: '#/groups' }, count(stats.active_groups)),
+      h('a.value', { href: '#/groups' }, count(stats.activeGroups)),
       h('span.muted.small', null, `of ${count(stats.groups)}`),
     ),
     h(
@@ -137,23 +137,24 @@ function tiles(stats) {
             h('span.value', null, time(oldest.since, 'for')),
             h('a.name', { href: href`/groups/${oldest.group}` }, oldest.group),
           ]
-        : h('span.value', null, 'nothing waits'),
+        : h('span.value', null, 'none'),
     ),
   );
 }
 
 function workers({ workers: some }) {
   const parts = [];
-  if (some.push > 0) parts.push(`${count(some.push_busy)} of ${count(some.push)} push busy`);
-  if (some.pull_waiting > 0) parts.push(`${count(some.pull_waiting)} pull waiting`);
+  if (some.push > 0) parts.push(`${count(some.pushBusy)} of ${count(some.push)} push busy`);
+  if (some.pullWaiting > 0) parts.push(`${count(some.pullWaiting)} pull waiting`);
   if (parts.length > 0) return parts.join(' · ');
-  return some.pull_last_at ? ['pull, asked ', time(some.pull_last_at)] : h('span.muted', null, 'none seen');
+  return some.pullLastAt ? ['pull, last asked ', time(some.pullLastAt)] : h('span.muted', null, 'none seen');
 }
 
-export function borne(rps, configured) {
+/** The rate that holds now, against the configured one. */
+export function effectiveRate(rps, configured) {
   const words = `${rate(rps)} of ${rate(configured)} starts per second`;
   return h(
-    'div.borne',
+    'div.effective-rate',
     null,
     meter(rps, configured, words),
     h(
@@ -165,29 +166,29 @@ export function borne(rps, configured) {
   );
 }
 
-function laneTable({ lanes }) {
+function queueTable({ queues }) {
   return table({
-    caption: 'Lanes: the rate that each bears against the configured one, ready jobs and workers',
+    caption: 'Queues: effective rate against the configured one, ready jobs and workers',
     columns: [
-      ['Lane'],
-      ['Rate borne', 'wide'],
+      ['Queue'],
+      ['Effective rate', 'wide'],
       ['Ready', 'number'],
       ['Groups waiting', 'number'],
       ['Workers'],
-      ['Last cut'],
+      ['Last lowered'],
     ],
-    rows: lanes.map((lane) => ({
-      key: lane.id,
+    rows: queues.map((queue) => ({
+      key: queue.id,
       cells: [
-        h('span.name', null, lane.id),
-        borne(lane.rps, lane.configured_rps),
-        count(lane.ready),
-        count(lane.groups_waiting),
-        workers(lane),
-        time(lane.last_cut_at),
+        h('span.name', null, queue.id),
+        effectiveRate(queue.rps, queue.configuredRps),
+        count(queue.ready),
+        count(queue.groupsWaiting),
+        workers(queue),
+        time(queue.lastCutAt),
       ],
     })),
-    empty: 'No lanes yet: they come with the first jobs.',
+    empty: 'No queues yet. They appear with the first jobs.',
   });
 }
 
@@ -196,7 +197,7 @@ function busiest(page) {
   const busy = active.sort((a, b) => unfinished(b.counts) - unfinished(a.counts)).slice(0, GROUPS_SHOWN);
   return [
     table({
-      caption: 'Groups with most to do',
+      caption: 'Groups with the most unfinished jobs',
       columns: [['Group'], ['State'], ['Progress', 'wide'], ['To do', 'number'], ['Done in', 'number']],
       rows: busy.map((group) => ({
         key: group.id,
@@ -208,7 +209,7 @@ function busiest(page) {
           eta(group),
         ],
       })),
-      empty: 'No group has anything to do.',
+      empty: 'No group has unfinished jobs.',
     }),
     page.next && h('p.muted.small', null, `Among the first ${count(GROUPS_READ)} groups.`),
   ];

@@ -1,4 +1,4 @@
-// Refresh: budgets, what waits, how fresh the records are, what came of refreshes, and what stands in their way.
+// Refresh: budgets, backlog, freshness of the records, outcomes of refreshes, and what is unavailable.
 
 import { get } from '../api.js';
 import { chart } from '../chart.js';
@@ -10,10 +10,10 @@ import { breakerChip, chip } from '../parts/chip.js';
 import { problem } from '../parts/notices.js';
 import { facts, table } from '../parts/table.js';
 import { poll } from '../poll.js';
-import { reasonOf } from './letters.js';
+import { reasonOf } from './dead-letters.js';
 
 const KEPT_MS = 600_000;
-const LETTERS_SHOWN = 5;
+const DEAD_LETTERS_SHOWN = 5;
 /** The log is looked at every few seconds; what is older is no news. */
 const OLD_LOOK_MS = 60_000;
 const HALF_AN_HOUR_MS = 1_800_000;
@@ -30,11 +30,11 @@ export default function refresh({ signal }) {
   const budgets = h('div.rows');
   const fresh = h('div');
   const outcomes = h('div');
-  const letters = h('div');
+  const deadLetters = h('div');
   const waiting = chart({
-    label: 'Events that wait, since this page was opened',
+    label: 'Waiting events since this page was opened',
     series: [
-      { name: 'HIGH', look: 'leased', of: (sample) => sample.high },
+      { name: 'HIGH', look: 'running', of: (sample) => sample.high },
       { name: 'LOW', look: 'waiting', of: (sample) => sample.low },
     ],
     stacked: true,
@@ -61,15 +61,15 @@ export default function refresh({ signal }) {
           'div.panel-head',
           null,
           h('h2', null, 'Dead letters'),
-          h('a', { href: '#/refresh/letters' }, 'All dead letters'),
+          h('a', { href: '#/refresh/dead-letters' }, 'All dead letters'),
         ),
-        letters,
+        deadLetters,
       ),
     ),
   ];
   let sources = [];
   let panels = new Map();
-  let lettersRead = false;
+  let deadLettersRead = false;
 
   async function read() {
     try {
@@ -87,20 +87,20 @@ export default function refresh({ signal }) {
     }
   }
 
-  async function readLetters() {
+  async function readDeadLetters() {
     if (sources.length === 0) return;
     try {
-      const page = await get('/v1/refresh/dead-letters', { query: { limit: LETTERS_SHOWN }, signal });
-      morph(letters, letterTable(page));
+      const page = await get('/v1/refresh/dead-letters', { query: { limit: DEAD_LETTERS_SHOWN }, signal });
+      morph(deadLetters, deadLetterTable(page));
     } catch (error) {
-      if (error.name !== 'AbortError') morph(letters, problem(error));
+      if (error.name !== 'AbortError') morph(deadLetters, problem(error));
     }
   }
 
   function draw(seen) {
     if (!notes.isConnected) content.replaceChildren(...whole);
-    if (!lettersRead) poll(readLetters, 5_000, signal);
-    lettersRead = true;
+    if (!deadLettersRead) poll(readDeadLetters, 5_000, signal);
+    deadLettersRead = true;
     morph(roles, does(seen.roles));
     morph(notes, troubles(seen));
     morph(tiles, tilesOf(seen));
@@ -147,23 +147,23 @@ const does = (roles) => `This process ${roles.map((role) => DOES[role] ?? role).
 function unconfigured() {
   return h(
     'section.panel.unconfigured',
-    { 'aria-label': 'Nothing is refreshed here' },
-    h('h2', null, 'Nothing is refreshed here'),
+    { 'aria-label': 'Refresh is not configured' },
+    h('h2', null, 'Refresh is not configured'),
     h(
       'p',
       null,
-      'No source is configured. With one, records of a limited API are kept as snapshots, read at once and refreshed within the provider’s limits:',
+      'There is no source. With one, records of a rate-limited API are kept as snapshots, served immediately and refreshed within the provider’s limits:',
     ),
     h(
       'pre.json',
       { tabindex: 0 },
       '[budgets.provider]\nrate = 450\n\n[sources.character]\ntarget = "provider"\nurl = "https://api.example.com/character?id={key}"\nfields = ["name", "level"]',
     ),
-    h('p.muted', null, 'Add it to the settings and start the service again.'),
+    h('p.muted', null, 'Add it to the configuration and restart the service.'),
   );
 }
 
-/** What is away, and what that means for whom. */
+/** What is unavailable, and what that means. */
 function troubles({ at, storeAvailable, breakers, lag }) {
   const note = (key, head, text) =>
     h('div.problem', { role: 'alert', key }, h('strong', null, head), ' ', text);
@@ -172,28 +172,28 @@ function troubles({ at, storeAvailable, breakers, lag }) {
     (!storeAvailable || breakers.store !== 'CLOSED') &&
       note(
         'store',
-        'The store does not answer.',
-        'Budgets are shown as they were last seen. Nothing is called and nothing more is queued until it is back; reads are answered from snapshots.',
+        'The store is unavailable.',
+        'Budgets are shown as last seen. No calls are made and no refreshes are queued until it is back; reads are answered from snapshots.',
       ),
     breakers.database !== 'CLOSED' &&
       note(
         'database',
-        'The database does not take writes.',
-        'What was fetched waits and is not committed, so nothing is lost. Reads are answered as far as it answers.',
+        'The database does not accept writes.',
+        'Fetched data waits and is not committed, so nothing is lost. Reads are answered as far as the database responds.',
       ),
     looked &&
       note(
         'log',
-        'The log does not answer.',
-        `How much waits is as it was seen ${span(Date.parse(at) - Date.parse(lag.lookedAt))} ago.`,
+        'The log is unavailable.',
+        `The backlog is shown as it was ${span(Date.parse(at) - Date.parse(lag.lookedAt))} ago.`,
       ),
   ];
 }
 
 const BREAKERS = {
   CLOSED: 'calls go through',
-  HALF_OPEN: 'a few calls are tried',
-  OPEN: 'not called for a while: too many failed',
+  HALF_OPEN: 'trying a few calls',
+  OPEN: 'no calls for a while: too many failed',
 };
 
 function tilesOf({ lag, breakers, counters }) {
@@ -209,14 +209,14 @@ function tilesOf({ lag, breakers, counters }) {
   const oldest = (of) =>
     small(
       of.records === 0
-        ? 'nothing waits'
+        ? 'nothing waiting'
         : `oldest ${span(of.oldestMs ?? 0)} · ${measured(of.rate)}/s done`,
     );
   const breaker = (name, state) =>
     tile(
       name,
       `${name} breaker`,
-      'Opens when too many calls fail, and tries again by itself',
+      'Opens when too many calls fail, and recovers automatically',
       breakerChip(state),
       small(BREAKERS[state]),
     );
@@ -226,14 +226,14 @@ function tilesOf({ lag, breakers, counters }) {
     tile(
       'high',
       'HIGH waiting',
-      'Somebody reads these records',
+      'Records that are being read',
       waits(lag.high, [1_000, 5_000]),
       oldest(lag.high),
     ),
     tile(
       'low',
-      ['LOW waiting', lag.lowPaused && chip('Stands back', 'warn', 'bars', 'HIGH goes first')],
-      'Fetched ahead of being asked for',
+      ['LOW waiting', lag.lowPaused && chip('Paused for HIGH', 'warn', 'bars', 'HIGH goes first')],
+      'Fetched ahead of reads',
       waits(lag.low, [Infinity, Infinity]),
       oldest(lag.low),
     ),
@@ -289,13 +289,13 @@ function mixOf({ fresh, stale, missing, retrying, failed }) {
       'no records yet',
     ),
     fresh + stale + missing === 0 &&
-      h('p.muted.small', null, 'No records yet: they come with the first reads.'),
+      h('p.muted.small', null, 'No records yet. They appear with the first reads.'),
     retrying + failed > 0 &&
       h(
         'p.small.chips',
         null,
-        retrying > 0 && chip(`${count(retrying)} tried again later`, 'warn', 'triangle'),
-        failed > 0 && chip(`${count(failed)} failed or absent`, 'bad', 'cross'),
+        retrying > 0 && chip(`${count(retrying)} waiting for a retry`, 'warn', 'triangle'),
+        failed > 0 && chip(`${count(failed)} failed or not found`, 'bad', 'cross'),
       ),
   ];
 }
@@ -306,7 +306,7 @@ function outcomesOf(counters) {
   return [
     spread(
       [
-        ['done', counters.updated, 'updated'],
+        ['completed', counters.updated, 'updated'],
         ['ready', counters.unchanged, 'unchanged'],
         ['waiting', counters.obsolete + counters.superseded, 'obsolete'],
         ['dead', failed, 'failed'],
@@ -314,14 +314,14 @@ function outcomesOf(counters) {
       'nothing refreshed yet',
     ),
     facts([
-      ['Coalesced', hint(counters.coalesced, 'Asked for while a refresh was on its way')],
-      ['Upgraded', hint(counters.upgraded, 'LOW became HIGH because somebody read it')],
-      ['Just refreshed', hint(counters.justRefreshed, 'Asked for while one came to its end')],
-      ['Prefetched', hint(counters.prefetched, 'Asked for ahead of being read')],
+      ['Coalesced', hint(counters.coalesced, 'Requested while a refresh was already under way')],
+      ['Upgraded', hint(counters.upgraded, 'LOW became HIGH because the record was read')],
+      ['Just refreshed', hint(counters.justRefreshed, 'Requested just as a refresh finished')],
+      ['Prefetched', hint(counters.prefetched, 'Requested ahead of reads')],
       ['Retried', hint(counters.retried, 'Attempts after the first')],
-      ['Throttled', hint(counters.throttled, 'Answers that asked to wait')],
-      ['Put aside', hint(counters.parked, 'Their wait was long')],
-      ['Not queued', hint(counters.asksRefused, 'Store, log or queue had no room')],
+      ['Throttled', hint(counters.throttled, 'Responses that asked to wait')],
+      ['Parked', hint(counters.parked, 'Waiting out a long delay')],
+      ['Not queued', hint(counters.asksRefused, 'The store, the log or the queue was full or unavailable')],
     ]),
     causes.length > 0 &&
       h(
@@ -336,23 +336,23 @@ function outcomesOf(counters) {
 
 const hint = (value, title) => h('span', { title }, count(value));
 
-function letterTable({ items, next }) {
+function deadLetterTable({ items, next }) {
   return [
     table({
       caption: 'The first dead letters',
       columns: [['Record'], ['Reason'], ['Failed', 'number']],
-      rows: items.map((letter) => ({
-        key: letter.position,
+      rows: items.map((deadLetter) => ({
+        key: deadLetter.position,
         cells: [
           [
-            h('span.name', null, letter.key ?? 'not readable'),
-            h('div.muted.small', null, letter.source ?? `at ${letter.position}`),
+            h('span.name', null, deadLetter.key ?? 'unreadable'),
+            h('div.muted.small', null, deadLetter.source ?? `at ${deadLetter.position}`),
           ],
-          reasonOf(letter.failureReason),
-          time(letter.failedAt ?? letter.writtenAt),
+          reasonOf(deadLetter.failureReason),
+          time(deadLetter.failedAt ?? deadLetter.writtenAt),
         ],
       })),
-      empty: next ? 'None of the first.' : 'No dead letters. Good.',
+      empty: next ? 'None among the first.' : 'No dead letters.',
     }),
     next && items.length > 0 && h('p.muted.small', null, 'There are more.'),
   ];

@@ -1,8 +1,8 @@
-// One waiting room: its figures, the last minutes, its limits, the door, and who changed what.
+// One waiting room: its figures, the last minutes, its limits, its commands, and who changed what.
 
 import { get, path } from '../api.js';
 import { chart } from '../chart.js';
-import * as deeds from '../deeds.js';
+import * as commands from '../commands.js';
 import { h, morph } from '../dom.js';
 import { count, measured, percent, short, time } from '../format.js';
 import { roomChip } from '../parts/chip.js';
@@ -22,7 +22,7 @@ export default function room({ names: { room: id }, signal }) {
   );
   const whole = { value: (value) => count(Math.round(value)), axis: short };
   const waiting = chart({
-    label: 'People who wait, in the last minutes',
+    label: 'People waiting, in the last minutes',
     series: [{ name: 'waiting', look: 'rate', of: (sample) => sample.waiting }],
     format: whole,
     height: 150,
@@ -30,7 +30,7 @@ export default function room({ names: { room: id }, signal }) {
   const inside = chart({
     label: 'People inside and on their way, in the last minutes',
     series: [
-      { name: 'inside', look: 'leased', of: (sample) => sample.inside },
+      { name: 'inside', look: 'running', of: (sample) => sample.inside },
       { name: 'on their way', look: 'ready', of: (sample) => sample.granted },
     ],
     limit: { name: 'limit', look: 'limit', of: (sample) => sample.limit },
@@ -71,22 +71,22 @@ export default function room({ names: { room: id }, signal }) {
   }
 
   function buttons(seen) {
-    if (!mayForAll('admin')) return null;
-    const button = (text, deed, kind) =>
+    if (!mayForAll('ADMIN')) return null;
+    const button = (text, command, kind) =>
       h(
         'button',
-        { type: 'button', class: kind, key: text, on: { click: async () => (await deed()) && again() } },
+        { type: 'button', class: kind, key: text, on: { click: async () => (await command()) && again() } },
         text,
       );
-    const shut = ['paused', 'closed'].includes(seen.status);
+    const shut = ['PAUSED', 'CLOSED'].includes(seen.status);
     return h(
       'div.buttons',
       null,
       shut
-        ? button(seen.status === 'closed' ? 'Open again' : 'Resume', () => deeds.resumeRoom(id))
-        : button('Pause', () => deeds.pauseRoom(id)),
-      button('Void passes', () => deeds.voidPasses(seen), 'danger-text'),
-      seen.status !== 'closed' && button('Close', () => deeds.closeRoom(seen), 'danger-text'),
+        ? button(seen.status === 'CLOSED' ? 'Open again' : 'Resume', () => commands.resumeRoom(id))
+        : button('Pause', () => commands.pauseRoom(id)),
+      button('Void passes', () => commands.voidPasses(seen), 'danger-text'),
+      seen.status !== 'CLOSED' && button('Close', () => commands.closeRoom(seen), 'danger-text'),
     );
   }
 
@@ -100,7 +100,7 @@ export default function room({ names: { room: id }, signal }) {
       'div.two',
       null,
       panel('Let in per second', rates.element),
-      h('section.panel.outcomes', null, h('h2', null, 'Since the room was made'), parts.counts),
+      h('section.panel.outcomes', null, h('h2', null, 'Since the room was created'), parts.counts),
     ),
     panel('Limits', parts.limits),
     panel('Changes of limits', parts.changes),
@@ -123,7 +123,7 @@ export default function room({ names: { room: id }, signal }) {
 }
 
 /** Samples with the rate between each and the one before, and the limits as they hold now. */
-function sampled(samples, { inside, per_second: most }) {
+function sampled(samples, { inside, perSecond: most }) {
   const at = (sample) => Date.parse(sample.at);
   const rate = (index) => {
     // Nothing is known before the first: it is taken to be like the second.
@@ -148,32 +148,32 @@ function tiles(seen) {
   return h(
     'ul.tiles.six',
     { 'aria-label': 'The room at this moment' },
-    seen.status === 'not_open'
+    seen.status === 'NOT_OPEN'
       ? tile(
           'early',
           'early',
-          'Came before the opening; the draw gives the order',
+          'Joined before the opening; a draw decides the order',
           count(seen.early),
-          small('opens ', time(seen.opens_at, 'until')),
+          small('opens ', time(seen.opensAt, 'until')),
         )
       : tile(
           'waiting',
           'waiting',
-          'In line',
+          'In the queue',
           count(seen.waiting),
           seen.early > 0 && small(`${count(seen.early)} not drawn yet`),
         ),
     tile(
       'inside',
       'inside',
-      'Whose pass was redeemed, and who is on the way with one',
+      'People who redeemed their pass, and people on their way with one',
       count(seen.inside + seen.granted),
       insideBar(seen),
     ),
     tile(
       'seats',
       'seats sold',
-      'Completed, inside, and on the way',
+      'Completed, inside, and on their way',
       count(taken(seen)),
       small(
         capacity.seats === undefined
@@ -181,12 +181,12 @@ function tiles(seen) {
           : `of ${count(capacity.seats)} · ${percent(taken(seen), capacity.seats)}`,
       ),
     ),
-    tile('rate', 'let in', 'Lately', admitted(seen), small(`at most ${count(capacity.per_second)}/s`)),
-    tile('eta', 'a newcomer waits', 'If it goes on as it went', newcomer(seen)),
+    tile('rate', 'let in', 'Recent rate', admitted(seen), small(`at most ${count(capacity.perSecond)}/s`)),
+    tile('eta', 'wait for newcomers', 'At the recent rate', newcomer(seen)),
     tile(
       'streams',
       'streams',
-      'Pages that follow their place through this process',
+      'Visitor pages connected to this process',
       count(seen.streams),
       small('of this process'),
     ),
@@ -194,9 +194,9 @@ function tiles(seen) {
 }
 
 const LIMITS = [
-  ['seats', 'Seats in all', 'Those who completed and those who are inside, together'],
-  ['inside', 'Inside at once', 'Those on their way included'],
-  ['per_second', 'Let in per second', 'In any second'],
+  ['seats', 'Total seats', 'Completed visits and people inside, together'],
+  ['inside', 'Inside at once', 'Including people on their way'],
+  ['perSecond', 'Let in per second', 'In any second'],
 ];
 
 const limit = (value) => (value === undefined || value === null ? 'not counted' : count(value));
@@ -205,19 +205,19 @@ function limitTable(seen, again) {
   const used = {
     seats: count(taken(seen)),
     inside: count(seen.inside + seen.granted),
-    per_second: admitted(seen),
+    perSecond: admitted(seen),
   };
-  const admin = mayForAll('admin');
+  const admin = mayForAll('ADMIN');
   const row = ([name, label, title]) => {
     const [held, configured] = [seen.capacity[name], seen.configured[name]];
-    const button = (text, full, deed) =>
+    const button = (text, full, command) =>
       h(
         'button',
         {
           type: 'button',
           key: text,
           'aria-label': `${full} ${label.toLowerCase()}`,
-          on: { click: async () => (await deed()) && again() },
+          on: { click: async () => (await command()) && again() },
         },
         text,
       );
@@ -232,17 +232,17 @@ function limitTable(seen, again) {
           h(
             'div.buttons',
             null,
-            button('Set', 'Set', () => deeds.setLimit(seen, name, label)),
-            held !== undefined && button('Add', 'Add to', () => deeds.addToLimit(seen, name, label)),
+            button('Set', 'Set', () => commands.setLimit(seen, name, label)),
+            held !== undefined && button('Add', 'Add to', () => commands.addToLimit(seen, name, label)),
             held !== configured &&
-              button('Reset', 'Take the configured', () => deeds.resetLimit(seen, name, label)),
+              button('Reset', 'Reset', () => commands.resetLimit(seen, name, label)),
           ),
       ],
     };
   };
   return table({
     caption: 'Limits of the room',
-    columns: [['Limit'], ['Holds', 'number'], ['Configured', 'number'], ['Used', 'number'], ['-Deeds', 'end']],
+    columns: [['Limit'], ['In effect', 'number'], ['Configured', 'number'], ['Used', 'number'], ['-Actions', 'end']],
     rows: LIMITS.map(row),
   });
 }
@@ -250,18 +250,18 @@ function limitTable(seen, again) {
 function counts({ counts: all, wave, voided }) {
   const hint = (value, title) => h('span', { title }, count(value));
   return facts([
-    ['Joined', hint(all.joined, 'Took a place')],
+    ['Joined', hint(all.joined, 'Joined the queue')],
     ['Let in', hint(all.admitted, 'Got a pass')],
-    ['Came', hint(all.redeemed, 'Redeemed the pass')],
-    ['Completed', hint(all.completed, 'Keep their seat')],
-    ['Left the line', hint(all.left, 'Before they were let in')],
-    ['Left inside', hint(all.left_inside, 'Gave their slot back')],
-    ['Lost', hint(all.lost, 'Were away for longer than the grace time')],
-    ['Did not come', hint(all.no_shows, 'Were let in and did not redeem in time')],
+    ['Arrived', hint(all.redeemed, 'Redeemed the pass')],
+    ['Completed', hint(all.completed, 'Kept their seat')],
+    ['Left the queue', hint(all.left, 'Before they were let in')],
+    ['Left while inside', hint(all.leftInside, 'Gave their slot back')],
+    ['Lost', hint(all.lost, 'Were disconnected for longer than the grace time')],
+    ['No-shows', hint(all.noShows, 'Were let in, but did not redeem their pass in time')],
     ['Expired', hint(all.expired, 'Stayed inside for too long')],
     [
-      'Passes void',
-      hint(voided, `Through this wave of admissions; the latest is ${count(wave)}`),
+      'Void through wave',
+      hint(voided, `Passes up to this wave of admissions are void; the latest wave is ${count(wave)}`),
     ],
   ]);
 }
@@ -284,10 +284,10 @@ function changeTable({ changes }) {
         change.by,
         limit(change.capacity.seats),
         count(change.capacity.inside),
-        count(change.capacity.per_second),
+        count(change.capacity.perSecond),
         change.why || h('span.muted', null, 'no reason given'),
       ],
     })),
-    empty: 'Nobody has changed a limit at run time.',
+    empty: 'No limit has been changed at run time.',
   });
 }

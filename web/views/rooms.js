@@ -1,4 +1,4 @@
-// All waiting rooms: whether they let people in, how many wait, and how full they are.
+// All waiting rooms: status, how many wait, and how full they are.
 
 import { get } from '../api.js';
 import { h, morph } from '../dom.js';
@@ -19,14 +19,14 @@ const UNITS = [
   [1_000, 's'],
 ];
 
-/** How long somebody who comes now waits; a range in one unit, because nobody knows better. */
+/** How long someone who joins now waits: a range in one unit, because it is an estimate. */
 export function newcomer({ status, eta }) {
-  if (!eta || status !== 'open') return h('span.muted', null, '–');
-  if (eta.high_ms < 1_000) return 'at once';
-  const [unit, name] = UNITS.find(([size]) => eta.high_ms >= 2 * size) ?? UNITS.at(-1);
-  const [low, high] = [Math.floor(eta.low_ms / unit), Math.ceil(eta.high_ms / unit)];
+  if (!eta || status !== 'OPEN') return h('span.muted', null, '–');
+  if (eta.highMs < 1_000) return 'no wait';
+  const [unit, name] = UNITS.find(([size]) => eta.highMs >= 2 * size) ?? UNITS.at(-1);
+  const [low, high] = [Math.floor(eta.lowMs / unit), Math.ceil(eta.highMs / unit)];
   const text = low === 0 || low === high ? `≤ ${high} ${name}` : `${low}–${high} ${name}`;
-  return h('span', { title: `Most likely ${span(eta.likely_ms)}` }, text);
+  return h('span', { title: `Most likely ${span(eta.likelyMs)}` }, text);
 }
 
 /** `said` is what the numbers are of, where nothing else says it. */
@@ -52,7 +52,7 @@ export const seats = (room) =>
     ? h('span.muted', { title: 'Seats are not counted here' }, count(taken(room)))
     : `${count(taken(room))} of ${count(room.capacity.seats)}`;
 
-export const admitted = ({ admitted_per_second: rate }) =>
+export const admitted = ({ admittedPerSecond: rate }) =>
   rate === undefined ? h('span.muted', null, '–') : `${measured(rate)}/s`;
 
 export default function rooms({ signal }) {
@@ -91,7 +91,7 @@ function roomTable(items) {
       ['Inside', 'wide'],
       ['Seats sold', 'number'],
       ['Let in', 'number'],
-      ['A newcomer waits', 'number'],
+      ['Wait for newcomers', 'number'],
     ],
     rows: items.map((room) => ({
       key: room.room,
@@ -99,8 +99,8 @@ function roomTable(items) {
         h('a.name', { href: href`/rooms/${room.room}` }, room.room),
         [
           roomChip(room.status),
-          room.status === 'not_open' &&
-            h('div.muted.small', null, 'opens ', time(room.opens_at, 'until')),
+          room.status === 'NOT_OPEN' &&
+            h('div.muted.small', null, 'opens ', time(room.opensAt, 'until')),
         ],
         [
           count(room.waiting + room.early),
@@ -112,6 +112,6 @@ function roomTable(items) {
         newcomer(room),
       ],
     })),
-    empty: 'No waiting room is configured.',
+    empty: 'No waiting rooms are configured.',
   });
 }

@@ -1,7 +1,7 @@
-// Push targets: whether each is well, the rate it bears, its calls, and the switch.
+// Push targets: the health of each, its effective rate, its calls, and the switch.
 
 import { get } from '../api.js';
-import * as deeds from '../deeds.js';
+import * as commands from '../commands.js';
 import { h, morph } from '../dom.js';
 import { count, time } from '../format.js';
 import { targetChip } from '../parts/chip.js';
@@ -9,7 +9,7 @@ import { problem } from '../parts/notices.js';
 import { table } from '../parts/table.js';
 import { poll } from '../poll.js';
 import { mayForAll } from '../session.js';
-import { borne } from './overview.js';
+import { effectiveRate } from './overview.js';
 
 export default function targets({ signal }) {
   const wrong = h('div');
@@ -41,24 +41,24 @@ function calls({ calls: { done, failed, throttled, retried } }) {
   return h(
     'div.calls',
     null,
-    part(done, 'done'),
+    part(done, 'completed'),
     part(failed, 'failed', 'bad-text'),
     part(throttled, 'throttled', 'warn-text'),
     part(retried, 'retried'),
   );
 }
 
-function lastFailure({ last_failure: failure }) {
+function lastFailure({ lastFailure: failure }) {
   if (!failure) return h('span.muted', null, 'never');
   return [time(failure.at), h('div.muted.small', null, failure.error)];
 }
 
 function targetTable(items, again) {
-  const admin = mayForAll('admin');
+  const admin = mayForAll('ADMIN');
   const toggle = (target) => {
-    const off = target.state === 'disabled';
+    const off = target.state === 'DISABLED';
     const click = async () =>
-      (await (off ? deeds.enableTarget(target.name) : deeds.disableTarget(target.name))) && again();
+      (await (off ? commands.enableTarget(target.name) : commands.disableTarget(target.name))) && again();
     return h(
       'button',
       {
@@ -73,16 +73,16 @@ function targetTable(items, again) {
   const columns = [
     ['Target'],
     ['State'],
-    ['Rate borne'],
+    ['Effective rate'],
     ['Busy', 'number'],
     ['Calls'],
     ['Last success'],
     ['Last failure'],
   ];
-  if (admin) columns.push(['-Deeds', 'end']);
+  if (admin) columns.push(['-Actions', 'end']);
   return table({
     caption:
-      'Push targets: state, rate borne against the configured one, calls since the start of this process',
+      'Push targets: state, effective rate against the configured one, calls since this process started',
     columns,
     rows: items.map((target) => {
       const cells = [
@@ -92,10 +92,10 @@ function targetTable(items, again) {
           h('div.muted.small', null, target.types.join(', ')),
         ],
         [targetChip(target.state), target.reason && h('div.muted.small', null, target.reason)],
-        borne(target.rps, target.configured_rps),
+        effectiveRate(target.rps, target.configuredRps),
         `${count(target.busy)} of ${count(target.concurrency)}`,
         calls(target),
-        time(target.last_success_at),
+        time(target.lastSuccessAt),
         lastFailure(target),
       ];
       return { key: target.name, cells: admin ? [...cells, toggle(target)] : cells };

@@ -63,7 +63,7 @@ fn calls(first: u64, jobs: u64, groups: u64, per_call: u64) -> impl Iterator<Ite
     let payload = Bytes::from_static(&[b'x'; 200]);
     (0..jobs.div_ceil(per_call)).map(move |call| EnqueueParams {
         group: GroupId::new(format!("group-{}", call % groups)).expect("a short name"),
-        action: None,
+        batch: None,
         base_priority: None,
         jobs: (call * per_call..jobs.min((call + 1) * per_call))
             .map(|job| NewJob {

@@ -6,7 +6,7 @@ use crate::{Page, Time};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
-#[serde(rename_all = "UPPERCASE")]
+#[serde(rename_all = "SCREAMING_SNAKE_CASE")]
 pub enum CongestionLevel {
     #[default]
     None,
@@ -18,6 +18,7 @@ pub enum CongestionLevel {
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[serde(rename_all = "camelCase")]
 pub struct Congestion {
     pub group: String,
     /// Jobs that are delayed by congestion.
@@ -36,6 +37,7 @@ pub struct Congestion {
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[serde(rename_all = "camelCase")]
 pub struct CongestionSummary {
     pub active_group_count: u64,
     pub total_non_ready_count: u64,
@@ -48,6 +50,7 @@ pub struct CongestionSummary {
 /// One entry of a group's history.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[serde(rename_all = "camelCase")]
 pub struct CongestionPoint {
     pub timestamp: Time,
     pub non_ready_count: u64,

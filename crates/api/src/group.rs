@@ -2,10 +2,11 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::{PhaseCounts, Time};
+use crate::{StateCounts, Time};
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[serde(rename_all = "camelCase")]
 pub struct Group {
     pub id: String,
     /// How much of the rate it gets beside others: 2 is twice as much as 1.
@@ -18,8 +19,8 @@ pub struct Group {
     pub held: bool,
     /// Has unfinished jobs.
     pub active: bool,
-    pub counts: PhaseCounts,
-    pub actions: Vec<String>,
+    pub counts: StateCounts,
+    pub batches: Vec<String>,
     /// When the job that would start next was accepted.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub waiting_since: Option<Time>,
@@ -29,6 +30,7 @@ pub struct Group {
 /// When everything that is unfinished would be done at the group's share of the rate.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[serde(rename_all = "camelCase")]
 pub struct Estimate {
     pub estimated_seconds: u64,
     pub estimated_at: Time,
@@ -37,7 +39,7 @@ pub struct Estimate {
 /// What a group may use at most; absent is unlimited.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
-#[serde(deny_unknown_fields)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Ceilings {
     /// Starts in one window.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -52,7 +54,7 @@ pub struct Ceilings {
 /// Changes a group; what is absent stays.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
-#[serde(deny_unknown_fields)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct PatchGroup {
     /// From 1/64 to 64. Or give `base_priority`, not both.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -70,7 +72,7 @@ pub struct PatchGroup {
 /// Why somebody does something; kept in the audit log.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
-#[serde(deny_unknown_fields)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Reason {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub why: Option<String>,
@@ -79,6 +81,7 @@ pub struct Reason {
 /// The current window as a group sees it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[serde(rename_all = "camelCase")]
 pub struct GroupLimits {
     pub global_count: u64,
     pub global_limit: u64,

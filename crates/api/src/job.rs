@@ -7,8 +7,8 @@ use crate::Time;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
-#[serde(rename_all = "lowercase")]
-pub enum Level {
+#[serde(rename_all = "SCREAMING_SNAKE_CASE")]
+pub enum JobPriority {
     High,
     #[default]
     Normal,
@@ -17,13 +17,13 @@ pub enum Level {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
-#[serde(rename_all = "lowercase")]
-pub enum JobPhase {
+#[serde(rename_all = "SCREAMING_SNAKE_CASE")]
+pub enum JobState {
     Waiting,
     Ready,
-    Leased,
+    Running,
     Delayed,
-    Done,
+    Completed,
     Dead,
 }
 
@@ -48,41 +48,42 @@ pub enum DeathReason {
     Cancelled,
 }
 
-/// Jobs per phase; finished ones as long as they are kept.
+/// Jobs per state; finished ones as long as they are kept.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
-pub struct PhaseCounts {
+#[serde(rename_all = "camelCase")]
+pub struct StateCounts {
     pub waiting: u64,
     pub ready: u64,
-    pub leased: u64,
+    pub running: u64,
     pub delayed: u64,
-    pub done: u64,
+    pub completed: u64,
     pub dead: u64,
 }
 
-impl PhaseCounts {
+impl StateCounts {
     pub fn unfinished(&self) -> u64 {
-        self.waiting + self.ready + self.leased + self.delayed
+        self.waiting + self.ready + self.running + self.delayed
     }
 }
 
-/// A job to accept. `group` and `action` may be left out where the address names them.
+/// A job to accept. `group` and `batch` may be left out where the address names them.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
-#[serde(deny_unknown_fields)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct NewJob {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub group: Option<String>,
-    /// The group's open action if absent.
+    /// The group's open batch if absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub action: Option<String>,
+    pub batch: Option<String>,
     /// Unique within its group: the same id again is a duplicate and changes nothing.
     pub id: String,
     /// Chooses who does the work.
     #[serde(rename = "type")]
     pub kind: String,
     #[serde(default, skip_serializing_if = "is_default")]
-    pub level: Level,
+    pub priority: JobPriority,
     /// Any JSON, handed to the worker as it is.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "openapi", schema(value_type = Option<serde_json::Value>))]
@@ -95,14 +96,14 @@ pub struct NewJob {
     pub expires_at: Option<Time>,
 }
 
-fn is_default(level: &Level) -> bool {
-    *level == Level::default()
+fn is_default(priority: &JobPriority) -> bool {
+    *priority == JobPriority::default()
 }
 
 /// Jobs to accept, at most 10,000. Or send one job per line as `application/x-ndjson`, any number of them.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
-#[serde(deny_unknown_fields)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct EnqueueJobs {
     #[cfg_attr(feature = "openapi", schema(max_items = 10000))]
     pub jobs: Vec<NewJob>,
@@ -111,6 +112,7 @@ pub struct EnqueueJobs {
 /// What became of the jobs of one call. Those accepted are durable.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[serde(rename_all = "camelCase")]
 pub struct Enqueued {
     pub accepted: u64,
     /// Known already, and left as they are.
@@ -119,16 +121,17 @@ pub struct Enqueued {
     /// The first refused jobs, at most 100.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub errors: Vec<RefusedJob>,
-    /// The action that took the jobs, if the call was about one group.
+    /// The batch that took the jobs, if the call was about one group.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub action: Option<String>,
-    /// The action was sealed, as asked. It is not if a job was refused: that one may still be sent.
+    pub batch: Option<String>,
+    /// The batch was sealed, as asked. It is not if a job was refused: that one may still be sent.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub sealed: bool,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[serde(rename_all = "camelCase")]
 pub struct RefusedJob {
     /// Its place in the call, from 0; in NDJSON its line, from 0.
     pub index: u64,
@@ -141,17 +144,18 @@ pub struct RefusedJob {
 /// A job with everything that is kept of it.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[serde(rename_all = "camelCase")]
 pub struct Job {
     pub group: String,
     /// Where a listing knows it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub action: Option<String>,
+    pub batch: Option<String>,
     pub id: String,
     #[serde(rename = "type")]
     pub kind: String,
-    pub lane: String,
-    pub level: Level,
-    pub phase: JobPhase,
+    pub queue: String,
+    pub priority: JobPriority,
+    pub state: JobState,
     pub attempts: u32,
     pub throttles: u32,
     /// When delayed.

@@ -3,16 +3,16 @@
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
-use crate::{DeathReason, DelayReason, Level, Time};
+use crate::{DeathReason, DelayReason, JobPriority, Time};
 
 /// Asks for work.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
-#[serde(deny_unknown_fields)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Lease {
     /// The line to take from; `default` if absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub lane: Option<String>,
+    pub queue: Option<String>,
     /// Most jobs, 1 to 1,000; 1 if absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "openapi", schema(minimum = 1, maximum = 1000))]
@@ -28,6 +28,7 @@ pub struct Lease {
 
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[serde(rename_all = "camelCase")]
 pub struct LeasedJobs {
     pub jobs: Vec<LeasedJob>,
     /// How long the call waited before it leased them. A worker subtracts it from the time that the whole call took, and does
@@ -42,7 +43,11 @@ pub struct LeasedJobs {
 /// Why a call brought fewer jobs than it asked for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
-#[serde(tag = "why", rename_all = "snake_case")]
+#[serde(
+    tag = "why",
+    rename_all = "SCREAMING_SNAKE_CASE",
+    rename_all_fields = "camelCase"
+)]
 pub enum Nothing {
     /// Nothing waits that may run.
     Empty,
@@ -54,15 +59,16 @@ pub enum Nothing {
 
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[serde(rename_all = "camelCase")]
 pub struct LeasedJob {
     /// Names this lease in `settle` and `extend`.
     pub lease: String,
     pub group: String,
-    pub action: String,
+    pub batch: String,
     pub id: String,
     #[serde(rename = "type")]
     pub kind: String,
-    pub level: Level,
+    pub priority: JobPriority,
     /// 1 for the first run.
     pub attempt: u32,
     /// Answer or extend before this time, or the job goes to someone else.
@@ -75,7 +81,7 @@ pub struct LeasedJob {
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
-#[serde(deny_unknown_fields)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Extend {
     #[cfg_attr(feature = "openapi", schema(max_items = 1000))]
     pub leases: Vec<String>,
@@ -86,6 +92,7 @@ pub struct Extend {
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[serde(rename_all = "camelCase")]
 pub struct ExtendedLeases {
     /// In the order of the request.
     pub extended: Vec<ExtendedLease>,
@@ -93,6 +100,7 @@ pub struct ExtendedLeases {
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[serde(rename_all = "camelCase")]
 pub struct ExtendedLease {
     /// Absent: the lease had ended; stop working on it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -101,19 +109,19 @@ pub struct ExtendedLease {
 
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
-#[serde(deny_unknown_fields)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Settle {
     #[cfg_attr(feature = "openapi", schema(max_items = 1000))]
-    pub answers: Vec<Answer>,
+    pub settlements: Vec<Settlement>,
 }
 
 /// What came of a run.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
-#[serde(deny_unknown_fields)]
-pub struct Answer {
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct Settlement {
     pub lease: String,
-    pub verdict: Verdict,
+    pub outcome: JobOutcome,
     /// With `done`: any JSON.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "openapi", schema(value_type = Option<serde_json::Value>))]
@@ -128,9 +136,9 @@ pub struct Answer {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
-#[serde(rename_all = "lowercase")]
-pub enum Verdict {
-    Done,
+#[serde(rename_all = "SCREAMING_SNAKE_CASE")]
+pub enum JobOutcome {
+    Completed,
     /// It will never work.
     Failed,
     /// The downstream said too much; uses up no attempt.
@@ -138,11 +146,12 @@ pub enum Verdict {
     /// It may work later; uses up an attempt.
     Retry,
     /// Not run after all; uses up no attempt.
-    Returned,
+    Released,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[serde(rename_all = "camelCase")]
 pub struct SettledJobs {
     /// In the order of the request.
     pub settled: Vec<SettledJob>,
@@ -150,20 +159,21 @@ pub struct SettledJobs {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
-#[serde(rename_all = "lowercase")]
-pub enum SettledState {
-    Done,
+#[serde(rename_all = "SCREAMING_SNAKE_CASE")]
+pub enum SettledAs {
+    Completed,
     Delayed,
     Dead,
-    Returned,
+    Released,
     /// The lease had ended: somebody else has the job, and nothing was changed.
     Stale,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[serde(rename_all = "camelCase")]
 pub struct SettledJob {
-    pub state: SettledState,
+    pub state: SettledAs,
     /// When delayed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub until: Option<Time>,
@@ -172,7 +182,7 @@ pub struct SettledJob {
     /// When dead.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub death_reason: Option<DeathReason>,
-    /// This answer completed its action.
+    /// This answer completed its batch.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-    pub action_complete: bool,
+    pub batch_complete: bool,
 }

@@ -4,7 +4,7 @@
 //! machine: the server translates. Times are RFC 3339 in UTC, spans are milliseconds, names are text of 1 to
 //! 256 bytes, payloads and results are any JSON.
 
-mod action;
+mod batch;
 mod congestion;
 mod dead;
 mod group;
@@ -22,18 +22,19 @@ mod target;
 mod time;
 mod why;
 
-pub use action::{Action, ActionCounts, ActionStatus, Cancelled, OpenAction, Sealed};
+pub use batch::{Batch, BatchCounts, BatchStatus, Cancelled, OpenBatch, Sealed};
 pub use congestion::{Congestion, CongestionLevel, CongestionPoint, CongestionSummary};
 pub use dead::{DeadDone, DeadSelection, JobName, Skipped};
 pub use group::{Ceilings, Estimate, Group, GroupLimits, PatchGroup, Reason};
 pub use job::{
-    DeathReason, DelayReason, EnqueueJobs, Enqueued, Job, JobPhase, Level, NewJob, PhaseCounts, RefusedJob,
+    DeathReason, DelayReason, EnqueueJobs, Enqueued, Job, JobPriority, JobState, NewJob, RefusedJob,
+    StateCounts,
 };
 pub use lease::{
-    Answer, Extend, ExtendedLease, ExtendedLeases, Lease, LeasedJob, LeasedJobs, Nothing, Settle, SettledJob,
-    SettledJobs, SettledState, Verdict,
+    Extend, ExtendedLease, ExtendedLeases, JobOutcome, Lease, LeasedJob, LeasedJobs, Nothing, Settle,
+    SettledAs, SettledJob, SettledJobs, Settlement,
 };
-pub use limits::{LaneRate, LimitChange, Limits, PatchLimits};
+pub use limits::{LimitChange, Limits, PatchLimits, QueueRate};
 pub use open::{AuditEntry, Identity, Role};
 pub use page::Page;
 pub use problem::Problem;
@@ -42,17 +43,17 @@ pub use record::{
     RefreshOutcome, RefreshRequested, Source, Tier, UpdateState,
 };
 pub use refresh::{
-    BreakerState, BudgetSeen, BudgetState, ByPriority, DeadLetter, FailureReason, FreshnessCounts,
-    HoldLifted, LagState, LetterDeed, LetterHandled, LetterSelection, LetterSkipped, LettersDone,
-    RefreshBreakers, RefreshCounters, RefreshLag, RefreshOverview,
+    BreakerState, BudgetSeen, BudgetState, ByPriority, DeadLetter, DeadLetterHandled, DeadLetterHandling,
+    DeadLetterSelection, DeadLetterSkipped, DeadLettersDone, FailureReason, FreshnessCounts, HoldLifted,
+    LagState, RefreshBreakers, RefreshCounters, RefreshLag, RefreshOverview,
 };
 pub use room::{
-    CapacityChange, DoorDeed, EtaRange, JoinRoom, LimitBy, Pass, PatchCapacity, Place, PlaceState,
-    RedeemPass, Room, RoomCapacity, RoomCounts, RoomHistory, RoomSample, RoomStatus, Rooms, StreamClosed,
-    StreamEnd, TicketEnd, Visit,
+    CapacityChange, EtaRange, JoinRoom, LimitBy, Pass, PatchCapacity, RedeemPass, Room, RoomCapacity,
+    RoomCommand, RoomCounts, RoomHistory, RoomSample, RoomStatus, Rooms, StreamClosed, StreamEnd, Ticket,
+    TicketEnd, TicketState, Visit,
 };
 pub use serde_json::value::RawValue;
-pub use stats::{Lane, OldestWait, Sample, Samples, Stats, StoreState, StreamEvent, Workers};
+pub use stats::{OldestWait, Queue, Sample, Samples, Stats, StoreState, StreamEvent, Workers};
 pub use target::{Calls, LastFailure, Target, TargetState};
 pub use time::{Time, TimeError};
 pub use why::{WaitReason, Why};

@@ -7,7 +7,7 @@ use crate::Time;
 /// What a key may do. Each one is a right of its own; `admin` has all.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
-#[serde(rename_all = "lowercase")]
+#[serde(rename_all = "SCREAMING_SNAKE_CASE")]
 pub enum Role {
     Read,
     Submit,
@@ -20,6 +20,7 @@ pub enum Role {
 /// Who the server takes you for.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[serde(rename_all = "camelCase")]
 pub struct Identity {
     pub name: String,
     pub roles: Vec<Role>,
@@ -35,6 +36,7 @@ pub struct Identity {
 /// One thing that somebody did.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[serde(rename_all = "camelCase")]
 pub struct AuditEntry {
     pub at: Time,
     pub who: String,

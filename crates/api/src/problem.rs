@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 /// What was wrong, for people and for programs.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[serde(rename_all = "camelCase")]
 pub struct Problem {
     /// `urn:tidegate:problem:` and the code.
     #[serde(rename = "type")]

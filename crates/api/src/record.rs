@@ -130,7 +130,7 @@ impl PartialEq for Record {
 /// Which record is meant.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
-#[serde(deny_unknown_fields)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct RecordName {
     pub source: String,
     pub key: String,
@@ -139,7 +139,7 @@ pub struct RecordName {
 /// Records to be read at once.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
-#[serde(deny_unknown_fields)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct ReadRecords {
     #[cfg_attr(feature = "openapi", schema(max_items = 1000))]
     pub records: Vec<RecordName>,
@@ -148,6 +148,7 @@ pub struct ReadRecords {
 /// What came of reading one of several.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[serde(rename_all = "camelCase")]
 pub struct ReadRecord {
     pub source: String,
     pub key: String,
@@ -160,6 +161,7 @@ pub struct ReadRecord {
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[serde(rename_all = "camelCase")]
 pub struct RecordProblem {
     pub code: String,
     pub detail: String,
@@ -168,6 +170,7 @@ pub struct RecordProblem {
 /// One answer for each, in their order.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[serde(rename_all = "camelCase")]
 pub struct RecordsRead {
     pub records: Vec<ReadRecord>,
 }

@@ -123,6 +123,7 @@ pub enum BreakerState {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[serde(rename_all = "camelCase")]
 pub struct RefreshBreakers {
     pub store: BreakerState,
     pub database: BreakerState,
@@ -143,6 +144,7 @@ pub struct FreshnessCounts {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[serde(rename_all = "camelCase")]
 pub struct ByPriority {
     pub high: u64,
     pub low: u64,
@@ -206,7 +208,7 @@ pub struct DeadLetter {
     /// Where it is: its partition and its place in it.
     pub position: String,
     pub written_at: Time,
-    /// Absent if the letter itself cannot be read.
+    /// Absent if the dead letter itself cannot be read.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub failure_reason: Option<FailureReason>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -233,21 +235,22 @@ pub struct DeadLetter {
     pub raw_event: Option<String>,
     /// What was done with it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub handled: Option<LetterHandled>,
+    pub handled: Option<DeadLetterHandled>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
-pub struct LetterHandled {
-    pub how: LetterDeed,
+#[serde(rename_all = "camelCase")]
+pub struct DeadLetterHandled {
+    pub how: DeadLetterHandling,
     pub at: Time,
     pub by: String,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
-#[serde(rename_all = "lowercase")]
-pub enum LetterDeed {
+#[serde(rename_all = "SCREAMING_SNAKE_CASE")]
+pub enum DeadLetterHandling {
     Replayed,
     Purged,
 }
@@ -256,8 +259,8 @@ pub enum LetterDeed {
 /// refused; `all` says that every one is meant.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
-#[serde(deny_unknown_fields)]
-pub struct LetterSelection {
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct DeadLetterSelection {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "openapi", schema(max_items = 1000))]
     pub positions: Option<Vec<String>>,
@@ -274,18 +277,20 @@ pub struct LetterSelection {
 
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
-pub struct LettersDone {
+#[serde(rename_all = "camelCase")]
+pub struct DeadLettersDone {
     /// Replayed or purged.
-    pub letters: u64,
+    pub dead_letters: u64,
     pub skipped: u64,
     /// The first that were skipped, at most 100.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub errors: Vec<LetterSkipped>,
+    pub errors: Vec<DeadLetterSkipped>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
-pub struct LetterSkipped {
+#[serde(rename_all = "camelCase")]
+pub struct DeadLetterSkipped {
     pub position: String,
     pub code: String,
     pub detail: String,

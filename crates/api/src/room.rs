@@ -7,7 +7,8 @@ use crate::Time;
 /// Where a visitor stands. The events of the stream carry the same.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
-pub struct Place {
+#[serde(rename_all = "camelCase")]
+pub struct Ticket {
     pub room: String,
     /// Who the visitor is in this room, as the draw and passes name it: a hash.
     #[serde(default)]
@@ -15,7 +16,7 @@ pub struct Place {
     /// The place that was given, from 0: smaller goes first. Absent until the draw.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub number: Option<u64>,
-    pub state: PlaceState,
+    pub state: TicketState,
     pub room_status: RoomStatus,
     /// 1 for the next one; absent unless waiting.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -44,8 +45,8 @@ pub struct Place {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
-#[serde(rename_all = "snake_case")]
-pub enum PlaceState {
+#[serde(rename_all = "SCREAMING_SNAKE_CASE")]
+pub enum TicketState {
     /// Came before the opening; the draw gives the position.
     Early,
     Waiting,
@@ -58,7 +59,7 @@ pub enum PlaceState {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
-#[serde(rename_all = "snake_case")]
+#[serde(rename_all = "SCREAMING_SNAKE_CASE")]
 pub enum RoomStatus {
     /// Has not opened yet.
     NotOpen,
@@ -70,7 +71,7 @@ pub enum RoomStatus {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
-#[serde(rename_all = "snake_case")]
+#[serde(rename_all = "SCREAMING_SNAKE_CASE")]
 pub enum TicketEnd {
     Completed,
     Left,
@@ -85,6 +86,7 @@ pub enum TicketEnd {
 /// If it goes on as it went.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[serde(rename_all = "camelCase")]
 pub struct EtaRange {
     pub low_ms: u64,
     pub likely_ms: u64,
@@ -93,6 +95,7 @@ pub struct EtaRange {
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[serde(rename_all = "camelCase")]
 pub struct Pass {
     /// Signed; bound to the room and the visitor.
     pub token: String,
@@ -105,12 +108,12 @@ pub struct Pass {
 /// Why a stream is over.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
-#[serde(rename_all = "snake_case")]
+#[serde(rename_all = "SCREAMING_SNAKE_CASE")]
 pub enum StreamEnd {
     /// The operator closed the room.
     Closed,
     SoldOut,
-    /// As many wait as may.
+    /// The waiting room is full.
     Full,
     /// The ticket has ended; `end` says how.
     Ended,
@@ -119,6 +122,7 @@ pub enum StreamEnd {
 /// The last event of a stream.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[serde(rename_all = "camelCase")]
 pub struct StreamClosed {
     pub reason: StreamEnd,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -128,7 +132,7 @@ pub struct StreamClosed {
 /// Takes a place, or finds the one that the visitor has.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
-#[serde(default, deny_unknown_fields)]
+#[serde(rename_all = "camelCase", default, deny_unknown_fields)]
 pub struct JoinRoom {
     /// Takes a new place at the end if the last ticket has ended.
     pub again: bool,
@@ -143,7 +147,7 @@ pub struct JoinRoom {
 /// A shop shows a pass.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
-#[serde(deny_unknown_fields)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct RedeemPass {
     pub pass: String,
     /// What the shop knows the visit by: the same session may ask again.
@@ -157,8 +161,9 @@ pub struct RedeemPass {
 /// What became of a visit.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[serde(rename_all = "camelCase")]
 pub struct Visit {
-    pub state: PlaceState,
+    pub state: TicketState,
     /// The visitor as the pass names it.
     pub person: String,
     /// Until when it may stay inside.
@@ -170,6 +175,7 @@ pub struct Visit {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[serde(rename_all = "camelCase")]
 pub struct RoomCapacity {
     /// Seats in all; absent: not counted.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -183,6 +189,7 @@ pub struct RoomCapacity {
 /// A room, for operators.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[serde(rename_all = "camelCase")]
 pub struct Room {
     pub room: String,
     pub status: RoomStatus,
@@ -216,6 +223,7 @@ pub struct Room {
 /// Since the room was made.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[serde(rename_all = "camelCase")]
 pub struct RoomCounts {
     pub joined: u64,
     pub admitted: u64,
@@ -230,6 +238,7 @@ pub struct RoomCounts {
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[serde(rename_all = "camelCase")]
 pub struct CapacityChange {
     pub at: Time,
     pub by: String,
@@ -240,6 +249,7 @@ pub struct CapacityChange {
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[serde(rename_all = "camelCase")]
 pub struct Rooms {
     pub rooms: Vec<Room>,
 }
@@ -247,7 +257,7 @@ pub struct Rooms {
 /// How one limit changes: `{"set": 100}`, `{"add": -5}` or `{"reset": true}`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
-#[serde(rename_all = "snake_case", try_from = "GivenLimit")]
+#[serde(rename_all = "camelCase", try_from = "GivenLimit")]
 pub enum LimitBy {
     /// `null` for seats that are not counted.
     Set(Option<i64>),
@@ -291,7 +301,7 @@ impl TryFrom<GivenLimit> for LimitBy {
 /// Changes limits until they are changed again; a restart keeps them.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
-#[serde(default, deny_unknown_fields)]
+#[serde(rename_all = "camelCase", default, deny_unknown_fields)]
 pub struct PatchCapacity {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub seats: Option<LimitBy>,
@@ -311,8 +321,8 @@ pub struct PatchCapacity {
 /// What an operator does to the door, and why.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
-#[serde(default, deny_unknown_fields)]
-pub struct DoorDeed {
+#[serde(rename_all = "camelCase", default, deny_unknown_fields)]
+pub struct RoomCommand {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub why: Option<String>,
     /// With `void`: passes of this promotion and all before; all so far without it.
@@ -323,6 +333,7 @@ pub struct DoorDeed {
 /// A room as it was, about once a second.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[serde(rename_all = "camelCase")]
 pub struct RoomSample {
     pub at: Time,
     pub waiting: u64,
@@ -336,6 +347,7 @@ pub struct RoomSample {
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[serde(rename_all = "camelCase")]
 pub struct RoomHistory {
     /// The last minutes that this process has seen, oldest first.
     pub samples: Vec<RoomSample>,

@@ -2,17 +2,18 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::{PhaseCounts, Time};
+use crate::{StateCounts, Time};
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[serde(rename_all = "camelCase")]
 pub struct Stats {
     pub at: Time,
-    pub counts: PhaseCounts,
+    pub counts: StateCounts,
     /// Groups with unfinished jobs.
     pub active_groups: u64,
     pub groups: u64,
-    /// Groups that stand in the order, per level.
+    /// Groups that stand in the order, per priority.
     pub high_priority_groups: u64,
     pub normal_priority_groups: u64,
     pub low_priority_groups: u64,
@@ -27,7 +28,7 @@ pub struct Stats {
     pub saved_spins: u64,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub oldest_wait: Option<OldestWait>,
-    pub lanes: Vec<Lane>,
+    pub queues: Vec<Queue>,
     pub store: StoreState,
     pub version: String,
 }
@@ -35,6 +36,7 @@ pub struct Stats {
 /// Whose next job has waited longest.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[serde(rename_all = "camelCase")]
 pub struct OldestWait {
     pub group: String,
     pub since: Time,
@@ -42,7 +44,8 @@ pub struct OldestWait {
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
-pub struct Lane {
+#[serde(rename_all = "camelCase")]
+pub struct Queue {
     pub id: String,
     /// Starts per second that are allowed.
     pub configured_rps: f64,
@@ -58,9 +61,10 @@ pub struct Lane {
     pub workers: Workers,
 }
 
-/// Who works in a lane, as far as this process knows.
+/// Who works in a queue, as far as this process knows.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[serde(rename_all = "camelCase")]
 pub struct Workers {
     /// Of this process, for push targets.
     pub push: u32,
@@ -74,6 +78,7 @@ pub struct Workers {
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[serde(rename_all = "camelCase")]
 pub struct StoreState {
     /// `embedded` or `redis`.
     pub kind: String,
@@ -86,6 +91,7 @@ pub struct StoreState {
 /// One event of a stream.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[serde(rename_all = "camelCase")]
 pub struct StreamEvent {
     /// Its name.
     pub event: String,
@@ -96,17 +102,19 @@ pub struct StreamEvent {
 /// One moment of the picture.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[serde(rename_all = "camelCase")]
 pub struct Sample {
     pub at: Time,
     /// Starts per second since the moment before.
     pub start_rate: f64,
     pub global_rps: f64,
-    pub counts: PhaseCounts,
+    pub counts: StateCounts,
     pub active_groups: u64,
 }
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[serde(rename_all = "camelCase")]
 pub struct Samples {
     /// Oldest first.
     pub samples: Vec<Sample>,

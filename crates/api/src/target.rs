@@ -6,9 +6,10 @@ use crate::Time;
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[serde(rename_all = "camelCase")]
 pub struct Target {
     pub name: String,
-    pub lane: String,
+    pub queue: String,
     pub types: Vec<String>,
     /// Without credentials and query.
     pub url: String,
@@ -30,7 +31,7 @@ pub struct Target {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
-#[serde(rename_all = "lowercase")]
+#[serde(rename_all = "SCREAMING_SNAKE_CASE")]
 pub enum TargetState {
     /// Not called yet.
     Idle,
@@ -46,6 +47,7 @@ pub enum TargetState {
 /// Calls of this process since it started.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[serde(rename_all = "camelCase")]
 pub struct Calls {
     pub done: u64,
     pub failed: u64,
@@ -55,6 +57,7 @@ pub struct Calls {
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[serde(rename_all = "camelCase")]
 pub struct LastFailure {
     pub at: Time,
     pub error: String,

@@ -2,15 +2,16 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::{DelayReason, JobPhase, Time};
+use crate::{DelayReason, JobState, Time};
 
 /// What keeps a job, or a group's next job, from starting.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[serde(rename_all = "camelCase")]
 pub struct Why {
     /// Absent if the group has no unfinished job.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub phase: Option<JobPhase>,
+    pub state: Option<JobState>,
     /// In one sentence.
     pub text: String,
     /// The nearest first; empty if it runs or is finished.
@@ -23,14 +24,18 @@ pub struct Why {
 /// One thing that it waits for.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
-#[serde(tag = "what", rename_all = "snake_case")]
+#[serde(
+    tag = "what",
+    rename_all = "SCREAMING_SNAKE_CASE",
+    rename_all_fields = "camelCase"
+)]
 pub enum WaitReason {
-    /// Jobs of its own group, lane and level start first.
+    /// Jobs of its own group, queue and priority start first.
     Behind {
         jobs: u64,
     },
     GroupPaused,
-    ActionPaused,
+    BatchPaused,
     Delayed {
         until: Time,
         reason: DelayReason,
@@ -49,30 +54,30 @@ pub enum WaitReason {
         limit: u64,
         until: Time,
     },
-    /// Its lane used up what its downstream bears in this window.
-    LaneSpent {
+    /// Its queue used up what its downstream bears in this window.
+    QueueSpent {
         limit: u64,
         until: Time,
     },
     ReadyFull {
         ready: u64,
     },
-    /// Every worker of its lane that is known here is busy.
+    /// Every worker of its queue that is known here is busy.
     WorkersBusy {
-        lane: String,
+        queue: String,
         busy: u32,
     },
-    /// Nobody has asked for work of its lane lately.
+    /// Nobody has asked for work of its queue lately.
     NoWorkers {
-        lane: String,
+        queue: String,
     },
     /// Its target is switched off.
     TargetDisabled {
         target: String,
         reason: String,
     },
-    /// Nothing holds it: the next worker of its lane that asks gets it in its turn.
+    /// Nothing holds it: the next worker of its queue that asks gets it in its turn.
     Turn {
-        lane: String,
+        queue: String,
     },
 }

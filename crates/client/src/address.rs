@@ -93,10 +93,10 @@ mod tests {
 
     #[test]
     fn what_is_absent_is_not_asked_for() {
-        let address = Address::of(&["dead"])
+        let address = Address::of(&["dead-jobs"])
             .ask("cursor", None::<&str>)
             .ask("limit", Some(10))
             .ask("group", Some("a&b"));
-        assert_eq!(address.as_str(), "/v1/dead?limit=10&group=a%26b");
+        assert_eq!(address.as_str(), "/v1/dead-jobs?limit=10&group=a%26b");
     }
 }

@@ -26,7 +26,7 @@ impl Client {
         // As it is written on the wire.
         let reason = filter.reason.map(serde_json::to_value).transpose();
         let reason = reason.map_err(|error| ClientError::Input(error.to_string()))?;
-        let address = Address::of(&["dead"])
+        let address = Address::of(&["dead-jobs"])
             .ask("cursor", cursor)
             .ask("limit", limit)
             .ask("group", filter.group.as_deref())
@@ -54,9 +54,9 @@ impl Client {
         self.on_dead("purge", which).await
     }
 
-    async fn on_dead(&self, deed: &str, which: &DeadSelection) -> Result<DeadDone, ClientError> {
+    async fn on_dead(&self, command: &str, which: &DeadSelection) -> Result<DeadDone, ClientError> {
         // There may be millions of them.
-        let call = Call::post(Address::of(&["dead", deed])).endless();
+        let call = Call::post(Address::of(&["dead-jobs", command])).endless();
         self.call(call.json(which)?).await
     }
 }

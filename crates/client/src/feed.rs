@@ -12,7 +12,7 @@ use tidegate_api::{Enqueued, NewJob};
 use crate::client::{Client, NDJSON};
 use crate::connect::BoxError;
 use crate::error::ClientError;
-use crate::jobs::Place;
+use crate::jobs::Destination;
 
 /// Lines are gathered up to about this size: a write per job would cost more than the job.
 const PIECE: usize = 64 * 1024;
@@ -24,7 +24,7 @@ pub(crate) struct SourceError(pub(crate) String);
 
 pub(crate) async fn jobs(
     client: &Client,
-    place: &Place,
+    place: &Destination,
     jobs: impl Stream<Item = NewJob> + Send + 'static,
 ) -> Result<Enqueued, ClientError> {
     let pieces = stream::unfold(Box::pin(jobs), |mut jobs| async move {
@@ -57,7 +57,7 @@ fn write_line(piece: &mut Vec<u8>, job: &NewJob) -> serde_json::Result<()> {
 
 pub(crate) async fn lines<E: std::fmt::Display>(
     client: &Client,
-    place: &Place,
+    place: &Destination,
     pieces: impl Stream<Item = Result<Bytes, E>> + Send + 'static,
 ) -> Result<Enqueued, ClientError> {
     let frames = pieces.map(|piece| match piece {

@@ -10,7 +10,7 @@ use http::Method;
 use http_body_util::{BodyExt, Empty};
 use hyper::body::Incoming;
 use serde::de::DeserializeOwned;
-use tidegate_api::{Action, Problem, Stats};
+use tidegate_api::{Batch, Problem, Stats};
 
 use crate::address::Address;
 use crate::backoff::Backoff;
@@ -28,14 +28,14 @@ const LAST: &str = "last";
 const SILENCE: Duration = Duration::from_secs(45);
 
 impl Client {
-    /// Follows an action: how it stands, then every change, the last one when it is decided.
+    /// Follows a batch: how it stands, then every change, the last one when it is decided.
     ///
     /// A broken connection is made again; the stream ends with an error when that takes longer than the
-    /// client's budget for retries, or when the action is gone.
-    pub fn follow_action(&self, group: &str, action: &str) -> Events<Action> {
-        let address = Address::of(&["groups", group, "actions", action, "progress"]);
-        follow(self, address, "progress", |action: &Action| {
-            action.status.is_finished()
+    /// client's budget for retries, or when the batch is gone.
+    pub fn follow_batch(&self, group: &str, batch: &str) -> Events<Batch> {
+        let address = Address::of(&["groups", group, "batches", batch, "events"]);
+        follow(self, address, "progress", |batch: &Batch| {
+            batch.status.is_finished()
         })
     }
 

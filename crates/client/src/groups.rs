@@ -55,8 +55,8 @@ impl Client {
         self.on_group(group, "reset-stats", why).await
     }
 
-    async fn on_group(&self, group: &str, deed: &str, why: Option<&str>) -> Result<Group, ClientError> {
-        let call = Call::post(Address::of(&["groups", group, deed])).idempotent();
+    async fn on_group(&self, group: &str, command: &str, why: Option<&str>) -> Result<Group, ClientError> {
+        let call = Call::post(Address::of(&["groups", group, command])).idempotent();
         self.call(call.json(&reason(why))?).await
     }
 

@@ -2,7 +2,7 @@
 
 use futures_core::Stream;
 use serde::Serialize;
-use tidegate_api::{Enqueued, Job, Level, NewJob, Why};
+use tidegate_api::{Enqueued, Job, JobPriority, NewJob, Why};
 
 use crate::address::Address;
 use crate::client::{Call, Client};
@@ -10,7 +10,7 @@ use crate::error::ClientError;
 use crate::feed;
 use crate::groups::reason;
 
-/// A job of the level `normal`, to start as soon as it may.
+/// A job of the priority `normal`, to start as soon as it may.
 pub fn new_job(
     id: impl Into<String>,
     kind: impl Into<String>,
@@ -20,10 +20,10 @@ pub fn new_job(
         .map_err(|error| ClientError::Input(format!("the payload cannot be written as JSON: {error}")))?;
     Ok(NewJob {
         group: None,
-        action: None,
+        batch: None,
         id: id.into(),
         kind: kind.into(),
-        level: Level::default(),
+        priority: JobPriority::default(),
         payload: Some(payload),
         run_at: None,
         expires_at: None,
@@ -32,19 +32,19 @@ pub fn new_job(
 
 /// What jobs belong to where they do not say it themselves.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Place {
+pub struct Destination {
     group: Option<String>,
-    action: Option<String>,
+    batch: Option<String>,
     seal: bool,
 }
 
-impl Place {
+impl Destination {
     /// Every job names its group.
     pub fn anywhere() -> Self {
         Self::default()
     }
 
-    /// The group's open action, or the one that a job names.
+    /// The group's open batch, or the one that a job names.
     pub fn group(group: impl Into<String>) -> Self {
         Self {
             group: Some(group.into()),
@@ -52,27 +52,27 @@ impl Place {
         }
     }
 
-    /// One action; it is opened if there is none of this name.
-    pub fn action(group: impl Into<String>, action: impl Into<String>) -> Self {
+    /// One batch; it is opened if there is none of this name.
+    pub fn batch(group: impl Into<String>, batch: impl Into<String>) -> Self {
         Self {
             group: Some(group.into()),
-            action: Some(action.into()),
+            batch: Some(batch.into()),
             seal: false,
         }
     }
 
-    /// Seals the action afterwards: nothing more will come. Only actions can be sealed.
+    /// Seals the batch afterwards: nothing more will come. Only batches can be sealed.
     pub fn seal(self) -> Self {
         Self {
-            seal: self.action.is_some(),
+            seal: self.batch.is_some(),
             ..self
         }
     }
 
     pub(crate) fn address(&self) -> Address {
-        match (&self.group, &self.action) {
-            (Some(group), Some(action)) => {
-                let address = Address::of(&["groups", group, "actions", action, "jobs"]);
+        match (&self.group, &self.batch) {
+            (Some(group), Some(batch)) => {
+                let address = Address::of(&["groups", group, "batches", batch, "jobs"]);
                 address.ask("seal", self.seal.then_some("true"))
             }
             (Some(group), None) => Address::of(&["groups", group, "jobs"]),
@@ -90,12 +90,12 @@ struct Jobs<'a> {
 impl Client {
     /// Submits jobs that each name their group, at most 10,000.
     pub async fn enqueue(&self, jobs: &[NewJob]) -> Result<Enqueued, ClientError> {
-        self.enqueue_in(&Place::anywhere(), jobs).await
+        self.enqueue_in(&Destination::anywhere(), jobs).await
     }
 
     /// Submits jobs, at most 10,000. Made again when the service was away: jobs that had been accepted are then
     /// counted as duplicates.
-    pub async fn enqueue_in(&self, place: &Place, jobs: &[NewJob]) -> Result<Enqueued, ClientError> {
+    pub async fn enqueue_in(&self, place: &Destination, jobs: &[NewJob]) -> Result<Enqueued, ClientError> {
         let call = Call::post(place.address()).idempotent();
         self.call(call.json(&Jobs { jobs })?).await
     }
@@ -106,7 +106,7 @@ impl Client {
     /// whole stream can be submitted once more.
     pub async fn enqueue_ndjson(
         &self,
-        place: &Place,
+        place: &Destination,
         jobs: impl Stream<Item = NewJob> + Send + 'static,
     ) -> Result<Enqueued, ClientError> {
         feed::jobs(self, place, jobs).await
@@ -115,7 +115,7 @@ impl Client {
     /// Submits lines of JSON as they are; pieces may be cut anywhere. For files that are NDJSON already.
     pub async fn enqueue_lines<E: std::fmt::Display>(
         &self,
-        place: &Place,
+        place: &Destination,
         pieces: impl Stream<Item = Result<bytes::Bytes, E>> + Send + 'static,
     ) -> Result<Enqueued, ClientError> {
         feed::lines(self, place, pieces).await
@@ -123,7 +123,11 @@ impl Client {
 
     /// Submits lines of JSON that are in memory, each a job. Made again when the service was away, as
     /// [`Client::enqueue_in`] is.
-    pub async fn enqueue_text(&self, place: &Place, lines: bytes::Bytes) -> Result<Enqueued, ClientError> {
+    pub async fn enqueue_text(
+        &self,
+        place: &Destination,
+        lines: bytes::Bytes,
+    ) -> Result<Enqueued, ClientError> {
         let call = Call::post(place.address()).idempotent();
         self.call(call.lines(lines)).await
     }
@@ -136,7 +140,7 @@ impl Client {
 
     /// Gives a dead job another life.
     pub async fn retry_job(&self, group: &str, job: &str, why: Option<&str>) -> Result<Job, ClientError> {
-        let call = Call::post(Address::of(&["groups", group, "jobs", job, "retry"]));
+        let call = Call::post(Address::of(&["groups", group, "jobs", job, "replay"]));
         self.call(call.json(&reason(why))?).await
     }
 

@@ -3,13 +3,14 @@
 use std::time::Duration;
 
 use serde::Serialize;
-use tidegate_api::{Answer, ExtendedLease, ExtendedLeases, Lease, LeasedJobs, SettledJob, SettledJobs};
+use tidegate_api::{ExtendedLease, ExtendedLeases, Lease, LeasedJobs, SettledJob, SettledJobs, Settlement};
 
 use crate::address::Address;
 use crate::client::{Call, Client};
 use crate::error::ClientError;
 
 #[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
 struct Extend<'a> {
     leases: &'a [String],
     by_ms: u64,
@@ -17,11 +18,11 @@ struct Extend<'a> {
 
 #[derive(Serialize)]
 struct Settle<'a> {
-    answers: &'a [Answer],
+    settlements: &'a [Settlement],
 }
 
 impl Client {
-    /// Leases jobs of a lane. With `wait_ms` the call waits until there is one.
+    /// Leases jobs of a queue. With `wait_ms` the call waits until there is one.
     pub async fn lease(&self, asked: &Lease) -> Result<LeasedJobs, ClientError> {
         let wait = Duration::from_millis(asked.wait_ms.unwrap_or(0));
         let call = Call::post(Address::of(&["leases"])).waits(wait);
@@ -39,9 +40,9 @@ impl Client {
     /// Hands in what came of runs; at most 1,000 answers. Answers in the same order.
     ///
     /// Made again when the answer was lost: what the first try settled is then told as stale.
-    pub async fn settle(&self, answers: &[Answer]) -> Result<Vec<SettledJob>, ClientError> {
+    pub async fn settle(&self, settlements: &[Settlement]) -> Result<Vec<SettledJob>, ClientError> {
         let call = Call::post(Address::of(&["leases", "settle"])).idempotent();
-        let settled: SettledJobs = self.call(call.json(&Settle { answers })?).await?;
+        let settled: SettledJobs = self.call(call.json(&Settle { settlements })?).await?;
         Ok(settled.settled)
     }
 }

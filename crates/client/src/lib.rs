@@ -1,18 +1,18 @@
 //! Typed client of Tidegate's HTTP API, and a worker loop on top of it.
 //!
 //! ```no_run
-//! use tidegate_client::{Client, LeasedJob, Outcome, Place, Worker, new_job};
+//! use tidegate_client::{Client, LeasedJob, Outcome, Destination, Worker, new_job};
 //!
 //! # async fn example() -> Result<(), tidegate_client::ClientError> {
 //! let client = Client::builder("http://127.0.0.1:7171").key("tg_…").build()?;
 //!
 //! // Submit: accepting is idempotent by the job's id.
 //! let jobs = [new_job("mail-1", "SEND_MAIL", &serde_json::json!({"to": "a@example.org"}))?];
-//! let place = Place::action("customer-7", "newsletter").seal();
+//! let place = Destination::batch("customer-7", "newsletter").seal();
 //! let done = client.enqueue_in(&place, &jobs).await?;
 //! println!("{} accepted, {} known already", done.accepted, done.duplicates);
 //!
-//! // Work: leases in batches, answers in batches, long work keeps its lease.
+//! // Work: leases in chunks, answers in chunks, long work keeps its lease.
 //! let handler = |job: LeasedJob| async move {
 //!     println!("{}/{}: {}", job.group, job.id, job.payload);
 //!     Outcome::done()
@@ -29,9 +29,9 @@
 //! are sent exactly as given, whatever characters they have. That is why this is not built on a client that
 //! rewrites addresses as browsers do: there a group named `..` could not be reached.
 
-mod actions;
 mod address;
 mod backoff;
+mod batches;
 mod client;
 mod congestion;
 mod connect;
@@ -57,11 +57,11 @@ pub use client::{Client, ClientBuilder};
 pub use dead::DeadFilter;
 pub use error::ClientError;
 pub use follow::Events;
-pub use jobs::{Place, new_job};
+pub use jobs::{Destination, new_job};
 pub use pages::Items;
-pub use refresh::LetterFilter;
-/// Where a visitor of a room stands; [`Place`] is where jobs go.
-pub use tidegate_api::Place as RoomPlace;
+pub use refresh::DeadLetterFilter;
+/// Where a visitor of a room stands.
+pub use tidegate_api::Ticket as RoomTicket;
 pub use tidegate_api::*;
-pub use visit::{PlaceCookie, RoomEvent, Waiting};
+pub use visit::{RoomEvent, TicketCookie, Waiting};
 pub use worker::{Outcome, Tally, Worker};

@@ -1,7 +1,7 @@
 //! The refresh part as a whole, and its dead letters.
 
 use tidegate_api::{
-    DeadLetter, FailureReason, HoldLifted, LetterSelection, LettersDone, Page, RefreshOverview,
+    DeadLetter, DeadLetterSelection, DeadLettersDone, FailureReason, HoldLifted, Page, RefreshOverview,
 };
 
 use crate::address::Address;
@@ -12,7 +12,7 @@ use crate::pages::{Items, items};
 
 /// Which dead letters to list; all that nobody has handled if nothing is said.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct LetterFilter {
+pub struct DeadLetterFilter {
     pub source: Option<String>,
     pub reason: Option<FailureReason>,
     /// Also those that were replayed or purged.
@@ -34,7 +34,7 @@ impl Client {
     /// One page of the dead letters, by partition, the oldest first.
     pub async fn dead_letters(
         &self,
-        filter: &LetterFilter,
+        filter: &DeadLetterFilter,
         cursor: Option<&str>,
         limit: Option<u32>,
     ) -> Result<Page<DeadLetter>, ClientError> {
@@ -51,7 +51,7 @@ impl Client {
     }
 
     /// All dead letters that fit, page by page.
-    pub fn all_dead_letters(&self, filter: &LetterFilter) -> Items<DeadLetter> {
+    pub fn all_dead_letters(&self, filter: &DeadLetterFilter) -> Items<DeadLetter> {
         let (client, filter) = (self.clone(), filter.clone());
         items(move |cursor, limit| {
             let (client, filter) = (client.clone(), filter.clone());
@@ -65,18 +65,28 @@ impl Client {
     }
 
     /// Asks for the records of dead letters again.
-    pub async fn replay_letters(&self, which: &LetterSelection) -> Result<LettersDone, ClientError> {
-        self.on_letters("replay", which).await
+    pub async fn replay_dead_letters(
+        &self,
+        which: &DeadLetterSelection,
+    ) -> Result<DeadLettersDone, ClientError> {
+        self.on_dead_letters("replay", which).await
     }
 
     /// Puts dead letters away.
-    pub async fn purge_letters(&self, which: &LetterSelection) -> Result<LettersDone, ClientError> {
-        self.on_letters("purge", which).await
+    pub async fn purge_dead_letters(
+        &self,
+        which: &DeadLetterSelection,
+    ) -> Result<DeadLettersDone, ClientError> {
+        self.on_dead_letters("purge", which).await
     }
 
-    async fn on_letters(&self, deed: &str, which: &LetterSelection) -> Result<LettersDone, ClientError> {
+    async fn on_dead_letters(
+        &self,
+        command: &str,
+        which: &DeadLetterSelection,
+    ) -> Result<DeadLettersDone, ClientError> {
         // There may be many of them.
-        let call = Call::post(Address::of(&["refresh", "dead-letters", deed])).endless();
+        let call = Call::post(Address::of(&["refresh", "dead-letters", command])).endless();
         self.call(call.json(which)?).await
     }
 }

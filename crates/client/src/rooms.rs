@@ -1,7 +1,7 @@
 //! Waiting rooms, for shops and operators.
 
 use http::Method;
-use tidegate_api::{DoorDeed, PatchCapacity, RedeemPass, Room, RoomHistory, Rooms, Visit};
+use tidegate_api::{PatchCapacity, RedeemPass, Room, RoomCommand, RoomHistory, Rooms, Visit};
 
 use crate::address::Address;
 use crate::client::{Call, Client};
@@ -55,12 +55,12 @@ impl Client {
     }
 
     async fn at_the_door(&self, room: &str, what: &str, why: Option<&str>) -> Result<Room, ClientError> {
-        let deed = DoorDeed {
+        let command = RoomCommand {
             why: why.map(str::to_owned),
             through: None,
         };
         let call = Call::post(Address::of(&["rooms", room, what]));
-        self.call(call.json(&deed)?.idempotent()).await
+        self.call(call.json(&command)?.idempotent()).await
     }
 
     /// Redeems a pass, once. With a session the call may be made again.

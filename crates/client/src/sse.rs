@@ -1,6 +1,6 @@
 //! Server-sent events, as the HTML standard writes them down: lines in, events out.
 
-/// Limit: one event. The largest is the statistics of a system with very many lanes.
+/// Limit: one event. The largest is the statistics of a system with very many queues.
 const MAX_EVENT: usize = 16 * 1024 * 1024;
 
 #[derive(Debug, Clone, PartialEq, Eq, Default)]

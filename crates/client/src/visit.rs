@@ -10,7 +10,7 @@ use http::{HeaderMap, HeaderValue, Method, StatusCode};
 use http_body_util::{BodyExt, Empty};
 use hyper::body::Incoming;
 use serde::de::DeserializeOwned;
-use tidegate_api::{JoinRoom, Place, StreamClosed};
+use tidegate_api::{JoinRoom, StreamClosed, Ticket};
 
 use crate::address::Address;
 use crate::client::{Call, Client, EVENTS};
@@ -22,15 +22,15 @@ const SILENCE: Duration = Duration::from_secs(45);
 
 /// What keeps a visitor's place. Whoever has it is that visitor, so it is not shown.
 #[derive(Clone, PartialEq, Eq)]
-pub struct PlaceCookie(HeaderValue);
+pub struct TicketCookie(HeaderValue);
 
-impl std::fmt::Debug for PlaceCookie {
+impl std::fmt::Debug for TicketCookie {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("PlaceCookie(***)")
+        f.write_str("TicketCookie(***)")
     }
 }
 
-impl PlaceCookie {
+impl TicketCookie {
     /// As it was kept: `name=value`, several with `; ` between them.
     pub fn new(text: &str) -> Result<Self, ClientError> {
         let mut value = HeaderValue::try_from(text)
@@ -61,9 +61,9 @@ impl PlaceCookie {
 #[non_exhaustive]
 pub enum RoomEvent {
     /// Where the visitor stands: at first, when it moves, and when the room pauses or goes on.
-    Place(Place),
+    Ticket(Ticket),
     /// Let in: the place has the pass.
-    Granted(Place),
+    Granted(Ticket),
     /// Another stream of the same visitor took over. The last event.
     Superseded,
     /// Nothing more comes, and why. The last event.
@@ -73,7 +73,7 @@ pub enum RoomEvent {
 /// A visitor's stream. Dropped, the service hears that the visitor is away; the place is kept for the grace time.
 pub struct Waiting {
     url: String,
-    cookie: Option<PlaceCookie>,
+    cookie: Option<TicketCookie>,
     body: Incoming,
     parser: Parser,
     events: VecDeque<Event>,
@@ -96,7 +96,7 @@ impl Client {
         &self,
         room: &str,
         join: &JoinRoom,
-        cookie: Option<&PlaceCookie>,
+        cookie: Option<&TicketCookie>,
     ) -> Result<Waiting, ClientError> {
         let address = Address::root(&["events", room, "tickets", "waiting"])
             .ask("again", join.again.then_some("1"))
@@ -109,7 +109,7 @@ impl Client {
         let answer = answer.map_err(|_| broken(self.url(), "no answer"))??;
         Ok(Waiting {
             url: self.url().to_owned(),
-            cookie: PlaceCookie::after(cookie, answer.headers())?,
+            cookie: TicketCookie::after(cookie, answer.headers())?,
             body: answer.into_body(),
             parser: Parser::default(),
             events: VecDeque::new(),
@@ -118,13 +118,13 @@ impl Client {
     }
 
     /// Where a visitor stands. Asking keeps the place, as a stream does.
-    pub async fn place_in_room(&self, room: &str, cookie: &PlaceCookie) -> Result<Place, ClientError> {
-        let call = Call::get(Address::of(&["rooms", room, "place"]));
+    pub async fn ticket_in_room(&self, room: &str, cookie: &TicketCookie) -> Result<Ticket, ClientError> {
+        let call = Call::get(Address::of(&["rooms", room, "ticket"]));
         self.call(call.cookie(&cookie.0)).await
     }
 
     /// Gives a place up, or the slot of somebody who was let in.
-    pub async fn leave_room(&self, room: &str, cookie: &PlaceCookie) -> Result<Place, ClientError> {
+    pub async fn leave_room(&self, room: &str, cookie: &TicketCookie) -> Result<Ticket, ClientError> {
         let call = Call::post(Address::of(&["rooms", room, "leave"]));
         self.call(call.cookie(&cookie.0).idempotent()).await
     }
@@ -140,7 +140,7 @@ fn broken(url: &str, reason: &str) -> ClientError {
 
 impl Waiting {
     /// What to come back with; none only if the service knows the visitor otherwise.
-    pub fn cookie(&self) -> Option<&PlaceCookie> {
+    pub fn cookie(&self) -> Option<&TicketCookie> {
         self.cookie.as_ref()
     }
 
@@ -179,7 +179,7 @@ impl Waiting {
 
     fn read(&self, event: &Event) -> Result<Option<RoomEvent>, ClientError> {
         Ok(Some(match event.name.as_str() {
-            "queued" | "position" | "early" | "paused" | "resumed" => RoomEvent::Place(self.parse(event)?),
+            "queued" | "position" | "early" | "paused" | "resumed" => RoomEvent::Ticket(self.parse(event)?),
             "granted" => RoomEvent::Granted(self.parse(event)?),
             "superseded" => RoomEvent::Superseded,
             "closed" => RoomEvent::Closed(self.parse(event)?),
@@ -203,15 +203,15 @@ mod tests {
     #[test]
     fn a_cookie_is_kept_and_not_shown() {
         let mut headers = HeaderMap::new();
-        assert_eq!(PlaceCookie::after(None, &headers).unwrap(), None);
+        assert_eq!(TicketCookie::after(None, &headers).unwrap(), None);
         for cookie in ["place=secret; Path=/; HttpOnly", "token=other"] {
             headers.append(SET_COOKIE, cookie.parse().unwrap());
         }
-        let cookie = PlaceCookie::after(None, &headers).unwrap().unwrap();
+        let cookie = TicketCookie::after(None, &headers).unwrap().unwrap();
         assert_eq!(cookie.expose(), "place=secret; token=other");
         assert!(!format!("{cookie:?}").contains("secret"));
-        let held = PlaceCookie::after(Some(&cookie), &HeaderMap::new()).unwrap();
+        let held = TicketCookie::after(Some(&cookie), &HeaderMap::new()).unwrap();
         assert_eq!(held, Some(cookie));
-        assert!(PlaceCookie::new("two\nlines").is_err());
+        assert!(TicketCookie::new("two\nlines").is_err());
     }
 }

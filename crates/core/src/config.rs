@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use crate::ids::{JobType, LaneId};
+use crate::ids::{JobType, QueueId};
 use crate::time::Millis;
 
 /// Limit: attempts are counted in 16 bits, and a job that fails so often never works.
@@ -38,10 +38,10 @@ pub struct BulkConfig {
     pub worker_pool: WorkerPoolConfig,
     pub retention: RetentionConfig,
     pub limits: LimitsConfig,
-    /// Settings of single job types; a type not named here uses the defaults and the lane `default`.
+    /// Settings of single job types; a type not named here uses the defaults and the queue `default`.
     pub job_types: BTreeMap<JobType, JobTypeConfig>,
-    /// Settings of single lanes.
-    pub lanes: BTreeMap<LaneId, LaneConfig>,
+    /// Settings of single queues.
+    pub queues: BTreeMap<QueueId, QueueConfig>,
 }
 
 /// Who goes next.
@@ -53,9 +53,9 @@ pub struct FairQueueConfig {
     /// Strength of the served share in the `score` policy, in milliseconds of waiting; above 0 spreads,
     /// below 0 prefers groups that are nearly done, 0 switches the term off.
     pub alpha: f64,
-    /// Of 100 picks, how many level normal gets at least while it waits. 0 = strict order.
+    /// Of 100 picks, how many priority normal gets at least while it waits. 0 = strict order.
     pub normal_min_percent: u32,
-    /// Of 100 picks, how many level low gets at least while it waits. 0 = strict order.
+    /// Of 100 picks, how many priority low gets at least while it waits. 0 = strict order.
     pub low_min_percent: u32,
 }
 
@@ -84,7 +84,7 @@ impl Default for FairQueueConfig {
 pub struct BackpressureConfig {
     /// Starts per second over the whole system.
     pub global_rps: f64,
-    /// Upper cap on jobs in ready, per lane.
+    /// Upper cap on jobs in ready, per queue.
     pub ready_queue_max_size: u32,
     /// Length of the aligned window that the rate is counted in, in seconds.
     pub rate_limit_window_sec: f64,
@@ -182,7 +182,7 @@ impl Default for CongestionConfig {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct WorkerPoolConfig {
-    /// Jobs that run at once, per lane.
+    /// Jobs that run at once, per queue.
     pub worker_count: u32,
     /// Longest time between two looks of the fetcher, in milliseconds.
     pub fetch_interval_ms: Millis,
@@ -223,10 +223,10 @@ pub struct RetentionConfig {
     pub finished_job_ms: Millis,
     /// Finished jobs, by count.
     pub finished_jobs_max: u64,
-    /// Finished actions and idle groups, by age in milliseconds (7 days).
-    pub finished_action_ms: Millis,
-    /// Finished actions, by count.
-    pub finished_actions_max: u64,
+    /// Finished batches and idle groups, by age in milliseconds (7 days).
+    pub finished_batch_ms: Millis,
+    /// Finished batches, by count.
+    pub finished_batches_max: u64,
 }
 
 impl Default for RetentionConfig {
@@ -234,8 +234,8 @@ impl Default for RetentionConfig {
         Self {
             finished_job_ms: Millis(86_400_000),
             finished_jobs_max: 200_000,
-            finished_action_ms: Millis(604_800_000),
-            finished_actions_max: 10_000,
+            finished_batch_ms: Millis(604_800_000),
+            finished_batches_max: 10_000,
         }
     }
 }
@@ -272,22 +272,22 @@ impl Default for LimitsConfig {
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct JobTypeConfig {
-    pub lane: Option<LaneId>,
+    pub queue: Option<QueueId>,
     pub max_retry_count: Option<u32>,
     pub timeout_ms: Option<Millis>,
     pub backoff_ms: Option<Millis>,
     pub max_backoff_ms: Option<Millis>,
 }
 
-/// Settings of one lane.
+/// Settings of one queue.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
-pub struct LaneConfig {
-    /// Starts per second of this lane; the global rate if absent.
+pub struct QueueConfig {
+    /// Starts per second of this queue; the global rate if absent.
     pub rps: Option<f64>,
-    /// An answer slower than this counts like a throttle for the lane's rate, in milliseconds.
+    /// An answer slower than this counts like a throttle for the queue's rate, in milliseconds.
     pub slow_ms: Option<Millis>,
-    /// Workers of this lane; `worker_pool.worker_count` if absent.
+    /// Workers of this queue; `worker_pool.worker_count` if absent.
     pub worker_count: Option<u32>,
 }
 
@@ -390,16 +390,16 @@ impl BulkConfig {
             "backpressure.rate_limit_key_ttl_sec = {ttl} must be longer than \
              backpressure.rate_limit_window_sec = {window}, or the count starts again within a window"
         );
-        for (lane, settings) in &self.lanes {
+        for (queue, settings) in &self.queues {
             if let Some(rps) = settings.rps {
                 ensure!(
                     rps.is_finite() && rps > 0.0 && rps <= 1e9,
-                    "lanes.{lane}.rps = {rps}: it must be above 0 and at most 1000000000"
+                    "queues.{queue}.rps = {rps}: it must be above 0 and at most 1000000000"
                 );
             }
             ensure!(
                 settings.worker_count != Some(0),
-                "lanes.{lane}.worker_count = 0: it must be at least 1"
+                "queues.{queue}.worker_count = 0: it must be at least 1"
             );
         }
         Ok(())
@@ -531,13 +531,13 @@ mod tests {
             ),
             (
                 refused(|c| {
-                    let lane = LaneConfig {
+                    let queue = QueueConfig {
                         rps: Some(-3.0),
                         ..Default::default()
                     };
-                    c.lanes.insert(LaneId::new("mail").unwrap(), lane);
+                    c.queues.insert(QueueId::new("mail").unwrap(), queue);
                 }),
-                "lanes.mail.rps = -3",
+                "queues.mail.rps = -3",
             ),
         ] {
             assert!(message.contains(text), "{message:?} should contain {text:?}");

@@ -87,8 +87,8 @@ id!(
 );
 id!(
     /// One bulk submission of a group: the unit of progress, completion and aggregation.
-    ActionId,
-    "action id"
+    BatchId,
+    "batch id"
 );
 id!(
     /// One unit of work; unique within its group.
@@ -102,8 +102,8 @@ id!(
 );
 id!(
     /// The line that jobs of one or several types stand in.
-    LaneId,
-    "lane"
+    QueueId,
+    "queue"
 );
 id!(
     /// Who holds a lease.

@@ -70,11 +70,14 @@ impl Dispatcher {
     }
 
     pub(crate) async fn run(self, outage: Outage, stop: CancellationToken) -> Result<(), StoreError> {
-        let wakeups = self.store.wakeups();
+        let notifier = self.store.notifier();
         let mut alarm = Alarm::new(self.clock.clone());
         while !stop.is_cancelled() {
-            let bell = wakeups.timer.notified();
-            let Some(outcome) = outage.outlast(&stop, || self.dispatch_once()).await? else {
+            let signal = notifier.timer.notified();
+            let Some(outcome) = outage
+                .retry_until_available(&stop, || self.dispatch_once())
+                .await?
+            else {
                 break;
             };
             let most = outcome.released.max(outcome.expired).max(outcome.recalled);
@@ -86,7 +89,7 @@ impl Dispatcher {
                 None => self.interval,
             };
             tokio::select! {
-                () = bell => {}
+                () = signal => {}
                 () = tokio::time::sleep(wait) => {}
                 () = stop.cancelled() => {}
             }

@@ -7,9 +7,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::FutureExt;
-use tidegate_core::bulk::{Aggregation, default_lane};
+use tidegate_core::bulk::{Aggregation, default_queue};
 use tidegate_core::config::{BulkConfig, Hold};
-use tidegate_core::ids::{ActionId, GroupId, JobType, LaneId, Owner};
+use tidegate_core::ids::{BatchId, GroupId, JobType, Owner, QueueId};
 use tidegate_core::time::Millis;
 use tidegate_store::{Clock, Store, StoreError, SystemClock};
 use tokio::sync::mpsc;
@@ -17,7 +17,8 @@ use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use crate::callback::{Callback, CompletedAction, IntoTold, OnComplete};
+use crate::aggregator::{Aggregator, CLAIM_FOR, Reducer, ReducerFactory};
+use crate::callback::{Callback, CompletedBatch, IntoCallbackResult, OnComplete};
 use crate::dispatcher::{Dispatcher, DispatcherStats};
 use crate::fetcher::Fetcher;
 use crate::gate::Gate;
@@ -25,7 +26,6 @@ use crate::handler::{Handler, Handlers};
 use crate::outage::Outage;
 use crate::pool::{Pool, PoolHandle, PoolView};
 use crate::progress::ProgressStream;
-use crate::watcher::{CLAIM_FOR, Reducer, ReducerFactory, Watcher};
 use crate::{EngineError, settler, sweeper};
 
 /// Limit: answers that wait for the settler; more workers wait with theirs.
@@ -41,10 +41,10 @@ pub struct EngineBuilder {
     clock: Arc<dyn Clock>,
     owner: Owner,
     handlers: Handlers,
-    gates: BTreeMap<LaneId, Gate>,
+    gates: BTreeMap<QueueId, Gate>,
     /// What was registered wrongly: told at the start.
     mistake: Option<EngineError>,
-    fold_actions: bool,
+    fold_batches: bool,
     reducer: Option<ReducerFactory>,
     on_complete: Option<OnComplete>,
     claim_for: Millis,
@@ -69,7 +69,7 @@ impl EngineBuilder {
             handlers: Handlers::default(),
             gates: BTreeMap::new(),
             mistake: None,
-            fold_actions: false,
+            fold_batches: false,
             reducer: None,
             on_complete: None,
             claim_for: CLAIM_FOR,
@@ -98,24 +98,24 @@ impl EngineBuilder {
         self
     }
 
-    /// Puts a gate before a lane that has a handler here: while it is closed, nothing is leased from the lane.
+    /// Puts a gate before a queue that has a handler here: while it is closed, nothing is leased from the queue.
     /// Running jobs go on, and leasing goes on as soon as the gate is opened.
     #[must_use]
-    pub fn gate(mut self, lane: LaneId, gate: Gate) -> Self {
-        if self.gates.insert(lane.clone(), gate).is_some() {
-            self.mistake = Some(EngineError::TwoGates(lane.to_string()));
+    pub fn gate(mut self, queue: QueueId, gate: Gate) -> Self {
+        if self.gates.insert(queue.clone(), gate).is_some() {
+            self.mistake = Some(EngineError::TwoGates(queue.to_string()));
         }
         self
     }
 
-    /// Folds actions also with nothing else registered here, when jobs are run by others.
+    /// Folds batches also with nothing else registered here, when jobs are run by others.
     #[must_use]
-    pub fn fold_actions(mut self, fold_actions: bool) -> Self {
-        self.fold_actions = fold_actions;
+    pub fn fold_batches(mut self, fold_batches: bool) -> Self {
+        self.fold_batches = fold_batches;
         self
     }
 
-    /// Chooses a reducer for each action; see [`Reducer`].
+    /// Chooses a reducer for each batch; see [`Reducer`].
     #[must_use]
     pub fn reducer(
         mut self,
@@ -125,24 +125,26 @@ impl EngineBuilder {
         self
     }
 
-    /// Called at least once for every action that is decided. One that returns an error is called again when
-    /// the claim on the action has run out ([`claim_for`](Self::claim_for)); one that panics, or does not return
+    /// Called at least once for every batch that is decided. One that returns an error is called again when
+    /// the claim on the batch has run out ([`claim_for`](Self::claim_for)); one that panics, or does not return
     /// for as long as that, counts as called. Several run at once, in no particular order.
     #[must_use]
     pub fn on_complete<Fut>(
         mut self,
-        callback: impl Fn(CompletedAction) -> Fut + Send + Sync + 'static,
+        callback: impl Fn(CompletedBatch) -> Fut + Send + Sync + 'static,
     ) -> Self
     where
-        Fut: Future<Output: IntoTold> + Send + 'static,
+        Fut: Future<Output: IntoCallbackResult> + Send + 'static,
     {
         self.on_complete = Some(Arc::new(move |completed| {
-            callback(completed).map(IntoTold::into_told).boxed()
+            callback(completed)
+                .map(IntoCallbackResult::into_callback_result)
+                .boxed()
         }));
         self
     }
 
-    /// How long a watcher may take to fold an action and call back; after that, another takes over. A minute
+    /// How long a aggregator may take to fold a batch and call back; after that, another takes over. A minute
     /// if not set.
     #[must_use]
     pub fn claim_for(mut self, claim_for: Millis) -> Self {
@@ -150,18 +152,18 @@ impl EngineBuilder {
         self
     }
 
-    /// Starts every service that has something to do: jobs are leased only from lanes that have a handler
-    /// here, and actions are folded unless nothing at all is registered or asked for. So one process can submit,
-    /// another work, and a third work in another lane of the same store.
+    /// Starts every service that has something to do: jobs are leased only from queues that have a handler
+    /// here, and batches are folded unless nothing at all is registered or asked for. So one process can submit,
+    /// another work, and a third work in another queue of the same store.
     pub fn start(self) -> Result<Engine, EngineError> {
         if let Some(mistake) = self.mistake {
             return Err(mistake);
         }
-        let lanes = self.lanes();
-        if let Some(lane) = self.gates.keys().find(|lane| !lanes.contains(*lane)) {
+        let queues = self.queues();
+        if let Some(queue) = self.gates.keys().find(|queue| !queues.contains(*queue)) {
             return Err(EngineError::IdleGate {
-                lane: lane.to_string(),
-                lanes: format!("{lanes:?}"),
+                queue: queue.to_string(),
+                queues: format!("{queues:?}"),
             });
         }
         self.config
@@ -183,15 +185,15 @@ impl EngineBuilder {
         let mut workers = Services::new(&stop_rest);
         let mut rest = Services::new(&stop_rest);
         let mut pools = Vec::new();
-        for lane in lanes {
-            let gate = self.gates.get(&lane).cloned().unwrap_or_default();
-            let count = config.lanes.get(&lane).and_then(|lane| lane.worker_count);
+        for queue in queues {
+            let gate = self.gates.get(&queue).cloned().unwrap_or_default();
+            let count = config.queues.get(&queue).and_then(|queue| queue.worker_count);
             let count = count.unwrap_or(config.worker_pool.worker_count);
             // With `hold = "group"` nothing needs to be ready ahead of the workers: they pick for themselves.
             if config.backpressure.hold == Hold::Job {
                 let fetcher = Fetcher {
                     store: store.clone(),
-                    lane: lane.clone(),
+                    queue: queue.clone(),
                     batch: config.worker_pool.fetch_batch_size,
                     ready_cap: count.saturating_mul(2),
                     interval: config.worker_pool.fetch_interval_ms.into(),
@@ -204,7 +206,7 @@ impl EngineBuilder {
             let pool = Pool {
                 store: store.clone(),
                 clock: clock.clone(),
-                lane,
+                queue,
                 owner: self.owner.clone(),
                 handlers: self.handlers.clone(),
                 workers: count,
@@ -248,7 +250,7 @@ impl EngineBuilder {
         ));
         if !self.looks_on() {
             let callback = |on_complete| Callback::new(on_complete, self.claim_for);
-            let watcher = Watcher {
+            let aggregator = Aggregator {
                 store: store.clone(),
                 owner: self.owner.clone(),
                 reducer: self.reducer,
@@ -257,7 +259,7 @@ impl EngineBuilder {
                 outage: outage.clone(),
                 stop: stop_rest.clone(),
             };
-            rest.add(watcher.run());
+            rest.add(aggregator.run());
         }
         let grace = config.worker_pool.shutdown_grace_period_ms.into();
         Ok(Engine {
@@ -281,18 +283,18 @@ impl EngineBuilder {
         self.handlers.0.is_empty()
             && self.reducer.is_none()
             && self.on_complete.is_none()
-            && !self.fold_actions
+            && !self.fold_batches
     }
 
-    /// The lanes of the types that have a handler here.
-    fn lanes(&self) -> BTreeSet<LaneId> {
-        let lane = |kind| {
+    /// The queues of the types that have a handler here.
+    fn queues(&self) -> BTreeSet<QueueId> {
+        let queue = |kind| {
             let settings = self.config.job_types.get(kind);
             settings
-                .and_then(|settings| settings.lane.clone())
-                .unwrap_or_else(default_lane)
+                .and_then(|settings| settings.queue.clone())
+                .unwrap_or_else(default_queue)
         };
-        self.handlers.0.keys().map(lane).collect()
+        self.handlers.0.keys().map(queue).collect()
     }
 }
 
@@ -395,16 +397,16 @@ impl Engine {
         self.outage.clone()
     }
 
-    /// The worker pools as they are, by lane.
+    /// The worker pools as they are, by queue.
     pub fn pools(&self) -> Vec<PoolView> {
         self.pools.iter().map(PoolHandle::view).collect()
     }
 
-    /// Follows an action until it is decided.
-    pub fn follow(&self, group: GroupId, action: ActionId) -> ProgressStream {
+    /// Follows a batch until it is decided.
+    pub fn follow(&self, group: GroupId, batch: BatchId) -> ProgressStream {
         let stop = self.stop_followers.clone();
         let (stream, task) =
-            ProgressStream::follow(self.store.clone(), group, action, self.outage.clone(), stop);
+            ProgressStream::follow(self.store.clone(), group, batch, self.outage.clone(), stop);
         self.followers.spawn(task);
         stream
     }

@@ -13,8 +13,8 @@ pub enum EngineError {
     Config(String),
     #[error("the handler for job type {0:?} was registered twice")]
     TwoHandlers(String),
-    #[error("lane {0:?} was given two gates: give it one, and share its clones")]
+    #[error("queue {0:?} was given two gates: give it one, and share its clones")]
     TwoGates(String),
-    #[error("lane {lane:?} was given a gate but has no handler here; lanes that have one: {lanes}")]
-    IdleGate { lane: String, lanes: String },
+    #[error("queue {queue:?} was given a gate but has no handler here; queues that have one: {queues}")]
+    IdleGate { queue: String, queues: String },
 }

@@ -1,12 +1,12 @@
-//! The fetcher of one lane: keeps ready filled for its workers, and sends jobs that meet a spent window to
+//! The fetcher of one queue: keeps ready filled for its workers, and sends jobs that meet a spent window to
 //! delayed. It runs with `hold = "job"` only: otherwise workers get the next job in fair order without the
-//! detour over ready. It looks when the work bell rings and at the latest after `fetch_interval_ms`.
+//! detour over ready. It looks when the work signal signals and at the latest after `fetch_interval_ms`.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use tidegate_core::bulk::{AdmitParams, Stop};
-use tidegate_core::ids::LaneId;
+use tidegate_core::ids::QueueId;
 use tidegate_store::{Store, StoreError, StoreExt};
 use tokio_util::sync::CancellationToken;
 
@@ -15,7 +15,7 @@ use crate::outage::Outage;
 
 pub(crate) struct Fetcher {
     pub(crate) store: Arc<dyn Store>,
-    pub(crate) lane: LaneId,
+    pub(crate) queue: QueueId,
     pub(crate) batch: u32,
     /// About twice the workers: more would decide too early who goes next.
     pub(crate) ready_cap: u32,
@@ -27,9 +27,9 @@ pub(crate) struct Fetcher {
 
 impl Fetcher {
     pub(crate) async fn run(self) -> Result<(), StoreError> {
-        let wakeups = self.store.wakeups();
+        let notifier = self.store.notifier();
         while !self.stop.is_cancelled() {
-            // What is ready takes its place in the window: not for a lane from which nobody leases.
+            // What is ready takes its place in the window: not for a queue from which nobody leases.
             if !self.gate.is_open() {
                 tokio::select! {
                     () = self.gate.opened() => {}
@@ -37,14 +37,14 @@ impl Fetcher {
                 }
                 continue;
             }
-            let bell = wakeups.work.notified();
+            let signal = notifier.work.notified();
             let params = AdmitParams {
-                lane: self.lane.clone(),
+                queue: self.queue.clone(),
                 max: self.batch,
                 ready_cap: self.ready_cap,
             };
             let admit = || self.store.call(params.clone());
-            let Some(outcome) = self.outage.outlast(&self.stop, admit).await? else {
+            let Some(outcome) = self.outage.retry_until_available(&self.stop, admit).await? else {
                 break;
             };
             for denied in &outcome.denied {
@@ -54,7 +54,7 @@ impl Fetcher {
                 continue;
             }
             tokio::select! {
-                () = bell => {}
+                () = signal => {}
                 () = tokio::time::sleep(self.interval) => {}
                 () = self.stop.cancelled() => {}
             }

@@ -1,14 +1,14 @@
-//! The gate of a lane: while it is closed, nothing is leased from the lane here.
+//! The gate of a queue: while it is closed, nothing is leased from the queue here.
 //!
 //! For a downstream that is gone or wants no more work: its jobs wait in their lines instead of failing one by
-//! one. Gates are this process's own; others that work in the same lane find out by themselves.
+//! one. Gates are this process's own; others that work in the same queue find out by themselves.
 
 use tokio::sync::watch;
 
-/// Opens and closes a lane of one engine, while it runs or before. Clones are the same gate. Made open.
+/// Opens and closes a queue of one engine, while it runs or before. Clones are the same gate. Made open.
 ///
 /// Closing stops no job that runs: one that finds its downstream gone closes the gate and answers
-/// [`Returned`](crate::JobError::Returned), so that it is the first to run when the gate opens.
+/// [`Returned`](crate::JobError::Released), so that it is the first to run when the gate opens.
 #[derive(Debug, Clone, Default)]
 pub struct Gate {
     /// Why it is closed.

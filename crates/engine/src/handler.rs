@@ -8,8 +8,8 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use bytes::Bytes;
 use futures_util::FutureExt;
-use tidegate_core::bulk::{Level, Verdict};
-use tidegate_core::ids::{ActionId, GroupId, JobId, JobType};
+use tidegate_core::bulk::{JobOutcome, Priority};
+use tidegate_core::ids::{BatchId, GroupId, JobId, JobType};
 use tidegate_core::time::{Millis, Timestamp};
 use tidegate_store::LeasedJob;
 
@@ -17,10 +17,10 @@ use tidegate_store::LeasedJob;
 #[derive(Debug, Clone)]
 pub struct Job {
     pub group: GroupId,
-    pub action: ActionId,
+    pub batch: BatchId,
     pub id: JobId,
     pub kind: JobType,
-    pub level: Level,
+    pub priority: Priority,
     pub payload: Bytes,
     /// 1 for the first run.
     pub attempt: u32,
@@ -40,8 +40,8 @@ pub enum JobError {
     /// The downstream said too much; uses up no attempt.
     Throttled { retry_after: Option<Millis> },
     /// Not run after all: back to the head of its line; uses up no attempt. It is leased again at once, so
-    /// whoever answers this closes the lane's [`Gate`](crate::Gate) first.
-    Returned,
+    /// whoever answers this closes the queue's [`Gate`](crate::Gate) first.
+    Released,
 }
 
 impl JobError {
@@ -119,21 +119,21 @@ where
 pub(crate) struct Handlers(pub(crate) HashMap<JobType, Arc<dyn Handler>>);
 
 impl Handlers {
-    /// Runs one job to its verdict, whatever the handler does: return, fail, panic, or never return. `spent` of its time
+    /// Runs one job to its outcome, whatever the handler does: return, fail, panic, or never return. `spent` of its time
     /// is over.
-    pub(crate) async fn run(&self, leased: LeasedJob, spent: Millis) -> Verdict {
+    pub(crate) async fn run(&self, leased: LeasedJob, spent: Millis) -> JobOutcome {
         let LeasedJob { leased, id, payload } = leased;
         let Some(handler) = self.0.get(&leased.kind).cloned() else {
             let error = format!("no handler for job type {:?}", leased.kind);
-            return Verdict::Failed { error };
+            return JobOutcome::Failed { error };
         };
         let timeout = Millis(leased.timeout.0.saturating_sub(spent.0));
         let job = Job {
             group: leased.group,
-            action: leased.action,
+            batch: leased.batch,
             id,
             kind: leased.kind,
-            level: leased.level,
+            priority: leased.priority,
             payload,
             attempt: leased.attempt,
             deadline: leased.deadline,
@@ -142,16 +142,16 @@ impl Handlers {
         // The handler's state is its own: after a panic nothing of ours is half-changed.
         let run = AssertUnwindSafe(handler.run(job)).catch_unwind();
         match tokio::time::timeout(timeout.into(), run).await {
-            Ok(Ok(Ok(result))) => Verdict::Done { result },
-            Ok(Ok(Err(JobError::Failed(error)))) => Verdict::Failed { error },
-            Ok(Ok(Err(JobError::Retry { error, after }))) => Verdict::Retry { error, after },
-            Ok(Ok(Err(JobError::Throttled { retry_after }))) => Verdict::Throttled { retry_after },
-            Ok(Ok(Err(JobError::Returned))) => Verdict::Returned,
-            Ok(Err(panic)) => Verdict::Retry {
+            Ok(Ok(Ok(result))) => JobOutcome::Completed { result },
+            Ok(Ok(Err(JobError::Failed(error)))) => JobOutcome::Failed { error },
+            Ok(Ok(Err(JobError::Retry { error, after }))) => JobOutcome::Retry { error, after },
+            Ok(Ok(Err(JobError::Throttled { retry_after }))) => JobOutcome::Throttled { retry_after },
+            Ok(Ok(Err(JobError::Released))) => JobOutcome::Released,
+            Ok(Err(panic)) => JobOutcome::Retry {
                 error: format!("the handler panicked: {}", message(&*panic)),
                 after: None,
             },
-            Err(_) => Verdict::Retry {
+            Err(_) => JobOutcome::Retry {
                 error: format!("the handler did not return within {}", leased.timeout),
                 after: None,
             },

@@ -79,7 +79,7 @@ impl Outage {
     }
 
     /// Calls until the store answers, or fails for good. None: `stop` came first.
-    pub(crate) async fn outlast<T, Call, Answer>(
+    pub(crate) async fn retry_until_available<T, Call, Answer>(
         &self,
         stop: &CancellationToken,
         mut call: Call,
@@ -157,7 +157,7 @@ mod tests {
     async fn pauses_grow_up_to_a_limit() {
         let (outage, stop, mut left) = (outage(), CancellationToken::new(), 60);
         let begun = Instant::now();
-        let answer = outage.outlast(&stop, || {
+        let answer = outage.retry_until_available(&stop, || {
             left -= 1;
             std::future::ready(if left > 0 { Err(away()) } else { Ok(7) })
         });
@@ -171,16 +171,17 @@ mod tests {
     async fn who_is_stopped_waits_no_longer_but_tried_once() {
         let (outage, stop) = (outage(), CancellationToken::new());
         stop.cancel();
-        let answer = outage.outlast(&stop, || std::future::ready(Ok(7)));
+        let answer = outage.retry_until_available(&stop, || std::future::ready(Ok(7)));
         assert_eq!(answer.await.unwrap(), Some(7));
-        let answer = outage.outlast::<(), _, _>(&stop, || std::future::ready(Err(away())));
+        let answer = outage.retry_until_available::<(), _, _>(&stop, || std::future::ready(Err(away())));
         assert_eq!(answer.await.unwrap(), None);
     }
 
     #[tokio::test(start_paused = true)]
     async fn other_errors_are_not_waited_out() {
         let (outage, stop) = (outage(), CancellationToken::new());
-        let answer = outage.outlast::<(), _, _>(&stop, || std::future::ready(Err(StoreError::Closed)));
+        let answer =
+            outage.retry_until_available::<(), _, _>(&stop, || std::future::ready(Err(StoreError::Closed)));
         assert!(matches!(answer.await, Err(StoreError::Closed)));
         assert_eq!(outage.lasts(), None);
     }
@@ -188,7 +189,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn an_outage_lasts_as_long_as_somebody_waits() {
         let (outage, stop) = (outage(), CancellationToken::new());
-        let forever = || outage.outlast::<(), _, _>(&stop, || std::future::ready(Err(away())));
+        let forever = || outage.retry_until_available::<(), _, _>(&stop, || std::future::ready(Err(away())));
         let (mut first, mut second) = (Box::pin(forever()), Box::pin(forever()));
         let begun = Some(Unavailable {
             since: Timestamp(1_000),
@@ -197,7 +198,7 @@ mod tests {
         assert!(first.as_mut().now_or_never().is_none());
         assert_eq!(outage.lasts(), begun);
         assert!(second.as_mut().now_or_never().is_none());
-        let lucky = outage.outlast(&stop, || std::future::ready(Ok(7)));
+        let lucky = outage.retry_until_available(&stop, || std::future::ready(Ok(7)));
         assert_eq!(lucky.await.unwrap(), Some(7));
         drop(first);
         assert_eq!(outage.lasts(), begun, "the second still waits");

@@ -1,10 +1,10 @@
-//! The worker pool of one lane: leases as many jobs as it has free workers and runs their handlers.
+//! The worker pool of one queue: leases as many jobs as it has free workers and runs their handlers.
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use tidegate_core::bulk::{Answer, LeaseParams, Stop, Verdict};
-use tidegate_core::ids::{LaneId, Owner};
+use tidegate_core::bulk::{JobOutcome, LeaseParams, Settlement, Stop};
+use tidegate_core::ids::{Owner, QueueId};
 use tidegate_core::time::{Millis, Timestamp};
 use tidegate_store::{Clock, LeasedJob, Store, StoreError};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
@@ -22,17 +22,17 @@ const MAX_LEASE: usize = 1_000;
 /// What a pool is doing.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PoolView {
-    pub lane: LaneId,
+    pub queue: QueueId,
     pub workers: u32,
     /// Of these, how many have a job.
     pub busy: u32,
-    /// Why nothing is leased, if the lane's gate is closed.
+    /// Why nothing is leased, if the queue's gate is closed.
     pub gate_closed: Option<String>,
 }
 
 /// Looks at a pool while it runs.
 pub(crate) struct PoolHandle {
-    lane: LaneId,
+    queue: QueueId,
     workers: u32,
     running: TaskTracker,
     gate: Gate,
@@ -43,7 +43,7 @@ impl PoolHandle {
         // A worker is free a moment before its task has ended.
         let busy = self.running.len().min(self.workers as usize) as u32;
         PoolView {
-            lane: self.lane.clone(),
+            queue: self.queue.clone(),
             workers: self.workers,
             busy,
             gate_closed: self.gate.reason(),
@@ -54,7 +54,7 @@ impl PoolHandle {
 pub(crate) struct Pool {
     pub(crate) store: Arc<dyn Store>,
     pub(crate) clock: Arc<dyn Clock>,
-    pub(crate) lane: LaneId,
+    pub(crate) queue: QueueId,
     pub(crate) owner: Owner,
     pub(crate) handlers: Handlers,
     pub(crate) workers: u32,
@@ -65,7 +65,7 @@ pub(crate) struct Pool {
     pub(crate) window: Millis,
     /// Longest wait before an idle pool asks again.
     pub(crate) patience: Duration,
-    pub(crate) answers: mpsc::Sender<Answer>,
+    pub(crate) answers: mpsc::Sender<Settlement>,
     pub(crate) outage: Outage,
     /// No more jobs are leased.
     pub(crate) stop: CancellationToken,
@@ -76,7 +76,7 @@ pub(crate) struct Pool {
 impl Pool {
     pub(crate) fn handle(&self) -> PoolHandle {
         PoolHandle {
-            lane: self.lane.clone(),
+            queue: self.queue.clone(),
             workers: self.workers,
             running: self.running.clone(),
             gate: self.gate.clone(),
@@ -93,7 +93,7 @@ impl Pool {
 
     async fn lease_until_stopped(&self) -> Result<(), StoreError> {
         let free = Arc::new(Semaphore::new(self.workers as usize));
-        let wakeups = self.store.wakeups();
+        let notifier = self.store.notifier();
         let mut alarm = Alarm::new(self.clock.clone());
         // No window ends later than this.
         let window = Duration::from(self.window).min(self.patience);
@@ -112,10 +112,10 @@ impl Pool {
             if let Ok(others) = free.clone().try_acquire_many_owned(more) {
                 permits.merge(others);
             }
-            // Before the lease, so that a bell that rings during it is heard.
-            let bell = wakeups.work.notified();
+            // Before the lease, so that a signal that signals during it is heard.
+            let signal = notifier.work.notified();
             let params = LeaseParams {
-                lane: self.lane.clone(),
+                queue: self.queue.clone(),
                 max: permits.num_permits() as u32,
                 owner: self.owner.clone(),
             };
@@ -125,7 +125,7 @@ impl Pool {
                 asked_at = self.clock.steady();
                 self.store.lease(params.clone())
             };
-            let Some(outcome) = self.outage.outlast(&self.stop, lease).await? else {
+            let Some(outcome) = self.outage.retry_until_available(&self.stop, lease).await? else {
                 break;
             };
             // It may have been closed while the lease was under way.
@@ -140,10 +140,10 @@ impl Pool {
                 Stop::Limited { until } | Stop::Held { until } => alarm.wait(until, window),
                 Stop::Empty | Stop::Full => self.patience,
             };
-            // In a spent window no bell brings work.
+            // In a spent window no signal brings work.
             let limited = matches!(outcome.stop, Stop::Limited { .. });
             tokio::select! {
-                () = bell, if !limited => {}
+                () = signal, if !limited => {}
                 () = tokio::time::sleep(wait) => {}
                 () = self.stop.cancelled() => {}
             }
@@ -153,10 +153,10 @@ impl Pool {
 
     /// Returns when the gate is open, or at the stop.
     async fn gate_opened(&self) {
-        let (lane, reason) = (&self.lane, self.gate.reason());
-        tracing::warn!(%lane, reason, "lane {lane} is closed: nothing is leased from it here");
+        let (queue, reason) = (&self.queue, self.gate.reason());
+        tracing::warn!(%queue, reason, "queue {queue} is closed: nothing is leased from it here");
         tokio::select! {
-            () = self.gate.opened() => tracing::info!(%lane, "lane {lane} is open again"),
+            () = self.gate.opened() => tracing::info!(%queue, "queue {queue} is open again"),
             () = self.stop.cancelled() => {}
         }
     }
@@ -176,14 +176,14 @@ impl Pool {
             if expired {
                 tracing::warn!(%spent, timeout = %job.leased.timeout, "a job was not started: its lease was too old");
             }
-            let verdict = tokio::select! {
+            let outcome = tokio::select! {
                 biased;
-                () = std::future::ready(()), if !open || expired => Verdict::Returned,
-                verdict = handlers.run(job, spent) => verdict,
-                () = abort.cancelled() => Verdict::Returned,
+                () = std::future::ready(()), if !open || expired => JobOutcome::Released,
+                outcome = handlers.run(job, spent) => outcome,
+                () = abort.cancelled() => JobOutcome::Released,
             };
             // The settler is gone only if the store is; then the lease runs out by itself.
-            let _ = answers.send(Answer { lease, verdict }).await;
+            let _ = answers.send(Settlement { lease, outcome }).await;
             drop(permit);
         });
     }

@@ -1,4 +1,4 @@
-//! Progress of an action as a stream: an item whenever the counts have changed, the last when it is decided.
+//! Progress of a batch as a stream: an item whenever the counts have changed, the last when it is decided.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -9,8 +9,8 @@ use std::time::Duration;
 use futures_core::Stream;
 use tidegate_core::bulk::congestion::Estimate;
 use tidegate_core::bulk::views::{Query, View};
-use tidegate_core::bulk::{ActionCounts, ActionStatus};
-use tidegate_core::ids::{ActionId, GroupId};
+use tidegate_core::bulk::{BatchCounts, BatchStatus};
+use tidegate_core::ids::{BatchId, GroupId};
 use tidegate_store::{Store, StoreExt};
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
@@ -23,8 +23,8 @@ const INTERVAL: Duration = Duration::from_millis(100);
 
 #[derive(Debug, Clone, PartialEq)]
 pub struct Progress {
-    pub status: ActionStatus,
-    pub counts: ActionCounts,
+    pub status: BatchStatus,
+    pub counts: BatchCounts,
     pub estimate: Estimate,
 }
 
@@ -38,19 +38,19 @@ impl Progress {
 pub struct ProgressStream(mpsc::Receiver<Result<Progress, EngineError>>);
 
 impl ProgressStream {
-    /// The stream, and the task that feeds it: until the action is decided, nobody listens any more, or
+    /// The stream, and the task that feeds it: until the batch is decided, nobody listens any more, or
     /// `stop`. The task holds the store, so whoever wants the store back has to wait for it.
     pub(crate) fn follow(
         store: Arc<dyn Store>,
         group: GroupId,
-        action: ActionId,
+        batch: BatchId,
         outage: Outage,
         stop: CancellationToken,
     ) -> (Self, impl Future<Output = ()> + Send + 'static) {
         let (sender, receiver) = mpsc::channel(1);
         let task = async move {
             tokio::select! {
-                () = feed(&*store, &group, &action, &outage, &stop, &sender) => {}
+                () = feed(&*store, &group, &batch, &outage, &stop, &sender) => {}
                 () = sender.closed() => {}
                 () = stop.cancelled() => {}
             }
@@ -75,14 +75,14 @@ impl Stream for ProgressStream {
 async fn feed(
     store: &dyn Store,
     group: &GroupId,
-    action: &ActionId,
+    batch: &BatchId,
     outage: &Outage,
     stop: &CancellationToken,
     sender: &mpsc::Sender<Result<Progress, EngineError>>,
 ) {
     let mut last = None;
     loop {
-        let Some(progress) = look(store, group, action, outage, stop).await.transpose() else {
+        let Some(progress) = look(store, group, batch, outage, stop).await.transpose() else {
             return;
         };
         let end = progress.as_ref().map_or(true, Progress::is_finished);
@@ -102,20 +102,20 @@ async fn feed(
 async fn look(
     store: &dyn Store,
     group: &GroupId,
-    action: &ActionId,
+    batch: &BatchId,
     outage: &Outage,
     stop: &CancellationToken,
 ) -> Result<Option<Progress>, EngineError> {
-    let query = || store.call(Query::Action(group.clone(), action.clone()));
-    let Some(view) = outage.outlast(stop, query).await? else {
+    let query = || store.call(Query::Batch(group.clone(), batch.clone()));
+    let Some(view) = outage.retry_until_available(stop, query).await? else {
         return Ok(None);
     };
     match view? {
-        View::Action(view) => Ok(Some(Progress {
+        View::Batch(view) => Ok(Some(Progress {
             status: view.status,
             counts: view.counts,
             estimate: view.estimate,
         })),
-        other => unreachable!("an action is answered with an action, not {other:?}"),
+        other => unreachable!("a batch is answered with a batch, not {other:?}"),
     }
 }

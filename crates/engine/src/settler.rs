@@ -6,7 +6,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use tidegate_core::bulk::{Answer, SettleParams, Settled};
+use tidegate_core::bulk::{SettleParams, Settled, Settlement};
 use tidegate_store::{Store, StoreError, StoreExt};
 use tokio::sync::mpsc;
 use tokio::task::{JoinError, JoinSet};
@@ -18,14 +18,14 @@ use crate::outage::Outage;
 const MAX_BATCH: usize = 1_000;
 const MAX_CALLS: usize = 64;
 
-/// While a call takes no longer than this, answers gather for the next one: few large calls cost less.
+/// While a call takes no longer than this, answers batcher for the next one: few large calls cost less.
 const GATHER: Duration = Duration::from_millis(100);
 
 /// Runs until every sender is gone and everything is settled. From `abort` on, a store that is unavailable is
 /// not waited for: the leases of what cannot be delivered run out, and those jobs run again.
 pub(crate) async fn run(
     store: Arc<dyn Store>,
-    mut answers: mpsc::Receiver<Answer>,
+    mut answers: mpsc::Receiver<Settlement>,
     outage: Outage,
     abort: CancellationToken,
 ) -> Result<(), StoreError> {
@@ -62,7 +62,10 @@ async fn deliver(
     outage: Outage,
     abort: CancellationToken,
 ) -> Result<(), StoreError> {
-    let Some(settled) = outage.outlast(&abort, || store.call(params.clone())).await? else {
+    let Some(settled) = outage
+        .retry_until_available(&abort, || store.call(params.clone()))
+        .await?
+    else {
         let answers = params.answers.len();
         tracing::error!(answers, "answers could not be delivered; their leases run out");
         return Ok(());

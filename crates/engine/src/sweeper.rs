@@ -30,7 +30,7 @@ pub(crate) async fn expire_leases(
     let mut alarm = Alarm::new(clock);
     while !stop.is_cancelled() {
         let expire = || store.call(ExpireLeasesParams { max: BATCH });
-        let Some(outcome) = outage.outlast(&stop, expire).await? else {
+        let Some(outcome) = outage.retry_until_available(&stop, expire).await? else {
             break;
         };
         if outcome.delayed + outcome.dead > 0 {
@@ -58,7 +58,10 @@ pub(crate) async fn drop_finished(
             max: BATCH,
             older_than: None,
         };
-        let Some(outcome) = outage.outlast(&stop, || store.call(params.clone())).await? else {
+        let Some(outcome) = outage
+            .retry_until_available(&stop, || store.call(params.clone()))
+            .await?
+        else {
             break;
         };
         if !outcome.more {
@@ -76,7 +79,7 @@ pub(crate) async fn snapshot_congestion(
 ) -> Result<(), StoreError> {
     while !stop.is_cancelled() {
         let snapshot = || store.call(SnapshotCongestionParams {});
-        if outage.outlast(&stop, snapshot).await?.is_none() {
+        if outage.retry_until_available(&stop, snapshot).await?.is_none() {
             break;
         }
         pause(interval, &stop).await;

@@ -10,16 +10,16 @@
 //! owner is gone, records from the mark on are delivered again: at least once, and in order for each key.
 //! What the bytes mean is not known here.
 
+mod assignment;
+mod capacity;
 #[cfg(feature = "conformance")]
 pub mod conformance;
 pub mod embedded;
 mod error;
-mod holding;
 #[cfg(feature = "kafka")]
 pub mod kafka;
 mod partition;
 pub mod redis;
-mod room;
 mod seam;
 mod settings;
 mod share;

@@ -13,13 +13,13 @@ use crate::{LogError, LogSettings, Topic};
 pub(crate) const MAX_RECORD: usize = 1_100_000;
 /// Limit: the same of a dead letter. It may hold a whole record that nobody could read, as two characters for each byte,
 /// and says a little about it.
-pub(crate) const MAX_LETTER: usize = 2 * MAX_RECORD + 100_000;
+pub(crate) const MAX_DEAD_LETTER: usize = 2 * MAX_RECORD + 100_000;
 
 /// Limit: key and value of one record of a topic together.
 pub(crate) fn max_record(topic: Topic) -> usize {
     match topic {
         Topic::High | Topic::Low => MAX_RECORD,
-        Topic::Dead => MAX_LETTER,
+        Topic::Dead => MAX_DEAD_LETTER,
     }
 }
 

@@ -1,6 +1,6 @@
 //! The audit log: who did what, when and why, as JSON lines in a file.
 //!
-//! An entry is on disk before its deed is done; if it is refused then, another entry says so. At [`MAX_BYTES`] the file becomes `….1`, in place of the one
+//! An entry is on disk before its command is done; if it is refused then, another entry says so. At [`MAX_BYTES`] the file becomes `….1`, in place of the one
 //! before, and a fresh one begins.
 
 use std::collections::VecDeque;
@@ -14,7 +14,7 @@ use tidegate_api::AuditEntry;
 use tidegate_core::time::Timestamp;
 
 use crate::convert::time;
-use crate::problem::{AUDIT, Answer, Refused};
+use crate::problem::{AUDIT, ApiError, ApiResult};
 
 /// Limit: the size of the file; twice that on disk.
 const MAX_BYTES: u64 = 64 * 1024 * 1024;
@@ -24,14 +24,14 @@ const TAIL_BYTES: u64 = 4 * 1024 * 1024;
 
 /// What somebody is about to do.
 #[derive(Debug, Clone)]
-pub(crate) struct Deed {
+pub(crate) struct AuditedCommand {
     what: &'static str,
     on: String,
     why: Option<String>,
     detail: Option<serde_json::Value>,
 }
 
-impl Deed {
+impl AuditedCommand {
     pub(crate) fn new(what: &'static str, on: impl ToString) -> Self {
         Self {
             what,
@@ -81,22 +81,22 @@ impl Audit {
         Ok(Self(Arc::new(Mutex::new(log))))
     }
 
-    /// Durable when it returns. Refused if it cannot be kept: then the deed must not be done either.
+    /// Durable when it returns. ApiError if it cannot be kept: then the command must not be done either.
     pub(crate) async fn note(
         &self,
         at: Timestamp,
         who: &str,
-        deed: Deed,
+        command: AuditedCommand,
         refused: Option<String>,
-    ) -> Answer<()> {
-        let what = deed.what;
+    ) -> ApiResult<()> {
+        let what = command.what;
         let entry = AuditEntry {
             at: time(at),
             who: who.to_owned(),
             what: what.to_owned(),
-            on: deed.on,
-            why: deed.why,
-            detail: deed.detail,
+            on: command.on,
+            why: command.why,
+            detail: command.detail,
             refused,
         };
         let detail = entry.detail.as_ref().map(ToString::to_string);
@@ -107,7 +107,7 @@ impl Audit {
         let written = written.unwrap_or_else(|error| Err(io::Error::other(error)));
         written.map_err(|error| {
             tracing::error!(%error, what, "the audit log cannot be written; what was asked for is not done");
-            Refused::new(
+            ApiError::new(
                 AUDIT,
                 "the audit log cannot be written, so nothing was done; see the service's log",
             )
@@ -115,12 +115,12 @@ impl Audit {
     }
 
     /// The latest entries, newest first.
-    pub(crate) async fn latest(&self, max: usize) -> Answer<Vec<AuditEntry>> {
+    pub(crate) async fn latest(&self, max: usize) -> ApiResult<Vec<AuditEntry>> {
         let log = self.0.clone();
         // The lock is held while the disk writes.
         let read = move || locked(&log).latest.iter().rev().take(max).cloned().collect();
         let read = tokio::task::spawn_blocking(read).await;
-        read.map_err(|error| Refused::new(AUDIT, format!("the audit log cannot be read: {error}")))
+        read.map_err(|error| ApiError::new(AUDIT, format!("the audit log cannot be read: {error}")))
     }
 }
 
@@ -219,11 +219,11 @@ mod tests {
 
     use super::*;
 
-    async fn note(audit: &Audit, on: &str) -> Answer<()> {
-        let deed = Deed::new("group.pause", on)
+    async fn note(audit: &Audit, on: &str) -> ApiResult<()> {
+        let command = AuditedCommand::new("group.pause", on)
             .because(Some("because".into()))
             .asked(&serde_json::json!({"n": 1}));
-        audit.note(Timestamp(1_000), "ops", deed, None).await
+        audit.note(Timestamp(1_000), "ops", command, None).await
     }
 
     async fn on(audit: &Audit) -> Vec<String> {

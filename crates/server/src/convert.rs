@@ -25,31 +25,31 @@ macro_rules! same_variants {
 }
 
 same_variants! {
-    level: core::Level => api::Level { High, Normal, Low }
-    core_level: api::Level => core::Level { High, Normal, Low }
-    phase: core::Phase => api::JobPhase { Waiting, Ready, Leased, Delayed, Done, Dead }
+    priority: core::Priority => api::JobPriority { High, Normal, Low }
+    core_priority: api::JobPriority => core::Priority { High, Normal, Low }
+    state: core::JobState => api::JobState { Waiting, Ready, Running, Delayed, Completed, Dead }
     delay_reason: core::DelayReason => api::DelayReason {
         RateLimited, ApiThrottled, TransientError, LeaseExpired, Scheduled
     }
     death_reason: core::DeathReason => api::DeathReason { Failed, AttemptsUsedUp, Expired, Cancelled }
     core_death_reason: api::DeathReason => core::DeathReason { Failed, AttemptsUsedUp, Expired, Cancelled }
-    status: core::ActionStatus => api::ActionStatus { Created, Dispatched, Running, Aggregating, Completed, Failed }
+    status: core::BatchStatus => api::BatchStatus { Created, Dispatched, Running, Aggregating, Completed, Failed }
     congestion_level: congestion::CongestionLevel => api::CongestionLevel { None, Low, Moderate, High, Critical }
 }
 
-pub(crate) fn counts(counts: views::PhaseCounts) -> api::PhaseCounts {
-    api::PhaseCounts {
+pub(crate) fn counts(counts: views::StateCounts) -> api::StateCounts {
+    api::StateCounts {
         waiting: counts.waiting,
         ready: counts.ready,
-        leased: counts.leased,
+        running: counts.running,
         delayed: counts.delayed,
-        done: counts.done,
+        completed: counts.completed,
         dead: counts.dead,
     }
 }
 
-pub(crate) fn action_counts(counts: core::ActionCounts) -> api::ActionCounts {
-    api::ActionCounts {
+pub(crate) fn batch_counts(counts: core::BatchCounts) -> api::BatchCounts {
+    api::BatchCounts {
         total: counts.total,
         success: counts.success,
         failed: counts.failed,
@@ -86,24 +86,24 @@ pub(crate) fn group(view: views::GroupView) -> api::Group {
         held: view.held,
         active: view.active,
         counts: counts(view.counts),
-        actions: view.actions.into_iter().map(Into::into).collect(),
+        batches: view.batches.into_iter().map(Into::into).collect(),
         waiting_since: view.waiting_since.map(time),
         estimate: estimate(view.estimate),
     }
 }
 
-pub(crate) fn action(view: views::ActionView) -> api::Action {
+pub(crate) fn batch(view: views::BatchView) -> api::Batch {
     let summary = view
         .summary
         .map(|bytes| serde_json::from_slice(&bytes).unwrap_or_else(|_| base64_value(&bytes)));
-    api::Action {
+    api::Batch {
         group: view.group.into(),
         id: view.id.into(),
         status: status(view.status),
         sealed: view.sealed,
         paused: view.paused,
         cancelled: view.cancelled,
-        counts: action_counts(view.counts),
+        counts: batch_counts(view.counts),
         errors: view.errors,
         summary,
         callback: view.callback,
@@ -139,7 +139,7 @@ pub(crate) fn bytes(value: Option<Box<RawValue>>) -> Bytes {
     }
 }
 
-pub(crate) fn job(group: &str, action: Option<&str>, details: JobDetails) -> api::Job {
+pub(crate) fn job(group: &str, batch: Option<&str>, details: JobDetails) -> api::Job {
     let JobDetails {
         id,
         view,
@@ -149,12 +149,12 @@ pub(crate) fn job(group: &str, action: Option<&str>, details: JobDetails) -> api
     } = details;
     api::Job {
         group: group.to_owned(),
-        action: action.map(str::to_owned),
+        batch: batch.map(str::to_owned),
         id: id.into(),
         kind: view.kind.into(),
-        lane: view.lane.into(),
-        level: level(view.level),
-        phase: phase(view.phase),
+        queue: view.queue.into(),
+        priority: priority(view.priority),
+        state: state(view.state),
         attempts: view.attempts,
         throttles: view.throttles,
         delayed_until: view.delayed.map(|(until, _)| time(until)),
@@ -188,11 +188,11 @@ pub(crate) fn limits(view: views::LimitsView) -> api::Limits {
         configured_global_rps: view.configured_global_rps,
         limit_per_window: view.limit_per_window,
         window_ms: view.window_ms.0,
-        lanes: view
-            .lanes
+        queues: view
+            .queues
             .into_iter()
-            .map(|(lane, rps)| api::LaneRate {
-                lane: lane.into(),
+            .map(|(queue, rps)| api::QueueRate {
+                queue: queue.into(),
                 rps,
             })
             .collect(),
@@ -203,7 +203,7 @@ pub(crate) fn limits(view: views::LimitsView) -> api::Limits {
                 at: time(change.at),
                 by: change.by,
                 why: change.why,
-                lane: change.lane.map(Into::into),
+                queue: change.queue.map(Into::into),
                 from_rps: change.from_rps,
                 to_rps: change.to_rps,
             })

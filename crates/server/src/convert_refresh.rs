@@ -9,7 +9,7 @@ use tidegate_core::refresh::freshness::{Freshness, Tier};
 use tidegate_core::refresh::status::UpdateState;
 use tidegate_core::time::Timestamp;
 use tidegate_engine::refresh::{
-    CountersView, DeadLetterView, FreshnessMix, LagView, Lags, PriorityCounts, Queued, RecordView,
+    CountersView, DeadLetterView, FreshnessCensus, LagView, Lags, PriorityCounts, Queued, RecordView,
     reason_name,
 };
 use tidegate_snapshots::{DeadLetterMark, DeadLetterPosition, Handled, StatusState};
@@ -33,7 +33,7 @@ same_variants! {
     reason: FailureReason => api::FailureReason {
         Api5xx, Api4xx, ParseError, TooLarge, Timeout, Redirected, UnknownSource
     }
-    deed: Handled => api::LetterDeed { Replayed, Purged }
+    command: Handled => api::DeadLetterHandling { Replayed, Purged }
 }
 
 /// A record without its data.
@@ -141,7 +141,7 @@ pub(crate) fn lag(lags: Lags) -> api::RefreshLag {
     }
 }
 
-pub(crate) fn mix(mix: FreshnessMix) -> api::FreshnessCounts {
+pub(crate) fn mix(mix: FreshnessCensus) -> api::FreshnessCounts {
     api::FreshnessCounts {
         fresh: mix.fresh,
         stale: mix.stale,
@@ -206,15 +206,15 @@ pub(crate) fn position(text: &str) -> Option<DeadLetterPosition> {
     })
 }
 
-fn handled(mark: DeadLetterMark) -> api::LetterHandled {
-    api::LetterHandled {
-        how: deed(mark.how),
+fn handled(mark: DeadLetterMark) -> api::DeadLetterHandled {
+    api::DeadLetterHandled {
+        how: command(mark.how),
         at: time(mark.at),
         by: mark.by,
     }
 }
 
-pub(crate) fn letter(view: DeadLetterView) -> api::DeadLetter {
+pub(crate) fn dead_letter(view: DeadLetterView) -> api::DeadLetter {
     let mut told = api::DeadLetter {
         position: position_text(view.position),
         written_at: time(view.written_at),
@@ -230,20 +230,20 @@ pub(crate) fn letter(view: DeadLetterView) -> api::DeadLetter {
         raw_event: None,
         handled: view.handled.map(handled),
     };
-    let letter = match view.letter {
-        Ok(letter) => letter,
+    let dead_letter = match view.dead_letter {
+        Ok(dead_letter) => dead_letter,
         Err(bytes) => {
             told.raw_event = Some(hex(&bytes));
             return told;
         }
     };
-    told.failure_reason = Some(reason(letter.failure_reason));
-    told.error_message = Some(letter.error_message);
-    told.stack_trace = letter.causes;
-    told.retry_count = letter.retry_count;
-    told.failed_at = Some(time(letter.failed_at));
-    told.worker_id = Some(letter.worker_id.into());
-    match letter.original {
+    told.failure_reason = Some(reason(dead_letter.failure_reason));
+    told.error_message = Some(dead_letter.error_message);
+    told.stack_trace = dead_letter.causes;
+    told.retry_count = dead_letter.retry_count;
+    told.failed_at = Some(time(dead_letter.failed_at));
+    told.worker_id = Some(dead_letter.worker_id.into());
+    match dead_letter.original {
         Original::Event(event) => {
             told.original_event = raw(&*event);
             told.source = Some(event.source.into());

@@ -10,7 +10,7 @@ use futures_core::Stream;
 use futures_util::StreamExt;
 use serde::Serialize;
 
-use crate::problem::{Answer, Refused, TOO_MANY};
+use crate::problem::{ApiError, ApiResult, TOO_MANY};
 use crate::state::App;
 
 /// Sent when nothing else is, so that proxies and clients see that the connection lives.
@@ -27,10 +27,10 @@ pub(crate) fn event<T: Serialize>(name: &str, data: &T) -> Event {
 pub(crate) fn events(
     app: &App,
     stream: impl Stream<Item = Result<Event, Infallible>> + Send + 'static,
-) -> Answer<Response> {
+) -> ApiResult<Response> {
     let Ok(place) = app.event_streams.clone().try_acquire_owned() else {
         let most = app.config.server.max_event_streams;
-        return Err(Refused::new(
+        return Err(ApiError::new(
             TOO_MANY,
             format!("{most} streams of events are open, as many as server.max_event_streams allows"),
         ));

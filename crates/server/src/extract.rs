@@ -14,7 +14,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use tidegate_core::bulk::views::Cursor;
 
-use crate::problem::{Answer, BAD_CURSOR, BAD_REQUEST, MEDIA_TYPE, Refused, TIMEOUT, TOO_LARGE};
+use crate::problem::{ApiError, ApiResult, BAD_CURSOR, BAD_REQUEST, MEDIA_TYPE, TIMEOUT, TOO_LARGE};
 use crate::state::App;
 
 /// The part of a media type before its parameters.
@@ -29,7 +29,7 @@ fn is_json(media: &str) -> bool {
 }
 
 /// A pause of the client longer than `pause`, or more than `max` bytes, ends the read.
-pub(crate) async fn whole_body(body: Body, max: u64, pause: Duration) -> Answer<Bytes> {
+pub(crate) async fn whole_body(body: Body, max: u64, pause: Duration) -> ApiResult<Bytes> {
     let mut stream = body.into_data_stream();
     let mut whole = BytesMut::new();
     loop {
@@ -39,7 +39,7 @@ pub(crate) async fn whole_body(body: Body, max: u64, pause: Duration) -> Answer<
             Some(Err(error)) => return Err(broken(&error)),
             Some(Ok(piece)) => {
                 if (whole.len() + piece.len()) as u64 > max {
-                    return Err(Refused::new(
+                    return Err(ApiError::new(
                         TOO_LARGE,
                         format!(
                             "the body has more than {max} bytes; send less at once, or jobs as application/x-ndjson"
@@ -52,13 +52,13 @@ pub(crate) async fn whole_body(body: Body, max: u64, pause: Duration) -> Answer<
     }
 }
 
-pub(crate) fn slow(pause: Duration) -> Refused {
+pub(crate) fn slow(pause: Duration) -> ApiError {
     let ms = pause.as_millis();
-    Refused::new(TIMEOUT, format!("the body paused for more than {ms} ms"))
+    ApiError::new(TIMEOUT, format!("the body paused for more than {ms} ms"))
 }
 
-pub(crate) fn broken(error: &dyn std::fmt::Display) -> Refused {
-    Refused::new(BAD_REQUEST, format!("the body cannot be read: {error}"))
+pub(crate) fn broken(error: &dyn std::fmt::Display) -> ApiError {
+    ApiError::new(BAD_REQUEST, format!("the body cannot be read: {error}"))
 }
 
 /// A body of JSON. Absent is `{}`, so that requests without arguments need no body.
@@ -66,9 +66,9 @@ pub(crate) fn broken(error: &dyn std::fmt::Display) -> Refused {
 pub(crate) struct Json<T>(pub(crate) T);
 
 impl<T: DeserializeOwned> FromRequest<App> for Json<T> {
-    type Rejection = Refused;
+    type Rejection = ApiError;
 
-    async fn from_request(request: Request, app: &App) -> Result<Self, Refused> {
+    async fn from_request(request: Request, app: &App) -> Result<Self, ApiError> {
         let media = media_type(request.headers()).map(str::to_owned);
         let server = &app.config.server;
         let body = whole_body(
@@ -79,28 +79,28 @@ impl<T: DeserializeOwned> FromRequest<App> for Json<T> {
         let longest = Duration::from(server.request_timeout_ms);
         let body = tokio::time::timeout(longest, body).await.map_err(|_| {
             let ms = longest.as_millis();
-            Refused::new(TIMEOUT, format!("the body did not come within {ms} ms"))
+            ApiError::new(TIMEOUT, format!("the body did not come within {ms} ms"))
         })??;
         match media.as_deref() {
             Some(media) if is_json(media) => {}
             None if body.is_empty() => {}
             Some(other) => {
                 let detail = format!("the body is {other}; it must be application/json");
-                return Err(Refused::new(MEDIA_TYPE, detail));
+                return Err(ApiError::new(MEDIA_TYPE, detail));
             }
             None => {
                 let detail = "the body has no Content-Type; it must be application/json";
-                return Err(Refused::new(MEDIA_TYPE, detail));
+                return Err(ApiError::new(MEDIA_TYPE, detail));
             }
         }
         let text = if body.is_empty() { &b"{}"[..] } else { &body };
         serde_json::from_slice(text).map(Json).map_err(|error| {
             // What is JSON but not what was asked for is another mistake than what is no JSON.
-            let detail = format!("the body does not fit: {error}");
+            let detail = format!("invalid request body: {error}");
             if error.is_data() {
-                Refused::invalid(detail)
+                ApiError::invalid(detail)
             } else {
-                Refused::new(BAD_REQUEST, detail)
+                ApiError::new(BAD_REQUEST, detail)
             }
         })
     }
@@ -117,7 +117,7 @@ impl<T: Serialize> IntoResponse for Json<T> {
             }
             Err(error) => {
                 tracing::error!(%error, "an answer cannot be written");
-                Refused::new(crate::problem::INTERNAL, "the answer cannot be written").into_response()
+                ApiError::new(crate::problem::INTERNAL, "the answer cannot be written").into_response()
             }
         }
     }
@@ -125,30 +125,30 @@ impl<T: Serialize> IntoResponse for Json<T> {
 
 /// The names in an address.
 #[derive(Debug)]
-pub(crate) struct Names<T>(pub(crate) T);
+pub(crate) struct PathParams<T>(pub(crate) T);
 
-impl<T: DeserializeOwned + Send> FromRequestParts<App> for Names<T> {
-    type Rejection = Refused;
+impl<T: DeserializeOwned + Send> FromRequestParts<App> for PathParams<T> {
+    type Rejection = ApiError;
 
-    async fn from_request_parts(parts: &mut Parts, app: &App) -> Result<Self, Refused> {
+    async fn from_request_parts(parts: &mut Parts, app: &App) -> Result<Self, ApiError> {
         let Path(names) = Path::<T>::from_request_parts(parts, app)
             .await
-            .map_err(|error| Refused::invalid(format!("the address does not fit: {}", error.body_text())))?;
+            .map_err(|error| ApiError::invalid(format!("invalid path parameter: {}", error.body_text())))?;
         Ok(Self(names))
     }
 }
 
 /// The part of an address after the question mark.
 #[derive(Debug)]
-pub(crate) struct Asked<T>(pub(crate) T);
+pub(crate) struct QueryParams<T>(pub(crate) T);
 
-impl<T: DeserializeOwned + Send> FromRequestParts<App> for Asked<T> {
-    type Rejection = Refused;
+impl<T: DeserializeOwned + Send> FromRequestParts<App> for QueryParams<T> {
+    type Rejection = ApiError;
 
-    async fn from_request_parts(parts: &mut Parts, app: &App) -> Result<Self, Refused> {
+    async fn from_request_parts(parts: &mut Parts, app: &App) -> Result<Self, ApiError> {
         let Query(asked) = Query::<T>::from_request_parts(parts, app)
             .await
-            .map_err(|error| Refused::invalid(format!("the query does not fit: {}", error.body_text())))?;
+            .map_err(|error| ApiError::invalid(format!("invalid query parameter: {}", error.body_text())))?;
         Ok(Self(asked))
     }
 }
@@ -158,7 +158,7 @@ pub(crate) fn cursor_text(cursor: Cursor) -> String {
     format!("c{:x}", cursor.0)
 }
 
-pub(crate) fn cursor(text: Option<&str>) -> Answer<Option<Cursor>> {
+pub(crate) fn cursor(text: Option<&str>) -> ApiResult<Option<Cursor>> {
     let Some(text) = text else { return Ok(None) };
     let number = text
         .strip_prefix('c')
@@ -171,7 +171,7 @@ pub(crate) fn cursor(text: Option<&str>) -> Answer<Option<Cursor>> {
         None => {
             let detail =
                 format!("{text:?} is not a cursor; pass what `next` of the page before says, or nothing");
-            Err(Refused::new(BAD_CURSOR, detail))
+            Err(ApiError::new(BAD_CURSOR, detail))
         }
     }
 }

@@ -14,7 +14,6 @@ mod files;
 #[cfg(any(test, feature = "fuzzing"))]
 #[doc(hidden)]
 pub mod fuzzing;
-mod lanes;
 mod metrics;
 mod ndjson;
 mod net;
@@ -23,11 +22,12 @@ mod openapi;
 mod pages;
 mod problem;
 mod push;
+mod queues;
 /// Passes of waiting rooms, for programs that serve rooms without this service.
 pub mod passes {
     pub use crate::room::draw::{Secret as DrawSecret, draw};
     pub use crate::room::pass::{Claims, PassKeysConfig, PassRefused, Signer};
-    pub use crate::room::shop::{ShopError, Shown, Visited};
+    pub use crate::room::shop::{PresentedPass, ShopError, Visited};
 }
 pub mod refresh;
 mod room;

@@ -7,7 +7,7 @@ use bytes::{Buf, Bytes, BytesMut};
 use futures_util::StreamExt;
 
 use crate::extract::{broken, slow};
-use crate::problem::{Answer, Refused, TOO_LARGE};
+use crate::problem::{ApiError, ApiResult, TOO_LARGE};
 
 pub(crate) struct Lines {
     body: BodyDataStream,
@@ -36,7 +36,7 @@ impl Lines {
     }
 
     /// The next line that is not blank, without its end.
-    pub(crate) async fn next(&mut self) -> Answer<Option<Bytes>> {
+    pub(crate) async fn next(&mut self) -> ApiResult<Option<Bytes>> {
         loop {
             while let Some(line) = self.split() {
                 if !line.iter().all(u8::is_ascii_whitespace) {
@@ -47,7 +47,7 @@ impl Lines {
                 return Ok(None);
             }
             if self.buffer.len() as u64 > self.max_line {
-                return Err(Refused::new(
+                return Err(ApiError::new(
                     TOO_LARGE,
                     format!("a line has more than {} bytes", self.max_line),
                 ));
@@ -58,7 +58,7 @@ impl Lines {
                 Some(Err(error)) => return Err(broken(&error)),
                 Some(Ok(piece)) => {
                     self.left = self.left.checked_sub(piece.len() as u64).ok_or_else(|| {
-                        Refused::new(
+                        ApiError::new(
                             TOO_LARGE,
                             format!(
                                 "the stream has more than {} bytes; send it in parts",
@@ -99,7 +99,7 @@ impl Lines {
 mod tests {
     use super::*;
 
-    async fn lines(pieces: &[&'static str], max_line: u64) -> Answer<Vec<String>> {
+    async fn lines(pieces: &[&'static str], max_line: u64) -> ApiResult<Vec<String>> {
         let pieces: Vec<Result<Bytes, std::io::Error>> = pieces
             .iter()
             .map(|piece| Ok(Bytes::from_static(piece.as_bytes())))

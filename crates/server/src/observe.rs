@@ -7,8 +7,8 @@ use std::time::{Duration, Instant};
 use async_trait::async_trait;
 use tidegate_core::bulk::views::{Cursor, DeadFilter, Page};
 use tidegate_core::bulk::{Command, LeaseOutcome, LeaseParams, Outcome, Refusal};
-use tidegate_core::ids::{ActionId, GroupId, JobId};
-use tidegate_store::{DeadJob, JobDetails, LeasedJob, Store, StoreError, Wakeups};
+use tidegate_core::ids::{BatchId, GroupId, JobId};
+use tidegate_store::{DeadJob, JobDetails, LeasedJob, Notifier, Store, StoreError};
 
 use crate::metrics::Metrics;
 
@@ -60,8 +60,8 @@ impl Observed {
 fn script(command: &Command) -> &'static str {
     match command {
         Command::Enqueue(_) => "enqueue",
-        Command::OpenAction(_) => "open_action",
-        Command::SealAction(_) => "seal_action",
+        Command::OpenBatch(_) => "open_batch",
+        Command::SealBatch(_) => "seal_batch",
         Command::Admit(_) => "admit",
         Command::Lease(_) => "dequeue",
         Command::Extend(_) => "extend",
@@ -108,11 +108,11 @@ impl Store for Observed {
     async fn results(
         &self,
         group: &GroupId,
-        action: &ActionId,
+        batch: &BatchId,
         after: Option<Cursor>,
         max: u32,
     ) -> Result<Result<Page<JobDetails>, Refusal>, StoreError> {
-        let call = self.store.results(group, action, after, max);
+        let call = self.store.results(group, batch, after, max);
         let (answer, _) = self.timed("results", call).await?;
         Ok(answer)
     }
@@ -127,7 +127,7 @@ impl Store for Observed {
         Ok(answer)
     }
 
-    fn wakeups(&self) -> Arc<Wakeups> {
-        self.store.wakeups()
+    fn notifier(&self) -> Arc<Notifier> {
+        self.store.notifier()
     }
 }

@@ -10,8 +10,8 @@ use serde::Deserialize;
 use utoipa::openapi::OpenApi;
 
 use crate::auth::Caller;
-use crate::extract::Asked;
-use crate::problem::{Answer, NOT_FOUND, Refused};
+use crate::extract::QueryParams;
+use crate::problem::{ApiError, ApiResult, NOT_FOUND};
 use crate::state::App;
 use tidegate_api::Role;
 
@@ -67,7 +67,7 @@ struct Readiness {
 
 /// Requests can be served, or every reason why not, a line each. Anybody may ask: what exactly failed is in the log. Reads
 /// of records need the database alone: a store that is away is no reason to send them elsewhere, where it is away as well.
-async fn readyz(State(app): State<App>, Asked(asked): Asked<Readiness>) -> Response {
+async fn readyz(State(app): State<App>, QueryParams(asked): QueryParams<Readiness>) -> Response {
     let only_records = asked.part == Some(Part::Records);
     let needs_store = !only_records && !app.config.only_queries();
     let rooms = app.rooms.as_ref().filter(|_| !only_records);
@@ -105,26 +105,27 @@ async fn can_read(app: &App) -> bool {
     }
 }
 
-async fn metrics(State(app): State<App>, caller: Caller) -> Answer<Response> {
+async fn metrics(State(app): State<App>, caller: Caller) -> ApiResult<Response> {
     caller.need_for_all(Role::Read)?;
     let kind = "application/openmetrics-text; version=1.0.0; charset=utf-8";
     Ok(([(header::CONTENT_TYPE, kind)], app.metrics.render(&app)).into_response())
 }
 
-async fn index() -> Answer<Response> {
+async fn index() -> ApiResult<Response> {
     file("index.html")
 }
 
-async fn docs() -> Answer<Response> {
+async fn docs() -> ApiResult<Response> {
     file("docs.html")
 }
 
-async fn asset(Path(path): Path<String>) -> Answer<Response> {
+async fn asset(Path(path): Path<String>) -> ApiResult<Response> {
     file(&path)
 }
 
-fn file(path: &str) -> Answer<Response> {
-    let file = Web::get(path).ok_or_else(|| Refused::new(NOT_FOUND, format!("there is no file {path:?}")))?;
+fn file(path: &str) -> ApiResult<Response> {
+    let file =
+        Web::get(path).ok_or_else(|| ApiError::new(NOT_FOUND, format!("there is no file {path:?}")))?;
     let kind = match path.rsplit('.').next() {
         Some("html") => "text/html; charset=utf-8",
         Some("css") => "text/css; charset=utf-8",
@@ -153,17 +154,17 @@ pub(crate) fn guarded(mut response: Response) -> Response {
     response
 }
 
-pub(crate) async fn nothing_here(request: axum::extract::Request) -> Refused {
+pub(crate) async fn nothing_here(request: axum::extract::Request) -> ApiError {
     let (method, path) = (request.method().clone(), request.uri().path().to_owned());
-    Refused::new(
+    ApiError::new(
         NOT_FOUND,
         format!("there is nothing at {method} {path}; see /docs"),
     )
 }
 
-pub(crate) async fn wrong_method(request: axum::extract::Request) -> Refused {
+pub(crate) async fn wrong_method(request: axum::extract::Request) -> ApiError {
     let (method, path) = (request.method().clone(), request.uri().path().to_owned());
-    Refused::new(
+    ApiError::new(
         crate::problem::METHOD,
         format!("{path} does not take {method}; see /docs"),
     )

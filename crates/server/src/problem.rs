@@ -29,62 +29,62 @@ macro_rules! kinds {
 }
 
 kinds! {
-    BAD_REQUEST = BAD_REQUEST "bad_request" "The request cannot be read";
-    BAD_CURSOR = BAD_REQUEST "bad_cursor" "The cursor is not one of ours";
-    CURSOR_LOST = CONFLICT "cursor_lost" "The place in the listing is gone";
-    UNAUTHORIZED = UNAUTHORIZED "unauthorized" "A key is needed";
-    FORBIDDEN = FORBIDDEN "forbidden" "The key may not do this";
-    BAD_HOST = MISDIRECTED_REQUEST "bad_host" "Not a name of this service";
-    BAD_ORIGIN = FORBIDDEN "bad_origin" "Another site's page asked for this";
-    BAD_CSRF = FORBIDDEN "bad_csrf" "The session's token is missing or wrong";
-    NOT_FOUND = NOT_FOUND "not_found" "There is nothing at this address";
-    UNKNOWN_GROUP = NOT_FOUND "unknown_group" "The group is unknown";
-    UNKNOWN_ACTION = NOT_FOUND "unknown_action" "The action is unknown";
-    UNKNOWN_JOB = NOT_FOUND "unknown_job" "The job is unknown";
-    UNKNOWN_SOURCE = NOT_FOUND "unknown_source" "The source is unknown";
-    UNKNOWN_LETTER = NOT_FOUND "unknown_dead_letter" "The dead letter is unknown";
-    NO_REFRESH = NOT_FOUND "no_refresh" "Nothing is refreshed here";
-    UNKNOWN_TARGET = NOT_FOUND "unknown_target" "The target is unknown";
-    UNKNOWN_ROOM = NOT_FOUND "unknown_room" "The room is unknown";
-    NO_ROOMS = NOT_FOUND "no_rooms" "There are no rooms here";
-    NO_PLACE = NOT_FOUND "no_place" "There is no place";
-    BAD_TOKEN = UNAUTHORIZED "bad_token" "The shop's token is missing or not taken";
-    BAD_PASS = FORBIDDEN "bad_pass" "The pass is not taken";
-    PROOF_NEEDED = FORBIDDEN "proof_needed" "Some work has to be done first";
-    METHOD = METHOD_NOT_ALLOWED "method_not_allowed" "The address does not take this method";
-    TIMEOUT = REQUEST_TIMEOUT "timeout" "The request did not come in time";
-    NO_OPEN_ACTION = CONFLICT "no_open_action" "The group has no open action";
-    SEALED = CONFLICT "sealed" "The action takes no more jobs";
-    CANCELLED = CONFLICT "cancelled" "The action is cancelled";
-    ACTION_FINISHED = CONFLICT "action_finished" "The action is finished";
+    BAD_REQUEST = BAD_REQUEST "bad_request" "Invalid request";
+    BAD_CURSOR = BAD_REQUEST "bad_cursor" "Invalid cursor";
+    CURSOR_LOST = CONFLICT "cursor_lost" "The cursor no longer points into the list";
+    UNAUTHORIZED = UNAUTHORIZED "unauthorized" "Authentication required";
+    FORBIDDEN = FORBIDDEN "forbidden" "Permission denied";
+    BAD_HOST = MISDIRECTED_REQUEST "bad_host" "Unknown host name";
+    BAD_ORIGIN = FORBIDDEN "bad_origin" "Cross-origin request rejected";
+    BAD_CSRF = FORBIDDEN "bad_csrf" "Missing or invalid CSRF token";
+    NOT_FOUND = NOT_FOUND "not_found" "Not found";
+    UNKNOWN_GROUP = NOT_FOUND "unknown_group" "Unknown group";
+    UNKNOWN_BATCH = NOT_FOUND "unknown_batch" "Unknown batch";
+    UNKNOWN_JOB = NOT_FOUND "unknown_job" "Unknown job";
+    UNKNOWN_SOURCE = NOT_FOUND "unknown_source" "Unknown source";
+    UNKNOWN_DEAD_LETTER = NOT_FOUND "unknown_dead_letter" "Unknown dead letter";
+    NO_REFRESH = NOT_FOUND "no_refresh" "Refresh is not configured";
+    UNKNOWN_TARGET = NOT_FOUND "unknown_target" "Unknown target";
+    UNKNOWN_ROOM = NOT_FOUND "unknown_room" "Unknown room";
+    NO_ROOMS = NOT_FOUND "no_rooms" "Rooms are not configured";
+    NO_TICKET = NOT_FOUND "no_ticket" "No ticket";
+    BAD_TOKEN = UNAUTHORIZED "bad_token" "Missing or invalid shop token";
+    BAD_PASS = FORBIDDEN "bad_pass" "Invalid pass";
+    PROOF_NEEDED = FORBIDDEN "proof_needed" "Proof of work required";
+    METHOD = METHOD_NOT_ALLOWED "method_not_allowed" "Method not allowed";
+    TIMEOUT = REQUEST_TIMEOUT "timeout" "Request timed out";
+    NO_OPEN_BATCH = CONFLICT "no_open_batch" "The group has no open batch";
+    SEALED = CONFLICT "sealed" "The batch is sealed";
+    CANCELLED = CONFLICT "cancelled" "The batch is cancelled";
+    BATCH_FINISHED = CONFLICT "batch_finished" "The batch is finished";
     NOT_DEAD = CONFLICT "not_dead" "The job is not dead";
-    REFRESH_HELD = CONFLICT "refresh_held" "The record is not refreshed before some time";
-    PASS_USED = CONFLICT "pass_used" "The pass was redeemed before";
+    REFRESH_HELD = CONFLICT "refresh_held" "The record cannot be refreshed yet";
+    PASS_USED = CONFLICT "pass_used" "The pass was already redeemed";
     VISIT_ENDED = CONFLICT "visit_ended" "The visit has ended";
-    PASS_VOID = GONE "pass_void" "The pass was taken back";
+    PASS_VOID = GONE "pass_void" "The pass was revoked";
     PASS_EXPIRED = GONE "pass_expired" "The pass has expired";
     ROOM_CLOSED = GONE "room_closed" "The room is closed";
-    SOLD_OUT = GONE "sold_out" "Everything is sold";
-    CONFLICT = CONFLICT "conflict" "It is not in a state for this";
-    TOO_LARGE = PAYLOAD_TOO_LARGE "too_large" "It is too much for one request";
-    MEDIA_TYPE = UNSUPPORTED_MEDIA_TYPE "unsupported_media_type" "The body is of a type that is not understood";
-    INVALID = UNPROCESSABLE_ENTITY "invalid" "A value is out of range";
-    TOO_MANY = TOO_MANY_REQUESTS "too_many" "Too many at once";
-    TOO_MANY_JOINS = TOO_MANY_REQUESTS "too_many_joins" "Too many have come from there";
-    INTERNAL = INTERNAL_SERVER_ERROR "internal" "Something of ours is broken";
+    SOLD_OUT = GONE "sold_out" "Sold out";
+    CONFLICT = CONFLICT "conflict" "Conflict with the current state";
+    TOO_LARGE = PAYLOAD_TOO_LARGE "too_large" "Request too large";
+    MEDIA_TYPE = UNSUPPORTED_MEDIA_TYPE "unsupported_media_type" "Unsupported media type";
+    INVALID = UNPROCESSABLE_ENTITY "invalid" "Invalid value";
+    TOO_MANY = TOO_MANY_REQUESTS "too_many" "Too many requests";
+    TOO_MANY_JOINS = TOO_MANY_REQUESTS "too_many_joins" "Too many joins from this address";
+    INTERNAL = INTERNAL_SERVER_ERROR "internal" "Internal error";
     TOO_SLOW = SERVICE_UNAVAILABLE "too_slow" "The service did not answer in time";
-    UNAVAILABLE = SERVICE_UNAVAILABLE "store_unavailable" "The store cannot be used now";
-    DATABASE = SERVICE_UNAVAILABLE "database_unavailable" "The records cannot be read now";
+    UNAVAILABLE = SERVICE_UNAVAILABLE "store_unavailable" "The store is unavailable";
+    DATABASE = SERVICE_UNAVAILABLE "database_unavailable" "The database is unavailable";
     NOT_QUEUED = SERVICE_UNAVAILABLE "not_queued" "The refresh could not be queued";
-    ROOM_FULL = SERVICE_UNAVAILABLE "room_full" "As many wait as may";
-    EVENT_SERVICE = SERVICE_UNAVAILABLE "event_service_unavailable" "Nobody can tell what the room has";
-    AUDIT = SERVICE_UNAVAILABLE "audit_unavailable" "The audit log cannot be written";
-    STOPPING = SERVICE_UNAVAILABLE "stopping" "The service is stopping";
+    ROOM_FULL = SERVICE_UNAVAILABLE "room_full" "The waiting room is full";
+    EVENT_SERVICE = SERVICE_UNAVAILABLE "event_service_unavailable" "The event service is unavailable";
+    AUDIT = SERVICE_UNAVAILABLE "audit_unavailable" "The audit log is unavailable";
+    STOPPING = SERVICE_UNAVAILABLE "stopping" "The service is shutting down";
 }
 
 /// A refused request.
 #[derive(Debug, Clone)]
-pub(crate) struct Refused {
+pub(crate) struct ApiError {
     pub(crate) kind: Kind,
     pub(crate) detail: String,
     /// When to come back, in seconds, if it is known better than by the kind.
@@ -92,9 +92,9 @@ pub(crate) struct Refused {
 }
 
 /// What every handler returns.
-pub(crate) type Answer<T> = Result<T, Refused>;
+pub(crate) type ApiResult<T> = Result<T, ApiError>;
 
-impl Refused {
+impl ApiError {
     pub(crate) fn new(kind: Kind, detail: impl Into<String>) -> Self {
         Self {
             kind,
@@ -131,7 +131,7 @@ impl Refused {
     }
 }
 
-impl From<StoreError> for Refused {
+impl From<StoreError> for ApiError {
     fn from(error: StoreError) -> Self {
         match error {
             StoreError::Unavailable { .. } => Self::new(
@@ -152,12 +152,12 @@ impl From<StoreError> for Refused {
 pub(crate) fn kind_of(refusal: &Refusal) -> Kind {
     match refusal {
         Refusal::UnknownGroup(_) => UNKNOWN_GROUP,
-        Refusal::UnknownAction { .. } => UNKNOWN_ACTION,
+        Refusal::UnknownBatch { .. } => UNKNOWN_BATCH,
         Refusal::UnknownJob { .. } => UNKNOWN_JOB,
-        Refusal::NoOpenAction(_) => NO_OPEN_ACTION,
+        Refusal::NoOpenBatch(_) => NO_OPEN_BATCH,
         Refusal::Sealed(_) => SEALED,
         Refusal::Cancelled(_) => CANCELLED,
-        Refusal::ActionFinished(_) => ACTION_FINISHED,
+        Refusal::BatchFinished(_) => BATCH_FINISHED,
         Refusal::TooManyJobs { .. } => TOO_LARGE,
         Refusal::NotDead(_) => NOT_DEAD,
         Refusal::ClaimLost(_) | Refusal::ResultsKept(_) => CONFLICT,
@@ -167,19 +167,19 @@ pub(crate) fn kind_of(refusal: &Refusal) -> Kind {
         | Refusal::ZeroCeiling { .. }
         | Refusal::CallbackName { .. }
         | Refusal::Rate { .. }
-        | Refusal::LaneTwice(_)
-        | Refusal::TooManyLanes { .. }
+        | Refusal::QueueTwice(_)
+        | Refusal::TooManyQueues { .. }
         | Refusal::TextTooLong { .. } => INVALID,
     }
 }
 
-impl From<Refusal> for Refused {
+impl From<Refusal> for ApiError {
     fn from(refusal: Refusal) -> Self {
         Self::new(kind_of(&refusal), refusal.to_string())
     }
 }
 
-impl From<IdError> for Refused {
+impl From<IdError> for ApiError {
     fn from(error: IdError) -> Self {
         Self::invalid(error.to_string())
     }
@@ -196,7 +196,7 @@ pub(crate) fn job_code(refusal: &JobRefusal) -> &'static str {
     }
 }
 
-impl IntoResponse for Refused {
+impl IntoResponse for ApiError {
     fn into_response(self) -> Response {
         let problem = self.problem();
         let body = serde_json::to_vec(&problem).unwrap_or_default();

@@ -6,14 +6,14 @@ use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use tidegate_api::{Lane, OldestWait, Sample, Stats, StoreState, Workers};
-use tidegate_core::bulk::views::{Cursor, GroupView, LaneView, LimitsView, Query, QueueStats, View};
+use tidegate_api::{OldestWait, Queue, Sample, Stats, StoreState, Workers};
+use tidegate_core::bulk::views::{BulkStats, Cursor, GroupView, LimitsView, Query, QueueView, View};
 use tidegate_core::time::{Millis, Timestamp};
 use tidegate_store::{Store, StoreError, StoreExt};
 use tokio::sync::broadcast;
 
 use crate::convert::{self, time};
-use crate::problem::{Answer, Refused, UNAVAILABLE};
+use crate::problem::{ApiError, ApiResult, UNAVAILABLE};
 use crate::state::App;
 
 const INTERVAL_MS: u64 = 1_000;
@@ -54,8 +54,8 @@ struct Seen {
 #[derive(Debug, Clone)]
 pub(crate) struct Look {
     pub(crate) at: Timestamp,
-    pub(crate) queue: QueueStats,
-    pub(crate) lanes: Vec<LaneView>,
+    pub(crate) stats: BulkStats,
+    pub(crate) queues: Vec<QueueView>,
     pub(crate) limits: LimitsView,
 }
 
@@ -108,7 +108,7 @@ impl Sampler {
         }
     }
 
-    async fn look(&self, app: &App) -> Answer<()> {
+    async fn look(&self, app: &App) -> ApiResult<()> {
         let look = collect(app).await?;
         let after = self.seen().groups.next;
         let page = patiently(app.store.call(Query::Groups {
@@ -133,8 +133,8 @@ impl Sampler {
         seen.started.push_back(Counted {
             at: look.at,
             window: look.limits.window_ms,
-            started: look.queue.started,
-            in_window: look.lanes.iter().map(|lane| lane.started).sum(),
+            started: look.stats.started,
+            in_window: look.queues.iter().map(|queue| queue.started).sum(),
         });
         if seen.started.len() > RATE_OVER + 1 {
             seen.started.pop_front();
@@ -143,8 +143,8 @@ impl Sampler {
             at: time(look.at),
             start_rate: seen.rate(2),
             global_rps: look.limits.global_rps,
-            counts: convert::counts(look.queue.counts),
-            active_groups: look.queue.active_groups,
+            counts: convert::counts(look.stats.counts),
+            active_groups: look.stats.active_groups,
         };
         seen.samples.push_back(sample);
         if seen.samples.len() > SAMPLES {
@@ -172,16 +172,16 @@ impl Sampler {
         (seen.last.clone(), seen.groups.complete.clone())
     }
 
-    pub(crate) fn lanes(&self) -> Vec<LaneView> {
+    pub(crate) fn queues(&self) -> Vec<QueueView> {
         self.seen()
             .last
             .as_ref()
-            .map(|look| look.lanes.clone())
+            .map(|look| look.queues.clone())
             .unwrap_or_default()
     }
 
     /// As it is at this moment, or as it was last seen if the store is away.
-    pub(crate) async fn stats(&self, app: &App) -> Answer<Stats> {
+    pub(crate) async fn stats(&self, app: &App) -> ApiResult<Stats> {
         if self.away_since().is_none() {
             match collect(app).await {
                 Ok(look) => self.seen().last = Some(look),
@@ -190,31 +190,31 @@ impl Sampler {
             }
         }
         self.last_stats(app)
-            .ok_or_else(|| Refused::new(UNAVAILABLE, "the store has not been reached yet"))
+            .ok_or_else(|| ApiError::new(UNAVAILABLE, "the store has not been reached yet"))
     }
 
     /// As it was last seen.
     pub(crate) fn last_stats(&self, app: &App) -> Option<Stats> {
         let seen = self.seen();
         let look = seen.last.as_ref()?;
-        let queue = &look.queue;
+        let stats = &look.stats;
         Some(Stats {
             at: time(look.at),
-            counts: convert::counts(queue.counts),
-            active_groups: queue.active_groups,
-            groups: queue.groups_kept,
-            high_priority_groups: queue.high_priority_groups,
-            normal_priority_groups: queue.normal_priority_groups,
-            low_priority_groups: queue.low_priority_groups,
+            counts: convert::counts(stats.counts),
+            active_groups: stats.active_groups,
+            groups: stats.groups_kept,
+            high_priority_groups: stats.high_priority_groups,
+            normal_priority_groups: stats.normal_priority_groups,
+            low_priority_groups: stats.low_priority_groups,
             start_rate: seen.rate(RATE_OVER + 1),
             global_rps: look.limits.global_rps,
-            limit_per_window: queue.limit_per_window,
-            most_started_per_window: queue.most_started_per_window,
-            started: queue.started,
-            throttles: queue.throttles,
-            saved_spins: queue.saved_spins,
+            limit_per_window: stats.limit_per_window,
+            most_started_per_window: stats.most_started_per_window,
+            started: stats.started,
+            throttles: stats.throttles,
+            saved_spins: stats.saved_spins,
             oldest_wait: oldest(&seen.groups.complete),
-            lanes: look.lanes.iter().map(|view| lane(app, view)).collect(),
+            queues: look.queues.iter().map(|view| queue(app, view)).collect(),
             store: StoreState {
                 kind: self.kind.into(),
                 available: seen.away_since.is_none(),
@@ -278,9 +278,9 @@ fn oldest(groups: &[GroupView]) -> Option<OldestWait> {
     })
 }
 
-fn lane(app: &App, view: &LaneView) -> Lane {
-    let (asking, target) = (app.lanes.of(&view.id), app.targets.view(&view.id));
-    Lane {
+fn queue(app: &App, view: &QueueView) -> Queue {
+    let (asking, target) = (app.queues.of(&view.id), app.targets.view(&view.id));
+    Queue {
         id: view.id.as_str().to_owned(),
         configured_rps: view.configured_rps,
         rps: view.rps,
@@ -306,28 +306,28 @@ fn until_next_look(now: Timestamp) -> Duration {
     Duration::from_millis(if late { pause + INTERVAL_MS } else { pause })
 }
 
-async fn collect(app: &App) -> Answer<Look> {
+async fn collect(app: &App) -> ApiResult<Look> {
     let store: &dyn Store = &*app.store;
-    let (queue, lanes, limits) = tokio::join!(
-        patiently(store.call(Query::QueueStats)),
-        patiently(store.call(Query::Lanes)),
+    let (stats, queues, limits) = tokio::join!(
+        patiently(store.call(Query::BulkStats)),
+        patiently(store.call(Query::Queues)),
         patiently(store.call(Query::Limits)),
     );
-    match (queue??, lanes??, limits??) {
-        (View::QueueStats(queue), View::Lanes(lanes), View::Limits(limits)) => Ok(Look {
+    match (stats??, queues??, limits??) {
+        (View::BulkStats(stats), View::Queues(queues), View::Limits(limits)) => Ok(Look {
             at: app.now(),
-            queue,
-            lanes,
+            stats,
+            queues,
             limits,
         }),
         other => unreachable!("statistics are answered with statistics, not {other:?}"),
     }
 }
 
-async fn patiently<T>(call: impl Future<Output = Result<T, StoreError>>) -> Answer<T> {
+async fn patiently<T>(call: impl Future<Output = Result<T, StoreError>>) -> ApiResult<T> {
     match tokio::time::timeout(PATIENCE, call).await {
         Ok(answer) => Ok(answer?),
-        Err(_) => Err(Refused::new(
+        Err(_) => Err(ApiError::new(
             UNAVAILABLE,
             format!("the store has not answered within {} ms", PATIENCE.as_millis()),
         )),

@@ -18,13 +18,13 @@ use crate::audit::Audit;
 use crate::auth::{Attempts, Keys, Sessions};
 use crate::config::{Config, ConfigError, DurabilityConfig, StoreKind};
 use crate::files;
-use crate::lanes::LaneActivity;
 use crate::metrics::Metrics;
 use crate::net::{self, Net};
 use crate::observe::Observed;
 use crate::push::{self, Callbacks, Targets};
+use crate::queues::QueueActivity;
 use crate::refresh::Refresh;
-use crate::room::part::RoomPart;
+use crate::room::module::RoomModule;
 use crate::sampler::Sampler;
 use crate::stack;
 use crate::state::{App, Inner};
@@ -64,7 +64,7 @@ pub struct Service {
     app: App,
     engine: Engine,
     refresh: Option<Refresh>,
-    rooms: Option<RoomPart>,
+    rooms: Option<RoomModule>,
     folder: Option<Arc<EmbeddedStore>>,
     stop_net: CancellationToken,
     net: JoinHandle<()>,
@@ -115,7 +115,7 @@ impl Service {
             .map_err(|error| ServiceError::Listen { address, error })?;
         let (store, folder) = open(&config).await?;
         let refresh = Refresh::start(&config, &clock).await?;
-        let rooms = RoomPart::start(&config, &client).await?;
+        let rooms = RoomModule::start(&config, &client).await?;
         let metrics = Arc::new(Metrics::new(&config, clock.now()));
         let store: Arc<dyn Store> = Arc::new(Observed::new(store, metrics.clone()));
         let audit = Audit::open(audit_file(&config)).map_err(ServiceError::Setting)?;
@@ -123,7 +123,7 @@ impl Service {
         let callbacks = Arc::new(callbacks.map_err(ServiceError::Setting)?);
         let telling = callbacks.clone();
         let engine = EngineBuilder::new(store.clone(), config.bulk())
-            .fold_actions(true)
+            .fold_batches(true)
             .on_complete(move |completed| {
                 let callbacks = telling.clone();
                 async move { callbacks.tell(completed).await }
@@ -139,8 +139,8 @@ impl Service {
             callbacks,
             refresh: refresh.as_ref().and_then(Refresh::handle),
             budgets: refresh.as_ref().map(Refresh::budgets),
-            rooms: rooms.as_ref().map(RoomPart::rooms),
-            lanes: LaneActivity::default(),
+            rooms: rooms.as_ref().map(RoomModule::rooms),
+            queues: QueueActivity::default(),
             sampler: Sampler::new(match config.store.kind {
                 StoreKind::Embedded => "embedded",
                 StoreKind::Redis => "redis",

@@ -18,7 +18,7 @@ use tracing::Instrument;
 
 use crate::auth;
 use crate::pages;
-use crate::problem::{INTERNAL, Kind, MEDIA_TYPE, Refused, TOO_SLOW};
+use crate::problem::{ApiError, INTERNAL, Kind, MEDIA_TYPE, TOO_SLOW};
 use crate::routes;
 use crate::stale::{self, Stale};
 use crate::state::App;
@@ -57,7 +57,7 @@ fn panicked(panic: Box<dyn std::any::Any + Send>) -> Response {
     let text = panic.downcast_ref::<&str>().copied();
     let text = text.or_else(|| panic.downcast_ref::<String>().map(String::as_str));
     tracing::error!(panic = text.unwrap_or("no message"), "a request panicked");
-    Refused::new(
+    ApiError::new(
         INTERNAL,
         "the request met a mistake of ours; it is in the service's log",
     )
@@ -95,7 +95,7 @@ async fn identified(State(app): State<App>, mut request: Request, next: Next) ->
     // The layer that unpacks bodies knows no problems.
     if status == 415 && response.extensions().get::<Kind>().is_none() {
         let detail = "the body's Content-Encoding is not understood; use gzip, zstd or none";
-        response = Refused::new(MEDIA_TYPE, detail).into_response();
+        response = ApiError::new(MEDIA_TYPE, detail).into_response();
     }
     if response.extensions().get::<Kind>().is_some() {
         response = with_id(response, text).await;
@@ -127,9 +127,9 @@ const UNBOUNDED: [&str; 8] = [
     "/v1/leases",
     "/v1/jobs",
     "/v1/groups/{group}/jobs",
-    "/v1/groups/{group}/actions/{action}/jobs",
-    "/v1/dead/replay",
-    "/v1/dead/purge",
+    "/v1/groups/{group}/batches/{batch}/jobs",
+    "/v1/dead-jobs/replay",
+    "/v1/dead-jobs/purge",
     "/v1/refresh/dead-letters/replay",
     "/v1/refresh/dead-letters/purge",
 ];
@@ -147,7 +147,7 @@ async fn in_time(
     let longest = app.config.server.request_timeout_ms;
     match tokio::time::timeout(longest.into(), next.run(request)).await {
         Ok(response) => response,
-        Err(_) => Refused::new(
+        Err(_) => ApiError::new(
             TOO_SLOW,
             format!("the request took longer than {longest}; whether it was carried out is not known"),
         )

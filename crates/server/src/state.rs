@@ -5,22 +5,22 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use tidegate_core::bulk::views::{Query, View};
 use tidegate_core::bulk::{Command, LeaseOutcome, LeaseParams, Transition};
-use tidegate_core::ids::{ActionId, GroupId, JobId};
+use tidegate_core::ids::{BatchId, GroupId, JobId};
 use tidegate_core::time::Timestamp;
 use tidegate_engine::refresh::RefreshHandle;
 use tidegate_store::{Clock, LeasedJob, Store, StoreExt};
 use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 
-use crate::audit::{Audit, Deed};
+use crate::audit::{Audit, AuditedCommand};
 use crate::auth::{Attempts, Caller, Keys, Sessions};
 use crate::config::Config;
-use crate::lanes::LaneActivity;
 use crate::metrics::Metrics;
-use crate::problem::{Answer, Refused, STOPPING, UNAVAILABLE};
+use crate::problem::{ApiError, ApiResult, STOPPING, UNAVAILABLE};
 use crate::push::{Callbacks, Targets};
+use crate::queues::QueueActivity;
 use crate::refresh::Budgets;
-use crate::room::part::Rooms;
+use crate::room::module::Rooms;
 use crate::sampler::Sampler;
 
 /// One per service; cheap to clone.
@@ -56,7 +56,7 @@ pub(crate) struct Inner {
     pub(crate) budgets: Option<Arc<Budgets>>,
     /// Waiting rooms; none where none are configured.
     pub(crate) rooms: Option<Arc<Rooms>>,
-    pub(crate) lanes: LaneActivity,
+    pub(crate) queues: QueueActivity,
     pub(crate) sampler: Sampler,
     pub(crate) metrics: Arc<Metrics>,
     /// Open streams of events.
@@ -76,16 +76,16 @@ impl App {
     }
 
     /// Refuses at once while the store is known to be away, instead of letting everybody wait for it.
-    fn available(&self) -> Answer<()> {
+    fn available(&self) -> ApiResult<()> {
         if self.stopping.is_cancelled() {
-            return Err(Refused::new(
+            return Err(ApiError::new(
                 STOPPING,
                 "the service is stopping; ask another one, or again later",
             ));
         }
         match self.sampler.away_since() {
             None => Ok(()),
-            Some(_) => Err(Refused::new(
+            Some(_) => Err(ApiError::new(
                 UNAVAILABLE,
                 "the store cannot be reached; repeating the request later is safe",
             )),
@@ -93,7 +93,7 @@ impl App {
     }
 
     /// One transition whose refusals are the request's.
-    pub(crate) async fn call<T, O>(&self, params: T) -> Answer<O>
+    pub(crate) async fn call<T, O>(&self, params: T) -> ApiResult<O>
     where
         T: Transition<Outcome = Result<O, tidegate_core::bulk::Refusal>> + Send + 'static,
         O: Send,
@@ -103,48 +103,48 @@ impl App {
     }
 
     /// One transition that is never refused.
-    pub(crate) async fn ask<T: Transition + Send + 'static>(&self, params: T) -> Answer<T::Outcome> {
+    pub(crate) async fn ask<T: Transition + Send + 'static>(&self, params: T) -> ApiResult<T::Outcome> {
         self.available()?;
         Ok(self.store.call(params).await?)
     }
 
-    pub(crate) async fn lease(&self, params: LeaseParams) -> Answer<LeaseOutcome<LeasedJob>> {
+    pub(crate) async fn lease(&self, params: LeaseParams) -> ApiResult<LeaseOutcome<LeasedJob>> {
         self.available()?;
         Ok(self.store.lease(params).await?)
     }
 
     /// The store, if it can be used.
-    pub(crate) fn reach(&self) -> Answer<&Arc<dyn Store>> {
+    pub(crate) fn reach(&self) -> ApiResult<&Arc<dyn Store>> {
         self.available()?;
         Ok(&self.store)
     }
 
-    pub(crate) async fn view(&self, query: Query) -> Answer<View> {
+    pub(crate) async fn view(&self, query: Query) -> ApiResult<View> {
         debug_assert!(matches!(query.clone().into_command(), Command::Query(_)));
         self.call(query).await
     }
 
-    /// Does what the audit log tells. It is written before it is done: an entry without its deed is better than
+    /// Does what the audit log tells. It is written before it is done: an entry without its command is better than
     /// the other way, and if it is refused, a second entry says so.
     pub(crate) async fn audited<T>(
         &self,
         caller: &Caller,
-        deed: Deed,
-        doing: impl Future<Output = Answer<T>>,
-    ) -> Answer<T> {
-        // What is refused anyway is no deed.
+        command: AuditedCommand,
+        doing: impl Future<Output = ApiResult<T>>,
+    ) -> ApiResult<T> {
+        // What is refused anyway is no command.
         self.available()?;
         self.audit
-            .note(self.now(), &caller.name, deed.clone(), None)
+            .note(self.now(), &caller.name, command.clone(), None)
             .await?;
         let done = doing.await;
         if let Err(refused) = &done {
             let why = format!("{}: {}", refused.kind.1, refused.detail);
-            let noted = self.audit.note(self.now(), &caller.name, deed, Some(why));
+            let noted = self.audit.note(self.now(), &caller.name, command, Some(why));
             if let Err(error) = noted.await {
                 tracing::warn!(
                     error = error.detail,
-                    "that a deed was refused is not in the audit log"
+                    "that a command was refused is not in the audit log"
                 );
             }
         }
@@ -157,15 +157,15 @@ impl App {
     }
 }
 
-/// Names in addresses, checked.
-pub(crate) fn group_id(name: &str) -> Answer<GroupId> {
+/// PathParams in addresses, checked.
+pub(crate) fn group_id(name: &str) -> ApiResult<GroupId> {
     Ok(GroupId::new(name)?)
 }
 
-pub(crate) fn action_id(name: &str) -> Answer<ActionId> {
-    Ok(ActionId::new(name)?)
+pub(crate) fn batch_id(name: &str) -> ApiResult<BatchId> {
+    Ok(BatchId::new(name)?)
 }
 
-pub(crate) fn job_id(name: &str) -> Answer<JobId> {
+pub(crate) fn job_id(name: &str) -> ApiResult<JobId> {
     Ok(JobId::new(name)?)
 }

@@ -31,4 +31,4 @@ pub mod transfer;
 
 pub use clock::{Clock, ManualClock, SystemClock};
 pub use error::StoreError;
-pub use seam::{DeadJob, JobDetails, LeasedJob, Store, StoreExt, Wakeups};
+pub use seam::{DeadJob, JobDetails, LeasedJob, Notifier, Store, StoreExt};

@@ -20,9 +20,9 @@ pub enum Keep {
 
 /// Something that runs a machine.
 #[async_trait]
-pub trait OnMachine<M>: Send + Sync + fmt::Debug + 'static {
+pub trait RunOn<M>: Send + Sync + fmt::Debug + 'static {
     /// Runs work on the machine, with the wall's time, and answers when its changes are kept as `keep` says.
-    async fn on_machine<T: Send + 'static>(
+    async fn run_on<T: Send + 'static>(
         &self,
         keep: Keep,
         work: impl for<'m> FnOnce(&'m mut M, Timestamp) -> T + Send + 'static,

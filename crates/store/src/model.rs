@@ -7,19 +7,19 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use async_trait::async_trait;
 use bytes::Bytes;
-use tidegate_core::bulk::record::StoredPhase;
+use tidegate_core::bulk::record::StoredState;
 use tidegate_core::bulk::views::{Cursor, DeadFilter, DeadView, JobView, Page, Query, View};
 use tidegate_core::bulk::{Bulk, Change, Command, JobSeq, LeaseOutcome, LeaseParams, Outcome, Refusal};
 use tidegate_core::config::BulkConfig;
-use tidegate_core::ids::{ActionId, GroupId, JobId};
+use tidegate_core::ids::{BatchId, GroupId, JobId};
 
-use crate::{Clock, DeadJob, JobDetails, LeasedJob, Store, StoreError, Wakeups};
+use crate::{Clock, DeadJob, JobDetails, LeasedJob, Notifier, Store, StoreError};
 
 /// Ids, payloads and results, which the state machine does not keep.
 #[derive(Debug, Default)]
 struct Bodies {
     jobs: HashMap<JobSeq, (JobId, Bytes)>,
-    ends: HashMap<JobSeq, StoredPhase>,
+    ends: HashMap<JobSeq, StoredState>,
 }
 
 #[derive(Debug)]
@@ -31,7 +31,7 @@ struct State {
 pub struct ModelStore {
     state: Mutex<State>,
     clock: Arc<dyn Clock>,
-    wakeups: Arc<Wakeups>,
+    notifier: Arc<Notifier>,
 }
 
 impl fmt::Debug for ModelStore {
@@ -50,7 +50,7 @@ impl ModelStore {
         Ok(Self {
             state: Mutex::new(state),
             clock,
-            wakeups: Arc::default(),
+            notifier: Arc::default(),
         })
     }
 
@@ -67,7 +67,7 @@ impl ModelStore {
         for change in state.bulk.take_changes() {
             state.bodies.keep(change);
         }
-        self.wakeups.ring(state.bulk.take_signals());
+        self.notifier.notify(state.bulk.take_signals());
         outcome
     }
 
@@ -86,7 +86,7 @@ impl Bodies {
                 self.jobs.insert(job.seq, (job.id, job.payload));
             }
             Change::PutState(seq, state) => {
-                self.ends.insert(seq, state.phase);
+                self.ends.insert(seq, state.state);
             }
             Change::DropJob(seq) => {
                 self.jobs.remove(&seq);
@@ -99,8 +99,8 @@ impl Bodies {
     fn details(&self, view: JobView) -> JobDetails {
         let (id, payload) = self.jobs[&view.seq].clone();
         let (result, error) = match self.ends.get(&view.seq) {
-            Some(StoredPhase::Done { result, .. }) => (Some(result.clone()), None),
-            Some(StoredPhase::Dead { error, .. }) => (None, Some(error.clone())),
+            Some(StoredState::Completed { result, .. }) => (Some(result.clone()), None),
+            Some(StoredState::Dead { error, .. }) => (None, Some(error.clone())),
             _ => (None, None),
         };
         JobDetails {
@@ -150,18 +150,18 @@ impl Store for ModelStore {
     async fn results(
         &self,
         group: &GroupId,
-        action: &ActionId,
+        batch: &BatchId,
         after: Option<Cursor>,
         max: u32,
     ) -> Result<Result<Page<JobDetails>, Refusal>, StoreError> {
-        let query = Query::ActionJobs {
+        let query = Query::BatchJobs {
             group: group.clone(),
-            action: action.clone(),
+            batch: batch.clone(),
             after,
             max,
         };
         Ok(self.view(query).map(|view| {
-            let View::ActionJobs(page) = view else {
+            let View::BatchJobs(page) = view else {
                 unreachable!("jobs are answered with jobs")
             };
             let state = self.state();
@@ -188,9 +188,9 @@ impl Store for ModelStore {
             unreachable!("the dead are answered with the dead")
         };
         let state = self.state();
-        let details = |DeadView { group, action, job }| DeadJob {
+        let details = |DeadView { group, batch, job }| DeadJob {
             group,
-            action,
+            batch,
             details: state.bodies.details(job),
         };
         Ok(Page {
@@ -199,7 +199,7 @@ impl Store for ModelStore {
         })
     }
 
-    fn wakeups(&self) -> Arc<Wakeups> {
-        self.wakeups.clone()
+    fn notifier(&self) -> Arc<Notifier> {
+        self.notifier.clone()
     }
 }

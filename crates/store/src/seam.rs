@@ -9,7 +9,7 @@ use tidegate_core::bulk::views::{Cursor, DeadFilter, JobView, Page};
 use tidegate_core::bulk::{
     Command, LeaseOutcome, LeaseParams, Leased, Outcome, Refusal, Signals, Transition,
 };
-use tidegate_core::ids::{ActionId, GroupId, JobId};
+use tidegate_core::ids::{BatchId, GroupId, JobId};
 use tokio::sync::Notify;
 
 use crate::StoreError;
@@ -46,7 +46,7 @@ impl JobDetails {
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct DeadJob {
     pub group: GroupId,
-    pub action: ActionId,
+    pub batch: BatchId,
     pub details: JobDetails,
 }
 
@@ -66,11 +66,11 @@ pub trait Store: Send + Sync + 'static {
     /// One job with everything that is kept of it.
     async fn job(&self, group: &GroupId, job: &JobId) -> Result<Result<JobDetails, Refusal>, StoreError>;
 
-    /// The jobs of an action with their results, in the order in which they came.
+    /// The jobs of a batch with their results, in the order in which they came.
     async fn results(
         &self,
         group: &GroupId,
-        action: &ActionId,
+        batch: &BatchId,
         after: Option<Cursor>,
         max: u32,
     ) -> Result<Result<Page<JobDetails>, Refusal>, StoreError>;
@@ -84,8 +84,8 @@ pub trait Store: Send + Sync + 'static {
         max: u32,
     ) -> Result<Page<DeadJob>, StoreError>;
 
-    /// Bells that ring when there may be something to do.
-    fn wakeups(&self) -> Arc<Wakeups>;
+    /// Notifier that notify when there may be something to do.
+    fn notifier(&self) -> Arc<Notifier>;
 }
 
 /// Typed calls on any store.
@@ -98,28 +98,28 @@ pub trait StoreExt: Store {
 
 impl<S: Store + ?Sized> StoreExt for S {}
 
-/// Bells for the services that wait on a store. Listen first, then look: a bell that rings in between is
-/// heard. A bell may ring without cause; every service also looks by itself from time to time.
+/// Notifier for the services that wait on a store. Listen first, then look: a signal that signals in between is
+/// heard. A signal may notify without cause; every service also looks by itself from time to time.
 #[derive(Debug, Default)]
-pub struct Wakeups {
+pub struct Notifier {
     /// A job may have become leasable.
     pub work: Notify,
-    /// An action is complete.
+    /// A batch is complete.
     pub aggregate: Notify,
     /// Something is due at a time that was not known before.
     pub timer: Notify,
 }
 
-impl Wakeups {
-    /// Rings what the state machine asks for.
-    pub fn ring(&self, signals: Signals) {
-        for (wanted, bell) in [
+impl Notifier {
+    /// Signals what the state machine asks for.
+    pub fn notify(&self, signals: Signals) {
+        for (wanted, signal) in [
             (signals.work, &self.work),
             (signals.aggregate, &self.aggregate),
             (signals.timer, &self.timer),
         ] {
             if wanted {
-                bell.notify_waiters();
+                signal.notify_waiters();
             }
         }
     }

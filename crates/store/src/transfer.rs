@@ -2,12 +2,12 @@
 //! from one backend to another.
 //!
 //! ```text
-//!   {"header":{"tidegate_export":1}}
+//!   {"header":{"tidegateExport":1}}
 //!   {"limits":{…}}   rates that were set at run time, if there are any
 //!   {"group":{…}}    every group
-//!   {"action":{…}}   every action
+//!   {"batch":{…}}   every batch
 //!   {"job":{"job":{…},"state":{…}}}   every job, in the order in which they came
-//!   {"end":{"groups":2,"actions":3,"jobs":1000}}
+//!   {"end":{"groups":2,"batches":3,"jobs":1000}}
 //! ```
 //!
 //! The last line proves that the stream is whole. Leases are not part of it: a job that is running when
@@ -16,7 +16,7 @@
 use std::io::{BufRead, Write};
 
 use serde::{Deserialize, Serialize};
-use tidegate_core::bulk::record::{ActionRecord, GroupRecord, JobRecord, JobState, LimitsRecord};
+use tidegate_core::bulk::record::{BatchRecord, GroupRecord, JobProgress, JobRecord, LimitsRecord};
 
 use crate::StoreError;
 
@@ -24,13 +24,18 @@ use crate::StoreError;
 pub const EXPORT_VERSION: u32 = 1;
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
+#[serde(rename_all = "camelCase", rename_all_fields = "camelCase")]
 pub enum Line {
-    Header { tidegate_export: u32 },
+    Header {
+        tidegate_export: u32,
+    },
     Limits(LimitsRecord),
     Group(GroupRecord),
-    Action(ActionRecord),
-    Job { job: JobRecord, state: Option<JobState> },
+    Batch(BatchRecord),
+    Job {
+        job: JobRecord,
+        state: Option<JobProgress>,
+    },
     End(Counts),
 }
 
@@ -38,7 +43,7 @@ pub enum Line {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Counts {
     pub groups: u64,
-    pub actions: u64,
+    pub batches: u64,
     pub jobs: u64,
 }
 
@@ -46,7 +51,7 @@ impl Counts {
     fn add(&mut self, line: &Line) {
         match line {
             Line::Group(_) => self.groups += 1,
-            Line::Action(_) => self.actions += 1,
+            Line::Batch(_) => self.batches += 1,
             Line::Job { .. } => self.jobs += 1,
             Line::Header { .. } | Line::Limits(_) | Line::End(_) => {}
         }
@@ -94,7 +99,7 @@ pub(crate) fn unwritten(error: std::io::Error) -> StoreError {
     }
 }
 
-/// Reads a stream line by line: groups, actions and jobs, as they were written.
+/// Reads a stream line by line: groups, batches and jobs, as they were written.
 #[derive(Debug)]
 pub struct ExportReader<R> {
     lines: std::iter::Enumerate<std::io::Lines<R>>,
@@ -133,7 +138,7 @@ impl<R: BufRead> ExportReader<R> {
         Ok(Some((index + 1, line)))
     }
 
-    /// The next group, action or job; none when the stream was whole, an error when it was not.
+    /// The next group, batch or job; none when the stream was whole, an error when it was not.
     pub fn next_line(&mut self) -> Result<Option<Line>, StoreError> {
         match self.line()? {
             Some((_, Line::End(expected))) if expected == self.counts => Ok(None),
@@ -160,7 +165,7 @@ impl<R: BufRead> ExportReader<R> {
     }
 }
 
-/// Reads a stream, handing on groups, actions and jobs; an error unless it is whole.
+/// Reads a stream, handing on groups, batches and jobs; an error unless it is whole.
 pub fn read(
     input: impl BufRead,
     mut each: impl FnMut(Line) -> Result<(), StoreError>,
@@ -177,26 +182,26 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_action_of_before_callbacks_has_none() {
+    fn a_batch_of_before_callbacks_has_none() {
         let stream = concat!(
             r#"{"header":{"tidegate_export":1}}"#,
             "\n",
-            r#"{"action":{"seq":2,"group":1,"id":"spring","#,
+            r#"{"batch":{"seq":2,"group":1,"id":"spring","#,
             r#""options":{"failure_threshold_percent":100,"keep_results":true},"status":"CREATED","sealed":false,"#,
             r#""paused":false,"cancelled":false,"implicit":false,"created_at":5,"finished_at":null,"#,
             r#""counts":{"total":0,"success":0,"failed":0},"errors":[],"summary":null,"confirmed":false}}"#,
             "\n",
-            r#"{"end":{"groups":0,"actions":1,"jobs":0}}"#,
+            r#"{"end":{"groups":0,"batches":1,"jobs":0}}"#,
         );
         let mut callbacks = Vec::new();
         let counts = read(stream.as_bytes(), |line| {
-            if let Line::Action(action) = line {
-                assert!(action.options.keep_results);
-                callbacks.push(action.options.callback);
+            if let Line::Batch(batch) = line {
+                assert!(batch.options.keep_results);
+                callbacks.push(batch.options.callback);
             }
             Ok(())
         });
-        assert_eq!(counts.expect("a whole stream").actions, 1);
+        assert_eq!(counts.expect("a whole stream").batches, 1);
         assert_eq!(callbacks, [None]);
     }
 }

@@ -12,8 +12,8 @@ use tidegate_core::bulk::views::{Cursor, DeadFilter, GroupView, Page, Query, Vie
 use tidegate_core::bulk::{
     Command, DeathReason, LeaseOutcome, LeaseParams, Outcome, Refusal, ResetStatsParams,
 };
-use tidegate_core::ids::{ActionId, GroupId, JobId};
-use tidegate_store::{DeadJob, JobDetails, LeasedJob, Store, StoreError, Wakeups};
+use tidegate_core::ids::{BatchId, GroupId, JobId};
+use tidegate_store::{DeadJob, JobDetails, LeasedJob, Notifier, Store, StoreError};
 
 /// Commands between two looks at everything.
 const LOOK_EVERY: u64 = 40;
@@ -78,7 +78,7 @@ impl Pair {
 
     /// Compares everything that can be read.
     async fn look(&self) -> Result<(), StoreError> {
-        for query in [Query::QueueStats, Query::Lanes, Query::Limits] {
+        for query in [Query::BulkStats, Query::Queues, Query::Limits] {
             self.seen(query).await?;
         }
         let all = Query::CongestionSummary {
@@ -139,14 +139,14 @@ impl Pair {
             ..DeadFilter::default()
         };
         self.look_at_dead(&of_group).await?;
-        for action in &group.actions {
-            let query = Query::Action(id.clone(), action.clone());
+        for batch in &group.batches {
+            let query = Query::Batch(id.clone(), batch.clone());
             self.seen(query).await?;
-            let one = self.yardstick.results(id, action, None, 1_000).await?;
-            let other = self.other.results(id, action, None, 1_000).await?;
+            let one = self.yardstick.results(id, batch, None, 1_000).await?;
+            let other = self.other.results(id, batch, None, 1_000).await?;
             let items = |page: Result<Page<JobDetails>, Refusal>| page.map(|page| page.items);
-            let jobs = same(&("jobs of", action), items(one), items(other)).expect("the action is there");
-            for job in jobs.into_iter().filter(|job| !job.view.phase.is_finished()) {
+            let jobs = same(&("jobs of", batch), items(one), items(other)).expect("the batch is there");
+            for job in jobs.into_iter().filter(|job| !job.view.state.is_finished()) {
                 self.seen(Query::WhyJob(id.clone(), job.id)).await?;
             }
         }
@@ -189,11 +189,11 @@ impl Store for Pair {
     async fn results(
         &self,
         group: &GroupId,
-        action: &ActionId,
+        batch: &BatchId,
         after: Option<Cursor>,
         max: u32,
     ) -> Result<Result<Page<JobDetails>, Refusal>, StoreError> {
-        self.yardstick.results(group, action, after, max).await
+        self.yardstick.results(group, batch, after, max).await
     }
 
     async fn dead(
@@ -208,7 +208,7 @@ impl Store for Pair {
         Ok(same(&("dead jobs", filter, after, max), one, other))
     }
 
-    fn wakeups(&self) -> Arc<Wakeups> {
-        self.yardstick.wakeups()
+    fn notifier(&self) -> Arc<Notifier> {
+        self.yardstick.notifier()
     }
 }

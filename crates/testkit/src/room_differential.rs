@@ -11,7 +11,7 @@ use std::sync::Arc;
 use tidegate_core::ids::{PersonId, RoomId, SessionId};
 use tidegate_core::room::command::{
     Change, Control, ExtendParams, InsideOutcome, JoinOutcome, JoinParams, ReapParams, RedeemOutcome,
-    RedeemParams, Refused, RemoveOutcome, ResizeOutcome, ResizeParams, Rings, Status, Stop, TicketView,
+    RedeemParams, Refused, RemoveOutcome, ResizeOutcome, ResizeParams, Signals, Status, Stop, TicketView,
     TouchOutcome, TouchParams,
 };
 use tidegate_core::room::config::{Capacity, RoomConfig};
@@ -69,8 +69,8 @@ impl Size {
 #[derive(Debug)]
 pub struct Lived {
     pub seen: Seen,
-    /// Whom the yardstick rang for, step by step; silent steps left out.
-    pub rings: Vec<Rings>,
+    /// Whom the yardstick notified for, step by step; silent steps left out.
+    pub signals: Vec<Signals>,
 }
 
 struct History {
@@ -116,7 +116,7 @@ pub async fn run(
         requests: 0,
         lived: Lived {
             seen: Seen::default(),
-            rings: Vec::new(),
+            signals: Vec::new(),
         },
     };
     history.config = history.random_config();
@@ -134,23 +134,23 @@ pub async fn run(
     Ok(history.lived)
 }
 
-/// Asks both stores the same, and gives back what both answered. The other one may also hear an echo of what it rang.
+/// Asks both stores the same, and gives back what both answered. The other one may also hear an echo of what it notified.
 macro_rules! both {
     ($history:ident, $store:ident => $ask:expr) => {{
-        let (one, rang) = {
+        let (one, notified) = {
             let $store = &$history.yardstick;
-            listening($store.bells(), &$history.room, $ask).await
+            listening($store.signals(), &$history.room, $ask).await
         };
         let (other, heard) = {
             let $store = &$history.other;
-            listening($store.bells(), &$history.room, $ask).await
+            listening($store.signals(), &$history.room, $ask).await
         };
-        let missed = (rang.promote && !heard.promote, rang.tell && !heard.tell);
-        if rang.any() {
-            $history.lived.rings.push(rang);
+        let missed = (notified.promote && !heard.promote, notified.tell && !heard.tell);
+        if notified.any() {
+            $history.lived.signals.push(notified);
         }
         $history.same(
-            concat!("bells that were missed: ", stringify!($ask)),
+            concat!("signals that were missed: ", stringify!($ask)),
             (false, false),
             missed,
         );

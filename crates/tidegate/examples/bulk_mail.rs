@@ -8,11 +8,11 @@ use std::sync::Mutex;
 use std::time::Duration;
 
 use tidegate::config::BulkConfig;
-use tidegate::{ActionOptions, Job, JobDetails, JobError, Millis, Options, Reducer, Submission, Tidegate};
+use tidegate::{BatchOptions, Job, JobDetails, JobError, Millis, Options, Reducer, Submission, Tidegate};
 
 type Anything = Box<dyn std::error::Error>;
 
-/// Sees every job of one action after the last has ended, and makes the action's summary of them.
+/// Sees every job of one batch after the last has ended, and makes the batch's summary of them.
 #[derive(Default)]
 struct Summary {
     sent: u64,
@@ -50,14 +50,14 @@ impl Reducer for Summary {
     }
 }
 
-/// One customer's mails as one action, sealed: it is complete when these jobs have ended.
+/// One customer's mails as one batch, sealed: it is complete when these jobs have ended.
 fn campaign(customer: &str, mails: u64) -> Result<Submission, Anything> {
     // With keep_results the reducer sees every job, however many there are.
-    let options = ActionOptions {
+    let options = BatchOptions {
         keep_results: true,
-        ..ActionOptions::default()
+        ..BatchOptions::default()
     };
-    let mut submission = Submission::new(customer)?.action("spring")?.options(options);
+    let mut submission = Submission::new(customer)?.batch("spring")?.options(options);
     for mail in 0..mails {
         submission = submission.job(format!("mail-{mail}"), "MAIL", format!("Dear reader {mail}, …"))?;
     }
@@ -112,11 +112,11 @@ async fn main() -> Result<(), Anything> {
                 counts.success, counts.total, counts.failed
             );
         }
-        let action = tide.action(customer, "spring").await?;
-        let summary = action.summary.unwrap_or_default();
+        let batch = tide.batch(customer, "spring").await?;
+        let summary = batch.summary.unwrap_or_default();
         println!(
             "{customer} {:?}: {}\n",
-            action.status,
+            batch.status,
             String::from_utf8_lossy(&summary)
         );
     }

@@ -33,11 +33,11 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let tide = Tidegate::connect(Options::redis(url).config(config))
         .await?
         .handler("SEND", send)?
-        .on_complete(|done| async move { println!("{} of {}: {:?}", done.action, done.group, done.counts) })
+        .on_complete(|done| async move { println!("{} of {}: {:?}", done.batch, done.group, done.counts) })
         .start()?;
 
     if jobs > 0 {
-        let mut submission = Submission::new("customer-A")?.action(format!("by-{process}"))?;
+        let mut submission = Submission::new("customer-A")?.batch(format!("by-{process}"))?;
         for job in 0..jobs {
             submission = submission.job(format!("mail-{process}-{job}"), "SEND", "{}")?;
         }

@@ -4,15 +4,15 @@ use std::fmt;
 use std::future::Future;
 use std::sync::Arc;
 
-use tidegate_core::bulk::views::{ActionView, Cursor, GroupView, Page, Query, QueueStats, View};
+use tidegate_core::bulk::views::{BatchView, BulkStats, Cursor, GroupView, Page, Query, View};
 use tidegate_core::bulk::{
     Aggregation, CancelOutcome, CancelParams, PauseParams, Refusal, ReplayParams, ResumeParams, Target,
 };
 use tidegate_core::config::BulkConfig;
-use tidegate_core::ids::{ActionId, GroupId, IdError, JobId, JobType, LaneId};
+use tidegate_core::ids::{BatchId, GroupId, IdError, JobId, JobType, QueueId};
 use tidegate_core::time::Millis;
 use tidegate_engine::{
-    CompletedAction, Engine, EngineBuilder, Gate, Handler, IntoTold, ProgressStream, Reducer,
+    CompletedBatch, Engine, EngineBuilder, Gate, Handler, IntoCallbackResult, ProgressStream, Reducer,
 };
 use tidegate_store::embedded::{EmbeddedOptions, EmbeddedStore};
 use tidegate_store::redis::{RedisOptions, RedisStore};
@@ -20,7 +20,7 @@ use tidegate_store::{JobDetails, Store, StoreExt, SystemClock};
 
 use crate::{Error, Folder, Options, Redis, Submission, Submitted};
 
-/// Limit: jobs looked at per call while an action is cancelled.
+/// Limit: jobs looked at per call while a batch is cancelled.
 const CANCEL_BATCH: u32 = 1_000;
 
 /// A store that is open, before its handlers run.
@@ -51,13 +51,13 @@ impl Setup {
         Ok(self)
     }
 
-    /// Puts a gate before a lane that has a handler here: while it is closed, nothing is leased from the lane.
-    pub fn gate(mut self, lane: impl AsRef<str>, gate: Gate) -> Result<Self, IdError> {
-        self.engine = self.engine.gate(LaneId::new(lane)?, gate);
+    /// Puts a gate before a queue that has a handler here: while it is closed, nothing is leased from the queue.
+    pub fn gate(mut self, queue: impl AsRef<str>, gate: Gate) -> Result<Self, IdError> {
+        self.engine = self.engine.gate(QueueId::new(queue)?, gate);
         Ok(self)
     }
 
-    /// Chooses a reducer for each complete action.
+    /// Chooses a reducer for each complete batch.
     #[must_use]
     pub fn reducer(
         mut self,
@@ -67,22 +67,22 @@ impl Setup {
         self
     }
 
-    /// Called at least once for every action that is decided. One that returns an error is called again when
-    /// the claim on the action has run out ([`claim_for`](Self::claim_for)); one that panics, or does not return
+    /// Called at least once for every batch that is decided. One that returns an error is called again when
+    /// the claim on the batch has run out ([`claim_for`](Self::claim_for)); one that panics, or does not return
     /// for as long as that, counts as called. Several run at once, in no particular order.
     #[must_use]
     pub fn on_complete<Fut>(
         mut self,
-        callback: impl Fn(CompletedAction) -> Fut + Send + Sync + 'static,
+        callback: impl Fn(CompletedBatch) -> Fut + Send + Sync + 'static,
     ) -> Self
     where
-        Fut: Future<Output: IntoTold> + Send + 'static,
+        Fut: Future<Output: IntoCallbackResult> + Send + 'static,
     {
         self.engine = self.engine.on_complete(callback);
         self
     }
 
-    /// How long this process may take to fold an action and call back; after that, another does it again. A
+    /// How long this process may take to fold a batch and call back; after that, another does it again. A
     /// minute if not set.
     #[must_use]
     pub fn claim_for(mut self, claim_for: Millis) -> Self {
@@ -92,9 +92,9 @@ impl Setup {
 
     /// Starts the services. Must be called within a tokio runtime.
     ///
-    /// Jobs are leased only from lanes that have a handler here, but any job of such a lane is: one without a
+    /// Jobs are leased only from queues that have a handler here, but any job of such a queue is: one without a
     /// handler here dies. With nothing registered, this process submits and looks, and leaves the work to
-    /// others; among those with handlers, any may fold an action, so all need the same reducer and callback.
+    /// others; among those with handlers, any may fold a batch, so all need the same reducer and callback.
     pub fn start(self) -> Result<Tidegate, Error> {
         Ok(Tidegate {
             engine: self.engine.start()?,
@@ -169,26 +169,26 @@ impl Tidegate {
         &self.store
     }
 
-    /// Opens the action if need be, accepts its jobs, and seals it if asked to. What is returned is durable.
+    /// Opens the batch if need be, accepts its jobs, and seals it if asked to. What is returned is durable.
     pub async fn submit(&self, submission: Submission) -> Result<Submitted, Error> {
         submission.submit_to(&*self.store).await
     }
 
-    /// Follows an action until it is decided.
-    pub fn follow(&self, group: impl AsRef<str>, action: impl AsRef<str>) -> Result<ProgressStream, Error> {
-        Ok(self.engine.follow(GroupId::new(group)?, ActionId::new(action)?))
+    /// Follows a batch until it is decided.
+    pub fn follow(&self, group: impl AsRef<str>, batch: impl AsRef<str>) -> Result<ProgressStream, Error> {
+        Ok(self.engine.follow(GroupId::new(group)?, BatchId::new(batch)?))
     }
 
-    /// The jobs of an action with their results, a page at a time.
+    /// The jobs of a batch with their results, a page at a time.
     pub async fn results(
         &self,
         group: impl AsRef<str>,
-        action: impl AsRef<str>,
+        batch: impl AsRef<str>,
         after: Option<Cursor>,
         max: u32,
     ) -> Result<Page<JobDetails>, Error> {
-        let (group, action) = (GroupId::new(group)?, ActionId::new(action)?);
-        Ok(self.store.results(&group, &action, after, max).await??)
+        let (group, batch) = (GroupId::new(group)?, BatchId::new(batch)?);
+        Ok(self.store.results(&group, &batch, after, max).await??)
     }
 
     /// One job with everything that is kept of it.
@@ -196,14 +196,14 @@ impl Tidegate {
         Ok(self.store.job(&GroupId::new(group)?, &JobId::new(job)?).await??)
     }
 
-    pub async fn action(&self, group: impl AsRef<str>, action: impl AsRef<str>) -> Result<ActionView, Error> {
+    pub async fn batch(&self, group: impl AsRef<str>, batch: impl AsRef<str>) -> Result<BatchView, Error> {
         match self
             .store
-            .call(Query::Action(GroupId::new(group)?, ActionId::new(action)?))
+            .call(Query::Batch(GroupId::new(group)?, BatchId::new(batch)?))
             .await??
         {
-            View::Action(view) => Ok(view),
-            other => unreachable!("an action is answered with an action, not {other:?}"),
+            View::Batch(view) => Ok(view),
+            other => unreachable!("a batch is answered with a batch, not {other:?}"),
         }
     }
 
@@ -214,9 +214,9 @@ impl Tidegate {
         }
     }
 
-    pub async fn stats(&self) -> Result<QueueStats, Error> {
-        match self.store.call(Query::QueueStats).await?? {
-            View::QueueStats(stats) => Ok(stats),
+    pub async fn stats(&self) -> Result<BulkStats, Error> {
+        match self.store.call(Query::BulkStats).await?? {
+            View::BulkStats(stats) => Ok(stats),
             other => unreachable!("statistics are answered with statistics, not {other:?}"),
         }
     }

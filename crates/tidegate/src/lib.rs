@@ -11,7 +11,7 @@
 //!     })?
 //!     .start()?;
 //!
-//! let spring = Submission::new("customer-A")?.action("spring")?.job("promo-1", "SEND_PROMOTION", "{}")?.seal();
+//! let spring = Submission::new("customer-A")?.batch("spring")?.job("promo-1", "SEND_PROMOTION", "{}")?.seal();
 //! tide.submit(spring).await?;
 //! let mut progress = tide.follow("customer-A", "spring")?;
 //! while let Some(now) = progress.next().await {
@@ -40,12 +40,13 @@ pub use submission::{Submission, Submitted};
 use tidegate_engine::EngineError;
 
 pub use tidegate_core::bulk::views;
-pub use tidegate_core::bulk::{ActionCounts, ActionOptions, ActionStatus, Aggregation, Level, Target};
+pub use tidegate_core::bulk::{Aggregation, BatchCounts, BatchOptions, BatchStatus, Priority, Target};
 pub use tidegate_core::config;
 pub use tidegate_core::ids;
 pub use tidegate_core::time::{Millis, Timestamp};
 pub use tidegate_engine::{
-    CompletedAction, Gate, Handler, IntoResult, IntoTold, Job, JobError, Progress, ProgressStream, Reducer,
+    CompletedBatch, Gate, Handler, IntoCallbackResult, IntoResult, Job, JobError, Progress, ProgressStream,
+    Reducer,
 };
 pub use tidegate_store::embedded::Durability;
 pub use tidegate_store::{JobDetails, Store, StoreError, StoreExt};

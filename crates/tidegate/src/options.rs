@@ -178,7 +178,7 @@ mod tests {
                 "[backpressure]\nhold = \"nobody\"",
                 "unknown variant `nobody`, expected `group` or `job`",
             ),
-            ("[job_types.\"\"]\nlane = \"mail\"", "job type is empty"),
+            ("[job_types.\"\"]\nqueue = \"mail\"", "job type is empty"),
         ] {
             let error = read(text).expect_err(text).to_string();
             assert!(error.contains(why), "{error:?} should contain {why:?}");

@@ -44,7 +44,7 @@ use tidegate_store::refresh::{EmbeddedRefreshOptions, EmbeddedRefreshStore, Refr
 pub use tidegate_core::budget::BudgetConfig;
 pub use tidegate_core::refresh::freshness::Freshness;
 pub use tidegate_engine::refresh::{
-    AskOutcome, RecordFollower, RecordView, RefreshError, RefreshHandle, RefreshOptions, RefreshService,
+    PublishOutcome, RecordFollower, RecordView, RefreshError, RefreshHandle, RefreshOptions, RefreshService,
     SourceOptions,
 };
 pub use tidegate_source::{
@@ -187,7 +187,7 @@ impl Records {
     }
 
     /// A user asks for a refresh; returns when it is queued.
-    pub async fn refresh(&self, source: &str, key: &str) -> Result<AskOutcome, RefreshError> {
+    pub async fn refresh(&self, source: &str, key: &str) -> Result<PublishOutcome, RefreshError> {
         self.handle()
             .request_refresh(&record(source, key)?, None, ASK)
             .await

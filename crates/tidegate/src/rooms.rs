@@ -2,7 +2,7 @@
 //! pass.
 //!
 //! ```no_run
-//! use tidegate::rooms::{Capacity, Come, RoomConfig, Rooms, Told};
+//! use tidegate::rooms::{Capacity, Join, RoomConfig, Rooms, VisitEvent};
 //!
 //! # async fn example() -> Result<(), tidegate::rooms::RoomsError> {
 //! let concert = RoomConfig {
@@ -11,13 +11,13 @@
 //! };
 //! let rooms = Rooms::open("data").room("concert", concert)?.start().await?;
 //!
-//! let Come::Visit(mut visit) = rooms.visit("concert", "anna").await? else {
+//! let Join::Visit(mut visit) = rooms.visit("concert", "anna").await? else {
 //!     return Ok(()); // closed, sold out, or her last ticket has ended
 //! };
 //! while let Some(told) = visit.next().await {
 //!     match told {
-//!         Told::Waiting { position, eta, .. } => println!("{position}, {eta:?}"),
-//!         Told::Granted { pass, .. } => {
+//!         VisitEvent::Waiting { position, eta, .. } => println!("{position}, {eta:?}"),
+//!         VisitEvent::Granted { pass, .. } => {
 //!             rooms.redeem("concert", &pass, None).await?; // the shop's part: lets her in, once
 //!             rooms.complete("concert", &pass).await?;     // she has bought: the slot is free again
 //!         }
@@ -44,7 +44,7 @@ use tidegate_core::ids::{IdError, PersonId, RoomId, SessionId};
 use tidegate_core::room::command::{JoinOutcome, JoinParams, TicketView};
 use tidegate_core::room::ticket::TicketState;
 use tidegate_engine::room::{RoomHandle, RoomOptions, RoomService, Seen, Update, Visit};
-use tidegate_server::passes::{DrawSecret, Shown, draw};
+use tidegate_server::passes::{DrawSecret, PresentedPass, draw};
 use tidegate_store::StoreError;
 use tidegate_store::room::{
     EmbeddedRoomOptions, EmbeddedRoomStore, RedisRoomOptions, RedisRoomStore, RoomStore,
@@ -59,7 +59,7 @@ pub use tidegate_core::time::{Millis, Timestamp};
 pub use tidegate_engine::room::RoomsHandle;
 pub use tidegate_server::passes::{Claims, PassKeysConfig, PassRefused, ShopError, Signer, Visited};
 
-/// What can go wrong. Refusals of people are no errors: see [`Come`].
+/// What can go wrong. Refusals of people are no errors: see [`Join`].
 #[derive(Debug, thiserror::Error)]
 pub enum RoomsError {
     #[error("room {room:?}: {error}")]
@@ -164,7 +164,7 @@ impl fmt::Debug for Rooms {
 
 /// What becomes of somebody who comes.
 #[derive(Debug)]
-pub enum Come {
+pub enum Join {
     /// Has a place, or has been let in.
     Visit(Visitor),
     /// The last ticket has ended; [`Rooms::visit_again`] takes another one.
@@ -174,7 +174,7 @@ pub enum Come {
 
 /// What a visitor is told.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Told {
+pub enum VisitEvent {
     /// The room opens at this time, and the order is drawn then.
     Early { opens_at: Option<Timestamp> },
     Waiting {
@@ -209,16 +209,16 @@ impl Rooms {
     }
 
     /// Takes a place for a person, or finds the one that it has, and follows it.
-    pub async fn visit(&self, room: &str, person: &str) -> Result<Come, RoomsError> {
+    pub async fn visit(&self, room: &str, person: &str) -> Result<Join, RoomsError> {
         self.come(room, person, false).await
     }
 
     /// The same, at the end of the line for somebody whose last ticket has ended.
-    pub async fn visit_again(&self, room: &str, person: &str) -> Result<Come, RoomsError> {
+    pub async fn visit_again(&self, room: &str, person: &str) -> Result<Join, RoomsError> {
         self.come(room, person, true).await
     }
 
-    async fn come(&self, room: &str, person: &str, again: bool) -> Result<Come, RoomsError> {
+    async fn come(&self, room: &str, person: &str, again: bool) -> Result<Join, RoomsError> {
         let room = self.room(room)?;
         let person = PersonId::new(person)?;
         let secret = self.signer.draw_secret(room.name());
@@ -231,16 +231,16 @@ impl Rooms {
             again,
         };
         Ok(match room.visit(params).await? {
-            Ok(visit) => Come::Visit(Visitor {
+            Ok(visit) => Join::Visit(Visitor {
                 visit,
                 room,
                 signer: self.signer.clone(),
             }),
-            Err(JoinOutcome::Refused(refused)) => Come::Refused(refused),
+            Err(JoinOutcome::Refused(refused)) => Join::Refused(refused),
             Err(JoinOutcome::Ended(view) | JoinOutcome::Placed { ticket: view, .. }) => {
                 match view.ticket.state {
-                    TicketState::Ended { end, .. } => Come::Ended(end),
-                    _ => Come::Ended(End::Lost),
+                    TicketState::Ended { end, .. } => Join::Ended(end),
+                    _ => Join::Ended(End::Lost),
                 }
             }
         })
@@ -257,31 +257,31 @@ impl Rooms {
     pub async fn redeem(&self, room: &str, pass: &str, session: Option<&str>) -> Result<Visited, RoomsError> {
         let (room, claims) = self.shown(room, pass)?;
         let session = session.map(SessionId::new).transpose()?;
-        Ok(Shown::new(&room, &claims).redeem(session).await?)
+        Ok(PresentedPass::new(&room, &claims).redeem(session).await?)
     }
 
     /// What a pass is worth, without redeeming it.
     pub async fn check(&self, room: &str, pass: &str) -> Result<Visited, RoomsError> {
         let (room, claims) = self.shown(room, pass)?;
-        Ok(Shown::new(&room, &claims).check().await?)
+        Ok(PresentedPass::new(&room, &claims).check().await?)
     }
 
     /// Lets the visitor of a pass stay for so long from now on; never shorter.
     pub async fn extend(&self, room: &str, pass: &str, by: Millis) -> Result<Visited, RoomsError> {
         let (room, claims) = self.shown(room, pass)?;
-        Ok(Shown::new(&room, &claims).extend(by).await?)
+        Ok(PresentedPass::new(&room, &claims).extend(by).await?)
     }
 
     /// The visitor of a pass has bought: the slot is free, the seat stays taken. Said twice, it counts once.
     pub async fn complete(&self, room: &str, pass: &str) -> Result<Visited, RoomsError> {
         let (room, claims) = self.shown(room, pass)?;
-        Ok(Shown::new(&room, &claims).complete().await?)
+        Ok(PresentedPass::new(&room, &claims).complete().await?)
     }
 
     /// The visitor of a pass goes without having bought: slot and seat come back, once.
     pub async fn release(&self, room: &str, pass: &str) -> Result<Visited, RoomsError> {
         let (room, claims) = self.shown(room, pass)?;
-        Ok(Shown::new(&room, &claims).release().await?)
+        Ok(PresentedPass::new(&room, &claims).release().await?)
     }
 
     /// A room as it is.
@@ -337,10 +337,10 @@ impl fmt::Debug for Visitor {
 
 impl Visitor {
     /// The next thing to tell; the first comes at once. None when nothing more comes.
-    pub async fn next(&mut self) -> Option<Told> {
+    pub async fn next(&mut self) -> Option<VisitEvent> {
         let view = loop {
             match self.visit.next().await? {
-                Update::Superseded => return Some(Told::Superseded),
+                Update::Superseded => return Some(VisitEvent::Superseded),
                 Update::Ticket(view) => break view,
                 Update::Quiet => {}
             }
@@ -352,12 +352,12 @@ impl Visitor {
         Some(self.told(&view, &seen))
     }
 
-    fn told(&self, view: &TicketView, seen: &Seen) -> Told {
+    fn told(&self, view: &TicketView, seen: &Seen) -> VisitEvent {
         match view.ticket.state {
-            TicketState::Early { .. } => Told::Early {
+            TicketState::Early { .. } => VisitEvent::Early {
                 opens_at: seen.view.opens_at,
             },
-            TicketState::Waiting { .. } => Told::Waiting {
+            TicketState::Waiting { .. } => VisitEvent::Waiting {
                 position: view.ahead + 1,
                 waiting: view.waiting,
                 eta: match seen.view.status {
@@ -375,13 +375,13 @@ impl Visitor {
                     at,
                     until,
                 };
-                Told::Granted {
+                VisitEvent::Granted {
                     pass: self.signer.sign(self.room.name(), &claims),
                     until,
                 }
             }
-            TicketState::Inside { until, .. } => Told::Inside { until },
-            TicketState::Ended { end, .. } => Told::Ended(end),
+            TicketState::Inside { until, .. } => VisitEvent::Inside { until },
+            TicketState::Ended { end, .. } => VisitEvent::Ended(end),
         }
     }
 }

@@ -1,11 +1,11 @@
-//! A bulk submission: the jobs of one group, in any number, as one action.
+//! A bulk submission: the jobs of one group, in any number, as one batch.
 
 use bytes::Bytes;
 use tidegate_core::bulk::{
-    ActionOptions, EnqueueParams, Enqueued, JobRefusal, Level, NewJob, OpenActionParams, Refusal,
-    SealActionParams,
+    BatchOptions, EnqueueParams, Enqueued, JobRefusal, NewJob, OpenBatchParams, Priority, Refusal,
+    SealBatchParams,
 };
-use tidegate_core::ids::{ActionId, GroupId, IdError, JobId, JobType};
+use tidegate_core::ids::{BatchId, GroupId, IdError, JobId, JobType};
 use tidegate_core::time::Timestamp;
 use tidegate_store::{Store, StoreExt};
 
@@ -17,10 +17,10 @@ const CHUNK: usize = 1_000;
 #[derive(Debug, Clone)]
 pub struct Submission {
     pub(crate) group: GroupId,
-    pub(crate) action: Option<ActionId>,
-    pub(crate) options: Option<ActionOptions>,
+    pub(crate) batch: Option<BatchId>,
+    pub(crate) options: Option<BatchOptions>,
     pub(crate) base_priority: Option<i32>,
-    pub(crate) level: Level,
+    pub(crate) priority: Priority,
     pub(crate) jobs: Vec<NewJob>,
     pub(crate) seal: bool,
 }
@@ -29,24 +29,24 @@ impl Submission {
     pub fn new(group: impl AsRef<str>) -> Result<Self, IdError> {
         Ok(Self {
             group: GroupId::new(group)?,
-            action: None,
+            batch: None,
             options: None,
             base_priority: None,
-            level: Level::default(),
+            priority: Priority::default(),
             jobs: Vec::new(),
             seal: false,
         })
     }
 
-    /// Names the action; without a name it is the group's open one.
-    pub fn action(mut self, action: impl AsRef<str>) -> Result<Self, IdError> {
-        self.action = Some(ActionId::new(action)?);
+    /// Names the batch; without a name it is the group's open one.
+    pub fn batch(mut self, batch: impl AsRef<str>) -> Result<Self, IdError> {
+        self.batch = Some(BatchId::new(batch)?);
         Ok(self)
     }
 
-    /// Options of the action, if this submission opens it.
+    /// Options of the batch, if this submission opens it.
     #[must_use]
-    pub fn options(mut self, options: ActionOptions) -> Self {
+    pub fn options(mut self, options: BatchOptions) -> Self {
         self.options = Some(options);
         self
     }
@@ -58,10 +58,10 @@ impl Submission {
         self
     }
 
-    /// Level of the jobs added from here on.
+    /// Priority of the jobs added from here on.
     #[must_use]
-    pub fn level(mut self, level: Level) -> Self {
-        self.level = level;
+    pub fn priority(mut self, priority: Priority) -> Self {
+        self.priority = priority;
         self
     }
 
@@ -74,7 +74,7 @@ impl Submission {
         self.jobs.push(NewJob {
             id: JobId::new(id)?,
             kind: JobType::new(kind)?,
-            level: self.level,
+            priority: self.priority,
             payload: payload.into(),
             run_at: None,
             expires_at: None,
@@ -100,7 +100,7 @@ impl Submission {
         self
     }
 
-    /// Nothing more will come: the action completes when these jobs are finished.
+    /// Nothing more will come: the batch completes when these jobs are finished.
     #[must_use]
     pub fn seal(mut self) -> Self {
         self.seal = true;
@@ -111,23 +111,23 @@ impl Submission {
     pub async fn submit_to(self, store: &dyn Store) -> Result<Submitted, Error> {
         let Submission {
             group,
-            mut action,
+            mut batch,
             options,
             base_priority,
             jobs,
             seal,
             ..
         } = self;
-        if let (Some(action), Some(options)) = (&action, options) {
-            let params = OpenActionParams {
+        if let (Some(batch), Some(options)) = (&batch, options) {
+            let params = OpenBatchParams {
                 group: group.clone(),
-                action: action.clone(),
+                batch: batch.clone(),
                 base_priority,
                 options,
             };
             match store.call(params).await? {
                 // The same submission again: its jobs are answered as duplicates below.
-                Ok(_) | Err(Refusal::Sealed(_) | Refusal::ActionFinished(_)) => {}
+                Ok(_) | Err(Refusal::Sealed(_) | Refusal::BatchFinished(_)) => {}
                 Err(refusal) => return Err(refusal.into()),
             }
         }
@@ -138,13 +138,13 @@ impl Submission {
             let ids: Vec<JobId> = chunk.iter().map(|job| job.id.clone()).collect();
             let params = EnqueueParams {
                 group: group.clone(),
-                action: action.clone(),
+                batch: batch.clone(),
                 base_priority,
                 jobs: chunk,
             };
             let outcome = store.call(params).await??;
             let total = submitted.get_or_insert_with(|| Submitted {
-                action: outcome.action.clone(),
+                batch: outcome.batch.clone(),
                 accepted: 0,
                 duplicates: 0,
                 refused: Vec::new(),
@@ -156,13 +156,13 @@ impl Submission {
                     Enqueued::Refused(refusal) => total.refused.push((id, refusal)),
                 }
             }
-            action = Some(outcome.action);
+            batch = Some(outcome.batch);
         }
         let submitted = submitted.expect("the loop ran at least once");
         if seal {
-            let params = SealActionParams {
+            let params = SealBatchParams {
                 group,
-                action: Some(submitted.action.clone()),
+                batch: Some(submitted.batch.clone()),
             };
             store.call(params).await??;
         }
@@ -173,7 +173,7 @@ impl Submission {
 /// What became of a submission.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Submitted {
-    pub action: ActionId,
+    pub batch: BatchId,
     pub accepted: u64,
     /// Known already, and left as they are.
     pub duplicates: u64,

@@ -16,7 +16,7 @@ use std::time::Duration;
 
 use futures_util::FutureExt;
 use serde::Serialize;
-use tidegate_api::{Answer, ExtendedLease, Lease, LeasedJob, LeasedJobs, RawValue, Verdict};
+use tidegate_api::{ExtendedLease, JobOutcome, Lease, LeasedJob, LeasedJobs, RawValue, Settlement};
 use tokio::sync::mpsc;
 use tokio::task::{AbortHandle, Id, JoinSet};
 use tokio::time::{Instant, MissedTickBehavior};
@@ -82,10 +82,10 @@ impl Outcome {
         Self::Throttled { retry_after }
     }
 
-    fn answer(self, lease: String) -> Answer {
-        let mut answer = Answer {
+    fn answer(self, lease: String) -> Settlement {
+        let mut answer = Settlement {
             lease,
-            verdict: Verdict::Done,
+            outcome: JobOutcome::Completed,
             result: None,
             error: None,
             retry_after_ms: None,
@@ -94,29 +94,29 @@ impl Outcome {
         match self {
             Self::Done(result) => answer.result = result,
             Self::Failed(error) => {
-                answer.verdict = Verdict::Failed;
+                answer.outcome = JobOutcome::Failed;
                 answer.error = Some(error);
             }
             Self::Throttled { retry_after } => {
-                answer.verdict = Verdict::Throttled;
+                answer.outcome = JobOutcome::Throttled;
                 answer.retry_after_ms = ms(retry_after);
             }
             Self::Retry { error, after } => {
-                answer.verdict = Verdict::Retry;
+                answer.outcome = JobOutcome::Retry;
                 answer.error = Some(error);
                 answer.retry_after_ms = ms(after);
             }
-            Self::Returned => answer.verdict = Verdict::Returned,
+            Self::Returned => answer.outcome = JobOutcome::Released,
         }
         answer
     }
 }
 
-/// Works in one lane until it is told to stop.
+/// Works in one queue until it is told to stop.
 #[derive(Debug, Clone)]
 pub struct Worker {
     client: Client,
-    lane: Option<String>,
+    queue: Option<String>,
     name: Option<String>,
     concurrency: usize,
     batch: usize,
@@ -125,11 +125,11 @@ pub struct Worker {
 }
 
 impl Worker {
-    /// Ten jobs at once of the lane `default`.
+    /// Ten jobs at once of the queue `default`.
     pub fn new(client: Client) -> Self {
         Self {
             client,
-            lane: None,
+            queue: None,
             name: None,
             concurrency: 10,
             batch: 100,
@@ -138,8 +138,8 @@ impl Worker {
         }
     }
 
-    pub fn lane(mut self, lane: impl Into<String>) -> Self {
-        self.lane = Some(lane.into());
+    pub fn queue(mut self, queue: impl Into<String>) -> Self {
+        self.queue = Some(queue.into());
         self
     }
 
@@ -216,7 +216,7 @@ type Calling<T> = Option<Pin<Box<dyn Future<Output = Result<T, ClientError>> + S
 struct Shift<H> {
     worker: Worker,
     handler: H,
-    answers: mpsc::Sender<Answer>,
+    answers: mpsc::Sender<Settlement>,
     running: JoinSet<Outcome>,
     leases: HashMap<Id, Held>,
 }
@@ -315,7 +315,7 @@ where
         // The loop has its own patience, and must notice a stop.
         let client = self.worker.client.clone().with_retry_for(Duration::ZERO);
         let asked = Lease {
-            lane: self.worker.lane.clone(),
+            queue: self.worker.queue.clone(),
             max: Some(max as u32),
             wait_ms: Some(self.worker.wait.as_millis() as u64),
             worker: self.worker.name.clone(),

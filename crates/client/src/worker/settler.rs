@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use tidegate_api::{Answer, SettledState};
+use tidegate_api::{SettledAs, Settlement};
 use tokio::sync::mpsc;
 
 use super::MAX_CALL;
@@ -26,7 +26,7 @@ pub struct Tally {
     pub unanswered: u64,
 }
 
-pub(super) async fn run(client: Client, mut inbox: mpsc::Receiver<Answer>) -> Tally {
+pub(super) async fn run(client: Client, mut inbox: mpsc::Receiver<Settlement>) -> Tally {
     let client = client.with_retry_for(RETRY_FOR);
     let (mut tally, mut answers) = (Tally::default(), Vec::with_capacity(MAX_CALL));
     while inbox.recv_many(&mut answers, MAX_CALL).await > 0 {
@@ -36,7 +36,7 @@ pub(super) async fn run(client: Client, mut inbox: mpsc::Receiver<Answer>) -> Ta
     tally
 }
 
-async fn hand_in(client: &Client, answers: &[Answer], tally: &mut Tally) {
+async fn hand_in(client: &Client, answers: &[Settlement], tally: &mut Tally) {
     // What is still to be handed in; large results may be too much for one call.
     let mut parts = vec![answers];
     while let Some(part) = parts.pop() {
@@ -55,13 +55,13 @@ async fn hand_in(client: &Client, answers: &[Answer], tally: &mut Tally) {
 }
 
 impl Tally {
-    fn count(&mut self, state: SettledState) {
+    fn count(&mut self, state: SettledAs) {
         match state {
-            SettledState::Done => self.done += 1,
-            SettledState::Delayed => self.delayed += 1,
-            SettledState::Dead => self.dead += 1,
-            SettledState::Returned => self.returned += 1,
-            SettledState::Stale => self.stale += 1,
+            SettledAs::Completed => self.done += 1,
+            SettledAs::Delayed => self.delayed += 1,
+            SettledAs::Dead => self.dead += 1,
+            SettledAs::Released => self.returned += 1,
+            SettledAs::Stale => self.stale += 1,
         }
     }
 }

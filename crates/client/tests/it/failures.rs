@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use futures_util::StreamExt;
-use tidegate_client::{Client, ClientError, Lease, LimitBy, PatchCapacity, Place, new_job};
+use tidegate_client::{Client, ClientError, Destination, Lease, LimitBy, PatchCapacity, new_job};
 
 use crate::scripted;
 
@@ -13,13 +13,13 @@ fn problem(status: &'static str, code: &str) -> Turn {
     let number: u16 = status[..3].parse().unwrap();
     let body = serde_json::json!({
         "type": format!("urn:tidegate:problem:{code}"), "title": "t", "status": number, "code": code, "detail": "d",
-        "retry_after_sec": (number == 503).then_some(0),
+        "retryAfterSec": (number == 503).then_some(0),
     });
-    Turn::Answer(status, body.to_string())
+    Turn::Settlement(status, body.to_string())
 }
 
 fn enqueued() -> Turn {
-    Turn::Answer("200 OK", r#"{"accepted":1,"duplicates":0,"refused":0}"#.into())
+    Turn::Settlement("200 OK", r#"{"accepted":1,"duplicates":0,"refused":0}"#.into())
 }
 
 /// A machine that stalls is no service that is slow or away.
@@ -42,7 +42,7 @@ async fn a_service_that_comes_back_is_asked_again() {
     .await;
     let jobs = [new_job("1", "T", &1).unwrap()];
     let done = client(&service)
-        .enqueue_in(&Place::group("A"), &jobs)
+        .enqueue_in(&Destination::group("A"), &jobs)
         .await
         .unwrap();
     assert_eq!(done.accepted, 1);
@@ -130,12 +130,12 @@ async fn whoever_is_not_there_is_told_with_the_reason() {
 
 #[tokio::test]
 async fn what_is_no_tidegate_is_not_understood() {
-    let service = Scripted::start(vec![Turn::Answer("200 OK", "<html>hello".into())]).await;
+    let service = Scripted::start(vec![Turn::Settlement("200 OK", "<html>hello".into())]).await;
     let error = client(&service).stats().await.unwrap_err();
     assert!(error.to_string().contains("is not understood"), "{error}");
     assert!(!error.is_retryable());
 
-    let service = Scripted::start(vec![Turn::Answer("400 Bad", "<html>hello".into())]).await;
+    let service = Scripted::start(vec![Turn::Settlement("400 Bad", "<html>hello".into())]).await;
     let error = client(&service).stats().await.unwrap_err();
     assert!(error.to_string().contains("(status 400): <html>hello"), "{error}");
 }
@@ -157,7 +157,9 @@ async fn a_source_that_cannot_be_read_ends_the_stream_with_its_reason() {
     let service = Scripted::start(vec![Turn::Silence]).await;
     let pieces =
         futures_util::stream::iter([Ok(bytes::Bytes::from_static(b"{}\n")), Err("the disk is gone")]);
-    let error = client(&service).enqueue_lines(&Place::anywhere(), pieces).await;
+    let error = client(&service)
+        .enqueue_lines(&Destination::anywhere(), pieces)
+        .await;
     let error = error.unwrap_err();
     assert!(
         matches!(&error, ClientError::Input(text) if text == "the disk is gone"),
@@ -165,30 +167,30 @@ async fn a_source_that_cannot_be_read_ends_the_stream_with_its_reason() {
     );
 }
 
-fn action(status: &str, success: u64) -> String {
-    let action = serde_json::json!({
+fn batch(status: &str, success: u64) -> String {
+    let batch = serde_json::json!({
         "group": "A", "id": "x", "status": status, "sealed": true, "paused": false, "cancelled": false,
         "counts": {"total": 2, "success": success, "failed": 0}, "errors": [],
-        "created_at": "2026-03-01T09:30:00Z",
-        "estimate": {"estimated_seconds": 0, "estimated_at": "2026-03-01T09:30:00Z"},
+        "createdAt": "2026-03-01T09:30:00Z",
+        "estimate": {"estimatedSeconds": 0, "estimatedAt": "2026-03-01T09:30:00Z"},
     });
-    format!("event: progress\ndata: {action}\n\n")
+    format!("event: progress\ndata: {batch}\n\n")
 }
 
 #[tokio::test]
 async fn a_stream_of_events_that_breaks_is_taken_up_again() {
     let head = "200 OK\r\ncontent-type: text/event-stream";
     let service = Scripted::start(vec![
-        Turn::Answer(head, action("RUNNING", 0)),
+        Turn::Settlement(head, batch("RUNNING", 0)),
         problem("503 Unavailable", "stopping"),
-        Turn::Answer(head, action("RUNNING", 0) + ": alive\n\n" + &action("RUNNING", 1)),
+        Turn::Settlement(head, batch("RUNNING", 0) + ": alive\n\n" + &batch("RUNNING", 1)),
         Turn::HangUp,
-        Turn::Answer(head, action("COMPLETED", 2) + &action("COMPLETED", 2)),
+        Turn::Settlement(head, batch("COMPLETED", 2) + &batch("COMPLETED", 2)),
     ])
     .await;
     let seen: Vec<u64> = client(&service)
-        .follow_action("A", "x")
-        .map(|action| action.unwrap().counts.success)
+        .follow_batch("A", "x")
+        .map(|batch| batch.unwrap().counts.success)
         .collect()
         .await;
     assert_eq!(seen, [0, 1, 2]);
@@ -197,8 +199,8 @@ async fn a_stream_of_events_that_breaks_is_taken_up_again() {
 
 #[tokio::test]
 async fn a_stream_of_events_of_what_is_gone_ends_with_the_problem() {
-    let service = Scripted::start(vec![problem("404 Not Found", "unknown_action")]).await;
-    let seen: Vec<_> = client(&service).follow_action("A", "x").collect().await;
+    let service = Scripted::start(vec![problem("404 Not Found", "unknown_batch")]).await;
+    let seen: Vec<_> = client(&service).follow_batch("A", "x").collect().await;
     assert_eq!(seen.len(), 1);
-    assert_eq!(seen[0].as_ref().unwrap_err().code(), Some("unknown_action"));
+    assert_eq!(seen[0].as_ref().unwrap_err().code(), Some("unknown_batch"));
 }

@@ -9,7 +9,7 @@ use tokio::net::{TcpListener, TcpStream};
 #[derive(Debug, Clone)]
 pub(crate) enum Turn {
     /// Status line and headers, then a body.
-    Answer(&'static str, String),
+    Settlement(&'static str, String),
     /// Reads the request and closes the connection.
     HangUp,
     /// Reads the request and says nothing.
@@ -39,7 +39,7 @@ impl Scripted {
                     turns.next();
                 }
                 match turn {
-                    Turn::Answer(head, body) => {
+                    Turn::Settlement(head, body) => {
                         let length = body.len();
                         let text = format!(
                             "HTTP/1.1 {head}\r\ncontent-length: {length}\r\nconnection: close\r\n\r\n{body}"

@@ -8,9 +8,9 @@ use std::time::Duration;
 use futures_util::{StreamExt, TryStreamExt, stream};
 use tempfile::TempDir;
 use tidegate_client::{
-    ActionStatus, Answer, Client, DeadFilter, DeadSelection, JobPhase, JoinRoom, Lease, LeasedJob, LimitBy,
-    OpenAction, Outcome, PatchCapacity, PatchGroup, PatchLimits, Place, PlaceState, RedeemPass, RoomEvent,
-    RoomPlace, StreamEnd, TicketEnd, Verdict, Waiting, Worker, new_job,
+    BatchStatus, Client, DeadFilter, DeadSelection, Destination, JobOutcome, JobState, JoinRoom, Lease,
+    LeasedJob, LimitBy, OpenBatch, Outcome, PatchCapacity, PatchGroup, PatchLimits, RedeemPass, RoomEvent,
+    RoomTicket, Settlement, StreamEnd, TicketEnd, TicketState, Waiting, Worker, new_job,
 };
 use tidegate_core::ids::RoomId;
 use tidegate_core::time::Millis;
@@ -49,7 +49,7 @@ async fn in_time<T>(what: impl Future<Output = T>) -> T {
 }
 
 /// Leases so many jobs and says this of them.
-async fn settle(client: &Client, max: u32, verdict: Verdict) {
+async fn settle(client: &Client, max: u32, outcome: JobOutcome) {
     let asked = Lease {
         max: Some(max),
         wait_ms: Some(10_000),
@@ -57,14 +57,14 @@ async fn settle(client: &Client, max: u32, verdict: Verdict) {
     };
     let leased = client.lease(&asked).await.unwrap().jobs;
     assert_eq!(leased.len(), max as usize);
-    let answer = |job: LeasedJob| Answer {
+    let answer = |job: LeasedJob| Settlement {
         lease: job.lease,
-        verdict,
+        outcome,
         result: None,
         error: Some("no such mailbox".into()),
         retry_after_ms: None,
     };
-    let answers: Vec<Answer> = leased.into_iter().map(answer).collect();
+    let answers: Vec<Settlement> = leased.into_iter().map(answer).collect();
     client.settle(&answers).await.unwrap();
 }
 
@@ -77,12 +77,12 @@ async fn names_of_any_characters_reach_their_routes() {
     ] {
         let jobs = [new_job(name, "T", &name).unwrap()];
         let done = client
-            .enqueue_in(&Place::action(name, name), &jobs)
+            .enqueue_in(&Destination::batch(name, name), &jobs)
             .await
             .unwrap();
-        assert_eq!((done.accepted, done.action.as_deref()), (1, Some(name)));
+        assert_eq!((done.accepted, done.batch.as_deref()), (1, Some(name)));
         assert_eq!(client.group(name).await.unwrap().id, name);
-        assert_eq!(client.action(name, name).await.unwrap().id, name);
+        assert_eq!(client.batch(name, name).await.unwrap().id, name);
         let job = client.job(name, name).await.unwrap();
         assert_eq!(job.id, name);
         assert_eq!(job.payload.get(), serde_json::to_string(name).unwrap());
@@ -100,22 +100,22 @@ async fn names_of_any_characters_reach_their_routes() {
 }
 
 #[tokio::test]
-async fn groups_and_actions_can_be_seen_and_changed() {
+async fn groups_and_batches_can_be_seen_and_changed() {
     let running = start(|_| {}).await;
     let client = &running.client;
-    let options = OpenAction {
+    let options = OpenBatch {
         failure_threshold_percent: Some(50),
         keep_results: true,
-        ..OpenAction::default()
+        ..OpenBatch::default()
     };
     assert_eq!(
-        client.open_action("A", "spring", &options).await.unwrap().status,
-        ActionStatus::Created
+        client.open_batch("A", "spring", &options).await.unwrap().status,
+        BatchStatus::Created
     );
     let jobs: Vec<_> = (0..3)
         .map(|id| new_job(format!("{id}"), "T", &id).unwrap())
         .collect();
-    let place = Place::action("A", "spring").seal();
+    let place = Destination::batch("A", "spring").seal();
     assert_eq!(client.enqueue_in(&place, &jobs).await.unwrap().accepted, 3);
     assert_eq!(client.enqueue_in(&place, &jobs[..0]).await.unwrap().accepted, 0);
     let patch = PatchGroup {
@@ -128,28 +128,31 @@ async fn groups_and_actions_can_be_seen_and_changed() {
     assert_eq!(client.congestion(None, None).await.unwrap().active_group_count, 1);
     assert_eq!(client.all_congestion().count().await, 1);
     assert!(client.congestion_history("A", Some(5)).await.unwrap().len() <= 5);
-    assert!(client.pause_action("A", "spring", None).await.unwrap().paused);
-    assert!(!client.resume_action("A", "spring", None).await.unwrap().paused);
-    assert_eq!(client.seal_action("A", "spring").await.unwrap().total_jobs, 3);
+    assert!(client.pause_batch("A", "spring", None).await.unwrap().paused);
+    assert!(!client.resume_batch("A", "spring", None).await.unwrap().paused);
+    assert_eq!(client.seal_batch("A", "spring").await.unwrap().total_jobs, 3);
     assert_eq!(
-        client.cancel_action("A", "spring", None).await.unwrap().cancelled,
+        client.cancel_batch("A", "spring", None).await.unwrap().cancelled,
         3
     );
-    let ended = in_time(client.follow_action("A", "spring").try_collect::<Vec<_>>())
+    let ended = in_time(client.follow_batch("A", "spring").try_collect::<Vec<_>>())
         .await
         .unwrap();
-    assert_eq!(ended.last().unwrap().status, ActionStatus::Failed);
+    assert_eq!(ended.last().unwrap().status, BatchStatus::Failed);
     let results: Vec<_> = client.all_results("A", "spring").try_collect().await.unwrap();
     assert!(
-        results.iter().all(|job| job.phase == JobPhase::Dead),
+        results.iter().all(|job| job.state == JobState::Dead),
         "{results:?}"
     );
     assert_eq!(client.cancel_group("A", None).await.unwrap().cancelled, 0);
     assert_eq!(client.reset_group_stats("A", None).await.unwrap().id, "A");
-    client.enqueue_in(&Place::group("B"), &jobs[..1]).await.unwrap();
-    settle(client, 1, Verdict::Failed).await;
+    client
+        .enqueue_in(&Destination::group("B"), &jobs[..1])
+        .await
+        .unwrap();
+    settle(client, 1, JobOutcome::Failed).await;
     let retried = client.retry_job("B", "0", Some("again")).await.unwrap();
-    assert_eq!(retried.phase, JobPhase::Waiting);
+    assert_eq!(retried.state, JobState::Waiting);
 
     client.healthy().await.unwrap();
     client.ready().await.unwrap();
@@ -175,8 +178,8 @@ async fn dead_jobs_limits_and_reasons_can_be_asked_for() {
     let jobs: Vec<_> = (0..4)
         .map(|id| new_job(format!("{id}"), "T", &id).unwrap())
         .collect();
-    client.enqueue_in(&Place::group("A"), &jobs).await.unwrap();
-    settle(client, 2, Verdict::Failed).await;
+    client.enqueue_in(&Destination::group("A"), &jobs).await.unwrap();
+    settle(client, 2, JobOutcome::Failed).await;
     let filter = DeadFilter {
         group: Some("A".into()),
         reason: Some(tidegate_client::DeathReason::Failed),
@@ -199,8 +202,8 @@ async fn dead_jobs_limits_and_reasons_can_be_asked_for() {
     assert_eq!(client.purge_dead(&which).await.unwrap().jobs, 1);
     assert!(!client.why_group("A").await.unwrap().reasons.is_empty());
     assert_eq!(
-        client.why_job("A", "3").await.unwrap().phase,
-        Some(JobPhase::Waiting)
+        client.why_job("A", "3").await.unwrap().state,
+        Some(JobState::Waiting)
     );
 
     let patch = PatchLimits {
@@ -226,14 +229,14 @@ async fn a_stream_of_jobs_is_accepted_whole() {
     let jobs = stream::iter(0..20_000).map(|id| new_job(format!("{id}"), "T", &"x".repeat(100)).unwrap());
     let done = running
         .client
-        .enqueue_ndjson(&Place::group("A"), jobs)
+        .enqueue_ndjson(&Destination::group("A"), jobs)
         .await
         .unwrap();
     assert_eq!((done.accepted, done.refused), (20_000, 0));
     let text = "{\"id\":\"0\",\"type\":\"T\"}\nnonsense\n\n{\"id\":\"new\",\"type\":\"T\"}";
     let done = running
         .client
-        .enqueue_text(&Place::group("A"), text.into())
+        .enqueue_text(&Destination::group("A"), text.into())
         .await
         .unwrap();
     assert_eq!((done.accepted, done.duplicates, done.refused), (1, 1, 1));
@@ -249,7 +252,7 @@ async fn a_worker_settles_everything_and_stops_in_order() {
         .map(|id| new_job(format!("{id}"), "T", &id).unwrap())
         .collect();
     client
-        .enqueue_in(&Place::action("A", "all").seal(), &jobs)
+        .enqueue_in(&Destination::batch("A", "all").seal(), &jobs)
         .await
         .unwrap();
     let throttled = Arc::new(AtomicU64::new(0));
@@ -270,11 +273,11 @@ async fn a_worker_settles_everything_and_stops_in_order() {
         let client = client.clone();
         async move {
             let decided = client
-                .follow_action("A", "all")
+                .follow_batch("A", "all")
                 .try_collect::<Vec<_>>()
                 .await
                 .unwrap();
-            assert_eq!(decided.last().unwrap().status, ActionStatus::Completed);
+            assert_eq!(decided.last().unwrap().status, BatchStatus::Completed);
         }
     };
     let worker = Worker::new(client.clone()).name("w").concurrency(64).batch(500);
@@ -303,7 +306,7 @@ async fn a_long_run_keeps_its_lease_and_a_stop_gives_back_what_is_not_done() {
         new_job("long", "T", &25_000).unwrap(),
         new_job("endless", "T", &600_000).unwrap(),
     ];
-    client.enqueue_in(&Place::group("A"), &jobs).await.unwrap();
+    client.enqueue_in(&Destination::group("A"), &jobs).await.unwrap();
     let handler = |job: LeasedJob| async move {
         let ms: u64 = job.payload.get().parse().unwrap();
         tokio::time::sleep(Duration::from_millis(ms)).await;
@@ -312,7 +315,7 @@ async fn a_long_run_keeps_its_lease_and_a_stop_gives_back_what_is_not_done() {
     let stop = {
         let client = client.clone();
         async move {
-            while client.job("A", "long").await.unwrap().phase != JobPhase::Done {
+            while client.job("A", "long").await.unwrap().state != JobState::Completed {
                 tokio::time::sleep(Duration::from_millis(20)).await;
             }
         }
@@ -323,7 +326,7 @@ async fn a_long_run_keeps_its_lease_and_a_stop_gives_back_what_is_not_done() {
     let tally = run.await.expect("it takes too long").unwrap();
     assert_eq!((tally.done, tally.returned, tally.stale), (1, 1, 0), "{tally:?}");
     let endless = client.job("A", "endless").await.unwrap();
-    assert_eq!((endless.phase, endless.attempts), (JobPhase::Waiting, 0));
+    assert_eq!((endless.state, endless.attempts), (JobState::Waiting, 0));
     running.service.shutdown().await.unwrap();
 }
 
@@ -364,7 +367,10 @@ async fn tls_is_spoken_with_whom_the_root_certificate_vouches_for() {
     let trusting = Client::builder(&url).root_certificate(pem).build().unwrap();
     trusting.healthy().await.unwrap();
     let jobs = [new_job("1", "T", &1).unwrap()];
-    let done = trusting.enqueue_in(&Place::group("A"), &jobs).await.unwrap();
+    let done = trusting
+        .enqueue_in(&Destination::group("A"), &jobs)
+        .await
+        .unwrap();
     assert_eq!(done.accepted, 1);
 
     let other = tempfile::tempdir().unwrap();
@@ -376,7 +382,7 @@ async fn tls_is_spoken_with_whom_the_root_certificate_vouches_for() {
 }
 
 /// A place in the room "concert", as somebody whom nobody knows.
-async fn comes(client: &Client) -> (Waiting, RoomPlace) {
+async fn comes(client: &Client) -> (Waiting, RoomTicket) {
     let mut waiting = client
         .wait_in_room("concert", &JoinRoom::default(), None)
         .await
@@ -392,9 +398,9 @@ async fn event(waiting: &mut Waiting) -> RoomEvent {
         .unwrap()
 }
 
-async fn place(waiting: &mut Waiting) -> RoomPlace {
+async fn place(waiting: &mut Waiting) -> RoomTicket {
     match event(waiting).await {
-        RoomEvent::Place(place) => place,
+        RoomEvent::Ticket(place) => place,
         other => panic!("{other:?} is no place"),
     }
 }
@@ -402,7 +408,7 @@ async fn place(waiting: &mut Waiting) -> RoomPlace {
 /// The last event, and the one before which nothing else may come but places.
 async fn last(waiting: &mut Waiting) -> RoomEvent {
     let mut told = event(waiting).await;
-    while let RoomEvent::Place(_) = told {
+    while let RoomEvent::Ticket(_) = told {
         told = event(waiting).await;
     }
     assert!(in_time(waiting.next()).await.is_none(), "{told:?} was the last");
@@ -419,7 +425,7 @@ async fn a_visitor_keeps_the_place_by_its_cookie_until_it_is_let_in() {
     .await;
     let client = &running.client;
     let (mut ada, first) = comes(client).await;
-    assert_eq!((first.state, first.position), (PlaceState::Waiting, Some(1)));
+    assert_eq!((first.state, first.position), (TicketState::Waiting, Some(1)));
     let (mut bob, second) = comes(client).await;
     assert_eq!(second.position, Some(2));
     let cookie = bob.cookie().unwrap().clone();
@@ -442,13 +448,16 @@ async fn a_visitor_keeps_the_place_by_its_cookie_until_it_is_let_in() {
         .unwrap();
     assert_eq!(place(&mut bob).await.position, Some(2));
     assert_eq!(
-        client.place_in_room("concert", &cookie).await.unwrap().position,
+        client.ticket_in_room("concert", &cookie).await.unwrap().position,
         Some(2)
     );
 
     // Whoever leaves is told so, and moves those behind.
     let left = client.leave_room("concert", ada.cookie().unwrap()).await.unwrap();
-    assert_eq!((left.state, left.end), (PlaceState::Ended, Some(TicketEnd::Left)));
+    assert_eq!(
+        (left.state, left.end),
+        (TicketState::Ended, Some(TicketEnd::Left))
+    );
     let RoomEvent::Closed(closed) = last(&mut ada).await else {
         panic!("nobody told that the stream is over")
     };
@@ -465,7 +474,7 @@ async fn a_visitor_keeps_the_place_by_its_cookie_until_it_is_let_in() {
     client.resize_room("concert", &one).await.unwrap();
     let granted = loop {
         match event(&mut bob).await {
-            RoomEvent::Place(_) => {}
+            RoomEvent::Ticket(_) => {}
             RoomEvent::Granted(place) => break place,
             other => panic!("{other:?} instead of a pass"),
         }
@@ -477,7 +486,7 @@ async fn a_visitor_keeps_the_place_by_its_cookie_until_it_is_let_in() {
     };
     assert_eq!(
         client.redeem_pass("concert", &pass).await.unwrap().state,
-        PlaceState::Inside
+        TicketState::Inside
     );
     let done = client.complete_visit("concert", &pass).await.unwrap();
     assert_eq!(done.end, Some(TicketEnd::Completed));

@@ -11,7 +11,7 @@
 //! `rate × (1 s + validity) + burst`.
 //!
 //! **HIGH first.** What HIGH asked for and did not get is kept aside: LOW takes only what lies above it. What
-//! LOW is owed by its floor (one of twenty) is kept aside from HIGH in the same way. Both end when the asker
+//! LOW is owed by its floor (one of twenty) is kept aside from HIGH in the same way. Both end when the caller
 //! gets what it wanted or does not come back.
 //!
 //! **Time** is the store's: it never goes back. If it does all the same, nothing is minted until it has caught up;
@@ -42,7 +42,7 @@ pub use day::{DAY_MS, DayCount, DayZone, Moment};
 use crate::priority::Priority;
 use crate::time::{Millis, Timestamp};
 
-/// How long after its time an asker that was refused is waited for: a timer and a round trip fit in it.
+/// How long after its time a caller that was refused is waited for: a timer and a round trip fit in it.
 pub const PATIENCE: Millis = Millis(100);
 /// How long nothing is handed out when it is unknown what was: the longest window of the provider.
 pub const SETTLING: Millis = Millis(1_000);
@@ -296,7 +296,7 @@ impl Budget {
         }
     }
 
-    /// What the asker could use if only the rate stood against it.
+    /// What the caller could use if only the rate stood against it.
     fn wanted(&self, priority: Priority, max_tokens: u64, at: Moment) -> u64 {
         if at.now < self.state.hold_until || self.open_day(priority, at, at.now) > at.now {
             return 0;

@@ -108,7 +108,7 @@ fn offered(budget: &mut Budget, high: u64, low: u64, secs: u64) -> (u64, u64) {
 }
 
 #[test]
-fn b_135_high_gets_its_200_and_low_the_other_250() {
+fn high_gets_its_200_and_low_the_other_250() {
     let mut budget = ready(BudgetConfig::default());
     let (high, low) = offered(&mut budget, 200, 300, 60);
     assert!((200 * 60 - 2..=200 * 60).contains(&high), "{high}");
@@ -116,7 +116,7 @@ fn b_135_high_gets_its_200_and_low_the_other_250() {
 }
 
 #[test]
-fn b_135_high_that_asks_for_all_leaves_low_its_floor() {
+fn high_that_asks_for_all_leaves_low_its_floor() {
     let mut budget = ready(BudgetConfig::default());
     let (high, low) = offered(&mut budget, 600, 300, 60);
     // One of twenty.
@@ -128,7 +128,7 @@ fn b_135_high_that_asks_for_all_leaves_low_its_floor() {
 }
 
 #[test]
-fn ls_11_low_alone_never_exceeds_its_cap_and_leaves_the_rest_to_high() {
+fn low_alone_never_exceeds_its_cap_and_leaves_the_rest_to_high() {
     let mut budget = ready(BudgetConfig::default());
     let mut grants = Vec::new();
     for at in 0..5_000 {
@@ -146,7 +146,7 @@ fn ls_11_low_alone_never_exceeds_its_cap_and_leaves_the_rest_to_high() {
 }
 
 #[test]
-fn ls_08_low_at_its_cap_takes_nothing_from_the_others() {
+fn low_at_its_cap_takes_nothing_from_the_others() {
     let mut budget = ready(BudgetConfig::default());
     assert_eq!(granted(budget.take(Priority::Low, 50, ms(0))), 10);
     let before = budget.state().all.level;
@@ -167,7 +167,7 @@ fn a_budget_that_is_not_known_starts_empty_and_waits_a_second() {
 }
 
 #[test]
-fn b_134_a_clock_that_goes_back_mints_nothing_and_one_that_jumps_one_burst() {
+fn a_clock_that_goes_back_mints_nothing_and_one_that_jumps_one_burst() {
     let mut budget = ready(BudgetConfig::default());
     assert_eq!(granted(budget.take(Priority::High, 100, ms(0))), 25);
     assert_eq!(granted(budget.take(Priority::High, 100, START - Millis(500))), 0);
@@ -495,7 +495,7 @@ proptest! {
         config in any_config(),
         history in proptest::collection::vec((any_priority(), 1u64..40, 0u64..30), 0..60),
         held in proptest::option::of(0u64..2_000),
-        asker in any_priority(),
+        caller in any_priority(),
     ) {
         prop_assume!(config.validate("t").is_ok());
         // Close to the end of a day, so that it takes part.
@@ -510,21 +510,21 @@ proptest! {
             budget.hold(Millis(held), now);
         }
         let until = loop {
-            match budget.take(asker, 40, now) {
+            match budget.take(caller, 40, now) {
                 TakeOutcome::Limited { until, .. } => break until,
                 TakeOutcome::Granted { tokens, .. } => prop_assert!(tokens >= 1),
             }
         };
         prop_assert!(until > now, "{until:?} {now:?}");
         let mut earlier = budget.clone();
-        let early = earlier.take(asker, 40, until - Millis(1));
+        let early = earlier.take(caller, 40, until - Millis(1));
         // In the last moments of a day nobody is waited for: who asks then has lost what was kept for it.
         if until != turn {
             prop_assert!(matches!(early, TakeOutcome::Limited { until: again, .. } if again == until), "{early:?} {until:?}");
-            prop_assert!(granted(earlier.take(asker, 40, until)) >= 1);
+            prop_assert!(granted(earlier.take(caller, 40, until)) >= 1);
         }
         prop_assert_eq!(granted(early), 0);
-        prop_assert!(granted(budget.take(asker, 40, until)) >= 1);
+        prop_assert!(granted(budget.take(caller, 40, until)) >= 1);
     }
 
     /// Whoever asks, however late a token is used: no second holds more than the hard limit, no day more than

@@ -1,8 +1,8 @@
 //! admit: moves jobs to ready in fair order, as far as ready and the window have room.
 
 use super::Bulk;
-use super::command::{ActionStatus, AdmitOutcome, AdmitParams, Denied, JobSeq, Level, Stop};
-use super::job::{Phase, Spot};
+use super::command::{AdmitOutcome, AdmitParams, BatchStatus, Denied, JobSeq, Priority, Stop};
+use super::job::{JobState, Spot};
 use super::list::Slot;
 use super::pick::{Pick, UNHOLD_PER_CALL, looks};
 use crate::config::Hold;
@@ -11,7 +11,7 @@ use crate::time::Timestamp;
 impl Bulk {
     pub(super) fn admit(&mut self, p: AdmitParams, now: Timestamp) -> AdmitOutcome {
         self.unhold_turned(UNHOLD_PER_CALL, now);
-        let Some(&lane) = self.lane_slots.get(&p.lane) else {
+        let Some(&queue) = self.queue_slots.get(&p.queue) else {
             return AdmitOutcome {
                 admitted: Vec::new(),
                 denied: Vec::new(),
@@ -25,15 +25,15 @@ impl Bulk {
             if admitted.len() as u32 >= p.max {
                 break Stop::Enough;
             }
-            if self.lanes[usize::from(lane)].ready.len >= ready_cap {
+            if self.queues[usize::from(queue)].ready.len >= ready_cap {
                 break Stop::Full;
             }
-            if self.room(lane, now) == 0 {
+            if self.room(queue, now) == 0 {
                 break Stop::Limited {
                     until: self.limiter.window_end(),
                 };
             }
-            match self.pick(lane, &mut looks, now) {
+            match self.pick(queue, &mut looks, now) {
                 Pick::Job(slot) => admitted.push(self.make_ready(slot, now)),
                 Pick::Empty => break self.nothing_startable(),
                 Pick::More => break Stop::More,
@@ -41,7 +41,7 @@ impl Bulk {
         };
         let mut denied = Vec::new();
         if matches!(stop, Stop::Limited { .. }) && self.config.backpressure.hold == Hold::Job {
-            denied = self.deny(lane, p.max as usize, now);
+            denied = self.deny(queue, p.max as usize, now);
         }
         AdmitOutcome {
             admitted,
@@ -50,43 +50,43 @@ impl Bulk {
         }
     }
 
-    /// Starts that this lane may still promise in this window: what is left of the limit after those that
-    /// ready has been promised, and of the lane's own pace.
-    pub(super) fn room(&mut self, lane: u16, now: Timestamp) -> u64 {
+    /// Starts that this queue may still promise in this window: what is left of the limit after those that
+    /// ready has been promised, and of the queue's own pace.
+    pub(super) fn room(&mut self, queue: u16, now: Timestamp) -> u64 {
         let (window, ready) = (self.limiter.length(), self.ready);
-        let lane = &mut self.lanes[usize::from(lane)];
-        let own = lane
+        let queue = &mut self.queues[usize::from(queue)];
+        let own = queue
             .pace
             .limit(now, window)
-            .saturating_sub(lane.started + u64::from(lane.ready.len));
+            .saturating_sub(queue.started + u64::from(queue.ready.len));
         self.limiter.room().saturating_sub(ready).min(own)
     }
 
     fn make_ready(&mut self, slot: Slot, now: Timestamp) -> JobSeq {
         self.set_waiting(slot, now);
         let job = &mut self.jobs[slot as usize];
-        let (seq, line, action) = (job.seq, job.line, job.action);
-        job.phase = Phase::Ready;
+        let (seq, line, batch) = (job.seq, job.line, job.batch);
+        job.state = JobState::Ready;
         job.spot = Spot::Ready;
         job.at = now;
-        let (group, lane) = (self.lines[line as usize].group, self.lines[line as usize].lane);
-        self.lanes[usize::from(lane)]
+        let (group, queue) = (self.lines[line as usize].group, self.lines[line as usize].queue);
+        self.queues[usize::from(queue)]
             .ready
             .push_back(&mut self.jobs, slot);
         self.ready += 1;
-        self.shift(group, Some(Phase::Waiting), Some(Phase::Ready), now);
-        self.raise_status(action, ActionStatus::Dispatched);
+        self.shift(group, Some(JobState::Waiting), Some(JobState::Ready), now);
+        self.raise_status(batch, BatchStatus::Dispatched);
         seq
     }
 
     /// `hold = "job"`: the next jobs in fair order meet the spent window and go to delayed, one per line
     /// and pass, until `max` have or every line is at its longest backoff.
-    fn deny(&mut self, lane: u16, max: usize, now: Timestamp) -> Vec<Denied> {
+    fn deny(&mut self, queue: u16, max: usize, now: Timestamp) -> Vec<Denied> {
         let mut denied = Vec::new();
-        let orders = &self.lanes[usize::from(lane)].orders;
-        let mut lines: Vec<Slot> = Level::ALL
+        let orders = &self.queues[usize::from(queue)].orders;
+        let mut lines: Vec<Slot> = Priority::ALL
             .iter()
-            .flat_map(|&level| orders[level as usize].lines())
+            .flat_map(|&priority| orders[priority as usize].lines())
             .take(max)
             .collect();
         while denied.len() < max && !lines.is_empty() {
@@ -120,7 +120,7 @@ impl Bulk {
             backoff,
             global: (self.limiter.started() + self.ready, self.limiter.limit()),
             share: (
-                u64::from(entry.started_in(self.limiter.window()) + entry.count(Phase::Ready)),
+                u64::from(entry.started_in(self.limiter.window()) + entry.count(JobState::Ready)),
                 self.per_group_limit(),
             ),
         })

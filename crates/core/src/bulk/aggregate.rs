@@ -1,10 +1,10 @@
-//! Aggregation: a complete action is claimed by one watcher, folded, decided once, and its callback called.
+//! Aggregation: a complete batch is claimed by one watcher, folded, decided once, and its callback called.
 //!
 //! A watcher that dies loses its claim, and another takes over; one that comes back late is refused.
 
 use super::Bulk;
 use super::command::{
-    ActionStatus, Aggregation, ClaimAggregationParams, ConfirmCompletionParams, FinishAggregationParams,
+    Aggregation, BatchStatus, ClaimAggregationParams, ConfirmCompletionParams, FinishAggregationParams,
 };
 use super::refusal::Refusal;
 use super::stats::CongestionStats;
@@ -28,18 +28,18 @@ impl Bulk {
                 let claim = self.give_seq();
                 self.aggregating.remove(&entry);
                 self.aggregating.insert((now + p.claim_for, seq, slot));
-                let action = &mut self.actions[slot as usize];
-                action.claim = Some(claim);
-                action.claimable_from = now + p.claim_for;
+                let batch = &mut self.batches[slot as usize];
+                batch.claim = Some(claim);
+                batch.claimable_from = now + p.claim_for;
                 Aggregation {
-                    group: self.groups[action.group as usize].id.clone(),
-                    action: action.id.clone(),
+                    group: self.groups[batch.group as usize].id.clone(),
+                    batch: batch.id.clone(),
                     claim,
-                    counts: action.counts,
-                    errors: action.errors.clone(),
-                    keep_results: action.options.keep_results,
-                    callback: action.options.callback.clone(),
-                    finished: action.status.is_finished().then_some(action.status),
+                    counts: batch.counts,
+                    errors: batch.errors.clone(),
+                    keep_results: batch.options.keep_results,
+                    callback: batch.options.callback.clone(),
+                    finished: batch.status.is_finished().then_some(batch.status),
                 }
             })
             .collect()
@@ -49,32 +49,32 @@ impl Bulk {
         &mut self,
         p: FinishAggregationParams,
         now: Timestamp,
-    ) -> Result<ActionStatus, Refusal> {
-        let slot = self.find_action(&p.group, &p.action)?;
-        let action = &mut self.actions[slot as usize];
-        if action.claim != Some(p.claim) || action.status != ActionStatus::Aggregating {
-            return Err(Refusal::ClaimLost(p.action));
+    ) -> Result<BatchStatus, Refusal> {
+        let slot = self.find_batch(&p.group, &p.batch)?;
+        let batch = &mut self.batches[slot as usize];
+        if batch.claim != Some(p.claim) || batch.status != BatchStatus::Aggregating {
+            return Err(Refusal::ClaimLost(p.batch));
         }
-        let (counts, threshold) = (action.counts, u64::from(action.options.failure_threshold_percent));
+        let (counts, threshold) = (batch.counts, u64::from(batch.options.failure_threshold_percent));
         let too_many = counts.failed > 0 && counts.failed * 100 >= counts.total * threshold;
-        action.status = match p.summary {
+        batch.status = match p.summary {
             Ok(summary) => {
-                action.summary = Some(summary);
+                batch.summary = Some(summary);
                 if too_many {
-                    ActionStatus::Failed
+                    BatchStatus::Failed
                 } else {
-                    ActionStatus::Completed
+                    BatchStatus::Completed
                 }
             }
             Err(error) => {
-                action.keep_error(&format!("aggregation failed: {error}"));
-                ActionStatus::Failed
+                batch.keep_error(&format!("aggregation failed: {error}"));
+                BatchStatus::Failed
             }
         };
-        action.finished_at = Some(now);
-        let (status, group) = (action.status, action.group);
-        self.put_action(slot);
-        // A group that is done starts its next action with clean statistics.
+        batch.finished_at = Some(now);
+        let (status, group) = (batch.status, batch.group);
+        self.put_batch(slot);
+        // A group that is done starts its next batch with clean statistics.
         if !self.groups[group as usize].is_active() {
             self.groups[group as usize].stats = CongestionStats::default();
         }
@@ -82,17 +82,16 @@ impl Bulk {
     }
 
     pub(super) fn confirm_completion(&mut self, p: ConfirmCompletionParams) -> Result<(), Refusal> {
-        let slot = self.find_action(&p.group, &p.action)?;
-        let action = &mut self.actions[slot as usize];
-        let Some(finished_at) = action.finished_at else {
-            return Err(Refusal::ClaimLost(p.action));
+        let slot = self.find_batch(&p.group, &p.batch)?;
+        let batch = &mut self.batches[slot as usize];
+        let Some(finished_at) = batch.finished_at else {
+            return Err(Refusal::ClaimLost(p.batch));
         };
-        if !action.confirmed {
-            action.confirmed = true;
-            self.aggregating
-                .remove(&(action.claimable_from, action.seq, slot));
-            self.finished_actions.insert((finished_at, action.seq, slot));
-            self.put_action(slot);
+        if !batch.confirmed {
+            batch.confirmed = true;
+            self.aggregating.remove(&(batch.claimable_from, batch.seq, slot));
+            self.finished_batches.insert((finished_at, batch.seq, slot));
+            self.put_batch(slot);
         }
         Ok(())
     }

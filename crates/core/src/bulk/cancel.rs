@@ -1,49 +1,49 @@
-//! cancel: ends every job of a group or an action that is not running, a bounded number per call.
+//! cancel: ends every job of a group or a batch that is not running, a bounded number per call.
 
 use super::Bulk;
 use super::command::{CancelOutcome, CancelParams, DeathReason, Target};
-use super::job::Phase;
-use super::list::{ACTION, NIL, Slot};
+use super::job::JobState;
+use super::list::{BATCH, NIL, Slot};
 use super::refusal::Refusal;
 use crate::time::Timestamp;
 
 impl Bulk {
     pub(super) fn cancel(&mut self, p: CancelParams, now: Timestamp) -> Result<CancelOutcome, Refusal> {
-        let actions = match &p.target {
+        let batches = match &p.target {
             Target::Group(id) => {
                 let group = self.find_group(id)?;
-                self.groups[group as usize].actions.clone()
+                self.groups[group as usize].batches.clone()
             }
-            Target::Action(group, id) => vec![self.find_action(group, id)?],
+            Target::Batch(group, id) => vec![self.find_batch(group, id)?],
         };
         let mut out = CancelOutcome::default();
-        for &slot in &actions {
+        for &slot in &batches {
             self.begin_cancelling(slot, now);
         }
         let mut budget = p.max;
-        for &slot in &actions {
+        for &slot in &batches {
             self.cancel_jobs(slot, &mut budget, &mut out, now);
         }
-        out.more = actions.iter().any(|&slot| self.is_cancelling(slot));
+        out.more = batches.iter().any(|&slot| self.is_cancelling(slot));
         Ok(out)
     }
 
     fn is_cancelling(&self, slot: Slot) -> bool {
-        self.cancelling.contains(&(self.actions[slot as usize].seq, slot))
+        self.cancelling.contains(&(self.batches[slot as usize].seq, slot))
     }
 
     /// From here on none of its jobs starts: the picker ends those it meets.
     fn begin_cancelling(&mut self, slot: Slot, now: Timestamp) {
-        let action = &mut self.actions[slot as usize];
-        // A decided action may have replayed jobs.
-        if action.cancelled || !action.status.is_open() && action.unfinished == 0 {
+        let batch = &mut self.batches[slot as usize];
+        // A decided batch may have replayed jobs.
+        if batch.cancelled || !batch.status.is_open() && batch.unfinished == 0 {
             return;
         }
-        action.cancelled = true;
-        action.cancel_cursor = action.jobs.head;
-        self.cancelling.insert((action.seq, slot));
-        if action.sealed {
-            self.put_action(slot);
+        batch.cancelled = true;
+        batch.cancel_cursor = batch.jobs.head;
+        self.cancelling.insert((batch.seq, slot));
+        if batch.sealed {
+            self.put_batch(slot);
         } else {
             self.seal(slot, now);
         }
@@ -59,23 +59,22 @@ impl Bulk {
         }
     }
 
-    fn cancel_jobs(&mut self, action: Slot, budget: &mut u32, out: &mut CancelOutcome, now: Timestamp) {
-        if !self.is_cancelling(action) {
+    fn cancel_jobs(&mut self, batch: Slot, budget: &mut u32, out: &mut CancelOutcome, now: Timestamp) {
+        if !self.is_cancelling(batch) {
             return;
         }
         while *budget > 0 {
-            let slot = self.actions[action as usize].cancel_cursor;
+            let slot = self.batches[batch as usize].cancel_cursor;
             if slot == NIL {
-                self.cancelling
-                    .remove(&(self.actions[action as usize].seq, action));
+                self.cancelling.remove(&(self.batches[batch as usize].seq, batch));
                 return;
             }
             *budget -= 1;
-            self.actions[action as usize].cancel_cursor = self.jobs[slot as usize].links[ACTION].next;
-            match self.jobs[slot as usize].phase {
-                Phase::Done | Phase::Dead => {}
-                Phase::Leased => out.running += 1,
-                Phase::Waiting | Phase::Ready | Phase::Delayed => {
+            self.batches[batch as usize].cancel_cursor = self.jobs[slot as usize].links[BATCH].next;
+            match self.jobs[slot as usize].state {
+                JobState::Completed | JobState::Dead => {}
+                JobState::Running => out.running += 1,
+                JobState::Waiting | JobState::Ready | JobState::Delayed => {
                     self.detach(slot);
                     self.die(slot, DeathReason::Cancelled, String::new(), now);
                     out.cancelled += 1;

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use super::Bulk;
-use super::job::{Phase, Spot};
+use super::job::{JobState, Spot};
 use super::list::{List, NIL, QUEUE, Slot};
 
 impl Bulk {
@@ -29,11 +29,11 @@ impl Bulk {
             visit(&line.throttled, Spot::Throttled);
             visit(&line.fresh, Spot::Fresh);
         }
-        for lane in &self.lanes {
-            visit(&lane.ready, Spot::Ready);
+        for queue in &self.queues {
+            visit(&queue.ready, Spot::Ready);
         }
-        for (_, action) in &self.actions {
-            for (_, list) in &action.parked {
+        for (_, batch) in &self.batches {
+            for (_, list) in &batch.parked {
                 visit(list, Spot::Parked);
             }
         }
@@ -51,8 +51,8 @@ impl Bulk {
             self.ready,
             self.limiter.widest()
         );
-        let ready: u64 = self.lanes.iter().map(|lane| u64::from(lane.ready.len)).sum();
-        assert_eq!(ready, self.ready, "ready over all lanes");
+        let ready: u64 = self.queues.iter().map(|queue| u64::from(queue.ready.len)).sum();
+        assert_eq!(ready, self.ready, "ready over all queues");
     }
 
     fn check_jobs(&self, spots: &HashMap<Slot, Spot>) {
@@ -66,31 +66,33 @@ impl Bulk {
             assert_eq!(
                 job.spot, spot,
                 "{:?} {:?} knows where it stands",
-                job.seq, job.phase
+                job.seq, job.state
             );
-            let expected = match job.phase {
-                Phase::Waiting => matches!(spot, Spot::Returned | Spot::Fresh | Spot::Parked),
-                Phase::Ready => spot == Spot::Ready,
-                Phase::Leased => spot == Spot::Nowhere && self.leases.contains_key(&job.seq),
-                Phase::Delayed => spot == Spot::Throttled || self.delayed.contains(&(job.at, job.seq, slot)),
-                Phase::Done | Phase::Dead => matches!(spot, Spot::Finished | Spot::Nowhere),
+            let expected = match job.state {
+                JobState::Waiting => matches!(spot, Spot::Returned | Spot::Fresh | Spot::Parked),
+                JobState::Ready => spot == Spot::Ready,
+                JobState::Running => spot == Spot::Nowhere && self.leases.contains_key(&job.seq),
+                JobState::Delayed => {
+                    spot == Spot::Throttled || self.delayed.contains(&(job.at, job.seq, slot))
+                }
+                JobState::Completed | JobState::Dead => matches!(spot, Spot::Finished | Spot::Nowhere),
             };
-            assert!(expected, "{:?} is {:?} but stands {spot:?}", job.seq, job.phase);
-            let group = self.actions[job.action as usize].group;
-            counts.entry(group).or_default()[job.phase as usize] += 1;
-            if !job.phase.is_finished() {
-                *unfinished.entry(job.action).or_default() += 1;
+            assert!(expected, "{:?} is {:?} but stands {spot:?}", job.seq, job.state);
+            let group = self.batches[job.batch as usize].group;
+            counts.entry(group).or_default()[job.state as usize] += 1;
+            if !job.state.is_finished() {
+                *unfinished.entry(job.batch).or_default() += 1;
                 *of_line.entry(job.line).or_default() += 1;
             }
-            if job.phase == Phase::Delayed && job.delay != super::DelayReason::Scheduled {
+            if job.state == JobState::Delayed && job.delay != super::DelayReason::Scheduled {
                 *congested.entry(group).or_default() += 1;
             }
             assert_eq!(
                 self.dead_jobs.get(&job.seq) == Some(&slot),
-                job.phase == Phase::Dead,
+                job.state == JobState::Dead,
                 "{:?} is {:?} and listed as dead, or the other way round",
                 job.seq,
-                job.phase
+                job.state
             );
             assert_eq!(
                 self.find_job(job.fingerprint),
@@ -99,7 +101,7 @@ impl Bulk {
             );
         }
         assert_eq!(self.by_id.len(), self.jobs.len(), "the index has no ghosts");
-        let dead = self.totals.counts[Phase::Dead as usize];
+        let dead = self.totals.counts[JobState::Dead as usize];
         assert_eq!(
             self.dead_jobs.len() as u64,
             dead,
@@ -117,16 +119,16 @@ impl Bulk {
             let idle = self.idle_groups.contains(&(group.idle_since, group.seq, slot));
             assert_eq!(idle, !group.is_active(), "{:?} is idle or active", group.id);
         }
-        for (slot, action) in &self.actions {
+        for (slot, batch) in &self.batches {
             assert_eq!(
-                action.unfinished,
+                batch.unfinished,
                 unfinished.get(&(slot as Slot)).copied().unwrap_or(0)
             );
-            let counts = action.counts;
+            let counts = batch.counts;
             assert!(
                 counts.success + counts.failed <= counts.total,
                 "{:?} counts twice",
-                action.id
+                batch.id
             );
         }
         for (slot, line) in &self.lines {

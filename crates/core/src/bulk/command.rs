@@ -11,7 +11,7 @@ use super::congestion::{Backoff, CongestionLevel};
 use super::purge::PurgeParams;
 use super::refusal::{JobRefusal, Refusal};
 use super::views::{Query, View};
-use crate::ids::{ActionId, GroupId, JobId, JobType, LaneId, Owner};
+use crate::ids::{BatchId, GroupId, JobId, JobType, Owner, QueueId};
 use crate::time::{Millis, Timestamp};
 
 /// The number of a job in its store: given once, never again.
@@ -33,26 +33,26 @@ pub struct LeaseRef {
 
 /// Which of three queues a job stands in.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Level {
+#[serde(rename_all = "SCREAMING_SNAKE_CASE")]
+pub enum Priority {
     High,
     #[default]
     Normal,
     Low,
 }
 
-impl Level {
-    pub const ALL: [Level; 3] = [Level::High, Level::Normal, Level::Low];
+impl Priority {
+    pub const ALL: [Priority; 3] = [Priority::High, Priority::Normal, Priority::Low];
 }
 
-impl std::str::FromStr for Level {
+impl std::str::FromStr for Priority {
     type Err = String;
     fn from_str(text: &str) -> Result<Self, String> {
         match text {
-            "high" => Ok(Level::High),
-            "normal" => Ok(Level::Normal),
-            "low" => Ok(Level::Low),
-            other => Err(format!("unknown level {other:?}; use high, normal or low")),
+            "high" => Ok(Priority::High),
+            "normal" => Ok(Priority::Normal),
+            "low" => Ok(Priority::Low),
+            other => Err(format!("unknown priority {other:?}; use high, normal or low")),
         }
     }
 }
@@ -61,7 +61,7 @@ impl std::str::FromStr for Level {
 pub struct NewJob {
     pub id: JobId,
     pub kind: JobType,
-    pub level: Level,
+    pub priority: Priority,
     pub payload: Bytes,
     /// Not before this time.
     pub run_at: Option<Timestamp>,
@@ -72,8 +72,8 @@ pub struct NewJob {
 #[derive(Debug, Clone, PartialEq)]
 pub struct EnqueueParams {
     pub group: GroupId,
-    /// The group's open action if absent; one is opened if there is none.
-    pub action: Option<ActionId>,
+    /// The group's open batch if absent; one is opened if there is none.
+    pub batch: Option<BatchId>,
     /// Taken when the call creates the group; later changes go through `configure_group`.
     pub base_priority: Option<i32>,
     pub jobs: Vec<NewJob>,
@@ -81,8 +81,8 @@ pub struct EnqueueParams {
 
 #[derive(Debug, Clone, PartialEq)]
 pub struct EnqueueOutcome {
-    pub action: ActionId,
-    /// Jobs of the action after the call.
+    pub batch: BatchId,
+    /// Jobs of the batch after the call.
     pub total_jobs: u64,
     /// One answer per job, in order.
     pub jobs: Vec<Enqueued>,
@@ -97,17 +97,18 @@ pub enum Enqueued {
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct ActionOptions {
+#[serde(rename_all = "camelCase")]
+pub struct BatchOptions {
     /// FAILED when at least this share of the jobs failed. 100: only when all did.
     pub failure_threshold_percent: u32,
-    /// Keep finished jobs until the action is aggregated, so that a reducer sees every result.
+    /// Keep finished jobs until the batch is aggregated, so that a reducer sees every result.
     pub keep_results: bool,
-    /// Who is told when the action is decided: a name that the program knows, not an address. 1 to 256 bytes.
+    /// Who is told when the batch is decided: a name that the program knows, not an address. 1 to 256 bytes.
     #[serde(default)]
     pub callback: Option<String>,
 }
 
-impl Default for ActionOptions {
+impl Default for BatchOptions {
     fn default() -> Self {
         Self {
             failure_threshold_percent: 100,
@@ -118,11 +119,11 @@ impl Default for ActionOptions {
 }
 
 #[derive(Debug, Clone, PartialEq)]
-pub struct OpenActionParams {
+pub struct OpenBatchParams {
     pub group: GroupId,
-    pub action: ActionId,
+    pub batch: BatchId,
     pub base_priority: Option<i32>,
-    pub options: ActionOptions,
+    pub options: BatchOptions,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -133,26 +134,26 @@ pub enum Opened {
 }
 
 #[derive(Debug, Clone, PartialEq)]
-pub struct SealActionParams {
+pub struct SealBatchParams {
     pub group: GroupId,
-    /// The group's open action if absent.
-    pub action: Option<ActionId>,
+    /// The group's open batch if absent.
+    pub batch: Option<BatchId>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Sealed {
-    pub action: ActionId,
+    pub batch: BatchId,
     pub total_jobs: u64,
-    /// The seal itself completed the action: every job was finished, or there was none.
-    pub action_complete: bool,
+    /// The seal itself completed the batch: every job was finished, or there was none.
+    pub batch_complete: bool,
 }
 
 #[derive(Debug, Clone, PartialEq)]
 pub struct AdmitParams {
-    pub lane: LaneId,
+    pub queue: QueueId,
     /// Most jobs to move in this call.
     pub max: u32,
-    /// Ready of this lane is filled up to here at most: about twice the workers that are asking.
+    /// Ready of this queue is filled up to here at most: about twice the workers that are asking.
     pub ready_cap: u32,
 }
 
@@ -165,7 +166,7 @@ pub enum Stop {
     Empty,
     /// Ready is at its cap.
     Full,
-    /// The window is spent, for all or for this lane.
+    /// The window is spent, for all or for this queue.
     Limited { until: Timestamp },
     /// Some groups are at a ceiling of their own until then, and nothing else waits.
     Held { until: Timestamp },
@@ -210,7 +211,7 @@ impl fmt::Display for Denied {
 
 #[derive(Debug, Clone, PartialEq)]
 pub struct LeaseParams {
-    pub lane: LaneId,
+    pub queue: QueueId,
     pub max: u32,
     pub owner: Owner,
 }
@@ -220,9 +221,9 @@ pub struct LeaseParams {
 pub struct Leased {
     pub lease: LeaseRef,
     pub group: GroupId,
-    pub action: ActionId,
+    pub batch: BatchId,
     pub kind: JobType,
-    pub level: Level,
+    pub priority: Priority,
     /// 1 for the first run; failures and lost leases raise it, throttling does not.
     pub attempt: u32,
     /// The lease ends here unless it is extended.
@@ -253,19 +254,19 @@ pub enum Extended {
 
 #[derive(Debug, Clone, PartialEq)]
 pub struct SettleParams {
-    pub answers: Vec<Answer>,
+    pub answers: Vec<Settlement>,
 }
 
 #[derive(Debug, Clone, PartialEq)]
-pub struct Answer {
+pub struct Settlement {
     pub lease: LeaseRef,
-    pub verdict: Verdict,
+    pub outcome: JobOutcome,
 }
 
 /// What came of a run.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Verdict {
-    Done {
+pub enum JobOutcome {
+    Completed {
         result: Bytes,
     },
     /// It will never work: no retry.
@@ -282,15 +283,15 @@ pub enum Verdict {
         after: Option<Millis>,
     },
     /// Not run after all (shutdown): back to the head of its line, uses up no attempt.
-    Returned,
+    Released,
 }
 
 /// What an answer did.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Settled {
-    Done {
-        /// This answer completed the action. True once per action.
-        action_complete: bool,
+    Completed {
+        /// This answer completed the batch. True once per batch.
+        batch_complete: bool,
     },
     Delayed {
         until: Timestamp,
@@ -298,9 +299,9 @@ pub enum Settled {
     },
     Dead {
         reason: DeathReason,
-        action_complete: bool,
+        batch_complete: bool,
     },
-    Returned,
+    Released,
     /// The lease had ended; nothing was changed.
     Stale,
 }
@@ -366,23 +367,23 @@ pub struct ClaimAggregationParams {
     pub claim_for: Millis,
 }
 
-/// An action to fold, claimed by one watcher.
+/// A batch to fold, claimed by one watcher.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Aggregation {
     pub group: GroupId,
-    pub action: ActionId,
+    pub batch: BatchId,
     pub claim: u64,
-    pub counts: ActionCounts,
+    pub counts: BatchCounts,
     pub errors: Vec<String>,
-    /// Every job is kept until the action is decided.
+    /// Every job is kept until the batch is decided.
     pub keep_results: bool,
     pub callback: Option<String>,
-    /// Set when the action is decided already and only its callback is missing.
-    pub finished: Option<ActionStatus>,
+    /// Set when the batch is decided already and only its callback is missing.
+    pub finished: Option<BatchStatus>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
-pub struct ActionCounts {
+pub struct BatchCounts {
     pub total: u64,
     pub success: u64,
     pub failed: u64,
@@ -391,22 +392,22 @@ pub struct ActionCounts {
 #[derive(Debug, Clone, PartialEq)]
 pub struct FinishAggregationParams {
     pub group: GroupId,
-    pub action: ActionId,
+    pub batch: BatchId,
     pub claim: u64,
-    /// What the reducer made of the results, or why it failed (then the action is FAILED).
+    /// What the reducer made of the results, or why it failed (then the batch is FAILED).
     pub summary: Result<Bytes, String>,
 }
 
 #[derive(Debug, Clone, PartialEq)]
 pub struct ConfirmCompletionParams {
     pub group: GroupId,
-    pub action: ActionId,
+    pub batch: BatchId,
 }
 
-/// The life of an action.
+/// The life of a batch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize)]
 #[serde(rename_all = "SCREAMING_SNAKE_CASE")]
-pub enum ActionStatus {
+pub enum BatchStatus {
     /// No job of it has been admitted.
     #[default]
     Created,
@@ -420,21 +421,21 @@ pub enum ActionStatus {
     Failed,
 }
 
-impl ActionStatus {
+impl BatchStatus {
     /// Jobs still count.
     pub fn is_open(self) -> bool {
-        self < ActionStatus::Aggregating
+        self < BatchStatus::Aggregating
     }
 
     pub fn is_finished(self) -> bool {
-        self > ActionStatus::Aggregating
+        self > BatchStatus::Aggregating
     }
 }
 
 #[derive(Debug, Clone, PartialEq)]
 pub enum Target {
     Group(GroupId),
-    Action(GroupId, ActionId),
+    Batch(GroupId, BatchId),
 }
 
 #[derive(Debug, Clone, PartialEq)]
@@ -464,7 +465,7 @@ pub struct CancelOutcome {
 
 /// Settings of one group.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
-#[serde(default)]
+#[serde(default, rename_all = "camelCase")]
 pub struct Ceilings {
     /// Starts in one window.
     pub starts_per_window: Option<u32>,
@@ -495,7 +496,7 @@ pub struct DropFinishedParams {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct DropFinishedOutcome {
     pub jobs: u32,
-    pub actions: u32,
+    pub batches: u32,
     pub groups: u32,
     pub more: bool,
 }
@@ -549,10 +550,10 @@ macro_rules! transitions {
 transitions! {
     /// Accepts jobs.
     Enqueue(EnqueueParams) -> Result<EnqueueOutcome, Refusal>,
-    /// Opens an action that jobs can be fed to.
-    OpenAction(OpenActionParams) -> Result<Opened, Refusal>,
-    /// Says that an action takes no more jobs, so that it can complete.
-    SealAction(SealActionParams) -> Result<Sealed, Refusal>,
+    /// Opens a batch that jobs can be fed to.
+    OpenBatch(OpenBatchParams) -> Result<Opened, Refusal>,
+    /// Says that a batch takes no more jobs, so that it can complete.
+    SealBatch(SealBatchParams) -> Result<Sealed, Refusal>,
     /// Moves jobs to ready in fair order, within the rate.
     Admit(AdmitParams) -> AdmitOutcome,
     /// Hands jobs to a worker; the only place where the rate is charged.
@@ -565,13 +566,13 @@ transitions! {
     ReleaseDue(ReleaseDueParams) -> ReleaseDueOutcome,
     /// Takes jobs from workers that did not answer.
     ExpireLeases(ExpireLeasesParams) -> ExpireLeasesOutcome,
-    /// Hands complete actions to a watcher.
+    /// Hands complete batches to a watcher.
     ClaimAggregation(ClaimAggregationParams) -> Vec<Aggregation>,
-    /// Takes the watcher's summary and decides the action.
-    FinishAggregation(FinishAggregationParams) -> Result<ActionStatus, Refusal>,
+    /// Takes the watcher's summary and decides the batch.
+    FinishAggregation(FinishAggregationParams) -> Result<BatchStatus, Refusal>,
     /// Says that the completion callback was called.
     ConfirmCompletion(ConfirmCompletionParams) -> Result<(), Refusal>,
-    /// Takes a group or an action out of the order.
+    /// Takes a group or a batch out of the order.
     Pause(PauseParams) -> Result<(), Refusal>,
     /// Puts it back.
     Resume(ResumeParams) -> Result<(), Refusal>,

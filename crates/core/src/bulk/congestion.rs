@@ -100,7 +100,7 @@ mod tests {
     }
 
     #[test]
-    fn cc_t1_to_t5_worked_values() {
+    fn to_t5_worked_values() {
         assert_eq!(of(0, 100), (1_000, None));
         assert_eq!(of(500, 100), (6_000, Moderate));
         assert_eq!(of(1_000_000, 10), (120_000, Critical));
@@ -109,7 +109,7 @@ mod tests {
     }
 
     #[test]
-    fn cc_t6_classification() {
+    fn classification() {
         for (ahead, level) in [
             (0, None),
             (150, Low),
@@ -122,7 +122,7 @@ mod tests {
     }
 
     #[test]
-    fn cc_t7_estimate() {
+    fn estimate() {
         let e = estimate_completion(1_000, 100, SECOND, Timestamp(5));
         assert_eq!(
             e,

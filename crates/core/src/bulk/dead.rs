@@ -39,12 +39,12 @@ impl Bulk {
     /// None if the filter does not match it.
     fn dead_view(&self, filter: &DeadFilter, slot: Slot) -> Option<DeadView> {
         let job = &self.jobs[slot as usize];
-        let action = &self.actions[job.action as usize];
-        let group = &self.groups[action.group as usize].id;
+        let batch = &self.batches[job.batch as usize];
+        let group = &self.groups[batch.group as usize].id;
         let kind = &self.kinds[usize::from(job.kind)].name;
         filter.matches(group, kind, job.death).then(|| DeadView {
             group: group.clone(),
-            action: action.id.clone(),
+            batch: batch.id.clone(),
             job: self.job_view(slot),
         })
     }

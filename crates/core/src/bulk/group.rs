@@ -1,8 +1,8 @@
 //! A group: its settings, its counts, whether it is held, and its lines.
 
 use super::Bulk;
-use super::command::{Ceilings, ConfigureGroupParams, Level};
-use super::job::Phase;
+use super::command::{Ceilings, ConfigureGroupParams, Priority};
+use super::job::JobState;
 use super::line::Line;
 use super::list::Slot;
 use super::policy::{self, MAX_BASE_PRIORITY, PriorityCalculator, PriorityInput};
@@ -34,28 +34,33 @@ pub(super) struct Group {
     pub(super) held: Option<Held>,
     pub(super) created_at: Timestamp,
     pub(super) idle_since: Timestamp,
-    /// Jobs per phase, finished ones as long as they are kept.
+    /// Jobs per state, finished ones as long as they are kept.
     pub(super) counts: [u32; 6],
     /// Delayed jobs that are delayed by congestion, not by schedule.
     pub(super) congested: u32,
     /// Starts, and the window they were counted in.
     pub(super) started: (u64, u32),
     pub(super) lines: Vec<Slot>,
-    pub(super) actions: Vec<Slot>,
-    pub(super) open_action: Option<Slot>,
+    pub(super) batches: Vec<Slot>,
+    pub(super) open_batch: Option<Slot>,
     pub(super) stats: CongestionStats,
 }
 
 impl Group {
-    pub(super) fn count(&self, phase: Phase) -> u32 {
-        self.counts[phase as usize]
+    pub(super) fn count(&self, state: JobState) -> u32 {
+        self.counts[state as usize]
     }
 
     /// Has unfinished jobs: counts for the shares.
     pub(super) fn is_active(&self) -> bool {
-        [Phase::Waiting, Phase::Ready, Phase::Leased, Phase::Delayed]
-            .iter()
-            .any(|&p| self.count(p) > 0)
+        [
+            JobState::Waiting,
+            JobState::Ready,
+            JobState::Running,
+            JobState::Delayed,
+        ]
+        .iter()
+        .any(|&p| self.count(p) > 0)
     }
 
     pub(super) fn started_in(&self, window: u64) -> u32 {
@@ -113,8 +118,8 @@ impl Bulk {
             congested: 0,
             started: (0, 0),
             lines: Vec::new(),
-            actions: Vec::new(),
-            open_action: None,
+            batches: Vec::new(),
+            open_batch: None,
             stats: CongestionStats::default(),
         }) as Slot;
         self.group_slots.insert(record.id.clone(), slot);
@@ -153,8 +158,14 @@ impl Bulk {
         Ok(())
     }
 
-    /// Books a job's way from one phase to another.
-    pub(super) fn shift(&mut self, group: Slot, from: Option<Phase>, to: Option<Phase>, now: Timestamp) {
+    /// Books a job's way from one state to another.
+    pub(super) fn shift(
+        &mut self,
+        group: Slot,
+        from: Option<JobState>,
+        to: Option<JobState>,
+        now: Timestamp,
+    ) {
         let entry = &mut self.groups[group as usize];
         let was_active = entry.is_active();
         if let Some(from) = from {
@@ -178,7 +189,7 @@ impl Bulk {
             _ => {}
         }
         // A ready job that does not start leaves its place to the next one, and no lease will end to say so.
-        let gave_up = from == Some(Phase::Ready) && to != Some(Phase::Leased);
+        let gave_up = from == Some(JobState::Ready) && to != Some(JobState::Running);
         if gave_up && self.groups[group as usize].held == Some(Held::Leased) {
             self.unhold(group, now);
         }
@@ -204,7 +215,7 @@ impl Bulk {
         if share.is_some_and(|most| starts >= most) || ceiling.is_some_and(|most| starts >= most) {
             return Some(Held::Window(window));
         }
-        let leased = group.count(Phase::Leased) + promised;
+        let leased = group.count(JobState::Running) + promised;
         group
             .ceilings
             .leased_at_once
@@ -257,16 +268,16 @@ impl Bulk {
         }
     }
 
-    /// The group's line in this lane and level; made when needed.
-    pub(super) fn line(&mut self, group: Slot, lane: u16, level: Level) -> Slot {
+    /// The group's line in this queue and priority; made when needed.
+    pub(super) fn line(&mut self, group: Slot, queue: u16, priority: Priority) -> Slot {
         let wanted = |&&line: &&Slot| {
             let line = &self.lines[line as usize];
-            line.lane == lane && line.level == level
+            line.queue == queue && line.priority == priority
         };
         if let Some(&line) = self.groups[group as usize].lines.iter().find(wanted) {
             return line;
         }
-        let line = self.lines.insert(Line::new(group, lane, level)) as Slot;
+        let line = self.lines.insert(Line::new(group, queue, priority)) as Slot;
         self.groups[group as usize].lines.push(line);
         line
     }
@@ -275,8 +286,8 @@ impl Bulk {
     pub(super) fn line_gains(&mut self, slot: Slot) {
         let line = &mut self.lines[slot as usize];
         if line.unfinished == 0 {
-            let (lane, level, tag) = (line.lane, line.level, line.tag);
-            self.lanes[usize::from(lane)].orders[level as usize].recall(slot, tag);
+            let (queue, priority, tag) = (line.queue, line.priority, line.tag);
+            self.queues[usize::from(queue)].orders[priority as usize].recall(slot, tag);
         }
         line.unfinished += 1;
     }
@@ -287,17 +298,17 @@ impl Bulk {
         if line.unfinished > 0 {
             return;
         }
-        let (lane, level, tag) = (line.lane, line.level, line.tag);
-        let order = &mut self.lanes[usize::from(lane)].orders[level as usize];
+        let (queue, priority, tag) = (line.queue, line.priority, line.tag);
+        let order = &mut self.queues[usize::from(queue)].orders[priority as usize];
         if !order.remember(slot, tag) {
             self.forget_line(slot);
         }
-        self.forget_lines(lane, level);
+        self.forget_lines(queue, priority);
     }
 
     /// Drops remembered lines that virtual time has caught up with.
-    pub(super) fn forget_lines(&mut self, lane: u16, level: Level) {
-        while let Some(line) = self.lanes[usize::from(lane)].orders[level as usize].forgettable() {
+    pub(super) fn forget_lines(&mut self, queue: u16, priority: Priority) {
+        while let Some(line) = self.queues[usize::from(queue)].orders[priority as usize].forgettable() {
             self.forget_line(line);
         }
     }
@@ -311,7 +322,7 @@ impl Bulk {
 
     pub(super) fn leave_order(&mut self, slot: Slot) {
         let line = &self.lines[slot as usize];
-        let order = &mut self.lanes[usize::from(line.lane)].orders[line.level as usize];
+        let order = &mut self.queues[usize::from(line.queue)].orders[line.priority as usize];
         order.remove(&mut self.lines, slot);
     }
 
@@ -323,7 +334,7 @@ impl Bulk {
         if line.place.is_some() || group.held.is_some() || line.len() == 0 {
             return;
         }
-        let order = &mut self.lanes[usize::from(line.lane)].orders[line.level as usize];
+        let order = &mut self.queues[usize::from(line.queue)].orders[line.priority as usize];
         line.tag = order.arrival_tag(line.tag);
         line.since = now;
         line.served = 0;
@@ -340,14 +351,14 @@ impl Bulk {
         self.leave_order(slot);
         let line = &mut self.lines[slot as usize];
         let group = &self.groups[line.group as usize];
-        let (lane, level) = (line.lane, line.level);
-        let order = &mut self.lanes[usize::from(lane)].orders[level as usize];
+        let (queue, priority) = (line.queue, line.priority);
+        let order = &mut self.queues[usize::from(queue)].orders[priority as usize];
         order.advance(line.tag);
         line.tag += group.step;
         line.since = now;
         line.served += 1;
         if order.needs_rebase(group.step) {
-            let same = |(_, l): &(usize, &mut Line)| l.lane == lane && l.level == level;
+            let same = |(_, l): &(usize, &mut Line)| l.queue == queue && l.priority == priority;
             let lines = self
                 .lines
                 .iter_mut()
@@ -363,7 +374,7 @@ impl Bulk {
             };
             order.insert(&mut self.lines, slot, key);
         }
-        self.forget_lines(lane, level);
+        self.forget_lines(queue, priority);
     }
 
     /// Takes back the advance of a pick whose job was not started after all.

@@ -1,25 +1,25 @@
 //! What memory holds of a job: where it stands and what was counted. Its id and payload are on disk.
 
-use super::command::{DeathReason, DelayReason, Fence, JobSeq, Level};
+use super::command::{DeathReason, DelayReason, Fence, JobSeq, Priority};
 use super::list::{Links, Slot};
-use crate::ids::{JobType, LaneId};
+use crate::ids::{JobType, QueueId};
 use crate::time::{Millis, Timestamp};
 
 /// Where a job is in its life.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize, serde::Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Phase {
+#[serde(rename_all = "SCREAMING_SNAKE_CASE")]
+pub enum JobState {
     Waiting,
     Ready,
-    Leased,
+    Running,
     Delayed,
-    Done,
+    Completed,
     Dead,
 }
 
-impl Phase {
+impl JobState {
     pub fn is_finished(self) -> bool {
-        matches!(self, Phase::Done | Phase::Dead)
+        matches!(self, JobState::Completed | JobState::Dead)
     }
 }
 
@@ -32,7 +32,7 @@ pub(super) enum Spot {
     /// Denied by a spent window (`hold = "job"`), before fresh jobs.
     Throttled,
     Fresh,
-    /// Out of its line because its action is paused.
+    /// Out of its line because its batch is paused.
     Parked,
     Ready,
     /// Finished, in the order of finishing.
@@ -51,14 +51,14 @@ pub(super) struct Job {
     pub(super) links: [Links; 2],
     /// Its line; meaningless once finished.
     pub(super) line: Slot,
-    pub(super) action: Slot,
+    pub(super) batch: Slot,
     /// When it was accepted, in whole seconds: that is what there is room for.
     pub(super) created: u32,
     pub(super) kind: u16,
-    pub(super) level: Level,
+    pub(super) priority: Priority,
     pub(super) attempts: u16,
     pub(super) throttles: u16,
-    pub(super) phase: Phase,
+    pub(super) state: JobState,
     pub(super) spot: Spot,
     pub(super) delay: DelayReason,
     pub(super) death: DeathReason,
@@ -77,7 +77,7 @@ impl Job {
 #[derive(Debug, Clone)]
 pub(super) struct Kind {
     pub(super) name: JobType,
-    pub(super) lane: u16,
+    pub(super) queue: u16,
     pub(super) max_retries: u32,
     pub(super) timeout: Millis,
     pub(super) backoff: Millis,
@@ -92,9 +92,9 @@ impl Kind {
     }
 }
 
-/// The lane of types that name none.
-pub fn default_lane() -> LaneId {
-    LaneId::new("default").expect("a constant within the limits")
+/// The queue of types that name none.
+pub fn default_queue() -> QueueId {
+    QueueId::new("default").expect("a constant within the limits")
 }
 
 #[cfg(test)]

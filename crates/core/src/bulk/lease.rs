@@ -5,9 +5,9 @@
 
 use super::Bulk;
 use super::command::{
-    ActionStatus, ExtendParams, Extended, Fence, LeaseOutcome, LeaseParams, LeaseRef, Leased, Stop,
+    BatchStatus, ExtendParams, Extended, Fence, LeaseOutcome, LeaseParams, LeaseRef, Leased, Stop,
 };
-use super::job::{Phase, Spot};
+use super::job::{JobState, Spot};
 use super::list::Slot;
 use super::pick::{Pick, Startable, UNHOLD_PER_CALL, looks};
 use super::record::Change;
@@ -24,8 +24,8 @@ pub(super) struct LeaseEntry {
 impl Bulk {
     pub(super) fn lease(&mut self, p: LeaseParams, now: Timestamp) -> LeaseOutcome {
         self.unhold_turned(UNHOLD_PER_CALL, now);
-        // A lane exists from its first job on.
-        let Some(&lane) = self.lane_slots.get(&p.lane) else {
+        // A queue exists from its first job on.
+        let Some(&queue) = self.queue_slots.get(&p.queue) else {
             return LeaseOutcome {
                 jobs: Vec::new(),
                 stop: Stop::Empty,
@@ -37,7 +37,7 @@ impl Bulk {
             if jobs.len() as u32 >= p.max {
                 break Stop::Enough;
             }
-            match self.next_start(lane, &mut looks, now) {
+            match self.next_start(queue, &mut looks, now) {
                 Ok(slot) => jobs.push(self.start(slot, &p.owner, now)),
                 Err(stop) => break stop,
             }
@@ -50,13 +50,13 @@ impl Bulk {
     }
 
     /// The next job to start, detached, within every limit.
-    fn next_start(&mut self, lane: u16, looks: &mut u32, now: Timestamp) -> Result<Slot, Stop> {
+    fn next_start(&mut self, queue: u16, looks: &mut u32, now: Timestamp) -> Result<Slot, Stop> {
         let limited = Stop::Limited {
             until: self.limiter.window_end(),
         };
-        while let Some(slot) = self.lanes[usize::from(lane)].ready.front() {
+        while let Some(slot) = self.queues[usize::from(queue)].ready.front() {
             let window = self.limiter.length();
-            let state = &mut self.lanes[usize::from(lane)];
+            let state = &mut self.queues[usize::from(queue)];
             if self.limiter.room() == 0 || state.started >= state.pace.limit(now, window) {
                 return Err(limited);
             }
@@ -81,20 +81,20 @@ impl Bulk {
                     return Ok(slot);
                 }
                 // Back in its line, the next pick parks it.
-                Startable::ActionPaused => self.unready(slot, now),
+                Startable::BatchPaused => self.unready(slot, now),
             }
         }
-        if self.room(lane, now) == 0 {
+        if self.room(queue, now) == 0 {
             return Err(limited);
         }
-        match self.pick(lane, looks, now) {
+        match self.pick(queue, looks, now) {
             Pick::Job(slot) => Ok(slot),
             Pick::Empty => Err(self.nothing_startable()),
             Pick::More => Err(Stop::More),
         }
     }
 
-    /// Nothing stands in the order: nothing waits, or what waits (perhaps in another lane) is at a ceiling.
+    /// Nothing stands in the order: nothing waits, or what waits (perhaps in another queue) is at a ceiling.
     pub(super) fn nothing_startable(&self) -> Stop {
         match self.held_until_turn.is_empty() {
             true => Stop::Empty,
@@ -105,7 +105,7 @@ impl Bulk {
     }
 
     fn start(&mut self, slot: Slot, owner: &Owner, now: Timestamp) -> Leased {
-        if self.jobs[slot as usize].phase == Phase::Delayed {
+        if self.jobs[slot as usize].state == JobState::Delayed {
             self.set_waiting(slot, now);
         }
         let fence = Fence(self.next_fence);
@@ -115,24 +115,24 @@ impl Bulk {
         let (name, timeout) = (kind.name.clone(), kind.timeout);
 
         let job = &mut self.jobs[slot as usize];
-        let (from, seq, line, action) = (job.phase, job.seq, job.line, job.action);
-        job.phase = Phase::Leased;
+        let (from, seq, line, batch) = (job.state, job.seq, job.line, job.batch);
+        job.state = JobState::Running;
         job.spot = Spot::Nowhere;
         job.fence = fence;
         job.at = deadline;
         let attempt = u32::from(job.attempts) + 1;
 
-        let (group, lane, level) = {
+        let (group, queue, priority) = {
             let line = &self.lines[line as usize];
-            (line.group, line.lane, line.level)
+            (line.group, line.queue, line.priority)
         };
         self.limiter.charge();
-        self.lanes[usize::from(lane)].started += 1;
+        self.queues[usize::from(queue)].started += 1;
         let window = self.limiter.window();
         let entry = &mut self.groups[group as usize];
         entry.started = (window, entry.started_in(window) + 1);
         let group_id = entry.id.clone();
-        self.shift(group, Some(from), Some(Phase::Leased), now);
+        self.shift(group, Some(from), Some(JobState::Running), now);
         self.deadlines.insert((deadline, seq));
         self.leases.insert(
             seq,
@@ -142,16 +142,16 @@ impl Bulk {
                 started_at: now,
             },
         );
-        self.raise_status(action, ActionStatus::Running);
+        self.raise_status(batch, BatchStatus::Running);
         self.totals.started += 1;
         let started = self.limiter.started();
         self.totals.most_started_per_window = self.totals.most_started_per_window.max(started);
         Leased {
             lease: LeaseRef { job: seq, fence },
             group: group_id,
-            action: self.actions[action as usize].id.clone(),
+            batch: self.batches[batch as usize].id.clone(),
             kind: name,
-            level,
+            priority,
             attempt,
             deadline,
             timeout,

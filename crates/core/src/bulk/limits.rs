@@ -11,26 +11,26 @@ use serde::{Deserialize, Serialize};
 use super::pick::UNHOLD_PER_CALL;
 use super::record::Change;
 use super::refusal::Refusal;
-use super::views::{LaneView, LimitsView};
+use super::views::{LimitsView, QueueView};
 use super::{Bulk, pace};
 use crate::config::limit_per_window;
-use crate::ids::LaneId;
+use crate::ids::QueueId;
 use crate::time::{Millis, Timestamp};
 
 /// Limit: changes that are remembered.
 pub const CHANGES_KEPT: usize = 100;
 /// Limit: bytes of `by` and of `why`.
 const MAX_REASON_BYTES: usize = 256;
-/// Limit: lanes whose rate is set at run time.
-pub const MAX_LANES_SET: usize = 256;
+/// Limit: queues whose rate is set at run time.
+pub const MAX_QUEUES_SET: usize = 256;
 const MAX_RPS: f64 = 1e9;
 
 /// Changes how fast jobs may start, until it is changed again: a restart keeps it.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ConfigureLimitsParams {
     pub global_rps: Set<f64>,
-    /// Starts per second of single lanes.
-    pub lanes: Vec<(LaneId, Set<f64>)>,
+    /// Starts per second of single queues.
+    pub queues: Vec<(QueueId, Set<f64>)>,
     /// Who asked for it, and why.
     pub by: String,
     pub why: String,
@@ -52,8 +52,8 @@ pub struct LimitChange {
     pub at: Timestamp,
     pub by: String,
     pub why: String,
-    /// The lane whose rate it was; none for the whole system.
-    pub lane: Option<LaneId>,
+    /// The queue whose rate it was; none for the whole system.
+    pub queue: Option<QueueId>,
     pub from_rps: f64,
     pub to_rps: f64,
 }
@@ -62,7 +62,7 @@ pub struct LimitChange {
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 pub struct LimitsRecord {
     pub global_rps: Option<f64>,
-    pub lanes: BTreeMap<LaneId, f64>,
+    pub queues: BTreeMap<QueueId, f64>,
     /// The newest last.
     pub changes: Vec<LimitChange>,
 }
@@ -100,14 +100,14 @@ impl ConfigureLimitsParams {
             }
         }
         let mut seen = BTreeSet::new();
-        for (lane, set) in &self.lanes {
-            if !seen.insert(lane) {
-                return Err(Refusal::LaneTwice(lane.clone()));
+        for (queue, set) in &self.queues {
+            if !seen.insert(queue) {
+                return Err(Refusal::QueueTwice(queue.clone()));
             }
             if let Set::To(rps) = *set
                 && !in_range(rps)
             {
-                return bad(format!("the rps of lane {lane:?}"), rps, range);
+                return bad(format!("the rps of queue {queue:?}"), rps, range);
             }
         }
         for (what, text) in [("by", &self.by), ("why", &self.why)] {
@@ -141,27 +141,27 @@ impl Bulk {
         p.check(self.limiter.length())?;
         let mut record = self.limits.clone();
         record.global_rps = set(p.global_rps, record.global_rps);
-        for (lane, change) in &p.lanes {
-            match set(*change, record.lanes.get(lane).copied()) {
-                Some(rps) => record.lanes.insert(lane.clone(), rps),
-                None => record.lanes.remove(lane),
+        for (queue, change) in &p.queues {
+            match set(*change, record.queues.get(queue).copied()) {
+                Some(rps) => record.queues.insert(queue.clone(), rps),
+                None => record.queues.remove(queue),
             };
         }
-        if record.lanes.len() > MAX_LANES_SET {
-            return Err(Refusal::TooManyLanes {
-                max: MAX_LANES_SET as u64,
+        if record.queues.len() > MAX_QUEUES_SET {
+            return Err(Refusal::TooManyQueues {
+                max: MAX_QUEUES_SET as u64,
             });
         }
-        let named = p.lanes.into_iter().map(|(lane, _)| Some(lane));
-        for lane in std::iter::once(None).chain(named) {
-            let from_rps = self.rps(&self.limits, lane.as_ref());
-            let to_rps = self.rps(&record, lane.as_ref());
+        let named = p.queues.into_iter().map(|(queue, _)| Some(queue));
+        for queue in std::iter::once(None).chain(named) {
+            let from_rps = self.rps(&self.limits, queue.as_ref());
+            let to_rps = self.rps(&record, queue.as_ref());
             if from_rps != to_rps {
                 record.changes.push(LimitChange {
                     at: now,
                     by: p.by.clone(),
                     why: p.why.clone(),
-                    lane,
+                    queue,
                     from_rps,
                     to_rps,
                 });
@@ -176,19 +176,19 @@ impl Bulk {
         Ok(())
     }
 
-    /// The rate of a lane, or of the whole system: the one set at run time, else the configured one. A lane
+    /// The rate of a queue, or of the whole system: the one set at run time, else the configured one. A queue
     /// that has neither follows the whole system.
-    fn rps(&self, limits: &LimitsRecord, lane: Option<&LaneId>) -> f64 {
+    fn rps(&self, limits: &LimitsRecord, queue: Option<&QueueId>) -> f64 {
         let of_all = || limits.global_rps.unwrap_or(self.config.backpressure.global_rps);
-        let Some(lane) = lane else { return of_all() };
-        let configured = || self.config.lanes.get(lane)?.rps;
-        let set = limits.lanes.get(lane).copied();
+        let Some(queue) = queue else { return of_all() };
+        let configured = || self.config.queues.get(queue)?.rps;
+        let set = limits.queues.get(queue).copied();
         set.or_else(configured).unwrap_or_else(of_all)
     }
 
-    /// The rate that a lane starts out with.
-    pub(super) fn lane_rps(&self, lane: &LaneId) -> f64 {
-        self.rps(&self.limits, Some(lane))
+    /// The rate that a queue starts out with.
+    pub(super) fn queue_rps(&self, queue: &QueueId) -> f64 {
+        self.rps(&self.limits, Some(queue))
     }
 
     pub(super) fn put_limits_in_force(&mut self, record: LimitsRecord, now: Timestamp) {
@@ -198,9 +198,9 @@ impl Bulk {
         let share_rises = limit > self.limiter.limit();
         let mut raised = share_rises;
         self.limiter.set_limit(limit);
-        for lane in 0..self.lanes.len() {
-            let rps = self.lane_rps(&self.lanes[lane].name);
-            raised |= self.lanes[lane].pace.configure(rps, now);
+        for queue in 0..self.queues.len() {
+            let rps = self.queue_rps(&self.queues[queue].name);
+            raised |= self.queues[queue].pace.configure(rps, now);
         }
         if share_rises && self.config.backpressure.strict_share {
             // Those that are still at their ceiling meet it again at the next pick.
@@ -209,29 +209,31 @@ impl Bulk {
         self.signals.work |= raised;
     }
 
-    /// Every lane that is configured or was heard of, in order of name.
-    pub(super) fn lane_views(&self, now: Timestamp) -> Vec<LaneView> {
-        let set = self.config.lanes.keys().chain(self.limits.lanes.keys());
-        let names: BTreeSet<&LaneId> = set.chain(self.lane_slots.keys()).collect();
-        names.into_iter().map(|name| self.lane_view(name, now)).collect()
+    /// Every queue that is configured or was heard of, in order of name.
+    pub(super) fn queue_views(&self, now: Timestamp) -> Vec<QueueView> {
+        let set = self.config.queues.keys().chain(self.limits.queues.keys());
+        let names: BTreeSet<&QueueId> = set.chain(self.queue_slots.keys()).collect();
+        names.into_iter().map(|name| self.queue_view(name, now)).collect()
     }
 
-    fn lane_view(&self, name: &LaneId, now: Timestamp) -> LaneView {
-        let lane = self
-            .lane_slots
+    fn queue_view(&self, name: &QueueId, now: Timestamp) -> QueueView {
+        let queue = self
+            .queue_slots
             .get(name)
-            .map(|&lane| &self.lanes[usize::from(lane)]);
-        let pace = match lane {
-            Some(lane) => lane.pace.at(now),
-            None => pace::Pace::new(self.lane_rps(name)),
+            .map(|&queue| &self.queues[usize::from(queue)]);
+        let pace = match queue {
+            Some(queue) => queue.pace.at(now),
+            None => pace::Pace::new(self.queue_rps(name)),
         };
-        LaneView {
+        QueueView {
             id: name.clone(),
             configured_rps: pace.configured_rps(),
             rps: pace.rps(),
-            started: lane.map_or(0, |lane| lane.started),
-            ready: lane.map_or(0, |lane| u64::from(lane.ready.len)),
-            groups_waiting: lane.map_or(0, |lane| lane.orders.iter().map(|order| order.len() as u64).sum()),
+            started: queue.map_or(0, |queue| queue.started),
+            ready: queue.map_or(0, |queue| u64::from(queue.ready.len)),
+            groups_waiting: queue.map_or(0, |queue| {
+                queue.orders.iter().map(|order| order.len() as u64).sum()
+            }),
             last_cut_at: pace.last_cut(),
         }
     }
@@ -242,7 +244,7 @@ impl Bulk {
             configured_global_rps: self.config.backpressure.global_rps,
             limit_per_window: self.limiter.limit(),
             window_ms: self.limiter.length(),
-            lanes: self.limits.lanes.clone().into_iter().collect(),
+            queues: self.limits.queues.clone().into_iter().collect(),
             changes: self.limits.changes.clone(),
         }
     }
@@ -255,7 +257,7 @@ mod tests {
     fn to(rps: f64) -> ConfigureLimitsParams {
         ConfigureLimitsParams {
             global_rps: Set::To(rps),
-            lanes: Vec::new(),
+            queues: Vec::new(),
             by: String::new(),
             why: String::new(),
         }
@@ -272,12 +274,12 @@ mod tests {
             refused(&to(1.5)),
             "global_rps = 1.5: it allows no start in a window of 0.5 s; it must be at least 2"
         );
-        let mail = LaneId::new("mail").unwrap();
-        let mut of_lane = to(10.0);
-        of_lane.lanes = vec![(mail, Set::To(f64::NAN))];
+        let mail = QueueId::new("mail").unwrap();
+        let mut of_queue = to(10.0);
+        of_queue.queues = vec![(mail, Set::To(f64::NAN))];
         assert_eq!(
-            refused(&of_lane),
-            "the rps of lane \"mail\" = NaN: it must be above 0 and at most 1000000000"
+            refused(&of_queue),
+            "the rps of queue \"mail\" = NaN: it must be above 0 and at most 1000000000"
         );
         let mut long = to(10.0);
         long.why = "x".repeat(257);

@@ -1,4 +1,4 @@
-//! A line: the jobs of one group in one lane and level, in the order in which they start.
+//! A line: the jobs of one group in one queue and priority, in the order in which they start.
 //!
 //! ```text
 //!   returned  ->  throttled  ->  fresh
@@ -6,20 +6,20 @@
 //!    due again)    a window)      first served)
 //! ```
 //!
-//! Also the lane that lines stand in, with its order per level, its ready queue and its pace.
+//! Also the queue that lines stand in, with its order per priority, its ready queue and its pace.
 
-use super::command::Level;
+use super::command::Priority;
 use super::list::{List, QUEUE, Slot};
 use super::order::FairOrder;
 use super::pace::Pace;
-use crate::ids::LaneId;
+use crate::ids::QueueId;
 use crate::time::{Millis, Timestamp};
 
 #[derive(Debug)]
 pub(super) struct Line {
     pub(super) group: Slot,
-    pub(super) lane: u16,
-    pub(super) level: Level,
+    pub(super) queue: u16,
+    pub(super) priority: Priority,
     pub(super) returned: List<QUEUE>,
     pub(super) throttled: List<QUEUE>,
     pub(super) fresh: List<QUEUE>,
@@ -35,11 +35,11 @@ pub(super) struct Line {
 }
 
 impl Line {
-    pub(super) fn new(group: Slot, lane: u16, level: Level) -> Self {
+    pub(super) fn new(group: Slot, queue: u16, priority: Priority) -> Self {
         Self {
             group,
-            lane,
-            level,
+            queue,
+            priority,
             returned: List::default(),
             throttled: List::default(),
             fresh: List::default(),
@@ -64,10 +64,10 @@ impl Line {
 }
 
 #[derive(Debug)]
-pub(super) struct Lane {
-    pub(super) name: LaneId,
+pub(super) struct Queue {
+    pub(super) name: QueueId,
     pub(super) orders: [FairOrder; 3],
-    pub(super) credits: LevelCredits,
+    pub(super) credits: PriorityCredits,
     pub(super) ready: List<QUEUE>,
     /// Starts in the current window.
     pub(super) started: u64,
@@ -75,37 +75,38 @@ pub(super) struct Lane {
     pub(super) slow: Option<Millis>,
 }
 
-/// Guarantees waiting lower levels a minimum of picks. Each pick earns every
-/// waiting level its percentage; a level with 100 goes first and spends them.
+/// Guarantees waiting lower priorities a minimum of picks. Each pick earns every
+/// waiting priority its percentage; a priority with 100 goes first and spends them.
 #[derive(Debug, Clone, Copy, Default)]
-pub(super) struct LevelCredits {
+pub(super) struct PriorityCredits {
     earned: [u32; 3],
 }
 
 const PICK: u32 = 100;
 
-impl LevelCredits {
-    /// The level of the next pick, given which levels wait.
-    pub(super) fn choose(&self, waits: [bool; 3]) -> Option<Level> {
-        let due = |level: &&Level| waits[**level as usize] && self.earned[**level as usize] >= PICK;
-        let waiting = |level: &&Level| waits[**level as usize];
-        Level::ALL
+impl PriorityCredits {
+    /// The priority of the next pick, given which priorities wait.
+    pub(super) fn choose(&self, waits: [bool; 3]) -> Option<Priority> {
+        let due =
+            |priority: &&Priority| waits[**priority as usize] && self.earned[**priority as usize] >= PICK;
+        let waiting = |priority: &&Priority| waits[**priority as usize];
+        Priority::ALL
             .iter()
             .find(due)
-            .or(Level::ALL.iter().find(waiting))
+            .or(Priority::ALL.iter().find(waiting))
             .copied()
     }
 
-    /// Books a pick of `level`.
-    pub(super) fn book(&mut self, level: Level, waits: [bool; 3], percent: [u32; 3]) {
-        for other in Level::ALL {
+    /// Books a pick of `priority`.
+    pub(super) fn book(&mut self, priority: Priority, waits: [bool; 3], percent: [u32; 3]) {
+        for other in Priority::ALL {
             let i = other as usize;
             let earned = if waits[i] {
                 (self.earned[i] + percent[i]).min(2 * PICK)
             } else {
                 0
             };
-            self.earned[i] = if other == level {
+            self.earned[i] = if other == priority {
                 earned.saturating_sub(PICK)
             } else {
                 earned
@@ -119,18 +120,18 @@ mod tests {
     use super::*;
 
     fn picks(percent: [u32; 3], waits: [bool; 3], n: usize) -> [usize; 3] {
-        let mut credits = LevelCredits::default();
+        let mut credits = PriorityCredits::default();
         let mut picked = [0; 3];
         for _ in 0..n {
-            let level = credits.choose(waits).unwrap();
-            credits.book(level, waits, percent);
-            picked[level as usize] += 1;
+            let priority = credits.choose(waits).unwrap();
+            credits.book(priority, waits, percent);
+            picked[priority as usize] += 1;
         }
         picked
     }
 
     #[test]
-    fn waiting_lower_levels_get_their_minimum() {
+    fn waiting_lower_priorities_get_their_minimum() {
         let [high, normal, low] = picks([0, 5, 5], [true; 3], 10_000);
         assert!(normal >= 499 && low >= 499, "{high} {normal} {low}");
         assert!(high >= 8_900, "{high} {normal} {low}");
@@ -142,7 +143,7 @@ mod tests {
     }
 
     #[test]
-    fn an_absent_level_earns_nothing() {
+    fn an_absent_priority_earns_nothing() {
         assert_eq!(picks([0, 5, 5], [false, true, false], 100), [0, 100, 0]);
     }
 }

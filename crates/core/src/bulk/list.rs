@@ -1,7 +1,7 @@
 //! Doubly linked lists through the job slab: no allocation, removal from the middle in one step.
 //!
 //! A job carries two pairs of links: one for the queue it stands in (it is in at most one), one for its
-//! action.
+//! batch.
 
 use slab::Slab;
 
@@ -15,8 +15,8 @@ pub(super) const NIL: Slot = u32::MAX;
 
 /// Links of the queue that a job stands in.
 pub(super) const QUEUE: usize = 0;
-/// Links of a job's action.
-pub(super) const ACTION: usize = 1;
+/// Links of a job's batch.
+pub(super) const BATCH: usize = 1;
 
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Links {

@@ -17,15 +17,15 @@
 //! [`Bulk::apply`] is the only way in: a [`Command`], the wall clock, an [`Outcome`]. What must be kept
 //! comes out as [`Change`]s, in order. One file per transition.
 //!
-//! Invariant: a job is in exactly one phase, its queue links are in exactly the list that its spot names,
-//! and the counts of its group, action and line follow from that (`check` proves it in tests).
+//! Invariant: a job is in exactly one state, its queue links are in exactly the list that its spot names,
+//! and the counts of its group, batch and line follow from that (`check` proves it in tests).
 //! Invariant: a line stands in the order exactly while it has jobs and its group is not held.
 //! Invariant: starts in a window never exceed the limit, and ready is promised no more than what is left of it;
 //! where the limit is lowered, what ready was promised before waits there.
 
-mod action;
 mod admit;
 mod aggregate;
+mod batch;
 mod cancel;
 mod check;
 pub mod command;
@@ -66,25 +66,25 @@ use hashbrown::{HashMap, HashTable};
 use siphasher::sip128::{Hasher128, SipHasher13};
 use slab::Slab;
 
-use action::Action;
+use batch::Batch;
 pub use command::*;
 use group::Group;
 pub use group::checked_base_priority;
 use job::{Job, Kind};
-pub use job::{Phase, default_lane};
+pub use job::{JobState, default_queue};
 use lease::LeaseEntry;
 use limiter::WindowLimiter;
-pub use limits::{CHANGES_KEPT, ConfigureLimitsParams, LimitChange, MAX_LANES_SET, Set};
-use line::{Lane, Line};
+pub use limits::{CHANGES_KEPT, ConfigureLimitsParams, LimitChange, MAX_QUEUES_SET, Set};
+use line::{Line, Queue};
 use list::{List, QUEUE, Slot};
 pub use purge::PurgeParams;
 pub use record::Change;
-use record::{ActionSeq, GroupSeq};
+use record::{BatchSeq, GroupSeq};
 pub use refusal::{JobRefusal, Refusal};
 pub use settle::cut_error;
 
 use crate::config::{BulkConfig, ConfigError};
-use crate::ids::{ActionId, GroupId, JobType, LaneId};
+use crate::ids::{BatchId, GroupId, JobType, QueueId};
 use crate::time::{StoreClock, Timestamp};
 
 /// What changed that somebody may be waiting for.
@@ -92,7 +92,7 @@ use crate::time::{StoreClock, Timestamp};
 pub struct Signals {
     /// A job may have become leasable.
     pub work: bool,
-    /// An action is complete.
+    /// A batch is complete.
     pub aggregate: bool,
     /// Something is due at a time that was not known before.
     pub timer: bool,
@@ -118,11 +118,11 @@ pub struct Bulk {
     group_slots: HashMap<GroupId, Slot>,
     /// For listings: in the order in which the groups came.
     groups_by_seq: BTreeMap<GroupSeq, Slot>,
-    actions: Slab<Action>,
-    action_slots: HashMap<(Slot, ActionId), Slot>,
+    batches: Slab<Batch>,
+    batch_slots: HashMap<(Slot, BatchId), Slot>,
     lines: Slab<Line>,
-    lanes: Vec<Lane>,
-    lane_slots: HashMap<LaneId, u16>,
+    queues: Vec<Queue>,
+    queue_slots: HashMap<QueueId, u16>,
     kinds: Vec<Kind>,
     kind_slots: HashMap<JobType, u16>,
 
@@ -136,19 +136,19 @@ pub struct Bulk {
     expiry: HashMap<Slot, Timestamp>,
     /// Groups at a ceiling per window, in the order in which they met it.
     held_until_turn: VecDeque<(u64, Slot, GroupSeq)>,
-    /// Jobs in ready over all lanes: each has its place in the window.
+    /// Jobs in ready over all queues: each has its place in the window.
     ready: u64,
     active_groups: u64,
 
     finished: List<QUEUE>,
     /// For listings: dead jobs by number.
     dead_jobs: BTreeMap<JobSeq, Slot>,
-    finished_actions: BTreeSet<(Timestamp, ActionSeq, Slot)>,
+    finished_batches: BTreeSet<(Timestamp, BatchSeq, Slot)>,
     idle_groups: BTreeSet<(Timestamp, GroupSeq, Slot)>,
-    /// Actions that wait for a watcher, by the time at which they may be claimed.
-    aggregating: BTreeSet<(Timestamp, ActionSeq, Slot)>,
-    /// Cancelled actions whose jobs have not all been looked at.
-    cancelling: BTreeSet<(ActionSeq, Slot)>,
+    /// Batches that wait for a watcher, by the time at which they may be claimed.
+    aggregating: BTreeSet<(Timestamp, BatchSeq, Slot)>,
+    /// Cancelled batches whose jobs have not all been looked at.
+    cancelling: BTreeSet<(BatchSeq, Slot)>,
     totals: stats::Totals,
     /// Rates that stand before those of the configuration.
     limits: limits::LimitsRecord,
@@ -176,11 +176,11 @@ impl Bulk {
             groups: Slab::new(),
             group_slots: HashMap::new(),
             groups_by_seq: BTreeMap::new(),
-            actions: Slab::new(),
-            action_slots: HashMap::new(),
+            batches: Slab::new(),
+            batch_slots: HashMap::new(),
             lines: Slab::new(),
-            lanes: Vec::new(),
-            lane_slots: HashMap::new(),
+            queues: Vec::new(),
+            queue_slots: HashMap::new(),
             kinds: Vec::new(),
             kind_slots: HashMap::new(),
             delayed: BTreeSet::new(),
@@ -193,7 +193,7 @@ impl Bulk {
             active_groups: 0,
             finished: List::default(),
             dead_jobs: BTreeMap::new(),
-            finished_actions: BTreeSet::new(),
+            finished_batches: BTreeSet::new(),
             idle_groups: BTreeSet::new(),
             aggregating: BTreeSet::new(),
             cancelling: BTreeSet::new(),
@@ -208,14 +208,14 @@ impl Bulk {
     pub fn apply(&mut self, command: Command, wall: Timestamp) -> Outcome {
         let now = self.clock.observe(wall);
         if self.limiter.turn(now) {
-            for lane in &mut self.lanes {
-                lane.started = 0;
+            for queue in &mut self.queues {
+                queue.started = 0;
             }
         }
         match command {
             Command::Enqueue(p) => Outcome::Enqueue(self.enqueue(p, now)),
-            Command::OpenAction(p) => Outcome::OpenAction(self.open_action(p, now)),
-            Command::SealAction(p) => Outcome::SealAction(self.seal_action(p, now)),
+            Command::OpenBatch(p) => Outcome::OpenBatch(self.open_batch(p, now)),
+            Command::SealBatch(p) => Outcome::SealBatch(self.seal_batch(p, now)),
             Command::Admit(p) => Outcome::Admit(self.admit(p, now)),
             Command::Lease(p) => Outcome::Lease(self.lease(p, now)),
             Command::Extend(p) => Outcome::Extend(self.extend(p, now)),
@@ -308,24 +308,24 @@ impl Bulk {
         seq
     }
 
-    /// The lane of this name; made when first heard of.
-    fn lane(&mut self, name: &LaneId) -> u16 {
-        if let Some(&lane) = self.lane_slots.get(name) {
-            return lane;
+    /// The queue of this name; made when first heard of.
+    fn queue(&mut self, name: &QueueId) -> u16 {
+        if let Some(&queue) = self.queue_slots.get(name) {
+            return queue;
         }
-        let lane = self.lanes.len() as u16;
-        let slow = self.config.lanes.get(name).and_then(|settings| settings.slow_ms);
-        self.lanes.push(Lane {
+        let queue = self.queues.len() as u16;
+        let slow = self.config.queues.get(name).and_then(|settings| settings.slow_ms);
+        self.queues.push(Queue {
             name: name.clone(),
             orders: Default::default(),
             credits: Default::default(),
             ready: List::default(),
             started: 0,
-            pace: pace::Pace::new(self.lane_rps(name)),
+            pace: pace::Pace::new(self.queue_rps(name)),
             slow,
         });
-        self.lane_slots.insert(name.clone(), lane);
-        lane
+        self.queue_slots.insert(name.clone(), queue);
+        queue
     }
 
     /// The type of this name with its settings; made when first heard of.
@@ -341,12 +341,12 @@ impl Bulk {
             return Err(JobRefusal::TooManyTypes(name.clone()));
         }
         let settings = settings.unwrap_or_default();
-        let lane = self.lane(&settings.lane.unwrap_or_else(default_lane));
+        let queue = self.queue(&settings.queue.unwrap_or_else(default_queue));
         let (pool, pressure) = (&self.config.worker_pool, &self.config.backpressure);
         let kind = self.kinds.len() as u16;
         self.kinds.push(Kind {
             name: name.clone(),
-            lane,
+            queue,
             max_retries: settings.max_retry_count.unwrap_or(pool.max_retry_count),
             timeout: settings.timeout_ms.unwrap_or(pool.job_timeout_ms),
             backoff: settings.backoff_ms.unwrap_or(pressure.default_backoff_ms),

@@ -1,4 +1,4 @@
-//! The fair order of one lane and level: who is next, and where a served line goes.
+//! The fair order of one queue and priority: who is next, and where a served line goes.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -136,7 +136,7 @@ mod tests {
     use bytes::Bytes;
 
     use super::super::policy::STEP_UNIT;
-    use super::super::{Bulk, EnqueueParams, LeaseParams, Level, NewJob, default_lane};
+    use super::super::{Bulk, EnqueueParams, LeaseParams, NewJob, Priority, default_queue};
     use super::TAG_LIMIT;
     use crate::config::BulkConfig;
     use crate::ids::{GroupId, JobId, JobType, Owner};
@@ -146,14 +146,14 @@ mod tests {
         let job = |n: u64| NewJob {
             id: JobId::new(format!("job-{n}")).unwrap(),
             kind: JobType::new("mail").unwrap(),
-            level: Level::Normal,
+            priority: Priority::Normal,
             payload: Bytes::new(),
             run_at: None,
             expires_at: None,
         };
         let params = EnqueueParams {
             group: GroupId::new(group).unwrap(),
-            action: None,
+            batch: None,
             base_priority: None,
             jobs: (0..jobs).map(job).collect(),
         };
@@ -164,7 +164,7 @@ mod tests {
         let owner = Owner::new("worker").unwrap();
         let leased = bulk.call(
             LeaseParams {
-                lane: default_lane(),
+                queue: default_queue(),
                 max: jobs,
                 owner,
             },
@@ -185,7 +185,7 @@ mod tests {
         assert_eq!(serve(&mut bulk, 1), "a");
         // As after eight billion picks.
         let near = TAG_LIMIT - 6 * STEP_UNIT;
-        bulk.lanes[0].orders[Level::Normal as usize].set_virtual_time(near);
+        bulk.queues[0].orders[Priority::Normal as usize].set_virtual_time(near);
         enqueue(&mut bulk, "b", 20);
         enqueue(&mut bulk, "c", 20);
         assert_eq!(serve(&mut bulk, 24), "bc".repeat(12));
@@ -205,12 +205,12 @@ mod tests {
         for visitor in 0..2_000 {
             enqueue(&mut bulk, &format!("visitor {visitor}"), 1);
             serve(&mut bulk, 2);
-            let answers = bulk.leases.iter().map(|(&job, entry)| super::super::Answer {
+            let answers = bulk.leases.iter().map(|(&job, entry)| super::super::Settlement {
                 lease: super::super::LeaseRef {
                     job,
                     fence: bulk.jobs[entry.slot as usize].fence,
                 },
-                verdict: super::super::Verdict::Done { result: Bytes::new() },
+                outcome: super::super::JobOutcome::Completed { result: Bytes::new() },
             });
             let answers = answers.collect();
             bulk.call(super::super::SettleParams { answers }, Timestamp(1));

@@ -1,4 +1,4 @@
-//! The rate of one lane as its downstream allows it: 429s, 503s and slow answers lower it, time raises it.
+//! The rate of one queue as its downstream allows it: 429s, 503s and slow answers lower it, time raises it.
 //!
 //! Multiplicative decrease (×0.7, at most once per second), additive increase (5 % of the configured rate
 //! per second), never below one start per second. Rates are whole thousandths of a start per second.
@@ -51,13 +51,13 @@ impl Pace {
         }
     }
 
-    /// Starts allowed in a window of this length at `now`; at least one, so that a lane never stops.
+    /// Starts allowed in a window of this length at `now`; at least one, so that a queue never stops.
     pub fn limit(&mut self, now: Timestamp, window: Millis) -> u64 {
         self.raise(now);
         (self.current as u128 * window.0 as u128 / 1_000_000).max(1) as u64
     }
 
-    /// The configured rate is another one; true if the lane may go faster. A rate that was cut stays cut.
+    /// The configured rate is another one; true if the queue may go faster. A rate that was cut stays cut.
     pub fn configure(&mut self, rps: f64, now: Timestamp) -> bool {
         self.raise(now);
         let (was, whole) = (self.current, self.current == self.configured);

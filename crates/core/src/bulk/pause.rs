@@ -1,6 +1,6 @@
-//! pause and resume: a group or an action out of the order, and back.
+//! pause and resume: a group or a batch out of the order, and back.
 //!
-//! Running jobs go on. Jobs of a paused action leave their line one by one as the picker meets them, and
+//! Running jobs go on. Jobs of a paused batch leave their line one by one as the picker meets them, and
 //! go back to the head of it together.
 
 use super::Bulk;
@@ -20,10 +20,10 @@ impl Bulk {
                 self.hold(group, Held::Paused);
                 self.put_group(group);
             }
-            Target::Action(group, id) => {
-                let slot = self.find_action(&group, &id)?;
-                self.actions[slot as usize].paused = true;
-                self.put_action(slot);
+            Target::Batch(group, id) => {
+                let slot = self.find_batch(&group, &id)?;
+                self.batches[slot as usize].paused = true;
+                self.put_batch(slot);
             }
         }
         Ok(())
@@ -37,18 +37,18 @@ impl Bulk {
                 self.unhold(group, now);
                 self.put_group(group);
             }
-            Target::Action(group, id) => {
-                let slot = self.find_action(&group, &id)?;
-                self.actions[slot as usize].paused = false;
+            Target::Batch(group, id) => {
+                let slot = self.find_batch(&group, &id)?;
+                self.batches[slot as usize].paused = false;
                 self.unpark(slot, now);
-                self.put_action(slot);
+                self.put_batch(slot);
             }
         }
         Ok(())
     }
 
-    pub(super) fn unpark(&mut self, action: Slot, now: Timestamp) {
-        for (line, mut list) in std::mem::take(&mut self.actions[action as usize].parked) {
+    pub(super) fn unpark(&mut self, batch: Slot, now: Timestamp) {
+        for (line, mut list) in std::mem::take(&mut self.batches[batch as usize].parked) {
             while let Some(slot) = list.back() {
                 list.remove(&mut self.jobs, slot);
                 self.jobs[slot as usize].spot = Spot::Returned;

@@ -1,8 +1,8 @@
-//! Who goes next: level, then line, then job. Shared by admit and lease.
+//! Who goes next: priority, then line, then job. Shared by admit and lease.
 
 use super::Bulk;
 use super::command::{DeathReason, Fence};
-use super::job::{Phase, Spot};
+use super::job::{JobState, Spot};
 use super::list::{List, NIL, QUEUE, Slot};
 use crate::time::Timestamp;
 
@@ -18,7 +18,7 @@ pub(super) enum Pick {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Startable {
     Yes,
-    ActionPaused,
+    BatchPaused,
     No(DeathReason),
 }
 
@@ -31,8 +31,8 @@ pub(super) fn looks(max: u32) -> u32 {
 pub(super) const UNHOLD_PER_CALL: usize = 1_000;
 
 impl Bulk {
-    /// Takes the next job of the lane out of its line. Its line has been charged for it.
-    pub(super) fn pick(&mut self, lane: u16, looks: &mut u32, now: Timestamp) -> Pick {
+    /// Takes the next job of the queue out of its line. Its line has been charged for it.
+    pub(super) fn pick(&mut self, queue: u16, looks: &mut u32, now: Timestamp) -> Pick {
         let percent = [
             0,
             self.config.fair_queue.normal_min_percent,
@@ -42,23 +42,25 @@ impl Bulk {
             if *looks == 0 {
                 return Pick::More;
             }
-            let state = &self.lanes[usize::from(lane)];
-            let waits = [0, 1, 2].map(|level: usize| !state.orders[level].is_empty());
-            let Some(level) = state.credits.choose(waits) else {
+            let state = &self.queues[usize::from(queue)];
+            let waits = [0, 1, 2].map(|priority: usize| !state.orders[priority].is_empty());
+            let Some(priority) = state.credits.choose(waits) else {
                 return Pick::Empty;
             };
-            let line = state.orders[level as usize]
+            let line = state.orders[priority as usize]
                 .first()
-                .expect("a level that waits has a first line");
+                .expect("a priority that waits has a first line");
             let group = self.lines[line as usize].group;
-            let ready = self.groups[group as usize].count(Phase::Ready);
+            let ready = self.groups[group as usize].count(JobState::Ready);
             if let Some(held) = self.at_ceiling(group, ready) {
                 self.hold(group, held);
                 *looks -= 1;
                 continue;
             }
             if let Some(slot) = self.take_startable(line, looks, now) {
-                self.lanes[usize::from(lane)].credits.book(level, waits, percent);
+                self.queues[usize::from(queue)]
+                    .credits
+                    .book(priority, waits, percent);
                 self.reenter_order(line, now);
                 return Pick::Job(slot);
             }
@@ -77,7 +79,7 @@ impl Bulk {
                     self.detach(slot);
                     return Some(slot);
                 }
-                Startable::ActionPaused => self.park(slot, now),
+                Startable::BatchPaused => self.park(slot, now),
                 Startable::No(reason) => {
                     self.detach(slot);
                     self.die(slot, reason, String::new(), now);
@@ -90,22 +92,22 @@ impl Bulk {
 
     pub(super) fn startable(&self, slot: Slot, now: Timestamp) -> Startable {
         let job = &self.jobs[slot as usize];
-        let action = &self.actions[job.action as usize];
+        let batch = &self.batches[job.batch as usize];
         match () {
-            () if action.cancelled => Startable::No(DeathReason::Cancelled),
+            () if batch.cancelled => Startable::No(DeathReason::Cancelled),
             () if job.expires && self.expiry.get(&slot).is_some_and(|&at| at <= now) => {
                 Startable::No(DeathReason::Expired)
             }
-            () if action.paused => Startable::ActionPaused,
+            () if batch.paused => Startable::BatchPaused,
             () => Startable::Yes,
         }
     }
 
-    /// Takes a job out of whatever holds it: line, parking, ready or the delayed index. Its phase stays.
+    /// Takes a job out of whatever holds it: line, parking, ready or the delayed index. Its state stays.
     pub(super) fn detach(&mut self, slot: Slot) {
-        let (spot, line, action) = {
+        let (spot, line, batch) = {
             let job = &self.jobs[slot as usize];
-            (job.spot, job.line, job.action)
+            (job.spot, job.line, job.batch)
         };
         let entry = &mut self.lines[line as usize];
         match spot {
@@ -113,7 +115,7 @@ impl Bulk {
             Spot::Throttled => entry.throttled.remove(&mut self.jobs, slot),
             Spot::Fresh => entry.fresh.remove(&mut self.jobs, slot),
             Spot::Parked => {
-                let parked = &mut self.actions[action as usize].parked;
+                let parked = &mut self.batches[batch as usize].parked;
                 let list = parked
                     .iter_mut()
                     .find(|(of, _)| *of == line)
@@ -121,14 +123,14 @@ impl Bulk {
                 list.1.remove(&mut self.jobs, slot);
             }
             Spot::Ready => {
-                self.lanes[usize::from(entry.lane)]
+                self.queues[usize::from(entry.queue)]
                     .ready
                     .remove(&mut self.jobs, slot);
                 self.ready -= 1;
             }
             Spot::Nowhere => {
                 let job = &self.jobs[slot as usize];
-                if job.phase == Phase::Delayed {
+                if job.state == JobState::Delayed {
                     self.delayed.remove(&(job.at, job.seq, slot));
                 }
             }
@@ -166,12 +168,12 @@ impl Bulk {
         self.enter_order(line, now);
     }
 
-    /// Moves a job of a paused action from its line to the action's parking.
+    /// Moves a job of a paused batch from its line to the batch's parking.
     fn park(&mut self, slot: Slot, now: Timestamp) {
         self.detach(slot);
         self.set_waiting(slot, now);
-        let (line, action) = (self.jobs[slot as usize].line, self.jobs[slot as usize].action);
-        let parked = &mut self.actions[action as usize].parked;
+        let (line, batch) = (self.jobs[slot as usize].line, self.jobs[slot as usize].batch);
+        let parked = &mut self.batches[batch as usize].parked;
         let list = match parked.iter_mut().position(|(of, _)| *of == line) {
             Some(found) => &mut parked[found].1,
             None => {
@@ -186,16 +188,16 @@ impl Bulk {
     /// Books a job as waiting, whatever it was before.
     pub(super) fn set_waiting(&mut self, slot: Slot, now: Timestamp) {
         let job = &self.jobs[slot as usize];
-        let (from, line, delay) = (job.phase, job.line, job.delay);
-        if from == Phase::Waiting {
+        let (from, line, delay) = (job.state, job.line, job.delay);
+        if from == JobState::Waiting {
             return;
         }
         let group = self.lines[line as usize].group;
-        if from == Phase::Delayed {
+        if from == JobState::Delayed {
             self.uncongest(group, delay);
         }
-        self.jobs[slot as usize].phase = Phase::Waiting;
-        self.shift(group, Some(from), Some(Phase::Waiting), now);
+        self.jobs[slot as usize].state = JobState::Waiting;
+        self.shift(group, Some(from), Some(JobState::Waiting), now);
     }
 
     /// A ready job goes back to the head of its line, and its pick is taken back.
@@ -211,7 +213,9 @@ impl Bulk {
     /// All ready jobs of the line that `slot` belongs to: those behind it must not overtake it.
     pub(super) fn unready_line(&mut self, slot: Slot, now: Timestamp) {
         let line = self.jobs[slot as usize].line;
-        let mut next = self.lanes[usize::from(self.lines[line as usize].lane)].ready.head;
+        let mut next = self.queues[usize::from(self.lines[line as usize].queue)]
+            .ready
+            .head;
         while next != NIL {
             let slot = next;
             next = self.jobs[slot as usize].links[QUEUE].next;

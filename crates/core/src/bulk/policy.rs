@@ -67,22 +67,22 @@ mod tests {
     }
 
     #[test]
-    fn fq_t1_older_goes_first() {
+    fn older_goes_first() {
         assert!(score(10_000.0, NOW, 0, 0) < score(10_000.0, NOW + 1_000_000, 0, 0));
     }
 
     #[test]
-    fn fq_t2_premium_goes_first() {
+    fn premium_goes_first() {
         assert!(score(10_000.0, NOW, -1_000_000, 0) < score(10_000.0, NOW, 0, 0));
     }
 
     #[test]
-    fn fq_t3_positive_alpha_puts_the_served_later() {
+    fn positive_alpha_puts_the_served_later() {
         assert!(score(10_000.0, NOW, 0, 95) > score(10_000.0, NOW, 0, 5));
     }
 
     #[test]
-    fn fq_t4_negative_alpha_puts_the_nearly_done_first() {
+    fn negative_alpha_puts_the_nearly_done_first() {
         assert!(score(-10_000.0, NOW, 0, 95) < score(-10_000.0, NOW, 0, 5));
     }
 

@@ -1,15 +1,15 @@
 //! query: reads, changing nothing.
 
 use super::Bulk;
-use super::command::{JobSeq, Level};
+use super::command::{JobSeq, Priority};
 use super::congestion;
 use super::group::Group;
-use super::job::Phase;
-use super::list::{ACTION, NIL, Slot};
+use super::job::JobState;
+use super::list::{BATCH, NIL, Slot};
 use super::record::GroupSeq;
 use super::refusal::Refusal;
 use super::views::*;
-use crate::ids::{ActionId, GroupId, JobId};
+use crate::ids::{BatchId, GroupId, JobId};
 use crate::time::Timestamp;
 
 impl Bulk {
@@ -19,20 +19,20 @@ impl Bulk {
             Query::Groups { after, max } => {
                 View::Groups(self.page_of_groups(after, max, |slot| self.group_view(slot, now)))
             }
-            Query::Action(group, action) => View::Action(self.action_view(&group, &action, now)?),
+            Query::Batch(group, batch) => View::Batch(self.batch_view(&group, &batch, now)?),
             Query::Job(group, job) => View::Job(self.job_view(self.find_job_of(&group, &job)?)),
-            Query::ActionJobs {
+            Query::BatchJobs {
                 group,
-                action,
+                batch,
                 after,
                 max,
-            } => View::ActionJobs(self.action_jobs(&group, &action, after, max)?),
+            } => View::BatchJobs(self.batch_jobs(&group, &batch, after, max)?),
             Query::Dead { filter, after, max } => View::Dead(self.dead_page(&filter, after, max)),
-            Query::QueueStats => View::QueueStats(self.queue_stats()),
+            Query::BulkStats => View::BulkStats(self.bulk_stats()),
             Query::LimitStatus(group) => View::LimitStatus(self.limit_status(&group)?),
             Query::WhyJob(group, job) => View::Why(self.why_job(self.find_job_of(&group, &job)?, now)),
             Query::WhyGroup(group) => View::Why(self.why_group(self.find_group(&group)?, now)),
-            Query::Lanes => View::Lanes(self.lane_views(now)),
+            Query::Queues => View::Queues(self.queue_views(now)),
             Query::Limits => View::Limits(self.limits_view()),
             Query::Congestion(group) => View::Congestion(self.congestion_state(self.find_group(&group)?)),
             Query::CongestionSummary { after, max } => {
@@ -57,7 +57,7 @@ impl Bulk {
 
     fn group_view(&self, slot: Slot, now: Timestamp) -> GroupView {
         let group = &self.groups[slot as usize];
-        let counts = phase_counts(group.counts.map(u64::from));
+        let counts = state_counts(group.counts.map(u64::from));
         GroupView {
             id: group.id.clone(),
             base_priority: group.base_priority,
@@ -66,17 +66,17 @@ impl Bulk {
             held: group.held.is_some(),
             active: group.is_active(),
             counts,
-            actions: group
-                .actions
+            batches: group
+                .batches
                 .iter()
-                .map(|&action| self.actions[action as usize].id.clone())
+                .map(|&batch| self.batches[batch as usize].id.clone())
                 .collect(),
             waiting_since: self.waiting_since(group),
             estimate: self.estimate(counts.unfinished(), now),
         }
     }
 
-    /// Of the first jobs of its lines, the one accepted earliest. Jobs of a paused action stand in their line until
+    /// Of the first jobs of its lines, the one accepted earliest. Jobs of a paused batch stand in their line until
     /// the picker meets them.
     fn waiting_since(&self, group: &Group) -> Option<Timestamp> {
         let firsts = group
@@ -91,23 +91,23 @@ impl Bulk {
         congestion::estimate_completion(pending, self.per_group_limit(), self.limiter.length(), now)
     }
 
-    fn action_view(&self, group: &GroupId, action: &ActionId, now: Timestamp) -> Result<ActionView, Refusal> {
-        let action = &self.actions[self.find_action(group, action)? as usize];
-        let pending = phase_counts(self.groups[action.group as usize].counts.map(u64::from)).unfinished();
-        Ok(ActionView {
+    fn batch_view(&self, group: &GroupId, batch: &BatchId, now: Timestamp) -> Result<BatchView, Refusal> {
+        let batch = &self.batches[self.find_batch(group, batch)? as usize];
+        let pending = state_counts(self.groups[batch.group as usize].counts.map(u64::from)).unfinished();
+        Ok(BatchView {
             group: group.clone(),
-            id: action.id.clone(),
-            status: action.status,
-            sealed: action.sealed,
-            paused: action.paused,
-            cancelled: action.cancelled,
-            counts: action.counts,
-            errors: action.errors.clone(),
-            summary: action.summary.clone(),
-            created_at: action.created_at,
-            finished_at: action.finished_at,
-            callback: action.options.callback.clone(),
-            estimate: self.estimate(if action.status.is_open() { pending } else { 0 }, now),
+            id: batch.id.clone(),
+            status: batch.status,
+            sealed: batch.sealed,
+            paused: batch.paused,
+            cancelled: batch.cancelled,
+            counts: batch.counts,
+            errors: batch.errors.clone(),
+            summary: batch.summary.clone(),
+            created_at: batch.created_at,
+            finished_at: batch.finished_at,
+            callback: batch.options.callback.clone(),
+            estimate: self.estimate(if batch.status.is_open() { pending } else { 0 }, now),
         })
     }
 
@@ -117,34 +117,34 @@ impl Bulk {
         JobView {
             seq: job.seq,
             kind: kind.name.clone(),
-            lane: self.lanes[usize::from(kind.lane)].name.clone(),
-            level: job.level,
-            phase: job.phase,
+            queue: self.queues[usize::from(kind.queue)].name.clone(),
+            priority: job.priority,
+            state: job.state,
             attempts: u32::from(job.attempts),
             throttles: u32::from(job.throttles),
-            delayed: (job.phase == Phase::Delayed).then_some((job.at, job.delay)),
-            deadline: (job.phase == Phase::Leased).then_some(job.at),
-            dead: (job.phase == Phase::Dead).then_some(job.death),
-            finished_at: job.phase.is_finished().then_some(job.at),
+            delayed: (job.state == JobState::Delayed).then_some((job.at, job.delay)),
+            deadline: (job.state == JobState::Running).then_some(job.at),
+            dead: (job.state == JobState::Dead).then_some(job.death),
+            finished_at: job.state.is_finished().then_some(job.at),
         }
     }
 
     /// The cursor is the last job seen; see [`job_cursor`].
-    fn action_jobs(
+    fn batch_jobs(
         &self,
         group: &GroupId,
-        action: &ActionId,
+        batch: &BatchId,
         after: Option<Cursor>,
         max: u32,
     ) -> Result<Page<JobView>, Refusal> {
-        let slot = self.find_action(group, action)?;
+        let slot = self.find_batch(group, batch)?;
         let mut next = match after {
-            None => self.actions[slot as usize].jobs.head,
+            None => self.batches[slot as usize].jobs.head,
             Some(cursor) => {
                 let last = (cursor.0 >> CURSOR_SEQ_BITS) as Slot;
                 match self.jobs.get(last as usize) {
-                    Some(job) if job.action == slot && job_cursor(last, job.seq) == cursor => {
-                        job.links[ACTION].next
+                    Some(job) if job.batch == slot && job_cursor(last, job.seq) == cursor => {
+                        job.links[BATCH].next
                     }
                     _ => return Err(Refusal::CursorLost),
                 }
@@ -157,7 +157,7 @@ impl Bulk {
         while next != NIL {
             page.items.push(self.job_view(next));
             let last = next;
-            next = self.jobs[next as usize].links[ACTION].next;
+            next = self.jobs[next as usize].links[BATCH].next;
             if page.items.len() as u32 >= max.max(1) {
                 page.next = (next != NIL).then(|| job_cursor(last, self.jobs[last as usize].seq));
                 break;
@@ -166,36 +166,37 @@ impl Bulk {
         Ok(page)
     }
 
-    fn queue_stats(&self) -> QueueStats {
-        let groups_at = |level: Level| {
-            self.lanes
+    fn bulk_stats(&self) -> BulkStats {
+        let groups_at = |priority: Priority| {
+            self.queues
                 .iter()
-                .map(|lane| lane.orders[level as usize].len() as u64)
+                .map(|queue| queue.orders[priority as usize].len() as u64)
                 .sum::<u64>()
         };
-        let [high, normal, low] = Level::ALL.map(groups_at);
-        let remembered = |lane: &super::line::Lane| {
-            lane.orders
+        let [high, normal, low] = Priority::ALL.map(groups_at);
+        let remembered = |queue: &super::line::Queue| {
+            queue
+                .orders
                 .iter()
                 .map(|order| order.remembered() as u64)
                 .sum::<u64>()
         };
-        QueueStats {
+        BulkStats {
             high_priority_groups: high,
             normal_priority_groups: normal,
             low_priority_groups: low,
             total_groups: high + normal + low,
             active_groups: self.active_groups,
-            counts: phase_counts(self.totals.counts),
+            counts: state_counts(self.totals.counts),
             started: self.totals.started,
             most_started_per_window: self.totals.most_started_per_window,
             limit_per_window: self.limiter.limit(),
             throttles: self.totals.throttles,
             saved_spins: self.totals.saved_spins,
             groups_kept: self.groups.len() as u64,
-            actions_kept: self.actions.len() as u64,
+            batches_kept: self.batches.len() as u64,
             lines_kept: self.lines.len() as u64,
-            tags_remembered: self.lanes.iter().map(remembered).sum(),
+            tags_remembered: self.queues.iter().map(remembered).sum(),
         }
     }
 
@@ -276,13 +277,13 @@ fn job_cursor(slot: Slot, seq: JobSeq) -> Cursor {
     Cursor(u64::from(slot) << CURSOR_SEQ_BITS | mark)
 }
 
-fn phase_counts([waiting, ready, leased, delayed, done, dead]: [u64; 6]) -> PhaseCounts {
-    PhaseCounts {
+fn state_counts([waiting, ready, running, delayed, completed, dead]: [u64; 6]) -> StateCounts {
+    StateCounts {
         waiting,
         ready,
-        leased,
+        running,
         delayed,
-        done,
+        completed,
         dead,
     }
 }

@@ -9,22 +9,23 @@ use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 
 use super::command::{
-    ActionCounts, ActionOptions, ActionStatus, Ceilings, DeathReason, DelayReason, Fence, JobSeq, LeaseRef,
-    Level,
+    BatchCounts, BatchOptions, BatchStatus, Ceilings, DeathReason, DelayReason, Fence, JobSeq, LeaseRef,
+    Priority,
 };
 pub use super::limits::LimitsRecord;
-use crate::ids::{ActionId, GroupId, JobId, JobType};
+use crate::ids::{BatchId, GroupId, JobId, JobType};
 use crate::time::Timestamp;
 
 /// The number of a group in its store.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct GroupSeq(pub u64);
 
-/// The number of an action in its store.
+/// The number of a batch in its store.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-pub struct ActionSeq(pub u64);
+pub struct BatchSeq(pub u64);
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
 pub struct GroupRecord {
     pub seq: GroupSeq,
     pub id: GroupId,
@@ -35,22 +36,23 @@ pub struct GroupRecord {
 }
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct ActionRecord {
-    pub seq: ActionSeq,
+#[serde(rename_all = "camelCase")]
+pub struct BatchRecord {
+    pub seq: BatchSeq,
     pub group: GroupSeq,
-    pub id: ActionId,
-    pub options: ActionOptions,
-    pub status: ActionStatus,
+    pub id: BatchId,
+    pub options: BatchOptions,
+    pub status: BatchStatus,
     pub sealed: bool,
     pub paused: bool,
     pub cancelled: bool,
-    /// Opened by an enqueue that named no action.
+    /// Opened by an enqueue that named no batch.
     pub implicit: bool,
     pub created_at: Timestamp,
     pub finished_at: Option<Timestamp>,
     /// While jobs count: those that are no longer kept (those of kept jobs follow from their states).
     /// From AGGREGATING on: all, for good.
-    pub counts: ActionCounts,
+    pub counts: BatchCounts,
     pub errors: Vec<String>,
     #[serde(with = "super::readable::option")]
     pub summary: Option<Bytes>,
@@ -58,12 +60,13 @@ pub struct ActionRecord {
 }
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
 pub struct JobRecord {
     pub seq: JobSeq,
-    pub action: ActionSeq,
+    pub batch: BatchSeq,
     pub id: JobId,
     pub kind: JobType,
-    pub level: Level,
+    pub priority: Priority,
     pub created_at: Timestamp,
     pub run_at: Option<Timestamp>,
     pub expires_at: Option<Timestamp>,
@@ -73,23 +76,25 @@ pub struct JobRecord {
 
 /// The part of a job that changes. A job without one is waiting for its first start.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct JobState {
+#[serde(rename_all = "camelCase")]
+pub struct JobProgress {
     pub attempts: u16,
     pub throttles: u16,
     pub fence: Fence,
     /// The job's `expires_at` still applies; a replay lifts it.
     pub expires: bool,
-    pub phase: StoredPhase,
+    pub state: StoredState,
 }
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub enum StoredPhase {
+#[serde(rename_all = "SCREAMING_SNAKE_CASE")]
+pub enum StoredState {
     Waiting,
     Delayed {
         due: Timestamp,
         reason: DelayReason,
     },
-    Done {
+    Completed {
         at: Timestamp,
         #[serde(with = "super::readable")]
         result: Bytes,
@@ -106,10 +111,10 @@ pub enum StoredPhase {
 pub enum Change {
     PutGroup(GroupRecord),
     DropGroup(GroupSeq),
-    PutAction(ActionRecord),
-    DropAction(ActionSeq),
+    PutBatch(BatchRecord),
+    DropBatch(BatchSeq),
     AddJob(JobRecord),
-    PutState(JobSeq, JobState),
+    PutState(JobSeq, JobProgress),
     /// Leases handed out by one command. May be written lazily: whoever rebuilds from records gives out
     /// larger fences than before.
     AddLeases(Vec<LeaseRef>),

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::ids::{ActionId, GroupId, JobId, JobType, LaneId};
+use crate::ids::{BatchId, GroupId, JobId, JobType, QueueId};
 use crate::time::Timestamp;
 
 /// Why a request was not carried out.
@@ -10,18 +10,18 @@ use crate::time::Timestamp;
 pub enum Refusal {
     #[error("group {0:?} is unknown")]
     UnknownGroup(GroupId),
-    #[error("group {group:?} has no action {action:?}")]
-    UnknownAction { group: GroupId, action: ActionId },
+    #[error("group {group:?} has no batch {batch:?}")]
+    UnknownBatch { group: GroupId, batch: BatchId },
     #[error("group {group:?} has no job {job:?}")]
     UnknownJob { group: GroupId, job: JobId },
-    #[error("group {0:?} has no open action")]
-    NoOpenAction(GroupId),
-    #[error("action {0:?} is sealed: it takes no more jobs")]
-    Sealed(ActionId),
-    #[error("action {0:?} is cancelled")]
-    Cancelled(ActionId),
-    #[error("action {0:?} exists and is finished; its id is free again when its data is dropped")]
-    ActionFinished(ActionId),
+    #[error("group {0:?} has no open batch")]
+    NoOpenBatch(GroupId),
+    #[error("batch {0:?} is sealed: it takes no more jobs")]
+    Sealed(BatchId),
+    #[error("batch {0:?} is cancelled")]
+    Cancelled(BatchId),
+    #[error("batch {0:?} exists and is finished; its id is free again when its data is dropped")]
+    BatchFinished(BatchId),
     #[error("{len} jobs in one call; at most {max} are allowed")]
     TooManyJobs { len: u64, max: u64 },
     #[error("base_priority {0} is out of range; it may be from -6000000 to 6000000")]
@@ -38,18 +38,18 @@ pub enum Refusal {
         value: String,
         right: String,
     },
-    #[error("lane {0:?} is named twice; name it once")]
-    LaneTwice(LaneId),
-    #[error("more than {max} lanes would have a rate set at run time; reset some, or configure them")]
-    TooManyLanes { max: u64 },
+    #[error("queue {0:?} is named twice; name it once")]
+    QueueTwice(QueueId),
+    #[error("more than {max} queues would have a rate set at run time; reset some, or configure them")]
+    TooManyQueues { max: u64 },
     #[error("{what} has {len} bytes; at most {max} are allowed")]
     TextTooLong { what: String, len: u64, max: u64 },
     #[error("job {0:?} is not dead: only dead jobs are replayed or purged")]
     NotDead(JobId),
-    #[error("action {0:?} keeps its results until it is decided: its dead jobs can be purged after that")]
-    ResultsKept(ActionId),
+    #[error("batch {0:?} keeps its results until it is decided: its dead jobs can be purged after that")]
+    ResultsKept(BatchId),
     #[error("the aggregation of {0:?} belongs to another claim")]
-    ClaimLost(ActionId),
+    ClaimLost(BatchId),
     #[error("what the cursor pointed at has been dropped; start the listing again")]
     CursorLost,
 }

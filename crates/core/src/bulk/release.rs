@@ -5,7 +5,7 @@ use super::command::{
     DeathReason, DelayReason, ExpireLeasesOutcome, ExpireLeasesParams, LeaseRef, ReleaseDueOutcome,
     ReleaseDueParams,
 };
-use super::job::Phase;
+use super::job::JobState;
 use crate::time::{Millis, Timestamp};
 
 impl Bulk {
@@ -38,7 +38,7 @@ impl Bulk {
         {
             // A running job is left to its worker; the next pick would see that it has expired.
             self.expiring.remove(&(at, seq, slot));
-            if self.jobs[slot as usize].phase != Phase::Leased {
+            if self.jobs[slot as usize].state != JobState::Running {
                 self.detach(slot);
                 self.die(slot, DeathReason::Expired, String::new(), now);
                 out.expired += 1;
@@ -47,14 +47,14 @@ impl Bulk {
     }
 
     /// Ready jobs hold a place in the window. Where nobody has come for the first of them for two windows,
-    /// the places go back to lanes that have workers, the last admitted first, so that order is kept.
+    /// the places go back to queues that have workers, the last admitted first, so that order is kept.
     fn recall_ready(&mut self, max: u32, out: &mut ReleaseDueOutcome, now: Timestamp) {
         let patience = Millis(self.limiter.length().0.saturating_mul(2));
-        for lane in 0..self.lanes.len() {
+        for queue in 0..self.queues.len() {
             while out.recalled < max
-                && let Some(first) = self.lanes[lane].ready.front()
+                && let Some(first) = self.queues[queue].ready.front()
                 && self.jobs[first as usize].at + patience <= now
-                && let Some(last) = self.lanes[lane].ready.back()
+                && let Some(last) = self.queues[queue].ready.back()
             {
                 self.unready(last, now);
                 out.recalled += 1;
@@ -76,7 +76,7 @@ impl Bulk {
             let attempts = u32::from(job.attempts);
             job.attempts += 1;
             let kind = &self.kinds[usize::from(job.kind)];
-            let cancelled = self.actions[job.action as usize].cancelled;
+            let cancelled = self.batches[job.batch as usize].cancelled;
             if cancelled {
                 self.die(slot, DeathReason::Cancelled, String::new(), now);
                 out.dead += 1;

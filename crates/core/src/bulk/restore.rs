@@ -1,16 +1,16 @@
 //! Rebuilds the state machine from the records of a store.
 //!
-//! Groups first, then actions, then jobs in the order of their numbers, each with its state if it has one.
+//! Groups first, then batches, then jobs in the order of their numbers, each with its state if it has one.
 //! A job that was leased when the process ended comes back as a lease that has run out: the next
 //! `expire_leases` counts the attempt and delays it, as for any worker that did not answer.
 
 use hashbrown::HashMap;
 
-use super::command::{ActionStatus, DeathReason, DelayReason, Fence, JobSeq, Level};
-use super::job::{Job, Phase, Spot};
+use super::command::{BatchStatus, DeathReason, DelayReason, Fence, JobSeq, Priority};
+use super::job::{Job, JobState, Spot};
 use super::lease::LeaseEntry;
 use super::list::{Links, Slot};
-use super::record::{ActionRecord, ActionSeq, GroupRecord, GroupSeq, JobState, LimitsRecord, StoredPhase};
+use super::record::{BatchRecord, BatchSeq, GroupRecord, GroupSeq, JobProgress, LimitsRecord, StoredState};
 use super::{Bulk, FingerprintKey};
 use crate::config::{BulkConfig, ConfigError};
 use crate::ids::{JobType, Owner};
@@ -21,10 +21,10 @@ use crate::time::{StoreClock, Timestamp};
 pub enum RestoreError {
     #[error(transparent)]
     Config(#[from] ConfigErrorText),
-    #[error("action {action:?} refers to group {group:?}, which is missing")]
-    MissingGroup { action: ActionSeq, group: GroupSeq },
-    #[error("job {job:?} refers to action {action:?}, which is missing")]
-    MissingAction { job: JobSeq, action: ActionSeq },
+    #[error("batch {batch:?} refers to group {group:?}, which is missing")]
+    MissingGroup { batch: BatchSeq, group: GroupSeq },
+    #[error("job {job:?} refers to batch {batch:?}, which is missing")]
+    MissingBatch { job: JobSeq, batch: BatchSeq },
     #[error("{0} is there twice")]
     Twice(String),
     #[error("job {0:?} has a name that is empty or too long")]
@@ -46,10 +46,10 @@ impl From<ConfigError> for RestoreError {
 #[derive(Debug, Clone, Copy)]
 pub struct JobHead<'a> {
     pub seq: JobSeq,
-    pub action: ActionSeq,
+    pub batch: BatchSeq,
     pub id: &'a str,
     pub kind: &'a str,
-    pub level: Level,
+    pub priority: Priority,
     pub created_at: Timestamp,
     pub run_at: Option<Timestamp>,
     pub expires_at: Option<Timestamp>,
@@ -59,7 +59,7 @@ pub struct JobHead<'a> {
 pub struct Restore {
     bulk: Bulk,
     groups: HashMap<GroupSeq, Slot>,
-    actions: HashMap<ActionSeq, Slot>,
+    batches: HashMap<BatchSeq, Slot>,
     now: Timestamp,
     /// The last type name seen, so that equal neighbours are not parsed again.
     kind: Option<(JobType, u16)>,
@@ -82,7 +82,7 @@ impl Restore {
         Ok(Self {
             bulk,
             groups: HashMap::new(),
-            actions: HashMap::new(),
+            batches: HashMap::new(),
             now,
             kind: None,
         })
@@ -113,20 +113,20 @@ impl Restore {
         Ok(())
     }
 
-    pub fn action(&mut self, record: &ActionRecord) -> Result<(), RestoreError> {
+    pub fn batch(&mut self, record: &BatchRecord) -> Result<(), RestoreError> {
         self.used_seq(record.seq.0);
         let group = *self.groups.get(&record.group).ok_or(RestoreError::MissingGroup {
-            action: record.seq,
+            batch: record.seq,
             group: record.group,
         })?;
-        if self.bulk.action_slots.contains_key(&(group, record.id.clone())) {
-            return Err(RestoreError::Twice(format!("action {:?}", record.id)));
+        if self.bulk.batch_slots.contains_key(&(group, record.id.clone())) {
+            return Err(RestoreError::Twice(format!("batch {:?}", record.id)));
         }
-        let slot = self.bulk.insert_action(group, record);
-        self.actions.insert(record.seq, slot);
+        let slot = self.bulk.insert_batch(group, record);
+        self.batches.insert(record.seq, slot);
         match record.finished_at {
             Some(at) if record.confirmed => {
-                self.bulk.finished_actions.insert((at, record.seq, slot));
+                self.bulk.finished_batches.insert((at, record.seq, slot));
             }
             _ if !record.status.is_open() => {
                 self.bulk.aggregating.insert((Timestamp(0), record.seq, slot));
@@ -140,26 +140,23 @@ impl Restore {
     pub fn job(
         &mut self,
         head: JobHead<'_>,
-        state: Option<&JobState>,
+        state: Option<&JobProgress>,
         lost_lease: Option<Fence>,
     ) -> Result<(), RestoreError> {
         self.used_seq(head.seq.0);
-        let action = *self
-            .actions
-            .get(&head.action)
-            .ok_or(RestoreError::MissingAction {
-                job: head.seq,
-                action: head.action,
-            })?;
+        let batch = *self.batches.get(&head.batch).ok_or(RestoreError::MissingBatch {
+            job: head.seq,
+            batch: head.batch,
+        })?;
         let kind = self.kind(&head)?;
         let expires = state.is_none_or(|state| state.expires);
         let head = JobHead {
             expires_at: head.expires_at.filter(|_| expires),
             ..head
         };
-        let group = self.bulk.actions[action as usize].group;
+        let group = self.bulk.batches[batch as usize].group;
         let bulk = &mut self.bulk;
-        let line = bulk.line(group, bulk.kinds[usize::from(kind)].lane, head.level);
+        let line = bulk.line(group, bulk.kinds[usize::from(kind)].queue, head.priority);
         let fingerprint = bulk.fingerprint(bulk.groups[group as usize].seq, head.id);
         if bulk.find_job(fingerprint).is_some() {
             return Err(RestoreError::Twice(format!("job {:?}", head.id)));
@@ -171,13 +168,13 @@ impl Restore {
             at: self.now,
             links: [Links::default(); 2],
             line,
-            action,
+            batch,
             created: Job::whole_seconds(head.created_at),
             kind,
-            level: head.level,
+            priority: head.priority,
             attempts: state.map_or(0, |state| state.attempts),
             throttles: state.map_or(0, |state| state.throttles),
-            phase: Phase::Waiting,
+            state: JobState::Waiting,
             spot: Spot::Nowhere,
             delay: DelayReason::Scheduled,
             death: DeathReason::Failed,
@@ -185,27 +182,27 @@ impl Restore {
         };
         if let Some(fence) = lost_lease.filter(|&fence| fence > job.fence) {
             job.fence = fence;
-            job.phase = Phase::Leased;
+            job.state = JobState::Running;
             job.at = Timestamp(0);
             self.insert_lost(job, head);
             return Ok(());
         }
-        match state.map(|state| &state.phase) {
-            Some(&StoredPhase::Done { at, .. }) => self.insert_finished(job, Phase::Done, at),
-            Some(&StoredPhase::Dead {
+        match state.map(|state| &state.state) {
+            Some(&StoredState::Completed { at, .. }) => self.insert_finished(job, JobState::Completed, at),
+            Some(&StoredState::Dead {
                 at,
                 reason,
                 ref error,
             }) => {
                 job.death = reason;
-                let action = &mut self.bulk.actions[action as usize];
-                if action.status.is_open() && reason != DeathReason::Cancelled {
-                    action.keep_error(error);
+                let batch = &mut self.bulk.batches[batch as usize];
+                if batch.status.is_open() && reason != DeathReason::Cancelled {
+                    batch.keep_error(error);
                 }
-                self.insert_finished(job, Phase::Dead, at);
+                self.insert_finished(job, JobState::Dead, at);
             }
-            Some(&StoredPhase::Delayed { due, reason }) => self.insert_delayed(job, head, due, reason),
-            Some(StoredPhase::Waiting) => {
+            Some(&StoredState::Delayed { due, reason }) => self.insert_delayed(job, head, due, reason),
+            Some(StoredState::Waiting) => {
                 let slot = self.insert_unfinished(job, head);
                 self.bulk.push_returned(slot, self.now);
             }
@@ -237,12 +234,12 @@ impl Restore {
     }
 
     fn insert_unfinished(&mut self, job: Job, head: JobHead<'_>) -> Slot {
-        self.count(job.action, |counts| counts.total += 1);
+        self.count(job.batch, |counts| counts.total += 1);
         self.bulk.insert_job(job, head.expires_at, self.now)
     }
 
     fn insert_delayed(&mut self, mut job: Job, head: JobHead<'_>, due: Timestamp, reason: DelayReason) {
-        job.phase = Phase::Delayed;
+        job.state = JobState::Delayed;
         job.delay = reason;
         job.at = due;
         let group = self.bulk.lines[job.line as usize].group;
@@ -254,7 +251,7 @@ impl Restore {
     }
 
     fn insert_lost(&mut self, job: Job, head: JobHead<'_>) {
-        let (seq, action) = (job.seq, job.action);
+        let (seq, batch) = (job.seq, job.batch);
         let slot = self.insert_unfinished(job, head);
         let owner = Owner::new("of a process that ended").expect("a constant within the limits");
         self.bulk.deadlines.insert((Timestamp(0), seq));
@@ -266,44 +263,44 @@ impl Restore {
                 started_at: Timestamp(0),
             },
         );
-        self.raise(action, ActionStatus::Running);
+        self.raise(batch, BatchStatus::Running);
     }
 
-    fn insert_finished(&mut self, mut job: Job, phase: Phase, at: Timestamp) {
-        job.phase = phase;
+    fn insert_finished(&mut self, mut job: Job, state: JobState, at: Timestamp) {
+        job.state = state;
         job.at = at;
         job.expires = false;
-        let (fingerprint, seq, action) = (job.fingerprint, job.seq, job.action);
-        let group = self.bulk.actions[action as usize].group;
+        let (fingerprint, seq, batch) = (job.fingerprint, job.seq, job.batch);
+        let group = self.bulk.batches[batch as usize].group;
         let slot = self.bulk.jobs.insert(job) as Slot;
         self.bulk.index_job(fingerprint, slot);
-        if phase == Phase::Dead {
+        if state == JobState::Dead {
             self.bulk.dead_jobs.insert(seq, slot);
         }
-        let entry = &mut self.bulk.actions[action as usize];
+        let entry = &mut self.bulk.batches[batch as usize];
         entry.jobs.push_back(&mut self.bulk.jobs, slot);
-        self.bulk.shift(group, None, Some(phase), self.now);
-        self.count(action, |counts| {
+        self.bulk.shift(group, None, Some(state), self.now);
+        self.count(batch, |counts| {
             counts.total += 1;
-            match phase {
-                Phase::Done => counts.success += 1,
+            match state {
+                JobState::Completed => counts.success += 1,
                 _ => counts.failed += 1,
             }
         });
-        self.raise(action, ActionStatus::Running);
+        self.raise(batch, BatchStatus::Running);
     }
 
-    /// Counts of open actions follow from their jobs; decided ones carry theirs.
-    fn count(&mut self, action: Slot, change: impl FnOnce(&mut super::ActionCounts)) {
-        let action = &mut self.bulk.actions[action as usize];
-        if action.status.is_open() {
-            change(&mut action.counts);
+    /// Counts of open batches follow from their jobs; decided ones carry theirs.
+    fn count(&mut self, batch: Slot, change: impl FnOnce(&mut super::BatchCounts)) {
+        let batch = &mut self.bulk.batches[batch as usize];
+        if batch.status.is_open() {
+            change(&mut batch.counts);
         }
     }
 
-    fn raise(&mut self, action: Slot, status: ActionStatus) {
-        if self.bulk.actions[action as usize].status.is_open() {
-            self.bulk.raise_status(action, status);
+    fn raise(&mut self, batch: Slot, status: BatchStatus) {
+        if self.bulk.batches[batch as usize].status.is_open() {
+            self.bulk.raise_status(batch, status);
         }
     }
 
@@ -327,8 +324,8 @@ impl Bulk {
         let mut finished: Vec<(Timestamp, JobSeq, Slot)> = self
             .jobs
             .iter()
-            .filter(|(_, job)| job.phase.is_finished())
-            .filter(|(_, job)| !self.actions[job.action as usize].options.keep_results)
+            .filter(|(_, job)| job.state.is_finished())
+            .filter(|(_, job)| !self.batches[job.batch as usize].options.keep_results)
             .map(|(slot, job)| (job.at, job.seq, slot as Slot))
             .collect();
         finished.sort_unstable();
@@ -360,13 +357,13 @@ impl Bulk {
         for (_, line) in waiting {
             self.enter_order(line, now);
         }
-        for slot in 0..self.actions.capacity() as u32 {
-            let Some(action) = self.actions.get_mut(slot as usize) else {
+        for slot in 0..self.batches.capacity() as u32 {
+            let Some(batch) = self.batches.get_mut(slot as usize) else {
                 continue;
             };
-            if action.cancelled && action.unfinished > 0 {
-                action.cancel_cursor = action.jobs.head;
-                self.cancelling.insert((action.seq, slot));
+            if batch.cancelled && batch.unfinished > 0 {
+                batch.cancel_cursor = batch.jobs.head;
+                self.cancelling.insert((batch.seq, slot));
             }
             self.complete_if_done(slot, now);
         }

@@ -1,11 +1,11 @@
-//! drop_finished: forgets finished jobs, actions and idle groups by age and by count, oldest first.
+//! drop_finished: forgets finished jobs, batches and idle groups by age and by count, oldest first.
 
 use std::collections::BTreeSet;
 
 use super::Bulk;
 use super::command::{DropFinishedOutcome, DropFinishedParams};
-use super::job::{Phase, Spot};
-use super::list::{ACTION, Slot};
+use super::job::{JobState, Spot};
+use super::list::{BATCH, Slot};
 use super::record::Change;
 use crate::time::{Millis, Timestamp};
 
@@ -27,35 +27,35 @@ impl Bulk {
             out.jobs += 1;
             touched.insert(self.drop_job(slot, now));
         }
-        // Counts of open actions live on after their jobs; those of decided ones are in their record.
-        for action in touched {
-            if self.actions[action as usize].status.is_open() {
-                self.put_action(action);
+        // Counts of open batches live on after their jobs; those of decided ones are in their record.
+        for batch in touched {
+            if self.batches[batch as usize].status.is_open() {
+                self.put_batch(batch);
             }
         }
-        self.drop_actions(&mut budget, &mut out, now);
+        self.drop_batches(&mut budget, &mut out, now);
         self.drop_groups(&mut budget, &mut out, now);
         // A call that met only what has to stay has nothing to come back for at once.
-        out.more = budget == 0 && out.jobs + out.actions + out.groups > 0;
+        out.more = budget == 0 && out.jobs + out.batches + out.groups > 0;
         out
     }
 
-    /// Forgets one finished job; returns its action.
+    /// Forgets one finished job; returns its batch.
     pub(super) fn drop_job(&mut self, slot: Slot, now: Timestamp) -> Slot {
         if self.jobs[slot as usize].spot == Spot::Finished {
             self.finished.remove(&mut self.jobs, slot);
         }
-        let next = self.jobs[slot as usize].links[ACTION].next;
-        let action = self.jobs[slot as usize].action;
-        let entry = &mut self.actions[action as usize];
+        let next = self.jobs[slot as usize].links[BATCH].next;
+        let batch = self.jobs[slot as usize].batch;
+        let entry = &mut self.batches[batch as usize];
         if entry.cancel_cursor == slot {
             entry.cancel_cursor = next;
         }
         entry.jobs.remove(&mut self.jobs, slot);
         let job = self.jobs.remove(slot as usize);
         entry.dropped.total += 1;
-        match job.phase {
-            Phase::Done => entry.dropped.success += 1,
+        match job.state {
+            JobState::Completed => entry.dropped.success += 1,
             _ => {
                 entry.dropped.failed += 1;
                 self.dead_jobs.remove(&job.seq);
@@ -63,47 +63,47 @@ impl Bulk {
         }
         let group = entry.group;
         self.unindex_job(job.fingerprint, slot);
-        self.shift(group, Some(job.phase), None, now);
+        self.shift(group, Some(job.state), None, now);
         self.changes.push(Change::DropJob(job.seq));
-        action
+        batch
     }
 
-    fn drop_actions(&mut self, budget: &mut u32, out: &mut DropFinishedOutcome, now: Timestamp) {
+    fn drop_batches(&mut self, budget: &mut u32, out: &mut DropFinishedOutcome, now: Timestamp) {
         let (age, most) = (
-            self.config.retention.finished_action_ms,
-            self.config.retention.finished_actions_max,
+            self.config.retention.finished_batch_ms,
+            self.config.retention.finished_batches_max,
         );
-        let mut candidates = self.finished_actions.len();
+        let mut candidates = self.finished_batches.len();
         while *budget > 0
             && candidates > 0
-            && let Some(&(finished_at, seq, slot)) = self.finished_actions.first()
-            && (now.since(finished_at) > age || self.finished_actions.len() as u64 > most)
+            && let Some(&(finished_at, seq, slot)) = self.finished_batches.first()
+            && (now.since(finished_at) > age || self.finished_batches.len() as u64 > most)
         {
             *budget -= 1;
             candidates -= 1;
-            if self.actions[slot as usize].unfinished > 0 {
+            if self.batches[slot as usize].unfinished > 0 {
                 // A replayed job still refers to it.
-                self.finished_actions.remove(&(finished_at, seq, slot));
-                self.finished_actions.insert((now, seq, slot));
-                self.actions[slot as usize].finished_at = Some(now);
+                self.finished_batches.remove(&(finished_at, seq, slot));
+                self.finished_batches.insert((now, seq, slot));
+                self.batches[slot as usize].finished_at = Some(now);
                 continue;
             }
             if self.drop_jobs_of(slot, budget, out, now) {
-                self.finished_actions.remove(&(finished_at, seq, slot));
-                self.drop_action(slot);
-                out.actions += 1;
+                self.finished_batches.remove(&(finished_at, seq, slot));
+                self.drop_batch(slot);
+                out.batches += 1;
             }
         }
     }
 
     fn drop_jobs_of(
         &mut self,
-        action: Slot,
+        batch: Slot,
         budget: &mut u32,
         out: &mut DropFinishedOutcome,
         now: Timestamp,
     ) -> bool {
-        while let Some(job) = self.actions[action as usize].jobs.front() {
+        while let Some(job) = self.batches[batch as usize].jobs.front() {
             if *budget == 0 {
                 return false;
             }
@@ -114,22 +114,22 @@ impl Bulk {
         true
     }
 
-    fn drop_action(&mut self, slot: Slot) {
-        let action = self.actions.remove(slot as usize);
-        self.action_slots.remove(&(action.group, action.id));
-        self.cancelling.remove(&(action.seq, slot));
-        let group = &mut self.groups[action.group as usize];
-        group.actions.retain(|&other| other != slot);
-        if group.open_action == Some(slot) {
-            group.open_action = None;
+    fn drop_batch(&mut self, slot: Slot) {
+        let batch = self.batches.remove(slot as usize);
+        self.batch_slots.remove(&(batch.group, batch.id));
+        self.cancelling.remove(&(batch.seq, slot));
+        let group = &mut self.groups[batch.group as usize];
+        group.batches.retain(|&other| other != slot);
+        if group.open_batch == Some(slot) {
+            group.open_batch = None;
         }
-        self.changes.push(Change::DropAction(action.seq));
+        self.changes.push(Change::DropBatch(batch.seq));
     }
 
     fn drop_groups(&mut self, budget: &mut u32, out: &mut DropFinishedOutcome, now: Timestamp) {
         let (age, most) = (
-            self.config.retention.finished_action_ms,
-            self.config.retention.finished_actions_max,
+            self.config.retention.finished_batch_ms,
+            self.config.retention.finished_batches_max,
         );
         let mut candidates = self.idle_groups.len();
         while *budget > 0
@@ -141,13 +141,13 @@ impl Bulk {
             candidates -= 1;
             self.idle_groups.remove(&(idle_since, seq, slot));
             let group = &self.groups[slot as usize];
-            let unused = |&action: &Slot| {
-                let action = &self.actions[action as usize];
-                action.implicit && !action.sealed && action.jobs.is_empty()
+            let unused = |&batch: &Slot| {
+                let batch = &self.batches[batch as usize];
+                batch.implicit && !batch.sealed && batch.jobs.is_empty()
             };
             let has_settings =
                 group.paused || group.base_priority != 0 || group.ceilings != Default::default();
-            if has_settings || group.counts.iter().any(|&n| n > 0) || !group.actions.iter().all(unused) {
+            if has_settings || group.counts.iter().any(|&n| n > 0) || !group.batches.iter().all(unused) {
                 // One that is too many but not too old goes behind the others, or it would hide them.
                 let too_old = now.since(idle_since) > age;
                 let again = if too_old { now - age + LOOK_AGAIN } else { now };
@@ -155,14 +155,14 @@ impl Bulk {
                 self.idle_groups.insert((again, seq, slot));
                 continue;
             }
-            for action in group.actions.clone() {
-                self.drop_action(action);
+            for batch in group.batches.clone() {
+                self.drop_batch(batch);
             }
             let lines = std::mem::take(&mut self.groups[slot as usize].lines);
             for line in lines {
                 let line_entry = self.lines.remove(line as usize);
-                let lane = &mut self.lanes[usize::from(line_entry.lane)];
-                lane.orders[line_entry.level as usize].recall(line, line_entry.tag);
+                let queue = &mut self.queues[usize::from(line_entry.queue)];
+                queue.orders[line_entry.priority as usize].recall(line, line_entry.tag);
             }
             let group = self.groups.remove(slot as usize);
             self.group_slots.remove(&group.id);

@@ -3,11 +3,11 @@
 use bytes::Bytes;
 
 use super::Bulk;
-use super::command::{Answer, DeathReason, DelayReason, LeaseRef, SettleParams, Settled, Verdict};
+use super::command::{DeathReason, DelayReason, JobOutcome, LeaseRef, SettleParams, Settled, Settlement};
 use super::group::Held;
-use super::job::{Phase, Spot};
+use super::job::{JobState, Spot};
 use super::list::Slot;
-use super::record::{Change, JobState, StoredPhase};
+use super::record::{Change, JobProgress, StoredState};
 use crate::time::Timestamp;
 
 /// Limit: bytes kept of an error text.
@@ -32,12 +32,12 @@ impl Bulk {
             .collect()
     }
 
-    fn settle_one(&mut self, answer: Answer, now: Timestamp) -> Settled {
+    fn settle_one(&mut self, answer: Settlement, now: Timestamp) -> Settled {
         let Some(slot) = self.current(answer.lease) else {
             return Settled::Stale;
         };
         let started_at = self.end_lease(answer.lease, slot);
-        let settled = self.carry_out(slot, answer.verdict, started_at, now);
+        let settled = self.carry_out(slot, answer.outcome, started_at, now);
         self.lease_ended(slot, now);
         settled
     }
@@ -51,44 +51,50 @@ impl Bulk {
 
     /// A group that was held for too many leases may go on.
     pub(super) fn lease_ended(&mut self, slot: Slot, now: Timestamp) {
-        let group = self.actions[self.jobs[slot as usize].action as usize].group;
+        let group = self.batches[self.jobs[slot as usize].batch as usize].group;
         if self.groups[group as usize].held == Some(Held::Leased) {
             self.unhold(group, now);
         }
     }
 
-    fn carry_out(&mut self, slot: Slot, verdict: Verdict, started_at: Timestamp, now: Timestamp) -> Settled {
+    fn carry_out(
+        &mut self,
+        slot: Slot,
+        outcome: JobOutcome,
+        started_at: Timestamp,
+        now: Timestamp,
+    ) -> Settled {
         let job = &self.jobs[slot as usize];
-        let (kind, lane) = (
+        let (kind, queue) = (
             &self.kinds[usize::from(job.kind)],
-            self.lines[job.line as usize].lane,
+            self.lines[job.line as usize].queue,
         );
         let attempts = job.attempts;
-        let again = !matches!(verdict, Verdict::Done { .. } | Verdict::Failed { .. });
-        if again && self.actions[job.action as usize].cancelled {
+        let again = !matches!(outcome, JobOutcome::Completed { .. } | JobOutcome::Failed { .. });
+        if again && self.batches[job.batch as usize].cancelled {
             return self.dead(slot, DeathReason::Cancelled, String::new(), now);
         }
-        match verdict {
-            Verdict::Done { result } => {
-                let lane = &mut self.lanes[usize::from(lane)];
+        match outcome {
+            JobOutcome::Completed { result } => {
+                let queue = &mut self.queues[usize::from(queue)];
                 if self.config.congestion.enabled
-                    && lane.slow.is_some_and(|slow| now.since(started_at) > slow)
+                    && queue.slow.is_some_and(|slow| now.since(started_at) > slow)
                 {
-                    lane.pace.cut(now);
+                    queue.pace.cut(now);
                 }
                 let (len, max) = (result.len() as u64, self.config.limits.max_result_bytes);
                 if len > max {
                     let error = format!("the result has {len} bytes; at most {max} are allowed");
                     return self.dead(slot, DeathReason::Failed, error, now);
                 }
-                Settled::Done {
-                    action_complete: self.done(slot, result, now),
+                Settled::Completed {
+                    batch_complete: self.done(slot, result, now),
                 }
             }
-            Verdict::Failed { error } => self.dead(slot, DeathReason::Failed, error, now),
-            Verdict::Throttled { retry_after } => {
+            JobOutcome::Failed { error } => self.dead(slot, DeathReason::Failed, error, now),
+            JobOutcome::Throttled { retry_after } => {
                 if self.config.congestion.enabled {
-                    self.lanes[usize::from(lane)].pace.cut(now);
+                    self.queues[usize::from(queue)].pace.cut(now);
                 }
                 let backoff = self.throttle(slot, now);
                 let cap = self.config.backpressure.max_retry_after_ms;
@@ -99,7 +105,7 @@ impl Bulk {
                     reason: DelayReason::ApiThrottled,
                 }
             }
-            Verdict::Retry { error, after } => {
+            JobOutcome::Retry { error, after } => {
                 if u32::from(attempts) >= kind.max_retries {
                     self.jobs[slot as usize].attempts += 1;
                     return self.dead(slot, DeathReason::AttemptsUsedUp, error, now);
@@ -113,11 +119,11 @@ impl Bulk {
                     reason: DelayReason::TransientError,
                 }
             }
-            Verdict::Returned => {
+            JobOutcome::Released => {
                 self.set_waiting(slot, now);
                 self.give_back(slot, now);
                 self.put_state(slot, None);
-                Settled::Returned
+                Settled::Released
             }
         }
     }
@@ -128,24 +134,24 @@ impl Bulk {
         let stats = &mut self.groups[group as usize].stats;
         stats.completed += 1;
         stats.completed_throttles += throttles;
-        self.finish(slot, Phase::Done, now);
-        self.put_state(slot, Some(StoredPhase::Done { at: now, result }));
-        let action = self.jobs[slot as usize].action;
-        let entry = &mut self.actions[action as usize];
+        self.finish(slot, JobState::Completed, now);
+        self.put_state(slot, Some(StoredState::Completed { at: now, result }));
+        let batch = self.jobs[slot as usize].batch;
+        let entry = &mut self.batches[batch as usize];
         if entry.status.is_open() {
             entry.counts.success += 1;
         }
-        self.complete_if_done(action, now)
+        self.complete_if_done(batch, now)
     }
 
     fn dead(&mut self, slot: Slot, reason: DeathReason, error: String, now: Timestamp) -> Settled {
         Settled::Dead {
             reason,
-            action_complete: self.die(slot, reason, error, now),
+            batch_complete: self.die(slot, reason, error, now),
         }
     }
 
-    /// Ends a detached job without success; true if that completed its action.
+    /// Ends a detached job without success; true if that completed its batch.
     pub(super) fn die(&mut self, slot: Slot, reason: DeathReason, mut error: String, now: Timestamp) -> bool {
         cut_error(&mut error);
         if error.is_empty() {
@@ -157,11 +163,11 @@ impl Bulk {
             }
             .to_owned();
         }
-        let action = self.jobs[slot as usize].action;
+        let batch = self.jobs[slot as usize].batch;
         self.jobs[slot as usize].death = reason;
-        self.finish(slot, Phase::Dead, now);
+        self.finish(slot, JobState::Dead, now);
         self.dead_jobs.insert(self.jobs[slot as usize].seq, slot);
-        let entry = &mut self.actions[action as usize];
+        let entry = &mut self.batches[batch as usize];
         if entry.status.is_open() {
             entry.counts.failed += 1;
             if reason != DeathReason::Cancelled {
@@ -170,34 +176,34 @@ impl Bulk {
         }
         self.put_state(
             slot,
-            Some(StoredPhase::Dead {
+            Some(StoredState::Dead {
                 at: now,
                 reason,
                 error,
             }),
         );
-        self.complete_if_done(action, now)
+        self.complete_if_done(batch, now)
     }
 
     /// Books a detached job as finished.
-    fn finish(&mut self, slot: Slot, phase: Phase, now: Timestamp) {
-        if self.jobs[slot as usize].phase == Phase::Delayed {
+    fn finish(&mut self, slot: Slot, state: JobState, now: Timestamp) {
+        if self.jobs[slot as usize].state == JobState::Delayed {
             self.set_waiting(slot, now);
         }
         if let Some(at) = self.expiry.remove(&slot) {
             self.expiring.remove(&(at, self.jobs[slot as usize].seq, slot));
         }
         let job = &mut self.jobs[slot as usize];
-        let (from, line, action) = (job.phase, job.line, job.action);
-        job.phase = phase;
+        let (from, line, batch) = (job.state, job.line, job.batch);
+        job.state = state;
         job.at = now;
         job.expires = false;
         let group = self.lines[line as usize].group;
-        self.shift(group, Some(from), Some(phase), now);
+        self.shift(group, Some(from), Some(state), now);
         self.line_loses(line);
-        let entry = &mut self.actions[action as usize];
+        let entry = &mut self.batches[batch as usize];
         entry.unfinished -= 1;
-        // With kept results a job goes when its action goes.
+        // With kept results a job goes when its batch goes.
         if !entry.options.keep_results {
             self.jobs[slot as usize].spot = Spot::Finished;
             self.finished.push_back(&mut self.jobs, slot);
@@ -205,21 +211,21 @@ impl Bulk {
     }
 
     /// Asks for the job's state to be written; `finished` carries what only the caller has.
-    pub(super) fn put_state(&mut self, slot: Slot, finished: Option<StoredPhase>) {
+    pub(super) fn put_state(&mut self, slot: Slot, finished: Option<StoredState>) {
         let job = &self.jobs[slot as usize];
-        let phase = finished.unwrap_or(match job.phase {
-            Phase::Delayed => StoredPhase::Delayed {
+        let state = finished.unwrap_or(match job.state {
+            JobState::Delayed => StoredState::Delayed {
                 due: job.at,
                 reason: job.delay,
             },
-            _ => StoredPhase::Waiting,
+            _ => StoredState::Waiting,
         });
-        let state = JobState {
+        let state = JobProgress {
             attempts: job.attempts,
             throttles: job.throttles,
             fence: job.fence,
             expires: job.expires,
-            phase,
+            state,
         };
         self.changes.push(Change::PutState(job.seq, state));
     }

@@ -1,6 +1,6 @@
 //! What is counted for people to see: congestion statistics and history per group, totals of the system.
 //!
-//! Kept in memory only, and reset when a group has finished its actions.
+//! Kept in memory only, and reset when a group has finished its batches.
 
 use std::collections::VecDeque;
 
@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use super::Bulk;
 use super::command::ResetStatsParams;
-use super::job::Phase;
+use super::job::JobState;
 use super::list::Slot;
 use super::refusal::Refusal;
 use crate::time::{Millis, Timestamp};
@@ -45,7 +45,7 @@ impl CongestionStats {
 
 #[derive(Debug, Clone, Default)]
 pub(super) struct Totals {
-    /// Jobs per phase.
+    /// Jobs per state.
     pub(super) counts: [u64; 6],
     pub(super) started: u64,
     pub(super) most_started_per_window: u64,
@@ -55,10 +55,15 @@ pub(super) struct Totals {
 
 impl Totals {
     pub(super) fn unfinished(&self) -> u64 {
-        [Phase::Waiting, Phase::Ready, Phase::Leased, Phase::Delayed]
-            .iter()
-            .map(|&phase| self.counts[phase as usize])
-            .sum()
+        [
+            JobState::Waiting,
+            JobState::Ready,
+            JobState::Running,
+            JobState::Delayed,
+        ]
+        .iter()
+        .map(|&state| self.counts[state as usize])
+        .sum()
     }
 }
 

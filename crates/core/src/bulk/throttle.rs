@@ -3,7 +3,7 @@
 use super::Bulk;
 use super::command::DelayReason;
 use super::congestion::{self, Backoff};
-use super::job::{Phase, Spot};
+use super::job::{JobState, Spot};
 use super::list::Slot;
 use crate::time::{Millis, Timestamp};
 
@@ -37,7 +37,7 @@ impl Bulk {
     /// Books a waiting, detached job as denied by the window: delayed, but in its line.
     pub(super) fn set_denied(&mut self, slot: Slot, wait: Millis, now: Timestamp) {
         let job = &mut self.jobs[slot as usize];
-        job.phase = Phase::Delayed;
+        job.state = JobState::Delayed;
         job.delay = DelayReason::RateLimited;
         job.spot = Spot::Throttled;
         job.at = now + wait;
@@ -47,19 +47,19 @@ impl Bulk {
             .push_back(&mut self.jobs, slot);
         let group = self.lines[line as usize].group;
         self.groups[group as usize].congested += 1;
-        self.shift(group, Some(Phase::Waiting), Some(Phase::Delayed), now);
+        self.shift(group, Some(JobState::Waiting), Some(JobState::Delayed), now);
     }
 
     /// Delays a job that was leased.
     pub(super) fn delay(&mut self, slot: Slot, due: Timestamp, reason: DelayReason, now: Timestamp) {
         let job = &mut self.jobs[slot as usize];
-        job.phase = Phase::Delayed;
+        job.state = JobState::Delayed;
         job.delay = reason;
         job.at = due;
         let (seq, group) = (job.seq, self.lines[job.line as usize].group);
         self.delayed.insert((due, seq, slot));
         self.groups[group as usize].congested += 1;
-        self.shift(group, Some(Phase::Leased), Some(Phase::Delayed), now);
+        self.shift(group, Some(JobState::Running), Some(JobState::Delayed), now);
         self.signals.timer = true;
         self.put_state(slot, None);
     }

@@ -3,12 +3,12 @@
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 
-use super::command::{ActionCounts, ActionStatus, Ceilings, DeathReason, DelayReason, JobSeq, Level};
+use super::command::{BatchCounts, BatchStatus, Ceilings, DeathReason, DelayReason, JobSeq, Priority};
 use super::congestion::{CongestionLevel, Estimate};
-use super::job::Phase;
+use super::job::JobState;
 pub use super::limits::LimitChange;
 pub use super::stats::CongestionSnapshot;
-use crate::ids::{ActionId, GroupId, JobId, JobType, LaneId};
+use crate::ids::{BatchId, GroupId, JobId, JobType, QueueId};
 use crate::time::{Millis, Timestamp};
 
 /// A place in a listing; pass it back to go on.
@@ -22,12 +22,12 @@ pub enum Query {
         after: Option<Cursor>,
         max: u32,
     },
-    Action(GroupId, ActionId),
+    Batch(GroupId, BatchId),
     Job(GroupId, JobId),
-    /// Jobs of an action in the order in which they came.
-    ActionJobs {
+    /// Jobs of a batch in the order in which they came.
+    BatchJobs {
         group: GroupId,
-        action: ActionId,
+        batch: BatchId,
         after: Option<Cursor>,
         max: u32,
     },
@@ -37,14 +37,14 @@ pub enum Query {
         after: Option<Cursor>,
         max: u32,
     },
-    QueueStats,
+    BulkStats,
     LimitStatus(GroupId),
     /// What keeps a job from starting.
     WhyJob(GroupId, JobId),
     /// What keeps a group's next job from starting.
     WhyGroup(GroupId),
-    /// Every lane with its rate.
-    Lanes,
+    /// Every queue with its rate.
+    Queues,
     /// The rates, and who changed them.
     Limits,
     Congestion(GroupId),
@@ -62,14 +62,14 @@ pub enum Query {
 pub enum View {
     Group(GroupView),
     Groups(Page<GroupView>),
-    Action(ActionView),
+    Batch(BatchView),
     Job(JobView),
-    ActionJobs(Page<JobView>),
+    BatchJobs(Page<JobView>),
     Dead(Page<DeadView>),
-    QueueStats(QueueStats),
+    BulkStats(BulkStats),
     LimitStatus(LimitStatus),
     Why(Why),
-    Lanes(Vec<LaneView>),
+    Queues(Vec<QueueView>),
     Limits(LimitsView),
     Congestion(CongestionState),
     CongestionSummary(CongestionSummary),
@@ -83,20 +83,20 @@ pub struct Page<T> {
     pub next: Option<Cursor>,
 }
 
-/// Jobs per phase; finished ones as long as they are kept.
+/// Jobs per state; finished ones as long as they are kept.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
-pub struct PhaseCounts {
+pub struct StateCounts {
     pub waiting: u64,
     pub ready: u64,
-    pub leased: u64,
+    pub running: u64,
     pub delayed: u64,
-    pub done: u64,
+    pub completed: u64,
     pub dead: u64,
 }
 
-impl PhaseCounts {
+impl StateCounts {
     pub fn unfinished(&self) -> u64 {
-        self.waiting + self.ready + self.leased + self.delayed
+        self.waiting + self.ready + self.running + self.delayed
     }
 }
 
@@ -109,22 +109,22 @@ pub struct GroupView {
     /// Out of the order although it has jobs: paused, or at a ceiling of its own.
     pub held: bool,
     pub active: bool,
-    pub counts: PhaseCounts,
-    pub actions: Vec<ActionId>,
+    pub counts: StateCounts,
+    pub batches: Vec<BatchId>,
     /// When the job that would start next was accepted, in whole seconds; none if no job stands in a line.
     pub waiting_since: Option<Timestamp>,
     pub estimate: Estimate,
 }
 
 #[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct ActionView {
+pub struct BatchView {
     pub group: GroupId,
-    pub id: ActionId,
-    pub status: ActionStatus,
+    pub id: BatchId,
+    pub status: BatchStatus,
     pub sealed: bool,
     pub paused: bool,
     pub cancelled: bool,
-    pub counts: ActionCounts,
+    pub counts: BatchCounts,
     /// The first errors of its jobs that differ.
     pub errors: Vec<String>,
     pub summary: Option<Bytes>,
@@ -140,9 +140,9 @@ pub struct ActionView {
 pub struct JobView {
     pub seq: JobSeq,
     pub kind: JobType,
-    pub lane: LaneId,
-    pub level: Level,
-    pub phase: Phase,
+    pub queue: QueueId,
+    pub priority: Priority,
+    pub state: JobState,
     pub attempts: u32,
     pub throttles: u32,
     /// When delayed: until when, and why.
@@ -155,24 +155,24 @@ pub struct JobView {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
-pub struct QueueStats {
-    /// Groups that stand in the order, per level.
+pub struct BulkStats {
+    /// Groups that stand in the order, per priority.
     pub high_priority_groups: u64,
     pub normal_priority_groups: u64,
     pub low_priority_groups: u64,
     pub total_groups: u64,
     /// Groups with unfinished jobs.
     pub active_groups: u64,
-    pub counts: PhaseCounts,
+    pub counts: StateCounts,
     pub started: u64,
     /// Most starts in any window since the store was opened.
     pub most_started_per_window: u64,
     pub limit_per_window: u64,
     pub throttles: u64,
     pub saved_spins: u64,
-    /// Groups, actions and lines in memory, with the tags that are remembered of absent groups.
+    /// Groups, batches and lines in memory, with the tags that are remembered of absent groups.
     pub groups_kept: u64,
-    pub actions_kept: u64,
+    pub batches_kept: u64,
     pub lines_kept: u64,
     pub tags_remembered: u64,
 }
@@ -230,7 +230,7 @@ impl DeadFilter {
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct DeadView {
     pub group: GroupId,
-    pub action: ActionId,
+    pub batch: BatchId,
     pub job: JobView,
 }
 
@@ -238,7 +238,7 @@ pub struct DeadView {
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Why {
     /// Of the job that was asked for, or of the group's next one. None if the group has no unfinished job.
-    pub phase: Option<Phase>,
+    pub state: Option<JobState>,
     /// Empty if it runs or is finished.
     pub waits: Vec<Wait>,
     /// An estimate; none if someone has to step in first (paused), or it runs or is finished.
@@ -249,13 +249,13 @@ pub struct Why {
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[serde(tag = "what", rename_all = "snake_case")]
 pub enum Wait {
-    /// Jobs of its own group, lane and level that stand before it. What follows is what holds the first of them.
+    /// Jobs of its own group, queue and priority that stand before it. What follows is what holds the first of them.
     Behind {
         jobs: u64,
     },
     GroupPaused,
     /// It has left its line, so nothing is told of what else might hold it.
-    ActionPaused,
+    BatchPaused,
     /// It is delayed until then.
     Delayed {
         until: Timestamp,
@@ -275,25 +275,25 @@ pub enum Wait {
         limit: u64,
         until: Timestamp,
     },
-    /// Its lane used up what its downstream allows in this window.
-    LaneSpent {
+    /// Its queue used up what its downstream allows in this window.
+    QueueSpent {
         limit: u64,
         until: Timestamp,
     },
-    /// Ready of its lane is full.
+    /// Ready of its queue is full.
     ReadyFull {
         ready: u64,
     },
-    /// Nothing holds it: it starts when a worker of its lane is free and asks.
+    /// Nothing holds it: it starts when a worker of its queue is free and asks.
     Workers {
-        lane: LaneId,
+        queue: QueueId,
     },
 }
 
-/// A lane and its rate.
+/// A queue and its rate.
 #[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct LaneView {
-    pub id: LaneId,
+pub struct QueueView {
+    pub id: QueueId,
     /// Starts per second that are allowed, and those that its downstream bears now.
     pub configured_rps: f64,
     pub rps: f64,
@@ -314,8 +314,8 @@ pub struct LimitsView {
     pub configured_global_rps: f64,
     pub limit_per_window: u64,
     pub window_ms: Millis,
-    /// Rates of lanes that were set at run time, in order of name.
-    pub lanes: Vec<(LaneId, f64)>,
+    /// Rates of queues that were set at run time, in order of name.
+    pub queues: Vec<(QueueId, f64)>,
     /// The latest changes, the newest last.
     pub changes: Vec<LimitChange>,
 }

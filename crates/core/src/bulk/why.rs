@@ -3,13 +3,13 @@
 //! The state machine and stores that keep state elsewhere collect the same facts; [`why`] decides.
 
 use super::Bulk;
-use super::command::{DelayReason, Level};
+use super::command::{DelayReason, Priority};
 use super::group::Held;
-use super::job::{Job, Phase, Spot};
-use super::list::{ACTION, NIL, QUEUE, Slot};
+use super::job::{Job, JobState, Spot};
+use super::list::{BATCH, NIL, QUEUE, Slot};
 use super::pick::Startable;
 use super::views::{Wait, Why};
-use crate::ids::LaneId;
+use crate::ids::QueueId;
 use crate::time::{Millis, Timestamp};
 
 /// Limit: jobs looked at to find a job's place in its line, or the delayed job of a group that is due first.
@@ -22,17 +22,17 @@ pub const LOOKS_PER_LINE: usize = 1_000;
 #[derive(Debug, Clone, PartialEq)]
 pub struct WhyFacts {
     pub now: Timestamp,
-    pub phase: Phase,
-    pub lane: LaneId,
+    pub state: JobState,
+    pub queue: QueueId,
     pub group_paused: bool,
-    pub action_paused: bool,
+    pub batch_paused: bool,
     /// Until when and why, if it is delayed.
     pub delayed: Option<(Timestamp, DelayReason)>,
     /// Jobs that stand before it in its line.
     pub ahead: u64,
     pub group: GroupFacts,
     pub window: WindowFacts,
-    pub of_lane: LaneFacts,
+    pub of_queue: QueueFacts,
 }
 
 /// What a group has of the window and of leases.
@@ -59,12 +59,12 @@ pub struct WindowFacts {
     pub limit: u64,
     /// What is left of it, also for jobs in ready.
     pub room: u64,
-    /// Jobs in ready over all lanes: each has its place in the window.
+    /// Jobs in ready over all queues: each has its place in the window.
     pub ready: u64,
 }
 
 #[derive(Debug, Clone, PartialEq)]
-pub struct LaneFacts {
+pub struct QueueFacts {
     /// Starts that its pace allows in a window.
     pub limit: u64,
     pub started: u64,
@@ -73,9 +73,9 @@ pub struct LaneFacts {
 }
 
 /// Nothing to wait for: it runs, is finished, or there is none.
-pub fn nothing(phase: Option<Phase>) -> Why {
+pub fn nothing(state: Option<JobState>) -> Why {
     Why {
-        phase,
+        state,
         waits: Vec::new(),
         starts_at: None,
     }
@@ -83,8 +83,8 @@ pub fn nothing(phase: Option<Phase>) -> Why {
 
 /// What a job waits for.
 pub fn why(facts: &WhyFacts) -> Why {
-    if facts.phase == Phase::Leased || facts.phase.is_finished() {
-        return nothing(Some(facts.phase));
+    if facts.state == JobState::Running || facts.state.is_finished() {
+        return nothing(Some(facts.state));
     }
     let mut waits = Vec::new();
     if let Some((until, reason)) = facts.delayed {
@@ -93,16 +93,16 @@ pub fn why(facts: &WhyFacts) -> Why {
     if facts.group_paused {
         waits.push(Wait::GroupPaused);
     }
-    if facts.action_paused {
-        waits.push(Wait::ActionPaused);
+    if facts.batch_paused {
+        waits.push(Wait::BatchPaused);
     }
-    // A job of a paused action has left its line, or will when it is met there: nothing else holds it.
-    if facts.delayed.is_none() && !facts.action_paused {
+    // A job of a paused batch has left its line, or will when it is met there: nothing else holds it.
+    if facts.delayed.is_none() && !facts.batch_paused {
         held_in_line(facts, &mut waits);
     }
-    let starts_at = (!facts.group_paused && !facts.action_paused).then(|| starts_at(facts, &waits));
+    let starts_at = (!facts.group_paused && !facts.batch_paused).then(|| starts_at(facts, &waits));
     Why {
-        phase: Some(facts.phase),
+        state: Some(facts.state),
         waits,
         starts_at,
     }
@@ -110,10 +110,10 @@ pub fn why(facts: &WhyFacts) -> Why {
 
 /// What holds a job that waits or is ready. Behind others it waits for what holds the first of them.
 fn held_in_line(facts: &WhyFacts, waits: &mut Vec<Wait>) {
-    let (group, window, lane) = (&facts.group, &facts.window, &facts.of_lane);
+    let (group, window, queue) = (&facts.group, &facts.window, &facts.of_queue);
     let until = window.ends;
     // A job in ready has its place among those that are promised.
-    let waiting = facts.phase != Phase::Ready;
+    let waiting = facts.state != JobState::Ready;
     let promised = |ready: u64| if waiting { ready } else { 0 };
     if facts.ahead > 0 {
         waits.push(Wait::Behind { jobs: facts.ahead });
@@ -136,17 +136,17 @@ fn held_in_line(facts: &WhyFacts, waits: &mut Vec<Wait>) {
         let limit = window.limit;
         waits.push(Wait::WindowSpent { limit, until });
     }
-    if lane.started + promised(lane.ready) >= lane.limit {
-        let limit = lane.limit;
-        waits.push(Wait::LaneSpent { limit, until });
+    if queue.started + promised(queue.ready) >= queue.limit {
+        let limit = queue.limit;
+        waits.push(Wait::QueueSpent { limit, until });
     }
-    if waiting && lane.ready >= lane.ready_max {
-        waits.push(Wait::ReadyFull { ready: lane.ready });
+    if waiting && queue.ready >= queue.ready_max {
+        waits.push(Wait::ReadyFull { ready: queue.ready });
     }
     // A job in ready has only to be fetched, whatever becomes of the window.
     if !held_by_group && (!waiting || waits.len() == spent_from) {
-        let lane = facts.lane.clone();
-        waits.push(Wait::Workers { lane });
+        let queue = facts.queue.clone();
+        waits.push(Wait::Workers { queue });
     }
 }
 
@@ -159,13 +159,13 @@ fn starts_at(facts: &WhyFacts, waits: &[Wait]) -> Timestamp {
             Wait::Delayed { until, .. }
             | Wait::ShareUsedUp { until, .. }
             | Wait::WindowSpent { until, .. }
-            | Wait::LaneSpent { until, .. } => Some(*until),
+            | Wait::QueueSpent { until, .. } => Some(*until),
             _ => None,
         })
         .fold(facts.now, Timestamp::max);
     let group = &facts.group;
     let own = group.starts_per_window.unwrap_or(u64::MAX);
-    let speed = group.share.min(own).min(facts.of_lane.limit).max(1);
+    let speed = group.share.min(own).min(facts.of_queue.limit).max(1);
     let rounds = facts.ahead / speed;
     earliest + Millis(rounds.saturating_mul(facts.window.length.0))
 }
@@ -173,11 +173,11 @@ fn starts_at(facts: &WhyFacts, waits: &[Wait]) -> Timestamp {
 impl Bulk {
     pub(super) fn why_job(&self, slot: Slot, now: Timestamp) -> Why {
         let job = &self.jobs[slot as usize];
-        if job.phase == Phase::Leased || job.phase.is_finished() {
-            return nothing(Some(job.phase));
+        if job.state == JobState::Running || job.state.is_finished() {
+            return nothing(Some(job.state));
         }
-        let ahead = match job.phase {
-            Phase::Waiting => self.ahead_of(slot),
+        let ahead = match job.state {
+            JobState::Waiting => self.ahead_of(slot),
             _ => 0,
         };
         why(&self.why_facts(slot, ahead, now))
@@ -193,8 +193,8 @@ impl Bulk {
         match next {
             Some(slot) => why(&self.why_facts(slot, 0, now)),
             None => {
-                let leased = self.groups[group as usize].count(Phase::Leased) > 0;
-                nothing(leased.then_some(Phase::Leased))
+                let leased = self.groups[group as usize].count(JobState::Running) > 0;
+                nothing(leased.then_some(JobState::Running))
             }
         }
     }
@@ -202,23 +202,23 @@ impl Bulk {
     fn why_facts(&self, slot: Slot, ahead: u64, now: Timestamp) -> WhyFacts {
         let job = &self.jobs[slot as usize];
         let line = &self.lines[job.line as usize];
-        let (group, lane) = (
+        let (group, queue) = (
             &self.groups[line.group as usize],
-            &self.lanes[usize::from(line.lane)],
+            &self.queues[usize::from(line.queue)],
         );
         let window = self.limiter.window();
         WhyFacts {
             now,
-            phase: job.phase,
-            lane: lane.name.clone(),
+            state: job.state,
+            queue: queue.name.clone(),
             group_paused: group.paused,
-            action_paused: self.actions[job.action as usize].paused,
-            delayed: (job.phase == Phase::Delayed).then_some((job.at, job.delay)),
+            batch_paused: self.batches[job.batch as usize].paused,
+            delayed: (job.state == JobState::Delayed).then_some((job.at, job.delay)),
             ahead,
             group: GroupFacts {
                 started: u64::from(group.started_in(window)),
-                ready: u64::from(group.count(Phase::Ready)),
-                leased: u64::from(group.count(Phase::Leased)),
+                ready: u64::from(group.count(JobState::Ready)),
+                leased: u64::from(group.count(JobState::Running)),
                 starts_per_window: group.ceilings.starts_per_window.map(u64::from),
                 leased_at_once: group.ceilings.leased_at_once.map(u64::from),
                 held: group.held == Some(Held::Window(window)),
@@ -232,10 +232,10 @@ impl Bulk {
                 room: self.limiter.room(),
                 ready: self.ready,
             },
-            of_lane: LaneFacts {
-                limit: lane.pace.at(now).limit(now, self.limiter.length()),
-                started: lane.started,
-                ready: u64::from(lane.ready.len),
+            of_queue: QueueFacts {
+                limit: queue.pace.at(now).limit(now, self.limiter.length()),
+                started: queue.started,
+                ready: u64::from(queue.ready.len),
                 ready_max: u64::from(self.config.backpressure.ready_queue_max_size),
             },
         }
@@ -249,7 +249,7 @@ impl Bulk {
             Spot::Returned => 0,
             Spot::Throttled => line.returned.len,
             Spot::Fresh => line.returned.len + line.throttled.len,
-            // Out of its line until its action is resumed.
+            // Out of its line until its batch is resumed.
             _ => return 0,
         };
         let mut prev = job.links[QUEUE].prev;
@@ -261,12 +261,12 @@ impl Bulk {
         u64::from(before) + looks as u64
     }
 
-    /// The highest level first, then who came first.
+    /// The highest priority first, then who came first.
     fn next_of(&self, candidates: impl Iterator<Item = Slot>) -> Option<Slot> {
         let rank = |slot: &Slot| {
             let job: &Job = &self.jobs[*slot as usize];
-            let level: Level = job.level;
-            (level as usize, job.seq)
+            let priority: Priority = job.priority;
+            (priority as usize, job.seq)
         };
         candidates.min_by_key(rank)
     }
@@ -280,12 +280,12 @@ impl Bulk {
     }
 
     fn first_ready(&self, group: Slot) -> Option<Slot> {
-        if self.groups[group as usize].count(Phase::Ready) == 0 {
+        if self.groups[group as usize].count(JobState::Ready) == 0 {
             return None;
         }
         let of_group = |slot: &Slot| self.lines[self.jobs[*slot as usize].line as usize].group == group;
-        let first = |lane: &super::Lane| self.chain(lane.ready.head, QUEUE).find(of_group);
-        self.next_of(self.lanes.iter().filter_map(first))
+        let first = |queue: &super::Queue| self.chain(queue.ready.head, QUEUE).find(of_group);
+        self.next_of(self.queues.iter().filter_map(first))
     }
 
     /// Of each line the first job that may start, or its first job if none of those looked at may.
@@ -303,20 +303,20 @@ impl Bulk {
     }
 
     fn first_parked(&self, group: Slot) -> Option<Slot> {
-        let actions = self.groups[group as usize].actions.iter();
-        let parked = actions.flat_map(|&action| &self.actions[action as usize].parked);
+        let batches = self.groups[group as usize].batches.iter();
+        let parked = batches.flat_map(|&batch| &self.batches[batch as usize].parked);
         self.next_of(parked.filter_map(|(_, list)| list.front()))
     }
 
     /// Of the delayed jobs the one that is due first.
     fn first_due(&self, group: Slot) -> Option<Slot> {
-        if self.groups[group as usize].count(Phase::Delayed) == 0 {
+        if self.groups[group as usize].count(JobState::Delayed) == 0 {
             return None;
         }
-        let actions = self.groups[group as usize].actions.iter();
-        let jobs = actions.flat_map(|&action| self.chain(self.actions[action as usize].jobs.head, ACTION));
+        let batches = self.groups[group as usize].batches.iter();
+        let jobs = batches.flat_map(|&batch| self.chain(self.batches[batch as usize].jobs.head, BATCH));
         jobs.take(MAX_LOOKS)
-            .filter(|&slot| self.jobs[slot as usize].phase == Phase::Delayed)
+            .filter(|&slot| self.jobs[slot as usize].state == JobState::Delayed)
             .min_by_key(|&slot| {
                 let job = &self.jobs[slot as usize];
                 (job.at, job.seq)

@@ -178,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn cb_01_half_of_ten_open_it_for_thirty_seconds_and_five_probes_close_it() {
+    fn half_of_ten_open_it_for_thirty_seconds_and_five_probes_close_it() {
         let mut breaker = Breaker::new(BreakerConfig::default());
         for index in 0..10 {
             assert_eq!(breaker.state(at(0)), BreakerState::Closed);
@@ -193,7 +193,7 @@ mod tests {
     }
 
     #[test]
-    fn b_166_slow_calls_open_it_too() {
+    fn slow_calls_open_it_too() {
         let mut breaker = Breaker::new(BreakerConfig::default());
         for _ in 0..10 {
             assert!(call(&mut breaker, true, Millis(1_001), at(0)));

@@ -107,7 +107,7 @@ impl Record {
 use Priority::{High, Low};
 
 #[test]
-fn co_02_to_04_published_once_then_already_processing() {
+fn to_04_published_once_then_already_processing() {
     let mut record = Record::new();
     let first = record.request(Low);
     assert_eq!(first.as_str(), "PUBLISHED");
@@ -122,7 +122,7 @@ fn co_02_to_04_published_once_then_already_processing() {
 }
 
 #[test]
-fn ls_07_a_confirmed_upgrade_makes_the_queued_low_obsolete() {
+fn a_confirmed_upgrade_makes_the_queued_low_obsolete() {
     let mut record = Record::new();
     let low = record.publish(Low);
     let high = record.request(High).to_send().unwrap();
@@ -132,7 +132,7 @@ fn ls_07_a_confirmed_upgrade_makes_the_queued_low_obsolete() {
 }
 
 #[test]
-fn b_141_an_upgrade_that_was_not_sent_leaves_the_low_valid() {
+fn an_upgrade_that_was_not_sent_leaves_the_low_valid() {
     let mut record = Record::new();
     let low = record.publish(Low);
     let high = record.request(High).to_send().unwrap();
@@ -228,7 +228,7 @@ fn a_claim_can_be_extended_by_its_owner_and_given_back() {
 }
 
 #[test]
-fn b_179_what_was_completed_is_not_fetched_again() {
+fn what_was_completed_is_not_fetched_again() {
     let mut record = Record::new();
     let version = record.publish(High);
     assert_eq!(record.begin(version, High, "a"), BeginOutcome::Go);
@@ -240,14 +240,14 @@ fn b_179_what_was_completed_is_not_fetched_again() {
 }
 
 #[test]
-fn ve_03_a_forgotten_record_is_fetched() {
+fn a_forgotten_record_is_fetched() {
     let mut record = Record::new();
     assert_eq!(record.begin(Version(5), Low, "a"), BeginOutcome::Go);
     assert_eq!(record.settle(Version(5), Low), SettleOutcome::Settled);
 }
 
 #[test]
-fn b_142_late_readers_are_absorbed_for_thirty_and_sixty_seconds() {
+fn late_readers_are_absorbed_for_thirty_and_sixty_seconds() {
     for (priority, mark) in [(High, 30_000), (Low, 60_000)] {
         let mut record = Record::new();
         let looked = record.now;
@@ -311,7 +311,7 @@ fn a_low_that_ends_first_does_not_end_the_high_that_waits() {
 
 /// What ends an event compares before it deletes: a worker that comes back late frees nothing of a later version.
 #[test]
-fn ls_15_a_stale_version_ends_nothing_that_came_after_it() {
+fn a_stale_version_ends_nothing_that_came_after_it() {
     let mut record = Record::new();
     let old = record.publish(High);
     record.wait(record.config.high_pending_ms.0);
@@ -349,7 +349,7 @@ fn an_event_is_waited_for_as_long_as_the_log_keeps_it() {
 }
 
 #[test]
-fn b_140_versions_grow_through_forgetting() {
+fn versions_grow_through_forgetting() {
     let mut record = Record::new();
     let mut last = Version(0);
     for step in 0..2_000 {

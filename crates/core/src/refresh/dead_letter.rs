@@ -149,7 +149,7 @@ mod tests {
     use super::super::event::an_event;
     use super::*;
 
-    fn letter(original: Original) -> DeadLetter {
+    fn dead_letter(original: Original) -> DeadLetter {
         DeadLetter {
             original,
             failure_reason: FailureReason::Api5xx,
@@ -162,9 +162,9 @@ mod tests {
     }
 
     #[test]
-    fn dl_03_the_fields_on_the_wire() {
-        let letter = letter(Original::Event(Box::new(an_event())));
-        let wire = serde_json::to_value(&letter).unwrap();
+    fn the_fields_on_the_wire() {
+        let dead_letter = dead_letter(Original::Event(Box::new(an_event())));
+        let wire = serde_json::to_value(&dead_letter).unwrap();
         assert_eq!(wire["originalEvent"]["eventId"], "6f1c");
         assert_eq!(wire["failureReason"], "API_5XX");
         assert_eq!(wire["stackTrace"][0], "TIMEOUT: no whole answer within 2000 ms");
@@ -173,15 +173,15 @@ mod tests {
             (&wire["retryCount"], &wire["workerId"]),
             (&3.into(), &"w-1".into())
         );
-        assert_eq!(serde_json::from_value::<DeadLetter>(wire).unwrap(), letter);
+        assert_eq!(serde_json::from_value::<DeadLetter>(wire).unwrap(), dead_letter);
     }
 
     #[test]
-    fn b_150_bytes_that_are_no_event_come_back_as_they_were() {
+    fn bytes_that_are_no_event_come_back_as_they_were() {
         let bytes: Vec<u8> = (0..=255).collect();
-        let letter = letter(Original::Raw(bytes.into()));
-        let text = serde_json::to_string(&letter).unwrap();
-        assert_eq!(serde_json::from_str::<DeadLetter>(&text).unwrap(), letter);
+        let dead_letter = dead_letter(Original::Raw(bytes.into()));
+        let text = serde_json::to_string(&dead_letter).unwrap();
+        assert_eq!(serde_json::from_str::<DeadLetter>(&text).unwrap(), dead_letter);
         for (from, to) in [("0001", "00x1"), ("0001", "001"), ("rawEvent", "other")] {
             assert!(serde_json::from_str::<DeadLetter>(&text.replacen(from, to, 1)).is_err());
         }

@@ -80,7 +80,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn b_155_estimates_are_rounded_up_and_absent_when_they_are_not_known() {
+    fn estimates_are_rounded_up_and_absent_when_they_are_not_known() {
         let config = EtaConfig::default();
         let mut eta = Eta::default();
         let at = |secs: u64| Timestamp(1_000_000 + secs * 1_000);

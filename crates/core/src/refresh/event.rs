@@ -166,7 +166,7 @@ mod tests {
     const WIRE: &str = r#"{"schemaVersion":"1.1","eventId":"6f1c","source":"characters","key":"12345","ocid":"a1b2","priority":"HIGH","reason":"CACHE_MISS","requestedAt":"2026-11-16T09:30:00.250Z","correlationId":"req-9","version":1837897113856000}"#;
 
     #[test]
-    fn ev_01_the_fields_on_the_wire() {
+    fn the_fields_on_the_wire() {
         assert_eq!(serde_json::to_string(&an_event()).unwrap(), WIRE);
         let read: UpdateRequestEvent = serde_json::from_str(WIRE).unwrap();
         assert_eq!(read, an_event());

@@ -96,7 +96,7 @@ mod tests {
     }
 
     #[test]
-    fn b_153_every_word_means_one_thing() {
+    fn every_word_means_one_thing() {
         use Freshness::*;
         assert_eq!(read(Some(HOUR - 1), false, false, Tier::Hot), Fresh);
         assert_eq!(read(Some(HOUR), false, true, Tier::Hot), Stale);
@@ -108,7 +108,7 @@ mod tests {
     }
 
     #[test]
-    fn b_164_warm_and_cold_records_are_fresh_until_their_prefetch_should_have_come() {
+    fn warm_and_cold_records_are_fresh_until_their_prefetch_should_have_come() {
         assert_eq!(read(Some(6 * HOUR), false, false, Tier::Warm), Freshness::Fresh);
         assert_eq!(read(Some(7 * HOUR), false, false, Tier::Warm), Freshness::Stale);
         assert_eq!(read(Some(24 * HOUR), false, false, Tier::Cold), Freshness::Fresh);

@@ -118,7 +118,7 @@ mod tests {
     }
 
     #[test]
-    fn b_132_a_day_is_spread_by_the_hours_and_never_over() {
+    fn a_day_is_spread_by_the_hours_and_never_over() {
         let (hours, _) = day(18_000_000, 0);
         let total: u64 = hours.iter().sum();
         assert!((17_990_000..=18_000_000).contains(&total), "{total}");
@@ -155,7 +155,7 @@ mod tests {
     }
 
     #[test]
-    fn dd_04_no_more_is_planned_than_can_be_fetched_in_half_an_hour() {
+    fn no_more_is_planned_than_can_be_fetched_in_half_an_hour() {
         let config = PrefetchConfig::default();
         let planned = |queued, per_second: u64| {
             let params = PlanParams {
@@ -177,7 +177,7 @@ mod tests {
 
     /// A provider that takes 20 of the 250 per second: the queue stays within what half an hour takes.
     #[test]
-    fn pf_04_a_slow_provider_does_not_let_the_lag_grow_all_day() {
+    fn a_slow_provider_does_not_let_the_lag_grow_all_day() {
         let config = PrefetchConfig::default();
         let (mut queued, mut left, mut most) = (0_u64, 18_000_000, 0);
         for tick in 0..1_440 {
@@ -202,7 +202,7 @@ mod tests {
     }
 
     #[test]
-    fn b_133_the_most_overdue_goes_first() {
+    fn the_most_overdue_goes_first() {
         let config = TierConfig::default();
         let now = Timestamp(1_000 * HOUR_MS);
         let late = |tier, hours: u64| overdue(config.interval(tier), now - Millis(hours * HOUR_MS), now);

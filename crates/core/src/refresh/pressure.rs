@@ -44,7 +44,7 @@ mod tests {
     use crate::time::Millis;
 
     #[test]
-    fn b_173_pauses_above_and_resumes_below() {
+    fn pauses_above_and_resumes_below() {
         let config = PressureConfig::default();
         let mut pressure = Pressure::default();
         let runs: Vec<bool> = [1_000, 1_001, 900, 500, 499, 800, 1_000, 1_001]

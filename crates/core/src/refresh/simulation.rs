@@ -468,7 +468,7 @@ fn refreshed_under_lag(config: &CoalescerConfig, priority: Priority, mixed: bool
 }
 
 #[test]
-fn b_138_b_139_records_requested_for_ever_are_refreshed_at_every_pass() {
+fn b_139_records_requested_for_ever_are_refreshed_at_every_pass() {
     for (priority, mixed) in [
         (Priority::High, false),
         (Priority::Low, false),
@@ -481,7 +481,7 @@ fn b_138_b_139_records_requested_for_ever_are_refreshed_at_every_pass() {
 
 /// An event that is waited for less long than the log lags is asked for again, and each HIGH replaced the one before.
 #[test]
-fn b_138_events_that_are_not_waited_for_are_not_replaced_by_those_that_follow() {
+fn events_that_are_not_waited_for_are_not_replaced_by_those_that_follow() {
     let config = CoalescerConfig {
         high_pending_ms: Millis(30_000),
         low_pending_ms: Millis(60_000),
@@ -497,7 +497,7 @@ fn b_138_events_that_are_not_waited_for_are_not_replaced_by_those_that_follow() 
 }
 
 #[test]
-fn ls_03_ten_thousand_readers_of_one_stale_record_cause_one_call() {
+fn ten_thousand_readers_of_one_stale_record_cause_one_call() {
     for seed in 0..20 {
         let (config, mut dice) = (CoalescerConfig::default(), Dice(seed));
         let mut record = Record::default();

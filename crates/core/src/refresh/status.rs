@@ -150,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn dl_04_what_may_pass_is_failed_too_and_its_waits_grow() {
+    fn what_may_pass_is_failed_too_and_its_waits_grow() {
         let mut status = fail(None, FailureKind::Transient, NOW);
         assert_eq!(status.state, StatusState::Failed, "its event is a dead letter");
         assert_eq!(held_until(Some(&status), NOW), Some(NOW + Millis(30_000)));
@@ -173,7 +173,7 @@ mod tests {
     }
 
     #[test]
-    fn b_144_a_missing_record_that_is_polled_is_asked_for_rarely() {
+    fn a_missing_record_that_is_polled_is_asked_for_rarely() {
         let (mut asked, mut status) = (0, None);
         // Read every second for a day.
         for second in 0..86_400 {
@@ -197,7 +197,7 @@ mod tests {
     }
 
     #[test]
-    fn ss_02_the_state_without_a_row_follows_the_snapshot() {
+    fn the_state_without_a_row_follows_the_snapshot() {
         let status = fail(None, FailureKind::Permanent, NOW);
         assert_eq!(update_state(Some(&status), true), UpdateState::Failed);
         assert_eq!(update_state(None, true), UpdateState::Success);

@@ -37,7 +37,7 @@ pub enum JoinOutcome {
 pub enum Refused {
     Closed,
     SoldOut,
-    /// As many wait as may.
+    /// The waiting room is full.
     Full,
 }
 
@@ -51,7 +51,7 @@ pub struct TicketView {
     pub waiting: u64,
 }
 
-/// A sign of life, or that there is none any more.
+/// A heartbeat, or that there is none any more.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TouchParams {
     pub person: PersonId,
@@ -150,8 +150,8 @@ pub struct ReapParams {
     /// Tickets at most.
     pub max: u64,
     /// Those who were absent for too long lose their places if the store does this by then, in its own time. A call that
-    /// lay on its way while nothing moved comes too late: signs of life lie behind it. None: nobody does, because nobody
-    /// can know who is there; after an outage, streams give a sign of life first. Slots come back and ended tickets are
+    /// lay on its way while nothing moved comes too late: heartbeats lie behind it. None: nobody does, because nobody
+    /// can know who is there; after an outage, streams give a heartbeat first. Slots come back and ended tickets are
     /// forgotten all the same.
     pub absent_by: Option<Timestamp>,
 }
@@ -325,9 +325,9 @@ impl RoomView {
     }
 }
 
-/// Who should look: set by a transition, read by the backend that rings.
+/// Who should look: set by a transition, read by the backend that signals.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Rings {
+pub struct Signals {
     /// Somebody may be let in now.
     pub promote: bool,
     /// Somebody was let in, or the room changed: those who wait are told.
@@ -336,7 +336,7 @@ pub struct Rings {
     pub taken_over: Vec<TakenOver>,
 }
 
-impl Rings {
+impl Signals {
     pub fn any(&self) -> bool {
         self.promote || self.tell || !self.taken_over.is_empty()
     }

@@ -62,7 +62,7 @@ pub struct RoomConfig {
     pub capacity: Capacity,
     /// Before this nobody is let in, and those who come wait together for a draw. Absent: open from the start.
     pub opens_at: Option<Timestamp>,
-    /// How long a sign of life counts, in milliseconds. Connections give one every third of it.
+    /// How long a heartbeat counts, in milliseconds. Connections give one every third of it.
     pub presence_ms: Millis,
     /// How long an absent person keeps the place, in milliseconds.
     pub grace_ms: Millis,

@@ -25,8 +25,8 @@ impl Room {
 
     fn set(&mut self) {
         self.changed.head = true;
-        self.rings.tell = true;
-        self.rings.promote |= self.has_room();
+        self.signals.tell = true;
+        self.signals.promote |= self.has_room();
     }
 
     /// Changes the limits, once per request.

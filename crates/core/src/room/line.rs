@@ -1,4 +1,4 @@
-//! Who comes, gives signs of life, goes, and is let in.
+//! Who comes, gives heartbeats, goes, and is let in.
 
 use super::command::{
     Granted, InsideOutcome, JoinOutcome, JoinParams, PromoteOutcome, Refused, Status, Stop, TakenOver,
@@ -46,7 +46,7 @@ impl Room {
         };
         self.head.next_index += 1;
         self.head.counts.joined += 1;
-        self.rings.promote |= self.has_room();
+        self.signals.promote |= self.has_room();
         let view = self.placed(&params.person, ticket, now);
         JoinOutcome::Placed {
             ticket: view,
@@ -69,7 +69,7 @@ impl Room {
             let older_may_be_open = !ticket.stream.0.is_multiple_of(STREAMS) && !ticket.is_absent(now);
             ticket.stream.0 += 1;
             if older_may_be_open {
-                self.rings.taken_over.push(TakenOver {
+                self.signals.taken_over.push(TakenOver {
                     person: params.person.clone(),
                     by: ticket.stream,
                 });
@@ -94,12 +94,12 @@ impl Room {
             &mut ticket.state
         {
             // Who comes back may be the first that can be let in.
-            self.rings.promote |= *present_until <= now && self.has_room();
+            self.signals.promote |= *present_until <= now && self.has_room();
             *present_until = now + presence;
         }
     }
 
-    /// A sign of life of a stream, or its end.
+    /// A heartbeat of a stream, or its end.
     pub fn touch(&mut self, params: &TouchParams, now: Timestamp) -> TouchOutcome {
         let Some(mut ticket) = self.tickets.get(&params.person).cloned() else {
             return TouchOutcome::Gone;
@@ -140,8 +140,8 @@ impl Room {
         let held = ticket.holds_slot();
         ticket.state = TicketState::Ended { end, at: now };
         self.replace(person, Some(ticket), now);
-        self.rings.promote |= held && self.has_room();
-        self.rings.tell |= held;
+        self.signals.promote |= held && self.has_room();
+        self.signals.tell |= held;
     }
 
     /// When the room has opened, the early ones go before everybody who comes from now on.
@@ -173,7 +173,7 @@ impl Room {
             ticket.index = Index(self.head.draw_next);
             self.head.draw_next += 1;
             self.replace(&person, Some(ticket), now);
-            self.rings.tell = true;
+            self.signals.tell = true;
         }
         self.early.is_empty()
     }
@@ -214,7 +214,7 @@ impl Room {
             if let TicketState::Waiting { present_until } = ticket.state
                 && present_until <= now
             {
-                // Absent: comes back to the line with the next sign of life.
+                // Absent: comes back to the line with the next heartbeat.
                 self.line.remove(&index);
                 continue;
             }
@@ -233,7 +233,7 @@ impl Room {
             self.admitted(now);
             granted.push(Granted { person, index });
         };
-        self.rings.tell |= !granted.is_empty();
+        self.signals.tell |= !granted.is_empty();
         PromoteOutcome { granted, stop }
     }
 

@@ -46,7 +46,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use hashbrown::HashMap;
 use serde::{Deserialize, Serialize};
 
-use self::command::{Counts, Resized, Rings, RoomView, Status, TicketView};
+use self::command::{Counts, Resized, RoomView, Signals, Status, TicketView};
 use self::config::{Capacity, RoomConfig};
 use self::places::{Places, Undrawn};
 use self::ticket::{Index, Ticket, TicketState, Wave};
@@ -149,7 +149,7 @@ pub struct Room {
     /// When time changes something about a ticket; one entry each.
     due: Due,
     changed: Changed,
-    rings: Rings,
+    signals: Signals,
 }
 
 /// Deadlines in their order. Those of people who wait lie apart, because they are spared while nobody can know who is
@@ -205,7 +205,7 @@ impl Room {
                 head: true,
                 tickets: Vec::new(),
             },
-            rings: Rings::default(),
+            signals: Signals::default(),
         }
     }
 
@@ -242,8 +242,8 @@ impl Room {
         std::mem::take(&mut self.changed)
     }
 
-    pub fn take_rings(&mut self) -> Rings {
-        std::mem::take(&mut self.rings)
+    pub fn take_signals(&mut self) -> Signals {
+        std::mem::take(&mut self.signals)
     }
 
     /// When time next changes something by itself.
@@ -369,7 +369,7 @@ impl Room {
     }
 }
 
-/// Signs of life are not written: after a restart everybody counts as absent anyway.
+/// Heartbeats are not written: after a restart everybody counts as absent anyway.
 fn only_presence(before: &Ticket, after: &Ticket) -> bool {
     let waits = |ticket: &Ticket| match ticket.state {
         TicketState::Waiting { .. } => Some(None),

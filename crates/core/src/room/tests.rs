@@ -97,7 +97,7 @@ fn people_are_let_in_in_order_as_slots_free_up() {
 }
 
 #[test]
-fn b190_a_seat_that_was_bought_does_not_come_back() {
+fn a_seat_that_was_bought_does_not_come_back() {
     let mut room = room(Some(1), 10, 10);
     joins(&mut room, "u1", at(0));
     joins(&mut room, "u2", at(0));
@@ -128,7 +128,7 @@ fn b190_a_seat_that_was_bought_does_not_come_back() {
 }
 
 #[test]
-fn b200_an_older_stream_says_nothing_about_the_ticket() {
+fn an_older_stream_says_nothing_about_the_ticket() {
     let mut room = room(None, 0, 10);
     let first = joins(&mut room, "a", at(0)).ticket.stream;
     let second = joins(&mut room, "a", at(10)).ticket.stream;
@@ -150,7 +150,7 @@ fn b200_an_older_stream_says_nothing_about_the_ticket() {
 }
 
 #[test]
-fn b200_a_stream_of_an_earlier_ticket_says_nothing_about_the_next() {
+fn a_stream_of_an_earlier_ticket_says_nothing_about_the_next() {
     let mut room = room(None, 1, 100);
     let again = JoinParams {
         person: person("a"),
@@ -174,7 +174,7 @@ fn b200_a_stream_of_an_earlier_ticket_says_nothing_about_the_next() {
 }
 
 #[test]
-fn b202_who_is_absent_keeps_the_place_is_passed_over_and_goes_first_on_return() {
+fn who_is_absent_keeps_the_place_is_passed_over_and_goes_first_on_return() {
     let mut room = room(None, 1, 100);
     let stream = joins(&mut room, "a", at(0)).ticket.stream;
     joins(&mut room, "b", at(1));
@@ -221,7 +221,7 @@ fn the_rate_holds_in_every_second() {
 }
 
 #[test]
-fn b195_a_slot_comes_back_once_and_at_its_deadline() {
+fn a_slot_comes_back_once_and_at_its_deadline() {
     let mut room = room(None, 1, 100);
     joins(&mut room, "a", at(0));
     let_in(&mut room, at(0));
@@ -287,7 +287,7 @@ fn a_voided_pass_is_refused_and_another_one_given() {
 }
 
 #[test]
-fn b199_limits_change_by_so_many_once_and_nobody_is_thrown_out() {
+fn limits_change_by_so_many_once_and_nobody_is_thrown_out() {
     let mut room = room(Some(10), 4, 100);
     for number in 0..6 {
         joins(&mut room, &format!("p{number}"), at(0));
@@ -385,7 +385,7 @@ fn paused_and_closed_rooms_keep_everybody_where_they_are() {
 }
 
 #[test]
-fn b205_one_ticket_per_person_until_it_has_ended() {
+fn one_ticket_per_person_until_it_has_ended() {
     let mut room = room(None, 1, 100);
     let again = JoinParams {
         person: person("a"),

@@ -100,7 +100,7 @@ impl Ticket {
         }
     }
 
-    /// Whether it waits, and no stream has given a sign of life that still counts.
+    /// Whether it waits, and no stream has given a heartbeat that still counts.
     pub fn is_absent(&self, now: Timestamp) -> bool {
         match self.state {
             TicketState::Early { present_until, .. } | TicketState::Waiting { present_until } => {

@@ -44,7 +44,7 @@ impl WorkSettings {
         within("work.retries", self.retries.into(), 0..=100)?;
         within("work.backoff_ms", self.backoff_ms.0, 1..=HOUR)?;
         within("work.park_after_ms", self.park_after_ms.0, 0..=DAY)?;
-        // A third of it is the time between two signs of life, for every record that is worked on.
+        // A third of it is the time between two heartbeats, for every record that is worked on.
         within("work.claim_ms", self.claim_ms.0, 1_000..=HOUR)?;
         within("work.high_batch", self.high_batch as u64, 1..=10_000)?;
         within("work.low_batch", self.low_batch as u64, 1..=10_000)?;

@@ -74,11 +74,11 @@ pub(crate) fn record(event: &UpdateRequestEvent) -> Record {
     }
 }
 
-pub(crate) fn dead_record(key: Bytes, letter: &DeadLetter) -> Record {
+pub(crate) fn dead_record(key: Bytes, dead_letter: &DeadLetter) -> Record {
     Record {
         topic: Topic::Dead,
         key,
-        value: Bytes::from(serde_json::to_vec(letter).expect("a dead letter has only text and numbers")),
+        value: Bytes::from(serde_json::to_vec(dead_letter).expect("a dead letter has only text and numbers")),
     }
 }
 

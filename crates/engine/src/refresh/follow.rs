@@ -10,8 +10,8 @@ use tidegate_core::refresh::freshness::Freshness;
 use tidegate_core::time::Timestamp;
 use tokio_util::sync::CancellationToken;
 
+use super::change_feed::Follower;
 use super::error::RefreshError;
-use super::news::Follower;
 use super::reader::Reader;
 use super::shared::Shared;
 use super::view::RecordView;
@@ -42,7 +42,7 @@ impl RecordFollower {
     ) -> Self {
         Self {
             reader,
-            follower: shared.news.follow(record.clone()),
+            follower: shared.changes.follow(record.clone()),
             record,
             since,
             every: shared.options.watch.follow_every_ms.into(),

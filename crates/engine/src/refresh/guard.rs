@@ -110,7 +110,7 @@ impl Guard {
     }
 
     /// Calls until there is an answer, or an error that waiting does not end. None: `stop` came first.
-    pub(crate) async fn outlast<T, E, Call, Answer>(
+    pub(crate) async fn retry_until_available<T, E, Call, Answer>(
         &self,
         stop: &CancellationToken,
         mut call: Call,
@@ -181,7 +181,7 @@ mod tests {
         let begun = Instant::now();
         let stop = CancellationToken::new();
         let answer = guard
-            .outlast(&stop, || std::future::ready(Ok::<_, StoreError>(7)))
+            .retry_until_available(&stop, || std::future::ready(Ok::<_, StoreError>(7)))
             .await;
         assert_eq!(answer.unwrap().unwrap(), 7);
         assert_eq!(begun.elapsed(), Duration::from_secs(30));
@@ -199,7 +199,7 @@ mod tests {
             Ok::<_, StoreError>(())
         };
         // Far more than there are probes, all of them waiting when it may be tried again.
-        let calls = (0..50).map(|_| guard.outlast(&stop, quick));
+        let calls = (0..50).map(|_| guard.retry_until_available(&stop, quick));
         futures_util::future::join_all(calls).await;
         assert_eq!(guard.state(), BreakerState::Closed);
         assert!(begun.elapsed() < Duration::from_secs(32), "{:?}", begun.elapsed());
@@ -223,7 +223,7 @@ mod tests {
         let guard = Guard::new("the store", BreakerConfig::default());
         let stop = CancellationToken::new();
         let answer = guard
-            .outlast(&stop, || std::future::ready(Err::<(), _>(StoreError::Closed)))
+            .retry_until_available(&stop, || std::future::ready(Err::<(), _>(StoreError::Closed)))
             .await;
         assert!(matches!(answer, Some(Err(StoreError::Closed))));
         assert_eq!(guard.state(), BreakerState::Closed);

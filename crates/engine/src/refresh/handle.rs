@@ -11,17 +11,17 @@ use tidegate_core::refresh::breaker::BreakerState;
 use tidegate_core::time::Timestamp;
 use tokio_util::sync::CancellationToken;
 
-use super::allowance::Allowances;
-use super::asker::AskOutcome;
 use super::counters::CountersView;
-use super::dead_letters::DeadLetters;
+use super::dead_letter_reader::DeadLetterReader;
 use super::error::RefreshError;
 use super::follow::RecordFollower;
-use super::mix::{FreshnessMix, Mixes};
+use super::freshness_census::{Censuses, FreshnessCensus};
 use super::options::{RefreshOptions, SourceOptions};
 use super::pressure::{LagWatcher, Lags};
+use super::publisher::PublishOutcome;
 use super::reader::Reader;
 use super::shared::Shared;
+use super::token_dispenser::TokenDispenser;
 use super::view::RecordView;
 use crate::histogram::HistogramView;
 
@@ -41,10 +41,10 @@ pub struct Breakers {
 pub struct RefreshHandle {
     pub(crate) shared: Arc<Shared>,
     pub(crate) reader: Option<Arc<Reader>>,
-    pub(crate) allowances: Allowances,
+    pub(crate) token_dispenser: TokenDispenser,
     pub(crate) lags: Arc<LagWatcher>,
-    pub(crate) mixes: Arc<Mixes>,
-    pub(crate) dead_letters: DeadLetters,
+    pub(crate) censuses: Arc<Censuses>,
+    pub(crate) dead_letters: DeadLetterReader,
     pub(crate) stop: CancellationToken,
 }
 
@@ -77,12 +77,12 @@ impl RefreshHandle {
         record: &RecordId,
         correlation: Option<CorrelationId>,
         wait: Duration,
-    ) -> Result<AskOutcome, RefreshError> {
+    ) -> Result<PublishOutcome, RefreshError> {
         self.reader()?.request(record, correlation, wait).await
     }
 
     /// Follows a record until it is fresh, known to be absent, or given up; with `since`, by an event of that version
-    /// or a later one, as [`AskOutcome::version`] names it.
+    /// or a later one, as [`PublishOutcome::version`] names it.
     pub fn follow(&self, record: RecordId, since: Option<Version>) -> Result<RecordFollower, RefreshError> {
         self.shared.options.source(&record)?;
         let reader = self.reader()?.clone();
@@ -96,11 +96,11 @@ impl RefreshHandle {
     }
 
     /// Tokens of the targets' budgets, for everyone in this process who calls them.
-    pub fn allowances(&self) -> Allowances {
-        self.allowances.clone()
+    pub fn token_dispenser(&self) -> TokenDispenser {
+        self.token_dispenser.clone()
     }
 
-    pub fn dead_letters(&self) -> &DeadLetters {
+    pub fn dead_letters(&self) -> &DeadLetterReader {
         &self.dead_letters
     }
 
@@ -128,8 +128,8 @@ impl RefreshHandle {
     }
 
     /// How fresh the records were when they were last counted, by source.
-    pub fn mix(&self) -> BTreeMap<SourceId, FreshnessMix> {
-        self.mixes.view()
+    pub fn census(&self) -> BTreeMap<SourceId, FreshnessCensus> {
+        self.censuses.view()
     }
 
     pub async fn budget(&self, target: &TargetId) -> Result<BudgetView, RefreshError> {

@@ -3,65 +3,67 @@
 //! | part | what it does | waits for |
 //! |---|---|---|
 //! | `reader` | answers reads from the database, asks for what is stale | the database, shortly |
-//! | `asker` | coalesces requests and appends them to the log | store and log, off the readers' path |
+//! | `publisher` | coalesces requests and appends them to the log | store and log, off the readers' path |
 //! | `worker`, `work` | consumes events; takes each from delivery to its end | everything but the upstream |
-//! | `allowance` | tokens of the targets' budgets for all callers in the process | the store |
+//! | `token_dispenser` | tokens of the targets' budgets for all callers in the process | the store |
 //! | `writer` | writes to the database in batches | the database |
 //! | `claims` | keeps claims on records alive, gives them back | the store |
 //! | `pressure` | looks at the lag: estimates, and when LOW stands back | the log |
 //! | `prefetch`, `retries` | ask for records before anybody does, and for those that are due again | |
-//! | `dead_letters`, `mix` | what was given up; how fresh everything is | |
+//! | `dead_letters`, `census` | what was given up; how fresh everything is | |
 //!
 //! Options → [`RefreshService`] → [`RefreshHandle`], [`RefreshError`]. Any number of processes may share the work,
 //! each in any of the [`Roles`]. No HTTP, and no word of which store, log or database it is.
 
 mod activity;
-mod allowance;
-mod asker;
 mod bounds;
 mod cache;
+mod change_feed;
 mod claims;
+mod consumer;
 mod counters;
-mod dead_letters;
-mod doubts;
+mod database_health;
+mod dead_letter_reader;
+mod dead_letter_writer;
 mod error;
 mod events;
-mod flights;
 mod follow;
+mod freshness_census;
 mod guard;
 mod handle;
-mod letters;
-mod lines;
-mod marks;
-mod mix;
-mod news;
+mod in_doubt;
+mod keyed_queue;
+mod offsets;
 mod options;
 mod prefetch;
-mod presence;
 mod pressure;
+mod publisher;
 mod reader;
 mod retries;
 mod service;
 mod shared;
+mod single_flight;
 mod status;
-mod time;
+mod store_time;
+mod token_dispenser;
 mod tokens;
 mod turn;
 mod view;
 mod work;
-mod worker;
 mod writer;
 
-pub use allowance::{Acquired, Allowances, AllowancesView, Token};
-pub use asker::AskOutcome;
 pub use counters::{CountersView, PriorityCounts, reason_name};
-pub use dead_letters::{DeadLetterPage, DeadLetterQuery, DeadLetterView, DeadLetters, ReplayOutcome};
+pub use dead_letter_reader::{
+    DeadLetterPage, DeadLetterQuery, DeadLetterReader, DeadLetterView, ReplayOutcome,
+};
 pub use error::RefreshError;
 pub use follow::RecordFollower;
+pub use freshness_census::FreshnessCensus;
 pub use handle::{Breakers, RefreshHandle};
-pub use mix::FreshnessMix;
 pub use options::{QuerySettings, RefreshOptions, Roles, SourceOptions, WatchSettings, WorkSettings};
 pub use pressure::{LagView, Lags};
+pub use publisher::PublishOutcome;
 pub use service::RefreshService;
+pub use token_dispenser::{Acquired, Token, TokenDispenser, TokensView};
 pub use tokens::TokenCounts;
 pub use view::{Queued, RecordView};

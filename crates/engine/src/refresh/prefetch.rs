@@ -20,10 +20,10 @@ use tidegate_core::time::Timestamp;
 use tidegate_snapshots::{PrefetchAsk, PrefetchTier};
 use tokio_util::sync::CancellationToken;
 
-use super::asker::{Ask, BATCH, Carrier};
 use super::error::RefreshError;
 use super::options::SourceOptions;
 use super::pressure::LagWatcher;
+use super::publisher::{Ask, BATCH, PublishWorker};
 use super::shared::{Shared, record_id};
 
 /// The source of the records that stand for ticks; a name that no configured source can have.
@@ -31,7 +31,7 @@ const TICKS: &str = "\u{0}prefetch";
 
 pub(crate) struct Prefetch {
     pub(crate) shared: Arc<Shared>,
-    pub(crate) carrier: Arc<Carrier>,
+    pub(crate) publish_worker: Arc<PublishWorker>,
     pub(crate) lags: Arc<LagWatcher>,
     pub(crate) stop: CancellationToken,
 }
@@ -159,7 +159,7 @@ impl Prefetch {
                 })
                 .collect();
             let got = asks.len() as u64;
-            let outcomes = self.carrier.carry_out(asks).await;
+            let outcomes = self.publish_worker.carry_out(asks).await;
             let queued = outcomes.iter().filter(|outcome| outcome.is_queued()).count() as u64;
             self.shared.counters.prefetched.add(queued);
             asked += got;

@@ -12,7 +12,7 @@ use tokio::sync::watch;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use super::dead_letters::READERS;
+use super::dead_letter_reader::READERS;
 use super::shared::Shared;
 
 /// Looks in a row that may fail before what was seen says nothing any more.

@@ -16,14 +16,14 @@ use tidegate_snapshots::{Row, Status, StatusState};
 use tokio::task::JoinSet;
 
 use super::activity::Activity;
-use super::asker::{Ask, AskOutcome, Asker};
 use super::cache::Seen;
 use super::error::RefreshError;
 use super::events::decode;
-use super::flights::{Flights, Landing};
 use super::options::SourceOptions;
 use super::pressure::LagWatcher;
+use super::publisher::{Ask, PublishOutcome, Publisher};
 use super::shared::{Shared, record_ref};
+use super::single_flight::{FlightWorker, SingleFlight};
 use super::view::{Queued, RecordView, ViewParams};
 
 /// Limit: records in one read of the database.
@@ -38,10 +38,10 @@ type Read = Result<Arc<Seen>, RefreshError>;
 #[derive(Debug)]
 pub(crate) struct Reader {
     shared: Arc<Shared>,
-    asker: Asker,
+    publisher: Publisher,
     activity: Activity,
     lags: Arc<LagWatcher>,
-    reads: Flights<RecordId, (), Read>,
+    reads: SingleFlight<RecordId, (), Read>,
 }
 
 /// Whether a record is asked for, and what is known without asking.
@@ -58,15 +58,15 @@ enum Need {
 impl Reader {
     pub(crate) fn new(
         shared: Arc<Shared>,
-        asker: Asker,
+        publisher: Publisher,
         activity: Activity,
         lags: Arc<LagWatcher>,
     ) -> (Self, impl Future<Output = ()> + Send + 'static) {
-        let (reads, landing) = Flights::new(QUEUE);
-        let running = run(shared.clone(), landing);
+        let (reads, flight_worker) = SingleFlight::new(QUEUE);
+        let running = run(shared.clone(), flight_worker);
         let reader = Self {
             shared,
-            asker,
+            publisher,
             activity,
             lags,
             reads,
@@ -90,14 +90,14 @@ impl Reader {
             Need::Retry(_) => Queued::Yes,
             Need::Refresh if seen.queued.get().is_some() => Queued::Yes,
             Need::Refresh => match self.ask_for(record, &seen, correlation).await {
-                AskOutcome::Queued(outcome) => {
+                PublishOutcome::Queued(outcome) => {
                     let _ = seen.queued.set(outcome);
                     Queued::Yes
                 }
                 // What is in memory is out of date.
-                AskOutcome::JustRefreshed { .. } => return self.look_again(record, source).await,
-                AskOutcome::Unknown => Queued::Unknown,
-                AskOutcome::NotBefore { .. } | AskOutcome::Refused { .. } => Queued::No,
+                PublishOutcome::JustRefreshed { .. } => return self.look_again(record, source).await,
+                PublishOutcome::Unknown => Queued::Unknown,
+                PublishOutcome::NotBefore { .. } | PublishOutcome::Refused { .. } => Queued::No,
             },
         };
         Ok(self.view(record, source, &seen, queued, need))
@@ -119,7 +119,7 @@ impl Reader {
         record: &RecordId,
         correlation: Option<CorrelationId>,
         wait: Duration,
-    ) -> Result<AskOutcome, RefreshError> {
+    ) -> Result<PublishOutcome, RefreshError> {
         let source = self.shared.options.source(record)?;
         // Only to gate and to fence: a database that is away does not stop it.
         let row = self
@@ -130,7 +130,7 @@ impl Reader {
         let now = self.shared.now();
         self.note_use(record, &row, now);
         if let Need::Held(at) | Need::Retry(at) = need(source, &row, now) {
-            return Ok(AskOutcome::NotBefore { at });
+            return Ok(PublishOutcome::NotBefore { at });
         }
         let ask = Ask {
             record: record.clone(),
@@ -149,7 +149,7 @@ impl Reader {
         record: &RecordId,
         seen: &Seen,
         correlation: Option<CorrelationId>,
-    ) -> AskOutcome {
+    ) -> PublishOutcome {
         let ask = Ask {
             record: record.clone(),
             ocid: None,
@@ -167,17 +167,17 @@ impl Reader {
             .await
     }
 
-    async fn asked(&self, ask: Ask, wait: Duration) -> AskOutcome {
-        let Some(flight) = self.asker.ask(ask) else {
+    async fn asked(&self, ask: Ask, wait: Duration) -> PublishOutcome {
+        let Some(flight) = self.publisher.ask(ask) else {
             let why = "too many requests wait to be queued".to_owned();
-            return AskOutcome::Refused { why };
+            return PublishOutcome::Refused { why };
         };
         match tokio::time::timeout(wait, flight).await {
             Ok(Some(outcome)) => outcome,
-            Ok(None) => AskOutcome::Refused {
+            Ok(None) => PublishOutcome::Refused {
                 why: "the refresh service has ended".to_owned(),
             },
-            Err(_) => AskOutcome::Unknown,
+            Err(_) => PublishOutcome::Unknown,
         }
     }
 
@@ -204,7 +204,7 @@ impl Reader {
             return Ok(seen);
         }
         let limit = self.shared.options.query.read_timeout_ms;
-        let flight = self.reads.board(record.clone(), || ());
+        let flight = self.reads.join_or_start(record.clone(), || ());
         let read = async {
             match flight {
                 Some(flight) => flight.await.unwrap_or(Err(RefreshError::Closed)),
@@ -303,16 +303,16 @@ fn seen_version(row: &Row) -> Option<Version> {
     snapshot.max(aside.map(|status| status.version))
 }
 
-async fn run(shared: Arc<Shared>, landing: Landing<RecordId, (), Read>) {
+async fn run(shared: Arc<Shared>, flight_worker: FlightWorker<RecordId, (), Read>) {
     let mut side_by_side = JoinSet::new();
     for _ in 0..SIDE_BY_SIDE {
-        let (shared, landing) = (shared.clone(), landing.clone());
-        side_by_side.spawn(landing.run(BATCH, move |batch| {
+        let (shared, flight_worker) = (shared.clone(), flight_worker.clone());
+        side_by_side.spawn(flight_worker.run(BATCH, move |batch| {
             let shared = shared.clone();
             async move { read_batch(&shared, batch.into_iter().map(|(record, ())| record).collect()).await }
         }));
     }
-    drop(landing);
+    drop(flight_worker);
     side_by_side.join_all().await;
 }
 

@@ -9,17 +9,17 @@ use tidegate_core::time::Millis;
 use tidegate_snapshots::{Retry, SnapshotsError};
 use tokio_util::sync::CancellationToken;
 
-use super::asker::{Ask, BATCH, Carrier};
 use super::events::decode;
+use super::publisher::{Ask, BATCH, PublishWorker};
 use super::shared::{Shared, record_id};
 
 /// Nobody else takes up a record for so long; if asking failed, it is due again then.
 const CLAIM: Millis = Millis(60_000);
 
-pub(crate) async fn run(shared: Arc<Shared>, carrier: Arc<Carrier>, stop: CancellationToken) {
+pub(crate) async fn run(shared: Arc<Shared>, publish_worker: Arc<PublishWorker>, stop: CancellationToken) {
     let every = Duration::from(shared.options.watch.retry_every_ms);
     while !stop.is_cancelled() {
-        let more = match take_up(&shared, &carrier).await {
+        let more = match take_up(&shared, &publish_worker).await {
             Ok(taken) => taken >= shared.options.watch.retry_batch as usize,
             Err(error) => {
                 tracing::warn!(%error, "retries that are due could not be claimed");
@@ -36,7 +36,7 @@ pub(crate) async fn run(shared: Arc<Shared>, carrier: Arc<Carrier>, stop: Cancel
     }
 }
 
-async fn take_up(shared: &Shared, carrier: &Carrier) -> Result<usize, SnapshotsError> {
+async fn take_up(shared: &Shared, publish_worker: &PublishWorker) -> Result<usize, SnapshotsError> {
     let now = shared.now();
     let max = shared.options.watch.retry_batch;
     let due = shared
@@ -46,7 +46,7 @@ async fn take_up(shared: &Shared, carrier: &Carrier) -> Result<usize, SnapshotsE
         .await?;
     let asks: Vec<Ask> = due.iter().map(|retry| ask(shared, retry)).collect();
     for asks in asks.chunks(BATCH) {
-        let outcomes = carrier.carry_out(asks.to_vec()).await;
+        let outcomes = publish_worker.carry_out(asks.to_vec()).await;
         let queued = outcomes.iter().filter(|outcome| outcome.is_queued()).count() as u64;
         shared.counters.due_retries.add(queued);
     }

@@ -10,22 +10,22 @@ use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
 use super::activity::Activity;
-use super::allowance::Allowances;
-use super::asker::{Asker, Carrier};
 use super::claims::Claims;
-use super::dead_letters::DeadLetters;
+use super::consumer::Worker;
+use super::dead_letter_reader::DeadLetterReader;
+use super::dead_letter_writer::DeadLetterWriter;
 use super::error::RefreshError;
+use super::freshness_census::Censuses;
 use super::handle::RefreshHandle;
-use super::letters::Letters;
-use super::mix::Mixes;
 use super::options::RefreshOptions;
 use super::prefetch::Prefetch;
 use super::pressure::LagWatcher;
+use super::publisher::{PublishWorker, Publisher};
 use super::reader::Reader;
 use super::retries;
 use super::shared::Shared;
+use super::token_dispenser::TokenDispenser;
 use super::work::{Begins, Looks, Settles, Work};
-use super::worker::Worker;
 use super::writer::Writer;
 
 /// Limit: how long shutdown waits for what should end at once.
@@ -63,10 +63,10 @@ impl RefreshService {
         let (mut workers, mut rest) = (Tasks::new(&shared), Tasks::new(&shared));
 
         let (counters, guard) = (shared.counters.clone(), shared.store_guard.clone());
-        let allowances = Allowances::new(shared.options.store.clone(), guard, counters);
+        let token_dispenser = TokenDispenser::new(shared.options.store.clone(), guard, counters);
         let lags = Arc::new(LagWatcher::new(shared.clone()));
-        let mixes = Arc::new(Mixes::default());
-        let carrier = Arc::new(Carrier::new(shared.clone()));
+        let censuses = Arc::new(Censuses::default());
+        let publish_worker = Arc::new(PublishWorker::new(shared.clone()));
         let (activity, noting) = Activity::new(shared.clone(), stop_rest.clone());
         rest.add(noting);
         let store = shared.options.store.clone();
@@ -75,8 +75,8 @@ impl RefreshService {
 
         let mut reader = None;
         if roles.query {
-            let (asker, asking) = Asker::new(shared.clone());
-            let (reading, reads) = Reader::new(shared.clone(), asker, activity.clone(), lags.clone());
+            let (publisher, asking) = Publisher::new(shared.clone());
+            let (reading, reads) = Reader::new(shared.clone(), publisher, activity.clone(), lags.clone());
             rest.add_until(&stop_rest, asking);
             rest.add_until(&stop_rest, reads);
             reader = Some(Arc::new(reading));
@@ -84,7 +84,7 @@ impl RefreshService {
         if roles.work {
             let parts = Parts {
                 shared: &shared,
-                allowances: &allowances,
+                token_dispenser: &token_dispenser,
                 activity: &activity,
                 lags: &lags,
                 stop: &stop,
@@ -94,11 +94,11 @@ impl RefreshService {
             parts.start(&mut workers, &mut rest);
         }
         if roles.plan {
-            rest.add(retries::run(shared.clone(), carrier.clone(), stop.clone()));
-            rest.add(mixes.clone().run(shared.clone(), stop_rest.clone()));
+            rest.add(retries::run(shared.clone(), publish_worker.clone(), stop.clone()));
+            rest.add(censuses.clone().run(shared.clone(), stop_rest.clone()));
             let prefetch = Prefetch {
                 shared: shared.clone(),
-                carrier: carrier.clone(),
+                publish_worker: publish_worker.clone(),
                 lags: lags.clone(),
                 stop: stop.clone(),
             };
@@ -107,10 +107,10 @@ impl RefreshService {
         let handle = RefreshHandle {
             shared: shared.clone(),
             reader,
-            allowances,
+            token_dispenser,
             lags,
-            mixes,
-            dead_letters: DeadLetters::new(shared.clone(), carrier),
+            censuses,
+            dead_letters: DeadLetterReader::new(shared.clone(), publish_worker),
             stop: stop_rest.clone(),
         };
         Ok(Self {
@@ -145,7 +145,7 @@ impl RefreshService {
         }
         self.stop_rest.cancel();
         self.rest.join_within(LAST_GRACE).await;
-        self.handle.allowances.close().await;
+        self.handle.token_dispenser.close().await;
         match self.shared.failure() {
             Some(error) => Err(error),
             None => Ok(()),
@@ -172,7 +172,7 @@ async fn check_targets(shared: &Shared) -> Result<(), RefreshError> {
 /// What the workers are made of.
 struct Parts<'a> {
     shared: &'a Arc<Shared>,
-    allowances: &'a Allowances,
+    token_dispenser: &'a TokenDispenser,
     activity: &'a Activity,
     lags: &'a LagWatcher,
     stop: &'a CancellationToken,
@@ -189,13 +189,13 @@ impl Parts<'_> {
             workers.add(writing);
             let work = Work {
                 shared: self.shared.clone(),
-                allowances: self.allowances.clone(),
+                token_dispenser: self.token_dispenser.clone(),
                 claims: claims.clone(),
                 looks: looks.clone(),
                 begins: begins.clone(),
                 settles: settles.clone(),
                 writer,
-                letters: Letters::new(self.shared.clone()),
+                dead_letters: DeadLetterWriter::new(self.shared.clone()),
                 activity: self.activity.clone(),
             };
             let worker = Worker {

@@ -9,14 +9,14 @@ use tidegate_store::StoreError;
 use tokio_util::sync::CancellationToken;
 
 use super::cache::Cache;
+use super::change_feed::ChangeFeed;
 use super::counters::Counters;
-use super::doubts::Doubts;
+use super::database_health::Presence;
 use super::error::RefreshError;
 use super::guard::Guard;
-use super::news::News;
+use super::in_doubt::InDoubt;
 use super::options::RefreshOptions;
-use super::presence::Presence;
-use super::time::StoreTime;
+use super::store_time::StoreTime;
 
 #[derive(Debug)]
 pub(crate) struct Shared {
@@ -28,9 +28,9 @@ pub(crate) struct Shared {
     /// Around writes to the database: the `dbWrite` breaker.
     pub(crate) write_guard: Arc<Guard>,
     pub(crate) presence: Presence,
-    pub(crate) news: News,
+    pub(crate) changes: ChangeFeed,
     pub(crate) cache: Cache,
-    pub(crate) doubts: Doubts,
+    pub(crate) in_doubt: InDoubt,
     /// Cancelled when something failed for good.
     pub(crate) failed: CancellationToken,
     failure: OnceLock<RefreshError>,
@@ -45,9 +45,9 @@ impl Shared {
             store_guard: Arc::new(Guard::new("the store", breaker.clone())),
             write_guard: Arc::new(Guard::new("the database", breaker.clone())),
             presence: Presence::default(),
-            news: News::default(),
+            changes: ChangeFeed::default(),
             cache: Cache::new(&options.query),
-            doubts: Doubts::default(),
+            in_doubt: InDoubt::default(),
             failed: CancellationToken::new(),
             failure: OnceLock::new(),
             options,
@@ -76,7 +76,7 @@ impl Shared {
         Call: FnMut() -> Answer,
         Answer: Future<Output = Result<T, StoreError>>,
     {
-        match self.store_guard.outlast(stop, call).await? {
+        match self.store_guard.retry_until_available(stop, call).await? {
             Ok(answer) => Some(answer),
             Err(error) => {
                 self.fail(error.into());
@@ -88,7 +88,7 @@ impl Shared {
     /// A record was written: what is told from memory about it is out of date.
     pub(crate) fn written(&self, record: &RecordId) {
         self.cache.forget(record);
-        self.news.tell(record);
+        self.changes.tell(record);
     }
 }
 

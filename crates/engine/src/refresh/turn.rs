@@ -11,9 +11,9 @@ use tidegate_core::priority::Priority;
 use tidegate_core::refresh::coalescer::BeginOutcome;
 use tidegate_core::time::Millis;
 
-use super::allowance::{Acquired, Token};
 use super::claims::Claim;
-use super::work::{Errand, Work};
+use super::token_dispenser::{Acquired, Token};
+use super::work::{Attempt, Work};
 
 /// First wait for a record that another worker fetches; doubles with each.
 const BUSY_FIRST: Duration = Duration::from_millis(10);
@@ -36,29 +36,29 @@ pub(super) enum Permit {
 
 impl Work {
     /// True once nobody else fetches the record; false if the event is obsolete.
-    async fn look(&self, errand: &Errand<'_>) -> Option<bool> {
+    async fn look(&self, attempt: &Attempt<'_>) -> Option<bool> {
         let mut pause = BUSY_FIRST;
         loop {
-            let state = self.looks.call(errand.record.clone()).await?;
+            let state = self.looks.call(attempt.record.clone()).await?;
             let Some(state) = state else { return Some(true) };
-            if state.is_obsolete(errand.event.version, errand.event.priority) {
+            if state.is_obsolete(attempt.event.version, attempt.event.priority) {
                 return Some(false);
             }
-            let own = self.claims.params(errand.event.version, errand.event.priority);
+            let own = self.claims.params(attempt.event.version, attempt.event.priority);
             match state.claim {
                 Some(claim) if claim.version != own.version || claim.owner != own.owner => {
-                    self.busy(errand, &mut pause).await?;
+                    self.busy(attempt, &mut pause).await?;
                 }
                 _ => return Some(true),
             }
         }
     }
 
-    async fn begin(&self, errand: &Errand<'_>) -> Option<Begun> {
-        let (version, priority) = (errand.event.version, errand.event.priority);
+    async fn begin(&self, attempt: &Attempt<'_>) -> Option<Begun> {
+        let (version, priority) = (attempt.event.version, attempt.event.priority);
         let params = self.claims.params(version, priority);
-        let begun = match self.begins.call((errand.record.clone(), params)).await? {
-            BeginOutcome::Go => Begun::Claimed(self.claims.hold(errand.record.clone(), version, priority)),
+        let begun = match self.begins.call((attempt.record.clone(), params)).await? {
+            BeginOutcome::Go => Begun::Claimed(self.claims.hold(attempt.record.clone(), version, priority)),
             BeginOutcome::Obsolete => Begun::Obsolete,
             BeginOutcome::Busy { .. } => Begun::Busy,
         };
@@ -66,22 +66,22 @@ impl Work {
     }
 
     /// Begins before anything else, however long another worker fetches; inner none if the event is obsolete.
-    async fn begin_first(&self, errand: &Errand<'_>) -> Option<Option<Claim>> {
+    async fn begin_first(&self, attempt: &Attempt<'_>) -> Option<Option<Claim>> {
         let mut pause = BUSY_FIRST;
         loop {
-            match self.begin(errand).await? {
+            match self.begin(attempt).await? {
                 Begun::Claimed(claim) => return Some(Some(claim)),
                 Begun::Obsolete => return Some(None),
-                Begun::Busy => self.busy(errand, &mut pause).await?,
+                Begun::Busy => self.busy(attempt, &mut pause).await?,
             }
         }
     }
 
-    async fn busy(&self, errand: &Errand<'_>, pause: &mut Duration) -> Option<()> {
+    async fn busy(&self, attempt: &Attempt<'_>, pause: &mut Duration) -> Option<()> {
         if *pause == BUSY_FIRST {
             self.shared.counters.conflicts.add(1);
         }
-        errand.sleep(*pause).await?;
+        attempt.sleep(*pause).await?;
         *pause = (*pause * 2).min(BUSY_PAUSE);
         Some(())
     }
@@ -91,26 +91,26 @@ impl Work {
     /// A token that is not used for this record is given back.
     pub(super) async fn ready(
         &self,
-        errand: &Errand<'_>,
+        attempt: &Attempt<'_>,
         held: Option<Claim>,
     ) -> Option<Option<(Claim, Permit)>> {
         let mut held = held;
         loop {
-            let claim = match (held.take(), errand.event.priority) {
+            let claim = match (held.take(), attempt.event.priority) {
                 (Some(claim), _) => Some(claim),
-                (None, Priority::High) => match self.begin_first(errand).await? {
+                (None, Priority::High) => match self.begin_first(attempt).await? {
                     Some(claim) => Some(claim),
                     None => return Some(None),
                 },
-                (None, Priority::Low) => match self.look(errand).await? {
+                (None, Priority::Low) => match self.look(attempt).await? {
                     true => None,
                     false => return Some(None),
                 },
             };
-            let permit = self.token(errand).await?;
+            let permit = self.token(attempt).await?;
             let begun = match claim {
                 Some(claim) => Begun::Claimed(claim),
-                None => self.begin(errand).await?,
+                None => self.begin(attempt).await?,
             };
             match (begun, permit) {
                 // Held up on the way: the call would arrive among those of later tokens.
@@ -132,28 +132,28 @@ impl Work {
     }
 
     /// What LOW waits for between two attempts is no fetch: a reader's HIGH may go before it.
-    pub(super) async fn stand_back(&self, errand: &Errand<'_>, claim: Claim) -> Option<Option<Claim>> {
-        if errand.event.priority == Priority::High {
+    pub(super) async fn stand_back(&self, attempt: &Attempt<'_>, claim: Claim) -> Option<Option<Claim>> {
+        if attempt.event.priority == Priority::High {
             return Some(Some(claim));
         }
         let store = &self.shared.options.store;
-        let own = self.claims.params(errand.event.version, errand.event.priority);
-        let name = (errand.record.clone(), own.version, own.owner);
+        let own = self.claims.params(attempt.event.version, attempt.event.priority);
+        let name = (attempt.record.clone(), own.version, own.owner);
         self.shared
-            .store_call(errand.lost, || store.abandon(vec![name.clone()]))
+            .store_call(attempt.lost, || store.abandon(vec![name.clone()]))
             .await?;
         claim.settled();
         Some(None)
     }
 
-    async fn token(&self, errand: &Errand<'_>) -> Option<Permit> {
+    async fn token(&self, attempt: &Attempt<'_>) -> Option<Permit> {
         let patience = self.shared.options.work.park_after_ms;
-        let acquire = self
-            .allowances
-            .acquire_within(&errand.source.target, errand.event.priority, patience);
+        let acquire =
+            self.token_dispenser
+                .acquire_within(&attempt.source.target, attempt.event.priority, patience);
         let acquired = tokio::select! {
             biased;
-            () = errand.lost.cancelled() => return None,
+            () = attempt.lost.cancelled() => return None,
             acquired = acquire => acquired,
         };
         match acquired {

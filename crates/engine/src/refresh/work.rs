@@ -35,15 +35,15 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use super::activity::Activity;
-use super::allowance::Allowances;
 use super::claims::{Claim, Claims};
+use super::dead_letter_writer::{DeadLetterWriter, GivenUp, Why};
 use super::events::{decode, encode};
-use super::letters::{GivenUp, Letters, Why};
 use super::options::SourceOptions;
 use super::shared::{Shared, record_ref};
+use super::token_dispenser::TokenDispenser;
 use super::turn::Permit;
 use super::writer::{Writer, Written};
-use crate::gather::Gather;
+use crate::batcher::Batcher;
 
 /// Wait after the first answer that asks to wait without saying how long; doubles with each.
 const FIRST_THROTTLE: Millis = Millis(1_000);
@@ -54,26 +54,26 @@ const DAY_QUOTA: &str = "DAY_QUOTA";
 /// Limit: stores take no larger versions from outside.
 const LAST_VERSION: Version = Version(Version::MAX.0 / 8 * 7);
 
-pub(crate) type Looks = Gather<RecordId, Option<RecordState>>;
-pub(crate) type Begins = Gather<(RecordId, BeginParams), BeginOutcome>;
-pub(crate) type Settles = Gather<(RecordId, SettleParams), SettleOutcome>;
+pub(crate) type Looks = Batcher<RecordId, Option<RecordState>>;
+pub(crate) type Begins = Batcher<(RecordId, BeginParams), BeginOutcome>;
+pub(crate) type Settles = Batcher<(RecordId, SettleParams), SettleOutcome>;
 
 /// Everything that an event needs on its way.
 #[derive(Debug)]
 pub(crate) struct Work {
     pub(crate) shared: Arc<Shared>,
-    pub(crate) allowances: Allowances,
+    pub(crate) token_dispenser: TokenDispenser,
     pub(crate) claims: Arc<Claims>,
     pub(crate) looks: Looks,
     pub(crate) begins: Begins,
     pub(crate) settles: Settles,
     pub(crate) writer: Writer,
-    pub(crate) letters: Letters,
+    pub(crate) dead_letters: DeadLetterWriter,
     pub(crate) activity: Activity,
 }
 
 /// Why a record was not refreshed.
-struct Trouble {
+struct AttemptFailure {
     kind: FailureKind,
     reason: FailureReason,
     code: String,
@@ -84,7 +84,7 @@ struct Trouble {
 }
 
 /// One event in hand.
-pub(super) struct Errand<'a> {
+pub(super) struct Attempt<'a> {
     pub(super) event: &'a UpdateRequestEvent,
     pub(super) record: RecordId,
     pub(super) source: &'a SourceOptions,
@@ -108,24 +108,24 @@ impl Work {
                 self.shared.counters.failure(FailureReason::ParseError);
                 let given_up = GivenUp::Raw(delivered.key, delivered.value);
                 let why = Why::at_once(FailureReason::ParseError, &error);
-                return self.letters.give_up(given_up, why, lost).await;
+                return self.dead_letters.give_up(given_up, why, lost).await;
             }
         };
         let priority = event.priority;
         let record = event.record();
         let Some(source) = self.shared.options.sources.get(&event.source) else {
-            let trouble = unknown_source(&event);
-            let settlement = self.give_up(&event, lost, trouble).await?;
+            let failure = unknown_source(&event);
+            let settlement = self.give_up(&event, lost, failure).await?;
             return self.settle(&event, settlement).await;
         };
-        let errand = Errand {
+        let attempt = Attempt {
             event: &event,
             record,
             source,
             lost,
             begun,
         };
-        let Some((claim, settlement)) = self.attempt(&errand).await? else {
+        let Some((claim, settlement)) = self.attempt(&attempt).await? else {
             self.shared.counters.obsolete.add(1);
             return Some(());
         };
@@ -136,25 +136,25 @@ impl Work {
     }
 
     /// How it ended, once that is durable, with the claim under which it did; inner none if the event is obsolete.
-    async fn attempt(&self, errand: &Errand<'_>) -> Option<Option<(Claim, Settlement)>> {
+    async fn attempt(&self, attempt: &Attempt<'_>) -> Option<Option<(Claim, Settlement)>> {
         let work = &self.shared.options.work;
         let (mut retries, mut throttles) = (0, 0);
         let mut earlier = Vec::new();
         let mut held = None;
         loop {
-            let Some((claim, permit)) = self.ready(errand, held.take()).await? else {
+            let Some((claim, permit)) = self.ready(attempt, held.take()).await? else {
                 return Some(None);
             };
             let token = match permit {
                 Permit::Token(token) => token,
                 Permit::LongWait { wait, by } => {
-                    return Some(Some((claim, self.park(errand, wait, by).await?)));
+                    return Some(Some((claim, self.park(attempt, wait, by).await?)));
                 }
             };
             let at = self.shared.now();
-            let outcome = self.fetch(errand, token.use_by()).await;
+            let outcome = self.fetch(attempt, token.use_by()).await;
             if outcome != Some(FetchOutcome::NotSent) {
-                self.shared.counters.attempts.add(errand.event.priority, 1);
+                self.shared.counters.attempts.add(attempt.event.priority, 1);
             }
             match outcome? {
                 // There was no connection while the token was valid; there is one for the next.
@@ -163,30 +163,30 @@ impl Work {
                     held = Some(claim);
                 }
                 FetchOutcome::Fetched(projected) => {
-                    return Some(Some((claim, self.store(errand, projected, at).await?)));
+                    return Some(Some((claim, self.store(attempt, projected, at).await?)));
                 }
                 FetchOutcome::Throttled { retry_after } => {
                     self.shared.counters.throttled.add(1);
                     let wait = throttle_wait(retry_after, throttles);
                     throttles += 1;
-                    let wait = self.hold(errand, wait).await?;
-                    let waited = Millis(errand.begun.elapsed().as_millis() as u64);
+                    let wait = self.hold(attempt, wait).await?;
+                    let waited = Millis(attempt.begun.elapsed().as_millis() as u64);
                     if wait > work.park_after_ms || waited > work.park_after_ms {
-                        return Some(Some((claim, self.park(errand, wait, LimitedBy::Hold).await?)));
+                        return Some(Some((claim, self.park(attempt, wait, LimitedBy::Hold).await?)));
                     }
                     // The budget lets nobody through before.
-                    held = self.stand_back(errand, claim).await?;
+                    held = self.stand_back(attempt, claim).await?;
                 }
                 FetchOutcome::Transient { code, message } if retries < work.retries => {
                     earlier.push(format!("{code}: {message}"));
-                    let pause = backoff(work.backoff_ms, retries, errand.event.version.0);
+                    let pause = backoff(work.backoff_ms, retries, attempt.event.version.0);
                     retries += 1;
                     self.shared.counters.retried.add(1);
-                    held = self.stand_back(errand, claim).await?;
-                    errand.sleep(pause).await?;
+                    held = self.stand_back(attempt, claim).await?;
+                    attempt.sleep(pause).await?;
                 }
                 FetchOutcome::Transient { code, message } => {
-                    let trouble = Trouble {
+                    let failure = AttemptFailure {
                         kind: FailureKind::Transient,
                         reason: transient_reason(code),
                         code: code.as_str().to_owned(),
@@ -194,10 +194,10 @@ impl Work {
                         earlier,
                         retries,
                     };
-                    return Some(Some((claim, self.fail(errand, trouble).await?)));
+                    return Some(Some((claim, self.fail(attempt, failure).await?)));
                 }
                 FetchOutcome::Absent { code, message } => {
-                    let trouble = Trouble {
+                    let failure = AttemptFailure {
                         kind: FailureKind::Absent,
                         reason: FailureReason::Api4xx,
                         code,
@@ -205,10 +205,10 @@ impl Work {
                         earlier,
                         retries,
                     };
-                    return Some(Some((claim, self.fail(errand, trouble).await?)));
+                    return Some(Some((claim, self.fail(attempt, failure).await?)));
                 }
                 FetchOutcome::Permanent { code, message } => {
-                    let trouble = Trouble {
+                    let failure = AttemptFailure {
                         kind: FailureKind::Permanent,
                         reason: permanent_reason(code),
                         code: code.as_str().to_owned(),
@@ -216,17 +216,17 @@ impl Work {
                         earlier,
                         retries,
                     };
-                    return Some(Some((claim, self.fail(errand, trouble).await?)));
+                    return Some(Some((claim, self.fail(attempt, failure).await?)));
                 }
             }
         }
     }
 
     /// One attempt. A fetcher that panics is one whose answer cannot be read.
-    async fn fetch(&self, errand: &Errand<'_>, send_by: Instant) -> Option<FetchOutcome> {
+    async fn fetch(&self, attempt: &Attempt<'_>, send_by: Instant) -> Option<FetchOutcome> {
         let params = FetchParams {
-            key: errand.record.key.as_str().to_owned(),
-            params: errand
+            key: attempt.record.key.as_str().to_owned(),
+            params: attempt
                 .event
                 .ocid
                 .iter()
@@ -235,10 +235,10 @@ impl Work {
             deadline: None,
             send_by: Some(send_by),
         };
-        let fetch = AssertUnwindSafe(errand.source.fetcher.fetch(params)).catch_unwind();
+        let fetch = AssertUnwindSafe(attempt.source.fetcher.fetch(params)).catch_unwind();
         let outcome = tokio::select! {
             outcome = fetch => outcome,
-            () = errand.lost.cancelled() => return None,
+            () = attempt.lost.cancelled() => return None,
         };
         Some(outcome.unwrap_or_else(|panic| FetchOutcome::Permanent {
             code: PermanentCode::ParseError,
@@ -246,14 +246,14 @@ impl Work {
         }))
     }
 
-    async fn store(&self, errand: &Errand<'_>, projected: Projected, at: Timestamp) -> Option<Settlement> {
+    async fn store(&self, attempt: &Attempt<'_>, projected: Projected, at: Timestamp) -> Option<Settlement> {
         let data = match pack(&projected.canonical) {
             Ok(data) => data.into(),
-            Err(error) => return self.fail(errand, not_storable(error.to_string())).await,
+            Err(error) => return self.fail(attempt, not_storable(error.to_string())).await,
         };
         let write = Write::Full {
-            record: record_ref(&errand.record),
-            version: errand.event.version,
+            record: record_ref(&attempt.record),
+            version: attempt.event.version,
             data,
             hash: projected.hash,
             at,
@@ -268,51 +268,51 @@ impl Work {
                 }
                 if let Some(active) = projected.activity {
                     // A provider's clock may be ahead: nobody was active later than now, or its records would stay HOT.
-                    self.activity.note(&errand.record, active.min(self.shared.now()));
+                    self.activity.note(&attempt.record, active.min(self.shared.now()));
                 }
-                self.shared.written(&errand.record);
+                self.shared.written(&attempt.record);
                 Some(Settlement::Done)
             }
-            Written::Refused(reason) => self.fail(errand, not_storable(reason)).await,
+            Written::Refused(reason) => self.fail(attempt, not_storable(reason)).await,
         }
     }
 
     /// The target asked to be left alone: by everybody who calls it, for as long as its budget allows.
-    async fn hold(&self, errand: &Errand<'_>, wait: Millis) -> Option<Millis> {
-        let (store, target) = (&self.shared.options.store, &errand.source.target);
+    async fn hold(&self, attempt: &Attempt<'_>, wait: Millis) -> Option<Millis> {
+        let (store, target) = (&self.shared.options.store, &attempt.source.target);
         self.shared
-            .store_call(errand.lost, || store.hold(target, wait))
+            .store_call(attempt.lost, || store.hold(target, wait))
             .await
     }
 
     /// Puts the event aside, durably: it comes back by itself.
-    async fn park(&self, errand: &Errand<'_>, wait: Millis, by: LimitedBy) -> Option<Settlement> {
+    async fn park(&self, attempt: &Attempt<'_>, wait: Millis, by: LimitedBy) -> Option<Settlement> {
         let now = self.shared.now();
         let (code, what) = match by {
             LimitedBy::Day => (DAY_QUOTA, "the calls of the day are used up"),
             _ => ("THROTTLED", "the upstream asked to wait"),
         };
         let failure = Failure {
-            record: record_ref(&errand.record),
-            version: errand.event.version,
+            record: record_ref(&attempt.record),
+            version: attempt.event.version,
             state: StatusState::Retrying,
             absent: false,
             error_code: code.to_owned(),
             error_message: format!("{what}; next try in {} s", wait.0.div_ceil(1_000)),
             next_retry_at: Some(now + wait),
-            event: Some(encode(errand.event)),
+            event: Some(encode(attempt.event)),
             at: now,
         };
-        if let Err(reason) = self.note(&errand.record, Write::Parked(failure)).await? {
+        if let Err(reason) = self.note(&attempt.record, Write::Parked(failure)).await? {
             // It would come back from nowhere: it must not be settled without a trace.
-            return self.fail(errand, not_storable(reason)).await;
+            return self.fail(attempt, not_storable(reason)).await;
         }
         self.shared.counters.parked.add(1);
         Some(Settlement::Parked)
     }
 
-    async fn fail(&self, errand: &Errand<'_>, trouble: Trouble) -> Option<Settlement> {
-        self.give_up(errand.event, errand.lost, trouble).await
+    async fn fail(&self, attempt: &Attempt<'_>, failure: AttemptFailure) -> Option<Settlement> {
+        self.give_up(attempt.event, attempt.lost, failure).await
     }
 
     /// It will not work: dead letter first, so that nothing is given up without a trace, then the status.
@@ -320,34 +320,36 @@ impl Work {
         &self,
         event: &UpdateRequestEvent,
         lost: &CancellationToken,
-        trouble: Trouble,
+        failure: AttemptFailure,
     ) -> Option<Settlement> {
         let record = event.record();
-        self.shared.counters.failure(trouble.reason);
+        self.shared.counters.failure(failure.reason);
         let why = Why {
-            reason: trouble.reason,
-            message: &trouble.message,
-            earlier: &trouble.earlier,
-            retries: trouble.retries,
+            reason: failure.reason,
+            message: &failure.message,
+            earlier: &failure.earlier,
+            retries: failure.retries,
         };
-        self.letters.give_up(GivenUp::Event(event), why, lost).await?;
-        if trouble.kind == FailureKind::Absent {
+        self.dead_letters
+            .give_up(GivenUp::Event(event), why, lost)
+            .await?;
+        if failure.kind == FailureKind::Absent {
             self.shared.counters.absent.add(1);
         }
-        let next_retry_at = self.next_retry(&record, trouble.kind, lost).await?;
+        let next_retry_at = self.next_retry(&record, failure.kind, lost).await?;
         let failure = Failure {
             record: record_ref(&record),
             version: event.version,
             state: StatusState::Failed,
-            absent: trouble.kind == FailureKind::Absent,
-            error_code: trouble.code,
-            error_message: trouble.message,
+            absent: failure.kind == FailureKind::Absent,
+            error_code: failure.code,
+            error_message: failure.message,
             next_retry_at: Some(next_retry_at),
             event: None,
             at: self.shared.now(),
         };
         if let Err(error) = self.note(&record, Write::Failed(failure)).await? {
-            // The letter has the event; what is missing is only that readers leave the record alone for a while.
+            // The dead letter has the event; what is missing is only that readers leave the record alone for a while.
             tracing::error!(%record, %error, "the status of a record could not be stored");
         }
         Some(Settlement::Failed)
@@ -362,7 +364,7 @@ impl Work {
     ) -> Option<Timestamp> {
         let records = [record_ref(record)];
         let read = || self.shared.options.snapshots.read(&records);
-        let rows = self.shared.write_guard.outlast(lost, read).await?;
+        let rows = self.shared.write_guard.retry_until_available(lost, read).await?;
         let before = rows.ok().and_then(|rows| rows.into_iter().next()?.status);
         let config = &self.shared.options.config.status;
         Some(super::status::next_retry(
@@ -395,7 +397,7 @@ impl Work {
     }
 }
 
-impl Errand<'_> {
+impl Attempt<'_> {
     /// None: the event is lost.
     pub(super) async fn sleep(&self, pause: Duration) -> Option<()> {
         tokio::select! {
@@ -407,8 +409,8 @@ impl Errand<'_> {
 }
 
 /// What was fetched, or that the record has to wait, is nothing that the database takes.
-fn not_storable(message: String) -> Trouble {
-    Trouble {
+fn not_storable(message: String) -> AttemptFailure {
+    AttemptFailure {
         kind: FailureKind::Permanent,
         reason: FailureReason::ParseError,
         code: "NOT_STORABLE".to_owned(),
@@ -419,8 +421,8 @@ fn not_storable(message: String) -> Trouble {
 }
 
 /// Its source was taken out of the settings, or never was in them.
-fn unknown_source(event: &UpdateRequestEvent) -> Trouble {
-    Trouble {
+fn unknown_source(event: &UpdateRequestEvent) -> AttemptFailure {
+    AttemptFailure {
         kind: FailureKind::Permanent,
         reason: FailureReason::UnknownSource,
         code: "UNKNOWN_SOURCE".to_owned(),

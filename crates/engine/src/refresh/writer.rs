@@ -173,6 +173,9 @@ impl Batches {
 
     async fn store(&self, writes: &[Write]) -> Option<Result<Vec<WriteOutcome>, SnapshotsError>> {
         let write = || self.shared.options.snapshots.write(writes);
-        self.shared.write_guard.outlast(&self.abort, write).await
+        self.shared
+            .write_guard
+            .retry_until_available(&self.abort, write)
+            .await
     }
 }

@@ -10,43 +10,43 @@ use tidegate_store::{Clock, StoreError};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use super::local::Local;
 use super::service::RoomOptions;
+use super::state::RoomState;
 use crate::alarm::Alarm;
 
 /// Limit: calls in one turn; other rooms have theirs in between.
 const CALLS: usize = 20;
 
 pub(super) async fn promote(
-    local: Arc<Local>,
+    state: Arc<RoomState>,
     options: RoomOptions,
     clock: Arc<dyn Clock>,
     stop: CancellationToken,
 ) {
-    let bell = local.store.bells().of(&local.name);
+    let signal = state.store.signals().of(&state.name);
     let mut alarm = Alarm::new(clock);
     let longest = Duration::from(options.sweep_ms);
     let mut heard = None;
     loop {
-        let rang = bell.promote.notified();
-        tokio::pin!(rang);
-        rang.as_mut().enable();
-        let wait = match turn(&local, &options, &mut heard).await {
-            Ok(Turn::Blind { until }) => until.saturating_duration_since(Instant::now()).min(longest),
+        let notified = signal.promote.notified();
+        tokio::pin!(notified);
+        notified.as_mut().enable();
+        let wait = match turn(&state, &options, &mut heard).await {
+            Ok(Turn::Settling { until }) => until.saturating_duration_since(Instant::now()).min(longest),
             Ok(Turn::Over(Stop::More)) => Duration::ZERO,
             Ok(Turn::Over(Stop::Rate { until } | Stop::NotOpen { at: until })) => alarm.wait(until, longest),
             Ok(Turn::Over(_)) => longest,
             Err(StoreError::Closed) => return,
             Err(error) => {
-                tracing::debug!(%error, room = %local.name, "nobody can be let in now");
-                local.sight.lose(Instant::now());
+                tracing::debug!(%error, room = %state.name, "nobody can be let in now");
+                state.settling.lose(Instant::now());
                 longest
             }
         };
         tokio::select! {
             () = stop.cancelled() => return,
             () = tokio::time::sleep(wait) => {}
-            () = rang => {}
+            () = notified => {}
         }
     }
 }
@@ -55,60 +55,60 @@ pub(super) async fn promote(
 enum Turn {
     Over(Stop),
     /// Nobody is let in before that: who stands ahead may be there without having been able to say so.
-    Blind {
+    Settling {
         until: Instant,
     },
 }
 
 /// Ends what time has ended, then lets people in, each in bounded steps. Streams of before an outage, or of before this
-/// start, have one round of signs of life before anybody counts as lost; slots come back meanwhile, for their deadlines
+/// start, have one round of heartbeats before anybody counts as lost; slots come back meanwhile, for their deadlines
 /// are their own.
 ///
-/// `heard` is the store's time when it was last heard of. If it has gone on by more than signs of life allow for, then this
+/// `heard` is the store's time when it was last heard of. If it has gone on by more than heartbeats allow for, then this
 /// process, its machine or the store stood still: nobody could say that they are there, and no call has failed.
 async fn turn(
-    local: &Local,
+    state: &RoomState,
     options: &RoomOptions,
     heard: &mut Option<Timestamp>,
 ) -> Result<Turn, StoreError> {
     let mut more = true;
     for _ in 0..CALLS {
-        let still = Duration::from(options.sweep_ms) + local.presence() / 3;
+        let still = Duration::from(options.sweep_ms) + state.presence() / 3;
         let in_time = heard.map(|heard| heard + Millis(still.as_millis() as u64));
-        let sees_absence = local.sight.sees_absence(local.presence(), Instant::now());
+        let sees_absence = state.settling.sees_absence(state.presence(), Instant::now());
         let params = ReapParams {
             max: options.chunk,
             absent_by: in_time.filter(|_| sees_absence),
         };
-        let reaped = local.store.reap(&local.name, params).await?;
+        let reaped = state.store.reap(&state.name, params).await?;
         *heard = Some(reaped.now);
         if in_time.is_some_and(|in_time| reaped.now > in_time) {
-            tracing::warn!(room = %local.name, "time has gone on without signs of life; who waits has time for one now");
-            local.sight.lose(Instant::now());
+            tracing::warn!(room = %state.name, "time has gone on without heartbeats; who waits has time for one now");
+            state.settling.lose(Instant::now());
         }
         more = reaped.more;
         if !more {
             break;
         }
     }
-    if let Some(until) = local.sight.blind_until(local.presence(), Instant::now()) {
-        let view = local.store.survey(&local.name).await?;
+    if let Some(until) = state.settling.settling_until(state.presence(), Instant::now()) {
+        let view = state.store.survey(&state.name).await?;
         if view.waiting() + view.early > 0 {
             return Ok(if more {
                 Turn::Over(Stop::More)
             } else {
-                Turn::Blind { until }
+                Turn::Settling { until }
             });
         }
-        local.sight.nobody_waits();
+        state.settling.nobody_waits();
     }
     for _ in 0..CALLS {
         let begun = Instant::now();
-        let promoted = local.store.promote(&local.name, options.chunk).await;
+        let promoted = state.store.promote(&state.name, options.chunk).await;
         // One that failed took its time, too.
-        local.counters.promotions.observe(begun.elapsed());
+        state.counters.promotions.observe(begun.elapsed());
         let PromoteOutcome { granted, stop } = promoted?;
-        local
+        state
             .counters
             .promoted
             .fetch_add(granted.len() as u64, Ordering::Relaxed);

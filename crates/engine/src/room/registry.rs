@@ -11,7 +11,7 @@ use tidegate_core::ids::PersonId;
 use tidegate_core::room::command::{RoomView, TakenOver, TouchOutcome, TouchParams};
 use tidegate_core::room::ticket::{Stream, Ticket, TicketState, Wave};
 
-use super::turns::{PARTS, Parts};
+use super::broadcast::{PARTS, Slices};
 
 /// What a stream is told to do.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -29,14 +29,14 @@ pub(super) enum Note {
 /// The letter box of one stream: all that it ever waits for. With tens of thousands of streams in a process, timers and
 /// lists of waiters of their own would cost more than what they are told.
 #[derive(Debug, Default)]
-pub(super) struct Notes {
-    notes: AtomicU8,
+pub(super) struct Mailbox {
+    mailbox: AtomicU8,
     reader: AtomicWaker,
 }
 
-impl Notes {
+impl Mailbox {
     fn leave(&self, note: Note) {
-        self.notes.fetch_or(note as u8, Ordering::AcqRel);
+        self.mailbox.fetch_or(note as u8, Ordering::AcqRel);
         self.reader.wake();
     }
 
@@ -45,9 +45,9 @@ impl Notes {
         poll_fn(|context| {
             // Listen first, then look.
             self.reader.register(context.waker());
-            let notes = self.notes.swap(0, Ordering::AcqRel);
+            let mailbox = self.mailbox.swap(0, Ordering::AcqRel);
             let by_weight = [Note::Superseded, Note::Gone, Note::Look, Note::Beat];
-            let found = by_weight.into_iter().find(|note| notes & *note as u8 != 0);
+            let found = by_weight.into_iter().find(|note| mailbox & *note as u8 != 0);
             found.map_or(Poll::Pending, Poll::Ready)
         })
         .await
@@ -95,13 +95,13 @@ struct Entry {
     since: tidegate_core::time::Timestamp,
     /// In which part of a second it has its turn.
     part: u8,
-    notes: Arc<Notes>,
+    mailbox: Arc<Mailbox>,
 }
 
 impl Entry {
     fn compare(&self, view: &RoomView) {
         if self.since <= view.now && self.until.has_come(view) {
-            self.notes.leave(Note::Look);
+            self.mailbox.leave(Note::Look);
         }
     }
 }
@@ -123,24 +123,24 @@ impl Registry {
     }
 
     /// Adds a stream and tells an older one of the same person here.
-    pub(super) fn add(&self, person: &PersonId, ticket: &Ticket) -> Arc<Notes> {
-        let notes = Arc::<Notes>::default();
+    pub(super) fn add(&self, person: &PersonId, ticket: &Ticket) -> Arc<Mailbox> {
+        let mailbox = Arc::<Mailbox>::default();
         let entry = Entry {
             stream: ticket.stream,
             until: Until::of(ticket),
             since: ticket.joined_at,
-            // Wraps at a multiple of the parts.
+            // Wraps at a multiple of the slices.
             part: self.next_part.fetch_add(1, Ordering::Relaxed) % PARTS,
-            notes: notes.clone(),
+            mailbox: mailbox.clone(),
         };
         let mut entries = self.entries();
         match entries.get_mut(person) {
             // Two joins at once may be answered in any order.
-            Some(newer) if newer.stream > ticket.stream => notes.leave(Note::Superseded),
-            Some(older) => std::mem::replace(older, entry).notes.leave(Note::Superseded),
+            Some(newer) if newer.stream > ticket.stream => mailbox.leave(Note::Superseded),
+            Some(older) => std::mem::replace(older, entry).mailbox.leave(Note::Superseded),
             None => drop(entries.insert(person.clone(), entry)),
         }
-        notes
+        mailbox
     }
 
     /// The ticket as it was found.
@@ -178,18 +178,18 @@ impl Registry {
             if let Some(entry) = entries.get(person)
                 && entry.stream < *by
             {
-                entry.notes.leave(Note::Superseded);
+                entry.mailbox.leave(Note::Superseded);
             }
         }
     }
 
     /// Tells those whose turn it is.
-    pub(super) fn beat(&self, turn: Parts) {
+    pub(super) fn beat(&self, turn: Slices) {
         if !turn.any() {
             return;
         }
         for entry in self.entries().values().filter(|entry| turn.has(entry.part)) {
-            entry.notes.leave(Note::Beat);
+            entry.mailbox.leave(Note::Beat);
         }
     }
 
@@ -197,7 +197,7 @@ impl Registry {
     pub(super) fn gone(&self) {
         self.entries()
             .values()
-            .for_each(|entry| entry.notes.leave(Note::Gone));
+            .for_each(|entry| entry.mailbox.leave(Note::Gone));
     }
 
     /// Everybody, in the order of their places; those who have none come last.
@@ -214,7 +214,7 @@ impl Registry {
         people.into_iter().map(|(_, person)| person.clone()).collect()
     }
 
-    /// Signs of life of those of them who are still there.
+    /// Heartbeats of those of them who are still there.
     pub(super) fn touches(&self, people: &[PersonId]) -> Vec<TouchParams> {
         let entries = self.entries();
         let touch = |person: &PersonId| {
@@ -227,7 +227,7 @@ impl Registry {
         people.iter().filter_map(touch).collect()
     }
 
-    /// What the store said to a sign of life.
+    /// What the store said to a heartbeat.
     pub(super) fn touched(&self, touch: &TouchParams, outcome: TouchOutcome) {
         let entries = self.entries();
         let entry = entries.get(&touch.person);
@@ -236,8 +236,8 @@ impl Registry {
         };
         match outcome {
             TouchOutcome::Kept => {}
-            TouchOutcome::Superseded => entry.notes.leave(Note::Superseded),
-            TouchOutcome::Gone => entry.notes.leave(Note::Look),
+            TouchOutcome::Superseded => entry.mailbox.leave(Note::Superseded),
+            TouchOutcome::Gone => entry.mailbox.leave(Note::Look),
         }
     }
 }

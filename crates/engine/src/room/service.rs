@@ -17,10 +17,10 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use super::local::{Counters, Local, RoomHandle};
-use super::sight::Sight;
-use super::{presence, promoter, watcher};
-use crate::gather::Gather;
+use super::settling::Settling;
+use super::state::{Counters, RoomHandle, RoomState};
+use super::{heartbeat, poller, promoter};
+use crate::batcher::Batcher;
 
 /// Limit: joins and looks that wait to be gathered; further callers wait.
 const QUEUED: usize = 4_096;
@@ -302,12 +302,12 @@ impl RoomsHandle {
 
     /// Ends the tasks of a room that is gone; its streams are told.
     fn let_go(&self, room: &RoomId) {
-        if let Some(RoomHandle(local)) = self.rooms_mut().remove(room) {
-            local.gone.cancel();
-            local.registry.gone();
-            local.stop.cancel();
+        if let Some(RoomHandle(state)) = self.rooms_mut().remove(room) {
+            state.gone.cancel();
+            state.registry.gone();
+            state.stop.cancel();
         }
-        self.0.store.bells().forget(room);
+        self.0.store.signals().forget(room);
     }
 
     /// A room that is served here.
@@ -347,11 +347,11 @@ impl RoomsHandle {
             stop,
             ..
         } = &*self.0;
-        let (joins, joining) = Gather::new(QUEUED);
-        let (looks, looking) = Gather::new(QUEUED);
+        let (joins, joining) = Batcher::new(QUEUED);
+        let (looks, looking) = Batcher::new(QUEUED);
         let (ended, ends) = mpsc::channel(ENDS);
         let stop = &stop.child_token();
-        let local = Arc::new(Local {
+        let state = Arc::new(RoomState {
             name: room.clone(),
             store: store.clone(),
             registry: super::registry::Registry::default(),
@@ -361,7 +361,7 @@ impl RoomsHandle {
             ended,
             samples: Mutex::default(),
             counters: Counters::default(),
-            sight: Sight::begin(Instant::now()),
+            settling: Settling::begin(Instant::now()),
             presence: Mutex::new(presence.into()),
             stop: stop.clone(),
             gone: CancellationToken::new(),
@@ -399,18 +399,18 @@ impl RoomsHandle {
                 tokio::select! { () = run => {}, () = stopped => {} }
             });
         }
-        tasks.spawn(watcher::watch(local.clone(), stop.clone()));
+        tasks.spawn(poller::poll(state.clone(), stop.clone()));
         let clock: Arc<dyn Clock> = Arc::new(SystemClock);
         tasks.spawn(promoter::promote(
-            local.clone(),
+            state.clone(),
             options.clone(),
             clock,
             stop.clone(),
         ));
-        tasks.spawn(presence::keep(local.clone(), stop.clone()));
-        tasks.spawn(presence::ends(local.clone(), ends, stop.clone()));
-        tasks.spawn(presence::taken_over(local.clone(), stop.clone()));
-        RoomHandle(local)
+        tasks.spawn(heartbeat::keep(state.clone(), stop.clone()));
+        tasks.spawn(heartbeat::ends(state.clone(), ends, stop.clone()));
+        tasks.spawn(heartbeat::taken_over(state.clone(), stop.clone()));
+        RoomHandle(state)
     }
 }
 

@@ -10,8 +10,8 @@ use tidegate_core::room::ticket::{Stream, TicketState};
 use tidegate_store::StoreError;
 use tokio::time::Instant;
 
-use super::local::{Local, Seen};
-use super::registry::{Note, Notes};
+use super::registry::{Mailbox, Note};
+use super::state::{RoomState, Seen};
 
 /// How often a ticket is looked at that nothing tells about: one that was let in.
 const LOOK_AGAIN: Duration = Duration::from_secs(5);
@@ -36,10 +36,10 @@ pub enum Update {
 /// A stream. When it is dropped, the store hears that the visitor is not there.
 #[derive(Debug)]
 pub struct Visit {
-    local: Arc<Local>,
+    state: Arc<RoomState>,
     person: PersonId,
     stream: Stream,
-    notes: Arc<Notes>,
+    mailbox: Arc<Mailbox>,
     now: TicketView,
     /// The door as it was last told: paused, sold out, open.
     door: Option<(Status, bool, bool)>,
@@ -51,16 +51,16 @@ pub struct Visit {
 }
 
 impl Visit {
-    pub(super) fn begin(local: Arc<Local>, person: PersonId, now: TicketView) -> Self {
-        let notes = local.registry.add(&person, &now.ticket);
+    pub(super) fn begin(state: Arc<RoomState>, person: PersonId, now: TicketView) -> Self {
+        let mailbox = state.registry.add(&person, &now.ticket);
         // Somebody who was let in between the join and this is in nobody's next look: that one is past.
-        if let Some(seen) = local.seen() {
-            local.registry.compare_one(&person, &seen.view);
+        if let Some(seen) = state.seen() {
+            state.registry.compare_one(&person, &seen.view);
         }
         Self {
-            notes,
+            mailbox,
             stream: now.ticket.stream,
-            local,
+            state,
             person,
             now,
             door: None,
@@ -77,7 +77,7 @@ impl Visit {
 
     /// The room at its last look.
     pub fn seen(&self) -> Option<Arc<Seen>> {
-        self.local.seen()
+        self.state.seen()
     }
 
     /// The next thing to tell; the first comes at once. None when the stream is over: after the ticket has ended, or
@@ -91,8 +91,8 @@ impl Visit {
             return Some(self.tell());
         }
         // The room may have gone before anybody could leave a note here.
-        while !self.local.gone.is_cancelled() {
-            match self.notes.next().await {
+        while !self.state.gone.is_cancelled() {
+            match self.mailbox.next().await {
                 Note::Superseded => {
                     self.over = true;
                     return Some(Update::Superseded);
@@ -118,7 +118,7 @@ impl Visit {
     async fn turn(&mut self) -> Option<Update> {
         if let Some(read) = self.moved() {
             let update = self.tell();
-            self.local.counters.broadcasts.observe(self.told - read);
+            self.state.counters.broadcasts.observe(self.told - read);
             return Some(update);
         }
         let now = Instant::now();
@@ -145,13 +145,13 @@ impl Visit {
     fn tell(&mut self) -> Update {
         self.told = Instant::now();
         self.over = matches!(self.now.ticket.state, TicketState::Ended { .. });
-        self.local.counters.told.fetch_add(1, Ordering::Relaxed);
+        self.state.counters.told.fetch_add(1, Ordering::Relaxed);
         Update::Ticket(self.now.clone())
     }
 
     /// Counts the position anew. If there is something to tell: when the room was read from which it follows.
     fn moved(&mut self) -> Option<Instant> {
-        let seen = self.local.seen()?;
+        let seen = self.state.seen()?;
         let view = &seen.view;
         let door = Some((
             view.status,
@@ -179,22 +179,22 @@ impl Visit {
     /// Asks for the ticket. True if it is in another state than before.
     async fn look(&mut self) -> bool {
         self.looked = Instant::now();
-        let found = match self.local.look(&self.person).await {
+        let found = match self.state.look(&self.person).await {
             Ok(Some(found)) => found,
             Ok(None) => return self.vanished(),
             // It is looked at again with the next note, or after a while.
             Err(error) => {
-                tracing::debug!(%error, room = %self.local.name, "a ticket cannot be looked at");
+                tracing::debug!(%error, room = %self.state.name, "a ticket cannot be looked at");
                 return false;
             }
         };
         if found.ticket.stream != self.stream {
-            // The note comes with the next sign of life.
+            // The note comes with the next heartbeat.
             return false;
         }
         let found = match self.reissued(&found).await {
             Ok(true) => self
-                .local
+                .state
                 .look(&self.person)
                 .await
                 .ok()
@@ -202,11 +202,11 @@ impl Visit {
                 .unwrap_or(found),
             Ok(false) => found,
             Err(error) => {
-                tracing::debug!(%error, room = %self.local.name, "a pass cannot be given anew");
+                tracing::debug!(%error, room = %self.state.name, "a pass cannot be given anew");
                 found
             }
         };
-        self.local.registry.found(&self.person, &found.ticket);
+        self.state.registry.found(&self.person, &found.ticket);
         let changed = state_of(&found) != state_of(&self.now) || found.ahead != self.now.ahead;
         self.now = found;
         changed
@@ -217,10 +217,10 @@ impl Visit {
         let TicketState::Granted { wave, .. } = found.ticket.state else {
             return Ok(false);
         };
-        let seen = self.local.seen();
+        let seen = self.state.seen();
         let voided = seen.is_some_and(|seen| seen.view.voided >= wave);
         match voided {
-            true => self.local.store.reissue(&self.local.name, &self.person).await,
+            true => self.state.store.reissue(&self.state.name, &self.person).await,
             false => Ok(false),
         }
     }
@@ -235,7 +235,7 @@ impl Visit {
     }
 }
 
-/// What makes two tickets worth telling apart; signs of life do not.
+/// What makes two tickets worth telling apart; heartbeats do not.
 fn state_of(view: &TicketView) -> (u8, u64, u64) {
     match &view.ticket.state {
         TicketState::Early { .. } => (0, 0, 0),
@@ -248,15 +248,15 @@ fn state_of(view: &TicketView) -> (u8, u64, u64) {
 
 impl Drop for Visit {
     fn drop(&mut self) {
-        self.local.registry.remove(&self.person, self.stream);
+        self.state.registry.remove(&self.person, self.stream);
         if self.waits() {
             let gone = TouchParams {
                 person: self.person.clone(),
                 stream: self.stream,
                 present: false,
             };
-            // If too many end at once, the sign of life that does not come says the same a little later.
-            let _ = self.local.ended.try_send(gone);
+            // If too many end at once, the heartbeat that does not come says the same a little later.
+            let _ = self.state.ended.try_send(gone);
         }
     }
 }

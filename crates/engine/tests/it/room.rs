@@ -180,7 +180,7 @@ async fn a_newer_stream_takes_over_and_the_older_one_changes_nothing() {
     ));
     assert!(old.next().await.is_none());
     drop(old);
-    // Longer than presence and grace together: only the newer stream's signs of life keep the place. The grace is longer than
+    // Longer than presence and grace together: only the newer stream's heartbeats keep the place. The grace is longer than
     // a stall in which it gives none.
     tokio::time::sleep(Duration::from_millis(9_500)).await;
     let looked = store.look(&name(), vec![person("a")]).await.unwrap();
@@ -202,7 +202,7 @@ async fn a_dropped_stream_keeps_its_place_for_the_grace_time_and_is_passed_over(
     let absent = async {
         loop {
             let looked = store.look(&name(), vec![person("gone")]).await.unwrap();
-            // Told by the end of the stream or, if a sign of life was under way, by the next one that does not come.
+            // Told by the end of the stream or, if a heartbeat was under way, by the next one that does not come.
             if looked[0].as_ref().unwrap().ticket.is_absent(SystemClock.now()) {
                 return;
             }
@@ -270,7 +270,7 @@ async fn a_closed_room_takes_nobody_and_a_restart_keeps_the_places() {
     service.shutdown().await;
 }
 
-/// A sign of life that counts for ten minutes says nothing about passes that are over after a second.
+/// A heartbeat that counts for ten minutes says nothing about passes that are over after a second.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn after_a_start_slots_come_back_at_their_time_and_nobody_absent_is_lost() {
     let (store, clock, _folder) = store_in_our_time();
@@ -316,10 +316,10 @@ impl Clock for Stepped {
     }
 }
 
-/// A machine that slept, a process or a store that was stopped: no call fails, and everybody's last sign of life is old.
+/// A machine that slept, a process or a store that was stopped: no call fails, and everybody's last heartbeat is old.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn nobody_who_is_connected_loses_the_place_because_time_stood_still() {
-    // After it stood still, everybody has this time for a sign of life, one of which comes every third of it: long enough for
+    // After it stood still, everybody has this time for a heartbeat, one of which comes every third of it: long enough for
     // a stall of that task alone.
     let presence = Millis(9_000);
     let folder = tempfile::tempdir().unwrap();
@@ -485,7 +485,7 @@ const AT_MOST: u64 = 40;
 
 /// B-222. On one thread, so that services take turns as they ask.
 #[tokio::test]
-async fn b222_a_crowd_with_many_slots_does_not_hold_up_a_small_room() {
+async fn a_crowd_with_many_slots_does_not_hold_up_a_small_room() {
     const CROWD: u64 = 20_000;
     const FEW: u64 = 12;
     let folder = tempfile::tempdir().unwrap();

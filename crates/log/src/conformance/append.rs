@@ -130,12 +130,12 @@ pub async fn a_dead_letter_has_room_for_the_largest_record(backend: &dyn Backend
     };
     harness.append_all(vec![of(Topic::High, MAX_RECORD)]).await;
     // Two characters for each byte, and what is said about it.
-    let letter = of(Topic::Dead, 2 * MAX_RECORD + 50_000);
-    harness.append_all(vec![letter.clone()]).await;
+    let dead_letter = of(Topic::Dead, 2 * MAX_RECORD + 50_000);
+    harness.append_all(vec![dead_letter.clone()]).await;
     let read = harness.everything(Topic::Dead).await;
     assert!(
-        read.len() == 1 && read[0].value == letter.value,
-        "the letter is not there as it was"
+        read.len() == 1 && read[0].value == dead_letter.value,
+        "the dead letter is not there as it was"
     );
 }
 

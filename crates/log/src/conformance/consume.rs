@@ -131,7 +131,7 @@ pub async fn a_paused_consumer_gets_nothing_and_keeps_its_partitions(backend: &d
 }
 
 /// Also while it waits for tokens: nobody calls `next`, and longer than the session.
-pub async fn b159_a_slow_caller_keeps_its_partitions(backend: &dyn Backend) {
+pub async fn a_slow_caller_keeps_its_partitions(backend: &dyn Backend) {
     let harness = Harness::with_short_sessions(backend).await;
     harness.append_numbers(0, 50).await;
     let mut slow = harness.consume_buffered(super::harness::GROUP, 10).await;

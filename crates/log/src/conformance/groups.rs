@@ -38,7 +38,7 @@ pub async fn nothing_before_the_mark_comes_again(backend: &dyn Backend) {
 }
 
 /// The position of the reader is not what is stored: only what the caller said is done.
-pub async fn b147_only_the_mark_counts_not_what_was_handed_out(backend: &dyn Backend) {
+pub async fn only_the_mark_counts_not_what_was_handed_out(backend: &dyn Backend) {
     let harness = Harness::new(backend).await;
     let positions = harness.append(&[("a", "1"), ("a", "2"), ("a", "3")]).await;
     let partition = positions[0].partition;

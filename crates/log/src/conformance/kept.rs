@@ -57,11 +57,14 @@ pub async fn a_restart_goes_on_with_the_next_offset(backend: &dyn Backend) {
 
 pub async fn dead_letters_can_be_read_again_and_again(backend: &dyn Backend) {
     let harness = Harness::new(backend).await;
-    let letter = |number: u32| record(Topic::Dead, "same", &format!("letter {number}"));
-    let positions = harness.append_all((0..10).map(letter).collect()).await;
+    let dead_letter = |number: u32| record(Topic::Dead, "same", &format!("dead letter {number}"));
+    let positions = harness.append_all((0..10).map(dead_letter).collect()).await;
     for _ in 0..2 {
         let first = harness.read(Topic::Dead, positions[0], 4).await;
-        assert_eq!(texts(&first), ["letter 0", "letter 1", "letter 2", "letter 3"]);
+        assert_eq!(
+            texts(&first),
+            ["dead letter 0", "dead letter 1", "dead letter 2", "dead letter 3"]
+        );
     }
     let end = Position {
         offset: positions[9].offset + 1,

@@ -43,12 +43,12 @@ macro_rules! log_conformance_cases {
                 many_more_than_fit_the_buffer_all_come,
                 an_abandoned_call_loses_nothing,
                 a_paused_consumer_gets_nothing_and_keeps_its_partitions,
-                b159_a_slow_caller_keeps_its_partitions,
+                a_slow_caller_keeps_its_partitions,
             }
             groups {
                 what_was_not_committed_comes_again,
                 nothing_before_the_mark_comes_again,
-                b147_only_the_mark_counts_not_what_was_handed_out,
+                only_the_mark_counts_not_what_was_handed_out,
                 a_mark_never_goes_back,
                 a_mark_beyond_what_was_delivered_is_refused,
                 groups_know_nothing_of_each_other,

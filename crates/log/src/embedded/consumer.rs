@@ -63,7 +63,7 @@ impl EmbeddedConsumer {
             topic, group, owner, ..
         } = params;
         let member = shared.state().join(topic, &group);
-        shared.bell(topic).notify_waiters();
+        shared.signal(topic).notify_waiters();
         Self {
             shared,
             topic,
@@ -188,14 +188,14 @@ impl Consumer for EmbeddedConsumer {
         let _calling = self.calling.lock().await;
         let until = Instant::now() + wait;
         loop {
-            // Listen first, then look: a bell that rings in between is heard.
-            let bell = self.shared.bell(self.topic).notified();
-            tokio::pin!(bell);
-            bell.as_mut().enable();
+            // Listen first, then look: a signal that signals in between is heard.
+            let signal = self.shared.signal(self.topic).notified();
+            tokio::pin!(signal);
+            signal.as_mut().enable();
             self.shared.open()?;
             let spans = self.plan(max);
             let batch = self.take(self.read(spans).await?);
-            if !batch.is_empty() || tokio::time::timeout_at(until, bell).await.is_err() {
+            if !batch.is_empty() || tokio::time::timeout_at(until, signal).await.is_err() {
                 return Ok(batch);
             }
         }
@@ -232,7 +232,7 @@ impl Consumer for EmbeddedConsumer {
 
     fn set_paused(&self, paused: bool) {
         self.paused.store(paused, Ordering::SeqCst);
-        self.shared.bell(self.topic).notify_waiters();
+        self.shared.signal(self.topic).notify_waiters();
     }
 
     async fn close(self: Box<Self>) {}
@@ -241,6 +241,6 @@ impl Consumer for EmbeddedConsumer {
 impl Drop for EmbeddedConsumer {
     fn drop(&mut self) {
         self.shared.state().leave(self.topic, &self.group, self.member);
-        self.shared.bell(self.topic).notify_waiters();
+        self.shared.signal(self.topic).notify_waiters();
     }
 }

@@ -33,7 +33,7 @@ use self::disk::{Disk, DiskError, Op, Place, Span};
 use self::fjall_disk::FjallDisk;
 use self::state::State;
 use self::writer::{Reply, Request, Writer, lock};
-use crate::room::Room;
+use crate::capacity::Capacity;
 use crate::settings::check_some_name;
 use crate::{
     ConsumeParams, Consumer, Delivered, Lag, Log, LogError, LogSettings, PartitionLag, Position, Record,
@@ -72,11 +72,11 @@ struct Shared {
     disk: Arc<dyn Disk>,
     state: Mutex<State>,
     poison: OnceLock<LogError>,
-    /// Ring when a topic has changed: records, owners, pauses.
-    bells: [Notify; Topic::ALL.len()],
+    /// Notify when a topic has changed: records, owners, pauses.
+    signals: [Notify; Topic::ALL.len()],
     /// None once it is closed.
     writer: Mutex<Option<SyncSender<Request>>>,
-    room: Room,
+    room: Capacity,
 }
 
 impl Shared {
@@ -84,8 +84,8 @@ impl Shared {
         lock(&self.state)
     }
 
-    fn bell(&self, topic: Topic) -> &Notify {
-        &self.bells[topic as usize]
+    fn signal(&self, topic: Topic) -> &Notify {
+        &self.signals[topic as usize]
     }
 
     fn healthy(&self) -> Result<(), LogError> {
@@ -188,12 +188,12 @@ impl EmbeddedLog {
         let (writer, requests) = sync_channel(MAX_REQUESTS);
         let shared = Arc::new(Shared {
             state: Mutex::new(State::from_disk(&settings, loaded)?),
-            room: Room::new(settings.max_queued),
+            room: Capacity::new(settings.max_queued),
             settings,
             clock,
             disk,
             poison: OnceLock::new(),
-            bells: Default::default(),
+            signals: Default::default(),
             writer: Mutex::new(Some(writer)),
         });
         let thread = Writer::new(shared.clone());
@@ -311,7 +311,7 @@ impl Log for EmbeddedLog {
             let _ = done.await;
         }
         for topic in Topic::ALL {
-            self.shared.bell(topic).notify_waiters();
+            self.shared.signal(topic).notify_waiters();
         }
     }
 }

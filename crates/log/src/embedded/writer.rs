@@ -16,7 +16,7 @@ use tokio::sync::oneshot;
 use super::Shared;
 use super::disk::{DiskError, Head, Op, Place, Stored};
 use super::state::Member;
-use crate::room::Taken;
+use crate::capacity::Taken;
 use crate::{CommitOutcome, LogError, Mark, Position, Record, Topic, partition_of};
 
 /// Limit: requests of one batch.
@@ -65,7 +65,7 @@ impl Answer {
 
 /// The changes of one batch, not yet durable.
 #[derive(Default)]
-struct Sheet {
+struct CommitBatch {
     ops: Vec<Op>,
     heads: BTreeMap<Place, Head>,
     marks: Vec<(Place, String, u64)>,
@@ -101,15 +101,15 @@ impl Writer {
             };
             let rest = requests.try_iter().take(MAX_BATCH);
             let mut closing = None;
-            let mut sheet = Sheet::default();
+            let mut writes = CommitBatch::default();
             for request in first.into_iter().chain(rest) {
                 if let Request::Close(reply) = request {
                     closing = Some(reply);
                     break;
                 }
-                self.enter(&mut sheet, request);
+                self.enter(&mut writes, request);
             }
-            self.finish(sheet);
+            self.finish(writes);
             if let Some(reply) = closing {
                 // The lock on the folder goes with the last consumer, this thread, and the log itself.
                 drop(self);
@@ -123,29 +123,29 @@ impl Writer {
         }
     }
 
-    fn enter(&self, sheet: &mut Sheet, request: Request) {
+    fn enter(&self, writes: &mut CommitBatch, request: Request) {
         match request {
             Request::Append(records, taken, reply) => {
-                sheet.taken.push(taken);
-                self.append(sheet, records, reply);
+                writes.taken.push(taken);
+                self.append(writes, records, reply);
             }
-            Request::Commit(commit, reply) => self.commit(sheet, commit, reply),
+            Request::Commit(commit, reply) => self.commit(writes, commit, reply),
             Request::Close(_) => unreachable!("the loop keeps it"),
         }
     }
 
-    fn head(&self, sheet: &Sheet, place: Place) -> Head {
+    fn head(&self, writes: &CommitBatch, place: Place) -> Head {
         let known = || self.shared.state().head(place).unwrap_or_default();
-        sheet.heads.get(&place).copied().unwrap_or_else(known)
+        writes.heads.get(&place).copied().unwrap_or_else(known)
     }
 
-    fn append(&self, sheet: &mut Sheet, records: Vec<Record>, reply: Reply<Vec<Position>>) {
+    fn append(&self, writes: &mut CommitBatch, records: Vec<Record>, reply: Reply<Vec<Position>>) {
         let now = self.shared.clock.now();
         let mut positions = Vec::with_capacity(records.len());
         for Record { topic, key, value } in records {
             let partition = partition_of(&key, self.shared.settings.partitions(topic));
             let place = Place { topic, partition };
-            let mut head = self.head(sheet, place);
+            let mut head = self.head(writes, place);
             head.last_at = head.last_at.max(now);
             let stored = Stored {
                 offset: head.end,
@@ -158,13 +158,13 @@ impl Writer {
                 offset: head.end,
             });
             head.end += 1;
-            sheet.heads.insert(place, head);
-            sheet.ops.push(Op::Record(place, stored));
+            writes.heads.insert(place, head);
+            writes.ops.push(Op::Record(place, stored));
         }
-        sheet.answers.push(Answer::Appended(reply, positions));
+        writes.answers.push(Answer::Appended(reply, positions));
     }
 
-    fn commit(&self, sheet: &mut Sheet, commit: Commit, reply: Reply<Vec<CommitOutcome>>) {
+    fn commit(&self, writes: &mut CommitBatch, commit: Commit, reply: Reply<Vec<CommitOutcome>>) {
         let Commit {
             topic,
             group,
@@ -180,32 +180,32 @@ impl Writer {
                     topic,
                     partition: mark.partition,
                 };
-                sheet.ops.push(Op::Mark(place, group.clone(), mark.next));
-                sheet.marks.push((place, group.clone(), mark.next));
+                writes.ops.push(Op::Mark(place, group.clone(), mark.next));
+                writes.marks.push((place, group.clone(), mark.next));
             }
         }
-        sheet.answers.push(Answer::Committed(reply, outcomes));
+        writes.answers.push(Answer::Committed(reply, outcomes));
     }
 
-    fn drop_before(&self, sheet: &mut Sheet, place: Place, before: u64) {
-        let mut head = self.head(sheet, place);
+    fn drop_before(&self, writes: &mut CommitBatch, place: Place, before: u64) {
+        let mut head = self.head(writes, place);
         let before = before.min(head.end);
         if head.start < before {
-            sheet.ops.push(Op::Drop(place, head.start..before));
+            writes.ops.push(Op::Drop(place, head.start..before));
             head.start = before;
-            sheet.heads.insert(place, head);
+            writes.heads.insert(place, head);
         }
     }
 
     /// Makes a batch durable, then visible, then answers.
-    fn finish(&self, sheet: Sheet) {
-        let Sheet {
+    fn finish(&self, writes: CommitBatch) {
+        let CommitBatch {
             mut ops,
             heads,
             marks,
             answers,
             taken,
-        } = sheet;
+        } = writes;
         if ops.is_empty() && answers.is_empty() {
             return;
         }
@@ -233,7 +233,7 @@ impl Writer {
             }
         }
         for topic in topics {
-            self.shared.bell(topic).notify_waiters();
+            self.shared.signal(topic).notify_waiters();
         }
         for answer in answers {
             answer.send();
@@ -261,10 +261,10 @@ impl Writer {
         let place = places[self.sweep_place % places.len()];
         match self.expired(place) {
             Ok(before) => {
-                let mut sheet = Sheet::default();
-                self.drop_before(&mut sheet, place, before);
+                let mut writes = CommitBatch::default();
+                self.drop_before(&mut writes, place, before);
                 let dropped = before - self.shared.state().head(place).unwrap_or_default().start;
-                self.finish(sheet);
+                self.finish(writes);
                 if dropped == MAX_DROPPED {
                     return;
                 }

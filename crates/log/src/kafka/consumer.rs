@@ -117,9 +117,9 @@ fn try_store(
     let mut list = TopicPartitionList::new();
     let mut outcomes = Vec::with_capacity(marks.len());
     {
-        let holding = joined.holding();
+        let assignment = joined.assignment();
         for mark in marks {
-            let outcome = match holding.partitions.get(&mark.partition) {
+            let outcome = match assignment.partitions.get(&mark.partition) {
                 None => CommitOutcome::Lost,
                 Some(held) if mark.next <= held.done => CommitOutcome::Committed,
                 Some(held) if mark.next > held.next => CommitOutcome::NotDelivered,
@@ -136,9 +136,9 @@ fn try_store(
         return Ok(outcomes);
     }
     client.commit(&list, CommitMode::Sync)?;
-    let mut holding = joined.holding();
+    let mut assignment = joined.assignment();
     for mark in marks {
-        if let Some(held) = holding.partitions.get_mut(&mark.partition)
+        if let Some(held) = assignment.partitions.get_mut(&mark.partition)
             && mark.next <= held.next
         {
             held.done = held.done.max(mark.next);
@@ -153,13 +153,13 @@ impl Consumer for KafkaConsumer {
         let _calling = self.calling.lock().await;
         let until = Instant::now() + wait;
         loop {
-            // Listen first, then look: a bell that rings in between is heard.
+            // Listen first, then look: a signal that signals in between is heard.
             let filled = self.joined.filled.notified();
             tokio::pin!(filled);
             filled.as_mut().enable();
             self.shared.open()?;
             let paused = self.joined.paused.load(Ordering::SeqCst);
-            let batch = self.joined.holding().take(max, paused, Instant::now())?;
+            let batch = self.joined.assignment().take(max, paused, Instant::now())?;
             if !batch.is_empty() || tokio::time::timeout_at(until, filled).await.is_err() {
                 return Ok(batch);
             }

@@ -14,7 +14,7 @@ use tokio::sync::Notify;
 use super::client::unavailable;
 use super::look::delivered;
 use crate::LogError;
-use crate::holding::Holding;
+use crate::assignment::Assignment;
 
 /// How long one poll waits; a consumer that is closed waits no longer than this for its thread.
 const POLL: Duration = Duration::from_millis(50);
@@ -25,12 +25,12 @@ pub(super) struct Joined {
     pub(super) brokers: String,
     pub(super) name: String,
     pub(super) max_buffered: usize,
-    holding: Mutex<Holding>,
+    assignment: Mutex<Assignment>,
     pub(super) paused: AtomicBool,
     pub(super) closing: AtomicBool,
-    /// Rings when there is something to say.
+    /// Signals when there is something to say.
     pub(super) filled: Notify,
-    /// Held while a mark is on its way: a partition is not given up in between, or the mark could overtake one of
+    /// OwnedPartition while a mark is on its way: a partition is not given up in between, or the mark could overtake one of
     /// its next owner.
     pub(super) committing: RwLock<()>,
     terms: AtomicU64,
@@ -42,7 +42,7 @@ impl Joined {
             brokers,
             name,
             max_buffered: max_buffered.max(1),
-            holding: Mutex::default(),
+            assignment: Mutex::default(),
             paused: AtomicBool::new(false),
             closing: AtomicBool::new(false),
             filled: Notify::new(),
@@ -51,33 +51,33 @@ impl Joined {
         }
     }
 
-    pub(super) fn holding(&self) -> MutexGuard<'_, Holding> {
-        self.holding.lock().unwrap_or_else(PoisonError::into_inner)
+    pub(super) fn assignment(&self) -> MutexGuard<'_, Assignment> {
+        self.assignment.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn trouble(&self, error: LogError) {
-        self.holding().trouble(error);
+        self.assignment().trouble(error);
         self.filled.notify_waiters();
     }
 
     fn gain(&self, partitions: &TopicPartitionList) {
-        let mut holding = self.holding();
+        let mut assignment = self.assignment();
         for element in partitions.elements_for_topic(&self.name) {
             let term = self.terms.fetch_add(1, Ordering::SeqCst) + 1;
             // Where it begins is known with its first record.
-            holding.gain(element.partition() as u32, term, 0, None);
+            assignment.gain(element.partition() as u32, term, 0, None);
         }
-        drop(holding);
+        drop(assignment);
         self.filled.notify_waiters();
     }
 
     fn lose(&self, partitions: &TopicPartitionList) {
         let _no_mark = self.committing.write().unwrap_or_else(PoisonError::into_inner);
-        let mut holding = self.holding();
+        let mut assignment = self.assignment();
         for element in partitions.elements_for_topic(&self.name) {
-            holding.lose(element.partition() as u32);
+            assignment.lose(element.partition() as u32);
         }
-        drop(holding);
+        drop(assignment);
         self.filled.notify_waiters();
     }
 }
@@ -112,8 +112,8 @@ impl ConsumerContext for Listener {
 pub(super) fn poll_for_ever(joined: &Joined, consumer: Arc<BaseConsumer<Listener>>) {
     let mut applied = (false, 0);
     while !joined.closing.load(Ordering::SeqCst) {
-        let buffered = joined.holding().buffered();
-        // Room for half of it before reading goes on: a pause throws away what the client has fetched.
+        let buffered = joined.assignment().buffered();
+        // Capacity for half of it before reading goes on: a pause throws away what the client has fetched.
         let full = buffered >= joined.max_buffered || applied.0 && buffered > joined.max_buffered / 2;
         // Partitions that have just come are not held back yet.
         let wanted = (full, joined.terms.load(Ordering::SeqCst));
@@ -123,7 +123,7 @@ pub(super) fn poll_for_ever(joined: &Joined, consumer: Arc<BaseConsumer<Listener
         }
         match consumer.poll(POLL) {
             Some(Ok(message)) => {
-                joined.holding().push(delivered(&message));
+                joined.assignment().push(delivered(&message));
                 joined.filled.notify_waiters();
             }
             Some(Err(error)) => complain(joined, &error),

@@ -13,7 +13,7 @@ use tokio::time::Instant;
 use super::Shared;
 use super::server::Call;
 use super::{fetch, member};
-use crate::holding::Holding;
+use crate::assignment::Assignment;
 use crate::{Batch, CommitOutcome, ConsumeParams, Consumer, LogError, Mark, Topic};
 
 /// What the caller and the tasks have in common.
@@ -26,29 +26,29 @@ pub(super) struct Joined {
     pub(super) member: String,
     pub(super) session: Duration,
     pub(super) max_buffered: usize,
-    holding: Mutex<Holding>,
+    assignment: Mutex<Assignment>,
     paused: AtomicBool,
-    /// Rings when there is something to say.
+    /// Signals when there is something to say.
     pub(super) filled: Notify,
-    /// Rings when there may be something to read: room, another partition.
+    /// Signals when there may be something to read: room, another partition.
     pub(super) changed: Notify,
 }
 
 impl Joined {
-    pub(super) fn holding(&self) -> MutexGuard<'_, Holding> {
-        self.holding.lock().unwrap_or_else(PoisonError::into_inner)
+    pub(super) fn assignment(&self) -> MutexGuard<'_, Assignment> {
+        self.assignment.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     pub(super) fn trouble(&self, error: LogError) {
-        self.holding().trouble(error);
+        self.assignment().trouble(error);
         self.filled.notify_waiters();
     }
 
     async fn commit(&self, mark: Mark) -> Result<CommitOutcome, LogError> {
         let held = {
-            let mut holding = self.holding();
-            holding.expire(Instant::now());
-            let held = holding.partitions.get(&mark.partition);
+            let mut assignment = self.assignment();
+            assignment.expire(Instant::now());
+            let held = assignment.partitions.get(&mark.partition);
             held.map(|held| (held.fence, held.next, held.done))
         };
         let Some((fence, next, done)) = held else {
@@ -68,10 +68,10 @@ impl Joined {
             .number(fence)
             .number(mark.next);
         let stored = self.shared.server.number(&call).await? == 1;
-        let mut holding = self.holding();
-        match holding.partitions.get_mut(&mark.partition) {
+        let mut assignment = self.assignment();
+        match assignment.partitions.get_mut(&mark.partition) {
             Some(held) if held.fence == fence && stored => held.done = held.done.max(mark.next),
-            _ => holding.lose_under(mark.partition, fence),
+            _ => assignment.lose_under(mark.partition, fence),
         }
         Ok(match stored {
             true => CommitOutcome::Committed,
@@ -102,7 +102,7 @@ impl RedisConsumer {
             member: format!("{owner}-{}", shared.server.request()),
             session: shared.settings.session_timeout.into(),
             max_buffered,
-            holding: Mutex::default(),
+            assignment: Mutex::default(),
             paused: AtomicBool::new(false),
             filled: Notify::new(),
             changed: Notify::new(),
@@ -125,14 +125,14 @@ impl Consumer for RedisConsumer {
         let _calling = self.calling.lock().await;
         let until = Instant::now() + wait;
         loop {
-            // Listen first, then look: a bell that rings in between is heard. Both may have something to say.
+            // Listen first, then look: a signal that signals in between is heard. Both may have something to say.
             let (filled, changed) = (self.joined.filled.notified(), self.joined.changed.notified());
             tokio::pin!(filled, changed);
             filled.as_mut().enable();
             changed.as_mut().enable();
             self.joined.shared.open()?;
             let paused = self.joined.paused.load(Ordering::SeqCst);
-            let batch = self.joined.holding().take(max, paused, Instant::now())?;
+            let batch = self.joined.assignment().take(max, paused, Instant::now())?;
             if !batch.records.is_empty() {
                 self.joined.changed.notify_waiters();
             }

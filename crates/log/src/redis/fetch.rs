@@ -44,7 +44,7 @@ pub(super) async fn fetch_for_ever(joined: Arc<Joined>) {
 impl Joined {
     /// One round over all partitions with room; how many records came.
     async fn fetch(&self) -> Result<usize, LogError> {
-        let wants = self.holding().wants(self.max_buffered);
+        let wants = self.assignment().wants(self.max_buffered);
         let reads = wants.into_iter().map(|want| async move {
             let keys = self.shared.keys.partition(self.topic, want.partition);
             let from = Position {
@@ -64,10 +64,10 @@ impl Joined {
             match found {
                 Ok(Some(records)) => {
                     came += records.len();
-                    self.holding().read(want, records);
+                    self.assignment().read(want, records);
                 }
                 Ok(None) => {
-                    self.holding().lose_under(want.partition, want.fence);
+                    self.assignment().lose_under(want.partition, want.fence);
                     self.filled.notify_waiters();
                 }
                 Err(error) => trouble = Err(error),

@@ -40,7 +40,7 @@ impl Joined {
         };
         let all = self.shared.settings.partitions(self.topic);
         let share = quota(place, members.len(), all as usize);
-        let held = self.holding().fences();
+        let held = self.assignment().fences();
         if held.len() > share {
             for (partition, _) in &held[share..] {
                 self.release(*partition).await?;
@@ -49,10 +49,10 @@ impl Joined {
         // Each begins to look elsewhere, so that those that come together do not stand in each other's way.
         let first = (all as usize * place / members.len()) as u32;
         for partition in (first..all).chain(0..first) {
-            if self.holding().partitions.len() >= share {
+            if self.assignment().partitions.len() >= share {
                 break;
             }
-            if !self.holding().partitions.contains_key(&partition) {
+            if !self.assignment().partitions.contains_key(&partition) {
                 self.own(partition, patience).await?;
             }
         }
@@ -72,7 +72,7 @@ impl Joined {
     }
 
     async fn renew(&self, patience: Duration) -> Result<(), LogError> {
-        let held = self.holding().fences();
+        let held = self.assignment().fences();
         let calls = held.into_iter().map(|(partition, fence)| async move {
             let keys = self.shared.keys.partition(self.topic, partition);
             let call = Call::new("renew", [keys.lease(&self.group)])
@@ -84,15 +84,15 @@ impl Joined {
                 .patience(patience);
             let until = Some(Instant::now() + self.session);
             let renewed = self.shared.server.number(&call).await?;
-            let mut holding = self.holding();
-            match holding.partitions.get_mut(&partition) {
+            let mut assignment = self.assignment();
+            match assignment.partitions.get_mut(&partition) {
                 Some(held) if held.fence == fence && renewed == 1 => held.until = until,
-                _ => holding.lose_under(partition, fence),
+                _ => assignment.lose_under(partition, fence),
             }
             Ok(())
         });
         let renewed: Result<(), LogError> = join_all(calls).await.into_iter().collect();
-        self.holding().expire(Instant::now());
+        self.assignment().expire(Instant::now());
         self.changed.notify_waiters();
         renewed
     }
@@ -112,7 +112,8 @@ impl Joined {
         let until = Some(Instant::now() + self.session);
         let answer = self.shared.server.numbers(&call).await?;
         if let [fence @ 1..=i64::MAX, next] = answer[..] {
-            self.holding().gain(partition, fence as u64, next as u64, until);
+            self.assignment()
+                .gain(partition, fence as u64, next as u64, until);
             self.changed.notify_waiters();
         }
         Ok(())
@@ -120,7 +121,7 @@ impl Joined {
 
     /// Here first, then there: nothing of it is handed out once another can have it.
     async fn release(&self, partition: u32) -> Result<(), LogError> {
-        self.holding().lose(partition);
+        self.assignment().lose(partition);
         self.changed.notify_waiters();
         let keys = self.shared.keys.partition(self.topic, partition);
         let call = Call::new("release", [keys.lease(&self.group)]).arg(self.member.clone());

@@ -39,7 +39,7 @@ use tokio::task::JoinHandle;
 use self::consumer::RedisConsumer;
 use self::keys::Keys;
 use self::server::{Call, Server};
-use crate::room::{Room, Taken};
+use crate::capacity::{Capacity, Taken};
 use crate::settings::check_some_name;
 use crate::{
     ConsumeParams, Consumer, Delivered, Lag, Log, LogError, LogSettings, PartitionLag, Position, Record,
@@ -78,7 +78,7 @@ struct Shared {
     server: Server,
     keys: Keys,
     settings: LogSettings,
-    room: Room,
+    room: Capacity,
     closed: AtomicBool,
     /// Set once the layout was found to be as configured.
     laid_out: OnceCell<()>,
@@ -227,7 +227,7 @@ impl RedisLog {
         let shared = Arc::new(Shared {
             server: Server::new(&urls, clock)?,
             keys: Keys::new(&key_prefix, &settings.prefix),
-            room: Room::new(settings.max_queued),
+            room: Capacity::new(settings.max_queued),
             settings,
             closed: AtomicBool::new(false),
             laid_out: OnceCell::new(),

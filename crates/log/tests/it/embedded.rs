@@ -208,7 +208,7 @@ async fn a_folder_in_use_or_of_something_else_is_refused() {
 
     let other = folder.path().join("other");
     std::fs::create_dir(&other).expect("a folder");
-    std::fs::write(other.join("letter.txt"), "dear").expect("written");
+    std::fs::write(other.join("dead_letter.txt"), "dear").expect("written");
     let refused = open(&other).expect_err("not ours").to_string();
     assert!(refused.contains("not Tidegate's"), "{refused}");
 }

@@ -332,7 +332,7 @@ async fn topics_are_made_as_configured_and_a_wrong_layout_is_told() {
             "at least 259200000",
         ),
         (
-            "letters.",
+            "dead_letters.",
             "update-dlq",
             "retention.ms=604799999",
             "at least 604800000",

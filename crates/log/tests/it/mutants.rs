@@ -262,7 +262,7 @@ bites! {
     forgets_at_restart: ForgetsAtRestart, "kept::everything_is_there_after_a_restart";
     begins_again_at_restart: ForgetsAtRestart, "kept::a_restart_goes_on_with_the_next_offset";
     gives_each_owner_everything: GivesEachOwnerEverything, "sharing::two_consumers_share_all_partitions_without_overlap";
-    commits_what_was_handed_out: CommitsWhatWasHandedOut, "groups::b147_only_the_mark_counts_not_what_was_handed_out";
+    commits_what_was_handed_out: CommitsWhatWasHandedOut, "groups::only_the_mark_counts_not_what_was_handed_out";
     hides_lost_commits: HidesLostCommits, "sharing::a_commit_to_a_lost_partition_is_refused";
     ignores_pauses: IgnoresPauses, "consume::a_paused_consumer_gets_nothing_and_keeps_its_partitions";
     loses_records: LosesRecords, "consume::every_record_is_delivered_once_without_faults";

@@ -5,7 +5,7 @@ use axum::http::request::Parts;
 use tidegate_api::Role;
 use tidegate_core::ids::GroupId;
 
-use crate::problem::{FORBIDDEN, Refused, UNAUTHORIZED};
+use crate::problem::{ApiError, FORBIDDEN, UNAUTHORIZED};
 
 /// The name of whoever asks where no keys are configured.
 pub(crate) const ANYBODY: &str = "anybody";
@@ -42,38 +42,38 @@ impl Caller {
         self.groups.is_empty() || self.groups.iter().any(fits)
     }
 
-    pub(crate) fn need(&self, role: Role) -> Result<(), Refused> {
+    pub(crate) fn need(&self, role: Role) -> Result<(), ApiError> {
         if self.has(role) {
             return Ok(());
         }
         let (role, name) = (format!("{role:?}").to_lowercase(), &self.name);
-        Err(Refused::new(
+        Err(ApiError::new(
             FORBIDDEN,
             format!("key {name:?} does not have the role {role}"),
         ))
     }
 
     /// The role, for one group.
-    pub(crate) fn need_for(&self, role: Role, group: &GroupId) -> Result<(), Refused> {
+    pub(crate) fn need_for(&self, role: Role, group: &GroupId) -> Result<(), ApiError> {
         self.need(role)?;
         if self.sees(group.as_str()) {
             return Ok(());
         }
         let name = &self.name;
-        Err(Refused::new(
+        Err(ApiError::new(
             FORBIDDEN,
             format!("key {name:?} is not for group {group:?}"),
         ))
     }
 
     /// The role, for what concerns all groups.
-    pub(crate) fn need_for_all(&self, role: Role) -> Result<(), Refused> {
+    pub(crate) fn need_for_all(&self, role: Role) -> Result<(), ApiError> {
         self.need(role)?;
         if self.groups.is_empty() {
             return Ok(());
         }
         let name = &self.name;
-        Err(Refused::new(
+        Err(ApiError::new(
             FORBIDDEN,
             format!("key {name:?} is for some groups only, and this concerns all"),
         ))
@@ -81,11 +81,11 @@ impl Caller {
 }
 
 impl<S: Send + Sync> FromRequestParts<S> for Caller {
-    type Rejection = Refused;
+    type Rejection = ApiError;
 
-    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Refused> {
+    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, ApiError> {
         let caller = parts.extensions.get::<Caller>().cloned();
-        caller.ok_or_else(|| Refused::new(UNAUTHORIZED, "nobody has been asked who you are"))
+        caller.ok_or_else(|| ApiError::new(UNAUTHORIZED, "nobody has been asked who you are"))
     }
 }
 

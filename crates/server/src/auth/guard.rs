@@ -6,7 +6,7 @@ use axum::response::{IntoResponse, Response};
 
 use super::origin::{changes_something, check_host, check_origin};
 use super::{Caller, MaybeSession, keys};
-use crate::problem::{Answer, BAD_CSRF, Refused, UNAUTHORIZED};
+use crate::problem::{ApiError, ApiResult, BAD_CSRF, UNAUTHORIZED};
 use crate::state::App;
 
 pub(super) const CSRF: &str = "x-csrf-token";
@@ -18,7 +18,7 @@ pub(crate) async fn guard(State(app): State<App>, mut request: Request, next: Ne
     }
 }
 
-fn admit(app: &App, request: &mut Request) -> Answer<()> {
+fn admit(app: &App, request: &mut Request) -> ApiResult<()> {
     let server = &app.config.server;
     // Whoever watches over us calls us by any name, and is told nothing but that we are there.
     if !is_health(request.uri().path()) {
@@ -39,8 +39,8 @@ fn admit(app: &App, request: &mut Request) -> Answer<()> {
 }
 
 /// By key, or by the session of a browser.
-fn identify(app: &App, request: &mut Request) -> Answer<Caller> {
-    let unknown = |detail: &str| Refused::new(UNAUTHORIZED, detail);
+fn identify(app: &App, request: &mut Request) -> ApiResult<Caller> {
+    let unknown = |detail: &str| ApiError::new(UNAUTHORIZED, detail);
     match keys::given(request.headers()).map_err(unknown)? {
         Some(key) => {
             let caller = app.keys.whose(key).cloned();
@@ -56,7 +56,7 @@ fn identify(app: &App, request: &mut Request) -> Answer<Caller> {
                 })?;
             let token = request.headers().get(CSRF).map(|token| token.as_bytes());
             if changes_something(request.method()) && !session.allows(token) {
-                return Err(Refused::new(
+                return Err(ApiError::new(
                     BAD_CSRF,
                     format!("a change in a session needs the header {CSRF} with the token that /v1/me tells"),
                 ));
@@ -90,5 +90,5 @@ fn is_visitors(path: &str) -> bool {
         || path
             .strip_prefix("/v1/rooms/")
             .and_then(asked)
-            .is_some_and(|what| matches!(what.as_str(), "join" | "place" | "leave" | "challenge" | "draw"))
+            .is_some_and(|what| matches!(what.as_str(), "join" | "ticket" | "leave" | "challenge" | "draw"))
 }

@@ -16,10 +16,10 @@ use super::guard::CSRF;
 use super::origin::came_by_tls;
 use super::session::set_cookie;
 use super::{ANYBODY, Caller};
-use crate::audit::Deed;
+use crate::audit::AuditedCommand;
 use crate::extract::{Json, media_type, whole_body};
 use crate::problem::{
-    Answer, BAD_CSRF, BAD_REQUEST, INTERNAL, MEDIA_TYPE, Refused, TIMEOUT, TOO_MANY, UNAUTHORIZED,
+    ApiError, ApiResult, BAD_CSRF, BAD_REQUEST, INTERNAL, MEDIA_TYPE, TIMEOUT, TOO_MANY, UNAUTHORIZED,
 };
 use crate::state::App;
 
@@ -54,7 +54,7 @@ async fn login(
     let pause = Duration::from(app.config.server.body_pause_ms);
     let read = tokio::time::timeout(longest, whole_body(body, MAX_BYTES, pause)).await;
     let begun = match read {
-        Err(_) => Err(Refused::new(TIMEOUT, "the body took too long")),
+        Err(_) => Err(ApiError::new(TIMEOUT, "the body took too long")),
         Ok(Err(refused)) => Err(refused),
         Ok(Ok(body)) => begin(&app, peer, &parts.headers, is_form, &body).await,
     };
@@ -81,14 +81,14 @@ async fn begin(
     headers: &HeaderMap,
     is_form: bool,
     body: &[u8],
-) -> Answer<(Identity, Option<HeaderValue>)> {
+) -> ApiResult<(Identity, Option<HeaderValue>)> {
     let key = asked_key(headers, is_form, body)?;
     if !app.keys.required() {
         return Ok((identity(app, Caller::anybody(), None), None));
     }
     let now = app.now();
     if !app.attempts.take(peer.ip(), now) {
-        return Err(Refused::new(
+        return Err(ApiError::new(
             TOO_MANY,
             format!("{MAX_WRONG} wrong keys within a minute from this address; try again a minute later"),
         )
@@ -98,11 +98,14 @@ async fn begin(
     let Some(caller) = app.keys.whose(&key).cloned() else {
         let noted = app
             .audit
-            .note(now, ANYBODY, Deed::new("login.refused", from), None);
+            .note(now, ANYBODY, AuditedCommand::new("login.refused", from), None);
         if let Err(refused) = noted.await {
             tracing::warn!(error = refused.detail, "a refused login is not in the audit log");
         }
-        return Err(Refused::new(UNAUTHORIZED, "the key is not one of this service's"));
+        return Err(ApiError::new(
+            UNAUTHORIZED,
+            "the key is not one of this service's",
+        ));
     };
     app.attempts.give_back(peer.ip(), now);
     let server = &app.config.server;
@@ -111,10 +114,12 @@ async fn begin(
         let begun = app.sessions.begin(caller.clone(), now, server.session_ms);
         begun.map_err(|error| {
             tracing::error!(%error, "the operating system gives no randomness");
-            Refused::new(INTERNAL, "no session can be made; see the service's log")
+            ApiError::new(INTERNAL, "no session can be made; see the service's log")
         })
     };
-    let begun = app.audited(&caller, Deed::new("login", from), begin).await?;
+    let begun = app
+        .audited(&caller, AuditedCommand::new("login", from), begin)
+        .await?;
     let cookie = set_cookie(
         Some(&begun.cookie),
         server.session_ms,
@@ -124,25 +129,25 @@ async fn begin(
     Ok((identity(app, caller, Some(begun.csrf)), Some(cookie)))
 }
 
-fn asked_key(headers: &HeaderMap, is_form: bool, body: &[u8]) -> Answer<String> {
+fn asked_key(headers: &HeaderMap, is_form: bool, body: &[u8]) -> ApiResult<String> {
     if is_form {
         let text = std::str::from_utf8(body).unwrap_or_default();
         let login = Uri::try_from(format!("/login?{text}")).ok();
         let login = login.and_then(|uri| Query::<Login>::try_from_uri(&uri).ok());
         let login =
-            login.ok_or_else(|| Refused::new(BAD_REQUEST, "the form must have the field `key` only"))?;
+            login.ok_or_else(|| ApiError::new(BAD_REQUEST, "the form must have the field `key` only"))?;
         return Ok(login.0.key.trim().to_owned());
     }
     let is_json = media_type(headers).is_some_and(|media| media.eq_ignore_ascii_case("application/json"));
     if !is_json {
-        return Err(Refused::new(
+        return Err(ApiError::new(
             MEDIA_TYPE,
             format!("a login is application/json, like {{\"key\": \"tg_…\"}}, or {FORM}"),
         ));
     }
     // The reader's own error could repeat a part of the key.
     let login: Result<Login, _> = serde_json::from_slice(body);
-    let login = login.map_err(|_| Refused::new(BAD_REQUEST, "a login is like {\"key\": \"tg_…\"}"))?;
+    let login = login.map_err(|_| ApiError::new(BAD_REQUEST, "a login is like {\"key\": \"tg_…\"}"))?;
     Ok(login.key.trim().to_owned())
 }
 
@@ -164,7 +169,7 @@ async fn logout(State(app): State<App>, headers: HeaderMap) -> Response {
         let token = headers.get(CSRF).map(|token| token.as_bytes());
         if !session.allows(token) {
             let detail = format!("a logout needs the header {CSRF} with the token that /v1/me tells");
-            return Refused::new(BAD_CSRF, detail).into_response();
+            return ApiError::new(BAD_CSRF, detail).into_response();
         }
         app.sessions.end(&headers, tls);
     }

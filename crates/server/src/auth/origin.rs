@@ -10,14 +10,14 @@ use axum::extract::Request;
 use axum::http::{HeaderMap, Method, header};
 
 use crate::config::ServerConfig;
-use crate::problem::{Answer, BAD_HOST, BAD_ORIGIN, Refused};
+use crate::problem::{ApiError, ApiResult, BAD_HOST, BAD_ORIGIN};
 
 pub(super) fn changes_something(method: &Method) -> bool {
     !matches!(*method, Method::GET | Method::HEAD | Method::OPTIONS)
 }
 
 /// Refuses names that are not ours.
-pub(super) fn check_host(server: &ServerConfig, request: &Request) -> Answer<()> {
+pub(super) fn check_host(server: &ServerConfig, request: &Request) -> ApiResult<()> {
     // HTTP/2 puts the name into the address.
     let in_address = request.uri().authority().map(|authority| authority.as_str());
     let in_header = request
@@ -25,11 +25,11 @@ pub(super) fn check_host(server: &ServerConfig, request: &Request) -> Answer<()>
         .get(header::HOST)
         .map(|host| host.to_str().unwrap_or_default());
     if in_address.is_none() && in_header.is_none() {
-        return Err(Refused::new(BAD_HOST, "the request does not name a host"));
+        return Err(ApiError::new(BAD_HOST, "the request does not name a host"));
     }
     for host in [in_address, in_header].into_iter().flatten() {
         if !is_ours(server, host) {
-            return Err(Refused::new(
+            return Err(ApiError::new(
                 BAD_HOST,
                 format!("{host:?} is not a name of this service; if it should be, add it to server.hosts"),
             ));
@@ -64,7 +64,7 @@ fn without_port(host: &str) -> &str {
 }
 
 /// Refuses what the page of another site made a browser send.
-pub(super) fn check_origin(server: &ServerConfig, request: &Request) -> Answer<()> {
+pub(super) fn check_origin(server: &ServerConfig, request: &Request) -> ApiResult<()> {
     let headers = request.headers();
     let changes = changes_something(request.method());
     let cross_site = headers
@@ -74,7 +74,7 @@ pub(super) fn check_origin(server: &ServerConfig, request: &Request) -> Answer<(
     // and a shop sends visitors to it by a link.
     let path = request.uri().path();
     if cross_site && (changes || path.starts_with("/v1") || path.starts_with("/events/")) {
-        return Err(Refused::new(BAD_ORIGIN, "a page of another site asked for this"));
+        return Err(ApiError::new(BAD_ORIGIN, "a page of another site asked for this"));
     }
     let Some(origin) = headers.get(header::ORIGIN) else {
         return Ok(());
@@ -82,7 +82,7 @@ pub(super) fn check_origin(server: &ServerConfig, request: &Request) -> Answer<(
     if !changes || same_origin(server, request, origin.to_str().unwrap_or_default()) {
         return Ok(());
     }
-    Err(Refused::new(
+    Err(ApiError::new(
         BAD_ORIGIN,
         format!("the page at {origin:?} is not one of this service's"),
     ))
@@ -101,7 +101,7 @@ fn same_origin(server: &ServerConfig, request: &Request, origin: &str) -> bool {
     };
     let (default_port, same_scheme) = match scheme {
         "http" => (":80", server.tls.is_none()),
-        // Names that are configured may stand on a proxy that speaks TLS for us.
+        // PathParams that are configured may stand on a proxy that speaks TLS for us.
         "https" => {
             let proxied = server
                 .hosts
@@ -229,7 +229,7 @@ mod tests {
         };
         for (path, linked) in [
             ("/events/concert/tickets/waiting", false),
-            ("/v1/rooms/concert/place", false),
+            ("/v1/rooms/concert/ticket", false),
             ("/rooms/concert?token=x", true),
         ] {
             assert_eq!(check(path, "cross-site"), linked, "{path}");

@@ -7,7 +7,7 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use reqwest::Url;
 use tidegate_api::Role;
-use tidegate_core::ids::{JobType, LaneId};
+use tidegate_core::ids::{JobType, QueueId};
 use tidegate_core::time::Millis;
 use tidegate_store::redis::MAX_SHARDS;
 
@@ -16,7 +16,7 @@ use crate::auth::{ANYBODY, key_digest};
 
 /// The digest of an empty key, which is in every book.
 const EMPTY_KEY: &str = "sha256:e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855";
-/// Limit: several tries have to fit into one claim on an action.
+/// Limit: several tries have to fit into one claim on a batch.
 const MAX_CALLBACK_TIMEOUT: Millis = Millis(30_000);
 
 macro_rules! ensure {
@@ -29,8 +29,8 @@ macro_rules! ensure {
 }
 pub(super) use ensure;
 
-/// The lane of job types that have none of their own.
-const DEFAULT_LANE: &str = "default";
+/// The queue of job types that have none of their own.
+const DEFAULT_QUEUE: &str = "default";
 /// What a signing secret begins with, and the bytes it may have: Standard Webhooks.
 const SECRET_PREFIX: &str = "whsec_";
 const SECRET_BYTES: std::ops::RangeInclusive<usize> = 24..=64;
@@ -162,12 +162,12 @@ impl Config {
     }
 
     fn check_targets(&self) -> Result<(), ConfigError> {
-        let mut sent_to: BTreeMap<&JobType, &LaneId> = BTreeMap::new();
+        let mut sent_to: BTreeMap<&JobType, &QueueId> = BTreeMap::new();
         for (name, target) in &self.targets {
             let at = format!("targets.{name}");
             ensure!(
-                name.as_str() != DEFAULT_LANE,
-                "targets.{DEFAULT_LANE}: job types that are not named stand in the lane `{DEFAULT_LANE}`, and would be \
+                name.as_str() != DEFAULT_QUEUE,
+                "targets.{DEFAULT_QUEUE}: job types that are not named stand in the queue `{DEFAULT_QUEUE}`, and would be \
                  sent to no one; give the target another name"
             );
             check_url(&format!("{at}.url"), &target.url)?;
@@ -185,15 +185,15 @@ impl Config {
                         "job type {kind:?} is in targets.{other}.types and in {at}.types: it can be sent to one target only"
                     )));
                 }
-                let lane = self
+                let queue = self
                     .job_types
                     .get(kind)
-                    .and_then(|settings| settings.lane.as_ref());
+                    .and_then(|settings| settings.queue.as_ref());
                 ensure!(
-                    lane.is_none_or(|lane| lane == name),
-                    "job_types.{kind}.lane = {:?}, but {at}.types has {kind:?}, whose lane is the target's name: leave the \
-                     lane out",
-                    lane.map_or("", |lane| lane.as_str())
+                    queue.is_none_or(|queue| queue == name),
+                    "job_types.{kind}.queue = {:?}, but {at}.types has {kind:?}, whose queue is the target's name: leave the \
+                     queue out",
+                    queue.map_or("", |queue| queue.as_str())
                 );
             }
             ensure!(
@@ -212,34 +212,34 @@ impl Config {
                     "{at}.{field} = 0: it must be at least 1 ms"
                 );
             }
-            if let Some(lane) = self.lanes.get(name) {
+            if let Some(queue) = self.queues.get(name) {
                 for (field, given, instead) in [
-                    ("worker_count", lane.worker_count.is_some(), "concurrency"),
-                    ("rps", lane.rps.is_some() && target.rps.is_some(), "rps"),
+                    ("worker_count", queue.worker_count.is_some(), "concurrency"),
+                    ("rps", queue.rps.is_some() && target.rps.is_some(), "rps"),
                     (
                         "slow_ms",
-                        lane.slow_ms.is_some() && target.slow_ms.is_some(),
+                        queue.slow_ms.is_some() && target.slow_ms.is_some(),
                         "slow_ms",
                     ),
                 ] {
                     ensure!(
                         !given,
-                        "lanes.{name}.{field}: the lane is a target's, whose {at}.{instead} decides; leave it out"
+                        "queues.{name}.{field}: the queue is a target's, whose {at}.{instead} decides; leave it out"
                     );
                 }
             }
         }
         for (kind, settings) in &self.job_types {
-            let lane = settings
-                .lane
+            let queue = settings
+                .queue
                 .as_ref()
-                .filter(|lane| self.targets.contains_key(*lane));
+                .filter(|queue| self.targets.contains_key(*queue));
             ensure!(
-                lane.is_none() || sent_to.contains_key(kind),
-                "job_types.{kind}.lane = {:?} is a target that {kind:?} is not sent to, so nobody would work on it: add it to \
+                queue.is_none() || sent_to.contains_key(kind),
+                "job_types.{kind}.queue = {:?} is a target that {kind:?} is not sent to, so nobody would work on it: add it to \
                  targets.{}.types",
-                lane.map_or("", |lane| lane.as_str()),
-                lane.map_or("", |lane| lane.as_str())
+                queue.map_or("", |queue| queue.as_str()),
+                queue.map_or("", |queue| queue.as_str())
             );
         }
         Ok(())
@@ -410,7 +410,7 @@ mod tests {
             "[server]\nlisten = \"[::ffff:127.0.0.1]:80\"",
             "[server]\nlisten = \"0.0.0.0:80\"\nopen = true",
             "[targets.mail]\nurl = \"https://host/x?y=1\"\ntypes = [\"A\"]\nsecret = \"whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw\"\n\
-             headers = { authorization = \"Basic x\" }\n[job_types.A]\nlane = \"mail\"\n[lanes.mail]\nrps = 5",
+             headers = { authorization = \"Basic x\" }\n[job_types.A]\nqueue = \"mail\"\n[queues.mail]\nrps = 5",
             "[redis]\nurls = [\"redis://:p@host:1/2\", \"rediss://host\"]",
             "[store]\nkind = \"redis\"\n[redis]\nhost = \"::1\"\npassword = \"a/b@c\"",
         ] {
@@ -585,20 +585,20 @@ mod tests {
                 "twice, written differently",
             ),
             (
-                target("[job_types.A]\nlane = \"other\""),
-                "job_types.A.lane = \"other\", but targets.mail.types has \"A\"",
+                target("[job_types.A]\nqueue = \"other\""),
+                "job_types.A.queue = \"other\", but targets.mail.types has \"A\"",
             ),
             (
-                target("[job_types.B]\nlane = \"mail\""),
-                "job_types.B.lane = \"mail\" is a target that \"B\" is not sent to",
+                target("[job_types.B]\nqueue = \"mail\""),
+                "job_types.B.queue = \"mail\" is a target that \"B\" is not sent to",
             ),
             (
-                target("[lanes.mail]\nworker_count = 3"),
-                "lanes.mail.worker_count: the lane is a target's, whose targets.mail.concurrency",
+                target("[queues.mail]\nworker_count = 3"),
+                "queues.mail.worker_count: the queue is a target's, whose targets.mail.concurrency",
             ),
             (
-                target("rps = 1\n[lanes.mail]\nrps = 3"),
-                "lanes.mail.rps: the lane is a target's",
+                target("rps = 1\n[queues.mail]\nrps = 3"),
+                "queues.mail.rps: the queue is a target's",
             ),
             (
                 callback("").replace("http://a/", "mailto:x"),

@@ -1,7 +1,7 @@
 //! Reads the settings: defaults, then one TOML file, then the environment, then flags; the later one wins.
 //!
 //! Environment: `REDIS_HOST` and `REDIS_PORT`, then `TIDEGATE__SECTION__FIELD=value`. Two underscores separate
-//! levels; sections and fields in any case, names of targets, lanes, job types and callbacks as they are. Values
+//! levels; sections and fields in any case, names of targets, queues, job types and callbacks as they are. Values
 //! are TOML; what is none is a string. Every error names the line, the variable or the flag that it comes from.
 
 use std::collections::BTreeMap;
@@ -22,7 +22,7 @@ const PREFIX: &str = "TIDEGATE__";
 /// Sections whose second level are names that users give.
 const NAMED: &[&str] = &[
     "job_types",
-    "lanes",
+    "queues",
     "targets",
     "callbacks",
     "budgets",
@@ -117,7 +117,7 @@ struct Setting {
 struct Said {
     table: Table,
     from: BTreeMap<String, String>,
-    /// What is wrong with it, as it is told. Kept until the end, because a later source may complete what an
+    /// What is wrong with it, as it is told. IdentityCookie until the end, because a later source may complete what an
     /// earlier one began.
     wrong: Option<(Wrong, ConfigError)>,
 }
@@ -338,7 +338,7 @@ fn text(variable: &str, value: &OsString) -> Result<String, ConfigError> {
     text.ok_or_else(|| ConfigError(format!("{variable}: the value is not valid UTF-8")))
 }
 
-/// Names of users keep their case, and so do headers; everything else is ours.
+/// PathParams of users keep their case, and so do headers; everything else is ours.
 fn path_of(variable: &str) -> Vec<String> {
     let mut path: Vec<String> = Vec::new();
     for (level, part) in variable.split("__").enumerate() {
@@ -468,7 +468,7 @@ mod tests {
     #[test]
     fn what_is_shown_can_be_read_again() {
         let file = "[[keys]]\nname = \"ops\"\nhash = \"sha256:0000000000000000000000000000000000000000000000000000000000000000\"\n\
-                    roles = [\"admin\"]\n[lanes.\"a b\"]\nrps = 2\n[job_types.X]\nlane = \"a b\"";
+                    roles = [\"admin\"]\n[queues.\"a b\"]\nrps = 2\n[job_types.X]\nqueue = \"a b\"";
         let loaded = read(file, &[], &[]).unwrap();
         let again: Config = toml::from_str(&loaded.to_toml()).unwrap();
         assert_eq!(again, loaded.config);

@@ -7,6 +7,7 @@ mod check;
 mod check_refresh;
 mod load;
 mod refresh;
+mod roles;
 mod rooms;
 mod secret;
 mod service;
@@ -17,10 +18,10 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 use tidegate_core::budget::BudgetConfig;
 use tidegate_core::config::{
-    BackpressureConfig, BulkConfig, CongestionConfig, FairQueueConfig, JobTypeConfig, LaneConfig,
-    LimitsConfig, RetentionConfig, WorkerPoolConfig,
+    BackpressureConfig, BulkConfig, CongestionConfig, FairQueueConfig, JobTypeConfig, LimitsConfig,
+    QueueConfig, RetentionConfig, WorkerPoolConfig,
 };
-use tidegate_core::ids::{JobType, LaneId, RoomId, SourceId, TargetId};
+use tidegate_core::ids::{JobType, QueueId, RoomId, SourceId, TargetId};
 use tidegate_source::SourceSettings;
 
 pub use crate::room::address::{ProxiesConfig, ProxyHeader};
@@ -59,13 +60,13 @@ pub struct Config {
     pub worker_pool: WorkerPoolConfig,
     pub retention: RetentionConfig,
     pub limits: LimitsConfig,
-    /// Settings of single job types; a type not named here uses the defaults and the lane `default`.
+    /// Settings of single job types; a type not named here uses the defaults and the queue `default`.
     pub job_types: BTreeMap<JobType, JobTypeConfig>,
-    /// Settings of single lanes.
-    pub lanes: BTreeMap<LaneId, LaneConfig>,
+    /// Settings of single queues.
+    pub queues: BTreeMap<QueueId, QueueConfig>,
     /// Who is called for which job types.
-    pub targets: BTreeMap<LaneId, TargetConfig>,
-    /// Who can be told when an action is decided.
+    pub targets: BTreeMap<QueueId, TargetConfig>,
+    /// Who can be told when a batch is decided.
     pub callbacks: BTreeMap<String, CallbackConfig>,
     /// How often providers may be called: by refreshes of the sources that name it, and by pushes that do.
     pub budgets: BTreeMap<TargetId, BudgetConfig>,
@@ -85,7 +86,7 @@ pub struct Config {
 }
 
 impl Config {
-    /// The settings of the bulk part: each target is a lane of its own name with its types in it.
+    /// The settings of the bulk part: each target is a queue of its own name with its types in it.
     pub fn bulk(&self) -> BulkConfig {
         let mut bulk = BulkConfig {
             fair_queue: self.fair_queue.clone(),
@@ -95,18 +96,18 @@ impl Config {
             retention: self.retention.clone(),
             limits: self.limits.clone(),
             job_types: self.job_types.clone(),
-            lanes: self.lanes.clone(),
+            queues: self.queues.clone(),
         };
         for (name, target) in &self.targets {
             for kind in &target.types {
                 let settings = bulk.job_types.entry(kind.clone()).or_default();
-                settings.lane = Some(name.clone());
+                settings.queue = Some(name.clone());
                 settings.timeout_ms = settings.timeout_ms.or(target.timeout_ms);
             }
-            let lane = bulk.lanes.entry(name.clone()).or_default();
-            lane.rps = target.rps.or(lane.rps);
-            lane.slow_ms = target.slow_ms.or(lane.slow_ms);
-            lane.worker_count = Some(target.concurrency);
+            let queue = bulk.queues.entry(name.clone()).or_default();
+            queue.rps = target.rps.or(queue.rps);
+            queue.slow_ms = target.slow_ms.or(queue.slow_ms);
+            queue.worker_count = Some(target.concurrency);
         }
         bulk
     }

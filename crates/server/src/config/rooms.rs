@@ -40,7 +40,7 @@ pub struct RoomSection {
     pub template: Option<RoomId>,
     /// Most visitors' streams at once, over all rooms. Each holds a connection.
     pub max_streams: u32,
-    /// The longest time until a free slot, or a deadline, is noticed without a bell, in milliseconds.
+    /// The longest time until a free slot, or a deadline, is noticed without a signal, in milliseconds.
     pub sweep_ms: Millis,
 }
 
@@ -66,7 +66,7 @@ pub struct RoomSettings {
     pub capacity: Capacity,
     /// Before this nobody is let in; those who come wait for a draw. RFC 3339.
     pub opens_at: Option<Time>,
-    /// How long a sign of life counts, in milliseconds.
+    /// How long a heartbeat counts, in milliseconds.
     pub presence_ms: Millis,
     /// How long an absent visitor keeps the place, in milliseconds.
     pub grace_ms: Millis,
@@ -146,7 +146,7 @@ impl RoomSettings {
             .map_err(|error| within(error.to_string()))?;
         ensure!(
             self.presence_ms >= Millis(1_000),
-            "{what}.presence_ms = {}: at least 1000, for signs of life are a third of it apart",
+            "{what}.presence_ms = {}: at least 1000, for heartbeats are a third of it apart",
             self.presence_ms.0
         );
         if let Some(shop) = &self.shop {

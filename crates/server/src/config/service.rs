@@ -155,7 +155,7 @@ impl Default for RedisConfig {
 pub struct TargetConfig {
     /// Jobs are sent here by POST.
     pub url: String,
-    /// The job types that are sent; their lane is the target's name.
+    /// The job types that are sent; their queue is the target's name.
     pub types: Vec<JobType>,
     /// Signs every call, as Standard Webhooks say: `whsec_` and base64 of 24 to 64 bytes.
     #[serde(default)]
@@ -184,11 +184,11 @@ fn default_concurrency() -> u32 {
     10
 }
 
-/// Somebody who is told when an action is decided.
+/// Somebody who is told when a batch is decided.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct CallbackConfig {
-    /// Told by POST.
+    /// VisitEvent by POST.
     pub url: String,
     /// Signs every call, as Standard Webhooks say.
     #[serde(default)]
@@ -220,6 +220,7 @@ pub struct KeyConfig {
     pub name: String,
     /// `sha256:` and the digest of the key in hex; `tidegate key` makes both.
     pub hash: String,
+    #[serde(with = "super::roles")]
     pub roles: Vec<Role>,
     /// Only these groups; `*` at the end stands for any rest. All if empty.
     #[serde(default)]

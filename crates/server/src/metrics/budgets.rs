@@ -3,7 +3,7 @@
 use tidegate_core::budget::BudgetConfig;
 use tidegate_core::refresh::breaker::BreakerState;
 use tidegate_core::time::{Millis, Timestamp};
-use tidegate_engine::refresh::{AllowancesView, PriorityCounts, TokenCounts};
+use tidegate_engine::refresh::{PriorityCounts, TokenCounts, TokensView};
 
 use super::scrape::label;
 use super::series::{Buckets, Exposition, Labels};
@@ -28,7 +28,7 @@ pub(super) struct Budgeted {
     pub(super) now: Timestamp,
     pub(super) began: Timestamp,
     pub(super) budgets: Vec<Budget>,
-    pub(super) taken: AllowancesView,
+    pub(super) taken: TokensView,
 }
 
 impl Budgeted {

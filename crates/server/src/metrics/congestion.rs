@@ -43,7 +43,7 @@ impl Congestion {
     pub(super) fn put(&mut self, state: CongestionState, began: Timestamp) -> (CongestionState, u64) {
         let total = state.total_throttle_count;
         let before = match self.states.get(&state.group) {
-            // Counts begin again when a group has finished its actions.
+            // Counts begin again when a group has finished its batches.
             Some(known) if known.total_throttle_count > total => 0,
             Some(known) => known.total_throttle_count,
             None if state.last_throttle_at.is_some_and(|at| at >= began) => 0,

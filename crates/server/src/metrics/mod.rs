@@ -1,6 +1,6 @@
 //! What `/metrics` tells: counted where it happens, or seen last by the sampler; a scrape asks the store nothing.
 //!
-//! Names and labels of the bulk part are the original's, those of the refresh part too, after `tidegate_`;
+//! PathParams and labels of the bulk part are the original's, those of the refresh part too, after `tidegate_`;
 //! `docs/metrics.md` documents all of them. Everything that users can make more of is bounded: groups by
 //! `metrics.max_groups`, the rest by the configuration.
 
@@ -181,13 +181,13 @@ impl Metrics {
         let mut throttled = 0;
         for settled in outcome {
             let what = match settled {
-                Settled::Done { .. } => 0,
+                Settled::Completed { .. } => 0,
                 Settled::Delayed { reason, .. } => {
                     throttled += usize::from(*reason == DelayReason::ApiThrottled);
                     1
                 }
                 Settled::Dead { .. } => 2,
-                Settled::Returned => 3,
+                Settled::Released => 3,
                 Settled::Stale => 4,
             };
             counts[what] += 1;

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use tidegate_core::ids::SourceId;
 use tidegate_core::refresh::dead_letter::FailureReason;
 use tidegate_core::time::{Millis, Timestamp};
-use tidegate_engine::refresh::{Breakers, CountersView, FreshnessMix, LagView, Lags, reason_name};
+use tidegate_engine::refresh::{Breakers, CountersView, FreshnessCensus, LagView, Lags, reason_name};
 use tidegate_log::Topic;
 
 use super::budgets::{by_priority, state, with};
@@ -29,7 +29,7 @@ pub(super) struct Refreshing {
     pub(super) lag_told_for: Millis,
     /// Topic and group of high, then of low.
     pub(super) consumers: [(String, String); 2],
-    pub(super) mix: BTreeMap<SourceId, FreshnessMix>,
+    pub(super) mix: BTreeMap<SourceId, FreshnessCensus>,
 }
 
 impl Refreshing {
@@ -48,7 +48,7 @@ impl Refreshing {
                 (topic(Topic::High), work.high_group.clone()),
                 (topic(Topic::Low), work.low_group.clone()),
             ],
-            mix: handle.mix(),
+            mix: handle.census(),
         })
     }
 
@@ -300,15 +300,15 @@ impl Refreshing {
     }
 
     fn records(&self, all: &mut Exposition) {
-        let each = |counts: fn(&FreshnessMix) -> Vec<(&'static str, u64)>, name: &'static str| {
-            let of = move |(source, mix): (&SourceId, &FreshnessMix)| {
+        let each = |counts: fn(&FreshnessCensus) -> Vec<(&'static str, u64)>, name: &'static str| {
+            let of = move |(source, mix): (&SourceId, &FreshnessCensus)| {
                 let labels = label("source", source.as_str());
                 let counts = counts(mix).into_iter();
                 counts.map(move |(value, count)| (with(&labels, name, value), count as f64))
             };
             self.mix.iter().flat_map(of)
         };
-        let fresh = |mix: &FreshnessMix| {
+        let fresh = |mix: &FreshnessCensus| {
             vec![
                 ("fresh", mix.fresh),
                 ("stale", mix.stale),
@@ -328,7 +328,7 @@ impl Refreshing {
                 "state",
             ),
         );
-        let age = |(source, mix): (&SourceId, &FreshnessMix)| {
+        let age = |(source, mix): (&SourceId, &FreshnessCensus)| {
             let age = self.now.since(mix.counted_at).as_secs_f64();
             (label("source", source.as_str()), age)
         };

@@ -8,7 +8,7 @@ use tidegate_core::refresh::breaker::BreakerState;
 use tidegate_core::refresh::dead_letter::FailureReason;
 use tidegate_core::time::Millis;
 use tidegate_engine::refresh::{
-    AllowancesView, Breakers, CountersView, FreshnessMix, LagView, Lags, PriorityCounts, TokenCounts,
+    Breakers, CountersView, FreshnessCensus, LagView, Lags, PriorityCounts, TokenCounts, TokensView,
 };
 use tidegate_engine::{BOUNDS_MS, HistogramView};
 
@@ -66,7 +66,7 @@ pub(super) fn budgeted() -> Budgeted {
         now: NOW,
         began: BEGAN,
         budgets: vec![budget("api", 100), budget("endless", 0)],
-        taken: AllowancesView {
+        taken: TokensView {
             tokens: BTreeMap::new(),
             late: 2,
             store: BreakerState::Open,
@@ -112,7 +112,7 @@ pub(super) fn refreshing() -> Refreshing {
             .map(|line| (format!("p-update-priority-{line}"), format!("{line}-worker"))),
         mix: BTreeMap::from([(
             SourceId::new("character").unwrap(),
-            FreshnessMix {
+            FreshnessCensus {
                 fresh: 10,
                 stale: 2,
                 missing: 1,

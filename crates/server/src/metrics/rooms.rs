@@ -9,7 +9,7 @@ use tidegate_engine::room::{Seen, WorkView};
 
 use super::scrape::label;
 use super::series::{Buckets, Exposition, Labels};
-use crate::room::part::Door;
+use crate::room::module::ServedRoom;
 use crate::state::App;
 
 /// One room.
@@ -36,7 +36,7 @@ impl RoomsSeen {
     pub(super) fn take(app: &App) -> Option<Self> {
         let rooms = app.rooms.as_ref()?;
         let doors = rooms.doors().into_iter();
-        let looked = |door: Arc<Door>| Looked {
+        let looked = |door: Arc<ServedRoom>| Looked {
             room: door.room.name().to_string(),
             seen: door.room.seen(),
             max_waiting: door.settings.max_waiting,

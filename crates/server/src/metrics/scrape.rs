@@ -46,7 +46,7 @@ impl Scrape {
             now: app.now(),
             stats: app.sampler.last_stats(app),
             groups,
-            targets: app.targets.views(&app.sampler.lanes()),
+            targets: app.targets.views(&app.sampler.queues()),
             callbacks: app.callbacks.counts(),
             budgets: Budgeted::take(app),
             refresh: Refreshing::take(app),
@@ -91,7 +91,7 @@ fn level(level: CongestionLevel) -> &'static str {
 impl Metrics {
     pub(super) fn text(&self, scrape: &Scrape) -> String {
         let mut all = Exposition::default();
-        self.queue(scrape, &mut all);
+        self.stats(scrape, &mut all);
         self.limits(&mut all);
         self.dispatch(scrape, &mut all);
         self.congested(scrape, &mut all);
@@ -113,7 +113,7 @@ impl Metrics {
     }
 
     /// FQ-26.
-    fn queue(&self, scrape: &Scrape, all: &mut Exposition) {
+    fn stats(&self, scrape: &Scrape, all: &mut Exposition) {
         let stats = scrape.stats.as_ref();
         let groups = stats.map(|stats| {
             [
@@ -153,24 +153,24 @@ impl Metrics {
             "Calls of the store that failed",
             self.call_errors.clone(),
         );
-        let phases = stats.map(|stats| {
+        let states = stats.map(|stats| {
             let counts = stats.counts;
             [
                 ("waiting", counts.waiting),
                 ("ready", counts.ready),
-                ("leased", counts.leased),
+                ("running", counts.running),
                 ("delayed", counts.delayed),
-                ("done", counts.done),
+                ("completed", counts.completed),
                 ("dead", counts.dead),
             ]
         });
         all.gauges(
             "tidegate_jobs",
             "Jobs in the store",
-            phases
+            states
                 .into_iter()
                 .flatten()
-                .map(|(phase, count)| (label("phase", phase), count as f64)),
+                .map(|(state, count)| (label("state", state), count as f64)),
         );
         all.gauge(
             "tidegate_active_groups",
@@ -242,7 +242,7 @@ impl Metrics {
         );
         all.gauge(
             "tidegate_ready_queue_max_size",
-            "Most jobs in ready of one lane",
+            "Most jobs in ready of one queue",
             f64::from(self.ready_cap),
         );
         all.gauge(
@@ -362,18 +362,18 @@ impl Metrics {
             "Longest time that the next job of a group that is not paused has waited",
             stats.map(oldest),
         );
-        let lanes = stats.map(|stats| stats.lanes.as_slice()).unwrap_or_default();
+        let queues = stats.map(|stats| stats.queues.as_slice()).unwrap_or_default();
         all.gauges(
-            "tidegate_lane_rate",
-            "Jobs that may start per second in the lane",
-            lanes.iter().map(|lane| (label("lane", &lane.id), lane.rps)),
+            "tidegate_queue_rate",
+            "Jobs that may start per second in the queue",
+            queues.iter().map(|queue| (label("queue", &queue.id), queue.rps)),
         );
         all.gauges(
-            "tidegate_lane_ready",
-            "Jobs in ready of the lane",
-            lanes
+            "tidegate_queue_ready",
+            "Jobs in ready of the queue",
+            queues
                 .iter()
-                .map(|lane| (label("lane", &lane.id), lane.ready as f64)),
+                .map(|queue| (label("queue", &queue.id), queue.ready as f64)),
         );
         let available = stats.is_some_and(|stats| stats.store.available);
         all.gauge(
@@ -477,7 +477,7 @@ fn targets(scrape: &Scrape, all: &mut Exposition) {
     };
     all.counters(
         "tidegate_callbacks",
-        "Calls that tell of decided actions",
+        "Calls that tell of decided batches",
         scrape.callbacks.iter().flat_map(told),
     );
 }

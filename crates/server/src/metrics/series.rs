@@ -5,7 +5,7 @@ use prometheus_client::metrics::MetricType;
 use prometheus_client::registry::Registry;
 use tidegate_engine::{BOUNDS_MS, HistogramView};
 
-/// Names and values of one series' labels.
+/// PathParams and values of one series' labels.
 pub(super) type Labels = Vec<(&'static str, String)>;
 
 /// One metric with all its series.

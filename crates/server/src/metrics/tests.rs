@@ -5,15 +5,15 @@ use std::io::Write;
 use std::process::{Command, Stdio};
 use std::sync::Arc;
 
-use tidegate_api::{Calls, Lane, OldestWait, Stats, StoreState, Target, TargetState, Time, Workers};
+use tidegate_api::{Calls, OldestWait, Queue, Stats, StoreState, Target, TargetState, Time, Workers};
 use tidegate_core::bulk::congestion::{CongestionLevel, Estimate};
-use tidegate_core::bulk::views::{CongestionState, PhaseCounts, Query, View};
+use tidegate_core::bulk::views::{CongestionState, Query, StateCounts, View};
 use tidegate_core::bulk::{
-    AdmitParams, Answer, Ceilings, EnqueueParams, ExpireLeasesParams, LeaseParams, Level, NewJob,
-    ReleaseDueParams, SettleParams, Verdict,
+    AdmitParams, Ceilings, EnqueueParams, ExpireLeasesParams, JobOutcome, LeaseParams, NewJob, Priority,
+    ReleaseDueParams, SettleParams, Settlement,
 };
 use tidegate_core::config::Hold;
-use tidegate_core::ids::{JobId, JobType, LaneId, Owner};
+use tidegate_core::ids::{JobId, JobType, Owner, QueueId};
 use tidegate_core::time::Millis;
 use tidegate_store::model::ModelStore;
 use tidegate_store::{Clock, ManualClock, Store, StoreExt};
@@ -44,11 +44,11 @@ fn view(id: impl AsRef<str>, waiting: u64) -> GroupView {
         paused: false,
         held: false,
         active: waiting > 0,
-        counts: PhaseCounts {
+        counts: StateCounts {
             waiting,
             ..Default::default()
         },
-        actions: Vec::new(),
+        batches: Vec::new(),
         waiting_since: None,
         estimate: Estimate {
             seconds: 0,
@@ -75,7 +75,7 @@ fn state(id: &str, throttles: u64, backoff: u64) -> CongestionState {
 pub(super) fn full() -> Scrape {
     let stats = Stats {
         at: Time(START.0),
-        counts: tidegate_api::PhaseCounts::default(),
+        counts: tidegate_api::StateCounts::default(),
         active_groups: 1,
         groups: 1,
         high_priority_groups: 1,
@@ -92,7 +92,7 @@ pub(super) fn full() -> Scrape {
             group: "a".into(),
             since: Time(START.0),
         }),
-        lanes: vec![Lane {
+        queues: vec![Queue {
             id: "mail".into(),
             configured_rps: 100.0,
             rps: 70.0,
@@ -111,7 +111,7 @@ pub(super) fn full() -> Scrape {
     };
     let target = Target {
         name: "mail".into(),
-        lane: "mail".into(),
+        queue: "mail".into(),
         types: Vec::new(),
         url: "http://127.0.0.1/".into(),
         state: TargetState::Disabled,
@@ -450,14 +450,14 @@ fn jobs(of: &str, count: usize) -> EnqueueParams {
     let job = |n| NewJob {
         id: JobId::new(format!("job-{n}")).unwrap(),
         kind: JobType::new("mail").unwrap(),
-        level: Level::Normal,
+        priority: Priority::Normal,
         payload: Default::default(),
         run_at: None,
         expires_at: None,
     };
     EnqueueParams {
         group: group(of),
-        action: None,
+        batch: None,
         base_priority: None,
         jobs: (0..count).map(job).collect(),
     }
@@ -466,34 +466,34 @@ fn jobs(of: &str, count: usize) -> EnqueueParams {
 #[tokio::test]
 async fn a_store_is_counted_whoever_works_on_it() {
     let (store, metrics, clock) = observed();
-    let lane = LaneId::new("default").unwrap();
+    let queue = QueueId::new("default").unwrap();
     store.call(jobs("a", 15)).await.unwrap().unwrap();
     // Duplicates are not accepted again.
     store.call(jobs("a", 15)).await.unwrap().unwrap();
     let admit = AdmitParams {
-        lane: lane.clone(),
+        queue: queue.clone(),
         max: 20,
         ready_cap: 20,
     };
     store.call(admit.clone()).await.unwrap();
     let lease = LeaseParams {
-        lane,
+        queue,
         max: 10,
         owner: Owner::new("worker").unwrap(),
     };
     let leased = store.lease(lease).await.unwrap();
     assert_eq!(leased.jobs.len(), 10);
-    let answer = |(n, job): (usize, &tidegate_store::LeasedJob)| Answer {
+    let answer = |(n, job): (usize, &tidegate_store::LeasedJob)| Settlement {
         lease: job.leased.lease,
-        verdict: match n {
-            0 => Verdict::Failed { error: "no".into() },
-            1 => Verdict::Throttled { retry_after: None },
-            _ => Verdict::Done {
+        outcome: match n {
+            0 => JobOutcome::Failed { error: "no".into() },
+            1 => JobOutcome::Throttled { retry_after: None },
+            _ => JobOutcome::Completed {
                 result: Default::default(),
             },
         },
     };
-    let answers: Vec<Answer> = leased.jobs.iter().enumerate().take(9).map(answer).collect();
+    let answers: Vec<Settlement> = leased.jobs.iter().enumerate().take(9).map(answer).collect();
     store
         .call(SettleParams {
             answers: answers.clone(),

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use tidegate_core::budget::asked_hold;
-use tidegate_core::bulk::Level;
+use tidegate_core::bulk::Priority as JobPriority;
 use tidegate_core::ids::TargetId;
 use tidegate_core::priority::Priority;
 use tidegate_core::time::Millis;
@@ -30,16 +30,16 @@ impl Budget {
 
     /// Waits a little for the right to call, and says until when. Without it the job was not run and uses up no attempt.
     pub(crate) async fn take(&self, job: &Job) -> Result<Instant, JobError> {
-        let priority = match job.level {
-            Level::High => Priority::High,
-            Level::Normal | Level::Low => Priority::Low,
+        let priority = match job.priority {
+            JobPriority::High => Priority::High,
+            JobPriority::Normal | JobPriority::Low => Priority::Low,
         };
         let patience = PATIENCE.min(Duration::from(job.timeout) / 4);
         let until = Instant::now() + patience;
-        let allowances = &self.budgets.allowances;
+        let token_dispenser = &self.budgets.token_dispenser;
         loop {
             let within = Millis(patience.as_millis() as u64);
-            let acquire = allowances.acquire_within(&self.target, priority, within);
+            let acquire = token_dispenser.acquire_within(&self.target, priority, within);
             match tokio::time::timeout_at(until, acquire).await {
                 Ok(Acquired::Token(token)) if token.is_valid() => return Ok(token.use_by()),
                 // It came too late to be used.
@@ -50,7 +50,7 @@ impl Budget {
                         retry_after: Some(wait),
                     });
                 }
-                Ok(Acquired::Closed) | Err(_) => return Err(JobError::Returned),
+                Ok(Acquired::Closed) | Err(_) => return Err(JobError::Released),
             }
         }
     }

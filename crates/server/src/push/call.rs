@@ -63,7 +63,7 @@ pub(crate) enum CallError {
     /// Nothing was sent: there was no connection in time.
     #[error("it could not be sent in time")]
     NotSent,
-    /// Told to people; names no secret.
+    /// VisitEvent to people; names no secret.
     #[error("{0}")]
     Failed(String),
 }

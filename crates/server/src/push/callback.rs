@@ -1,4 +1,4 @@
-//! Callbacks: somebody is told when an action is decided, until they have heard it.
+//! Callbacks: somebody is told when a batch is decided, until they have heard it.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -7,16 +7,16 @@ use std::time::Duration;
 
 use reqwest::{Client, StatusCode};
 use serde::Serialize;
-use tidegate_api::{ActionCounts, ActionStatus, Time};
+use tidegate_api::{BatchCounts, BatchStatus, Time};
 use tidegate_core::bulk::views::{Query, View};
 use tidegate_core::time::{Millis, Timestamp};
-use tidegate_engine::CompletedAction;
+use tidegate_engine::CompletedBatch;
 use tidegate_store::{Clock, Store, StoreExt};
 
 use super::call::{Address, Within};
 use super::sign::message_id;
 use crate::config::Config;
-use crate::convert::{action_counts, status, time};
+use crate::convert::{batch_counts, status, time};
 
 /// Tries within one claim: at once, then after these. The claim runs out a minute after it was made, and whoever
 /// holds the next one goes on.
@@ -58,9 +58,9 @@ struct Message<'a> {
 #[derive(Serialize)]
 struct Data<'a> {
     group: &'a str,
-    action: &'a str,
-    status: ActionStatus,
-    counts: ActionCounts,
+    batch: &'a str,
+    status: BatchStatus,
+    counts: BatchCounts,
     errors: &'a [String],
     #[serde(skip_serializing_if = "Option::is_none")]
     summary: Option<serde_json::Value>,
@@ -105,7 +105,7 @@ impl Callbacks {
     }
 
     /// Ok: told, or nobody is to be told, or it was given up.
-    pub(crate) async fn tell(&self, completed: CompletedAction) -> Result<(), String> {
+    pub(crate) async fn tell(&self, completed: CompletedBatch) -> Result<(), String> {
         let Some(name) = &completed.callback else {
             return Ok(());
         };
@@ -118,7 +118,7 @@ impl Callbacks {
             None => Tried::Again(format!("callback {name:?} is not configured")),
         };
         let error = match outcome {
-            Tried::Told => return Ok(()),
+            Tried::VisitEvent => return Ok(()),
             Tried::Never(error) => error,
             Tried::Again(error) => match self.decided_at(&completed).await {
                 Some(at) if self.clock.now().since(at) > give_up_after => {
@@ -127,26 +127,26 @@ impl Callbacks {
                 _ => return Err(error),
             },
         };
-        let (group, action) = (&completed.group, &completed.action);
-        tracing::error!(%group, %action, callback = name, error, "the callback was given up");
+        let (group, batch) = (&completed.group, &completed.batch);
+        tracing::error!(%group, %batch, callback = name, error, "the callback was given up");
         Ok(())
     }
 
-    async fn decided_at(&self, completed: &CompletedAction) -> Option<Timestamp> {
-        let query = Query::Action(completed.group.clone(), completed.action.clone());
+    async fn decided_at(&self, completed: &CompletedBatch) -> Option<Timestamp> {
+        let query = Query::Batch(completed.group.clone(), completed.batch.clone());
         match self.store.call(query).await {
-            Ok(Ok(View::Action(view))) => view.finished_at,
+            Ok(Ok(View::Batch(view))) => view.finished_at,
             _ => None,
         }
     }
 
-    async fn try_within_claim(&self, callback: &Callback, completed: &CompletedAction) -> Tried {
+    async fn try_within_claim(&self, callback: &Callback, completed: &CompletedBatch) -> Tried {
         let tries = async {
             let mut pauses = PAUSES.iter();
             loop {
                 let tried = self.try_once(callback, completed).await;
                 let counter = match tried {
-                    Tried::Told => &callback.told,
+                    Tried::VisitEvent => &callback.told,
                     _ => &callback.failed,
                 };
                 counter.fetch_add(1, Ordering::Relaxed);
@@ -160,21 +160,21 @@ impl Callbacks {
         tokio::time::timeout(WITHIN, tries).await.unwrap_or_else(slow)
     }
 
-    async fn try_once(&self, callback: &Callback, completed: &CompletedAction) -> Tried {
+    async fn try_once(&self, callback: &Callback, completed: &CompletedBatch) -> Tried {
         let now = self.clock.now();
-        let (group, action) = (completed.group.as_str(), completed.action.as_str());
+        let (group, batch) = (completed.group.as_str(), completed.batch.as_str());
         let summary = completed.summary.as_ref();
         let message = Message {
             kind: match completed.status {
-                tidegate_core::bulk::ActionStatus::Failed => "action.failed",
-                _ => "action.completed",
+                tidegate_core::bulk::BatchStatus::Failed => "batch.failed",
+                _ => "batch.completed",
             },
             timestamp: time(now),
             data: Data {
                 group,
-                action,
+                batch,
                 status: status(completed.status),
-                counts: action_counts(completed.counts),
+                counts: batch_counts(completed.counts),
                 errors: &completed.errors,
                 summary: summary.and_then(|bytes| serde_json::from_slice(bytes).ok()),
             },
@@ -183,7 +183,7 @@ impl Callbacks {
             Ok(body) => body,
             Err(error) => return Tried::Never(error.to_string()),
         };
-        let id = message_id("action", group, action);
+        let id = message_id("batch", group, batch);
         let within = Within {
             timeout: callback.timeout,
             max_answer: MAX_ANSWER,
@@ -191,7 +191,7 @@ impl Callbacks {
         };
         let call = callback.address.post(&id, now, body, &[], within);
         match call.await {
-            Ok(reply) if reply.status.is_success() => Tried::Told,
+            Ok(reply) if reply.status.is_success() => Tried::VisitEvent,
             Ok(reply) if reply.status == StatusCode::GONE => Tried::Never("answered 410 Gone".into()),
             Ok(reply) => Tried::Again(format!("answered {}", reply.status)),
             Err(error) => Tried::Again(error.to_string()),
@@ -201,7 +201,7 @@ impl Callbacks {
 
 #[derive(Debug)]
 enum Tried {
-    Told,
+    VisitEvent,
     /// It may work later.
     Again(String),
     Never(String),

@@ -1,4 +1,4 @@
-//! Push: targets that are called for each job, and callbacks that are told when an action is decided.
+//! Push: targets that are called for each job, and callbacks that are told when a batch is decided.
 //!
 //! Only addresses of the configuration are ever called; calls are signed as Standard Webhooks say.
 
@@ -11,8 +11,8 @@ mod target;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use tidegate_core::bulk::views::LaneView;
-use tidegate_core::ids::LaneId;
+use tidegate_core::bulk::views::QueueView;
+use tidegate_core::ids::QueueId;
 use tidegate_engine::EngineBuilder;
 use tidegate_store::Clock;
 
@@ -26,7 +26,7 @@ use crate::refresh::PushBudgets;
 
 /// All targets of the configuration, with how their calls go.
 #[derive(Default)]
-pub(crate) struct Targets(BTreeMap<LaneId, Arc<Target>>);
+pub(crate) struct Targets(BTreeMap<QueueId, Arc<Target>>);
 
 impl Targets {
     /// Which settings cannot be used, and why.
@@ -81,31 +81,32 @@ impl Targets {
         engine
     }
 
-    /// The target whose jobs stand in this lane.
-    pub(crate) fn of_lane(&self, lane: &LaneId) -> Option<&str> {
-        self.0.get_key_value(lane).map(|(name, _)| name.as_str())
+    /// The target whose jobs stand in this queue.
+    pub(crate) fn of_queue(&self, queue: &QueueId) -> Option<&str> {
+        self.0.get_key_value(queue).map(|(name, _)| name.as_str())
     }
 
     /// One target; its rates are those of the configuration.
-    pub(crate) fn view(&self, lane: &LaneId) -> Option<tidegate_api::Target> {
-        self.0.get(lane).map(|target| target.view(None))
+    pub(crate) fn view(&self, queue: &QueueId) -> Option<tidegate_api::Target> {
+        self.0.get(queue).map(|target| target.view(None))
     }
 
-    /// All targets, with the rates that their lanes have.
-    pub(crate) fn views(&self, lanes: &[LaneView]) -> Vec<tidegate_api::Target> {
-        let view =
-            |(name, target): (&LaneId, &Arc<Target>)| target.view(lanes.iter().find(|lane| lane.id == *name));
+    /// All targets, with the rates that their queues have.
+    pub(crate) fn views(&self, queues: &[QueueView]) -> Vec<tidegate_api::Target> {
+        let view = |(name, target): (&QueueId, &Arc<Target>)| {
+            target.view(queues.iter().find(|queue| queue.id == *name))
+        };
         self.0.iter().map(view).collect()
     }
 
-    pub(crate) fn enable(&self, lane: &LaneId) {
-        if let Some(target) = self.0.get(lane) {
+    pub(crate) fn enable(&self, queue: &QueueId) {
+        if let Some(target) = self.0.get(queue) {
             target.gate.open();
         }
     }
 
-    pub(crate) fn disable(&self, lane: &LaneId, reason: String) {
-        if let Some(target) = self.0.get(lane) {
+    pub(crate) fn disable(&self, queue: &QueueId, reason: String) {
+        if let Some(target) = self.0.get(queue) {
             target.gate.close(reason);
         }
     }

@@ -10,8 +10,8 @@ use reqwest::StatusCode;
 use serde::Serialize;
 use serde_json::value::RawValue;
 use tidegate_api::{Calls, LastFailure, TargetState, Time};
-use tidegate_core::bulk::views::LaneView;
-use tidegate_core::ids::LaneId;
+use tidegate_core::bulk::views::QueueView;
+use tidegate_core::ids::QueueId;
 use tidegate_core::time::{Millis, Timestamp};
 use tidegate_engine::{Gate, Handler, Job, JobError};
 use tidegate_store::Clock;
@@ -29,7 +29,7 @@ use crate::telemetry;
 const MAX_ERROR_BYTES: u64 = 2_048;
 
 pub(crate) struct Target {
-    name: LaneId,
+    name: QueueId,
     config: TargetConfig,
     address: Address,
     pub(crate) gate: Gate,
@@ -62,7 +62,7 @@ struct Message<'a> {
     kind: &'a str,
     timestamp: Time,
     group: &'a str,
-    action: &'a str,
+    batch: &'a str,
     id: &'a str,
     attempt: u32,
     deadline: Time,
@@ -71,7 +71,7 @@ struct Message<'a> {
 
 impl Target {
     pub(crate) fn new(
-        name: &LaneId,
+        name: &QueueId,
         config: &TargetConfig,
         address: Address,
         clock: Arc<dyn Clock>,
@@ -94,10 +94,10 @@ impl Target {
         self.history.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    pub(crate) fn view(&self, lane: Option<&LaneView>) -> tidegate_api::Target {
+    pub(crate) fn view(&self, queue: Option<&QueueView>) -> tidegate_api::Target {
         let (history, reason) = (self.history(), self.gate.reason());
-        let configured = lane.map_or(self.configured_rps, |lane| lane.configured_rps);
-        let rps = lane.map_or(self.configured_rps, |lane| lane.rps);
+        let configured = queue.map_or(self.configured_rps, |queue| queue.configured_rps);
+        let rps = queue.map_or(self.configured_rps, |queue| queue.rps);
         let state = match (&reason, history.last) {
             (Some(_), _) => TargetState::Disabled,
             (None, None) => TargetState::Idle,
@@ -108,7 +108,7 @@ impl Target {
         };
         tidegate_api::Target {
             name: self.name.as_str().to_owned(),
-            lane: self.name.as_str().to_owned(),
+            queue: self.name.as_str().to_owned(),
             types: self
                 .config
                 .types
@@ -157,14 +157,14 @@ impl Target {
             kind: job.kind.as_str(),
             timestamp: time(now),
             group: job.group.as_str(),
-            action: job.action.as_str(),
+            batch: job.batch.as_str(),
             id: job.id.as_str(),
             attempt: job.attempt,
             deadline,
             payload: raw(&job.payload),
         };
         let body = serde_json::to_vec(&message).map_err(|error| CallError::Failed(error.to_string()))?;
-        let name = format!("{}/{}", job.action, job.id);
+        let name = format!("{}/{}", job.batch, job.id);
         let id = message_id("job", job.group.as_str(), &name);
         let extra = [
             ("tidegate-attempt", job.attempt.to_string()),
@@ -227,7 +227,7 @@ impl Target {
                 tracing::error!(target = %self.name, "the target answered 410 Gone and is called no more");
                 self.went_wrong(&error, Last::Failed, |_| {});
                 self.gate.close(reason);
-                Err(JobError::Returned)
+                Err(JobError::Released)
             }
             status if status.is_client_error() => {
                 self.went_wrong(&error, Last::Failed, |calls| calls.failed += 1);

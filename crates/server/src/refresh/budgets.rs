@@ -7,7 +7,7 @@ use std::time::Duration;
 use tidegate_core::budget::BudgetView;
 use tidegate_core::ids::TargetId;
 use tidegate_core::time::Timestamp;
-use tidegate_engine::refresh::{Allowances, AllowancesView};
+use tidegate_engine::refresh::{TokenDispenser, TokensView};
 use tidegate_store::refresh::RefreshStore;
 use tidegate_store::{Clock, StoreError};
 use tokio::time::Instant;
@@ -30,7 +30,7 @@ pub(crate) struct SeenBudget {
 
 #[derive(Debug)]
 pub(crate) struct Budgets {
-    allowances: Allowances,
+    token_dispenser: TokenDispenser,
     store: Arc<dyn RefreshStore>,
     seen: Mutex<Seen>,
 }
@@ -43,17 +43,17 @@ struct Seen {
 }
 
 impl Budgets {
-    pub(super) fn new(allowances: Allowances, store: Arc<dyn RefreshStore>) -> Self {
+    pub(super) fn new(token_dispenser: TokenDispenser, store: Arc<dyn RefreshStore>) -> Self {
         Self {
-            allowances,
+            token_dispenser,
             store,
             seen: Mutex::default(),
         }
     }
 
     /// What this process took of them.
-    pub(crate) fn taken(&self) -> AllowancesView {
-        self.allowances.view()
+    pub(crate) fn taken(&self) -> TokensView {
+        self.token_dispenser.view()
     }
 
     /// One budget; none before it was seen for the first time.

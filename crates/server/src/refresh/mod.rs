@@ -13,7 +13,7 @@ use std::sync::Arc;
 use tidegate_core::ids::SourceId;
 use tidegate_core::time::Timestamp;
 use tidegate_engine::refresh::{
-    Allowances, RefreshError, RefreshHandle, RefreshOptions, RefreshService, Roles, SourceOptions,
+    RefreshError, RefreshHandle, RefreshOptions, RefreshService, Roles, SourceOptions, TokenDispenser,
 };
 use tidegate_log::Log;
 use tidegate_source::HttpFetcher;
@@ -34,7 +34,7 @@ use crate::service::ServiceError;
 /// What pushes need to take from the same budgets.
 #[derive(Clone)]
 pub(crate) struct PushBudgets {
-    pub(crate) allowances: Allowances,
+    pub(crate) token_dispenser: TokenDispenser,
     pub(crate) store: Arc<dyn RefreshStore>,
 }
 
@@ -42,7 +42,7 @@ pub(crate) struct Refresh {
     service: Option<RefreshService>,
     store: OpenStore,
     log: Option<Arc<dyn Log>>,
-    allowances: Allowances,
+    token_dispenser: TokenDispenser,
     budgets: Arc<Budgets>,
     stop: CancellationToken,
     tasks: Vec<JoinHandle<()>>,
@@ -88,11 +88,11 @@ impl Refresh {
             service = Some(RefreshService::start(options).await?);
             log = Some(opened);
         }
-        let allowances = match &service {
-            Some(service) => service.handle().allowances(),
-            None => Allowances::over(store.seam(), config.refresh.breaker.clone()),
+        let token_dispenser = match &service {
+            Some(service) => service.handle().token_dispenser(),
+            None => TokenDispenser::over(store.seam(), config.refresh.breaker.clone()),
         };
-        let budgets = Arc::new(Budgets::new(allowances.clone(), store.seam()));
+        let budgets = Arc::new(Budgets::new(token_dispenser.clone(), store.seam()));
         let targets = config.budgets.keys().cloned().collect();
         tasks.push(tokio::spawn(budgets.clone().run(
             targets,
@@ -103,7 +103,7 @@ impl Refresh {
             service,
             store,
             log,
-            allowances,
+            token_dispenser,
             budgets,
             stop,
             tasks,
@@ -121,7 +121,7 @@ impl Refresh {
 
     pub(crate) fn for_pushes(&self) -> PushBudgets {
         PushBudgets {
-            allowances: self.allowances.clone(),
+            token_dispenser: self.token_dispenser.clone(),
             store: self.store.seam(),
         }
     }
@@ -143,7 +143,7 @@ impl Refresh {
         let result = match self.service {
             Some(service) => service.shutdown().await,
             None => {
-                self.allowances.close().await;
+                self.token_dispenser.close().await;
                 Ok(())
             }
         };

@@ -43,7 +43,7 @@ const LONGEST: Millis = Millis(30_000);
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct EventServiceConfig {
-    /// Asked by GET, with the room in place of `{room}`: `https://shop.example/events/{room}/seats`. Redirects are not
+    /// QueryParams by GET, with the room in place of `{room}`: `https://shop.example/events/{room}/seats`. Redirects are not
     /// followed.
     pub url: String,
     /// Longest time for one call, in milliseconds.
@@ -111,7 +111,7 @@ impl fmt::Debug for Inner {
 type Answer = Result<Event, EventFailure>;
 
 enum Open {
-    Asked(watch::Receiver<Option<Answer>>),
+    QueryParams(watch::Receiver<Option<Answer>>),
     Answered(Answer, Instant),
 }
 
@@ -119,7 +119,7 @@ impl Open {
     /// Says nothing any more: the answer was long ago, or the call ended without an answer.
     fn is_over(&self, now: Instant) -> bool {
         match self {
-            Self::Asked(answer) => answer.has_changed().is_err() && answer.borrow().is_none(),
+            Self::QueryParams(answer) => answer.has_changed().is_err() && answer.borrow().is_none(),
             Self::Answered(_, until) => *until <= now,
         }
     }
@@ -184,7 +184,7 @@ impl EventService {
         let mut rooms = self.0.rooms();
         match rooms.get(room) {
             Some(open) if open.is_over(now) => {}
-            Some(Open::Asked(answer)) => return Ok(answer.clone()),
+            Some(Open::QueryParams(answer)) => return Ok(answer.clone()),
             Some(Open::Answered(answer, _)) => return Err(answer.clone()),
             None => {}
         }
@@ -198,7 +198,7 @@ impl EventService {
             return Err(Err(EventFailure::TooMany(too_many)));
         }
         let (tell, answer) = watch::channel(None);
-        rooms.insert(room.clone(), Open::Asked(answer.clone()));
+        rooms.insert(room.clone(), Open::QueryParams(answer.clone()));
         drop(rooms);
         let (inner, room) = (self.0.clone(), room.clone());
         // On its own: it goes on if those who wait for it go away.

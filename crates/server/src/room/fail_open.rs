@@ -5,29 +5,29 @@
 
 use std::sync::atomic::Ordering;
 
-use tidegate_api::{Place, PlaceState, RoomStatus};
+use tidegate_api::{RoomStatus, Ticket, TicketState};
 use tidegate_core::ids::PersonId;
 use tidegate_core::room::ticket::{Index, Wave};
 use tidegate_core::time::Timestamp;
 
-use super::part::{Door, Rooms};
+use super::module::{Rooms, ServedRoom};
 use super::pass::{Claims, PassRefused};
-use super::place::{pass, status_at};
+use super::ticket::{pass, status_at};
 use crate::convert::time;
-use crate::problem::{Refused, UNAVAILABLE};
+use crate::problem::{ApiError, UNAVAILABLE};
 use crate::state::App;
 
 /// Rooms are never born with this number.
 const NEVER: u64 = 0;
 
 /// Whether everybody is let in now. A room that this process has never seen stays shut: nobody knows whether it was open.
-pub(crate) fn holds(door: &Door, now: Timestamp) -> bool {
+pub(crate) fn holds(door: &ServedRoom, now: Timestamp) -> bool {
     let seen = door.room.seen().filter(|_| lasts(door, now));
     seen.is_some_and(|seen| status_at(&seen.view, now) == RoomStatus::Open)
 }
 
 /// Whether the time of the exception is not over.
-fn lasts(door: &Door, now: Timestamp) -> bool {
+fn lasts(door: &ServedRoom, now: Timestamp) -> bool {
     door.settings.fail_open_until.is_some_and(|until| now.0 < until.0)
 }
 
@@ -35,10 +35,10 @@ fn lasts(door: &Door, now: Timestamp) -> bool {
 pub(crate) fn place(
     app: &App,
     rooms: &Rooms,
-    door: &Door,
+    door: &ServedRoom,
     person: &PersonId,
-    refused: &Refused,
-) -> Option<Place> {
+    refused: &ApiError,
+) -> Option<Ticket> {
     let now = app.now();
     if refused.kind != UNAVAILABLE || !holds(door, now) {
         return None;
@@ -54,11 +54,11 @@ pub(crate) fn place(
         at: now,
         until,
     };
-    Some(Place {
+    Some(Ticket {
         room: door.room.name().to_string(),
         person: person.to_string(),
         number: None,
-        state: PlaceState::Granted,
+        state: TicketState::Granted,
         room_status: RoomStatus::Open,
         position: None,
         ahead: None,
@@ -80,7 +80,11 @@ pub(crate) fn gave(claims: &Claims) -> bool {
 /// How long the visitor of such a pass may stay; none for a pass with a ticket. Nobody keeps count of these passes, so
 /// each can be shown more than once, but none after its time, or after that of the exception. As with any pass, a door that
 /// was closed since does not take it back.
-pub(crate) fn visit(door: &Door, claims: &Claims, now: Timestamp) -> Result<Option<Timestamp>, PassRefused> {
+pub(crate) fn visit(
+    door: &ServedRoom,
+    claims: &Claims,
+    now: Timestamp,
+) -> Result<Option<Timestamp>, PassRefused> {
     match gave(claims) {
         false => Ok(None),
         true if lasts(door, now) && now < claims.until => Ok(Some(now + door.settings.inside_ms)),

@@ -11,7 +11,7 @@ mod words;
 use std::fmt::Write as _;
 
 use serde::Serialize;
-use tidegate_api::{Place, PlaceState, RoomStatus, TicketEnd, Time};
+use tidegate_api::{RoomStatus, Ticket, TicketEnd, TicketState, Time};
 
 pub(crate) use self::colours::stylesheet;
 pub use self::colours::{Colour, Colours};
@@ -38,15 +38,15 @@ pub(crate) struct PageView<'a> {
     pub(crate) at: Time,
     /// How long the place of somebody who is away is kept, in milliseconds.
     pub(crate) kept_ms: u64,
-    pub(crate) place: Option<Place>,
+    pub(crate) place: Option<Ticket>,
     pub(crate) notice: Option<Notice>,
 }
 
 /// What came of the last form, if it did not go as wanted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "snake_case")]
+#[serde(rename_all = "SCREAMING_SNAKE_CASE")]
 pub(crate) enum Notice {
-    /// As many wait as may.
+    /// The waiting room is full.
     Full,
     TooMany,
     /// The store is away.
@@ -125,6 +125,7 @@ fn safe(address: &str) -> Option<&str> {
 
 /// What the scripts are handed.
 #[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
 struct Handed<'a> {
     room: &'a str,
     lang: &'static str,
@@ -136,7 +137,7 @@ struct Handed<'a> {
     kept_ms: u64,
     proof: bool,
     #[serde(skip_serializing_if = "Option::is_none")]
-    place: Option<&'a Place>,
+    place: Option<&'a Ticket>,
     #[serde(skip_serializing_if = "Option::is_none")]
     notice: Option<Notice>,
     texts: &'a Texts,
@@ -263,11 +264,11 @@ impl Stage<'_> {
         match &self.view.place {
             None => self.door(),
             Some(place) => match place.state {
-                PlaceState::Early => self.early(place),
-                PlaceState::Waiting => self.waiting(place),
-                PlaceState::Granted => self.granted(place),
-                PlaceState::Inside => self.inside(),
-                PlaceState::Ended => self.ended(place),
+                TicketState::Early => self.early(place),
+                TicketState::Waiting => self.waiting(place),
+                TicketState::Granted => self.granted(place),
+                TicketState::Inside => self.inside(),
+                TicketState::Ended => self.ended(place),
             },
         }
     }
@@ -308,10 +309,10 @@ impl Stage<'_> {
 
     fn chip(&self, status: RoomStatus) -> String {
         let (look, text) = match status {
-            RoomStatus::NotOpen => ("not_open", self.words.status_not_open),
+            RoomStatus::NotOpen => ("not-open", self.words.status_not_open),
             RoomStatus::Open => ("open", self.words.status_open),
             RoomStatus::Paused => ("paused", self.words.status_paused),
-            RoomStatus::SoldOut => ("sold_out", self.words.status_sold_out),
+            RoomStatus::SoldOut => ("sold-out", self.words.status_sold_out),
             RoomStatus::Closed => ("closed", self.words.status_closed),
         };
         format!(
@@ -420,7 +421,7 @@ impl Stage<'_> {
         )
     }
 
-    fn early(&self, place: &Place) -> String {
+    fn early(&self, place: &Ticket) -> String {
         let words = self.words;
         if let Some(over) = self.over(place.room_status) {
             return over;
@@ -440,7 +441,7 @@ impl Stage<'_> {
         )
     }
 
-    fn waiting(&self, place: &Place) -> String {
+    fn waiting(&self, place: &Ticket) -> String {
         let words = self.words;
         if let Some(over) = self.over(place.room_status) {
             return over;
@@ -477,7 +478,7 @@ impl Stage<'_> {
         )
     }
 
-    fn granted(&self, place: &Place) -> String {
+    fn granted(&self, place: &Ticket) -> String {
         let words = self.words;
         let mut actions = String::new();
         let mut below = String::new();
@@ -517,7 +518,7 @@ impl Stage<'_> {
         self.message("turn", "", words.inside_heading, words.inside_text, &self.check())
     }
 
-    fn ended(&self, place: &Place) -> String {
+    fn ended(&self, place: &Ticket) -> String {
         let words = self.words;
         let closed = place.room_status == RoomStatus::Closed;
         let (heading, text) = match place.end {

@@ -50,7 +50,7 @@ pub enum PassRefused {
         "the pass names a key that this service does not have; it is another service's, or the key was taken away"
     )]
     UnknownKey,
-    #[error("the signature does not fit: the pass was made or changed by somebody else")]
+    #[error("invalid signature: somebody else made or changed the pass")]
     BadSignature,
     #[error("the pass was issued by another service")]
     ForeignIssuer,

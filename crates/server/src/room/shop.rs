@@ -58,12 +58,12 @@ fn given_back(end: &End) -> &'static str {
 
 /// A pass whose signature is good, at the room that it is for.
 #[derive(Debug)]
-pub struct Shown<'a> {
+pub struct PresentedPass<'a> {
     room: &'a RoomHandle,
     claims: &'a Claims,
 }
 
-impl<'a> Shown<'a> {
+impl<'a> PresentedPass<'a> {
     pub fn new(room: &'a RoomHandle, claims: &'a Claims) -> Self {
         Self { room, claims }
     }

@@ -19,8 +19,8 @@ use sha2::{Digest, Sha256};
 use tidegate_core::ids::{PersonId, RoomId};
 use tidegate_core::time::Timestamp;
 
+use super::identity_cookie::IdentityCookie;
 use super::jwt::{self, Parts, encoded};
-use super::kept::Kept;
 use super::spki::{self, Kind};
 use crate::config::Secret;
 
@@ -137,7 +137,7 @@ pub(crate) enum TokenRefused {
     Malformed,
     #[error("the token is signed with another algorithm than the room's keys are for")]
     WrongAlgorithm,
-    #[error("the signature does not fit: the token was signed with another key, or changed")]
+    #[error("invalid signature: the token was signed with another key, or changed")]
     Forged,
     #[error("the token does not say when it ends: give it the claim `exp`")]
     NoEnd,
@@ -196,7 +196,12 @@ impl ShopKeys {
 
     /// Whom this token names, and until when it holds. That may be over: what a token is worth then depends on what else
     /// the visitor brings.
-    pub(crate) fn named(&self, token: &str, room: &RoomId, now: Timestamp) -> Result<Kept, TokenRefused> {
+    pub(crate) fn named(
+        &self,
+        token: &str,
+        room: &RoomId,
+        now: Timestamp,
+    ) -> Result<IdentityCookie, TokenRefused> {
         if token.len() > jwt::MAX_BYTES {
             return Err(TokenRefused::TooLong);
         }
@@ -219,7 +224,7 @@ impl ShopKeys {
             return Err(TokenRefused::ForeignRoom);
         }
         let sub = claims.sub.filter(|sub| !sub.is_empty());
-        Ok(Kept {
+        Ok(IdentityCookie {
             person: named(room, &sub.ok_or(TokenRefused::NoSubject)?),
             // Whole milliseconds, and never so many that they wrap: a cast stops at the largest number.
             until: Timestamp((end * 1_000.0) as u64),

@@ -13,11 +13,11 @@ use tidegate_core::room::ticket::{End, TicketState};
 use tidegate_core::time::Timestamp;
 
 use super::address::Block;
-use super::part::{Door, Rooms};
+use super::module::{Rooms, ServedRoom};
 use super::visitor::{Browser, TokenRefused};
 use crate::auth::came_by_tls;
 use crate::problem::{
-    Answer, BAD_TOKEN, INTERNAL, PROOF_NEEDED, ROOM_CLOSED, ROOM_FULL, Refused, SOLD_OUT, TOO_MANY_JOINS,
+    ApiError, ApiResult, BAD_TOKEN, INTERNAL, PROOF_NEEDED, ROOM_CLOSED, ROOM_FULL, SOLD_OUT, TOO_MANY_JOINS,
 };
 use crate::state::App;
 
@@ -39,15 +39,15 @@ pub(crate) struct Visitor {
 
 /// What a request tells of who asks.
 #[derive(Debug)]
-pub(crate) struct Asking {
+pub(crate) struct VisitorRequest {
     headers: HeaderMap,
     peer: IpAddr,
 }
 
-impl<S: Send + Sync> axum::extract::FromRequestParts<S> for Asking {
-    type Rejection = Refused;
+impl<S: Send + Sync> axum::extract::FromRequestParts<S> for VisitorRequest {
+    type Rejection = ApiError;
 
-    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Refused> {
+    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, ApiError> {
         let peer = parts.extensions.get::<ConnectInfo<SocketAddr>>();
         Ok(Self {
             headers: parts.headers.clone(),
@@ -56,7 +56,7 @@ impl<S: Send + Sync> axum::extract::FromRequestParts<S> for Asking {
     }
 }
 
-impl Asking {
+impl VisitorRequest {
     pub(crate) fn headers(&self) -> &HeaderMap {
         &self.headers
     }
@@ -66,12 +66,12 @@ impl Asking {
     }
 
     /// The room of this name.
-    pub(crate) async fn door(&self, app: &App, rooms: &Rooms, name: &str) -> Answer<Arc<Door>> {
+    pub(crate) async fn door(&self, app: &App, rooms: &Rooms, name: &str) -> ApiResult<Arc<ServedRoom>> {
         rooms.door(name, Some((self.from(rooms), app.now()))).await
     }
 
     /// The cookie that keeps whom the shop named, for one room.
-    fn named_cookie(door: &Door, tls: bool) -> String {
+    fn named_cookie(door: &ServedRoom, tls: bool) -> String {
         let hash = Sha256::digest(door.room.name().as_str());
         let short: String = hash[..6].iter().map(|byte| format!("{byte:02x}")).collect();
         let prefix = if tls { "__Host-" } else { "" };
@@ -96,10 +96,10 @@ impl Asking {
     pub(crate) fn who(
         &self,
         app: &App,
-        door: &Door,
+        door: &ServedRoom,
         token: Option<&str>,
         make: bool,
-    ) -> Answer<Option<Visitor>> {
+    ) -> ApiResult<Option<Visitor>> {
         let rooms = app.rooms()?;
         let (tls, now, from) = (self.by_tls(app, rooms), app.now(), self.from(rooms));
         // A form or a script tells where its page is from, which a stream does not: good enough to give a better cookie, not
@@ -119,7 +119,7 @@ impl Asking {
                 .filter(|secure| *secure || !tls)
                 .filter_map(|secure| self.cookie(&Self::named_cookie(door, secure)));
             let kept = kept.find_map(|kept| rooms.seal.open(room, kept));
-            let bad = |refused: TokenRefused| Refused::new(BAD_TOKEN, refused.to_string());
+            let bad = |refused: TokenRefused| ApiError::new(BAD_TOKEN, refused.to_string());
             let given = token.map(|token| door.shop_keys.named(token, room, now));
             let given = given.transpose().map_err(bad)?;
             match (given, kept) {
@@ -149,11 +149,11 @@ impl Asking {
             if !door.settings.anonymous {
                 let detail =
                     "this room lets in those whom the shop names: come by the shop's link, which has a token";
-                return Err(Refused::new(BAD_TOKEN, detail));
+                return Err(ApiError::new(BAD_TOKEN, detail));
             }
         } else if token.is_some() {
             let detail = "a token is given, but the room has no key of a shop (signed_by) to check it with";
-            return Err(Refused::new(BAD_TOKEN, detail));
+            return Err(ApiError::new(BAD_TOKEN, detail));
         }
         if let Some(browser) = Browser::of(&self.headers, tls) {
             return Ok(Some(visitor(browser.person(room), false, Vec::new())));
@@ -161,7 +161,7 @@ impl Asking {
         if !make {
             return Ok(None);
         }
-        let browser = Browser::fresh().map_err(|_| Refused::new(INTERNAL, "there is no randomness"))?;
+        let browser = Browser::fresh().map_err(|_| ApiError::new(INTERNAL, "there is no randomness"))?;
         let cookie = browser.cookie(secure);
         Ok(Some(visitor(browser.person(room), true, vec![cookie])))
     }
@@ -178,10 +178,10 @@ impl Visitor {
     pub(crate) async fn comes(
         &self,
         rooms: &Rooms,
-        door: &Door,
-        asked: &Wish<'_>,
+        door: &ServedRoom,
+        asked: &JoinOptions<'_>,
         now: Timestamp,
-    ) -> Answer<JoinParams> {
+    ) -> ApiResult<JoinParams> {
         let found = match self.fresh {
             true => None,
             false => door.room.look(&self.person).await?,
@@ -192,7 +192,7 @@ impl Visitor {
             .is_some_and(|state| !matches!(state, TicketState::Ended { .. }));
         let told = matches!(state, Some(TicketState::Ended { .. })) && !asked.again;
         if self.late && !(active || told) {
-            return Err(Refused::new(BAD_TOKEN, TokenRefused::Expired.to_string()));
+            return Err(ApiError::new(BAD_TOKEN, TokenRefused::Expired.to_string()));
         }
         // Whoever has a ticket, or is only told how it ended, takes nothing.
         rooms
@@ -200,12 +200,12 @@ impl Visitor {
             .take(&self.person, self.from, active || told, now)
             .map_err(|too_many| {
                 let detail = "too many have come from your address, or you too often, within a minute; try again later";
-                Refused::new(TOO_MANY_JOINS, detail).after(too_many.wait)
+                ApiError::new(TOO_MANY_JOINS, detail).after(too_many.wait)
             })?;
         if let (Some(proof), false) = (&door.settings.proof, active || told) {
             let given = asked.proof.ok_or_else(|| {
                 let room = door.room.name();
-                Refused::new(
+                ApiError::new(
                     PROOF_NEEDED,
                     format!("ask for a challenge at /v1/rooms/{room}/challenge, work it out, and come with the answer"),
                 )
@@ -213,7 +213,7 @@ impl Visitor {
             let verified = rooms
                 .proofs
                 .verify(proof, given, door.room.name(), self.from, now);
-            verified.map_err(|refused| Refused::new(PROOF_NEEDED, refused.to_string()))?;
+            verified.map_err(|refused| ApiError::new(PROOF_NEEDED, refused.to_string()))?;
         }
         let completed = matches!(
             state,
@@ -241,16 +241,16 @@ impl Visitor {
 
 /// How somebody wants to come.
 #[derive(Debug, Default)]
-pub(crate) struct Wish<'a> {
+pub(crate) struct JoinOptions<'a> {
     pub(crate) again: bool,
     pub(crate) proof: Option<&'a str>,
 }
 
-pub(crate) fn not_taken(refused: NotTaken) -> Refused {
+pub(crate) fn not_taken(refused: NotTaken) -> ApiError {
     match refused {
-        NotTaken::Closed => Refused::new(ROOM_CLOSED, "the room is closed"),
-        NotTaken::SoldOut => Refused::new(SOLD_OUT, "everything is sold"),
-        NotTaken::Full => Refused::new(ROOM_FULL, "as many wait as may; try again later"),
+        NotTaken::Closed => ApiError::new(ROOM_CLOSED, "the room is closed"),
+        NotTaken::SoldOut => ApiError::new(SOLD_OUT, "everything is sold"),
+        NotTaken::Full => ApiError::new(ROOM_FULL, "the waiting room is full; try again later"),
     }
 }
 

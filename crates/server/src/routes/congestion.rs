@@ -9,8 +9,8 @@ use utoipa::IntoParams;
 use super::listing::{Listing, page_size};
 use crate::auth::Caller;
 use crate::convert::{self, time};
-use crate::extract::{Asked, Json, Names, cursor};
-use crate::problem::Answer;
+use crate::extract::{Json, PathParams, QueryParams, cursor};
+use crate::problem::ApiResult;
 use crate::state::{App, group_id};
 
 #[derive(Debug, Deserialize, IntoParams)]
@@ -27,8 +27,8 @@ pub(super) struct Recent {
 pub(super) async fn summary(
     State(app): State<App>,
     caller: Caller,
-    Asked(asked): Asked<Listing>,
-) -> Answer<Json<CongestionSummary>> {
+    QueryParams(asked): QueryParams<Listing>,
+) -> ApiResult<Json<CongestionSummary>> {
     caller.need_for_all(Role::Read)?;
     let query = Query::CongestionSummary {
         after: cursor(asked.cursor.as_deref())?,
@@ -51,8 +51,8 @@ pub(super) async fn summary(
 pub(super) async fn of_group(
     State(app): State<App>,
     caller: Caller,
-    Names(group): Names<String>,
-) -> Answer<Json<Congestion>> {
+    PathParams(group): PathParams<String>,
+) -> ApiResult<Json<Congestion>> {
     let group = group_id(&group)?;
     caller.need_for(Role::Read, &group)?;
     let View::Congestion(state) = app.view(Query::Congestion(group)).await? else {
@@ -66,9 +66,9 @@ pub(super) async fn of_group(
 pub(super) async fn history(
     State(app): State<App>,
     caller: Caller,
-    Names(group): Names<String>,
-    Asked(asked): Asked<Recent>,
-) -> Answer<Json<Page<CongestionPoint>>> {
+    PathParams(group): PathParams<String>,
+    QueryParams(asked): QueryParams<Recent>,
+) -> ApiResult<Json<Page<CongestionPoint>>> {
     let group = group_id(&group)?;
     caller.need_for(Role::Read, &group)?;
     let query = Query::CongestionHistory {

@@ -11,11 +11,11 @@ use tidegate_store::StoreExt;
 use utoipa::IntoParams;
 
 use super::listing::{Filling, page_size};
-use crate::audit::Deed;
+use crate::audit::AuditedCommand;
 use crate::auth::Caller;
 use crate::convert;
-use crate::extract::{Asked, Json, cursor};
-use crate::problem::{Answer, Refused, kind_of};
+use crate::extract::{Json, QueryParams, cursor};
+use crate::problem::{ApiError, ApiResult, kind_of};
 use crate::state::{App, group_id, job_id};
 
 /// Limit: jobs read, and calls under way, at once; skipped jobs told.
@@ -42,7 +42,7 @@ pub(super) struct DeadListing {
     reason: Option<DeathReason>,
 }
 
-fn filter(group: Option<&str>, kind: Option<&str>, reason: Option<DeathReason>) -> Answer<DeadFilter> {
+fn filter(group: Option<&str>, kind: Option<&str>, reason: Option<DeathReason>) -> ApiResult<DeadFilter> {
     Ok(DeadFilter {
         group: group.map(group_id).transpose()?,
         kind: kind.map(JobType::new).transpose()?,
@@ -51,7 +51,7 @@ fn filter(group: Option<&str>, kind: Option<&str>, reason: Option<DeathReason>) 
 }
 
 /// A key for some groups has to name one of them, or it would read through everybody's jobs.
-fn need(caller: &Caller, role: Role, filter: &DeadFilter) -> Answer<()> {
+fn need(caller: &Caller, role: Role, filter: &DeadFilter) -> ApiResult<()> {
     match &filter.group {
         Some(group) => caller.need_for(role, group),
         None => caller.need_for_all(role),
@@ -59,12 +59,12 @@ fn need(caller: &Caller, role: Role, filter: &DeadFilter) -> Answer<()> {
 }
 
 /// Lists dead jobs, those accepted last first.
-#[utoipa::path(get, path = "/v1/dead", tag = "dead jobs", params(DeadListing), responses((status = 200, body = Page<Job>)))]
+#[utoipa::path(get, path = "/v1/dead-jobs", tag = "dead jobs", params(DeadListing), responses((status = 200, body = Page<Job>)))]
 pub(super) async fn list(
     State(app): State<App>,
     caller: Caller,
-    Asked(asked): Asked<DeadListing>,
-) -> Answer<Json<Page<Job>>> {
+    QueryParams(asked): QueryParams<DeadListing>,
+) -> ApiResult<Json<Page<Job>>> {
     let filter = filter(asked.group.as_deref(), asked.kind.as_deref(), asked.reason)?;
     need(&caller, Role::Read, &filter)?;
     let (after, max) = (cursor(asked.cursor.as_deref())?, page_size(asked.limit)?);
@@ -75,27 +75,27 @@ pub(super) async fn list(
     }
     let page = filling.page();
     Ok(Json(convert::page(page, |dead| {
-        convert::job(dead.group.as_str(), Some(dead.action.as_str()), dead.details)
+        convert::job(dead.group.as_str(), Some(dead.batch.as_str()), dead.details)
     })))
 }
 
 /// Gives dead jobs another life.
-#[utoipa::path(post, path = "/v1/dead/replay", tag = "dead jobs", request_body = DeadSelection, responses((status = 200, body = DeadDone)))]
+#[utoipa::path(post, path = "/v1/dead-jobs/replay", tag = "dead jobs", request_body = DeadSelection, responses((status = 200, body = DeadDone)))]
 pub(super) async fn replay(
     State(app): State<App>,
     caller: Caller,
     Json(asked): Json<DeadSelection>,
-) -> Answer<Json<DeadDone>> {
+) -> ApiResult<Json<DeadDone>> {
     each(&app, &caller, asked, Fate::Replay).await.map(Json)
 }
 
 /// Forgets dead jobs.
-#[utoipa::path(post, path = "/v1/dead/purge", tag = "dead jobs", request_body = DeadSelection, responses((status = 200, body = DeadDone)))]
+#[utoipa::path(post, path = "/v1/dead-jobs/purge", tag = "dead jobs", request_body = DeadSelection, responses((status = 200, body = DeadDone)))]
 pub(super) async fn purge(
     State(app): State<App>,
     caller: Caller,
     Json(asked): Json<DeadSelection>,
-) -> Answer<Json<DeadDone>> {
+) -> ApiResult<Json<DeadDone>> {
     each(&app, &caller, asked, Fate::Purge).await.map(Json)
 }
 
@@ -113,7 +113,7 @@ impl Fate {
         }
     }
 
-    async fn on(self, app: &App, group: GroupId, job: JobId) -> Answer<Result<(), Refusal>> {
+    async fn on(self, app: &App, group: GroupId, job: JobId) -> ApiResult<Result<(), Refusal>> {
         let store = app.reach()?;
         Ok(match self {
             Fate::Replay => store.call(ReplayParams { group, job }).await?.map(|_| ()),
@@ -122,19 +122,19 @@ impl Fate {
     }
 }
 
-async fn each(app: &App, caller: &Caller, asked: DeadSelection, fate: Fate) -> Answer<DeadDone> {
+async fn each(app: &App, caller: &Caller, asked: DeadSelection, fate: Fate) -> ApiResult<DeadDone> {
     let filter = filter(asked.group.as_deref(), asked.kind.as_deref(), asked.reason)?;
     let filtered = filter != DeadFilter::default();
     let mut named = Vec::new();
     match &asked.jobs {
         Some(_) if filtered || asked.all => {
-            return Err(Refused::invalid(
+            return Err(ApiError::invalid(
                 "give `jobs`, or a filter, or `all`; not several of them",
             ));
         }
         Some(jobs) if jobs.len() > MAX_NAMED => {
             let len = jobs.len();
-            return Err(Refused::invalid(format!(
+            return Err(ApiError::invalid(format!(
                 "{len} jobs are named; at most {MAX_NAMED} are allowed"
             )));
         }
@@ -146,20 +146,22 @@ async fn each(app: &App, caller: &Caller, asked: DeadSelection, fate: Fate) -> A
             }
         }
         None if filtered && asked.all => {
-            return Err(Refused::invalid(
+            return Err(ApiError::invalid(
                 "`all` means every dead job; leave it out with a filter",
             ));
         }
         None if filtered || asked.all => need(caller, Role::Admin, &filter)?,
         None => {
-            return Err(Refused::invalid(
+            return Err(ApiError::invalid(
                 "nothing is selected: give `jobs`, or a filter (`group`, `type`, `reason`), or `all`: true",
             ));
         }
     }
     let on = filter.group.as_ref().map_or("dead jobs", GroupId::as_str);
-    let deed = Deed::new(fate.name(), on).asked(&asked).because(asked.why);
-    app.audited(caller, deed, async {
+    let command = AuditedCommand::new(fate.name(), on)
+        .asked(&asked)
+        .because(asked.why);
+    app.audited(caller, command, async {
         let mut done = DeadDone::default();
         match asked.jobs {
             Some(_) => these(app, named, fate, &mut done).await?,
@@ -170,7 +172,7 @@ async fn each(app: &App, caller: &Caller, asked: DeadSelection, fate: Fate) -> A
     .await
 }
 
-async fn filtered_ones(app: &App, filter: &DeadFilter, fate: Fate, done: &mut DeadDone) -> Answer<()> {
+async fn filtered_ones(app: &App, filter: &DeadFilter, fate: Fate, done: &mut DeadDone) -> ApiResult<()> {
     let mut after = None;
     loop {
         let page = app.reach()?.dead(filter, after, PAGE).await?;
@@ -183,7 +185,7 @@ async fn filtered_ones(app: &App, filter: &DeadFilter, fate: Fate, done: &mut De
     }
 }
 
-async fn these(app: &App, jobs: Vec<(GroupId, JobId)>, fate: Fate, done: &mut DeadDone) -> Answer<()> {
+async fn these(app: &App, jobs: Vec<(GroupId, JobId)>, fate: Fate, done: &mut DeadDone) -> ApiResult<()> {
     let calls = jobs.into_iter().map(|(group, job)| async move {
         let answer = fate.on(app, group.clone(), job.clone()).await;
         (group, job, answer)

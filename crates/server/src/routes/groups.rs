@@ -9,11 +9,11 @@ use tidegate_core::bulk::{
 use tidegate_core::ids::GroupId;
 
 use super::listing::{Listing, page_size};
-use crate::audit::Deed;
+use crate::audit::AuditedCommand;
 use crate::auth::Caller;
 use crate::convert::{self, time};
-use crate::extract::{Asked, Json, Names, cursor};
-use crate::problem::{Answer, Refused};
+use crate::extract::{Json, PathParams, QueryParams, cursor};
+use crate::problem::{ApiError, ApiResult};
 use crate::state::{App, group_id};
 
 /// Limit: jobs looked at in one step of a cancellation.
@@ -24,8 +24,8 @@ const CANCEL_BATCH: u32 = 1_000;
 pub(super) async fn list(
     State(app): State<App>,
     caller: Caller,
-    Asked(asked): Asked<Listing>,
-) -> Answer<Json<Page<Group>>> {
+    QueryParams(asked): QueryParams<Listing>,
+) -> ApiResult<Json<Page<Group>>> {
     caller.need(Role::Read)?;
     let query = Query::Groups {
         after: cursor(asked.cursor.as_deref())?,
@@ -38,7 +38,7 @@ pub(super) async fn list(
     Ok(Json(convert::page(page, convert::group)))
 }
 
-async fn view(app: &App, group: GroupId) -> Answer<Group> {
+async fn view(app: &App, group: GroupId) -> ApiResult<Group> {
     match app.view(Query::Group(group)).await? {
         View::Group(view) => Ok(convert::group(view)),
         other => unreachable!("a group is answered with a group, not {other:?}"),
@@ -50,8 +50,8 @@ async fn view(app: &App, group: GroupId) -> Answer<Group> {
 pub(super) async fn read(
     State(app): State<App>,
     caller: Caller,
-    Names(group): Names<String>,
-) -> Answer<Json<Group>> {
+    PathParams(group): PathParams<String>,
+) -> ApiResult<Json<Group>> {
     let group = group_id(&group)?;
     caller.need_for(Role::Read, &group)?;
     Ok(Json(view(&app, group).await?))
@@ -62,26 +62,28 @@ pub(super) async fn read(
 pub(super) async fn patch(
     State(app): State<App>,
     caller: Caller,
-    Names(group): Names<String>,
+    PathParams(group): PathParams<String>,
     Json(asked): Json<PatchGroup>,
-) -> Answer<Json<Group>> {
+) -> ApiResult<Json<Group>> {
     let group = group_id(&group)?;
     caller.need_for(Role::Admin, &group)?;
     let base_priority = match (asked.weight, asked.base_priority) {
         (Some(_), Some(_)) => {
-            return Err(Refused::invalid(
+            return Err(ApiError::invalid(
                 "weight and base_priority are two names of one thing; give one of them",
             ));
         }
         (Some(weight), None) if (1.0 / 64.0..=64.0).contains(&weight) => Some(convert::base_priority(weight)),
         (Some(weight), None) => {
-            return Err(Refused::invalid(format!(
+            return Err(ApiError::invalid(format!(
                 "weight = {weight}: it may be from 0.015625 to 64"
             )));
         }
         (None, priority) => priority,
     };
-    let deed = Deed::new("group.patch", &group).asked(&asked).because(asked.why);
+    let command = AuditedCommand::new("group.patch", &group)
+        .asked(&asked)
+        .because(asked.why);
     let params = ConfigureGroupParams {
         group: group.clone(),
         base_priority,
@@ -90,7 +92,7 @@ pub(super) async fn patch(
             leased_at_once: ceilings.leased_at_once,
         }),
     };
-    app.audited(&caller, deed, app.call(params)).await?;
+    app.audited(&caller, command, app.call(params)).await?;
     Ok(Json(view(&app, group).await?))
 }
 
@@ -99,14 +101,14 @@ pub(super) async fn patch(
 pub(super) async fn pause(
     State(app): State<App>,
     caller: Caller,
-    Names(group): Names<String>,
+    PathParams(group): PathParams<String>,
     Json(reason): Json<Reason>,
-) -> Answer<Json<Group>> {
+) -> ApiResult<Json<Group>> {
     let group = group_id(&group)?;
     caller.need_for(Role::Admin, &group)?;
-    let deed = Deed::new("group.pause", &group).because(reason.why);
+    let command = AuditedCommand::new("group.pause", &group).because(reason.why);
     let target = Target::Group(group.clone());
-    app.audited(&caller, deed, app.call(PauseParams { target }))
+    app.audited(&caller, command, app.call(PauseParams { target }))
         .await?;
     Ok(Json(view(&app, group).await?))
 }
@@ -116,14 +118,14 @@ pub(super) async fn pause(
 pub(super) async fn resume(
     State(app): State<App>,
     caller: Caller,
-    Names(group): Names<String>,
+    PathParams(group): PathParams<String>,
     Json(reason): Json<Reason>,
-) -> Answer<Json<Group>> {
+) -> ApiResult<Json<Group>> {
     let group = group_id(&group)?;
     caller.need_for(Role::Admin, &group)?;
-    let deed = Deed::new("group.resume", &group).because(reason.why);
+    let command = AuditedCommand::new("group.resume", &group).because(reason.why);
     let target = Target::Group(group.clone());
-    app.audited(&caller, deed, app.call(ResumeParams { target }))
+    app.audited(&caller, command, app.call(ResumeParams { target }))
         .await?;
     Ok(Json(view(&app, group).await?))
 }
@@ -133,19 +135,19 @@ pub(super) async fn resume(
 pub(super) async fn cancel(
     State(app): State<App>,
     caller: Caller,
-    Names(group): Names<String>,
+    PathParams(group): PathParams<String>,
     Json(reason): Json<Reason>,
-) -> Answer<Json<Cancelled>> {
+) -> ApiResult<Json<Cancelled>> {
     let group = group_id(&group)?;
     caller.need_for(Role::Admin, &group)?;
-    let deed = Deed::new("group.cancel", &group).because(reason.why);
+    let command = AuditedCommand::new("group.cancel", &group).because(reason.why);
     let cancelled = cancel_all(&app, Target::Group(group));
-    app.audited(&caller, deed, cancelled).await.map(Json)
+    app.audited(&caller, command, cancelled).await.map(Json)
 }
 
 /// Step by step, so that others get their turn in between. A cancellation that was begun is carried on by the
 /// store itself.
-pub(super) async fn cancel_all(app: &App, target: Target) -> Answer<Cancelled> {
+pub(super) async fn cancel_all(app: &App, target: Target) -> ApiResult<Cancelled> {
     let mut total = Cancelled::default();
     loop {
         let params = CancelParams {
@@ -166,14 +168,14 @@ pub(super) async fn cancel_all(app: &App, target: Target) -> Answer<Cancelled> {
 pub(super) async fn reset_stats(
     State(app): State<App>,
     caller: Caller,
-    Names(group): Names<String>,
+    PathParams(group): PathParams<String>,
     Json(reason): Json<Reason>,
-) -> Answer<Json<Group>> {
+) -> ApiResult<Json<Group>> {
     let group = group_id(&group)?;
     caller.need_for(Role::Admin, &group)?;
-    let deed = Deed::new("group.reset_stats", &group).because(reason.why);
+    let command = AuditedCommand::new("group.reset_stats", &group).because(reason.why);
     let reset = app.call(ResetStatsParams { group: group.clone() });
-    app.audited(&caller, deed, reset).await?;
+    app.audited(&caller, command, reset).await?;
     Ok(Json(view(&app, group).await?))
 }
 
@@ -182,8 +184,8 @@ pub(super) async fn reset_stats(
 pub(super) async fn limits(
     State(app): State<App>,
     caller: Caller,
-    Names(group): Names<String>,
-) -> Answer<Json<GroupLimits>> {
+    PathParams(group): PathParams<String>,
+) -> ApiResult<Json<GroupLimits>> {
     let group = group_id(&group)?;
     caller.need_for(Role::Read, &group)?;
     let View::LimitStatus(status) = app.view(Query::LimitStatus(group)).await? else {

@@ -6,18 +6,18 @@ use axum::extract::{Request, State};
 use serde::Deserialize;
 use tidegate_api::{EnqueueJobs, Enqueued, Job, NewJob, Reason, RefusedJob, Role};
 use tidegate_core::bulk::{self, EnqueueParams, ReplayParams};
-use tidegate_core::ids::{ActionId, GroupId, JobType};
+use tidegate_core::ids::{BatchId, GroupId, JobType};
 use tidegate_core::time::Timestamp;
 use utoipa::IntoParams;
 
-use super::actions::seal_action;
-use crate::audit::Deed;
+use super::batches::seal_batch;
+use crate::audit::AuditedCommand;
 use crate::auth::Caller;
 use crate::convert;
-use crate::extract::{Asked, Json, Names, media_type};
+use crate::extract::{Json, PathParams, QueryParams, media_type};
 use crate::ndjson;
-use crate::problem::{Answer, Refused, TOO_LARGE, job_code, kind_of};
-use crate::state::{App, action_id, group_id, job_id};
+use crate::problem::{ApiError, ApiResult, TOO_LARGE, job_code, kind_of};
+use crate::state::{App, batch_id, group_id, job_id};
 use axum::extract::FromRequest;
 
 /// Limit: jobs sent to the store in one call, and refusals told of one request.
@@ -30,7 +30,7 @@ const CHUNK_BYTES: usize = 4 * 1024 * 1024;
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub(super) struct Sealing {
-    /// Seals the action afterwards, unless a job was refused: nothing more will come.
+    /// Seals the batch afterwards, unless a job was refused: nothing more will come.
     #[serde(default)]
     seal: bool,
 }
@@ -38,7 +38,7 @@ pub(super) struct Sealing {
 /// What a request's jobs belong to where they do not say it themselves.
 struct Place {
     group: Option<GroupId>,
-    action: Option<ActionId>,
+    batch: Option<BatchId>,
 }
 
 /// Accepts jobs that each name their group.
@@ -52,70 +52,70 @@ pub(super) async fn enqueue(
     State(app): State<App>,
     caller: Caller,
     request: Request,
-) -> Answer<Json<Enqueued>> {
+) -> ApiResult<Json<Enqueued>> {
     caller.need(Role::Submit)?;
     let place = Place {
         group: None,
-        action: None,
+        batch: None,
     };
     accept(&app, &caller, place, request).await.map(Json)
 }
 
-/// Accepts jobs of one group, into the action that each names or the group's open one.
+/// Accepts jobs of one group, into the batch that each names or the group's open one.
 #[utoipa::path(post, path = "/v1/groups/{group}/jobs", tag = "jobs", params(("group" = String, Path)),
     request_body(content((EnqueueJobs = "application/json"), (String = "application/x-ndjson"))),
     responses((status = 200, body = Enqueued)))]
 pub(super) async fn enqueue_for_group(
     State(app): State<App>,
     caller: Caller,
-    Names(group): Names<String>,
+    PathParams(group): PathParams<String>,
     request: Request,
-) -> Answer<Json<Enqueued>> {
+) -> ApiResult<Json<Enqueued>> {
     let group = group_id(&group)?;
     caller.need_for(Role::Submit, &group)?;
     let place = Place {
         group: Some(group),
-        action: None,
+        batch: None,
     };
     accept(&app, &caller, place, request).await.map(Json)
 }
 
-/// Feeds an action; it is opened if there is none of this name.
-#[utoipa::path(post, path = "/v1/groups/{group}/actions/{action}/jobs", tag = "jobs",
-    params(("group" = String, Path), ("action" = String, Path), Sealing),
+/// Feeds a batch; it is opened if there is none of this name.
+#[utoipa::path(post, path = "/v1/groups/{group}/batches/{batch}/jobs", tag = "jobs",
+    params(("group" = String, Path), ("batch" = String, Path), Sealing),
     request_body(content((EnqueueJobs = "application/json"), (String = "application/x-ndjson"))),
     responses((status = 200, body = Enqueued)))]
 pub(super) async fn feed(
     State(app): State<App>,
     caller: Caller,
-    Names((group, action)): Names<(String, String)>,
-    Asked(asked): Asked<Sealing>,
+    PathParams((group, batch)): PathParams<(String, String)>,
+    QueryParams(asked): QueryParams<Sealing>,
     request: Request,
-) -> Answer<Json<Enqueued>> {
-    let (group, action) = (group_id(&group)?, action_id(&action)?);
+) -> ApiResult<Json<Enqueued>> {
+    let (group, batch) = (group_id(&group)?, batch_id(&batch)?);
     caller.need_for(Role::Submit, &group)?;
     let place = Place {
         group: Some(group.clone()),
-        action: Some(action.clone()),
+        batch: Some(batch.clone()),
     };
     let mut done = accept(&app, &caller, place, request).await?;
-    // What was refused may still be sent; and there may be no action if nothing was accepted.
+    // What was refused may still be sent; and there may be no batch if nothing was accepted.
     if asked.seal && done.refused == 0 && done.accepted + done.duplicates > 0 {
-        seal_action(&app, group, action.clone()).await?;
+        seal_batch(&app, group, batch.clone()).await?;
         done.sealed = true;
     }
-    done.action = Some(action.into());
+    done.batch = Some(batch.into());
     Ok(Json(done))
 }
 
-async fn accept(app: &App, caller: &Caller, place: Place, request: Request) -> Answer<Enqueued> {
+async fn accept(app: &App, caller: &Caller, place: Place, request: Request) -> ApiResult<Enqueued> {
     let mut intake = Intake {
         app,
         caller,
         place,
         index: 0,
-        batch: Vec::new(),
-        batch_bytes: 0,
+        chunk: Vec::new(),
+        chunk_bytes: 0,
         done: Enqueued::default(),
     };
     if media_type(request.headers()).is_some_and(|media| media.eq_ignore_ascii_case("application/x-ndjson")) {
@@ -136,7 +136,7 @@ async fn accept(app: &App, caller: &Caller, place: Place, request: Request) -> A
         let Json(EnqueueJobs { jobs }) = Json::<EnqueueJobs>::from_request(request, app).await?;
         let max = app.config.limits.max_enqueue_batch;
         if jobs.len() as u64 > max {
-            return Err(Refused::new(
+            return Err(ApiError::new(
                 TOO_LARGE,
                 format!(
                     "{} jobs in one call; at most {max} are allowed, or any number as application/x-ndjson",
@@ -152,38 +152,38 @@ async fn accept(app: &App, caller: &Caller, place: Place, request: Request) -> A
     Ok(intake.done)
 }
 
-/// Takes jobs one by one and hands them to the store in batches, so that a request of any length needs the
-/// memory of one batch.
+/// Takes jobs one by one and hands them to the store in chunks, so that a request of any length needs the
+/// memory of one chunk.
 struct Intake<'a> {
     app: &'a App,
     caller: &'a Caller,
     place: Place,
     index: u64,
-    batch: Vec<(u64, GroupId, Option<ActionId>, bulk::NewJob)>,
-    batch_bytes: usize,
+    chunk: Vec<(u64, GroupId, Option<BatchId>, bulk::NewJob)>,
+    chunk_bytes: usize,
     done: Enqueued,
 }
 
 /// Jobs for one call of the store, with their places in the request.
 #[derive(Default)]
-struct Batch {
+struct Chunk {
     names: Vec<(u64, String)>,
     jobs: Vec<bulk::NewJob>,
 }
 
 impl Intake<'_> {
-    async fn add(&mut self, job: NewJob) -> Answer<()> {
+    async fn add(&mut self, job: NewJob) -> ApiResult<()> {
         let index = self.index;
         self.index += 1;
         let id = job.id.clone();
         match self.place_job(job) {
-            Ok((group, action, job)) => {
-                self.batch_bytes += job.payload.len();
-                self.batch.push((index, group, action, job));
+            Ok((group, batch, job)) => {
+                self.chunk_bytes += job.payload.len();
+                self.chunk.push((index, group, batch, job));
             }
             Err(refused) => self.refuse(index, Some(id), refused.kind.1, refused.detail),
         }
-        if self.batch.len() >= CHUNK || self.batch_bytes >= CHUNK_BYTES {
+        if self.chunk.len() >= CHUNK || self.chunk_bytes >= CHUNK_BYTES {
             self.flush().await?;
         }
         Ok(())
@@ -192,12 +192,7 @@ impl Intake<'_> {
     fn refuse_line(&mut self, error: &serde_json::Error) {
         let index = self.index;
         self.index += 1;
-        self.refuse(
-            index,
-            None,
-            "bad_request",
-            format!("the line does not fit: {error}"),
-        );
+        self.refuse(index, None, "bad_request", format!("invalid line: {error}"));
     }
 
     fn refuse(&mut self, index: u64, id: Option<String>, code: &str, detail: String) {
@@ -212,12 +207,12 @@ impl Intake<'_> {
         }
     }
 
-    fn place_job(&self, job: NewJob) -> Answer<(GroupId, Option<ActionId>, bulk::NewJob)> {
+    fn place_job(&self, job: NewJob) -> ApiResult<(GroupId, Option<BatchId>, bulk::NewJob)> {
         let group = match (&self.place.group, job.group) {
             (Some(group), None) => group.clone(),
             (Some(group), Some(named)) if group.as_str() == named => group.clone(),
             (Some(group), Some(named)) => {
-                return Err(Refused::invalid(format!(
+                return Err(ApiError::invalid(format!(
                     "the job names group {named:?}, the address {group:?}"
                 )));
             }
@@ -227,58 +222,56 @@ impl Intake<'_> {
                 group
             }
             (None, None) => {
-                return Err(Refused::invalid(
+                return Err(ApiError::invalid(
                     "the job names no group, and neither does the address",
                 ));
             }
         };
-        let action = match (&self.place.action, job.action) {
-            (Some(action), Some(named)) if action.as_str() != named => {
-                return Err(Refused::invalid(format!(
-                    "the job names action {named:?}, the address {action:?}"
+        let batch = match (&self.place.batch, job.batch) {
+            (Some(batch), Some(named)) if batch.as_str() != named => {
+                return Err(ApiError::invalid(format!(
+                    "the job names batch {named:?}, the address {batch:?}"
                 )));
             }
-            (Some(action), _) => Some(action.clone()),
-            (None, named) => named.map(|named| action_id(&named)).transpose()?,
+            (Some(batch), _) => Some(batch.clone()),
+            (None, named) => named.map(|named| batch_id(&named)).transpose()?,
         };
         let job = bulk::NewJob {
             id: job_id(&job.id)?,
             kind: JobType::new(&job.kind)?,
-            level: convert::core_level(job.level),
+            priority: convert::core_priority(job.priority),
             payload: convert::bytes(job.payload),
             run_at: job.run_at.map(|at| Timestamp(at.0)),
             expires_at: job.expires_at.map(|at| Timestamp(at.0)),
         };
-        Ok((group, action, job))
+        Ok((group, batch, job))
     }
 
-    async fn flush(&mut self) -> Answer<()> {
-        let mut batches: BTreeMap<(GroupId, Option<ActionId>), Batch> = BTreeMap::new();
-        for (index, group, action, job) in self.batch.drain(..) {
-            let batch = batches.entry((group, action)).or_default();
-            batch.names.push((index, job.id.as_str().to_owned()));
-            batch.jobs.push(job);
+    async fn flush(&mut self) -> ApiResult<()> {
+        let mut chunks: BTreeMap<(GroupId, Option<BatchId>), Chunk> = BTreeMap::new();
+        for (index, group, batch, job) in self.chunk.drain(..) {
+            let chunk = chunks.entry((group, batch)).or_default();
+            chunk.names.push((index, job.id.as_str().to_owned()));
+            chunk.jobs.push(job);
         }
         let app = self.app;
-        self.batch_bytes = 0;
-        let calls = batches
-            .into_iter()
-            .map(|((group, action), Batch { names, jobs })| {
-                let params = EnqueueParams {
-                    group,
-                    action,
-                    base_priority: None,
-                    jobs,
-                };
-                async move { (names, app.ask(params).await) }
-            });
+        self.chunk_bytes = 0;
+        let calls = chunks.into_iter().map(|((group, batch), Chunk { names, jobs })| {
+            let params = EnqueueParams {
+                group,
+                batch,
+                base_priority: None,
+                jobs,
+            };
+            async move { (names, app.ask(params).await) }
+        });
         // Together, so that the store writes them in one go.
         let answers = futures_util::future::join_all(calls.collect::<Vec<_>>()).await;
         for (names, answer) in answers {
             match answer? {
                 Ok(outcome) => {
                     if self.place.group.is_some() {
-                        self.done.action = Some(outcome.action.into());
+                        self.done.batch = Some(outcome.batch.into());
                     }
                     for ((index, id), enqueued) in names.into_iter().zip(outcome.jobs) {
                         match enqueued {
@@ -307,8 +300,8 @@ impl Intake<'_> {
 pub(super) async fn read(
     State(app): State<App>,
     caller: Caller,
-    Names((group, job)): Names<(String, String)>,
-) -> Answer<Json<Job>> {
+    PathParams((group, job)): PathParams<(String, String)>,
+) -> ApiResult<Json<Job>> {
     let (group, job) = (group_id(&group)?, job_id(&job)?);
     caller.need_for(Role::Read, &group)?;
     let details = app.reach()?.job(&group, &job).await??;
@@ -316,22 +309,22 @@ pub(super) async fn read(
 }
 
 /// Gives a dead job another life.
-#[utoipa::path(post, path = "/v1/groups/{group}/jobs/{job}/retry", tag = "jobs",
+#[utoipa::path(post, path = "/v1/groups/{group}/jobs/{job}/replay", tag = "jobs",
     params(("group" = String, Path), ("job" = String, Path)), request_body = Reason, responses((status = 200, body = Job)))]
 pub(super) async fn retry(
     State(app): State<App>,
     caller: Caller,
-    Names((group, job)): Names<(String, String)>,
+    PathParams((group, job)): PathParams<(String, String)>,
     Json(reason): Json<Reason>,
-) -> Answer<Json<Job>> {
+) -> ApiResult<Json<Job>> {
     let (group, job) = (group_id(&group)?, job_id(&job)?);
     caller.need_for(Role::Admin, &group)?;
-    let deed = Deed::new("job.retry", format!("{group}/{job}")).because(reason.why);
+    let command = AuditedCommand::new("job.retry", format!("{group}/{job}")).because(reason.why);
     let params = ReplayParams {
         group: group.clone(),
         job: job.clone(),
     };
-    app.audited(&caller, deed, app.call(params)).await?;
+    app.audited(&caller, command, app.call(params)).await?;
     let details = app.reach()?.job(&group, &job).await??;
     Ok(Json(convert::job(group.as_str(), None, details)))
 }

@@ -4,13 +4,13 @@ use std::time::Duration;
 
 use axum::extract::State;
 use tidegate_api::{
-    Extend, ExtendedLease, ExtendedLeases, Lease, LeasedJob, LeasedJobs, Nothing, Role, Settle, SettledJob,
-    SettledJobs, SettledState, Verdict,
+    Extend, ExtendedLease, ExtendedLeases, JobOutcome, Lease, LeasedJob, LeasedJobs, Nothing, Role, Settle,
+    SettledAs, SettledJob, SettledJobs,
 };
 use tidegate_core::bulk::{
-    self, ExtendParams, Extended, LeaseParams, LeaseRef, SettleParams, Settled, Stop, default_lane,
+    self, ExtendParams, Extended, LeaseParams, LeaseRef, SettleParams, Settled, Stop, default_queue,
 };
-use tidegate_core::ids::{LaneId, Owner};
+use tidegate_core::ids::{Owner, QueueId};
 use tidegate_core::time::{Millis, Timestamp};
 use tidegate_store::LeasedJob as StoredLease;
 use tokio::time::Instant;
@@ -18,63 +18,63 @@ use tokio::time::Instant;
 use crate::auth::Caller;
 use crate::convert::{self, time};
 use crate::extract::Json;
-use crate::problem::{Answer, Refused};
+use crate::problem::{ApiError, ApiResult};
 use crate::state::App;
 
 /// Limit: leases of one call, and how long a call may wait.
 const MAX_BATCH: u32 = 1_000;
 const MAX_WAIT_MS: u64 = 60_000;
 const MAX_EXTENSION_MS: u64 = 86_400_000;
-/// A waiting call looks by itself at least so often: a bell can be missed on a store that is shared.
+/// A waiting call looks by itself at least so often: a signal can be missed on a store that is shared.
 const LOOK: Duration = Duration::from_secs(1);
 
-/// Leases jobs of a lane. With `wait_ms` the call waits until there is one.
+/// Leases jobs of a queue. With `wait_ms` the call waits until there is one.
 #[utoipa::path(post, path = "/v1/leases", tag = "workers", request_body = Lease, responses((status = 200, body = LeasedJobs)))]
 pub(super) async fn lease(
     State(app): State<App>,
     caller: Caller,
     Json(asked): Json<Lease>,
-) -> Answer<Json<LeasedJobs>> {
+) -> ApiResult<Json<LeasedJobs>> {
     caller.need_for_all(Role::Work)?;
-    let lane = match &asked.lane {
-        Some(lane) => LaneId::new(lane)?,
-        None => default_lane(),
+    let queue = match &asked.queue {
+        Some(queue) => QueueId::new(queue)?,
+        None => default_queue(),
     };
-    if let Some(target) = app.targets.of_lane(&lane) {
-        return Err(Refused::invalid(format!(
-            "lane {lane:?} belongs to push target {target:?}, which gets its jobs by itself"
+    if let Some(target) = app.targets.of_queue(&queue) {
+        return Err(ApiError::invalid(format!(
+            "queue {queue:?} belongs to push target {target:?}, which gets its jobs by itself"
         )));
     }
     let max = match asked.max.unwrap_or(1) {
         max @ 1..=MAX_BATCH => max,
         other => {
-            return Err(Refused::invalid(format!(
+            return Err(ApiError::invalid(format!(
                 "max = {other}: it may be from 1 to {MAX_BATCH}"
             )));
         }
     };
     let wait = asked.wait_ms.unwrap_or(0);
     if wait > MAX_WAIT_MS {
-        return Err(Refused::invalid(format!(
+        return Err(ApiError::invalid(format!(
             "wait_ms = {wait}: it may be up to {MAX_WAIT_MS}"
         )));
     }
     let params = LeaseParams {
-        lane: lane.clone(),
+        queue: queue.clone(),
         max,
         owner: match &asked.worker {
             Some(worker) => Owner::new(worker)?,
             None => Owner::new(&caller.name)?,
         },
     };
-    let _asking = app.lanes.asks(&lane, app.now());
+    let _asking = app.queues.asks(&queue, app.now());
     let wait = wait.min(app.config.server.max_wait_ms.0);
     let arrived = Instant::now();
     let until = arrived + Duration::from_millis(wait);
-    let wakeups = app.store.wakeups();
+    let notifier = app.store.notifier();
     loop {
-        // Before the lease, so that a bell that rings during it is heard.
-        let bell = wakeups.work.notified();
+        // Before the lease, so that a signal that signals during it is heard.
+        let signal = notifier.work.notified();
         let waited = arrived.elapsed();
         let outcome = app.lease(params.clone()).await?;
         let over = Instant::now() >= until || app.stopping.is_cancelled();
@@ -92,8 +92,8 @@ pub(super) async fn lease(
             Stop::Empty | Stop::Full => (LOOK, false),
         };
         tokio::select! {
-            // In a spent window no bell brings work.
-            () = bell, if !limited => {}
+            // In a spent window no signal brings work.
+            () = signal, if !limited => {}
             () = tokio::time::sleep_until(until.min(Instant::now() + pause)) => {}
             () = app.stopping.cancelled() => {}
         }
@@ -119,10 +119,10 @@ fn leased(job: StoredLease) -> LeasedJob {
     LeasedJob {
         lease: convert::lease_text(leased.lease),
         group: leased.group.into(),
-        action: leased.action.into(),
+        batch: leased.batch.into(),
         id: id.into(),
         kind: leased.kind.into(),
-        level: convert::level(leased.level),
+        priority: convert::priority(leased.priority),
         attempt: leased.attempt,
         deadline: time(leased.deadline),
         timeout_ms: leased.timeout.0,
@@ -130,17 +130,17 @@ fn leased(job: StoredLease) -> LeasedJob {
     }
 }
 
-fn lease_ref(text: &str, index: usize) -> Answer<LeaseRef> {
+fn lease_ref(text: &str, index: usize) -> ApiResult<LeaseRef> {
     convert::lease(text).ok_or_else(|| {
-        Refused::invalid(format!(
+        ApiError::invalid(format!(
             "lease {text:?} at index {index} is not one that was handed out here"
         ))
     })
 }
 
-fn batch(len: usize) -> Answer<()> {
+fn chunk(len: usize) -> ApiResult<()> {
     if len > MAX_BATCH as usize {
-        return Err(Refused::invalid(format!(
+        return Err(ApiError::invalid(format!(
             "{len} leases in one call; at most {MAX_BATCH} are allowed"
         )));
     }
@@ -153,12 +153,12 @@ pub(super) async fn extend(
     State(app): State<App>,
     caller: Caller,
     Json(asked): Json<Extend>,
-) -> Answer<Json<ExtendedLeases>> {
+) -> ApiResult<Json<ExtendedLeases>> {
     caller.need_for_all(Role::Work)?;
-    batch(asked.leases.len())?;
+    chunk(asked.leases.len())?;
     if !(1..=MAX_EXTENSION_MS).contains(&asked.by_ms) {
         let by = asked.by_ms;
-        return Err(Refused::invalid(format!(
+        return Err(ApiError::invalid(format!(
             "by_ms = {by}: it may be from 1 to {MAX_EXTENSION_MS}"
         )));
     }
@@ -168,7 +168,7 @@ pub(super) async fn extend(
         .enumerate()
         .map(|(index, text)| lease_ref(text, index));
     let params = ExtendParams {
-        leases: leases.collect::<Answer<_>>()?,
+        leases: leases.collect::<ApiResult<_>>()?,
         by: Millis(asked.by_ms),
     };
     let extended = app.ask(params).await?.into_iter().map(|one| ExtendedLease {
@@ -188,17 +188,17 @@ pub(super) async fn settle(
     State(app): State<App>,
     caller: Caller,
     Json(asked): Json<Settle>,
-) -> Answer<Json<SettledJobs>> {
+) -> ApiResult<Json<SettledJobs>> {
     caller.need_for_all(Role::Work)?;
-    batch(asked.answers.len())?;
-    let answers = asked.answers.into_iter().enumerate().map(|(index, answer)| {
-        Ok(bulk::Answer {
+    chunk(asked.settlements.len())?;
+    let answers = asked.settlements.into_iter().enumerate().map(|(index, answer)| {
+        Ok(bulk::Settlement {
             lease: lease_ref(&answer.lease, index)?,
-            verdict: verdict(answer, index)?,
+            outcome: outcome(answer, index)?,
         })
     });
     let params = SettleParams {
-        answers: answers.collect::<Answer<_>>()?,
+        answers: answers.collect::<ApiResult<_>>()?,
     };
     let settled = app.ask(params).await?.into_iter().map(settled);
     Ok(Json(SettledJobs {
@@ -206,61 +206,61 @@ pub(super) async fn settle(
     }))
 }
 
-fn verdict(answer: tidegate_api::Answer, index: usize) -> Answer<bulk::Verdict> {
-    let misplaced = match answer.verdict {
-        Verdict::Done => answer.error.is_some() || answer.retry_after_ms.is_some(),
-        Verdict::Failed => answer.result.is_some() || answer.retry_after_ms.is_some(),
-        Verdict::Throttled => answer.result.is_some() || answer.error.is_some(),
-        Verdict::Retry => answer.result.is_some(),
-        Verdict::Returned => {
+fn outcome(answer: tidegate_api::Settlement, index: usize) -> ApiResult<bulk::JobOutcome> {
+    let misplaced = match answer.outcome {
+        JobOutcome::Completed => answer.error.is_some() || answer.retry_after_ms.is_some(),
+        JobOutcome::Failed => answer.result.is_some() || answer.retry_after_ms.is_some(),
+        JobOutcome::Throttled => answer.result.is_some() || answer.error.is_some(),
+        JobOutcome::Retry => answer.result.is_some(),
+        JobOutcome::Released => {
             answer.result.is_some() || answer.error.is_some() || answer.retry_after_ms.is_some()
         }
     };
     if misplaced {
-        return Err(Refused::invalid(format!(
+        return Err(ApiError::invalid(format!(
             "answer {index}: `result` goes with done, `error` with failed and retry, `retry_after_ms` with throttled and retry"
         )));
     }
     let error = answer.error.unwrap_or_else(|| "the worker gave no reason".into());
     let after = answer.retry_after_ms.map(Millis);
-    Ok(match answer.verdict {
-        Verdict::Done => bulk::Verdict::Done {
+    Ok(match answer.outcome {
+        JobOutcome::Completed => bulk::JobOutcome::Completed {
             result: convert::bytes(answer.result),
         },
-        Verdict::Failed => bulk::Verdict::Failed { error },
-        Verdict::Throttled => bulk::Verdict::Throttled { retry_after: after },
-        Verdict::Retry => bulk::Verdict::Retry { error, after },
-        Verdict::Returned => bulk::Verdict::Returned,
+        JobOutcome::Failed => bulk::JobOutcome::Failed { error },
+        JobOutcome::Throttled => bulk::JobOutcome::Throttled { retry_after: after },
+        JobOutcome::Retry => bulk::JobOutcome::Retry { error, after },
+        JobOutcome::Released => bulk::JobOutcome::Released,
     })
 }
 
 fn settled(settled: Settled) -> SettledJob {
     let mut job = SettledJob {
-        state: SettledState::Stale,
+        state: SettledAs::Stale,
         until: None,
         delay_reason: None,
         death_reason: None,
-        action_complete: false,
+        batch_complete: false,
     };
     match settled {
-        Settled::Done { action_complete } => {
-            job.state = SettledState::Done;
-            job.action_complete = action_complete;
+        Settled::Completed { batch_complete } => {
+            job.state = SettledAs::Completed;
+            job.batch_complete = batch_complete;
         }
         Settled::Delayed { until, reason } => {
-            job.state = SettledState::Delayed;
+            job.state = SettledAs::Delayed;
             job.until = Some(time(until));
             job.delay_reason = Some(convert::delay_reason(reason));
         }
         Settled::Dead {
             reason,
-            action_complete,
+            batch_complete,
         } => {
-            job.state = SettledState::Dead;
+            job.state = SettledAs::Dead;
             job.death_reason = Some(convert::death_reason(reason));
-            job.action_complete = action_complete;
+            job.batch_complete = batch_complete;
         }
-        Settled::Returned => job.state = SettledState::Returned,
+        Settled::Released => job.state = SettledAs::Released,
         Settled::Stale => {}
     }
     job

@@ -4,16 +4,16 @@ use axum::extract::State;
 use tidegate_api::{Limits, PatchLimits, Role};
 use tidegate_core::bulk::views::{Query, View};
 use tidegate_core::bulk::{ConfigureLimitsParams, Set};
-use tidegate_core::ids::LaneId;
+use tidegate_core::ids::QueueId;
 
-use crate::audit::Deed;
+use crate::audit::AuditedCommand;
 use crate::auth::Caller;
 use crate::convert;
 use crate::extract::Json;
-use crate::problem::{Answer, Refused};
+use crate::problem::{ApiError, ApiResult};
 use crate::state::App;
 
-async fn view(app: &App) -> Answer<Limits> {
+async fn view(app: &App) -> ApiResult<Limits> {
     match app.view(Query::Limits).await? {
         View::Limits(view) => Ok(convert::limits(view)),
         other => unreachable!("limits are answered with limits, not {other:?}"),
@@ -22,7 +22,7 @@ async fn view(app: &App) -> Answer<Limits> {
 
 /// The rates as they hold now, and who changed them.
 #[utoipa::path(get, path = "/v1/limits", tag = "limits", responses((status = 200, body = Limits)))]
-pub(super) async fn read(State(app): State<App>, caller: Caller) -> Answer<Json<Limits>> {
+pub(super) async fn read(State(app): State<App>, caller: Caller) -> ApiResult<Json<Limits>> {
     caller.need_for_all(Role::Read)?;
     view(&app).await.map(Json)
 }
@@ -33,27 +33,27 @@ pub(super) async fn patch(
     State(app): State<App>,
     caller: Caller,
     Json(asked): Json<PatchLimits>,
-) -> Answer<Json<Limits>> {
+) -> ApiResult<Json<Limits>> {
     caller.need_for_all(Role::Admin)?;
     let set = |rps: Option<f64>| rps.map_or(Set::Reset, Set::To);
-    let lanes = asked
-        .lanes
+    let queues = asked
+        .queues
         .iter()
-        .map(|(lane, rps)| Ok((LaneId::new(lane)?, set(*rps))));
+        .map(|(queue, rps)| Ok((QueueId::new(queue)?, set(*rps))));
     let params = ConfigureLimitsParams {
         global_rps: asked.global_rps.map_or(Set::Keep, set),
-        lanes: lanes.collect::<Answer<_>>()?,
+        queues: queues.collect::<ApiResult<_>>()?,
         by: caller.name.clone(),
         why: asked.why.clone().unwrap_or_default(),
     };
-    if params.global_rps == Set::Keep && params.lanes.is_empty() {
-        return Err(Refused::invalid(
-            "nothing to change: give `global_rps`, or `lanes`",
+    if params.global_rps == Set::Keep && params.queues.is_empty() {
+        return Err(ApiError::invalid(
+            "nothing to change: give `global_rps`, or `queues`",
         ));
     }
-    let deed = Deed::new("limits.patch", "limits")
+    let command = AuditedCommand::new("limits.patch", "limits")
         .asked(&asked)
         .because(asked.why);
-    app.audited(&caller, deed, app.call(params)).await?;
+    app.audited(&caller, command, app.call(params)).await?;
     view(&app).await.map(Json)
 }

@@ -4,7 +4,7 @@ use serde::Deserialize;
 use tidegate_core::bulk::views::{Cursor, Page};
 use utoipa::IntoParams;
 
-use crate::problem::{Answer, Refused};
+use crate::problem::{ApiError, ApiResult};
 
 /// Limit: items of one page.
 const MAX_PAGE: u32 = 1_000;
@@ -27,10 +27,10 @@ pub(crate) struct Listing {
 }
 
 /// Most items of a page.
-pub(crate) fn page_size(limit: Option<u32>) -> Answer<u32> {
+pub(crate) fn page_size(limit: Option<u32>) -> ApiResult<u32> {
     match limit.unwrap_or(100) {
         limit @ 1..=MAX_PAGE => Ok(limit),
-        other => Err(Refused::invalid(format!(
+        other => Err(ApiError::invalid(format!(
             "limit = {other}: it may be from 1 to {MAX_PAGE}"
         ))),
     }

@@ -1,12 +1,12 @@
 //! The API's addresses. Each handler is described where it stands; the description is served as OpenAPI.
 
-mod actions;
+mod batches;
 mod congestion;
 mod dead;
+mod dead_letters;
 mod groups;
 mod jobs;
 mod leases;
-mod letters;
 mod limits;
 mod listing;
 mod passes;
@@ -40,13 +40,13 @@ pub(crate) fn api() -> (axum::Router<App>, axum::Router<App>, OpenApi) {
         .routes(routes!(congestion::of_group))
         .routes(routes!(congestion::history))
         .routes(routes!(congestion::summary))
-        .routes(routes!(actions::open, actions::read))
-        .routes(routes!(actions::seal))
-        .routes(routes!(actions::pause))
-        .routes(routes!(actions::resume))
-        .routes(routes!(actions::cancel))
-        .routes(routes!(actions::results))
-        .routes(routes!(actions::progress))
+        .routes(routes!(batches::open, batches::read))
+        .routes(routes!(batches::seal))
+        .routes(routes!(batches::pause))
+        .routes(routes!(batches::resume))
+        .routes(routes!(batches::cancel))
+        .routes(routes!(batches::results))
+        .routes(routes!(batches::progress))
         .routes(routes!(jobs::feed))
         .routes(routes!(jobs::enqueue))
         .routes(routes!(jobs::enqueue_for_group))
@@ -67,10 +67,10 @@ pub(crate) fn api() -> (axum::Router<App>, axum::Router<App>, OpenApi) {
         .routes(routes!(refresh::overview))
         .routes(routes!(refresh::sources))
         .routes(routes!(refresh::release))
-        .routes(routes!(letters::list))
-        .routes(routes!(letters::inspect))
-        .routes(routes!(letters::replay))
-        .routes(routes!(letters::purge))
+        .routes(routes!(dead_letters::list))
+        .routes(routes!(dead_letters::inspect))
+        .routes(routes!(dead_letters::replay))
+        .routes(routes!(dead_letters::purge))
         .routes(routes!(rooms::list))
         .routes(routes!(rooms::read, rooms::remove))
         .routes(routes!(rooms::history))

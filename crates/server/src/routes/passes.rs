@@ -5,23 +5,25 @@ use std::sync::Arc;
 use axum::extract::State;
 use axum::http::{HeaderValue, header};
 use axum::response::{IntoResponse, Response};
-use tidegate_api::{PlaceState, RedeemPass, Role, Visit};
+use tidegate_api::{RedeemPass, Role, TicketState, Visit};
 use tidegate_core::ids::SessionId;
 use tidegate_core::room::ticket::End;
 use tidegate_core::time::Millis;
 
 use crate::auth::Caller;
 use crate::convert::time;
-use crate::extract::{Json, Names};
-use crate::problem::{Answer, BAD_PASS, CONFLICT, PASS_EXPIRED, PASS_USED, PASS_VOID, Refused, VISIT_ENDED};
+use crate::extract::{Json, PathParams};
+use crate::problem::{
+    ApiError, ApiResult, BAD_PASS, CONFLICT, PASS_EXPIRED, PASS_USED, PASS_VOID, VISIT_ENDED,
+};
 use crate::room::fail_open;
-use crate::room::part::Door;
+use crate::room::module::ServedRoom;
 use crate::room::pass::{Claims, PassRefused};
-use crate::room::place::end;
-use crate::room::shop::{ShopError, Shown, Visited};
+use crate::room::shop::{PresentedPass, ShopError, Visited};
+use crate::room::ticket::end;
 use crate::state::App;
 
-impl From<ShopError> for Refused {
+impl From<ShopError> for ApiError {
     fn from(error: ShopError) -> Self {
         let kind = match error {
             ShopError::Pass(PassRefused::Expired) | ShopError::TooLate => PASS_EXPIRED,
@@ -38,9 +40,9 @@ impl From<ShopError> for Refused {
 
 fn told(claims: &Claims, visited: Visited) -> Json<Visit> {
     let (state, until, how) = match visited {
-        Visited::Granted { until } => (PlaceState::Granted, Some(until), None),
-        Visited::Inside { until } => (PlaceState::Inside, Some(until), None),
-        Visited::Ended(how) => (PlaceState::Ended, None, Some(how)),
+        Visited::Granted { until } => (TicketState::Granted, Some(until), None),
+        Visited::Inside { until } => (TicketState::Inside, Some(until), None),
+        Visited::Ended(how) => (TicketState::Ended, None, Some(how)),
     };
     Json(Visit {
         state,
@@ -51,7 +53,12 @@ fn told(claims: &Claims, visited: Visited) -> Json<Visit> {
 }
 
 /// The pass that a shop speaks of, also after its time: what becomes of its visitor is up to the ticket.
-async fn shown(app: &App, caller: &Caller, name: &str, asked: &RedeemPass) -> Answer<(Arc<Door>, Claims)> {
+async fn shown(
+    app: &App,
+    caller: &Caller,
+    name: &str,
+    asked: &RedeemPass,
+) -> ApiResult<(Arc<ServedRoom>, Claims)> {
     caller.need(Role::Shop)?;
     let rooms = app.rooms()?;
     let door = rooms.door(name, None).await?;
@@ -65,14 +72,14 @@ async fn shown(app: &App, caller: &Caller, name: &str, asked: &RedeemPass) -> An
 pub(super) async fn redeem(
     State(app): State<App>,
     caller: Caller,
-    Names(name): Names<String>,
+    PathParams(name): PathParams<String>,
     Json(asked): Json<RedeemPass>,
-) -> Answer<Json<Visit>> {
+) -> ApiResult<Json<Visit>> {
     let (door, claims) = shown(&app, &caller, &name, &asked).await?;
     let session = asked.session.as_deref().map(SessionId::new).transpose()?;
     let visited = match fail_open::visit(&door, &claims, app.now()).map_err(ShopError::from)? {
         Some(until) => Visited::Inside { until },
-        None => Shown::new(&door.room, &claims).redeem(session).await?,
+        None => PresentedPass::new(&door.room, &claims).redeem(session).await?,
     };
     Ok(told(&claims, visited))
 }
@@ -83,13 +90,13 @@ pub(super) async fn redeem(
 pub(super) async fn check(
     State(app): State<App>,
     caller: Caller,
-    Names(name): Names<String>,
+    PathParams(name): PathParams<String>,
     Json(asked): Json<RedeemPass>,
-) -> Answer<Json<Visit>> {
+) -> ApiResult<Json<Visit>> {
     let (door, claims) = shown(&app, &caller, &name, &asked).await?;
     let visited = match fail_open::visit(&door, &claims, app.now()).map_err(ShopError::from)? {
         Some(until) => Visited::Inside { until },
-        None => Shown::new(&door.room, &claims).check().await?,
+        None => PresentedPass::new(&door.room, &claims).check().await?,
     };
     // Whoever is inside stays for longer than the pass could be redeemed.
     match visited {
@@ -105,9 +112,9 @@ pub(super) async fn check(
 pub(super) async fn extend(
     State(app): State<App>,
     caller: Caller,
-    Names(name): Names<String>,
+    PathParams(name): PathParams<String>,
     Json(asked): Json<RedeemPass>,
-) -> Answer<Json<Visit>> {
+) -> ApiResult<Json<Visit>> {
     let (door, claims) = shown(&app, &caller, &name, &asked).await?;
     // As long as at first, if it does not say.
     let by = asked.for_ms.map_or(door.settings.inside_ms, Millis);
@@ -115,7 +122,7 @@ pub(super) async fn extend(
         true => Visited::Inside {
             until: app.now() + by,
         },
-        false => Shown::new(&door.room, &claims).extend(by).await?,
+        false => PresentedPass::new(&door.room, &claims).extend(by).await?,
     };
     Ok(told(&claims, visited))
 }
@@ -127,13 +134,13 @@ pub(super) async fn extend(
 pub(super) async fn complete(
     State(app): State<App>,
     caller: Caller,
-    Names(name): Names<String>,
+    PathParams(name): PathParams<String>,
     Json(asked): Json<RedeemPass>,
-) -> Answer<Json<Visit>> {
+) -> ApiResult<Json<Visit>> {
     let (door, claims) = shown(&app, &caller, &name, &asked).await?;
     let visited = match fail_open::gave(&claims) {
         true => Visited::Ended(End::Completed),
-        false => Shown::new(&door.room, &claims).complete().await?,
+        false => PresentedPass::new(&door.room, &claims).complete().await?,
     };
     Ok(told(&claims, visited))
 }
@@ -144,13 +151,13 @@ pub(super) async fn complete(
 pub(super) async fn release(
     State(app): State<App>,
     caller: Caller,
-    Names(name): Names<String>,
+    PathParams(name): PathParams<String>,
     Json(asked): Json<RedeemPass>,
-) -> Answer<Json<Visit>> {
+) -> ApiResult<Json<Visit>> {
     let (door, claims) = shown(&app, &caller, &name, &asked).await?;
     let visited = match fail_open::gave(&claims) {
         true => Visited::Ended(End::Left),
-        false => Shown::new(&door.room, &claims).release().await?,
+        false => PresentedPass::new(&door.room, &claims).release().await?,
     };
     Ok(told(&claims, visited))
 }
@@ -159,7 +166,7 @@ pub(super) async fn release(
 #[utoipa::path(get, path = "/.well-known/jwks.json", tag = "shops",
     responses((status = 200, description = "A JWK Set", content_type = "application/json", body = serde_json::Value),
         (status = 404, description = "`no_rooms`: there are no rooms here")))]
-pub(super) async fn keys(State(app): State<App>) -> Answer<Response> {
+pub(super) async fn keys(State(app): State<App>) -> ApiResult<Response> {
     let mut response = axum::Json(app.rooms()?.signer.jwks()).into_response();
     let kept = HeaderValue::from_static("public, max-age=300");
     response.headers_mut().insert(header::CACHE_CONTROL, kept);

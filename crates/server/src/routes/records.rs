@@ -18,16 +18,16 @@ use tidegate_core::ids::{CorrelationId, RecordId, RecordKey, SourceId};
 use tidegate_core::refresh::Version;
 use tidegate_core::refresh::coalescer::RequestOutcome;
 use tidegate_core::time::Timestamp;
-use tidegate_engine::refresh::{AskOutcome, RecordView, RefreshError, RefreshHandle};
+use tidegate_engine::refresh::{PublishOutcome, RecordView, RefreshError, RefreshHandle};
 use utoipa::IntoParams;
 
 use crate::auth::Caller;
 use crate::convert::time;
 use crate::convert_refresh as convert;
 use crate::events::{event, events};
-use crate::extract::{Asked, Json, Names};
+use crate::extract::{Json, PathParams, QueryParams};
 use crate::problem::{
-    Answer, DATABASE, INTERNAL, NO_REFRESH, NOT_QUEUED, REFRESH_HELD, Refused, STOPPING, UNAVAILABLE,
+    ApiError, ApiResult, DATABASE, INTERNAL, NO_REFRESH, NOT_QUEUED, REFRESH_HELD, STOPPING, UNAVAILABLE,
     UNKNOWN_SOURCE,
 };
 use crate::state::App;
@@ -37,60 +37,60 @@ const MAX_BATCH: usize = 1_000;
 /// How much longer than the refresh part itself a request for a refresh is waited for.
 const MARGIN: Duration = Duration::from_millis(500);
 
-/// Names a source and a record of it.
-type Pair = Names<(String, String)>;
+/// PathParams a source and a record of it.
+type Pair = PathParams<(String, String)>;
 
 impl App {
     /// The refresh part, if anything is refreshed here.
-    pub(super) fn refreshes(&self) -> Answer<&RefreshHandle> {
+    pub(super) fn refreshes(&self) -> ApiResult<&RefreshHandle> {
         self.refresh.as_ref().ok_or_else(|| {
             let detail =
                 "no source is configured, so nothing is refreshed; add one to [sources] of the settings";
-            Refused::new(NO_REFRESH, detail)
+            ApiError::new(NO_REFRESH, detail)
         })
     }
 }
 
 /// A record that may be asked for.
-fn record_id(handle: &RefreshHandle, source: &str, key: &str) -> Answer<RecordId> {
+fn record_id(handle: &RefreshHandle, source: &str, key: &str) -> ApiResult<RecordId> {
     let source = SourceId::new(source).map_err(|_| unknown_source(handle, source))?;
     let Some(options) = handle.sources().get(&source) else {
         return Err(unknown_source(handle, source.as_str()));
     };
     let odd = |error: &dyn std::fmt::Display| {
-        Refused::invalid(format!("this is no key of source {source:?}: {error}"))
+        ApiError::invalid(format!("this is no key of source {source:?}: {error}"))
     };
     options.keys.check(key).map_err(|error| odd(&error))?;
     let key = RecordKey::new(key).map_err(|error| odd(&error))?;
     Ok(RecordId { source, key })
 }
 
-pub(super) fn unknown_source(handle: &RefreshHandle, source: &str) -> Refused {
+pub(super) fn unknown_source(handle: &RefreshHandle, source: &str) -> ApiError {
     let known: Vec<&str> = handle.sources().keys().map(SourceId::as_str).collect();
     let detail = format!(
         "source {source:?} is not configured; there are {}",
         known.join(", ")
     );
-    Refused::new(UNKNOWN_SOURCE, detail)
+    ApiError::new(UNKNOWN_SOURCE, detail)
 }
 
-impl From<RefreshError> for Refused {
+impl From<RefreshError> for ApiError {
     fn from(error: RefreshError) -> Self {
         let told = error.to_string();
         match error {
             RefreshError::Snapshots(_) | RefreshError::ReadTimeout(_) | RefreshError::Overloaded => {
-                Refused::new(DATABASE, told)
+                ApiError::new(DATABASE, told)
             }
             RefreshError::Store(error) => error.into(),
-            RefreshError::Log(_) => Refused::new(UNAVAILABLE, told),
-            RefreshError::UnknownSource(_) => Refused::new(UNKNOWN_SOURCE, told),
-            RefreshError::BadKey { .. } => Refused::invalid(told),
-            RefreshError::NotQuerying => Refused::new(
+            RefreshError::Log(_) => ApiError::new(UNAVAILABLE, told),
+            RefreshError::UnknownSource(_) => ApiError::new(UNKNOWN_SOURCE, told),
+            RefreshError::BadKey { .. } => ApiError::invalid(told),
+            RefreshError::NotQuerying => ApiError::new(
                 NO_REFRESH,
                 "refresh.roles of this process is \"work\": it answers no reads; ask one whose roles are \"query\" or \"all\"",
             ),
-            RefreshError::Closed => Refused::new(STOPPING, told),
-            RefreshError::Config(_) => Refused::new(INTERNAL, told),
+            RefreshError::Closed => ApiError::new(STOPPING, told),
+            RefreshError::Config(_) => ApiError::new(INTERNAL, told),
         }
     }
 }
@@ -106,11 +106,11 @@ fn told(app: &App, handle: &RefreshHandle, view: &RecordView) -> Record {
 }
 
 /// A record as JSON, with the stored text as it is: it is JSON already, and nobody here has to read it.
-fn body(record: &Record, view: &RecordView) -> Answer<Vec<u8>> {
+fn body(record: &Record, view: &RecordView) -> ApiResult<Vec<u8>> {
     const EMPTY: &[u8] = b"{\"snapshot\":null";
     let broken = |error: &dyn std::fmt::Display| {
         tracing::error!(%error, record = %view.record, "what is stored of a record cannot be read");
-        Refused::new(
+        ApiError::new(
             INTERNAL,
             "what is stored of the record cannot be read; it is in the service's log",
         )
@@ -149,9 +149,9 @@ fn tag(record: &Record, view: &RecordView) -> Option<HeaderValue> {
 pub(super) async fn read(
     State(app): State<App>,
     caller: Caller,
-    Names((source, key)): Pair,
+    PathParams((source, key)): Pair,
     headers: HeaderMap,
-) -> Answer<Response> {
+) -> ApiResult<Response> {
     caller.need_for_all(Role::Read)?;
     let handle = app.refreshes()?;
     let id = record_id(handle, &source, &key)?;
@@ -201,16 +201,16 @@ pub(super) async fn read_many(
     State(app): State<App>,
     caller: Caller,
     Json(asked): Json<ReadRecords>,
-) -> Answer<Response> {
+) -> ApiResult<Response> {
     caller.need_for_all(Role::Read)?;
     let handle = app.refreshes()?;
     if asked.records.len() > MAX_BATCH {
         let len = asked.records.len();
-        return Err(Refused::invalid(format!(
+        return Err(ApiError::invalid(format!(
             "{len} records are named; at most {MAX_BATCH} are allowed"
         )));
     }
-    let ids: Vec<Answer<RecordId>> = asked
+    let ids: Vec<ApiResult<RecordId>> = asked
         .records
         .iter()
         .map(|name| record_id(handle, &name.source, &name.key))
@@ -223,7 +223,7 @@ pub(super) async fn read_many(
             Ok(_) => views
                 .next()
                 .unwrap_or(Err(RefreshError::Closed))
-                .map_err(Refused::from),
+                .map_err(ApiError::from),
             Err(refused) => Err(refused),
         };
         if index > 0 {
@@ -260,8 +260,8 @@ pub(super) async fn read_many(
     Ok((json, whole).into_response())
 }
 
-fn written(item: &ReadRecord) -> Answer<Vec<u8>> {
-    serde_json::to_vec(item).map_err(|_| Refused::new(INTERNAL, "the answer cannot be written"))
+fn written(item: &ReadRecord) -> ApiResult<Vec<u8>> {
+    serde_json::to_vec(item).map_err(|_| ApiError::new(INTERNAL, "the answer cannot be written"))
 }
 
 /// Asks for a refresh of a record, also of one that is fresh. It goes before those that nobody asked for.
@@ -271,9 +271,9 @@ fn written(item: &ReadRecord) -> Answer<Vec<u8>> {
 pub(super) async fn refresh(
     State(app): State<App>,
     caller: Caller,
-    Names((source, key)): Pair,
+    PathParams((source, key)): Pair,
     headers: HeaderMap,
-) -> Answer<Response> {
+) -> ApiResult<Response> {
     caller.need_for_all(Role::Submit)?;
     let handle = app.refreshes()?;
     let id = record_id(handle, &source, &key)?;
@@ -291,30 +291,29 @@ pub(super) async fn refresh(
     Ok((StatusCode::ACCEPTED, body).into_response())
 }
 
-fn outcome(asked: AskOutcome, now: Timestamp) -> Answer<(RefreshOutcome, Option<u64>)> {
-    let unqueued = |detail: String| Err(Refused::new(NOT_QUEUED, detail));
+fn outcome(asked: PublishOutcome, now: Timestamp) -> ApiResult<(RefreshOutcome, Option<u64>)> {
+    let unqueued = |detail: String| Err(ApiError::new(NOT_QUEUED, detail));
     match asked {
-        AskOutcome::Queued(RequestOutcome::Published { version }) => {
+        PublishOutcome::Queued(RequestOutcome::Published { version }) => {
             Ok((RefreshOutcome::Published, Some(version.0)))
         }
-        AskOutcome::Queued(RequestOutcome::Upgraded { version }) => {
+        PublishOutcome::Queued(RequestOutcome::Upgraded { version }) => {
             Ok((RefreshOutcome::Upgraded, Some(version.0)))
         }
-        AskOutcome::Queued(RequestOutcome::AlreadyProcessing { version }) => {
+        PublishOutcome::Queued(RequestOutcome::AlreadyProcessing { version }) => {
             Ok((RefreshOutcome::AlreadyProcessing, Some(version.0)))
         }
-        AskOutcome::Queued(RequestOutcome::JustRefreshed { .. }) | AskOutcome::JustRefreshed { .. } => {
-            Ok((RefreshOutcome::JustRefreshed, None))
-        }
-        AskOutcome::NotBefore { at } => {
+        PublishOutcome::Queued(RequestOutcome::JustRefreshed { .. })
+        | PublishOutcome::JustRefreshed { .. } => Ok((RefreshOutcome::JustRefreshed, None)),
+        PublishOutcome::NotBefore { at } => {
             let detail = format!(
                 "its last refresh failed or was put aside; it is not tried again before {}",
                 time(at)
             );
-            Err(Refused::new(REFRESH_HELD, detail).after(at.since(now)))
+            Err(ApiError::new(REFRESH_HELD, detail).after(at.since(now)))
         }
-        AskOutcome::Refused { why } => unqueued(format!("{why}; repeating the request later is safe")),
-        AskOutcome::Unknown => {
+        PublishOutcome::Refused { why } => unqueued(format!("{why}; repeating the request later is safe")),
+        PublishOutcome::Unknown => {
             unqueued("whether it is queued was not heard in time; repeating the request is safe".to_owned())
         }
     }
@@ -338,9 +337,9 @@ pub(super) struct Since {
 pub(super) async fn follow(
     State(app): State<App>,
     caller: Caller,
-    Names((source, key)): Pair,
-    Asked(asked): Asked<Since>,
-) -> Answer<Response> {
+    PathParams((source, key)): Pair,
+    QueryParams(asked): QueryParams<Since>,
+) -> ApiResult<Response> {
     caller.need_for_all(Role::Read)?;
     let handle = app.refreshes()?;
     let id = record_id(handle, &source, &key)?;
@@ -361,14 +360,14 @@ fn followed(
             let view = match follower.next().await? {
                 Ok(view) => view,
                 Err(error) => {
-                    let refused = Refused::from(error);
+                    let refused = ApiError::from(error);
                     return Some((Ok(event("problem", &refused.problem())), None));
                 }
             };
             let name = if follower.has_ended() { "last" } else { "record" };
             let text = body(&told(&app, &handle, &view), &view);
             let text = text.and_then(|text| {
-                String::from_utf8(text).map_err(|_| Refused::new(INTERNAL, "what is stored is no text"))
+                String::from_utf8(text).map_err(|_| ApiError::new(INTERNAL, "what is stored is no text"))
             });
             match text {
                 Ok(text) => Some((Ok(Event::default().event(name).data(text)), Some(follower))),

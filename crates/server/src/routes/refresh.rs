@@ -5,24 +5,24 @@ use tidegate_api::{HoldLifted, Page, Reason, RefreshBreakers, RefreshOverview, R
 use tidegate_core::ids::TargetId;
 use tidegate_engine::refresh::Roles;
 
-use crate::audit::Deed;
+use crate::audit::AuditedCommand;
 use crate::auth::Caller;
 use crate::convert::time;
 use crate::convert_refresh as convert;
-use crate::extract::{Json, Names};
-use crate::problem::{Answer, Refused, UNKNOWN_TARGET};
+use crate::extract::{Json, PathParams};
+use crate::problem::{ApiError, ApiResult, UNKNOWN_TARGET};
 use crate::state::App;
 
 /// The refresh part at this moment: budgets, lag, breakers, freshness, counters. What is away is told as it was last
 /// seen.
 #[utoipa::path(get, path = "/v1/refresh", tag = "refresh", responses((status = 200, body = RefreshOverview)))]
-pub(super) async fn overview(State(app): State<App>, caller: Caller) -> Answer<Json<RefreshOverview>> {
+pub(super) async fn overview(State(app): State<App>, caller: Caller) -> ApiResult<Json<RefreshOverview>> {
     caller.need_for_all(Role::Read)?;
     let handle = app.refreshes()?;
     let budgets = app.budgets.as_deref();
     let seen = |target: &TargetId| budgets.and_then(|budgets| budgets.of(target));
     let breakers = handle.breakers();
-    let mixes = handle.mix().into_iter();
+    let mixes = handle.census().into_iter();
     Ok(Json(RefreshOverview {
         at: time(handle.now()),
         roles: roles(handle.options().roles),
@@ -51,9 +51,9 @@ pub(super) async fn overview(State(app): State<App>, caller: Caller) -> Answer<J
 pub(super) async fn release(
     State(app): State<App>,
     caller: Caller,
-    Names(name): Names<String>,
+    PathParams(name): PathParams<String>,
     Json(reason): Json<Reason>,
-) -> Answer<Json<HoldLifted>> {
+) -> ApiResult<Json<HoldLifted>> {
     caller.need_for_all(Role::Admin)?;
     let known = app.config.budgets.keys().find(|target| target.as_str() == name);
     let (Some(target), Some(budgets)) = (known, app.budgets.as_deref()) else {
@@ -63,11 +63,11 @@ pub(super) async fn release(
             false => known.join(", "),
         };
         let detail = format!("target {name:?} has no budget here; targets with one: {known}");
-        return Err(Refused::new(UNKNOWN_TARGET, detail));
+        return Err(ApiError::new(UNKNOWN_TARGET, detail));
     };
-    let deed = Deed::new("budget.release", target).because(reason.why);
+    let command = AuditedCommand::new("budget.release", target).because(reason.why);
     let lifted = app
-        .audited(&caller, deed, async { Ok(budgets.lift(target).await?) })
+        .audited(&caller, command, async { Ok(budgets.lift(target).await?) })
         .await?;
     Ok(Json(HoldLifted {
         target: name,
@@ -83,7 +83,7 @@ fn roles(roles: Roles) -> Vec<String> {
 
 /// Where records come from.
 #[utoipa::path(get, path = "/v1/sources", tag = "refresh", responses((status = 200, body = Page<Source>)))]
-pub(super) async fn sources(State(app): State<App>, caller: Caller) -> Answer<Json<Page<Source>>> {
+pub(super) async fn sources(State(app): State<App>, caller: Caller) -> ApiResult<Json<Page<Source>>> {
     caller.need_for_all(Role::Read)?;
     let sources = app.config.sources.iter().map(|(name, settings)| {
         let tiers = app.config.tiers_of(settings);

@@ -15,14 +15,14 @@ use tidegate_store::StoreError;
 
 use super::visits;
 use crate::convert::time;
-use crate::extract::{Asked, Names, whole_body};
+use crate::extract::{PathParams, QueryParams, whole_body};
 use crate::pages::guarded;
-use crate::problem::{Answer, BAD_TOKEN, PROOF_NEEDED, ROOM_FULL, Refused, TOO_MANY_JOINS, UNAVAILABLE};
+use crate::problem::{ApiError, ApiResult, BAD_TOKEN, PROOF_NEEDED, ROOM_FULL, TOO_MANY_JOINS, UNAVAILABLE};
 use crate::room::fail_open;
+use crate::room::module::{Rooms, ServedRoom};
 use crate::room::page::{self, Lang, Notice, PageView};
-use crate::room::part::{Door, Rooms};
-use crate::room::place;
-use crate::room::visitors::{Asking, NOT_KEPT, Visitor, Wish};
+use crate::room::ticket;
+use crate::room::visitors::{JoinOptions, NOT_KEPT, Visitor, VisitorRequest};
 use crate::state::App;
 
 /// Limit: a form.
@@ -40,7 +40,7 @@ pub(crate) fn routes() -> Router<App> {
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
-struct Shown {
+struct PresentedPass {
     lang: Option<String>,
     token: Option<String>,
     notice: Option<String>,
@@ -58,18 +58,18 @@ fn html(status: StatusCode, text: String) -> Response {
     response
 }
 
-fn language(asking: &Asking, asked: Option<&str>) -> (Lang, bool) {
+fn language(asking: &VisitorRequest, asked: Option<&str>) -> (Lang, bool) {
     let accept = asking.headers().get(header::ACCEPT_LANGUAGE);
     Lang::choose(asked, accept.and_then(|accept| accept.to_str().ok()))
 }
 
-async fn found(app: &App, asking: &Asking, name: &str) -> Answer<(Arc<Rooms>, Arc<Door>)> {
+async fn found(app: &App, asking: &VisitorRequest, name: &str) -> ApiResult<(Arc<Rooms>, Arc<ServedRoom>)> {
     let rooms = app.rooms()?.clone();
     let door = asking.door(app, &rooms, name).await?;
     Ok((rooms, door))
 }
 
-async fn looked_at(door: &Door) -> Result<Arc<Seen>, StoreError> {
+async fn looked_at(door: &ServedRoom) -> Result<Arc<Seen>, StoreError> {
     match door.room.seen() {
         Some(seen) if seen.read.elapsed() < FRESH => Ok(seen),
         _ => door.room.look_at_it().await,
@@ -77,7 +77,7 @@ async fn looked_at(door: &Door) -> Result<Arc<Seen>, StoreError> {
 }
 
 /// A page instead of the room's: there is none, or nothing can be told of it at the moment.
-fn instead(name: &str, (lang, chosen): (Lang, bool), refused: Refused) -> Answer<Response> {
+fn instead(name: &str, (lang, chosen): (Lang, bool), refused: ApiError) -> ApiResult<Response> {
     match refused.kind.0 {
         StatusCode::NOT_FOUND => Ok(html(StatusCode::NOT_FOUND, page::missing(lang))),
         status @ (StatusCode::SERVICE_UNAVAILABLE | StatusCode::TOO_MANY_REQUESTS) => {
@@ -95,10 +95,10 @@ fn instead(name: &str, (lang, chosen): (Lang, bool), refused: Refused) -> Answer
 /// The place as it is; asking keeps it. Takes none.
 async fn show(
     State(app): State<App>,
-    asking: Asking,
-    Names(name): Names<String>,
-    Asked(shown): Asked<Shown>,
-) -> Answer<Response> {
+    asking: VisitorRequest,
+    PathParams(name): PathParams<String>,
+    QueryParams(shown): QueryParams<PresentedPass>,
+) -> ApiResult<Response> {
     let (lang, chosen) = language(&asking, shown.lang.as_deref());
     let (rooms, door) = match found(&app, &asking, &name).await {
         Ok(found) => found,
@@ -138,10 +138,10 @@ async fn show(
 
 fn rendered(
     app: &App,
-    door: &Door,
+    door: &ServedRoom,
     (lang, lang_chosen): (Lang, bool),
     seen: Option<&Seen>,
-    place: Option<tidegate_api::Place>,
+    place: Option<tidegate_api::Ticket>,
     notice: Option<Notice>,
 ) -> String {
     let colours = &door.settings.colours;
@@ -151,7 +151,7 @@ fn rendered(
         lang,
         lang_chosen,
         coloured: colours.accent.is_some() || colours.background.is_some(),
-        status: seen.map_or(tidegate_api::RoomStatus::Open, |seen| place::status(&seen.view)),
+        status: seen.map_or(tidegate_api::RoomStatus::Open, |seen| ticket::status(&seen.view)),
         opens_at: seen.and_then(|seen| seen.view.opens_at).map(time),
         waiting: seen.map_or(0, |seen| seen.view.waiting() + seen.view.early),
         at: time(app.now()),
@@ -162,7 +162,11 @@ fn rendered(
     })
 }
 
-async fn colours(State(app): State<App>, asking: Asking, Names(name): Names<String>) -> Answer<Response> {
+async fn colours(
+    State(app): State<App>,
+    asking: VisitorRequest,
+    PathParams(name): PathParams<String>,
+) -> ApiResult<Response> {
     let (_, door) = found(&app, &asking, &name).await?;
     let css = [(header::CONTENT_TYPE, "text/css; charset=utf-8")];
     Ok(guarded(
@@ -207,7 +211,7 @@ fn notice_of(name: &str) -> Option<Notice> {
     }
 }
 
-fn notice(refused: &Refused) -> &'static str {
+fn notice(refused: &ApiError) -> &'static str {
     match refused.kind {
         ROOM_FULL => "full",
         TOO_MANY_JOINS => "too_many",
@@ -219,11 +223,11 @@ fn notice(refused: &Refused) -> &'static str {
 
 async fn join(
     State(app): State<App>,
-    asking: Asking,
-    Names(name): Names<String>,
-    Asked(Language { lang }): Asked<Language>,
+    asking: VisitorRequest,
+    PathParams(name): PathParams<String>,
+    QueryParams(Language { lang }): QueryParams<Language>,
     request: Request,
-) -> Answer<Response> {
+) -> ApiResult<Response> {
     let lang = language(&asking, lang.as_deref());
     let pause = app.config.server.body_pause_ms.into();
     let form = whole_body(request.into_body(), MAX_FORM_BYTES, pause).await?;
@@ -236,7 +240,7 @@ async fn join(
         Ok(Some(visitor)) => visitor,
         Ok(None) | Err(_) => return Ok(back(&name, lang, Some("refused"), None)),
     };
-    let wish = Wish { again, proof: None };
+    let wish = JoinOptions { again, proof: None };
     let taken = visits::taken(&app, &rooms, &door, &visitor, &wish).await;
     let notice = taken.as_ref().err().map(notice);
     Ok(back(&name, lang, notice, Some(&visitor)))
@@ -244,10 +248,10 @@ async fn join(
 
 async fn leave(
     State(app): State<App>,
-    asking: Asking,
-    Names(name): Names<String>,
-    Asked(Language { lang }): Asked<Language>,
-) -> Answer<Response> {
+    asking: VisitorRequest,
+    PathParams(name): PathParams<String>,
+    QueryParams(Language { lang }): QueryParams<Language>,
+) -> ApiResult<Response> {
     let lang = language(&asking, lang.as_deref());
     let (rooms, door) = match found(&app, &asking, &name).await {
         Ok(found) => found,

@@ -8,28 +8,28 @@ use axum::response::sse::Event;
 use futures_core::Stream;
 use serde::Deserialize;
 use tidegate_api::{AuditEntry, Identity, Page, Reason, Role, Samples, Stats, StreamEvent, Target};
-use tidegate_core::ids::LaneId;
+use tidegate_core::ids::QueueId;
 use tokio::sync::broadcast::error::RecvError;
 use utoipa::IntoParams;
 
 use super::listing::page_size;
-use crate::audit::Deed;
+use crate::audit::AuditedCommand;
 use crate::auth::Caller;
 use crate::events::{event, events};
-use crate::extract::{Asked, Json, Names};
-use crate::problem::{Answer, Refused, UNKNOWN_TARGET};
+use crate::extract::{Json, PathParams, QueryParams};
+use crate::problem::{ApiError, ApiResult, UNKNOWN_TARGET};
 use crate::state::App;
 
 /// The whole system at this moment. While the store is away: as it was last seen.
 #[utoipa::path(get, path = "/v1/stats", tag = "statistics", responses((status = 200, body = Stats)))]
-pub(super) async fn stats(State(app): State<App>, caller: Caller) -> Answer<Json<Stats>> {
+pub(super) async fn stats(State(app): State<App>, caller: Caller) -> ApiResult<Json<Stats>> {
     caller.need_for_all(Role::Read)?;
     app.sampler.stats(&app).await.map(Json)
 }
 
 /// The last minutes, a sample per second.
 #[utoipa::path(get, path = "/v1/history", tag = "statistics", responses((status = 200, body = Samples)))]
-pub(super) async fn history(State(app): State<App>, caller: Caller) -> Answer<Json<Samples>> {
+pub(super) async fn history(State(app): State<App>, caller: Caller) -> ApiResult<Json<Samples>> {
     caller.need_for_all(Role::Read)?;
     Ok(Json(Samples {
         samples: app.sampler.samples(),
@@ -39,7 +39,7 @@ pub(super) async fn history(State(app): State<App>, caller: Caller) -> Answer<Js
 /// Follows the whole system: an event `stats` every second.
 #[utoipa::path(get, path = "/v1/events", tag = "statistics",
     responses((status = 200, description = "Events named `stats`, each with Stats", body = StreamEvent, content_type = "text/event-stream")))]
-pub(super) async fn follow(State(app): State<App>, caller: Caller) -> Answer<Response> {
+pub(super) async fn follow(State(app): State<App>, caller: Caller) -> ApiResult<Response> {
     caller.need_for_all(Role::Read)?;
     let first = app.sampler.stats(&app).await?;
     events(&app, every_second(app.clone(), first))
@@ -64,23 +64,23 @@ fn every_second(app: App, first: Stats) -> impl Stream<Item = Result<Event, Infa
 
 /// Push targets and how their calls go.
 #[utoipa::path(get, path = "/v1/targets", tag = "targets", responses((status = 200, body = Page<Target>)))]
-pub(super) async fn targets(State(app): State<App>, caller: Caller) -> Answer<Json<Page<Target>>> {
+pub(super) async fn targets(State(app): State<App>, caller: Caller) -> ApiResult<Json<Page<Target>>> {
     caller.need_for_all(Role::Read)?;
     Ok(Json(Page {
-        items: app.targets.views(&app.sampler.lanes()),
+        items: app.targets.views(&app.sampler.queues()),
         next: None,
     }))
 }
 
-fn target(app: &App, name: &str) -> Answer<Target> {
-    let lane = LaneId::new(name)?;
-    let found = app.targets.views(&app.sampler.lanes()).into_iter();
+fn target(app: &App, name: &str) -> ApiResult<Target> {
+    let queue = QueueId::new(name)?;
+    let found = app.targets.views(&app.sampler.queues()).into_iter();
     found
         .into_iter()
-        .find(|target| target.lane == lane.as_str())
+        .find(|target| target.queue == queue.as_str())
         .ok_or_else(|| {
             let detail = format!("target {name:?} is not configured");
-            Refused::new(UNKNOWN_TARGET, detail)
+            ApiError::new(UNKNOWN_TARGET, detail)
         })
 }
 
@@ -89,14 +89,14 @@ fn target(app: &App, name: &str) -> Answer<Target> {
 pub(super) async fn enable(
     State(app): State<App>,
     caller: Caller,
-    Names(name): Names<String>,
+    PathParams(name): PathParams<String>,
     Json(reason): Json<Reason>,
-) -> Answer<Json<Target>> {
+) -> ApiResult<Json<Target>> {
     caller.need_for_all(Role::Admin)?;
     target(&app, &name)?;
-    let deed = Deed::new("target.enable", &name).because(reason.why);
-    app.audited(&caller, deed, async {
-        app.targets.enable(&LaneId::new(&name)?);
+    let command = AuditedCommand::new("target.enable", &name).because(reason.why);
+    app.audited(&caller, command, async {
+        app.targets.enable(&QueueId::new(&name)?);
         target(&app, &name).map(Json)
     })
     .await
@@ -107,16 +107,16 @@ pub(super) async fn enable(
 pub(super) async fn disable(
     State(app): State<App>,
     caller: Caller,
-    Names(name): Names<String>,
+    PathParams(name): PathParams<String>,
     Json(reason): Json<Reason>,
-) -> Answer<Json<Target>> {
+) -> ApiResult<Json<Target>> {
     caller.need_for_all(Role::Admin)?;
     target(&app, &name)?;
     let why = reason.why.as_deref().unwrap_or("no reason given");
     let shown = format!("switched off by {}: {why}", caller.name);
-    let deed = Deed::new("target.disable", &name).because(reason.why);
-    app.audited(&caller, deed, async {
-        app.targets.disable(&LaneId::new(&name)?, shown);
+    let command = AuditedCommand::new("target.disable", &name).because(reason.why);
+    app.audited(&caller, command, async {
+        app.targets.disable(&QueueId::new(&name)?, shown);
         target(&app, &name).map(Json)
     })
     .await
@@ -136,8 +136,8 @@ pub(super) struct Recent {
 pub(super) async fn audit(
     State(app): State<App>,
     caller: Caller,
-    Asked(asked): Asked<Recent>,
-) -> Answer<Json<Page<AuditEntry>>> {
+    QueryParams(asked): QueryParams<Recent>,
+) -> ApiResult<Json<Page<AuditEntry>>> {
     caller.need_for_all(Role::Admin)?;
     Ok(Json(Page {
         items: app.audit.latest(page_size(asked.limit)? as usize).await?,
@@ -151,7 +151,7 @@ pub(super) async fn me(
     State(app): State<App>,
     caller: Caller,
     session: crate::auth::MaybeSession,
-) -> Answer<Json<Identity>> {
+) -> ApiResult<Json<Identity>> {
     Ok(Json(Identity {
         name: caller.name,
         roles: caller.roles,

@@ -10,7 +10,7 @@ use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
 use futures_core::Stream;
 use serde::{Deserialize, Serialize};
-use tidegate_api::{JoinRoom, Place, PlaceState, RoomStatus, StreamClosed, StreamEnd, StreamEvent, Time};
+use tidegate_api::{JoinRoom, RoomStatus, StreamClosed, StreamEnd, StreamEvent, Ticket, TicketState, Time};
 use tidegate_core::room::command::Refused as NotTaken;
 use tidegate_core::room::command::{JoinOutcome, TicketView};
 use tidegate_core::time::Timestamp;
@@ -19,12 +19,12 @@ use tidegate_store::StoreError;
 use utoipa::{IntoParams, ToSchema};
 
 use crate::convert::time;
-use crate::extract::{Asked, Json, Names};
-use crate::problem::{Answer, INTERNAL, NO_PLACE, Refused, STOPPING, TOO_MANY};
+use crate::extract::{Json, PathParams, QueryParams};
+use crate::problem::{ApiError, ApiResult, INTERNAL, NO_TICKET, STOPPING, TOO_MANY};
 use crate::room::fail_open;
-use crate::room::part::{Door, Rooms};
-use crate::room::place::end;
-use crate::room::visitors::{Asking, NOT_KEPT, Visitor, Wish, not_taken};
+use crate::room::module::{Rooms, ServedRoom};
+use crate::room::ticket::end;
+use crate::room::visitors::{JoinOptions, NOT_KEPT, Visitor, VisitorRequest, not_taken};
 use crate::state::App;
 
 /// When a browser comes back after its stream broke: between so many milliseconds, so that they do not come all at once.
@@ -33,7 +33,7 @@ const RETRY_MS: std::ops::Range<u64> = 1_000..4_000;
 #[derive(Debug, Default, Deserialize, IntoParams)]
 #[serde(default, deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
-pub(super) struct Coming {
+pub(super) struct JoinQuery {
     /// `1`: takes a new place at the end if the last ticket has ended.
     again: Option<String>,
     /// Who comes, as a token that the shop signed.
@@ -42,7 +42,7 @@ pub(super) struct Coming {
     proof: Option<String>,
 }
 
-impl Coming {
+impl JoinQuery {
     fn again(&self) -> bool {
         self.again
             .as_deref()
@@ -51,19 +51,19 @@ impl Coming {
 }
 
 /// Takes a place, or finds the one that the visitor has, and tells how it goes until the visitor is let in. Events
-/// `queued` (the first), `position`, `early`, `granted`, `paused`, `resumed` carry a Place, `closed` says why the stream
+/// `queued` (the first), `position`, `early`, `granted`, `paused`, `resumed` carry a Ticket, `closed` says why the stream
 /// is over, `superseded` that another tab or device took over. The newest stream of a visitor wins.
-#[utoipa::path(get, path = "/events/{room}/tickets/waiting", tag = "visitors", params(("room" = String, Path), Coming),
+#[utoipa::path(get, path = "/events/{room}/tickets/waiting", tag = "visitors", params(("room" = String, Path), JoinQuery),
     responses((status = 200, description = "Events", body = StreamEvent, content_type = "text/event-stream")))]
 pub(super) async fn stream(
     State(app): State<App>,
-    asking: Asking,
-    Names(name): Names<String>,
-    Asked(coming): Asked<Coming>,
-) -> Answer<Response> {
+    asking: VisitorRequest,
+    PathParams(name): PathParams<String>,
+    QueryParams(coming): QueryParams<JoinQuery>,
+) -> ApiResult<Response> {
     let rooms = app.rooms()?.clone();
     if app.stopping.is_cancelled() {
-        return Err(Refused::new(
+        return Err(ApiError::new(
             STOPPING,
             "the service is stopping; come again in a moment",
         ));
@@ -74,17 +74,17 @@ pub(super) async fn stream(
         let detail = format!(
             "{most} visitors are connected here, as many as room.max_streams allows; come again in a moment"
         );
-        return Err(Refused::new(TOO_MANY, detail));
+        return Err(ApiError::new(TOO_MANY, detail));
     };
     let visitor = named(asking.who(&app, &door, coming.token.as_deref(), true)?)?;
-    let wish = Wish {
+    let wish = JoinOptions {
         again: coming.again(),
         proof: coming.proof.as_deref(),
     };
     let body = match visit(&app, &rooms, &door, &visitor, &wish).await? {
         Begun::Visit(visit) => {
             let stopping = app.stopping.clone();
-            let told = Told {
+            let told = VisitEvent {
                 rooms: rooms.clone(),
                 door: door.clone(),
                 visit,
@@ -108,8 +108,8 @@ pub(super) async fn stream(
     Ok(response)
 }
 
-fn named(visitor: Option<Visitor>) -> Answer<Visitor> {
-    visitor.ok_or_else(|| Refused::new(INTERNAL, "a visitor was not given a name"))
+fn named(visitor: Option<Visitor>) -> ApiResult<Visitor> {
+    visitor.ok_or_else(|| ApiError::new(INTERNAL, "a visitor was not given a name"))
 }
 
 enum Begun {
@@ -118,10 +118,16 @@ enum Begun {
     Over(Bytes),
 }
 
-async fn visit(app: &App, rooms: &Rooms, door: &Door, visitor: &Visitor, wish: &Wish<'_>) -> Answer<Begun> {
+async fn visit(
+    app: &App,
+    rooms: &Rooms,
+    door: &ServedRoom,
+    visitor: &Visitor,
+    wish: &JoinOptions<'_>,
+) -> ApiResult<Begun> {
     let joined = async {
         let params = visitor.comes(rooms, door, wish, app.now()).await?;
-        Ok::<_, Refused>(door.room.visit(params).await?)
+        Ok::<_, ApiError>(door.room.visit(params).await?)
     };
     let begun = match joined.await {
         Ok(begun) => begun,
@@ -182,16 +188,16 @@ fn event<T: Serialize>(name: &str, data: &T, first: bool) -> Bytes {
 }
 
 /// A stream, and what it told last.
-struct Told {
+struct VisitEvent {
     rooms: Arc<Rooms>,
-    door: Arc<Door>,
+    door: Arc<ServedRoom>,
     visit: Visit,
     paused: bool,
     first: bool,
     over: bool,
 }
 
-impl Told {
+impl VisitEvent {
     /// The next event; none when there is nothing more to tell.
     async fn next(&mut self) -> Option<Bytes> {
         if self.over {
@@ -217,11 +223,11 @@ impl Told {
 
     fn tell(&mut self, view: &TicketView, seen: &Seen, first: bool) -> Bytes {
         let place = self.rooms.place(&self.door, self.visit.person(), view, seen);
-        if place.state == PlaceState::Ended {
+        if place.state == TicketState::Ended {
             self.over = true;
             return event("closed", &ended(view), first);
         }
-        let waits = matches!(place.state, PlaceState::Waiting | PlaceState::Early);
+        let waits = matches!(place.state, TicketState::Waiting | TicketState::Early);
         if waits && let RoomStatus::Closed | RoomStatus::SoldOut = place.room_status {
             self.over = true;
             let reason = match place.room_status {
@@ -233,9 +239,9 @@ impl Told {
         let paused = place.room_status == RoomStatus::Paused;
         let turned = std::mem::replace(&mut self.paused, paused) != paused;
         let name = match place.state {
-            PlaceState::Granted => "granted",
+            TicketState::Granted => "granted",
             _ if turned && paused => "paused",
-            PlaceState::Early => "early",
+            TicketState::Early => "early",
             _ if turned => "resumed",
             _ if first => "queued",
             _ => "position",
@@ -244,7 +250,7 @@ impl Told {
     }
 }
 
-fn events<H: Send + 'static>(told: Told, held: H) -> impl Stream<Item = Result<Bytes, Infallible>> {
+fn events<H: Send + 'static>(told: VisitEvent, held: H) -> impl Stream<Item = Result<Bytes, Infallible>> {
     futures_util::stream::unfold((told, held), |(mut told, held)| async move {
         let event = told.next().await?;
         Some((Ok(event), (told, held)))
@@ -262,17 +268,17 @@ fn own<T: Serialize>(visitor: &Visitor, body: &T) -> Response {
 
 /// Takes a place, or finds the one that the visitor has. Keep it with `GET …/place`, at least every few seconds.
 #[utoipa::path(post, path = "/v1/rooms/{room}/join", tag = "visitors", params(("room" = String, Path)),
-    request_body = JoinRoom, responses((status = 200, body = Place)))]
+    request_body = JoinRoom, responses((status = 200, body = Ticket)))]
 pub(super) async fn join(
     State(app): State<App>,
-    asking: Asking,
-    Names(name): Names<String>,
+    asking: VisitorRequest,
+    PathParams(name): PathParams<String>,
     Json(asked): Json<JoinRoom>,
-) -> Answer<Response> {
+) -> ApiResult<Response> {
     let rooms = app.rooms()?.clone();
     let door = asking.door(&app, &rooms, &name).await?;
     let visitor = named(asking.who(&app, &door, asked.token.as_deref(), true)?)?;
-    let wish = Wish {
+    let wish = JoinOptions {
         again: asked.again,
         proof: asked.proof.as_deref(),
     };
@@ -284,14 +290,14 @@ pub(super) async fn join(
 pub(crate) async fn taken(
     app: &App,
     rooms: &Rooms,
-    door: &Door,
+    door: &ServedRoom,
     visitor: &Visitor,
-    wish: &Wish<'_>,
-) -> Answer<Place> {
+    wish: &JoinOptions<'_>,
+) -> ApiResult<Ticket> {
     let joined = async {
         let params = visitor.comes(rooms, door, wish, app.now()).await?;
         let outcome = door.room.join(params).await?;
-        Ok::<_, Refused>((outcome, door.room.seen_or_look().await?))
+        Ok::<_, ApiError>((outcome, door.room.seen_or_look().await?))
     };
     match joined.await {
         Ok((JoinOutcome::Placed { ticket, .. } | JoinOutcome::Ended(ticket), seen)) => {
@@ -305,14 +311,14 @@ pub(crate) async fn taken(
     }
 }
 
-/// Where the visitor stands. Asking keeps the place, as a stream does.
-#[utoipa::path(get, path = "/v1/rooms/{room}/place", tag = "visitors", params(("room" = String, Path)),
-    responses((status = 200, body = Place), (status = 404, description = "`no_place`: there is none")))]
+/// Where the visitor stands. VisitorRequest keeps the place, as a stream does.
+#[utoipa::path(get, path = "/v1/rooms/{room}/ticket", tag = "visitors", params(("room" = String, Path)),
+    responses((status = 200, body = Ticket), (status = 404, description = "`no_place`: there is none")))]
 pub(super) async fn place(
     State(app): State<App>,
-    asking: Asking,
-    Names(name): Names<String>,
-) -> Answer<Response> {
+    asking: VisitorRequest,
+    PathParams(name): PathParams<String>,
+) -> ApiResult<Response> {
     let rooms = app.rooms()?.clone();
     let door = asking.door(&app, &rooms, &name).await?;
     let visitor = asking
@@ -324,15 +330,15 @@ pub(super) async fn place(
     Ok(own(&visitor, &place))
 }
 
-fn no_place(name: &str) -> Refused {
-    Refused::new(
-        NO_PLACE,
+fn no_place(name: &str) -> ApiError {
+    ApiError::new(
+        NO_TICKET,
         format!("you have no place in room {name:?}; take one first"),
     )
 }
 
 /// The visitor's place, kept alive; none if there is none.
-pub(crate) async fn kept(rooms: &Rooms, door: &Door, visitor: &Visitor) -> Answer<Option<Place>> {
+pub(crate) async fn kept(rooms: &Rooms, door: &ServedRoom, visitor: &Visitor) -> ApiResult<Option<Ticket>> {
     let found = match door.room.look(&visitor.person).await? {
         None => return Ok(None),
         Some(found) => found,
@@ -345,12 +351,12 @@ pub(crate) async fn kept(rooms: &Rooms, door: &Door, visitor: &Visitor) -> Answe
 
 /// Gives the place up, or the slot.
 #[utoipa::path(post, path = "/v1/rooms/{room}/leave", tag = "visitors", params(("room" = String, Path)),
-    responses((status = 200, body = Place)))]
+    responses((status = 200, body = Ticket)))]
 pub(super) async fn leave(
     State(app): State<App>,
-    asking: Asking,
-    Names(name): Names<String>,
-) -> Answer<Response> {
+    asking: VisitorRequest,
+    PathParams(name): PathParams<String>,
+) -> ApiResult<Response> {
     let rooms = app.rooms()?.clone();
     let door = asking.door(&app, &rooms, &name).await?;
     let visitor = asking
@@ -362,7 +368,7 @@ pub(super) async fn leave(
     Ok(own(&visitor, &place))
 }
 
-pub(crate) async fn left(rooms: &Rooms, door: &Door, visitor: &Visitor) -> Answer<Option<Place>> {
+pub(crate) async fn left(rooms: &Rooms, door: &ServedRoom, visitor: &Visitor) -> ApiResult<Option<Ticket>> {
     rooms
         .handle
         .store()
@@ -389,9 +395,9 @@ pub(super) struct Challenge {
     responses((status = 200, body = Challenge)))]
 pub(super) async fn challenge(
     State(app): State<App>,
-    asking: Asking,
-    Names(name): Names<String>,
-) -> Answer<Response> {
+    asking: VisitorRequest,
+    PathParams(name): PathParams<String>,
+) -> ApiResult<Response> {
     let rooms = app.rooms()?.clone();
     let door = asking.door(&app, &rooms, &name).await?;
     let challenge = match &door.settings.proof {
@@ -404,7 +410,7 @@ pub(super) async fn challenge(
                 .proofs
                 .challenge(proof, door.room.name(), asking.from(&rooms), app.now());
             Challenge {
-                challenge: Some(made.map_err(|_| Refused::new(INTERNAL, "there is no randomness"))?),
+                challenge: Some(made.map_err(|_| ApiError::new(INTERNAL, "there is no randomness"))?),
                 bits: Some(proof.bits),
             }
         }
@@ -425,6 +431,7 @@ pub(super) struct WhichDraw {
 
 /// How a draw can be checked.
 #[derive(Debug, Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
 pub(super) struct Draw {
     /// The opening that the draw is for; absent for a room without one.
     opens_at: Option<Time>,
@@ -439,10 +446,10 @@ pub(super) struct Draw {
     responses((status = 200, body = Draw)))]
 pub(super) async fn draw(
     State(app): State<App>,
-    asking: Asking,
-    Names(name): Names<String>,
-    Asked(which): Asked<WhichDraw>,
-) -> Answer<axum::Json<Draw>> {
+    asking: VisitorRequest,
+    PathParams(name): PathParams<String>,
+    QueryParams(which): QueryParams<WhichDraw>,
+) -> ApiResult<axum::Json<Draw>> {
     let rooms = app.rooms()?.clone();
     let door = asking.door(&app, &rooms, &name).await?;
     let view = &door.room.seen_or_look().await?.view;
@@ -458,8 +465,13 @@ pub(super) async fn draw(
 }
 
 impl Visitor {
-    /// A sign of life without a stream.
-    async fn stays(&self, door: &Door, found: &TicketView, seen: &Seen) -> Result<TicketView, StoreError> {
+    /// A heartbeat without a stream.
+    async fn stays(
+        &self,
+        door: &ServedRoom,
+        found: &TicketView,
+        seen: &Seen,
+    ) -> Result<TicketView, StoreError> {
         use tidegate_core::room::ticket::TicketState;
         let (store, room) = (door.room.store(), door.room.name());
         match found.ticket.state {

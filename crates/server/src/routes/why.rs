@@ -1,18 +1,18 @@
 //! Why is it waiting?
 
 use axum::extract::State;
-use tidegate_api::{JobPhase, Role, WaitReason, Why};
+use tidegate_api::{JobState, Role, WaitReason, Why};
 use tidegate_core::bulk::views::{self, Query, View, Wait};
-use tidegate_core::ids::LaneId;
+use tidegate_core::ids::QueueId;
 use tidegate_core::time::Millis;
 
 use crate::auth::Caller;
 use crate::convert::{self, time};
-use crate::extract::{Json, Names};
-use crate::problem::Answer;
+use crate::extract::{Json, PathParams};
+use crate::problem::ApiResult;
 use crate::state::{App, group_id, job_id};
 
-/// A lane that nobody has asked for this long has no workers, as far as one can tell.
+/// A queue that nobody has asked for this long has no workers, as far as one can tell.
 const LATELY: Millis = Millis(60_000);
 
 /// What keeps a job from starting, and when it should start.
@@ -21,8 +21,8 @@ const LATELY: Millis = Millis(60_000);
 pub(super) async fn job(
     State(app): State<App>,
     caller: Caller,
-    Names((group, job)): Names<(String, String)>,
-) -> Answer<Json<Why>> {
+    PathParams((group, job)): PathParams<(String, String)>,
+) -> ApiResult<Json<Why>> {
     let (group, job) = (group_id(&group)?, job_id(&job)?);
     caller.need_for(Role::Read, &group)?;
     why(&app, Query::WhyJob(group, job)).await.map(Json)
@@ -33,14 +33,14 @@ pub(super) async fn job(
 pub(super) async fn group(
     State(app): State<App>,
     caller: Caller,
-    Names(group): Names<String>,
-) -> Answer<Json<Why>> {
+    PathParams(group): PathParams<String>,
+) -> ApiResult<Json<Why>> {
     let group = group_id(&group)?;
     caller.need_for(Role::Read, &group)?;
     why(&app, Query::WhyGroup(group)).await.map(Json)
 }
 
-async fn why(app: &App, query: Query) -> Answer<Why> {
+async fn why(app: &App, query: Query) -> ApiResult<Why> {
     let View::Why(why) = app.view(query).await? else {
         unreachable!("why is answered with why")
     };
@@ -49,7 +49,7 @@ async fn why(app: &App, query: Query) -> Answer<Why> {
 
 fn explain(app: &App, why: views::Why) -> Why {
     let reasons: Vec<WaitReason> = why.waits.into_iter().map(|wait| reason(app, wait)).collect();
-    let phase = why.phase.map(convert::phase);
+    let state = why.state.map(convert::state);
     // Nobody knows when a worker comes, or an operator.
     let stuck = |reason: &WaitReason| {
         matches!(
@@ -59,8 +59,8 @@ fn explain(app: &App, why: views::Why) -> Why {
     };
     let starts_at = why.starts_at.filter(|_| !reasons.iter().any(stuck));
     Why {
-        text: text(phase, &reasons),
-        phase,
+        text: text(state, &reasons),
+        state,
         reasons,
         starts_at: starts_at.map(time),
     }
@@ -70,7 +70,7 @@ fn reason(app: &App, wait: Wait) -> WaitReason {
     match wait {
         Wait::Behind { jobs } => WaitReason::Behind { jobs },
         Wait::GroupPaused => WaitReason::GroupPaused,
-        Wait::ActionPaused => WaitReason::ActionPaused,
+        Wait::BatchPaused => WaitReason::BatchPaused,
         Wait::Delayed { until, reason } => WaitReason::Delayed {
             until: time(until),
             reason: convert::delay_reason(reason),
@@ -84,48 +84,48 @@ fn reason(app: &App, wait: Wait) -> WaitReason {
             limit,
             until: time(until),
         },
-        Wait::LaneSpent { limit, until } => WaitReason::LaneSpent {
+        Wait::QueueSpent { limit, until } => WaitReason::QueueSpent {
             limit,
             until: time(until),
         },
         Wait::ReadyFull { ready } => WaitReason::ReadyFull { ready },
-        Wait::Workers { lane } => workers(app, lane),
+        Wait::Workers { queue } => workers(app, queue),
     }
 }
 
-/// What this process knows of the lane's workers.
-fn workers(app: &App, lane: LaneId) -> WaitReason {
-    if let Some(target) = app.targets.view(&lane) {
-        let lane = lane.into();
+/// What this process knows of the queue's workers.
+fn workers(app: &App, queue: QueueId) -> WaitReason {
+    if let Some(target) = app.targets.view(&queue) {
+        let queue = queue.into();
         return match target.reason {
             Some(reason) => WaitReason::TargetDisabled {
                 target: target.name,
                 reason,
             },
             None if target.busy >= target.concurrency => WaitReason::WorkersBusy {
-                lane,
+                queue,
                 busy: target.busy,
             },
-            None => WaitReason::Turn { lane },
+            None => WaitReason::Turn { queue },
         };
     }
-    let asking = app.lanes.of(&lane);
+    let asking = app.queues.of(&queue);
     let asked_lately = asking.last.is_some_and(|last| app.now().since(last) <= LATELY);
-    let lane = lane.into();
+    let queue = queue.into();
     match asking.waiting {
-        0 if asked_lately => WaitReason::WorkersBusy { lane, busy: 0 },
-        0 => WaitReason::NoWorkers { lane },
-        _ => WaitReason::Turn { lane },
+        0 if asked_lately => WaitReason::WorkersBusy { queue, busy: 0 },
+        0 => WaitReason::NoWorkers { queue },
+        _ => WaitReason::Turn { queue },
     }
 }
 
-fn text(phase: Option<JobPhase>, reasons: &[WaitReason]) -> String {
-    match phase {
+fn text(state: Option<JobState>, reasons: &[WaitReason]) -> String {
+    match state {
         None => return "The group has nothing to do.".into(),
-        Some(JobPhase::Leased) => return "It is running.".into(),
-        Some(JobPhase::Done) => return "It is done.".into(),
-        Some(JobPhase::Dead) => return "It is dead; it can be replayed.".into(),
-        Some(JobPhase::Waiting | JobPhase::Ready | JobPhase::Delayed) => {}
+        Some(JobState::Running) => return "It is running.".into(),
+        Some(JobState::Completed) => return "It is done.".into(),
+        Some(JobState::Dead) => return "It is dead; it can be replayed.".into(),
+        Some(JobState::Waiting | JobState::Ready | JobState::Delayed) => {}
     }
     let parts: Vec<String> = reasons.iter().map(sentence).collect();
     let mut text = parts.join("; ");
@@ -140,7 +140,7 @@ fn sentence(reason: &WaitReason) -> String {
         WaitReason::Behind { jobs: 1 } => "behind one job of its group".into(),
         WaitReason::Behind { jobs } => format!("behind {jobs} jobs of its group"),
         WaitReason::GroupPaused => "its group is paused".into(),
-        WaitReason::ActionPaused => "its action is paused".into(),
+        WaitReason::BatchPaused => "its batch is paused".into(),
         WaitReason::Delayed { until, reason } => {
             let why = match reason {
                 tidegate_api::DelayReason::RateLimited => "the rate was used up",
@@ -160,14 +160,14 @@ fn sentence(reason: &WaitReason) -> String {
         WaitReason::WindowSpent { limit, until } => {
             format!("the rate of {limit} starts per window is used up until {until}")
         }
-        WaitReason::LaneSpent { limit, until } => {
-            format!("its lane's rate of {limit} starts per window is used up until {until}")
+        WaitReason::QueueSpent { limit, until } => {
+            format!("its queue's rate of {limit} starts per window is used up until {until}")
         }
         WaitReason::ReadyFull { ready } => format!("ready is full with {ready} jobs: workers are too slow"),
-        WaitReason::WorkersBusy { lane, .. } => format!("every worker of lane {lane} is busy"),
-        WaitReason::NoWorkers { lane } => format!("no worker has asked for work of lane {lane} lately"),
+        WaitReason::WorkersBusy { queue, .. } => format!("every worker of queue {queue} is busy"),
+        WaitReason::NoWorkers { queue } => format!("no worker has asked for work of queue {queue} lately"),
         WaitReason::TargetDisabled { target, reason } => format!("target {target} is switched off: {reason}"),
-        WaitReason::Turn { lane } => format!("nothing holds it: it is about to start in lane {lane}"),
+        WaitReason::Turn { queue } => format!("nothing holds it: it is about to start in queue {queue}"),
     }
 }
 
@@ -179,7 +179,7 @@ mod tests {
     fn reasons_become_one_sentence() {
         let reasons = [WaitReason::Behind { jobs: 12 }, WaitReason::GroupPaused];
         assert_eq!(
-            text(Some(JobPhase::Waiting), &reasons),
+            text(Some(JobState::Waiting), &reasons),
             "Behind 12 jobs of its group; its group is paused."
         );
         assert_eq!(text(None, &[]), "The group has nothing to do.");

@@ -173,16 +173,19 @@ fn rooms_have_their_panels() {
     let row = row("Rooms");
     for wanted in [
         &["tidegate_room_people{"][..],
-        &["tidegate_room_admitted_total", "tidegate_room_per_second_limit"],
-        &["tidegate_room_inside_limit", "tidegate_room_free_slots"],
-        &["by (room, end) (rate(tidegate_room_ended_total"],
+        &[
+            "tidegate_room_admissions_total",
+            "tidegate_room_max_admissions_per_second",
+        ],
+        &["tidegate_room_max_inside_people", "tidegate_room_free_slots"],
+        &["by (room, outcome) (rate(tidegate_room_ended_tickets_total"],
         &[
             "tidegate_room_streams",
             "tidegate_room_max_streams",
             "tidegate_room_position_age_seconds",
         ],
-        &["quantile(0.99, ", "tidegate_room_broadcast_seconds"],
-        &["quantile(0.95, ", "tidegate_room_promotion_seconds"],
+        &["quantile(0.99, ", "tidegate_room_broadcast_duration_seconds"],
+        &["quantile(0.95, ", "tidegate_room_promotion_duration_seconds"],
         &["tidegate_room_queued_calls"],
     ] {
         assert!(shows(&row, wanted), "no panel shows {wanted:?}");
@@ -193,29 +196,32 @@ fn rooms_have_their_panels() {
 fn refreshes_have_their_panels() {
     let row = row("Refresh");
     for wanted in [
-        &["tidegate_rate_limiter_rps", "tidegate_rate_limiter_hard_limit"][..],
-        &["tidegate_rate_limiter_tokens"],
-        &["tidegate_kafka_consumer_lag{"],
-        &["tidegate_kafka_consumer_lag_seconds"],
+        &[
+            "tidegate_budget_calls_per_second",
+            "tidegate_budget_hard_limit_calls_per_second",
+        ][..],
+        &["tidegate_budget_available_tokens"],
+        &["tidegate_log_lag_events{"],
+        &["tidegate_log_lag_seconds"],
         &[
             "quantile(0.5, ",
             "quantile(0.95, ",
             "quantile(0.99, ",
-            "tidegate_update_process_duration_seconds",
+            "tidegate_refresh_event_duration_seconds",
         ],
         &[
-            "tidegate_update_process_error_total",
-            "tidegate_refresh_settled_total",
+            "tidegate_refresh_failed_events_total",
+            "tidegate_refresh_settled_events_total",
         ],
+        &["tidegate_store_breaker_state", "tidegate_database_breaker_state"],
         &[
-            "tidegate_redis_circuit_breaker_state",
-            "tidegate_db_circuit_breaker_state",
+            "tidegate_refresh_dead_letters",
+            "tidegate_refresh_written_dead_letters_total",
         ],
-        &["tidegate_dlq_messages", "tidegate_dlq_written_total"],
-        &["by (reason) (increase(tidegate_dlq_written_total"],
+        &["by (reason) (increase(tidegate_refresh_written_dead_letters_total"],
         &[
-            "tidegate_rate_limiter_day_used",
-            "tidegate_rate_limiter_day_quota",
+            "tidegate_budget_day_used_calls",
+            "tidegate_budget_day_quota_calls",
         ],
     ] {
         assert!(shows(&row, wanted), "no panel shows {wanted:?}");

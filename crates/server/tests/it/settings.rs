@@ -79,7 +79,7 @@ fn every_setting_is_in_it() {
     assert_eq!(shown, known);
     for section in [
         "job_types",
-        "lanes",
+        "queues",
         "targets",
         "callbacks",
         "budgets",

@@ -1,9 +1,9 @@
-//! What the downstream says: backoff by backlog, the lane's pace, and what is counted of it.
+//! What the downstream says: backoff by backlog, the queue's pace, and what is counted of it.
 
 use tidegate_core::bulk::congestion::CongestionLevel;
 use tidegate_core::bulk::views::{CongestionSnapshot, CongestionSummary, Query, View};
 use tidegate_core::bulk::{ResetStatsParams, Settled, SnapshotCongestionParams};
-use tidegate_core::config::{BulkConfig, Hold, JobTypeConfig, LaneConfig};
+use tidegate_core::config::{BulkConfig, Hold, JobTypeConfig, QueueConfig};
 use tidegate_core::time::Millis;
 
 use super::harness::*;
@@ -49,7 +49,7 @@ async fn summary(q: &Harness) -> CongestionSummary {
     }
 }
 
-pub async fn cc_t8_the_first_throttle_waits_the_base(backend: &dyn Backend) {
+pub async fn the_first_throttle_waits_the_base(backend: &dyn Backend) {
     let q = hundred_per_second(backend).await;
     q.enqueue_n("A", 2).await;
     assert_eq!(q.congestion("A").await.congestion_level, CongestionLevel::None);
@@ -58,7 +58,7 @@ pub async fn cc_t8_the_first_throttle_waits_the_base(backend: &dyn Backend) {
     assert_eq!(q.congestion("A").await.last_backoff_ms, Millis(1_000));
 }
 
-pub async fn cc_t9_two_hundred_ahead_wait_three_seconds(backend: &dyn Backend) {
+pub async fn two_hundred_ahead_wait_three_seconds(backend: &dyn Backend) {
     let q = hundred_per_second(backend).await;
     q.enqueue_n("A", 201).await;
     q.throttle_n(200).await;
@@ -66,7 +66,7 @@ pub async fn cc_t9_two_hundred_ahead_wait_three_seconds(backend: &dyn Backend) {
     assert_eq!(last_wait(&q, &settled), Millis(3_000));
 }
 
-pub async fn cc_t10_released_jobs_are_no_longer_ahead(backend: &dyn Backend) {
+pub async fn released_jobs_are_no_longer_ahead(backend: &dyn Backend) {
     let q = hundred_per_second(backend).await;
     q.enqueue_n("A", 101).await;
     q.throttle_n(100).await;
@@ -78,7 +78,7 @@ pub async fn cc_t10_released_jobs_are_no_longer_ahead(backend: &dyn Backend) {
     assert_eq!(q.congestion("A").await.non_ready_count, 51);
 }
 
-pub async fn cc_t11_speed_is_the_groups_share(backend: &dyn Backend) {
+pub async fn speed_is_the_groups_share(backend: &dyn Backend) {
     let q = hundred_per_second(backend).await;
     q.enqueue_n("A", 101).await;
     for name in ["B", "C", "D", "E"] {
@@ -90,7 +90,7 @@ pub async fn cc_t11_speed_is_the_groups_share(backend: &dyn Backend) {
     assert_eq!(last_wait(&q, &settled), Millis(6_000));
 }
 
-pub async fn cc_t12_state_after_fifty_throttles(backend: &dyn Backend) {
+pub async fn state_after_fifty_throttles(backend: &dyn Backend) {
     let q = hundred_per_second(backend).await;
     q.enqueue_n("A", 50).await;
     q.throttle_n(50).await;
@@ -101,7 +101,7 @@ pub async fn cc_t12_state_after_fifty_throttles(backend: &dyn Backend) {
     assert_eq!(state.last_throttle_at, Some(START));
 }
 
-pub async fn cc_t13_reset_clears_what_was_counted(backend: &dyn Backend) {
+pub async fn reset_clears_what_was_counted(backend: &dyn Backend) {
     let q = hundred_per_second(backend).await;
     q.enqueue_n("A", 10).await;
     q.throttle_n(10).await;
@@ -132,7 +132,7 @@ async fn run_to_the_end(q: &Harness, total: usize) -> Millis {
     q.elapsed()
 }
 
-pub async fn cc_t14_five_hundred_jobs_at_fifty_per_second(backend: &dyn Backend) {
+pub async fn five_hundred_jobs_at_fifty_per_second(backend: &dyn Backend) {
     let q = Harness::with(backend, |c| {
         c.backpressure.global_rps = 50.0;
         c.backpressure.hold = Hold::Job;
@@ -153,7 +153,7 @@ pub async fn cc_t14_five_hundred_jobs_at_fifty_per_second(backend: &dyn Backend)
     assert_eq!(stats.most_started_per_window, 50);
 }
 
-pub async fn b86_waiting_does_not_become_spinning(backend: &dyn Backend) {
+pub async fn waiting_does_not_become_spinning(backend: &dyn Backend) {
     for hold in [Hold::Group, Hold::Job] {
         let q = Harness::with(backend, |c| {
             c.backpressure.global_rps = 30.0;
@@ -177,7 +177,7 @@ pub async fn b86_waiting_does_not_become_spinning(backend: &dyn Backend) {
     }
 }
 
-pub async fn b83_a_fixed_backoff_is_counted_too(backend: &dyn Backend) {
+pub async fn a_fixed_backoff_is_counted_too(backend: &dyn Backend) {
     let q = Harness::with(backend, |c| {
         c.backpressure.global_rps = 10.0;
         c.congestion.enabled = false;
@@ -197,7 +197,7 @@ pub async fn b83_a_fixed_backoff_is_counted_too(backend: &dyn Backend) {
     );
 }
 
-pub async fn b84_a_job_throttled_again_is_counted_once(backend: &dyn Backend) {
+pub async fn a_job_throttled_again_is_counted_once(backend: &dyn Backend) {
     let q = hundred_per_second(backend).await;
     q.enqueue_n("A", 1).await;
     for _ in 0..3 {
@@ -209,7 +209,7 @@ pub async fn b84_a_job_throttled_again_is_counted_once(backend: &dyn Backend) {
     assert_eq!((state.non_ready_count, state.total_throttle_count), (1, 3));
 }
 
-pub async fn b85_counts_are_per_group(backend: &dyn Backend) {
+pub async fn counts_are_per_group(backend: &dyn Backend) {
     let q = hundred_per_second(backend).await;
     q.enqueue_n("A", 3).await;
     q.enqueue_n("B", 2).await;
@@ -219,7 +219,7 @@ pub async fn b85_counts_are_per_group(backend: &dyn Backend) {
     assert_eq!(summary(&q).await.total_non_ready_count, 5);
 }
 
-pub async fn b90_a_job_is_not_ahead_of_itself(backend: &dyn Backend) {
+pub async fn a_job_is_not_ahead_of_itself(backend: &dyn Backend) {
     let q = Harness::at_rate(backend, 1.0).await;
     q.enqueue_n("A", 2).await;
     let settled = q.throttle_n(1).await;
@@ -240,7 +240,7 @@ fn ten_second_window(config: &mut BulkConfig) {
     config.backpressure.rate_limit_key_ttl_sec = 12.0;
 }
 
-pub async fn b91_a_round_lasts_one_window(backend: &dyn Backend) {
+pub async fn a_round_lasts_one_window(backend: &dyn Backend) {
     let q = Harness::with(backend, ten_second_window).await;
     q.enqueue_n("A", 20).await;
     q.throttle_n(10).await;
@@ -248,7 +248,7 @@ pub async fn b91_a_round_lasts_one_window(backend: &dyn Backend) {
     assert_eq!(last_wait(&q, &settled), Millis(11_000));
 }
 
-pub async fn b95_the_average_is_that_of_completed_jobs(backend: &dyn Backend) {
+pub async fn the_average_is_that_of_completed_jobs(backend: &dyn Backend) {
     let q = hundred_per_second(backend).await;
     q.enqueue_n("A", 10).await;
     q.throttle_n(9).await;
@@ -264,7 +264,7 @@ pub async fn b95_the_average_is_that_of_completed_jobs(backend: &dyn Backend) {
     assert_eq!(q.congestion("A").await.avg_throttle_per_job, 0.5);
 }
 
-pub async fn b97_critical_is_within_reach(backend: &dyn Backend) {
+pub async fn critical_is_within_reach(backend: &dyn Backend) {
     let q = Harness::with(backend, |c| {
         ten_second_window(c);
         c.congestion.base_backoff_ms = Millis(5_000);
@@ -285,12 +285,12 @@ pub async fn b97_critical_is_within_reach(backend: &dyn Backend) {
     assert_eq!(state.congestion_level, CongestionLevel::Critical);
 }
 
-pub async fn b98_a_base_of_zero_is_refused(backend: &dyn Backend) {
+pub async fn a_base_of_zero_is_refused(backend: &dyn Backend) {
     let opened = Harness::try_with(backend, |c| c.congestion.base_backoff_ms = Millis(0)).await;
     assert!(matches!(opened, Err(crate::StoreError::Config(_))), "{opened:?}");
 }
 
-pub async fn b99_history_is_kept_by_time(backend: &dyn Backend) {
+pub async fn history_is_kept_by_time(backend: &dyn Backend) {
     let q = Harness::with(backend, |c| c.congestion.stats_retention_ms = Millis(60_000)).await;
     q.enqueue_n("A", 3).await;
     q.enqueue_n("quiet", 1).await;
@@ -318,11 +318,11 @@ pub async fn b99_history_is_kept_by_time(backend: &dyn Backend) {
     assert!(history(&q, "quiet", 100).await.is_empty());
 }
 
-pub async fn b100_throttles_lower_the_rate_of_their_lane(backend: &dyn Backend) {
+pub async fn throttles_lower_the_rate_of_their_queue(backend: &dyn Backend) {
     let q = Harness::with(backend, |c| {
         c.backpressure.global_rps = 100.0;
         let mail = JobTypeConfig {
-            lane: Some(lane("mail")),
+            queue: Some(queue("mail")),
             ..Default::default()
         };
         c.job_types.insert(kind("mail"), mail);
@@ -341,7 +341,7 @@ pub async fn b100_throttles_lower_the_rate_of_their_lane(backend: &dyn Backend) 
     assert_eq!(
         q.lease_in("mail", 100).await.jobs.len(),
         25,
-        "the other lane gets the rest"
+        "the other queue gets the rest"
     );
     q.advance(20_000);
     assert_eq!(
@@ -351,14 +351,14 @@ pub async fn b100_throttles_lower_the_rate_of_their_lane(backend: &dyn Backend) 
     );
 }
 
-pub async fn b100_slow_answers_lower_the_rate(backend: &dyn Backend) {
+pub async fn slow_answers_lower_the_rate(backend: &dyn Backend) {
     let q = Harness::with(backend, |c| {
         c.backpressure.global_rps = 100.0;
-        let slow = LaneConfig {
+        let slow = QueueConfig {
             slow_ms: Some(Millis(300)),
             ..Default::default()
         };
-        c.lanes.insert(lane("default"), slow);
+        c.queues.insert(queue("default"), slow);
     })
     .await;
     q.enqueue_n("A", 300).await;
@@ -373,7 +373,7 @@ pub async fn b100_slow_answers_lower_the_rate(backend: &dyn Backend) {
     assert!(q.take(100).await.len() < 80);
 }
 
-pub async fn b103_the_summary_comes_in_pages(backend: &dyn Backend) {
+pub async fn the_summary_comes_in_pages(backend: &dyn Backend) {
     let q = Harness::at_rate(backend, 10.0).await;
     for name in ["A", "B", "C"] {
         q.enqueue_n(name, 1).await;
@@ -392,7 +392,7 @@ pub async fn b103_the_summary_comes_in_pages(backend: &dyn Backend) {
     assert_eq!((second.groups.items.len(), second.groups.next), (1, None));
 }
 
-pub async fn b104_saved_spins_are_counted(backend: &dyn Backend) {
+pub async fn saved_spins_are_counted(backend: &dyn Backend) {
     let q = Harness::at_rate(backend, 1.0).await;
     q.enqueue_n("A", 4).await;
     q.throttle_n(4).await;
@@ -400,7 +400,7 @@ pub async fn b104_saved_spins_are_counted(backend: &dyn Backend) {
     assert_eq!(q.stats().await.saved_spins, 6);
 }
 
-pub async fn b121_a_lost_lease_is_no_throttle(backend: &dyn Backend) {
+pub async fn a_lost_lease_is_no_throttle(backend: &dyn Backend) {
     let q = hundred_per_second(backend).await;
     q.enqueue_n("A", 1).await;
     q.take_one().await;

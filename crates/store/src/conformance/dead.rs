@@ -3,7 +3,7 @@
 use tidegate_core::bulk::dead::MAX_PAGE;
 use tidegate_core::bulk::views::{DeadFilter, Query, View};
 use tidegate_core::bulk::{
-    ActionCounts, ActionOptions, ActionStatus, DeathReason, Enqueued, NewJob, Phase, Refusal, Target,
+    BatchCounts, BatchOptions, BatchStatus, DeathReason, Enqueued, JobState, NewJob, Refusal, Target,
 };
 use tidegate_core::time::Millis;
 
@@ -54,16 +54,16 @@ pub async fn dead_jobs_are_listed_with_where_they_belong(backend: &dyn Backend) 
     let jobs = q.take_all(3).await;
     q.advance(5);
     for leased in jobs {
-        let verdict = match leased.id.as_str() {
+        let outcome = match leased.id.as_str() {
             "letter" => failed("no such mailbox"),
             _ => done(),
         };
-        q.settle(&leased, verdict).await;
+        q.settle(&leased, outcome).await;
     }
     let [dead] = &q.dead(&ALL, 10).await[..] else {
         panic!("one is dead");
     };
-    assert_eq!((&dead.group, &dead.action), (&group("A"), &action("spring")));
+    assert_eq!((&dead.group, &dead.batch), (&group("A"), &batch("spring")));
     let details = &dead.details;
     assert_eq!(
         (details.id.as_str(), &details.payload[..]),
@@ -90,8 +90,8 @@ pub async fn dead_jobs_are_listed_with_where_they_belong(backend: &dyn Backend) 
     assert_eq!((page.items.len(), page.next), (1, None));
     let view = &page.items[0];
     assert_eq!(
-        (&view.group, &view.action, &view.job),
-        (&dead.group, &dead.action, &details.view)
+        (&view.group, &view.batch, &view.job),
+        (&dead.group, &dead.batch, &details.view)
     );
 }
 
@@ -138,7 +138,7 @@ pub async fn a_filter_chooses_by_group_type_and_reason(backend: &dyn Backend) {
             .await;
         q.enqueue_to(name, "pushes", of_kind("push", jobs(&format!("{name}-push"), 1)))
             .await;
-        q.cancel(Target::Action(group(name), action("pushes"))).await;
+        q.cancel(Target::Batch(group(name), batch("pushes"))).await;
     }
     fail(&q, 4).await;
     let of_group = DeadFilter {
@@ -185,7 +185,7 @@ pub async fn a_page_may_be_short_but_never_the_end_too_early(backend: &dyn Backe
     for i in 0..11 {
         q.enqueue_to("A", "hay", jobs(&format!("hay-{i}"), 1_000)).await;
     }
-    while q.cancel(Target::Action(group("A"), action("hay"))).await.more {}
+    while q.cancel(Target::Batch(group("A"), batch("hay"))).await.more {}
     assert_eq!(q.counts().await.dead, 11_001);
     let page = q.dead_page(&ALL, None, u32::MAX).await;
     assert_eq!(
@@ -238,7 +238,7 @@ pub async fn every_way_to_die_is_listed(backend: &dyn Backend) {
         .await
         .into_iter()
         .map(|dead| {
-            assert_eq!(dead.details.view.phase, Phase::Dead);
+            assert_eq!(dead.details.view.state, JobState::Dead);
             let reason = dead.details.view.dead.expect("a dead job has a reason");
             (dead.details.id.to_string(), reason)
         })
@@ -273,11 +273,11 @@ pub async fn what_lives_again_or_is_dropped_is_listed_no_more(backend: &dyn Back
     q.drop_finished().await;
     assert_eq!(q.dead(&ALL, 10).await, []);
 
-    let options = ActionOptions {
+    let options = BatchOptions {
         keep_results: true,
         ..Default::default()
     };
-    q.open_action("A", "kept", options).await;
+    q.open_batch("A", "kept", options).await;
     q.enqueue_to("A", "kept", jobs("kept", 2)).await;
     fail(&q, 2).await;
     q.try_seal("A", Some("kept")).await.expect("it is open");
@@ -285,7 +285,7 @@ pub async fn what_lives_again_or_is_dropped_is_listed_no_more(backend: &dyn Back
     assert_eq!(names(&q.dead(&ALL, 10).await), ["kept-1", "kept-0"]);
     q.advance(8 * DAY);
     q.drop_finished().await;
-    assert_eq!(q.dead(&ALL, 10).await, [], "they went with their action");
+    assert_eq!(q.dead(&ALL, 10).await, [], "they went with their batch");
 }
 
 pub async fn a_listing_goes_on_although_its_last_job_is_gone(backend: &dyn Backend) {
@@ -333,12 +333,12 @@ pub async fn a_purged_job_still_counts(backend: &dyn Backend) {
     q.enqueue_to("A", "a", jobs("A", 3)).await;
     fail(&q, 1).await;
     q.purge("A", "A-0").await.expect("it is dead");
-    let counts = |success, failed| ActionCounts {
+    let counts = |success, failed| BatchCounts {
         total: 3,
         success,
         failed,
     };
-    let view = q.action("A", "a").await;
+    let view = q.batch("A", "a").await;
     assert_eq!(
         (view.counts, view.errors),
         (counts(0, 1), vec!["no such mailbox".to_owned()])
@@ -350,11 +350,8 @@ pub async fn a_purged_job_still_counts(backend: &dyn Backend) {
     assert_eq!(claimed.counts, counts(1, 2), "complete with all three");
     q.finish(&claimed, Ok("sum")).await.expect("the claim holds");
     q.purge("A", "A-2").await.expect("it is dead");
-    let view = q.action("A", "a").await;
-    assert_eq!(
-        (view.counts, view.status),
-        (counts(1, 2), ActionStatus::Completed)
-    );
+    let view = q.batch("A", "a").await;
+    assert_eq!((view.counts, view.status), (counts(1, 2), BatchStatus::Completed));
     assert_eq!(q.results("A", "a", None, 10).await.items.len(), 1);
 }
 
@@ -368,32 +365,32 @@ pub async fn only_dead_jobs_are_purged(backend: &dyn Backend) {
     q.settle(&jobs[0], done()).await;
     q.settle(&jobs[1], throttled()).await;
     q.admit(1, 1).await;
-    let phases = [
-        Phase::Done,
-        Phase::Delayed,
-        Phase::Leased,
-        Phase::Ready,
-        Phase::Waiting,
+    let states = [
+        JobState::Completed,
+        JobState::Delayed,
+        JobState::Running,
+        JobState::Ready,
+        JobState::Waiting,
     ];
-    for (i, phase) in phases.into_iter().enumerate() {
+    for (i, state) in states.into_iter().enumerate() {
         let id = format!("A-{i}");
-        assert_eq!(q.job("A", &id).await.view.phase, phase);
+        assert_eq!(q.job("A", &id).await.view.state, state);
         let refused = q.purge("A", &id).await;
-        assert_eq!(refused, Err(Refusal::NotDead(job_id(&id))), "{phase:?}");
+        assert_eq!(refused, Err(Refusal::NotDead(job_id(&id))), "{state:?}");
         assert!(q.find_job("A", &id).await.is_ok(), "nothing was changed");
     }
 }
 
 pub async fn a_job_that_is_to_be_aggregated_is_not_purged(backend: &dyn Backend) {
     let q = Harness::new(backend).await;
-    let options = ActionOptions {
+    let options = BatchOptions {
         keep_results: true,
         ..Default::default()
     };
-    q.open_action("A", "a", options).await;
+    q.open_batch("A", "a", options).await;
     q.enqueue_to("A", "a", jobs("A", 1)).await;
     fail(&q, 1).await;
-    let kept = Err(Refusal::ResultsKept(action("a")));
+    let kept = Err(Refusal::ResultsKept(batch("a")));
     assert_eq!(q.purge("A", "A-0").await, kept, "while jobs may come");
     q.seal("A").await;
     assert_eq!(q.purge("A", "A-0").await, kept, "until somebody folds it");

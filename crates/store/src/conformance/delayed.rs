@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 use tidegate_core::bulk::{
-    DeathReason, DelayReason, Enqueued, JobRefusal, NewJob, Phase, ReleaseDueParams, Settled, Verdict,
+    DeathReason, DelayReason, Enqueued, JobOutcome, JobRefusal, JobState, NewJob, ReleaseDueParams, Settled,
 };
 use tidegate_core::config::{BulkConfig, JobTypeConfig};
 use tidegate_core::time::{Millis, Timestamp};
@@ -30,7 +30,7 @@ fn delayed_until(settled: Settled) -> Millis {
     }
 }
 
-pub async fn di_t1_a_due_job_becomes_ready(backend: &dyn Backend) {
+pub async fn a_due_job_becomes_ready(backend: &dyn Backend) {
     let q = Harness::new(backend).await;
     q.enqueue("A", vec![job("job-001")]).await;
     let leased = q.take_one().await;
@@ -42,7 +42,7 @@ pub async fn di_t1_a_due_job_becomes_ready(backend: &dyn Backend) {
     assert_eq!((counts.ready, counts.delayed), (1, 0));
 }
 
-pub async fn di_t2_a_job_that_is_not_due_stays(backend: &dyn Backend) {
+pub async fn a_job_that_is_not_due_stays(backend: &dyn Backend) {
     let q = Harness::new(backend).await;
     q.enqueue("A", vec![job("job-001")]).await;
     let leased = q.take_one().await;
@@ -71,8 +71,8 @@ pub async fn a_retry_after_is_capped(backend: &dyn Backend) {
     q.enqueue_n("A", 2).await;
     let jobs = q.take_all(2).await;
     let after = Some(Millis::from_secs(86_400 * 365));
-    let throttled = Verdict::Throttled { retry_after: after };
-    let retried = Verdict::Retry {
+    let throttled = JobOutcome::Throttled { retry_after: after };
+    let retried = JobOutcome::Retry {
         error: "later".into(),
         after,
     };
@@ -80,7 +80,7 @@ pub async fn a_retry_after_is_capped(backend: &dyn Backend) {
     assert_eq!(delayed_until(q.settle(&jobs[1], retried).await), Millis(60_000));
 }
 
-pub async fn b63_attempts_are_counted_and_end(backend: &dyn Backend) {
+pub async fn attempts_are_counted_and_end(backend: &dyn Backend) {
     let q = Harness::new(backend).await;
     q.enqueue_n("A", 1).await;
     for (attempt, backoff) in [(1, 1_000), (2, 2_000), (3, 4_000)] {
@@ -111,11 +111,11 @@ pub async fn b63_attempts_are_counted_and_end(backend: &dyn Backend) {
     assert_eq!(q.job("A", "A-0").await.error.as_deref(), Some("try again"));
 }
 
-pub async fn b63_a_retry_may_name_its_time(backend: &dyn Backend) {
+pub async fn a_retry_may_name_its_time(backend: &dyn Backend) {
     let q = Harness::new(backend).await;
     q.enqueue_n("A", 1).await;
     let leased = q.take_one().await;
-    let retry = Verdict::Retry {
+    let retry = JobOutcome::Retry {
         error: "busy".into(),
         after: Some(Millis(7_000)),
     };
@@ -123,7 +123,7 @@ pub async fn b63_a_retry_may_name_its_time(backend: &dyn Backend) {
     assert_eq!(q.job("A", "A-0").await.view.attempts, 1);
 }
 
-pub async fn b101_errors_are_of_three_kinds(backend: &dyn Backend) {
+pub async fn errors_are_of_three_kinds(backend: &dyn Backend) {
     let q = Harness::new(backend).await;
     q.enqueue_n("A", 3).await;
     let jobs = q.take_all(3).await;
@@ -142,13 +142,13 @@ pub async fn b101_errors_are_of_three_kinds(backend: &dyn Backend) {
     q.settle(&jobs[2], throttled()).await;
     let transient = q.job("A", "A-1").await.view;
     assert_eq!(
-        (transient.phase, transient.attempts, transient.throttles),
-        (Phase::Delayed, 1, 0)
+        (transient.state, transient.attempts, transient.throttles),
+        (JobState::Delayed, 1, 0)
     );
     let slow = q.job("A", "A-2").await.view;
     assert_eq!(
-        (slow.phase, slow.attempts, slow.throttles),
-        (Phase::Delayed, 0, 1)
+        (slow.state, slow.attempts, slow.throttles),
+        (JobState::Delayed, 0, 1)
     );
 }
 
@@ -211,7 +211,7 @@ pub async fn a_job_type_has_its_own_timeout(backend: &dyn Backend) {
     assert_eq!(leased.deadline, START + Millis(10_000), "five seconds to answer");
 }
 
-pub async fn b92_a_retry_goes_before_fresh_jobs_of_its_group(backend: &dyn Backend) {
+pub async fn a_retry_goes_before_fresh_jobs_of_its_group(backend: &dyn Backend) {
     let q = Harness::new(backend).await;
     q.enqueue_n("A", 3).await;
     let first = q.take_one().await;
@@ -221,7 +221,7 @@ pub async fn b92_a_retry_goes_before_fresh_jobs_of_its_group(backend: &dyn Backe
     assert_eq!(ids(&q.take(3).await), ["A-0", "A-1", "A-2"]);
 }
 
-pub async fn b105_what_is_released_together_starts_within_the_limit(backend: &dyn Backend) {
+pub async fn what_is_released_together_starts_within_the_limit(backend: &dyn Backend) {
     let q = Harness::at_rate(backend, 10.0).await;
     let due = START + Millis(5_000);
     let later = (0..40).map(|i| scheduled(&format!("j-{i}"), due)).collect();
@@ -297,19 +297,17 @@ pub async fn a_job_that_did_not_start_in_time_is_dead(backend: &dyn Backend) {
     assert_eq!(q.release_due().await.expired, 1);
     let short = q.job("A", "short").await;
     assert_eq!(
-        (short.view.phase, short.view.dead),
-        (Phase::Dead, Some(DeathReason::Expired))
+        (short.view.state, short.view.dead),
+        (JobState::Dead, Some(DeathReason::Expired))
     );
     let long = q.take_one().await;
-    let completed = Settled::Done {
-        action_complete: true,
-    };
+    let completed = Settled::Completed { batch_complete: true };
     assert_eq!(
         q.settle(&long, done()).await,
         completed,
         "an expired job counts as failed"
     );
-    assert_eq!(q.first_action("A").await.counts.failed, 1);
+    assert_eq!(q.first_batch("A").await.counts.failed, 1);
 }
 
 pub async fn an_expired_job_never_starts_even_if_nobody_looked(backend: &dyn Backend) {
@@ -331,8 +329,8 @@ pub async fn a_running_job_does_not_expire(backend: &dyn Backend) {
     assert_eq!(q.release_due().await.expired, 0);
     assert_eq!(
         q.settle(&leased, done()).await,
-        Settled::Done {
-            action_complete: false
+        Settled::Completed {
+            batch_complete: false
         }
     );
 }
@@ -374,7 +372,7 @@ pub async fn the_next_due_time_is_told(backend: &dyn Backend) {
     assert_eq!(q.release_due().await.next_due, Some(START + Millis(700)));
 }
 
-pub async fn b62_a_clock_stepped_back_delays_nobody_for_long(backend: &dyn Backend) {
+pub async fn a_clock_stepped_back_delays_nobody_for_long(backend: &dyn Backend) {
     let q = Harness::new(backend).await;
     q.enqueue_n("A", 1).await;
     let leased = q.take_one().await;
@@ -386,21 +384,21 @@ pub async fn b62_a_clock_stepped_back_delays_nobody_for_long(backend: &dyn Backe
     assert_eq!(q.release_due().await.released, 1);
 }
 
-pub async fn bells_ring_for_work_timers_and_completion(backend: &dyn Backend) {
+pub async fn signals_notify_for_work_timers_and_completion(backend: &dyn Backend) {
     let q = Harness::new(backend).await;
-    let bells = q.store.wakeups();
+    let signals = q.store.notifier();
 
-    let mut work = Box::pin(bells.work.notified());
+    let mut work = Box::pin(signals.work.notified());
     work.as_mut().enable();
     q.enqueue("A", vec![job("now")]).await;
-    assert!(work.as_mut().enable(), "an enqueued job rings for work");
+    assert!(work.as_mut().enable(), "an enqueued job signals for work");
 
-    let mut timer = Box::pin(bells.timer.notified());
+    let mut timer = Box::pin(signals.timer.notified());
     timer.as_mut().enable();
     q.enqueue("A", vec![scheduled("later", START + Millis(50))]).await;
-    assert!(timer.as_mut().enable(), "a schedule rings for the timer");
+    assert!(timer.as_mut().enable(), "a schedule signals for the timer");
 
-    let mut aggregate = Box::pin(bells.aggregate.notified());
+    let mut aggregate = Box::pin(signals.aggregate.notified());
     aggregate.as_mut().enable();
     q.advance(50);
     q.release_due().await;
@@ -408,7 +406,7 @@ pub async fn bells_ring_for_work_timers_and_completion(backend: &dyn Backend) {
     q.run(2).await;
     assert!(
         aggregate.as_mut().enable(),
-        "a complete action rings for its watcher"
+        "a complete batch signals for its watcher"
     );
 }
 

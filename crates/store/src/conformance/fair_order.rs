@@ -1,6 +1,6 @@
-//! Who goes next: groups in turn, by weight, with minimums for the lower levels.
+//! Who goes next: groups in turn, by weight, with minimums for the lower priorities.
 
-use tidegate_core::bulk::{EnqueueParams, Level, NewJob, Target};
+use tidegate_core::bulk::{EnqueueParams, NewJob, Priority, Target};
 use tidegate_core::config::FairPolicy;
 
 use super::harness::*;
@@ -10,7 +10,7 @@ fn count(order: &str, group: char) -> usize {
     order.chars().filter(|&c| c == group).count()
 }
 
-pub async fn fq_t5_enqueue_then_lease(backend: &dyn Backend) {
+pub async fn enqueue_then_lease(backend: &dyn Backend) {
     let q = Harness::new(backend).await;
     let hello = NewJob {
         kind: kind("TEST"),
@@ -25,14 +25,14 @@ pub async fn fq_t5_enqueue_then_lease(backend: &dyn Backend) {
     assert_eq!(&leased.payload[..], b"{data:'hello'}");
 }
 
-pub async fn fq_t6_strict_alternation(backend: &dyn Backend) {
+pub async fn strict_alternation(backend: &dyn Backend) {
     let q = Harness::new(backend).await;
     q.enqueue_n("A", 3).await;
     q.enqueue_n("B", 3).await;
     assert_eq!(q.order(6).await, "ABABAB");
 }
 
-pub async fn b01_the_group_that_waits_longer_goes_first(backend: &dyn Backend) {
+pub async fn the_group_that_waits_longer_goes_first(backend: &dyn Backend) {
     let q = Harness::new(backend).await;
     q.enqueue_n("old", 1).await;
     q.advance(1_000);
@@ -40,7 +40,7 @@ pub async fn b01_the_group_that_waits_longer_goes_first(backend: &dyn Backend) {
     assert_eq!(ids(&q.take(2).await), ["old-0", "new-0"]);
 }
 
-pub async fn b03_served_group_goes_behind(backend: &dyn Backend) {
+pub async fn served_group_goes_behind(backend: &dyn Backend) {
     let q = Harness::new(backend).await;
     q.enqueue_n("A", 3).await;
     q.advance(7);
@@ -49,7 +49,7 @@ pub async fn b03_served_group_goes_behind(backend: &dyn Backend) {
     assert_eq!(ids(&q.take(6).await), ["A-0", "B-0", "A-1", "B-1", "A-2", "B-2"]);
 }
 
-pub async fn b04_enqueue_never_moves_a_backlogged_group(backend: &dyn Backend) {
+pub async fn enqueue_never_moves_a_backlogged_group(backend: &dyn Backend) {
     let q = Harness::new(backend).await;
     q.enqueue_n("B", 150).await;
     q.enqueue("A", vec![job("first")]).await;
@@ -62,7 +62,7 @@ pub async fn b04_enqueue_never_moves_a_backlogged_group(backend: &dyn Backend) {
     assert_eq!((count(&order, 'A'), count(&order, 'B')), (100, 100), "{order}");
 }
 
-pub async fn b05_a_nearly_finished_group_gets_its_turn(backend: &dyn Backend) {
+pub async fn a_nearly_finished_group_gets_its_turn(backend: &dyn Backend) {
     let q = Harness::with(backend, |c| c.fair_queue.policy = FairPolicy::Score).await;
     q.enqueue_n("giant", 300).await;
     q.take_all(299).await;
@@ -77,7 +77,7 @@ pub async fn b05_a_nearly_finished_group_gets_its_turn(backend: &dyn Backend) {
     panic!("twelve newcomers went before the last job of the giant");
 }
 
-pub async fn b06_a_nearly_finished_group_is_no_monopoly(backend: &dyn Backend) {
+pub async fn a_nearly_finished_group_is_no_monopoly(backend: &dyn Backend) {
     let q = Harness::with(backend, |c| {
         c.fair_queue.policy = FairPolicy::Score;
         c.fair_queue.alpha = -10_000.0;
@@ -98,7 +98,7 @@ pub async fn b06_a_nearly_finished_group_is_no_monopoly(backend: &dyn Backend) {
     );
 }
 
-pub async fn b07_base_priority_is_a_weight(backend: &dyn Backend) {
+pub async fn base_priority_is_a_weight(backend: &dyn Backend) {
     let q = Harness::new(backend).await;
     q.configure("P", Some(-1_000_000), None).await;
     q.configure("L", Some(1_000_000), None).await;
@@ -119,7 +119,7 @@ pub async fn b07_base_priority_is_a_weight(backend: &dyn Backend) {
     assert!(low.abs_diff(50) <= 1, "low has weight 1/2: {low} of 350");
 }
 
-pub async fn b08_work_in_flight_counts_as_served(backend: &dyn Backend) {
+pub async fn work_in_flight_counts_as_served(backend: &dyn Backend) {
     let q = Harness::with(backend, |c| c.fair_queue.policy = FairPolicy::Score).await;
     q.enqueue_n("A", 20).await;
     q.take_all(15).await;
@@ -130,21 +130,21 @@ pub async fn b08_work_in_flight_counts_as_served(backend: &dyn Backend) {
         "fifteen starts without an answer put A behind",
     );
     assert_eq!(
-        q.first_action("A").await.counts.success,
+        q.first_batch("A").await.counts.success,
         0,
         "a start is no success"
     );
 }
 
-pub async fn b09_lower_levels_get_their_minimum(backend: &dyn Backend) {
+pub async fn lower_priorities_get_their_minimum(backend: &dyn Backend) {
     let q = Harness::new(backend).await;
-    q.enqueue("H", at_level(Level::High, jobs("H", 300))).await;
-    q.enqueue("N", at_level(Level::Normal, jobs("N", 50))).await;
-    q.enqueue("L", at_level(Level::Low, jobs("L", 50))).await;
+    q.enqueue("H", at_priority(Priority::High, jobs("H", 300))).await;
+    q.enqueue("N", at_priority(Priority::Normal, jobs("N", 50))).await;
+    q.enqueue("L", at_priority(Priority::Low, jobs("L", 50))).await;
     let order = q.order(200).await;
     let (high, normal, low) = (count(&order, 'H'), count(&order, 'N'), count(&order, 'L'));
     if q.shards > 1 {
-        // Levels are ranked within a shard; a lower one that is alone in its shard gets the shard's share.
+        // Priorities are ranked within a shard; a lower one that is alone in its shard gets the shard's share.
         assert!(normal >= 9 && low >= 9 && high >= 66, "{high} {normal} {low}");
         return;
     }
@@ -153,15 +153,15 @@ pub async fn b09_lower_levels_get_their_minimum(backend: &dyn Backend) {
     assert!(high >= 178, "the rest is for high: {high}");
 }
 
-pub async fn b09_a_minimum_of_zero_is_strict(backend: &dyn Backend) {
+pub async fn a_minimum_of_zero_is_strict(backend: &dyn Backend) {
     let q = Harness::with(backend, |c| {
         c.fair_queue.normal_min_percent = 0;
         c.fair_queue.low_min_percent = 0;
     })
     .await;
-    q.enqueue("L", at_level(Level::Low, jobs("L", 2))).await;
-    q.enqueue("N", at_level(Level::Normal, jobs("N", 2))).await;
-    q.enqueue("H", at_level(Level::High, jobs("H", 60))).await;
+    q.enqueue("L", at_priority(Priority::Low, jobs("L", 2))).await;
+    q.enqueue("N", at_priority(Priority::Normal, jobs("N", 2))).await;
+    q.enqueue("H", at_priority(Priority::High, jobs("H", 60))).await;
     let order = q.order(64).await;
     if q.shards > 1 {
         // Strict within a shard; across shards high is at least not behind the others.
@@ -172,17 +172,17 @@ pub async fn b09_a_minimum_of_zero_is_strict(backend: &dyn Backend) {
     assert_eq!(order, "H".repeat(60) + "NNLL");
 }
 
-pub async fn b10_a_group_may_have_jobs_at_several_levels(backend: &dyn Backend) {
+pub async fn a_group_may_have_jobs_at_several_priorities(backend: &dyn Backend) {
     let q = Harness::new(backend).await;
     q.enqueue("G", vec![job("n1")]).await;
-    q.enqueue("G", at_level(Level::High, vec![job("h1")])).await;
+    q.enqueue("G", at_priority(Priority::High, vec![job("h1")])).await;
     assert_eq!(ids(&q.take(2).await), ["h1", "n1"]);
     let stats = q.stats().await;
     assert_eq!(stats.high_priority_groups, 0);
     assert_eq!(stats.normal_priority_groups, 0, "no ghost stays in the order");
 }
 
-pub async fn b19_first_come_first_served_within_a_line(backend: &dyn Backend) {
+pub async fn first_come_first_served_within_a_line(backend: &dyn Backend) {
     let q = Harness::new(backend).await;
     for id in ["1", "2", "3"] {
         q.enqueue("G", vec![job(id)]).await;
@@ -192,7 +192,7 @@ pub async fn b19_first_come_first_served_within_a_line(backend: &dyn Backend) {
     assert_eq!(ids(&q.take(3).await), ["2", "3", "4"]);
 }
 
-pub async fn b19_ready_keeps_the_order_of_first_starts(backend: &dyn Backend) {
+pub async fn ready_keeps_the_order_of_first_starts(backend: &dyn Backend) {
     let q = Harness::new(backend).await;
     q.enqueue_n("G", 6).await;
     q.admit(2, 100).await;
@@ -201,13 +201,13 @@ pub async fn b19_ready_keeps_the_order_of_first_starts(backend: &dyn Backend) {
     assert_eq!(ids(&q.take(5).await), ["G-1", "G-2", "G-3", "G-4", "G-5"]);
 }
 
-pub async fn b27_base_priority_changes_only_explicitly(backend: &dyn Backend) {
+pub async fn base_priority_changes_only_explicitly(backend: &dyn Backend) {
     let q = Harness::new(backend).await;
     q.enqueue_n("B", 60).await;
     q.enqueue_n("A", 30).await;
     let louder = EnqueueParams {
         group: group("A"),
-        action: None,
+        batch: None,
         base_priority: Some(-1_000_000),
         jobs: jobs("again", 30),
     };
@@ -224,7 +224,7 @@ pub async fn b27_base_priority_changes_only_explicitly(backend: &dyn Backend) {
     );
 }
 
-pub async fn b31_ties_break_by_arrival_not_by_name(backend: &dyn Backend) {
+pub async fn ties_break_by_arrival_not_by_name(backend: &dyn Backend) {
     let q = Harness::new(backend).await;
     q.enqueue_n("Z", 50).await;
     q.enqueue_n("A", 50).await;

@@ -165,27 +165,27 @@ impl Harness {
     pub async fn try_enqueue(
         &self,
         group_name: &str,
-        action_name: Option<&str>,
+        batch_name: Option<&str>,
         jobs: Vec<NewJob>,
     ) -> Result<EnqueueOutcome, Refusal> {
         self.call(EnqueueParams {
             group: group(group_name),
-            action: action_name.map(action),
+            batch: batch_name.map(batch),
             base_priority: None,
             jobs,
         })
         .await
     }
 
-    /// Enqueues to the group's open action.
+    /// Enqueues to the group's open batch.
     pub async fn enqueue(&self, group: &str, jobs: Vec<NewJob>) -> EnqueueOutcome {
         let outcome = self.try_enqueue(group, None, jobs).await;
         outcome.unwrap_or_else(|refusal| panic!("enqueue for {group} was refused: {refusal}"))
     }
 
-    pub async fn enqueue_to(&self, group: &str, action: &str, jobs: Vec<NewJob>) -> EnqueueOutcome {
-        let outcome = self.try_enqueue(group, Some(action), jobs).await;
-        outcome.unwrap_or_else(|refusal| panic!("enqueue for {group}/{action} was refused: {refusal}"))
+    pub async fn enqueue_to(&self, group: &str, batch: &str, jobs: Vec<NewJob>) -> EnqueueOutcome {
+        let outcome = self.try_enqueue(group, Some(batch), jobs).await;
+        outcome.unwrap_or_else(|refusal| panic!("enqueue for {group}/{batch} was refused: {refusal}"))
     }
 
     /// Enqueues `A-0` … for group `A`; every one must be accepted.
@@ -222,8 +222,13 @@ impl Harness {
     // --- jobs out
 
     pub async fn admit_in(&self, name: &str, max: u32, ready_cap: u32) -> AdmitOutcome {
-        let lane = lane(name);
-        self.call(AdmitParams { lane, max, ready_cap }).await
+        let queue = queue(name);
+        self.call(AdmitParams {
+            queue,
+            max,
+            ready_cap,
+        })
+        .await
     }
 
     pub async fn admit(&self, max: u32, ready_cap: u32) -> AdmitOutcome {
@@ -233,7 +238,7 @@ impl Harness {
     pub async fn lease_in(&self, name: &str, max: u32) -> LeaseOutcome<LeasedJob> {
         let owner = Owner::new("worker").expect("a valid owner");
         let params = LeaseParams {
-            lane: lane(name),
+            queue: queue(name),
             max,
             owner,
         };
@@ -247,7 +252,7 @@ impl Harness {
         self.lease_in("default", max).await
     }
 
-    /// Up to `max` jobs of the default lane.
+    /// Up to `max` jobs of the default queue.
     pub async fn take(&self, max: u32) -> Vec<LeasedJob> {
         self.lease(max).await.jobs
     }
@@ -279,19 +284,19 @@ impl Harness {
 
     // --- answers
 
-    pub async fn settle_lease(&self, lease: LeaseRef, verdict: Verdict) -> Settled {
-        let answers = vec![Answer { lease, verdict }];
+    pub async fn settle_lease(&self, lease: LeaseRef, outcome: JobOutcome) -> Settled {
+        let answers = vec![Settlement { lease, outcome }];
         self.call(SettleParams { answers }).await[0]
     }
 
-    pub async fn settle(&self, job: &LeasedJob, verdict: Verdict) -> Settled {
-        self.settle_lease(job.leased.lease, verdict).await
+    pub async fn settle(&self, job: &LeasedJob, outcome: JobOutcome) -> Settled {
+        self.settle_lease(job.leased.lease, outcome).await
     }
 
-    pub async fn settle_all(&self, jobs: &[LeasedJob], verdict: Verdict) -> Vec<Settled> {
-        let answer = |job: &LeasedJob| Answer {
+    pub async fn settle_all(&self, jobs: &[LeasedJob], outcome: JobOutcome) -> Vec<Settled> {
+        let answer = |job: &LeasedJob| Settlement {
             lease: job.leased.lease,
-            verdict: verdict.clone(),
+            outcome: outcome.clone(),
         };
         let answers = jobs.iter().map(answer).collect();
         self.call(SettleParams { answers }).await
@@ -304,8 +309,8 @@ impl Harness {
         jobs
     }
 
-    /// Throttles `n` runs of the default lane without a Retry-After, over as many windows as it takes:
-    /// throttles lower the lane's rate. Nothing is released meanwhile.
+    /// Throttles `n` runs of the default queue without a Retry-After, over as many windows as it takes:
+    /// throttles lower the queue's rate. Nothing is released meanwhile.
     pub async fn throttle_n(&self, n: usize) -> Vec<Settled> {
         let mut settled = Vec::new();
         while settled.len() < n {
@@ -314,7 +319,7 @@ impl Harness {
             if settled.len() < n {
                 self.next_window();
             }
-            assert!(self.elapsed() < Millis::from_secs(3_600), "the lane has stopped");
+            assert!(self.elapsed() < Millis::from_secs(3_600), "the queue has stopped");
         }
         settled
     }
@@ -336,12 +341,12 @@ impl Harness {
         .await[0]
     }
 
-    // --- actions
+    // --- batches
 
-    pub async fn open_action(&self, group_name: &str, name: &str, options: ActionOptions) -> Opened {
-        self.call(OpenActionParams {
+    pub async fn open_batch(&self, group_name: &str, name: &str, options: BatchOptions) -> Opened {
+        self.call(OpenBatchParams {
             group: group(group_name),
-            action: action(name),
+            batch: batch(name),
             base_priority: None,
             options,
         })
@@ -349,18 +354,18 @@ impl Harness {
         .unwrap_or_else(|refusal| panic!("opening {group_name}/{name} was refused: {refusal}"))
     }
 
-    /// Seals the named action, or the group's open one.
+    /// Seals the named batch, or the group's open one.
     pub async fn try_seal(&self, group_name: &str, name: Option<&str>) -> Result<Sealed, Refusal> {
-        let params = SealActionParams {
+        let params = SealBatchParams {
             group: group(group_name),
-            action: name.map(action),
+            batch: name.map(batch),
         };
         self.call(params).await
     }
 
     pub async fn seal(&self, group: &str) -> Sealed {
         let sealed = self.try_seal(group, None).await;
-        sealed.unwrap_or_else(|refusal| panic!("sealing the action of {group} was refused: {refusal}"))
+        sealed.unwrap_or_else(|refusal| panic!("sealing the batch of {group} was refused: {refusal}"))
     }
 
     pub async fn claim(&self, claim_for_ms: u64) -> Vec<Aggregation> {
@@ -378,10 +383,10 @@ impl Harness {
         &self,
         claimed: &Aggregation,
         summary: Result<&str, &str>,
-    ) -> Result<ActionStatus, Refusal> {
+    ) -> Result<BatchStatus, Refusal> {
         self.call(FinishAggregationParams {
             group: claimed.group.clone(),
-            action: claimed.action.clone(),
+            batch: claimed.batch.clone(),
             claim: claimed.claim,
             summary: summary
                 .map(|text| Bytes::from(text.to_owned()))
@@ -391,12 +396,12 @@ impl Harness {
     }
 
     pub async fn confirm(&self, claimed: &Aggregation) -> Result<(), Refusal> {
-        let (group, action) = (claimed.group.clone(), claimed.action.clone());
-        self.call(ConfirmCompletionParams { group, action }).await
+        let (group, batch) = (claimed.group.clone(), claimed.batch.clone());
+        self.call(ConfirmCompletionParams { group, batch }).await
     }
 
-    /// Folds and confirms every complete action, as the watcher does.
-    pub async fn aggregate_all(&self) -> Vec<ActionStatus> {
+    /// Folds and confirms every complete batch, as the watcher does.
+    pub async fn aggregate_all(&self) -> Vec<BatchStatus> {
         let mut decided = Vec::new();
         for claimed in self.claim(60_000).await {
             let status = self.finish(&claimed, Ok("sum")).await;

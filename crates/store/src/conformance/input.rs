@@ -1,11 +1,11 @@
 //! What is accepted and what is not: duplicates, odd names, sizes, limits.
 
-use tidegate_core::bulk::{EnqueueParams, Enqueued, JobRefusal, NewJob, Phase, Refusal};
+use tidegate_core::bulk::{EnqueueParams, Enqueued, JobRefusal, JobState, NewJob, Refusal};
 use tidegate_core::config::JobTypeConfig;
 
 use super::harness::*;
 
-pub async fn b12_a_second_enqueue_changes_nothing(backend: &dyn Backend) {
+pub async fn a_second_enqueue_changes_nothing(backend: &dyn Backend) {
     let q = Harness::new(backend).await;
     let with = |payload: &'static str| {
         vec![NewJob {
@@ -25,14 +25,14 @@ pub async fn b12_a_second_enqueue_changes_nothing(backend: &dyn Backend) {
     }
     let details = q.job("A", "j1").await;
     assert_eq!(
-        (details.view.phase, &details.payload[..]),
-        (Phase::Leased, &b"p1"[..])
+        (details.view.state, &details.payload[..]),
+        (JobState::Running, &b"p1"[..])
     );
     assert!(q.take(1).await.is_empty());
     q.settle(&leased, done()).await;
 }
 
-pub async fn b12_duplicates_within_one_call(backend: &dyn Backend) {
+pub async fn duplicates_within_one_call(backend: &dyn Backend) {
     let q = Harness::new(backend).await;
     let outcome = q.enqueue("A", vec![job("x"), job("y"), job("x")]).await;
     assert!(matches!(
@@ -42,16 +42,16 @@ pub async fn b12_duplicates_within_one_call(backend: &dyn Backend) {
     assert_eq!(outcome.total_jobs, 2);
 }
 
-pub async fn b12_a_job_belongs_to_the_action_that_came_first(backend: &dyn Backend) {
+pub async fn a_job_belongs_to_the_batch_that_came_first(backend: &dyn Backend) {
     let q = Harness::new(backend).await;
     q.enqueue_to("A", "first", vec![job("x")]).await;
     let second = q.enqueue_to("A", "second", vec![job("x"), job("y")]).await;
     assert!(matches!(second.jobs[0], Enqueued::Duplicate(_)));
     assert_eq!(second.total_jobs, 1);
-    assert_eq!(q.action("A", "first").await.counts.total, 1);
+    assert_eq!(q.batch("A", "first").await.counts.total, 1);
 }
 
-pub async fn b13_two_groups_may_use_the_same_job_id(backend: &dyn Backend) {
+pub async fn two_groups_may_use_the_same_job_id(backend: &dyn Backend) {
     let q = Harness::new(backend).await;
     for name in ["A", "B"] {
         let own = NewJob {
@@ -66,14 +66,14 @@ pub async fn b13_two_groups_may_use_the_same_job_id(backend: &dyn Backend) {
     }
 }
 
-pub async fn b29_thousands_in_one_call(backend: &dyn Backend) {
+pub async fn thousands_in_one_call(backend: &dyn Backend) {
     let q = Harness::new(backend).await;
     let outcome = q.enqueue("A", jobs("A", 5_000)).await;
     assert_eq!((outcome.jobs.len(), outcome.total_jobs), (5_000, 5_000));
     assert_eq!(q.counts().await.waiting, 5_000);
 }
 
-pub async fn b29_a_call_has_its_limit(backend: &dyn Backend) {
+pub async fn a_call_has_its_limit(backend: &dyn Backend) {
     let q = Harness::with(backend, |c| c.limits.max_enqueue_batch = 10).await;
     let refused = q.try_enqueue("A", None, jobs("A", 11)).await;
     assert_eq!(refused, Err(Refusal::TooManyJobs { len: 11, max: 10 }));
@@ -81,12 +81,12 @@ pub async fn b29_a_call_has_its_limit(backend: &dyn Backend) {
     q.enqueue_n("A", 10).await;
 }
 
-pub async fn b30_one_call_looks_at_a_bounded_number_of_jobs(backend: &dyn Backend) {
+pub async fn one_call_looks_at_a_bounded_number_of_jobs(backend: &dyn Backend) {
     use tidegate_core::bulk::{Stop, Target};
     let q = Harness::new(backend).await;
     q.enqueue_to("A", "paused", jobs("paused", 3_000)).await;
     q.enqueue_to("A", "open", jobs("open", 1)).await;
-    q.pause(Target::Action(group("A"), action("paused"))).await;
+    q.pause(Target::Batch(group("A"), batch("paused"))).await;
     let first = q.lease(1).await;
     assert_eq!(
         (first.jobs.len(), first.stop),
@@ -101,7 +101,7 @@ pub async fn b30_one_call_looks_at_a_bounded_number_of_jobs(backend: &dyn Backen
     panic!("the job behind them is reached in a few calls");
 }
 
-pub async fn b54_odd_names_stay_apart(backend: &dyn Backend) {
+pub async fn odd_names_stay_apart(backend: &dyn Backend) {
     let odd = [
         "global", ":", "::", "{}", "{global}", "a\nb", "a\r\nb", "\0", "a:b", "é", "e\u{301}", "*", " ",
     ];
@@ -123,16 +123,16 @@ pub async fn b54_odd_names_stay_apart(backend: &dyn Backend) {
     for leased in q.take_all(count as u32).await {
         let expected = format!("{}|{}", leased.leased.group, leased.id);
         assert_eq!(leased.payload, expected);
-        assert_eq!(leased.leased.action.as_str(), leased.leased.group.as_str());
+        assert_eq!(leased.leased.batch.as_str(), leased.leased.group.as_str());
         q.settle(&leased, done()).await;
     }
     for name in odd {
-        assert_eq!(q.action(name, name).await.counts.success, odd.len() as u64);
-        assert_eq!(q.job(name, name).await.view.phase, Phase::Done);
+        assert_eq!(q.batch(name, name).await.counts.success, odd.len() as u64);
+        assert_eq!(q.job(name, name).await.view.state, JobState::Completed);
     }
 }
 
-pub async fn b54_names_are_not_joined(backend: &dyn Backend) {
+pub async fn names_are_not_joined(backend: &dyn Backend) {
     let q = Harness::new(backend).await;
     // Joined by any one separator, some of these pairs would be the same key.
     for (name, id) in [
@@ -170,7 +170,7 @@ pub async fn b64_a_full_store_refuses(backend: &dyn Backend) {
     ));
 }
 
-pub async fn b70_ids_come_back_as_they_were_given(backend: &dyn Backend) {
+pub async fn ids_come_back_as_they_were_given(backend: &dyn Backend) {
     let q = Harness::new(backend).await;
     for id in ["job:001", "job-001", "001", "bulk-action:job:job:001"] {
         q.enqueue("A", vec![job(id)]).await;
@@ -181,7 +181,7 @@ pub async fn b70_ids_come_back_as_they_were_given(backend: &dyn Backend) {
     );
 }
 
-pub async fn b115_unknown_types_are_refused_when_configured(backend: &dyn Backend) {
+pub async fn unknown_types_are_refused_when_configured(backend: &dyn Backend) {
     let q = Harness::with(backend, |c| {
         c.limits.known_job_types_only = true;
         c.job_types.insert(kind("known"), JobTypeConfig::default());
@@ -252,7 +252,7 @@ pub async fn a_base_priority_out_of_range_is_refused(backend: &dyn Backend) {
     for base_priority in [6_000_001, -6_000_001, i32::MIN, i32::MAX] {
         let params = EnqueueParams {
             group: group("A"),
-            action: None,
+            batch: None,
             base_priority: Some(base_priority),
             jobs: jobs("A", 1),
         };
@@ -265,7 +265,7 @@ pub async fn the_first_call_sets_the_base_priority(backend: &dyn Backend) {
     let q = Harness::new(backend).await;
     let params = EnqueueParams {
         group: group("A"),
-        action: None,
+        batch: None,
         base_priority: Some(-500_000),
         jobs: jobs("A", 1),
     };

@@ -4,8 +4,8 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use tidegate_core::bulk::{
-    DeathReason, DelayReason, ExpireLeasesParams, ExtendParams, Extended, Fence, JobSeq, LeaseParams,
-    LeaseRef, Phase, Settled, Stop, Verdict, default_lane,
+    DeathReason, DelayReason, ExpireLeasesParams, ExtendParams, Extended, Fence, JobOutcome, JobSeq,
+    JobState, LeaseParams, LeaseRef, Settled, Stop, default_queue,
 };
 use tidegate_core::ids::Owner;
 use tidegate_core::time::Millis;
@@ -15,7 +15,7 @@ use super::harness::*;
 /// A lease lasts the job's timeout and the margin for its answer: 30 s + 5 s.
 const LEASE_MS: u64 = 35_000;
 
-pub async fn b18_a_job_whose_worker_died_comes_back(backend: &dyn Backend) {
+pub async fn a_job_whose_worker_died_comes_back(backend: &dyn Backend) {
     let q = Harness::new(backend).await;
     q.enqueue_n("A", 1).await;
     let lost = q.take_one().await;
@@ -38,12 +38,12 @@ pub async fn b18_a_job_whose_worker_died_comes_back(backend: &dyn Backend) {
     );
 }
 
-pub async fn b111_leasing_and_taking_are_one_step(backend: &dyn Backend) {
+pub async fn leasing_and_taking_are_one_step(backend: &dyn Backend) {
     let q = Harness::new(backend).await;
     q.enqueue_n("A", 5).await;
     q.take_all(3).await;
     let counts = q.counts().await;
-    assert_eq!((counts.waiting, counts.ready, counts.leased), (2, 0, 3));
+    assert_eq!((counts.waiting, counts.ready, counts.running), (2, 0, 3));
 }
 
 pub async fn no_job_is_leased_twice(backend: &dyn Backend) {
@@ -59,7 +59,7 @@ pub async fn no_job_is_leased_twice(backend: &dyn Backend) {
             let mut seen = Vec::new();
             loop {
                 let params = LeaseParams {
-                    lane: default_lane(),
+                    queue: default_queue(),
                     max: 3,
                     owner: owner.clone(),
                 };
@@ -96,7 +96,7 @@ pub async fn every_accepted_job_runs(backend: &dyn Backend) {
     assert_eq!(distinct.len(), 100);
 }
 
-pub async fn b112_a_lease_shows_its_deadline(backend: &dyn Backend) {
+pub async fn a_lease_shows_its_deadline(backend: &dyn Backend) {
     let q = Harness::new(backend).await;
     q.enqueue_n("A", 1).await;
     let leased = q.take_one().await;
@@ -111,7 +111,7 @@ pub async fn b112_a_lease_shows_its_deadline(backend: &dyn Backend) {
     );
 }
 
-pub async fn b113_a_late_answer_changes_nothing(backend: &dyn Backend) {
+pub async fn a_late_answer_changes_nothing(backend: &dyn Backend) {
     let q = Harness::new(backend).await;
     q.enqueue_n("A", 1).await;
     q.seal("A").await;
@@ -132,15 +132,13 @@ pub async fn b113_a_late_answer_changes_nothing(backend: &dyn Backend) {
         Settled::Stale,
         "while another runs it"
     );
-    assert_eq!(q.job("A", "A-0").await.view.phase, Phase::Leased);
+    assert_eq!(q.job("A", "A-0").await.view.state, JobState::Running);
     assert_eq!(
         q.settle(&current, done()).await,
-        Settled::Done {
-            action_complete: true
-        }
+        Settled::Completed { batch_complete: true }
     );
     assert_eq!(q.settle(&late, done()).await, Settled::Stale, "after its end");
-    assert_eq!(q.first_action("A").await.counts.success, 1);
+    assert_eq!(q.first_batch("A").await.counts.success, 1);
 }
 
 pub async fn a_made_up_answer_changes_nothing(backend: &dyn Backend) {
@@ -159,16 +157,16 @@ pub async fn a_made_up_answer_changes_nothing(backend: &dyn Backend) {
             Settled::Stale
         );
     }
-    assert_eq!(q.counts().await.leased, 1);
+    assert_eq!(q.counts().await.running, 1);
     assert_eq!(
         q.settle_lease(LeaseRef { job, fence }, done()).await,
-        Settled::Done {
-            action_complete: false
+        Settled::Completed {
+            batch_complete: false
         }
     );
 }
 
-pub async fn b28_an_answer_counts_for_the_jobs_own_group(backend: &dyn Backend) {
+pub async fn an_answer_counts_for_the_jobs_own_group(backend: &dyn Backend) {
     let q = Harness::new(backend).await;
     q.enqueue_n("A", 1).await;
     q.enqueue_n("B", 1).await;
@@ -182,16 +180,16 @@ pub async fn b28_an_answer_counts_for_the_jobs_own_group(backend: &dyn Backend) 
     };
     assert_eq!(q.settle_lease(forged, done()).await, Settled::Stale);
     q.settle(&jobs[0], done()).await;
-    assert_eq!(q.first_action("A").await.counts.success, 1);
-    assert_eq!(q.first_action("B").await.counts.success, 0);
+    assert_eq!(q.first_batch("A").await.counts.success, 1);
+    assert_eq!(q.first_batch("B").await.counts.success, 0);
 }
 
-pub async fn b114_a_returned_job_goes_first_and_loses_no_attempt(backend: &dyn Backend) {
+pub async fn a_returned_job_goes_first_and_loses_no_attempt(backend: &dyn Backend) {
     let q = Harness::new(backend).await;
     q.enqueue_n("A", 3).await;
     let jobs = q.take_all(2).await;
     for job in jobs.iter().rev() {
-        assert_eq!(q.settle(job, Verdict::Returned).await, Settled::Returned);
+        assert_eq!(q.settle(job, JobOutcome::Released).await, Settled::Released);
     }
     let again = q.take_all(3).await;
     assert_eq!(ids(&again), ["A-0", "A-1", "A-2"]);
@@ -203,7 +201,7 @@ pub async fn b114_a_returned_job_goes_first_and_loses_no_attempt(backend: &dyn B
     );
 }
 
-pub async fn b117_a_job_that_kills_its_workers_ends(backend: &dyn Backend) {
+pub async fn a_job_that_kills_its_workers_ends(backend: &dyn Backend) {
     let q = Harness::new(backend).await;
     q.enqueue_n("A", 1).await;
     q.seal("A").await;
@@ -221,9 +219,9 @@ pub async fn b117_a_job_that_kills_its_workers_ends(backend: &dyn Backend) {
         details.error.is_some_and(|error| error.contains("worker")),
         "the error names who was silent"
     );
-    let action = q.first_action("A").await;
-    assert_eq!(action.counts.failed, 1);
-    assert!(!action.status.is_open(), "its action is complete");
+    let batch = q.first_batch("A").await;
+    assert_eq!(batch.counts.failed, 1);
+    assert!(!batch.status.is_open(), "its batch is complete");
 }
 
 pub async fn an_extended_lease_lives_longer(backend: &dyn Backend) {
@@ -237,11 +235,11 @@ pub async fn an_extended_lease_lives_longer(backend: &dyn Backend) {
     );
     q.advance(5_000);
     assert_eq!(q.expire_leases().await.delayed, 1, "only the other one ran out");
-    assert_eq!(q.job("A", "A-0").await.view.phase, Phase::Leased);
+    assert_eq!(q.job("A", "A-0").await.view.state, JobState::Running);
     assert_eq!(
         q.settle(&jobs[0], done()).await,
-        Settled::Done {
-            action_complete: false
+        Settled::Completed {
+            batch_complete: false
         }
     );
 }
@@ -297,6 +295,6 @@ pub async fn an_empty_store_says_so(backend: &dyn Backend) {
     let outcome = q.lease(10).await;
     assert!(outcome.jobs.is_empty());
     assert_eq!(outcome.stop, Stop::Empty);
-    let unheard = q.lease_in("a lane nobody uses", 10).await;
+    let unheard = q.lease_in("a queue nobody uses", 10).await;
     assert_eq!(unheard.stop, Stop::Empty);
 }

@@ -1,6 +1,6 @@
 //! How fast jobs start: the window and the shares of it.
 
-use tidegate_core::bulk::{Level, Stop};
+use tidegate_core::bulk::{Priority, Stop};
 use tidegate_core::config::{BulkConfig, Hold};
 use tidegate_core::time::Millis;
 
@@ -13,7 +13,7 @@ fn window_of_ten_seconds(config: &mut BulkConfig, rps: f64) {
     config.backpressure.rate_limit_key_ttl_sec = 12.0;
 }
 
-pub async fn bp_t1_ten_of_ten_start(backend: &dyn Backend) {
+pub async fn ten_of_ten_start(backend: &dyn Backend) {
     let q = Harness::at_rate(backend, 10.0).await;
     q.enqueue_n("customer-A", 11).await;
     for _ in 0..10 {
@@ -21,7 +21,7 @@ pub async fn bp_t1_ten_of_ten_start(backend: &dyn Backend) {
     }
 }
 
-pub async fn bp_t2_the_eleventh_waits(backend: &dyn Backend) {
+pub async fn the_eleventh_waits(backend: &dyn Backend) {
     let q = Harness::at_rate(backend, 10.0).await;
     q.enqueue_n("customer-A", 11).await;
     q.take_all(10).await;
@@ -35,7 +35,7 @@ pub async fn bp_t2_the_eleventh_waits(backend: &dyn Backend) {
     );
 }
 
-pub async fn bp_t3_a_spent_window_shows_its_counts(backend: &dyn Backend) {
+pub async fn a_spent_window_shows_its_counts(backend: &dyn Backend) {
     let q = Harness::at_rate(backend, 10.0).await;
     q.enqueue_n("customer-A", 11).await;
     q.take_all(10).await;
@@ -50,7 +50,7 @@ pub async fn bp_t3_a_spent_window_shows_its_counts(backend: &dyn Backend) {
     assert_eq!(limit.window_ends, START + Millis(1_000));
 }
 
-pub async fn bp_t4_the_next_window_starts_empty(backend: &dyn Backend) {
+pub async fn the_next_window_starts_empty(backend: &dyn Backend) {
     let q = Harness::at_rate(backend, 10.0).await;
     q.enqueue_n("customer-A", 11).await;
     q.take_all(10).await;
@@ -59,7 +59,7 @@ pub async fn bp_t4_the_next_window_starts_empty(backend: &dyn Backend) {
     assert_eq!(q.limit("customer-A").await.global_count, 1);
 }
 
-pub async fn bp_t5_two_busy_groups_share_a_window(backend: &dyn Backend) {
+pub async fn two_busy_groups_share_a_window(backend: &dyn Backend) {
     let q = Harness::at_rate(backend, 10.0).await;
     q.enqueue_n("A", 6).await;
     q.enqueue_n("B", 6).await;
@@ -69,7 +69,7 @@ pub async fn bp_t5_two_busy_groups_share_a_window(backend: &dyn Backend) {
     assert_eq!(q.limit("A").await.per_group_limit, 5);
 }
 
-pub async fn bp_t5_a_strict_share_is_a_ceiling(backend: &dyn Backend) {
+pub async fn a_strict_share_is_a_ceiling(backend: &dyn Backend) {
     let q = Harness::with(backend, |c| {
         c.backpressure.global_rps = 10.0;
         c.backpressure.strict_share = true;
@@ -85,7 +85,7 @@ pub async fn bp_t5_a_strict_share_is_a_ceiling(backend: &dyn Backend) {
     assert_eq!(per_group(&q.take(12).await), [("A", 1), ("B", 1)].into());
 }
 
-pub async fn bp_t6_a_third_group_meets_a_spent_window(backend: &dyn Backend) {
+pub async fn a_third_group_meets_a_spent_window(backend: &dyn Backend) {
     let q = Harness::at_rate(backend, 10.0).await;
     q.enqueue_n("A", 5).await;
     q.enqueue_n("B", 5).await;
@@ -101,7 +101,7 @@ pub async fn bp_t6_a_third_group_meets_a_spent_window(backend: &dyn Backend) {
     );
 }
 
-pub async fn b40_no_window_is_ever_overrun(backend: &dyn Backend) {
+pub async fn no_window_is_ever_overrun(backend: &dyn Backend) {
     for hold in [Hold::Group, Hold::Job] {
         let q = Harness::with(backend, |c| {
             c.backpressure.global_rps = 20.0;
@@ -124,7 +124,7 @@ pub async fn b40_no_window_is_ever_overrun(backend: &dyn Backend) {
     }
 }
 
-pub async fn b42_a_stall_does_not_become_a_burst(backend: &dyn Backend) {
+pub async fn a_stall_does_not_become_a_burst(backend: &dyn Backend) {
     let q = Harness::at_rate(backend, 10.0).await;
     q.enqueue_n("A", 50).await;
     for _ in 0..5 {
@@ -138,7 +138,7 @@ pub async fn b42_a_stall_does_not_become_a_burst(backend: &dyn Backend) {
     );
 }
 
-pub async fn b43_finished_groups_have_no_share(backend: &dyn Backend) {
+pub async fn finished_groups_have_no_share(backend: &dyn Backend) {
     let q = Harness::at_rate(backend, 100.0).await;
     for i in 0..20 {
         q.enqueue_n(&format!("gone-{i}"), 1).await;
@@ -149,7 +149,7 @@ pub async fn b43_finished_groups_have_no_share(backend: &dyn Backend) {
     assert_eq!((limit.active_group_count, limit.per_group_limit), (1, 100));
 }
 
-pub async fn b44_asking_does_not_make_a_group_active(backend: &dyn Backend) {
+pub async fn asking_does_not_make_a_group_active(backend: &dyn Backend) {
     let q = Harness::at_rate(backend, 10.0).await;
     q.enqueue_n("A", 1).await;
     q.run(1).await;
@@ -162,14 +162,14 @@ pub async fn b44_asking_does_not_make_a_group_active(backend: &dyn Backend) {
     assert_eq!(q.stats().await.active_groups, 0);
 }
 
-pub async fn b45_what_one_group_leaves_goes_to_others(backend: &dyn Backend) {
+pub async fn what_one_group_leaves_goes_to_others(backend: &dyn Backend) {
     let q = Harness::at_rate(backend, 10.0).await;
     q.enqueue_n("A", 20).await;
     q.enqueue_n("B", 1).await;
     assert_eq!(per_group(&q.take(20).await), [("A", 9), ("B", 1)].into());
 }
 
-pub async fn b45_remainders_of_a_window_rotate(backend: &dyn Backend) {
+pub async fn remainders_of_a_window_rotate(backend: &dyn Backend) {
     let q = Harness::at_rate(backend, 10.0).await;
     for name in ["A", "B", "C"] {
         q.enqueue_n(name, 20).await;
@@ -182,7 +182,7 @@ pub async fn b45_remainders_of_a_window_rotate(backend: &dyn Backend) {
     assert_eq!(per_group(&started), [("A", 10), ("B", 10), ("C", 10)].into());
 }
 
-pub async fn b45_more_groups_than_starts_take_turns(backend: &dyn Backend) {
+pub async fn more_groups_than_starts_take_turns(backend: &dyn Backend) {
     let q = Harness::at_rate(backend, 4.0).await;
     for i in 0..8 {
         q.enqueue_n(&i.to_string(), 2).await;
@@ -198,7 +198,7 @@ pub async fn b45_more_groups_than_starts_take_turns(backend: &dyn Backend) {
     );
 }
 
-pub async fn b46_a_late_group_waits_one_window_at_most(backend: &dyn Backend) {
+pub async fn a_late_group_waits_one_window_at_most(backend: &dyn Backend) {
     let q = Harness::at_rate(backend, 10.0).await;
     q.enqueue_n("A", 30).await;
     q.take_all(10).await;
@@ -214,7 +214,7 @@ pub async fn b46_a_late_group_waits_one_window_at_most(backend: &dyn Backend) {
     assert_eq!(per_group(&next), [("A", 5), ("B", 5)].into());
 }
 
-pub async fn b47_the_limit_is_rate_times_window(backend: &dyn Backend) {
+pub async fn the_limit_is_rate_times_window(backend: &dyn Backend) {
     let long = Harness::with(backend, |c| window_of_ten_seconds(c, 5.0)).await;
     long.enqueue_n("A", 60).await;
     assert_eq!(long.take(60).await.len(), 50);
@@ -232,7 +232,7 @@ pub async fn b47_the_limit_is_rate_times_window(backend: &dyn Backend) {
     assert_eq!(short.take(30).await.len(), 10);
 }
 
-pub async fn b48_a_counter_that_dies_within_its_window_is_refused(backend: &dyn Backend) {
+pub async fn a_counter_that_dies_within_its_window_is_refused(backend: &dyn Backend) {
     let opened = Harness::try_with(backend, |c| {
         c.backpressure.rate_limit_window_sec = 10.0;
         c.backpressure.rate_limit_key_ttl_sec = 2.0;
@@ -241,7 +241,7 @@ pub async fn b48_a_counter_that_dies_within_its_window_is_refused(backend: &dyn 
     assert!(matches!(opened, Err(StoreError::Config(_))), "{opened:?}");
 }
 
-pub async fn b48_a_window_keeps_its_count_to_its_end(backend: &dyn Backend) {
+pub async fn a_window_keeps_its_count_to_its_end(backend: &dyn Backend) {
     let q = Harness::with(backend, |c| window_of_ten_seconds(c, 0.5)).await;
     q.enqueue_n("A", 30).await;
     let mut started = 0;
@@ -252,7 +252,7 @@ pub async fn b48_a_window_keeps_its_count_to_its_end(backend: &dyn Backend) {
     assert_eq!(started, 5);
 }
 
-pub async fn b49_a_clock_stepped_back_opens_no_window(backend: &dyn Backend) {
+pub async fn a_clock_stepped_back_opens_no_window(backend: &dyn Backend) {
     let q = Harness::at_rate(backend, 10.0).await;
     q.enqueue_n("A", 40).await;
     q.take_all(10).await;
@@ -268,7 +268,7 @@ pub async fn b49_a_clock_stepped_back_opens_no_window(backend: &dyn Backend) {
     assert_eq!(q.take(40).await.len(), 10);
 }
 
-pub async fn b54_a_group_named_global_is_counted_once(backend: &dyn Backend) {
+pub async fn a_group_named_global_is_counted_once(backend: &dyn Backend) {
     let q = Harness::at_rate(backend, 4.0).await;
     q.enqueue_n("global", 5).await;
     assert_eq!(q.take(5).await.len(), 4);
@@ -276,11 +276,11 @@ pub async fn b54_a_group_named_global_is_counted_once(backend: &dyn Backend) {
     assert_eq!((limit.global_count, limit.group_count), (4, 4));
 }
 
-pub async fn b61_a_high_job_waits_for_ready_only(backend: &dyn Backend) {
+pub async fn a_high_job_waits_for_ready_only(backend: &dyn Backend) {
     let q = Harness::new(backend).await;
-    q.enqueue("L", at_level(Level::Low, jobs("L", 100))).await;
+    q.enqueue("L", at_priority(Priority::Low, jobs("L", 100))).await;
     q.admit(100, 4).await;
-    q.enqueue("H", at_level(Level::High, jobs("H", 1))).await;
+    q.enqueue("H", at_priority(Priority::High, jobs("H", 1))).await;
     let order = groups(&q.take(6).await);
     let at = order.find('H').expect("it starts");
     assert!(at <= 4, "at most the four in ready go before it: {order}");

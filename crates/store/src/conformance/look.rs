@@ -1,4 +1,4 @@
-//! What cases look at: counts, views of groups, actions and jobs, and pages of results.
+//! What cases look at: counts, views of groups, batches and jobs, and pages of results.
 
 use std::collections::BTreeSet;
 
@@ -14,14 +14,14 @@ impl Harness {
         view.unwrap_or_else(|refusal| panic!("{query:?} was refused: {refusal}"))
     }
 
-    pub async fn stats(&self) -> QueueStats {
-        match self.view(Query::QueueStats).await {
-            View::QueueStats(stats) => stats,
+    pub async fn stats(&self) -> BulkStats {
+        match self.view(Query::BulkStats).await {
+            View::BulkStats(stats) => stats,
             other => panic!("statistics were answered with {other:?}"),
         }
     }
 
-    pub async fn counts(&self) -> PhaseCounts {
+    pub async fn counts(&self) -> StateCounts {
         self.stats().await.counts
     }
 
@@ -32,17 +32,17 @@ impl Harness {
         }
     }
 
-    pub async fn action(&self, group_name: &str, name: &str) -> ActionView {
-        match self.view(Query::Action(group(group_name), action(name))).await {
-            View::Action(view) => view,
-            other => panic!("an action was answered with {other:?}"),
+    pub async fn batch(&self, group_name: &str, name: &str) -> BatchView {
+        match self.view(Query::Batch(group(group_name), batch(name))).await {
+            View::Batch(view) => view,
+            other => panic!("a batch was answered with {other:?}"),
         }
     }
 
-    /// The first action of a group, for cases that leave its name to the store.
-    pub async fn first_action(&self, group: &str) -> ActionView {
-        let name = self.group(group).await.actions[0].clone();
-        self.action(group, name.as_str()).await
+    /// The first batch of a group, for cases that leave its name to the store.
+    pub async fn first_batch(&self, group: &str) -> BatchView {
+        let name = self.group(group).await.batches[0].clone();
+        self.batch(group, name.as_str()).await
     }
 
     pub async fn limit(&self, name: &str) -> LimitStatus {
@@ -102,14 +102,14 @@ impl Harness {
     pub async fn results(
         &self,
         group_name: &str,
-        action_name: &str,
+        batch_name: &str,
         after: Option<Cursor>,
         max: u32,
     ) -> Page<JobDetails> {
         self.store
-            .results(&group(group_name), &action(action_name), after, max)
+            .results(&group(group_name), &batch(batch_name), after, max)
             .await
             .unwrap_or_else(|error| panic!("the store failed: {error}"))
-            .unwrap_or_else(|refusal| panic!("results of {group_name}/{action_name} were refused: {refusal}"))
+            .unwrap_or_else(|refusal| panic!("results of {group_name}/{batch_name} were refused: {refusal}"))
     }
 }

@@ -1,10 +1,10 @@
-//! Ids, jobs and verdicts as cases write them, and leased jobs as cases read them.
+//! Ids, jobs and outcomes as cases write them, and leased jobs as cases read them.
 
 use std::collections::BTreeMap;
 
 use bytes::Bytes;
-use tidegate_core::bulk::{Level, NewJob, Verdict};
-use tidegate_core::ids::{ActionId, GroupId, JobId, JobType, LaneId};
+use tidegate_core::bulk::{JobOutcome, NewJob, Priority};
+use tidegate_core::ids::{BatchId, GroupId, JobId, JobType, QueueId};
 use tidegate_core::time::Millis;
 
 use crate::LeasedJob;
@@ -13,8 +13,8 @@ pub(super) fn group(name: &str) -> GroupId {
     GroupId::new(name).expect("a case uses valid group ids")
 }
 
-pub(super) fn action(name: &str) -> ActionId {
-    ActionId::new(name).expect("a case uses valid action ids")
+pub(super) fn batch(name: &str) -> BatchId {
+    BatchId::new(name).expect("a case uses valid batch ids")
 }
 
 pub(super) fn job_id(name: &str) -> JobId {
@@ -25,16 +25,16 @@ pub(super) fn kind(name: &str) -> JobType {
     JobType::new(name).expect("a case uses valid job types")
 }
 
-pub(super) fn lane(name: &str) -> LaneId {
-    LaneId::new(name).expect("a case uses valid lanes")
+pub(super) fn queue(name: &str) -> QueueId {
+    QueueId::new(name).expect("a case uses valid queues")
 }
 
-/// A job of type `test` and level normal that may run at once; cases change the fields they are about.
+/// A job of type `test` and priority normal that may run at once; cases change the fields they are about.
 pub(super) fn job(id: &str) -> NewJob {
     NewJob {
         id: job_id(id),
         kind: kind("test"),
-        level: Level::Normal,
+        priority: Priority::Normal,
         payload: Bytes::from_static(b"{}"),
         run_at: None,
         expires_at: None,
@@ -46,8 +46,8 @@ pub(super) fn jobs(group: &str, n: usize) -> Vec<NewJob> {
     (0..n).map(|i| job(&format!("{group}-{i}"))).collect()
 }
 
-pub(super) fn at_level(level: Level, jobs: Vec<NewJob>) -> Vec<NewJob> {
-    jobs.into_iter().map(|job| NewJob { level, ..job }).collect()
+pub(super) fn at_priority(priority: Priority, jobs: Vec<NewJob>) -> Vec<NewJob> {
+    jobs.into_iter().map(|job| NewJob { priority, ..job }).collect()
 }
 
 pub(super) fn of_kind(name: &str, jobs: Vec<NewJob>) -> Vec<NewJob> {
@@ -60,30 +60,30 @@ pub(super) fn of_kind(name: &str, jobs: Vec<NewJob>) -> Vec<NewJob> {
         .collect()
 }
 
-pub(super) fn done() -> Verdict {
-    Verdict::Done {
+pub(super) fn done() -> JobOutcome {
+    JobOutcome::Completed {
         result: Bytes::from_static(b"ok"),
     }
 }
 
-pub(super) fn failed(error: &str) -> Verdict {
-    Verdict::Failed {
+pub(super) fn failed(error: &str) -> JobOutcome {
+    JobOutcome::Failed {
         error: error.to_owned(),
     }
 }
 
-pub(super) fn throttled() -> Verdict {
-    Verdict::Throttled { retry_after: None }
+pub(super) fn throttled() -> JobOutcome {
+    JobOutcome::Throttled { retry_after: None }
 }
 
-pub(super) fn throttled_for(ms: u64) -> Verdict {
-    Verdict::Throttled {
+pub(super) fn throttled_for(ms: u64) -> JobOutcome {
+    JobOutcome::Throttled {
         retry_after: Some(Millis(ms)),
     }
 }
 
-pub(super) fn retry() -> Verdict {
-    Verdict::Retry {
+pub(super) fn retry() -> JobOutcome {
+    JobOutcome::Retry {
         error: "try again".to_owned(),
         after: None,
     }

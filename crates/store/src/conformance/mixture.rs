@@ -3,7 +3,7 @@
 
 use std::collections::BTreeSet;
 
-use tidegate_core::bulk::{Ceilings, LeaseRef, Level, NewJob, Settled, Target, Verdict};
+use tidegate_core::bulk::{Ceilings, JobOutcome, LeaseRef, NewJob, Priority, Settled, Target};
 use tidegate_core::config::{BulkConfig, Hold, JobTypeConfig};
 use tidegate_core::time::Millis;
 
@@ -12,7 +12,7 @@ use crate::LeasedJob;
 
 const GROUPS: [&str; 4] = ["A", "B", "C", "D"];
 const KINDS: [&str; 2] = ["test", "mail"];
-const LANES: [&str; 2] = ["default", "mail"];
+const QUEUES: [&str; 2] = ["default", "mail"];
 const PER_WINDOW: usize = 12;
 
 /// A small generator of its own, so that a seed means the same mixture for every backend.
@@ -47,7 +47,7 @@ impl Mixture {
             config.backpressure.global_rps = PER_WINDOW as f64;
             config.backpressure.hold = hold;
             let mail = JobTypeConfig {
-                lane: Some(lane("mail")),
+                queue: Some(queue("mail")),
                 max_retry_count: Some(1),
                 ..Default::default()
             };
@@ -65,26 +65,26 @@ impl Mixture {
     }
 
     async fn enqueue(&mut self) {
-        let mut batch = Vec::new();
+        let mut chunk = Vec::new();
         for _ in 0..self.dice.roll(8) {
             let start = self.q.now();
             let run_at = (self.dice.roll(5) == 0).then(|| start + Millis(self.dice.roll(4_000) as u64));
             let expires_at = (self.dice.roll(8) == 0).then(|| start + Millis(5_000));
-            batch.push(NewJob {
+            chunk.push(NewJob {
                 kind: kind(self.dice.of(&KINDS)),
-                level: self.dice.of(&Level::ALL),
+                priority: self.dice.of(&Priority::ALL),
                 run_at,
                 expires_at,
                 ..job(&format!("job-{}", self.accepted))
             });
             self.accepted += 1;
         }
-        self.q.enqueue(self.dice.of(&GROUPS), batch).await;
+        self.q.enqueue(self.dice.of(&GROUPS), chunk).await;
     }
 
     async fn lease(&mut self) {
         let max = 1 + self.dice.roll(6) as u32;
-        let jobs = self.q.lease_in(self.dice.of(&LANES), max).await.jobs;
+        let jobs = self.q.lease_in(self.dice.of(&QUEUES), max).await.jobs;
         let window = self.q.now().0 / 1_000;
         if self.window.0 != window {
             self.window = (window, 0);
@@ -110,16 +110,16 @@ impl Mixture {
         }
         let at = self.dice.roll(self.held.len());
         let job = self.held.swap_remove(at);
-        let verdict = match self.dice.roll(8) {
+        let outcome = match self.dice.roll(8) {
             0 => failed("no"),
             1 => throttled(),
             2 => retry(),
-            3 => Verdict::Returned,
+            3 => JobOutcome::Released,
             // No answer: the lease runs out.
             4 => return,
             _ => done(),
         };
-        self.q.settle(&job, verdict).await;
+        self.q.settle(&job, outcome).await;
         assert_eq!(
             self.q.settle(&job, done()).await,
             Settled::Stale,
@@ -151,8 +151,8 @@ impl Mixture {
                     .await
             }
             _ => {
-                let action = self.q.group(name).await.actions[0].clone();
-                let target = Target::Action(group(name), action);
+                let batch = self.q.group(name).await.batches[0].clone();
+                let target = Target::Batch(group(name), batch);
                 self.q.pause(target.clone()).await;
                 self.lease().await;
                 self.q.resume(target).await;
@@ -163,7 +163,7 @@ impl Mixture {
     async fn tend(&mut self) {
         self.q.release_due().await;
         self.q.expire_leases().await;
-        let (name, max) = (self.dice.of(&LANES), 1 + self.dice.roll(6) as u32);
+        let (name, max) = (self.dice.of(&QUEUES), 1 + self.dice.roll(6) as u32);
         self.q.admit_in(name, max, max).await;
     }
 
@@ -189,7 +189,7 @@ impl Mixture {
         for _ in 0..2_000 {
             self.q.release_due().await;
             self.q.expire_leases().await;
-            for name in LANES {
+            for name in QUEUES {
                 let jobs = self.q.lease_in(name, 100).await.jobs;
                 self.q.settle_all(&jobs, done()).await;
             }
@@ -209,7 +209,7 @@ async fn everything_ends(backend: &dyn Backend, hold: Hold) {
         mixture.drain().await;
         let q = &mixture.q;
         let stats = q.stats().await;
-        let ended = stats.counts.done + stats.counts.dead;
+        let ended = stats.counts.completed + stats.counts.dead;
         assert_eq!(
             ended, mixture.accepted as u64,
             "every job ended once (seed {seed})"
@@ -217,19 +217,16 @@ async fn everything_ends(backend: &dyn Backend, hold: Hold) {
         assert_eq!(stats.active_groups, 0, "seed {seed}");
         assert!(stats.most_started_per_window <= PER_WINDOW as u64, "seed {seed}");
         for name in GROUPS {
-            if q.group(name).await.actions.is_empty() {
+            if q.group(name).await.batches.is_empty() {
                 continue;
             }
-            let counts = q.first_action(name).await.counts;
+            let counts = q.first_batch(name).await.counts;
             assert_eq!(
                 counts.success + counts.failed,
                 counts.total,
-                "action of {name} (seed {seed})"
+                "batch of {name} (seed {seed})"
             );
-            assert!(
-                q.seal(name).await.action_complete,
-                "action of {name} (seed {seed})"
-            );
+            assert!(q.seal(name).await.batch_complete, "batch of {name} (seed {seed})");
             assert_eq!(
                 q.congestion(name).await.non_ready_count,
                 0,

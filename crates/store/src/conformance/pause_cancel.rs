@@ -1,7 +1,7 @@
-//! Groups and actions out of the order, back into it, and ended.
+//! Groups and batches out of the order, back into it, and ended.
 
 use tidegate_core::bulk::{
-    ActionStatus, CancelParams, Ceilings, DeathReason, PauseParams, Phase, Refusal, ResumeParams, Settled,
+    BatchStatus, CancelParams, Ceilings, DeathReason, JobState, PauseParams, Refusal, ResumeParams, Settled,
     Stop, Target,
 };
 use tidegate_core::config::Hold;
@@ -12,8 +12,8 @@ fn whole_group(name: &str) -> Target {
     Target::Group(group(name))
 }
 
-fn one_action(group_name: &str, name: &str) -> Target {
-    Target::Action(group(group_name), action(name))
+fn one_batch(group_name: &str, name: &str) -> Target {
+    Target::Batch(group(group_name), batch(name))
 }
 
 pub async fn a_paused_group_starts_nothing(backend: &dyn Backend) {
@@ -29,8 +29,8 @@ pub async fn a_paused_group_starts_nothing(backend: &dyn Backend) {
     let settled = q.settle(&running, done()).await;
     assert_eq!(
         settled,
-        Settled::Done {
-            action_complete: false
+        Settled::Completed {
+            batch_complete: false
         },
         "running jobs go on"
     );
@@ -74,30 +74,30 @@ pub async fn a_paused_group_still_counts_as_active(backend: &dyn Backend) {
     assert_eq!(q.limit("B").await.per_group_limit, 5);
 }
 
-pub async fn a_paused_action_lets_its_siblings_pass(backend: &dyn Backend) {
+pub async fn a_paused_batch_lets_its_siblings_pass(backend: &dyn Backend) {
     let q = Harness::new(backend).await;
     q.enqueue_to("A", "first", jobs("first", 3)).await;
     q.enqueue_to("A", "second", jobs("second", 2)).await;
-    q.pause(one_action("A", "first")).await;
-    assert!(q.action("A", "first").await.paused);
+    q.pause(one_batch("A", "first")).await;
+    assert!(q.batch("A", "first").await.paused);
     assert_eq!(ids(&q.take(10).await), ["second-0", "second-1"]);
     q.enqueue_to("A", "first", jobs("more", 1)).await;
     assert!(q.take(10).await.is_empty());
-    q.resume(one_action("A", "first")).await;
+    q.resume(one_batch("A", "first")).await;
     assert_eq!(
         ids(&q.take(10).await),
         ["first-0", "first-1", "first-2", "more-0"]
     );
 }
 
-pub async fn ready_jobs_of_a_paused_action_do_not_start(backend: &dyn Backend) {
+pub async fn ready_jobs_of_a_paused_batch_do_not_start(backend: &dyn Backend) {
     let q = Harness::new(backend).await;
     q.enqueue_to("A", "a", jobs("a", 3)).await;
     q.admit(2, 10).await;
-    q.pause(one_action("A", "a")).await;
+    q.pause(one_batch("A", "a")).await;
     assert!(q.take(10).await.is_empty());
     assert_eq!(q.counts().await.waiting, 3);
-    q.resume(one_action("A", "a")).await;
+    q.resume(one_batch("A", "a")).await;
     assert_eq!(ids(&q.take(10).await), ["a-0", "a-1", "a-2"]);
 }
 
@@ -113,7 +113,7 @@ pub async fn what_is_not_there_cannot_be_paused(backend: &dyn Backend) {
     );
     assert_eq!(
         q.call(ResumeParams {
-            target: one_action("A", "a")
+            target: one_batch("A", "a")
         })
         .await,
         unknown
@@ -128,11 +128,11 @@ pub async fn what_is_not_there_cannot_be_paused(backend: &dyn Backend) {
     q.enqueue_n("A", 1).await;
     let refused = q
         .call(PauseParams {
-            target: one_action("A", "nope"),
+            target: one_batch("A", "nope"),
         })
         .await;
     assert!(
-        matches!(refused, Err(Refusal::UnknownAction { .. })),
+        matches!(refused, Err(Refusal::UnknownBatch { .. })),
         "{refused:?}"
     );
 }
@@ -157,36 +157,34 @@ pub async fn cancelling_ends_everything_but_running_jobs(backend: &dyn Backend) 
     let jobs = q.take_all(2).await;
     q.settle(&jobs[0], throttled_for(60_000)).await;
     q.admit(2, 10).await;
-    let outcome = q.cancel(one_action("A", "a")).await;
+    let outcome = q.cancel(one_batch("A", "a")).await;
     assert_eq!((outcome.cancelled, outcome.running, outcome.more), (5, 1, false));
     let counts = q.counts().await;
-    assert_eq!((counts.dead, counts.leased, counts.unfinished()), (5, 1, 1));
+    assert_eq!((counts.dead, counts.running, counts.unfinished()), (5, 1, 1));
     assert_eq!(q.job("A", "a-0").await.view.dead, Some(DeathReason::Cancelled));
     assert!(q.take(10).await.is_empty());
     let settled = q.settle(&jobs[1], done()).await;
     assert_eq!(
         settled,
-        Settled::Done {
-            action_complete: true
-        },
+        Settled::Completed { batch_complete: true },
         "cancelled jobs count as failed"
     );
-    let view = q.action("A", "a").await;
+    let view = q.batch("A", "a").await;
     assert!(view.cancelled && view.sealed);
     assert_eq!((view.counts.success, view.counts.failed), (1, 5));
-    assert_eq!(q.aggregate_all().await, [ActionStatus::Completed]);
+    assert_eq!(q.aggregate_all().await, [BatchStatus::Completed]);
 }
 
-pub async fn a_running_job_of_a_cancelled_action_is_not_tried_again(backend: &dyn Backend) {
+pub async fn a_running_job_of_a_cancelled_batch_is_not_tried_again(backend: &dyn Backend) {
     let q = Harness::new(backend).await;
     q.enqueue_to("A", "a", jobs("a", 4)).await;
     let jobs = q.take_all(4).await;
-    q.cancel(one_action("A", "a")).await;
-    for (job, verdict) in jobs
+    q.cancel(one_batch("A", "a")).await;
+    for (job, outcome) in jobs
         .iter()
-        .zip([retry(), throttled(), tidegate_core::bulk::Verdict::Returned])
+        .zip([retry(), throttled(), tidegate_core::bulk::JobOutcome::Released])
     {
-        let settled = q.settle(job, verdict).await;
+        let settled = q.settle(job, outcome).await;
         assert!(
             matches!(
                 settled,
@@ -200,17 +198,17 @@ pub async fn a_running_job_of_a_cancelled_action_is_not_tried_again(backend: &dy
     }
     q.advance(60_000);
     assert_eq!(q.expire_leases().await.dead, 1);
-    assert_eq!(q.action("A", "a").await.status, ActionStatus::Aggregating);
+    assert_eq!(q.batch("A", "a").await.status, BatchStatus::Aggregating);
 }
 
 pub async fn cancelling_goes_in_bounded_steps(backend: &dyn Backend) {
     let q = Harness::new(backend).await;
     q.enqueue_to("A", "a", jobs("a", 10)).await;
     let step = CancelParams {
-        target: one_action("A", "a"),
+        target: one_batch("A", "a"),
         max: 4,
     };
-    let first = q.call(step.clone()).await.expect("the action is there");
+    let first = q.call(step.clone()).await.expect("the batch is there");
     assert_eq!((first.cancelled, first.more), (4, true));
     assert!(
         q.take(10).await.is_empty(),
@@ -218,9 +216,9 @@ pub async fn cancelling_goes_in_bounded_steps(backend: &dyn Backend) {
     );
     let mut more = true;
     while more {
-        more = q.call(step.clone()).await.expect("the action is there").more;
+        more = q.call(step.clone()).await.expect("the batch is there").more;
     }
-    assert_eq!(q.action("A", "a").await.counts.failed, 10);
+    assert_eq!(q.batch("A", "a").await.counts.failed, 10);
     assert_eq!(q.counts().await.dead, 10);
 }
 
@@ -228,33 +226,33 @@ pub async fn the_dispatcher_finishes_a_cancellation(backend: &dyn Backend) {
     let q = Harness::new(backend).await;
     q.enqueue_to("A", "a", jobs("a", 10)).await;
     let step = CancelParams {
-        target: one_action("A", "a"),
+        target: one_batch("A", "a"),
         max: 1,
     };
-    q.call(step).await.expect("the action is there");
+    q.call(step).await.expect("the batch is there");
     q.release_due().await;
     assert_eq!(q.counts().await.dead, 10);
-    assert_eq!(q.action("A", "a").await.status, ActionStatus::Aggregating);
+    assert_eq!(q.batch("A", "a").await.status, BatchStatus::Aggregating);
 }
 
-pub async fn cancelling_a_group_ends_all_its_actions(backend: &dyn Backend) {
+pub async fn cancelling_a_group_ends_all_its_batches(backend: &dyn Backend) {
     let q = Harness::new(backend).await;
     q.enqueue_to("A", "a", jobs("a", 2)).await;
     q.enqueue_to("A", "b", jobs("b", 3)).await;
     q.enqueue_n("B", 1).await;
     assert_eq!(q.cancel(whole_group("A")).await.cancelled, 5);
     assert_eq!(groups(&q.take(10).await), "B");
-    assert!(q.action("A", "a").await.cancelled && q.action("A", "b").await.cancelled);
+    assert!(q.batch("A", "a").await.cancelled && q.batch("A", "b").await.cancelled);
     assert_eq!(q.aggregate_all().await.len(), 2);
     q.enqueue("A", jobs("fresh", 1)).await;
     assert_eq!(ids(&q.take(1).await), ["fresh-0"], "the group itself goes on");
 }
 
-pub async fn a_cancelled_action_takes_nothing_and_gives_nothing_back(backend: &dyn Backend) {
+pub async fn a_cancelled_batch_takes_nothing_and_gives_nothing_back(backend: &dyn Backend) {
     let q = Harness::new(backend).await;
     q.enqueue_to("A", "a", jobs("a", 1)).await;
-    q.cancel(one_action("A", "a")).await;
-    let refused = Refusal::Cancelled(action("a"));
+    q.cancel(one_batch("A", "a")).await;
+    let refused = Refusal::Cancelled(batch("a"));
     assert_eq!(
         q.try_enqueue("A", Some("a"), jobs("b", 1)).await,
         Err(refused.clone())
@@ -262,26 +260,26 @@ pub async fn a_cancelled_action_takes_nothing_and_gives_nothing_back(backend: &d
     assert_eq!(q.replay("A", "a-0").await, Err(refused));
 }
 
-pub async fn a_paused_action_can_be_cancelled(backend: &dyn Backend) {
+pub async fn a_paused_batch_can_be_cancelled(backend: &dyn Backend) {
     let q = Harness::new(backend).await;
     q.enqueue_to("A", "a", jobs("a", 3)).await;
-    q.pause(one_action("A", "a")).await;
+    q.pause(one_batch("A", "a")).await;
     q.take(1).await;
-    assert_eq!(q.cancel(one_action("A", "a")).await.cancelled, 3);
-    assert_eq!(q.job("A", "a-2").await.view.phase, Phase::Dead);
-    q.resume(one_action("A", "a")).await;
+    assert_eq!(q.cancel(one_batch("A", "a")).await.cancelled, 3);
+    assert_eq!(q.job("A", "a-2").await.view.state, JobState::Dead);
+    q.resume(one_batch("A", "a")).await;
     assert!(q.take(10).await.is_empty());
 }
 
-pub async fn cancelling_a_finished_action_changes_nothing(backend: &dyn Backend) {
+pub async fn cancelling_a_finished_batch_changes_nothing(backend: &dyn Backend) {
     let q = Harness::new(backend).await;
     q.enqueue_to("A", "a", jobs("a", 2)).await;
     q.seal("A").await;
     q.run(2).await;
     q.aggregate_all().await;
-    assert_eq!(q.cancel(one_action("A", "a")).await.cancelled, 0);
-    let view = q.action("A", "a").await;
-    assert_eq!((view.status, view.counts.success), (ActionStatus::Completed, 2));
+    assert_eq!(q.cancel(one_batch("A", "a")).await.cancelled, 0);
+    let view = q.batch("A", "a").await;
+    assert_eq!((view.status, view.counts.success), (BatchStatus::Completed, 2));
     assert!(!view.cancelled);
 }
 
@@ -299,9 +297,9 @@ pub async fn jobs_denied_by_a_window_can_be_cancelled(backend: &dyn Backend) {
     q.enqueue_to("A", "a", jobs("a", 6)).await;
     q.run(2).await;
     assert_eq!(q.admit(3, 10).await.denied.len(), 3);
-    assert_eq!(q.cancel(one_action("A", "a")).await.cancelled, 4);
+    assert_eq!(q.cancel(one_batch("A", "a")).await.cancelled, 4);
     assert_eq!(q.congestion("A").await.non_ready_count, 0);
-    assert_eq!(q.action("A", "a").await.status, ActionStatus::Aggregating);
+    assert_eq!(q.batch("A", "a").await.status, BatchStatus::Aggregating);
 }
 
 pub async fn jobs_denied_by_a_window_can_be_paused(backend: &dyn Backend) {
@@ -310,24 +308,24 @@ pub async fn jobs_denied_by_a_window_can_be_paused(backend: &dyn Backend) {
     q.enqueue_to("A", "b", jobs("b", 1)).await;
     q.run(2).await;
     q.admit(2, 10).await;
-    q.pause(one_action("A", "a")).await;
+    q.pause(one_batch("A", "a")).await;
     q.next_window();
     assert_eq!(ids(&q.take(2).await), ["b-0"]);
-    q.resume(one_action("A", "a")).await;
+    q.resume(one_batch("A", "a")).await;
     q.next_window();
     assert_eq!(ids(&q.take(2).await), ["a-2", "a-3"]);
 }
 
-pub async fn a_retry_of_a_paused_action_waits_for_it(backend: &dyn Backend) {
+pub async fn a_retry_of_a_paused_batch_waits_for_it(backend: &dyn Backend) {
     let q = Harness::new(backend).await;
     q.enqueue_to("A", "a", jobs("a", 2)).await;
     let leased = q.take_one().await;
-    q.pause(one_action("A", "a")).await;
+    q.pause(one_batch("A", "a")).await;
     q.settle(&leased, throttled_for(10)).await;
     q.advance(10);
     q.release_due().await;
     assert!(q.take(2).await.is_empty());
-    q.resume(one_action("A", "a")).await;
+    q.resume(one_batch("A", "a")).await;
     assert_eq!(ids(&q.take(2).await), ["a-0", "a-1"]);
 }
 

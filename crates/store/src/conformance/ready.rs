@@ -1,6 +1,6 @@
 //! Ready: filled in fair order up to its cap and up to the window; what a spent window does.
 
-use tidegate_core::bulk::{ActionStatus, Phase, Stop, Verdict};
+use tidegate_core::bulk::{BatchStatus, JobOutcome, JobState, Stop};
 use tidegate_core::config::{BulkConfig, Hold};
 use tidegate_core::time::Millis;
 
@@ -18,14 +18,14 @@ fn five_per_window_hold_job(config: &mut BulkConfig) {
     config.backpressure.hold = Hold::Job;
 }
 
-pub async fn bp_t7_the_first_job_becomes_ready(backend: &dyn Backend) {
+pub async fn the_first_job_becomes_ready(backend: &dyn Backend) {
     let q = Harness::with(backend, five_per_window).await;
     q.enqueue_n("A", 1).await;
     assert_eq!(q.admit(10, 10).await.admitted.len(), 1);
     assert_eq!(q.counts().await.ready, 1);
 }
 
-pub async fn bp_t8_the_sixth_job_is_delayed_with_a_reason(backend: &dyn Backend) {
+pub async fn the_sixth_job_is_delayed_with_a_reason(backend: &dyn Backend) {
     let q = Harness::with(backend, five_per_window_hold_job).await;
     q.enqueue_n("A", 6).await;
     let outcome = q.admit(10, 10).await;
@@ -34,10 +34,10 @@ pub async fn bp_t8_the_sixth_job_is_delayed_with_a_reason(backend: &dyn Backend)
     let reason = outcome.denied[0].to_string();
     assert!(reason.contains("Rate limited"), "{reason}");
     assert_eq!(q.counts().await.delayed, 1);
-    assert_eq!(q.job("A", "A-5").await.view.phase, Phase::Delayed);
+    assert_eq!(q.job("A", "A-5").await.view.state, JobState::Delayed);
 }
 
-pub async fn bp_t9_a_full_ready_takes_nothing(backend: &dyn Backend) {
+pub async fn a_full_ready_takes_nothing(backend: &dyn Backend) {
     let q = Harness::with(backend, |c| {
         c.backpressure.global_rps = 50.0;
         c.backpressure.ready_queue_max_size = 10;
@@ -51,7 +51,7 @@ pub async fn bp_t9_a_full_ready_takes_nothing(backend: &dyn Backend) {
     assert_eq!((q.counts().await.ready, q.counts().await.waiting), (10, 1));
 }
 
-pub async fn bp_t10_the_group_beyond_its_share_is_denied(backend: &dyn Backend) {
+pub async fn the_group_beyond_its_share_is_denied(backend: &dyn Backend) {
     let q = Harness::with(backend, five_per_window_hold_job).await;
     q.enqueue_n("B", 3).await;
     q.enqueue_n("A", 3).await;
@@ -65,38 +65,41 @@ pub async fn bp_t10_the_group_beyond_its_share_is_denied(backend: &dyn Backend) 
     assert_eq!(outcome.denied[0].group, group(late));
     assert!(outcome.denied[0].to_string().contains("Rate limited"));
     assert_eq!(outcome.denied[0].share, (2, 2), "floor(5 / 2)");
-    assert_eq!(q.job(late, &format!("{late}-2")).await.view.phase, Phase::Delayed);
+    assert_eq!(
+        q.job(late, &format!("{late}-2")).await.view.state,
+        JobState::Delayed
+    );
 }
 
-pub async fn b21_every_phase_has_its_moment(backend: &dyn Backend) {
+pub async fn every_state_has_its_moment(backend: &dyn Backend) {
     let q = Harness::new(backend).await;
     q.enqueue_n("A", 1).await;
-    let phase = async || q.job("A", "A-0").await.view.phase;
-    let status = async || q.first_action("A").await.status;
+    let state = async || q.job("A", "A-0").await.view.state;
+    let status = async || q.first_batch("A").await.status;
     assert_eq!(
-        (phase().await, status().await),
-        (Phase::Waiting, ActionStatus::Created)
+        (state().await, status().await),
+        (JobState::Waiting, BatchStatus::Created)
     );
     q.admit(1, 1).await;
     assert_eq!(
-        (phase().await, status().await),
-        (Phase::Ready, ActionStatus::Dispatched)
+        (state().await, status().await),
+        (JobState::Ready, BatchStatus::Dispatched)
     );
     let leased = q.take_one().await;
     assert_eq!(
-        (phase().await, status().await),
-        (Phase::Leased, ActionStatus::Running)
+        (state().await, status().await),
+        (JobState::Running, BatchStatus::Running)
     );
     q.settle(&leased, done()).await;
     assert_eq!(
-        (phase().await, status().await),
-        (Phase::Done, ActionStatus::Running)
+        (state().await, status().await),
+        (JobState::Completed, BatchStatus::Running)
     );
     q.seal("A").await;
-    assert_eq!(status().await, ActionStatus::Aggregating);
+    assert_eq!(status().await, BatchStatus::Aggregating);
 }
 
-pub async fn b40_ready_is_promised_no_more_than_the_window(backend: &dyn Backend) {
+pub async fn ready_is_promised_no_more_than_the_window(backend: &dyn Backend) {
     let q = Harness::with(backend, five_per_window).await;
     q.enqueue_n("A", 20).await;
     q.take_all(2).await;
@@ -110,7 +113,7 @@ pub async fn b40_ready_is_promised_no_more_than_the_window(backend: &dyn Backend
     );
 }
 
-pub async fn b52_a_denial_tells_the_real_counts(backend: &dyn Backend) {
+pub async fn a_denial_tells_the_real_counts(backend: &dyn Backend) {
     let q = Harness::with(backend, five_per_window_hold_job).await;
     q.enqueue_n("A", 4).await;
     q.enqueue_n("B", 4).await;
@@ -128,7 +131,7 @@ pub async fn b52_a_denial_tells_the_real_counts(backend: &dyn Backend) {
     }
 }
 
-pub async fn b53_a_denied_start_spends_nothing(backend: &dyn Backend) {
+pub async fn a_denied_start_spends_nothing(backend: &dyn Backend) {
     let q = Harness::at_rate(backend, 10.0).await;
     q.enqueue_n("A", 12).await;
     q.take_all(10).await;
@@ -146,7 +149,7 @@ pub async fn b53_a_denied_start_spends_nothing(backend: &dyn Backend) {
     assert_eq!(ids(&q.take(5).await), ["A-10", "A-11"]);
 }
 
-pub async fn b55_a_denied_job_stays_at_the_head(backend: &dyn Backend) {
+pub async fn a_denied_job_stays_at_the_head(backend: &dyn Backend) {
     for hold in [Hold::Group, Hold::Job] {
         let q = Harness::with(backend, |c| {
             c.backpressure.global_rps = 2.0;
@@ -167,21 +170,21 @@ pub async fn b55_a_denied_job_stays_at_the_head(backend: &dyn Backend) {
     }
 }
 
-pub async fn b56_giving_back_counts_nothing_again(backend: &dyn Backend) {
+pub async fn giving_back_counts_nothing_again(backend: &dyn Backend) {
     let q = Harness::new(backend).await;
     q.enqueue_n("A", 3).await;
     q.seal("A").await;
     let returned = q.take_one().await;
-    q.settle(&returned, Verdict::Returned).await;
+    q.settle(&returned, JobOutcome::Released).await;
     let jobs = q.take_all(3).await;
     assert_eq!(ids(&jobs), ["A-0", "A-1", "A-2"], "back at the head of its line");
     q.settle_all(&jobs, done()).await;
-    let action = q.first_action("A").await;
-    assert_eq!((action.counts.total, action.counts.success), (3, 3));
-    assert_eq!(action.status, ActionStatus::Aggregating);
+    let batch = q.first_batch("A").await;
+    assert_eq!((batch.counts.total, batch.counts.success), (3, 3));
+    assert_eq!(batch.status, BatchStatus::Aggregating);
 }
 
-pub async fn b57_one_call_moves_no_more_than_asked(backend: &dyn Backend) {
+pub async fn one_call_moves_no_more_than_asked(backend: &dyn Backend) {
     for hold in [Hold::Group, Hold::Job] {
         let q = Harness::with(backend, |c| {
             c.backpressure.global_rps = 100.0;
@@ -207,7 +210,7 @@ pub async fn b57_one_call_moves_no_more_than_asked(backend: &dyn Backend) {
     }
 }
 
-pub async fn b58_delayed_is_capped_per_group(backend: &dyn Backend) {
+pub async fn delayed_is_capped_per_group(backend: &dyn Backend) {
     let q = Harness::with(backend, five_per_window_hold_job).await;
     q.enqueue_n("A", 200).await;
     for _ in 0..5 {
@@ -218,11 +221,11 @@ pub async fn b58_delayed_is_capped_per_group(backend: &dyn Backend) {
     assert_eq!((counts.ready, counts.delayed, counts.waiting), (5, 60, 135));
 }
 
-pub async fn b59_ready_never_exceeds_its_cap(backend: &dyn Backend) {
+pub async fn ready_never_exceeds_its_cap(backend: &dyn Backend) {
     let q = Harness::with(backend, |c| c.backpressure.ready_queue_max_size = 20).await;
     q.enqueue_n("A", 100).await;
-    for batch in [7, 7, 100] {
-        q.admit(batch, 1_000).await;
+    for chunk in [7, 7, 100] {
+        q.admit(chunk, 1_000).await;
         assert!(q.counts().await.ready <= 20);
     }
     assert_eq!(q.counts().await.ready, 20);
@@ -231,7 +234,7 @@ pub async fn b59_ready_never_exceeds_its_cap(backend: &dyn Backend) {
     assert_eq!(q.counts().await.ready, 15, "the caller's own cap holds too");
 }
 
-pub async fn b69_a_job_is_in_one_place_only(backend: &dyn Backend) {
+pub async fn a_job_is_in_one_place_only(backend: &dyn Backend) {
     let q = Harness::new(backend).await;
     q.enqueue_n("A", 1).await;
     let lost = q.take_one().await;
@@ -249,7 +252,7 @@ pub async fn b69_a_job_is_in_one_place_only(backend: &dyn Backend) {
     assert_eq!(q.settle(&lost, done()).await, tidegate_core::bulk::Settled::Stale);
 }
 
-pub async fn b92_a_denied_job_goes_before_fresh_ones(backend: &dyn Backend) {
+pub async fn a_denied_job_goes_before_fresh_ones(backend: &dyn Backend) {
     let q = Harness::with(backend, |c| {
         c.backpressure.global_rps = 10.0;
         c.backpressure.hold = Hold::Job;
@@ -268,7 +271,7 @@ pub async fn b92_a_denied_job_goes_before_fresh_ones(backend: &dyn Backend) {
     );
 }
 
-pub async fn b93_a_denied_job_starts_early_when_there_is_quota(backend: &dyn Backend) {
+pub async fn a_denied_job_starts_early_when_there_is_quota(backend: &dyn Backend) {
     let q = Harness::with(backend, |c| {
         c.backpressure.global_rps = 10.0;
         c.backpressure.hold = Hold::Job;

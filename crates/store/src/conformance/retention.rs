@@ -1,14 +1,14 @@
 //! What is forgotten, when, and what is not.
 
 use tidegate_core::bulk::views::{Query, View};
-use tidegate_core::bulk::{ActionOptions, DropFinishedParams, Enqueued, Refusal};
+use tidegate_core::bulk::{BatchOptions, DropFinishedParams, Enqueued, Refusal};
 use tidegate_core::time::Millis;
 
 use super::harness::*;
 
 const DAY: u64 = 86_400_000;
 
-pub async fn b23_finished_jobs_are_kept_by_age(backend: &dyn Backend) {
+pub async fn finished_jobs_are_kept_by_age(backend: &dyn Backend) {
     let q = Harness::new(backend).await;
     q.enqueue_n("A", 2).await;
     q.run(1).await;
@@ -64,7 +64,7 @@ pub async fn dropping_goes_in_bounded_steps(backend: &dyn Backend) {
 pub async fn unfinished_jobs_are_never_dropped(backend: &dyn Backend) {
     let q = Harness::with(backend, |c| {
         c.retention.finished_jobs_max = 0;
-        c.retention.finished_actions_max = 0;
+        c.retention.finished_batches_max = 0;
     })
     .await;
     q.enqueue_n("A", 4).await;
@@ -73,7 +73,7 @@ pub async fn unfinished_jobs_are_never_dropped(backend: &dyn Backend) {
     q.admit(1, 1).await;
     q.advance(30 * DAY);
     let outcome = q.drop_finished().await;
-    assert_eq!((outcome.jobs, outcome.actions, outcome.groups), (0, 0, 0));
+    assert_eq!((outcome.jobs, outcome.batches, outcome.groups), (0, 0, 0));
     assert_eq!(q.counts().await.unfinished(), 4);
 }
 
@@ -93,16 +93,16 @@ pub async fn a_dropped_job_id_is_free_again(backend: &dyn Backend) {
     ));
 }
 
-pub async fn finished_actions_and_idle_groups_go_after_a_week(backend: &dyn Backend) {
+pub async fn finished_batches_and_idle_groups_go_after_a_week(backend: &dyn Backend) {
     let q = Harness::new(backend).await;
     q.enqueue_to("A", "a", jobs("a", 2)).await;
     q.seal("A").await;
     q.run(2).await;
     q.aggregate_all().await;
     q.advance(7 * DAY);
-    assert_eq!(q.drop_finished().await.actions, 0);
+    assert_eq!(q.drop_finished().await.batches, 0);
     q.advance(1);
-    assert_eq!(q.drop_finished().await.actions, 1);
+    assert_eq!(q.drop_finished().await.batches, 1);
     // A group may be looked at again an hour later.
     q.advance(2 * 3_600_000);
     q.drop_finished().await;
@@ -110,13 +110,13 @@ pub async fn finished_actions_and_idle_groups_go_after_a_week(backend: &dyn Back
     assert_eq!(gone, Err(Refusal::UnknownGroup(group("A"))));
     let stats = q.stats().await;
     assert_eq!(
-        (stats.groups_kept, stats.actions_kept, stats.lines_kept),
+        (stats.groups_kept, stats.batches_kept, stats.lines_kept),
         (0, 0, 0)
     );
 }
 
-pub async fn finished_actions_are_kept_by_count(backend: &dyn Backend) {
-    let q = Harness::with(backend, |c| c.retention.finished_actions_max = 2).await;
+pub async fn finished_batches_are_kept_by_count(backend: &dyn Backend) {
+    let q = Harness::with(backend, |c| c.retention.finished_batches_max = 2).await;
     for name in ["a", "b", "c"] {
         q.enqueue_to("A", name, jobs(name, 1)).await;
         q.try_seal("A", Some(name)).await.expect("it is open");
@@ -124,13 +124,13 @@ pub async fn finished_actions_are_kept_by_count(backend: &dyn Backend) {
         q.aggregate_all().await;
         q.advance(1);
     }
-    assert_eq!(q.drop_finished().await.actions, 1);
-    let gone = q.call(Query::Action(group("A"), action("a"))).await;
-    assert!(matches!(gone, Err(Refusal::UnknownAction { .. })), "{gone:?}");
-    assert_eq!(q.action("A", "b").await.counts.total, 1);
+    assert_eq!(q.drop_finished().await.batches, 1);
+    let gone = q.call(Query::Batch(group("A"), batch("a"))).await;
+    assert!(matches!(gone, Err(Refusal::UnknownBatch { .. })), "{gone:?}");
+    assert_eq!(q.batch("A", "b").await.counts.total, 1);
 }
 
-pub async fn an_action_without_its_callback_is_kept(backend: &dyn Backend) {
+pub async fn a_batch_without_its_callback_is_kept(backend: &dyn Backend) {
     let q = Harness::new(backend).await;
     q.enqueue_to("A", "a", jobs("a", 1)).await;
     q.seal("A").await;
@@ -138,11 +138,11 @@ pub async fn an_action_without_its_callback_is_kept(backend: &dyn Backend) {
     let claimed = q.claim(1_000).await.remove(0);
     q.finish(&claimed, Ok("sum")).await.expect("the claim holds");
     q.advance(30 * DAY);
-    assert_eq!(q.drop_finished().await.actions, 0);
+    assert_eq!(q.drop_finished().await.batches, 0);
     assert_eq!(q.claim(1_000).await.len(), 1, "somebody still has to call back");
 }
 
-pub async fn a_replayed_job_keeps_its_action(backend: &dyn Backend) {
+pub async fn a_replayed_job_keeps_its_batch(backend: &dyn Backend) {
     let q = Harness::new(backend).await;
     q.enqueue_to("A", "a", jobs("a", 2)).await;
     q.seal("A").await;
@@ -153,11 +153,11 @@ pub async fn a_replayed_job_keeps_its_action(backend: &dyn Backend) {
     q.aggregate_all().await;
     q.replay("A", "a-1").await.expect("it is dead");
     q.advance(8 * DAY);
-    assert_eq!(q.drop_finished().await.actions, 0);
+    assert_eq!(q.drop_finished().await.batches, 0);
     assert_eq!(ids(&q.run(1).await), ["a-1"]);
 }
 
-pub async fn a_dropped_open_action_is_not_resurrected(backend: &dyn Backend) {
+pub async fn a_dropped_open_batch_is_not_resurrected(backend: &dyn Backend) {
     let q = Harness::new(backend).await;
     q.enqueue_n("A", 1).await;
     q.run(1).await;
@@ -168,7 +168,7 @@ pub async fn a_dropped_open_action_is_not_resurrected(backend: &dyn Backend) {
     assert_eq!(
         q.stats().await.groups_kept,
         0,
-        "an unsealed action that nobody named goes with its group"
+        "an unsealed batch that nobody named goes with its group"
     );
     assert_eq!(q.enqueue("A", jobs("A", 1)).await.total_jobs, 1);
 }
@@ -196,11 +196,11 @@ pub async fn groups_are_listed_in_pages(backend: &dyn Backend) {
 pub async fn a_group_that_has_to_stay_hides_no_others(backend: &dyn Backend) {
     let q = Harness::with(backend, |c| {
         c.retention.finished_jobs_max = 0;
-        c.retention.finished_actions_max = 2;
+        c.retention.finished_batches_max = 2;
     })
     .await;
-    // Its action is open and somebody named it: it has to stay, and it has been idle for longest.
-    q.open_action("stays", "open", ActionOptions::default()).await;
+    // Its batch is open and somebody named it: it has to stay, and it has been idle for longest.
+    q.open_batch("stays", "open", BatchOptions::default()).await;
     for name in ["B", "C", "D"] {
         q.advance(1);
         q.enqueue_n(name, 1).await;
@@ -212,11 +212,11 @@ pub async fn a_group_that_has_to_stay_hides_no_others(backend: &dyn Backend) {
         2,
         "four idle groups, two are kept"
     );
-    assert_eq!(q.action("stays", "open").await.counts.total, 0);
+    assert_eq!(q.batch("stays", "open").await.counts.total, 0);
 }
 
 pub async fn sweeping_ends_when_nothing_more_can_go(backend: &dyn Backend) {
-    let q = Harness::with(backend, |c| c.retention.finished_actions_max = 0).await;
+    let q = Harness::with(backend, |c| c.retention.finished_batches_max = 0).await;
     q.enqueue_to("A", "a", jobs("a", 1)).await;
     q.seal("A").await;
     let leased = q.take_one().await;
@@ -226,7 +226,7 @@ pub async fn sweeping_ends_when_nothing_more_can_go(backend: &dyn Backend) {
     q.enqueue_n("B", 1).await;
     q.run(2).await;
     q.enqueue_n("C", 1).await;
-    // A's action is too many but has a job again; B is too many but its job is kept for a day.
+    // A's batch is too many but has a job again; B is too many but its job is kept for a day.
     for max in [1, 2, 3, 100] {
         let params = DropFinishedParams {
             max,
@@ -253,6 +253,6 @@ pub async fn a_cursor_into_dropped_jobs_is_refused(backend: &dyn Backend) {
     assert_eq!(q.call(params).await.jobs, 6);
     // What comes later may stand where the dropped ones stood.
     q.enqueue_to("A", "a", jobs("new", 12)).await;
-    let page = q.store.results(&group("A"), &action("a"), cursor, 100).await;
+    let page = q.store.results(&group("A"), &batch("a"), cursor, 100).await;
     assert_eq!(page.expect("the store works"), Err(Refusal::CursorLost));
 }

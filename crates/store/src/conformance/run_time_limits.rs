@@ -3,16 +3,16 @@
 use std::collections::BTreeMap;
 
 use tidegate_core::bulk::views::*;
-use tidegate_core::bulk::{ConfigureLimitsParams, MAX_LANES_SET, Refusal, Set, Stop};
+use tidegate_core::bulk::{ConfigureLimitsParams, MAX_QUEUES_SET, Refusal, Set, Stop};
 use tidegate_core::time::Millis;
 
 use super::harness::*;
-use super::lanes::mail_lane;
+use super::queues::mail_queue;
 
-fn change(global_rps: Set<f64>, lanes: &[(&str, Set<f64>)]) -> ConfigureLimitsParams {
+fn change(global_rps: Set<f64>, queues: &[(&str, Set<f64>)]) -> ConfigureLimitsParams {
     ConfigureLimitsParams {
         global_rps,
-        lanes: lanes.iter().map(|&(name, rate)| (lane(name), rate)).collect(),
+        queues: queues.iter().map(|&(name, rate)| (queue(name), rate)).collect(),
         by: "Ada".to_owned(),
         why: "the downstream asked for it".to_owned(),
     }
@@ -28,7 +28,7 @@ pub(super) async fn set_global(q: &Harness, rps: f64) {
     set(q, change(Set::To(rps), &[])).await;
 }
 
-async fn set_lane(q: &Harness, name: &str, rps: f64) {
+async fn set_queue(q: &Harness, name: &str, rps: f64) {
     set(q, change(Set::Keep, &[(name, Set::To(rps))])).await;
 }
 
@@ -39,10 +39,13 @@ async fn limits(q: &Harness) -> LimitsView {
     }
 }
 
-async fn lanes(q: &Harness) -> BTreeMap<String, LaneView> {
-    match q.view(Query::Lanes).await {
-        View::Lanes(all) => all.into_iter().map(|lane| (lane.id.to_string(), lane)).collect(),
-        other => panic!("lanes were answered with {other:?}"),
+async fn queues(q: &Harness) -> BTreeMap<String, QueueView> {
+    match q.view(Query::Queues).await {
+        View::Queues(all) => all
+            .into_iter()
+            .map(|queue| (queue.id.to_string(), queue))
+            .collect(),
+        other => panic!("queues were answered with {other:?}"),
     }
 }
 
@@ -104,17 +107,17 @@ pub async fn what_ready_was_promised_waits_under_a_lower_limit(backend: &dyn Bac
     assert_eq!(q.take(10).await.len(), 7, "all of ready, and the next ones");
 }
 
-pub async fn a_lane_gets_another_rate(backend: &dyn Backend) {
+pub async fn a_queue_gets_another_rate(backend: &dyn Backend) {
     let q = Harness::with(backend, |c| {
         c.backpressure.global_rps = 10.0;
-        mail_lane(c, Some(3.0));
+        mail_queue(c, Some(3.0));
     })
     .await;
     q.enqueue("A", of_kind("mail", jobs("A", 50))).await;
     assert_eq!(q.lease_in("mail", 20).await.jobs.len(), 3);
-    set_lane(&q, "mail", 5.0).await;
+    set_queue(&q, "mail", 5.0).await;
     assert_eq!(q.lease_in("mail", 20).await.jobs.len(), 2);
-    set_lane(&q, "mail", 2.0).await;
+    set_queue(&q, "mail", 2.0).await;
     assert!(q.lease_in("mail", 20).await.jobs.is_empty());
     q.next_window();
     assert_eq!(q.lease_in("mail", 20).await.jobs.len(), 2);
@@ -125,8 +128,8 @@ pub async fn a_lane_gets_another_rate(backend: &dyn Backend) {
         .changes
         .iter()
         .map(|change| {
-            let lane = change.lane.as_ref().map(ToString::to_string);
-            (lane, change.from_rps, change.to_rps)
+            let queue = change.queue.as_ref().map(ToString::to_string);
+            (queue, change.from_rps, change.to_rps)
         })
         .collect();
     let mail = || Some("mail".to_owned());
@@ -134,23 +137,23 @@ pub async fn a_lane_gets_another_rate(backend: &dyn Backend) {
         rates,
         [(mail(), 3.0, 5.0), (mail(), 5.0, 2.0), (mail(), 2.0, 3.0)]
     );
-    assert_eq!(limits.lanes, []);
+    assert_eq!(limits.queues, []);
 }
 
-pub async fn a_lane_without_a_rate_follows_the_whole_system(backend: &dyn Backend) {
+pub async fn a_queue_without_a_rate_follows_the_whole_system(backend: &dyn Backend) {
     let q = Harness::with(backend, |c| {
         c.backpressure.global_rps = 4.0;
-        mail_lane(c, None);
+        mail_queue(c, None);
     })
     .await;
     q.enqueue("A", of_kind("mail", jobs("A", 50))).await;
     assert_eq!(q.lease_in("mail", 20).await.jobs.len(), 4);
     set_global(&q, 9.0).await;
     assert_eq!(q.lease_in("mail", 20).await.jobs.len(), 5);
-    assert_eq!(lanes(&q).await["mail"].configured_rps, 9.0);
-    set_lane(&q, "mail", 2.5).await;
+    assert_eq!(queues(&q).await["mail"].configured_rps, 9.0);
+    set_queue(&q, "mail", 2.5).await;
     set_global(&q, 20.0).await;
-    let mail = &lanes(&q).await["mail"];
+    let mail = &queues(&q).await["mail"];
     assert_eq!(
         (mail.configured_rps, mail.rps),
         (2.5, 2.5),
@@ -158,10 +161,10 @@ pub async fn a_lane_without_a_rate_follows_the_whole_system(backend: &dyn Backen
     );
 }
 
-pub async fn a_lane_that_nobody_has_heard_of_may_have_a_rate(backend: &dyn Backend) {
+pub async fn a_queue_that_nobody_has_heard_of_may_have_a_rate(backend: &dyn Backend) {
     let q = Harness::with(backend, |c| {
         c.backpressure.global_rps = 10.0;
-        mail_lane(c, None);
+        mail_queue(c, None);
     })
     .await;
     set(
@@ -171,12 +174,12 @@ pub async fn a_lane_that_nobody_has_heard_of_may_have_a_rate(backend: &dyn Backe
     .await;
     q.enqueue("A", of_kind("mail", jobs("A", 10))).await;
     assert_eq!(q.lease_in("mail", 10).await.jobs.len(), 2);
-    let all = lanes(&q).await;
+    let all = queues(&q).await;
     assert_eq!(all.keys().collect::<Vec<_>>(), ["later", "mail"]);
     assert_eq!(all["later"].rps, 1.5);
     assert_eq!(
-        limits(&q).await.lanes,
-        [(lane("later"), 1.5), (lane("mail"), 2.0)]
+        limits(&q).await.queues,
+        [(queue("later"), 1.5), (queue("mail"), 2.0)]
     );
 }
 
@@ -185,33 +188,33 @@ pub async fn a_rate_that_was_cut_stays_cut(backend: &dyn Backend) {
     q.enqueue_n("A", 50).await;
     let job = q.take_one().await;
     q.settle(&job, throttled()).await;
-    set_lane(&q, "default", 200.0).await;
-    let default = &lanes(&q).await["default"];
+    set_queue(&q, "default", 200.0).await;
+    let default = &queues(&q).await["default"];
     assert_eq!((default.configured_rps, default.rps), (200.0, 70.0));
     assert_eq!(default.last_cut_at, Some(START));
     q.advance(1_000);
-    let default = &lanes(&q).await["default"];
+    let default = &queues(&q).await["default"];
     assert_eq!(default.rps, 80.0, "it recovers by the rate that holds");
-    set_lane(&q, "default", 30.0).await;
-    let default = &lanes(&q).await["default"];
+    set_queue(&q, "default", 30.0).await;
+    let default = &queues(&q).await["default"];
     assert_eq!((default.configured_rps, default.rps), (30.0, 30.0));
 }
 
-pub async fn looking_at_lanes_changes_nothing(backend: &dyn Backend) {
+pub async fn looking_at_queues_changes_nothing(backend: &dyn Backend) {
     let q = Harness::with(backend, |c| {
         c.backpressure.global_rps = 100.0;
-        mail_lane(c, Some(7.0));
+        mail_queue(c, Some(7.0));
     })
     .await;
-    assert_eq!(lanes(&q).await.keys().collect::<Vec<_>>(), ["mail"]);
+    assert_eq!(queues(&q).await.keys().collect::<Vec<_>>(), ["mail"]);
     q.enqueue_n("A", 10).await;
     q.enqueue_n("B", 10).await;
     q.admit(4, 10).await;
     q.take_all(2).await;
-    let all = lanes(&q).await;
+    let all = queues(&q).await;
     assert_eq!(all.keys().collect::<Vec<_>>(), ["default", "mail"]);
-    let expected = LaneView {
-        id: lane("default"),
+    let expected = QueueView {
+        id: queue("default"),
         configured_rps: 100.0,
         rps: 100.0,
         started: 2,
@@ -221,9 +224,9 @@ pub async fn looking_at_lanes_changes_nothing(backend: &dyn Backend) {
     };
     assert_eq!(all["default"], expected);
     assert_eq!((all["mail"].configured_rps, all["mail"].rps), (7.0, 7.0));
-    assert_eq!(lanes(&q).await, all);
+    assert_eq!(queues(&q).await, all);
     q.next_window();
-    assert_eq!(lanes(&q).await["default"].started, 0);
+    assert_eq!(queues(&q).await["default"].started, 0);
 }
 
 pub async fn a_reset_goes_back_to_the_configuration(backend: &dyn Backend) {
@@ -252,7 +255,7 @@ pub async fn it_is_known_who_changed_a_limit(backend: &dyn Backend) {
         at: START + Millis(at),
         by: "Ada".to_owned(),
         why: "the downstream asked for it".to_owned(),
-        lane: of.map(lane),
+        queue: of.map(queue),
         from_rps,
         to_rps,
     };
@@ -300,12 +303,12 @@ pub async fn a_rate_that_cannot_work_is_refused(backend: &dyn Backend) {
         let said = refused(change(Set::To(rps), &[])).await;
         assert!(said.contains(text), "{said:?} should contain {text:?}");
     }
-    let of_lane = change(Set::To(5.0), &[("mail", Set::To(0.0))]);
-    let said = refused(of_lane).await;
-    assert!(said.contains("lane \"mail\" = 0: it must be above 0"), "{said}");
+    let of_queue = change(Set::To(5.0), &[("mail", Set::To(0.0))]);
+    let said = refused(of_queue).await;
+    assert!(said.contains("queue \"mail\" = 0: it must be above 0"), "{said}");
     let twice = change(Set::Keep, &[("mail", Set::To(1.0)), ("mail", Set::Reset)]);
     let said = refused(twice).await;
-    assert!(said.contains("lane \"mail\" is named twice"), "{said}");
+    assert!(said.contains("queue \"mail\" is named twice"), "{said}");
     let long = ConfigureLimitsParams {
         by: "é".repeat(129),
         ..change(Set::To(5.0), &[])
@@ -315,11 +318,11 @@ pub async fn a_rate_that_cannot_work_is_refused(backend: &dyn Backend) {
         said.contains("by has 258 bytes; at most 256 are allowed"),
         "{said}"
     );
-    let names: Vec<String> = (0..=MAX_LANES_SET).map(|i| format!("lane-{i}")).collect();
+    let names: Vec<String> = (0..=MAX_QUEUES_SET).map(|i| format!("queue-{i}")).collect();
     let many: Vec<_> = names.iter().map(|name| (name.as_str(), Set::To(1.0))).collect();
     let answer = q.call(change(Set::Keep, &many)).await;
     assert!(
-        matches!(answer, Err(Refusal::TooManyLanes { max: 256 })),
+        matches!(answer, Err(Refusal::TooManyQueues { max: 256 })),
         "{answer:?}"
     );
     assert_eq!(limits(&q).await, before, "nothing was changed");
@@ -360,17 +363,17 @@ pub async fn what_is_told_goes_by_the_limit_that_holds(backend: &dyn Backend) {
     }
 }
 
-pub async fn a_raised_limit_rings_for_work(backend: &dyn Backend) {
+pub async fn a_raised_limit_signals_for_work(backend: &dyn Backend) {
     let q = Harness::at_rate(backend, 2.0).await;
     q.enqueue_n("A", 5).await;
     q.take_all(2).await;
-    let bells = q.store.wakeups();
-    let mut work = Box::pin(bells.work.notified());
+    let signals = q.store.notifier();
+    let mut work = Box::pin(signals.work.notified());
     work.as_mut().enable();
     set_global(&q, 3.0).await;
     assert!(work.as_mut().enable(), "one more may start");
-    let mut work = Box::pin(bells.work.notified());
+    let mut work = Box::pin(signals.work.notified());
     work.as_mut().enable();
-    set_lane(&q, "default", 4.0).await;
-    assert!(work.as_mut().enable(), "a lane's rate rings as well");
+    set_queue(&q, "default", 4.0).await;
+    assert!(work.as_mut().enable(), "a queue's rate signals as well");
 }

@@ -1,35 +1,31 @@
 //! What comes of a run: answers count once, in order, and are kept.
 
 use bytes::Bytes;
-use tidegate_core::bulk::{ActionStatus, Answer, DeathReason, Phase, SettleParams, Settled, Verdict};
+use tidegate_core::bulk::{
+    BatchStatus, DeathReason, JobOutcome, JobState, SettleParams, Settled, Settlement,
+};
 
 use super::harness::*;
 
-pub async fn fq_t7_one_job_completes_its_sealed_action(backend: &dyn Backend) {
+pub async fn one_job_completes_its_sealed_batch(backend: &dyn Backend) {
     let q = Harness::new(backend).await;
     q.enqueue_n("A", 1).await;
     q.seal("A").await;
     let leased = q.take_one().await;
     assert_eq!(
         q.settle(&leased, done()).await,
-        Settled::Done {
-            action_complete: true
-        }
+        Settled::Completed { batch_complete: true }
     );
 }
 
-pub async fn b15_completion_is_told_once(backend: &dyn Backend) {
+pub async fn completion_is_told_once(backend: &dyn Backend) {
     let q = Harness::new(backend).await;
     q.enqueue_n("A", 3).await;
     q.seal("A").await;
     let jobs = q.take_all(3).await;
     let mut told = 0;
     for job in jobs.iter().chain(&jobs) {
-        if q.settle(job, done()).await
-            == (Settled::Done {
-                action_complete: true,
-            })
-        {
+        if q.settle(job, done()).await == (Settled::Completed { batch_complete: true }) {
             told += 1;
         }
     }
@@ -45,15 +41,15 @@ pub async fn b16_a_second_answer_does_not_count(backend: &dyn Backend) {
     let first = q.take_one().await;
     assert_eq!(
         q.settle(&first, done()).await,
-        Settled::Done {
-            action_complete: false
+        Settled::Completed {
+            batch_complete: false
         }
     );
     assert_eq!(q.settle(&first, done()).await, Settled::Stale);
     assert_eq!(q.settle(&first, failed("changed my mind")).await, Settled::Stale);
-    let action = q.first_action("A").await;
-    assert_eq!((action.counts.success, action.counts.failed), (1, 0));
-    assert_eq!(action.status, ActionStatus::Running, "the other job has not run");
+    let batch = q.first_batch("A").await;
+    assert_eq!((batch.counts.success, batch.counts.failed), (1, 0));
+    assert_eq!(batch.status, BatchStatus::Running, "the other job has not run");
 }
 
 pub async fn b16_the_same_answer_twice_in_one_call(backend: &dyn Backend) {
@@ -62,29 +58,29 @@ pub async fn b16_the_same_answer_twice_in_one_call(backend: &dyn Backend) {
     q.seal("A").await;
     let lease = q.take_one().await.leased.lease;
     let answers = vec![
-        Answer {
+        Settlement {
             lease,
-            verdict: done(),
+            outcome: done(),
         },
-        Answer {
+        Settlement {
             lease,
-            verdict: done(),
+            outcome: done(),
         },
     ];
     let settled = q.call(SettleParams { answers }).await;
     assert_eq!(
         settled,
         [
-            Settled::Done {
-                action_complete: false
+            Settled::Completed {
+                batch_complete: false
             },
             Settled::Stale
         ]
     );
-    assert_eq!(q.first_action("A").await.counts.success, 1);
+    assert_eq!(q.first_batch("A").await.counts.success, 1);
 }
 
-pub async fn b17_a_failed_job_counts_for_completion(backend: &dyn Backend) {
+pub async fn a_failed_job_counts_for_completion(backend: &dyn Backend) {
     let q = Harness::new(backend).await;
     q.enqueue_n("A", 2).await;
     q.seal("A").await;
@@ -92,15 +88,15 @@ pub async fn b17_a_failed_job_counts_for_completion(backend: &dyn Backend) {
     q.settle(&jobs[0], done()).await;
     let dead = Settled::Dead {
         reason: DeathReason::Failed,
-        action_complete: true,
+        batch_complete: true,
     };
     assert_eq!(q.settle(&jobs[1], failed("no")).await, dead);
-    let action = q.first_action("A").await;
+    let batch = q.first_batch("A").await;
     assert_eq!(
-        (action.counts.total, action.counts.success, action.counts.failed),
+        (batch.counts.total, batch.counts.success, batch.counts.failed),
         (2, 1, 1)
     );
-    assert_eq!(action.errors, ["no"]);
+    assert_eq!(batch.errors, ["no"]);
     assert!(!q.group("A").await.active);
 }
 
@@ -108,21 +104,21 @@ pub async fn answers_come_in_the_order_of_the_batch(backend: &dyn Backend) {
     let q = Harness::new(backend).await;
     q.enqueue_n("A", 5).await;
     let jobs = q.take_all(5).await;
-    let verdicts = [done(), failed("no"), throttled(), retry(), Verdict::Returned];
-    let answer = |(job, verdict): (&crate::LeasedJob, Verdict)| Answer {
+    let outcomes = [done(), failed("no"), throttled(), retry(), JobOutcome::Released];
+    let answer = |(job, outcome): (&crate::LeasedJob, JobOutcome)| Settlement {
         lease: job.leased.lease,
-        verdict,
+        outcome,
     };
-    let answers = jobs.iter().zip(verdicts).map(answer).collect();
+    let answers = jobs.iter().zip(outcomes).map(answer).collect();
     let settled = q.call(SettleParams { answers }).await;
-    assert!(matches!(settled[0], Settled::Done { .. }), "{settled:?}");
+    assert!(matches!(settled[0], Settled::Completed { .. }), "{settled:?}");
     assert!(matches!(settled[1], Settled::Dead { .. }), "{settled:?}");
     assert!(matches!(settled[2], Settled::Delayed { .. }), "{settled:?}");
     assert!(matches!(settled[3], Settled::Delayed { .. }), "{settled:?}");
-    assert_eq!(settled[4], Settled::Returned);
+    assert_eq!(settled[4], Settled::Released);
     let counts = q.counts().await;
     assert_eq!(
-        (counts.done, counts.dead, counts.delayed, counts.waiting),
+        (counts.completed, counts.dead, counts.delayed, counts.waiting),
         (1, 1, 2, 1)
     );
 }
@@ -134,7 +130,7 @@ pub async fn a_result_is_kept_with_its_job(backend: &dyn Backend) {
     let result = Bytes::from_static(&[0, 1, 254, 255]);
     q.settle(
         &jobs[0],
-        Verdict::Done {
+        JobOutcome::Completed {
             result: result.clone(),
         },
     )
@@ -142,8 +138,8 @@ pub async fn a_result_is_kept_with_its_job(backend: &dyn Backend) {
     q.settle(&jobs[1], failed("bounced")).await;
     let fine = q.job("A", "A-0").await;
     assert_eq!(
-        (fine.result, fine.error, fine.view.phase),
-        (Some(result), None, Phase::Done)
+        (fine.result, fine.error, fine.view.state),
+        (Some(result), None, JobState::Completed)
     );
     assert_eq!(fine.view.finished_at, Some(START));
     let dead = q.job("A", "A-1").await;
@@ -155,13 +151,13 @@ pub async fn a_result_beyond_the_limit_fails_the_job(backend: &dyn Backend) {
     let q = Harness::with(backend, |c| c.limits.max_result_bytes = 10).await;
     q.enqueue_n("A", 2).await;
     let jobs = q.take_all(2).await;
-    let of = |len: usize| Verdict::Done {
+    let of = |len: usize| JobOutcome::Completed {
         result: vec![b'x'; len].into(),
     };
     assert_eq!(
         q.settle(&jobs[0], of(10)).await,
-        Settled::Done {
-            action_complete: false
+        Settled::Completed {
+            batch_complete: false
         }
     );
     let dead = q.settle(&jobs[1], of(11)).await;
@@ -207,13 +203,13 @@ pub async fn a_failure_without_words_has_an_error_all_the_same(backend: &dyn Bac
     );
 }
 
-pub async fn an_action_keeps_its_first_errors(backend: &dyn Backend) {
+pub async fn a_batch_keeps_its_first_errors(backend: &dyn Backend) {
     let q = Harness::new(backend).await;
     q.enqueue_n("A", 15).await;
     for (i, leased) in q.take_all(15).await.iter().enumerate() {
         q.settle(leased, failed(&format!("error {i}"))).await;
     }
-    let errors = q.first_action("A").await.errors;
+    let errors = q.first_batch("A").await.errors;
     let expected: Vec<String> = (0..10).map(|i| format!("error {i}")).collect();
     assert_eq!(errors, expected);
 }

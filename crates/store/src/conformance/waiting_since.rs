@@ -1,6 +1,6 @@
 //! Since when a group waits: when the job that would start next was accepted.
 
-use tidegate_core::bulk::{Level, NewJob, Target};
+use tidegate_core::bulk::{NewJob, Priority, Target};
 use tidegate_core::config::Hold;
 use tidegate_core::time::{Millis, Timestamp};
 
@@ -29,12 +29,12 @@ pub async fn the_first_job_of_a_line_says_since_when(backend: &dyn Backend) {
 
 pub async fn the_earliest_of_all_lines_counts(backend: &dyn Backend) {
     let q = Harness::new(backend).await;
-    for (level, id) in [
-        (Level::Low, "low"),
-        (Level::High, "high"),
-        (Level::Normal, "normal"),
+    for (priority, id) in [
+        (Priority::Low, "low"),
+        (Priority::High, "high"),
+        (Priority::Normal, "normal"),
     ] {
-        q.enqueue("A", at_level(level, vec![job(id)])).await;
+        q.enqueue("A", at_priority(priority, vec![job(id)])).await;
         q.advance(1_000);
     }
     assert_eq!(since(&q, "A").await, after(0));
@@ -101,9 +101,9 @@ pub async fn jobs_of_a_paused_group_wait(backend: &dyn Backend) {
     assert_eq!(since(&q, "A").await, after(0));
 }
 
-pub async fn jobs_set_aside_with_their_action_do_not_wait(backend: &dyn Backend) {
+pub async fn jobs_set_aside_with_their_batch_do_not_wait(backend: &dyn Backend) {
     let q = Harness::new(backend).await;
-    let paused = Target::Action(group("A"), action("paused"));
+    let paused = Target::Batch(group("A"), batch("paused"));
     q.enqueue_to("A", "paused", jobs("p", 2)).await;
     q.advance(1_000);
     q.pause(paused.clone()).await;
@@ -131,7 +131,7 @@ pub async fn ended_jobs_at_the_head_are_passed(backend: &dyn Backend) {
     assert_eq!(since(&q, "A").await, after(0), "nobody has looked yet");
     assert_eq!(q.release_due().await.expired, 150);
     assert_eq!(since(&q, "A").await, after(1));
-    while q.cancel(Target::Action(group("A"), action("many"))).await.more {}
+    while q.cancel(Target::Batch(group("A"), batch("many"))).await.more {}
     assert_eq!(since(&q, "A").await, after(2));
     assert_eq!(ids(&q.take(5).await), ["last-0"]);
     assert_eq!(since(&q, "A").await, None);

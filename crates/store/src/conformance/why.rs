@@ -1,12 +1,12 @@
 //! Why a job is not running: what holds it, the nearest first, and when it should start.
 
 use tidegate_core::bulk::views::*;
-use tidegate_core::bulk::{Ceilings, DelayReason, Level, NewJob, Phase, Refusal, Target, Verdict};
+use tidegate_core::bulk::{Ceilings, DelayReason, JobOutcome, JobState, NewJob, Priority, Refusal, Target};
 use tidegate_core::config::Hold;
 use tidegate_core::time::{Millis, Timestamp};
 
 use super::harness::*;
-use super::lanes::mail_lane;
+use super::queues::mail_queue;
 use super::run_time_limits::set_global;
 
 async fn why(q: &Harness, query: Query) -> Why {
@@ -24,16 +24,16 @@ async fn why_group(q: &Harness, of: &str) -> Why {
     why(q, Query::WhyGroup(group(of))).await
 }
 
-fn waits(phase: Phase, waits: impl Into<Vec<Wait>>, starts_at: Option<Timestamp>) -> Why {
+fn waits(state: JobState, waits: impl Into<Vec<Wait>>, starts_at: Option<Timestamp>) -> Why {
     Why {
-        phase: Some(phase),
+        state: Some(state),
         waits: waits.into(),
         starts_at,
     }
 }
 
 fn workers(name: &str) -> Wait {
-    Wait::Workers { lane: lane(name) }
+    Wait::Workers { queue: queue(name) }
 }
 
 const WINDOW_END: Timestamp = Timestamp(START.0 + 1_000);
@@ -41,7 +41,7 @@ const WINDOW_END: Timestamp = Timestamp(START.0 + 1_000);
 pub async fn a_job_that_nothing_holds_waits_for_workers(backend: &dyn Backend) {
     let q = Harness::new(backend).await;
     q.enqueue_n("A", 1).await;
-    let nothing_holds = waits(Phase::Waiting, [workers("default")], Some(START));
+    let nothing_holds = waits(JobState::Waiting, [workers("default")], Some(START));
     assert_eq!(why_job(&q, "A", "A-0").await, nothing_holds);
     assert_eq!(why_group(&q, "A").await, nothing_holds);
 }
@@ -50,13 +50,13 @@ pub async fn a_job_knows_how_many_start_before_it(backend: &dyn Backend) {
     let q = Harness::at_rate(backend, 10.0).await;
     q.enqueue_n("A", 30).await;
     let high = NewJob {
-        level: Level::High,
+        priority: Priority::High,
         ..job("other line")
     };
     q.enqueue("A", vec![high]).await;
     let behind = |jobs: u64, windows: u64| {
         waits(
-            Phase::Waiting,
+            JobState::Waiting,
             [Wait::Behind { jobs }, workers("default")],
             Some(START + Millis(windows * 1_000)),
         )
@@ -69,8 +69,11 @@ pub async fn a_job_knows_how_many_start_before_it(backend: &dyn Backend) {
     // A job that came back goes first.
     let first = q.take_all(2).await;
     let of_a = first.iter().find(|job| job.id.as_str() == "other line");
-    q.settle(of_a.expect("the higher level goes first"), Verdict::Returned)
-        .await;
+    q.settle(
+        of_a.expect("the higher priority goes first"),
+        JobOutcome::Released,
+    )
+    .await;
     assert_eq!(why_job(&q, "A", "other line").await.waits, [workers("default")]);
 }
 
@@ -78,7 +81,7 @@ pub async fn returned_jobs_are_counted_before_fresh_ones(backend: &dyn Backend) 
     let q = Harness::new(backend).await;
     q.enqueue_n("A", 6).await;
     let taken = q.take_all(3).await;
-    q.settle_all(&taken[1..], Verdict::Returned).await;
+    q.settle_all(&taken[1..], JobOutcome::Released).await;
     for (id, ahead) in [("A-2", 0), ("A-1", 1), ("A-3", 2), ("A-5", 4)] {
         let why = why_job(&q, "A", id).await;
         let told = match why.waits[0] {
@@ -92,21 +95,21 @@ pub async fn returned_jobs_are_counted_before_fresh_ones(backend: &dyn Backend) 
 pub async fn jobs_that_were_cancelled_are_not_ahead(backend: &dyn Backend) {
     let q = Harness::new(backend).await;
     for (name, first) in [("one", 0), ("two", 10), ("three", 20)] {
-        let of_action = (first..first + 10).map(|i| job(&format!("A-{i}"))).collect();
-        q.enqueue_to("A", name, of_action).await;
+        let of_batch = (first..first + 10).map(|i| job(&format!("A-{i}"))).collect();
+        q.enqueue_to("A", name, of_batch).await;
     }
-    q.cancel(Target::Action(group("A"), action("two"))).await;
+    q.cancel(Target::Batch(group("A"), batch("two"))).await;
     let why = why_job(&q, "A", "A-25").await;
     assert_eq!(why.waits[0], Wait::Behind { jobs: 15 });
-    assert_eq!(why_job(&q, "A", "A-15").await, waits(Phase::Dead, [], None));
+    assert_eq!(why_job(&q, "A", "A-15").await, waits(JobState::Dead, [], None));
 }
 
-pub async fn a_paused_group_or_action_says_so(backend: &dyn Backend) {
+pub async fn a_paused_group_or_batch_says_so(backend: &dyn Backend) {
     let q = Harness::new(backend).await;
     q.enqueue_to("A", "spring", jobs("A", 2)).await;
     q.enqueue_to("A", "autumn", vec![job("last")]).await;
-    q.pause(Target::Action(group("A"), action("spring"))).await;
-    let paused = waits(Phase::Waiting, [Wait::ActionPaused], None);
+    q.pause(Target::Batch(group("A"), batch("spring"))).await;
+    let paused = waits(JobState::Waiting, [Wait::BatchPaused], None);
     assert_eq!(why_job(&q, "A", "A-1").await, paused);
     assert_eq!(why_group(&q, "A").await.waits, [workers("default")], "of autumn");
     // The same when the picker has met them.
@@ -114,11 +117,14 @@ pub async fn a_paused_group_or_action_says_so(backend: &dyn Backend) {
     assert_eq!(why_job(&q, "A", "A-1").await, paused);
     assert_eq!(why_group(&q, "A").await, paused);
     q.pause(Target::Group(group("A"))).await;
-    let both = [Wait::GroupPaused, Wait::ActionPaused];
-    assert_eq!(why_group(&q, "A").await, waits(Phase::Waiting, both, None));
-    q.resume(Target::Action(group("A"), action("spring"))).await;
+    let both = [Wait::GroupPaused, Wait::BatchPaused];
+    assert_eq!(why_group(&q, "A").await, waits(JobState::Waiting, both, None));
+    q.resume(Target::Batch(group("A"), batch("spring"))).await;
     let behind = [Wait::GroupPaused, Wait::Behind { jobs: 1 }];
-    assert_eq!(why_job(&q, "A", "A-1").await, waits(Phase::Waiting, behind, None));
+    assert_eq!(
+        why_job(&q, "A", "A-1").await,
+        waits(JobState::Waiting, behind, None)
+    );
 }
 
 pub async fn a_delayed_job_says_until_when(backend: &dyn Backend) {
@@ -131,11 +137,11 @@ pub async fn a_delayed_job_says_until_when(backend: &dyn Backend) {
     let until = START + Millis(5_000);
     let reason = DelayReason::Scheduled;
     let delayed = Wait::Delayed { until, reason };
-    let expected = waits(Phase::Delayed, [delayed.clone()], Some(until));
+    let expected = waits(JobState::Delayed, [delayed.clone()], Some(until));
     assert_eq!(why_job(&q, "A", "in 5000").await, expected);
     assert_eq!(why_group(&q, "A").await, expected, "the one that is due first");
     q.pause(Target::Group(group("A"))).await;
-    let expected = waits(Phase::Delayed, [delayed, Wait::GroupPaused], None);
+    let expected = waits(JobState::Delayed, [delayed, Wait::GroupPaused], None);
     assert_eq!(why_group(&q, "A").await, expected);
     q.resume(Target::Group(group("A"))).await;
     q.advance(6_000);
@@ -160,7 +166,7 @@ pub async fn a_group_at_its_ceiling_says_which(backend: &dyn Backend) {
     q.take_all(1).await;
     let until = WINDOW_END;
     let share = Wait::ShareUsedUp { ceiling: 3, until };
-    let expected = waits(Phase::Waiting, [share.clone()], Some(until));
+    let expected = waits(JobState::Waiting, [share.clone()], Some(until));
     assert_eq!(why_group(&q, "A").await, expected);
     let behind = why_job(&q, "A", "A-9").await;
     assert_eq!(behind.waits, [Wait::Behind { jobs: 6 }, share]);
@@ -171,7 +177,7 @@ pub async fn a_group_at_its_ceiling_says_which(backend: &dyn Backend) {
     );
     q.next_window();
     q.take_all(1).await;
-    let busy = waits(Phase::Waiting, [Wait::GroupBusy { ceiling: 4 }], Some(q.now()));
+    let busy = waits(JobState::Waiting, [Wait::GroupBusy { ceiling: 4 }], Some(q.now()));
     assert_eq!(why_group(&q, "A").await, busy);
 }
 
@@ -199,38 +205,38 @@ pub async fn a_spent_window_says_so(backend: &dyn Backend) {
     q.admit(1, 10).await;
     let (limit, until) = (4, WINDOW_END);
     let spent = Wait::WindowSpent { limit, until };
-    let lane_spent = Wait::LaneSpent { limit, until };
-    let both = [spent, lane_spent];
+    let queue_spent = Wait::QueueSpent { limit, until };
+    let both = [spent, queue_spent];
     assert_eq!(
         why_job(&q, "A", "A-4").await,
-        waits(Phase::Waiting, both, Some(until))
+        waits(JobState::Waiting, both, Some(until))
     );
     let last = why_job(&q, "A", "A-11").await;
     assert_eq!(last.starts_at, Some(until + Millis(1_000)), "{last:?}");
     assert_eq!(
         why_job(&q, "A", "A-3").await,
-        waits(Phase::Ready, [workers("default")], Some(START)),
+        waits(JobState::Ready, [workers("default")], Some(START)),
         "it has its place"
     );
     q.next_window();
     assert_eq!(why_job(&q, "A", "A-4").await.waits, [workers("default")]);
 }
 
-pub async fn a_spent_lane_says_so(backend: &dyn Backend) {
+pub async fn a_spent_queue_says_so(backend: &dyn Backend) {
     let q = Harness::with(backend, |c| {
         c.backpressure.global_rps = 10.0;
-        mail_lane(c, Some(2.0));
+        mail_queue(c, Some(2.0));
     })
     .await;
     q.enqueue("A", of_kind("mail", jobs("A", 9))).await;
     q.lease_in("mail", 9).await;
-    let spent = Wait::LaneSpent {
+    let spent = Wait::QueueSpent {
         limit: 2,
         until: WINDOW_END,
     };
     assert_eq!(
         why_group(&q, "A").await,
-        waits(Phase::Waiting, [spent.clone()], Some(WINDOW_END))
+        waits(JobState::Waiting, [spent.clone()], Some(WINDOW_END))
     );
     let last = why_job(&q, "A", "A-8").await;
     assert_eq!(last.waits, [Wait::Behind { jobs: 6 }, spent]);
@@ -241,41 +247,41 @@ pub async fn a_full_ready_says_so(backend: &dyn Backend) {
     let q = Harness::with(backend, |c| c.backpressure.ready_queue_max_size = 2).await;
     q.enqueue_n("A", 5).await;
     assert_eq!(q.admit(5, 5).await.admitted.len(), 2);
-    let full = waits(Phase::Waiting, [Wait::ReadyFull { ready: 2 }], Some(START));
+    let full = waits(JobState::Waiting, [Wait::ReadyFull { ready: 2 }], Some(START));
     assert_eq!(why_job(&q, "A", "A-2").await, full);
-    let ready = waits(Phase::Ready, [workers("default")], Some(START));
+    let ready = waits(JobState::Ready, [workers("default")], Some(START));
     assert_eq!(why_group(&q, "A").await, ready, "ready goes first");
 }
 
 pub async fn a_job_in_ready_waits_for_workers_and_the_window(backend: &dyn Backend) {
     let q = Harness::with(backend, |c| {
         c.backpressure.global_rps = 4.0;
-        mail_lane(c, None);
+        mail_queue(c, None);
     })
     .await;
     q.enqueue("A", of_kind("mail", jobs("mail", 2))).await;
     q.admit_in("mail", 2, 5).await;
     assert_eq!(
         why_job(&q, "A", "mail-1").await,
-        waits(Phase::Ready, [workers("mail")], Some(START))
+        waits(JobState::Ready, [workers("mail")], Some(START))
     );
     set_global(&q, 1.0).await;
     assert_eq!(ids(&q.lease_in("mail", 2).await.jobs), ["mail-0"]);
     let (limit, until) = (1, WINDOW_END);
     let spent = [
         Wait::WindowSpent { limit, until },
-        Wait::LaneSpent { limit, until },
+        Wait::QueueSpent { limit, until },
         workers("mail"),
     ];
     assert_eq!(
         why_job(&q, "A", "mail-1").await,
-        waits(Phase::Ready, spent, Some(until))
+        waits(JobState::Ready, spent, Some(until))
     );
     q.next_window();
     q.pause(Target::Group(group("A"))).await;
     assert_eq!(
         why_job(&q, "A", "mail-1").await,
-        waits(Phase::Ready, [Wait::GroupPaused], None)
+        waits(JobState::Ready, [Wait::GroupPaused], None)
     );
 }
 
@@ -283,15 +289,18 @@ pub async fn what_runs_or_is_finished_waits_for_nothing(backend: &dyn Backend) {
     let q = Harness::new(backend).await;
     q.enqueue_n("A", 3).await;
     let taken = q.take_all(3).await;
-    assert_eq!(why_job(&q, "A", "A-0").await, waits(Phase::Leased, [], None));
-    assert_eq!(why_group(&q, "A").await, waits(Phase::Leased, [], None));
+    assert_eq!(why_job(&q, "A", "A-0").await, waits(JobState::Running, [], None));
+    assert_eq!(why_group(&q, "A").await, waits(JobState::Running, [], None));
     q.settle(&taken[0], done()).await;
     q.settle(&taken[1], failed("no")).await;
-    assert_eq!(why_job(&q, "A", "A-0").await, waits(Phase::Done, [], None));
-    assert_eq!(why_job(&q, "A", "A-1").await, waits(Phase::Dead, [], None));
+    assert_eq!(
+        why_job(&q, "A", "A-0").await,
+        waits(JobState::Completed, [], None)
+    );
+    assert_eq!(why_job(&q, "A", "A-1").await, waits(JobState::Dead, [], None));
     q.settle(&taken[2], done()).await;
     let idle = Why {
-        phase: None,
+        state: None,
         waits: Vec::new(),
         starts_at: None,
     };
@@ -309,21 +318,21 @@ pub async fn a_job_denied_by_a_window_says_until_when(backend: &dyn Backend) {
     q.admit(1, 5).await;
     let reason = DelayReason::RateLimited;
     let until = START + Millis(1_000);
-    let denied = waits(Phase::Delayed, [Wait::Delayed { until, reason }], Some(until));
+    let denied = waits(JobState::Delayed, [Wait::Delayed { until, reason }], Some(until));
     assert_eq!(why_job(&q, "A", "A-2").await, denied);
     assert_eq!(why_group(&q, "A").await, denied, "it goes next");
     let next = why_job(&q, "A", "A-3").await;
     assert_eq!(next.waits[0], Wait::Behind { jobs: 1 }, "{next:?}");
 }
 
-pub async fn the_next_job_of_a_group_is_that_of_the_highest_level(backend: &dyn Backend) {
-    let q = Harness::with(backend, |c| mail_lane(c, Some(1.0))).await;
+pub async fn the_next_job_of_a_group_is_that_of_the_highest_priority(backend: &dyn Backend) {
+    let q = Harness::with(backend, |c| mail_queue(c, Some(1.0))).await;
     q.enqueue_n("A", 2).await;
-    q.enqueue("A", at_level(Level::High, of_kind("mail", jobs("mail", 3))))
+    q.enqueue("A", at_priority(Priority::High, of_kind("mail", jobs("mail", 3))))
         .await;
     assert_eq!(why_group(&q, "A").await.waits, [workers("mail")]);
     q.lease_in("mail", 1).await;
-    let spent = Wait::LaneSpent {
+    let spent = Wait::QueueSpent {
         limit: 1,
         until: WINDOW_END,
     };

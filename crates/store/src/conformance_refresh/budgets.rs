@@ -53,7 +53,7 @@ async fn offered(h: &Harness<'_>, high: u64, low: u64, ms: u64) -> (u64, u64) {
     (got_high, got_low)
 }
 
-pub async fn b137_nothing_is_known_so_nothing_is_granted_for_a_second(backend: &dyn Backend) {
+pub async fn nothing_is_known_so_nothing_is_granted_for_a_second(backend: &dyn Backend) {
     let h = Harness::new(backend).await;
     // One second, and then 2.2 ms for one token at 450/s.
     assert_eq!(h.take(High, 10).await, limited(1_003, LimitedBy::Rate));
@@ -86,7 +86,7 @@ pub async fn a_wait_is_exact(backend: &dyn Backend) {
     }
 }
 
-pub async fn b130_no_second_is_overrun(backend: &dyn Backend) {
+pub async fn no_second_is_overrun(backend: &dyn Backend) {
     let h = Harness::ready(backend, |_| {}).await;
     let grants = greedy(&h, High, 3_000).await;
     let worst = worst_second(&grants);
@@ -123,7 +123,7 @@ pub async fn low_keeps_to_its_cap(backend: &dyn Backend) {
     );
 }
 
-pub async fn b135_high_goes_first(backend: &dyn Backend) {
+pub async fn high_goes_first(backend: &dyn Backend) {
     let h = Harness::ready(backend, |_| {}).await;
     let (high, low) = offered(&h, 200, 400, 3_000).await;
     assert!(
@@ -133,7 +133,7 @@ pub async fn b135_high_goes_first(backend: &dyn Backend) {
     assert!((730..=790).contains(&low), "low gets the other 250/s, not {low}");
 }
 
-pub async fn b135_low_has_its_floor(backend: &dyn Backend) {
+pub async fn low_has_its_floor(backend: &dyn Backend) {
     let h = Harness::ready(backend, |_| {}).await;
     let (high, low) = offered(&h, 600, 300, 3_000).await;
     let total = high + low;
@@ -191,7 +191,7 @@ pub async fn a_hold_keeps_everybody_away(backend: &dyn Backend) {
     assert_eq!(tokens(h.take(High, 1).await), 1);
 }
 
-pub async fn b131_a_day_has_its_quota_and_high_its_reserve(backend: &dyn Backend) {
+pub async fn a_day_has_its_quota_and_high_its_reserve(backend: &dyn Backend) {
     let h = Harness::ready(backend, |config| {
         (config.per_day, config.day_reserve) = (30, 10);
     })
@@ -246,7 +246,7 @@ pub async fn a_day_begins_in_the_zone_of_the_provider(backend: &dyn Backend) {
     assert_eq!(tokens(h.take(High, 100).await), 5);
 }
 
-pub async fn b134_a_clock_stepped_back_mints_nothing(backend: &dyn Backend) {
+pub async fn a_clock_stepped_back_mints_nothing(backend: &dyn Backend) {
     let h = Harness::ready(backend, |_| {}).await;
     assert_eq!(tokens(h.take(High, 25).await), 25);
     h.clock.set(START);

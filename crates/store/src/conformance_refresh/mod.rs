@@ -31,20 +31,20 @@ macro_rules! refresh_conformance_cases {
                 a_herd_of_ten_thousand_is_one_event,
                 a_batch_answers_in_its_order,
                 records_do_not_know_each_other,
-                b141_an_upgrade_supersedes_only_when_confirmed,
-                b141_a_failed_send_rolls_back,
+                an_upgrade_supersedes_only_when_confirmed,
+                a_failed_send_rolls_back,
                 an_event_that_a_worker_has_was_sent,
                 what_nobody_confirmed_was_never_sent,
-                b138_a_later_version_alone_makes_nothing_obsolete,
-                b139_an_event_is_waited_for_as_long_as_the_log_keeps_it,
-                b142_a_late_reader_is_absorbed,
+                a_later_version_alone_makes_nothing_obsolete,
+                an_event_is_waited_for_as_long_as_the_log_keeps_it,
+                a_late_reader_is_absorbed,
                 a_reader_of_an_older_snapshot_is_absorbed,
                 a_settled_refresh_says_how_it_ended,
                 a_version_that_cannot_grow_is_refused,
             }
             workers {
                 one_worker_fetches_and_others_are_busy,
-                b179_what_is_completed_is_not_fetched_again,
+                what_is_completed_is_not_fetched_again,
                 an_expired_claim_is_taken_by_another,
                 an_extended_claim_lasts_longer,
                 an_abandoned_claim_is_free_at_once,
@@ -52,7 +52,7 @@ macro_rules! refresh_conformance_cases {
                 settling_ends_what_came_before_and_nothing_after,
                 settling_is_told_once,
                 a_lost_claim_may_still_settle,
-                ls_15_a_stale_version_ends_nothing_that_came_after_it,
+                a_stale_version_ends_nothing_that_came_after_it,
                 an_end_is_told_to_one_of_many,
                 an_unknown_event_is_fetched,
             }
@@ -65,19 +65,19 @@ macro_rules! refresh_conformance_cases {
                 an_idle_record_is_forgotten_at_its_time,
             }
             budgets {
-                b137_nothing_is_known_so_nothing_is_granted_for_a_second,
+                nothing_is_known_so_nothing_is_granted_for_a_second,
                 a_wait_is_exact,
-                b130_no_second_is_overrun,
+                no_second_is_overrun,
                 the_rate_is_used_up,
                 low_keeps_to_its_cap,
-                b135_high_goes_first,
-                b135_low_has_its_floor,
+                high_goes_first,
+                low_has_its_floor,
                 a_hold_keeps_everybody_away,
                 a_hold_lasts_no_longer_than_the_budget_allows,
                 a_lifted_hold_is_lifted_for_everybody,
-                b131_a_day_has_its_quota_and_high_its_reserve,
+                a_day_has_its_quota_and_high_its_reserve,
                 a_day_begins_in_the_zone_of_the_provider,
-                b134_a_clock_stepped_back_mints_nothing,
+                a_clock_stepped_back_mints_nothing,
                 a_clock_stepped_back_turns_the_day_where_it_stands,
                 targets_have_budgets_of_their_own,
                 a_budget_can_be_looked_at,
@@ -118,7 +118,7 @@ macro_rules! refresh_conformance_tests {
 /// A case that can be chosen by its name.
 #[derive(Clone, Copy)]
 pub struct Case {
-    /// `requests::b142_a_late_reader_is_absorbed`, as the test is called.
+    /// `requests::a_late_reader_is_absorbed`, as the test is called.
     pub name: &'static str,
     run: RunCase,
 }

@@ -115,7 +115,7 @@ pub async fn records_do_not_know_each_other(backend: &dyn Backend) {
     );
 }
 
-pub async fn b141_an_upgrade_supersedes_only_when_confirmed(backend: &dyn Backend) {
+pub async fn an_upgrade_supersedes_only_when_confirmed(backend: &dyn Backend) {
     let h = Harness::new(backend).await;
     let (a, b) = (record("a"), record("b"));
     for (record, confirmed) in [(&a, false), (&b, true)] {
@@ -136,7 +136,7 @@ pub async fn b141_an_upgrade_supersedes_only_when_confirmed(backend: &dyn Backen
     }
 }
 
-pub async fn b141_a_failed_send_rolls_back(backend: &dyn Backend) {
+pub async fn a_failed_send_rolls_back(backend: &dyn Backend) {
     let h = Harness::new(backend).await;
     let record = record("a");
     let low = h.sent(&record, Low).await;
@@ -199,7 +199,7 @@ pub async fn what_nobody_confirmed_was_never_sent(backend: &dyn Backend) {
     assert!(!h.confirm(&record, version).await, "too late");
 }
 
-pub async fn b138_a_later_version_alone_makes_nothing_obsolete(backend: &dyn Backend) {
+pub async fn a_later_version_alone_makes_nothing_obsolete(backend: &dyn Backend) {
     let h = Harness::new(backend).await;
     let record = record("a");
     let first = h.sent(&record, High).await;
@@ -232,7 +232,7 @@ pub async fn b138_a_later_version_alone_makes_nothing_obsolete(backend: &dyn Bac
     assert_eq!(h.begin(&low, second, Low, "worker").await, BeginOutcome::Go);
 }
 
-pub async fn b139_an_event_is_waited_for_as_long_as_the_log_keeps_it(backend: &dyn Backend) {
+pub async fn an_event_is_waited_for_as_long_as_the_log_keeps_it(backend: &dyn Backend) {
     let h = Harness::new(backend).await;
     let (a, b) = (record("a"), record("b"));
     let (high, low) = (h.sent(&a, High).await, h.sent(&b, Low).await);
@@ -253,7 +253,7 @@ pub async fn b139_an_event_is_waited_for_as_long_as_the_log_keeps_it(backend: &d
     assert!(h.request(&b, Low).await.to_send().is_some());
 }
 
-pub async fn b142_a_late_reader_is_absorbed(backend: &dyn Backend) {
+pub async fn a_late_reader_is_absorbed(backend: &dyn Backend) {
     let h = Harness::new(backend).await;
     for (key, priority, mark) in [
         ("a", High, h.settings.coalescer.high_mark_ms),

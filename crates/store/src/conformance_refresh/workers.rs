@@ -29,7 +29,7 @@ pub async fn one_worker_fetches_and_others_are_busy(backend: &dyn Backend) {
     assert_eq!(claim.until, h.now() + CLAIM, "counted from the last time");
 }
 
-pub async fn b179_what_is_completed_is_not_fetched_again(backend: &dyn Backend) {
+pub async fn what_is_completed_is_not_fetched_again(backend: &dyn Backend) {
     let h = Harness::new(backend).await;
     let record = record("a");
     let version = h.refreshed(&record, High).await;
@@ -168,7 +168,7 @@ pub async fn a_lost_claim_may_still_settle(backend: &dyn Backend) {
 }
 
 /// LS-15: what ends an event compares before it deletes.
-pub async fn ls_15_a_stale_version_ends_nothing_that_came_after_it(backend: &dyn Backend) {
+pub async fn a_stale_version_ends_nothing_that_came_after_it(backend: &dyn Backend) {
     let h = Harness::new(backend).await;
     let record = record("a");
     let old = h.sent(&record, High).await;

@@ -50,7 +50,7 @@ pub async fn a_promotion_has_a_bound(backend: &dyn Backend) {
     assert_eq!((outcome.granted.len(), outcome.stop), (1, Stop::Nobody));
 }
 
-pub async fn b191_who_is_let_in_is_known_to_the_store(backend: &dyn Backend) {
+pub async fn who_is_let_in_is_known_to_the_store(backend: &dyn Backend) {
     let h = Harness::new(backend, None, 1, 100).await;
     h.join_all(&["a", "b"]).await;
     h.advance(7);
@@ -72,7 +72,7 @@ pub async fn b191_who_is_let_in_is_known_to_the_store(backend: &dyn Backend) {
     assert_eq!((view.granted, view.inside, view.waiting()), (1, 0, 1));
 }
 
-pub async fn b192_seats_and_people_inside_are_two_limits(backend: &dyn Backend) {
+pub async fn seats_and_people_inside_are_two_limits(backend: &dyn Backend) {
     let h = Harness::new(backend, Some(5), 3, 100).await;
     h.join_all(&crowd(10)).await;
     let outcome = h.promote(10).await;
@@ -93,7 +93,7 @@ pub async fn b192_seats_and_people_inside_are_two_limits(backend: &dyn Backend) 
     assert_eq!(h.survey().await.counts.completed, 5);
 }
 
-pub async fn b192_the_rate_holds_in_every_second(backend: &dyn Backend) {
+pub async fn the_rate_holds_in_every_second(backend: &dyn Backend) {
     let h = Harness::new(backend, None, 1_000, 3).await;
     h.join_all(&crowd(50)).await;
     let mut times = Vec::new();
@@ -127,7 +127,7 @@ pub async fn b192_the_rate_holds_in_every_second(backend: &dyn Backend) {
     assert_eq!(h.promote(9).await.granted.len(), 1);
 }
 
-pub async fn b198_promoters_at_once_let_in_no_more_than_one(backend: &dyn Backend) {
+pub async fn promoters_at_once_let_in_no_more_than_one(backend: &dyn Backend) {
     let h = Harness::new(backend, None, 10, 1_000).await;
     h.join_all(&crowd(60)).await;
     let outcomes = join_all((0..20).map(|_| h.promote(4))).await;
@@ -141,11 +141,11 @@ pub async fn b198_promoters_at_once_let_in_no_more_than_one(backend: &dyn Backen
     assert_eq!(h.ahead("p10").await, 0, "the first ten");
 }
 
-pub async fn b206_nobody_is_let_in_twice(backend: &dyn Backend) {
+pub async fn nobody_is_let_in_twice(backend: &dyn Backend) {
     let h = Harness::new(backend, None, 100, 1_000).await;
     h.join_all(&["a", "b"]).await;
     assert_eq!(h.let_in().await, ["a", "b"]);
-    // A sign of life of somebody who was let in does not bring it back into line.
+    // A heartbeat of somebody who was let in does not bring it back into line.
     let stream = h.ticket("a").await.ticket.stream;
     h.touch("a", stream, true).await;
     h.join("b").await;
@@ -159,7 +159,7 @@ pub async fn b206_nobody_is_let_in_twice(backend: &dyn Backend) {
     assert_eq!(h.survey().await.counts.admitted, 2);
 }
 
-pub async fn b222_a_long_absence_ahead_ends_a_promotion_in_time(backend: &dyn Backend) {
+pub async fn a_long_absence_ahead_ends_a_promotion_in_time(backend: &dyn Backend) {
     let h = Harness::new(backend, None, 10, 1_000).await;
     let people = crowd(1_500);
     for some in people.chunks(500) {

@@ -51,7 +51,7 @@ pub async fn a_closed_room_takes_nobody_new(backend: &dyn Backend) {
     h.join("c").await;
 }
 
-pub async fn b214_sold_out_is_told(backend: &dyn Backend) {
+pub async fn sold_out_is_told(backend: &dyn Backend) {
     let h = Harness::new(backend, Some(2), 5, 10).await;
     h.join_all(&["a", "b", "c"]).await;
     assert_eq!(h.let_in().await, ["a", "b"]);
@@ -80,7 +80,7 @@ pub async fn b214_sold_out_is_told(backend: &dyn Backend) {
     assert_eq!(h.let_in().await, ["c"]);
 }
 
-pub async fn b199_limits_change_by_so_many_once(backend: &dyn Backend) {
+pub async fn limits_change_by_so_many_once(backend: &dyn Backend) {
     let h = Harness::new(backend, Some(10), 4, 100).await;
     h.join_all(&crowd(8)).await;
     assert_eq!(h.let_in().await.len(), 4);
@@ -116,7 +116,7 @@ pub async fn b199_limits_change_by_so_many_once(backend: &dyn Backend) {
     assert_eq!(h.resized(&back).await, h.config.capacity);
 }
 
-pub async fn b199_many_tries_of_one_change_are_one(backend: &dyn Backend) {
+pub async fn many_tries_of_one_change_are_one(backend: &dyn Backend) {
     let h = Harness::new(backend, None, 4, 100).await;
     let same = inside_by(7, 3);
     let answers = join_all((0..20).map(|_| h.resized(&same))).await;
@@ -130,7 +130,7 @@ pub async fn b199_many_tries_of_one_change_are_one(backend: &dyn Backend) {
     assert_eq!(h.survey().await.capacity.inside, 17, "and each of several counts");
 }
 
-pub async fn b199_a_limit_below_those_inside_throws_nobody_out(backend: &dyn Backend) {
+pub async fn a_limit_below_those_inside_throws_nobody_out(backend: &dyn Backend) {
     let h = Harness::new(backend, Some(20), 6, 100).await;
     h.join_all(&crowd(12)).await;
     assert_eq!(h.let_in().await.len(), 6);
@@ -159,7 +159,7 @@ pub async fn b199_a_limit_below_those_inside_throws_nobody_out(backend: &dyn Bac
 }
 
 /// Five seats, ten fewer, ten more: ended at zero in between, that would be ten seats.
-pub async fn b199_a_change_below_zero_is_refused_and_oversells_nothing(backend: &dyn Backend) {
+pub async fn a_change_below_zero_is_refused_and_oversells_nothing(backend: &dyn Backend) {
     let h = Harness::new(backend, Some(5), 4, 100).await;
     let seats_by = |request, by| ResizeParams {
         seats: Some(Change::Add(by)),

@@ -68,7 +68,7 @@ pub async fn a_batch_answers_in_its_order(backend: &dyn Backend) {
     assert_eq!(ahead, [None, Some(1), Some(0), Some(1)]);
 }
 
-pub async fn b193_coming_back_elsewhere_keeps_the_place(backend: &dyn Backend) {
+pub async fn coming_back_elsewhere_keeps_the_place(backend: &dyn Backend) {
     let h = Harness::new(backend, None, 1, 10).await;
     let before = h.join("a").await;
     h.join("b").await;
@@ -98,7 +98,7 @@ pub async fn b193_coming_back_elsewhere_keeps_the_place(backend: &dyn Backend) {
     assert_eq!(h.ticket("b").await.ticket.stream, stream);
 }
 
-pub async fn b203_many_joins_at_once_are_one_ticket(backend: &dyn Backend) {
+pub async fn many_joins_at_once_are_one_ticket(backend: &dyn Backend) {
     let h = Harness::new(backend, None, 1, 10).await;
     let many = (0..20).map(|_| h.join_as(join_of("a")));
     let outcomes = join_all(many).await;
@@ -117,7 +117,7 @@ pub async fn b203_many_joins_at_once_are_one_ticket(backend: &dyn Backend) {
     assert_eq!(h.survey().await.waiting(), 0, "nothing is left in line");
 }
 
-pub async fn b205_one_ticket_until_it_has_ended(backend: &dyn Backend) {
+pub async fn one_ticket_until_it_has_ended(backend: &dyn Backend) {
     let h = Harness::new(backend, None, 2, 10).await;
     let index = h.join("a").await.ticket.index;
     let same = |outcome: JoinOutcome| match outcome {
@@ -139,7 +139,7 @@ pub async fn b205_one_ticket_until_it_has_ended(backend: &dyn Backend) {
     assert!(ticket.ticket.index > index, "at the end");
 }
 
-pub async fn b208_one_survey_tells_everybodys_position(backend: &dyn Backend) {
+pub async fn one_survey_tells_everybodys_position(backend: &dyn Backend) {
     let h = Harness::new(backend, None, 5, 100).await;
     let people = crowd(200);
     h.join_all(&people).await;
@@ -171,7 +171,7 @@ pub async fn b208_one_survey_tells_everybodys_position(backend: &dyn Backend) {
     );
 }
 
-pub async fn b209_a_position_comes_with_the_size_of_the_line(backend: &dyn Backend) {
+pub async fn a_position_comes_with_the_size_of_the_line(backend: &dyn Backend) {
     let h = Harness::new(backend, None, 1, 10).await;
     h.join_all(&["a", "b", "c", "d"]).await;
     h.let_in().await;

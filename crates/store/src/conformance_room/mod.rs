@@ -7,7 +7,6 @@
 //! Names that begin with `b190` and the like are pitfalls of the original design, with their example as the input.
 
 pub mod admission;
-pub mod bells;
 pub mod door;
 pub mod draw;
 mod harness;
@@ -15,6 +14,7 @@ pub mod line;
 pub mod names;
 pub mod presence;
 pub mod restart;
+pub mod signals;
 pub mod visits;
 
 use std::fmt;
@@ -33,11 +33,11 @@ macro_rules! room_conformance_cases {
             line {
                 a_place_is_given_and_found_again,
                 a_batch_answers_in_its_order,
-                b193_coming_back_elsewhere_keeps_the_place,
-                b203_many_joins_at_once_are_one_ticket,
-                b205_one_ticket_until_it_has_ended,
-                b208_one_survey_tells_everybodys_position,
-                b209_a_position_comes_with_the_size_of_the_line,
+                coming_back_elsewhere_keeps_the_place,
+                many_joins_at_once_are_one_ticket,
+                one_ticket_until_it_has_ended,
+                one_survey_tells_everybodys_position,
+                a_position_comes_with_the_size_of_the_line,
                 positions_are_exact_when_people_ahead_leave,
                 positions_are_exact_in_a_long_line,
                 a_full_line_turns_people_away,
@@ -45,12 +45,12 @@ macro_rules! room_conformance_cases {
                 looking_leaves_nothing_behind,
             }
             presence {
-                b194_nobody_stays_as_a_ghost,
-                b200_an_older_stream_says_nothing,
-                b200_a_stream_of_an_earlier_ticket_says_nothing,
-                b201_signs_of_life_are_about_one_person,
-                b202_a_short_absence_loses_nothing,
-                b202_an_absence_told_at_once_loses_nothing,
+                nobody_stays_as_a_ghost,
+                an_older_stream_says_nothing,
+                a_stream_of_an_earlier_ticket_says_nothing,
+                signs_of_life_are_about_one_person,
+                a_short_absence_loses_nothing,
+                an_absence_told_at_once_loses_nothing,
                 the_absent_are_passed_over_and_go_first_on_return,
                 a_sign_of_life_keeps_the_place_for_as_long_as_it_lasts,
                 touches_of_nobody_are_gone,
@@ -69,25 +69,25 @@ macro_rules! room_conformance_cases {
             admission {
                 people_are_let_in_in_order,
                 a_promotion_has_a_bound,
-                b191_who_is_let_in_is_known_to_the_store,
-                b192_seats_and_people_inside_are_two_limits,
-                b192_the_rate_holds_in_every_second,
-                b198_promoters_at_once_let_in_no_more_than_one,
-                b206_nobody_is_let_in_twice,
-                b222_a_long_absence_ahead_ends_a_promotion_in_time,
+                who_is_let_in_is_known_to_the_store,
+                seats_and_people_inside_are_two_limits,
+                the_rate_holds_in_every_second,
+                promoters_at_once_let_in_no_more_than_one,
+                nobody_is_let_in_twice,
+                a_long_absence_ahead_ends_a_promotion_in_time,
                 a_limit_of_zero_lets_nobody_in,
                 an_empty_room_lets_nobody_in,
             }
             visits {
-                b190_a_seat_that_was_bought_does_not_come_back,
-                b195_a_slot_comes_back_once,
-                b196_a_pass_that_is_not_redeemed_gives_its_slot_back,
-                b211_a_pass_ends_with_its_slot,
-                b215_a_pass_is_redeemed_once,
-                b215_a_pass_is_of_one_ticket,
-                b217_many_ends_at_once_are_one,
-                b218_a_connection_does_not_prolong_a_visit,
-                b221_many_redemptions_at_once_are_one,
+                a_seat_that_was_bought_does_not_come_back,
+                a_slot_comes_back_once,
+                a_pass_that_is_not_redeemed_gives_its_slot_back,
+                a_pass_ends_with_its_slot,
+                a_pass_is_redeemed_once,
+                a_pass_is_of_one_ticket,
+                many_ends_at_once_are_one,
+                a_connection_does_not_prolong_a_visit,
+                many_redemptions_at_once_are_one,
                 the_same_session_is_told_the_same_again,
                 a_visit_ends_at_its_time,
                 a_visit_is_extended_and_never_shortened,
@@ -99,11 +99,11 @@ macro_rules! room_conformance_cases {
             door {
                 a_paused_room_keeps_everybody,
                 a_closed_room_takes_nobody_new,
-                b214_sold_out_is_told,
-                b199_limits_change_by_so_many_once,
-                b199_many_tries_of_one_change_are_one,
-                b199_a_limit_below_those_inside_throws_nobody_out,
-                b199_a_change_below_zero_is_refused_and_oversells_nothing,
+                sold_out_is_told,
+                limits_change_by_so_many_once,
+                many_tries_of_one_change_are_one,
+                a_limit_below_those_inside_throws_nobody_out,
+                a_change_below_zero_is_refused_and_oversells_nothing,
                 limits_that_cannot_be_are_refused,
                 changes_are_remembered,
                 set_limits_outlast_settings,
@@ -114,32 +114,32 @@ macro_rules! room_conformance_cases {
                 a_void_leaves_visits_alone,
             }
             names {
-                b197_rooms_do_not_know_each_other,
-                b198_a_room_that_is_there_is_not_made_again,
-                b198_the_first_to_make_a_room_wins,
-                b198_a_room_can_be_made_with_its_door_shut,
-                b214_a_room_that_is_over_is_removed,
-                b216_odd_names_are_people_of_their_own,
+                rooms_do_not_know_each_other,
+                a_room_that_is_there_is_not_made_again,
+                the_first_to_make_a_room_wins,
+                a_room_can_be_made_with_its_door_shut,
+                a_room_that_is_over_is_removed,
+                odd_names_are_people_of_their_own,
                 odd_names_are_rooms_of_their_own,
                 rooms_are_listed_in_order,
                 an_unknown_room_is_an_error,
             }
             restart {
-                b210_every_ticket_is_kept,
-                b220_connections_end_only_with_their_process,
+                every_ticket_is_kept,
+                connections_end_only_with_their_process,
                 limits_door_and_voids_are_kept,
                 the_rate_holds_over_a_restart,
                 a_room_stays_the_same_room,
                 deadlines_hold_over_a_restart,
                 a_clock_stepped_back_lets_nobody_in_and_loses_nobody,
             }
-            bells {
-                a_place_in_a_room_with_room_rings_for_promotion,
-                an_end_of_a_visit_rings_for_promotion,
-                a_slot_that_time_gives_back_rings_for_promotion,
-                a_promotion_rings_for_those_who_wait,
-                the_door_rings_for_those_who_wait,
-                b200_a_newer_stream_is_told_to_those_who_have_an_older_one,
+            signals {
+                a_place_in_a_room_with_room_signals_for_promotion,
+                an_end_of_a_visit_signals_for_promotion,
+                a_slot_that_time_gives_back_signals_for_promotion,
+                a_promotion_signals_for_those_who_wait,
+                the_door_signals_for_those_who_wait,
+                a_newer_stream_is_told_to_those_who_have_an_older_one,
             }
         }
     };
@@ -170,7 +170,7 @@ macro_rules! room_conformance_tests {
 /// A case that can be chosen by its name.
 #[derive(Clone, Copy)]
 pub struct Case {
-    /// `visits::b215_a_pass_is_redeemed_once`, as the test is called.
+    /// `visits::a_pass_is_redeemed_once`, as the test is called.
     pub name: &'static str,
     run: RunCase,
 }

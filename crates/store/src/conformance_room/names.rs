@@ -47,7 +47,7 @@ fn odd() -> Vec<String> {
     names
 }
 
-pub async fn b197_rooms_do_not_know_each_other(backend: &dyn Backend) {
+pub async fn rooms_do_not_know_each_other(backend: &dyn Backend) {
     let h = Harness::new(backend, None, 1, 10).await;
     let other = h.in_room(room("other"));
     must(h.store.open(&other.room, h.config.clone()).await);
@@ -73,7 +73,7 @@ pub async fn b197_rooms_do_not_know_each_other(backend: &dyn Backend) {
     assert_eq!(h.let_in().await, ["c"]);
 }
 
-pub async fn b198_a_room_that_is_there_is_not_made_again(backend: &dyn Backend) {
+pub async fn a_room_that_is_there_is_not_made_again(backend: &dyn Backend) {
     let h = Harness::new(backend, None, 1, 10).await;
     h.join_all(&["a", "b"]).await;
     assert_eq!(h.let_in().await, ["a"]);
@@ -87,7 +87,7 @@ pub async fn b198_a_room_that_is_there_is_not_made_again(backend: &dyn Backend) 
     assert!(h.let_in().await.is_empty(), "no slots are made by it");
 }
 
-pub async fn b216_odd_names_are_people_of_their_own(backend: &dyn Backend) {
+pub async fn odd_names_are_people_of_their_own(backend: &dyn Backend) {
     let h = Harness::new(backend, None, 1_000, 1_000).await;
     let names = odd();
     h.join_all(&names).await;
@@ -184,7 +184,7 @@ pub async fn an_unknown_room_is_an_error(backend: &dyn Backend) {
 }
 
 /// A room that is made because it was lost lets nobody in before somebody has looked at it.
-pub async fn b198_a_room_can_be_made_with_its_door_shut(backend: &dyn Backend) {
+pub async fn a_room_can_be_made_with_its_door_shut(backend: &dyn Backend) {
     let h = Harness::new(backend, Some(10), 4, 100).await;
     let hall = h.in_room(room("hall"));
     assert!(must(
@@ -206,7 +206,7 @@ pub async fn b198_a_room_can_be_made_with_its_door_shut(backend: &dyn Backend) {
 }
 
 /// Two processes are told of a room at the same time, and not the same.
-pub async fn b198_the_first_to_make_a_room_wins(backend: &dyn Backend) {
+pub async fn the_first_to_make_a_room_wins(backend: &dyn Backend) {
     let h = Harness::new(backend, Some(10), 4, 100).await;
     let hall = h.in_room(room("hall"));
     let (mut first, mut second) = (h.config.clone(), h.config.clone());
@@ -232,7 +232,7 @@ pub async fn b198_the_first_to_make_a_room_wins(backend: &dyn Backend) {
     );
 }
 
-pub async fn b214_a_room_that_is_over_is_removed(backend: &dyn Backend) {
+pub async fn a_room_that_is_over_is_removed(backend: &dyn Backend) {
     let h = Harness::new(backend, None, 1, 100).await;
     let hall = h.in_room(room("hall"));
     let mut config = h.config.clone();

@@ -1,4 +1,4 @@
-//! Signs of life: who is absent keeps the place for a while, and connections of the past say nothing.
+//! Heartbeats: who is absent keeps the place for a while, and connections of the past say nothing.
 
 use tidegate_core::room::command::{
     InsideOutcome, JoinOutcome, ReapOutcome, Stop, TouchOutcome, TouchParams,
@@ -8,7 +8,7 @@ use tidegate_core::time::Timestamp;
 
 use super::harness::*;
 
-pub async fn b194_nobody_stays_as_a_ghost(backend: &dyn Backend) {
+pub async fn nobody_stays_as_a_ghost(backend: &dyn Backend) {
     let h = Harness::new(backend, None, 1, 10).await;
     // Their broker dies: nobody says anything about them any more.
     h.join_all(&["a", "b"]).await;
@@ -27,7 +27,7 @@ pub async fn b194_nobody_stays_as_a_ghost(backend: &dyn Backend) {
     assert_eq!(h.let_in().await, ["c"]);
 }
 
-pub async fn b200_an_older_stream_says_nothing(backend: &dyn Backend) {
+pub async fn an_older_stream_says_nothing(backend: &dyn Backend) {
     let h = Harness::new(backend, None, 1, 10).await;
     let first = h.join("a").await.ticket.stream;
     let second = h.join("a").await.ticket.stream;
@@ -40,7 +40,7 @@ pub async fn b200_an_older_stream_says_nothing(backend: &dyn Backend) {
     assert_eq!(h.touch("a", ahead, false).await, TouchOutcome::Superseded);
 }
 
-pub async fn b200_a_stream_of_an_earlier_ticket_says_nothing(backend: &dyn Backend) {
+pub async fn a_stream_of_an_earlier_ticket_says_nothing(backend: &dyn Backend) {
     let h = Harness::new(backend, None, 1, 10).await;
     let old = h.join("a").await.ticket.stream;
     h.leave("a").await;
@@ -62,7 +62,7 @@ pub async fn b200_a_stream_of_an_earlier_ticket_says_nothing(backend: &dyn Backe
     assert_eq!(h.let_in().await, ["a"]);
 }
 
-pub async fn b201_signs_of_life_are_about_one_person(backend: &dyn Backend) {
+pub async fn signs_of_life_are_about_one_person(backend: &dyn Backend) {
     let h = Harness::new(backend, None, 3, 10).await;
     let mut streams = Vec::new();
     for name in ["a", "b", "c"] {
@@ -86,7 +86,7 @@ pub async fn b201_signs_of_life_are_about_one_person(backend: &dyn Backend) {
     );
 }
 
-pub async fn b202_a_short_absence_loses_nothing(backend: &dyn Backend) {
+pub async fn a_short_absence_loses_nothing(backend: &dyn Backend) {
     let h = Harness::new(backend, None, 0, 10).await;
     let before = h.join("a").await;
     h.join("b").await;
@@ -99,7 +99,7 @@ pub async fn b202_a_short_absence_loses_nothing(backend: &dyn Backend) {
     }
 }
 
-pub async fn b202_an_absence_told_at_once_loses_nothing(backend: &dyn Backend) {
+pub async fn an_absence_told_at_once_loses_nothing(backend: &dyn Backend) {
     let h = Harness::new(backend, None, 0, 10).await;
     let before = h.join("a").await;
     h.advance(100);
@@ -129,7 +129,7 @@ pub async fn the_absent_are_passed_over_and_go_first_on_return(backend: &dyn Bac
     h.join("a").await;
     assert_eq!(h.let_in().await, ["a"]);
     h.leave("a").await;
-    // By time, and back by a sign of life instead of a new stream.
+    // By time, and back by a heartbeat instead of a new stream.
     let stream = h.ticket("c").await.ticket.stream;
     h.advance(PRESENCE);
     assert_eq!(h.promote(5).await.stop, Stop::Nobody);

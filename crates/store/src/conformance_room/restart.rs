@@ -8,7 +8,7 @@ use tidegate_core::time::Millis;
 
 use super::harness::*;
 
-pub async fn b210_every_ticket_is_kept(backend: &dyn Backend) {
+pub async fn every_ticket_is_kept(backend: &dyn Backend) {
     let h = Harness::new(backend, Some(50), 3, 100).await;
     h.join_all(&["inside", "granted", "left", "bought", "w1", "w2", "gone"])
         .await;
@@ -56,7 +56,7 @@ pub async fn b210_every_ticket_is_kept(backend: &dyn Backend) {
     assert_eq!(h.let_in().await, ["w1"], "the order is kept");
 }
 
-pub async fn b220_connections_end_only_with_their_process(backend: &dyn Backend) {
+pub async fn connections_end_only_with_their_process(backend: &dyn Backend) {
     let h = Harness::new(backend, None, 5, 100).await;
     h.join_all(&["a", "b"]).await;
     h.advance(1_000);

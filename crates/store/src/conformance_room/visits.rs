@@ -18,7 +18,7 @@ async fn let_in<'a>(backend: &'a dyn Backend, inside: u64, names: &[&str]) -> Ha
     h
 }
 
-pub async fn b190_a_seat_that_was_bought_does_not_come_back(backend: &dyn Backend) {
+pub async fn a_seat_that_was_bought_does_not_come_back(backend: &dyn Backend) {
     let h = Harness::new(backend, Some(1), 10, 10).await;
     h.join_all(&["u1", "u2"]).await;
     assert_eq!(h.let_in().await, ["u1"]);
@@ -35,7 +35,7 @@ pub async fn b190_a_seat_that_was_bought_does_not_come_back(backend: &dyn Backen
     assert_eq!((h.slots().await, h.survey().await.counts.completed), (0, 1));
 }
 
-pub async fn b195_a_slot_comes_back_once(backend: &dyn Backend) {
+pub async fn a_slot_comes_back_once(backend: &dyn Backend) {
     let h = Harness::new(backend, None, 2, 100).await;
     h.join_all(&["a", "b", "c", "d", "e"]).await;
     assert_eq!(h.let_in().await, ["a", "b"]);
@@ -53,7 +53,7 @@ pub async fn b195_a_slot_comes_back_once(backend: &dyn Backend) {
     assert_eq!((counts.left_inside, counts.completed, counts.left), (1, 1, 0));
 }
 
-pub async fn b196_a_pass_that_is_not_redeemed_gives_its_slot_back(backend: &dyn Backend) {
+pub async fn a_pass_that_is_not_redeemed_gives_its_slot_back(backend: &dyn Backend) {
     let h = let_in(backend, 1, &["a", "b"]).await;
     let pass = h.pass("a").await;
     h.advance(PASS - 1);
@@ -73,7 +73,7 @@ pub async fn b196_a_pass_that_is_not_redeemed_gives_its_slot_back(backend: &dyn 
     assert_eq!((h.slots().await, h.survey().await.counts.no_shows), (0, 1));
 }
 
-pub async fn b211_a_pass_ends_with_its_slot(backend: &dyn Backend) {
+pub async fn a_pass_ends_with_its_slot(backend: &dyn Backend) {
     let h = let_in(backend, 1, &["a", "b"]).await;
     let pass = h.pass("a").await;
     h.leave("a").await;
@@ -89,7 +89,7 @@ pub async fn b211_a_pass_ends_with_its_slot(backend: &dyn Backend) {
     h.enter("a").await;
 }
 
-pub async fn b215_a_pass_is_redeemed_once(backend: &dyn Backend) {
+pub async fn a_pass_is_redeemed_once(backend: &dyn Backend) {
     let h = let_in(backend, 5, &["a"]).await;
     let pass = h.pass("a").await;
     let until = h.now() + Millis(INSIDE);
@@ -106,7 +106,7 @@ pub async fn b215_a_pass_is_redeemed_once(backend: &dyn Backend) {
     assert_eq!(h.redeem(&pass).await, RedeemOutcome::AlreadyRedeemed);
 }
 
-pub async fn b215_a_pass_is_of_one_ticket(backend: &dyn Backend) {
+pub async fn a_pass_is_of_one_ticket(backend: &dyn Backend) {
     let h = let_in(backend, 2, &["a", "b", "c"]).await;
     let pass = h.pass("a").await;
     let of_others = [
@@ -139,7 +139,7 @@ pub async fn b215_a_pass_is_of_one_ticket(backend: &dyn Backend) {
     assert!(matches!(h.redeem(&pass).await, RedeemOutcome::Inside { .. }));
 }
 
-pub async fn b217_many_ends_at_once_are_one(backend: &dyn Backend) {
+pub async fn many_ends_at_once_are_one(backend: &dyn Backend) {
     let h = let_in(backend, 3, &["a", "b", "c", "d", "e", "f", "g"]).await;
     join_all((0..10).map(|_| h.leave("a"))).await;
     join_all((0..10).map(|_| h.complete("b"))).await;
@@ -159,7 +159,7 @@ pub async fn b217_many_ends_at_once_are_one(backend: &dyn Backend) {
     assert_eq!(counts.completed + counts.left_inside, 3);
 }
 
-pub async fn b218_a_connection_does_not_prolong_a_visit(backend: &dyn Backend) {
+pub async fn a_connection_does_not_prolong_a_visit(backend: &dyn Backend) {
     let h = let_in(backend, 2, &["a", "b"]).await;
     h.enter("b").await;
     let streams = [
@@ -167,7 +167,7 @@ pub async fn b218_a_connection_does_not_prolong_a_visit(backend: &dyn Backend) {
         h.ticket("b").await.ticket.stream,
     ];
     let mut ended = ReapOutcome::default();
-    // Sockets that nobody closed give signs of life all the time.
+    // Sockets that nobody closed give heartbeats all the time.
     for _ in 0..(INSIDE / PRESENCE) {
         h.advance(PRESENCE);
         h.touch("a", streams[0], true).await;
@@ -179,7 +179,7 @@ pub async fn b218_a_connection_does_not_prolong_a_visit(backend: &dyn Backend) {
     assert_eq!((ended.no_shows, ended.expired, h.slots().await), (1, 1, 0));
 }
 
-pub async fn b221_many_redemptions_at_once_are_one(backend: &dyn Backend) {
+pub async fn many_redemptions_at_once_are_one(backend: &dyn Backend) {
     let h = let_in(backend, 5, &["a"]).await;
     let pass = h.pass("a").await;
     let shown: Vec<RedeemParams> = (0..20)

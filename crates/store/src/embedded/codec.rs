@@ -3,9 +3,9 @@
 use bytes::Bytes;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
-use tidegate_core::bulk::record::{ActionSeq, JobRecord, JobState, StoredPhase};
+use tidegate_core::bulk::record::{BatchSeq, JobProgress, JobRecord, StoredState};
 use tidegate_core::bulk::restore::JobHead;
-use tidegate_core::bulk::{Fence, FingerprintKey, JobSeq, LeaseRef, Level};
+use tidegate_core::bulk::{Fence, FingerprintKey, JobSeq, LeaseRef, Priority};
 use tidegate_core::time::{StoreClock, Timestamp};
 
 use super::disk::DiskError;
@@ -52,12 +52,12 @@ pub(super) struct Progress {
 
 #[derive(Debug, Serialize, Deserialize)]
 struct StoredJob<'a> {
-    action: ActionSeq,
+    batch: BatchSeq,
     #[serde(borrow)]
     id: &'a str,
     #[serde(borrow)]
     kind: &'a str,
-    level: Level,
+    priority: Priority,
     created_at: Timestamp,
     run_at: Option<Timestamp>,
     expires_at: Option<Timestamp>,
@@ -77,10 +77,10 @@ pub(super) fn decode<T: DeserializeOwned>(what: &str, bytes: &[u8]) -> Result<T,
 pub(super) fn encode_job(job: &JobRecord) -> (Vec<u8>, Option<Vec<u8>>) {
     let blob = job.payload.len() > INLINE_BYTES;
     let head = StoredJob {
-        action: job.action,
+        batch: job.batch,
         id: job.id.as_str(),
         kind: job.kind.as_str(),
-        level: job.level,
+        priority: job.priority,
         created_at: job.created_at,
         run_at: job.run_at,
         expires_at: job.expires_at,
@@ -108,10 +108,10 @@ pub(super) fn decode_job(seq: u64, bytes: &[u8]) -> Result<ReadJob<'_>, DiskErro
     Ok(ReadJob {
         head: JobHead {
             seq: JobSeq(seq),
-            action: stored.action,
+            batch: stored.batch,
             id: stored.id,
             kind: stored.kind,
-            level: stored.level,
+            priority: stored.priority,
             created_at: stored.created_at,
             run_at: stored.run_at,
             expires_at: stored.expires_at,
@@ -121,22 +121,22 @@ pub(super) fn decode_job(seq: u64, bytes: &[u8]) -> Result<ReadJob<'_>, DiskErro
 }
 
 #[derive(Debug, Serialize, Deserialize)]
-struct StoredState {
-    state: JobState,
+struct EncodedProgress {
+    state: JobProgress,
     /// The result is a blob.
     blob: bool,
 }
 
 /// The state without its result if that is large; then the result is the blob to write beside it.
-pub(super) fn encode_state(mut state: JobState) -> (Vec<u8>, Option<Vec<u8>>) {
+pub(super) fn encode_state(mut state: JobProgress) -> (Vec<u8>, Option<Vec<u8>>) {
     let mut blob = None;
-    if let StoredPhase::Done { result, .. } = &mut state.phase
+    if let StoredState::Completed { result, .. } = &mut state.state
         && result.len() > INLINE_BYTES
     {
         blob = Some(std::mem::take(result).to_vec());
     }
     (
-        encode(&StoredState {
+        encode(&EncodedProgress {
             state,
             blob: blob.is_some(),
         }),
@@ -145,8 +145,8 @@ pub(super) fn encode_state(mut state: JobState) -> (Vec<u8>, Option<Vec<u8>>) {
 }
 
 /// The state, and whether its result is a blob.
-pub(super) fn decode_state(bytes: &[u8]) -> Result<(JobState, bool), DiskError> {
-    let stored: StoredState = decode("a job's state", bytes)?;
+pub(super) fn decode_state(bytes: &[u8]) -> Result<(JobProgress, bool), DiskError> {
+    let stored: EncodedProgress = decode("a job's state", bytes)?;
     Ok((stored.state, stored.blob))
 }
 
@@ -175,8 +175,8 @@ pub(super) fn result_blob(job: JobSeq) -> u64 {
 }
 
 /// Puts a blob back where it belongs.
-pub(super) fn with_result(phase: &mut StoredPhase, blob: Vec<u8>) {
-    if let StoredPhase::Done { result, .. } = phase {
+pub(super) fn with_result(state: &mut StoredState, blob: Vec<u8>) {
+    if let StoredState::Completed { result, .. } = state {
         *result = Bytes::from(blob);
     }
 }

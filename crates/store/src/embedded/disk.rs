@@ -11,7 +11,7 @@ pub enum Table {
     /// Identity, epoch and progress of the store.
     Meta,
     Groups,
-    Actions,
+    Batches,
     /// Job number → what does not change of a job, with its payload if that is small.
     Jobs,
     /// Job number → what does change. Absent: waiting for its first start.
@@ -34,7 +34,7 @@ impl Table {
     pub const ALL: [Table; 11] = [
         Table::Meta,
         Table::Groups,
-        Table::Actions,
+        Table::Batches,
         Table::Jobs,
         Table::States,
         Table::Leases,
@@ -49,7 +49,7 @@ impl Table {
     pub const BULK: &[Table] = &[
         Table::Meta,
         Table::Groups,
-        Table::Actions,
+        Table::Batches,
         Table::Jobs,
         Table::States,
         Table::Leases,
@@ -66,7 +66,7 @@ impl Table {
         match self {
             Table::Meta => "meta",
             Table::Groups => "groups",
-            Table::Actions => "actions",
+            Table::Batches => "batches",
             Table::Jobs => "jobs",
             Table::States => "states",
             Table::Leases => "leases",

@@ -113,7 +113,7 @@ impl FjallDisk {
 
     /// Only these tables can hold long values.
     fn may_be_in_pieces(table: Table) -> bool {
-        matches!(table, Table::Blobs | Table::Actions)
+        matches!(table, Table::Blobs | Table::Batches)
     }
 }
 

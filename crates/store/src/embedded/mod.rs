@@ -1,7 +1,7 @@
 //! The embedded store: the state machine in this process, durable in a data folder.
 //!
 //! ```text
-//!   callers --inbox--> owner thread: apply, apply, apply --sheets--> scribe thread: write, sync, answer
+//!   callers --inbox--> owner thread: apply, apply, apply --commits--> committer thread: write, sync, answer
 //!      |                                                                 |
 //!      +------------------------ payloads <------------------------ durable layer (disk)
 //! ```
@@ -12,18 +12,18 @@
 //! counts the running window as spent.
 
 mod codec;
+mod committer;
 pub mod disk;
+mod encoder;
 mod fjall_disk;
 mod folder;
-mod keeper;
 pub mod memory_disk;
 mod owner;
 mod recover;
 pub mod refresh;
 pub mod room;
-mod scribe;
+mod runner;
 mod transfer;
-mod writer;
 
 use std::fmt;
 use std::hash::{BuildHasher, Hasher, RandomState};
@@ -34,18 +34,18 @@ use std::thread;
 use async_trait::async_trait;
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
-use tidegate_core::bulk::record::StoredPhase;
+use tidegate_core::bulk::record::StoredState;
 use tidegate_core::bulk::views::{Cursor, DeadFilter, DeadView, JobView, Page, Query, View};
 use tidegate_core::bulk::{Command, JobSeq, LeaseOutcome, LeaseParams, Outcome, Refusal};
 use tidegate_core::config::BulkConfig;
-use tidegate_core::ids::{ActionId, GroupId, JobId};
+use tidegate_core::ids::{BatchId, GroupId, JobId};
 use tokio::sync::{mpsc, oneshot};
 
+use self::committer::{Committer, Poison};
 use self::disk::{Disk, DiskError, Table};
 use self::fjall_disk::FjallDisk;
 use self::owner::{Message, Owner};
-use self::scribe::{Poison, Scribe};
-use crate::{Clock, DeadJob, JobDetails, LeasedJob, Store, StoreError, SystemClock, Wakeups};
+use crate::{Clock, DeadJob, JobDetails, LeasedJob, Notifier, Store, StoreError, SystemClock};
 
 /// Limit: commands that wait for the owner thread; more callers wait their turn.
 const INBOX: usize = 1_024;
@@ -83,7 +83,7 @@ impl EmbeddedOptions {
 pub struct EmbeddedStore {
     inbox: mpsc::Sender<Message>,
     disk: Arc<dyn Disk>,
-    wakeups: Arc<Wakeups>,
+    notifier: Arc<Notifier>,
     /// Bytes of the files on a real disk.
     disk_bytes: Option<FjallDisk>,
 }
@@ -134,27 +134,27 @@ impl EmbeddedStore {
         durability: Durability,
         checked: bool,
     ) -> Result<Self, StoreError> {
-        let (bulk, writer) = recover::recover(&*disk, config, random_key(), clock.now())?;
-        let wakeups = Arc::new(Wakeups::default());
+        let (bulk, encoder) = recover::recover(&*disk, config, random_key(), clock.now())?;
+        let notifier = Arc::new(Notifier::default());
         let poison = Poison::default();
-        let scribe = Scribe::new(disk.clone(), durability, writer.spent_until(), poison.clone());
-        let (tasks, waiting) = std_mpsc::sync_channel(scribe::MAX_WAITING);
+        let committer = Committer::new(disk.clone(), durability, encoder.spent_until(), poison.clone());
+        let (tasks, waiting) = std_mpsc::sync_channel(committer::MAX_WAITING);
         let owner = Owner {
             bulk,
-            writer,
-            scribe: tasks,
+            encoder,
+            committer: tasks,
             clock,
-            wakeups: wakeups.clone(),
+            notifier: notifier.clone(),
             checked,
             poison,
         };
         let (sender, inbox) = mpsc::channel(INBOX);
-        spawn("tidegate-scribe", move || scribe.run(waiting))?;
+        spawn("tidegate-committer", move || committer.run(waiting))?;
         spawn("tidegate-store", move || owner.run(inbox))?;
         Ok(Self {
             inbox: sender,
             disk,
-            wakeups,
+            notifier,
             disk_bytes: None,
         })
     }
@@ -168,7 +168,7 @@ impl EmbeddedStore {
             disk_bytes,
             ..
         } = self;
-        // The scribe drops the last reference, so that the lock is gone when it answers.
+        // The committer drops the last reference, so that the lock is gone when it answers.
         drop((disk, disk_bytes));
         inbox
             .send(Message::Close(reply))
@@ -226,7 +226,7 @@ impl EmbeddedStore {
         Ok(Some((id, payload)))
     }
 
-    fn read_end(&self, seq: JobSeq) -> Result<Option<StoredPhase>, StoreError> {
+    fn read_end(&self, seq: JobSeq) -> Result<Option<StoredState>, StoreError> {
         let Some(bytes) = self.disk.get(Table::States, seq.0).map_err(corrupt)? else {
             return Ok(None);
         };
@@ -237,9 +237,9 @@ impl EmbeddedStore {
                 .get(Table::Blobs, codec::result_blob(seq))
                 .map_err(corrupt)?
         {
-            codec::with_result(&mut state.phase, result);
+            codec::with_result(&mut state.state, result);
         }
-        Ok(Some(state.phase))
+        Ok(Some(state.state))
     }
 
     /// None if the job has been dropped since it was looked up.
@@ -248,8 +248,8 @@ impl EmbeddedStore {
             return Ok(None);
         };
         let (result, error) = match self.read_end(view.seq)? {
-            Some(StoredPhase::Done { result, .. }) => (Some(result), None),
-            Some(StoredPhase::Dead { error, .. }) => (None, Some(error)),
+            Some(StoredState::Completed { result, .. }) => (Some(result), None),
+            Some(StoredState::Dead { error, .. }) => (None, Some(error)),
             _ => (None, None),
         };
         Ok(Some(JobDetails {
@@ -319,18 +319,18 @@ impl Store for EmbeddedStore {
     async fn results(
         &self,
         group: &GroupId,
-        action: &ActionId,
+        batch: &BatchId,
         after: Option<Cursor>,
         max: u32,
     ) -> Result<Result<Page<JobDetails>, Refusal>, StoreError> {
-        let query = Query::ActionJobs {
+        let query = Query::BatchJobs {
             group: group.clone(),
-            action: action.clone(),
+            batch: batch.clone(),
             after,
             max,
         };
         let page = match self.view(query).await? {
-            Ok(View::ActionJobs(page)) => page,
+            Ok(View::BatchJobs(page)) => page,
             Ok(other) => unreachable!("jobs are answered with jobs, not {other:?}"),
             Err(refusal) => return Ok(Err(refusal)),
         };
@@ -356,10 +356,10 @@ impl Store for EmbeddedStore {
             other => unreachable!("the dead are answered with the dead, not {other:?}"),
         };
         let mut items = Vec::with_capacity(page.items.len());
-        for DeadView { group, action, job } in page.items {
+        for DeadView { group, batch, job } in page.items {
             items.extend(self.details(job)?.map(|details| DeadJob {
                 group,
-                action,
+                batch,
                 details,
             }));
         }
@@ -369,7 +369,7 @@ impl Store for EmbeddedStore {
         })
     }
 
-    fn wakeups(&self) -> Arc<Wakeups> {
-        self.wakeups.clone()
+    fn notifier(&self) -> Arc<Notifier> {
+        self.notifier.clone()
     }
 }

@@ -1,7 +1,7 @@
 //! The thread that owns the state machine.
 //!
 //! It drains its inbox, applies the commands in memory and hands their changes with their answers to the
-//! scribe. Commands that arrive while the scribe syncs share the next sync, so the busier the store, the
+//! committer. Commands that arrive while the committer syncs share the next sync, so the busier the store, the
 //! fewer syncs per command.
 
 use std::sync::{Arc, mpsc as std_mpsc};
@@ -9,12 +9,12 @@ use std::sync::{Arc, mpsc as std_mpsc};
 use tidegate_core::bulk::{Bulk, Command, Outcome};
 use tokio::sync::{mpsc, oneshot};
 
+use super::committer::{CommitBatch, Poison, Reply, Task};
 use super::disk::Reader;
-use super::scribe::{Poison, Reply, Sheet, Task};
-use super::writer::Writer;
-use crate::{Clock, StoreError, Wakeups};
+use super::encoder::ChangeEncoder;
+use crate::{Clock, Notifier, StoreError};
 
-/// Limit: commands on one sheet.
+/// Limit: commands on one commit.
 const MAX_BATCH: usize = 256;
 
 pub(super) enum Message {
@@ -26,10 +26,10 @@ pub(super) enum Message {
 
 pub(super) struct Owner {
     pub(super) bulk: Bulk,
-    pub(super) writer: Writer,
-    pub(super) scribe: std_mpsc::SyncSender<Task>,
+    pub(super) encoder: ChangeEncoder,
+    pub(super) committer: std_mpsc::SyncSender<Task>,
     pub(super) clock: Arc<dyn Clock>,
-    pub(super) wakeups: Arc<Wakeups>,
+    pub(super) notifier: Arc<Notifier>,
     /// Proves the state machine's invariants after every batch: for tests, it visits every job.
     pub(super) checked: bool,
     pub(super) poison: Poison,
@@ -61,8 +61,8 @@ impl Owner {
     }
 
     fn hand_over(&self, task: Task) {
-        // The scribe ends before this thread only if it panicked; the dropped replies say "closed" then.
-        let _ = self.scribe.send(task);
+        // The committer ends before this thread only if it panicked; the dropped replies say "closed" then.
+        let _ = self.committer.send(task);
     }
 
     fn batch(&mut self, commands: &mut Vec<(Command, Reply)>) {
@@ -76,24 +76,24 @@ impl Owner {
             return;
         }
         let now = self.clock.now();
-        let mut sheet = Sheet::default();
+        let mut commit = CommitBatch::default();
         for (command, reply) in commands.drain(..) {
             let outcome = self.bulk.apply(command, now);
-            self.writer.add(self.bulk.take_changes());
+            self.encoder.add(self.bulk.take_changes());
             match &outcome {
                 Outcome::Lease(lease) if !lease.jobs.is_empty() => {
-                    sheet.leases.push((reply, outcome, self.bulk.window_end()));
+                    commit.leases.push((reply, outcome, self.bulk.window_end()));
                 }
-                _ => sheet.rest.push((reply, outcome)),
+                _ => commit.rest.push((reply, outcome)),
             }
         }
         if self.checked {
             self.bulk.check();
         }
-        self.writer.fill(&mut sheet, &self.bulk);
-        // Before the sync: who is woken by it asks this thread, and is answered after the sheet. So who has
-        // heard an answer has heard its bell.
-        self.wakeups.ring(self.bulk.take_signals());
-        self.hand_over(Task::Write(sheet));
+        self.encoder.fill(&mut commit, &self.bulk);
+        // Before the sync: who is woken by it asks this thread, and is answered after the commit. So who has
+        // heard an answer has heard its signal.
+        self.notifier.notify(self.bulk.take_signals());
+        self.hand_over(Task::Write(commit));
     }
 }

@@ -2,7 +2,7 @@
 
 use hashbrown::HashMap;
 
-use tidegate_core::bulk::record::{ActionRecord, GroupRecord, JobState, LimitsRecord};
+use tidegate_core::bulk::record::{BatchRecord, GroupRecord, JobProgress, LimitsRecord};
 use tidegate_core::bulk::restore::{Restore, RestoreError};
 use tidegate_core::bulk::{Bulk, Fence, FingerprintKey, JobSeq};
 use tidegate_core::config::BulkConfig;
@@ -10,7 +10,7 @@ use tidegate_core::time::Timestamp;
 
 use super::codec::{self, Epoch, Identity, Progress, meta_key};
 use super::disk::{Disk, DiskError, Op, Table};
-use super::writer::Writer;
+use super::encoder::ChangeEncoder;
 use crate::StoreError;
 
 fn unreadable(error: DiskError) -> StoreError {
@@ -31,14 +31,14 @@ fn meta<T: serde::de::DeserializeOwned>(disk: &dyn Disk, key: u64) -> Result<Opt
         .transpose()
 }
 
-/// The state machine as it was, and the writer that goes on from there. Raises the epoch durably first:
+/// The state machine as it was, and the encoder that goes on from there. Raises the epoch durably first:
 /// every fence given out from here on is larger than any before.
 pub(super) fn recover(
     disk: &dyn Disk,
     config: BulkConfig,
     fresh_key: FingerprintKey,
     wall: Timestamp,
-) -> Result<(Bulk, Writer), StoreError> {
+) -> Result<(Bulk, ChangeEncoder), StoreError> {
     let identity = meta(disk, meta_key::IDENTITY)?.unwrap_or(Identity {
         fingerprint_key: fresh_key,
     });
@@ -65,24 +65,24 @@ pub(super) fn recover(
     .and_then(|()| disk.sync())
     .map_err(|error| StoreError::Poisoned(error.to_string()))?;
 
-    let mut writer = Writer::new(progress);
+    let mut encoder = ChangeEncoder::new(progress);
     let mut failed = None;
     disk.scan(Table::Groups, &mut |_, bytes| {
         let result = restore.group(&codec::decode::<GroupRecord>("a group", bytes)?);
         result.map_err(|error| stop(&mut failed, error))
     })
     .map_err(|error| failed.take().unwrap_or(unreadable(error)))?;
-    disk.scan(Table::Actions, &mut |_, bytes| {
-        let result = restore.action(&codec::decode::<ActionRecord>("an action", bytes)?);
+    disk.scan(Table::Batches, &mut |_, bytes| {
+        let result = restore.batch(&codec::decode::<BatchRecord>("a batch", bytes)?);
         result.map_err(|error| stop(&mut failed, error))
     })
     .map_err(|error| failed.take().unwrap_or(unreadable(error)))?;
     let (latest, records) = leases(disk)?;
-    jobs(disk, &mut restore, &latest, &mut writer)?;
+    jobs(disk, &mut restore, &latest, &mut encoder)?;
     records
         .into_iter()
-        .for_each(|record| writer.lease_record_over(record));
-    Ok((restore.finish(), writer))
+        .for_each(|record| encoder.lease_record_over(record));
+    Ok((restore.finish(), encoder))
 }
 
 /// Ends a scan; the caller finds the reason in `failed`.
@@ -114,14 +114,14 @@ fn jobs(
     disk: &dyn Disk,
     restore: &mut Restore,
     latest: &Leases,
-    writer: &mut Writer,
+    encoder: &mut ChangeEncoder,
 ) -> Result<(), StoreError> {
     // States are small and few while jobs wait; they are dropped as they are used.
-    let mut states: std::collections::VecDeque<(u64, JobState, bool)> = Default::default();
+    let mut states: std::collections::VecDeque<(u64, JobProgress, bool)> = Default::default();
     disk.scan(Table::States, &mut |seq, bytes| {
         let (mut state, blob) = codec::decode_state(bytes)?;
         // Results stay on disk.
-        codec::with_result(&mut state.phase, Vec::new());
+        codec::with_result(&mut state.state, Vec::new());
         states.push_back((seq, state, blob));
         Ok(())
     })
@@ -134,15 +134,15 @@ fn jobs(
         }
         let state = states.pop_front_if(|(of, ..)| *of == seq);
         if job.payload.is_none() {
-            writer.blob_kept(codec::payload_blob(JobSeq(seq)));
+            encoder.blob_kept(codec::payload_blob(JobSeq(seq)));
         }
         if state.as_ref().is_some_and(|(_, _, blob)| *blob) {
-            writer.blob_kept(codec::result_blob(JobSeq(seq)));
+            encoder.blob_kept(codec::result_blob(JobSeq(seq)));
         }
         let settled = state.as_ref().map_or(Fence(0), |(_, state, _)| state.fence);
         let lost = latest.get(&JobSeq(seq)).filter(|(fence, _)| *fence > settled);
         if let Some((_, record)) = lost {
-            writer.lease_kept(*record, JobSeq(seq));
+            encoder.lease_kept(*record, JobSeq(seq));
         }
         restore
             .job(

@@ -6,7 +6,7 @@ use std::path::Path;
 
 use bytes::Bytes;
 use tidegate_core::bulk::JobSeq;
-use tidegate_core::bulk::record::{ActionRecord, GroupRecord, JobRecord, JobState, LimitsRecord};
+use tidegate_core::bulk::record::{BatchRecord, GroupRecord, JobProgress, JobRecord, LimitsRecord};
 use tidegate_core::config::BulkConfig;
 use tidegate_core::ids::{JobId, JobType};
 use tidegate_core::time::Timestamp;
@@ -88,8 +88,8 @@ fn export(from: &dyn Reader, out: impl Write) -> Result<Counts, StoreError> {
             write(&Line::Group(codec::decode::<GroupRecord>("a group", bytes)?))
         })
         .and_then(|()| {
-            from.scan(Table::Actions, &mut |_, bytes| {
-                write(&Line::Action(codec::decode::<ActionRecord>("an action", bytes)?))
+            from.scan(Table::Batches, &mut |_, bytes| {
+                write(&Line::Batch(codec::decode::<BatchRecord>("a batch", bytes)?))
             })
         })
         .and_then(|()| {
@@ -116,10 +116,10 @@ fn whole_job(from: &dyn Reader, seq: u64, bytes: &[u8]) -> Result<JobRecord, Dis
     let named = |error: tidegate_core::ids::IdError| DiskError(error.to_string());
     Ok(JobRecord {
         seq: JobSeq(seq),
-        action: job.head.action,
+        batch: job.head.batch,
         id: JobId::new(job.head.id).map_err(named)?,
         kind: JobType::new(job.head.kind).map_err(named)?,
-        level: job.head.level,
+        priority: job.head.priority,
         created_at: job.head.created_at,
         run_at: job.head.run_at,
         expires_at: job.head.expires_at,
@@ -127,7 +127,7 @@ fn whole_job(from: &dyn Reader, seq: u64, bytes: &[u8]) -> Result<JobRecord, Dis
     })
 }
 
-fn whole_state(from: &dyn Reader, seq: u64) -> Result<Option<JobState>, DiskError> {
+fn whole_state(from: &dyn Reader, seq: u64) -> Result<Option<JobProgress>, DiskError> {
     let Some(bytes) = from.get(Table::States, seq)? else {
         return Ok(None);
     };
@@ -135,7 +135,7 @@ fn whole_state(from: &dyn Reader, seq: u64) -> Result<Option<JobState>, DiskErro
     // Fences are the store's own: they say nothing elsewhere.
     state.fence = Default::default();
     if blob && let Some(result) = from.get(Table::Blobs, codec::result_blob(JobSeq(seq)))? {
-        codec::with_result(&mut state.phase, result);
+        codec::with_result(&mut state.state, result);
     }
     Ok(Some(state))
 }
@@ -172,9 +172,9 @@ fn add(ops: &mut Vec<Op>, line: Line) -> u64 {
             ops.push(Op::Put(Table::Groups, group.seq.0, codec::encode(&group)));
             group.seq.0
         }
-        Line::Action(action) => {
-            ops.push(Op::Put(Table::Actions, action.seq.0, codec::encode(&action)));
-            action.seq.0
+        Line::Batch(batch) => {
+            ops.push(Op::Put(Table::Batches, batch.seq.0, codec::encode(&batch)));
+            batch.seq.0
         }
         Line::Job { job, state } => {
             let (record, blob) = codec::encode_job(&job);

@@ -1,12 +1,12 @@
 //! A job as Redis keeps it: what never changes, in one value.
 //!
 //! ```text
-//!   by the script      action 5, created 6, lane 2
+//!   by the script      batch 5, created 6, queue 2
 //!   by this program    flags 1, length of id 2, of type 2, [run_at 7], [expires_at 7], id, type, payload
 //! ```
 
 use bytes::{Buf, Bytes};
-use tidegate_core::bulk::{Level, NewJob};
+use tidegate_core::bulk::{NewJob, Priority};
 use tidegate_core::ids::{JobId, JobType};
 use tidegate_core::time::Timestamp;
 
@@ -19,7 +19,7 @@ pub(super) const EXPIRES_AT: u8 = 8;
 pub(super) fn flags(job: &NewJob) -> u8 {
     let run = job.run_at.map_or(0, |_| RUN_AT);
     let expires = job.expires_at.map_or(0, |_| EXPIRES_AT);
-    job.level as u8 | run | expires
+    job.priority as u8 | run | expires
 }
 
 /// What this program adds.
@@ -39,9 +39,9 @@ pub(super) fn pack(job: &NewJob, payload: &[u8], out: &mut Vec<u8>) {
 /// A job read back.
 #[derive(Debug)]
 pub(super) struct Blob {
-    pub(super) action: u64,
+    pub(super) batch: u64,
     pub(super) created_at: Timestamp,
-    pub(super) level: Level,
+    pub(super) priority: Priority,
     pub(super) run_at: Option<Timestamp>,
     pub(super) expires_at: Option<Timestamp>,
     pub(super) id: JobId,
@@ -61,7 +61,7 @@ impl Blob {
         let number = |bytes: &mut Bytes, len: usize| -> Result<u64, StoreError> {
             Ok(take(bytes, len)?.get_uint(len))
         };
-        let action = number(&mut bytes, 5)?;
+        let batch = number(&mut bytes, 5)?;
         let created_at = Timestamp(number(&mut bytes, 6)?);
         number(&mut bytes, 2)?;
         let flags = number(&mut bytes, 1)? as u8;
@@ -78,9 +78,9 @@ impl Blob {
         let id = text(take(&mut bytes, id_len)?)?;
         let kind = text(take(&mut bytes, kind_len)?)?;
         Ok(Self {
-            action,
+            batch,
             created_at,
-            level: Level::ALL[usize::from(flags & 3).min(2)],
+            priority: Priority::ALL[usize::from(flags & 3).min(2)],
             run_at,
             expires_at,
             id: JobId::new(id).map_err(|_| broken())?,

@@ -45,7 +45,7 @@ impl Shared {
             page.items.extend(items.items()?.each(|one| {
                 Ok(DeadJob {
                     group: one.name()?,
-                    action: one.name()?,
+                    batch: one.name()?,
                     details: decode::job(&mut one.items()?, numbers)?,
                 })
             })?);
@@ -82,7 +82,7 @@ fn cursor(shard: u32, local: u64) -> Cursor {
 pub(super) fn without_bodies(page: Page<DeadJob>) -> Page<DeadView> {
     let view = |dead: DeadJob| DeadView {
         group: dead.group,
-        action: dead.action,
+        batch: dead.batch,
         job: dead.details.view,
     };
     Page {

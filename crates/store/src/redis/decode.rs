@@ -4,20 +4,20 @@ use bytes::Bytes;
 use tidegate_core::bulk::congestion::{Backoff, CongestionLevel, estimate_completion};
 use tidegate_core::bulk::views::*;
 use tidegate_core::bulk::*;
-use tidegate_core::ids::{ActionId, GroupId};
+use tidegate_core::ids::{BatchId, GroupId};
 use tidegate_core::time::{Millis, Timestamp};
 
 use super::blob::Blob;
 use super::reply::Items;
 use crate::{JobDetails, LeasedJob, StoreError};
 
-type Answer<T> = Result<T, StoreError>;
+type StoreResult<T> = Result<T, StoreError>;
 
 fn odd(what: &str, found: impl std::fmt::Debug) -> StoreError {
     StoreError::Corrupt(format!("a script answered {found:?} as {what}"))
 }
 
-fn one_of<T: Copy>(what: &str, all: &[T], index: i64) -> Answer<T> {
+fn one_of<T: Copy>(what: &str, all: &[T], index: i64) -> StoreResult<T> {
     usize::try_from(index)
         .ok()
         .and_then(|index| all.get(index))
@@ -25,7 +25,7 @@ fn one_of<T: Copy>(what: &str, all: &[T], index: i64) -> Answer<T> {
         .ok_or_else(|| odd(what, index))
 }
 
-fn congestion_level(index: i64) -> Answer<CongestionLevel> {
+fn congestion_level(index: i64) -> StoreResult<CongestionLevel> {
     use CongestionLevel::*;
     one_of(
         "a congestion level",
@@ -34,13 +34,13 @@ fn congestion_level(index: i64) -> Answer<CongestionLevel> {
     )
 }
 
-pub(super) fn delay_reason(index: i64) -> Answer<DelayReason> {
+pub(super) fn delay_reason(index: i64) -> StoreResult<DelayReason> {
     use DelayReason::*;
     let all = [RateLimited, ApiThrottled, TransientError, LeaseExpired, Scheduled];
     one_of("a reason of delay", &all, index)
 }
 
-pub(super) fn death_reason(index: i64) -> Answer<DeathReason> {
+pub(super) fn death_reason(index: i64) -> StoreResult<DeathReason> {
     use DeathReason::*;
     one_of(
         "a reason of death",
@@ -49,23 +49,23 @@ pub(super) fn death_reason(index: i64) -> Answer<DeathReason> {
     )
 }
 
-pub(super) fn action_status(index: i64) -> Answer<ActionStatus> {
-    use ActionStatus::*;
+pub(super) fn batch_status(index: i64) -> StoreResult<BatchStatus> {
+    use BatchStatus::*;
     let all = [Created, Dispatched, Running, Aggregating, Completed, Failed];
-    one_of("the status of an action", &all, index)
+    one_of("the status of a batch", &all, index)
 }
 
-/// Phases and levels count from one.
-pub(super) fn phase(number: i64) -> Answer<Phase> {
-    use Phase::*;
+/// States and priorities count from one.
+pub(super) fn state(number: i64) -> StoreResult<JobState> {
+    use JobState::*;
     one_of(
-        "a phase",
-        &[Waiting, Ready, Leased, Delayed, Done, Dead],
+        "a state",
+        &[Waiting, Ready, Running, Delayed, Completed, Dead],
         number - 1,
     )
 }
 
-pub(super) fn stop(items: &mut Items) -> Answer<Stop> {
+pub(super) fn stop(items: &mut Items) -> StoreResult<Stop> {
     let (why, until) = (items.text()?, items.time()?);
     Ok(match why.as_str() {
         "enough" => Stop::Enough,
@@ -82,28 +82,28 @@ pub(super) fn stop(items: &mut Items) -> Answer<Stop> {
 pub(super) fn refusal(
     said: &str,
     group: &GroupId,
-    action: Option<&ActionId>,
+    batch: Option<&BatchId>,
     job: Option<&tidegate_core::ids::JobId>,
-) -> Answer<Refusal> {
-    let of_action = || action.cloned().ok_or_else(|| odd("a refusal", said));
+) -> StoreResult<Refusal> {
+    let of_batch = || batch.cloned().ok_or_else(|| odd("a refusal", said));
     let of_job = || job.cloned().ok_or_else(|| odd("a refusal", said));
     let group = group.clone();
     Ok(match said {
         "no group" => Refusal::UnknownGroup(group),
-        "no action" => Refusal::UnknownAction {
+        "no batch" => Refusal::UnknownBatch {
             group,
-            action: of_action()?,
+            batch: of_batch()?,
         },
         "no job" => Refusal::UnknownJob {
             group,
             job: of_job()?,
         },
-        "none open" => Refusal::NoOpenAction(group),
-        "sealed" => Refusal::Sealed(of_action()?),
-        "cancelled" => Refusal::Cancelled(of_action()?),
-        "finished" => Refusal::ActionFinished(of_action()?),
+        "none open" => Refusal::NoOpenBatch(group),
+        "sealed" => Refusal::Sealed(of_batch()?),
+        "cancelled" => Refusal::Cancelled(of_batch()?),
+        "finished" => Refusal::BatchFinished(of_batch()?),
         "not dead" => Refusal::NotDead(of_job()?),
-        "lost" => Refusal::ClaimLost(of_action()?),
+        "lost" => Refusal::ClaimLost(of_batch()?),
         "cursor lost" => Refusal::CursorLost,
         other => return Err(odd("a refusal", other)),
     })
@@ -131,11 +131,11 @@ pub(super) fn enqueue(
     p: &EnqueueParams,
     numbers: Numbers,
     limits: &tidegate_core::config::LimitsConfig,
-) -> Answer<Result<EnqueueOutcome, Refusal>> {
+) -> StoreResult<Result<EnqueueOutcome, Refusal>> {
     let said = items.text()?;
-    let action: ActionId = items.name()?;
+    let batch: BatchId = items.name()?;
     if said != "ok" {
-        return Ok(Err(refusal(&said, &p.group, Some(&action), None)?));
+        return Ok(Err(refusal(&said, &p.group, Some(&batch), None)?));
     }
     let total_jobs = items.unsigned()?;
     let mut answers = items.items()?;
@@ -162,22 +162,22 @@ pub(super) fn enqueue(
         });
     }
     Ok(Ok(EnqueueOutcome {
-        action,
+        batch,
         total_jobs,
         jobs,
     }))
 }
 
-/// What a shard says of one of its lanes.
+/// What a shard says of one of its queues.
 #[derive(Debug, Clone, Copy, Default)]
-pub(super) struct InLane {
+pub(super) struct InQueue {
     pub(super) ready: u64,
     /// Of the groups that stand in its order, in thousandths.
     pub(super) weight: u64,
 }
 
-impl InLane {
-    fn read(items: &mut Items) -> Answer<Self> {
+impl InQueue {
+    fn read(items: &mut Items) -> StoreResult<Self> {
         Ok(Self {
             ready: items.unsigned()?,
             weight: items.unsigned()?,
@@ -185,7 +185,7 @@ impl InLane {
     }
 }
 
-pub(super) fn admit(mut items: Items, numbers: Numbers) -> Answer<(AdmitOutcome, InLane)> {
+pub(super) fn admit(mut items: Items, numbers: Numbers) -> StoreResult<(AdmitOutcome, InQueue)> {
     let mut ids = items.items()?;
     let mut admitted = Vec::with_capacity(ids.len());
     while ids.len() > 0 {
@@ -209,7 +209,7 @@ pub(super) fn admit(mut items: Items, numbers: Numbers) -> Answer<(AdmitOutcome,
         denied,
         stop: stop(&mut items)?,
     };
-    Ok((outcome, InLane::read(&mut items)?))
+    Ok((outcome, InQueue::read(&mut items)?))
 }
 
 /// What a shard says of itself with every answer.
@@ -225,8 +225,8 @@ pub(super) struct Facts {
     pub(super) finished: u64,
 }
 
-/// The bells that rang, and the facts.
-pub(super) fn facts(items: &mut Items) -> Answer<(i64, Facts)> {
+/// The signals that notified, and the facts.
+pub(super) fn facts(items: &mut Items) -> StoreResult<(i64, Facts)> {
     let mut facts = items.items()?;
     let bits = facts.int()?;
     Ok((
@@ -248,16 +248,16 @@ pub(super) struct ShardLeases {
     pub(super) jobs: Vec<LeasedJob>,
     pub(super) stop: Stop,
     pub(super) unused: u64,
-    pub(super) lane: InLane,
+    pub(super) queue: InQueue,
 }
 
-pub(super) fn lease(mut items: Items, numbers: Numbers) -> Answer<ShardLeases> {
+pub(super) fn lease(mut items: Items, numbers: Numbers) -> StoreResult<ShardLeases> {
     let stop = stop(&mut items)?;
     let unused = items.unsigned()?;
     let mut named = items.items()?;
-    let of: Vec<(GroupId, ActionId)> = (0..named.len() / 2)
+    let of: Vec<(GroupId, BatchId)> = (0..named.len() / 2)
         .map(|_| Ok((named.name()?, named.name()?)))
-        .collect::<Answer<_>>()?;
+        .collect::<StoreResult<_>>()?;
     let mut values = items.items()?;
     let mut jobs = Vec::with_capacity(values.len() / 7);
     while values.len() > 0 {
@@ -266,11 +266,11 @@ pub(super) fn lease(mut items: Items, numbers: Numbers) -> Answer<ShardLeases> {
             fence: numbers.fence(values.unsigned()?),
         };
         let index = values.unsigned()? as usize;
-        let (group, action) = index
+        let (group, batch) = index
             .checked_sub(1)
             .and_then(|index| of.get(index))
             .cloned()
-            .ok_or_else(|| odd("an action of a lease", index))?;
+            .ok_or_else(|| odd("a batch of a lease", index))?;
         let (attempt, deadline) = (values.small()?, values.time()?);
         let timeout = Millis(values.unsigned()?);
         let blob = Blob::read(values.bytes()?)?;
@@ -278,9 +278,9 @@ pub(super) fn lease(mut items: Items, numbers: Numbers) -> Answer<ShardLeases> {
             leased: Leased {
                 lease,
                 group,
-                action,
+                batch,
                 kind: blob.kind,
-                level: blob.level,
+                priority: blob.priority,
                 attempt,
                 deadline,
                 timeout,
@@ -293,50 +293,50 @@ pub(super) fn lease(mut items: Items, numbers: Numbers) -> Answer<ShardLeases> {
         jobs,
         stop,
         unused,
-        lane: InLane::read(&mut items)?,
+        queue: InQueue::read(&mut items)?,
     })
 }
 
-pub(super) fn settled(one: &mut Items) -> Answer<Settled> {
+pub(super) fn settled(one: &mut Items) -> StoreResult<Settled> {
     Ok(match one.text()?.as_str() {
-        "done" => Settled::Done {
-            action_complete: one.flag()?,
+        "done" => Settled::Completed {
+            batch_complete: one.flag()?,
         },
         "dead" => Settled::Dead {
             reason: death_reason(one.int()?)?,
-            action_complete: one.flag()?,
+            batch_complete: one.flag()?,
         },
         "delayed" => Settled::Delayed {
             until: one.time()?,
             reason: delay_reason(one.int()?)?,
         },
-        "returned" => Settled::Returned,
+        "returned" => Settled::Released,
         "stale" => Settled::Stale,
         other => return Err(odd("what an answer did", other)),
     })
 }
 
-fn counts(items: &mut Items) -> Answer<ActionCounts> {
-    Ok(ActionCounts {
+fn counts(items: &mut Items) -> StoreResult<BatchCounts> {
+    Ok(BatchCounts {
         total: items.unsigned()?,
         success: items.unsigned()?,
         failed: items.unsigned()?,
     })
 }
 
-fn texts(mut items: Items) -> Answer<Vec<String>> {
+fn texts(mut items: Items) -> StoreResult<Vec<String>> {
     (0..items.len()).map(|_| items.text()).collect()
 }
 
-pub(super) fn aggregation(one: &mut Items) -> Answer<Aggregation> {
-    let (group, action) = (one.name()?, one.name()?);
+pub(super) fn aggregation(one: &mut Items) -> StoreResult<Aggregation> {
+    let (group, batch) = (one.name()?, one.name()?);
     let claim = one.unsigned()?;
     let counts = counts(one)?;
     let keep_results = one.flag()?;
-    let status = action_status(one.int()?)?;
+    let status = batch_status(one.int()?)?;
     Ok(Aggregation {
         group,
-        action,
+        batch,
         claim,
         counts,
         errors: texts(one.items()?)?,
@@ -356,7 +356,7 @@ pub(super) struct Common {
 }
 
 impl Common {
-    pub(super) fn read(items: &mut Items, window: Millis) -> Answer<Self> {
+    pub(super) fn read(items: &mut Items, window: Millis) -> StoreResult<Self> {
         let mut common = items.items()?;
         Ok(Self {
             now: common.time()?,
@@ -371,19 +371,19 @@ impl Common {
     }
 }
 
-pub(super) fn phase_counts(mut items: Items) -> Answer<PhaseCounts> {
-    Ok(PhaseCounts {
+pub(super) fn state_counts(mut items: Items) -> StoreResult<StateCounts> {
+    Ok(StateCounts {
         waiting: items.unsigned()?,
         ready: items.unsigned()?,
-        leased: items.unsigned()?,
+        running: items.unsigned()?,
         delayed: items.unsigned()?,
-        done: items.unsigned()?,
+        completed: items.unsigned()?,
         dead: items.unsigned()?,
     })
 }
 
 /// With the group's number, for the cursor.
-pub(super) fn group_view(one: &mut Items, common: &Common) -> Answer<(GroupView, u64)> {
+pub(super) fn group_view(one: &mut Items, common: &Common) -> StoreResult<(GroupView, u64)> {
     let id = one.name()?;
     let base_priority =
         i32::try_from(one.int()?).map_err(|_| odd("a base priority", "too large a number"))?;
@@ -393,9 +393,9 @@ pub(super) fn group_view(one: &mut Items, common: &Common) -> Answer<(GroupView,
         leased_at_once: ceiling(one)?,
     };
     let (paused, held, active) = (one.flag()?, one.flag()?, one.flag()?);
-    let counts = phase_counts(one.items()?)?;
+    let counts = state_counts(one.items()?)?;
     let mut names = one.items()?;
-    let actions = (0..names.len()).map(|_| names.name()).collect::<Result<_, _>>()?;
+    let batches = (0..names.len()).map(|_| names.name()).collect::<Result<_, _>>()?;
     let view = GroupView {
         id,
         base_priority,
@@ -404,23 +404,23 @@ pub(super) fn group_view(one: &mut Items, common: &Common) -> Answer<(GroupView,
         held,
         active,
         counts,
-        actions,
+        batches,
         waiting_since: one.maybe()?.map(Timestamp),
         estimate: common.estimate(counts.unfinished()),
     };
     Ok((view, one.unsigned()?))
 }
 
-pub(super) fn action_view(mut items: Items, group: &GroupId, common: &Common) -> Answer<ActionView> {
+pub(super) fn batch_view(mut items: Items, group: &GroupId, common: &Common) -> StoreResult<BatchView> {
     let id = items.name()?;
-    let status = action_status(items.int()?)?;
+    let status = batch_status(items.int()?)?;
     let (sealed, paused, cancelled) = (items.flag()?, items.flag()?, items.flag()?);
     let counts = counts(&mut items.items()?)?;
     let errors = texts(items.items()?)?;
     let created_at = items.time()?;
     let finished_at = items.maybe()?.map(Timestamp);
-    let pending = phase_counts(items.items()?)?.unfinished();
-    Ok(ActionView {
+    let pending = state_counts(items.items()?)?.unfinished();
+    Ok(BatchView {
         group: group.clone(),
         id,
         status,
@@ -437,20 +437,20 @@ pub(super) fn action_view(mut items: Items, group: &GroupId, common: &Common) ->
     })
 }
 
-pub(super) fn job(one: &mut Items, numbers: Numbers) -> Answer<JobDetails> {
+pub(super) fn job(one: &mut Items, numbers: Numbers) -> StoreResult<JobDetails> {
     let seq = numbers.job(one.unsigned()?);
-    let level = one_of("a level", &Level::ALL, one.int()? - 1)?;
-    let phase = phase(one.int()?)?;
+    let priority = one_of("a priority", &Priority::ALL, one.int()? - 1)?;
+    let state = state(one.int()?)?;
     let (attempts, throttles) = (one.small()?, one.small()?);
     let at = one.time()?;
     let (delay, death) = (delay_reason(one.int()?)?, death_reason(one.int()?)?);
-    let lane = one.name()?;
+    let queue = one.name()?;
     let blob = Blob::read(one.bytes()?)?;
     let text: Bytes = one.bytes()?;
     let (mut result, mut error) = (None, None);
-    match phase {
-        Phase::Done => result = Some(text),
-        Phase::Dead => error = Some(String::from_utf8_lossy(&text).into_owned()),
+    match state {
+        JobState::Completed => result = Some(text),
+        JobState::Dead => error = Some(String::from_utf8_lossy(&text).into_owned()),
         _ => {}
     }
     Ok(JobDetails {
@@ -458,15 +458,15 @@ pub(super) fn job(one: &mut Items, numbers: Numbers) -> Answer<JobDetails> {
         view: JobView {
             seq,
             kind: blob.kind,
-            lane,
-            level,
-            phase,
+            queue,
+            priority,
+            state,
             attempts,
             throttles,
-            delayed: (phase == Phase::Delayed).then_some((at, delay)),
-            deadline: (phase == Phase::Leased).then_some(at),
-            dead: (phase == Phase::Dead).then_some(death),
-            finished_at: phase.is_finished().then_some(at),
+            delayed: (state == JobState::Delayed).then_some((at, delay)),
+            deadline: (state == JobState::Running).then_some(at),
+            dead: (state == JobState::Dead).then_some(death),
+            finished_at: state.is_finished().then_some(at),
         },
         payload: blob.payload,
         result,
@@ -474,30 +474,30 @@ pub(super) fn job(one: &mut Items, numbers: Numbers) -> Answer<JobDetails> {
     })
 }
 
-pub(super) fn queue_stats(mut items: Items) -> Answer<QueueStats> {
+pub(super) fn bulk_stats(mut items: Items) -> StoreResult<BulkStats> {
     let mut standing = items.items()?;
     let (high, normal, low) = (standing.unsigned()?, standing.unsigned()?, standing.unsigned()?);
-    Ok(QueueStats {
+    Ok(BulkStats {
         high_priority_groups: high,
         normal_priority_groups: normal,
         low_priority_groups: low,
         total_groups: high + normal + low,
         active_groups: items.unsigned()?,
-        counts: phase_counts(items.items()?)?,
+        counts: state_counts(items.items()?)?,
         started: items.unsigned()?,
         most_started_per_window: items.unsigned()?,
         limit_per_window: items.unsigned()?,
         throttles: items.unsigned()?,
         saved_spins: items.unsigned()?,
         groups_kept: items.unsigned()?,
-        actions_kept: items.unsigned()?,
+        batches_kept: items.unsigned()?,
         lines_kept: items.unsigned()?,
         tags_remembered: items.unsigned()?,
     })
 }
 
 /// With the group's number, for the cursor.
-pub(super) fn congestion_state(one: &mut Items) -> Answer<(CongestionState, u64)> {
+pub(super) fn congestion_state(one: &mut Items) -> StoreResult<(CongestionState, u64)> {
     let group = one.name()?;
     let (non_ready_count, rate_limit_speed) = (one.unsigned()?, one.unsigned()?);
     let current_backoff_ms = Millis(one.unsigned()?);
@@ -524,7 +524,7 @@ pub(super) fn congestion_state(one: &mut Items) -> Answer<(CongestionState, u64)
 /// Items with the number of their group, and whether there are more.
 type Numbered<T> = (Vec<(T, u64)>, bool);
 
-pub(super) fn summary(mut items: Items) -> Answer<(CongestionSummary, Numbered<CongestionState>)> {
+pub(super) fn summary(mut items: Items) -> StoreResult<(CongestionSummary, Numbered<CongestionState>)> {
     let active_group_count = items.unsigned()?;
     let total_non_ready_count = items.unsigned()?;
     let worst_congestion_level = congestion_level(items.int()?)?;
@@ -543,7 +543,7 @@ pub(super) fn summary(mut items: Items) -> Answer<(CongestionSummary, Numbered<C
     Ok((summary, (states, items.flag()?)))
 }
 
-pub(super) fn snapshot(one: &mut Items) -> Answer<CongestionSnapshot> {
+pub(super) fn snapshot(one: &mut Items) -> StoreResult<CongestionSnapshot> {
     Ok(CongestionSnapshot {
         timestamp: one.time()?,
         non_ready_count: one.small()?,

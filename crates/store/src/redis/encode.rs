@@ -12,7 +12,7 @@ pub(super) fn enqueue(p: &EnqueueParams, max_payload: u64) -> Args {
     let base_priority = p.base_priority.unwrap_or(0);
     args.text(p.group.as_str());
     args.number(base_priority).big(settings::step(base_priority));
-    args.text(p.action.as_ref().map_or("", |action| action.as_str()));
+    args.text(p.batch.as_ref().map_or("", |batch| batch.as_str()));
     let mut kinds: Vec<&str> = Vec::new();
     let indexes: Vec<usize> = p
         .jobs
@@ -40,19 +40,23 @@ pub(super) fn enqueue(p: &EnqueueParams, max_payload: u64) -> Args {
     args
 }
 
-pub(super) fn open_action(p: &OpenActionParams) -> Args {
+pub(super) fn open_batch(p: &OpenBatchParams) -> Args {
     let mut args = Args::default();
     let base_priority = p.base_priority.unwrap_or(0);
     args.text(p.group.as_str());
     args.number(base_priority).big(settings::step(base_priority));
-    args.text(p.action.as_str());
+    args.text(p.batch.as_str());
     args.number(p.options.failure_threshold_percent)
         .flag(p.options.keep_results)
         .text(p.options.callback.as_deref().unwrap_or_default());
     args
 }
 
-pub(super) fn settle<'a>(answers: impl Iterator<Item = &'a Answer>, max_result: u64, shards: u64) -> Args {
+pub(super) fn settle<'a>(
+    answers: impl Iterator<Item = &'a Settlement>,
+    max_result: u64,
+    shards: u64,
+) -> Args {
     let mut args = Args::default();
     for answer in answers {
         lease(&mut args, answer.lease, shards);
@@ -61,8 +65,8 @@ pub(super) fn settle<'a>(answers: impl Iterator<Item = &'a Answer>, max_result: 
             cut_error(&mut error);
             error
         };
-        match &answer.verdict {
-            Verdict::Done { result } => {
+        match &answer.outcome {
+            JobOutcome::Completed { result } => {
                 let len = result.len() as u64;
                 if len > max_result {
                     let error = format!("the result has {len} bytes; at most {max_result} are allowed");
@@ -71,22 +75,22 @@ pub(super) fn settle<'a>(answers: impl Iterator<Item = &'a Answer>, max_result: 
                     args.text("d").text("").bytes(result);
                 }
             }
-            Verdict::Failed { error } => {
+            JobOutcome::Failed { error } => {
                 args.text("f").text("").text(&cut(error));
             }
-            Verdict::Throttled { retry_after } => {
+            JobOutcome::Throttled { retry_after } => {
                 args.text("t").option(*retry_after, |args, after| {
                     args.span(after);
                 });
                 args.text("");
             }
-            Verdict::Retry { error, after } => {
+            JobOutcome::Retry { error, after } => {
                 args.text("r").option(*after, |args, after| {
                     args.span(after);
                 });
                 args.text(&cut(error));
             }
-            Verdict::Returned => {
+            JobOutcome::Released => {
                 args.text("x").text("").text("");
             }
         }
@@ -106,7 +110,7 @@ pub(super) fn target(target: &Target) -> Args {
     let mut args = Args::default();
     match target {
         Target::Group(group) => args.text(group.as_str()).text(""),
-        Target::Action(group, action) => args.text(group.as_str()).text(action.as_str()),
+        Target::Batch(group, batch) => args.text(group.as_str()).text(batch.as_str()),
     };
     args
 }
@@ -144,19 +148,19 @@ pub(super) fn query(query: &Query) -> Args {
             cursor(&mut args, after);
             args.number(*max);
         }
-        Query::Action(group, action) => {
-            args.text("action").text(group.as_str()).text(action.as_str());
+        Query::Batch(group, batch) => {
+            args.text("batch").text(group.as_str()).text(batch.as_str());
         }
         Query::Job(group, job) => {
             args.text("job").text(group.as_str()).text(job.as_str());
         }
-        Query::ActionJobs {
+        Query::BatchJobs {
             group,
-            action,
+            batch,
             after,
             max,
         } => {
-            args.text("jobs").text(group.as_str()).text(action.as_str());
+            args.text("jobs").text(group.as_str()).text(batch.as_str());
             cursor(&mut args, after);
             args.number(*max);
         }
@@ -169,7 +173,7 @@ pub(super) fn query(query: &Query) -> Args {
                 args.number(reason as i64);
             });
         }
-        Query::QueueStats => {
+        Query::BulkStats => {
             args.text("stats");
         }
         // These have scripts of their own.
@@ -179,7 +183,7 @@ pub(super) fn query(query: &Query) -> Args {
         Query::WhyGroup(group) => {
             args.text(group.as_str()).text("");
         }
-        Query::Lanes | Query::Limits => {}
+        Query::Queues | Query::Limits => {}
         Query::LimitStatus(group) => {
             args.text("limit").text(group.as_str());
         }

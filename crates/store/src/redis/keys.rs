@@ -19,8 +19,8 @@ impl Keys {
         format!("{}{{{shard}}}:meta", self.prefix)
     }
 
-    pub(super) fn bells(&self, shard: u32) -> String {
-        format!("{}{{{shard}}}:bells", self.prefix)
+    pub(super) fn signals(&self, shard: u32) -> String {
+        format!("{}{{{shard}}}:signals", self.prefix)
     }
 
     /// Matches every key of the store, whatever characters the prefix has.
@@ -101,14 +101,14 @@ impl RoomKeys {
         format!("{}rooms", self.prefix)
     }
 
-    /// The channel of the bells of all rooms.
-    pub(super) fn bells(&self) -> String {
-        format!("{}bells", self.prefix)
+    /// The channel of the signals of all rooms.
+    pub(super) fn signals(&self) -> String {
+        format!("{}signals", self.prefix)
     }
 
-    /// The channel of streams that took over; scripts make its name from that of the bells.
+    /// The channel of streams that took over; scripts make its name from that of the signals.
     pub(super) fn streams(&self) -> String {
-        format!("{}bells:streams", self.prefix)
+        format!("{}signals:streams", self.prefix)
     }
 
     /// `{room}:head`; scripts build the others from it.

@@ -4,11 +4,11 @@ use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use tidegate_core::ids::LaneId;
+use tidegate_core::ids::QueueId;
 
-use super::decode::{Facts, InLane};
+use super::decode::{Facts, InQueue};
 
-/// Limit: calls after which a shard that had no work is asked again without a bell.
+/// Limit: calls after which a shard that had no work is asked again without a signal.
 const ASK_IDLE_EVERY: u64 = 16;
 
 /// How long a shard that did not answer is not asked for more work.
@@ -27,24 +27,24 @@ struct State {
     calls: u64,
     /// The latest time that any server has told.
     now: u64,
-    /// Per lane and shard; none before the shard was asked about the lane.
-    lanes: HashMap<LaneId, Vec<Option<InLane>>>,
-    /// Finished actions and idle groups that each shard keeps.
+    /// Per queue and shard; none before the shard was asked about the queue.
+    queues: HashMap<QueueId, Vec<Option<InQueue>>>,
+    /// Finished batches and idle groups that each shard keeps.
     kept: Vec<(u64, u64)>,
     /// Shards that did not answer, and when they are asked again.
     down_until: Vec<Option<Instant>>,
 }
 
 impl State {
-    /// Jobs in ready of one lane; never more than the shard has in all.
-    fn ready_in(&self, lane: &str, shard: usize) -> u64 {
-        let known = self.lanes.get(lane).and_then(|of_lane| of_lane[shard]);
+    /// Jobs in ready of one queue; never more than the shard has in all.
+    fn ready_in(&self, queue: &str, shard: usize) -> u64 {
+        let known = self.queues.get(queue).and_then(|of_queue| of_queue[shard]);
         known.map_or(0, |known| known.ready).min(self.facts[shard].ready)
     }
 
-    /// The weight of the groups that wait in a lane, jobs in ready included.
-    fn weight_in(&self, lane: &LaneId, shard: usize) -> u64 {
-        let known = self.lanes.get(lane).and_then(|of_lane| of_lane[shard]);
+    /// The weight of the groups that wait in a queue, jobs in ready included.
+    fn weight_in(&self, queue: &QueueId, shard: usize) -> u64 {
+        let known = self.queues.get(queue).and_then(|of_queue| of_queue[shard]);
         match known {
             Some(known) if known.ready > 0 => known.weight.max(1_000),
             Some(known) => known.weight,
@@ -61,7 +61,7 @@ impl Known {
                 owed: vec![0.0; shards as usize],
                 calls: 0,
                 now: 0,
-                lanes: HashMap::new(),
+                queues: HashMap::new(),
                 kept: vec![(0, 0); shards as usize],
                 down_until: vec![None; shards as usize],
             }),
@@ -90,26 +90,26 @@ impl Known {
         (state.facts.len() > 1).then_some(state.now)
     }
 
-    pub(super) fn learn_lane(&self, lane: &LaneId, shard: u32, known: InLane) {
+    pub(super) fn learn_queue(&self, queue: &QueueId, shard: u32, known: InQueue) {
         let mut state = self.state();
         let shards = state.facts.len();
-        let of_lane = state
-            .lanes
-            .entry(lane.clone())
+        let of_queue = state
+            .queues
+            .entry(queue.clone())
             .or_insert_with(|| vec![None; shards]);
-        of_lane[shard as usize] = Some(known);
+        of_queue[shard as usize] = Some(known);
     }
 
-    /// Jobs in ready of a lane in all shards but one.
-    pub(super) fn ready_elsewhere(&self, lane: &LaneId, shard: u32) -> u64 {
+    /// Jobs in ready of a queue in all shards but one.
+    pub(super) fn ready_elsewhere(&self, queue: &QueueId, shard: u32) -> u64 {
         let state = self.state();
         let others = (0..state.facts.len()).filter(|&other| other != shard as usize);
-        others.map(|other| state.ready_in(lane.as_str(), other)).sum()
+        others.map(|other| state.ready_in(queue.as_str(), other)).sum()
     }
 
-    pub(super) fn ready_in_other_lanes(&self, lane: &str) -> u64 {
+    pub(super) fn ready_in_other_queues(&self, queue: &str) -> u64 {
         let state = self.state();
-        let others = |shard: usize| state.facts[shard].ready - state.ready_in(lane, shard);
+        let others = |shard: usize| state.facts[shard].ready - state.ready_in(queue, shard);
         (0..state.facts.len()).map(others).sum()
     }
 
@@ -120,18 +120,18 @@ impl Known {
         all - state.facts[shard as usize].finished
     }
 
-    pub(super) fn learn_kept(&self, shard: u32, actions: u64, groups: u64) {
-        self.state().kept[shard as usize] = (actions, groups);
+    pub(super) fn learn_kept(&self, shard: u32, batches: u64, groups: u64) {
+        self.state().kept[shard as usize] = (batches, groups);
     }
 
-    /// Finished actions and idle groups that other shards keep, as of the last sweep.
+    /// Finished batches and idle groups that other shards keep, as of the last sweep.
     pub(super) fn kept_elsewhere(&self, shard: u32) -> (u64, u64) {
         let state = self.state();
         let others = state.kept.iter().enumerate();
         others
             .filter(|(other, _)| *other != shard as usize)
-            .fold((0, 0), |(actions, groups), (_, kept)| {
-                (actions + kept.0, groups + kept.1)
+            .fold((0, 0), |(batches, groups), (_, kept)| {
+                (batches + kept.0, groups + kept.1)
             })
     }
 
@@ -157,14 +157,14 @@ impl Known {
         }
     }
 
-    /// Another process rang: there may be work.
-    pub(super) fn rang(&self, shard: u32) {
+    /// Another process notified: there may be work.
+    pub(super) fn notified(&self, shard: u32) {
         let mut state = self.state();
         let facts = &mut state.facts[shard as usize];
         facts.weight = facts.weight.max(1_000);
-        for of_lane in state.lanes.values_mut() {
-            if let Some(lane) = &mut of_lane[shard as usize] {
-                lane.weight = lane.weight.max(1_000);
+        for of_queue in state.queues.values_mut() {
+            if let Some(queue) = &mut of_queue[shard as usize] {
+                queue.weight = queue.weight.max(1_000);
             }
         }
     }
@@ -189,9 +189,9 @@ impl Known {
 
     /// `starts` shared out among some shards by the weight of their active groups. What does not divide evenly
     /// is owed, so that over many calls each shard gets its share to within one start.
-    pub(super) fn parts(&self, lane: &LaneId, shards: &[u32], starts: u64, idle_too: bool) -> Vec<u64> {
+    pub(super) fn parts(&self, queue: &QueueId, shards: &[u32], starts: u64, idle_too: bool) -> Vec<u64> {
         let mut state = self.state();
-        let weight = |&shard: &u32| match state.weight_in(lane, shard as usize) {
+        let weight = |&shard: &u32| match state.weight_in(queue, shard as usize) {
             0 if idle_too => 1_000,
             weight => weight,
         };
@@ -231,8 +231,8 @@ impl Known {
 mod tests {
     use super::*;
 
-    fn lane() -> LaneId {
-        tidegate_core::bulk::default_lane()
+    fn queue() -> QueueId {
+        tidegate_core::bulk::default_queue()
     }
 
     fn known(weights: &[u64]) -> Known {
@@ -252,7 +252,7 @@ mod tests {
         let known = known(&[1_000, 3_000]);
         let mut got = [0; 2];
         for _ in 0..400 {
-            let parts = known.parts(&lane(), &[0, 1], 1, false);
+            let parts = known.parts(&queue(), &[0, 1], 1, false);
             assert_eq!(parts.iter().sum::<u64>(), 1);
             got[0] += parts[0];
             got[1] += parts[1];
@@ -261,11 +261,11 @@ mod tests {
     }
 
     #[test]
-    fn a_shard_without_work_gets_nothing_until_it_is_asked_or_rings() {
+    fn a_shard_without_work_gets_nothing_until_it_is_asked_or_signals() {
         let known = known(&[1_000, 0]);
-        assert_eq!(known.parts(&lane(), &[0, 1], 10, false), [10, 0]);
-        assert_eq!(known.parts(&lane(), &[0, 1], 10, true), [5, 5]);
-        known.rang(1);
-        assert_eq!(known.parts(&lane(), &[0, 1], 10, false), [5, 5]);
+        assert_eq!(known.parts(&queue(), &[0, 1], 10, false), [10, 0]);
+        assert_eq!(known.parts(&queue(), &[0, 1], 10, true), [5, 5]);
+        known.notified(1);
+        assert_eq!(known.parts(&queue(), &[0, 1], 10, false), [5, 5]);
     }
 }

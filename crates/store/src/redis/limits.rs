@@ -1,4 +1,4 @@
-//! configure_limits, the window that shards share, and what is read of limits and lanes.
+//! configure_limits, the window that shards share, and what is read of limits and queues.
 //!
 //! With several shards the first one decides: it keeps the history and gives every change a version. The counter
 //! that all shards share and the other shards follow it, each only forward, so that changes at the same time end
@@ -11,9 +11,9 @@ use futures_util::FutureExt;
 use futures_util::future::try_join_all;
 use redis::Cmd;
 use tidegate_core::bulk::record::LimitsRecord;
-use tidegate_core::bulk::views::{LaneView, LimitChange, LimitsView, Query};
-use tidegate_core::bulk::{CHANGES_KEPT, ConfigureLimitsParams, MAX_LANES_SET, Refusal, Set};
-use tidegate_core::ids::LaneId;
+use tidegate_core::bulk::views::{LimitChange, LimitsView, Query, QueueView};
+use tidegate_core::bulk::{CHANGES_KEPT, ConfigureLimitsParams, MAX_QUEUES_SET, Refusal, Set};
+use tidegate_core::ids::QueueId;
 use tidegate_core::time::{Millis, Timestamp};
 
 use super::args::Args;
@@ -24,7 +24,7 @@ use super::servers::{Failure, Request};
 use super::{GrantCall, Shared, eval};
 use crate::StoreError;
 
-type Answer<T> = Result<T, StoreError>;
+type StoreResult<T> = Result<T, StoreError>;
 
 /// What a shard knows of the rates that were set.
 #[derive(Debug)]
@@ -36,7 +36,7 @@ pub(super) struct Told {
 }
 
 impl Told {
-    pub(super) fn read(items: &mut Items) -> Answer<Self> {
+    pub(super) fn read(items: &mut Items) -> StoreResult<Self> {
         let version = items.unsigned()?;
         let of_all = items.text()?;
         let global_rps = if of_all.is_empty() {
@@ -45,17 +45,17 @@ impl Told {
             Some(rate(&of_all)?)
         };
         let mut named = items.items()?;
-        let mut lanes = BTreeMap::new();
+        let mut queues = BTreeMap::new();
         while named.len() > 0 {
-            lanes.insert(named.name::<LaneId>()?, rate(&named.text()?)?);
+            queues.insert(named.name::<QueueId>()?, rate(&named.text()?)?);
         }
         let changes = items.items()?.each(|one| {
-            let (at, by, why, lane) = (one.time()?, one.text()?, one.text()?, one.text()?);
+            let (at, by, why, queue) = (one.time()?, one.text()?, one.text()?, one.text()?);
             Ok(LimitChange {
                 at,
                 by,
                 why,
-                lane: LaneId::new(lane).ok(),
+                queue: QueueId::new(queue).ok(),
                 from_rps: rate(&one.text()?)?,
                 to_rps: rate(&one.text()?)?,
             })
@@ -64,7 +64,7 @@ impl Told {
             version,
             record: LimitsRecord {
                 global_rps,
-                lanes,
+                queues,
                 changes,
             },
             configured_rps: rate(&items.text()?)?,
@@ -88,13 +88,13 @@ pub(super) struct Limit {
 }
 
 /// Rates come as text: a number in an answer loses what is behind its point.
-fn rate(text: &str) -> Answer<f64> {
+fn rate(text: &str) -> StoreResult<f64> {
     text.parse()
         .map_err(|_| StoreError::Corrupt(format!("a script answered {text:?} as a rate")))
 }
 
 /// A record as the scripts and the stream have it.
-pub(super) fn as_json(record: &LimitsRecord) -> Answer<String> {
+pub(super) fn as_json(record: &LimitsRecord) -> StoreResult<String> {
     serde_json::to_string(record).map_err(|error| StoreError::Corrupt(error.to_string()))
 }
 
@@ -105,23 +105,26 @@ fn encode(p: &ConfigureLimitsParams) -> Args {
         Set::To(rps) => rps.to_string(),
         Set::Reset => "reset".to_owned(),
     };
-    args.big(CHANGES_KEPT as u64).big(MAX_LANES_SET as u64);
+    args.big(CHANGES_KEPT as u64).big(MAX_QUEUES_SET as u64);
     args.text(&rate(p.global_rps)).text(&p.by).text(&p.why);
-    for (lane, set) in &p.lanes {
-        args.text(lane.as_str()).text(&rate(*set));
+    for (queue, set) in &p.queues {
+        args.text(queue.as_str()).text(&rate(*set));
     }
     args
 }
 
 impl Shared {
-    pub(super) async fn configure_limits(&self, p: &ConfigureLimitsParams) -> Answer<Result<(), Refusal>> {
+    pub(super) async fn configure_limits(
+        &self,
+        p: &ConfigureLimitsParams,
+    ) -> StoreResult<Result<(), Refusal>> {
         if let Err(refusal) = p.check(self.config.backpressure.window()) {
             return Ok(Err(refusal));
         }
         let mut items = self.call(0, &scripts::CONFIGURE_LIMITS, &encode(p)).await?;
         if items.text()? != "ok" {
-            return Ok(Err(Refusal::TooManyLanes {
-                max: MAX_LANES_SET as u64,
+            return Ok(Err(Refusal::TooManyQueues {
+                max: MAX_QUEUES_SET as u64,
             }));
         }
         self.share_limits(&Told::read(&mut items.items()?)?).await?;
@@ -130,16 +133,16 @@ impl Shared {
 
     /// Tells the counter and the other shards what the first shard knows. A change that did not get through to
     /// all of them is made good when a process connects.
-    pub(super) async fn share_known_limits(&self) -> Answer<()> {
+    pub(super) async fn share_known_limits(&self) -> StoreResult<()> {
         let mut items = self.look(0, &Query::Limits).await?;
         self.share_limits(&Told::read(&mut items.items()?)?).await
     }
 
-    async fn share_limits(&self, told: &Told) -> Answer<()> {
+    async fn share_limits(&self, told: &Told) -> StoreResult<()> {
         if self.shards == 1 || told.version == 0 {
             return Ok(());
         }
-        // The counter first: whoever is woken by a shard's bell finds it raised.
+        // The counter first: whoever is woken by a shard's signal finds it raised.
         let rates = LimitsRecord {
             changes: Vec::new(),
             ..told.record.clone()
@@ -157,13 +160,13 @@ impl Shared {
     }
 
     /// Cuts starts out of the window that all shards share; below zero gives them back.
-    pub(super) async fn ask_limit(&self, starts: i64, window: u64, lane: &str) -> Answer<Limit> {
+    pub(super) async fn ask_limit(&self, starts: i64, window: u64, queue: &str) -> StoreResult<Limit> {
         let call = GrantCall {
             shared: self,
             key: self.keys.rate_limit(),
             starts,
             window,
-            lane,
+            queue,
         };
         let mut items = Items::of(self.servers.run(&call.key, &call).await?)?;
         let (window, grant, granted) = (items.unsigned()?, items.unsigned()?, items.unsigned()?);
@@ -179,7 +182,7 @@ impl Shared {
         })
     }
 
-    pub(super) async fn limits(&self) -> Answer<LimitsView> {
+    pub(super) async fn limits(&self) -> StoreResult<LimitsView> {
         let mut items = self.look(0, &Query::Limits).await?;
         let told = Told::read(&mut items.items()?)?;
         Ok(LimitsView {
@@ -187,17 +190,17 @@ impl Shared {
             configured_global_rps: told.configured_rps,
             limit_per_window: items.unsigned()?,
             window_ms: Millis(items.unsigned()?),
-            lanes: told.record.lanes.into_iter().collect(),
+            queues: told.record.queues.into_iter().collect(),
             changes: told.record.changes,
         })
     }
 
-    /// In order of name. With several shards a lane is as slow as the shard that was told off last.
-    pub(super) async fn lanes(&self) -> Answer<Vec<LaneView>> {
-        let mut all: BTreeMap<LaneId, LaneView> = BTreeMap::new();
+    /// In order of name. With several shards a queue is as slow as the shard that was told off last.
+    pub(super) async fn queues(&self) -> StoreResult<Vec<QueueView>> {
+        let mut all: BTreeMap<QueueId, QueueView> = BTreeMap::new();
         for shard in 0..self.shards {
-            let mut items = self.look(shard, &Query::Lanes).await?;
-            for one in items.items()?.each(lane)? {
+            let mut items = self.look(shard, &Query::Queues).await?;
+            for one in items.items()?.each(queue)? {
                 match all.get_mut(&one.id) {
                     Some(whole) => add(whole, &one),
                     None => {
@@ -210,9 +213,9 @@ impl Shared {
     }
 }
 
-fn lane(one: &mut Items) -> Answer<LaneView> {
+fn queue(one: &mut Items) -> StoreResult<QueueView> {
     let thousandths = |items: &mut Items| Ok::<_, StoreError>(items.unsigned()? as f64 / 1000.0);
-    Ok(LaneView {
+    Ok(QueueView {
         id: one.name()?,
         configured_rps: thousandths(one)?,
         rps: thousandths(one)?,
@@ -223,7 +226,7 @@ fn lane(one: &mut Items) -> Answer<LaneView> {
     })
 }
 
-fn add(whole: &mut LaneView, one: &LaneView) {
+fn add(whole: &mut QueueView, one: &QueueView) {
     whole.rps = whole.rps.min(one.rps);
     whole.started += one.started;
     whole.ready += one.ready;

@@ -3,7 +3,7 @@
 //! ```text
 //!   call --encode--> FCALL on the shard's server --decode--> outcome
 //!                        |  reads, decides in tables, writes at the end
-//!                        +-- PUBLISH bells --> every process
+//!                        +-- PUBLISH signals --> every process
 //! ```
 //!
 //! The scripts (`lua/`) restate the state machine of the core and are held equal to it by the conformance
@@ -12,7 +12,6 @@
 
 mod admin;
 mod args;
-mod bells;
 mod blob;
 mod dead;
 mod decode;
@@ -28,6 +27,7 @@ mod server;
 mod servers;
 mod settings;
 mod shards;
+mod signals;
 mod transfer;
 mod views;
 mod why;
@@ -44,7 +44,7 @@ use redis::Cmd;
 use tidegate_core::bulk::views::{Cursor, DeadFilter, Page, Query};
 use tidegate_core::bulk::{Command, LeaseOutcome, LeaseParams, Outcome, Refusal, Signals};
 use tidegate_core::config::BulkConfig;
-use tidegate_core::ids::{ActionId, GroupId, JobId};
+use tidegate_core::ids::{BatchId, GroupId, JobId};
 
 use self::args::Args;
 use self::decode::Numbers;
@@ -54,7 +54,7 @@ use self::reply::Items;
 use self::scripts::Script;
 use self::server::Live;
 use self::servers::{Failure, Request, Servers};
-use crate::{Clock, DeadJob, JobDetails, LeasedJob, Store, StoreError, Wakeups};
+use crate::{Clock, DeadJob, JobDetails, LeasedJob, Notifier, Store, StoreError};
 
 /// Calls on a server or Cluster that outlive its absence, for other crates that keep something there.
 pub mod connect {
@@ -95,7 +95,7 @@ impl RedisOptions {
 
 pub struct RedisStore {
     shared: Arc<Shared>,
-    bells: tokio::task::JoinHandle<()>,
+    signals: tokio::task::JoinHandle<()>,
 }
 
 impl fmt::Debug for RedisStore {
@@ -106,11 +106,11 @@ impl fmt::Debug for RedisStore {
 
 impl Drop for RedisStore {
     fn drop(&mut self) {
-        self.bells.abort();
+        self.signals.abort();
     }
 }
 
-/// What calls and the listener for bells have in common.
+/// What calls and the listener for signals have in common.
 struct Shared {
     servers: Servers,
     keys: Keys,
@@ -118,7 +118,7 @@ struct Shared {
     config: BulkConfig,
     settings: String,
     clock: Option<Arc<dyn Clock>>,
-    wakeups: Arc<Wakeups>,
+    notifier: Arc<Notifier>,
     /// Tells this process's calls from those of others.
     name: String,
     calls: AtomicU64,
@@ -165,20 +165,20 @@ impl RedisStore {
             settings: settings::for_scripts(&config),
             config,
             clock,
-            wakeups: Arc::default(),
+            notifier: Arc::default(),
             name: format!("{:016x}", RandomState::new().build_hasher().finish()),
             calls: AtomicU64::new(0),
             opened: Mutex::default(),
             known: Known::new(shards),
         });
-        let bells = tokio::spawn(bells::listen(shared.clone()));
-        Ok(Self { shared, bells })
+        let signals = tokio::spawn(signals::listen(shared.clone()));
+        Ok(Self { shared, signals })
     }
 
     /// Whether the server is there and suits.
     pub async fn check(&self) -> Result<(), StoreError> {
         for shard in 0..self.shared.shards {
-            self.shared.look(shard, &Query::QueueStats).await?;
+            self.shared.look(shard, &Query::BulkStats).await?;
         }
         match self.shared.shards {
             1 => Ok(()),
@@ -271,7 +271,7 @@ impl Shared {
         Ok(())
     }
 
-    /// One script call on a shard. The bells that it rang for others ring here at once.
+    /// One script call on a shard. The signals that it notified for others notify here at once.
     async fn call(&self, shard: u32, script: &Script, args: &Args) -> Result<Items, StoreError> {
         self.call_with(shard, script, args, None).await
     }
@@ -287,9 +287,9 @@ impl Shared {
         let (bits, facts) = decode::facts(&mut items)?;
         self.known.learn(shard, facts);
         if bits & 1 != 0 {
-            self.known.rang(shard);
+            self.known.notified(shard);
         }
-        self.wakeups.ring(signals(bits));
+        self.notifier.notify(signals(bits));
         Ok(items)
     }
 
@@ -335,7 +335,7 @@ impl Shared {
         let script = match query {
             Query::Dead { .. } => &scripts::DEAD,
             Query::WhyJob(..) | Query::WhyGroup(_) => &scripts::WHY,
-            Query::Lanes => &scripts::LANES,
+            Query::Queues => &scripts::QUEUES,
             Query::Limits => &scripts::LIMITS,
             _ => &scripts::QUERY,
         };
@@ -400,7 +400,7 @@ struct GrantCall<'a> {
     key: String,
     starts: i64,
     window: u64,
-    lane: &'a str,
+    queue: &'a str,
 }
 
 #[async_trait]
@@ -410,14 +410,17 @@ impl Request for GrantCall<'_> {
         let mut command = eval(&scripts::GRANT, &self.key);
         command.arg(self.shared.time()).arg(self.starts).arg(self.window);
         command.arg(pressure.window().0).arg(pressure.limit_per_window());
-        command.arg(&live.run_id).arg(self.shared.latest()).arg(self.lane);
-        let lanes = &self.shared.config.lanes;
-        let own = lanes.get(self.lane).and_then(|lane| lane.rps);
+        command
+            .arg(&live.run_id)
+            .arg(self.shared.latest())
+            .arg(self.queue);
+        let queues = &self.shared.config.queues;
+        let own = queues.get(self.queue).and_then(|queue| queue.rps);
         match own {
             Some(rps) => command.arg((rps * pressure.window().as_secs_f64()).floor().max(1.0) as u64),
             None => command.arg(""),
         };
-        command.arg(self.shared.known.ready_in_other_lanes(self.lane));
+        command.arg(self.shared.known.ready_in_other_queues(self.queue));
         command
     }
 
@@ -464,11 +467,11 @@ impl Store for RedisStore {
     async fn results(
         &self,
         group: &GroupId,
-        action: &ActionId,
+        batch: &BatchId,
         after: Option<Cursor>,
         max: u32,
     ) -> Result<Result<Page<JobDetails>, Refusal>, StoreError> {
-        self.shared.jobs_of(group, action, after, max).await
+        self.shared.jobs_of(group, batch, after, max).await
     }
 
     async fn dead(
@@ -480,7 +483,7 @@ impl Store for RedisStore {
         self.shared.dead(filter, after, max).await
     }
 
-    fn wakeups(&self) -> Arc<Wakeups> {
-        self.shared.wakeups.clone()
+    fn notifier(&self) -> Arc<Notifier> {
+        self.shared.notifier.clone()
     }
 }

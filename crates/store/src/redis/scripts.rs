@@ -27,7 +27,7 @@ macro_rules! lua {
 const BULK: [&str; 8] = [
     lua!("base"),
     lua!("group"),
-    lua!("action"),
+    lua!("batch"),
     lua!("congestion"),
     lua!("job"),
     lua!("pick"),
@@ -102,8 +102,8 @@ scripts! {
         GRANT: WRITES ALONE "grant" after "rates";
         ADOPT_RATES: WRITES ALONE "adopt_rates" after "rates";
         ENQUEUE: WRITES BEGIN "enqueue";
-        OPEN_ACTION: WRITES BEGIN "open_action";
-        SEAL_ACTION: WRITES BEGIN "seal_action";
+        OPEN_BATCH: WRITES BEGIN "open_batch";
+        SEAL_BATCH: WRITES BEGIN "seal_batch";
         ADMIT: WRITES BEGIN "admit";
         LEASE: WRITES BEGIN "lease";
         EXTEND: WRITES BEGIN "extend";
@@ -127,7 +127,7 @@ scripts! {
         QUERY: READS BEGIN "query";
         DEAD: READS BEGIN "dead";
         WHY: READS BEGIN "why";
-        LANES: READS BEGIN "lanes";
+        QUEUES: READS BEGIN "queues";
         LIMITS: READS BEGIN "limits" after "rates";
         SURVEY: READS ALONE "survey";
         EXPORT: READS BEGIN "export";

@@ -1,7 +1,7 @@
 //! The configuration as the scripts read it: numbers only, defaults resolved.
 
 use serde_json::{Map, Value, json};
-use tidegate_core::bulk::default_lane;
+use tidegate_core::bulk::default_queue;
 use tidegate_core::bulk::policy;
 use tidegate_core::config::{BulkConfig, FairPolicy, Hold, JobTypeConfig};
 use tidegate_core::time::Millis;
@@ -20,9 +20,9 @@ fn milli(rps: f64) -> u64 {
 
 fn kind(config: &BulkConfig, settings: &JobTypeConfig) -> Value {
     let (pool, pressure) = (&config.worker_pool, &config.backpressure);
-    let lane = settings.lane.clone().unwrap_or_else(default_lane);
+    let queue = settings.queue.clone().unwrap_or_else(default_queue);
     json!({
-        "lane": lane.as_str(),
+        "queue": queue.as_str(),
         "retries": settings.max_retry_count.unwrap_or(pool.max_retry_count),
         "timeout": ms(settings.timeout_ms.unwrap_or(pool.job_timeout_ms)),
         "backoff": ms(settings.backoff_ms.unwrap_or(pressure.default_backoff_ms)),
@@ -39,8 +39,8 @@ pub(super) fn for_scripts(config: &BulkConfig) -> String {
         .iter()
         .map(|(name, settings)| (name.to_string(), kind(config, settings)))
         .collect();
-    let lanes: Map<String, Value> = config
-        .lanes
+    let queues: Map<String, Value> = config
+        .queues
         .iter()
         .map(|(name, settings)| {
             let settings = json!({
@@ -76,13 +76,13 @@ pub(super) fn for_scripts(config: &BulkConfig) -> String {
         "known_only": limits.known_job_types_only,
         "job_age": ms(keep.finished_job_ms),
         "jobs_max": keep.finished_jobs_max.min(MAX_NUMBER),
-        "action_age": ms(keep.finished_action_ms),
-        "actions_max": keep.finished_actions_max.min(MAX_NUMBER),
+        "batch_age": ms(keep.finished_batch_ms),
+        "batches_max": keep.finished_batches_max.min(MAX_NUMBER),
         "rps": pressure.global_rps,
         "milli": milli(pressure.global_rps),
         "kind": kind(config, &JobTypeConfig::default()),
         "kinds": kinds,
-        "lanes": lanes,
+        "queues": queues,
     })
     .to_string()
 }

@@ -1,13 +1,13 @@
 //! Which shards a transition goes to, and one answer out of theirs.
 //!
 //! What names a group goes to the group's shard. What names leases goes to the shards of their jobs. What is
-//! about a lane or the whole store goes to all of them.
+//! about a queue or the whole store goes to all of them.
 
 use futures_util::FutureExt;
 use futures_util::future::join_all;
 use redis::Value;
 use tidegate_core::bulk::*;
-use tidegate_core::ids::{ActionId, GroupId};
+use tidegate_core::ids::{BatchId, GroupId};
 use tidegate_core::time::Timestamp;
 
 use super::args::Args;
@@ -18,14 +18,14 @@ use super::scripts::{self, Script};
 use super::{Shared, encode};
 use crate::{LeasedJob, StoreError};
 
-type Answer<T> = Result<T, StoreError>;
+type StoreResult<T> = Result<T, StoreError>;
 
 impl Shared {
-    pub(super) async fn apply(&self, command: Command) -> Answer<Outcome> {
+    pub(super) async fn apply(&self, command: Command) -> StoreResult<Outcome> {
         Ok(match command {
             Command::Enqueue(p) => Outcome::Enqueue(self.enqueue(p).await?),
-            Command::OpenAction(p) => Outcome::OpenAction(self.open_action(p).await?),
-            Command::SealAction(p) => Outcome::SealAction(self.seal_action(p).await?),
+            Command::OpenBatch(p) => Outcome::OpenBatch(self.open_batch(p).await?),
+            Command::SealBatch(p) => Outcome::SealBatch(self.seal_batch(p).await?),
             Command::Admit(p) => Outcome::Admit(self.admit(&p).await?),
             Command::Lease(p) => Outcome::Lease({
                 let LeaseOutcome { jobs, stop } = self.lease(&p).await?;
@@ -42,11 +42,11 @@ impl Shared {
             Command::FinishAggregation(p) => Outcome::FinishAggregation(self.finish_aggregation(p).await?),
             Command::ConfirmCompletion(p) => {
                 let mut args = Args::default();
-                args.text(p.group.as_str()).text(p.action.as_str());
+                args.text(p.group.as_str()).text(p.batch.as_str());
                 let done = self
                     .of_group(&scripts::CONFIRM_COMPLETION, &p.group, &args)
                     .await?;
-                Outcome::ConfirmCompletion(plain(done, &p.group, Some(&p.action))?)
+                Outcome::ConfirmCompletion(plain(done, &p.group, Some(&p.batch))?)
             }
             Command::Pause(p) => Outcome::Pause(self.of_target(&scripts::PAUSE, &p.target).await?),
             Command::Resume(p) => Outcome::Resume(self.of_target(&scripts::RESUME, &p.target).await?),
@@ -76,12 +76,12 @@ impl Shared {
         })
     }
 
-    async fn of_group(&self, script: &Script, group: &GroupId, args: &Args) -> Answer<Items> {
+    async fn of_group(&self, script: &Script, group: &GroupId, args: &Args) -> StoreResult<Items> {
         self.call(self.shard_of(group), script, args).await
     }
 
     /// On every shard. One that is not there now holds up nobody: its part is done when it is back.
-    async fn on_all(&self, script: &Script, args: &Args) -> Answer<Vec<Items>> {
+    async fn on_all(&self, script: &Script, args: &Args) -> StoreResult<Vec<Items>> {
         let shards: Vec<u32> = self.known.up(self.shards);
         let calls = shards.iter().map(|&shard| self.call(shard, script, args).boxed());
         let answers = join_all(calls.collect::<Vec<_>>()).await;
@@ -89,7 +89,7 @@ impl Shared {
     }
 
     /// The answers of those shards that gave one; an error only if none did.
-    fn those_there<T>(&self, shards: Vec<u32>, answers: Vec<Answer<T>>) -> Answer<Vec<T>> {
+    fn those_there<T>(&self, shards: Vec<u32>, answers: Vec<StoreResult<T>>) -> StoreResult<Vec<T>> {
         let mut there = Vec::with_capacity(answers.len());
         let mut failed = None;
         for (shard, answer) in shards.into_iter().zip(answers) {
@@ -108,7 +108,7 @@ impl Shared {
         }
     }
 
-    async fn enqueue(&self, p: EnqueueParams) -> Answer<Result<EnqueueOutcome, Refusal>> {
+    async fn enqueue(&self, p: EnqueueParams) -> StoreResult<Result<EnqueueOutcome, Refusal>> {
         let limits = &self.config.limits;
         let (len, max) = (p.jobs.len() as u64, limits.max_enqueue_batch);
         if len > max {
@@ -123,39 +123,39 @@ impl Shared {
         decode::enqueue(items, &p, self.numbers(shard), limits)
     }
 
-    async fn open_action(&self, p: OpenActionParams) -> Answer<Result<Opened, Refusal>> {
+    async fn open_batch(&self, p: OpenBatchParams) -> StoreResult<Result<Opened, Refusal>> {
         if let Err(refusal) = p.options.check() {
             return Ok(Err(refusal));
         }
         if let Some(Err(refusal)) = p.base_priority.map(checked_base_priority) {
             return Ok(Err(refusal));
         }
-        let args = encode::open_action(&p);
-        let mut items = self.of_group(&scripts::OPEN_ACTION, &p.group, &args).await?;
+        let args = encode::open_batch(&p);
+        let mut items = self.of_group(&scripts::OPEN_BATCH, &p.group, &args).await?;
         Ok(match items.text()?.as_str() {
             "new" => Ok(Opened::New),
             "already" => Ok(Opened::Already),
-            said => Err(decode::refusal(said, &p.group, Some(&p.action), None)?),
+            said => Err(decode::refusal(said, &p.group, Some(&p.batch), None)?),
         })
     }
 
-    async fn seal_action(&self, p: SealActionParams) -> Answer<Result<Sealed, Refusal>> {
+    async fn seal_batch(&self, p: SealBatchParams) -> StoreResult<Result<Sealed, Refusal>> {
         let mut args = Args::default();
         args.text(p.group.as_str());
-        args.text(p.action.as_ref().map_or("", |action| action.as_str()));
-        let mut items = self.of_group(&scripts::SEAL_ACTION, &p.group, &args).await?;
+        args.text(p.batch.as_ref().map_or("", |batch| batch.as_str()));
+        let mut items = self.of_group(&scripts::SEAL_BATCH, &p.group, &args).await?;
         let said = items.text()?;
         if said != "ok" {
-            return Ok(Err(decode::refusal(&said, &p.group, p.action.as_ref(), None)?));
+            return Ok(Err(decode::refusal(&said, &p.group, p.batch.as_ref(), None)?));
         }
         Ok(Ok(Sealed {
-            action: items.name()?,
+            batch: items.name()?,
             total_jobs: items.unsigned()?,
-            action_complete: items.flag()?,
+            batch_complete: items.flag()?,
         }))
     }
 
-    async fn admit(&self, p: &AdmitParams) -> Answer<AdmitOutcome> {
+    async fn admit(&self, p: &AdmitParams) -> StoreResult<AdmitOutcome> {
         let mut whole = AdmitOutcome {
             admitted: Vec::new(),
             denied: Vec::new(),
@@ -165,14 +165,14 @@ impl Shared {
             return self.admit_on(0, p, p.max.into(), None).await;
         }
         // What is left of the window is promised to the shards in parts, so that ready never holds more.
-        let limit = self.ask_limit(0, 0, p.lane.as_str()).await?;
+        let limit = self.ask_limit(0, 0, p.queue.as_str()).await?;
         let most = limit.limit;
         let promised = limit.granted + self.known.ready();
         let mut left = most.saturating_sub(promised).min(p.max.into());
         let mut asked: Vec<u32> = self.known.up(self.shards);
         let mut idle_too = self.known.ask_idle();
         while left > 0 && !asked.is_empty() {
-            let parts = self.known.parts(&p.lane, &asked, left, idle_too);
+            let parts = self.known.parts(&p.queue, &asked, left, idle_too);
             if parts.iter().all(|&part| part == 0) {
                 idle_too = true;
                 continue;
@@ -195,7 +195,7 @@ impl Shared {
         } else if left == 0 {
             // Shards deny what they meet now (`hold = "job"`).
             let promised = limit.granted + self.known.ready();
-            let parts = self.known.parts(&p.lane, &asked, p.max.into(), false);
+            let parts = self.known.parts(&p.queue, &asked, p.max.into(), false);
             for (&shard, &part) in asked.iter().zip(&parts).filter(|&(_, &part)| part > 0) {
                 let one = self.admit_on(shard, p, part, Some((0, limit.window))).await?;
                 whole.denied.extend(one.denied.into_iter().map(|mut denied| {
@@ -214,20 +214,20 @@ impl Shared {
         p: &AdmitParams,
         max: u64,
         grant: Option<(u64, u64)>,
-    ) -> Answer<AdmitOutcome> {
-        let elsewhere = self.known.ready_elsewhere(&p.lane, shard);
+    ) -> StoreResult<AdmitOutcome> {
+        let elsewhere = self.known.ready_elsewhere(&p.queue, shard);
         let cap = u64::from(p.ready_cap.min(self.config.backpressure.ready_queue_max_size));
         let mut args = Args::default();
-        args.text(p.lane.as_str())
+        args.text(p.queue.as_str())
             .big(max)
             .big(cap.saturating_sub(elsewhere));
         let items = self.call_with(shard, &scripts::ADMIT, &args, grant).await?;
-        let (outcome, lane) = decode::admit(items, self.numbers(shard))?;
-        self.known.learn_lane(&p.lane, shard, lane);
+        let (outcome, queue) = decode::admit(items, self.numbers(shard))?;
+        self.known.learn_queue(&p.queue, shard, queue);
         Ok(outcome)
     }
 
-    pub(super) async fn lease(&self, p: &LeaseParams) -> Answer<LeaseOutcome<LeasedJob>> {
+    pub(super) async fn lease(&self, p: &LeaseParams) -> StoreResult<LeaseOutcome<LeasedJob>> {
         if self.shards == 1 {
             let leases = self.lease_on(0, p, p.max, None).await?;
             return Ok(LeaseOutcome {
@@ -235,7 +235,7 @@ impl Shared {
                 stop: leases.stop,
             });
         }
-        let Limit { window, grant, .. } = self.ask_limit(p.max.into(), 0, p.lane.as_str()).await?;
+        let Limit { window, grant, .. } = self.ask_limit(p.max.into(), 0, p.queue.as_str()).await?;
         let until = Timestamp((window + 1).saturating_mul(self.config.backpressure.window().0));
         let mut left = grant;
         let mut jobs: Vec<Vec<LeasedJob>> = vec![Vec::new(); self.shards as usize];
@@ -245,7 +245,7 @@ impl Shared {
         let mut idle_too = self.known.ask_idle();
         // What one shard does not use goes to the others; in the end also to those that had no work.
         while left > 0 && !asked.is_empty() {
-            let parts = self.known.parts(&p.lane, &asked, left, idle_too);
+            let parts = self.known.parts(&p.queue, &asked, left, idle_too);
             let mut calls = Vec::new();
             let mut called = Vec::new();
             for (&shard, &part) in asked.iter().zip(&parts).filter(|&(_, &part)| part > 0) {
@@ -279,7 +279,7 @@ impl Shared {
             }
         }
         if left > 0 {
-            self.ask_limit(-(left as i64), window, p.lane.as_str()).await?;
+            self.ask_limit(-(left as i64), window, p.queue.as_str()).await?;
         }
         let jobs = in_turn(jobs);
         if let Some(error) = failed
@@ -301,16 +301,16 @@ impl Shared {
         p: &LeaseParams,
         max: u32,
         grant: Option<(u64, u64)>,
-    ) -> Answer<ShardLeases> {
+    ) -> StoreResult<ShardLeases> {
         let mut args = Args::default();
-        args.text(p.lane.as_str()).number(max).text(p.owner.as_str());
+        args.text(p.queue.as_str()).number(max).text(p.owner.as_str());
         let items = self.call_with(shard, &scripts::LEASE, &args, grant).await?;
         let leases = decode::lease(items, self.numbers(shard))?;
-        self.known.learn_lane(&p.lane, shard, leases.lane);
+        self.known.learn_queue(&p.queue, shard, leases.queue);
         Ok(leases)
     }
 
-    async fn extend(&self, p: &ExtendParams) -> Answer<Vec<Extended>> {
+    async fn extend(&self, p: &ExtendParams) -> StoreResult<Vec<Extended>> {
         let answers = self
             .by_shard(
                 &scripts::EXTEND,
@@ -335,7 +335,7 @@ impl Shared {
             .collect()
     }
 
-    async fn settle(&self, p: &SettleParams) -> Answer<Vec<Settled>> {
+    async fn settle(&self, p: &SettleParams) -> StoreResult<Vec<Settled>> {
         let max_result = self.config.limits.max_result_bytes;
         let answers = self
             .by_shard(
@@ -358,7 +358,7 @@ impl Shared {
         items: &[T],
         job: impl Fn(&T) -> JobSeq,
         encode: impl Fn(&[&T], u64) -> Args,
-    ) -> Answer<Vec<Value>> {
+    ) -> StoreResult<Vec<Value>> {
         let shards = u64::from(self.shards);
         let mut parts: Vec<Vec<usize>> = vec![Vec::new(); self.shards as usize];
         for (index, item) in items.iter().enumerate() {
@@ -381,12 +381,18 @@ impl Shared {
         Ok(out)
     }
 
-    async fn answers_of(&self, shard: u32, script: &Script, args: Args, count: usize) -> Answer<Vec<Value>> {
+    async fn answers_of(
+        &self,
+        shard: u32,
+        script: &Script,
+        args: Args,
+        count: usize,
+    ) -> StoreResult<Vec<Value>> {
         let mut answers = self.call(shard, script, &args).await?.items()?;
         (0..count).map(|_| answers.value()).collect()
     }
 
-    async fn release_due(&self, p: &ReleaseDueParams) -> Answer<ReleaseDueOutcome> {
+    async fn release_due(&self, p: &ReleaseDueParams) -> StoreResult<ReleaseDueOutcome> {
         let mut args = Args::default();
         args.number(p.max);
         let mut whole = ReleaseDueOutcome::default();
@@ -400,7 +406,7 @@ impl Shared {
         Ok(whole)
     }
 
-    async fn expire_leases(&self, p: &ExpireLeasesParams) -> Answer<ExpireLeasesOutcome> {
+    async fn expire_leases(&self, p: &ExpireLeasesParams) -> StoreResult<ExpireLeasesOutcome> {
         let mut args = Args::default();
         args.number(p.max);
         let mut whole = ExpireLeasesOutcome::default();
@@ -412,7 +418,7 @@ impl Shared {
         Ok(whole)
     }
 
-    async fn claim_aggregation(&self, p: &ClaimAggregationParams) -> Answer<Vec<Aggregation>> {
+    async fn claim_aggregation(&self, p: &ClaimAggregationParams) -> StoreResult<Vec<Aggregation>> {
         let mut whole = Vec::new();
         for shard in 0..self.shards {
             let left = p.max - whole.len() as u32;
@@ -427,9 +433,12 @@ impl Shared {
         Ok(whole)
     }
 
-    async fn finish_aggregation(&self, p: FinishAggregationParams) -> Answer<Result<ActionStatus, Refusal>> {
+    async fn finish_aggregation(
+        &self,
+        p: FinishAggregationParams,
+    ) -> StoreResult<Result<BatchStatus, Refusal>> {
         let mut args = Args::default();
-        args.text(p.group.as_str()).text(p.action.as_str()).big(p.claim);
+        args.text(p.group.as_str()).text(p.batch.as_str()).big(p.claim);
         match &p.summary {
             Ok(summary) => args.flag(true).bytes(summary),
             Err(error) => args.flag(false).text(error),
@@ -439,25 +448,25 @@ impl Shared {
             .await?;
         let said = items.text()?;
         Ok(match said.as_str() {
-            "ok" => Ok(decode::action_status(items.int()?)?),
-            said => Err(decode::refusal(said, &p.group, Some(&p.action), None)?),
+            "ok" => Ok(decode::batch_status(items.int()?)?),
+            said => Err(decode::refusal(said, &p.group, Some(&p.batch), None)?),
         })
     }
 
-    async fn of_target(&self, script: &Script, target: &Target) -> Answer<Result<(), Refusal>> {
-        let (group, action) = names(target);
+    async fn of_target(&self, script: &Script, target: &Target) -> StoreResult<Result<(), Refusal>> {
+        let (group, batch) = names(target);
         let items = self.of_group(script, group, &encode::target(target)).await?;
-        plain(items, group, action)
+        plain(items, group, batch)
     }
 
-    async fn cancel(&self, p: CancelParams) -> Answer<Result<CancelOutcome, Refusal>> {
-        let (group, action) = names(&p.target);
+    async fn cancel(&self, p: CancelParams) -> StoreResult<Result<CancelOutcome, Refusal>> {
+        let (group, batch) = names(&p.target);
         let mut args = encode::target(&p.target);
         args.number(p.max);
         let mut items = self.of_group(&scripts::CANCEL, group, &args).await?;
         let said = items.text()?;
         if said != "ok" {
-            return Ok(Err(decode::refusal(&said, group, action, None)?));
+            return Ok(Err(decode::refusal(&said, group, batch, None)?));
         }
         Ok(Ok(CancelOutcome {
             cancelled: items.small()?,
@@ -466,7 +475,7 @@ impl Shared {
         }))
     }
 
-    async fn configure_group(&self, p: ConfigureGroupParams) -> Answer<Result<(), Refusal>> {
+    async fn configure_group(&self, p: ConfigureGroupParams) -> StoreResult<Result<(), Refusal>> {
         if let Some(Err(refusal)) = p.base_priority.map(checked_base_priority) {
             return Ok(Err(refusal));
         }
@@ -478,7 +487,7 @@ impl Shared {
         plain(items, &p.group, None)
     }
 
-    async fn replay(&self, p: ReplayParams) -> Answer<Result<JobSeq, Refusal>> {
+    async fn replay(&self, p: ReplayParams) -> StoreResult<Result<JobSeq, Refusal>> {
         let mut args = Args::default();
         args.text(p.group.as_str()).text(p.job.as_str());
         let shard = self.shard_of(&p.group);
@@ -490,25 +499,25 @@ impl Shared {
         })
     }
 
-    async fn drop_finished(&self, p: &DropFinishedParams) -> Answer<DropFinishedOutcome> {
+    async fn drop_finished(&self, p: &DropFinishedParams) -> StoreResult<DropFinishedOutcome> {
         let mut whole = DropFinishedOutcome::default();
         let mut left = p.max;
         for shard in 0..self.shards {
-            let (actions, groups) = self.known.kept_elsewhere(shard);
+            let (batches, groups) = self.known.kept_elsewhere(shard);
             let mut args = Args::default();
             args.number(left).option(p.older_than, |args, age| {
                 args.span(age);
             });
             args.big(self.known.finished_elsewhere(shard));
-            args.big(actions).big(groups);
+            args.big(batches).big(groups);
             let mut items = self.call(shard, &scripts::DROP_FINISHED, &args).await?;
-            let (jobs, actions, groups) = (items.small()?, items.small()?, items.small()?);
+            let (jobs, batches, groups) = (items.small()?, items.small()?, items.small()?);
             whole.jobs += jobs;
-            whole.actions += actions;
+            whole.batches += batches;
             whole.groups += groups;
             whole.more |= items.flag()?;
             self.known.learn_kept(shard, items.unsigned()?, items.unsigned()?);
-            left = left.saturating_sub(jobs + actions + groups);
+            left = left.saturating_sub(jobs + batches + groups);
             if left == 0 {
                 whole.more = true;
                 break;
@@ -530,18 +539,18 @@ fn in_turn(jobs: Vec<Vec<LeasedJob>>) -> Vec<LeasedJob> {
     all.into_iter().map(|(_, job)| job).collect()
 }
 
-fn names(target: &Target) -> (&GroupId, Option<&ActionId>) {
+fn names(target: &Target) -> (&GroupId, Option<&BatchId>) {
     match target {
         Target::Group(group) => (group, None),
-        Target::Action(group, action) => (group, Some(action)),
+        Target::Batch(group, batch) => (group, Some(batch)),
     }
 }
 
-fn plain(mut items: Items, group: &GroupId, action: Option<&ActionId>) -> Answer<Result<(), Refusal>> {
+fn plain(mut items: Items, group: &GroupId, batch: Option<&BatchId>) -> StoreResult<Result<(), Refusal>> {
     let said = items.text()?;
     Ok(match said.as_str() {
         "ok" => Ok(()),
-        said => Err(decode::refusal(said, group, action, None)?),
+        said => Err(decode::refusal(said, group, batch, None)?),
     })
 }
 

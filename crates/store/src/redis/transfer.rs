@@ -1,7 +1,7 @@
 //! export and import of a store on Redis, in the stream that every backend reads and writes.
 //!
 //! There is no snapshot: a store that is used while it is exported changes between two pages. The stream is
-//! well-formed all the same (no job without its action, no action without its group, true counts), but jobs
+//! well-formed all the same (no job without its batch, no batch without its group, true counts), but jobs
 //! that come or are dropped meanwhile may be missing, and what runs there may run again where it is imported.
 //! For a move, stop the engines first.
 //!
@@ -26,7 +26,7 @@ use super::{MAX_SHARDS, RedisOptions, RedisStore, SCHEMA, Shared, eval};
 use crate::transfer::{Counts, ExportReader};
 use crate::{Clock, StoreError};
 
-type Answer<T> = Result<T, StoreError>;
+type StoreResult<T> = Result<T, StoreError>;
 
 /// An import that has not written for so long is over, whatever it had in mind.
 const ABANDONED_MS: u64 = 60_000;
@@ -73,7 +73,7 @@ impl RedisStore {
 
     /// Makes a new store out of a stream. It can be opened when all of it is there.
     ///
-    /// Jobs go to the lanes that `options.config` names for their types, and stay there.
+    /// Jobs go to the queues that `options.config` names for their types, and stay there.
     pub async fn import(options: RedisOptions, input: impl BufRead) -> Result<Counts, StoreError> {
         let reader = ExportReader::new(input)?;
         let (servers, keys) = parts(&options)?;
@@ -86,7 +86,7 @@ impl RedisStore {
     }
 }
 
-fn parts(options: &RedisOptions) -> Answer<(Servers, Keys)> {
+fn parts(options: &RedisOptions) -> StoreResult<(Servers, Keys)> {
     let RedisOptions {
         urls, prefix, shards, ..
     } = options;
@@ -143,7 +143,7 @@ impl<'a> Place<'a> {
     }
 
     /// `who` begins the name of the call: an import is known by it.
-    async fn call(&self, shard: u32, script: &Script, who: &str, args: &Args) -> Answer<Items> {
+    async fn call(&self, shard: u32, script: &Script, who: &str, args: &Args) -> StoreResult<Items> {
         let call = PlaceCall {
             key: self.keys.meta(shard),
             time: self
@@ -157,7 +157,7 @@ impl<'a> Place<'a> {
     }
 
     /// What is there; refused unless this program made it, with as many shards.
-    async fn survey(&self, shard: u32) -> Answer<Option<Found>> {
+    async fn survey(&self, shard: u32) -> StoreResult<Option<Found>> {
         let mut items = self.call(shard, &scripts::SURVEY, "", &Args::default()).await?;
         if items.len() == 0 {
             return Ok(None);
@@ -183,7 +183,7 @@ impl<'a> Place<'a> {
     }
 
     /// The same, with the shards that were asked for.
-    async fn survey_all(&self) -> Answer<Vec<Option<Found>>> {
+    async fn survey_all(&self) -> StoreResult<Vec<Option<Found>>> {
         let mut all = Vec::new();
         for shard in 0..self.shards {
             let found = self.survey(shard).await?;
@@ -199,7 +199,7 @@ impl<'a> Place<'a> {
     }
 
     /// Refuses what is in use, clears away what an import has left half done.
-    async fn make_room(&self) -> Answer<()> {
+    async fn make_room(&self) -> StoreResult<()> {
         let all = self.survey_all().await?;
         if let Some(Some(first)) = all.first()
             && !first.mark.is_empty()
@@ -222,7 +222,7 @@ impl<'a> Place<'a> {
         self.all_empty(&all)
     }
 
-    fn all_empty(&self, all: &[Option<Found>]) -> Answer<()> {
+    fn all_empty(&self, all: &[Option<Found>]) -> StoreResult<()> {
         for (found, shard) in all.iter().zip(0..) {
             if found
                 .as_ref()
@@ -238,7 +238,7 @@ impl<'a> Place<'a> {
     }
 
     /// Takes away everything of one import, shard 0 last: its mark stands for all.
-    async fn clear(&self, who: &str) -> Answer<()> {
+    async fn clear(&self, who: &str) -> StoreResult<()> {
         let mut args = Args::default();
         args.text(who);
         for shard in (0..self.shards).rev() {
@@ -288,7 +288,7 @@ impl Request for PlaceCall<'_> {
 }
 
 /// What a call answers before its own items, where it changes something.
-fn without_facts(mut items: Items) -> Answer<Items> {
+fn without_facts(mut items: Items) -> StoreResult<Items> {
     match items.value()? {
         Value::Array(_) => Ok(items),
         other => Err(StoreError::Corrupt(format!(

@@ -3,27 +3,27 @@
 use redis::Value;
 use tidegate_core::bulk::Refusal;
 use tidegate_core::bulk::views::*;
-use tidegate_core::ids::{ActionId, GroupId, JobId};
+use tidegate_core::ids::{BatchId, GroupId, JobId};
 
 use super::decode::{self, Common};
 use super::reply::Items;
 use super::{Shared, dead};
 use crate::{JobDetails, StoreError};
 
-type Answer<T> = Result<T, StoreError>;
+type StoreResult<T> = Result<T, StoreError>;
 
 /// Limit: a cursor over the groups or dead jobs of several shards carries the shard in these bits and above.
 pub(super) const SHARD_BITS: u32 = 46;
 
 impl Shared {
-    pub(super) async fn query(&self, query: Query) -> Answer<Result<View, Refusal>> {
+    pub(super) async fn query(&self, query: Query) -> StoreResult<Result<View, Refusal>> {
         let window = self.config.backpressure.window();
         let group = match &query {
             Query::Groups { after, max } => {
                 let page = self.groups(*after, *max).await?;
                 return Ok(Ok(View::Groups(page)));
             }
-            Query::QueueStats => return Ok(Ok(View::QueueStats(self.queue_stats().await?))),
+            Query::BulkStats => return Ok(Ok(View::BulkStats(self.bulk_stats().await?))),
             Query::CongestionSummary { after, max } => {
                 let summary = self.congestion_summary(*after, *max).await?;
                 return Ok(Ok(View::CongestionSummary(summary)));
@@ -32,15 +32,15 @@ impl Shared {
                 let found = self.job(group, job).await?;
                 return Ok(found.map(|details| View::Job(details.view)));
             }
-            Query::ActionJobs {
+            Query::BatchJobs {
                 group,
-                action,
+                batch,
                 after,
                 max,
             } => {
-                let found = self.jobs_of(group, action, *after, *max).await?;
+                let found = self.jobs_of(group, batch, *after, *max).await?;
                 return Ok(found.map(|page| {
-                    View::ActionJobs(Page {
+                    View::BatchJobs(Page {
                         items: page.items.into_iter().map(|details| details.view).collect(),
                         next: page.next,
                     })
@@ -50,29 +50,29 @@ impl Shared {
                 let page = self.dead(filter, *after, *max).await?;
                 return Ok(Ok(View::Dead(dead::without_bodies(page))));
             }
-            Query::Lanes => return Ok(Ok(View::Lanes(self.lanes().await?))),
+            Query::Queues => return Ok(Ok(View::Queues(self.queues().await?))),
             Query::Limits => return Ok(Ok(View::Limits(self.limits().await?))),
             Query::WhyJob(group, _)
             | Query::WhyGroup(group)
             | Query::Group(group)
-            | Query::Action(group, _)
+            | Query::Batch(group, _)
             | Query::LimitStatus(group)
             | Query::Congestion(group)
             | Query::CongestionHistory { group, .. } => group,
         };
-        let (action, job) = match &query {
-            Query::Action(_, action) => (Some(action), None),
+        let (batch, job) = match &query {
+            Query::Batch(_, batch) => (Some(batch), None),
             Query::WhyJob(_, job) => (None, Some(job)),
             _ => (None, None),
         };
         let (mut items, common) = match self.look_at(group, &query).await? {
             Ok(found) => found,
-            Err(said) => return Ok(Err(decode::refusal(&said, group, action, job)?)),
+            Err(said) => return Ok(Err(decode::refusal(&said, group, batch, job)?)),
         };
         let common = Common::read(&mut common_items(common), window)?;
         Ok(Ok(match &query {
             Query::Group(_) => View::Group(decode::group_view(&mut items.items()?, &common)?.0),
-            Query::Action(..) => View::Action(decode::action_view(items, group, &common)?),
+            Query::Batch(..) => View::Batch(decode::batch_view(items, group, &common)?),
             Query::WhyJob(..) | Query::WhyGroup(_) => View::Why(self.why(items, &common).await?),
             Query::Congestion(_) => View::Congestion(decode::congestion_state(&mut items.items()?)?.0),
             Query::CongestionHistory { .. } => {
@@ -83,7 +83,7 @@ impl Shared {
     }
 
     /// The answer of the group's shard, or what it says instead.
-    async fn look_at(&self, group: &GroupId, query: &Query) -> Answer<Result<(Items, Value), String>> {
+    async fn look_at(&self, group: &GroupId, query: &Query) -> StoreResult<Result<(Items, Value), String>> {
         let mut items = self.look(self.shard_of(group), query).await?;
         Ok(match items.value()? {
             Value::BulkString(said) => Err(String::from_utf8_lossy(&said).into_owned()),
@@ -91,7 +91,7 @@ impl Shared {
         })
     }
 
-    async fn limit_status(&self, mut items: Items, common: &Common) -> Answer<LimitStatus> {
+    async fn limit_status(&self, mut items: Items, common: &Common) -> StoreResult<LimitStatus> {
         let mut status = LimitStatus {
             global_count: items.unsigned()?,
             global_limit: items.unsigned()?,
@@ -101,7 +101,7 @@ impl Shared {
             window_ends: common.window_ends,
         };
         if self.shards > 1 {
-            let stats = self.queue_stats().await?;
+            let stats = self.bulk_stats().await?;
             status.active_group_count = stats.active_groups;
             status.per_group_limit = (status.global_limit / stats.active_groups.max(1)).max(1);
             status.global_count = self.ask_limit(0, 0, "").await?.granted;
@@ -109,7 +109,7 @@ impl Shared {
         Ok(status)
     }
 
-    pub(super) async fn job(&self, group: &GroupId, job: &JobId) -> Answer<Result<JobDetails, Refusal>> {
+    pub(super) async fn job(&self, group: &GroupId, job: &JobId) -> StoreResult<Result<JobDetails, Refusal>> {
         let query = Query::Job(group.clone(), job.clone());
         Ok(match self.look_at(group, &query).await? {
             Ok((mut items, _)) => {
@@ -123,20 +123,20 @@ impl Shared {
     pub(super) async fn jobs_of(
         &self,
         group: &GroupId,
-        action: &ActionId,
+        batch: &BatchId,
         after: Option<Cursor>,
         max: u32,
-    ) -> Answer<Result<Page<JobDetails>, Refusal>> {
+    ) -> StoreResult<Result<Page<JobDetails>, Refusal>> {
         let numbers = self.numbers(self.shard_of(group));
-        let query = Query::ActionJobs {
+        let query = Query::BatchJobs {
             group: group.clone(),
-            action: action.clone(),
+            batch: batch.clone(),
             after: after.map(|cursor| Cursor(cursor.0 / numbers.shards)),
             max,
         };
         let mut items = match self.look_at(group, &query).await? {
             Ok((items, _)) => items,
-            Err(said) => return Ok(Err(decode::refusal(&said, group, Some(action), None)?)),
+            Err(said) => return Ok(Err(decode::refusal(&said, group, Some(batch), None)?)),
         };
         let jobs = items.items()?.each(|one| decode::job(one, numbers))?;
         let more = items.flag()?;
@@ -144,7 +144,7 @@ impl Shared {
         Ok(Ok(Page { items: jobs, next }))
     }
 
-    async fn groups(&self, after: Option<Cursor>, max: u32) -> Answer<Page<GroupView>> {
+    async fn groups(&self, after: Option<Cursor>, max: u32) -> StoreResult<Page<GroupView>> {
         let window = self.config.backpressure.window();
         let query = |after, max| Query::Groups { after, max };
         self.pages(after, max, query, |mut items| {
@@ -161,8 +161,8 @@ impl Shared {
         after: Option<Cursor>,
         max: u32,
         query: impl Fn(Option<Cursor>, u32) -> Query,
-        read: impl Fn(Items) -> Answer<(Vec<(T, u64)>, bool)>,
-    ) -> Answer<Page<T>> {
+        read: impl Fn(Items) -> StoreResult<(Vec<(T, u64)>, bool)>,
+    ) -> StoreResult<Page<T>> {
         let mut page = Page {
             items: Vec::new(),
             next: None,
@@ -190,12 +190,12 @@ impl Shared {
         Ok(page)
     }
 
-    pub(super) async fn queue_stats(&self) -> Answer<QueueStats> {
-        let mut whole: Option<QueueStats> = None;
+    pub(super) async fn bulk_stats(&self) -> StoreResult<BulkStats> {
+        let mut whole: Option<BulkStats> = None;
         for shard in 0..self.shards {
-            let mut items = self.look(shard, &Query::QueueStats).await?;
+            let mut items = self.look(shard, &Query::BulkStats).await?;
             items.value()?;
-            let one = decode::queue_stats(items)?;
+            let one = decode::bulk_stats(items)?;
             whole = Some(whole.map_or(one, |whole| added(whole, one)));
         }
         let mut whole = whole.expect("there is at least one shard");
@@ -205,7 +205,7 @@ impl Shared {
         Ok(whole)
     }
 
-    async fn congestion_summary(&self, after: Option<Cursor>, max: u32) -> Answer<CongestionSummary> {
+    async fn congestion_summary(&self, after: Option<Cursor>, max: u32) -> StoreResult<CongestionSummary> {
         let query = |after, max| Query::CongestionSummary { after, max };
         let groups = self
             .pages(after, max, query, |mut items| {
@@ -233,19 +233,19 @@ fn common_items(common: Value) -> Items {
     Items::of(Value::Array(vec![common])).expect("an array was made")
 }
 
-fn added(one: QueueStats, other: QueueStats) -> QueueStats {
-    QueueStats {
+fn added(one: BulkStats, other: BulkStats) -> BulkStats {
+    BulkStats {
         high_priority_groups: one.high_priority_groups + other.high_priority_groups,
         normal_priority_groups: one.normal_priority_groups + other.normal_priority_groups,
         low_priority_groups: one.low_priority_groups + other.low_priority_groups,
         total_groups: one.total_groups + other.total_groups,
         active_groups: one.active_groups + other.active_groups,
-        counts: PhaseCounts {
+        counts: StateCounts {
             waiting: one.counts.waiting + other.counts.waiting,
             ready: one.counts.ready + other.counts.ready,
-            leased: one.counts.leased + other.counts.leased,
+            running: one.counts.running + other.counts.running,
             delayed: one.counts.delayed + other.counts.delayed,
-            done: one.counts.done + other.counts.done,
+            completed: one.counts.completed + other.counts.completed,
             dead: one.counts.dead + other.counts.dead,
         },
         started: one.started + other.started,
@@ -254,7 +254,7 @@ fn added(one: QueueStats, other: QueueStats) -> QueueStats {
         throttles: one.throttles + other.throttles,
         saved_spins: one.saved_spins + other.saved_spins,
         groups_kept: one.groups_kept + other.groups_kept,
-        actions_kept: one.actions_kept + other.actions_kept,
+        batches_kept: one.batches_kept + other.batches_kept,
         lines_kept: one.lines_kept + other.lines_kept,
         tags_remembered: one.tags_remembered + other.tags_remembered,
     }

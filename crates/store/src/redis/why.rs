@@ -1,27 +1,27 @@
 //! Why a job is not running: the facts of its shard, with those of the window that all shards share.
 
 use tidegate_core::bulk::views::Why;
-use tidegate_core::bulk::why::{GroupFacts, LaneFacts, WhyFacts, WindowFacts, nothing, why};
+use tidegate_core::bulk::why::{GroupFacts, QueueFacts, WhyFacts, WindowFacts, nothing, why};
 
 use super::Shared;
 use super::decode::{self, Common};
 use super::reply::{Items, time};
 use crate::StoreError;
 
-type Answer<T> = Result<T, StoreError>;
+type StoreResult<T> = Result<T, StoreError>;
 
 impl Shared {
-    pub(super) async fn why(&self, mut items: Items, common: &Common) -> Answer<Why> {
-        let phase = items.int()?;
+    pub(super) async fn why(&self, mut items: Items, common: &Common) -> StoreResult<Why> {
+        let state = items.int()?;
         if items.len() == 0 {
-            let phase = if phase == 0 {
+            let state = if state == 0 {
                 None
             } else {
-                Some(decode::phase(phase)?)
+                Some(decode::state(state)?)
             };
-            return Ok(nothing(phase));
+            return Ok(nothing(state));
         }
-        let mut facts = facts(phase, items, common)?;
+        let mut facts = facts(state, items, common)?;
         if self.shards > 1 {
             self.facts_of_all(&mut facts).await?;
         }
@@ -29,35 +29,35 @@ impl Shared {
     }
 
     /// What one shard cannot know: how much all of them have started.
-    async fn facts_of_all(&self, facts: &mut WhyFacts) -> Answer<()> {
-        let stats = self.queue_stats().await?;
+    async fn facts_of_all(&self, facts: &mut WhyFacts) -> StoreResult<()> {
+        let stats = self.bulk_stats().await?;
         let shared = self.ask_limit(0, 0, "").await?;
         facts.window.limit = shared.limit;
         facts.window.room = shared.room;
         facts.window.ready = stats.counts.ready;
         facts.group.share = (shared.limit / stats.active_groups.max(1)).max(1);
-        if let Some(lane) = self.lanes().await?.iter().find(|lane| lane.id == facts.lane) {
-            let allowed = lane.rps * facts.window.length.as_secs_f64();
-            facts.of_lane.limit = (allowed + 1e-9).floor().max(1.0) as u64;
-            facts.of_lane.started = lane.started;
-            facts.of_lane.ready = lane.ready;
+        if let Some(queue) = self.queues().await?.iter().find(|queue| queue.id == facts.queue) {
+            let allowed = queue.rps * facts.window.length.as_secs_f64();
+            facts.of_queue.limit = (allowed + 1e-9).floor().max(1.0) as u64;
+            facts.of_queue.started = queue.started;
+            facts.of_queue.ready = queue.ready;
         }
         Ok(())
     }
 }
 
-fn facts(phase: i64, mut items: Items, common: &Common) -> Answer<WhyFacts> {
-    let phase = decode::phase(phase)?;
-    let lane = items.name()?;
-    let (group_paused, action_paused) = (items.flag()?, items.flag()?);
+fn facts(state: i64, mut items: Items, common: &Common) -> StoreResult<WhyFacts> {
+    let state = decode::state(state)?;
+    let queue = items.name()?;
+    let (group_paused, batch_paused) = (items.flag()?, items.flag()?);
     let (at, reason) = (time(items.unsigned()?), decode::delay_reason(items.int()?)?);
-    let is_delayed = phase == tidegate_core::bulk::Phase::Delayed;
+    let is_delayed = state == tidegate_core::bulk::JobState::Delayed;
     Ok(WhyFacts {
         now: common.now,
-        phase,
-        lane,
+        state,
+        queue,
         group_paused,
-        action_paused,
+        batch_paused,
         delayed: is_delayed.then_some((at, reason)),
         ahead: items.unsigned()?,
         group: GroupFacts {
@@ -77,7 +77,7 @@ fn facts(phase: i64, mut items: Items, common: &Common) -> Answer<WhyFacts> {
             room: items.unsigned()?,
             ready: items.unsigned()?,
         },
-        of_lane: LaneFacts {
+        of_queue: QueueFacts {
             limit: items.unsigned()?,
             started: items.unsigned()?,
             ready: items.unsigned()?,

@@ -19,7 +19,7 @@ use tidegate_core::time::{Millis, StoreClock, Timestamp};
 
 use super::seam::{RefreshSettings, RefreshStore, TakeOutcome, counted_all};
 use crate::StoreError;
-use crate::machine::{Keep, OnMachine};
+use crate::machine::{Keep, RunOn};
 
 /// A record may become idle earlier than it looked: it is looked at again after this time at the latest.
 const LOOK_AGAIN: Millis = Millis(15 * 60_000);
@@ -201,21 +201,21 @@ pub(crate) fn in_spans(outcome: budget::TakeOutcome, now: Timestamp) -> TakeOutc
 ///
 /// Versions (`request`), ends (`settle`), holds and days are on disk before they are answered.
 #[async_trait]
-impl<M: OnMachine<Machine>> RefreshStore for M {
+impl<M: RunOn<Machine>> RefreshStore for M {
     async fn request(&self, asks: Vec<(RecordId, RequestParams)>) -> Result<Vec<RequestOutcome>, StoreError> {
         counted_all(asks.iter().filter_map(|(_, params)| params.snapshot_version))?;
         let work = |machine: &mut Machine, wall| machine.each(asks, wall, coalescer::request);
-        self.on_machine(Keep::Synced, work).await
+        self.run_on(Keep::Synced, work).await
     }
 
     async fn confirm_sent(&self, sent: Vec<(RecordId, Version)>) -> Result<Vec<bool>, StoreError> {
         let work = |machine: &mut Machine, wall| machine.each(sent, wall, coalescer::confirm_sent);
-        self.on_machine(Keep::Written, work).await
+        self.run_on(Keep::Written, work).await
     }
 
     async fn send_failed(&self, unsent: Vec<(RecordId, Version)>) -> Result<Vec<bool>, StoreError> {
         let work = |machine: &mut Machine, wall| machine.each(unsent, wall, coalescer::send_failed);
-        self.on_machine(Keep::Written, work).await
+        self.run_on(Keep::Written, work).await
     }
 
     async fn begin(&self, begun: Vec<(RecordId, BeginParams)>) -> Result<Vec<BeginOutcome>, StoreError> {
@@ -225,7 +225,7 @@ impl<M: OnMachine<Machine>> RefreshStore for M {
                 coalescer::begin(state, config, &params, now)
             })
         };
-        self.on_machine(Keep::Written, work).await
+        self.run_on(Keep::Written, work).await
     }
 
     async fn extend(&self, claims: Vec<(RecordId, BeginParams)>) -> Result<Vec<bool>, StoreError> {
@@ -234,7 +234,7 @@ impl<M: OnMachine<Machine>> RefreshStore for M {
                 coalescer::extend(state, config, &params, now)
             })
         };
-        self.on_machine(Keep::Written, work).await
+        self.run_on(Keep::Written, work).await
     }
 
     async fn abandon(&self, claims: Vec<(RecordId, Version, Owner)>) -> Result<Vec<bool>, StoreError> {
@@ -247,18 +247,18 @@ impl<M: OnMachine<Machine>> RefreshStore for M {
                 coalescer::abandon(state, config, version, &owner, now)
             })
         };
-        self.on_machine(Keep::Written, work).await
+        self.run_on(Keep::Written, work).await
     }
 
     async fn settle(&self, settled: Vec<(RecordId, SettleParams)>) -> Result<Vec<SettleOutcome>, StoreError> {
         counted_all(settled.iter().map(|(_, params)| params.version))?;
         let work = |machine: &mut Machine, wall| machine.each(settled, wall, coalescer::settle);
-        self.on_machine(Keep::Synced, work).await
+        self.run_on(Keep::Synced, work).await
     }
 
     async fn look(&self, records: Vec<RecordId>) -> Result<Vec<Option<RecordState>>, StoreError> {
         let work = move |machine: &mut Machine, wall| machine.look(&records, wall);
-        self.on_machine(Keep::Written, work).await
+        self.run_on(Keep::Written, work).await
     }
 
     async fn take(
@@ -275,7 +275,7 @@ impl<M: OnMachine<Machine>> RefreshStore for M {
                 in_spans(budget.take(priority, max_tokens, at), at.now)
             })
         };
-        self.on_machine(Keep::Granted, work).await?
+        self.run_on(Keep::Granted, work).await?
     }
 
     async fn hold(&self, target: &TargetId, until_in: Millis) -> Result<Millis, StoreError> {
@@ -283,7 +283,7 @@ impl<M: OnMachine<Machine>> RefreshStore for M {
         let work = move |machine: &mut Machine, wall| {
             machine.with_budget(&target, wall, |budget, at| budget.hold(until_in, at.now))
         };
-        self.on_machine(Keep::Granted, work).await?
+        self.run_on(Keep::Granted, work).await?
     }
 
     async fn lift(&self, target: &TargetId) -> Result<bool, StoreError> {
@@ -291,7 +291,7 @@ impl<M: OnMachine<Machine>> RefreshStore for M {
         let work = move |machine: &mut Machine, wall| {
             machine.with_budget(&target, wall, |budget, at| budget.lift(at.now))
         };
-        self.on_machine(Keep::Granted, work).await?
+        self.run_on(Keep::Granted, work).await?
     }
 
     async fn budget(&self, target: &TargetId) -> Result<BudgetView, StoreError> {
@@ -299,11 +299,11 @@ impl<M: OnMachine<Machine>> RefreshStore for M {
         let work = move |machine: &mut Machine, wall| {
             machine.with_budget(&target, wall, |budget, at| budget.view(at))
         };
-        self.on_machine(Keep::Written, work).await?
+        self.run_on(Keep::Written, work).await?
     }
 
     async fn now(&self) -> Result<Timestamp, StoreError> {
         let work = |machine: &mut Machine, wall| machine.clock.observe(wall);
-        self.on_machine(Keep::Granted, work).await
+        self.run_on(Keep::Granted, work).await
     }
 }

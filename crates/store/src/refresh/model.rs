@@ -9,7 +9,7 @@ use tidegate_core::time::{StoreClock, Timestamp};
 
 use super::machine::Machine;
 use super::seam::RefreshSettings;
-use crate::machine::{Keep, OnMachine};
+use crate::machine::{Keep, RunOn};
 use crate::{Clock, StoreError};
 
 /// Limit: records that are looked at after every call, to forget those that are idle.
@@ -33,8 +33,8 @@ impl ModelRefreshStore {
 }
 
 #[async_trait]
-impl OnMachine<Machine> for ModelRefreshStore {
-    async fn on_machine<T: Send + 'static>(
+impl RunOn<Machine> for ModelRefreshStore {
+    async fn run_on<T: Send + 'static>(
         &self,
         _keep: Keep,
         work: impl for<'m> FnOnce(&'m mut Machine, Timestamp) -> T + Send + 'static,

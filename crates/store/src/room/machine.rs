@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use tidegate_core::ids::{PersonId, RoomId};
-use tidegate_core::room::command::{RemoveOutcome, Rings, Status};
+use tidegate_core::room::command::{RemoveOutcome, Signals, Status};
 use tidegate_core::room::config::RoomConfig;
 use tidegate_core::room::ticket::Ticket;
 use tidegate_core::room::{Head, Room};
@@ -99,7 +99,7 @@ impl Rooms {
         changes
     }
 
-    pub(crate) fn open(&mut self, name: &RoomId, born: u64, config: RoomConfig, wall: Timestamp) -> Rings {
+    pub(crate) fn open(&mut self, name: &RoomId, born: u64, config: RoomConfig, wall: Timestamp) -> Signals {
         self.clock.observe(wall);
         let room = self.rooms.entry(name.clone());
         let room = room.or_insert_with(|| Room::new(born, config.clone()));
@@ -140,13 +140,13 @@ impl Rooms {
         Ok(outcome)
     }
 
-    /// Runs a transition on a room that is there, and says whom to ring for.
+    /// Runs a transition on a room that is there, and says whom to notify for.
     pub(crate) fn on<T>(
         &mut self,
         name: &RoomId,
         wall: Timestamp,
         step: impl FnOnce(&mut Room, Timestamp) -> T,
-    ) -> Result<(T, Rings), StoreError> {
+    ) -> Result<(T, Signals), StoreError> {
         let now = self.clock.observe(wall);
         let Some(room) = self.rooms.get_mut(name) else {
             return Err(StoreError::UnknownRoom(name.to_string()));
@@ -155,14 +155,14 @@ impl Rooms {
         Ok((outcome, self.finish(name)))
     }
 
-    fn finish(&mut self, name: &RoomId) -> Rings {
+    fn finish(&mut self, name: &RoomId) -> Signals {
         let Some(room) = self.rooms.get_mut(name) else {
-            return Rings::default();
+            return Signals::default();
         };
         if room.has_changed() {
             self.changes += 1;
             self.changed.insert(name.clone());
         }
-        room.take_rings()
+        room.take_signals()
     }
 }

@@ -5,17 +5,17 @@
 //! - [`EmbeddedRoomStore`]: durable in the data folder, in this process.
 //! - [`RedisRoomStore`]: on a Redis server or Cluster, shared by several processes.
 
-mod bells;
 mod machine;
 mod model;
 mod run;
 mod seam;
+mod signals;
 
-pub use bells::{RoomBell, RoomBells};
 pub(crate) use machine::{RoomChange, Rooms};
 pub use model::ModelRoomStore;
-pub(crate) use run::{HasBells, born, validated};
+pub(crate) use run::{HasNotifier, born, validated};
 pub use seam::RoomStore;
+pub use signals::{RoomNotifier, RoomSignal};
 
 pub use crate::embedded::room::{EmbeddedRoomOptions, EmbeddedRoomStore};
 pub use crate::redis::room::{RedisRoomOptions, RedisRoomStore};

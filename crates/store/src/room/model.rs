@@ -6,16 +6,16 @@ use std::sync::{Arc, Mutex, PoisonError};
 use async_trait::async_trait;
 use tidegate_core::time::Timestamp;
 
-use super::bells::RoomBells;
 use super::machine::Rooms;
-use super::run::HasBells;
-use crate::machine::{Keep, OnMachine};
+use super::run::HasNotifier;
+use super::signals::RoomNotifier;
+use crate::machine::{Keep, RunOn};
 use crate::{Clock, StoreError};
 
 #[derive(Debug)]
 pub struct ModelRoomStore {
     rooms: Mutex<Rooms>,
-    bells: Arc<RoomBells>,
+    signals: Arc<RoomNotifier>,
     clock: Arc<dyn Clock>,
 }
 
@@ -23,21 +23,21 @@ impl ModelRoomStore {
     pub fn new(clock: Arc<dyn Clock>) -> Self {
         Self {
             rooms: Mutex::default(),
-            bells: Arc::default(),
+            signals: Arc::default(),
             clock,
         }
     }
 }
 
-impl HasBells for ModelRoomStore {
-    fn room_bells(&self) -> &Arc<RoomBells> {
-        &self.bells
+impl HasNotifier for ModelRoomStore {
+    fn room_notifier(&self) -> &Arc<RoomNotifier> {
+        &self.signals
     }
 }
 
 #[async_trait]
-impl OnMachine<Rooms> for ModelRoomStore {
-    async fn on_machine<T: Send + 'static>(
+impl RunOn<Rooms> for ModelRoomStore {
+    async fn run_on<T: Send + 'static>(
         &self,
         _keep: Keep,
         work: impl for<'m> FnOnce(&'m mut Rooms, Timestamp) -> T + Send + 'static,

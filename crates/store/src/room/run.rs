@@ -15,11 +15,11 @@ use tidegate_core::room::config::RoomConfig;
 use tidegate_core::room::ticket::Wave;
 use tidegate_core::time::Timestamp;
 
-use super::bells::RoomBells;
 use super::machine::Rooms;
 use super::seam::RoomStore;
+use super::signals::RoomNotifier;
 use crate::StoreError;
-use crate::machine::{Keep, OnMachine};
+use crate::machine::{Keep, RunOn};
 
 /// Tells a room from one of the same name that was lost. The standard library's hasher keys are the randomness at hand;
 /// 52 bits, because some backends have no larger whole numbers.
@@ -27,12 +27,12 @@ pub(crate) fn born() -> u64 {
     RandomState::new().build_hasher().finish() >> 12
 }
 
-pub(crate) trait HasBells {
-    fn room_bells(&self) -> &Arc<RoomBells>;
+pub(crate) trait HasNotifier {
+    fn room_notifier(&self) -> &Arc<RoomNotifier>;
 }
 
-/// Runs a transition, and rings when it is kept.
-async fn step<S: OnMachine<Rooms> + HasBells, T: Send + 'static>(
+/// Runs a transition, and signals when it is kept.
+async fn step<S: RunOn<Rooms> + HasNotifier, T: Send + 'static>(
     store: &S,
     room: &RoomId,
     keep: Keep,
@@ -40,8 +40,8 @@ async fn step<S: OnMachine<Rooms> + HasBells, T: Send + 'static>(
 ) -> Result<T, StoreError> {
     let name = room.clone();
     let run = move |rooms: &mut Rooms, wall: Timestamp| rooms.on(&name, wall, work);
-    let (outcome, rings) = store.on_machine(keep, run).await??;
-    store.room_bells().ring(room, rings);
+    let (outcome, signals) = store.run_on(keep, run).await??;
+    store.room_notifier().notify(room, signals);
     Ok(outcome)
 }
 
@@ -51,16 +51,16 @@ pub(crate) fn validated(config: &RoomConfig) -> Result<(), StoreError> {
         .map_err(|error| StoreError::Config(error.to_string()))
 }
 
-/// What may be lost when the power fails, and why that is harmless: signs of life, because after a restart everybody
+/// What may be lost when the power fails, and why that is harmless: heartbeats, because after a restart everybody
 /// counts as absent; and what time has ended, because time ends it again.
 #[async_trait]
-impl<S: OnMachine<Rooms> + HasBells> RoomStore for S {
+impl<S: RunOn<Rooms> + HasNotifier> RoomStore for S {
     async fn open(&self, room: &RoomId, config: RoomConfig) -> Result<(), StoreError> {
         validated(&config)?;
         let name = room.clone();
         let run = move |rooms: &mut Rooms, wall| rooms.open(&name, born(), config, wall);
-        let rings = self.on_machine(Keep::Synced, run).await?;
-        self.room_bells().ring(room, rings);
+        let signals = self.run_on(Keep::Synced, run).await?;
+        self.room_notifier().notify(room, signals);
         Ok(())
     }
 
@@ -68,17 +68,17 @@ impl<S: OnMachine<Rooms> + HasBells> RoomStore for S {
         validated(&config)?;
         let name = room.clone();
         let run = move |rooms: &mut Rooms, wall| rooms.make(&name, born(), config, door, wall);
-        self.on_machine(Keep::Synced, run).await
+        self.run_on(Keep::Synced, run).await
     }
 
     async fn remove(&self, room: &RoomId) -> Result<RemoveOutcome, StoreError> {
         let name = room.clone();
         let run = move |rooms: &mut Rooms, wall| rooms.remove(&name, wall);
-        self.on_machine(Keep::Synced, run).await?
+        self.run_on(Keep::Synced, run).await?
     }
 
     async fn rooms(&self) -> Result<Vec<RoomId>, StoreError> {
-        self.on_machine(Keep::Written, |rooms: &mut Rooms, _| rooms.names())
+        self.run_on(Keep::Written, |rooms: &mut Rooms, _| rooms.names())
             .await
     }
 
@@ -165,7 +165,7 @@ impl<S: OnMachine<Rooms> + HasBells> RoomStore for S {
         step(self, room, Keep::Written, |room, now| room.survey(now)).await
     }
 
-    fn bells(&self) -> Arc<RoomBells> {
-        self.room_bells().clone()
+    fn signals(&self) -> Arc<RoomNotifier> {
+        self.room_notifier().clone()
     }
 }

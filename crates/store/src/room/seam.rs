@@ -13,7 +13,7 @@ use tidegate_core::room::command::{
 use tidegate_core::room::config::RoomConfig;
 use tidegate_core::room::ticket::Wave;
 
-use super::bells::RoomBells;
+use super::signals::RoomNotifier;
 use crate::StoreError;
 
 /// A backend for waiting rooms.
@@ -38,7 +38,7 @@ pub trait RoomStore: Send + Sync + fmt::Debug + 'static {
     /// Gives places, or finds those that people have.
     async fn join(&self, room: &RoomId, joins: Vec<JoinParams>) -> Result<Vec<JoinOutcome>, StoreError>;
 
-    /// Signs of life of streams, and their ends.
+    /// Heartbeats of streams, and their ends.
     async fn touch(&self, room: &RoomId, touches: Vec<TouchParams>) -> Result<Vec<TouchOutcome>, StoreError>;
 
     /// Lets in the next ones, `max` at most, as far as every limit allows.
@@ -77,6 +77,6 @@ pub trait RoomStore: Send + Sync + fmt::Debug + 'static {
     /// The room with everybody's position, in one read.
     async fn survey(&self, room: &RoomId) -> Result<RoomView, StoreError>;
 
-    /// Bells that ring when there may be something to do.
-    fn bells(&self) -> Arc<RoomBells>;
+    /// Notifier that notify when there may be something to do.
+    fn signals(&self) -> Arc<RoomNotifier>;
 }

@@ -1,4 +1,4 @@
-//! What two stores are compared by: the bells that a call rang at once, and a room without what may differ.
+//! What two stores are compared by: the signals that a call notified at once, and a room without what may differ.
 
 use std::future::{Future, poll_fn};
 use std::pin::pin;
@@ -6,24 +6,24 @@ use std::sync::Arc;
 use std::task::Poll;
 
 use tidegate_core::ids::RoomId;
-use tidegate_core::room::command::{Rings, RoomView};
-use tidegate_store::room::RoomBells;
+use tidegate_core::room::command::{RoomView, Signals};
+use tidegate_store::room::RoomNotifier;
 
-/// Runs a call and says which bells it rang at once.
+/// Runs a call and says which signals it notified at once.
 pub(super) async fn listening<T>(
-    bells: Arc<RoomBells>,
+    signals: Arc<RoomNotifier>,
     room: &RoomId,
     call: impl Future<Output = T>,
-) -> (T, Rings) {
-    let bell = bells.of(room);
-    let mut promote = pin!(bell.promote.notified());
-    let mut tell = pin!(bell.tell.notified());
+) -> (T, Signals) {
+    let signal = signals.of(room);
+    let mut promote = pin!(signal.promote.notified());
+    let mut tell = pin!(signal.tell.notified());
     promote.as_mut().enable();
     tell.as_mut().enable();
-    let mut notices = bell.taken_over.subscribe();
+    let mut notices = signal.taken_over.subscribe();
     let answer = call.await;
-    let rings = poll_fn(|context| {
-        Poll::Ready(Rings {
+    let signals = poll_fn(|context| {
+        Poll::Ready(Signals {
             promote: promote.as_mut().poll(context).is_ready(),
             tell: tell.as_mut().poll(context).is_ready(),
             taken_over: notices
@@ -31,7 +31,7 @@ pub(super) async fn listening<T>(
                 .map_or_else(|_| Vec::new(), |taken| taken.to_vec()),
         })
     });
-    (answer, rings.await)
+    (answer, signals.await)
 }
 
 /// A room without what may differ, and with every position.

@@ -22,8 +22,8 @@ pub struct Proxy {
 #[derive(Debug, Default)]
 struct Shared {
     state: Mutex<State>,
-    /// Rings when a stall or a delay ends or a connection is closed.
-    bell: Condvar,
+    /// Signals when a stall or a delay ends or a connection is closed.
+    signal: Condvar,
 }
 
 #[derive(Debug, Default)]
@@ -103,14 +103,14 @@ impl Proxy {
     /// goes on its way afterwards.
     pub fn stall(&self, on: bool) {
         self.shared.lock().stall = on;
-        self.shared.bell.notify_all();
+        self.shared.signal.notify_all();
     }
 
     /// From now on whatever the server sends is held back for so long, on old and new connections. Zero ends it at once,
     /// also for what is being held.
     pub fn delay_replies(&self, delay: Duration) {
         self.shared.lock().delay = delay;
-        self.shared.bell.notify_all();
+        self.shared.signal.notify_all();
     }
 
     /// From here on nothing is forwarded on the connections that there are, and they stay open: the machine behind them
@@ -243,7 +243,7 @@ impl Shared {
         let is_open = |state: &State| state.open.iter().any(|connection| connection.number == number);
         let came = Instant::now();
         let mut state = self
-            .bell
+            .signal
             .wait_while(self.lock(), |state| {
                 (state.stall || number < state.silent_below) && is_open(state)
             })
@@ -253,7 +253,7 @@ impl Shared {
             if left.is_zero() {
                 break;
             }
-            let waited = self.bell.wait_timeout(state, left);
+            let waited = self.signal.wait_timeout(state, left);
             state = waited.unwrap_or_else(PoisonError::into_inner).0;
         }
         if !is_open(&state) {
@@ -276,6 +276,6 @@ impl Shared {
             let _ = connection.client.shutdown(Shutdown::Both);
             let _ = connection.server.shutdown(Shutdown::Both);
         }
-        self.bell.notify_all();
+        self.signal.notify_all();
     }
 }

@@ -1,15 +1,15 @@
 //! Who acts in the simulated world: submitters, workers, sweepers, watchers, operators, and fate.
 
 use bytes::Bytes;
-use tidegate_core::bulk::views::{ActionView, Query, View};
+use tidegate_core::bulk::views::{BatchView, Query, View};
 use tidegate_core::bulk::{
-    ActionOptions, AdmitParams, Answer, CancelParams, Ceilings, ClaimAggregationParams, ConfigureGroupParams,
+    AdmitParams, BatchOptions, CancelParams, Ceilings, ClaimAggregationParams, ConfigureGroupParams,
     ConfirmCompletionParams, DropFinishedParams, EnqueueParams, Enqueued, ExpireLeasesParams, ExtendParams,
-    FinishAggregationParams, LeaseParams, Level, NewJob, OpenActionParams, Opened, PauseParams, Phase,
-    ReleaseDueParams, ResumeParams, SealActionParams, SettleParams, SnapshotCongestionParams, Stop, Target,
-    Verdict,
+    FinishAggregationParams, JobOutcome, JobState, LeaseParams, NewJob, OpenBatchParams, Opened, PauseParams,
+    Priority, ReleaseDueParams, ResumeParams, SealBatchParams, SettleParams, Settlement,
+    SnapshotCongestionParams, Stop, Target,
 };
-use tidegate_core::ids::{ActionId, JobId, LaneId, Owner};
+use tidegate_core::ids::{BatchId, JobId, Owner, QueueId};
 use tidegate_core::time::Millis;
 
 use super::oracle::Accepted;
@@ -48,38 +48,38 @@ impl Simulation {
     fn submit(&mut self) {
         let index = self.rng.below(self.profile.groups);
         let group = self.group(index);
-        let action = self.rng.percent(60).then(|| {
-            if self.next_action == 0 || self.rng.percent(20) {
-                self.next_action += 1;
+        let batch = self.rng.percent(60).then(|| {
+            if self.next_batch == 0 || self.rng.percent(20) {
+                self.next_batch += 1;
             }
             let name = format!(
-                "action-{}",
-                self.next_action - self.rng.below(self.next_action.min(3))
+                "batch-{}",
+                self.next_batch - self.rng.below(self.next_batch.min(3))
             );
-            ActionId::new(name).expect("a short name")
+            BatchId::new(name).expect("a short name")
         });
-        if let Some(action) = action.clone().filter(|_| self.rng.percent(30)) {
-            let options = ActionOptions {
+        if let Some(batch) = batch.clone().filter(|_| self.rng.percent(30)) {
+            let options = BatchOptions {
                 keep_results: self.rng.percent(50),
-                callback: self.rng.percent(50).then(|| format!("of {action}")),
+                callback: self.rng.percent(50).then(|| format!("of {batch}")),
                 ..Default::default()
             };
             let base_priority = self.profile.base_priority(index);
             let callback = options.callback.clone();
-            let opened = self.risky(OpenActionParams {
+            let opened = self.risky(OpenBatchParams {
                 group: group.clone(),
-                action: action.clone(),
+                batch: batch.clone(),
                 base_priority,
                 options,
             });
             if opened == Some(Ok(Opened::New)) {
-                self.oracle.callbacks.insert((index, action), callback);
+                self.oracle.callbacks.insert((index, batch), callback);
             }
         }
         let jobs: Vec<NewJob> = (0..self.rng.between(1, 8)).map(|_| self.new_job()).collect();
         let params = EnqueueParams {
             group,
-            action,
+            batch,
             base_priority: self.profile.base_priority(index),
             jobs,
         };
@@ -96,9 +96,9 @@ impl Simulation {
             let accepted = Accepted {
                 group: index,
                 id: &job.id,
-                action: &outcome.action,
+                batch: &outcome.batch,
                 kind: &job.kind,
-                level: job.level,
+                priority: job.priority,
                 // Scheduled jobs come when they are due, expiring ones may never come.
                 in_order: job.run_at.is_none() && job.expires_at.is_none(),
             };
@@ -123,10 +123,10 @@ impl Simulation {
         };
         self.next_job += u64::from(!repeated);
         let id = JobId::new(format!("job-{number}")).expect("a short name");
-        let level = if self.profile.plain {
-            Level::Normal
+        let priority = if self.profile.plain {
+            Priority::Normal
         } else {
-            *self.rng.pick(&Level::ALL)
+            *self.rng.pick(&Priority::ALL)
         };
         let run_at = self
             .rng
@@ -140,22 +140,22 @@ impl Simulation {
             payload: Bytes::copy_from_slice(id.as_str().as_bytes()),
             kind: self.rng.pick(&self.profile.kinds.clone()).clone(),
             id,
-            level,
+            priority,
             run_at,
             expires_at,
         }
     }
 
     fn work(&mut self) {
-        let lane = self.rng.pick(&self.profile.lanes()).clone();
+        let queue = self.rng.pick(&self.profile.queues()).clone();
         let max = self.rng.between(1, 6) as u32;
-        self.lease(lane, max);
+        self.lease(queue, max);
     }
 
-    fn lease(&mut self, lane: LaneId, max: u32) -> usize {
+    fn lease(&mut self, queue: QueueId, max: u32) -> usize {
         let owner = Owner::new("worker").expect("a short name");
         let params = LeaseParams {
-            lane: lane.clone(),
+            queue: queue.clone(),
             max,
             owner,
         };
@@ -199,27 +199,27 @@ impl Simulation {
                 return;
             }
             let lease = *self.rng.pick(from);
-            let verdict = match self.rng.below(100) {
-                0..60 => Verdict::Done {
+            let outcome = match self.rng.below(100) {
+                0..60 => JobOutcome::Completed {
                     result: Bytes::from_static(b"fine"),
                 },
-                60..66 => Verdict::Failed { error: "no".into() },
+                60..66 => JobOutcome::Failed { error: "no".into() },
                 66..78 => {
                     let retry_after = self.rng.percent(50).then(|| Millis(self.rng.below(2_000)));
-                    Verdict::Throttled { retry_after }
+                    JobOutcome::Throttled { retry_after }
                 }
-                78..92 => Verdict::Retry {
+                78..92 => JobOutcome::Retry {
                     error: "not now".into(),
                     after: None,
                 },
-                _ => Verdict::Returned,
+                _ => JobOutcome::Released,
             };
-            answers.push(Answer { lease, verdict });
+            answers.push(Settlement { lease, outcome });
         }
         self.settle(answers);
     }
 
-    fn settle(&mut self, answers: Vec<Answer>) {
+    fn settle(&mut self, answers: Vec<Settlement>) {
         let now = self.wall;
         match self.risky(SettleParams {
             answers: answers.clone(),
@@ -233,13 +233,13 @@ impl Simulation {
                     } else {
                         now
                     };
-                    self.oracle.settled(answer.lease, &answer.verdict, settled, now);
+                    self.oracle.settled(answer.lease, &answer.outcome, settled, now);
                     self.old_leases.push(answer.lease);
                 }
             }
             None => {
                 for answer in &answers {
-                    self.oracle.unsettled(answer.lease, &answer.verdict);
+                    self.oracle.unsettled(answer.lease, &answer.outcome);
                 }
             }
         }
@@ -261,9 +261,13 @@ impl Simulation {
     }
 
     fn admit(&mut self) {
-        let lane = self.rng.pick(&self.profile.lanes()).clone();
+        let queue = self.rng.pick(&self.profile.queues()).clone();
         let (max, ready_cap) = (self.rng.between(1, 8) as u32, self.rng.between(1, 12) as u32);
-        let outcome = self.sure(AdmitParams { lane, max, ready_cap });
+        let outcome = self.sure(AdmitParams {
+            queue,
+            max,
+            ready_cap,
+        });
         for seq in outcome.admitted {
             let known = self.oracle.jobs.get(&seq).expect("admitted jobs are known");
             let group = self.group(known.group);
@@ -287,29 +291,29 @@ impl Simulation {
             if self.rng.percent(20) {
                 continue;
             }
-            let (group, action) = (aggregation.group.clone(), aggregation.action.clone());
+            let (group, batch) = (aggregation.group.clone(), aggregation.batch.clone());
             let index = self.group_index(&group);
-            let expected = self.oracle.callbacks.get(&(index, action.clone()));
-            // A forgotten action may have been opened again by somebody who wants no callback.
+            let expected = self.oracle.callbacks.get(&(index, batch.clone()));
+            // A forgotten batch may have been opened again by somebody who wants no callback.
             if let Some(callback) = expected.filter(|_| !self.profile.forgetful) {
-                assert_eq!(&aggregation.callback, callback, "{action:?} of {index}");
+                assert_eq!(&aggregation.callback, callback, "{batch:?} of {index}");
             }
             if aggregation.finished.is_none() {
                 let params = FinishAggregationParams {
                     group: group.clone(),
-                    action: action.clone(),
+                    batch: batch.clone(),
                     claim: aggregation.claim,
                     summary: Ok(Bytes::from_static(b"{}")),
                 };
                 match self.risky(params) {
-                    Some(Ok(_)) => self.oracle.decided(index, action.clone()),
+                    Some(Ok(_)) => self.oracle.decided(index, batch.clone()),
                     Some(Err(refusal)) => panic!("a claim that holds was refused: {refusal}"),
                     // Claims end with the process.
                     None => return,
                 }
             }
             if self.rng.percent(80) {
-                let confirmed = self.risky(ConfirmCompletionParams { group, action });
+                let confirmed = self.risky(ConfirmCompletionParams { group, batch });
                 if confirmed.is_none() {
                     return;
                 }
@@ -319,23 +323,23 @@ impl Simulation {
 
     fn seal(&mut self) {
         let index = self.rng.below(self.profile.groups);
-        let action = (self.next_action > 0 && self.rng.percent(70)).then(|| {
-            let number = self.rng.between(1, self.next_action);
-            ActionId::new(format!("action-{number}")).expect("a short name")
+        let batch = (self.next_batch > 0 && self.rng.percent(70)).then(|| {
+            let number = self.rng.between(1, self.next_batch);
+            BatchId::new(format!("batch-{number}")).expect("a short name")
         });
-        let _ = self.risky(SealActionParams {
+        let _ = self.risky(SealBatchParams {
             group: self.group(index),
-            action,
+            batch,
         });
     }
 
     fn target(&mut self) -> (u64, Target) {
         let index = self.rng.below(self.profile.groups);
         let group = self.group(index);
-        if self.next_action > 0 && self.rng.percent(50) {
-            let number = self.rng.between(1, self.next_action);
-            let action = ActionId::new(format!("action-{number}")).expect("a short name");
-            (index, Target::Action(group, action))
+        if self.next_batch > 0 && self.rng.percent(50) {
+            let number = self.rng.between(1, self.next_batch);
+            let batch = BatchId::new(format!("batch-{number}")).expect("a short name");
+            (index, Target::Batch(group, batch))
         } else {
             (index, Target::Group(group))
         }
@@ -417,31 +421,31 @@ impl Simulation {
                 ceilings: none,
             });
         }
-        for ((index, action), _) in self.oracle.accepted.clone() {
+        for ((index, batch), _) in self.oracle.accepted.clone() {
             let group = self.group(index);
             let _ = self.sure(ResumeParams {
-                target: Target::Action(group.clone(), action.clone()),
+                target: Target::Batch(group.clone(), batch.clone()),
             });
-            let _ = self.sure(SealActionParams {
+            let _ = self.sure(SealBatchParams {
                 group,
-                action: Some(action),
+                batch: Some(batch),
             });
         }
         for _ in 0..20_000 {
             self.move_time(Millis(250));
             self.sure(ReleaseDueParams { max: 1_000 });
             self.sure(ExpireLeasesParams { max: 1_000 });
-            for lane in self.profile.lanes() {
-                self.lease(lane, 50);
+            for queue in self.profile.queues() {
+                self.lease(queue, 50);
             }
-            let done = Verdict::Done {
+            let done = JobOutcome::Completed {
                 result: Bytes::from_static(b"fine"),
             };
             let answers = self.oracle.current_leases().into_iter();
             let answers = answers
-                .map(|lease| Answer {
+                .map(|lease| Settlement {
                     lease,
-                    verdict: done.clone(),
+                    outcome: done.clone(),
                 })
                 .collect();
             self.settle(answers);
@@ -454,19 +458,19 @@ impl Simulation {
     }
 
     fn all_decided(&mut self) -> bool {
-        let actions: Vec<_> = self.oracle.accepted.keys().cloned().collect();
-        actions.into_iter().all(|(index, action)| {
-            self.action(index, &action)
+        let batches: Vec<_> = self.oracle.accepted.keys().cloned().collect();
+        batches.into_iter().all(|(index, batch)| {
+            self.batch(index, &batch)
                 .is_none_or(|view| view.status.is_finished())
         })
     }
 
-    fn action(&mut self, index: u64, action: &ActionId) -> Option<ActionView> {
-        match self.sure(Query::Action(self.group(index), action.clone())) {
-            Ok(View::Action(view)) => Some(view),
-            Ok(other) => panic!("an action is answered with an action, not {other:?}"),
+    fn batch(&mut self, index: u64, batch: &BatchId) -> Option<BatchView> {
+        match self.sure(Query::Batch(self.group(index), batch.clone())) {
+            Ok(View::Batch(view)) => Some(view),
+            Ok(other) => panic!("a batch is answered with a batch, not {other:?}"),
             Err(_) => {
-                assert!(self.profile.forgetful, "{action:?} of {index} is gone");
+                assert!(self.profile.forgetful, "{batch:?} of {index} is gone");
                 None
             }
         }
@@ -474,7 +478,7 @@ impl Simulation {
 
     /// Nothing lost, nothing counted twice, nothing left behind.
     fn check_end(&mut self) {
-        let mut done: std::collections::BTreeMap<(u64, ActionId), u64> = Default::default();
+        let mut done: std::collections::BTreeMap<(u64, BatchId), u64> = Default::default();
         let jobs: Vec<oracle::Known> = self.oracle.jobs.values().cloned().collect();
         for known in jobs {
             let group = self.group(known.group);
@@ -482,17 +486,17 @@ impl Simulation {
             match details.unwrap_or_else(|error| panic!("the store failed: {error}")) {
                 Ok(job) if (self.profile.forgetful || known.purged) && job.view.seq != known.seq() => {}
                 Ok(job) => {
-                    let phase = job.view.phase;
-                    assert!(phase.is_finished(), "{known:?} is {phase:?}");
+                    let state = job.view.state;
+                    assert!(state.is_finished(), "{known:?} is {state:?}");
                     if known.done {
-                        assert_eq!(phase, Phase::Done, "{known:?} was answered as done");
+                        assert_eq!(state, JobState::Completed, "{known:?} was answered as done");
                     }
-                    if phase == Phase::Done {
+                    if state == JobState::Completed {
                         assert!(
                             known.done || known.perhaps_done,
                             "nobody said that {known:?} is done"
                         );
-                        *done.entry((known.group, known.action)).or_default() += 1;
+                        *done.entry((known.group, known.batch)).or_default() += 1;
                     }
                 }
                 Err(refusal) => assert!(
@@ -501,8 +505,8 @@ impl Simulation {
                 ),
             }
         }
-        for ((index, action), total) in self.oracle.accepted.clone() {
-            let Some(view) = self.action(index, &action) else {
+        for ((index, batch), total) in self.oracle.accepted.clone() {
+            let Some(view) = self.batch(index, &batch) else {
                 continue;
             };
             assert_eq!(
@@ -513,10 +517,10 @@ impl Simulation {
             if self.profile.forgetful {
                 continue;
             }
-            assert_eq!(view.counts.total, total, "{action:?} of {index}: {view:?}");
-            if !self.oracle.replayed.contains(&(index, action.clone())) {
-                let done = done.get(&(index, action.clone())).copied().unwrap_or(0);
-                assert_eq!(view.counts.success, done, "{action:?} of {index}: {view:?}");
+            assert_eq!(view.counts.total, total, "{batch:?} of {index}: {view:?}");
+            if !self.oracle.replayed.contains(&(index, batch.clone())) {
+                let done = done.get(&(index, batch.clone())).copied().unwrap_or(0);
+                assert_eq!(view.counts.success, done, "{batch:?} of {index}: {view:?}");
             }
         }
         let stats = self.stats();

@@ -19,7 +19,7 @@ mod trace;
 
 use std::sync::Arc;
 
-use tidegate_core::bulk::views::{GroupView, LimitsView, Query, QueueStats, View};
+use tidegate_core::bulk::views::{BulkStats, GroupView, LimitsView, Query, View};
 use tidegate_core::bulk::{LeaseRef, Transition};
 use tidegate_core::config::BulkConfig;
 use tidegate_core::ids::GroupId;
@@ -93,7 +93,7 @@ struct Simulation {
     ready: Option<std::collections::BTreeSet<tidegate_core::bulk::JobSeq>>,
     trace: Trace,
     next_job: u64,
-    next_action: u64,
+    next_batch: u64,
     /// Leases that are over, for late and duplicate answers.
     old_leases: Vec<LeaseRef>,
     crashes: u64,
@@ -143,7 +143,7 @@ impl Simulation {
             ready: Some(Default::default()),
             trace: Trace::default(),
             next_job: 0,
-            next_action: 0,
+            next_batch: 0,
             old_leases: Vec::new(),
             crashes: 0,
             limits: None,
@@ -274,9 +274,9 @@ impl Simulation {
         }
     }
 
-    fn stats(&mut self) -> QueueStats {
-        match self.read(Query::QueueStats) {
-            Ok(View::QueueStats(stats)) => stats,
+    fn stats(&mut self) -> BulkStats {
+        match self.read(Query::BulkStats) {
+            Ok(View::BulkStats(stats)) => stats,
             other => panic!("statistics are answered with statistics, not {other:?}"),
         }
     }

@@ -4,8 +4,8 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
-use tidegate_core::bulk::{Fence, JobSeq, LeaseRef, Level, Settled, Verdict};
-use tidegate_core::ids::{ActionId, JobId, JobType};
+use tidegate_core::bulk::{Fence, JobOutcome, JobSeq, LeaseRef, Priority, Settled};
+use tidegate_core::ids::{BatchId, JobId, JobType};
 use tidegate_core::time::{Millis, Timestamp};
 use tidegate_store::{DeadJob, LeasedJob};
 
@@ -14,10 +14,10 @@ pub(super) struct Known {
     seq: JobSeq,
     pub(super) group: u64,
     pub(super) id: JobId,
-    pub(super) action: ActionId,
+    pub(super) batch: BatchId,
     kind: JobType,
-    level: Level,
-    /// Its place among the first starts of its group, lane and level is promised.
+    priority: Priority,
+    /// Its place among the first starts of its group, queue and priority is promised.
     in_order: bool,
     started: bool,
     /// The lease that may still be answered for.
@@ -45,14 +45,14 @@ pub(super) struct Oracle {
     /// Starts by window, over the whole history, crashes included.
     starts: HashMap<u64, u64>,
     last_fence: Fence,
-    completed: BTreeSet<(u64, ActionId)>,
-    pub(super) decided: BTreeSet<(u64, ActionId)>,
-    /// Jobs per action.
-    pub(super) accepted: BTreeMap<(u64, ActionId), u64>,
-    pub(super) replayed: BTreeSet<(u64, ActionId)>,
-    /// What actions that were opened have to tell whom.
-    pub(super) callbacks: BTreeMap<(u64, ActionId), Option<String>>,
-    /// Groups whose order of first starts was disturbed by pausing an action.
+    completed: BTreeSet<(u64, BatchId)>,
+    pub(super) decided: BTreeSet<(u64, BatchId)>,
+    /// Jobs per batch.
+    pub(super) accepted: BTreeMap<(u64, BatchId), u64>,
+    pub(super) replayed: BTreeSet<(u64, BatchId)>,
+    /// What batches that were opened have to tell whom.
+    pub(super) callbacks: BTreeMap<(u64, BatchId), Option<String>>,
+    /// Groups whose order of first starts was disturbed by pausing a batch.
     pub(super) disordered: BTreeSet<u64>,
     pub(super) starts_in_all: u64,
 }
@@ -61,9 +61,9 @@ pub(super) struct Oracle {
 pub(super) struct Accepted<'a> {
     pub(super) group: u64,
     pub(super) id: &'a JobId,
-    pub(super) action: &'a ActionId,
+    pub(super) batch: &'a BatchId,
     pub(super) kind: &'a JobType,
-    pub(super) level: Level,
+    pub(super) priority: Priority,
     pub(super) in_order: bool,
 }
 
@@ -80,16 +80,16 @@ impl Oracle {
             "{key:?} was accepted twice"
         );
         self.by_id.insert(key, seq);
-        *self.accepted.entry((job.group, job.action.clone())).or_default() += 1;
+        *self.accepted.entry((job.group, job.batch.clone())).or_default() += 1;
         self.jobs.insert(
             seq,
             Known {
                 seq,
                 group: job.group,
                 id: job.id.clone(),
-                action: job.action.clone(),
+                batch: job.batch.clone(),
                 kind: job.kind.clone(),
-                level: job.level,
+                priority: job.priority,
                 in_order: job.in_order,
                 started: false,
                 current: None,
@@ -150,7 +150,7 @@ impl Oracle {
         }
     }
 
-    /// First starts of one group, lane and level come in the order of enqueueing. (A type has one lane.)
+    /// First starts of one group, queue and priority come in the order of enqueueing. (A type has one queue.)
     fn check_order(&self, seq: JobSeq, started: &Known) {
         if self.disordered.contains(&started.group) {
             return;
@@ -159,15 +159,22 @@ impl Oracle {
             !other.started
                 && other.in_order
                 && !other.dead
-                && (other.group, other.level, &other.kind) == (started.group, started.level, &started.kind)
+                && (other.group, other.priority, &other.kind)
+                    == (started.group, started.priority, &started.kind)
         });
         if let Some((other, _)) = earlier {
-            panic!("{seq:?} started before {other:?} of the same group, lane and level");
+            panic!("{seq:?} started before {other:?} of the same group, queue and priority");
         }
     }
 
     /// One answer: stale exactly when the lease is over.
-    pub(super) fn settled(&mut self, lease: LeaseRef, verdict: &Verdict, settled: Settled, now: Timestamp) {
+    pub(super) fn settled(
+        &mut self,
+        lease: LeaseRef,
+        outcome: &JobOutcome,
+        settled: Settled,
+        now: Timestamp,
+    ) {
         let known = self.jobs.get_mut(&lease.job).expect("answers are for known jobs");
         let current = known.current.filter(|(current, _)| *current == lease);
         match current {
@@ -186,37 +193,34 @@ impl Oracle {
         }
         known.current = None;
         let complete = match settled {
-            Settled::Done { action_complete } => {
+            Settled::Completed { batch_complete } => {
                 assert!(
-                    matches!(verdict, Verdict::Done { .. }),
-                    "{verdict:?} gave {settled:?}"
+                    matches!(outcome, JobOutcome::Completed { .. }),
+                    "{outcome:?} gave {settled:?}"
                 );
                 known.done = true;
-                action_complete
+                batch_complete
             }
-            Settled::Dead { action_complete, .. } => {
+            Settled::Dead { batch_complete, .. } => {
                 known.dead = true;
-                action_complete
+                batch_complete
             }
-            Settled::Delayed { .. } | Settled::Returned | Settled::Stale => false,
+            Settled::Delayed { .. } | Settled::Released | Settled::Stale => false,
         };
         if complete {
-            let action = (known.group, known.action.clone());
-            assert!(
-                self.completed.insert(action.clone()),
-                "{action:?} completed twice"
-            );
+            let batch = (known.group, known.batch.clone());
+            assert!(self.completed.insert(batch.clone()), "{batch:?} completed twice");
         }
     }
 
     /// The store went down while the answer was on its way.
-    pub(super) fn unsettled(&mut self, lease: LeaseRef, verdict: &Verdict) {
+    pub(super) fn unsettled(&mut self, lease: LeaseRef, outcome: &JobOutcome) {
         let known = self.jobs.get_mut(&lease.job).expect("answers are for known jobs");
-        known.perhaps_done |= matches!(verdict, Verdict::Done { .. });
+        known.perhaps_done |= matches!(outcome, JobOutcome::Completed { .. });
     }
 
-    pub(super) fn decided(&mut self, group: u64, action: ActionId) {
-        let key = (group, action);
+    pub(super) fn decided(&mut self, group: u64, batch: BatchId) {
+        let key = (group, batch);
         assert!(self.decided.insert(key.clone()), "{key:?} was decided twice");
     }
 
@@ -224,7 +228,7 @@ impl Oracle {
         let known = self.jobs.get_mut(&seq).expect("replayed jobs are known");
         known.dead = false;
         known.started = true;
-        self.replayed.insert((known.group, known.action.clone()));
+        self.replayed.insert((known.group, known.batch.clone()));
     }
 
     /// A restart may have kept a lease or not: it may be over at any moment.
@@ -239,7 +243,7 @@ impl Oracle {
         let known = self.jobs.get_mut(&seq).expect("a known job");
         if known.dead {
             known.dead = false;
-            self.replayed.insert((known.group, known.action.clone()));
+            self.replayed.insert((known.group, known.batch.clone()));
         }
     }
 
@@ -248,8 +252,8 @@ impl Oracle {
         let seq = dead.details.view.seq;
         let known = self.jobs.get(&seq).expect("dead jobs were accepted");
         assert_eq!(
-            (known.group, &known.action, &known.id),
-            (group, &dead.action, &dead.details.id),
+            (known.group, &known.batch, &known.id),
+            (group, &dead.batch, &dead.details.id),
             "{seq:?} is another job"
         );
         assert_eq!(dead.details.payload, known.id.as_str().as_bytes());

@@ -1,7 +1,7 @@
 //! What kind of world a seed lives in.
 
-use tidegate_core::config::{BulkConfig, Hold, JobTypeConfig, LaneConfig};
-use tidegate_core::ids::{JobType, LaneId};
+use tidegate_core::config::{BulkConfig, Hold, JobTypeConfig, QueueConfig};
+use tidegate_core::ids::{JobType, QueueId};
 use tidegate_core::time::Millis;
 
 use crate::rng::Rng;
@@ -12,7 +12,7 @@ pub(super) struct Profile {
     pub(super) config: BulkConfig,
     pub(super) groups: u64,
     pub(super) kinds: Vec<JobType>,
-    /// One lane and level, no ceilings, nothing paused: fairness can be checked pick by pick.
+    /// One queue and priority, no ceilings, nothing paused: fairness can be checked pick by pick.
     pub(super) plain: bool,
     /// Groups differ in weight.
     pub(super) weighted: bool,
@@ -47,21 +47,21 @@ impl Profile {
         }
         if forgetful {
             config.retention.finished_jobs_max = 20;
-            config.retention.finished_actions_max = 5;
+            config.retention.finished_batches_max = 5;
         }
         let kind = |name: &str| JobType::new(name).expect("a short name");
         let mut kinds = vec![kind("mail")];
         if !plain {
             kinds.push(kind("push"));
-            let lane = LaneId::new("slow lane").expect("a short name");
+            let queue = QueueId::new("slow queue").expect("a short name");
             let settings = JobTypeConfig {
-                lane: Some(lane.clone()),
+                queue: Some(queue.clone()),
                 ..Default::default()
             };
             config.job_types.insert(kinds[1].clone(), settings);
-            config.lanes.insert(
-                lane,
-                LaneConfig {
+            config.queues.insert(
+                queue,
+                QueueConfig {
                     rps: Some(3.0),
                     ..Default::default()
                 },
@@ -79,10 +79,10 @@ impl Profile {
         }
     }
 
-    pub(super) fn lanes(&self) -> Vec<LaneId> {
-        let mut lanes = vec![tidegate_core::bulk::default_lane()];
-        lanes.extend(self.config.lanes.keys().cloned());
-        lanes
+    pub(super) fn queues(&self) -> Vec<QueueId> {
+        let mut queues = vec![tidegate_core::bulk::default_queue()];
+        queues.extend(self.config.queues.keys().cloned());
+        queues
     }
 
     /// −1,000,000 for every second group of a weighted world.

@@ -1,8 +1,8 @@
 //! Operators who change the rates while the world runs, and those who ask why their jobs wait.
 
 use tidegate_core::bulk::views::{LimitsView, Query, View, Wait, Why};
-use tidegate_core::bulk::{ConfigureLimitsParams, Phase, Set};
-use tidegate_core::ids::{JobId, LaneId};
+use tidegate_core::bulk::{ConfigureLimitsParams, JobState, Set};
+use tidegate_core::ids::{JobId, QueueId};
 
 use super::Simulation;
 
@@ -36,13 +36,13 @@ impl Simulation {
         if let Some(told) = &self.limits {
             assert_eq!(*told, before, "what was answered is kept");
         }
-        let mut lanes = self.profile.lanes();
-        lanes.push(LaneId::new("nobody's").expect("a short name"));
-        lanes.retain(|_| self.rng.percent(40));
+        let mut queues = self.profile.queues();
+        queues.push(QueueId::new("nobody's").expect("a short name"));
+        queues.retain(|_| self.rng.percent(40));
         let impossible = self.rng.percent(5);
         let mut params = ConfigureLimitsParams {
             global_rps: self.a_rate(),
-            lanes: lanes.into_iter().map(|lane| (lane, self.a_rate())).collect(),
+            queues: queues.into_iter().map(|queue| (queue, self.a_rate())).collect(),
             by: format!("operator {}", self.rng.below(3)),
             why: String::new(),
         };
@@ -73,7 +73,7 @@ impl Simulation {
 
     /// Whatever is not running and not finished has a reason, and whatever nobody has to help has a time.
     pub(super) fn ask_why(&mut self) {
-        self.sure(Query::Lanes).expect("lanes are there");
+        self.sure(Query::Queues).expect("queues are there");
         let index = self.rng.below(self.profile.groups);
         let group = self.group(index);
         if let Some(why) = self.why(Query::WhyGroup(group.clone())) {
@@ -81,7 +81,7 @@ impl Simulation {
                 panic!("{group:?} is there");
             };
             assert_eq!(
-                why.phase.is_none(),
+                why.state.is_none(),
                 view.counts.unfinished() == 0,
                 "{why:?} {view:?}"
             );
@@ -92,15 +92,18 @@ impl Simulation {
             let Ok(View::Job(view)) = self.read(Query::Job(group, job)) else {
                 panic!("the job is there");
             };
-            assert_eq!(why.phase, Some(view.phase));
+            assert_eq!(why.state, Some(view.state));
             check(&why, false);
         }
     }
 }
 
 fn check(why: &Why, group_paused: bool) {
-    let rests = !matches!(why.phase, Some(Phase::Waiting | Phase::Ready | Phase::Delayed));
-    let paused = |wait: &Wait| matches!(wait, Wait::GroupPaused | Wait::ActionPaused);
+    let rests = !matches!(
+        why.state,
+        Some(JobState::Waiting | JobState::Ready | JobState::Delayed)
+    );
+    let paused = |wait: &Wait| matches!(wait, Wait::GroupPaused | Wait::BatchPaused);
     let paused = why.waits.iter().any(paused);
     assert_eq!(why.waits.is_empty(), rests, "{why:?}");
     assert_eq!(why.starts_at.is_none(), rests || paused, "{why:?}");

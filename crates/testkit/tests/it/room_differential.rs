@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use tempfile::TempDir;
 use tidegate_core::ids::{PersonId, RoomId};
-use tidegate_core::room::command::{JoinParams, Rings};
+use tidegate_core::room::command::{JoinParams, Signals};
 use tidegate_core::room::config::RoomConfig;
 use tidegate_core::room::{DRAW_STEP, LOOKS};
 use tidegate_core::time::Millis;
@@ -76,20 +76,20 @@ const OUTCOMES: [&str; 51] = [
     "not removed: open",
     "not removed: used",
     "voided",
-    "rang: promote",
-    "rang: tell",
-    "rang: both",
-    "rang: taken over",
+    "notified: promote",
+    "notified: tell",
+    "notified: both",
+    "notified: taken over",
 ];
 
-/// One store for all histories, each in a room of its own. `rang` is asked after each: it knows what was published.
+/// One store for all histories, each in a room of its own. `notified` is asked after each: it knows what was published.
 /// Chance may leave out an outcome that is `wanted`: then there are more histories, up to ten times as many.
 async fn compare(
     size: Size,
     (seeds, steps): (u64, u64),
     wanted: &[&str],
     open: impl AsyncFn(Arc<ManualClock>) -> Arc<dyn RoomStore>,
-    mut rang: impl FnMut(&RoomId, &[Rings]),
+    mut notified: impl FnMut(&RoomId, &[Signals]),
 ) {
     let one = number("TIDEGATE_SIM_SEED");
     let seeds = number("TIDEGATE_DIFF_SEEDS").unwrap_or(seeds);
@@ -114,10 +114,10 @@ async fn compare(
         let stores = (model.clone(), other.clone());
         let lived = run(seed, (size, steps), room.clone(), clock.clone(), stores).await;
         let lived = lived.unwrap_or_else(|error| panic!("seed {seed}: {error}"));
-        rang(&room, &lived.rings);
+        notified(&room, &lived.signals);
         seen.add(lived.seen);
-        for rings in lived.rings {
-            seen.add(Seen([(what(&rings), 1)].into()));
+        for signals in lived.signals {
+            seen.add(Seen([(what(&signals), 1)].into()));
         }
     }
     assert_eq!(
@@ -132,12 +132,12 @@ async fn compare(
     }
 }
 
-fn what(rings: &Rings) -> &'static str {
-    match (rings.promote, rings.tell) {
-        (true, true) => "rang: both",
-        (true, false) => "rang: promote",
-        (false, true) => "rang: tell",
-        (false, false) => "rang: taken over",
+fn what(signals: &Signals) -> &'static str {
+    match (signals.promote, signals.tell) {
+        (true, true) => "notified: both",
+        (true, false) => "notified: promote",
+        (false, true) => "notified: tell",
+        (false, false) => "notified: taken over",
     }
 }
 
@@ -166,17 +166,17 @@ async fn on_redis(urls: Vec<String>, name: &str, clock: Arc<ManualClock>) -> Arc
 }
 
 #[tokio::test]
-async fn redis_answers_and_rings_as_the_state_machine_does() {
+async fn redis_answers_and_signals_as_the_state_machine_does() {
     let server = RedisServer::shared();
     let mut listener = server.client().expect("the server is there");
-    let (channel, streams) = ("differential:bells", "differential:bells:streams");
+    let (channel, streams) = ("differential:signals", "differential:signals:streams");
     for channel in [channel, streams] {
         listener
             .command(&["SUBSCRIBE", channel])
             .expect("the server answers");
     }
     // Everything that was published for a room, up to a word of ours.
-    let rang = |room: &RoomId, rings: &[Rings]| {
+    let notified = |room: &RoomId, signals: &[Signals]| {
         server
             .command(&["PUBLISH", channel, "end"])
             .expect("the server answers");
@@ -193,13 +193,13 @@ async fn redis_answers_and_rings_as_the_state_machine_does() {
             }
         }
         let mut expected: Vec<Vec<String>> = Vec::new();
-        for rings in rings {
-            let bits = u8::from(rings.promote) + 2 * u8::from(rings.tell);
+        for signals in signals {
+            let bits = u8::from(signals.promote) + 2 * u8::from(signals.tell);
             if bits > 0 {
                 expected.push(vec![format!("{bits} {room}")]);
             }
-            if !rings.taken_over.is_empty() {
-                let pairs = rings.taken_over.iter();
+            if !signals.taken_over.is_empty() {
+                let pairs = signals.taken_over.iter();
                 let pairs = pairs.flat_map(|taken| [taken.person.to_string(), taken.by.0.to_string()]);
                 expected.push([room.to_string()].into_iter().chain(pairs).collect());
             }
@@ -210,7 +210,7 @@ async fn redis_answers_and_rings_as_the_state_machine_does() {
         );
     };
     let open = async |clock| on_redis(vec![server.url()], "differential", clock).await;
-    compare(Size::FEW, (300, 100), &OUTCOMES, open, rang).await;
+    compare(Size::FEW, (300, 100), &OUTCOMES, open, notified).await;
 }
 
 /// Just below, at and above what one call draws and looks at.

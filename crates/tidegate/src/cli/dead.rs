@@ -7,7 +7,7 @@ use clap::{Args, Subcommand, ValueEnum};
 use futures_util::StreamExt;
 use tidegate_client::{Client, DeadDone, DeadFilter, DeadSelection, DeathReason, JobName};
 
-use super::exit::Told;
+use super::exit::VisitEvent;
 use super::group::{ListArgs, ROWS};
 use super::job;
 use super::remote::{Remote, WhyArg, say};
@@ -145,9 +145,9 @@ fn confirm(url: &str) -> anyhow::Result<()> {
     Ok(())
 }
 
-fn told(remote: &Remote, done: &DeadDone, deed: &str) -> anyhow::Result<()> {
+fn told(remote: &Remote, done: &DeadDone, command: &str) -> anyhow::Result<()> {
     remote.print(done, |done| {
-        format!("{} {deed}, {} skipped\n", done.jobs, done.skipped)
+        format!("{} {command}, {} skipped\n", done.jobs, done.skipped)
     })?;
     if done.skipped == 0 {
         return Ok(());
@@ -160,7 +160,7 @@ fn told(remote: &Remote, done: &DeadDone, deed: &str) -> anyhow::Result<()> {
             skipped.code
         );
     }
-    Err(Told.into())
+    Err(VisitEvent.into())
 }
 
 async fn list(remote: &Remote, client: &Client, filter: &Filter, list: &ListArgs) -> anyhow::Result<()> {

@@ -9,9 +9,9 @@ use tidegate_server::config::ConfigError;
 pub(super) const HELP: &str = "\
 Exit codes:
   0    it was done
-  1    it was refused, or it failed (also: a job was refused, an action FAILED)
+  1    it was refused, or it failed (also: a job was refused, a batch FAILED)
   2    the arguments or the settings are wrong
-  3    there is no such group, action, job, target, source, record or dead letter
+  3    there is no such group, batch, job, target, source, record or dead letter
   4    the key is missing, or may not do this
   5    the service cannot be reached, or cannot be used now; the same command may work later
   130  a second signal ended it at once";
@@ -25,15 +25,15 @@ const UNAVAILABLE: u8 = 5;
 
 /// A failure whose reasons have been told already.
 #[derive(Debug)]
-pub(super) struct Told;
+pub(super) struct VisitEvent;
 
-impl fmt::Display for Told {
+impl fmt::Display for VisitEvent {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("not everything was done")
     }
 }
 
-impl std::error::Error for Told {}
+impl std::error::Error for VisitEvent {}
 
 /// What was asked for does not exist, which has been told already.
 #[derive(Debug)]
@@ -80,7 +80,7 @@ fn is_about_settings(error: &anyhow::Error) -> bool {
 
 /// A failure in one line; nothing if it was told already.
 pub(super) fn text(error: &anyhow::Error) -> Option<String> {
-    if error.is::<Told>() || error.is::<Absent>() {
+    if error.is::<VisitEvent>() || error.is::<Absent>() {
         return None;
     }
     let request = error.chain().find_map(|cause| match cause.downcast_ref()? {
@@ -141,7 +141,7 @@ mod tests {
             text(&problem(404, "unknown_group")).unwrap(),
             "tidegate: group A: no (unknown_group), request r-1"
         );
-        assert_eq!(text(&Told.into()), None);
+        assert_eq!(text(&VisitEvent.into()), None);
         assert_eq!((text(&Absent.into()), code(&Absent.into())), (None, 3));
     }
 }

@@ -148,9 +148,9 @@ async fn list(remote: &Remote, client: &Client, args: &ListArgs) -> anyhow::Resu
             let numbers = [
                 counts.waiting,
                 counts.ready,
-                counts.leased,
+                counts.running,
                 counts.delayed,
-                counts.done,
+                counts.completed,
                 counts.dead,
             ];
             row.extend(numbers.map(|number| number.to_string()));
@@ -192,13 +192,13 @@ fn text(group: &Group) -> String {
         ("leased at once", ceiling(group.ceilings.leased_at_once)),
         ("waiting", counts.waiting.to_string()),
         ("ready", counts.ready.to_string()),
-        ("leased", counts.leased.to_string()),
+        ("running", counts.running.to_string()),
         ("delayed", counts.delayed.to_string()),
-        ("done", counts.done.to_string()),
+        ("completed", counts.completed.to_string()),
         ("dead", counts.dead.to_string()),
         ("next waits since", maybe(group.waiting_since)),
         ("done in about", eta(group)),
-        ("actions", group.actions.join(" ")),
+        ("batches", group.batches.join(" ")),
     ])
 }
 

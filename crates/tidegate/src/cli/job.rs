@@ -50,12 +50,12 @@ pub(super) fn outcome(job: &Job) -> String {
 fn text(job: &Job) -> String {
     details(&[
         ("group", job.group.clone()),
-        ("action", maybe(job.action.as_deref())),
+        ("batch", maybe(job.batch.as_deref())),
         ("job", job.id.clone()),
         ("type", job.kind.clone()),
-        ("lane", job.lane.clone()),
-        ("level", word(job.level)),
-        ("phase", word(job.phase)),
+        ("queue", job.queue.clone()),
+        ("priority", word(job.priority)),
+        ("state", word(job.state)),
         ("attempts", job.attempts.to_string()),
         ("throttles", job.throttles.to_string()),
         ("delayed until", maybe(job.delayed_until)),

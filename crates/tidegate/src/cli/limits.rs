@@ -26,29 +26,29 @@ enum What {
         /// Starts per second over the whole system
         #[arg(long, value_name = "N")]
         rps: Option<f64>,
-        /// Starts per second of one lane; may be given several times
-        #[arg(long = "lane", value_name = "LANE=N", value_parser = lane_rate)]
-        lanes: Vec<(String, f64)>,
+        /// Starts per second of one queue; may be given several times
+        #[arg(long = "queue", value_name = "QUEUE=N", value_parser = queue_rate)]
+        queues: Vec<(String, f64)>,
         #[command(flatten)]
         why: WhyArg,
     },
     /// Go back to what the configuration says
     Reset {
-        /// Only the rate of this lane; may be given several times
-        #[arg(long = "lane", value_name = "LANE")]
-        lanes: Vec<String>,
-        /// The rate of the whole system and those of all lanes
-        #[arg(long, conflicts_with = "lanes")]
+        /// Only the rate of this queue; may be given several times
+        #[arg(long = "queue", value_name = "QUEUE")]
+        queues: Vec<String>,
+        /// The rate of the whole system and those of all queues
+        #[arg(long, conflicts_with = "queues")]
         all: bool,
         #[command(flatten)]
         why: WhyArg,
     },
 }
 
-/// A lane's name may have `=` in it, its rate cannot.
-fn lane_rate(text: &str) -> Result<(String, f64), String> {
+/// A queue's name may have `=` in it, its rate cannot.
+fn queue_rate(text: &str) -> Result<(String, f64), String> {
     let split = text.rsplit_once('=');
-    let rate = split.and_then(|(lane, rate)| Some((lane.to_owned(), rate.trim().parse().ok()?)));
+    let rate = split.and_then(|(queue, rate)| Some((queue.to_owned(), rate.trim().parse().ok()?)));
     rate.ok_or_else(|| "write it like mail=50".to_owned())
 }
 
@@ -57,28 +57,28 @@ pub(super) fn run(args: &LimitsArgs) -> anyhow::Result<()> {
     remote.run(|client| async move {
         let patch = match &args.what {
             What::Show => return remote.print(&client.limits().await?, text),
-            What::Set { rps, lanes, why } => {
-                if rps.is_none() && lanes.is_empty() {
-                    bail!("nothing to change: give --rps, or --lane");
+            What::Set { rps, queues, why } => {
+                if rps.is_none() && queues.is_empty() {
+                    bail!("nothing to change: give --rps, or --queue");
                 }
                 PatchLimits {
                     global_rps: rps.map(Some),
-                    lanes: lanes
+                    queues: queues
                         .iter()
-                        .map(|(lane, rps)| (lane.clone(), Some(*rps)))
+                        .map(|(queue, rps)| (queue.clone(), Some(*rps)))
                         .collect(),
                     why: why.why.clone(),
                 }
             }
-            What::Reset { lanes, all, why } => {
-                let mut reset: BTreeMap<_, _> = lanes.iter().map(|lane| (lane.clone(), None)).collect();
+            What::Reset { queues, all, why } => {
+                let mut reset: BTreeMap<_, _> = queues.iter().map(|queue| (queue.clone(), None)).collect();
                 if *all {
-                    let changed = client.limits().await?.lanes;
-                    reset.extend(changed.into_iter().map(|changed| (changed.lane, None)));
+                    let changed = client.limits().await?.queues;
+                    reset.extend(changed.into_iter().map(|changed| (changed.queue, None)));
                 }
                 PatchLimits {
-                    global_rps: lanes.is_empty().then_some(None),
-                    lanes: reset,
+                    global_rps: queues.is_empty().then_some(None),
+                    queues: reset,
                     why: why.why.clone(),
                 }
             }
@@ -94,16 +94,16 @@ fn text(limits: &Limits) -> String {
         ("starts per window", limits.limit_per_window.to_string()),
         ("window", format!("{} ms", limits.window_ms)),
     ];
-    let lanes = limits.lanes.iter();
-    lines.extend(lanes.map(|lane| ("lane", format!("{}: {}", lane.lane, number(lane.rps)))));
+    let queues = limits.queues.iter();
+    lines.extend(queues.map(|queue| ("queue", format!("{}: {}", queue.queue, number(queue.rps)))));
     let mut text = details(&lines);
     if !limits.changes.is_empty() {
-        let mut table = Table::new(&["CHANGED", "BY", "LANE", ">FROM", ">TO", "WHY"]);
+        let mut table = Table::new(&["CHANGED", "BY", "QUEUE", ">FROM", ">TO", "WHY"]);
         for change in limits.changes.iter().rev() {
             table.row(vec![
                 change.at.to_string(),
                 change.by.clone(),
-                change.lane.clone().unwrap_or_default(),
+                change.queue.clone().unwrap_or_default(),
                 number(change.from_rps),
                 number(change.to_rps),
                 change.why.clone(),
@@ -119,10 +119,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_lane_and_its_rate_are_told_apart_at_the_last_sign() {
-        assert_eq!(lane_rate("a=b=2.5").unwrap(), ("a=b".to_owned(), 2.5));
+    fn a_queue_and_its_rate_are_told_apart_at_the_last_sign() {
+        assert_eq!(queue_rate("a=b=2.5").unwrap(), ("a=b".to_owned(), 2.5));
         for wrong in ["mail", "mail=", "mail=fast"] {
-            assert_eq!(lane_rate(wrong).unwrap_err(), "write it like mail=50");
+            assert_eq!(queue_rate(wrong).unwrap_err(), "write it like mail=50");
         }
     }
 }

@@ -1,7 +1,7 @@
 //! Commands and their arguments; each command is a file.
 
-mod action;
 mod archive;
+mod batch;
 mod bench;
 mod config;
 mod dead;
@@ -48,12 +48,12 @@ enum Command {
     Serve(serve::ServeArgs),
     /// Submit jobs: a file of JSON lines, or standard input
     Submit(submit::SubmitArgs),
-    /// Live progress of an action, of a group, or of the whole system
+    /// Live progress of a batch, of a group, or of the whole system
     Watch(watch::WatchArgs),
     /// Groups: list, show, pause, resume, cancel, weigh
     Group(group::GroupArgs),
-    /// Actions: open, show, seal, pause, resume, cancel, results
-    Action(action::ActionArgs),
+    /// Batches: open, show, seal, pause, resume, cancel, results
+    Batch(batch::BatchArgs),
     /// One job: show, retry
     Job(job::JobArgs),
     /// Dead jobs: list, replay, purge
@@ -111,7 +111,7 @@ pub(crate) fn run(cli: Cli) -> ExitCode {
         Command::Submit(args) => submit::run(args),
         Command::Watch(args) => watch::run(args),
         Command::Group(args) => group::run(args),
-        Command::Action(args) => action::run(args),
+        Command::Batch(args) => batch::run(args),
         Command::Job(args) => job::run(args),
         Command::Dead(args) => dead::run(args),
         Command::Record(args) => record::run(args),

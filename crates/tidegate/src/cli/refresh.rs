@@ -6,10 +6,11 @@ use anyhow::bail;
 use clap::{Args, Subcommand, ValueEnum};
 use futures_util::StreamExt;
 use tidegate_client::{
-    Client, DeadLetter, FailureReason, LagState, LetterFilter, LetterSelection, LettersDone, RefreshOverview,
+    Client, DeadLetter, DeadLetterFilter, DeadLetterSelection, DeadLettersDone, FailureReason, LagState,
+    RefreshOverview,
 };
 
-use super::exit::Told;
+use super::exit::VisitEvent;
 use super::group::{ListArgs, ROWS};
 use super::remote::{Remote, WhyArg, say};
 use super::table::{Table, details, maybe, number, visible, word};
@@ -107,7 +108,7 @@ impl From<ReasonArg> for FailureReason {
 struct Selection {
     #[command(flatten)]
     filter: Filter,
-    /// Only the letter at this position; may be given several times
+    /// Only the dead letter at this position; may be given several times
     #[arg(long = "at", value_name = "POSITION", conflicts_with_all = ["source", "reason"])]
     positions: Vec<String>,
     /// Every dead letter
@@ -118,13 +119,13 @@ struct Selection {
 }
 
 impl Selection {
-    fn selected(&self) -> anyhow::Result<LetterSelection> {
+    fn selected(&self) -> anyhow::Result<DeadLetterSelection> {
         let filter = &self.filter;
         let named = !self.positions.is_empty();
         if !self.all && !named && filter.source.is_none() && filter.reason.is_none() {
             bail!("nothing is selected: give --at, --source, --reason, or --all");
         }
-        Ok(LetterSelection {
+        Ok(DeadLetterSelection {
             positions: named.then(|| self.positions.clone()),
             source: filter.source.clone(),
             reason: filter.reason.map(Into::into),
@@ -158,9 +159,9 @@ async fn dead(remote: &Remote, client: &Client, what: &Dead) -> anyhow::Result<(
             handled,
             list,
         } => self::list(remote, client, filter, *handled, list).await,
-        Dead::Show { position } => remote.print(&client.dead_letter(position).await?, letter),
+        Dead::Show { position } => remote.print(&client.dead_letter(position).await?, dead_letter),
         Dead::Replay(which) => {
-            let done = client.replay_letters(&which.selected()?).await?;
+            let done = client.replay_dead_letters(&which.selected()?).await?;
             told(remote, &done, "replayed")
         }
         Dead::Purge { which, yes } => {
@@ -168,7 +169,7 @@ async fn dead(remote: &Remote, client: &Client, what: &Dead) -> anyhow::Result<(
             if selected.all && !yes {
                 confirm(client.url())?;
             }
-            told(remote, &client.purge_letters(&selected).await?, "purged")
+            told(remote, &client.purge_dead_letters(&selected).await?, "purged")
         }
     }
 }
@@ -188,9 +189,9 @@ fn confirm(url: &str) -> anyhow::Result<()> {
     Ok(())
 }
 
-fn told(remote: &Remote, done: &LettersDone, deed: &str) -> anyhow::Result<()> {
+fn told(remote: &Remote, done: &DeadLettersDone, command: &str) -> anyhow::Result<()> {
     remote.print(done, |done| {
-        format!("{} {deed}, {} skipped\n", done.letters, done.skipped)
+        format!("{} {command}, {} skipped\n", done.dead_letters, done.skipped)
     })?;
     if done.skipped == 0 {
         return Ok(());
@@ -199,7 +200,7 @@ fn told(remote: &Remote, done: &LettersDone, deed: &str) -> anyhow::Result<()> {
         let (detail, code) = (visible(&skipped.detail), &skipped.code);
         eprintln!("tidegate: {}: {detail} ({code})", skipped.position);
     }
-    Err(Told.into())
+    Err(VisitEvent.into())
 }
 
 async fn list(
@@ -209,33 +210,33 @@ async fn list(
     handled: bool,
     list: &ListArgs,
 ) -> anyhow::Result<()> {
-    let filter = LetterFilter {
+    let filter = DeadLetterFilter {
         source: filter.source.clone(),
         reason: filter.reason.map(Into::into),
         handled,
     };
-    let letters = client.all_dead_letters(&filter).take(list.most());
-    let mut rows = letters.ready_chunks(ROWS);
-    while let Some(letters) = rows.next().await {
+    let dead_letters = client.all_dead_letters(&filter).take(list.most());
+    let mut rows = dead_letters.ready_chunks(ROWS);
+    while let Some(dead_letters) = rows.next().await {
         let heads = [
             "POSITION", "SOURCE", "KEY", "REASON", ">RETRIES", "FAILED", "HANDLED", "ERROR",
         ];
         let mut table = Table::new(&heads);
-        for letter in letters {
-            let letter = letter?;
+        for dead_letter in dead_letters {
+            let dead_letter = dead_letter?;
             if remote.json {
-                remote.print(&letter, |_| String::new())?;
+                remote.print(&dead_letter, |_| String::new())?;
                 continue;
             }
             table.row(vec![
-                letter.position,
-                maybe(letter.source),
-                maybe(letter.key),
-                word(letter.failure_reason),
-                letter.retry_count.to_string(),
-                maybe(letter.failed_at),
-                word(letter.handled.map(|handled| handled.how)),
-                maybe(letter.error_message),
+                dead_letter.position,
+                maybe(dead_letter.source),
+                maybe(dead_letter.key),
+                word(dead_letter.failure_reason),
+                dead_letter.retry_count.to_string(),
+                maybe(dead_letter.failed_at),
+                word(dead_letter.handled.map(|handled| handled.how)),
+                maybe(dead_letter.error_message),
             ]);
         }
         if !table.is_empty() {
@@ -245,23 +246,26 @@ async fn list(
     Ok(())
 }
 
-fn letter(letter: &DeadLetter) -> String {
-    let handled = letter.handled.as_ref();
+fn dead_letter(dead_letter: &DeadLetter) -> String {
+    let handled = dead_letter.handled.as_ref();
     let handled = handled.map(|handled| format!("{} by {} at {}", word(handled.how), handled.by, handled.at));
-    let event = letter.original_event.as_ref().map(|raw| raw.get().to_owned());
+    let event = dead_letter
+        .original_event
+        .as_ref()
+        .map(|raw| raw.get().to_owned());
     details(&[
-        ("position", letter.position.clone()),
-        ("source", maybe(letter.source.as_deref())),
-        ("key", maybe(letter.key.as_deref())),
-        ("reason", word(letter.failure_reason)),
-        ("error", maybe(letter.error_message.as_deref())),
-        ("causes", letter.stack_trace.join(" ← ")),
-        ("retries", letter.retry_count.to_string()),
-        ("failed", maybe(letter.failed_at)),
-        ("worker", maybe(letter.worker_id.as_deref())),
+        ("position", dead_letter.position.clone()),
+        ("source", maybe(dead_letter.source.as_deref())),
+        ("key", maybe(dead_letter.key.as_deref())),
+        ("reason", word(dead_letter.failure_reason)),
+        ("error", maybe(dead_letter.error_message.as_deref())),
+        ("causes", dead_letter.stack_trace.join(" ← ")),
+        ("retries", dead_letter.retry_count.to_string()),
+        ("failed", maybe(dead_letter.failed_at)),
+        ("worker", maybe(dead_letter.worker_id.as_deref())),
         ("handled", maybe(handled)),
         ("event", maybe(event)),
-        ("raw", maybe(letter.raw_event.as_deref())),
+        ("raw", maybe(dead_letter.raw_event.as_deref())),
     ])
 }
 

@@ -41,9 +41,9 @@ fn text(stats: &Stats) -> String {
         ),
         ("waiting", counts.waiting.to_string()),
         ("ready", counts.ready.to_string()),
-        ("leased", counts.leased.to_string()),
+        ("running", counts.running.to_string()),
         ("delayed", counts.delayed.to_string()),
-        ("done", counts.done.to_string()),
+        ("completed", counts.completed.to_string()),
         ("dead", counts.dead.to_string()),
         (
             "oldest wait",
@@ -51,22 +51,22 @@ fn text(stats: &Stats) -> String {
         ),
         ("version", stats.version.clone()),
     ]);
-    let mut lanes = Table::new(&[
-        "LANE", ">RATE", ">OF", ">READY", ">GROUPS", ">PUSHING", ">PULLING",
+    let mut queues = Table::new(&[
+        "QUEUE", ">RATE", ">OF", ">READY", ">GROUPS", ">PUSHING", ">PULLING",
     ]);
-    for lane in &stats.lanes {
-        lanes.row(vec![
-            lane.id.clone(),
-            number(lane.rps),
-            number(lane.configured_rps),
-            lane.ready.to_string(),
-            lane.groups_waiting.to_string(),
-            lane.workers.push_busy.to_string(),
-            lane.workers.pull_waiting.to_string(),
+    for queue in &stats.queues {
+        queues.row(vec![
+            queue.id.clone(),
+            number(queue.rps),
+            number(queue.configured_rps),
+            queue.ready.to_string(),
+            queue.groups_waiting.to_string(),
+            queue.workers.push_busy.to_string(),
+            queue.workers.pull_waiting.to_string(),
         ]);
     }
-    if lanes.is_empty() {
+    if queues.is_empty() {
         return summary;
     }
-    summary + "\n" + &lanes.text()
+    summary + "\n" + &queues.text()
 }

@@ -32,7 +32,7 @@ pub(super) struct ImportArgs {
     store: String,
     #[command(flatten)]
     redis: RedisArgs,
-    /// The configuration that the store on Redis will be used with: it says which lanes the jobs go to
+    /// The configuration that the store on Redis will be used with: it says which queues the jobs go to
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
     /// Where to read; standard input if absent
@@ -171,10 +171,10 @@ fn runtime() -> anyhow::Result<tokio::runtime::Runtime> {
 fn said(done: &str, counts: Counts) {
     let Counts {
         groups,
-        actions,
+        batches,
         jobs,
     } = counts;
-    eprintln!("{done} {groups} groups, {actions} actions, {jobs} jobs");
+    eprintln!("{done} {groups} groups, {batches} batches, {jobs} jobs");
 }
 
 /// On standard error if that is a terminal and the stream is not on it too.

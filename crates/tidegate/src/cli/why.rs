@@ -23,7 +23,7 @@ pub(super) fn run(args: &WhyArgs) -> anyhow::Result<()> {
         };
         remote.print(&why, |why| {
             let lines = [
-                ("phase", word(why.phase)),
+                ("state", word(why.state)),
                 ("starts at about", maybe(why.starts_at)),
             ];
             super::table::visible(&why.text) + "\n" + &details(&lines)

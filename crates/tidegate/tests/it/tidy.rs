@@ -132,3 +132,56 @@ fn documents_name_only_paths_that_exist() {
         }
     }
 }
+
+/// Words that the vocabulary replaced: a committer is no scribe, a batch no action, a queue no lane. Whoever looks for the field's
+/// word must find it.
+#[test]
+fn retired_words_stay_retired() {
+    const RETIRED: [&str; 19] = [
+        "asker", "bell", "bells", "carrier", "deed", "deeds", "doubts", "errand", "errands", "keeper",
+        "lane", "lanes", "mends", "scribe", "sheets", "verdict", "verdicts", "wakeup", "wakeups",
+    ];
+    let mut found = Vec::new();
+    for folder in ["crates", "web", "docs", "deploy", "examples"] {
+        for ending in ["rs", "lua", "js", "md", "toml", "py", "ts", "yml"] {
+            files(&root().join(folder), ending, &mut found);
+        }
+    }
+    found.extend(["README.md", "ARCHITECTURE.md", "tidegate.toml"].map(|name| root().join(name)));
+    // This list is the one place for them, and what npm brings is not ours.
+    found.retain(|path| {
+        !path.ends_with("it/tidy.rs") && !path.components().any(|part| part.as_os_str() == "node_modules")
+    });
+    for path in found {
+        let text = fs::read_to_string(&path).expect("readable");
+        for (number, line) in text.lines().enumerate() {
+            let words = line
+                .split(|sign: char| !sign.is_ascii_alphabetic())
+                .flat_map(camel_words);
+            for word in words {
+                assert!(
+                    !RETIRED.contains(&word.as_str()),
+                    "{}:{}: {word:?} is a retired word",
+                    path.display(),
+                    number + 1
+                );
+            }
+        }
+    }
+}
+
+/// `LaneRate` is `lane` and `rate`.
+fn camel_words(text: &str) -> Vec<String> {
+    let mut words: Vec<String> = Vec::new();
+    let mut before = 'A';
+    for sign in text.chars() {
+        if words.is_empty() || (sign.is_ascii_uppercase() && before.is_ascii_lowercase()) {
+            words.push(String::new());
+        }
+        if let Some(word) = words.last_mut() {
+            word.push(sign.to_ascii_lowercase());
+        }
+        before = sign;
+    }
+    words
+}

@@ -48,7 +48,7 @@ pub(super) enum Answer {
 }
 
 impl Ask {
-    /// What is answered only when it is on disk. Signs of life and what time ends may be lost with the power.
+    /// What is answered only when it is on disk. Heartbeats and what time ends may be lost with the power.
     pub(super) fn is_synced(&self) -> bool {
         !matches!(self, Ask::Touch(..) | Ask::Reap(_) | Ask::Look(_))
     }

@@ -194,7 +194,7 @@ impl Conduct for SellsSeatsAgain {
 }
 
 #[test]
-fn b190_a_seat_that_is_sold_again_is_caught() {
+fn a_seat_that_is_sold_again_is_caught() {
     caught::<SellsSeatsAgain>("completed");
 }
 
@@ -229,7 +229,7 @@ impl Conduct for HasNoGrace {
 }
 
 #[test]
-fn b202_a_place_that_is_lost_within_the_grace_time_is_caught() {
+fn a_place_that_is_lost_within_the_grace_time_is_caught() {
     caught::<HasNoGrace>("ended as Lost");
 }
 
@@ -249,7 +249,7 @@ impl Conduct for KeepsSlots {
 }
 
 #[test]
-fn b194_a_slot_that_never_comes_back_is_caught() {
+fn a_slot_that_never_comes_back_is_caught() {
     caught::<KeepsSlots>("a sweep at");
 }
 
@@ -272,7 +272,7 @@ impl Conduct for GivesTwoTickets {
 }
 
 #[test]
-fn b205_a_second_ticket_is_caught() {
+fn a_second_ticket_is_caught() {
     caught::<GivesTwoTickets>("a second ticket");
 }
 
@@ -318,6 +318,6 @@ impl Conduct for HearsOldConnections {
 }
 
 #[test]
-fn b200_an_old_connection_that_is_heard_is_caught() {
+fn an_old_connection_that_is_heard_is_caught() {
     caught::<HearsOldConnections>("is old, and was heard");
 }

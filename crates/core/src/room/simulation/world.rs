@@ -14,7 +14,7 @@ use crate::time::{Millis, Timestamp};
 
 /// How often what time ends is looked for.
 const SWEEP: Millis = Millis(1_000);
-/// How often connections give a sign of life: a third of the time that one counts.
+/// How often connections give a heartbeat: a third of the time that one counts.
 const BEAT: Millis = Millis(1_000);
 const BROKERS: u64 = 3;
 /// Calls that are answered together, at most.

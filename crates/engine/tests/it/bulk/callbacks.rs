@@ -9,16 +9,16 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use tidegate_core::bulk::views::{Cursor, DeadFilter, Page};
 use tidegate_core::bulk::{
-    ActionOptions, ActionStatus, Command, LeaseOutcome, LeaseParams, OpenActionParams, Outcome, Refusal,
+    BatchOptions, BatchStatus, Command, LeaseOutcome, LeaseParams, OpenBatchParams, Outcome, Refusal,
 };
-use tidegate_core::ids::{ActionId, GroupId, JobId};
+use tidegate_core::ids::{BatchId, GroupId, JobId};
 use tidegate_core::time::Millis;
-use tidegate_engine::{CompletedAction, EngineBuilder, Job, JobError, Reducer};
+use tidegate_engine::{CompletedBatch, EngineBuilder, Job, JobError, Reducer};
 use tidegate_store::model::ModelStore;
-use tidegate_store::{DeadJob, JobDetails, LeasedJob, Store, StoreError, StoreExt, Wakeups};
+use tidegate_store::{DeadJob, JobDetails, LeasedJob, Notifier, Store, StoreError, StoreExt};
 use tokio::time::Instant;
 
-use world::{World, action, decided, kind};
+use world::{World, batch, decided, kind};
 
 const CLAIM_FOR: Millis = Millis(5_000);
 
@@ -38,13 +38,13 @@ fn builder(world: &World) -> EngineBuilder {
     world.builder().handler(kind(), work).claim_for(CLAIM_FOR)
 }
 
-/// Opens an action that keeps its results and names a callback, with jobs that will complete it.
+/// Opens a batch that keeps its results and names a callback, with jobs that will complete it.
 async fn open(world: &World, group: &str) {
-    let params = OpenActionParams {
+    let params = OpenBatchParams {
         group: GroupId::new(group).unwrap(),
-        action: action(),
+        batch: batch(),
         base_priority: None,
-        options: ActionOptions {
+        options: BatchOptions {
             keep_results: true,
             callback: Some("https://example.org/done".into()),
             ..Default::default()
@@ -57,7 +57,7 @@ async fn open(world: &World, group: &str) {
 
 /// What was called, and when.
 #[derive(Clone)]
-struct Calls(Instant, Arc<Mutex<Vec<(u64, CompletedAction)>>>);
+struct Calls(Instant, Arc<Mutex<Vec<(u64, CompletedBatch)>>>);
 
 impl Calls {
     fn new() -> Self {
@@ -65,17 +65,17 @@ impl Calls {
     }
 
     /// How many calls there have been for this group, with this one.
-    fn add(&self, completed: &CompletedAction) -> usize {
+    fn add(&self, completed: &CompletedBatch) -> usize {
         let mut calls = self.1.lock().unwrap();
         calls.push((self.0.elapsed().as_millis() as u64, completed.clone()));
-        let same = |call: &&(u64, CompletedAction)| call.1.group == completed.group;
+        let same = |call: &&(u64, CompletedBatch)| call.1.group == completed.group;
         calls.iter().filter(same).count()
     }
 
     /// Of this group.
-    fn of(&self, group: &str) -> Vec<(u64, CompletedAction)> {
+    fn of(&self, group: &str) -> Vec<(u64, CompletedBatch)> {
         let calls = self.1.lock().unwrap();
-        let same = |call: &&(u64, CompletedAction)| call.1.group.as_str() == group;
+        let same = |call: &&(u64, CompletedBatch)| call.1.group.as_str() == group;
         calls.iter().filter(same).cloned().collect()
     }
 }
@@ -94,8 +94,8 @@ async fn a_callback_that_fails_is_called_again_when_its_claim_has_run_out() {
         .start()
         .unwrap();
     sleep(100).await;
-    let view = world.action("A").await;
-    assert_eq!(view.status, ActionStatus::Completed, "decided, told or not");
+    let view = world.batch("A").await;
+    assert_eq!(view.status, BatchStatus::Completed, "decided, told or not");
     sleep(60_000).await;
     let calls = calls.of("A");
     let gaps: Vec<_> = calls.windows(2).map(|two| two[1].0 - two[0].0).collect();
@@ -103,10 +103,10 @@ async fn a_callback_that_fails_is_called_again_when_its_claim_has_run_out() {
     for gap in gaps {
         assert!((5_000..=6_010).contains(&gap), "{gap}");
     }
-    let told = CompletedAction {
+    let told = CompletedBatch {
         group: GroupId::new("A").unwrap(),
-        action: action(),
-        status: ActionStatus::Completed,
+        batch: batch(),
+        status: BatchStatus::Completed,
         counts: view.counts,
         errors: vec!["no such mailbox".into()],
         summary: view.summary,
@@ -117,7 +117,7 @@ async fn a_callback_that_fails_is_called_again_when_its_claim_has_run_out() {
         assert_eq!(call, told, "the same each time");
     }
     engine.shutdown().await.unwrap();
-    assert_eq!(world.stats().await.counts.done, 2);
+    assert_eq!(world.stats().await.counts.completed, 2);
 }
 
 #[tokio::test(start_paused = true)]
@@ -152,7 +152,7 @@ async fn callbacks_that_hang_hold_up_neither_folds_nor_other_callbacks() {
     sleep(1_500).await;
     open(&world, "C").await;
     sleep(10).await;
-    assert_eq!(world.action("C").await.status, ActionStatus::Completed);
+    assert_eq!(world.batch("C").await.status, BatchStatus::Completed);
     assert_eq!(calls.of("C").len(), 0);
     sleep(60_000).await;
     assert_eq!(calls.of("C").len(), 1, "it comes when it is its turn");
@@ -252,7 +252,7 @@ async fn a_callback_is_told_why_there_is_no_summary() {
         .unwrap();
     sleep(100).await;
     let (_, failed) = calls.of("A").remove(0);
-    assert_eq!((failed.status, failed.summary), (ActionStatus::Failed, None));
+    assert_eq!((failed.status, failed.summary), (BatchStatus::Failed, None));
     assert_eq!(failed.errors, ["no such mailbox", "aggregation failed: too odd"]);
     let (_, worked) = calls.of("B").remove(0);
     assert_eq!(worked.summary, Some(Bytes::from("3")));
@@ -279,12 +279,12 @@ impl Store for Slow {
     async fn results(
         &self,
         group: &GroupId,
-        action: &ActionId,
+        batch: &BatchId,
         after: Option<Cursor>,
         max: u32,
     ) -> Result<Result<Page<JobDetails>, Refusal>, StoreError> {
         sleep(3 * CLAIM_FOR.0).await;
-        self.0.results(group, action, after, max).await
+        self.0.results(group, batch, after, max).await
     }
 
     async fn dead(
@@ -296,8 +296,8 @@ impl Store for Slow {
         self.0.dead(filter, after, max).await
     }
 
-    fn wakeups(&self) -> Arc<Wakeups> {
-        self.0.wakeups()
+    fn notifier(&self) -> Arc<Notifier> {
+        self.0.notifier()
     }
 }
 

@@ -9,29 +9,29 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use tidegate_core::bulk::{
-    ActionOptions, ActionStatus, Answer, Ceilings, ConfigureGroupParams, LeaseParams, OpenActionParams,
-    SettleParams, Verdict,
+    BatchOptions, BatchStatus, Ceilings, ConfigureGroupParams, JobOutcome, LeaseParams, OpenBatchParams,
+    SettleParams, Settlement,
 };
 use tidegate_core::config::Hold;
-use tidegate_core::ids::{GroupId, JobId, LaneId, Owner};
+use tidegate_core::ids::{GroupId, JobId, Owner, QueueId};
 use tidegate_core::time::Millis;
 use tidegate_engine::dispatcher::Dispatcher;
 use tidegate_engine::{EngineError, Job, JobError, Reducer};
 use tidegate_store::{Clock, JobDetails, Store, StoreExt};
 use tokio::time::Instant;
 
-use world::{World, action, decided, kind};
+use world::{World, batch, decided, kind};
 
 async fn nothing(_: Job) -> Result<(), JobError> {
     Ok(())
 }
 
 #[tokio::test(start_paused = true)]
-async fn b60_the_default_configuration_reaches_its_own_rate() {
+async fn the_default_configuration_reaches_its_own_rate() {
     let world = World::new(|_| {});
-    for batch in 0..3 {
+    for chunk in 0..3 {
         world
-            .submit("A", "mail", batch * 1_000..(batch + 1) * 1_000)
+            .submit("A", "mail", chunk * 1_000..(chunk + 1) * 1_000)
             .await;
     }
     world.seal("A").await;
@@ -80,7 +80,7 @@ async fn the_rate_is_reached_and_never_exceeded() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn di_t3_every_look_of_the_dispatcher_counts() {
+async fn every_look_of_the_dispatcher_counts() {
     let world = World::new(|_| {});
     let dispatcher = Dispatcher::new(
         world.store.clone(),
@@ -115,9 +115,9 @@ async fn failures_retries_and_throttles_end_where_they_should() {
     };
     let engine = world.builder().handler(kind(), handler).start().unwrap();
     decided(&engine, "A").await;
-    let view = world.action("A").await;
+    let view = world.batch("A").await;
     assert_eq!((view.counts.success, view.counts.failed), (30, 11));
-    assert_eq!(view.status, ActionStatus::Completed);
+    assert_eq!(view.status, BatchStatus::Completed);
     assert!(
         view.errors
             .contains(&"no handler for job type \"unheard of\"".to_owned()),
@@ -145,7 +145,7 @@ async fn a_handler_that_panics_or_never_returns_costs_only_its_job() {
     };
     let engine = world.builder().handler(kind(), handler).start().unwrap();
     decided(&engine, "A").await;
-    let view = world.action("A").await;
+    let view = world.batch("A").await;
     assert_eq!((view.counts.success, view.counts.failed), (4, 2));
     for text in [
         "the handler panicked: on purpose",
@@ -183,7 +183,7 @@ async fn shutdown_lets_running_jobs_finish_and_gives_back_the_rest() {
     }
     engine.shutdown().await.unwrap();
     let counts = world.stats().await.counts;
-    assert_eq!((counts.done, counts.leased), (1, 0), "{counts:?}");
+    assert_eq!((counts.completed, counts.running), (1, 0), "{counts:?}");
     assert_eq!(
         running.load(Ordering::SeqCst),
         2,
@@ -218,11 +218,11 @@ impl Reducer for Sum {
 #[tokio::test(start_paused = true)]
 async fn a_reducer_sees_every_result_and_the_callback_comes_once() {
     let world = World::new(|config| config.retention.finished_jobs_max = 10);
-    let params = OpenActionParams {
+    let params = OpenBatchParams {
         group: GroupId::new("A").unwrap(),
-        action: action(),
+        batch: batch(),
         base_priority: None,
-        options: ActionOptions {
+        options: BatchOptions {
             keep_results: true,
             ..Default::default()
         },
@@ -238,7 +238,7 @@ async fn a_reducer_sees_every_result_and_the_callback_comes_once() {
         .handler(kind(), echo)
         .reducer(|_| Some(Box::new(Sum(0))))
         .on_complete(move |completed| {
-            assert_eq!(completed.status, ActionStatus::Completed);
+            assert_eq!(completed.status, BatchStatus::Completed);
             counted.fetch_add(1, Ordering::SeqCst);
             async {}
         })
@@ -246,7 +246,7 @@ async fn a_reducer_sees_every_result_and_the_callback_comes_once() {
         .unwrap();
     decided(&engine, "A").await;
     engine.shutdown().await.unwrap();
-    assert_eq!(world.action("A").await.summary.as_deref(), Some(&b"500500"[..]));
+    assert_eq!(world.batch("A").await.summary.as_deref(), Some(&b"500500"[..]));
     assert_eq!(calls.load(Ordering::SeqCst), 1);
 }
 
@@ -316,28 +316,28 @@ async fn two_handlers_for_one_type_are_refused() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_engine_without_handlers_folds_actions_if_asked_to() {
+async fn an_engine_without_handlers_folds_batches_if_asked_to() {
     for asked in [false, true] {
         let world = World::new(|_| {});
         world.submit("A", "mail", 0..3).await;
         world.seal("A").await;
-        let engine = world.builder().fold_actions(asked).start().unwrap();
+        let engine = world.builder().fold_batches(asked).start().unwrap();
         // Somebody else's workers.
         let params = LeaseParams {
-            lane: LaneId::new("default").unwrap(),
+            queue: QueueId::new("default").unwrap(),
             max: 10,
             owner: Owner::new("elsewhere").unwrap(),
         };
         let jobs = world.store.lease(params).await.unwrap().jobs;
-        let answer = |job: &tidegate_store::LeasedJob| Answer {
+        let answer = |job: &tidegate_store::LeasedJob| Settlement {
             lease: job.leased.lease,
-            verdict: Verdict::Done { result: Bytes::new() },
+            outcome: JobOutcome::Completed { result: Bytes::new() },
         };
         let answers = jobs.iter().map(answer).collect();
         world.store.call(SettleParams { answers }).await.unwrap();
         tokio::time::sleep(Duration::from_secs(5)).await;
-        let status = world.action("A").await.status;
-        let expected = [ActionStatus::Aggregating, ActionStatus::Completed][usize::from(asked)];
+        let status = world.batch("A").await.status;
+        let expected = [BatchStatus::Aggregating, BatchStatus::Completed][usize::from(asked)];
         assert_eq!(status, expected, "asked: {asked}");
         engine.shutdown().await.unwrap();
     }

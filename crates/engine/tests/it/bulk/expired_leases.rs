@@ -8,11 +8,11 @@ use std::time::Duration;
 use async_trait::async_trait;
 use tidegate_core::bulk::views::{Cursor, DeadFilter, Page};
 use tidegate_core::bulk::{Command, LeaseOutcome, LeaseParams, Outcome, Refusal};
-use tidegate_core::ids::{ActionId, GroupId, JobId};
+use tidegate_core::ids::{BatchId, GroupId, JobId};
 use tidegate_core::time::Millis;
 use tidegate_engine::{EngineBuilder, Job, JobError};
 use tidegate_store::model::ModelStore;
-use tidegate_store::{DeadJob, JobDetails, LeasedJob, Store, StoreError, Wakeups};
+use tidegate_store::{DeadJob, JobDetails, LeasedJob, Notifier, Store, StoreError};
 
 use super::world::{World, decided, kind};
 
@@ -69,11 +69,11 @@ impl Store for Slow {
     async fn results(
         &self,
         group: &GroupId,
-        action: &ActionId,
+        batch: &BatchId,
         after: Option<Cursor>,
         max: u32,
     ) -> Result<Result<Page<JobDetails>, Refusal>, StoreError> {
-        self.inner.results(group, action, after, max).await
+        self.inner.results(group, batch, after, max).await
     }
 
     async fn dead(
@@ -85,8 +85,8 @@ impl Store for Slow {
         self.inner.dead(filter, after, max).await
     }
 
-    fn wakeups(&self) -> Arc<Wakeups> {
-        self.inner.wakeups()
+    fn notifier(&self) -> Arc<Notifier> {
+        self.inner.notifier()
     }
 }
 
@@ -136,7 +136,7 @@ async fn a_job_whose_time_was_over_before_it_began_is_given_back_without_an_atte
     decided(&engine, "A").await;
     assert_eq!(slow.leases(), 2, "it was given back, and leased again");
     assert_eq!(*begun.lock().unwrap(), [("one", 1)]);
-    let counts = world.action("A").await.counts;
+    let counts = world.batch("A").await.counts;
     assert_eq!((counts.success, counts.failed), (1, 0));
     engine.shutdown().await.unwrap();
 }
@@ -162,7 +162,7 @@ async fn no_attempt_begins_after_a_later_one() {
         [("other", 2)],
         "the first one came to nothing"
     );
-    assert_eq!(world.action("A").await.counts.success, 1);
+    assert_eq!(world.batch("A").await.counts.success, 1);
     stalled.shutdown().await.unwrap();
     other.shutdown().await.unwrap();
 }
@@ -186,7 +186,7 @@ async fn a_run_has_what_is_left_of_its_time() {
         "{left:?} ms of {TIMEOUT} were left"
     );
     assert_eq!(
-        world.action("A").await.counts.failed,
+        world.batch("A").await.counts.failed,
         1,
         "it did not return in time"
     );

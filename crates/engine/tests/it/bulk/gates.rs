@@ -1,4 +1,4 @@
-//! Gates of lanes in virtual time: what is leased while they are closed, and when they open.
+//! Gates of queues in virtual time: what is leased while they are closed, and when they open.
 
 use super::world;
 
@@ -6,17 +6,17 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use tidegate_core::bulk::ActionStatus;
-use tidegate_core::config::{Hold, LaneConfig};
-use tidegate_core::ids::{GroupId, JobId, JobType, LaneId};
+use tidegate_core::bulk::BatchStatus;
+use tidegate_core::config::{Hold, QueueConfig};
+use tidegate_core::ids::{GroupId, JobId, JobType, QueueId};
 use tidegate_engine::{EngineError, Gate, Job, JobError, PoolView};
 use tidegate_store::Store;
 use tokio::time::Instant;
 
 use world::{World, decided, kind};
 
-fn lane() -> LaneId {
-    LaneId::new("default").unwrap()
+fn queue() -> QueueId {
+    QueueId::new("default").unwrap()
 }
 
 async fn sleep(ms: u64) {
@@ -28,7 +28,7 @@ async fn nothing(_: Job) -> Result<(), JobError> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn from_a_lane_that_is_closed_nothing_is_leased_until_it_opens() {
+async fn from_a_queue_that_is_closed_nothing_is_leased_until_it_opens() {
     for hold in [Hold::Group, Hold::Job] {
         let world = World::new(|config| config.backpressure.hold = hold);
         world.submit("A", "mail", 0..5).await;
@@ -36,12 +36,16 @@ async fn from_a_lane_that_is_closed_nothing_is_leased_until_it_opens() {
         let gate = Gate::default();
         gate.close("410 Gone");
         let builder = world.builder().handler(kind(), nothing);
-        let engine = builder.gate(lane(), gate.clone()).start().unwrap();
+        let engine = builder.gate(queue(), gate.clone()).start().unwrap();
         sleep(60_000).await;
         let counts = world.stats().await.counts;
-        assert_eq!((counts.waiting, counts.ready, counts.done), (5, 0, 0), "{hold:?}");
+        assert_eq!(
+            (counts.waiting, counts.ready, counts.completed),
+            (5, 0, 0),
+            "{hold:?}"
+        );
         let closed = PoolView {
-            lane: lane(),
+            queue: queue(),
             workers: world.config.worker_pool.worker_count,
             busy: 0,
             gate_closed: Some("410 Gone".into()),
@@ -50,7 +54,7 @@ async fn from_a_lane_that_is_closed_nothing_is_leased_until_it_opens() {
 
         gate.open();
         sleep(1).await;
-        assert_eq!(world.stats().await.counts.done, 5, "{hold:?}");
+        assert_eq!(world.stats().await.counts.completed, 5, "{hold:?}");
         assert_eq!(engine.pools()[0].gate_closed, None);
         decided(&engine, "A").await;
         engine.shutdown().await.unwrap();
@@ -72,20 +76,20 @@ async fn a_job_that_closes_the_gate_is_not_lost_and_runs_first_when_it_opens() {
             sleep(if first { 50 } else { 200 }).await;
             if first && gone.swap(false, Ordering::SeqCst) {
                 gate.close("410 Gone");
-                return Err(JobError::Returned);
+                return Err(JobError::Released);
             }
             Ok(())
         }
     };
     let builder = world.builder().handler(kind(), handler);
-    let engine = builder.gate(lane(), gate.clone()).start().unwrap();
+    let engine = builder.gate(queue(), gate.clone()).start().unwrap();
     sleep(10).await;
     assert_eq!(engine.pools()[0].busy, 3);
     sleep(100).await;
     assert_eq!(engine.pools()[0].busy, 2, "what runs goes on");
     sleep(60_000).await;
     let counts = world.stats().await.counts;
-    assert_eq!((counts.done, counts.waiting), (2, 8));
+    assert_eq!((counts.completed, counts.waiting), (2, 8));
     let returned = JobId::new("job-1").unwrap();
     let returned = world.store.job(&GroupId::new("A").unwrap(), &returned).await;
     assert_eq!(returned.unwrap().unwrap().view.attempts, 0);
@@ -95,20 +99,20 @@ async fn a_job_that_closes_the_gate_is_not_lost_and_runs_first_when_it_opens() {
     sleep(1).await;
     assert_eq!(begun.lock().unwrap()[3], "job-1");
     decided(&engine, "A").await;
-    assert_eq!(world.action("A").await.counts.success, 10);
+    assert_eq!(world.batch("A").await.counts.success, 10);
     engine.shutdown().await.unwrap();
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_closed_lane_holds_up_no_other() {
-    let (letter, letters) = (JobType::new("letter").unwrap(), LaneId::new("letters").unwrap());
+async fn a_closed_queue_holds_up_no_other() {
+    let (letter, letters) = (JobType::new("letter").unwrap(), QueueId::new("letters").unwrap());
     let world = World::new(|config| {
-        let workers = LaneConfig {
+        let workers = QueueConfig {
             worker_count: Some(2),
             ..Default::default()
         };
-        config.lanes.insert(letters.clone(), workers);
-        config.job_types.entry(letter.clone()).or_default().lane = Some(letters);
+        config.queues.insert(letters.clone(), workers);
+        config.job_types.entry(letter.clone()).or_default().queue = Some(letters);
     });
     world.submit("A", "mail", 0..5).await;
     world.submit("B", "letter", 0..5).await;
@@ -116,13 +120,13 @@ async fn a_closed_lane_holds_up_no_other() {
     let gate = Gate::default();
     gate.close("on purpose");
     let builder = world.builder().handler(kind(), nothing).handler(letter, nothing);
-    let engine = builder.gate(lane(), gate).start().unwrap();
+    let engine = builder.gate(queue(), gate).start().unwrap();
     decided(&engine, "B").await;
-    assert_eq!(world.action("B").await.status, ActionStatus::Completed);
+    assert_eq!(world.batch("B").await.status, BatchStatus::Completed);
     let pools: Vec<_> = engine
         .pools()
         .into_iter()
-        .map(|pool| (pool.lane.to_string(), pool.workers, pool.gate_closed.is_some()))
+        .map(|pool| (pool.queue.to_string(), pool.workers, pool.gate_closed.is_some()))
         .collect();
     assert_eq!(
         pools,
@@ -139,7 +143,7 @@ async fn shutdown_does_not_wait_for_a_closed_gate() {
         let gate = Gate::default();
         gate.close("on purpose");
         let builder = world.builder().handler(kind(), nothing);
-        let engine = builder.gate(lane(), gate).start().unwrap();
+        let engine = builder.gate(queue(), gate).start().unwrap();
         sleep(1_000).await;
         let begun = Instant::now();
         engine.shutdown().await.unwrap();
@@ -157,12 +161,12 @@ async fn gates_that_would_do_nothing_are_refused() {
     let world = World::new(|_| {});
     let builder = || world.builder().handler(kind(), nothing);
     let twice = builder()
-        .gate(lane(), Gate::default())
-        .gate(lane(), Gate::default());
-    assert!(matches!(twice.start(), Err(EngineError::TwoGates(lane)) if lane == "default"));
-    let elsewhere = builder().gate(LaneId::new("letters").unwrap(), Gate::default());
+        .gate(queue(), Gate::default())
+        .gate(queue(), Gate::default());
+    assert!(matches!(twice.start(), Err(EngineError::TwoGates(queue)) if queue == "default"));
+    let elsewhere = builder().gate(QueueId::new("letters").unwrap(), Gate::default());
     assert_eq!(
         elsewhere.start().unwrap_err().to_string(),
-        "lane \"letters\" was given a gate but has no handler here; lanes that have one: {\"default\"}"
+        "queue \"letters\" was given a gate but has no handler here; queues that have one: {\"default\"}"
     );
 }

@@ -8,17 +8,17 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use bytes::Bytes;
-use tidegate_core::bulk::views::{Cursor, DeadFilter, Page, Query, QueueStats, View};
+use tidegate_core::bulk::views::{BulkStats, Cursor, DeadFilter, Page, Query, View};
 use tidegate_core::bulk::{
-    Command, EnqueueParams, ExpireLeasesParams, LeaseOutcome, LeaseParams, Level, NewJob, Outcome, Phase,
-    Refusal, SealActionParams,
+    Command, EnqueueParams, ExpireLeasesParams, JobState, LeaseOutcome, LeaseParams, NewJob, Outcome,
+    Priority, Refusal, SealBatchParams,
 };
 use tidegate_core::config::BulkConfig;
-use tidegate_core::ids::{ActionId, GroupId, JobId, JobType, LaneId};
+use tidegate_core::ids::{BatchId, GroupId, JobId, JobType, QueueId};
 use tidegate_core::time::{Millis, Timestamp};
 use tidegate_engine::{Engine, EngineBuilder, EngineError, Gate, Job, JobError};
 use tidegate_store::model::ModelStore;
-use tidegate_store::{Clock, DeadJob, JobDetails, LeasedJob, Store, StoreError, StoreExt, Wakeups};
+use tidegate_store::{Clock, DeadJob, JobDetails, LeasedJob, Notifier, Store, StoreError, StoreExt};
 use tokio::time::Instant;
 
 /// Virtual time, so many milliseconds ahead.
@@ -112,12 +112,12 @@ impl Store for Shaky {
     async fn results(
         &self,
         group: &GroupId,
-        action: &ActionId,
+        batch: &BatchId,
         after: Option<Cursor>,
         max: u32,
     ) -> Result<Result<Page<JobDetails>, Refusal>, StoreError> {
         self.before()?;
-        self.after(self.inner.results(group, action, after, max).await?)
+        self.after(self.inner.results(group, batch, after, max).await?)
     }
 
     async fn dead(
@@ -130,8 +130,8 @@ impl Store for Shaky {
         self.after(self.inner.dead(filter, after, max).await?)
     }
 
-    fn wakeups(&self) -> Arc<Wakeups> {
-        self.inner.wakeups()
+    fn notifier(&self) -> Arc<Notifier> {
+        self.inner.notifier()
     }
 }
 
@@ -170,26 +170,26 @@ impl World {
         let job = |n: u64| NewJob {
             id: JobId::new(format!("job-{n}")).unwrap(),
             kind: kind(),
-            level: Level::Normal,
+            priority: Priority::Normal,
             payload: Bytes::new(),
             run_at: None,
             expires_at: None,
         };
-        let (group, action) = (group(), Some(action()));
+        let (group, batch) = (group(), Some(batch()));
         let params = EnqueueParams {
             group: group.clone(),
-            action: action.clone(),
+            batch: batch.clone(),
             base_priority: None,
             jobs: (0..jobs).map(job).collect(),
         };
         self.store.inner.call(params).await.unwrap().unwrap();
-        let params = SealActionParams { group, action };
+        let params = SealBatchParams { group, batch };
         self.store.inner.call(params).await.unwrap().unwrap();
     }
 
-    async fn stats(&self) -> QueueStats {
-        match self.store.inner.call(Query::QueueStats).await.unwrap().unwrap() {
-            View::QueueStats(stats) => stats,
+    async fn stats(&self) -> BulkStats {
+        match self.store.inner.call(Query::BulkStats).await.unwrap().unwrap() {
+            View::BulkStats(stats) => stats,
             other => panic!("{other:?}"),
         }
     }
@@ -199,8 +199,8 @@ fn group() -> GroupId {
     GroupId::new("A").unwrap()
 }
 
-fn action() -> ActionId {
-    ActionId::new("spring").unwrap()
+fn batch() -> BatchId {
+    BatchId::new("spring").unwrap()
 }
 
 fn kind() -> JobType {
@@ -212,9 +212,9 @@ async fn work(_: Job) -> Result<(), JobError> {
     Ok(())
 }
 
-/// Waits for the action to be decided: how many jobs succeeded.
+/// Waits for the batch to be decided: how many jobs succeeded.
 async fn decided(engine: &Engine) -> u64 {
-    let mut progress = engine.follow(group(), action());
+    let mut progress = engine.follow(group(), batch());
     let mut success = 0;
     while let Some(now) = progress.next().await {
         success = now.unwrap().counts.success;
@@ -245,7 +245,7 @@ async fn answers_for_a_server_that_is_away_hold_up_no_others() {
     for (job, runs) in runs {
         let view = world.store.inner.job(&group(), &job).await.unwrap().unwrap().view;
         if view.seq.0 % 2 == 1 {
-            assert_eq!((view.phase, runs), (Phase::Done, 1), "{job:?}");
+            assert_eq!((view.state, runs), (JobState::Completed, 1), "{job:?}");
             done += 1;
         }
     }
@@ -283,7 +283,7 @@ async fn a_paused_pipeline_resumes_by_itself_and_loses_nothing() {
         assert_eq!(decided(&engine).await, 500, "mode {mode}");
         weather.await.unwrap();
         engine.shutdown().await.unwrap();
-        assert_eq!(world.stats().await.counts.done, 500);
+        assert_eq!(world.stats().await.counts.completed, 500);
         assert_eq!(callbacks.load(Ordering::SeqCst), 1);
     }
 }
@@ -337,8 +337,8 @@ async fn what_is_leased_behind_a_gate_that_has_been_closed_is_given_back() {
         std::future::ready(Ok::<_, JobError>(()))
     };
     let builder = world.builder().handler(kind(), handler);
-    let lane = LaneId::new("default").unwrap();
-    let engine = builder.gate(lane, gate.clone()).start().unwrap();
+    let queue = QueueId::new("default").unwrap();
+    let engine = builder.gate(queue, gate.clone()).start().unwrap();
     sleep(1_000).await;
     // The lease is under way, and will be until the store is back.
     gate.close("on purpose");
@@ -361,7 +361,7 @@ async fn answers_are_delivered_if_the_store_comes_back_within_the_grace_period()
     world.submit(4).await;
     let engine = world.builder().handler(kind(), work).start().unwrap();
     sleep(10).await;
-    assert_eq!(world.stats().await.counts.leased, 4);
+    assert_eq!(world.stats().await.counts.running, 4);
     world.store.set(AWAY);
     let store = world.store.clone();
     tokio::spawn(async move {
@@ -369,7 +369,7 @@ async fn answers_are_delivered_if_the_store_comes_back_within_the_grace_period()
         store.set(FINE);
     });
     engine.shutdown().await.unwrap();
-    assert_eq!(world.stats().await.counts.done, 4);
+    assert_eq!(world.stats().await.counts.completed, 4);
 }
 
 #[tokio::test(start_paused = true)]
@@ -379,7 +379,7 @@ async fn shutdown_does_not_wait_for_ever_for_a_store_that_is_away() {
     let engine = world.builder().handler(kind(), work).start().unwrap();
     sleep(10).await;
     world.store.set(AWAY);
-    let mut progress = engine.follow(group(), action());
+    let mut progress = engine.follow(group(), batch());
     let begun = Instant::now();
     engine.shutdown().await.unwrap();
     assert!(
@@ -390,7 +390,7 @@ async fn shutdown_does_not_wait_for_ever_for_a_store_that_is_away() {
     while progress.next().await.is_some() {}
     // What could not be delivered runs out by its lease.
     world.store.set(FINE);
-    assert_eq!(world.stats().await.counts.leased, 4);
+    assert_eq!(world.stats().await.counts.running, 4);
     sleep(1_000).await;
     let expired = world.store.call(ExpireLeasesParams { max: 10 }).await.unwrap();
     assert_eq!(expired.delayed, 4);
@@ -432,7 +432,7 @@ async fn a_store_whose_clock_is_behind_is_not_asked_all_the_time() {
         .handler(kind(), handler)
         .start()
         .unwrap();
-    while world.stats().await.counts.done < 250 {
+    while world.stats().await.counts.completed < 250 {
         sleep(10).await;
     }
     let calls = world.store.calls();
@@ -446,7 +446,7 @@ async fn a_store_whose_clock_is_behind_is_not_asked_all_the_time() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_engine_without_handlers_leaves_jobs_and_actions_to_others() {
+async fn an_engine_without_handlers_leaves_jobs_and_batches_to_others() {
     let world = World::new(|_| {});
     world.submit(3).await;
     let looking = world.builder().start().unwrap();

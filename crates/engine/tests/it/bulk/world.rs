@@ -4,10 +4,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use bytes::Bytes;
-use tidegate_core::bulk::views::{ActionView, Query, QueueStats, View};
-use tidegate_core::bulk::{EnqueueParams, Level, NewJob, SealActionParams};
+use tidegate_core::bulk::views::{BatchView, BulkStats, Query, View};
+use tidegate_core::bulk::{EnqueueParams, NewJob, Priority, SealBatchParams};
 use tidegate_core::config::BulkConfig;
-use tidegate_core::ids::{ActionId, GroupId, JobId, JobType};
+use tidegate_core::ids::{BatchId, GroupId, JobId, JobType};
 use tidegate_core::time::{Millis, Timestamp};
 use tidegate_engine::{Engine, EngineBuilder};
 use tidegate_store::model::ModelStore;
@@ -52,14 +52,14 @@ impl World {
         let job = |n: u64| NewJob {
             id: JobId::new(format!("job-{n}")).unwrap(),
             kind: JobType::new(kind).unwrap(),
-            level: Level::Normal,
+            priority: Priority::Normal,
             payload: Bytes::from(n.to_string()),
             run_at: None,
             expires_at: None,
         };
         let params = EnqueueParams {
             group: GroupId::new(group).unwrap(),
-            action: Some(action()),
+            batch: Some(batch()),
             base_priority: None,
             jobs: jobs.map(job).collect(),
         };
@@ -67,45 +67,45 @@ impl World {
     }
 
     pub(crate) async fn seal(&self, group: &str) {
-        let params = SealActionParams {
+        let params = SealBatchParams {
             group: GroupId::new(group).unwrap(),
-            action: Some(action()),
+            batch: Some(batch()),
         };
         self.store.call(params).await.unwrap().unwrap();
     }
 
-    pub(crate) async fn stats(&self) -> QueueStats {
-        match self.store.call(Query::QueueStats).await.unwrap().unwrap() {
-            View::QueueStats(stats) => stats,
+    pub(crate) async fn stats(&self) -> BulkStats {
+        match self.store.call(Query::BulkStats).await.unwrap().unwrap() {
+            View::BulkStats(stats) => stats,
             other => panic!("{other:?}"),
         }
     }
 
-    pub(crate) async fn action(&self, group: &str) -> ActionView {
+    pub(crate) async fn batch(&self, group: &str) -> BatchView {
         match self
             .store
-            .call(Query::Action(GroupId::new(group).unwrap(), action()))
+            .call(Query::Batch(GroupId::new(group).unwrap(), batch()))
             .await
             .unwrap()
             .unwrap()
         {
-            View::Action(view) => view,
+            View::Batch(view) => view,
             other => panic!("{other:?}"),
         }
     }
 }
 
-pub(crate) fn action() -> ActionId {
-    ActionId::new("spring").unwrap()
+pub(crate) fn batch() -> BatchId {
+    BatchId::new("spring").unwrap()
 }
 
 pub(crate) fn kind() -> JobType {
     JobType::new("mail").unwrap()
 }
 
-/// Waits for the action to be decided.
+/// Waits for the batch to be decided.
 pub(crate) async fn decided(engine: &Engine, group: &str) {
-    let mut progress = engine.follow(GroupId::new(group).unwrap(), action());
+    let mut progress = engine.follow(GroupId::new(group).unwrap(), batch());
     while let Some(now) = progress.next().await {
         now.unwrap();
     }

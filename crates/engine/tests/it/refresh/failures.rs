@@ -140,10 +140,10 @@ async fn what_cannot_be_read_is_put_aside_and_the_partition_goes_on() {
     }
     until_fresh(&handle, "a").await;
     until("all are done", || async { world.waiting().await == 0 }).await;
-    let letters = handle.dead_letters().list(all()).await.unwrap().letters;
-    let mut reasons: Vec<_> = letters
+    let dead_letters = handle.dead_letters().list(all()).await.unwrap().dead_letters;
+    let mut reasons: Vec<_> = dead_letters
         .iter()
-        .map(|view| view.letter.as_ref().unwrap().failure_reason)
+        .map(|view| view.dead_letter.as_ref().unwrap().failure_reason)
         .collect();
     reasons.sort();
     assert_eq!(
@@ -154,8 +154,8 @@ async fn what_cannot_be_read_is_put_aside_and_the_partition_goes_on() {
             FailureReason::UnknownSource
         ]
     );
-    let raw = letters.iter().any(|view| {
-        matches!(&view.letter.as_ref().unwrap().original, Original::Raw(bytes) if bytes.starts_with(b"\xff\x00"))
+    let raw = dead_letters.iter().any(|view| {
+        matches!(&view.dead_letter.as_ref().unwrap().original, Original::Raw(bytes) if bytes.starts_with(b"\xff\x00"))
     });
     assert!(raw, "the bytes are kept as they were");
     let counters = handle.counters();
@@ -188,8 +188,8 @@ async fn a_long_event_that_cannot_be_read_was_cut() {
         world.waiting().await == 0 && world.dead().await == 1
     })
     .await;
-    let letters = handle.dead_letters().list(all()).await.unwrap().letters;
-    let kept = &letters[0].letter.as_ref().unwrap().original;
+    let dead_letters = handle.dead_letters().list(all()).await.unwrap().dead_letters;
+    let kept = &dead_letters[0].dead_letter.as_ref().unwrap().original;
     assert!(*kept == Original::Raw(value), "not all of it was kept");
     service.shutdown().await.unwrap();
 }
@@ -289,15 +289,15 @@ async fn a_dead_letter_is_replayed_once_with_a_version_of_its_own() {
         world.dead().await == 1 && world.waiting().await == 0
     })
     .await;
-    let letters = handle.dead_letters();
-    let found = letters.list(all()).await.unwrap();
-    assert_eq!((found.letters.len(), found.next), (1, None));
-    let position = found.letters[0].position;
+    let dead_letters = handle.dead_letters();
+    let found = dead_letters.list(all()).await.unwrap();
+    assert_eq!((found.dead_letters.len(), found.next), (1, None));
+    let position = found.dead_letters[0].position;
     assert_eq!(
-        letters.inspect(position).await.unwrap().as_ref(),
-        Some(&found.letters[0])
+        dead_letters.inspect(position).await.unwrap().as_ref(),
+        Some(&found.dead_letters[0])
     );
-    let replayed = letters.replay(position, "an operator").await.unwrap();
+    let replayed = dead_letters.replay(position, "an operator").await.unwrap();
     let ReplayOutcome::Replayed(outcome) = replayed else {
         panic!("{replayed:?}")
     };
@@ -308,16 +308,16 @@ async fn a_dead_letter_is_replayed_once_with_a_version_of_its_own() {
     }
     assert_eq!(last, Some(Freshness::Fresh));
     assert_eq!(fetcher.calls("a"), 2);
-    assert!(letters.list(all()).await.unwrap().letters.is_empty());
-    let again = letters.replay(position, "another").await.unwrap();
+    assert!(dead_letters.list(all()).await.unwrap().dead_letters.is_empty());
+    let again = dead_letters.replay(position, "another").await.unwrap();
     assert!(matches!(again, ReplayOutcome::AlreadyHandled(mark) if mark.by == "an operator"));
     let mut gone = position;
     gone.offset += 1;
     assert_eq!(
-        letters.replay(gone, "another").await.unwrap(),
+        dead_letters.replay(gone, "another").await.unwrap(),
         ReplayOutcome::NotFound
     );
-    assert_eq!(letters.purge(&[position], "another").await.unwrap(), 0);
+    assert_eq!(dead_letters.purge(&[position], "another").await.unwrap(), 0);
     service.shutdown().await.unwrap();
 }
 
@@ -372,16 +372,16 @@ async fn an_event_that_could_not_be_put_aside_was_not_lost() {
     until("all are done", || async { world.waiting().await == 0 }).await;
     assert!(handle.counters().parked > 0, "others were put aside");
     assert_eq!(fetcher.calls("bad"), 1);
-    let letters = handle.dead_letters().list(all()).await.unwrap().letters;
-    assert_eq!(letters.len(), 1, "{letters:?}");
-    let letter = letters[0].letter.as_ref().unwrap();
-    let Original::Event(event) = &letter.original else {
-        panic!("{letter:?}")
+    let dead_letters = handle.dead_letters().list(all()).await.unwrap().dead_letters;
+    assert_eq!(dead_letters.len(), 1, "{dead_letters:?}");
+    let dead_letter = dead_letters[0].dead_letter.as_ref().unwrap();
+    let Original::Event(event) = &dead_letter.original else {
+        panic!("{dead_letter:?}")
     };
     assert_eq!(event.record(), record("bad"));
     assert!(
-        letter.error_message.contains("a row that does not fit"),
-        "{letter:?}"
+        dead_letter.error_message.contains("a row that does not fit"),
+        "{dead_letter:?}"
     );
     let view = handle.peek(&record("bad")).await.unwrap();
     assert_eq!(view.state, UpdateState::Failed);
@@ -416,7 +416,7 @@ async fn a_retry_after_of_decades_parks_nothing_for_decades() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn dl_04_what_was_given_up_is_not_tried_again_by_itself() {
+async fn what_was_given_up_is_not_tried_again_by_itself() {
     let mut config = RefreshConfig::default();
     config.status.retry_base_ms = Millis(1);
     config.status.retry_max_ms = Millis(1);
@@ -472,9 +472,9 @@ async fn a_provider_whose_clock_is_ahead_does_not_keep_its_records_hot() {
     assert!(active <= now, "active at {active:?}, and it is {now:?}");
 }
 
-/// The letter is in the log before the failure is settled; whoever replays it then must not be told that it is tried again.
+/// The dead letter is in the log before the failure is settled; whoever replays it then must not be told that it is tried again.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_letter_that_was_replayed_too_soon_was_put_away_untried() {
+async fn a_dead_letter_that_was_replayed_too_soon_was_put_away_untried() {
     let world = World::new().await;
     let fetcher = Scripted::new(|key, before| match before {
         0 => FetchOutcome::Permanent {
@@ -487,16 +487,20 @@ async fn a_letter_that_was_replayed_too_soon_was_put_away_untried() {
     let service = world.start(fetcher.clone()).await;
     let handle = service.handle();
     handle.read(&record("a"), None).await.unwrap();
-    until("its letter is written", || async { world.dead().await == 1 }).await;
-    let letters = handle.dead_letters();
-    let position = letters.list(all()).await.unwrap().letters[0].position;
-    let too_soon = letters.replay(position, "an operator").await.unwrap();
+    until("its dead letter is written", || async { world.dead().await == 1 }).await;
+    let dead_letters = handle.dead_letters();
+    let position = dead_letters.list(all()).await.unwrap().dead_letters[0].position;
+    let too_soon = dead_letters.replay(position, "an operator").await.unwrap();
     assert!(matches!(too_soon, ReplayOutcome::NotQueued(_)), "{too_soon:?}");
-    assert_eq!(letters.list(all()).await.unwrap().letters.len(), 1, "it stays");
+    assert_eq!(
+        dead_letters.list(all()).await.unwrap().dead_letters.len(),
+        1,
+        "it stays"
+    );
     assert_eq!(handle.counters().replayed, 0);
     world.snapshots.holds_failures.store(false, Ordering::SeqCst);
     until("the failure is settled", || async { world.waiting().await == 0 }).await;
-    let replayed = letters.replay(position, "an operator").await.unwrap();
+    let replayed = dead_letters.replay(position, "an operator").await.unwrap();
     assert!(matches!(replayed, ReplayOutcome::Replayed(_)), "{replayed:?}");
     until("it was tried again", || async { fetcher.calls("a") == 2 }).await;
     service.shutdown().await.unwrap();
@@ -519,14 +523,14 @@ async fn the_upstreams_name_of_a_record_was_lost_with_a_replay_or_a_retry() {
     options.work.park_after_ms = Millis(100);
     let service = RefreshService::start(options).await.unwrap();
     let handle = service.handle();
-    let letters = handle.dead_letters();
+    let dead_letters = handle.dead_letters();
     publish_as(&world, "dead", Priority::High, Some("d-7")).await;
     until("it was given up", || async {
         world.dead().await == 1 && world.waiting().await == 0
     })
     .await;
-    let position = letters.list(all()).await.unwrap().letters[0].position;
-    letters.replay(position, "an operator").await.unwrap();
+    let position = dead_letters.list(all()).await.unwrap().dead_letters[0].position;
+    dead_letters.replay(position, "an operator").await.unwrap();
     until("it was tried again", || async { fetcher.calls("dead") == 2 }).await;
     publish_as(&world, "parked", Priority::High, Some("p-7")).await;
     until("it came back", || async { fetcher.calls("parked") == 2 }).await;
@@ -536,7 +540,7 @@ async fn the_upstreams_name_of_a_record_was_lost_with_a_replay_or_a_retry() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn dl_03_a_letter_tells_what_every_attempt_came_to() {
+async fn a_dead_letter_tells_what_every_attempt_came_to() {
     let world = World::new().await;
     let fetcher = Scripted::new(|_, before| FetchOutcome::Transient {
         code: TransientCode::Api5xx,
@@ -546,10 +550,13 @@ async fn dl_03_a_letter_tells_what_every_attempt_came_to() {
     let handle = service.handle();
     handle.read(&record("a"), None).await.unwrap();
     until("it was given up", || async { world.dead().await == 1 }).await;
-    let found = handle.dead_letters().list(all()).await.unwrap().letters;
-    let letter = found[0].letter.as_ref().unwrap();
-    assert_eq!(letter.error_message, "the answer 3 was 500");
+    let found = handle.dead_letters().list(all()).await.unwrap().dead_letters;
+    let dead_letter = found[0].dead_letter.as_ref().unwrap();
+    assert_eq!(dead_letter.error_message, "the answer 3 was 500");
     let earlier = [2, 1, 0].map(|before| format!("API_5XX: the answer {before} was 500"));
-    assert_eq!((&letter.causes[..], letter.retry_count), (&earlier[..], 3));
+    assert_eq!(
+        (&dead_letter.causes[..], dead_letter.retry_count),
+        (&earlier[..], 3)
+    );
     service.shutdown().await.unwrap();
 }

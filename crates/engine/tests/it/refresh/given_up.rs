@@ -13,7 +13,7 @@ use super::world::{
     Scripted, World, ask_anew, fetched, parked, record, reference, until, until_fresh, wide_budget,
 };
 
-/// It would come back every minute, with a letter each time.
+/// It would come back every minute, with a dead letter each time.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_parked_record_whose_source_is_gone_is_given_up_once() {
     let world = World::new().await;

@@ -1,6 +1,5 @@
 //! The refresh service over the embedded log, SQLite and the model of the store, and against the pretend upstream.
 
-mod allowances;
 mod budget;
 mod failures;
 mod faulty;
@@ -8,4 +7,5 @@ mod given_up;
 mod outages;
 mod reads;
 mod sharing;
+mod token_dispenser;
 mod world;

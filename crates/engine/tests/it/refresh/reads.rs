@@ -8,7 +8,7 @@ use tidegate_core::priority::Priority;
 use tidegate_core::refresh::config::{RefreshConfig, TierConfig};
 use tidegate_core::refresh::freshness::Freshness;
 use tidegate_core::time::Millis;
-use tidegate_engine::refresh::{AskOutcome, Queued, RefreshError, RefreshService, Roles};
+use tidegate_engine::refresh::{PublishOutcome, Queued, RefreshError, RefreshService, Roles};
 
 use super::faulty::Fate;
 use super::world::{
@@ -161,14 +161,14 @@ async fn reads_go_on_while_the_store_is_away() {
         .request_refresh(&record("b"), None, ASK_WAIT)
         .await
         .unwrap();
-    assert!(matches!(asked, AskOutcome::Refused { .. }), "{asked:?}");
+    assert!(matches!(asked, PublishOutcome::Refused { .. }), "{asked:?}");
     world.store.away.store(false, Ordering::SeqCst);
     until_fresh(&handle, "b").await;
     service.shutdown().await.unwrap();
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn rd_02_records_can_be_read_as_long_as_the_database_answers() {
+async fn records_can_be_read_as_long_as_the_database_answers() {
     let world = World::new().await;
     let service = world.start(Scripted::constant()).await;
     let handle = service.handle();
@@ -234,7 +234,7 @@ async fn an_event_that_was_confirmed_too_late_was_sent_again() {
         .request_refresh(&record("a"), None, ASK_WAIT)
         .await
         .unwrap();
-    assert_eq!(outcome, AskOutcome::Unknown);
+    assert_eq!(outcome, PublishOutcome::Unknown);
     assert_eq!((handle.counters().published.high, world.waiting().await), (1, 1));
     let workers = world.start(fetcher.clone()).await;
     until("it is done", || async { world.waiting().await == 0 }).await;

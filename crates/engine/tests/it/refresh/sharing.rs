@@ -10,7 +10,7 @@ use tidegate_core::refresh::coalescer::RequestOutcome;
 use tidegate_core::refresh::config::{CoalescerConfig, PressureConfig, RefreshConfig, TierConfig};
 use tidegate_core::refresh::status::UpdateState;
 use tidegate_core::time::Millis;
-use tidegate_engine::refresh::{AskOutcome, RefreshService, Roles};
+use tidegate_engine::refresh::{PublishOutcome, RefreshService, Roles};
 use tidegate_log::Topic;
 use tidegate_source::{FetchOutcome, TransientCode};
 
@@ -183,7 +183,7 @@ async fn due_records_are_prefetched_by_one_process_a_tick() {
     .await;
     assert_eq!(fetcher.all_calls(), DUE, "each was fetched once");
     until("the mix is counted", || async {
-        first.handle().mix().values().next().is_some()
+        first.handle().census().values().next().is_some()
     })
     .await;
     tokio::time::timeout(Duration::from_secs(120), first.shutdown())
@@ -222,7 +222,7 @@ async fn a_reader_does_not_wait_behind_a_low_event_that_waits_for_its_token() {
         .await
         .unwrap();
     assert!(
-        matches!(outcome, AskOutcome::Queued(RequestOutcome::Upgraded { .. })),
+        matches!(outcome, PublishOutcome::Queued(RequestOutcome::Upgraded { .. })),
         "{outcome:?}"
     );
     until("the reader has it", || async { fetcher.calls("low3") == 1 }).await;
@@ -271,7 +271,7 @@ async fn a_reader_waited_for_the_back_off_of_a_low_event() {
         .await
         .unwrap();
     assert!(
-        matches!(outcome, AskOutcome::Queued(RequestOutcome::Upgraded { .. })),
+        matches!(outcome, PublishOutcome::Queued(RequestOutcome::Upgraded { .. })),
         "{outcome:?}"
     );
     until_fresh(&handle, "a").await;

@@ -15,7 +15,9 @@ use tidegate_core::priority::Priority;
 use tidegate_core::refresh::Version;
 use tidegate_core::refresh::config::{RefreshConfig, TierConfig};
 use tidegate_core::time::{Millis, Timestamp};
-use tidegate_engine::refresh::{AskOutcome, RefreshHandle, RefreshOptions, RefreshService, SourceOptions};
+use tidegate_engine::refresh::{
+    PublishOutcome, RefreshHandle, RefreshOptions, RefreshService, SourceOptions,
+};
 use tidegate_log::embedded::{EmbeddedLog, EmbeddedOptions};
 use tidegate_log::{Log, LogSettings};
 use tidegate_snapshots::sqlite::{self, SqliteOptions};
@@ -298,12 +300,13 @@ pub(crate) async fn until_fresh(handle: &RefreshHandle, key: &str) {
 /// look at it took: after a stall, whoever asks seems to have looked before a refresh that was settled long ago.
 ///
 /// In a world whose refreshes absorb requests for longer than this asks, else the mark would end instead.
-pub(crate) async fn ask_anew(handle: &RefreshHandle, key: &str) -> AskOutcome {
+pub(crate) async fn ask_anew(handle: &RefreshHandle, key: &str) -> PublishOutcome {
     let deadline = tokio::time::Instant::now() + Duration::from_secs(120);
     loop {
         let asked = handle.request_refresh(&record(key), None, ASK_WAIT).await;
         let outcome = asked.unwrap();
-        if !matches!(outcome, AskOutcome::JustRefreshed { .. }) || tokio::time::Instant::now() > deadline {
+        if !matches!(outcome, PublishOutcome::JustRefreshed { .. }) || tokio::time::Instant::now() > deadline
+        {
             return outcome;
         }
         tokio::time::sleep(Duration::from_millis(5)).await;

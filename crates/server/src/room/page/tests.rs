@@ -1,14 +1,14 @@
 //! The visitor page: nothing gets in unescaped, both languages are whole, every state can be read and acted upon.
 
-use tidegate_api::{EtaRange, Pass, Place, PlaceState, RoomStatus, TicketEnd, Time};
+use tidegate_api::{EtaRange, Pass, RoomStatus, Ticket, TicketEnd, TicketState, Time};
 
 use super::words::{count, lasting, range};
 use super::*;
 
 const NOW: Time = Time(1_772_359_200_000);
 
-fn place(state: PlaceState) -> Place {
-    Place {
+fn place(state: TicketState) -> Ticket {
+    Ticket {
         room: "concert".to_owned(),
         person: "somebody".to_owned(),
         number: None,
@@ -26,8 +26,8 @@ fn place(state: PlaceState) -> Place {
     }
 }
 
-fn waiting() -> Place {
-    Place {
+fn waiting() -> Ticket {
+    Ticket {
         position: Some(1_204),
         ahead: Some(1_203),
         behind: Some(296),
@@ -36,34 +36,34 @@ fn waiting() -> Place {
             likely_ms: 300_000,
             high_ms: 350_000,
         }),
-        ..place(PlaceState::Waiting)
+        ..place(TicketState::Waiting)
     }
 }
 
-fn granted(go_to: Option<&str>) -> Place {
+fn granted(go_to: Option<&str>) -> Ticket {
     let pass = Pass {
         token: "v1.abc<def>".to_owned(),
         expires_at: Time(NOW.0 + 240_000),
         go_to: go_to.map(str::to_owned),
     };
-    Place {
+    Ticket {
         pass: Some(pass),
-        ..place(PlaceState::Granted)
+        ..place(TicketState::Granted)
     }
 }
 
-fn ended(end: TicketEnd) -> Place {
-    Place {
+fn ended(end: TicketEnd) -> Ticket {
+    Ticket {
         end: Some(end),
-        ..place(PlaceState::Ended)
+        ..place(TicketState::Ended)
     }
 }
 
-fn page(lang: Lang, place: Option<Place>, change: impl FnOnce(&mut PageView)) -> String {
+fn page(lang: Lang, place: Option<Ticket>, change: impl FnOnce(&mut PageView)) -> String {
     page_of(&OwnTexts::default(), lang, place, change)
 }
 
-fn page_of(own: &OwnTexts, lang: Lang, place: Option<Place>, change: impl FnOnce(&mut PageView)) -> String {
+fn page_of(own: &OwnTexts, lang: Lang, place: Option<Ticket>, change: impl FnOnce(&mut PageView)) -> String {
     let texts = Texts::new(lang, own);
     let mut view = PageView {
         room: "concert",
@@ -138,8 +138,10 @@ fn the_data_for_the_scripts_is_json_as_it_was() {
     let value: serde_json::Value = serde_json::from_str(json).unwrap();
     assert_eq!(value["texts"]["title"], "</script><!-- & \u{2028}");
     assert_eq!(value["place"]["position"], 1_204);
-    assert_eq!(value["words"]["leave"], "Leave the line");
-    assert_eq!(value["kept_ms"], 45_000);
+    assert_eq!(value["place"]["roomStatus"], "OPEN");
+    assert_eq!(value["words"]["etaUnknown"], "Not known yet");
+    assert_eq!(value["words"]["leave"], "Leave the queue");
+    assert_eq!(value["keptMs"], 45_000);
     assert!(value.get("notice").is_none());
 }
 
@@ -251,21 +253,23 @@ fn texts_of_a_room_take_the_place_of_the_usual_ones() {
 #[test]
 fn whoever_has_no_place_can_take_one_while_there_are_any() {
     let open = page(Lang::En, None, |_| {});
-    assert!(stage(&open).contains("action=\"/rooms/concert/join\"") && stage(&open).contains("Take a place"));
+    assert!(
+        stage(&open).contains("action=\"/rooms/concert/join\"") && stage(&open).contains("Join the queue")
+    );
     assert!(stage(&open).contains("Waiting now</dt><dd>1,500"));
     let early = page(Lang::En, None, |view| {
         view.status = RoomStatus::NotOpen;
         view.opens_at = Some(Time(NOW.0 + 600_000));
     });
-    assert!(stage(&early).contains("takes part in a draw") && stage(&early).contains("Take a place"));
+    assert!(stage(&early).contains("takes part in a draw") && stage(&early).contains("Join the queue"));
     assert!(stage(&early).contains("about 10 minutes") && stage(&early).contains("2026-03-01 10:10 UTC"));
     let paused = page(Lang::En, None, |view| view.status = RoomStatus::Paused);
-    assert!(stage(&paused).contains("chip paused") && stage(&paused).contains("Take a place"));
+    assert!(stage(&paused).contains("chip paused") && stage(&paused).contains("Join the queue"));
     for status in [RoomStatus::Closed, RoomStatus::SoldOut] {
         let over = page(Lang::En, None, |view| view.status = status);
-        assert!(!stage(&over).contains("Take a place"), "{status:?}");
+        assert!(!stage(&over).contains("Join the queue"), "{status:?}");
     }
-    assert!(missing(Lang::En).contains("There is no such waiting room"));
+    assert!(missing(Lang::En).contains("Waiting room not found"));
 }
 
 #[test]
@@ -296,7 +300,7 @@ fn a_place_is_shown_with_all_that_is_known() {
         "about 4 to 6 minutes",
         "What happens next",
         "Check again</a>",
-        "Leave the line</button>",
+        "Leave the queue</button>",
         "at least every 45 seconds",
         "chip open",
     ] {
@@ -307,7 +311,7 @@ fn a_place_is_shown_with_all_that_is_known() {
     (paused.room_status, paused.eta) = (RoomStatus::Paused, None);
     let seen = page(paused);
     assert!(
-        stage(&seen).contains("Nobody is let in at the moment") && stage(&seen).contains("Not known yet")
+        stage(&seen).contains("Admission is paused at the moment") && stage(&seen).contains("Not known yet")
     );
     let mut sold = waiting();
     sold.room_status = RoomStatus::SoldOut;
@@ -317,23 +321,23 @@ fn a_place_is_shown_with_all_that_is_known() {
         !stage(&seen).contains("1,204"),
         "a line that does not move any more"
     );
-    let early = Place {
+    let early = Ticket {
         room_status: RoomStatus::NotOpen,
         opens_at: Some(Time(NOW.0 + 30_000)),
-        ..place(PlaceState::Early)
+        ..place(TicketState::Early)
     };
     let seen = page(early);
     assert!(stage(&seen).contains("You are in the draw") && stage(&seen).contains("less than a minute"));
     let seen = page(granted(Some("https://shop.example/?pass=x")));
     assert!(stage(&seen).contains("Go to the shop</a>") && stage(&seen).contains("another 4 minutes"));
-    assert!(stage(&page(place(PlaceState::Inside))).contains("You are inside"));
+    assert!(stage(&page(place(TicketState::Inside))).contains("You are inside"));
 }
 
 #[test]
 fn an_end_says_how_and_offers_a_new_place() {
     for (end, text) in [
         (TicketEnd::Completed, "All done"),
-        (TicketEnd::Left, "You have left the line"),
+        (TicketEnd::Left, "You have left the queue"),
         (TicketEnd::Lost, "Your place is gone"),
         (TicketEnd::NoShow, "Your turn has passed"),
         (TicketEnd::Expired, "Your time inside is over"),

@@ -107,6 +107,7 @@ macro_rules! words {
     ($($name:ident: $en:literal, $ko:literal;)*) => {
         /// Every sentence of the page; `{n}` and the like are filled in.
         #[derive(Debug, Serialize)]
+        #[serde(rename_all = "camelCase")]
         pub(crate) struct Words {
             $(pub(crate) $name: &'static str,)*
         }
@@ -117,13 +118,13 @@ macro_rules! words {
 
 words! {
     title: "Waiting room", "대기실";
-    intro: "Many people want in at the same time. Everybody is let in one after another, in order.",
+    intro: "Many people want to get in at the same time. Everyone is let in one after another, in order.",
         "지금 많은 분이 동시에 접속하고 있습니다. 모든 분이 차례대로 입장합니다.";
-    next: "Keep this page open. It moves on by itself.\nWhen it is your turn, you are taken to the shop.\nYour turn is held for a limited time, so stay nearby.",
-        "이 페이지를 열어 두세요. 저절로 갱신됩니다.\n차례가 되면 상점으로 이동합니다.\n차례는 정해진 시간 동안만 유지되니 가까이에 계세요.";
-    granted: "Go on to the shop while your pass is good.",
+    next: "Keep this page open. It updates automatically.\nWhen it is your turn, you are taken to the shop.\nYour turn is held for a limited time, so stay nearby.",
+        "이 페이지를 열어 두세요. 자동으로 갱신됩니다.\n차례가 되면 상점으로 이동합니다.\n차례는 정해진 시간 동안만 유지되니 가까이에 계세요.";
+    granted: "Continue to the shop while your pass is valid.",
         "입장권이 유효한 동안 상점으로 이동하세요.";
-    closed: "Nobody else is let in.", "더 이상 입장할 수 없습니다.";
+    closed: "No one else is let in.", "더 이상 입장할 수 없습니다.";
 
     own_name: "English", "한국어";
     language: "Language", "언어";
@@ -140,11 +141,11 @@ words! {
     ahead: "Ahead of you", "내 앞";
     behind: "Behind you", "내 뒤";
     waiting: "Waiting now", "현재 대기";
-    here: "Here already", "먼저 온 사람";
+    here: "Already here", "먼저 온 사람";
     people: "{n}", "{n}명";
     eta: "Estimated wait", "예상 대기 시간";
     eta_unknown: "Not known yet", "아직 알 수 없음";
-    progress: "From where you started to the front", "처음 순서에서 맨 앞까지";
+    progress: "Progress from where you started to the front", "처음 순서에서 맨 앞까지의 진행 상황";
     started_at: "Started at {n}", "시작 {n}번";
     front: "Front", "맨 앞";
     next_heading: "What happens next", "다음 순서 안내";
@@ -164,113 +165,113 @@ words! {
     about_range: "about {low} to {high}", "약 {low}~{high}";
     more_than_day: "more than a day", "하루 이상";
 
-    join_heading: "Join the line", "줄 서기";
-    join_early: "Not open yet, but you can come in", "시작 전이지만 참여할 수 있습니다";
-    join: "Take a place", "대기열 참여하기";
-    joining: "Taking a place …", "대기열에 참여하는 중 …";
-    working: "A moment … Your browser works out a small puzzle first. That keeps floods of machines out of the line.",
-        "잠시만요 … 먼저 브라우저가 간단한 계산을 합니다. 자동화된 대량 접속을 막기 위한 절차입니다.";
-    work_progress: "Share of browsers that are done by now", "지금쯤 계산을 마친 브라우저의 비율";
-    work_tries: "{n} tries so far. It takes {all} on average, more or fewer by luck.",
+    join_heading: "Join the queue", "대기열에 참여하세요";
+    join_early: "Not open yet, but you can already join", "시작 전이지만 참여할 수 있습니다";
+    join: "Join the queue", "대기열 참여하기";
+    joining: "Joining the queue …", "대기열에 참여하는 중 …";
+    working: "One moment … Your browser solves a small puzzle first. That keeps bots out of the queue.",
+        "잠시만요 … 먼저 브라우저가 간단한 계산을 합니다. 봇의 접속을 막기 위한 절차입니다.";
+    work_progress: "Share of browsers that would be done by now", "지금쯤 계산을 마친 브라우저의 비율";
+    work_tries: "{n} tries so far. It takes {all} on average, depending on luck.",
         "지금까지 {n}번 시도했습니다. 평균 {all}번이 필요하며 운에 따라 달라집니다.";
-    work_refused: "The puzzle took too long, or the network changed meanwhile. Please try again.",
+    work_refused: "The puzzle took too long, or your network changed in the meantime. Please try again.",
         "계산이 너무 오래 걸렸거나 그동안 네트워크가 바뀌었습니다. 다시 시도해 주세요.";
-    needs_script: "This room needs JavaScript: your browser has to work out a small puzzle before it gets a place, which keeps floods of machines out. Please turn JavaScript on, then load this page again.",
-        "이 대기실은 자바스크립트가 필요합니다. 자동화된 대량 접속을 막기 위해 참여하기 전에 브라우저가 간단한 계산을 해야 합니다. 자바스크립트를 켠 뒤 이 페이지를 다시 불러와 주세요.";
+    needs_script: "This room needs JavaScript: before you can join, your browser has to solve a small puzzle, which keeps bots out. Please turn JavaScript on, then reload this page.",
+        "이 대기실은 자바스크립트가 필요합니다. 봇의 접속을 막기 위해 참여하기 전에 브라우저가 간단한 계산을 해야 합니다. 자바스크립트를 켠 뒤 이 페이지를 다시 불러와 주세요.";
     check: "Check again", "다시 확인";
-    leave: "Leave the line", "대기열에서 나가기";
-    leave_question: "Leave the line?", "대기열에서 나갈까요?";
-    leave_text: "You give up your place. If you come back, you start at the end.",
+    leave: "Leave the queue", "대기열에서 나가기";
+    leave_question: "Leave the queue?", "대기열에서 나갈까요?";
+    leave_text: "You will lose your place. If you come back, you start at the end.",
         "지금 순서를 포기하게 됩니다. 다시 오면 맨 뒤에서 시작합니다.";
     leave_yes: "Leave", "나가기";
     leave_no: "Keep my place", "계속 기다리기";
-    again: "Take a new place at the end", "맨 뒤에 다시 서기";
+    again: "Join again at the end", "맨 뒤에서 다시 참여하기";
     kept: "Closed the tab, or lost the connection? Your place is kept for {span}.",
         "창을 닫거나 연결이 끊겨도 {span} 동안 순서가 유지됩니다.";
-    no_script: "Without JavaScript this page does not move by itself. Check again at least every {span}, so that your place is kept.",
-        "자바스크립트가 꺼져 있어 저절로 갱신되지 않습니다. 순서를 유지하려면 {span} 안에 다시 확인하세요.";
+    no_script: "Without JavaScript this page does not update automatically. Check again at least every {span} to keep your place.",
+        "자바스크립트가 꺼져 있어 자동으로 갱신되지 않습니다. 순서를 유지하려면 {span} 안에 다시 확인하세요.";
 
     early_heading: "You are in the draw", "추첨 대상입니다";
-    early_text: "Everybody who is here before the opening takes part in a draw. It gives each a random position at the opening: it does not matter who came first. Anybody who comes later stands behind.",
+    early_text: "Everyone who is here before the opening takes part in a draw. At the opening it gives each person a random position, so it does not matter who came first. Anyone who comes later is placed behind.",
         "시작 전에 온 모든 분이 추첨에 참여합니다. 시작할 때 무작위로 순서가 정해지므로 먼저 왔는지는 상관없습니다. 나중에 온 분은 그 뒤에 섭니다.";
     opens_in: "Opens in", "시작까지";
     opens_at: "Opens at {time}", "{time} 시작";
     opens_soon: "Opening now …", "곧 시작합니다 …";
 
     next_one: "You are next", "바로 다음 차례입니다";
-    paused_text: "Nobody is let in at the moment. Your place is kept, and it goes on by itself.",
-        "지금은 입장이 잠시 멈췄습니다. 순서는 유지되며 저절로 다시 진행됩니다.";
-    paused_door: "Nobody is let in at the moment. You can take a place meanwhile.",
+    paused_text: "Admission is paused at the moment. Your place is kept, and the queue continues automatically.",
+        "지금은 입장이 잠시 멈췄습니다. 순서는 유지되며 자동으로 다시 진행됩니다.";
+    paused_door: "Admission is paused at the moment. You can join the queue in the meantime.",
         "지금은 입장이 잠시 멈췄습니다. 미리 대기열에 참여할 수 있습니다.";
-    sold_out_text: "Every seat is sold. Nobody else is let in, unless seats are added.",
+    sold_out_text: "Every seat is sold. No one else is let in unless seats are added.",
         "모든 좌석이 판매되었습니다. 좌석이 추가되지 않는 한 더 입장할 수 없습니다.";
     sold_out_heading: "Sold out", "매진되었습니다";
     sold_out_over: "Every seat is sold. Thank you for waiting.", "모든 좌석이 판매되었습니다. 기다려 주셔서 감사합니다.";
     closed_heading: "This room is closed", "대기실이 닫혔습니다";
-    full_heading: "The line is full", "대기열이 가득 찼습니다";
-    full_text: "As many people wait as there is room for. Please try again in a few minutes.",
-        "대기할 수 있는 인원이 모두 찼습니다. 몇 분 뒤에 다시 시도해 주세요.";
+    full_heading: "The waiting room is full", "대기실이 가득 찼습니다";
+    full_text: "No more people can join at the moment. Please try again in a few minutes.",
+        "지금은 더 참여할 수 없습니다. 몇 분 뒤에 다시 시도해 주세요.";
 
     granted_heading: "It is your turn", "입장할 차례입니다";
     go: "Go to the shop", "상점으로 이동";
-    going: "You are taken there in {n} s.", "{n}초 뒤에 자동으로 이동합니다.";
+    going: "You will be taken there in {n} s.", "{n}초 뒤에 자동으로 이동합니다.";
     stay: "Stay here", "여기에 머무르기";
-    stayed: "Go on whenever you are ready.", "준비가 되면 이동하세요.";
+    stayed: "Continue whenever you are ready.", "준비가 되면 이동하세요.";
     pass: "Your pass", "입장권";
-    pass_for: "Good for another {span}", "앞으로 {span} 동안 유효";
-    pass_over: "The pass has run out", "입장권이 만료되었습니다";
+    pass_for: "Valid for another {span}", "앞으로 {span} 동안 유효";
+    pass_over: "The pass has expired", "입장권이 만료되었습니다";
     copy: "Copy", "복사";
     copied: "Copied", "복사했습니다";
     give_up: "Give up my turn", "입장 포기하기";
     give_up_question: "Give up your turn?", "입장을 포기할까요?";
     inside_heading: "You are inside", "입장했습니다";
-    inside_text: "Your visit goes on in the shop. You can close this page.",
+    inside_text: "Your visit continues in the shop. You can close this page.",
         "상점에서 계속 이용하세요. 이 페이지는 닫아도 됩니다.";
 
     completed_heading: "All done", "완료되었습니다";
     completed_text: "Your visit is complete. Thank you for coming.", "방문이 완료되었습니다. 이용해 주셔서 감사합니다.";
-    left_heading: "You have left the line", "대기열에서 나갔습니다";
-    left_text: "Your place went to the next. You can come back at the end of the line.",
-        "순서는 다음 분에게 넘어갔습니다. 맨 뒤에 다시 설 수 있습니다.";
+    left_heading: "You have left the queue", "대기열에서 나갔습니다";
+    left_text: "Your place went to the next person. You can join again at the end of the queue.",
+        "순서는 다음 분에게 넘어갔습니다. 맨 뒤에서 다시 참여할 수 있습니다.";
     lost_heading: "Your place is gone", "순서가 만료되었습니다";
-    lost_text: "This browser was away for longer than a place is kept.",
+    lost_text: "This browser was disconnected for longer than a place is kept.",
         "순서가 유지되는 시간보다 오래 연결이 끊겨 있었습니다.";
     no_show_heading: "Your turn has passed", "입장 시간이 지났습니다";
-    no_show_text: "You were let in, but the pass was not used in time.",
+    no_show_text: "You were let in, but did not use your pass in time.",
         "차례가 되었지만 정해진 시간 안에 입장하지 않았습니다.";
     expired_heading: "Your time inside is over", "이용 시간이 끝났습니다";
-    expired_text: "The visit took longer than it may, so others were let in.",
+    expired_text: "Your visit took longer than allowed, so others were let in.",
         "이용 가능한 시간이 지나 다음 분이 입장했습니다.";
     ended_heading: "Your place is gone", "순서가 종료되었습니다";
 
-    elsewhere_heading: "You went on in another tab", "다른 창에서 계속하고 있습니다";
+    elsewhere_heading: "You continued in another tab", "다른 창에서 계속하고 있습니다";
     elsewhere_text: "Another tab or device shows your place now. It is the same place: nothing is lost.",
         "다른 창이나 기기에서 순서를 표시하고 있습니다. 같은 순서이며 잃은 것은 없습니다.";
     use_here: "Use here instead", "여기에서 계속하기";
 
     offline_for: "Reconnecting. Your place is kept for {span}.", "다시 연결하는 중입니다. {span} 동안 순서가 유지됩니다.";
-    offline: "Reconnecting. What you see is as it was last heard.", "다시 연결하는 중입니다. 마지막으로 확인한 내용입니다.";
-    busy: "Many people come at once. It is tried again by itself.", "접속이 몰리고 있습니다. 저절로 다시 시도합니다.";
-    too_many: "That was too often. Please try again in a moment.", "요청이 너무 잦습니다. 잠시 뒤에 다시 시도해 주세요.";
-    unavailable: "The waiting room does not answer at the moment. Places are kept; please try again in a moment.",
-        "대기실이 잠시 응답하지 않습니다. 순서는 유지됩니다. 잠시 뒤에 다시 시도해 주세요.";
-    refused: "This browser could not be given a place here.", "이 브라우저에서는 대기열에 참여할 수 없습니다.";
-    away_heading: "A moment, please", "잠시만 기다려 주세요";
-    missing_heading: "There is no such waiting room", "없는 대기실입니다";
-    missing_text: "The address may be misspelt, or the room is not there any more.",
+    offline: "Reconnecting. This is the last known state.", "다시 연결하는 중입니다. 마지막으로 확인한 내용입니다.";
+    busy: "Many people are joining at once. Trying again automatically.", "접속이 몰리고 있습니다. 자동으로 다시 시도합니다.";
+    too_many: "Too many requests. Please try again in a moment.", "요청이 너무 잦습니다. 잠시 뒤에 다시 시도해 주세요.";
+    unavailable: "The waiting room is unavailable at the moment. Places are kept; please try again in a moment.",
+        "대기실을 잠시 이용할 수 없습니다. 순서는 유지됩니다. 잠시 뒤에 다시 시도해 주세요.";
+    refused: "This browser cannot join the queue.", "이 브라우저에서는 대기열에 참여할 수 없습니다.";
+    away_heading: "One moment, please", "잠시만 기다려 주세요";
+    missing_heading: "Waiting room not found", "대기실을 찾을 수 없습니다";
+    missing_text: "The address may be misspelt, or the room no longer exists.",
         "주소가 잘못되었거나 대기실이 더 이상 없습니다.";
 
     tab_turn: "Your turn", "입장하세요";
     tab_paused: "Paused", "일시 중지";
 
-    said_working: "A moment, your browser works.", "잠시만요, 브라우저가 계산하고 있습니다.";
+    said_working: "One moment, your browser is working.", "잠시만요, 브라우저가 계산하고 있습니다.";
     said_early: "You are in the draw.", "추첨에 참여했습니다.";
-    said_taken: "Your place is taken. You are number {n}.", "대기열에 참여했습니다. {n}번입니다.";
-    said_half: "Half of the way is behind you. You are number {n}.", "절반을 지났습니다. {n}번입니다.";
+    said_taken: "You joined the queue. You are number {n}.", "대기열에 참여했습니다. {n}번입니다.";
+    said_half: "You are halfway there. You are number {n}.", "절반을 지났습니다. {n}번입니다.";
     said_position: "You are number {n}.", "{n}번입니다.";
     said_next: "You are next.", "바로 다음 차례입니다.";
     said_paused: "Paused. Your place is kept.", "일시 중지되었습니다. 순서는 유지됩니다.";
-    said_resumed: "It goes on.", "다시 진행합니다.";
+    said_resumed: "Admission continues.", "입장이 다시 진행됩니다.";
     said_granted: "It is your turn.", "입장할 차례입니다.";
 }
 

@@ -24,18 +24,18 @@ async fn groups_are_weighed_paused_resumed_and_cancelled(backend: Backend) {
     let next = page["next"].as_str().unwrap();
     let rest = running.ok(&format!("/v1/groups?cursor={next}")).await;
     assert_eq!(rest["items"][0]["id"], "c");
-    assert!(rest["items"][0]["waiting_since"].is_string());
+    assert!(rest["items"][0]["waitingSince"].is_string());
     let (status, group) = running
         .patch(
             "/v1/groups/a",
-            json!({ "weight": 4, "ceilings": { "leased_at_once": 1 }, "why": "a large customer" }),
+            json!({ "weight": 4, "ceilings": { "leasedAtOnce": 1 }, "why": "a large customer" }),
         )
         .await;
     assert_eq!(
-        (status, &group["weight"], &group["base_priority"]),
+        (status, &group["weight"], &group["basePriority"]),
         (200, &json!(4.0), &json!(-2_000_000))
     );
-    assert_eq!(group["ceilings"], json!({ "leased_at_once": 1 }));
+    assert_eq!(group["ceilings"], json!({ "leasedAtOnce": 1 }));
     let paused = running
         .did("/v1/groups/b/pause", json!({ "why": "they asked for it" }))
         .await;
@@ -76,25 +76,25 @@ async fn dead_jobs_are_listed_replayed_and_purged(backend: Backend) {
     settle(
         &running,
         &jobs,
-        json!({ "verdict": "failed", "error": "no such mailbox" }),
+        json!({ "outcome": "FAILED", "error": "no such mailbox" }),
     )
     .await;
-    let dead = running.ok("/v1/dead").await;
+    let dead = running.ok("/v1/dead-jobs").await;
     assert_eq!(dead["items"].as_array().unwrap().len(), 6);
     assert_eq!(dead["items"][0]["error"], "no such mailbox");
-    assert_eq!(dead["items"][0]["death_reason"], "FAILED");
+    assert_eq!(dead["items"][0]["deathReason"], "FAILED");
     let of_a = running
-        .ok("/v1/dead?group=a&reason=FAILED&type=MAIL&limit=2")
+        .ok("/v1/dead-jobs?group=a&reason=FAILED&type=MAIL&limit=2")
         .await;
     assert_eq!(of_a["items"].as_array().unwrap().len(), 2);
     assert!(of_a["items"][0]["group"] == "a" && of_a["next"].is_string());
     assert!(
-        running.ok("/v1/dead?reason=EXPIRED").await["items"]
+        running.ok("/v1/dead-jobs?reason=EXPIRED").await["items"]
             .as_array()
             .unwrap()
             .is_empty()
     );
-    let (status, refused) = running.post("/v1/dead/purge", json!({})).await;
+    let (status, refused) = running.post("/v1/dead-jobs/purge", json!({})).await;
     assert_eq!(status, 422, "{refused}");
     assert!(
         refused["detail"]
@@ -103,25 +103,25 @@ async fn dead_jobs_are_listed_replayed_and_purged(backend: Backend) {
             .starts_with("nothing is selected"),
         "{refused}"
     );
-    running.did("/v1/groups/a/jobs/spring-0/retry", json!({})).await;
-    assert_eq!(running.ok("/v1/groups/a/jobs/spring-0").await["phase"], "waiting");
-    let (status, refused) = running.post("/v1/groups/a/jobs/spring-0/retry", json!({})).await;
+    running.did("/v1/groups/a/jobs/spring-0/replay", json!({})).await;
+    assert_eq!(running.ok("/v1/groups/a/jobs/spring-0").await["state"], "WAITING");
+    let (status, refused) = running.post("/v1/groups/a/jobs/spring-0/replay", json!({})).await;
     assert_eq!((status, &refused["code"]), (409, &json!("not_dead")));
     let done = running
         .did(
-            "/v1/dead/replay",
+            "/v1/dead-jobs/replay",
             json!({ "group": "a", "why": "mailboxes were made" }),
         )
         .await;
     assert_eq!(done, json!({ "jobs": 2, "skipped": 0 }));
     let named = json!({ "jobs": [{ "group": "b", "id": "spring-0" }, { "group": "b", "id": "nobody" }] });
-    let done = running.did("/v1/dead/purge", named).await;
+    let done = running.did("/v1/dead-jobs/purge", named).await;
     assert_eq!((&done["jobs"], &done["skipped"]), (&json!(1), &json!(1)));
     assert_eq!(done["errors"][0]["code"], "unknown_job");
-    let done = running.did("/v1/dead/purge", json!({ "all": true })).await;
+    let done = running.did("/v1/dead-jobs/purge", json!({ "all": true })).await;
     assert_eq!(done["jobs"], 2);
     assert!(
-        running.ok("/v1/dead").await["items"]
+        running.ok("/v1/dead-jobs").await["items"]
             .as_array()
             .unwrap()
             .is_empty()
@@ -135,17 +135,17 @@ async fn limits_change_at_run_time_and_stay(backend: Backend) {
     let (status, limits) = running
         .patch(
             "/v1/limits",
-            json!({ "global_rps": 7, "lanes": { "default": 5 }, "why": "the provider asked" }),
+            json!({ "globalRps": 7, "queues": { "default": 5 }, "why": "the provider asked" }),
         )
         .await;
     assert_eq!(status, 200, "{limits}");
     assert_eq!(
-        (&limits["global_rps"], &limits["configured_global_rps"]),
+        (&limits["globalRps"], &limits["configuredGlobalRps"]),
         (&json!(7.0), &json!(1000.0))
     );
     let change = &limits["changes"][0];
     assert_eq!(
-        (&change["from_rps"], &change["to_rps"]),
+        (&change["fromRps"], &change["toRps"]),
         (&json!(1000.0), &json!(7.0))
     );
     assert_eq!(
@@ -153,23 +153,23 @@ async fn limits_change_at_run_time_and_stay(backend: Backend) {
         (&json!("anybody"), &json!("the provider asked"))
     );
     for odd in [json!(0), json!(-1), json!(2e9)] {
-        let (status, refused) = running.patch("/v1/limits", json!({ "global_rps": odd })).await;
+        let (status, refused) = running.patch("/v1/limits", json!({ "globalRps": odd })).await;
         assert_eq!(status, 422, "{refused}");
     }
     let running = running.restart().await;
     let limits = running.ok("/v1/limits").await;
     assert_eq!(
-        (&limits["global_rps"], &limits["lanes"]),
-        (&json!(7.0), &json!([{ "lane": "default", "rps": 5.0 }]))
+        (&limits["globalRps"], &limits["queues"]),
+        (&json!(7.0), &json!([{ "queue": "default", "rps": 5.0 }]))
     );
     let (_, limits) = running
         .patch(
             "/v1/limits",
-            json!({ "global_rps": null, "lanes": { "default": null } }),
+            json!({ "globalRps": null, "queues": { "default": null } }),
         )
         .await;
     assert_eq!(
-        (&limits["global_rps"], &limits["lanes"]),
+        (&limits["globalRps"], &limits["queues"]),
         (&json!(1000.0), &json!([]))
     );
     running.stop().await;
@@ -183,8 +183,8 @@ async fn why_something_waits_is_told(backend: Backend) {
     .await;
     running.enqueue("shop", "spring", "MAIL", 5).await;
     let why = running.ok("/v1/groups/shop/jobs/spring-3/why").await;
-    assert_eq!(why["phase"], "waiting");
-    assert_eq!(why["reasons"][0], json!({ "what": "behind", "jobs": 3 }));
+    assert_eq!(why["state"], "WAITING");
+    assert_eq!(why["reasons"][0], json!({ "what": "BEHIND", "jobs": 3 }));
     assert!(
         why["text"]
             .as_str()
@@ -201,13 +201,13 @@ async fn why_something_waits_is_told(backend: Backend) {
     };
     running.did("/v1/groups/shop/pause", json!({})).await;
     let why = running.ok("/v1/groups/shop/why").await;
-    assert!(what(&why).contains(&"group_paused".to_owned()), "{why}");
-    assert!(why.get("starts_at").is_none());
+    assert!(what(&why).contains(&"GROUP_PAUSED".to_owned()), "{why}");
+    assert!(why.get("startsAt").is_none());
     running.did("/v1/groups/shop/resume", json!({})).await;
     let leased = lease(&running, 10).await;
     let why = running.ok("/v1/groups/shop/why").await;
-    assert!(what(&why).contains(&"window_spent".to_owned()), "{why}");
-    assert!(why["starts_at"].is_string());
+    assert!(what(&why).contains(&"WINDOW_SPENT".to_owned()), "{why}");
+    assert!(why["startsAt"].is_string());
     assert_eq!(
         running
             .ok(&format!(
@@ -228,7 +228,7 @@ async fn odd_names_work_everywhere(backend: Backend) {
     running.enqueue(encoded, encoded, "MAIL", 1).await;
     let group = running.ok(&format!("/v1/groups/{encoded}")).await;
     assert_eq!(group["id"], decoded);
-    assert_eq!(group["actions"], json!([decoded]));
+    assert_eq!(group["batches"], json!([decoded]));
     let jobs = lease(&running, 1).await;
     assert_eq!(jobs[0]["group"], decoded);
     let (status, refused) = running.get(&format!("/v1/groups/{}", "x".repeat(300))).await;
@@ -249,28 +249,28 @@ async fn bad_requests_are_told_what_was_wrong(backend: Backend) {
             422,
             "max = 0: it may be from 1 to 1000",
         ),
-        ("/v1/leases", json!({ "wait_ms": 70_000 }), 422, "wait_ms = 70000"),
+        ("/v1/leases", json!({ "waitMs": 70_000 }), 422, "wait_ms = 70000"),
         (
             "/v1/leases",
-            json!({ "lanes": "x" }),
+            json!({ "queues": "x" }),
             422,
-            "unknown field `lanes`",
+            "unknown field `queues`",
         ),
         (
             "/v1/leases/settle",
-            json!({ "answers": [{ "lease": "x", "verdict": "done" }] }),
+            json!({ "settlements": [{ "lease": "x", "outcome": "COMPLETED" }] }),
             422,
             "lease \"x\" at index 0",
         ),
         (
             "/v1/leases/settle",
-            json!({ "answers": [{ "lease": "1.1", "verdict": "done", "error": "?" }] }),
+            json!({ "settlements": [{ "lease": "1.1", "outcome": "COMPLETED", "error": "?" }] }),
             422,
             "answer 0: `result` goes with done",
         ),
         (
             "/v1/leases/extend",
-            json!({ "leases": [], "by_ms": 0 }),
+            json!({ "leases": [], "byMs": 0 }),
             422,
             "by_ms = 0",
         ),
@@ -295,7 +295,7 @@ async fn bad_requests_are_told_what_was_wrong(backend: Backend) {
             "{path}: {refused}"
         );
         assert!(
-            refused["request_id"].is_string()
+            refused["requestId"].is_string()
                 && refused["type"]
                     .as_str()
                     .unwrap()
@@ -307,7 +307,7 @@ async fn bad_requests_are_told_what_was_wrong(backend: Backend) {
         ("/v1/groups?limit=x", 422),
         ("/v1/groups?cursor=zz", 400),
         ("/v1/groups?unknown=1", 422),
-        ("/v1/dead?reason=BORED", 422),
+        ("/v1/dead-jobs?reason=BORED", 422),
     ] {
         let (got, refused) = running.get(path).await;
         assert_eq!(got, status, "{path}: {refused}");

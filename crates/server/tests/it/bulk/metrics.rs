@@ -76,11 +76,11 @@ async fn what_happens_is_counted() {
         .post("/v1/groups/customer-a/jobs", &json!({ "jobs": jobs }))
         .await;
     let leased = running
-        .post("/v1/leases", &json!({"max": 2, "wait_ms": 5_000}))
+        .post("/v1/leases", &json!({"max": 2, "waitMs": 5_000}))
         .await;
     let leases = leased["jobs"].as_array().unwrap();
     assert_eq!(leases.len(), 2);
-    let answer = json!({"lease": leases[0]["lease"], "verdict": "done"});
+    let answer = json!({"lease": leases[0]["lease"], "outcome": "COMPLETED"});
     running
         .post("/v1/leases/settle", &json!({ "answers": [answer] }))
         .await;
@@ -93,8 +93,8 @@ async fn what_happens_is_counted() {
             "bulk_action_rate_limit_allowed_total{groupId=\"customer-a\"} 2.0",
             "bulk_action_group_pending_jobs{groupId=\"customer-a\"} 3.0",
             "tidegate_settled_total{result=\"done\"} 1.0",
-            "tidegate_jobs{phase=\"leased\"} 1.0",
-            "tidegate_jobs{phase=\"waiting\"} 3.0",
+            "tidegate_jobs{state=\"leased\"} 1.0",
+            "tidegate_jobs{state=\"waiting\"} 3.0",
             "tidegate_store_available 1.0",
             "tidegate_http_requests_total{method=\"POST\",route=\"/v1/groups/{group}/jobs\",status=\"200\"} 1",
             "tidegate_http_requests_total{method=\"GET\",route=\"none\",status=\"404\"} 1",

@@ -30,46 +30,46 @@ async fn jobs_are_leased_extended_and_settled(backend: Backend) {
     );
     let names: Vec<&Value> = jobs.iter().map(|job| &job["lease"]).collect();
     let extended = running
-        .did("/v1/leases/extend", json!({ "leases": names, "by_ms": 120_000 }))
+        .did("/v1/leases/extend", json!({ "leases": names, "byMs": 120_000 }))
         .await;
     let until = extended["extended"][0]["until"].as_str().unwrap();
     assert!(until > jobs[0]["deadline"].as_str().unwrap());
     let settled = settle(
         &running,
         &jobs,
-        json!({ "verdict": "done", "result": { "ok": 1 } }),
+        json!({ "outcome": "COMPLETED", "result": { "ok": 1 } }),
     )
     .await;
-    assert_eq!(settled["settled"][2], json!({ "state": "done" }));
+    assert_eq!(settled["settled"][2], json!({ "state": "COMPLETED" }));
     let rest = lease(&running, 10).await;
     assert_eq!(rest.len(), 2);
     let settled = settle(
         &running,
         &rest[..1],
-        json!({ "verdict": "failed", "error": "no such mailbox" }),
+        json!({ "outcome": "FAILED", "error": "no such mailbox" }),
     )
     .await;
     assert_eq!(
         settled["settled"][0],
-        json!({ "state": "dead", "death_reason": "FAILED" })
+        json!({ "state": "DEAD", "deathReason": "FAILED" })
     );
-    let settled = settle(&running, &rest[1..], json!({ "verdict": "done" })).await;
+    let settled = settle(&running, &rest[1..], json!({ "outcome": "COMPLETED" })).await;
     assert_eq!(
         settled["settled"][0],
-        json!({ "state": "done", "action_complete": true })
+        json!({ "state": "COMPLETED", "batchComplete": true })
     );
-    let action = running
-        .until("/v1/groups/shop/actions/spring", |action| {
-            action["status"] == "COMPLETED"
+    let batch = running
+        .until("/v1/groups/shop/batches/spring", |batch| {
+            batch["status"] == "COMPLETED"
         })
         .await;
-    assert_eq!(action["counts"], json!({ "total": 5, "success": 4, "failed": 1 }));
-    assert_eq!(action["errors"], json!(["no such mailbox"]));
-    let results = running.ok("/v1/groups/shop/actions/spring/results?limit=2").await;
+    assert_eq!(batch["counts"], json!({ "total": 5, "success": 4, "failed": 1 }));
+    assert_eq!(batch["errors"], json!(["no such mailbox"]));
+    let results = running.ok("/v1/groups/shop/batches/spring/results?limit=2").await;
     assert_eq!(results["items"][1]["result"], json!({ "ok": 1 }));
     let next = results["next"].as_str().unwrap();
     let more = running
-        .ok(&format!("/v1/groups/shop/actions/spring/results?cursor={next}"))
+        .ok(&format!("/v1/groups/shop/batches/spring/results?cursor={next}"))
         .await;
     assert_eq!(more["items"].as_array().unwrap().len(), 3);
     assert!(more.get("next").is_none());
@@ -79,14 +79,14 @@ async fn jobs_are_leased_extended_and_settled(backend: Backend) {
 async fn a_lease_waits_for_work(backend: Backend) {
     let running = Running::start(backend, "").await;
     let begun = Instant::now();
-    let nothing = running.did("/v1/leases", json!({ "wait_ms": 300 })).await;
+    let nothing = running.did("/v1/leases", json!({ "waitMs": 300 })).await;
     assert_eq!(
         (&nothing["jobs"], &nothing["nothing"]),
-        (&json!([]), &json!({ "why": "empty" }))
+        (&json!([]), &json!({ "why": "EMPTY" }))
     );
     assert!(begun.elapsed() >= Duration::from_millis(300));
     let begun = Instant::now();
-    let (leased, ()) = tokio::join!(running.did("/v1/leases", json!({ "wait_ms": 60_000 })), async {
+    let (leased, ()) = tokio::join!(running.did("/v1/leases", json!({ "waitMs": 60_000 })), async {
         tokio::time::sleep(Duration::from_millis(200)).await;
         running.enqueue("shop", "spring", "MAIL", 1).await;
     });
@@ -105,11 +105,11 @@ async fn late_answers_are_refused(backend: Backend) {
         .await;
     let second = lease(&running, 1).await;
     assert_eq!(second[0]["attempt"], 2);
-    let late = settle(&running, &first, json!({ "verdict": "done" })).await;
-    assert_eq!(late["settled"][0], json!({ "state": "stale" }));
+    let late = settle(&running, &first, json!({ "outcome": "COMPLETED" })).await;
+    assert_eq!(late["settled"][0], json!({ "state": "STALE" }));
     let names: Vec<&Value> = first.iter().map(|job| &job["lease"]).collect();
     let extended = running
-        .did("/v1/leases/extend", json!({ "leases": names, "by_ms": 1_000 }))
+        .did("/v1/leases/extend", json!({ "leases": names, "byMs": 1_000 }))
         .await;
     assert_eq!(extended["extended"], json!([{}]));
     running.stop().await;
@@ -125,7 +125,7 @@ async fn enqueueing_is_idempotent_and_tells_what_it_refused(backend: Backend) {
         { "id": "a", "type": "MAIL" },
         { "id": "a", "type": "MAIL" },
         { "id": "b", "type": "MAIL", "payload": "x".repeat(200) },
-        { "id": "c", "type": "MAIL", "expires_at": "2020-01-01T00:00:00Z" },
+        { "id": "c", "type": "MAIL", "expiresAt": "2020-01-01T00:00:00Z" },
         { "id": "", "type": "MAIL" },
         { "id": "d", "type": "MAIL", "group": "other" },
     ]});
@@ -153,7 +153,7 @@ async fn enqueueing_is_idempotent_and_tells_what_it_refused(backend: Backend) {
     // With something refused, nothing is sealed: it may still be sent.
     let odd = json!({ "jobs": [{ "id": "b", "type": "MAIL", "payload": "x".repeat(200) }, { "id": "e", "type": "MAIL" }] });
     let done = running
-        .did("/v1/groups/shop/actions/spring/jobs?seal=true", odd)
+        .did("/v1/groups/shop/batches/spring/jobs?seal=true", odd)
         .await;
     assert_eq!(
         (&done["accepted"], done.get("sealed")),
@@ -161,17 +161,17 @@ async fn enqueueing_is_idempotent_and_tells_what_it_refused(backend: Backend) {
         "{done}"
     );
     assert_eq!(
-        running.ok("/v1/groups/shop/actions/spring").await["sealed"],
+        running.ok("/v1/groups/shop/batches/spring").await["sealed"],
         false
     );
     let rest = json!({ "jobs": [{ "id": "b", "type": "MAIL" }] });
     let done = running
-        .did("/v1/groups/shop/actions/spring/jobs?seal=true", rest)
+        .did("/v1/groups/shop/batches/spring/jobs?seal=true", rest)
         .await;
     assert_eq!(done["sealed"], true, "{done}");
     let done = running
         .did(
-            "/v1/groups/shop/actions/none/jobs?seal=true",
+            "/v1/groups/shop/batches/none/jobs?seal=true",
             json!({ "jobs": [] }),
         )
         .await;
@@ -199,7 +199,7 @@ async fn lines_of_jobs_are_taken_as_they_come(backend: Backend) {
     for n in 0..2_500 {
         let group = n % 3;
         lines += &format!(
-            "{{\"group\": \"g{group}\", \"action\": \"bulk\", \"id\": \"{n}\", \"type\": \"MAIL\"}}\n"
+            "{{\"group\": \"g{group}\", \"batch\": \"bulk\", \"id\": \"{n}\", \"type\": \"MAIL\"}}\n"
         );
     }
     lines += "not a job\n\n";
@@ -226,7 +226,7 @@ async fn progress_is_followed(backend: Backend) {
     running.enqueue("shop", "spring", "MAIL", 2).await;
     let mut stream = running
         .http
-        .get(format!("{}/v1/groups/shop/actions/spring/progress", running.url))
+        .get(format!("{}/v1/groups/shop/batches/spring/events", running.url))
         .send()
         .await
         .unwrap();
@@ -242,22 +242,17 @@ async fn progress_is_followed(backend: Backend) {
     while let Some(piece) = stream.chunk().await.unwrap() {
         text += std::str::from_utf8(&piece).unwrap();
         // One is done as soon as the one before was told.
-        let last = told(&text)
-            .last()
-            .map(|action| action["counts"]["success"].clone());
+        let last = told(&text).last().map(|batch| batch["counts"]["success"].clone());
         if last == Some(done.into()) && done < 2 {
             let jobs = lease(&running, 1).await;
-            settle(&running, &jobs, json!({ "verdict": "done" })).await;
+            settle(&running, &jobs, json!({ "outcome": "COMPLETED" })).await;
             done += 1;
         }
     }
     let seen = told(&text);
     assert!(seen.len() >= 3, "{text}");
     assert_eq!(seen.last().unwrap()["status"], "COMPLETED");
-    assert!(
-        seen.iter().any(|action| action["counts"]["success"] == 1),
-        "{text}"
-    );
+    assert!(seen.iter().any(|batch| batch["counts"]["success"] == 1), "{text}");
     running.stop().await;
 }
 
@@ -266,13 +261,13 @@ async fn nothing_is_lost_over_a_restart(backend: Backend) {
     running.enqueue("shop", "spring", "MAIL", 30).await;
     for _ in 0..3 {
         let jobs = lease(&running, 10).await;
-        settle(&running, &jobs[..5], json!({ "verdict": "done" })).await;
-        settle(&running, &jobs[5..], json!({ "verdict": "returned" })).await;
+        settle(&running, &jobs[..5], json!({ "outcome": "COMPLETED" })).await;
+        settle(&running, &jobs[5..], json!({ "outcome": "RELEASED" })).await;
         running = running.restart().await;
     }
     let group = running.ok("/v1/groups/shop").await;
     assert_eq!(
-        (&group["counts"]["waiting"], &group["counts"]["done"]),
+        (&group["counts"]["waiting"], &group["counts"]["completed"]),
         (&json!(15), &json!(15))
     );
     running.stop().await;

@@ -64,16 +64,16 @@ async fn jobs_are_sent_signed_and_their_answers_become_results(backend: Backend)
     receiver.then(Script::status(200).body("{\"sent\": true}"));
     let running = Running::start(backend, &settings(&receiver, "")).await;
     running.enqueue("shop", "spring", "MAIL", 1).await;
-    let action = running
-        .until("/v1/groups/shop/actions/spring", |action| {
-            action["status"] == "COMPLETED"
+    let batch = running
+        .until("/v1/groups/shop/batches/spring", |batch| {
+            batch["status"] == "COMPLETED"
         })
         .await;
-    assert_eq!(action["counts"], json!({ "total": 1, "success": 1, "failed": 0 }));
+    assert_eq!(batch["counts"], json!({ "total": 1, "success": 1, "failed": 0 }));
     let job = running.ok("/v1/groups/shop/jobs/spring-0").await;
     assert_eq!(
-        (&job["phase"], &job["result"]),
-        (&json!("done"), &json!({ "sent": true }))
+        (&job["state"], &job["result"]),
+        (&json!("COMPLETED"), &json!({ "sent": true }))
     );
     let call = &receiver.received()[0];
     assert_signed(call);
@@ -100,9 +100,9 @@ async fn answers_decide_what_becomes_of_a_job(backend: Backend) {
     receiver.then(Script::status(422).body("no such mailbox"));
     running.enqueue("shop", "wrong", "MAIL", 1).await;
     let job = running
-        .until("/v1/groups/shop/jobs/wrong-0", |job| job["phase"] == "dead")
+        .until("/v1/groups/shop/jobs/wrong-0", |job| job["state"] == "DEAD")
         .await;
-    assert_eq!(job["death_reason"], "FAILED");
+    assert_eq!(job["deathReason"], "FAILED");
     assert_eq!(job["error"], "answered 422 Unprocessable Entity: no such mailbox");
 
     // A server's mistake, no answer in time and a redirect are tried again, under the same id.
@@ -112,7 +112,7 @@ async fn answers_decide_what_becomes_of_a_job(backend: Backend) {
         .then(Script::status(200).after(Duration::from_secs(600)));
     running.enqueue("shop", "later", "MAIL", 1).await;
     let job = running
-        .until("/v1/groups/shop/jobs/later-0", |job| job["phase"] == "done")
+        .until("/v1/groups/shop/jobs/later-0", |job| job["state"] == "COMPLETED")
         .await;
     assert_eq!(job["attempts"], 2, "{job}");
     let calls = &receiver.received()[before..];
@@ -126,9 +126,9 @@ async fn answers_decide_what_becomes_of_a_job(backend: Backend) {
     }
     running.enqueue("shop", "never", "MAIL", 1).await;
     let job = running
-        .until("/v1/groups/shop/jobs/never-0", |job| job["phase"] == "dead")
+        .until("/v1/groups/shop/jobs/never-0", |job| job["state"] == "DEAD")
         .await;
-    assert_eq!(job["death_reason"], "ATTEMPTS_USED_UP");
+    assert_eq!(job["deathReason"], "ATTEMPTS_USED_UP");
     assert!(
         job["error"]
             .as_str()
@@ -146,7 +146,7 @@ async fn answers_decide_what_becomes_of_a_job(backend: Backend) {
     let begun = std::time::Instant::now();
     running.enqueue("shop", "slow", "MAIL", 1).await;
     let job = running
-        .until("/v1/groups/shop/jobs/slow-0", |job| job["phase"] == "done")
+        .until("/v1/groups/shop/jobs/slow-0", |job| job["state"] == "COMPLETED")
         .await;
     assert_eq!(
         (&job["attempts"], &job["throttles"]),
@@ -160,7 +160,7 @@ async fn answers_decide_what_becomes_of_a_job(backend: Backend) {
     receiver.then(Script::status(200).body(&"x".repeat(300 * 1024)));
     running.enqueue("shop", "long", "MAIL", 1).await;
     let job = running
-        .until("/v1/groups/shop/jobs/long-0", |job| job["phase"] == "dead")
+        .until("/v1/groups/shop/jobs/long-0", |job| job["state"] == "DEAD")
         .await;
     assert!(job["error"].as_str().unwrap().contains("262144 bytes"), "{job}");
 
@@ -182,7 +182,7 @@ async fn a_target_that_is_gone_is_disabled_and_loses_nothing(backend: Backend) {
     running.enqueue("shop", "spring", "MAIL", 5).await;
     let targets = running
         .until("/v1/targets", |targets| {
-            targets["items"][0]["state"] == "disabled"
+            targets["items"][0]["state"] == "DISABLED"
         })
         .await;
     assert!(
@@ -195,20 +195,20 @@ async fn a_target_that_is_gone_is_disabled_and_loses_nothing(backend: Backend) {
     let why = running.ok("/v1/groups/shop/jobs/spring-0/why").await;
     assert_eq!(
         why["reasons"].as_array().unwrap().last().unwrap()["what"],
-        "target_disabled",
+        "TARGET_DISABLED",
         "{why}"
     );
-    assert!(why.get("starts_at").is_none());
+    assert!(why.get("startsAt").is_none());
     assert_eq!(receiver.received().len(), 1);
     running
         .did("/v1/targets/mailer/enable", json!({ "why": "it is back" }))
         .await;
-    let action = running
-        .until("/v1/groups/shop/actions/spring", |action| {
-            action["status"] == "COMPLETED"
+    let batch = running
+        .until("/v1/groups/shop/batches/spring", |batch| {
+            batch["status"] == "COMPLETED"
         })
         .await;
-    assert_eq!(action["counts"]["success"], 5);
+    assert_eq!(batch["counts"]["success"], 5);
     assert_eq!(running.ok("/v1/groups/shop/jobs/spring-0").await["attempts"], 0);
     running.stop().await;
 }
@@ -221,7 +221,7 @@ async fn a_type_may_take_longer_than_others(backend: Backend) {
     let running = Running::start(backend, &settings).await;
     running.enqueue("shop", "spring", "MAIL", 1).await;
     let job = running
-        .until("/v1/groups/shop/jobs/spring-0", |job| job["phase"] == "done")
+        .until("/v1/groups/shop/jobs/spring-0", |job| job["state"] == "COMPLETED")
         .await;
     assert_eq!(job["attempts"], 0, "{job}");
     running.stop().await;
@@ -235,8 +235,8 @@ async fn no_more_calls_at_once_than_the_target_takes(backend: Backend) {
     let running = Running::start(backend, &settings(&receiver, "")).await;
     running.enqueue("shop", "spring", "MAIL", 12).await;
     running
-        .until("/v1/groups/shop/actions/spring", |action| {
-            action["status"] == "COMPLETED"
+        .until("/v1/groups/shop/batches/spring", |batch| {
+            batch["status"] == "COMPLETED"
         })
         .await;
     assert_eq!(receiver.most_at_once(), 3);
@@ -257,7 +257,7 @@ async fn too_much_lowers_the_rate_and_time_raises_it(backend: Backend) {
         .until("/v1/targets", |targets| rate(targets) < 100.0)
         .await;
     assert!((34.0..100.0).contains(&rate(&targets)), "{targets}");
-    assert_eq!(targets["items"][0]["configured_rps"], 100.0);
+    assert_eq!(targets["items"][0]["configuredRps"], 100.0);
     let lowered = rate(&targets);
     running
         .until("/v1/targets", |targets| rate(targets) > lowered + 5.0)
@@ -269,11 +269,11 @@ async fn a_callback_is_told_until_it_hears(backend: Backend) {
     let receiver = Receiver::start().await;
     let running = Running::start(backend, &settings(&receiver, "")).await;
     let (status, refused) = running
-        .put("/v1/groups/shop/actions/odd", json!({ "callback": "nobody" }))
+        .put("/v1/groups/shop/batches/odd", json!({ "callback": "nobody" }))
         .await;
     assert_eq!((status, &refused["code"]), (422, &json!("invalid")), "{refused}");
     let (status, _) = running
-        .put("/v1/groups/shop/actions/spring", json!({ "callback": "shop" }))
+        .put("/v1/groups/shop/batches/spring", json!({ "callback": "shop" }))
         .await;
     assert_eq!(status, 201);
     receiver
@@ -284,14 +284,14 @@ async fn a_callback_is_told_until_it_hears(backend: Backend) {
     let calls = receiver.until_received(3).await;
     let told: Vec<_> = calls
         .iter()
-        .filter(|call| call.json()["type"] == "action.completed")
+        .filter(|call| call.json()["type"] == "batch.completed")
         .collect();
     assert_eq!(told.len(), 2, "once in vain, once heard");
     for call in &told {
         assert_signed(call);
         let data = &call.json()["data"];
         assert_eq!(
-            (&data["group"], &data["action"]),
+            (&data["group"], &data["batch"]),
             (&json!("shop"), &json!("spring"))
         );
         assert_eq!(data["counts"], json!({ "total": 1, "success": 1, "failed": 0 }));

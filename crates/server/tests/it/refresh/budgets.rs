@@ -72,8 +72,8 @@ async fn pushes_and_refreshes_share_one_budget(backend: Backend) {
         .collect();
     running.did("/v1/records/read", json!({ "records": names })).await;
     running
-        .until("/v1/groups/shop/actions/spring", |action| {
-            action["status"] == "COMPLETED"
+        .until("/v1/groups/shop/batches/spring", |batch| {
+            batch["status"] == "COMPLETED"
         })
         .await;
     for n in 0..80 {
@@ -131,11 +131,11 @@ async fn budgets_alone_hold_pushes_back_and_lose_none() {
     );
     let running = Running::start(Backend::Embedded, &text).await;
     running.enqueue("shop", "spring", "MAIL", 50).await;
-    // Level normal is LOW: of the day's 40 calls it leaves 10 for others. The rest waits, and no attempt is used up.
+    // Priority normal is LOW: of the day's 40 calls it leaves 10 for others. The rest waits, and no attempt is used up.
     // A token that a slow machine does not use in time is gone, so it may be fewer than 30.
     running
-        .until("/v1/groups/shop/actions/spring", |action| {
-            action["counts"]["success"].as_u64() >= Some(10)
+        .until("/v1/groups/shop/batches/spring", |batch| {
+            batch["counts"]["success"].as_u64() >= Some(10)
         })
         .await;
     running
@@ -146,7 +146,7 @@ async fn budgets_alone_hold_pushes_back_and_lose_none() {
     let report = upstream.report();
     assert_eq!(report.violations(), 0, "{report:?}");
     assert!((10..=30).contains(&report.calls), "{report:?}");
-    assert_eq!(running.ok("/v1/dead").await["items"], json!([]));
+    assert_eq!(running.ok("/v1/dead-jobs").await["items"], json!([]));
     assert_eq!(running.get("/v1/refresh").await.0, 404);
     running.stop().await;
 }

@@ -1,5 +1,5 @@
 //! The id of a request goes with everything that the request set off: its event, the dead letter of that, and what becomes
-//! of the letter.
+//! of the dead letter.
 
 use crate::support;
 use crate::support::refresh;
@@ -13,7 +13,7 @@ on_both_stores! {
     the_id_of_a_request_is_in_its_event_and_in_its_dead_letter
 }
 
-const LETTERS: &str = "/v1/refresh/dead-letters";
+const DEAD_LETTERS: &str = "/v1/refresh/dead-letters";
 
 /// Sends a request: the id that its answer carries, and the answer.
 async fn sent(request: reqwest::RequestBuilder) -> (String, Value) {
@@ -22,17 +22,17 @@ async fn sent(request: reqwest::RequestBuilder) -> (String, Value) {
     (id, response.json().await.unwrap())
 }
 
-/// A record's letter at another place than this one.
+/// A record's dead letter at another place than this one.
 fn found(page: &Value, key: &str, not_at: &Value) -> Option<Value> {
-    let mut letters = page["items"].as_array()?.iter();
-    letters
-        .find(|letter| letter["key"] == key && letter["position"] != *not_at)
+    let mut dead_letters = page["items"].as_array()?.iter();
+    dead_letters
+        .find(|dead_letter| dead_letter["key"] == key && dead_letter["position"] != *not_at)
         .cloned()
 }
 
-async fn letter(running: &Running, key: &str, not_at: &Value) -> Value {
+async fn dead_letter(running: &Running, key: &str, not_at: &Value) -> Value {
     let page = running
-        .until(LETTERS, |page| found(page, key, not_at).is_some())
+        .until(DEAD_LETTERS, |page| found(page, key, not_at).is_some())
         .await;
     found(&page, key, not_at).unwrap()
 }
@@ -49,13 +49,20 @@ async fn the_id_of_a_request_is_in_its_event_and_in_its_dead_letter(backend: Bac
     let (made, _) = sent(running.http.get(address("carl"))).await;
     assert_eq!((read.as_str(), asked.as_str()), ("reader-1", "user-2"));
 
-    let mut letters = Vec::new();
+    let mut dead_letters = Vec::new();
     for (key, id) in [("anna", &read), ("bert", &asked), ("carl", &made)] {
-        let letter = letter(&running, key, &Value::Null).await;
-        assert_eq!(letter["originalEvent"]["correlationId"], id.as_str(), "{letter}");
-        letters.push(letter);
+        let dead_letter = dead_letter(&running, key, &Value::Null).await;
+        assert_eq!(
+            dead_letter["originalEvent"]["correlationId"],
+            id.as_str(),
+            "{dead_letter}"
+        );
+        dead_letters.push(dead_letter);
     }
-    assert_eq!(letters[1]["originalEvent"]["version"], told["version"], "{told}");
+    assert_eq!(
+        dead_letters[1]["originalEvent"]["version"], told["version"],
+        "{told}"
+    );
 
     // A failure is told before it is settled, and replayed only after.
     running
@@ -63,11 +70,11 @@ async fn the_id_of_a_request_is_in_its_event_and_in_its_dead_letter(backend: Bac
             view["counters"]["settled"]["high"].as_u64() >= Some(3)
         })
         .await;
-    let (first, position) = (&letters[0]["originalEvent"], &letters[0]["position"]);
+    let (first, position) = (&dead_letters[0]["originalEvent"], &dead_letters[0]["position"]);
     let chosen = json!({ "positions": [position], "why": "once more" });
-    let done = running.did(&format!("{LETTERS}/replay"), chosen).await;
-    assert_eq!(done, json!({ "letters": 1, "skipped": 0 }));
-    let again = letter(&running, "anna", position).await["originalEvent"].take();
+    let done = running.did(&format!("{DEAD_LETTERS}/replay"), chosen).await;
+    assert_eq!(done, json!({ "deadLetters": 1, "skipped": 0 }));
+    let again = dead_letter(&running, "anna", position).await["originalEvent"].take();
     assert_eq!(
         (&again["correlationId"], &again["reason"]),
         (&json!("reader-1"), &json!("REPLAY")),

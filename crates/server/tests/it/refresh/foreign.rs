@@ -19,14 +19,14 @@ async fn raw_events(running: &Running, count: usize) -> Vec<String> {
             page["items"].as_array().is_some_and(|all| all.len() >= count)
         })
         .await;
-    let letters = page["items"].as_array().unwrap();
-    assert_eq!(letters.len(), count, "{page}");
-    for letter in letters {
-        assert_eq!(letter["failureReason"], "PARSE_ERROR", "{letter}");
+    let dead_letters = page["items"].as_array().unwrap();
+    assert_eq!(dead_letters.len(), count, "{page}");
+    for dead_letter in dead_letters {
+        assert_eq!(dead_letter["failureReason"], "PARSE_ERROR", "{dead_letter}");
     }
-    letters
+    dead_letters
         .iter()
-        .map(|letter| letter["rawEvent"].as_str().unwrap().to_owned())
+        .map(|dead_letter| dead_letter["rawEvent"].as_str().unwrap().to_owned())
         .collect()
 }
 

@@ -92,7 +92,7 @@ async fn reads_go_on_while_redis_and_the_upstream_are_away() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn rd_02_a_process_that_reads_records_starts_and_is_ready_while_redis_is_away() {
+async fn a_process_that_reads_records_starts_and_is_ready_while_redis_is_away() {
     let mut redis = RedisServer::start(RedisOptions::durable()).unwrap();
     let upstream = upstream();
     let folder = tempfile::tempdir().unwrap();
@@ -155,7 +155,7 @@ async fn a_database_that_is_no_database_is_refused_with_its_name() {
     let settings = config(Backend::Embedded, &folder, &text(&upstream, ""));
     std::fs::create_dir_all(&settings.store.data).unwrap();
     let file = folder.path().join("other.db");
-    std::fs::write(&file, b"this is a letter and no database, and it is longer than a header of one hundred bytes is, by a little").unwrap();
+    std::fs::write(&file, b"this is a dead letter and no database, and it is longer than a header of one hundred bytes is, by a little").unwrap();
     let mut settings = settings;
     settings.refresh.snapshots.url = format!("sqlite:{}", file.display()).into();
     let error = tidegate_server::Service::start(settings)

@@ -270,8 +270,13 @@ async fn dead_letters_are_listed_replayed_and_purged(backend: Backend) {
             page["items"].as_array().is_some_and(|all| all.len() == 3)
         })
         .await;
-    let letters = all["items"].as_array().unwrap();
-    let of = |key: &str| letters.iter().find(|letter| letter["key"] == key).unwrap();
+    let dead_letters = all["items"].as_array().unwrap();
+    let of = |key: &str| {
+        dead_letters
+            .iter()
+            .find(|dead_letter| dead_letter["key"] == key)
+            .unwrap()
+    };
     let anna = of("anna");
     assert_eq!(anna["failureReason"], "API_4XX", "{anna}");
     assert_eq!(anna["originalEvent"]["key"], "anna");
@@ -289,7 +294,7 @@ async fn dead_letters_are_listed_replayed_and_purged(backend: Backend) {
             None => break,
         }
     }
-    assert_eq!(&paged, letters);
+    assert_eq!(&paged, dead_letters);
     let position = anna["position"].as_str().unwrap();
     assert_eq!(&running.ok(&format!("{list}/{position}")).await, anna);
     assert_eq!(running.get(&format!("{list}/1-999999")).await.0, 404);
@@ -305,14 +310,14 @@ async fn dead_letters_are_listed_replayed_and_purged(backend: Backend) {
         .await;
     let chosen = json!({ "positions": [position], "why": "repaired" });
     let done = running.did(&format!("{list}/replay"), chosen.clone()).await;
-    assert_eq!(done, json!({ "letters": 1, "skipped": 0 }));
+    assert_eq!(done, json!({ "deadLetters": 1, "skipped": 0 }));
     running.until_fresh("anna").await;
     let again = running.did(&format!("{list}/replay"), chosen).await;
     assert_eq!(again["errors"][0]["code"], "already_handled", "{again}");
     let done = running
         .did(&format!("{list}/purge"), json!({ "source": "character" }))
         .await;
-    assert_eq!(done["letters"], 2, "{done}");
+    assert_eq!(done["deadLetters"], 2, "{done}");
     assert_eq!(running.ok(list).await["items"], json!([]));
     let handled = running.ok(&format!("{list}?handled=true")).await;
     assert_eq!(handled["items"].as_array().unwrap().len(), 3);
@@ -364,14 +369,14 @@ async fn whatever_the_upstream_answers_has_a_stated_outcome() {
             page["items"].as_array().is_some_and(|all| all.len() == odd.len())
         })
         .await;
-    let letters = all["items"].as_array().unwrap();
+    let dead_letters = all["items"].as_array().unwrap();
     for (answer, reason, words) in odd {
-        let letter = letters
+        let dead_letter = dead_letters
             .iter()
-            .find(|letter| letter["key"] == format!("{answer:?}"))
+            .find(|dead_letter| dead_letter["key"] == format!("{answer:?}"))
             .unwrap();
-        assert_eq!(letter["failureReason"], reason, "{answer:?}: {letter}");
-        let message = letter["errorMessage"].as_str().unwrap();
+        assert_eq!(dead_letter["failureReason"], reason, "{answer:?}: {dead_letter}");
+        let message = dead_letter["errorMessage"].as_str().unwrap();
         assert!(message.contains(words), "{answer:?}: {message}");
     }
     let failed = running.record("Html").await;

@@ -48,7 +48,7 @@ async fn unknown_rooms_and_forged_things_are_refused(backend: Backend) {
     assert_eq!(status, 422, "a field that there is not");
     let long = format!("tidegate_place={}", "x".repeat(10_000));
     let mut huge = Visitor::of(&running, "concert").with_cookie(&long);
-    assert_eq!(huge.get("place").await.1["code"], "no_place");
+    assert_eq!(huge.get("ticket").await.1["code"], "no_ticket");
     running.stop().await;
 }
 
@@ -64,7 +64,7 @@ async fn limits_that_cannot_be_are_refused(backend: Backend) {
             "seats = 9000000000000",
         ),
         (
-            json!({ "per_second": { "add": 1_000_000 } }),
+            json!({ "perSecond": { "add": 1_000_000 } }),
             "per_second = 1000100",
         ),
         (json!({ "seats": { "reset": false } }), "reset"),
@@ -130,7 +130,7 @@ capacity = { inside = 0, per_second = 1 }
         );
     }
     assert_eq!(
-        laptop.get("place").await.1["position"],
+        laptop.get("ticket").await.1["position"],
         1,
         "the token is remembered"
     );

@@ -59,11 +59,11 @@ async fn while_the_event_service_is_away_a_page_says_so() {
         form.text()
             .await
             .unwrap()
-            .contains("does not answer at the moment")
+            .contains("is unavailable at the moment")
     );
     let (status, text, _) = page(&running, "/rooms/nowhere", &[("accept-language", "ko")]).await;
     assert_eq!(status, 404);
-    assert!(text.contains("없는 대기실입니다"), "{text}");
+    assert!(text.contains("대기실을 찾을 수 없습니다"), "{text}");
     running.stop().await;
 }
 
@@ -75,7 +75,7 @@ async fn a_room_that_there_is_not_has_a_page_that_says_so() {
         for path in ["/rooms/nowhere", "/rooms/%20", long.as_str()] {
             let (status, text, _) = page(&running, path, &[]).await;
             assert_eq!(status, 404, "{path}");
-            assert!(text.contains("There is no such waiting room"), "{text}");
+            assert!(text.contains("Waiting room not found"), "{text}");
         }
         running.stop().await;
     }
@@ -121,7 +121,7 @@ async fn while_the_store_is_away_a_page_says_so_and_places_are_kept() {
     // Where everybody is let in meanwhile, the page lets them in.
     let (status, text, _) = page(&running, "/rooms/open", &[]).await;
     assert_eq!(status, 200);
-    assert!(text.contains("Take a place"), "{text}");
+    assert!(text.contains("Join the queue"), "{text}");
     let (status, text, _) = page(&running, "/rooms/open", &[("cookie", &cookie)]).await;
     assert_eq!(status, 200);
     assert!(text.contains("It is your turn"), "{text}");
@@ -130,7 +130,7 @@ async fn while_the_store_is_away_a_page_says_so_and_places_are_kept() {
     loop {
         let (status, text, _) = page(&running, "/rooms/concert", &[("cookie", &cookie)]).await;
         if status == 200 {
-            assert!(text.contains("Leave the line"), "{text}");
+            assert!(text.contains("Leave the queue"), "{text}");
             break;
         }
         assert!(begun.elapsed() < PATIENCE, "{status} {text}");
@@ -173,7 +173,7 @@ async fn behind_a_proxy_with_tls_cookies_are_for_tls_only() {
         assert_eq!(cookie.starts_with("__Host-tidegate_place="), secure, "{cookie}");
         assert_eq!(cookie.contains("; Secure"), secure, "{cookie}");
         let kept = cookie.split(';').next().unwrap();
-        let again = call(reqwest::Method::GET, "/v1/rooms/concert/place", Some(kept), &[]);
+        let again = call(reqwest::Method::GET, "/v1/rooms/concert/ticket", Some(kept), &[]);
         assert_eq!(
             again.send().await.unwrap().status(),
             200,
@@ -183,7 +183,7 @@ async fn behind_a_proxy_with_tls_cookies_are_for_tls_only() {
             // A stream says nothing of its page: the place that it took stays the visitor's when a form speaks of TLS.
             let form = call(
                 reqwest::Method::GET,
-                "/v1/rooms/concert/place",
+                "/v1/rooms/concert/ticket",
                 Some(kept),
                 by_page,
             );
@@ -193,7 +193,7 @@ async fn behind_a_proxy_with_tls_cookies_are_for_tls_only() {
         let plain = kept.replace("__Host-", "");
         let fixed = call(
             reqwest::Method::GET,
-            "/v1/rooms/concert/place",
+            "/v1/rooms/concert/ticket",
             Some(&plain),
             by_proxy,
         );
@@ -224,7 +224,7 @@ async fn a_sold_out_and_a_closed_room_tell_the_visitor_so(backend: Backend) {
             "sold",
             &mut waiting,
             &mut waits,
-            "sold_out",
+            "SOLD_OUT",
             "sold_out",
             "Sold out",
         ),
@@ -232,14 +232,14 @@ async fn a_sold_out_and_a_closed_room_tell_the_visitor_so(backend: Backend) {
             "shut",
             &mut shut_out,
             &mut other,
-            "closed",
+            "CLOSED",
             "room_closed",
             "This room is closed",
         ),
     ] {
         stream.until("closed", |closed| closed["reason"] == reason).await;
         assert!(stream.next().await.is_none(), "the last word");
-        assert_eq!(visitor.get("place").await.1["room_status"], reason);
+        assert_eq!(visitor.get("ticket").await.1["roomStatus"], reason);
         let mut late = Visitor::of(&running, room);
         let (status, problem) = late.post("join", json!({})).await;
         assert_eq!((status, &problem["code"]), (410, &json!(code)), "{problem}");
@@ -258,7 +258,8 @@ async fn a_sold_out_and_a_closed_room_tell_the_visitor_so(backend: Backend) {
         // Without a script those who wait are told by the same page.
         let cookie = visitor.cookie().unwrap().to_owned();
         let (_, text, _) = page(&running, &path, &[("cookie", &cookie)]).await;
-        assert!(text.contains(&format!("class=\"chip {reason}\"")), "{text}");
+        let look = reason.to_lowercase().replace('_', "-");
+        assert!(text.contains(&format!("class=\"chip {look}\"")), "{text}");
     }
     running.stop().await;
 }

@@ -40,7 +40,7 @@ async fn while_redis_is_away_it_is_not_ready_and_then_it_is_again() {
 
     redis.restart().unwrap();
     running.until("/readyz", |body| body == "ok\n").await;
-    let (status, place) = visitors[1].get("place").await;
+    let (status, place) = visitors[1].get("ticket").await;
     assert_eq!((status, &place["position"]), (200, &json!(2)), "{place}");
     running.stop().await;
 }

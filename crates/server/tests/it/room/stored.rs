@@ -193,7 +193,7 @@ async fn found_rooms_are_listed_after_a_restart_before_anybody_asks_for_them() {
 
 /// B-198: both are asked before either has answered.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn b198_two_brokers_that_are_told_different_things_keep_the_first() {
+async fn two_brokers_that_are_told_different_things_keep_the_first() {
     let events = Events::start(2).await;
     let (one, other) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
     let first = config(Backend::Redis, &one, &events.settings());
@@ -256,9 +256,9 @@ async fn lost(keys: &str) {
     };
     assert_eq!(place["number"], 0, "{place}");
     // How many seats were sold is not known any more.
-    assert_eq!(place["state"], "waiting", "{place}");
+    assert_eq!(place["state"], "WAITING", "{place}");
     running
-        .until("/v1/rooms/concert", |room| room["status"] == "paused")
+        .until("/v1/rooms/concert", |room| room["status"] == "PAUSED")
         .await;
     let metrics = running
         .http
@@ -267,10 +267,13 @@ async fn lost(keys: &str) {
         .await
         .unwrap();
     let metrics = metrics.text().await.unwrap();
-    assert!(metrics.contains("tidegate_rooms_lost_total 1.0\n"), "{metrics}");
+    assert!(
+        metrics.contains("tidegate_room_lost_rooms_total 1.0\n"),
+        "{metrics}"
+    );
     running.did("/v1/rooms/concert/resume", json!({})).await;
     running
-        .until("/v1/rooms/concert", |room| room["status"] == "open")
+        .until("/v1/rooms/concert", |room| room["status"] == "OPEN")
         .await;
     running.stop().await;
 }
@@ -282,7 +285,7 @@ async fn nobody_who_is_connected_loses_the_place_because_redis_stood_still() {
     let mut redis = RedisServer::start(RedisOptions::durable()).unwrap();
     let folder = tempfile::tempdir().unwrap();
     // Together shorter than Redis stands still, and that is shorter than calls are tried for: none of them fails. After it
-    // there is time for a sign of life, also if that is late.
+    // there is time for a heartbeat, also if that is late.
     let mut settings = config(Backend::Redis, &folder, &room_for(5_000, 1_000));
     settings.redis.urls = vec![redis.url().into()];
     let running = Running::with(settings, folder).await;
@@ -379,7 +382,7 @@ async fn a_seed_is_told_only_of_an_opening_that_is_past(backend: Backend) {
     opens(&mut settings, Some(4_102_444_800_000));
     let running = Running::with(settings, folder).await;
     let coming = running
-        .until("/v1/rooms/concert/draw", |draw| !draw["opens_at"].is_null())
+        .until("/v1/rooms/concert/draw", |draw| !draw["opensAt"].is_null())
         .await;
     assert_eq!(coming["seed"], Value::Null);
     assert_eq!(coming["commitment"].as_str().unwrap().len(), 64);
@@ -402,7 +405,7 @@ async fn a_draw_can_be_worked_out_again_by_those_who_took_part() {
     for _ in 0..8 {
         let mut visitor = Visitor::of(&running, "concert");
         let (status, place) = visitor.post("join", json!({})).await;
-        assert_eq!((status, &place["state"]), (200, &json!("early")), "{place}");
+        assert_eq!((status, &place["state"]), (200, &json!("EARLY")), "{place}");
         assert_eq!(place.get("number"), None, "{place}");
         visitors.push(visitor);
     }
@@ -417,7 +420,7 @@ async fn a_draw_can_be_worked_out_again_by_those_who_took_part() {
         .await;
     let mut people = Vec::new();
     for visitor in &mut visitors {
-        let (_, place) = visitor.get("place").await;
+        let (_, place) = visitor.get("ticket").await;
         let person = place["person"].as_str().unwrap().to_owned();
         let hash = Sha256::new().chain_update(&seed).chain_update(&person).finalize();
         // 13 digits of hex are 52 bits.
@@ -446,7 +449,7 @@ grace_ms = 600000
     let claims = json!({ "sub": "ana", "aud": "gala", "exp": 4_000_000_000_u64 });
     let mut ana = Visitor::of(&running, "gala");
     let (status, place) = ana.post("join", json!({ "token": signed(secret, claims) })).await;
-    assert_eq!((status, &place["state"]), (200, &json!("early")), "{place}");
+    assert_eq!((status, &place["state"]), (200, &json!("EARLY")), "{place}");
     let cookie = ana.cookie().unwrap().to_owned();
     let keys = running.ok("/.well-known/jwks.json").await;
     let made = std::process::Command::new("openssl")
@@ -460,7 +463,7 @@ grace_ms = 600000
     assert_eq!(both["keys"][1], keys["keys"][0]);
     assert_eq!(running.ok("/v1/rooms/gala/draw").await, told);
     let mut ana = Visitor::of(&running, "gala").with_cookie(&cookie);
-    let (status, place) = ana.get("place").await;
-    assert_eq!((status, &place["state"]), (200, &json!("early")), "{place}");
+    let (status, place) = ana.get("ticket").await;
+    assert_eq!((status, &place["state"]), (200, &json!("EARLY")), "{place}");
     running.stop().await;
 }

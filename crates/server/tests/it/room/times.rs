@@ -42,7 +42,7 @@ grace_ms = 600000
         (401, &json!("bad_token")),
         "for others the token is over: {problem}"
     );
-    let (status, place) = ana.get("place").await;
+    let (status, place) = ana.get("ticket").await;
     assert_eq!((status, &place["position"]), (200, &json!(1)), "{place}");
     // A browser's stream comes back by the address that it began with.
     let mut stream = ana.stream_with(&format!("?token={token}")).await.ok().unwrap();
@@ -58,7 +58,7 @@ grace_ms = 600000
     );
     // Another place needs another token.
     let (status, left) = ana.post("leave", json!({})).await;
-    assert_eq!((status, &left["end"]), (200, &json!("left")), "{left}");
+    assert_eq!((status, &left["end"]), (200, &json!("LEFT")), "{left}");
     let (status, problem) = ana.post("join", json!({ "again": true })).await;
     assert_eq!(
         (status, &problem["code"]),
@@ -77,7 +77,7 @@ grace_ms = 600000
     };
     let (status, problem) = Visitor::of(&running, "members")
         .with_cookie(&other)
-        .get("place")
+        .get("ticket")
         .await;
     assert_eq!(
         (status, &problem["code"]),
@@ -95,18 +95,18 @@ async fn whoever_is_inside_is_known_by_the_pass_after_its_time() {
     let mut visitor = Visitor::of(&running, "concert");
     let pass = visitor.stream().await.granted().await;
     let (status, visit) = visitor.shop("redeem", shows(&pass)).await;
-    assert_eq!((status, &visit["state"]), (200, &json!("inside")), "{visit}");
+    assert_eq!((status, &visit["state"]), (200, &json!("INSIDE")), "{visit}");
     a_moment(16_500).await;
     let (status, visit) = visitor.shop("check", shows(&pass)).await;
-    assert_eq!((status, &visit["state"]), (200, &json!("inside")), "{visit}");
+    assert_eq!((status, &visit["state"]), (200, &json!("INSIDE")), "{visit}");
     // One that was not redeemed is over by then.
     visitor.shop("complete", shows(&pass)).await;
     let mut late = Visitor::of(&running, "concert");
     let mut stream = late.stream().await;
     let pass = stream.granted().await;
-    stream.until("closed", |closed| closed["end"] == "no_show").await;
+    stream.until("closed", |closed| closed["end"] == "NO_SHOW").await;
     let (_, ended) = late.shop("check", shows(&pass)).await;
-    assert_eq!(ended["end"], "no_show", "{ended}");
+    assert_eq!(ended["end"], "NO_SHOW", "{ended}");
     let (status, problem) = late.shop("redeem", shows(&pass)).await;
     assert_eq!(
         (status, &problem["code"]),
@@ -137,7 +137,7 @@ capacity = {{ inside = 0, per_second = 1 }}
     settings.redis.urls = vec![redis.url().into()];
     let running = Running::with(settings, folder).await;
     let (_, place) = Visitor::of(&running, "open").post("join", json!({})).await;
-    assert_eq!(place["state"], "waiting", "while the store is there: {place}");
+    assert_eq!(place["state"], "WAITING", "while the store is there: {place}");
     told(&running, "tidegate_room_open{room=\"open\"}", |open| open == 1.0).await;
 
     redis.kill().unwrap();
@@ -149,15 +149,15 @@ capacity = {{ inside = 0, per_second = 1 }}
     );
     let mut visitor = Visitor::of(&running, "open");
     let (status, place) = visitor.post("join", json!({})).await;
-    assert_eq!((status, &place["state"]), (200, &json!("granted")), "{place}");
+    assert_eq!((status, &place["state"]), (200, &json!("GRANTED")), "{place}");
     let pass = place["pass"]["token"].as_str().unwrap().to_owned();
     let (status, visit) = visitor.shop("redeem", shows(&pass)).await;
-    assert_eq!((status, &visit["state"]), (200, &json!("inside")), "{visit}");
+    assert_eq!((status, &visit["state"]), (200, &json!("INSIDE")), "{visit}");
     let (status, done) = visitor.shop("complete", shows(&pass)).await;
-    assert_eq!((status, &done["end"]), (200, &json!("completed")), "{done}");
+    assert_eq!((status, &done["end"]), (200, &json!("COMPLETED")), "{done}");
     let name = visitor.stream_with("").await.ok().unwrap().next().await;
     assert_eq!(name.unwrap().0, "granted");
-    let given = "tidegate_room_failed_open_total{room=\"open\"}";
+    let given = "tidegate_room_failed_open_passes_total{room=\"open\"}";
     told(&running, given, |passes| passes == 2.0).await;
     a_moment(21_500).await;
     let (status, problem) = visitor.shop("redeem", shows(&pass)).await;
@@ -217,11 +217,11 @@ async fn a_room_that_was_not_open_does_not_fail_open() {
             (503, &json!("store_unavailable")),
             "{room}: {problem}"
         );
-        let given = format!("tidegate_room_failed_open_total{{room=\"{room}\"}}");
+        let given = format!("tidegate_room_failed_open_passes_total{{room=\"{room}\"}}");
         told(&running, &given, |passes| passes == 0.0).await;
     }
     let (status, place) = Visitor::of(&running, "open").post("join", json!({})).await;
-    assert_eq!((status, &place["state"]), (200, &json!("granted")), "{place}");
+    assert_eq!((status, &place["state"]), (200, &json!("GRANTED")), "{place}");
     running.stop().await;
 }
 

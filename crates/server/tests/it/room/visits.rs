@@ -36,15 +36,15 @@ async fn a_visitor_waits_is_let_in_and_buys(backend: Backend) {
     let mut third_stream = third.stream().await;
     let (_, place) = third_stream.next().await.unwrap();
     assert_eq!(
-        (&place["position"], &place["room_status"]),
-        (&json!(2), &json!("open"))
+        (&place["position"], &place["roomStatus"]),
+        (&json!(2), &json!("OPEN"))
     );
 
     let (status, visit) = first.shop("check", shows(&pass)).await;
-    assert_eq!((status, &visit["state"]), (200, &json!("granted")), "{visit}");
+    assert_eq!((status, &visit["state"]), (200, &json!("GRANTED")), "{visit}");
     let named = json!({ "pass": pass, "session": "basket-7" });
     let (status, visit) = first.shop("redeem", named.clone()).await;
-    assert_eq!((status, &visit["state"]), (200, &json!("inside")), "{visit}");
+    assert_eq!((status, &visit["state"]), (200, &json!("INSIDE")), "{visit}");
     assert_eq!(
         first.shop("redeem", named).await.0,
         200,
@@ -53,13 +53,13 @@ async fn a_visitor_waits_is_let_in_and_buys(backend: Backend) {
     let (status, problem) = first.shop("redeem", shows(&pass)).await;
     assert_eq!((status, &problem["code"]), (409, &json!("pass_used")));
     let (status, longer) = first
-        .shop("extend", json!({ "pass": pass, "for_ms": 3_600_000 }))
+        .shop("extend", json!({ "pass": pass, "forMs": 3_600_000 }))
         .await;
     assert_eq!(status, 200);
     assert!(longer["until"].as_str() > visit["until"].as_str(), "{longer}");
     for _ in 0..2 {
         let (status, done) = first.shop("complete", shows(&pass)).await;
-        assert_eq!((status, &done["end"]), (200, &json!("completed")), "{done}");
+        assert_eq!((status, &done["end"]), (200, &json!("COMPLETED")), "{done}");
     }
     let (status, problem) = first.shop("extend", shows(&pass)).await;
     assert_eq!(
@@ -73,9 +73,9 @@ async fn a_visitor_waits_is_let_in_and_buys(backend: Backend) {
         "{detail}"
     );
     let (status, done) = first.shop("release", shows(&pass)).await;
-    assert_eq!((status, &done["end"]), (200, &json!("completed")), "{done}");
+    assert_eq!((status, &done["end"]), (200, &json!("COMPLETED")), "{done}");
     first_stream
-        .until("closed", |closed| closed["end"] == "completed")
+        .until("closed", |closed| closed["end"] == "COMPLETED")
         .await;
     assert!(first_stream.next().await.is_none(), "the last word");
 
@@ -91,7 +91,7 @@ async fn a_visitor_waits_is_let_in_and_buys(backend: Backend) {
     let (status, again) = first.post("join", json!({ "again": true })).await;
     assert_eq!(
         (status, &again["end"]),
-        (200, &json!("completed")),
+        (200, &json!("COMPLETED")),
         "one purchase per visitor"
     );
     running.stop().await;
@@ -115,7 +115,7 @@ async fn the_same_browser_has_the_same_place_and_the_newest_stream_wins(backend:
     drop(old);
     // Longer than presence and grace: the older stream's end has not touched the place.
     a_moment(12_000).await;
-    let (status, place) = visitor.get("place").await;
+    let (status, place) = visitor.get("ticket").await;
     assert_eq!((status, &place["position"]), (200, &json!(1)), "{place}");
     // A short break, then another connection: nobody went past.
     drop(new);
@@ -125,10 +125,10 @@ async fn the_same_browser_has_the_same_place_and_the_newest_stream_wins(backend:
     running
         .until("/v1/rooms/concert", |room| room["counts"]["lost"] == 1)
         .await;
-    let (_, place) = visitor.get("place").await;
+    let (_, place) = visitor.get("ticket").await;
     assert_eq!(
         (&place["state"], &place["end"]),
-        (&json!("ended"), &json!("lost"))
+        (&json!("ENDED"), &json!("LOST"))
     );
     behind.until("position", |place| place["position"] == 1).await;
     let mut closed = visitor.stream().await;
@@ -148,33 +148,33 @@ async fn polling_keeps_a_place_as_a_stream_does(backend: Backend) {
     let mut stream = inside.stream().await;
     stream.granted().await;
     let mut polls = Visitor::of(&running, "concert");
-    assert_eq!(polls.get("place").await.1["code"], "no_place");
+    assert_eq!(polls.get("ticket").await.1["code"], "no_ticket");
     let (status, place) = polls.post("join", json!({})).await;
     assert_eq!((status, &place["position"]), (200, &json!(1)), "{place}");
     // Longer in all than presence and grace.
     for _ in 0..13 {
         a_moment(1_000).await;
-        assert_eq!(polls.get("place").await.1["position"], 1);
+        assert_eq!(polls.get("ticket").await.1["position"], 1);
     }
     let (status, left) = inside.post("leave", json!({})).await;
-    assert_eq!((status, &left["end"]), (200, &json!("left")));
+    assert_eq!((status, &left["end"]), (200, &json!("LEFT")));
     // Who waits for the pass goes on asking: whoever is silent is passed over.
     let begun = std::time::Instant::now();
     let place = loop {
-        let (_, place) = polls.get("place").await;
-        if place["state"] == "granted" {
+        let (_, place) = polls.get("ticket").await;
+        if place["state"] == "GRANTED" {
             break place;
         }
         assert!(begun.elapsed() < crate::support::PATIENCE, "{place}");
         a_moment(50).await;
     };
-    let go_to = place["pass"]["go_to"].as_str().unwrap();
+    let go_to = place["pass"]["goTo"].as_str().unwrap();
     assert!(
         go_to.starts_with("https://shop.example/enter?from=queue&pass=ey"),
         "{go_to}"
     );
     assert_eq!(
-        polls.get("place").await.1["pass"],
+        polls.get("ticket").await.1["pass"],
         place["pass"],
         "signed again, the same"
     );
@@ -192,7 +192,7 @@ async fn operators_pause_close_and_change_the_limits(backend: Backend) {
     let room = running
         .did("/v1/rooms/concert/pause", json!({ "why": "the till broke" }))
         .await;
-    assert_eq!(room["status"], "paused");
+    assert_eq!(room["status"], "PAUSED");
     stream.until("paused", |place| place["position"] == 1).await;
     let change = json!({ "inside": { "add": 1 }, "why": "another till" });
     let (status, room) = running.patch("/v1/rooms/concert/capacity", change).await;
@@ -217,19 +217,19 @@ async fn operators_pause_close_and_change_the_limits(backend: Backend) {
     running
         .did("/v1/rooms/concert/close", json!({ "why": "over" }))
         .await;
-    waits.until("closed", |closed| closed["reason"] == "closed").await;
+    waits.until("closed", |closed| closed["reason"] == "CLOSED").await;
     let (status, problem) = Visitor::of(&running, "concert").post("join", json!({})).await;
     assert_eq!((status, &problem["code"]), (410, &json!("room_closed")));
     let audit = running.ok("/v1/audit").await;
     let told = audit.to_string();
-    for deed in [
+    for command in [
         "room.pause",
         "room.resume",
         "room.resize",
         "room.close",
         "the till broke",
     ] {
-        assert!(told.contains(deed), "{deed} is not in {told}");
+        assert!(told.contains(command), "{command} is not in {told}");
     }
     let history = running.ok("/v1/rooms/concert/history").await;
     assert!(!history["samples"].as_array().unwrap().is_empty());
@@ -297,13 +297,13 @@ async fn a_visit_that_has_ended_is_neither_sold_nor_goes_on(backend: Backend) {
         let (status, visit) = visitor.shop(what, shows(&pass)).await;
         assert_eq!(
             (status, &visit["end"]),
-            (200, &json!("expired")),
+            (200, &json!("EXPIRED")),
             "{what}: {visit}"
         );
     }
     let room = running.ok("/v1/rooms/concert").await;
     assert_eq!(
-        (&room["counts"]["completed"], &room["counts"]["left_inside"]),
+        (&room["counts"]["completed"], &room["counts"]["leftInside"]),
         (&json!(0), &json!(0)),
         "{room}"
     );
@@ -325,10 +325,10 @@ async fn passes_are_taken_back_and_given_anew(backend: Backend) {
     // Whoever has the old one is not who is inside.
     refused_as_void(&visitor, &old).await;
     let (status, visit) = visitor.shop("check", shows(&new)).await;
-    assert_eq!((status, &visit["state"]), (200, &json!("inside")), "{visit}");
+    assert_eq!((status, &visit["state"]), (200, &json!("INSIDE")), "{visit}");
     assert_eq!(visitor.shop("extend", shows(&new)).await.0, 200);
     let (status, done) = visitor.shop("complete", shows(&new)).await;
-    assert_eq!((status, &done["end"]), (200, &json!("completed")), "{done}");
+    assert_eq!((status, &done["end"]), (200, &json!("COMPLETED")), "{done}");
     let keys = answer(running.http.get(format!("{}/.well-known/jwks.json", running.url)))
         .await
         .1;
@@ -402,12 +402,15 @@ async fn what_happens_is_counted(backend: Backend) {
     for (series, value) in [
         ("tidegate_room_people{room=\"concert\",state=\"granted\"}", 1.0),
         ("tidegate_room_people{room=\"concert\",state=\"waiting\"}", 2.0),
-        ("tidegate_room_inside_limit{room=\"concert\"}", 1.0),
+        ("tidegate_room_max_inside_people{room=\"concert\"}", 1.0),
         ("tidegate_room_free_slots{room=\"concert\"}", 0.0),
-        ("tidegate_room_max_waiting{room=\"concert\"}", 90.0),
+        ("tidegate_room_max_waiting_people{room=\"concert\"}", 90.0),
         ("tidegate_room_streams{room=\"concert\"}", 3.0),
         ("tidegate_room_max_streams", 70.0),
-        ("tidegate_room_queued_calls{room=\"concert\",call=\"join\"}", 0.0),
+        (
+            "tidegate_room_queued_calls{room=\"concert\",operation=\"join\"}",
+            0.0,
+        ),
     ] {
         told(&running, series, |told| told == value).await;
     }
@@ -418,18 +421,24 @@ async fn what_happens_is_counted(backend: Backend) {
         .until("position", |place| place["position"] == 1)
         .await;
     for (series, least) in [
-        ("tidegate_room_admitted_total{room=\"concert\"}", 2.0),
-        ("tidegate_room_promoted_total{room=\"concert\"}", 2.0),
+        ("tidegate_room_admissions_total{room=\"concert\"}", 2.0),
+        ("tidegate_room_promoted_people_total{room=\"concert\"}", 2.0),
         (
-            "tidegate_room_ended_total{room=\"concert\",end=\"completed\"}",
+            "tidegate_room_ended_tickets_total{room=\"concert\",outcome=\"completed\"}",
             1.0,
         ),
-        ("tidegate_room_promotion_seconds_count{room=\"concert\"}", 2.0),
         (
-            "tidegate_room_promotion_seconds_bucket{le=\"+Inf\",room=\"concert\"}",
+            "tidegate_room_promotion_duration_seconds_count{room=\"concert\"}",
             2.0,
         ),
-        ("tidegate_room_broadcast_seconds_count{room=\"concert\"}", 1.0),
+        (
+            "tidegate_room_promotion_duration_seconds_bucket{le=\"+Inf\",room=\"concert\"}",
+            2.0,
+        ),
+        (
+            "tidegate_room_broadcast_duration_seconds_count{room=\"concert\"}",
+            1.0,
+        ),
     ] {
         told(&running, series, |told| told >= least).await;
     }

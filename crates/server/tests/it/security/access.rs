@@ -9,7 +9,7 @@ async fn without_keys_everybody_may_do_everything() {
     let world = World::open("").await;
     let me = ok(world.request("GET", "/v1/me")).await;
     assert_eq!(
-        (&me["name"], &me["keys_required"]),
+        (&me["name"], &me["keysRequired"]),
         (&json!("anybody"), &json!(false))
     );
     ok(world
@@ -76,7 +76,7 @@ async fn a_key_may_do_what_its_roles_say() {
     let me = ok(world.by("reader", "GET", "/v1/me")).await;
     assert_eq!(
         me,
-        json!({"name": "reader", "roles": ["read"], "groups": [], "keys_required": true})
+        json!({"name": "reader", "roles": ["READ"], "groups": [], "keysRequired": true})
     );
     world.end().await;
 }

@@ -158,7 +158,7 @@ async fn who_does_not_read_is_left() {
     // Longer than a stall, in which what is sent here would seem to pause as well.
     let world = World::open("[server]\nbody_pause_ms = 8000").await;
     let payload = "x".repeat(100_000);
-    let address = "/v1/groups/A/actions/large";
+    let address = "/v1/groups/A/batches/large";
     ok(world.request("PUT", address).json(&json!({}))).await;
     for part in [0..100, 100..200] {
         let jobs: Vec<_> = part

@@ -157,7 +157,7 @@ pub(crate) async fn is_problem(response: Response, status: u16, code: &str) -> S
     let problem: Value = serde_json::from_str(&text).unwrap();
     assert_eq!(problem["code"], code, "{text}");
     assert_eq!(problem["status"], status, "{text}");
-    assert!(problem["request_id"].is_string(), "{text}");
+    assert!(problem["requestId"].is_string(), "{text}");
     problem["detail"].as_str().unwrap().to_owned()
 }
 

@@ -116,13 +116,11 @@ impl Running {
     }
 
     /// Accepts `count` jobs of a type.
-    pub(crate) async fn enqueue(&self, group: &str, action: &str, kind: &str, count: u64) {
+    pub(crate) async fn enqueue(&self, group: &str, batch: &str, kind: &str, count: u64) {
         let jobs: Vec<Value> = (0..count)
-            .map(
-                |n| serde_json::json!({ "id": format!("{action}-{n}"), "type": kind, "payload": { "n": n } }),
-            )
+            .map(|n| serde_json::json!({ "id": format!("{batch}-{n}"), "type": kind, "payload": { "n": n } }))
             .collect();
-        let path = format!("/v1/groups/{group}/actions/{action}/jobs?seal=true");
+        let path = format!("/v1/groups/{group}/batches/{batch}/jobs?seal=true");
         let done = self.did(&path, serde_json::json!({ "jobs": jobs })).await;
         assert_eq!(done["accepted"], count, "{done}");
     }
@@ -148,26 +146,26 @@ pub(crate) async fn answer(request: reqwest::RequestBuilder) -> (u16, Value) {
     (status, serde_json::from_str(&text).unwrap_or(Value::String(text)))
 }
 
-/// Leases jobs of the lane `default`, and waits for them a little.
+/// Leases jobs of the queue `default`, and waits for them a little.
 pub(crate) async fn lease(running: &Running, max: u64) -> Vec<Value> {
     let leased = running
-        .did("/v1/leases", serde_json::json!({ "max": max, "wait_ms": 60_000 }))
+        .did("/v1/leases", serde_json::json!({ "max": max, "waitMs": 60_000 }))
         .await;
     leased["jobs"].as_array().unwrap().clone()
 }
 
 /// Gives the same answer for all of them.
-pub(crate) async fn settle(running: &Running, jobs: &[Value], verdict: Value) -> Value {
+pub(crate) async fn settle(running: &Running, jobs: &[Value], outcome: Value) -> Value {
     let answers: Vec<Value> = jobs
         .iter()
         .map(|job| {
-            let mut answer = verdict.clone();
+            let mut answer = outcome.clone();
             answer["lease"] = job["lease"].clone();
             answer
         })
         .collect();
     running
-        .did("/v1/leases/settle", serde_json::json!({ "answers": answers }))
+        .did("/v1/leases/settle", serde_json::json!({ "settlements": answers }))
         .await
 }
 

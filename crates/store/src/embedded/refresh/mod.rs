@@ -8,7 +8,7 @@
 //! busier the store, the fewer syncs per request. Memory holds the records that are not idle; all of it is read back
 //! at start. After a restart budgets begin empty and silent for a second, and days go on from their durable count.
 
-mod ledger;
+mod persistence;
 mod recover;
 
 use std::fmt;
@@ -18,12 +18,12 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use tidegate_core::time::Timestamp;
 
-use self::ledger::RefreshLedger;
+use self::persistence::RefreshPersistence;
 use super::disk::{Disk, Table};
 use super::fjall_disk::FjallDisk;
-use super::keeper::Keeper;
+use super::runner::Runner;
 use super::{Durability, folder};
-use crate::machine::{Keep, OnMachine};
+use crate::machine::{Keep, RunOn};
 use crate::refresh::{Machine, RefreshSettings};
 use crate::{Clock, StoreError, SystemClock};
 
@@ -51,7 +51,7 @@ impl EmbeddedRefreshOptions {
 }
 
 pub struct EmbeddedRefreshStore {
-    keeper: Keeper<Machine>,
+    runner: Runner<Machine>,
 }
 
 impl fmt::Debug for EmbeddedRefreshStore {
@@ -95,24 +95,24 @@ impl EmbeddedRefreshStore {
         durability: Durability,
     ) -> Result<Self, StoreError> {
         let (machine, numbers) = recover::recover(&*disk, settings, clock.now())?;
-        let ledger = RefreshLedger::new(machine, numbers);
-        let keeper = Keeper::start("tidegate-refresh", ledger, disk, clock, durability)?;
-        Ok(Self { keeper })
+        let persistence = RefreshPersistence::new(machine, numbers);
+        let runner = Runner::start("tidegate-refresh", persistence, disk, clock, durability)?;
+        Ok(Self { runner })
     }
 
     /// Finishes what was asked, syncs and lets go of the folder. Calls that come later find the store closed.
     pub async fn close(&self) -> Result<(), StoreError> {
-        self.keeper.close().await
+        self.runner.close().await
     }
 }
 
 #[async_trait]
-impl OnMachine<Machine> for EmbeddedRefreshStore {
-    async fn on_machine<T: Send + 'static>(
+impl RunOn<Machine> for EmbeddedRefreshStore {
+    async fn run_on<T: Send + 'static>(
         &self,
         keep: Keep,
         work: impl for<'m> FnOnce(&'m mut Machine, Timestamp) -> T + Send + 'static,
     ) -> Result<T, StoreError> {
-        self.keeper.run(keep, work).await
+        self.runner.run(keep, work).await
     }
 }

@@ -1,9 +1,9 @@
 //! The embedded store of waiting rooms: every ticket in this process, durable in the data folder.
 //!
-//! One thread owns the rooms and their disk (`keeper`). Memory holds every ticket; all of it is read back at start, and
+//! One thread owns the rooms and their disk (`runner`). Memory holds every ticket; all of it is read back at start, and
 //! everybody who waited then counts as absent: the connections died with the process, the places did not.
 
-mod ledger;
+mod persistence;
 mod recover;
 
 use std::fmt;
@@ -13,13 +13,13 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use tidegate_core::time::Timestamp;
 
-use self::ledger::RoomLedger;
+use self::persistence::RoomPersistence;
 use super::disk::{Disk, Table};
 use super::fjall_disk::FjallDisk;
-use super::keeper::Keeper;
+use super::runner::Runner;
 use super::{Durability, folder};
-use crate::machine::{Keep, OnMachine};
-use crate::room::{HasBells, RoomBells, Rooms};
+use crate::machine::{Keep, RunOn};
+use crate::room::{HasNotifier, RoomNotifier, Rooms};
 use crate::{Clock, StoreError, SystemClock};
 
 /// Where it lies in the data folder.
@@ -44,8 +44,8 @@ impl EmbeddedRoomOptions {
 }
 
 pub struct EmbeddedRoomStore {
-    keeper: Keeper<Rooms>,
-    bells: Arc<RoomBells>,
+    runner: Runner<Rooms>,
+    signals: Arc<RoomNotifier>,
 }
 
 impl fmt::Debug for EmbeddedRoomStore {
@@ -73,33 +73,33 @@ impl EmbeddedRoomStore {
 
     fn start(disk: Arc<dyn Disk>, clock: Arc<dyn Clock>, durability: Durability) -> Result<Self, StoreError> {
         let (rooms, numbers) = recover::recover(&*disk, clock.now())?;
-        let ledger = RoomLedger::new(rooms, numbers);
-        let keeper = Keeper::start("tidegate-room", ledger, disk, clock, durability)?;
+        let persistence = RoomPersistence::new(rooms, numbers);
+        let runner = Runner::start("tidegate-room", persistence, disk, clock, durability)?;
         Ok(Self {
-            keeper,
-            bells: Arc::default(),
+            runner,
+            signals: Arc::default(),
         })
     }
 
     /// Finishes what was asked, syncs and lets go of the folder. Calls that come later find the store closed.
     pub async fn close(&self) -> Result<(), StoreError> {
-        self.keeper.close().await
+        self.runner.close().await
     }
 }
 
-impl HasBells for EmbeddedRoomStore {
-    fn room_bells(&self) -> &Arc<RoomBells> {
-        &self.bells
+impl HasNotifier for EmbeddedRoomStore {
+    fn room_notifier(&self) -> &Arc<RoomNotifier> {
+        &self.signals
     }
 }
 
 #[async_trait]
-impl OnMachine<Rooms> for EmbeddedRoomStore {
-    async fn on_machine<T: Send + 'static>(
+impl RunOn<Rooms> for EmbeddedRoomStore {
+    async fn run_on<T: Send + 'static>(
         &self,
         keep: Keep,
         work: impl for<'m> FnOnce(&'m mut Rooms, Timestamp) -> T + Send + 'static,
     ) -> Result<T, StoreError> {
-        self.keeper.run(keep, work).await
+        self.runner.run(keep, work).await
     }
 }

@@ -1,15 +1,15 @@
--- admit: moves jobs to ready in fair order. lane, max, ready cap.
+-- admit: moves jobs to ready in fair order. queue, max, ready cap.
 local name, most, cap = next_arg(), next_number(), next_number()
 unhold_turned()
-local index, lane = lane_named(name)
+local index, queue = queue_named(name)
 if not index then return { flush(), {}, {}, 'empty', 0, 0, 0 } end
 cap = min(cap, C.ready_max)
 looks, wanted, marks_changes = most * 10 + 1000, most, true
 local admitted, stop, till = {}, nil, 0
 while not stop do
   if #admitted >= most then stop = 'enough'
-  elseif lane.r >= cap then stop = 'full'
-  elseif room(lane) == 0 then stop, till = 'limited', window_end()
+  elseif queue.r >= cap then stop = 'full'
+  elseif room(queue) == 0 then stop, till = 'limited', window_end()
   else
     local J, g, line = pick(index)
     if J then
@@ -28,31 +28,31 @@ local function deny_next(g, line)
   local J, l = front_of(g, line, 'f')
   pop(l)
   line.nf = line.nf - 1
-  local wait, raw, level = throttle(g, J)
+  local wait, raw, priority = throttle(g, J)
   J.ph, J.delay, J.sp, J.at, J.dirty = DELAYED, DELAY.RATE_LIMITED, THROTTLED, now + wait, true
   push(names.line(int(g.seq), line.k, 't'), entry(J))
   line.nt = line.nt + 1
   congest(g)
   shift(g, WAITING, DELAYED)
-  denied[#denied + 1] = { J.seq, g.id, wait, raw, level, M.started + M.ready, C.limit,
+  denied[#denied + 1] = { J.seq, g.id, wait, raw, priority, M.started + M.ready, C.limit,
     started_in(g, M.win) + g.c[READY], per_group_limit() }
   return true
 end
 if stop == 'limited' and C.hold_job then
   local standing = {}
-  for level = 1, 3 do
+  for priority = 1, 3 do
     for seq, g in pairs(groups) do
-      local line = g.lines[index .. ':' .. level]
+      local line = g.lines[index .. ':' .. priority]
       if line and line.pk and placed[line] ~= member(g, line) then
-        standing[#standing + 1] = { level, line.pk, line.pt, g, line }
+        standing[#standing + 1] = { priority, line.pk, line.pt, g, line }
       end
     end
-    local got = call('ZRANGE', names.order(index, level), 0, most + #standing)
+    local got = call('ZRANGE', names.order(index, priority), 0, most + #standing)
     for _, text in ipairs(got) do
       local g = get_group(tonumber(string.match(text, ':(%d+)')))
-      local line = g and g.lines[index .. ':' .. level]
+      local line = g and g.lines[index .. ':' .. priority]
       if line and placed[line] == text and line.pk and member(g, line) == text then
-        standing[#standing + 1] = { level, line.pk, line.pt, g, line }
+        standing[#standing + 1] = { priority, line.pk, line.pt, g, line }
       end
     end
   end
@@ -71,4 +71,4 @@ if stop == 'limited' and C.hold_job then
     left = still
   end
 end
-return { flush(), admitted, denied, stop, till, lane.r, standing_weight(lane) }
+return { flush(), admitted, denied, stop, till, queue.r, standing_weight(queue) }

@@ -32,12 +32,12 @@ local function keys_of(prefix)
     idle = prefix .. 'group:idle',
     held = prefix .. 'group:held',
     congested = prefix .. 'group:congested',
-    action = prefix .. 'action',
-    action_ids = prefix .. 'action:ids',
-    summary = prefix .. 'action:summary',
-    aggregating = prefix .. 'action:aggregating',
-    cancelling = prefix .. 'action:cancelling',
-    finished_actions = prefix .. 'action:finished',
+    batch = prefix .. 'batch',
+    batch_ids = prefix .. 'batch:ids',
+    summary = prefix .. 'batch:summary',
+    aggregating = prefix .. 'batch:aggregating',
+    cancelling = prefix .. 'batch:cancelling',
+    finished_batches = prefix .. 'batch:finished',
     job = prefix .. 'job',
     state = prefix .. 'job:state',
     finished = prefix .. 'job:finished',
@@ -45,19 +45,19 @@ local function keys_of(prefix)
     expiring = prefix .. 'job:expiring',
     delayed = prefix .. 'non-ready-queue',
     inflight = prefix .. 'in-flight-queue',
-    bells = prefix .. 'bells',
+    signals = prefix .. 'signals',
   }
 end
 local names = {}
 function names.ids(g) return P .. 'group:' .. g .. ':jobs' end
-function names.actions(g) return P .. 'group:' .. g .. ':actions' end
+function names.batches(g) return P .. 'group:' .. g .. ':batches' end
 function names.history(g) return P .. 'congestion:' .. g .. ':history' end
-function names.runs(a) return P .. 'action:' .. a .. ':jobs' end
-function names.parked(a, k) return P .. 'action:' .. a .. ':parked:' .. k end
+function names.runs(a) return P .. 'batch:' .. a .. ':jobs' end
+function names.parked(a, k) return P .. 'batch:' .. a .. ':parked:' .. k end
 function names.line(g, k, list) return P .. 'group:' .. g .. ':line:' .. k .. ':' .. list end
-function names.order(lane, level) return P .. 'fair-queue:' .. lane .. ':' .. level end
-function names.remembered(lane, level) return P .. 'fair-queue:' .. lane .. ':' .. level .. ':tags' end
-function names.ready(lane) return P .. 'ready-queue:' .. lane end
+function names.order(queue, priority) return P .. 'fair-queue:' .. queue .. ':' .. priority end
+function names.remembered(queue, priority) return P .. 'fair-queue:' .. queue .. ':' .. priority .. ':tags' end
+function names.ready(queue) return P .. 'ready-queue:' .. queue end
 
 local function int(n) return string.format('%.0f', n) end
 local function padded(n) return string.format('%016.0f', n) end
@@ -69,7 +69,7 @@ local function next_number() return tonumber(next_arg()) end
 local function window_end() return (M.win + 1) * C.window end
 
 -- What somebody may be waiting for: 1 work, 2 aggregate, 4 timer.
-local ring_work, ring_aggregate, ring_timer
+local notify_work, notify_aggregate, notify_timer
 
 -- The store's time never goes back: a backward step becomes an offset.
 local function observe()
@@ -87,7 +87,7 @@ local function observe()
   local window = floor(now / C.window)
   if window > M.win then
     M.win, M.started = window, 0
-    for _, lane in ipairs(M.lanes) do lane.s = 0 end
+    for _, queue in ipairs(M.queues) do queue.s = 0 end
   end
 end
 
@@ -108,12 +108,12 @@ local function begin(keys, args)
   others_active, others_unfinished = tonumber(ARGV[4]), tonumber(ARGV[5])
   granted, granted_window = tonumber(ARGV[6]), tonumber(ARGV[7])
   arg = 8
-  ring_work, ring_aggregate, ring_timer = false, false, false
+  notify_work, notify_aggregate, notify_timer = false, false, false
   observe()
   for i = 1, #resets do resets[i]() end
 end
 
--- What every answer begins with: bells, active groups, their weight in thousandths, unfinished jobs, jobs in
+-- What every answer begins with: signals, active groups, their weight in thousandths, unfinished jobs, jobs in
 -- ready, the time, finished jobs that are kept.
 local function facts(bits)
   local unfinished = M.c[WAITING] + M.c[READY] + M.c[LEASED] + M.c[DELAYED]

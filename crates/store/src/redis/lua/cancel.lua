@@ -1,13 +1,13 @@
--- cancel: ends every job of a group or an action that is not running. group, action or "", max.
+-- cancel: ends every job of a group or a batch that is not running. group, batch or "", max.
 local group_id, id, budget = next_arg(), next_arg(), next_number()
 local g = find_group(group_id)
 if not g then return { nothing(), 'no group' } end
 local all = {}
 if id ~= '' then
-  all[1] = find_action(g, id)
-  if not all[1] then return { nothing(), 'no action' } end
+  all[1] = find_batch(g, id)
+  if not all[1] then return { nothing(), 'no batch' } end
 else
-  for i, seq in ipairs(call('ZRANGE', names.actions(int(g.seq)), 0, -1)) do all[i] = get_action(tonumber(seq)) end
+  for i, seq in ipairs(call('ZRANGE', names.batches(int(g.seq)), 0, -1)) do all[i] = get_batch(tonumber(seq)) end
 end
 for _, a in ipairs(all) do begin_cancelling(a) end
 local cancelled, running, more = 0, 0, false

@@ -1,7 +1,7 @@
--- Ends the jobs of cancelled actions, a bounded number per call.
+-- Ends the jobs of cancelled batches, a bounded number per call.
 
 local function begin_cancelling(a)
-  -- A decided action may have replayed jobs.
+  -- A decided batch may have replayed jobs.
   if a.cancelled or (not is_open(a) and a.un == 0) then return end
   a.cancelled, a.cur = true, 0
   call('ZADD', K.cancelling, a.seq, a.seq)

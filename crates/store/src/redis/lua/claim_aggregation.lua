@@ -1,4 +1,4 @@
--- claim_aggregation: hands complete actions to a watcher. max, claim for.
+-- claim_aggregation: hands complete batches to a watcher. max, claim for.
 local most, length = next_number(), next_number()
 local out = {}
 local function claimed(a)
@@ -8,14 +8,14 @@ end
 if retried then
   -- The same call again: what it was given before.
   for _, text in ipairs(call('ZRANGE', K.aggregating, 0, 9999)) do
-    local a = get_action(tonumber(text))
+    local a = get_batch(tonumber(text))
     if a.rq == request then out[#out + 1] = claimed(a) end
   end
   if #out > 0 then return { nothing(), out } end
 end
 local free = call('ZRANGEBYSCORE', K.aggregating, '-inf', now, 'LIMIT', 0, most)
 for i, text in ipairs(free) do
-  local a = get_action(tonumber(text))
+  local a = get_batch(tonumber(text))
   a.claim, a.cf, a.rq = give_seq(), now + length, request
   zput(K.aggregating, text, a.cf)
   out[i] = claimed(a)

@@ -1,29 +1,29 @@
 -- clear: takes away what an unfinished import has left, part by part. Who imported. Answers ok and 1 if there
 -- is more, or lost if the shard is not of this import.
--- BOUND: a hundred groups, a thousand actions; what is large is unlinked, not deleted.
+-- BOUND: a hundred groups, a thousand batches; what is large is unlinked, not deleted.
 local who = next_arg()
 if M.importing ~= who and M.imported ~= who then return { 'lost', 0 } end
 
 local budget = 1000
 for _, text in ipairs(call('ZRANGE', K.group_seqs, 0, 99)) do
   local g = get_group(tonumber(text))
-  local of = call('ZRANGE', names.actions(text), 0, budget)
+  local of = call('ZRANGE', names.batches(text), 0, budget)
   for i = 1, min(#of, budget) do
     call('UNLINK', names.runs(of[i]))
-    call('ZREM', names.actions(text), of[i])
+    call('ZREM', names.batches(text), of[i])
   end
   if #of > budget then return { 'ok', 1 } end
   budget = budget - #of
   for _, line in pairs(g and g.lines or {}) do
     for _, name in ipairs({ 'r', 't', 'f' }) do call('UNLINK', names.line(text, line.k, name)) end
   end
-  call('UNLINK', names.ids(text), names.actions(text), names.history(text))
+  call('UNLINK', names.ids(text), names.batches(text), names.history(text))
   call('ZREM', K.group_seqs, text)
 end
 if call('EXISTS', K.group_seqs) == 1 then return { 'ok', 1 } end
-for index in ipairs(M.lanes) do
+for index in ipairs(M.queues) do
   call('UNLINK', names.ready(index))
-  for level = 1, 3 do call('UNLINK', names.order(index, level), names.remembered(index, level)) end
+  for priority = 1, 3 do call('UNLINK', names.order(index, priority), names.remembered(index, priority)) end
 end
 call('UNLINK', P .. 'importing:lines', P .. 'importing:finished')
 for _, key in pairs(K) do call('UNLINK', key) end

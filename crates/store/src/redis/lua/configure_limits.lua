@@ -1,6 +1,6 @@
--- configure_limits: changes rates at run time. Changes kept, lanes that may be set, global rate, by, why, then
--- per lane its name and rate. A rate is a number, "" (as it is) or "reset".
--- Answers ok and what holds (see rates), or lanes if there would be too many.
+-- configure_limits: changes rates at run time. Changes kept, queues that may be set, global rate, by, why, then
+-- per queue its name and rate. A rate is a number, "" (as it is) or "reset".
+-- Answers ok and what holds (see rates), or queues if there would be too many.
 local kept, most = next_number(), next_number()
 local of_all, by, why = next_arg(), next_arg(), next_arg()
 local settings = cjson.decode(call('GET', K.settings))
@@ -20,19 +20,19 @@ L.global_rps = set(of_all, L.global_rps)
 local changed, named = L.global_rps ~= was.global_rps, { false }
 while arg < #ARGV do
   local name, rate = next_arg(), next_arg()
-  L.lanes[name] = set(rate, L.lanes[name])
-  if L.lanes[name] ~= was.lanes[name] then changed = true end
+  L.queues[name] = set(rate, L.queues[name])
+  if L.queues[name] ~= was.queues[name] then changed = true end
   named[#named + 1] = name
 end
 local count = 0
-for _ in pairs(L.lanes) do count = count + 1 end
-if count > most then return { nothing(), 'lanes' } end
+for _ in pairs(L.queues) do count = count + 1 end
+if count > most then return { nothing(), 'queues' } end
 
-for _, lane in ipairs(named) do
-  local from, to = rps_of(settings, was, lane), rps_of(settings, L, lane)
+for _, queue in ipairs(named) do
+  local from, to = rps_of(settings, was, queue), rps_of(settings, L, queue)
   if from ~= to then
     L.changes[#L.changes + 1] = {
-      at = now, by = by, why = why, lane = lane or nil, from_rps = from, to_rps = to, req = request,
+      at = now, by = by, why = why, queue = queue or nil, from_rps = from, to_rps = to, req = request,
     }
   end
 end

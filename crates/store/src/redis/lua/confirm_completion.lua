@@ -1,13 +1,13 @@
--- confirm_completion: the completion callback was called. group, action.
+-- confirm_completion: the completion callback was called. group, batch.
 local group_id, id = next_arg(), next_arg()
 local g = find_group(group_id)
 if not g then return { nothing(), 'no group' } end
-local a = find_action(g, id)
-if not a then return { nothing(), 'no action' } end
+local a = find_batch(g, id)
+if not a then return { nothing(), 'no batch' } end
 if not a.fin then return { nothing(), 'lost' } end
 if not a.conf then
   a.conf = true
   zdrop(K.aggregating, padded(a.seq))
-  zput(K.finished_actions, padded(a.seq), a.fin)
+  zput(K.finished_batches, padded(a.seq), a.fin)
 end
 return { flush(), 'ok' }

@@ -1,4 +1,4 @@
--- How long throttled jobs wait, and how fast a lane may go: the same formulas as in the core.
+-- How long throttled jobs wait, and how fast a queue may go: the same formulas as in the core.
 
 local function next_backoff(g)
   if not C.cong then return C.base, C.base, 0 end
@@ -28,30 +28,30 @@ local function uncongest(g, reason)
   if reason ~= DELAY.SCHEDULED then g.cong = g.cong - 1 end
 end
 
-local function configured(lane)
-  local settings = C.lanes[lane.n]
+local function configured(queue)
+  local settings = C.queues[queue.n]
   return settings and settings.milli or C.milli
 end
-local function raise_pace(lane)
-  local most = configured(lane)
-  if lane.p >= most then lane.p = most return end
-  local gained = floor(most * min(20000, max(0, now - lane.up)) / 20000)
+local function raise_pace(queue)
+  local most = configured(queue)
+  if queue.p >= most then queue.p = most return end
+  local gained = floor(most * min(20000, max(0, now - queue.up)) / 20000)
   if gained > 0 then
-    lane.p, lane.up = min(most, lane.p + gained), now
+    queue.p, queue.up = min(most, queue.p + gained), now
   end
 end
 -- The downstream said that it is too much: x 0.7, at most once per second.
-local function cut_pace(lane)
-  raise_pace(lane)
-  if lane.cut and now < lane.cut + 1000 then return end
-  lane.cut, lane.up = now, now
-  lane.p = max(floor(lane.p * 7 / 10), min(1000, configured(lane)))
+local function cut_pace(queue)
+  raise_pace(queue)
+  if queue.cut and now < queue.cut + 1000 then return end
+  queue.cut, queue.up = now, now
+  queue.p = max(floor(queue.p * 7 / 10), min(1000, configured(queue)))
 end
-local function pace_limit(lane)
-  raise_pace(lane)
-  local all = lane.p * C.window / 1000000
+local function pace_limit(queue)
+  raise_pace(queue)
+  local all = queue.p * C.window / 1000000
   -- A rate that was cut is shared by the shards; the configured one is kept by the grants.
-  if others_active > 0 and lane.p < configured(lane) then all = math.ceil(all * M.active / (M.active + others_active)) end
+  if others_active > 0 and queue.p < configured(queue) then all = math.ceil(all * M.active / (M.active + others_active)) end
   return max(1, floor(all))
 end
 
@@ -64,9 +64,9 @@ local function charge()
   M.started = M.started + 1
   if granted then granted = granted - 1 end
 end
--- Starts that this lane may still promise in this window.
-local function room(lane)
-  local own = max(0, pace_limit(lane) - (lane.s + lane.r))
+-- Starts that this queue may still promise in this window.
+local function room(queue)
+  local own = max(0, pace_limit(queue) - (queue.s + queue.r))
   if granted then return min(window_room(), own) end
   return min(max(0, window_room() - M.ready), own)
 end

@@ -1,5 +1,5 @@
 -- dead: a page of dead jobs, those accepted last first, changing nothing. after or "", max, looks, group or "", type
--- or "", reason or "". Answers jobs with their group and action, and the last number looked at, or -1 at the end.
+-- or "", reason or "". Answers jobs with their group and batch, and the last number looked at, or -1 at the end.
 -- BOUND: `looks` jobs looked at, or about a megabyte of them.
 local after, most, left = next_number(), next_number(), next_number()
 local group_id, kind, reason = next_arg(), next_arg(), next_number()
@@ -18,11 +18,11 @@ while true do
   load_jobs(seqs)
   for i, seq in ipairs(seqs) do
     local J = jobs[seq]
-    local a = get_action(J.a)
+    local a = get_batch(J.a)
     after, left, bytes = seq, left - 1, bytes + #J.blob + #J.text
     if matches(J, a) then
       out[#out + 1] = { get_group(a.g).id, a.id, { J.seq, J.v, J.ph, J.att, J.thr, J.at, J.delay, J.death,
-        M.lanes[J.lane].n, J.blob, J.text } }
+        M.queues[J.queue].n, J.blob, J.text } }
     end
     if #out == most or left == 0 or bytes > 1048576 then return { out, i < #found and seq or -1 } end
   end

@@ -1,5 +1,5 @@
--- drop_finished: forgets finished jobs, actions and idle groups by age and by count. max, older than or "",
--- then what other shards keep: finished jobs, finished actions, idle groups.
+-- drop_finished: forgets finished jobs, batches and idle groups by age and by count. max, older than or "",
+-- then what other shards keep: finished jobs, finished batches, idle groups.
 local budget, age = next_number(), next_number()
 age = age or C.job_age
 -- This shard's part of what may be kept in all.
@@ -8,9 +8,9 @@ local function part(most, own)
   return others == 0 and most or floor(most * own / max(1, own + others))
 end
 local jobs_max = part(C.jobs_max, M.fin)
-local actions_max = part(C.actions_max, call('ZCARD', K.finished_actions))
-local groups_max = part(C.actions_max, call('ZCARD', K.idle))
-local n_jobs, n_actions, n_groups = 0, 0, 0
+local batches_max = part(C.batches_max, call('ZCARD', K.finished_batches))
+local groups_max = part(C.batches_max, call('ZCARD', K.idle))
+local n_jobs, n_batches, n_groups = 0, 0, 0
 -- Jobs that were replayed or purged have left their entries behind.
 local l, stale = list(K.finished), 0
 while budget > 0 and stale < 20000 do
@@ -29,31 +29,31 @@ while budget > 0 and stale < 20000 do
   pop(l)
 end
 
-local function drop_action(a)
+local function drop_batch(a)
   local g = get_group(a.g)
-  call('HDEL', K.action, a.seq)
+  call('HDEL', K.batch, a.seq)
   call('HDEL', K.summary, a.seq)
-  call('HDEL', K.action_ids, int(a.g) .. ':' .. a.id)
+  call('HDEL', K.batch_ids, int(a.g) .. ':' .. a.id)
   call('ZREM', K.cancelling, a.seq)
-  call('ZREM', names.actions(int(a.g)), a.seq)
+  call('ZREM', names.batches(int(a.g)), a.seq)
   call('DEL', names.runs(int(a.seq)))
   for _, parked in ipairs(a.parked) do call('DEL', names.parked(int(a.seq), parked.k)) end
   g.opens = without(g.opens, a.seq)
-  M.actions = M.actions - 1
-  dropped_actions[a.seq], touched[a.seq] = true, nil
+  M.batches = M.batches - 1
+  dropped_batches[a.seq], touched[a.seq] = true, nil
 end
 
-local candidates = call('ZCARD', K.finished_actions)
+local candidates = call('ZCARD', K.finished_batches)
 local kept = candidates
 while budget > 0 and candidates > 0 do
-  local first = call('ZRANGE', K.finished_actions, 0, 0, 'WITHSCORES')
+  local first = call('ZRANGE', K.finished_batches, 0, 0, 'WITHSCORES')
   local finished_at = tonumber(first[2])
-  if now - finished_at <= C.action_age and kept <= actions_max then break end
+  if now - finished_at <= C.batch_age and kept <= batches_max then break end
   budget, candidates = budget - 1, candidates - 1
-  local a = get_action(tonumber(first[1]))
+  local a = get_batch(tonumber(first[1]))
   if a.un > 0 then
     -- A replayed job still refers to it.
-    call('ZADD', K.finished_actions, now, first[1])
+    call('ZADD', K.finished_batches, now, first[1])
     a.fin = now
   else
     local from, passed = 0, 0
@@ -71,10 +71,10 @@ while budget > 0 and candidates > 0 do
       end
     end
     if a.kept == 0 then
-      call('ZREM', K.finished_actions, first[1])
+      call('ZREM', K.finished_batches, first[1])
       kept = kept - 1
-      drop_action(a)
-      n_actions = n_actions + 1
+      drop_batch(a)
+      n_batches = n_batches + 1
     else
       break
     end
@@ -84,13 +84,13 @@ end
 local function unused(a) return a.implicit and not a.sealed and a.kept == 0 end
 local function droppable(g)
   if g.paused or g.bp ~= 0 or g.cw or g.cl then return false end
-  for phase = 1, 6 do
-    if g.c[phase] > 0 then return false end
+  for state = 1, 6 do
+    if g.c[state] > 0 then return false end
   end
-  for _, seq in ipairs(call('ZRANGE', names.actions(int(g.seq)), 0, 9)) do
-    if not unused(get_action(tonumber(seq))) then return false end
+  for _, seq in ipairs(call('ZRANGE', names.batches(int(g.seq)), 0, 9)) do
+    if not unused(get_batch(tonumber(seq))) then return false end
   end
-  return call('ZCARD', names.actions(int(g.seq))) <= 10
+  return call('ZCARD', names.batches(int(g.seq))) <= 10
 end
 write_zsets()
 candidates = call('ZCARD', K.idle)
@@ -98,26 +98,26 @@ kept = candidates
 while budget > 0 and candidates > 0 do
   local first = call('ZRANGE', K.idle, 0, 0, 'WITHSCORES')
   local idle_since = tonumber(first[2])
-  local too_old = now - idle_since > C.action_age
+  local too_old = now - idle_since > C.batch_age
   if not too_old and kept <= groups_max then break end
   budget, candidates = budget - 1, candidates - 1
   local g = get_group(tonumber(first[1]))
   if not droppable(g) then
     -- One that is too many but not too old goes behind the others, or it would hide them.
-    g.idle = too_old and now - C.action_age + 3600000 or now
+    g.idle = too_old and now - C.batch_age + 3600000 or now
     call('ZADD', K.idle, g.idle, first[1])
   else
-    for _, seq in ipairs(call('ZRANGE', names.actions(int(g.seq)), 0, -1)) do drop_action(get_action(tonumber(seq))) end
+    for _, seq in ipairs(call('ZRANGE', names.batches(int(g.seq)), 0, -1)) do drop_batch(get_batch(tonumber(seq))) end
     call('ZREM', K.idle, first[1])
     call('ZREM', K.group_seqs, g.seq)
     call('ZREM', K.congested, g.seq)
     call('HDEL', K.group_ids, g.id)
     call('HDEL', K.group, g.seq)
-    call('DEL', names.ids(int(g.seq)), names.history(int(g.seq)), names.actions(int(g.seq)))
-    for index, lane in ipairs(M.lanes) do
-      for level = 1, 3 do
-        if lane.o[level].rem > 0 then
-          lane.o[level].rem = lane.o[level].rem - call('ZREM', names.remembered(index, level), g.seq)
+    call('DEL', names.ids(int(g.seq)), names.history(int(g.seq)), names.batches(int(g.seq)))
+    for index, queue in ipairs(M.queues) do
+      for priority = 1, 3 do
+        if queue.o[priority].rem > 0 then
+          queue.o[priority].rem = queue.o[priority].rem - call('ZREM', names.remembered(index, priority), g.seq)
         end
       end
     end
@@ -129,5 +129,5 @@ while budget > 0 and candidates > 0 do
 end
 
 write_dropped()
-local more = budget == 0 and n_jobs + n_actions + n_groups > 0
-return { flush(), n_jobs, n_actions, n_groups, more and 1 or 0, call('ZCARD', K.finished_actions), call('ZCARD', K.idle) }
+local more = budget == 0 and n_jobs + n_batches + n_groups > 0
+return { flush(), n_jobs, n_batches, n_groups, more and 1 or 0, call('ZCARD', K.finished_batches), call('ZCARD', K.idle) }

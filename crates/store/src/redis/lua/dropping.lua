@@ -3,7 +3,7 @@
 local gone, gone_ids, touched = {}, {}, {}
 
 local function drop_job(J)
-  local a = get_action(J.a)
+  local a = get_batch(J.a)
   local g = get_group(a.g)
   if J.sp == FINISHED then M.fin = M.fin - 1 end
   a.kept = a.kept - 1

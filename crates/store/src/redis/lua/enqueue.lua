@@ -1,8 +1,8 @@
 -- enqueue: accepts jobs, once each.
--- group, base priority, its step, action or "", number of types, types…, then per job: id, flags (level + 4
+-- group, base priority, its step, batch or "", number of types, types…, then per job: id, flags (priority + 4
 -- with run_at + 8 with expires_at + 16 payload too large + 32 x type), what is kept of it.
 
-local group_id, base_priority, step, action_id = next_arg(), next_number(), next_number(), next_arg()
+local group_id, base_priority, step, batch_id = next_arg(), next_number(), next_number(), next_arg()
 local kinds = {}
 for i = 1, next_number() do kinds[i] = next_arg() end
 local count = (#ARGV - arg) / 3
@@ -22,8 +22,8 @@ end
 local g = find_group(group_id)
 local a
 if g then
-  if action_id ~= '' then a = find_action(g, action_id)
-  elseif g.opens[1] then a = get_action(g.opens[#g.opens]) end
+  if batch_id ~= '' then a = find_batch(g, batch_id)
+  elseif g.opens[1] then a = get_batch(g.opens[#g.opens]) end
 end
 if a and (a.cancelled or a.sealed) then
   -- A client that did not hear the answer sends the same again, perhaps after sealing.
@@ -34,19 +34,19 @@ if a and (a.cancelled or a.sealed) then
     answers[i] = -tonumber(found[i])
   end
   if not all then return { nothing(), a.cancelled and 'cancelled' or 'sealed', a.id } end
-  local of = get_action(get_job(-answers[1]).a)
+  local of = get_batch(get_job(-answers[1]).a)
   return { nothing(), 'ok', of.id, of.c[1], answers }
 end
 
 g = g or find_or_create_group(group_id, base_priority, step)
 if not a then
-  local implicit = action_id == ''
+  local implicit = batch_id == ''
   if implicit then
-    action_id = 'auto-' .. int(M.seq)
+    batch_id = 'auto-' .. int(M.seq)
     -- Somebody may have used the name.
-    while find_action(g, action_id) do action_id = action_id .. '-' end
+    while find_batch(g, batch_id) do batch_id = batch_id .. '-' end
   end
-  a = create_action(g, action_id, 100, false, implicit)
+  a = create_batch(g, batch_id, 100, false, implicit)
 end
 local again = retried and g.rq == request and g.rs
 g.rq, g.rs = request, M.seq
@@ -54,15 +54,15 @@ local found, seen = known_ids(g), {}
 local answers, put, ids, fresh = {}, {}, {}, {}
 local created, accepted = struct.pack('>I5I6', a.seq, now), 0
 local waiting, delayed, of_line = 0, 0, {}
--- Lane and lines by type and level, found once.
+-- Queue and lines by type and priority, found once.
 local homes = {}
-local function home_of(name, level)
-  local home = homes[name] and homes[name][level]
+local function home_of(name, priority)
+  local home = homes[name] and homes[name][priority]
   if not home then
-    local lane = lane_for(kind_of(name).lane)
-    home = { line = line_for(g, lane, level), before = created .. struct.pack('>I2', lane) }
+    local queue = queue_for(kind_of(name).queue)
+    home = { line = line_for(g, queue, priority), before = created .. struct.pack('>I2', queue) }
     homes[name] = homes[name] or {}
-    homes[name][level] = home
+    homes[name][priority] = home
   end
   return home
 end
@@ -95,13 +95,13 @@ for i = 1, count do
     ids[accepted * 2 - 1], ids[accepted * 2] = id, seq
     if exp then
       zput(K.expiring, padded(seq), exp)
-      ring_timer = true
+      notify_timer = true
     end
     if run and run > now then
       delayed = delayed + 1
       zput(K.delayed, padded(seq), run)
       call('HSET', K.state, seq, struct.pack(STATE, DELAYED, NOWHERE, 0, 0, 0, 0, run, DELAY.SCHEDULED, 0, 0, 0))
-      ring_timer = true
+      notify_timer = true
     else
       waiting = waiting + 1
       line.nf = line.nf + 1
@@ -114,10 +114,10 @@ end
 if accepted > 0 then
   add_run(a, M.seq - accepted, accepted)
   a.c[1], a.un, a.kept = a.c[1] + accepted, a.un + accepted, a.kept + accepted
-  local function gain(phase, n)
+  local function gain(state, n)
     if n == 0 then return end
-    shift(g, nil, phase)
-    g.c[phase], M.c[phase] = g.c[phase] + n - 1, M.c[phase] + n - 1
+    shift(g, nil, state)
+    g.c[state], M.c[state] = g.c[state] + n - 1, M.c[state] + n - 1
   end
   gain(WAITING, waiting)
   gain(DELAYED, delayed)

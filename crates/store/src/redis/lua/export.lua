@@ -1,10 +1,10 @@
 -- export: a page of what the store keeps, changing nothing. What, then its arguments.
 --   groups: after or "", max. Answers groups, and whether there are more.
---   actions: from this group on, after this action of it or "", max. Answers actions, then the next two
---     arguments or -1. Of each action the first runs of job numbers, and whether there are more.
---   runs: action, after. Answers runs, and whether there are more.
+--   batches: from this group on, after this batch of it or "", max. Answers batches, then the next two
+--     arguments or -1. Of each batch the first runs of job numbers, and whether there are more.
+--   runs: batch, after. Answers runs, and whether there are more.
 --   jobs: first and count of runs… Answers jobs, and the number to go on from or -1.
--- BOUND: `max`; a thousand groups looked at for their actions; 64 runs per action, a thousand of one; for
+-- BOUND: `max`; a thousand groups looked at for their batches; 64 runs per batch, a thousand of one; for
 -- jobs what the caller lists, or about a megabyte.
 local what = next_arg()
 
@@ -30,15 +30,15 @@ if what == 'groups' then
     out[i] = { g.seq, g.id, g.bp, flag(g.paused), g.cw or -1, g.cl or -1, g.cr }
   end
   return { out, flag(#seqs > most) }
-elseif what == 'actions' then
+elseif what == 'batches' then
   local group, after, most = next_number(), next_number(), next_number()
   local seqs = call('ZRANGEBYSCORE', K.group_seqs, int(group), '+inf', 'LIMIT', 0, 1000)
   local out = {}
   for _, text in ipairs(seqs) do
     local g = tonumber(text)
     local from = g == group and after and '(' .. int(after) or '-inf'
-    for _, of in ipairs(call('ZRANGEBYSCORE', names.actions(int(g)), from, '+inf', 'LIMIT', 0, most - #out)) do
-      local a = get_action(tonumber(of))
+    for _, of in ipairs(call('ZRANGEBYSCORE', names.batches(int(g)), from, '+inf', 'LIMIT', 0, most - #out)) do
+      local a = get_batch(tonumber(of))
       local runs, more = runs_of(a.seq, '-inf', 64)
       out[#out + 1] = { a.seq, a.g, a.id, a.th, flag(a.keep), a.cb or '', a.status, flag(a.sealed), flag(a.paused),
         flag(a.cancelled), flag(a.implicit), flag(a.conf), a.cr, a.fin or -1, is_open(a) and a.d or a.c, a.err,

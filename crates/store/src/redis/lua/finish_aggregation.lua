@@ -1,10 +1,10 @@
--- finish_aggregation: takes the watcher's summary and decides the action. group, action, claim, "1" with the
+-- finish_aggregation: takes the watcher's summary and decides the batch. group, batch, claim, "1" with the
 -- summary or "0" with the error.
 local group_id, id, claim, fine, text = next_arg(), next_arg(), next_number(), next_arg() == '1', next_arg()
 local g = find_group(group_id)
 if not g then return { nothing(), 'no group' } end
-local a = find_action(g, id)
-if not a then return { nothing(), 'no action' } end
+local a = find_batch(g, id)
+if not a then return { nothing(), 'no batch' } end
 if retried and a.claim == claim and a.status > AGGREGATING then return { nothing(), 'ok', a.status } end
 if a.claim ~= claim or a.status ~= AGGREGATING then return { nothing(), 'lost' } end
 if fine then
@@ -15,6 +15,6 @@ else
   a.status = FAILED
 end
 a.fin = now
--- A group that is done starts its next action with clean statistics.
+-- A group that is done starts its next batch with clean statistics.
 if not is_active(g) then clear_stats(g) end
 return { flush(), 'ok', a.status }

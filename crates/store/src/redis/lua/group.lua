@@ -1,14 +1,14 @@
 -- Groups, their lines, and the fair order that lines stand in. One record per group, its lines inside.
 --
--- A line is named "<lane>:<level>" within its group. `pk` and `pt` are its key and turn while it stands in
+-- A line is named "<queue>:<priority>" within its group. `pk` and `pt` are its key and turn while it stands in
 -- the order; the member in the sorted set is "<turn>:<group>", so equal keys go by turn.
 
 local groups, dropped_groups, owner, placed, heaps
 resets[#resets + 1] = function() groups, dropped_groups, owner, placed, heaps = {}, {}, {}, {}, {} end
 
-local function order_of(line) return M.lanes[line.l].o[line.v] end
--- A number for each lane and level.
-local function place_of(lane, level) return lane * 4 + level end
+local function order_of(line) return M.queues[line.l].o[line.v] end
+-- A number for each queue and priority.
+local function place_of(queue, priority) return queue * 4 + priority end
 local function member(g, line) return padded(line.pt) .. ':' .. int(g.seq) end
 
 -- Brings a line's tag to the order's present base (see rebase).
@@ -139,7 +139,7 @@ local function enter_order(g, line)
   line.tag = max(line.tag, order_of(line).vt)
   line.since, line.served = now, 0
   insert_line(g, line)
-  ring_work = true
+  notify_work = true
 end
 
 -- Tags of lines without unfinished jobs are remembered while they are ahead of virtual time.
@@ -202,16 +202,16 @@ local function refund_pick(g, line)
   line.tag = max(0, line.tag - g.step)
 end
 
--- The first line in the order of a lane and level, with its group.
-local function first_line(lane, level, chunk)
-  local h = heaps[place_of(lane, level)]
+-- The first line in the order of a queue and priority, with its group.
+local function first_line(queue, priority, chunk)
+  local h = heaps[place_of(queue, priority)]
   if not h then
-    h = { read = 0, whole = false, key = names.order(lane, level) }
-    heaps[place_of(lane, level)] = h
+    h = { read = 0, whole = false, key = names.order(queue, priority) }
+    heaps[place_of(queue, priority)] = h
     -- Lines that have entered in this call before the heap was made.
     for seq, g in pairs(groups) do
       for _, line in pairs(g.lines) do
-        if line.l == lane and line.v == level and line.pk and placed[line] ~= member(g, line) then
+        if line.l == queue and line.v == priority and line.pk and placed[line] ~= member(g, line) then
           heap.push(h, { line.pk, line.pt, seq })
         end
       end
@@ -234,7 +234,7 @@ local function first_line(lane, level, chunk)
     local g, line = top[4], top[5]
     if not g then
       g = get_group(top[3])
-      line = g and g.lines[lane .. ':' .. level]
+      line = g and g.lines[queue .. ':' .. priority]
       top[4], top[5] = g, line
     end
     if line and line.pk == top[1] and line.pt == top[2] then return g, line end
@@ -242,43 +242,43 @@ local function first_line(lane, level, chunk)
   end
 end
 
-local function lane_named(name)
-  for i, lane in ipairs(M.lanes) do
-    if lane.n == name then return i, lane end
+local function queue_named(name)
+  for i, queue in ipairs(M.queues) do
+    if queue.n == name then return i, queue end
   end
 end
-local function lane_for(name)
-  local i = lane_named(name)
+local function queue_for(name)
+  local i = queue_named(name)
   if i then return i end
-  local settings = C.lanes[name]
+  local settings = C.queues[name]
   local rate = settings and settings.milli or C.milli
   local order = function() return { vt = 0, turn = 0, len = 0, w = 0, rem = 0, ep = 0, base = 0 } end
-  M.lanes[#M.lanes + 1] = {
+  M.queues[#M.queues + 1] = {
     n = name, c = { 0, 0, 0 }, r = 0, s = 0, p = rate, cut = false, up = 0,
     o = { order(), order(), order() },
   }
-  return #M.lanes
+  return #M.queues
 end
--- The weight of the groups that stand in a lane's order, in thousandths. Those that are held until the window
+-- The weight of the groups that stand in a queue's order, in thousandths. Those that are held until the window
 -- turns count, too: they will be back without anybody saying so.
-local function standing_weight(lane)
-  return floor((lane.o[1].w + lane.o[2].w + lane.o[3].w + M.held) * 1000 + 0.5)
+local function standing_weight(queue)
+  return floor((queue.o[1].w + queue.o[2].w + queue.o[3].w + M.held) * 1000 + 0.5)
 end
 local function kind_of(name) return C.kinds[name] or C.kind end
 
--- The group's line in this lane and level; made when needed, with the tag that is remembered of it.
-local function line_for(g, lane, level)
-  local k = lane .. ':' .. level
+-- The group's line in this queue and priority; made when needed, with the tag that is remembered of it.
+local function line_for(g, queue, priority)
+  local k = queue .. ':' .. priority
   local line = g.lines[k]
   if line then return line end
-  line = { k = k, l = lane, v = level, tag = 0, since = 0, served = 0, un = 0, nr = 0, nt = 0, nf = 0 }
-  local o = M.lanes[lane].o[level]
+  line = { k = k, l = queue, v = priority, tag = 0, since = 0, served = 0, un = 0, nr = 0, nt = 0, nf = 0 }
+  local o = M.queues[queue].o[priority]
   line.ep = o.ep
   if o.rem > 0 then
-    local tag = call('ZSCORE', names.remembered(lane, level), g.seq)
+    local tag = call('ZSCORE', names.remembered(queue, priority), g.seq)
     if tag then
       line.tag, o.rem = tonumber(tag), o.rem - 1
-      call('ZREM', names.remembered(lane, level), g.seq)
+      call('ZREM', names.remembered(queue, priority), g.seq)
     end
   end
   g.lines[k], owner[line] = line, g
@@ -341,7 +341,7 @@ local function unhold_turned(turn)
   end
 end
 
--- Books a job's way from one phase to another.
+-- Books a job's way from one state to another.
 local function shift(g, from, to)
   local was = is_active(g)
   if from then

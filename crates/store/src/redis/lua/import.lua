@@ -1,9 +1,9 @@
 -- import: one step of filling an empty shard. Who imports, step, what, its arguments.
 --   begin: only where there are no groups. From here on M.importing names who imports.
 --   limits: rates that were set at run time, as a record of the stream.
---   records: g, a or j, then a group, action or job (see restore)…
+--   records: g, a or j, then a group, batch or job (see restore)…
 --   finished, lines: what waited for all records to be there; a thousand per call.
---   actions: numbers of actions that may go on: cancelled or complete.
+--   batches: numbers of batches that may go on: cancelled or complete.
 --   end: the shard is whole.
 -- Answers ok and a number (begin: the first number to give; finished, lines: 1 if there are more), or lost if
 -- another import has taken over, full, or bad and why.
@@ -45,12 +45,12 @@ elseif what == 'limits' then
   call('SET', K.limits, encode(L))
 elseif what == 'end' then
   M.importing, M.imported = nil, who
-  ring_work, ring_aggregate, ring_timer = true, true, true
+  notify_work, notify_aggregate, notify_timer = true, true, true
   return { flush(), 'ok', 0 }
 elseif step > M.imported then
   while arg < #ARGV do
-    if what == 'actions' then
-      local a = get_action(next_number())
+    if what == 'batches' then
+      local a = get_batch(next_number())
       if a.cancelled and a.un > 0 then
         a.cur = 0
         call('ZADD', K.cancelling, a.seq, a.seq)
@@ -59,7 +59,7 @@ elseif step > M.imported then
     else
       local kind, bad = next_arg(), nil
       if kind == 'g' then bad = restore_group()
-      elseif kind == 'a' then bad = restore_action()
+      elseif kind == 'a' then bad = restore_batch()
       else bad = restore_job() end
       if bad then return { nothing(), 'bad', bad } end
     end

@@ -1,4 +1,4 @@
--- Jobs. What never changes is in `job`: action, creation, lane, then as the client packed it: flags (level,
+-- Jobs. What never changes is in `job`: batch, creation, queue, then as the client packed it: flags (priority,
 -- run_at, expires_at), lengths, times, id, type, payload. What changes is in `job:state`; a job without a
 -- state waits for its first start.
 --
@@ -19,7 +19,7 @@ resets[#resets + 1] = function()
 end
 
 local function read_job(seq, blob)
-  local a, _, lane, flags, idlen, kindlen, pos = unpack_blob(BLOB, blob)
+  local a, _, queue, flags, idlen, kindlen, pos = unpack_blob(BLOB, blob)
   local exp
   if flags >= 4 then
     if floor(flags / 4) % 2 == 1 then pos = pos + 7 end
@@ -27,7 +27,7 @@ local function read_job(seq, blob)
   end
   -- The fields that a start will set have their room from the beginning.
   return setmetatable({
-    seq = seq, a = a, lane = lane, v = flags % 4 + 1, blob = blob, exp = exp,
+    seq = seq, a = a, queue = queue, v = flags % 4 + 1, blob = blob, exp = exp,
     kind = cut(blob, pos + idlen, pos + idlen + kindlen - 1),
     ph = nil, sp = nil, fence = nil, at = nil, dirty = nil, started = nil, owner = nil, req = nil, row = nil,
   }, UNTOUCHED)
@@ -47,7 +47,7 @@ local function read_state(J, raw)
   J.lifted = lifted == 1
   if J.ph == LEASED then
     local kindlen, ownerlen
-    J.started, J.exp, J.a, J.lane, J.v, kindlen, ownerlen, pos = struct.unpack(LEASE, raw, pos)
+    J.started, J.exp, J.a, J.queue, J.v, kindlen, ownerlen, pos = struct.unpack(LEASE, raw, pos)
     if J.exp == 0 then J.exp = nil end
     -- A plain start does not repeat the type where no type has settings.
     if kindlen > 0 or not J.kind then J.kind = string.sub(raw, pos, pos + kindlen - 1) end
@@ -62,15 +62,15 @@ local function state_of(J)
   local state = struct.pack(STATE, J.ph, J.sp, J.n, J.att, J.thr, J.fence, J.at, J.delay, J.death,
     J.lifted and 1 or 0, J.pz)
   if J.ph ~= LEASED then return state .. J.text end
-  -- The same for all leases of one call and action.
+  -- The same for all leases of one call and batch.
   local last = last_lease
   if last.a == J.a and last.req == J.req and last.kind == J.kind and last.v == J.v and not J.exp
-    and last.lane == J.lane and last.started == J.started then
+    and last.queue == J.queue and last.started == J.started then
     return state .. last.text
   end
-  local text = struct.pack(LEASE, J.started, J.exp or 0, J.a, J.lane, J.v, #J.kind, #J.owner) .. J.kind .. J.owner .. J.req
+  local text = struct.pack(LEASE, J.started, J.exp or 0, J.a, J.queue, J.v, #J.kind, #J.owner) .. J.kind .. J.owner .. J.req
   if not J.exp then
-    last.a, last.req, last.kind, last.v, last.lane, last.started, last.text = J.a, J.req, J.kind, J.v, J.lane, J.started, text
+    last.a, last.req, last.kind, last.v, last.queue, last.started, last.text = J.a, J.req, J.kind, J.v, J.queue, J.started, text
   end
   return state .. text
 end
@@ -118,11 +118,11 @@ local function load_entries(entries, fresh)
 end
 
 local function home(J)
-  local a = get_action(J.a)
+  local a = get_batch(J.a)
   local g = get_group(a.g)
-  return a, g, g.lines[J.lane .. ':' .. J.v]
+  return a, g, g.lines[J.queue .. ':' .. J.v]
 end
--- Where a job stands. Resuming an action moves its parked jobs all at once, without touching each.
+-- Where a job stands. Resuming a batch moves its parked jobs all at once, without touching each.
 local function spot(J, a)
   if J.sp == PARKED and not (a.paused and a.pz == J.pz) then return RETURNED end
   return J.sp
@@ -132,20 +132,20 @@ local function one_less(g, line, sp)
   elseif sp == THROTTLED then line.nt = line.nt - 1
   elseif sp == FRESH then line.nf = line.nf - 1
   elseif sp == IN_READY then
-    local lane = M.lanes[line.l]
-    lane.r, M.ready = lane.r - 1, M.ready - 1
+    local queue = M.queues[line.l]
+    queue.r, M.ready = queue.r - 1, M.ready - 1
   end
   if line_len(line) == 0 then
     leave_order(line)
     if line.stale then drop_lists(g, line) end
   end
 end
--- Takes a job out of whatever holds it; its phase stays. A list keeps a stale entry.
+-- Takes a job out of whatever holds it; its state stays. A list keeps a stale entry.
 local function detach(J)
   local a, g, line = home(J)
   local sp = spot(J, a)
   if sp == PARKED then
-    changed_actions[a.seq] = true
+    changed_batches[a.seq] = true
     for _, parked in ipairs(a.parked) do
       if parked.k == line.k then parked.n = parked.n - 1 end
     end
@@ -174,21 +174,21 @@ local function delay(g, J, due, reason)
   zput(K.delayed, padded(J.seq), due)
   congest(g)
   shift(g, LEASED, DELAYED)
-  ring_timer = true
+  notify_timer = true
 end
 
 -- Books a detached job as finished.
-local function finish(J, phase, text)
+local function finish(J, state, text)
   local a, g, line = home(J)
-  changed_actions[a.seq] = true
+  changed_batches[a.seq] = true
   if J.ph == DELAYED then set_waiting(g, J) end
   if J.exp and not J.lifted then zdrop(K.expiring, padded(J.seq)) end
   local from = J.ph
-  J.ph, J.at, J.lifted, J.dirty, J.text, J.sp = phase, now, true, true, text, NOWHERE
-  shift(g, from, phase)
+  J.ph, J.at, J.lifted, J.dirty, J.text, J.sp = state, now, true, true, text, NOWHERE
+  shift(g, from, state)
   line_loses(g, line)
   a.un = a.un - 1
-  -- With kept results a job goes when its action goes.
+  -- With kept results a job goes when its batch goes.
   if not a.keep then
     J.sp = FINISHED
     push(K.finished, entry(J))
@@ -202,7 +202,7 @@ local DEATHS = {
   [DIED.EXPIRED] = 'expired before it could start',
   [DIED.CANCELLED] = 'cancelled',
 }
--- Ends a detached job without success; true if that completed its action.
+-- Ends a detached job without success; true if that completed its batch.
 local function die(J, reason, text)
   if text == '' then text = DEATHS[reason] end
   J.death = reason
@@ -232,15 +232,15 @@ local function write_jobs()
   in_parts('HSET', K.state, put)
 end
 
--- Everything that was decided, written; then the bells ring.
+-- Everything that was decided, written; then the signals notify.
 local function flush()
   call('SET', K.meta, encode(M))
   write_groups()
-  write_actions()
+  write_batches()
   write_jobs()
   for _, l in pairs(lists) do write_list(l) end
   write_zsets()
-  local bits = (ring_work and 1 or 0) + (ring_aggregate and 2 or 0) + (ring_timer and 4 or 0)
-  if bits > 0 then call('PUBLISH', K.bells, bits) end
+  local bits = (notify_work and 1 or 0) + (notify_aggregate and 2 or 0) + (notify_timer and 4 or 0)
+  if bits > 0 then call('PUBLISH', K.signals, bits) end
   return facts(bits)
 end

@@ -1,7 +1,7 @@
--- lease: hands jobs to a worker. lane, max, owner. The only place where the rate is charged.
+-- lease: hands jobs to a worker. queue, max, owner. The only place where the rate is charged.
 local name, most, who = next_arg(), next_number(), next_arg()
 
--- The answer: groups and actions once each, then seven values per job.
+-- The answer: groups and batches once each, then seven values per job.
 local count, out, of, index_of = 0, {}, {}, {}
 local function hand_out(J, a, g, kind)
   local at = index_of[J.a]
@@ -27,31 +27,31 @@ if retried then
     for _, seq in ipairs(seqs) do
       local J = jobs[seq]
       if J and J.ph == LEASED and J.req == request then
-        local a = get_action(J.a)
+        local a = get_batch(J.a)
         hand_out(J, a, get_group(a.g), kind_of(J.kind))
       end
     end
   end
   if count > 0 then
-    local _, lane = lane_named(name)
-    return { nothing(), 'enough', 0, 0, of, out, lane.r, standing_weight(lane) }
+    local _, queue = queue_named(name)
+    return { nothing(), 'enough', 0, 0, of, out, queue.r, standing_weight(queue) }
   end
 end
 
 unhold_turned()
-local index, lane = lane_named(name)
+local index, queue = queue_named(name)
 if not index then return { flush(), 'empty', 0, granted or 0, {}, {}, 0, 0 } end
 looks, wanted, marks_changes = most * 10 + 1000, most, true
 
 -- The next job to start, detached, within every limit; or nil, why, until when.
 local function next_start()
-  while lane.r > 0 do
-    if window_room() == 0 or lane.s >= pace_limit(lane) then return nil, 'limited', window_end() end
+  while queue.r > 0 do
+    if window_room() == 0 or queue.s >= pace_limit(queue) then return nil, 'limited', window_end() end
     if looks == 0 then return nil, 'more', 0 end
     local l = list(names.ready(index))
     local J
     while not J do
-      local text, got = head(l, min(1000, max(4, lane.r)))
+      local text, got = head(l, min(1000, max(4, queue.r)))
       if not text then error('TIDEGATE ready is shorter than its count: ' .. l.key) end
       if got then load_entries(got) end
       J = job_at(text)
@@ -60,20 +60,20 @@ local function next_start()
     looks = looks - 1
     local _, g, line = home(J)
     local held, may = at_ceiling(g, 0), startable(J)
-    if may == ACTION_PAUSED then unready(J)
+    if may == BATCH_PAUSED then unready(J)
     elseif may ~= YES then
       take_front(g, line, J, l)
       die(J, may, '')
-    elseif g.paused then unready_line(lane, line)
+    elseif g.paused then unready_line(queue, line)
     elseif held then
-      unready_line(lane, line)
+      unready_line(queue, line)
       hold(g, held)
     else
       take_front(g, line, J, l)
       return J, g, line
     end
   end
-  if room(lane) == 0 then return nil, 'limited', window_end() end
+  if room(queue) == 0 then return nil, 'limited', window_end() end
   local J, g, line = pick(index)
   if J then return J, g, line end
   if g == 'more' then return nil, 'more', 0 end
@@ -81,9 +81,9 @@ local function next_start()
 end
 
 local stop, till = nil, 0
-local phases = M.c
+local states = M.c
 
-count = plain_starts(index, lane, most, who, out, of)
+count = plain_starts(index, queue, most, who, out, of)
 
 while not stop do
   if count >= most then stop = 'enough' break end
@@ -97,16 +97,16 @@ while not stop do
   J.ph, J.sp, J.at, J.dirty = LEASED, NOWHERE, now + kind.timeout + C.margin, true
   J.started, J.owner, J.req = now, who, request
   charge()
-  lane.s = lane.s + 1
+  queue.s = queue.s + 1
   g.sw, g.sn = M.win, started_in(g, M.win) + 1
   -- As shift does; a group does not become active or idle by a start.
   of_group[from], of_group[LEASED] = of_group[from] - 1, of_group[LEASED] + 1
-  phases[from], phases[LEASED] = phases[from] - 1, phases[LEASED] + 1
+  states[from], states[LEASED] = states[from] - 1, states[LEASED] + 1
   zput(K.inflight, padded(J.seq), J.at)
-  local a = get_action(J.a)
+  local a = get_batch(J.a)
   raise_status(a, RUNNING)
   M.tstarted = M.tstarted + 1
   M.most = max(M.most, M.started)
   hand_out(J, a, g, kind)
 end
-return { flush(), stop, till, granted or 0, of, out, lane.r, standing_weight(lane) }
+return { flush(), stop, till, granted or 0, of, out, queue.r, standing_weight(queue) }

@@ -1,17 +1,17 @@
--- Who goes next: level, then line, then job. Shared by admit and lease.
+-- Who goes next: priority, then line, then job. Shared by admit and lease.
 
-local YES, ACTION_PAUSED = -1, -2
+local YES, BATCH_PAUSED = -1, -2
 local wanted, looks = 1, 0
 -- The lists of the lines that this call has looked at.
 local lists_of
 resets[#resets + 1] = function() lists_of = {} end
 
--- Whether a job may start: YES, ACTION_PAUSED, or why it is dead.
+-- Whether a job may start: YES, BATCH_PAUSED, or why it is dead.
 local function startable(J)
-  local a = get_action(J.a)
+  local a = get_batch(J.a)
   if a.cancelled then return DIED.CANCELLED end
   if J.exp and not J.lifted and J.exp <= now then return DIED.EXPIRED end
-  if a.paused then return ACTION_PAUSED end
+  if a.paused then return BATCH_PAUSED end
   return YES
 end
 
@@ -52,7 +52,7 @@ end
 -- Takes a job that stands at the head of its list.
 local function take_front(g, line, J, l)
   pop(l)
-  local sp = spot(J, get_action(J.a))
+  local sp = spot(J, get_batch(J.a))
   J.sp, J.dirty = NOWHERE, true
   one_less(g, line, sp)
 end
@@ -91,12 +91,12 @@ local function give_back(g, line, J)
   enter_order(g, line)
 end
 
--- Moves a job of a paused action from the head of its line to the action's parking.
+-- Moves a job of a paused batch from the head of its line to the batch's parking.
 local function park(g, line, J, l)
   take_front(g, line, J, l)
   set_waiting(g, J)
-  local a = get_action(J.a)
-  changed_actions[a.seq] = true
+  local a = get_batch(J.a)
+  changed_batches[a.seq] = true
   local place
   for _, parked in ipairs(a.parked) do
     if parked.k == line.k then place = parked end
@@ -119,7 +119,7 @@ local function unready(J)
   give_back(g, line, J)
 end
 -- All ready jobs of a line: those behind the first must not overtake it.
-local function unready_line(lane, line)
+local function unready_line(queue, line)
   local key = names.ready(line.l)
   local l = list(key)
   local entries = call('LRANGE', key, l.popped, -1)
@@ -127,43 +127,43 @@ local function unready_line(lane, line)
   load_entries(entries)
   for _, text in ipairs(entries) do
     local J = job_at(text)
-    if J and J.sp == IN_READY and J.lane == line.l then
+    if J and J.sp == IN_READY and J.queue == line.l then
       local _, _, of = home(J)
       if of == line then unready(J) end
     end
   end
 end
 
--- The level of the next pick: one that has earned its minimum first, else the first that waits.
-local function choose_level(lane, waits)
+-- The priority of the next pick: one that has earned its minimum first, else the first that waits.
+local function choose_priority(queue, waits)
   for v = 1, 3 do
-    if waits[v] and lane.c[v] >= 100 then return v end
+    if waits[v] and queue.c[v] >= 100 then return v end
   end
   for v = 1, 3 do
     if waits[v] then return v end
   end
 end
-local function book_level(lane, level, waits)
-  local c = lane.c
+local function book_priority(queue, priority, waits)
+  local c = queue.c
   for v = 1, 3 do
     local earned = 0
     if waits[v] then earned = min(200, c[v] + (v == 1 and 0 or v == 2 and C.normal_min or C.low_min)) end
-    c[v] = v == level and max(0, earned - 100) or earned
+    c[v] = v == priority and max(0, earned - 100) or earned
   end
 end
 
--- Takes the next job of the lane out of its line. Returns the job, or nil and 'empty' or 'more'.
+-- Takes the next job of the queue out of its line. Returns the job, or nil and 'empty' or 'more'.
 local waits = {}
 local function pick(index)
-  local lane = M.lanes[index]
+  local queue = M.queues[index]
   while true do
     if looks == 0 then return nil, 'more' end
-    local o = lane.o
+    local o = queue.o
     waits[1], waits[2], waits[3] = o[1].len > 0, o[2].len > 0, o[3].len > 0
-    local level = choose_level(lane, waits)
-    if not level then return nil, 'empty' end
-    local g, line = first_line(index, level, min(1000, max(8, wanted)))
-    if not g then error('TIDEGATE the order is shorter than its count: ' .. names.order(index, level)) end
+    local priority = choose_priority(queue, waits)
+    if not priority then return nil, 'empty' end
+    local g, line = first_line(index, priority, min(1000, max(8, wanted)))
+    if not g then error('TIDEGATE the order is shorter than its count: ' .. names.order(index, priority)) end
     local held = at_ceiling(g, g.c[READY])
     if held then
       hold(g, held)
@@ -175,10 +175,10 @@ local function pick(index)
         local may = startable(J)
         if may == YES then
           take_front(g, line, J, l)
-          book_level(lane, level, waits)
+          book_priority(queue, priority, waits)
           reenter_order(g, line)
           return J, g, line
-        elseif may == ACTION_PAUSED then
+        elseif may == BATCH_PAUSED then
           park(g, line, J, l)
         else
           take_front(g, line, J, l)
@@ -191,14 +191,14 @@ local function pick(index)
 end
 
 local function make_ready(J, g, line)
-  local lane = M.lanes[line.l]
+  local queue = M.queues[line.l]
   set_waiting(g, J)
   J.ph, J.sp, J.at, J.dirty = READY, IN_READY, now, true
   push(names.ready(line.l), entry(J))
-  lane.r, M.ready = lane.r + 1, M.ready + 1
+  queue.r, M.ready = queue.r + 1, M.ready + 1
   if granted then granted = granted - 1 end
   shift(g, WAITING, READY)
-  raise_status(get_action(J.a), DISPATCHED)
+  raise_status(get_batch(J.a), DISPATCHED)
 end
 -- Nothing stands in the order: nothing waits, or what waits is at a ceiling.
 local function nothing_startable()

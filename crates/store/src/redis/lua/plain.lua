@@ -1,29 +1,29 @@
 -- The short way of a lease.
 
--- Plain starts: fresh jobs of groups and actions about which nothing is special, while only one level waits.
+-- Plain starts: fresh jobs of groups and batches about which nothing is special, while only one priority waits.
 -- What they have in common is found once. A lease begins with them and goes on the long way; the result is
 -- the same as if it had gone the long way from the beginning. Fills `out` and `of` as a lease answers, and
 -- returns how many it started.
-local function plain_starts(index, lane, most, who, out, of)
-  local level
+local function plain_starts(index, queue, most, who, out, of)
+  local priority
   for v = 1, 3 do
-    if lane.o[v].len > 0 then
-      if level then return 0 end
-      level = v
+    if queue.o[v].len > 0 then
+      if priority then return 0 end
+      priority = v
     end
   end
-  if not level or lane.r > 0 or C.strict or C.score then return 0 end
-  local o, starts = lane.o[level], min(most, room(lane))
+  if not priority or queue.r > 0 or C.strict or C.score then return 0 end
+  local o, starts = queue.o[priority], min(most, room(queue))
   if o.vt > TAG_LIMIT / 2 then return 0 end
   local pack, bytes, text_of, has_kinds = struct.pack, string.byte, string.sub, next(C.kinds) ~= nil
-  local credit, percent = lane.c[level], level == 1 and 0 or level == 2 and C.normal_min or C.low_min
+  local credit, percent = queue.c[priority], priority == 1 and 0 or priority == 2 and C.normal_min or C.low_min
   local blobs, infos, put, ends, n = {}, {}, {}, {}, 0
   local head_of_state = pack('>BBI2I2I2', LEASED, NOWHERE, 0, 0, 0)
   local zeros, last_line = string.rep('0', 16), nil
 
-  -- What all plain starts of an action (and type, where types have settings) share; false if it is special.
+  -- What all plain starts of a batch (and type, where types have settings) share; false if it is special.
   local function info_of(aseq, kind)
-    local a = get_action(aseq)
+    local a = get_batch(aseq)
     if a.cancelled or a.paused then return false end
     raise_status(a, RUNNING)
     local settings = kind_of(kind)
@@ -32,12 +32,12 @@ local function plain_starts(index, lane, most, who, out, of)
     of[#of + 1] = g.id
     of[#of + 1] = a.id
     local tail = pack('>I7BBBI2', at, DELAY.SCHEDULED, DIED.FAILED, 0, 0)
-      .. pack(LEASE, now, 0, aseq, index, level, #kind, #who) .. kind .. who .. request
+      .. pack(LEASE, now, 0, aseq, index, priority, #kind, #who) .. kind .. who .. request
     return { at = at, timeout = settings.timeout, index = #of / 2, tail = tail }
   end
 
   while n < starts do
-    local g, line = first_line(index, level, min(1000, max(8, starts)))
+    local g, line = first_line(index, priority, min(1000, max(8, starts)))
     if not g or line.nr > 0 or line.nt > 0 or line.stale or g.cw or g.cl then break end
     local of_line = lists_of[line]
     local l = of_line and of_line.f
@@ -71,7 +71,7 @@ local function plain_starts(index, lane, most, who, out, of)
     -- The pick: as pick, reenter_order and insert_line do.
     l.i, l.popped = l.i + 1, l.popped + 1
     line.nf = line.nf - 1
-    local tag, h = line.tag, heaps[place_of(index, level)]
+    local tag, h = line.tag, heaps[place_of(index, priority)]
     if tag > o.vt then o.vt = tag end
     line.tag, line.since, line.served = tag + g.step, now, line.served + 1
     if line.nf > 0 then
@@ -101,9 +101,9 @@ local function plain_starts(index, lane, most, who, out, of)
     ends[n * 2 - 1], ends[n * 2] = info.at, text_of(zeros .. text, -16)
   end
   if n == 0 then return 0 end
-  lane.c[1], lane.c[2], lane.c[3] = 0, 0, 0
-  lane.c[level] = credit
-  lane.s, M.started, M.tstarted = lane.s + n, M.started + n, M.tstarted + n
+  queue.c[1], queue.c[2], queue.c[3] = 0, 0, 0
+  queue.c[priority] = credit
+  queue.s, M.started, M.tstarted = queue.s + n, M.started + n, M.tstarted + n
   if granted then granted = granted - n end
   M.most = max(M.most, M.started)
   M.c[WAITING], M.c[LEASED] = M.c[WAITING] - n, M.c[LEASED] + n

@@ -9,8 +9,8 @@ local seq = tonumber(call('HGET', names.ids(int(g.seq)), id) or nil)
 local J = seq and get_job(seq)
 if not J then return { nothing(), 'no job' } end
 if J.ph ~= DEAD then return { nothing(), 'not dead' } end
-local a = get_action(J.a)
--- A reducer is promised every job of an action that keeps its results.
+local a = get_batch(J.a)
+-- A reducer is promised every job of a batch that keeps its results.
 if a.keep and a.status <= AGGREGATING then return { nothing(), 'kept', a.id } end
 g.pq = request
 drop_job(J)

@@ -30,14 +30,14 @@ local function waiting_since(g)
 end
 local function group_view(g)
   local of_group = {}
-  for i, seq in ipairs(call('ZRANGE', names.actions(int(g.seq)), 0, -1)) do
-    of_group[i] = get_action(tonumber(seq)).id
+  for i, seq in ipairs(call('ZRANGE', names.batches(int(g.seq)), 0, -1)) do
+    of_group[i] = get_batch(tonumber(seq)).id
   end
   return { g.id, g.bp, g.cw or -1, g.cl or -1, g.paused and 1 or 0, g.held and 1 or 0, is_active(g) and 1 or 0,
     g.c, of_group, waiting_since(g), g.seq }
 end
 local function job_view(J)
-  return { J.seq, J.v, J.ph, J.att, J.thr, J.at, J.delay, J.death, M.lanes[J.lane].n, J.blob, J.text }
+  return { J.seq, J.v, J.ph, J.att, J.thr, J.at, J.delay, J.death, M.queues[J.queue].n, J.blob, J.text }
 end
 local function congestion(g)
   local wait, _, level = next_backoff(g)
@@ -58,13 +58,13 @@ if what == 'groups' then
   return { common, items, more }
 elseif what == 'stats' then
   local standing, remembered = { 0, 0, 0 }, 0
-  for _, lane in ipairs(M.lanes) do
-    for level = 1, 3 do
-      standing[level] = standing[level] + lane.o[level].len
-      remembered = remembered + lane.o[level].rem
+  for _, queue in ipairs(M.queues) do
+    for priority = 1, 3 do
+      standing[priority] = standing[priority] + queue.o[priority].len
+      remembered = remembered + queue.o[priority].rem
     end
   end
-  return { common, standing, M.active, M.c, M.tstarted, M.most, C.limit, M.throttles, M.spins, M.groups, M.actions,
+  return { common, standing, M.active, M.c, M.tstarted, M.most, C.limit, M.throttles, M.spins, M.groups, M.batches,
     M.lines + remembered, remembered }
 elseif what == 'summary' then
   local total, worst, who = 0, 0, ''
@@ -82,9 +82,9 @@ local g = find_group(next_arg())
 if not g then return { 'no group' } end
 if what == 'group' then
   return { common, group_view(g) }
-elseif what == 'action' then
-  local a = find_action(g, next_arg())
-  if not a then return { 'no action' } end
+elseif what == 'batch' then
+  local a = find_batch(g, next_arg())
+  if not a then return { 'no batch' } end
   return { common, a.id, a.status, a.sealed and 1 or 0, a.paused and 1 or 0, a.cancelled and 1 or 0, a.c, a.err,
     a.cr, a.fin or -1, g.c, call('HGET', K.summary, a.seq), a.cb or '' }
 elseif what == 'job' then
@@ -93,8 +93,8 @@ elseif what == 'job' then
   if not J then return { 'no job' } end
   return { common, job_view(J) }
 elseif what == 'jobs' then
-  local a = find_action(g, next_arg())
-  if not a then return { 'no action' } end
+  local a = find_batch(g, next_arg())
+  if not a then return { 'no batch' } end
   local after, most = next_number(), max(1, next_number())
   if after then
     local J = get_job(after)

@@ -2,12 +2,12 @@
 -- it came, `limits` what was set, `config` what holds: so whoever connects with the configured rates does not
 -- undo what was set.
 --
--- A record of limits: v its version, global_rps, lanes (rates by name), changes (at, by, why, lane, from_rps,
+-- A record of limits: v its version, global_rps, queues (rates by name), changes (at, by, why, queue, from_rps,
 -- to_rps, and the call that made it), the newest last.
 
 local function limits_of(raw)
   if raw then return cmsgpack.unpack(raw) end
-  return { v = 0, lanes = {}, changes = {} }
+  return { v = 0, queues = {}, changes = {} }
 end
 -- A record as it is written in a stream.
 local function limits_from(text, version)
@@ -15,15 +15,15 @@ local function limits_from(text, version)
   L.v = version
   if L.global_rps == cjson.null then L.global_rps = nil end
   for _, change in ipairs(L.changes) do
-    if change.lane == cjson.null then change.lane = nil end
+    if change.queue == cjson.null then change.queue = nil end
   end
   return L
 end
--- The rate of a lane or, without one, of the whole system.
-local function rps_of(settings, L, lane)
+-- The rate of a queue or, without one, of the whole system.
+local function rps_of(settings, L, queue)
   local of_all = L.global_rps or settings.rps
-  local own = lane and settings.lanes[lane]
-  return lane and (L.lanes[lane] or own and own.rps) or of_all
+  local own = queue and settings.queues[queue]
+  return queue and (L.queues[queue] or own and own.rps) or of_all
 end
 -- Settings with the rates that hold.
 local function in_force(settings, L)
@@ -32,23 +32,23 @@ local function in_force(settings, L)
     settings.limit = math.max(1, math.floor(L.global_rps * settings.window / 1000 + 1e-9))
     settings.milli = milli(L.global_rps)
   end
-  for name, rps in pairs(L.lanes) do
-    settings.lanes[name] = settings.lanes[name] or {}
-    settings.lanes[name].milli = milli(rps)
+  for name, rps in pairs(L.queues) do
+    settings.queues[name] = settings.queues[name] or {}
+    settings.queues[name].milli = milli(rps)
   end
   return settings
 end
 
--- What is told of it: version, rate set or "", lanes and their rates, changes, configured rate.
+-- What is told of it: version, rate set or "", queues and their rates, changes, configured rate.
 local function told(settings, L)
   local function exact(rps) return string.format('%.17g', rps) end
-  local lanes, changes = {}, {}
-  for name, rps in pairs(L.lanes) do
-    lanes[#lanes + 1] = name
-    lanes[#lanes + 1] = exact(rps)
+  local queues, changes = {}, {}
+  for name, rps in pairs(L.queues) do
+    queues[#queues + 1] = name
+    queues[#queues + 1] = exact(rps)
   end
   for i, change in ipairs(L.changes) do
-    changes[i] = { change.at, change.by, change.why, change.lane or '', exact(change.from_rps), exact(change.to_rps) }
+    changes[i] = { change.at, change.by, change.why, change.queue or '', exact(change.from_rps), exact(change.to_rps) }
   end
-  return { L.v, L.global_rps and exact(L.global_rps) or '', lanes, changes, exact(settings.rps) }
+  return { L.v, L.global_rps and exact(L.global_rps) or '', queues, changes, exact(settings.rps) }
 end

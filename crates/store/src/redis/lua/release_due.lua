@@ -33,10 +33,10 @@ while expired < most do
 end
 
 -- Ready jobs hold a place in the window. Where nobody has come for the first of them for two windows, the
--- places go back to lanes that have workers, the last admitted first.
-for index, lane in ipairs(M.lanes) do
+-- places go back to queues that have workers, the last admitted first.
+for index, queue in ipairs(M.queues) do
   local overdue
-  while lane.r > 0 and recalled < most do
+  while queue.r > 0 and recalled < most do
     local key = names.ready(index)
     local l = list(key)
     if not overdue then
@@ -64,7 +64,7 @@ local budget = most
 while budget > 0 do
   local first = call('ZRANGE', K.cancelling, 0, 0)[1]
   if not first then break end
-  local a = get_action(tonumber(first))
+  local a = get_batch(tonumber(first))
   if not a or not a.cur then
     call('ZREM', K.cancelling, first)
     if a then a.cur = nil end

@@ -6,14 +6,14 @@ local seq = tonumber(call('HGET', names.ids(int(g.seq)), id) or nil)
 local J = seq and get_job(seq)
 if not J then return { nothing(), 'no job' } end
 if J.ph ~= DEAD then return { nothing(), 'not dead' } end
-local a = get_action(J.a)
+local a = get_batch(J.a)
 if a.cancelled then return { nothing(), 'cancelled', a.id } end
 if J.sp == FINISHED then
   M.fin = M.fin - 1
   J.n = (J.n + 1) % 65536
 end
 zdrop(K.dead, int(J.seq))
-local line = line_for(g, J.lane, J.v)
+local line = line_for(g, J.queue, J.v)
 J.ph, J.att, J.at, J.text, J.dirty = WAITING, 0, now, '', true
 line.un = line.un + 1
 shift(g, DEAD, WAITING)

@@ -16,12 +16,12 @@ end
 
 -- number, group, id, threshold, keep results, callback or "", implicit, status, sealed, paused, cancelled, confirmed, created,
 -- finished or "", total, success, failed, number of errors, errors…, "1" with a summary, summary.
-local function restore_action()
+local function restore_batch()
   M.seq = next_number()
   local g, id = get_group(next_number()), next_arg()
-  if find_action(g, id) then return 'the action ' .. id .. ' of ' .. g.id .. ' is there twice' end
+  if find_batch(g, id) then return 'the batch ' .. id .. ' of ' .. g.id .. ' is there twice' end
   local threshold, keep, callback, implicit = next_number(), next_flag(), next_arg(), next_flag()
-  local a = create_action(g, id, threshold, keep, implicit, callback ~= '' and callback or nil)
+  local a = create_batch(g, id, threshold, keep, implicit, callback ~= '' and callback or nil)
   a.status, a.sealed, a.paused, a.cancelled, a.conf = next_number(), next_flag(), next_flag(), next_flag(), next_flag()
   a.cr, a.fin = next_number(), next_number()
   for i = 1, 3 do
@@ -33,7 +33,7 @@ local function restore_action()
   if summed_up then call('HSET', K.summary, a.seq, summary) end
   if a.paused then a.pz = 1 end
   if a.sealed then g.opens = without(g.opens, a.seq) end
-  if a.fin and a.conf then zput(K.finished_actions, padded(a.seq), a.fin)
+  if a.fin and a.conf then zput(K.finished_batches, padded(a.seq), a.fin)
   elseif not is_open(a) then zput(K.aggregating, padded(a.seq), 0) end
 end
 
@@ -63,13 +63,13 @@ local function restore_finished(J, a, g, at, reason, text)
   end
 end
 
-local function restore_unfinished(J, a, g, phase, at, reason)
-  local line = line_for(g, J.lane, J.v)
+local function restore_unfinished(J, a, g, state, at, reason)
+  local line = line_for(g, J.queue, J.v)
   line.un, a.un = line.un + 1, a.un + 1
   if is_open(a) then a.c[1] = a.c[1] + 1 end
   if J.exp and not J.lifted then zput(K.expiring, padded(J.seq), J.exp) end
-  if phase == '' and at and at > now then phase, reason = 'l', DELAY.SCHEDULED end
-  if phase == 'l' then
+  if state == '' and at and at > now then state, reason = 'l', DELAY.SCHEDULED end
+  if state == 'l' then
     J.ph, J.sp, J.at, J.delay, J.dirty = DELAYED, NOWHERE, at, reason, true
     zput(K.delayed, padded(J.seq), at)
     if reason ~= DELAY.SCHEDULED then congest(g) end
@@ -78,10 +78,10 @@ local function restore_unfinished(J, a, g, phase, at, reason)
   end
   shift(g, nil, WAITING)
   -- The line goes by its first job: the first that came back, else the first of all.
-  if line_len(line) == 0 or (phase == 'w' and line.nr == 0) then
+  if line_len(line) == 0 or (state == 'w' and line.nr == 0) then
     zput(restored_lines, int(g.seq) .. ':' .. line.k, J.seq)
   end
-  if phase == 'w' then
+  if state == 'w' then
     local held = g.held
     g.held = 'I'
     push_returned(g, line, J)
@@ -92,14 +92,14 @@ local function restore_unfinished(J, a, g, phase, at, reason)
   end
 end
 
--- number, action, created, type, what is kept of it, phase ("" without a state, w waiting, l delayed, d done,
--- x dead), attempts, throttles, fence, "1" if it still expires, time of the phase (run_at without a state) or
+-- number, batch, created, type, what is kept of it, state ("" without a state, w waiting, l delayed, d done,
+-- x dead), attempts, throttles, fence, "1" if it still expires, time of the state (run_at without a state) or
 -- "", reason, result or error.
 local function restore_job()
-  local seq, a, created, kind, tail = next_number(), get_action(next_number()), next_number(), next_arg(), next_arg()
-  local g, lane = get_group(a.g), lane_for(kind_of(kind).lane)
+  local seq, a, created, kind, tail = next_number(), get_batch(next_number()), next_number(), next_arg(), next_arg()
+  local g, queue = get_group(a.g), queue_for(kind_of(kind).queue)
   M.seq = seq + 1
-  local J = read_job(seq, struct.pack('>I5I6I2', a.seq, created, lane) .. tail)
+  local J = read_job(seq, struct.pack('>I5I6I2', a.seq, created, queue) .. tail)
   if call('HSETNX', names.ids(int(g.seq)), job_id(J), seq) == 0 then
     return 'the job ' .. job_id(J) .. ' of ' .. g.id .. ' is there twice'
   end
@@ -111,14 +111,14 @@ local function restore_job()
   end
   run.count = run.count + 1
   a.kept = a.kept + 1
-  local phase = next_arg()
+  local state = next_arg()
   J.att, J.thr, J.fence, J.lifted = next_number(), next_number(), next_number(), not next_flag()
   local at, reason, text = next_number(), next_number(), next_arg()
   M.fence = max(M.fence, J.fence + 1)
-  if phase == 'd' or phase == 'x' then
-    J.ph = phase == 'd' and DONE or DEAD
+  if state == 'd' or state == 'x' then
+    J.ph = state == 'd' and DONE or DEAD
     restore_finished(J, a, g, at, reason, text)
   else
-    restore_unfinished(J, a, g, phase, at, reason)
+    restore_unfinished(J, a, g, state, at, reason)
   end
 end

@@ -1,4 +1,4 @@
--- resume: puts a group or an action back into the order. group, action or "".
+-- resume: puts a group or a batch back into the order. group, batch or "".
 local group_id, id = next_arg(), next_arg()
 local g = find_group(group_id)
 if not g then return { nothing(), 'no group' } end
@@ -6,8 +6,8 @@ if id == '' then
   g.paused = false
   unhold(g)
 else
-  local a = find_action(g, id)
-  if not a then return { nothing(), 'no action' } end
+  local a = find_batch(g, id)
+  if not a then return { nothing(), 'no batch' } end
   a.paused = false
   -- Parked jobs go back to the head of their line together.
   for _, parked in ipairs(a.parked) do

@@ -1,5 +1,5 @@
--- settle: what came of runs. Per answer: job, fence, verdict, time or "", text.
--- Verdicts: d done, b done with a result that is too large (text is the error), f failed, t throttled,
+-- settle: what came of runs. Per answer: job, fence, outcome, time or "", text.
+-- Outcomes: d done, b done with a result that is too large (text is the error), f failed, t throttled,
 -- r retry, x returned.
 local count = (#ARGV - arg) / 5
 local seqs, states = {}, {}
@@ -23,30 +23,30 @@ local function dead(J, reason, text)
   local complete = die(J, reason, text)
   return { 'dead', reason, complete and 1 or 0 }
 end
-local function carry_out(J, verdict, time, text)
+local function carry_out(J, outcome, time, text)
   local a, g, line = home(J)
-  local lane, kind = M.lanes[J.lane], kind_of(J.kind)
+  local queue, kind = M.queues[J.queue], kind_of(J.kind)
   local failures = J.att
-  if verdict ~= 'd' and verdict ~= 'b' and verdict ~= 'f' and a.cancelled then
+  if outcome ~= 'd' and outcome ~= 'b' and outcome ~= 'f' and a.cancelled then
     return dead(J, DIED.CANCELLED, '')
   end
-  if verdict == 'd' or verdict == 'b' then
-    local settings = C.lanes[lane.n]
-    if C.cong and settings and settings.slow and now - J.started > settings.slow then cut_pace(lane) end
-    if verdict == 'b' then return dead(J, DIED.FAILED, text) end
+  if outcome == 'd' or outcome == 'b' then
+    local settings = C.queues[queue.n]
+    if C.cong and settings and settings.slow and now - J.started > settings.slow then cut_pace(queue) end
+    if outcome == 'b' then return dead(J, DIED.FAILED, text) end
     g.st[4], g.st[5] = g.st[4] + 1, g.st[5] + J.thr
     finish(J, DONE, text)
     if is_open(a) then a.c[2] = a.c[2] + 1 end
     return { 'done', complete_if_done(a) and 1 or 0 }
-  elseif verdict == 'f' then
+  elseif outcome == 'f' then
     return dead(J, DIED.FAILED, text)
-  elseif verdict == 't' then
-    if C.cong then cut_pace(lane) end
+  elseif outcome == 't' then
+    if C.cong then cut_pace(queue) end
     local wait = throttle(g, J)
     local due = now + (time and min(time, C.retry_after) or wait)
     delay(g, J, due, DELAY.API_THROTTLED)
     return { 'delayed', due, DELAY.API_THROTTLED }
-  elseif verdict == 'r' then
+  elseif outcome == 'r' then
     J.att = J.att + 1
     if failures >= kind.retries then return dead(J, DIED.ATTEMPTS, text) end
     local due = now + (time and min(time, C.retry_after) or retry_backoff(kind, failures))
@@ -70,7 +70,7 @@ local function before(seq, fence)
   return { 'returned' }
 end
 
--- Plain answers, "done" without anything special about job, action or group, are booked together: all that
+-- Plain answers, "done" without anything special about job, batch or group, are booked together: all that
 -- differs between them is their state. What is booked so far is written down before any other answer, so the
 -- result is as if they had come one by one.
 local plain, plain_states, plain_ended = {}, {}, {}
@@ -91,7 +91,7 @@ local function book_plain()
     line_loses(g, line)
     a.un, a.c[2] = a.un - n, a.c[2] + n
   end
-  -- The last answer of an action, in whichever of its lines, is the one that completes it.
+  -- The last answer of a batch, in whichever of its lines, is the one that completes it.
   for a, last in pairs(last_of) do
     if complete_if_done(a) then out[last] = { 'done', 1 } end
   end
@@ -103,15 +103,15 @@ local function book_if_plain(i, at)
   if ARGV[at - 2] ~= 'd' or not raw or jobs[seq] ~= nil or string.byte(raw) ~= LEASED then return false end
   local throttles, fence = struct.unpack('>I2I7', raw, FENCE_AT - 2)
   if fence ~= tonumber(ARGV[at - 3]) then return false end
-  local _, exp, aseq, lane, level = struct.unpack('>I7I7I5I2B', raw, LEASE_AT)
+  local _, exp, aseq, queue, priority = struct.unpack('>I7I7I5I2B', raw, LEASE_AT)
   if exp > 0 then return false end
-  local key = aseq * 1024 + lane * 4 + level
+  local key = aseq * 1024 + queue * 4 + priority
   local p = plain[key]
   if not p then
-    local a = get_action(aseq)
-    local g, settings = get_group(a.g), C.lanes[M.lanes[lane].n]
-    local special = lane > 255 or a.keep or not is_open(a) or g.held == 'L' or (settings and settings.slow)
-    p = { a = a, g = g, line = g.lines[lane .. ':' .. level], n = 0, throttles = 0, special = special }
+    local a = get_batch(aseq)
+    local g, settings = get_group(a.g), C.queues[M.queues[queue].n]
+    local special = queue > 255 or a.keep or not is_open(a) or g.held == 'L' or (settings and settings.slow)
+    p = { a = a, g = g, line = g.lines[queue .. ':' .. priority], n = 0, throttles = 0, special = special }
     plain[key] = not special and p or nil
     if special then return false end
   end
@@ -141,7 +141,7 @@ for i = 1, count do
     if J and J.ph == LEASED and J.fence == fence then
       end_lease(J)
       out[i] = carry_out(J, ARGV[at - 2], tonumber(ARGV[at - 1]), ARGV[at])
-      lease_ended(get_group(get_action(J.a).g))
+      lease_ended(get_group(get_batch(J.a).g))
     elseif retried and J == nil then
       out[i] = before(seq, fence)
     else

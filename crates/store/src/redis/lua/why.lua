@@ -1,5 +1,5 @@
 -- why: what keeps a job, or a group's next job, from starting. Reads, changing nothing. Group, job or "".
--- Answers the facts that the core decides by, or only the phase (0: none) of what waits for nothing.
+-- Answers the facts that the core decides by, or only the state (0: none) of what waits for nothing.
 -- BOUND: jobs looked at are capped as in the core: a hundred thousand for a place or a due time (numbers only),
 -- a thousand per line for one that may start; ready is looked through as a whole.
 local MAX_LOOKS, LOOKS_PER_LINE = 100000, 1000
@@ -9,11 +9,11 @@ if not g then return { 'no group' } end
 local common = { now, per_group_limit(), window_end() }
 local function flag(b) return b and 1 or 0 end
 
-local function facts_of(J, line, action_paused, ahead)
-  local lane = M.lanes[line.l]
-  return { common, J.ph, lane.n, flag(g.paused), flag(action_paused), J.at, J.delay, ahead,
+local function facts_of(J, line, batch_paused, ahead)
+  local queue = M.queues[line.l]
+  return { common, J.ph, queue.n, flag(g.paused), flag(batch_paused), J.at, J.delay, ahead,
     started_in(g, M.win), g.c[READY], g.c[LEASED], g.cw or -1, g.cl or -1, flag(g.held == M.win), flag(C.strict),
-    C.limit, window_room(), M.ready, pace_limit(lane), lane.s, lane.r, C.ready_max }
+    C.limit, window_room(), M.ready, pace_limit(queue), queue.s, queue.r, C.ready_max }
 end
 
 -- How many jobs stand before an entry of a list. Where jobs were taken out of its middle, what they left behind
@@ -55,7 +55,7 @@ if id ~= '' then
   return facts_of(J, line, a.paused, ahead)
 end
 
--- The highest level first, then who came first.
+-- The highest priority first, then who came first.
 local best
 local function candidate(J)
   if J and (not best or J.v < best.v or (J.v == best.v and J.seq < best.seq)) then best = J end
@@ -65,7 +65,7 @@ local function first_ready(index)
   load_entries(entries)
   for _, text in ipairs(entries) do
     local J = job_at(text)
-    if J and J.sp == IN_READY and J.lane == index and get_action(J.a).g == g.seq then return J end
+    if J and J.sp == IN_READY and J.queue == index and get_batch(J.a).g == g.seq then return J end
   end
 end
 -- The first job of a line that may start, or its first job if none of those looked at may.
@@ -94,8 +94,8 @@ end
 -- Of the delayed jobs the one that is due first.
 local function first_due()
   local first, at, looked = nil, nil, 0
-  for _, text in ipairs(call('ZRANGE', names.actions(int(g.seq)), 0, -1)) do
-    local a, from = get_action(tonumber(text)), 0
+  for _, text in ipairs(call('ZRANGE', names.batches(int(g.seq)), 0, -1)) do
+    local a, from = get_batch(tonumber(text)), 0
     while a.un > 0 and looked < MAX_LOOKS do
       local seqs, members = numbers_from(a, from, 1000), {}
       if #seqs == 0 then break end
@@ -111,8 +111,8 @@ local function first_due()
 end
 
 if g.c[READY] > 0 then
-  for index, lane in ipairs(M.lanes) do
-    if lane.r > 0 then candidate(first_ready(index)) end
+  for index, queue in ipairs(M.queues) do
+    if queue.r > 0 then candidate(first_ready(index)) end
   end
 end
 if not best then
@@ -121,7 +121,7 @@ if not best then
   end
 end
 if not best and g.c[WAITING] > 0 then
-  -- All that wait are parked: which of them is the next does not matter while their actions are paused.
+  -- All that wait are parked: which of them is the next does not matter while their batches are paused.
   for _, line in pairs(g.lines) do
     if line.un > 0 then return facts_of({ ph = WAITING, at = now, delay = 0 }, line, true, 0) end
   end

@@ -1,7 +1,7 @@
 //! Many calls at once: those of one server go out together, and answers come back in the order of the calls.
 //!
 //! A call that fails is left for the next round. Between two rounds one of those left is tried by itself, with all the
-//! patience there is: that mends the connection or learns where the keys have gone.
+//! patience there is: that restores the connection or learns where the keys have gone.
 
 use std::collections::HashMap;
 use std::sync::Arc;

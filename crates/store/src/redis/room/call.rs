@@ -16,7 +16,7 @@ pub(super) struct Head {
     pub(super) time: String,
     /// The same for every try.
     pub(super) request: String,
-    pub(super) bells: String,
+    pub(super) signals: String,
     pub(super) room: String,
 }
 
@@ -35,7 +35,7 @@ impl Request for Call {
         let mut command = eval(self.script, &self.key);
         if let Some(head) = &self.head {
             command.arg(&head.time).arg(if maybe_ran { "1" } else { "" });
-            command.arg(&head.request).arg(&head.bells).arg(&head.room);
+            command.arg(&head.request).arg(&head.signals).arg(&head.room);
         }
         for bytes in self.args.each() {
             command.arg(bytes);

@@ -96,7 +96,7 @@ pub(super) fn touched(items: &mut Items) -> Result<TouchOutcome, StoreError> {
         1 => TouchOutcome::Kept,
         2 => TouchOutcome::Superseded,
         3 => TouchOutcome::Gone,
-        other => return Err(odd("the outcome of a sign of life", other)),
+        other => return Err(odd("the outcome of a heartbeat", other)),
     })
 }
 

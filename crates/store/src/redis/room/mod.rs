@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   batch --in parts--> FCALL on <prefix>{<room>}:head --> answers in the order of the batch
-//!                         +-- PUBLISH <prefix>bells --> every process
+//!                         +-- PUBLISH <prefix>signals --> every process
 //! ```
 //!
 //! The scripts (`lua/room/`) restate the core and are held equal to it by the conformance suite and a differential test.
@@ -13,10 +13,10 @@
 //! **An answer that was lost** is asked for again. A pass that was redeemed or given anew by the first try is told so by
 //! the second; everything else may be done twice without harm: who has a place keeps it, who was let in is let in.
 
-mod bells;
 mod call;
 mod decode;
 mod encode;
+mod signals;
 
 use std::fmt;
 use std::hash::{BuildHasher, Hasher, RandomState};
@@ -41,13 +41,13 @@ use super::keys::RoomKeys;
 use super::reply::Items;
 use super::scripts::{self, Script};
 use super::servers::Servers;
-use crate::room::{RoomBells, RoomStore, born, validated};
+use crate::room::{RoomNotifier, RoomStore, born, validated};
 use crate::{Clock, StoreError};
 
 /// What the keys look like. A store with another number is refused.
 const SCHEMA: u32 = 1;
 
-/// Limits of one function call, because a server does nothing else meanwhile: joins, signs of life, tickets that are
+/// Limits of one function call, because a server does nothing else meanwhile: joins, heartbeats, tickets that are
 /// looked at or ended by time. Larger batches are made in parts.
 const JOINS: usize = 128;
 const TOUCHES: usize = 512;
@@ -81,12 +81,12 @@ pub struct RedisRoomStore {
     listener: tokio::task::JoinHandle<()>,
 }
 
-/// What calls and the listener for bells have in common.
+/// What calls and the listener for signals have in common.
 struct Shared {
     servers: Servers,
     keys: RoomKeys,
     clock: Option<Arc<dyn Clock>>,
-    bells: Arc<RoomBells>,
+    signals: Arc<RoomNotifier>,
     /// Tells this process's calls from those of others.
     name: String,
     calls: AtomicU64,
@@ -117,12 +117,12 @@ impl RedisRoomStore {
             servers: Servers::new(&urls)?,
             keys: RoomKeys::new(&prefix),
             clock,
-            bells: Arc::default(),
+            signals: Arc::default(),
             name: format!("{:016x}", RandomState::new().build_hasher().finish()),
             calls: AtomicU64::new(0),
         });
         shared.check_schema().await?;
-        let listener = tokio::spawn(bells::listen(shared.clone()));
+        let listener = tokio::spawn(signals::listen(shared.clone()));
         Ok(Self { shared, listener })
     }
 }
@@ -160,13 +160,13 @@ impl Shared {
         Items::of(self.servers.run(&call.key, &call).await?)
     }
 
-    /// A transition of a room. The bells that it rang for others ring here at once.
+    /// A transition of a room. The signals that it notified for others notify here at once.
     async fn on(&self, room: &RoomId, script: &'static Script, args: Args) -> Result<Items, StoreError> {
         let clock = self.clock.as_ref();
         let head = call::Head {
             time: clock.map_or_else(String::new, |clock| clock.now().0.to_string()),
             request: format!("{}{:x}", self.name, self.calls.fetch_add(1, Ordering::Relaxed)),
-            bells: self.keys.bells(),
+            signals: self.keys.signals(),
             room: room.to_string(),
         };
         let call = Call {
@@ -180,7 +180,7 @@ impl Shared {
         if bits < 0 {
             return Err(StoreError::UnknownRoom(room.to_string()));
         }
-        self.bells.ring(room, bells::rings(bits));
+        self.signals.notify(room, signals::signals(bits));
         Ok(items)
     }
 
@@ -433,7 +433,7 @@ impl RoomStore for RedisRoomStore {
         decode::surveyed(items)
     }
 
-    fn bells(&self) -> Arc<RoomBells> {
-        self.shared.bells.clone()
+    fn signals(&self) -> Arc<RoomNotifier> {
+        self.shared.signals.clone()
     }
 }

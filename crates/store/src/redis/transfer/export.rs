@@ -1,18 +1,18 @@
-//! Pages of the store as lines of the stream: all groups, all actions, all jobs, shard after shard.
+//! Pages of the store as lines of the stream: all groups, all batches, all jobs, shard after shard.
 //!
-//! Numbers of several shards become numbers of the whole: `local × shards + shard`, for jobs, actions and groups
+//! Numbers of several shards become numbers of the whole: `local × shards + shard`, for jobs, batches and groups
 //! alike. Leases are left out: a job that is running starts again where it is imported.
 
 use std::collections::{HashSet, VecDeque};
 use std::io::Write;
 
 use tidegate_core::bulk::record::{
-    ActionRecord, ActionSeq, GroupRecord, GroupSeq, JobRecord, JobState, StoredPhase,
+    BatchRecord, BatchSeq, GroupRecord, GroupSeq, JobProgress, JobRecord, StoredState,
 };
-use tidegate_core::bulk::{ActionCounts, ActionOptions, Ceilings, DelayReason, Fence, Phase};
+use tidegate_core::bulk::{BatchCounts, BatchOptions, Ceilings, DelayReason, Fence, JobState};
 use tidegate_core::time::Timestamp;
 
-use super::{Answer, Place};
+use super::{Place, StoreResult};
 use crate::StoreError;
 use crate::redis::args::Args;
 use crate::redis::blob::Blob;
@@ -24,12 +24,12 @@ use crate::transfer::{Counts, ExportWriter, Line, unwritten};
 
 /// Limit: records per call.
 const GROUPS: u32 = 500;
-const ACTIONS: u32 = 200;
+const BATCHES: u32 = 200;
 const JOBS: u64 = 1_000;
 /// Limit: runs of job numbers per call.
 const RUNS: usize = 500;
 
-pub(super) async fn export(place: &Place<'_>, out: impl Write) -> Answer<Counts> {
+pub(super) async fn export(place: &Place<'_>, out: impl Write) -> StoreResult<Counts> {
     for (found, shard) in place.survey_all().await?.iter().zip(0..) {
         if found.as_ref().is_some_and(|found| !found.mark.is_empty()) {
             return Err(place.unsuitable(shard, "an import into it is not finished, so it is half a store"));
@@ -46,7 +46,7 @@ pub(super) async fn export(place: &Place<'_>, out: impl Write) -> Answer<Counts>
         shard.groups(&mut writer).await?;
     }
     for shard in &mut shards {
-        shard.actions(&mut writer).await?;
+        shard.batches(&mut writer).await?;
     }
     for shard in &mut shards {
         shard.jobs(&mut writer).await?;
@@ -63,7 +63,7 @@ struct Shard<'a> {
     numbers: Numbers,
     /// What was written, by the numbers of the shard.
     groups: HashSet<u64>,
-    actions: HashSet<u64>,
+    batches: HashSet<u64>,
     runs: Vec<Run>,
 }
 
@@ -77,12 +77,12 @@ impl<'a> Shard<'a> {
                 shards: place.shards.into(),
             },
             groups: HashSet::new(),
-            actions: HashSet::new(),
+            batches: HashSet::new(),
             runs: Vec::new(),
         }
     }
 
-    async fn page(&self, args: &Args) -> Answer<Items> {
+    async fn page(&self, args: &Args) -> StoreResult<Items> {
         self.place.call(self.shard, &scripts::EXPORT, "", args).await
     }
 
@@ -90,7 +90,7 @@ impl<'a> Shard<'a> {
         self.numbers.job(local).0
     }
 
-    async fn groups<W: Write>(&mut self, writer: &mut ExportWriter<W>) -> Answer<()> {
+    async fn groups<W: Write>(&mut self, writer: &mut ExportWriter<W>) -> StoreResult<()> {
         let mut after = None;
         loop {
             let mut args = Args::default();
@@ -111,29 +111,29 @@ impl<'a> Shard<'a> {
         }
     }
 
-    async fn actions<W: Write>(&mut self, writer: &mut ExportWriter<W>) -> Answer<()> {
+    async fn batches<W: Write>(&mut self, writer: &mut ExportWriter<W>) -> StoreResult<()> {
         let (mut from, mut after) = (0, None);
         loop {
             let mut args = Args::default();
-            args.text("actions").big(from).option(after, |args, after| {
+            args.text("batches").big(from).option(after, |args, after| {
                 args.big(after);
             });
-            let mut items = self.page(args.number(ACTIONS)).await?;
-            let actions = items.items()?.each(action)?;
-            for mut action in actions {
+            let mut items = self.page(args.number(BATCHES)).await?;
+            let batches = items.items()?.each(batch)?;
+            for mut batch in batches {
                 // Its group came after the groups were written.
-                if !self.groups.contains(&action.group) {
+                if !self.groups.contains(&batch.group) {
                     continue;
                 }
-                action.record.seq = ActionSeq(self.whole(action.local));
-                action.record.group = GroupSeq(self.whole(action.group));
-                self.actions.insert(action.local);
-                writer.write(&Line::Action(action.record)).map_err(unwritten)?;
-                let mut last = action.runs.last().copied().filter(|_| action.more_runs);
-                self.runs.append(&mut action.runs);
+                batch.record.seq = BatchSeq(self.whole(batch.local));
+                batch.record.group = GroupSeq(self.whole(batch.group));
+                self.batches.insert(batch.local);
+                writer.write(&Line::Batch(batch.record)).map_err(unwritten)?;
+                let mut last = batch.runs.last().copied().filter(|_| batch.more_runs);
+                self.runs.append(&mut batch.runs);
                 while let Some((first, _)) = last {
                     let mut args = Args::default();
-                    let mut items = self.page(args.text("runs").big(action.local).big(first)).await?;
+                    let mut items = self.page(args.text("runs").big(batch.local).big(first)).await?;
                     let mut more = runs(items.items()?)?;
                     last = more.last().copied();
                     self.runs.append(&mut more);
@@ -143,14 +143,14 @@ impl<'a> Shard<'a> {
                 }
             }
             let next = (items.maybe()?, items.maybe()?);
-            let (Some(group), action) = next else {
+            let (Some(group), batch) = next else {
                 return Ok(());
             };
-            (from, after) = (group, action);
+            (from, after) = (group, batch);
         }
     }
 
-    async fn jobs<W: Write>(&mut self, writer: &mut ExportWriter<W>) -> Answer<()> {
+    async fn jobs<W: Write>(&mut self, writer: &mut ExportWriter<W>) -> StoreResult<()> {
         let mut left = joined(std::mem::take(&mut self.runs));
         loop {
             let asked = some(&mut left);
@@ -163,13 +163,13 @@ impl<'a> Shard<'a> {
                 args.big(first).big(count);
             }
             let mut items = self.page(&args).await?;
-            for (action, record, state) in items.items()?.each(|one| job(one, self.numbers))? {
-                // Its action came after the actions were written.
-                if !self.actions.contains(&action) {
+            for (batch, record, state) in items.items()?.each(|one| job(one, self.numbers))? {
+                // Its batch came after the batches were written.
+                if !self.batches.contains(&batch) {
                     continue;
                 }
                 let job = JobRecord {
-                    action: ActionSeq(self.whole(action)),
+                    batch: BatchSeq(self.whole(batch)),
                     ..record
                 };
                 writer.write(&Line::Job { job, state }).map_err(unwritten)?;
@@ -221,7 +221,7 @@ fn give_back(left: &mut VecDeque<Run>, asked: &[Run], next: u64) {
     }
 }
 
-fn runs(mut items: Items) -> Answer<Vec<Run>> {
+fn runs(mut items: Items) -> StoreResult<Vec<Run>> {
     let mut out = Vec::with_capacity(items.len() / 2);
     while items.len() > 0 {
         out.push((items.unsigned()?, items.unsigned()?));
@@ -230,7 +230,7 @@ fn runs(mut items: Items) -> Answer<Vec<Run>> {
 }
 
 /// With the number of the shard; that of the whole store is still to be put in.
-fn group(one: &mut Items) -> Answer<(u64, GroupRecord)> {
+fn group(one: &mut Items) -> StoreResult<(u64, GroupRecord)> {
     let local = one.unsigned()?;
     let id = one.name()?;
     let base_priority =
@@ -252,36 +252,36 @@ fn group(one: &mut Items) -> Answer<(u64, GroupRecord)> {
     Ok((local, record))
 }
 
-struct Action {
+struct Batch {
     local: u64,
     group: u64,
-    record: ActionRecord,
+    record: BatchRecord,
     runs: Vec<Run>,
     more_runs: bool,
 }
 
-fn action(one: &mut Items) -> Answer<Action> {
+fn batch(one: &mut Items) -> StoreResult<Batch> {
     let (local, group) = (one.unsigned()?, one.unsigned()?);
     let id = one.name()?;
-    let options = ActionOptions {
+    let options = BatchOptions {
         failure_threshold_percent: one.small()?,
         keep_results: one.flag()?,
         callback: one.maybe_text()?,
     };
-    let status = decode::action_status(one.int()?)?;
+    let status = decode::batch_status(one.int()?)?;
     let (sealed, paused, cancelled) = (one.flag()?, one.flag()?, one.flag()?);
     let (implicit, confirmed) = (one.flag()?, one.flag()?);
     let (created_at, finished_at) = (one.time()?, one.maybe()?.map(Timestamp));
     let mut counts = one.items()?;
-    let counts = ActionCounts {
+    let counts = BatchCounts {
         total: counts.unsigned()?,
         success: counts.unsigned()?,
         failed: counts.unsigned()?,
     };
     let mut texts = one.items()?;
     let errors = (0..texts.len()).map(|_| texts.text()).collect::<Result<_, _>>()?;
-    let record = ActionRecord {
-        seq: ActionSeq(local),
+    let record = BatchRecord {
+        seq: BatchSeq(local),
         group: GroupSeq(group),
         id,
         options,
@@ -297,7 +297,7 @@ fn action(one: &mut Items) -> Answer<Action> {
         summary: one.maybe_bytes()?,
         confirmed,
     };
-    Ok(Action {
+    Ok(Batch {
         local,
         group,
         record,
@@ -306,10 +306,10 @@ fn action(one: &mut Items) -> Answer<Action> {
     })
 }
 
-/// With the shard's number of its action.
-fn job(one: &mut Items, numbers: Numbers) -> Answer<(u64, JobRecord, Option<JobState>)> {
+/// With the shard's number of its batch.
+fn job(one: &mut Items, numbers: Numbers) -> StoreResult<(u64, JobRecord, Option<JobProgress>)> {
     let seq = numbers.job(one.unsigned()?);
-    let phase = decode::phase(one.int()?)?;
+    let state = decode::state(one.int()?)?;
     let in_line = one.int()? != 0;
     let attempts = one.small()?.min(u16::MAX.into()) as u16;
     let throttles = one.small()?.min(u16::MAX.into()) as u16;
@@ -325,47 +325,47 @@ fn job(one: &mut Items, numbers: Numbers) -> Answer<(u64, JobRecord, Option<JobS
     let run_at = blob.run_at.map(|at| time(at.0));
     let expires_at = blob.expires_at.map(|at| time(at.0));
     let never_started = attempts == 0 && throttles == 0 && fence == 0 && !lifted;
-    let phase = match phase {
-        Phase::Done => StoredPhase::Done { at, result: text },
-        Phase::Dead => StoredPhase::Dead {
+    let state = match state {
+        JobState::Completed => StoredState::Completed { at, result: text },
+        JobState::Dead => StoredState::Dead {
             at,
             reason: death,
             error: String::from_utf8_lossy(&text).into_owned(),
         },
         // Denied by a window: it stands in its line.
-        Phase::Delayed if !in_line => StoredPhase::Delayed {
+        JobState::Delayed if !in_line => StoredState::Delayed {
             due: at,
             reason: delay,
         },
-        _ => StoredPhase::Waiting,
+        _ => StoredState::Waiting,
     };
-    let follows_from_record = match &phase {
-        StoredPhase::Waiting => never_started,
-        StoredPhase::Delayed { due, reason } => {
+    let follows_from_record = match &state {
+        StoredState::Waiting => never_started,
+        StoredState::Delayed { due, reason } => {
             never_started && *reason == DelayReason::Scheduled && run_at == Some(*due)
         }
-        StoredPhase::Done { .. } | StoredPhase::Dead { .. } => false,
+        StoredState::Completed { .. } | StoredState::Dead { .. } => false,
     };
-    let state = JobState {
+    let state = JobProgress {
         attempts,
         throttles,
         // Fences are the store's own: they say nothing elsewhere.
         fence: Fence::default(),
         expires: expires_at.is_some() && !lifted,
-        phase,
+        state,
     };
     let record = JobRecord {
         seq,
-        action: ActionSeq(blob.action),
+        batch: BatchSeq(blob.batch),
         id: blob.id,
         kind: blob.kind,
-        level: blob.level,
+        priority: blob.priority,
         created_at: blob.created_at,
         run_at,
         expires_at,
         payload: blob.payload,
     };
-    Ok((blob.action, record, (!follows_from_record).then_some(state)))
+    Ok((blob.batch, record, (!follows_from_record).then_some(state)))
 }
 
 #[cfg(test)]

@@ -6,10 +6,10 @@ use std::io::BufRead;
 
 use tidegate_core::bulk::NewJob;
 use tidegate_core::bulk::record::{
-    ActionRecord, GroupRecord, JobRecord, JobState, LimitsRecord, StoredPhase,
+    BatchRecord, GroupRecord, JobProgress, JobRecord, LimitsRecord, StoredState,
 };
 
-use super::{Answer, Place, without_facts};
+use super::{Place, StoreResult, without_facts};
 use crate::StoreError;
 use crate::redis::args::Args;
 use crate::redis::limits::as_json;
@@ -20,15 +20,15 @@ use crate::transfer::{Counts, ExportReader, Line};
 /// Limit: records and bytes per call.
 const RECORDS: u32 = 500;
 const BYTES: usize = 1 << 20;
-/// Limit: jobs name their action in five bytes.
-const MAX_ACTION: u64 = 1 << 40;
+/// Limit: jobs name their batch in five bytes.
+const MAX_BATCH: u64 = 1 << 40;
 
 /// What an import did not finish is taken away again; if that fails too, the marks stay and say so.
 pub(super) async fn import<R: BufRead>(
     place: &Place<'_>,
     shared: &Shared,
     reader: ExportReader<R>,
-) -> Answer<Counts> {
+) -> StoreResult<Counts> {
     let who = format!("{:016x}", RandomState::new().build_hasher().finish());
     let parts = (0..place.shards).map(|_| Part::default()).collect();
     let mut import = Import {
@@ -37,7 +37,7 @@ pub(super) async fn import<R: BufRead>(
         who,
         parts,
         groups: HashMap::new(),
-        actions: HashMap::new(),
+        batches: HashMap::new(),
     };
     let imported = import.run(reader).await;
     if let Err(error) = &imported
@@ -55,7 +55,7 @@ struct Import<'a> {
     parts: Vec<Part>,
     /// Numbers in the stream, with the shard and the number there.
     groups: HashMap<u64, (u32, u64)>,
-    actions: HashMap<u64, (u32, u64)>,
+    batches: HashMap<u64, (u32, u64)>,
 }
 
 /// What is to be written to a shard.
@@ -69,7 +69,7 @@ struct Part {
 }
 
 impl Import<'_> {
-    async fn run<R: BufRead>(&mut self, mut reader: ExportReader<R>) -> Answer<Counts> {
+    async fn run<R: BufRead>(&mut self, mut reader: ExportReader<R>) -> StoreResult<Counts> {
         for shard in 0..self.place.shards {
             let args = self.step(shard, "begin");
             self.parts[shard as usize].next_seq = self.call(shard, &args).await?.unsigned()?;
@@ -77,7 +77,7 @@ impl Import<'_> {
         while let Some(line) = reader.next_line()? {
             let shard = match line {
                 Line::Group(group) => self.group(&group)?,
-                Line::Action(action) => self.action(&action)?,
+                Line::Batch(batch) => self.batch(&batch)?,
                 Line::Job { job, state } => self.job(job, state)?,
                 Line::Limits(limits) => {
                     self.limits(&limits).await?;
@@ -94,7 +94,7 @@ impl Import<'_> {
             self.write(shard).await?;
             self.drain(shard, "finished").await?;
             self.drain(shard, "lines").await?;
-            self.settle_actions(shard).await?;
+            self.settle_batches(shard).await?;
         }
         for shard in (0..self.place.shards).rev() {
             let args = self.step(shard, "end");
@@ -104,7 +104,7 @@ impl Import<'_> {
     }
 
     /// Every shard has the rates that were set at run time.
-    async fn limits(&mut self, limits: &LimitsRecord) -> Answer<()> {
+    async fn limits(&mut self, limits: &LimitsRecord) -> StoreResult<()> {
         let record = as_json(limits)?;
         for shard in 0..self.place.shards {
             let mut args = self.step(shard, "limits");
@@ -122,7 +122,7 @@ impl Import<'_> {
         args
     }
 
-    async fn call(&self, shard: u32, args: &Args) -> Answer<Items> {
+    async fn call(&self, shard: u32, args: &Args) -> StoreResult<Items> {
         let items = self.place.call(shard, &scripts::IMPORT, &self.who, args).await?;
         let mut items = without_facts(items)?;
         match items.text()?.as_str() {
@@ -148,7 +148,7 @@ impl Import<'_> {
         part.args.get_or_insert_default()
     }
 
-    async fn write(&mut self, shard: u32) -> Answer<()> {
+    async fn write(&mut self, shard: u32) -> StoreResult<()> {
         let part = &mut self.parts[shard as usize];
         (part.records, part.bytes) = (0, 0);
         let Some(args) = part.args.take() else {
@@ -157,7 +157,7 @@ impl Import<'_> {
         self.call(shard, &args).await.map(drop)
     }
 
-    async fn drain(&mut self, shard: u32, what: &str) -> Answer<()> {
+    async fn drain(&mut self, shard: u32, what: &str) -> StoreResult<()> {
         loop {
             let args = self.step(shard, what);
             if !self.call(shard, &args).await?.flag()? {
@@ -166,12 +166,12 @@ impl Import<'_> {
         }
     }
 
-    async fn settle_actions(&mut self, shard: u32) -> Answer<()> {
-        let of_shard = self.actions.values().filter(|(of, _)| *of == shard);
+    async fn settle_batches(&mut self, shard: u32) -> StoreResult<()> {
+        let of_shard = self.batches.values().filter(|(of, _)| *of == shard);
         let mut numbers: Vec<u64> = of_shard.map(|(_, number)| *number).collect();
         numbers.sort_unstable();
         for some in numbers.chunks(RECORDS as usize) {
-            let mut args = self.step(shard, "actions");
+            let mut args = self.step(shard, "batches");
             for &number in some {
                 args.big(number);
             }
@@ -186,7 +186,7 @@ impl Import<'_> {
         *next - 1
     }
 
-    fn group(&mut self, group: &GroupRecord) -> Answer<u32> {
+    fn group(&mut self, group: &GroupRecord) -> StoreResult<u32> {
         let shard = self.shared.shard_of(&group.id);
         let number = self.give_seq(shard);
         if self.groups.insert(group.seq.0, (shard, number)).is_some() {
@@ -206,60 +206,60 @@ impl Import<'_> {
         Ok(shard)
     }
 
-    fn action(&mut self, action: &ActionRecord) -> Answer<u32> {
-        let Some(&(shard, group)) = self.groups.get(&action.group.0) else {
+    fn batch(&mut self, batch: &BatchRecord) -> StoreResult<u32> {
+        let Some(&(shard, group)) = self.groups.get(&batch.group.0) else {
             return Err(StoreError::Import(format!(
-                "action {:?} refers to group {:?}, which is missing",
-                action.seq, action.group
+                "batch {:?} refers to group {:?}, which is missing",
+                batch.seq, batch.group
             )));
         };
-        // The next action without a name is called after its number: never like one that is there already.
-        let named_after = action.id.as_str().strip_prefix("auto-");
+        // The next batch without a name is called after its number: never like one that is there already.
+        let named_after = batch.id.as_str().strip_prefix("auto-");
         let named_after: Option<u64> = named_after.and_then(|number| number.parse().ok());
-        if let Some(number) = named_after.filter(|&number| action.implicit && number < MAX_ACTION / 2) {
+        if let Some(number) = named_after.filter(|&number| batch.implicit && number < MAX_BATCH / 2) {
             let next = &mut self.parts[shard as usize].next_seq;
             *next = number.max(*next);
         }
         let number = self.give_seq(shard);
-        if number >= MAX_ACTION {
+        if number >= MAX_BATCH {
             return Err(StoreError::Import(format!(
-                "number {number} is beyond {MAX_ACTION}"
+                "number {number} is beyond {MAX_BATCH}"
             )));
         }
-        if self.actions.insert(action.seq.0, (shard, number)).is_some() {
-            return Err(twice("action", action.seq.0));
+        if self.batches.insert(batch.seq.0, (shard, number)).is_some() {
+            return Err(twice("batch", batch.seq.0));
         }
-        let summary = action.summary.as_deref();
+        let summary = batch.summary.as_deref();
         let args = self.record(shard, summary.map_or(0, <[u8]>::len));
-        args.text("a").big(number).big(group).text(action.id.as_str());
-        args.number(action.options.failure_threshold_percent)
-            .flag(action.options.keep_results)
-            .text(action.options.callback.as_deref().unwrap_or_default())
-            .flag(action.implicit)
-            .number(action.status as i64);
-        args.flag(action.sealed)
-            .flag(action.paused)
-            .flag(action.cancelled)
-            .flag(action.confirmed);
-        args.big(action.created_at.0)
-            .option(action.finished_at, |args, at| {
+        args.text("a").big(number).big(group).text(batch.id.as_str());
+        args.number(batch.options.failure_threshold_percent)
+            .flag(batch.options.keep_results)
+            .text(batch.options.callback.as_deref().unwrap_or_default())
+            .flag(batch.implicit)
+            .number(batch.status as i64);
+        args.flag(batch.sealed)
+            .flag(batch.paused)
+            .flag(batch.cancelled)
+            .flag(batch.confirmed);
+        args.big(batch.created_at.0)
+            .option(batch.finished_at, |args, at| {
                 args.big(at.0);
             });
-        let counts = action.counts;
+        let counts = batch.counts;
         args.big(counts.total).big(counts.success).big(counts.failed);
-        args.number(action.errors.len() as i64);
-        for error in &action.errors {
+        args.number(batch.errors.len() as i64);
+        for error in &batch.errors {
             args.text(error);
         }
         args.flag(summary.is_some()).bytes(summary.unwrap_or_default());
         Ok(shard)
     }
 
-    fn job(&mut self, job: JobRecord, state: Option<JobState>) -> Answer<u32> {
-        let Some(&(shard, action)) = self.actions.get(&job.action.0) else {
+    fn job(&mut self, job: JobRecord, progress: Option<JobProgress>) -> StoreResult<u32> {
+        let Some(&(shard, batch)) = self.batches.get(&job.batch.0) else {
             return Err(StoreError::Import(format!(
-                "job {:?} refers to action {:?}, which is missing",
-                job.seq, job.action
+                "job {:?} refers to batch {:?}, which is missing",
+                job.seq, job.batch
             )));
         };
         let number = self.give_seq(shard);
@@ -267,7 +267,7 @@ impl Import<'_> {
         let job = NewJob {
             id: job.id,
             kind: job.kind,
-            level: job.level,
+            priority: job.priority,
             payload: job.payload,
             run_at: job.run_at,
             expires_at: job.expires_at,
@@ -275,9 +275,9 @@ impl Import<'_> {
         let mut packed = Vec::new();
         blob::pack(&job, &job.payload, &mut packed);
         let args = self.record(shard, packed.len());
-        args.text("j").big(number).big(action).big(created_at.0);
+        args.text("j").big(number).big(batch).big(created_at.0);
         args.text(job.kind.as_str()).bytes(&packed);
-        let Some(state) = state else {
+        let Some(progress) = progress else {
             args.text("").big(0).big(0).big(0).flag(true);
             args.option(job.run_at, |args, at| {
                 args.big(at.0);
@@ -285,15 +285,17 @@ impl Import<'_> {
             args.text("").text("");
             return Ok(shard);
         };
-        let (phase, at, reason, text): (_, _, _, &[u8]) = match &state.phase {
-            StoredPhase::Waiting => ("w", None, 0, b""),
-            StoredPhase::Delayed { due, reason } => ("l", Some(due), *reason as i64, b""),
-            StoredPhase::Done { at, result } => ("d", Some(at), 0, result),
-            StoredPhase::Dead { at, reason, error } => ("x", Some(at), *reason as i64, error.as_bytes()),
+        let (state, at, reason, text): (_, _, _, &[u8]) = match &progress.state {
+            StoredState::Waiting => ("w", None, 0, b""),
+            StoredState::Delayed { due, reason } => ("l", Some(due), *reason as i64, b""),
+            StoredState::Completed { at, result } => ("d", Some(at), 0, result),
+            StoredState::Dead { at, reason, error } => ("x", Some(at), *reason as i64, error.as_bytes()),
         };
-        args.text(phase).number(state.attempts).number(state.throttles);
+        args.text(state)
+            .number(progress.attempts)
+            .number(progress.throttles);
         // A state says that it has been in somebody's hands.
-        args.big(state.fence.0.max(1)).flag(state.expires);
+        args.big(progress.fence.0.max(1)).flag(progress.expires);
         args.option(at, |args, at| {
             args.big(at.0);
         });

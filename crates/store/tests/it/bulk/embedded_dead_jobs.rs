@@ -1,12 +1,12 @@
 //! What the embedded store still knows after a restart: its dead jobs, those that were purged, since when a group waits
-//! and whom an action calls back.
+//! and whom a batch calls back.
 
 use std::sync::Arc;
 
-use tidegate_core::bulk::views::{ActionView, DeadFilter, GroupView, Query, View};
+use tidegate_core::bulk::views::{BatchView, DeadFilter, GroupView, Query, View};
 use tidegate_core::bulk::*;
 use tidegate_core::config::BulkConfig;
-use tidegate_core::ids::{ActionId, GroupId, JobId, JobType, Owner};
+use tidegate_core::ids::{BatchId, GroupId, JobId, JobType, Owner};
 use tidegate_core::time::{Millis, Timestamp};
 use tidegate_store::embedded::EmbeddedStore;
 use tidegate_store::embedded::memory_disk::MemoryDisk;
@@ -18,8 +18,8 @@ fn group() -> GroupId {
     GroupId::new("customer-A").unwrap()
 }
 
-fn action() -> ActionId {
-    ActionId::new("spring").unwrap()
+fn batch() -> BatchId {
+    BatchId::new("spring").unwrap()
 }
 
 fn open(disk: &MemoryDisk, clock: &Arc<ManualClock>) -> EmbeddedStore {
@@ -30,14 +30,14 @@ async fn enqueue(store: &EmbeddedStore, ids: impl Iterator<Item = u32>) {
     let job = |id: u32| NewJob {
         id: JobId::new(format!("job-{id}")).unwrap(),
         kind: JobType::new("mail").unwrap(),
-        level: Level::Normal,
+        priority: Priority::Normal,
         payload: "hello".into(),
         run_at: None,
         expires_at: None,
     };
     let params = EnqueueParams {
         group: group(),
-        action: Some(action()),
+        batch: Some(batch()),
         base_priority: None,
         jobs: ids.map(job).collect(),
     };
@@ -46,14 +46,14 @@ async fn enqueue(store: &EmbeddedStore, ids: impl Iterator<Item = u32>) {
 
 async fn fail(store: &EmbeddedStore, max: u32) {
     let params = LeaseParams {
-        lane: default_lane(),
+        queue: default_queue(),
         max,
         owner: Owner::new("worker").unwrap(),
     };
     let leased = store.lease(params).await.unwrap().jobs;
-    let answers = leased.iter().map(|job| Answer {
+    let answers = leased.iter().map(|job| Settlement {
         lease: job.leased.lease,
-        verdict: Verdict::Failed { error: "no".into() },
+        outcome: JobOutcome::Failed { error: "no".into() },
     });
     let answers = answers.collect();
     store.call(SettleParams { answers }).await.unwrap();
@@ -73,33 +73,33 @@ async fn dead(store: &EmbeddedStore) -> Vec<String> {
     page.items
         .iter()
         .map(|dead| {
-            assert_eq!((&dead.group, &dead.action), (&group(), &action()));
+            assert_eq!((&dead.group, &dead.batch), (&group(), &batch()));
             assert_eq!(dead.details.error.as_deref(), Some("no"));
             dead.details.id.to_string()
         })
         .collect()
 }
 
-async fn views(store: &EmbeddedStore) -> (GroupView, ActionView) {
+async fn views(store: &EmbeddedStore) -> (GroupView, BatchView) {
     let View::Group(of_group) = store.call(Query::Group(group())).await.unwrap().unwrap() else {
         panic!("a group is answered with a group");
     };
-    let query = Query::Action(group(), action());
-    let View::Action(of_action) = store.call(query).await.unwrap().unwrap() else {
-        panic!("an action is answered with an action");
+    let query = Query::Batch(group(), batch());
+    let View::Batch(of_batch) = store.call(query).await.unwrap().unwrap() else {
+        panic!("a batch is answered with a batch");
     };
-    (of_group, of_action)
+    (of_group, of_batch)
 }
 
 #[tokio::test]
 async fn dead_jobs_purges_callbacks_and_waiting_survive_a_power_cut() {
     let (disk, clock) = (MemoryDisk::default(), Arc::new(ManualClock::at(BEGIN)));
     let store = open(&disk, &clock);
-    let params = OpenActionParams {
+    let params = OpenBatchParams {
         group: group(),
-        action: action(),
+        batch: batch(),
         base_priority: None,
-        options: ActionOptions {
+        options: BatchOptions {
             callback: Some("mailer".into()),
             ..Default::default()
         },
@@ -110,19 +110,19 @@ async fn dead_jobs_purges_callbacks_and_waiting_survive_a_power_cut() {
     clock.advance(Millis(7_400));
     enqueue(&store, 4..6).await;
     assert_eq!(purge(&store, 2).await, Ok(()));
-    let (group_before, action_before) = views(&store).await;
+    let (group_before, batch_before) = views(&store).await;
     assert_eq!(group_before.waiting_since, Some(BEGIN + Millis(7_000)));
-    assert_eq!(action_before.counts.failed, 4);
+    assert_eq!(batch_before.counts.failed, 4);
 
     let disk = disk.after_power_cut(0);
     clock.advance(Millis(60_000));
     let store = open(&disk, &clock);
     assert_eq!(dead(&store).await, ["job-3", "job-1", "job-0"]);
-    let (group_after, action_after) = views(&store).await;
+    let (group_after, batch_after) = views(&store).await;
     assert_eq!(group_after.waiting_since, group_before.waiting_since);
-    assert_eq!(action_after.callback.as_deref(), Some("mailer"));
+    assert_eq!(batch_after.callback.as_deref(), Some("mailer"));
     assert_eq!(
-        action_after.counts, action_before.counts,
+        batch_after.counts, batch_before.counts,
         "also the one that is gone"
     );
     assert!(matches!(purge(&store, 2).await, Err(Refusal::UnknownJob { .. })));
@@ -130,5 +130,5 @@ async fn dead_jobs_purges_callbacks_and_waiting_survive_a_power_cut() {
 
     let store = open(&disk.after_power_cut(0), &clock);
     assert_eq!(dead(&store).await, ["job-1", "job-0"]);
-    assert_eq!(views(&store).await.1.counts, action_before.counts);
+    assert_eq!(views(&store).await.1.counts, batch_before.counts);
 }

@@ -4,11 +4,11 @@ use std::path::Path;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use tidegate_core::bulk::views::{Query, QueueStats, View};
+use tidegate_core::bulk::views::{BulkStats, Query, View};
 use tidegate_core::bulk::{
-    Answer, DropFinishedParams, EnqueueOutcome, EnqueueParams, Enqueued, ExpireLeasesParams, LeaseParams,
-    Level, NewJob, Phase, ReleaseDueParams, ReplayParams, SealActionParams, SettleParams, Settled, Stop,
-    Verdict, default_lane,
+    DropFinishedParams, EnqueueOutcome, EnqueueParams, Enqueued, ExpireLeasesParams, JobOutcome, JobState,
+    LeaseParams, NewJob, Priority, ReleaseDueParams, ReplayParams, SealBatchParams, SettleParams, Settled,
+    Settlement, Stop, default_queue,
 };
 use tidegate_core::config::BulkConfig;
 use tidegate_core::ids::{GroupId, JobId, JobType, Owner};
@@ -46,7 +46,7 @@ fn job(number: u64, payload: impl Into<Bytes>) -> NewJob {
     NewJob {
         id: JobId::new(format!("job-{number}")).unwrap(),
         kind: JobType::new("mail").unwrap(),
-        level: Level::Normal,
+        priority: Priority::Normal,
         payload: payload.into(),
         run_at: None,
         expires_at: None,
@@ -56,7 +56,7 @@ fn job(number: u64, payload: impl Into<Bytes>) -> NewJob {
 async fn enqueue(store: &EmbeddedStore, jobs: Vec<NewJob>) -> Result<EnqueueOutcome, StoreError> {
     let params = EnqueueParams {
         group: group(),
-        action: None,
+        batch: None,
         base_priority: None,
         jobs,
     };
@@ -71,7 +71,7 @@ async fn leased(store: &EmbeddedStore, max: u32) -> (Vec<LeasedJob>, Stop) {
     let owner = Owner::new("worker").unwrap();
     let outcome = store
         .lease(LeaseParams {
-            lane: default_lane(),
+            queue: default_queue(),
             max,
             owner,
         })
@@ -80,23 +80,23 @@ async fn leased(store: &EmbeddedStore, max: u32) -> (Vec<LeasedJob>, Stop) {
     (outcome.jobs, outcome.stop)
 }
 
-async fn settle(store: &EmbeddedStore, job: &LeasedJob, verdict: Verdict) -> Settled {
-    let answers = vec![Answer {
+async fn settle(store: &EmbeddedStore, job: &LeasedJob, outcome: JobOutcome) -> Settled {
+    let answers = vec![Settlement {
         lease: job.leased.lease,
-        verdict,
+        outcome,
     }];
     store.call(SettleParams { answers }).await.unwrap()[0]
 }
 
-fn done(result: impl Into<Bytes>) -> Verdict {
-    Verdict::Done {
+fn done(result: impl Into<Bytes>) -> JobOutcome {
+    JobOutcome::Completed {
         result: result.into(),
     }
 }
 
-async fn stats(store: &EmbeddedStore) -> QueueStats {
-    match store.call(Query::QueueStats).await.unwrap().unwrap() {
-        View::QueueStats(stats) => stats,
+async fn stats(store: &EmbeddedStore) -> BulkStats {
+    match store.call(Query::BulkStats).await.unwrap().unwrap() {
+        View::BulkStats(stats) => stats,
         other => panic!("{other:?}"),
     }
 }
@@ -114,7 +114,7 @@ async fn what_was_answered_survives_a_power_cut() {
     // Nothing that was not synced is kept.
     let store = on(&disk.after_power_cut(0), &clock);
     let counts = stats(&store).await.counts;
-    assert_eq!((counts.waiting, counts.done), (60, 40));
+    assert_eq!((counts.waiting, counts.completed), (60, 40));
     let again = enqueue(&store, vec![job(0, "x"), job(99, "x")]).await.unwrap();
     assert!(
         again.jobs.iter().all(|job| matches!(job, Enqueued::Duplicate(_))),
@@ -173,7 +173,10 @@ async fn a_lease_of_a_killed_process_runs_out_at_once_and_uses_up_an_attempt() {
         .await
         .unwrap()
         .unwrap();
-    assert_eq!((details.view.phase, details.view.attempts), (Phase::Delayed, 1));
+    assert_eq!(
+        (details.view.state, details.view.attempts),
+        (JobState::Delayed, 1)
+    );
 }
 
 #[tokio::test]
@@ -222,7 +225,7 @@ async fn a_failed_write_poisons_too() {
     assert!(failed.to_string().contains("answers nothing more"), "{failed}");
     let leased = store
         .lease(LeaseParams {
-            lane: default_lane(),
+            queue: default_queue(),
             max: 1,
             owner: Owner::new("worker").unwrap(),
         })
@@ -248,16 +251,16 @@ async fn time_goes_on_from_where_it_was_when_the_clock_is_behind_after_a_restart
 }
 
 #[tokio::test]
-async fn a_restart_keeps_actions_groups_and_results() {
+async fn a_restart_keeps_batches_groups_and_results() {
     let (disk, clock) = (MemoryDisk::default(), clock());
     let store = on(&disk, &clock);
     let accepted = enqueue(&store, (0..3).map(|n| job(n, "x")).collect())
         .await
         .unwrap();
     store
-        .call(SealActionParams {
+        .call(SealBatchParams {
             group: group(),
-            action: None,
+            batch: None,
         })
         .await
         .unwrap()
@@ -267,40 +270,38 @@ async fn a_restart_keeps_actions_groups_and_results() {
     settle(
         &store,
         &jobs[1],
-        Verdict::Failed {
+        JobOutcome::Failed {
             error: "no such address".into(),
         },
     )
     .await;
 
     let store = on(&disk.after_kill(), &clock);
-    let View::Action(action) = store
-        .call(Query::Action(group(), accepted.action.clone()))
+    let View::Batch(batch) = store
+        .call(Query::Batch(group(), accepted.batch.clone()))
         .await
         .unwrap()
         .unwrap()
     else {
-        panic!("an action is answered with an action")
+        panic!("a batch is answered with a batch")
     };
     assert_eq!(
-        (action.counts.total, action.counts.success, action.counts.failed),
+        (batch.counts.total, batch.counts.success, batch.counts.failed),
         (3, 1, 1)
     );
     let page = store
-        .results(&group(), &accepted.action, None, 10)
+        .results(&group(), &accepted.batch, None, 10)
         .await
         .unwrap()
         .unwrap();
     assert_eq!(page.items[0].result.as_deref(), Some(&[7u8; 50_000][..]));
     assert_eq!(page.items[1].error.as_deref(), Some("no such address"));
     clock.advance(Millis(1_000));
-    assert_eq!(action.errors, ["no such address"]);
+    assert_eq!(batch.errors, ["no such address"]);
     let last = lease(&store, 1).await;
     assert_eq!(
         settle(&store, &last[0], done("")).await,
-        Settled::Done {
-            action_complete: true
-        }
+        Settled::Completed { batch_complete: true }
     );
 }
 
@@ -392,7 +393,7 @@ async fn a_stream_makes_the_same_store_again() {
     settle(&store, &first[0], done("result")).await;
     let mut stream = Vec::new();
     let counts = store.export(&mut stream).await.unwrap();
-    assert_eq!((counts.groups, counts.actions, counts.jobs), (1, 1, 3));
+    assert_eq!((counts.groups, counts.batches, counts.jobs), (1, 1, 3));
     store.close().await.unwrap();
 
     let other = folder.path().join("two");
@@ -408,9 +409,9 @@ async fn a_stream_makes_the_same_store_again() {
     for (broken, why) in [
         (&stream[..stream.len() - 30], "line 7"),
         (&b""[..], "does not begin with a Tidegate header"),
-        (&b"{\"header\":{\"tidegate_export\":2}}\n"[..], "has version 2"),
+        (&b"{\"header\":{\"tidegateExport\":2}}\n"[..], "has version 2"),
         (
-            &b"{\"header\":{\"tidegate_export\":1}}\n"[..],
+            &b"{\"header\":{\"tidegateExport\":1}}\n"[..],
             "ends without its last line",
         ),
     ] {
@@ -515,7 +516,7 @@ async fn a_duplicate_is_not_confirmed_before_the_first_is_durable() {
     let (disk, clock) = (MemoryDisk::default(), clock());
     let store = on(&disk, &clock);
     disk.fail_syncs(true);
-    // Both are in the inbox before the owner thread looks: one batch, and no sync that works.
+    // Both are in the inbox before the owner thread looks: one chunk, and no sync that works.
     let (first, second) = tokio::join!(
         enqueue(&store, vec![job(1, "x")]),
         enqueue(&store, vec![job(1, "x")])

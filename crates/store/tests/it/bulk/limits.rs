@@ -4,12 +4,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use bytes::Bytes;
-use tidegate_core::bulk::views::{LaneView, LimitsView, Query, View};
+use tidegate_core::bulk::views::{LimitsView, Query, QueueView, View};
 use tidegate_core::bulk::{
-    ConfigureLimitsParams, EnqueueParams, LeaseParams, Level, NewJob, Set, default_lane,
+    ConfigureLimitsParams, EnqueueParams, LeaseParams, NewJob, Priority, Set, default_queue,
 };
 use tidegate_core::config::BulkConfig;
-use tidegate_core::ids::{GroupId, JobId, JobType, LaneId, Owner};
+use tidegate_core::ids::{GroupId, JobId, JobType, Owner, QueueId};
 use tidegate_core::time::{Millis, Timestamp};
 use tidegate_store::embedded::EmbeddedStore;
 use tidegate_store::embedded::memory_disk::MemoryDisk;
@@ -46,8 +46,8 @@ fn on_redis(shards: u32, rps: f64, clock: &Arc<ManualClock>) -> RedisOptions {
     }
 }
 
-fn lane(name: &str) -> LaneId {
-    LaneId::new(name).unwrap()
+fn queue(name: &str) -> QueueId {
+    QueueId::new(name).unwrap()
 }
 
 async fn fill(store: &dyn Store) {
@@ -55,14 +55,14 @@ async fn fill(store: &dyn Store) {
         let job = |n: u32| NewJob {
             id: JobId::new(format!("job-{n}")).unwrap(),
             kind: JobType::new("mail").unwrap(),
-            level: Level::Normal,
+            priority: Priority::Normal,
             payload: Bytes::new(),
             run_at: None,
             expires_at: None,
         };
         let params = EnqueueParams {
             group: GroupId::new(group).unwrap(),
-            action: None,
+            batch: None,
             base_priority: None,
             jobs: (0..100).map(job).collect(),
         };
@@ -70,10 +70,10 @@ async fn fill(store: &dyn Store) {
     }
 }
 
-async fn set(store: &dyn Store, global_rps: Set<f64>, lanes: Vec<(LaneId, Set<f64>)>) {
+async fn set(store: &dyn Store, global_rps: Set<f64>, queues: Vec<(QueueId, Set<f64>)>) {
     let params = ConfigureLimitsParams {
         global_rps,
-        lanes,
+        queues,
         by: "Ada".to_owned(),
         why: "a test".to_owned(),
     };
@@ -82,7 +82,7 @@ async fn set(store: &dyn Store, global_rps: Set<f64>, lanes: Vec<(LaneId, Set<f6
 
 async fn take(store: &dyn Store, max: u32) -> usize {
     let params = LeaseParams {
-        lane: default_lane(),
+        queue: default_queue(),
         max,
         owner: Owner::new("worker").unwrap(),
     };
@@ -96,9 +96,9 @@ async fn limits(store: &dyn Store) -> LimitsView {
     }
 }
 
-async fn lanes(store: &dyn Store) -> Vec<LaneView> {
-    match store.call(Query::Lanes).await.unwrap().unwrap() {
-        View::Lanes(lanes) => lanes,
+async fn queues(store: &dyn Store) -> Vec<QueueView> {
+    match store.call(Query::Queues).await.unwrap().unwrap() {
+        View::Queues(queues) => queues,
         other => panic!("{other:?}"),
     }
 }
@@ -108,7 +108,7 @@ async fn a_power_cut_keeps_what_was_set_and_why() {
     let (disk, clock) = (MemoryDisk::default(), clock());
     let store = on_disk(&disk, 10.0, &clock);
     fill(&store).await;
-    set(&store, Set::To(4.0), vec![(lane("mail"), Set::To(1.5))]).await;
+    set(&store, Set::To(4.0), vec![(queue("mail"), Set::To(1.5))]).await;
     let before = limits(&store).await;
     assert_eq!(before.changes.len(), 2);
 
@@ -157,20 +157,20 @@ async fn who_connects_later_does_not_undo_what_was_set() {
             &store,
             Set::To(4.3),
             vec![
-                (lane("default"), Set::To(3.0)),
-                (lane("mail"), Set::To(0.1 + 0.2)),
+                (queue("default"), Set::To(3.0)),
+                (queue("mail"), Set::To(0.1 + 0.2)),
             ],
         )
         .await;
         let told = limits(&store).await;
-        assert_eq!(told.lanes, [(lane("default"), 3.0), (lane("mail"), 0.1 + 0.2)]);
+        assert_eq!(told.queues, [(queue("default"), 3.0), (queue("mail"), 0.1 + 0.2)]);
 
         let other = RedisStore::open(options.clone()).await.unwrap();
         assert_eq!(limits(&other).await, told);
-        assert_eq!(lanes(&other).await, lanes(&store).await);
+        assert_eq!(queues(&other).await, queues(&store).await);
         assert_eq!(take(&other, 100).await, 3, "{shards} shards");
         assert_eq!(take(&store, 100).await, 0);
-        set(&other, Set::Keep, vec![(lane("default"), Set::Reset)]).await;
+        set(&other, Set::Keep, vec![(queue("default"), Set::Reset)]).await;
         assert_eq!(take(&store, 100).await, 1, "four of the whole system");
 
         let changed = RedisOptions {
@@ -207,7 +207,7 @@ async fn several_processes_and_shards_never_start_more_than_the_largest_limit() 
     set(&one, Set::To(6.0), Vec::new()).await;
     let (a, b) = tokio::join!(
         set(&one, Set::To(9.0), Vec::new()),
-        set(&two, Set::Keep, vec![(lane("mail"), Set::To(2.0))]),
+        set(&two, Set::Keep, vec![(queue("mail"), Set::To(2.0))]),
     );
     let ((), ()) = (a, b);
     assert_eq!(limits(&one).await, limits(&two).await);
@@ -242,7 +242,7 @@ async fn what_was_set_moves_with_the_store() {
     let (disk, clock) = (MemoryDisk::default(), clock());
     let store = on_disk(&disk, 10.0, &clock);
     fill(&store).await;
-    set(&store, Set::To(4.3), vec![(lane("mail"), Set::To(1.0 / 3.0))]).await;
+    set(&store, Set::To(4.3), vec![(queue("mail"), Set::To(1.0 / 3.0))]).await;
     let told = limits(&store).await;
     let mut stream = Vec::new();
     store.export(&mut stream).await.unwrap();

@@ -11,10 +11,10 @@ use tidegate_core::bulk::{
     Command, Enqueued, Fence, JobSeq, LeaseOutcome, LeaseParams, LeaseRef, Outcome, Refusal, Set, Settled,
 };
 use tidegate_core::config::BulkConfig;
-use tidegate_core::ids::{ActionId, GroupId, JobId};
+use tidegate_core::ids::{BatchId, GroupId, JobId};
 use tidegate_store::conformance::{Backend, Case, Guard, cases};
 use tidegate_store::model::ModelStore;
-use tidegate_store::{DeadJob, JobDetails, LeasedJob, ManualClock, Store, StoreError, Wakeups};
+use tidegate_store::{DeadJob, JobDetails, LeasedJob, ManualClock, Notifier, Store, StoreError};
 
 /// What a wrong store does to what passes through it.
 trait Fault: Default + Send + 'static {
@@ -58,11 +58,11 @@ impl<F: Fault> Store for Wrong<F> {
     async fn results(
         &self,
         group: &GroupId,
-        action: &ActionId,
+        batch: &BatchId,
         after: Option<Cursor>,
         max: u32,
     ) -> Result<Result<Page<JobDetails>, Refusal>, StoreError> {
-        self.inner.results(group, action, after, max).await
+        self.inner.results(group, batch, after, max).await
     }
 
     async fn dead(
@@ -76,8 +76,8 @@ impl<F: Fault> Store for Wrong<F> {
         self.inner.dead(&filter, after, max).await
     }
 
-    fn wakeups(&self) -> Arc<Wakeups> {
-        self.inner.wakeups()
+    fn notifier(&self) -> Arc<Notifier> {
+        self.inner.notifier()
     }
 }
 
@@ -289,27 +289,27 @@ impl Fault for WaitsForEver {
     }
 }
 
-/// Drops the results of an action that asked to keep them.
+/// Drops the results of a batch that asked to keep them.
 #[derive(Default)]
 struct IgnoresKeptResults;
 
 impl Fault for IgnoresKeptResults {
     fn before(&mut self, command: &mut Command) {
-        if let Command::OpenAction(params) = command {
+        if let Command::OpenBatch(params) = command {
             params.options.keep_results = false;
         }
     }
 }
 
-/// Makes every job of one level: levels are ignored.
+/// Makes every job of one priority: priorities are ignored.
 #[derive(Default)]
-struct IgnoresLevels;
+struct IgnoresPriorities;
 
-impl Fault for IgnoresLevels {
+impl Fault for IgnoresPriorities {
     fn before(&mut self, command: &mut Command) {
         if let Command::Enqueue(params) = command {
             for job in &mut params.jobs {
-                job.level = Default::default();
+                job.priority = Default::default();
             }
         }
     }
@@ -335,13 +335,13 @@ impl Fault for ShowsTheDeadTwice {
     }
 }
 
-/// Opens actions without their callback.
+/// Opens batches without their callback.
 #[derive(Default)]
 struct ForgetsCallbacks;
 
 impl Fault for ForgetsCallbacks {
     fn before(&mut self, command: &mut Command) {
-        if let Command::OpenAction(params) = command {
+        if let Command::OpenBatch(params) = command {
             params.options.callback = None;
         }
     }
@@ -381,7 +381,7 @@ impl Fault for KeepsItsRates {
     fn before(&mut self, command: &mut Command) {
         if let Command::ConfigureLimits(params) = command {
             params.global_rps = Set::Keep;
-            params.lanes.clear();
+            params.queues.clear();
         }
     }
 }
@@ -402,7 +402,7 @@ impl Fault for ForgetsWhoIsAhead {
 async fn a_rate_that_does_not_change_is_caught() {
     bites::<KeepsItsRates>("run_time_limits::a_raised_limit_holds_at_once").await;
     bites::<KeepsItsRates>("run_time_limits::a_lowered_limit_holds_at_once").await;
-    bites::<KeepsItsRates>("run_time_limits::a_lane_gets_another_rate").await;
+    bites::<KeepsItsRates>("run_time_limits::a_queue_gets_another_rate").await;
 }
 
 #[tokio::test]
@@ -422,50 +422,50 @@ async fn a_lost_job_is_caught() {
 
 #[tokio::test]
 async fn an_unfair_pick_is_caught() {
-    bites::<HasAFavourite>("fair_order::fq_t6_strict_alternation").await;
-    bites::<HasAFavourite>("fair_order::b04_enqueue_never_moves_a_backlogged_group").await;
+    bites::<HasAFavourite>("fair_order::strict_alternation").await;
+    bites::<HasAFavourite>("fair_order::enqueue_never_moves_a_backlogged_group").await;
 }
 
 #[tokio::test]
 async fn running_over_the_limit_is_caught() {
-    bites::<RunsOverTheLimit>("limits::bp_t2_the_eleventh_waits").await;
-    bites::<RunsOverTheLimit>("limits::b40_no_window_is_ever_overrun").await;
-    bites::<RunsOverTheLimit>("limits::b42_a_stall_does_not_become_a_burst").await;
+    bites::<RunsOverTheLimit>("limits::the_eleventh_waits").await;
+    bites::<RunsOverTheLimit>("limits::no_window_is_ever_overrun").await;
+    bites::<RunsOverTheLimit>("limits::a_stall_does_not_become_a_burst").await;
 }
 
 #[tokio::test]
 async fn a_forgotten_fence_is_caught() {
-    bites::<ForgetsFences>("leases::b113_a_late_answer_changes_nothing").await;
+    bites::<ForgetsFences>("leases::a_late_answer_changes_nothing").await;
 }
 
 #[tokio::test]
 async fn completion_told_twice_is_caught() {
-    bites::<TellsTwice>("settle::b15_completion_is_told_once").await;
+    bites::<TellsTwice>("settle::completion_is_told_once").await;
 }
 
 #[tokio::test]
 async fn a_duplicate_accepted_is_caught() {
-    bites::<KnowsNoDuplicates>("input::b12_a_second_enqueue_changes_nothing").await;
+    bites::<KnowsNoDuplicates>("input::a_second_enqueue_changes_nothing").await;
 }
 
 #[tokio::test]
 async fn newest_first_is_caught() {
-    bites::<ServesTheNewest>("fair_order::b19_ready_keeps_the_order_of_first_starts").await;
+    bites::<ServesTheNewest>("fair_order::ready_keeps_the_order_of_first_starts").await;
 }
 
 #[tokio::test]
 async fn a_lease_without_end_is_caught() {
-    bites::<WaitsForEver>("leases::b18_a_job_whose_worker_died_comes_back").await;
+    bites::<WaitsForEver>("leases::a_job_whose_worker_died_comes_back").await;
 }
 
 #[tokio::test]
 async fn results_dropped_too_early_are_caught() {
-    bites::<IgnoresKeptResults>("actions::kept_results_outlive_finished_jobs").await;
+    bites::<IgnoresKeptResults>("batches::kept_results_outlive_finished_jobs").await;
 }
 
 #[tokio::test]
-async fn ignored_levels_are_caught() {
-    bites::<IgnoresLevels>("fair_order::b10_a_group_may_have_jobs_at_several_levels").await;
+async fn ignored_priorities_are_caught() {
+    bites::<IgnoresPriorities>("fair_order::a_group_may_have_jobs_at_several_priorities").await;
 }
 
 #[tokio::test]
@@ -482,7 +482,7 @@ async fn a_purge_of_what_must_stay_is_caught() {
 
 #[tokio::test]
 async fn a_forgotten_callback_is_caught() {
-    bites::<ForgetsCallbacks>("actions::an_action_keeps_its_callback").await;
+    bites::<ForgetsCallbacks>("batches::a_batch_keeps_its_callback").await;
 }
 
 #[tokio::test]

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use bytes::Bytes;
 use tidegate_core::bulk::views::{Query, View};
 use tidegate_core::bulk::*;
-use tidegate_core::ids::{ActionId, GroupId, JobId, JobType, Owner};
+use tidegate_core::ids::{BatchId, GroupId, JobId, JobType, Owner};
 use tidegate_core::time::{Millis, Timestamp};
 use tidegate_store::redis::{RedisOptions, RedisStore};
 use tidegate_store::{Store, StoreExt};
@@ -18,7 +18,7 @@ fn jobs(n: usize) -> Vec<NewJob> {
         .map(|i| NewJob {
             id: JobId::new(format!("job-{i}")).unwrap(),
             kind: JobType::new("mail").unwrap(),
-            level: Level::ALL[i % 3],
+            priority: Priority::ALL[i % 3],
             payload: Bytes::from_static(b"hello"),
             run_at: (i % 7 == 3).then_some(Timestamp(1 << 50)),
             expires_at: (i % 5 == 4).then_some(Timestamp(1 << 50)),
@@ -57,7 +57,7 @@ async fn every_key_of_a_shard_is_in_one_slot() {
         let group = GroupId::new(format!("group {{{i}}}")).unwrap();
         let params = EnqueueParams {
             group: group.clone(),
-            action: Some(ActionId::new("spring").unwrap()),
+            batch: Some(BatchId::new("spring").unwrap()),
             base_priority: None,
             jobs: jobs(20),
         };
@@ -74,31 +74,31 @@ async fn every_key_of_a_shard_is_in_one_slot() {
         store.call(configure).await.unwrap().unwrap();
     }
     let admit = AdmitParams {
-        lane: default_lane(),
+        queue: default_queue(),
         max: 10,
         ready_cap: 10,
     };
     store.call(admit).await.unwrap();
     let lease = LeaseParams {
-        lane: default_lane(),
+        queue: default_queue(),
         max: 30,
         owner,
     };
     let leased = store.lease(lease).await.unwrap().jobs;
     assert!(leased.len() >= 20, "{} leased", leased.len());
-    let verdicts = [
-        Verdict::Done {
+    let outcomes = [
+        JobOutcome::Completed {
             result: Bytes::from_static(b"fine"),
         },
-        Verdict::Throttled { retry_after: None },
-        Verdict::Failed { error: "no".into() },
-        Verdict::Returned,
+        JobOutcome::Throttled { retry_after: None },
+        JobOutcome::Failed { error: "no".into() },
+        JobOutcome::Released,
     ];
-    let answers = leased.iter().zip(verdicts.into_iter().cycle()).take(20);
+    let answers = leased.iter().zip(outcomes.into_iter().cycle()).take(20);
     let answers = answers
-        .map(|(job, verdict)| Answer {
+        .map(|(job, outcome)| Settlement {
             lease: job.leased.lease,
-            verdict,
+            outcome,
         })
         .collect();
     store.call(SettleParams { answers }).await.unwrap();
@@ -114,7 +114,7 @@ async fn every_key_of_a_shard_is_in_one_slot() {
 
     let limits = ConfigureLimitsParams {
         global_rps: Set::To(5_000.0),
-        lanes: vec![(default_lane(), Set::To(4_000.0))],
+        queues: vec![(default_queue(), Set::To(4_000.0))],
         by: String::new(),
         why: String::new(),
     };
@@ -132,7 +132,7 @@ async fn every_key_of_a_shard_is_in_one_slot() {
     );
     assert!(slots.values().all(|slots| slots.len() == 1), "{slots:?}");
 
-    let Ok(View::QueueStats(stats)) = store.call(Query::QueueStats).await.unwrap() else {
+    let Ok(View::BulkStats(stats)) = store.call(Query::BulkStats).await.unwrap() else {
         panic!("statistics are answered with statistics");
     };
     assert_eq!(stats.groups_kept, GROUPS as u64);

@@ -27,12 +27,12 @@ async fn a_purge_whose_answer_got_lost_is_not_refused() {
     let id = JobId::new("letter").unwrap();
     let enqueue = EnqueueParams {
         group: GroupId::new("A").unwrap(),
-        action: None,
+        batch: None,
         base_priority: None,
         jobs: vec![NewJob {
             id: id.clone(),
             kind: JobType::new("mail").unwrap(),
-            level: Level::Normal,
+            priority: Priority::Normal,
             payload: Bytes::new(),
             run_at: None,
             expires_at: None,
@@ -40,14 +40,14 @@ async fn a_purge_whose_answer_got_lost_is_not_refused() {
     };
     store.call(enqueue).await.unwrap().unwrap();
     let params = LeaseParams {
-        lane: default_lane(),
+        queue: default_queue(),
         max: 1,
         owner: Owner::new("worker").unwrap(),
     };
     let leased = store.lease(params).await.unwrap().jobs.remove(0);
-    let answers = vec![Answer {
+    let answers = vec![Settlement {
         lease: leased.leased.lease,
-        verdict: Verdict::Failed { error: "no".into() },
+        outcome: JobOutcome::Failed { error: "no".into() },
     }];
     store.call(SettleParams { answers }).await.unwrap();
 

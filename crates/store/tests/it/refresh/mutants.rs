@@ -35,71 +35,71 @@ struct Wrong<F> {
     fault: PhantomData<F>,
 }
 
-type Answer<T> = Result<T, StoreError>;
+type StoreResult<T> = Result<T, StoreError>;
 
 #[async_trait]
 impl<F: Fault> RefreshStore for Wrong<F> {
-    async fn request(&self, mut asks: Vec<(RecordId, RequestParams)>) -> Answer<Vec<RequestOutcome>> {
+    async fn request(&self, mut asks: Vec<(RecordId, RequestParams)>) -> StoreResult<Vec<RequestOutcome>> {
         asks.iter_mut().for_each(|(_, params)| F::asked(params));
         let mut outcomes = self.inner.request(asks).await?;
         outcomes.iter_mut().for_each(F::requested);
         Ok(outcomes)
     }
 
-    async fn confirm_sent(&self, sent: Vec<(RecordId, Version)>) -> Answer<Vec<bool>> {
+    async fn confirm_sent(&self, sent: Vec<(RecordId, Version)>) -> StoreResult<Vec<bool>> {
         self.inner.confirm_sent(sent).await
     }
 
-    async fn send_failed(&self, unsent: Vec<(RecordId, Version)>) -> Answer<Vec<bool>> {
+    async fn send_failed(&self, unsent: Vec<(RecordId, Version)>) -> StoreResult<Vec<bool>> {
         self.inner.send_failed(unsent).await
     }
 
-    async fn begin(&self, begun: Vec<(RecordId, BeginParams)>) -> Answer<Vec<BeginOutcome>> {
+    async fn begin(&self, begun: Vec<(RecordId, BeginParams)>) -> StoreResult<Vec<BeginOutcome>> {
         let mut outcomes = self.inner.begin(begun).await?;
         outcomes.iter_mut().for_each(F::begun);
         Ok(outcomes)
     }
 
-    async fn extend(&self, claims: Vec<(RecordId, BeginParams)>) -> Answer<Vec<bool>> {
+    async fn extend(&self, claims: Vec<(RecordId, BeginParams)>) -> StoreResult<Vec<bool>> {
         self.inner.extend(claims).await
     }
 
-    async fn abandon(&self, claims: Vec<(RecordId, Version, Owner)>) -> Answer<Vec<bool>> {
+    async fn abandon(&self, claims: Vec<(RecordId, Version, Owner)>) -> StoreResult<Vec<bool>> {
         let mut outcomes = self.inner.abandon(claims).await?;
         outcomes.iter_mut().for_each(F::abandoned);
         Ok(outcomes)
     }
 
-    async fn settle(&self, mut settled: Vec<(RecordId, SettleParams)>) -> Answer<Vec<SettleOutcome>> {
+    async fn settle(&self, mut settled: Vec<(RecordId, SettleParams)>) -> StoreResult<Vec<SettleOutcome>> {
         settled.iter_mut().for_each(|(_, params)| F::ends(params));
         let mut outcomes = self.inner.settle(settled).await?;
         outcomes.iter_mut().for_each(F::settled);
         Ok(outcomes)
     }
 
-    async fn look(&self, records: Vec<RecordId>) -> Answer<Vec<Option<RecordState>>> {
+    async fn look(&self, records: Vec<RecordId>) -> StoreResult<Vec<Option<RecordState>>> {
         self.inner.look(records).await
     }
 
-    async fn take(&self, target: &TargetId, priority: Priority, max_tokens: u64) -> Answer<TakeOutcome> {
+    async fn take(&self, target: &TargetId, priority: Priority, max_tokens: u64) -> StoreResult<TakeOutcome> {
         let mut outcome = self.inner.take(target, priority, max_tokens).await?;
         F::took(&mut outcome);
         Ok(outcome)
     }
 
-    async fn hold(&self, target: &TargetId, until_in: Millis) -> Answer<Millis> {
+    async fn hold(&self, target: &TargetId, until_in: Millis) -> StoreResult<Millis> {
         self.inner.hold(target, until_in).await
     }
 
-    async fn lift(&self, target: &TargetId) -> Answer<bool> {
+    async fn lift(&self, target: &TargetId) -> StoreResult<bool> {
         self.inner.lift(target).await
     }
 
-    async fn budget(&self, target: &TargetId) -> Answer<BudgetView> {
+    async fn budget(&self, target: &TargetId) -> StoreResult<BudgetView> {
         self.inner.budget(target).await
     }
 
-    async fn now(&self) -> Answer<Timestamp> {
+    async fn now(&self) -> StoreResult<Timestamp> {
         self.inner.now().await
     }
 }
@@ -220,7 +220,7 @@ async fn an_event_for_every_reader_is_caught() {
 
 #[tokio::test]
 async fn a_late_reader_that_is_not_absorbed_is_caught() {
-    bites::<IgnoresWhenReadersLooked>("requests::b142_a_late_reader_is_absorbed").await;
+    bites::<IgnoresWhenReadersLooked>("requests::a_late_reader_is_absorbed").await;
 }
 
 #[tokio::test]
@@ -238,14 +238,14 @@ async fn an_end_told_to_all_is_caught() {
 
 #[tokio::test]
 async fn an_end_of_what_came_later_is_caught() {
-    bites::<EndsWhateverIsThere>("workers::ls_15_a_stale_version_ends_nothing_that_came_after_it").await;
-    bites::<GivesBackForAll>("workers::ls_15_a_stale_version_ends_nothing_that_came_after_it").await;
+    bites::<EndsWhateverIsThere>("workers::a_stale_version_ends_nothing_that_came_after_it").await;
+    bites::<GivesBackForAll>("workers::a_stale_version_ends_nothing_that_came_after_it").await;
 }
 
 #[tokio::test]
 async fn running_over_the_rate_is_caught() {
-    bites::<HandsOutTwice>("budgets::b130_no_second_is_overrun").await;
-    bites::<HandsOutTwice>("budgets::b137_nothing_is_known_so_nothing_is_granted_for_a_second").await;
+    bites::<HandsOutTwice>("budgets::no_second_is_overrun").await;
+    bites::<HandsOutTwice>("budgets::nothing_is_known_so_nothing_is_granted_for_a_second").await;
 }
 
 #[tokio::test]

@@ -16,10 +16,10 @@ use tidegate_core::room::config::RoomConfig;
 use tidegate_core::room::ticket::{End, Wave};
 use tidegate_core::time::Millis;
 use tidegate_store::conformance_room::{Backend, Case, Guard, Opened, cases};
-use tidegate_store::room::{ModelRoomStore, RoomBells, RoomStore};
+use tidegate_store::room::{ModelRoomStore, RoomNotifier, RoomStore};
 use tidegate_store::{ManualClock, StoreError};
 
-type Answer<T> = Result<T, StoreError>;
+type StoreResult<T> = Result<T, StoreError>;
 
 /// What a wrong store does; what is not named here is right.
 #[async_trait]
@@ -35,23 +35,31 @@ trait Fault: std::fmt::Debug + Send + Sync + 'static {
         right: &ModelRoomStore,
         room: &RoomId,
         touches: Vec<TouchParams>,
-    ) -> Answer<Vec<TouchOutcome>> {
+    ) -> StoreResult<Vec<TouchOutcome>> {
         right.touch(room, touches).await
     }
 
-    async fn promote(right: &ModelRoomStore, room: &RoomId, max: u64) -> Answer<PromoteOutcome> {
+    async fn promote(right: &ModelRoomStore, room: &RoomId, max: u64) -> StoreResult<PromoteOutcome> {
         right.promote(room, max).await
     }
 
-    async fn redeem(right: &ModelRoomStore, room: &RoomId, params: RedeemParams) -> Answer<RedeemOutcome> {
+    async fn redeem(
+        right: &ModelRoomStore,
+        room: &RoomId,
+        params: RedeemParams,
+    ) -> StoreResult<RedeemOutcome> {
         right.redeem(room, params).await
     }
 
-    async fn complete(right: &ModelRoomStore, room: &RoomId, person: &PersonId) -> Answer<InsideOutcome> {
+    async fn complete(
+        right: &ModelRoomStore,
+        room: &RoomId,
+        person: &PersonId,
+    ) -> StoreResult<InsideOutcome> {
         right.complete(room, person).await
     }
 
-    async fn leave(right: &ModelRoomStore, room: &RoomId, person: &PersonId) -> Answer<InsideOutcome> {
+    async fn leave(right: &ModelRoomStore, room: &RoomId, person: &PersonId) -> StoreResult<InsideOutcome> {
         right.leave(room, person).await
     }
 
@@ -66,8 +74,8 @@ trait Fault: std::fmt::Debug + Send + Sync + 'static {
         None
     }
 
-    fn bells(right: &ModelRoomStore) -> Arc<RoomBells> {
-        right.bells()
+    fn signals(right: &ModelRoomStore) -> Arc<RoomNotifier> {
+        right.signals()
     }
 }
 
@@ -79,12 +87,12 @@ struct Wrong<F> {
 
 #[async_trait]
 impl<F: Fault> RoomStore for Wrong<F> {
-    async fn open(&self, room: &RoomId, mut config: RoomConfig) -> Answer<()> {
+    async fn open(&self, room: &RoomId, mut config: RoomConfig) -> StoreResult<()> {
         F::opened(&mut config);
         self.right.open(room, config).await
     }
 
-    async fn make(&self, room: &RoomId, config: RoomConfig, door: Status) -> Answer<bool> {
+    async fn make(&self, room: &RoomId, config: RoomConfig, door: Status) -> StoreResult<bool> {
         if F::TAKES_OVER {
             self.right.open(room, config).await?;
             return Ok(false);
@@ -92,77 +100,77 @@ impl<F: Fault> RoomStore for Wrong<F> {
         self.right.make(room, config, door).await
     }
 
-    async fn remove(&self, room: &RoomId) -> Answer<RemoveOutcome> {
+    async fn remove(&self, room: &RoomId) -> StoreResult<RemoveOutcome> {
         self.right.remove(room).await
     }
 
-    async fn rooms(&self) -> Answer<Vec<RoomId>> {
+    async fn rooms(&self) -> StoreResult<Vec<RoomId>> {
         self.right.rooms().await
     }
 
-    async fn join(&self, room: &RoomId, mut joins: Vec<JoinParams>) -> Answer<Vec<JoinOutcome>> {
+    async fn join(&self, room: &RoomId, mut joins: Vec<JoinParams>) -> StoreResult<Vec<JoinOutcome>> {
         joins.iter_mut().for_each(F::joined);
         self.right.join(room, joins).await
     }
 
-    async fn touch(&self, room: &RoomId, touches: Vec<TouchParams>) -> Answer<Vec<TouchOutcome>> {
+    async fn touch(&self, room: &RoomId, touches: Vec<TouchParams>) -> StoreResult<Vec<TouchOutcome>> {
         F::touch(&self.right, room, touches).await
     }
 
-    async fn promote(&self, room: &RoomId, max: u64) -> Answer<PromoteOutcome> {
+    async fn promote(&self, room: &RoomId, max: u64) -> StoreResult<PromoteOutcome> {
         F::promote(&self.right, room, max).await
     }
 
-    async fn redeem(&self, room: &RoomId, params: RedeemParams) -> Answer<RedeemOutcome> {
+    async fn redeem(&self, room: &RoomId, params: RedeemParams) -> StoreResult<RedeemOutcome> {
         F::redeem(&self.right, room, params).await
     }
 
-    async fn reissue(&self, room: &RoomId, person: &PersonId) -> Answer<bool> {
+    async fn reissue(&self, room: &RoomId, person: &PersonId) -> StoreResult<bool> {
         self.right.reissue(room, person).await
     }
 
-    async fn extend(&self, room: &RoomId, params: ExtendParams) -> Answer<InsideOutcome> {
+    async fn extend(&self, room: &RoomId, params: ExtendParams) -> StoreResult<InsideOutcome> {
         self.right.extend(room, params).await
     }
 
-    async fn complete(&self, room: &RoomId, person: &PersonId) -> Answer<InsideOutcome> {
+    async fn complete(&self, room: &RoomId, person: &PersonId) -> StoreResult<InsideOutcome> {
         F::complete(&self.right, room, person).await
     }
 
-    async fn leave(&self, room: &RoomId, person: &PersonId) -> Answer<InsideOutcome> {
+    async fn leave(&self, room: &RoomId, person: &PersonId) -> StoreResult<InsideOutcome> {
         F::leave(&self.right, room, person).await
     }
 
-    async fn reap(&self, room: &RoomId, mut params: ReapParams) -> Answer<ReapOutcome> {
+    async fn reap(&self, room: &RoomId, mut params: ReapParams) -> StoreResult<ReapOutcome> {
         F::reaped(&mut params);
         self.right.reap(room, params).await
     }
 
-    async fn resize(&self, room: &RoomId, mut params: ResizeParams) -> Answer<ResizeOutcome> {
+    async fn resize(&self, room: &RoomId, mut params: ResizeParams) -> StoreResult<ResizeOutcome> {
         F::resized(&mut params);
         self.right.resize(room, params).await
     }
 
-    async fn control(&self, room: &RoomId, control: Control) -> Answer<()> {
+    async fn control(&self, room: &RoomId, control: Control) -> StoreResult<()> {
         self.right.control(room, control).await
     }
 
-    async fn void(&self, room: &RoomId, through: Option<Wave>) -> Answer<Wave> {
+    async fn void(&self, room: &RoomId, through: Option<Wave>) -> StoreResult<Wave> {
         self.right.void(room, through).await
     }
 
-    async fn look(&self, room: &RoomId, people: Vec<PersonId>) -> Answer<Vec<Option<TicketView>>> {
+    async fn look(&self, room: &RoomId, people: Vec<PersonId>) -> StoreResult<Vec<Option<TicketView>>> {
         let mut views = self.right.look(room, people).await?;
         F::looked(&mut views);
         Ok(views)
     }
 
-    async fn survey(&self, room: &RoomId) -> Answer<RoomView> {
+    async fn survey(&self, room: &RoomId) -> StoreResult<RoomView> {
         self.right.survey(room).await
     }
 
-    fn bells(&self) -> Arc<RoomBells> {
-        F::bells(&self.right)
+    fn signals(&self) -> Arc<RoomNotifier> {
+        F::signals(&self.right)
     }
 }
 
@@ -221,7 +229,7 @@ fn one_more(request: u64) -> ResizeParams {
 struct GivesSlotsBackTwice;
 #[async_trait]
 impl Fault for GivesSlotsBackTwice {
-    async fn leave(right: &ModelRoomStore, room: &RoomId, person: &PersonId) -> Answer<InsideOutcome> {
+    async fn leave(right: &ModelRoomStore, room: &RoomId, person: &PersonId) -> StoreResult<InsideOutcome> {
         let before = right.survey(room).await?;
         let outcome = right.leave(room, person).await?;
         let after = right.survey(room).await?;
@@ -238,7 +246,11 @@ impl Fault for GivesSlotsBackTwice {
 struct SellsSeatsAgain;
 #[async_trait]
 impl Fault for SellsSeatsAgain {
-    async fn complete(right: &ModelRoomStore, room: &RoomId, person: &PersonId) -> Answer<InsideOutcome> {
+    async fn complete(
+        right: &ModelRoomStore,
+        room: &RoomId,
+        person: &PersonId,
+    ) -> StoreResult<InsideOutcome> {
         right.leave(room, person).await?;
         Ok(InsideOutcome::Ended(End::Completed))
     }
@@ -252,7 +264,7 @@ impl Fault for ForgetsPlaces {
         right: &ModelRoomStore,
         room: &RoomId,
         touches: Vec<TouchParams>,
-    ) -> Answer<Vec<TouchOutcome>> {
+    ) -> StoreResult<Vec<TouchOutcome>> {
         for gone in touches.iter().filter(|touch| !touch.present) {
             right.leave(room, &gone.person).await?;
         }
@@ -268,7 +280,7 @@ impl Fault for HearsOldConnections {
         right: &ModelRoomStore,
         room: &RoomId,
         mut touches: Vec<TouchParams>,
-    ) -> Answer<Vec<TouchOutcome>> {
+    ) -> StoreResult<Vec<TouchOutcome>> {
         for touch in &mut touches {
             let views = right.look(room, vec![touch.person.clone()]).await?;
             if let Some(view) = &views[0] {
@@ -305,7 +317,11 @@ impl Fault for DrawsBackwards {
 struct TakesPassesTwice;
 #[async_trait]
 impl Fault for TakesPassesTwice {
-    async fn redeem(right: &ModelRoomStore, room: &RoomId, params: RedeemParams) -> Answer<RedeemOutcome> {
+    async fn redeem(
+        right: &ModelRoomStore,
+        room: &RoomId,
+        params: RedeemParams,
+    ) -> StoreResult<RedeemOutcome> {
         let until = right.survey(room).await?.now + Millis(900_000);
         match right.redeem(room, params).await? {
             RedeemOutcome::AlreadyRedeemed => Ok(RedeemOutcome::Inside { until }),
@@ -322,7 +338,7 @@ impl Fault for TakesVoidPasses {
         right: &ModelRoomStore,
         room: &RoomId,
         mut params: RedeemParams,
-    ) -> Answer<RedeemOutcome> {
+    ) -> StoreResult<RedeemOutcome> {
         if right.reissue(room, &params.person).await? {
             params.wave = right.survey(room).await?.wave;
         }
@@ -383,15 +399,15 @@ impl Fault for ForgetsWhenItEnds {
 struct IgnoresTheBound;
 #[async_trait]
 impl Fault for IgnoresTheBound {
-    async fn promote(right: &ModelRoomStore, room: &RoomId, _max: u64) -> Answer<PromoteOutcome> {
+    async fn promote(right: &ModelRoomStore, room: &RoomId, _max: u64) -> StoreResult<PromoteOutcome> {
         right.promote(room, 1_000_000).await
     }
 }
 
 #[derive(Debug)]
-struct NeverRings;
-impl Fault for NeverRings {
-    fn bells(_: &ModelRoomStore) -> Arc<RoomBells> {
+struct NeverNotifies;
+impl Fault for NeverNotifies {
+    fn signals(_: &ModelRoomStore) -> Arc<RoomNotifier> {
         Arc::default()
     }
 }
@@ -411,31 +427,31 @@ async fn bites<F: Fault>(name: &'static str) {
 #[tokio::test]
 async fn one_too_many_is_caught() {
     bites::<LetsInOneTooMany>("admission::people_are_let_in_in_order").await;
-    bites::<LetsInOneTooMany>("admission::b198_promoters_at_once_let_in_no_more_than_one").await;
+    bites::<LetsInOneTooMany>("admission::promoters_at_once_let_in_no_more_than_one").await;
 }
 
 #[tokio::test]
 async fn a_slot_that_comes_back_twice_is_caught() {
-    bites::<GivesSlotsBackTwice>("visits::b195_a_slot_comes_back_once").await;
-    bites::<GivesSlotsBackTwice>("visits::b217_many_ends_at_once_are_one").await;
+    bites::<GivesSlotsBackTwice>("visits::a_slot_comes_back_once").await;
+    bites::<GivesSlotsBackTwice>("visits::many_ends_at_once_are_one").await;
 }
 
 #[tokio::test]
 async fn a_seat_that_is_sold_again_is_caught() {
-    bites::<SellsSeatsAgain>("visits::b190_a_seat_that_was_bought_does_not_come_back").await;
-    bites::<SellsSeatsAgain>("door::b214_sold_out_is_told").await;
+    bites::<SellsSeatsAgain>("visits::a_seat_that_was_bought_does_not_come_back").await;
+    bites::<SellsSeatsAgain>("door::sold_out_is_told").await;
 }
 
 #[tokio::test]
 async fn a_place_that_is_lost_at_once_is_caught() {
-    bites::<ForgetsPlaces>("presence::b202_an_absence_told_at_once_loses_nothing").await;
-    bites::<HasNoGrace>("presence::b202_a_short_absence_loses_nothing").await;
+    bites::<ForgetsPlaces>("presence::an_absence_told_at_once_loses_nothing").await;
+    bites::<HasNoGrace>("presence::a_short_absence_loses_nothing").await;
 }
 
 #[tokio::test]
 async fn old_connections_that_are_heard_are_caught() {
-    bites::<HearsOldConnections>("presence::b200_an_older_stream_says_nothing").await;
-    bites::<HearsOldConnections>("presence::b200_a_stream_of_an_earlier_ticket_says_nothing").await;
+    bites::<HearsOldConnections>("presence::an_older_stream_says_nothing").await;
+    bites::<HearsOldConnections>("presence::a_stream_of_an_earlier_ticket_says_nothing").await;
 }
 
 #[tokio::test]
@@ -445,8 +461,8 @@ async fn a_draw_in_another_order_is_caught() {
 
 #[tokio::test]
 async fn a_pass_that_is_taken_twice_is_caught() {
-    bites::<TakesPassesTwice>("visits::b215_a_pass_is_redeemed_once").await;
-    bites::<TakesPassesTwice>("visits::b221_many_redemptions_at_once_are_one").await;
+    bites::<TakesPassesTwice>("visits::a_pass_is_redeemed_once").await;
+    bites::<TakesPassesTwice>("visits::many_redemptions_at_once_are_one").await;
 }
 
 #[tokio::test]
@@ -456,19 +472,19 @@ async fn a_void_pass_that_is_taken_is_caught() {
 
 #[tokio::test]
 async fn a_change_that_is_made_twice_is_caught() {
-    bites::<ChangesLimitsEveryTime>("door::b199_limits_change_by_so_many_once").await;
-    bites::<ChangesLimitsEveryTime>("door::b199_many_tries_of_one_change_are_one").await;
+    bites::<ChangesLimitsEveryTime>("door::limits_change_by_so_many_once").await;
+    bites::<ChangesLimitsEveryTime>("door::many_tries_of_one_change_are_one").await;
 }
 
 #[tokio::test]
 async fn running_over_the_rate_is_caught() {
-    bites::<LetsInWithoutARate>("admission::b192_the_rate_holds_in_every_second").await;
+    bites::<LetsInWithoutARate>("admission::the_rate_holds_in_every_second").await;
 }
 
 #[tokio::test]
 async fn positions_that_are_not_exact_are_caught() {
     bites::<CountsOneAhead>("line::positions_are_exact_when_people_ahead_leave").await;
-    bites::<CountsOneAhead>("line::b208_one_survey_tells_everybodys_position").await;
+    bites::<CountsOneAhead>("line::one_survey_tells_everybodys_position").await;
 }
 
 #[tokio::test]
@@ -478,7 +494,7 @@ async fn answers_in_another_order_are_caught() {
 
 #[tokio::test]
 async fn a_store_that_forgets_is_caught() {
-    bites::<ForgetsWhenItEnds>("restart::b210_every_ticket_is_kept").await;
+    bites::<ForgetsWhenItEnds>("restart::every_ticket_is_kept").await;
     bites::<ForgetsWhenItEnds>("restart::a_room_stays_the_same_room").await;
 }
 
@@ -488,9 +504,9 @@ async fn a_promotion_without_a_bound_is_caught() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn bells_that_never_ring_are_caught() {
-    bites::<NeverRings>("bells::a_promotion_rings_for_those_who_wait").await;
-    bites::<NeverRings>("bells::b200_a_newer_stream_is_told_to_those_who_have_an_older_one").await;
+async fn signals_that_never_notify_are_caught() {
+    bites::<NeverNotifies>("signals::a_promotion_signals_for_those_who_wait").await;
+    bites::<NeverNotifies>("signals::a_newer_stream_is_told_to_those_who_have_an_older_one").await;
 }
 
 #[test]
@@ -509,5 +525,5 @@ async fn a_store_that_loses_people_after_an_outage_is_caught() {
 
 #[tokio::test]
 async fn a_store_that_makes_a_room_again_is_caught() {
-    bites::<BelievesTheLast>("names::b198_the_first_to_make_a_room_wins").await;
+    bites::<BelievesTheLast>("names::the_first_to_make_a_room_wins").await;
 }

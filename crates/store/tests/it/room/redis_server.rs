@@ -1,4 +1,4 @@
-//! Waiting rooms on real Redis servers: bells between processes, restarts, answers that are lost, names and keys.
+//! Waiting rooms on real Redis servers: signals between processes, restarts, answers that are lost, names and keys.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -75,7 +75,7 @@ async fn opened(url: String, prefix: &str) -> RedisRoomStore {
     RedisRoomStore::open(options(url, prefix)).await.unwrap()
 }
 
-/// Waits until so many stores listen to the bells.
+/// Waits until so many stores listen to the signals.
 async fn listeners(server: &RedisServer, channel: &str, wanted: i64) {
     let deadline = Instant::now() + Duration::from_secs(60);
     loop {
@@ -90,31 +90,31 @@ async fn listeners(server: &RedisServer, channel: &str, wanted: i64) {
 }
 
 #[tokio::test]
-async fn a_bell_of_one_store_is_heard_by_another() {
+async fn a_signal_of_one_store_is_heard_by_another() {
     let server = RedisServer::start(RedisOptions::default()).unwrap();
     let (one, other) = (
-        opened(server.url(), "bells:").await,
-        opened(server.url(), "bells:").await,
+        opened(server.url(), "signals:").await,
+        opened(server.url(), "signals:").await,
     );
-    listeners(&server, "bells:bells", 2).await;
+    listeners(&server, "signals:signals", 2).await;
     let (here, elsewhere) = (room("here: {1}"), room("elsewhere"));
     one.open(&here, patient()).await.unwrap();
-    let bell = other.bells().of(&here);
-    let silent = other.bells().of(&elsewhere);
+    let signal = other.signals().of(&here);
+    let silent = other.signals().of(&elsewhere);
     let quiet = silent.tell.notified();
     let soon = Duration::from_secs(120);
 
-    let heard = bell.promote.notified();
+    let heard = signal.promote.notified();
     one.join(&here, vec![join("a")]).await.unwrap();
     timeout(soon, heard)
         .await
         .expect("somebody may be let in: heard elsewhere");
-    let heard = bell.tell.notified();
+    let heard = signal.tell.notified();
     other.promote(&here, 1).await.unwrap();
     timeout(soon, heard)
         .await
         .expect("somebody was let in: heard where it was done");
-    let heard = bell.tell.notified();
+    let heard = signal.tell.notified();
     one.control(&here, Control::Pause).await.unwrap();
     timeout(soon, heard)
         .await
@@ -128,11 +128,11 @@ async fn a_bell_of_one_store_is_heard_by_another() {
     server.command(&["CLIENT", "KILL", "TYPE", "pubsub"]).unwrap();
     timeout(soon, heard)
         .await
-        .expect("all bells ring when the connection is back");
+        .expect("all signals notify when the connection is back");
 }
 
 #[tokio::test]
-async fn bells_ring_across_a_cluster() {
+async fn signals_notify_across_a_cluster() {
     let cluster = RedisCluster::shared();
     let open = || {
         RedisRoomStore::open(RedisRoomOptions {
@@ -142,13 +142,13 @@ async fn bells_ring_across_a_cluster() {
         })
     };
     let (one, other) = (open().await.unwrap(), open().await.unwrap());
-    listeners(&cluster.nodes()[0], "across:bells", 2).await;
+    listeners(&cluster.nodes()[0], "across:signals", 2).await;
     // Enough rooms that every master has one.
     for number in 0..12 {
         let hall = room(&format!("hall {number}"));
         one.open(&hall, RoomConfig::default()).await.unwrap();
-        let bell = other.bells().of(&hall);
-        let heard = bell.tell.notified();
+        let signal = other.signals().of(&hall);
+        let heard = signal.tell.notified();
         one.control(&hall, Control::Close).await.unwrap();
         timeout(Duration::from_secs(120), heard)
             .await
@@ -202,7 +202,7 @@ async fn an_answer_that_was_lost_is_given_again() {
     store.open(&hall, patient()).await.unwrap();
     // The listener shares the proxy: while it is quiet, the next reply is that of the call.
     let lose_next = async || {
-        listeners(&server, "again:bells", 1).await;
+        listeners(&server, "again:signals", 1).await;
         proxy.drop_next_reply();
     };
 
@@ -259,7 +259,7 @@ async fn rooms_of_odd_names_do_not_mix() {
         "%7B",
         "rooms",
         "schema",
-        "bells",
+        "signals",
         "\u{0}",
         "*",
         "a/b",

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use anyhow::Context;
 use clap::{Args, ValueEnum};
 use serde::Serialize;
-use tidegate::{Durability, Job, JobError, Level};
+use tidegate::{Durability, Job, JobError, Priority};
 use tidegate_core::bulk::{EnqueueParams, NewJob};
 use tidegate_core::config::BulkConfig;
 use tidegate_core::ids::{GroupId, JobId, JobType};
@@ -43,7 +43,7 @@ pub(super) struct BulkArgs {
     payload: usize,
     /// Jobs per enqueue call
     #[arg(long, default_value_t = 1_000)]
-    batch: u64,
+    chunk: u64,
     /// Enqueue calls at once
     #[arg(long, default_value_t = 4)]
     producers: u64,
@@ -104,8 +104,8 @@ struct Figures {
 
 pub(super) fn run(args: &BulkArgs) -> anyhow::Result<()> {
     anyhow::ensure!(
-        args.jobs > 0 && args.groups > 0 && args.batch > 0,
-        "--jobs, --groups and --batch start at 1"
+        args.jobs > 0 && args.groups > 0 && args.chunk > 0,
+        "--jobs, --groups and --chunk start at 1"
     );
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
     let figures = runtime.block_on(measure(args))?;
@@ -165,27 +165,27 @@ pub(super) fn config(args: &BulkArgs) -> BulkConfig {
     // Short windows: after a restart the running one counts as spent, which is no part of the speed.
     config.backpressure.rate_limit_window_sec = 0.05;
     config.worker_pool.worker_count = args.workers;
-    config.limits.max_enqueue_batch = config.limits.max_enqueue_batch.max(args.batch);
+    config.limits.max_enqueue_batch = config.limits.max_enqueue_batch.max(args.chunk);
     config
 }
 
-/// Counts finished handlers and rings at the last.
+/// Counts finished handlers and signals at the last.
 #[derive(Debug, Default)]
 struct Finish {
     left: AtomicU64,
-    bell: Notify,
+    signal: Notify,
 }
 
 impl Finish {
     fn after(jobs: u64) -> Arc<Self> {
         Arc::new(Self {
             left: AtomicU64::new(jobs),
-            bell: Notify::new(),
+            signal: Notify::new(),
         })
     }
 
     async fn wait(&self) {
-        self.bell.notified().await;
+        self.signal.notified().await;
     }
 }
 
@@ -202,7 +202,7 @@ fn counting_engine(args: &BulkArgs, store: &Arc<dyn Store>, finish: &Arc<Finish>
     let finish = finish.clone();
     engine(args, store, move |_: Job| {
         if finish.left.fetch_sub(1, Ordering::Relaxed) == 1 {
-            finish.bell.notify_one();
+            finish.signal.notify_one();
         }
         std::future::ready(Ok::<_, JobError>(()))
     })
@@ -212,7 +212,7 @@ fn new_job(id: String, payload: bytes::Bytes) -> anyhow::Result<NewJob> {
     Ok(NewJob {
         id: JobId::new(id)?,
         kind: JobType::new(KIND)?,
-        level: Level::Normal,
+        priority: Priority::Normal,
         payload,
         run_at: None,
         expires_at: None,
@@ -222,7 +222,7 @@ fn new_job(id: String, payload: bytes::Bytes) -> anyhow::Result<NewJob> {
 async fn submit(store: &Arc<dyn Store>, group: &str, jobs: Vec<NewJob>) -> anyhow::Result<()> {
     let params = EnqueueParams {
         group: GroupId::new(group)?,
-        action: None,
+        batch: None,
         base_priority: None,
         jobs,
     };
@@ -230,9 +230,9 @@ async fn submit(store: &Arc<dyn Store>, group: &str, jobs: Vec<NewJob>) -> anyho
     Ok(())
 }
 
-/// Enqueues all jobs from several tasks, a group's jobs in batches.
+/// Enqueues all jobs from several tasks, a group's jobs in chunks.
 async fn enqueue(args: &BulkArgs, store: &Arc<dyn Store>) -> anyhow::Result<()> {
-    let (jobs, groups, batch) = (args.jobs, args.groups, args.batch);
+    let (jobs, groups, chunk) = (args.jobs, args.groups, args.chunk);
     let payload: bytes::Bytes = vec![b'x'; args.payload].into();
     let (sender, receiver) = mpsc::channel::<(u64, u64)>(64);
     let receiver = Arc::new(tokio::sync::Mutex::new(receiver));
@@ -248,14 +248,14 @@ async fn enqueue(args: &BulkArgs, store: &Arc<dyn Store>) -> anyhow::Result<()> 
                 // Jobs of a group are numbered first, first + groups, first + 2 × groups …
                 let jobs = (first..jobs)
                     .step_by(groups as usize)
-                    .take(batch as usize)
+                    .take(chunk as usize)
                     .map(|job| new_job(format!("job-{job}"), payload.clone()));
                 submit(&store, &format!("group-{group}"), jobs.collect::<Result<_, _>>()?).await?;
             }
         });
     }
     // Round by round over the groups, so that all of them are waiting at once.
-    for round in (0..jobs.div_ceil(groups)).step_by(batch as usize) {
+    for round in (0..jobs.div_ceil(groups)).step_by(chunk as usize) {
         for group in 0..groups.min(jobs - round * groups) {
             sender.send((group, round * groups + group)).await?;
         }
@@ -374,15 +374,15 @@ async fn fairness(args: &BulkArgs, subject: &Subject) -> anyhow::Result<u64> {
     let payload: bytes::Bytes = vec![b'x'; args.payload].into();
     for (customer, jobs) in [("A", JOBS_OF_A), ("B", JOBS_OF_B)] {
         for from in (0..jobs).step_by(1_000) {
-            let batch = from..jobs.min(from + 1_000);
-            let batch = batch.map(|job| new_job(format!("job-{job}"), payload.clone()));
-            submit(opened.store(), customer, batch.collect::<Result<_, _>>()?).await?;
+            let chunk = from..jobs.min(from + 1_000);
+            let chunk = chunk.map(|job| new_job(format!("job-{job}"), payload.clone()));
+            submit(opened.store(), customer, chunk.collect::<Result<_, _>>()?).await?;
         }
     }
     // Finished, of B, and the place of B's last.
     let counts = Arc::new(Mutex::new((0, 0, 0)));
     let done = Arc::new(Notify::new());
-    let (seen, bell) = (counts.clone(), done.clone());
+    let (seen, signal) = (counts.clone(), done.clone());
     let few = BulkArgs {
         workers: 10,
         ..args.clone()
@@ -394,7 +394,7 @@ async fn fairness(args: &BulkArgs, subject: &Subject) -> anyhow::Result<u64> {
             counts.1 += 1;
             if counts.1 == JOBS_OF_B {
                 counts.2 = counts.0;
-                bell.notify_one();
+                signal.notify_one();
             }
         }
         std::future::ready(Ok::<_, JobError>(()))

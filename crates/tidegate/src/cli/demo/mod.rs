@@ -20,9 +20,9 @@ use std::time::{Duration, Instant};
 use anyhow::Context;
 use clap::Args;
 use serde::Serialize;
-use tidegate::views::{Query, QueueStats, View};
-use tidegate::{ActionCounts, CompletedAction, Job, JobError, StoreExt, Submission, Submitted};
-use tidegate_core::ids::{ActionId, GroupId, JobType};
+use tidegate::views::{BulkStats, Query, View};
+use tidegate::{BatchCounts, CompletedBatch, Job, JobError, StoreExt, Submission, Submitted};
+use tidegate_core::ids::{BatchId, GroupId, JobType};
 use tidegate_core::time::Millis;
 use tidegate_engine::EngineBuilder;
 use tidegate_server::config::Config;
@@ -37,7 +37,7 @@ use self::room::RoomFigures;
 use super::simulate::{Customer, ideal};
 
 const KIND: &str = "SEND_PROMOTION";
-const ACTION: &str = "spring";
+const BATCH: &str = "spring";
 const B_JOBS: u64 = 100;
 const C_JOBS: u64 = 50;
 /// 64 workers × 5 ms: 12,800 jobs per second, far above the rate.
@@ -248,18 +248,18 @@ fn to_millisecond(seconds: f64) -> f64 {
     (seconds * 1_000.0).round() / 1_000.0
 }
 
-async fn stats(service: &Service) -> anyhow::Result<QueueStats> {
-    match service.store().call(Query::QueueStats).await?? {
-        View::QueueStats(stats) => Ok(stats),
+async fn stats(service: &Service) -> anyhow::Result<BulkStats> {
+    match service.store().call(Query::BulkStats).await?? {
+        View::BulkStats(stats) => Ok(stats),
         other => unreachable!("statistics are answered with statistics, not {other:?}"),
     }
 }
 
-async fn ended_jobs(service: &Service, group: &str) -> anyhow::Result<ActionCounts> {
-    let query = Query::Action(GroupId::new(group)?, ActionId::new(ACTION)?);
+async fn ended_jobs(service: &Service, group: &str) -> anyhow::Result<BatchCounts> {
+    let query = Query::Batch(GroupId::new(group)?, BatchId::new(BATCH)?);
     match service.store().call(query).await?? {
-        View::Action(action) => Ok(action.counts),
-        other => unreachable!("an action is answered with an action, not {other:?}"),
+        View::Batch(batch) => Ok(batch.counts),
+        other => unreachable!("a batch is answered with a batch, not {other:?}"),
     }
 }
 
@@ -300,8 +300,8 @@ fn handlers(
         }
     };
     // Called when the last answer of a customer is on disk: its time includes that.
-    let on_complete = move |action: CompletedAction| {
-        if let Some(customer) = scene.position(action.group.as_str()) {
+    let on_complete = move |batch: CompletedBatch| {
+        if let Some(customer) = scene.position(batch.group.as_str()) {
             // The channel has room for every customer.
             let _ = finished.try_send((customer, Instant::now()));
         }
@@ -311,7 +311,7 @@ fn handlers(
 }
 
 async fn submit(service: &Service, scene: &Scene, customer: usize) -> anyhow::Result<Submitted> {
-    let mut submission = Submission::new(scene.names[customer])?.action(ACTION)?;
+    let mut submission = Submission::new(scene.names[customer])?.batch(BATCH)?;
     for job in 0..scene.jobs[customer] {
         submission = submission.job(format!("promo-{job}"), KIND, "{}")?;
     }

@@ -1,10 +1,10 @@
-//! The real queue in virtual time: one lane, workers that take what is ready, as the engine drives it.
+//! The real queue in virtual time: one queue, workers that take what is ready, as the engine drives it.
 
 use bytes::Bytes;
 use tidegate_core::bulk::views::{Query, View};
 use tidegate_core::bulk::{
-    AdmitParams, Answer, Bulk, CancelParams, EnqueueParams, LeaseOutcome, LeaseParams, LeaseRef, Level,
-    NewJob, ReleaseDueParams, SettleParams, Stop, Target, Verdict, default_lane,
+    AdmitParams, Bulk, CancelParams, EnqueueParams, JobOutcome, LeaseOutcome, LeaseParams, LeaseRef, NewJob,
+    Priority, ReleaseDueParams, SettleParams, Settlement, Stop, Target, default_queue,
 };
 use tidegate_core::config::BulkConfig;
 use tidegate_core::ids::{GroupId, JobId, JobType, Owner};
@@ -34,16 +34,16 @@ impl Queue {
     }
 
     pub(super) fn enqueue(&mut self, group: &str, jobs: u64, now: Timestamp) -> anyhow::Result<()> {
-        let batch = self.config().limits.max_enqueue_batch;
+        let chunk = self.config().limits.max_enqueue_batch;
         let mut next = 0;
         while next < jobs {
-            let until = jobs.min(next + batch);
-            let batch: Result<Vec<NewJob>, _> = (next..until).map(|n| self.job(n)).collect();
+            let until = jobs.min(next + chunk);
+            let chunk: Result<Vec<NewJob>, _> = (next..until).map(|n| self.job(n)).collect();
             let params = EnqueueParams {
                 group: GroupId::new(group)?,
-                action: None,
+                batch: None,
                 base_priority: None,
-                jobs: batch?,
+                jobs: chunk?,
             };
             self.bulk.call(params, now)?;
             self.forget_changes();
@@ -56,7 +56,7 @@ impl Queue {
         Ok(NewJob {
             id: JobId::new(number.to_string())?,
             kind: self.kind.clone(),
-            level: Level::Normal,
+            priority: Priority::Normal,
             payload: Bytes::new(),
             run_at: None,
             expires_at: None,
@@ -84,7 +84,7 @@ impl Queue {
     pub(super) fn admit(&mut self, now: Timestamp) -> u64 {
         let pool = &self.config().worker_pool;
         let params = AdmitParams {
-            lane: default_lane(),
+            queue: default_queue(),
             max: pool.fetch_batch_size,
             ready_cap: 2 * pool.worker_count,
         };
@@ -95,7 +95,7 @@ impl Queue {
 
     pub(super) fn lease(&mut self, max: u32, now: Timestamp) -> LeaseOutcome {
         let params = LeaseParams {
-            lane: default_lane(),
+            queue: default_queue(),
             max,
             owner: self.owner.clone(),
         };
@@ -105,9 +105,9 @@ impl Queue {
     }
 
     pub(super) fn settle_done(&mut self, leases: impl IntoIterator<Item = LeaseRef>, now: Timestamp) {
-        let done = |lease| Answer {
+        let done = |lease| Settlement {
             lease,
-            verdict: Verdict::Done { result: Bytes::new() },
+            outcome: JobOutcome::Completed { result: Bytes::new() },
         };
         let answers = leases.into_iter().map(done).collect();
         self.bulk.call(SettleParams { answers }, now);
@@ -137,8 +137,8 @@ impl Queue {
 
     /// No job is waiting, delayed or running.
     pub(super) fn is_idle(&mut self, now: Timestamp) -> anyhow::Result<bool> {
-        match self.bulk.call(Query::QueueStats, now)? {
-            View::QueueStats(stats) => Ok(stats.counts.unfinished() == 0),
+        match self.bulk.call(Query::BulkStats, now)? {
+            View::BulkStats(stats) => Ok(stats.counts.unfinished() == 0),
             other => anyhow::bail!("queue statistics were answered with {other:?}"),
         }
     }

@@ -9,10 +9,10 @@ use bytes::Bytes;
 use clap::Args;
 use futures_util::stream;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
-use tidegate_client::{Client, ClientError, Enqueued, Place};
+use tidegate_client::{Client, ClientError, Destination, Enqueued};
 
 use self::source::{Piece, Source};
-use super::exit::Told;
+use super::exit::VisitEvent;
 use super::remote::Remote;
 use super::table::visible;
 
@@ -30,29 +30,29 @@ pub(super) struct SubmitArgs {
     /// The group of the jobs; without it every line names its own
     #[arg(long)]
     group: Option<String>,
-    /// The action of the jobs; opened if there is none of this name
+    /// The batch of the jobs; opened if there is none of this name
     #[arg(long, requires = "group")]
-    action: Option<String>,
+    batch: Option<String>,
     /// The type of lines that name none
     #[arg(long = "type", value_name = "TYPE")]
     kind: Option<String>,
-    /// Seal the action afterwards: nothing more will come
-    #[arg(long, requires = "action")]
+    /// Seal the batch afterwards: nothing more will come
+    #[arg(long, requires = "batch")]
     seal: bool,
     /// Send so many jobs per request instead of all as one stream: each is sent again by itself when the service
     /// was away
     #[arg(long, value_name = "JOBS", num_args = 0..=1, default_missing_value = "1000",
         value_parser = clap::value_parser!(u64).range(1..=100_000))]
-    batch: Option<u64>,
+    chunk: Option<u64>,
 }
 
 pub(super) fn run(args: &SubmitArgs) -> anyhow::Result<()> {
     let source = Source::open(&args.file, args.kind.as_deref())?;
     let progress = progress(source.bytes());
     args.remote.run(|client| async move {
-        let done = match args.batch {
+        let done = match args.chunk {
             None => stream(args, &client, source, &progress).await,
-            Some(batch) => batches(args, &client, source, batch, &progress).await,
+            Some(chunk) => chunks(args, &client, source, chunk, &progress).await,
         };
         progress.finish_and_clear();
         let done = done?;
@@ -70,7 +70,7 @@ pub(super) fn run(args: &SubmitArgs) -> anyhow::Result<()> {
                 refused.code
             );
         }
-        Err(Told.into())
+        Err(VisitEvent.into())
     })
 }
 
@@ -101,11 +101,11 @@ fn progress(bytes: Option<u64>) -> ProgressBar {
     ProgressBar::with_draw_target(bytes, target).with_style(style)
 }
 
-fn place(args: &SubmitArgs) -> Place {
-    match (&args.group, &args.action) {
-        (Some(group), Some(action)) => Place::action(group, action),
-        (Some(group), None) => Place::group(group),
-        (None, _) => Place::anywhere(),
+fn place(args: &SubmitArgs) -> Destination {
+    match (&args.group, &args.batch) {
+        (Some(group), Some(batch)) => Destination::batch(group, batch),
+        (Some(group), None) => Destination::group(group),
+        (None, _) => Destination::anywhere(),
     }
 }
 
@@ -136,16 +136,16 @@ async fn stream(
     Ok(client.enqueue_lines(&place, pieces).await?)
 }
 
-async fn batches(
+async fn chunks(
     args: &SubmitArgs,
     client: &Client,
     source: Source,
-    batch: u64,
+    chunk: u64,
     progress: &ProgressBar,
 ) -> anyhow::Result<Enqueued> {
     let place = place(args);
     let (mut total, mut jobs) = (Enqueued::default(), 0);
-    let mut pieces = source.read(batch);
+    let mut pieces = source.read(chunk);
     while let Some(piece) = pieces.recv().await {
         let piece = piece.map_err(ClientError::Input)?;
         let before = jobs;
@@ -154,7 +154,7 @@ async fn batches(
         total.accepted += done.accepted;
         total.duplicates += done.duplicates;
         total.refused += done.refused;
-        total.action = done.action.or(total.action);
+        total.batch = done.batch.or(total.batch);
         let room = MAX_ERRORS - total.errors.len();
         total
             .errors
@@ -165,8 +165,8 @@ async fn batches(
     }
     // What was refused may still be sent.
     let whole = total.refused == 0 && total.accepted + total.duplicates > 0;
-    if let (true, Some(group), Some(action)) = (args.seal && whole, &args.group, &args.action) {
-        client.seal_action(group, action).await?;
+    if let (true, Some(group), Some(batch)) = (args.seal && whole, &args.group, &args.batch) {
+        client.seal_batch(group, batch).await?;
         total.sealed = true;
     }
     Ok(total)

@@ -1,4 +1,4 @@
-//! `tidegate watch`: live progress of an action, of a group's actions, or of the whole system.
+//! `tidegate watch`: live progress of a batch, of a group's batches, or of the whole system.
 
 mod bars;
 
@@ -6,14 +6,14 @@ use std::collections::HashMap;
 
 use clap::Args;
 use futures_util::{StreamExt, stream};
-use tidegate_client::{Action, ActionStatus, Client, Group, Stats};
+use tidegate_client::{Batch, BatchStatus, Client, Group, Stats};
 
 use self::bars::{Bar, Bars};
-use super::exit::Told;
+use super::exit::VisitEvent;
 use super::remote::{Remote, say};
 use super::table::{number, span, visible, word};
 
-/// Limit: actions that are followed at once, each by a stream of its own.
+/// Limit: batches that are followed at once, each by a stream of its own.
 const MAX_FOLLOWED: usize = 50;
 /// Limit: groups shown beside the whole system, and those looked at to find them.
 const MAX_GROUPS: usize = 15;
@@ -25,90 +25,90 @@ pub(super) struct WatchArgs {
     remote: Remote,
     /// The whole system if absent
     group: Option<String>,
-    /// All actions of the group if absent
-    action: Option<String>,
+    /// All batches of the group if absent
+    batch: Option<String>,
 }
 
 pub(super) fn run(args: &WatchArgs) -> anyhow::Result<()> {
     let remote = &args.remote;
     remote.run(|client| async move {
-        match (&args.group, &args.action) {
+        match (&args.group, &args.batch) {
             (None, _) => system(remote, &client).await,
-            (Some(group), Some(action)) => actions(remote, &client, group, vec![action.clone()]).await,
+            (Some(group), Some(batch)) => batches(remote, &client, group, vec![batch.clone()]).await,
             (Some(group), None) => {
-                let mut names = client.group(group).await?.actions;
+                let mut names = client.group(group).await?.batches;
                 if names.len() > MAX_FOLLOWED {
                     // The latest stand last.
                     let left_out = names.len() - MAX_FOLLOWED;
                     eprintln!(
-                        "The group has {} actions; the oldest {left_out} are left out.",
+                        "The group has {} batches; the oldest {left_out} are left out.",
                         names.len()
                     );
                     names.drain(..left_out);
                 }
-                actions(remote, &client, group, names).await
+                batches(remote, &client, group, names).await
             }
         }
     })
 }
 
 /// Until all of them are decided.
-async fn actions(remote: &Remote, client: &Client, group: &str, names: Vec<String>) -> anyhow::Result<()> {
+async fn batches(remote: &Remote, client: &Client, group: &str, names: Vec<String>) -> anyhow::Result<()> {
     let mut bars = Bars::new(remote.json);
-    let follow = names.iter().map(|name| client.follow_action(group, name));
+    let follow = names.iter().map(|name| client.follow_batch(group, name));
     let mut events = stream::select_all(follow.collect::<Vec<_>>());
     let mut failed = false;
-    while let Some(action) = events.next().await {
-        let action = action?;
-        failed |= action.status == ActionStatus::Failed;
+    while let Some(batch) = events.next().await {
+        let batch = batch?;
+        failed |= batch.status == BatchStatus::Failed;
         if remote.json {
-            remote.print(&action, |_| String::new())?;
-        } else if !bars.show(&action.id, &bar_of_action(&action)) {
-            say(&line_of_action(&action))?;
+            remote.print(&batch, |_| String::new())?;
+        } else if !bars.show(&batch.id, &bar_of_batch(&batch)) {
+            say(&line_of_batch(&batch))?;
         }
     }
     bars.close();
     if failed {
-        eprintln!("tidegate: an action of group {} FAILED", visible(group));
-        return Err(Told.into());
+        eprintln!("tidegate: a batch of group {} FAILED", visible(group));
+        return Err(VisitEvent.into());
     }
     Ok(())
 }
 
-fn bar_of_action(action: &Action) -> Bar {
-    let counts = action.counts;
+fn bar_of_batch(batch: &Batch) -> Bar {
+    let counts = batch.counts;
     Bar {
         done: counts.success + counts.failed,
         total: counts.total,
-        text: state_of_action(action),
+        text: state_of_batch(batch),
     }
 }
 
-fn line_of_action(action: &Action) -> String {
-    let counts = action.counts;
+fn line_of_batch(batch: &Batch) -> String {
+    let counts = batch.counts;
     format!(
         "{}: {} of {}, {}\n",
-        visible(&action.id),
+        visible(&batch.id),
         counts.success + counts.failed,
         counts.total,
-        state_of_action(action)
+        state_of_batch(batch)
     )
 }
 
-fn state_of_action(action: &Action) -> String {
-    let mut parts = vec![word(action.status)];
-    if action.counts.failed > 0 {
-        parts.push(format!("{} failed", action.counts.failed));
+fn state_of_batch(batch: &Batch) -> String {
+    let mut parts = vec![word(batch.status)];
+    if batch.counts.failed > 0 {
+        parts.push(format!("{} failed", batch.counts.failed));
     }
-    if action.paused {
+    if batch.paused {
         parts.push("paused".into());
     }
-    if !action.status.is_finished() && !action.sealed {
+    if !batch.status.is_finished() && !batch.sealed {
         parts.push("open".into());
     }
-    let left = action.counts.total > action.counts.success + action.counts.failed;
-    if left && !action.paused {
-        parts.push(format!("{} left", span(action.estimate.estimated_seconds)));
+    let left = batch.counts.total > batch.counts.success + batch.counts.failed;
+    if left && !batch.paused {
+        parts.push(format!("{} left", span(batch.estimate.estimated_seconds)));
     }
     parts.join(", ")
 }
@@ -167,7 +167,7 @@ fn headline(stats: &Stats) -> String {
         number(stats.global_rps),
         counts.waiting,
         counts.ready,
-        counts.leased,
+        counts.running,
         counts.delayed,
         counts.dead,
         stats.active_groups

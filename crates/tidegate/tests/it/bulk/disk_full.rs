@@ -2,7 +2,7 @@
 //!
 //! The disk is filled by a limit on the size of files (`ulimit -f`), whose signal is ignored so that writes
 //! fail instead. The store's journal is allocated 64 MiB ahead, so the limit is above that, and a
-//! submission of 80 MB in one batch is what does not fit.
+//! submission of 80 MB in one chunk is what does not fit.
 
 use crate::support::child;
 
@@ -22,7 +22,7 @@ fn open(folder: &Path) -> Tidegate {
 }
 
 fn submission(first: u64, count: u64, bytes: usize) -> Submission {
-    let mut submission = Submission::new("A").unwrap().action("spring").unwrap();
+    let mut submission = Submission::new("A").unwrap().batch("spring").unwrap();
     for job in first..first + count {
         let payload = vec![b'x'; bytes];
         submission = submission.job(format!("job-{job}"), KIND, payload).unwrap();
@@ -79,7 +79,7 @@ async fn a_full_disk_keeps_what_was_answered() {
         tide.job("A", format!("job-{job}")).await.unwrap();
     }
     // Not answered, so free to be there or not, but as a whole.
-    let kept = tide.action("A", "spring").await.unwrap().counts.total;
+    let kept = tide.batch("A", "spring").await.unwrap().counts.total;
     assert!(kept == SMALL || kept == SMALL + LARGE, "{kept} jobs");
     // With room again, the store goes on.
     let again = tide.submit(submission(SMALL, LARGE, LARGE_BYTES)).await.unwrap();

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::process::Stdio;
 
 use futures_util::TryStreamExt;
-use tidegate_client::{ActionStatus, JobPhase, NewJob, OpenAction, Place, new_job};
+use tidegate_client::{BatchStatus, Destination, JobState, NewJob, OpenBatch, new_job};
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::process::{Child, Command};
 
@@ -73,13 +73,13 @@ async fn works(mut worker: Command, by: &str) {
     jobs.push(job("throttled", serde_json::json!({"throttle_ms": 20})));
     jobs.push(job("retried", serde_json::json!({"retry": "not yet"})));
     jobs.push(job("failed", serde_json::json!({"fail": "no such mailbox"})));
-    let options = OpenAction {
+    let options = OpenBatch {
         keep_results: true,
-        ..OpenAction::default()
+        ..OpenBatch::default()
     };
-    client.open_action("A", "all", &options).await.unwrap();
+    client.open_batch("A", "all", &options).await.unwrap();
     client
-        .enqueue_in(&Place::action("A", "all").seal(), &jobs)
+        .enqueue_in(&Destination::batch("A", "all").seal(), &jobs)
         .await
         .unwrap();
 
@@ -90,18 +90,18 @@ async fn works(mut worker: Command, by: &str) {
         .kill_on_drop(true)
         .spawn()
         .expect("the worker's language is needed");
-    let follow = client.follow_action("A", "all").try_collect::<Vec<_>>();
+    let follow = client.follow_batch("A", "all").try_collect::<Vec<_>>();
     let seen = tokio::time::timeout(DEADLINE, follow)
         .await
         .expect("it is not decided");
     let last = seen.unwrap().pop().unwrap();
-    assert_eq!(last.status, ActionStatus::Completed);
+    assert_eq!(last.status, BatchStatus::Completed);
     assert_eq!((last.counts.success, last.counts.failed), (303, 1));
     assert_eq!(last.errors, ["no such mailbox"]);
     let long = client.job("A", "long").await.unwrap();
     assert_eq!(
-        (long.phase, long.attempts),
-        (JobPhase::Done, 0),
+        (long.state, long.attempts),
+        (JobState::Completed, 0),
         "it kept its lease"
     );
     let result: serde_json::Value = serde_json::from_str(long.result.unwrap().get()).unwrap();
@@ -120,7 +120,7 @@ async fn stops(service: &Running, process: &mut Child) {
         number += 1;
         let slow = format!("slow-{number}");
         let jobs = [job(&slow, serde_json::json!({"sleep_ms": 14_000}))];
-        client.enqueue_in(&Place::group("B"), &jobs).await.unwrap();
+        client.enqueue_in(&Destination::group("B"), &jobs).await.unwrap();
         // A lease that was extended is one whose job runs.
         let mut first = None;
         loop {
@@ -130,7 +130,7 @@ async fn stops(service: &Running, process: &mut Child) {
                 (Some(before), Some(after)) if before < after => break 'job slow,
                 _ => {}
             }
-            if seen.phase == JobPhase::Done {
+            if seen.state == JobState::Completed {
                 break;
             }
             tokio::time::sleep(std::time::Duration::from_millis(10)).await;
@@ -139,7 +139,7 @@ async fn stops(service: &Running, process: &mut Child) {
     terminate(process);
     assert_eq!(ended(process).await, Some(0));
     let slow = client.job("B", &slow).await.unwrap();
-    assert_eq!((slow.phase, slow.attempts), (JobPhase::Done, 0));
+    assert_eq!((slow.state, slow.attempts), (JobState::Completed, 0));
 }
 
 #[tokio::test]

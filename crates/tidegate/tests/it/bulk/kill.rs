@@ -11,13 +11,13 @@ use std::time::Duration;
 
 use tidegate::config::BulkConfig;
 use tidegate::views::{Query, View};
-use tidegate::{ActionStatus, Error, Job, JobError, Millis, Options, Submission, Tidegate};
+use tidegate::{BatchStatus, Error, Job, JobError, Millis, Options, Submission, Tidegate};
 use tidegate_core::bulk::Refusal;
 use tidegate_store::StoreExt;
 use tidegate_store::embedded::{EmbeddedOptions, EmbeddedStore};
 
 const KIND: &str = "SEND";
-const ACTION: &str = "spring";
+const BATCH: &str = "spring";
 const WORKERS: u32 = 16;
 const KILLS: u32 = 20;
 /// Every other child lives this long after it said that it runs; the others are killed as they submit.
@@ -29,7 +29,7 @@ const GROUPS: [(&str, u64); 3] = [("A", 6_600), ("B", 100), ("C", 50)];
 /// While this file is not there, no child ends by itself.
 const FINISH: &str = "finish";
 /// Small, so that submitting takes a while.
-const BATCH: usize = 10;
+const CHUNK: usize = 10;
 
 fn options(folder: &Path) -> Options {
     let mut config = BulkConfig::default();
@@ -73,7 +73,7 @@ async fn load(folder: &Path) {
     println!("RUNNING");
     submit_all(&tide, folder).await;
     for (group, _) in GROUPS {
-        let mut progress = tide.follow(group, ACTION).unwrap();
+        let mut progress = tide.follow(group, BATCH).unwrap();
         while let Some(now) = progress.next().await {
             now.unwrap();
         }
@@ -92,17 +92,17 @@ async fn submit_all(tide: &Tidegate, folder: &Path) {
     let mut answers = appender(&folder.join("answered"));
     for (group, jobs) in GROUPS {
         let ids: Vec<String> = (0..jobs).map(|job| format!("job-{job}")).collect();
-        for batch in ids.chunks(BATCH) {
-            let mut submission = Submission::new(group).unwrap().action(ACTION).unwrap();
-            for id in batch {
+        for chunk in ids.chunks(CHUNK) {
+            let mut submission = Submission::new(group).unwrap().batch(BATCH).unwrap();
+            for id in chunk {
                 submission = submission.job(id, KIND, "{}").unwrap();
             }
-            let name = format!("{group}/{}", batch[0]);
+            let name = format!("{group}/{}", chunk[0]);
             match tide.submit(submission).await {
                 Ok(submitted) => {
                     assert_eq!(
                         submitted.accepted + submitted.duplicates,
-                        batch.len() as u64,
+                        chunk.len() as u64,
                         "{name}"
                     );
                     if answered.contains(&name) {
@@ -116,7 +116,7 @@ async fn submit_all(tide: &Tidegate, folder: &Path) {
             answers.write_all(format!("{name}\n").as_bytes()).unwrap();
             println!("SUBMITTED {name}");
         }
-        let seal = Submission::new(group).unwrap().action(ACTION).unwrap().seal();
+        let seal = Submission::new(group).unwrap().batch(BATCH).unwrap().seal();
         match tide.submit(seal).await {
             Ok(_) | Err(Error::Refused(Refusal::Sealed(_))) => {}
             Err(error) => panic!("{group}: {error}"),
@@ -147,13 +147,13 @@ async fn twenty_kills_lose_nothing() {
     println!("TIDEGATE_TEST_SEED={seed}");
     let mut moments = Lcg(seed);
     let (mut hit_submitting, mut leased) = (0, 0);
-    let batches: u64 = GROUPS.iter().map(|(_, jobs)| jobs.div_ceil(BATCH as u64)).sum();
+    let chunks: u64 = GROUPS.iter().map(|(_, jobs)| jobs.div_ceil(CHUNK as u64)).sum();
     for kill in 0..KILLS {
         let before = lines(&folder.path().join("answered")).len() as u64;
         let mut running = child::spawn("bulk::kill::twenty_kills_lose_nothing", folder.path(), "");
         running.says("RUNNING").await;
         if kill % 2 == 0 {
-            for _ in 0..moments.within(0..batches * 3 / 4) {
+            for _ in 0..moments.within(0..chunks * 3 / 4) {
                 running.says("SUBMITTED").await;
             }
         } else {
@@ -165,7 +165,7 @@ async fn twenty_kills_lose_nothing() {
         running.process.kill().await.unwrap();
         leased += leased_when_killed(folder.path()).await;
         let answered = lines(&folder.path().join("answered")).len() as u64;
-        hit_submitting += u32::from(answered - before < batches);
+        hit_submitting += u32::from(answered - before < chunks);
     }
     std::fs::write(folder.path().join(FINISH), "").unwrap();
     let mut last = child::spawn("bulk::kill::twenty_kills_lose_nothing", folder.path(), "");
@@ -174,9 +174,9 @@ async fn twenty_kills_lose_nothing() {
 
     let tide = Tidegate::open(options(folder.path())).unwrap().start().unwrap();
     for (group, jobs) in GROUPS {
-        let action = tide.action(group, ACTION).await.unwrap();
-        assert_eq!(action.status, ActionStatus::Completed, "{group}");
-        let counts = action.counts;
+        let batch = tide.batch(group, BATCH).await.unwrap();
+        assert_eq!(batch.status, BatchStatus::Completed, "{group}");
+        let counts = batch.counts;
         assert_eq!(
             (counts.total, counts.success, counts.failed),
             (jobs, jobs, 0),
@@ -214,9 +214,9 @@ async fn twenty_kills_lose_nothing() {
 /// A job counts as leased until its answer is on disk, so this can be more than the workers.
 async fn leased_when_killed(folder: &Path) -> u64 {
     let store = EmbeddedStore::open(EmbeddedOptions::new(folder.join("data"))).unwrap();
-    let Ok(View::QueueStats(stats)) = store.call(Query::QueueStats).await.unwrap() else {
+    let Ok(View::BulkStats(stats)) = store.call(Query::BulkStats).await.unwrap() else {
         panic!("no statistics");
     };
     store.close().await.unwrap();
-    stats.counts.leased
+    stats.counts.running
 }

@@ -58,7 +58,7 @@ async fn one_server_of_a_cluster_that_is_away_costs_the_others_nothing() {
     for group in 0..GROUPS {
         let mut part = Submission::new(format!("group-{group}"))
             .unwrap()
-            .action("spring")
+            .batch("spring")
             .unwrap();
         for job in 0..JOBS {
             part = part.job(format!("job-{job}"), "SEND", "{}").unwrap();
@@ -108,16 +108,16 @@ async fn one_server_of_a_cluster_that_is_away_costs_the_others_nothing() {
         let mut progress = tide.follow(format!("group-{group}"), "spring").unwrap();
         let finished = async { while progress.next().await.transpose().unwrap().is_some() {} };
         tokio::time::timeout(PATIENCE, finished).await.unwrap();
-        let action = tide.action(format!("group-{group}"), "spring").await.unwrap();
+        let batch = tide.batch(format!("group-{group}"), "spring").await.unwrap();
         let meanwhile = ran_meanwhile(group);
         println!(
             "group-{group}: {meanwhile} meanwhile, {:?} {:?}",
-            action.counts, action.errors
+            batch.counts, batch.errors
         );
         if meanwhile > workers {
-            assert_eq!(action.counts.failed, 0, "group-{group} is on the other server");
+            assert_eq!(batch.counts.failed, 0, "group-{group} is on the other server");
         }
-        dead += action.counts.failed;
+        dead += batch.counts.failed;
     }
     let all = ran.lock().unwrap().len();
     println!("{all} ran, {dead} dead");

@@ -173,7 +173,7 @@ async fn start(server: &RedisServer) -> (Tidegate, Ran) {
     let ran = Ran::default();
     let seen = ran.clone();
     let handler = move |job: Job| {
-        seen.lock().unwrap().insert(format!("{}/{}", job.action, job.id));
+        seen.lock().unwrap().insert(format!("{}/{}", job.batch, job.id));
         async {
             tokio::time::sleep(Duration::from_millis(50)).await;
             Ok::<_, JobError>(())
@@ -184,10 +184,10 @@ async fn start(server: &RedisServer) -> (Tidegate, Ran) {
     (tide.start().unwrap(), ran)
 }
 
-async fn submit(tide: &Tidegate, action: &str) -> Result<Submitted, Error> {
-    let mut submission = Submission::new(GROUP).unwrap().action(action).unwrap();
+async fn submit(tide: &Tidegate, batch: &str) -> Result<Submitted, Error> {
+    let mut submission = Submission::new(GROUP).unwrap().batch(batch).unwrap();
     for job in 0..JOBS {
-        submission = submission.job(format!("{action}-{job}"), KIND, "{}").unwrap();
+        submission = submission.job(format!("{batch}-{job}"), KIND, "{}").unwrap();
     }
     tide.submit(submission.seal()).await
 }
@@ -222,16 +222,16 @@ async fn outlasts(
     let begun = Instant::now();
     let submitted = submit(&tide, "during").await.unwrap();
     assert_eq!(submitted.accepted + submitted.duplicates, JOBS);
-    for action in ["before", "during"] {
-        let mut progress = tide.follow(GROUP, action).unwrap();
+    for batch in ["before", "during"] {
+        let mut progress = tide.follow(GROUP, batch).unwrap();
         let finished = async { while progress.next().await.transpose().unwrap().is_some() {} };
         tokio::time::timeout(DEADLINE, finished).await.unwrap();
-        let counts = tide.action(GROUP, action).await.unwrap().counts;
+        let counts = tide.batch(GROUP, batch).await.unwrap().counts;
         assert_eq!((counts.total, counts.success, counts.failed), (JOBS, JOBS, 0));
     }
     println!("done {:.1} s after it", begun.elapsed().as_secs_f64());
     let stats = tide.stats().await.unwrap();
-    assert_eq!((stats.counts.unfinished(), stats.counts.done), (0, 2 * JOBS));
+    assert_eq!((stats.counts.unfinished(), stats.counts.completed), (0, 2 * JOBS));
     assert!(
         stats.most_started_per_window <= stats.limit_per_window,
         "{stats:?}"

@@ -48,7 +48,7 @@ async fn submit(load: Arc<Load>, url: String, group: &'static str) {
         let body = json!({ "jobs": jobs });
         loop {
             let sent = http
-                .post(format!("{url}/v1/groups/{group}/actions/load/jobs"))
+                .post(format!("{url}/v1/groups/{group}/batches/load/jobs"))
                 .json(&body)
                 .send()
                 .await;
@@ -76,7 +76,7 @@ async fn work(load: Arc<Load>, url: String, stop: Arc<AtomicBool>) {
     while !stop.load(Ordering::Relaxed) {
         let asked = http
             .post(format!("{url}/v1/leases"))
-            .json(&json!({ "max": 100, "wait_ms": 500 }))
+            .json(&json!({ "max": 100, "waitMs": 500 }))
             .send()
             .await;
         let Ok(answer) = asked else {
@@ -92,7 +92,7 @@ async fn work(load: Arc<Load>, url: String, stop: Arc<AtomicBool>) {
             .as_array()
             .map(|jobs| {
                 jobs.iter()
-                    .map(|job| json!({ "lease": job["lease"], "verdict": "done" }))
+                    .map(|job| json!({ "lease": job["lease"], "outcome": "COMPLETED" }))
                     .collect()
             })
             .unwrap_or_default();
@@ -145,10 +145,10 @@ async fn nothing_is_lost(settings: &str) {
     }
     let accepted = load.accepted.lock().unwrap().clone();
     for group in ["a", "b"] {
-        let seal = format!("{url}/v1/groups/{group}/actions/load/seal");
+        let seal = format!("{url}/v1/groups/{group}/batches/load/seal");
         assert_eq!(service.http.post(seal).send().await.unwrap().status(), 200);
-        let path = format!("/v1/groups/{group}/actions/load");
-        until("the end of the action", || async {
+        let path = format!("/v1/groups/{group}/batches/load");
+        until("the end of the batch", || async {
             service.get(&path).await["status"] == "COMPLETED"
         })
         .await;
@@ -159,7 +159,7 @@ async fn nothing_is_lost(settings: &str) {
     }
     let mut counted = 0;
     for group in ["a", "b"] {
-        let counts = service.get(&format!("/v1/groups/{group}/actions/load")).await["counts"].clone();
+        let counts = service.get(&format!("/v1/groups/{group}/batches/load")).await["counts"].clone();
         assert_eq!(counts["failed"], 0, "{counts}");
         assert_eq!(counts["success"], counts["total"], "{counts}");
         counted += counts["success"].as_u64().unwrap();

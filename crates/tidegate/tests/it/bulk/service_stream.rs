@@ -31,7 +31,7 @@ async fn submit(url: &str, jobs: u64) -> (Value, u64) {
     for n in 0..jobs {
         let group = n % 10;
         lines += &format!(
-            "{{\"group\":\"g{group}\",\"action\":\"bulk\",\"id\":\"job-{n}\",\"type\":\"MAIL\",\"payload\":{{\"n\":{n},\"text\":\"{FILLER}\"}}}}\n"
+            "{{\"group\":\"g{group}\",\"batch\":\"bulk\",\"id\":\"job-{n}\",\"type\":\"MAIL\",\"payload\":{{\"n\":{n},\"text\":\"{FILLER}\"}}}}\n"
         );
         if lines.len() > 64 * 1024 {
             stdin.write_all(lines.as_bytes()).await.unwrap();

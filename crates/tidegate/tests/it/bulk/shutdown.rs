@@ -1,4 +1,4 @@
-//! How runs end: by shutdown, by panic, by timeout, or because nobody knows how to run them; and how actions
+//! How runs end: by shutdown, by panic, by timeout, or because nobody knows how to run them; and how batches
 //! end whose reducer or callback panics.
 
 use std::path::Path;
@@ -7,14 +7,14 @@ use std::time::Duration;
 
 use tidegate::config::BulkConfig;
 use tidegate::{
-    ActionOptions, ActionStatus, Job, JobDetails, JobError, Millis, Options, Reducer, Submission, Tidegate,
+    BatchOptions, BatchStatus, Job, JobDetails, JobError, Millis, Options, Reducer, Submission, Tidegate,
 };
-use tidegate_core::bulk::{DeathReason, Phase};
+use tidegate_core::bulk::{DeathReason, JobState};
 use tokio::sync::{Notify, mpsc};
 use tokio::time::timeout;
 
 const KIND: &str = "SEND";
-const ACTION: &str = "spring";
+const BATCH: &str = "spring";
 /// A test that waits this long for one thing has failed.
 const DEADLINE: Duration = Duration::from_secs(60);
 
@@ -28,7 +28,7 @@ fn options(folder: &Path, change: impl FnOnce(&mut BulkConfig)) -> Options {
 }
 
 async fn submit(tide: &Tidegate, kind: &str, ids: &[&str]) {
-    let mut submission = Submission::new("A").unwrap().action(ACTION).unwrap();
+    let mut submission = Submission::new("A").unwrap().batch(BATCH).unwrap();
     for id in ids {
         submission = submission.job(id, kind, "{}").unwrap();
     }
@@ -36,9 +36,9 @@ async fn submit(tide: &Tidegate, kind: &str, ids: &[&str]) {
     assert_eq!(submitted.accepted, ids.len() as u64);
 }
 
-/// Follows the action to its end.
-async fn finished(tide: &Tidegate) -> ActionStatus {
-    let mut progress = tide.follow("A", ACTION).unwrap();
+/// Follows the batch to its end.
+async fn finished(tide: &Tidegate) -> BatchStatus {
+    let mut progress = tide.follow("A", BATCH).unwrap();
     let follow = async {
         let mut last = None;
         while let Some(now) = progress.next().await {
@@ -46,7 +46,7 @@ async fn finished(tide: &Tidegate) -> ActionStatus {
         }
         last.unwrap()
     };
-    timeout(DEADLINE, follow).await.expect("the action does not end")
+    timeout(DEADLINE, follow).await.expect("the batch does not end")
 }
 
 async fn job(tide: &Tidegate, id: &str) -> JobDetails {
@@ -103,7 +103,7 @@ async fn running_jobs_finish_and_no_other_starts() {
     let (handler, mut starts) = reporting(|_| async { Ok(()) });
     let setup = Tidegate::open(options()).unwrap().handler(KIND, handler).unwrap();
     let tide = setup.start().unwrap();
-    assert_eq!(finished(&tide).await, ActionStatus::Completed);
+    assert_eq!(finished(&tide).await, BatchStatus::Completed);
     assert_eq!(next(&mut starts).await, ("two".into(), 1));
     assert!(starts.try_recv().is_err(), "what was done runs once");
     tide.shutdown().await.unwrap();
@@ -139,11 +139,11 @@ async fn what_does_not_finish_within_the_grace_period_is_returned_without_an_att
     let (handler, mut starts) = reporting(|_| async { Ok(()) });
     let setup = Tidegate::open(options()).unwrap().handler(KIND, handler).unwrap();
     let tide = setup.start().unwrap();
-    assert_eq!(finished(&tide).await, ActionStatus::Completed);
+    assert_eq!(finished(&tide).await, BatchStatus::Completed);
     let mut again = [next(&mut starts).await, next(&mut starts).await];
     again.sort();
     assert_eq!(again, [("one".into(), 1), ("two".into(), 1)]);
-    assert_eq!(job(&tide, "one").await.view.phase, Phase::Done);
+    assert_eq!(job(&tide, "one").await.view.state, JobState::Completed);
     tide.shutdown().await.unwrap();
 }
 
@@ -160,7 +160,7 @@ async fn a_follower_does_not_keep_the_folder() {
     let tide = setup.start().unwrap();
     submit(&tide, KIND, &["one"]).await;
     next(&mut starts).await;
-    let mut progress = tide.follow("A", ACTION).unwrap();
+    let mut progress = tide.follow("A", BATCH).unwrap();
     timeout(DEADLINE, progress.next())
         .await
         .unwrap()
@@ -194,11 +194,7 @@ async fn a_panic_is_a_failed_attempt_and_takes_nobody_along() {
     let setup = Tidegate::open(options).unwrap().handler(KIND, handler).unwrap();
     let tide = setup.start().unwrap();
     submit(&tide, KIND, &["once", "always"]).await;
-    assert_eq!(
-        finished(&tide).await,
-        ActionStatus::Completed,
-        "one of two failed"
-    );
+    assert_eq!(finished(&tide).await, BatchStatus::Completed, "one of two failed");
     let mut runs = vec![];
     for _ in 0..4 {
         runs.push(next(&mut starts).await);
@@ -206,7 +202,7 @@ async fn a_panic_is_a_failed_attempt_and_takes_nobody_along() {
     runs.sort();
     let expected = [("always", 1), ("always", 2), ("once", 1), ("once", 2)];
     assert_eq!(runs, expected.map(|(id, attempt)| (id.to_owned(), attempt)));
-    assert_eq!(job(&tide, "once").await.view.phase, Phase::Done);
+    assert_eq!(job(&tide, "once").await.view.state, JobState::Completed);
     let always = job(&tide, "always").await;
     assert_eq!(always.view.dead, Some(DeathReason::AttemptsUsedUp));
     assert_eq!(always.error.unwrap(), "the handler panicked: no luck with always");
@@ -231,11 +227,11 @@ async fn a_handler_that_never_returns_gives_its_worker_back() {
     let setup = Tidegate::open(options).unwrap().handler(KIND, handler).unwrap();
     let tide = setup.start().unwrap();
     submit(&tide, KIND, &["stuck", "quick"]).await;
-    assert_eq!(finished(&tide).await, ActionStatus::Completed);
+    assert_eq!(finished(&tide).await, BatchStatus::Completed);
     let stuck = job(&tide, "stuck").await;
     assert_eq!(stuck.view.dead, Some(DeathReason::AttemptsUsedUp));
     assert_eq!(stuck.error.unwrap(), "the handler did not return within 2000 ms");
-    assert_eq!(job(&tide, "quick").await.view.phase, Phase::Done);
+    assert_eq!(job(&tide, "quick").await.view.state, JobState::Completed);
     let mut stuck_runs = 0;
     while let Ok((id, _)) = starts.try_recv() {
         stuck_runs += u32::from(id == "stuck");
@@ -256,7 +252,7 @@ async fn a_job_that_nobody_can_run_is_dead_with_its_reason() {
     submit(&tide, "UNHEARD_OF", &["one"]).await;
     assert_eq!(
         finished(&tide).await,
-        ActionStatus::Failed,
+        BatchStatus::Failed,
         "all of its jobs failed"
     );
     let one = job(&tide, "one").await;
@@ -292,7 +288,7 @@ impl Reducer for Clumsy {
 }
 
 #[tokio::test]
-async fn a_panic_at_the_end_of_an_action_does_not_end_the_watcher() {
+async fn a_panic_at_the_end_of_a_batch_does_not_end_the_watcher() {
     let folder = tempfile::tempdir().unwrap();
     let handler = |_: Job| std::future::ready(Ok::<_, JobError>(()));
     let (called, mut calls) = mpsc::unbounded_channel();
@@ -300,38 +296,38 @@ async fn a_panic_at_the_end_of_an_action_does_not_end_the_watcher() {
         .unwrap()
         .handler(KIND, handler)
         .unwrap()
-        .reducer(|action| (action.action.as_str() == ACTION).then(|| Box::new(Clumsy) as Box<dyn Reducer>))
-        .on_complete(move |action| {
-            called.send(action.action.to_string()).unwrap();
-            assert_ne!(action.action.as_str(), ACTION, "clumsy as well");
+        .reducer(|batch| (batch.batch.as_str() == BATCH).then(|| Box::new(Clumsy) as Box<dyn Reducer>))
+        .on_complete(move |batch| {
+            called.send(batch.batch.to_string()).unwrap();
+            assert_ne!(batch.batch.as_str(), BATCH, "clumsy as well");
             std::future::ready(())
         })
         .start()
         .unwrap();
-    let options = ActionOptions {
+    let options = BatchOptions {
         keep_results: true,
         ..Default::default()
     };
     let kept = Submission::new("A")
         .unwrap()
-        .action(ACTION)
+        .batch(BATCH)
         .unwrap()
         .options(options);
     tide.submit(kept.job("one", KIND, "{}").unwrap().seal())
         .await
         .unwrap();
-    assert_eq!(finished(&tide).await, ActionStatus::Failed);
-    let errors = tide.action("A", ACTION).await.unwrap().errors;
+    assert_eq!(finished(&tide).await, BatchStatus::Failed);
+    let errors = tide.batch("A", BATCH).await.unwrap().errors;
     assert_eq!(errors, ["aggregation failed: the reducer panicked: dropped one"]);
 
-    let autumn = Submission::new("A").unwrap().action("autumn").unwrap();
+    let autumn = Submission::new("A").unwrap().batch("autumn").unwrap();
     let autumn = autumn.job("two", KIND, "{}").unwrap().seal();
     tide.submit(autumn).await.unwrap();
-    for action in [ACTION, "autumn"] {
+    for batch in [BATCH, "autumn"] {
         let call = timeout(DEADLINE, calls.recv())
             .await
             .expect("the watcher is gone");
-        assert_eq!(call.unwrap(), action);
+        assert_eq!(call.unwrap(), batch);
     }
     tide.shutdown().await.unwrap();
 }

@@ -4,9 +4,9 @@
 //! write, so that no kill leaves half a line and no run goes unseen:
 //!
 //! ```text
-//!   run <group>/<action>/<job> <attempt> <leased at> <begun at> <process>
-//!   ended <group>/<action>/<job> <attempt> <process>
-//!   completed <group>/<action> <succeeded> <failed> <process>
+//!   run <group>/<batch>/<job> <attempt> <leased at> <begun at> <process>
+//!   ended <group>/<batch>/<job> <attempt> <process>
+//!   completed <group>/<batch> <succeeded> <failed> <process>
 //! ```
 //!
 //! A process that is stopped has no say when. So it is stopped first, and then its lines tell whether it stands
@@ -27,8 +27,8 @@ use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
 use tidegate::config::BulkConfig;
-use tidegate::views::QueueStats;
-use tidegate::{CompletedAction, Job, JobError, Millis, Options, Redis, Submission, Tidegate};
+use tidegate::views::BulkStats;
+use tidegate::{CompletedBatch, Job, JobError, Millis, Options, Redis, Submission, Tidegate};
 use tidegate_store::{Clock, SystemClock};
 use tokio::task::JoinHandle;
 
@@ -47,7 +47,7 @@ const RUN: Duration = Duration::from_millis(100);
 /// Every so many jobs, one will never work.
 const ONE_FAILS_IN: u64 = 50;
 /// Jobs in one call.
-const BATCH: usize = 20;
+const CHUNK: usize = 20;
 
 pub(crate) fn options(url: &str) -> Options<Redis> {
     Options::redis(url).config(config(TIMEOUT))
@@ -133,12 +133,12 @@ pub(crate) async fn work(folder: &Path) {
     let handler = move |job: Job| {
         let leased = (job.deadline - timeout - MARGIN).0;
         let (process, begun) = (std::process::id(), now());
-        let (group, action, id, attempt) = (&job.group, &job.action, &job.id, job.attempt);
-        let line = format!("run {group}/{action}/{id} {attempt} {leased} {begun} {process}\n");
+        let (group, batch, id, attempt) = (&job.group, &job.batch, &job.id, job.attempt);
+        let line = format!("run {group}/{batch}/{id} {attempt} {leased} {begun} {process}\n");
         (&*evidence).write_all(line.as_bytes()).unwrap();
         let ends = Ends {
             evidence: evidence.clone(),
-            line: format!("ended {group}/{action}/{id} {attempt} {process}\n"),
+            line: format!("ended {group}/{batch}/{id} {attempt} {process}\n"),
         };
         let seen = seen.clone();
         async move {
@@ -153,11 +153,11 @@ pub(crate) async fn work(folder: &Path) {
             }
         }
     };
-    let completed = move |done: CompletedAction| {
-        let (group, action, counts) = (done.group, done.action, done.counts);
+    let completed = move |done: CompletedBatch| {
+        let (group, batch, counts) = (done.group, done.batch, done.counts);
         let (success, failed) = (counts.success, counts.failed);
         let line = format!(
-            "completed {group}/{action} {success} {failed} {}\n",
+            "completed {group}/{batch} {success} {failed} {}\n",
             std::process::id()
         );
         (&*callbacks).write_all(line.as_bytes()).unwrap();
@@ -288,21 +288,21 @@ pub(crate) fn begun_again(folder: &Path, stalled: &[Run]) -> bool {
     stalled.iter().any(|one| runs.iter().any(|run| again(run, one)))
 }
 
-/// One action: its group, its name, its jobs.
+/// One batch: its group, its name, its jobs.
 pub(crate) type Load = (String, String, u64);
 
 /// One of `jobs` jobs, in one of three groups.
-fn load(action: u64, jobs: u64) -> Load {
-    let group = ["A", "B", "C"][(action % 3) as usize];
-    (group.to_owned(), format!("action-{action}"), jobs)
+fn load(batch: u64, jobs: u64) -> Load {
+    let group = ["A", "B", "C"][(batch % 3) as usize];
+    (group.to_owned(), format!("batch-{batch}"), jobs)
 }
 
-/// `actions` actions of `jobs` jobs each, over three groups.
-pub(crate) fn loads(actions: u64, jobs: u64) -> Vec<Load> {
-    (0..actions).map(|action| load(action, jobs)).collect()
+/// `batches` batches of `jobs` jobs each, over three groups.
+pub(crate) fn loads(batches: u64, jobs: u64) -> Vec<Load> {
+    (0..batches).map(|batch| load(batch, jobs)).collect()
 }
 
-/// Actions of a hundred jobs that come one after the other for as long as a test wants somebody to be busy, however
+/// Batches of a hundred jobs that come one after the other for as long as a test wants somebody to be busy, however
 /// slow the machine is.
 pub(crate) struct Submitting {
     over: Arc<AtomicBool>,
@@ -310,7 +310,7 @@ pub(crate) struct Submitting {
 }
 
 impl Submitting {
-    /// At least `least` actions.
+    /// At least `least` batches.
     pub(crate) async fn start(url: &str, least: usize) -> Self {
         let over = Arc::new(AtomicBool::new(false));
         let (tide, seen) = (client(url).await, over.clone());
@@ -338,23 +338,23 @@ impl Submitting {
     }
 }
 
-/// Submits an action, again and again while the server is away: calls that had to be repeated.
-pub(crate) async fn submit(tide: &Tidegate, (group, action, jobs): &Load) -> u64 {
-    let ids: Vec<String> = (0..*jobs).map(|job| format!("{action}-{job}")).collect();
+/// Submits a batch, again and again while the server is away: calls that had to be repeated.
+pub(crate) async fn submit(tide: &Tidegate, (group, batch, jobs): &Load) -> u64 {
+    let ids: Vec<String> = (0..*jobs).map(|job| format!("{batch}-{job}")).collect();
     let mut repeated = 0;
-    for (index, batch) in ids.chunks(BATCH).enumerate() {
-        let mut part = Submission::new(group).unwrap().action(action).unwrap();
-        for id in batch {
+    for (index, chunk) in ids.chunks(CHUNK).enumerate() {
+        let mut part = Submission::new(group).unwrap().batch(batch).unwrap();
+        for id in chunk {
             part = part.job(id, KIND, "{}").unwrap();
         }
-        if (index + 1) * BATCH >= ids.len() {
+        if (index + 1) * CHUNK >= ids.len() {
             part = part.seal();
         }
         loop {
             match tide.submit(part.clone()).await {
                 Ok(submitted) => {
                     assert_eq!(submitted.refused, []);
-                    assert_eq!(submitted.accepted + submitted.duplicates, batch.len() as u64);
+                    assert_eq!(submitted.accepted + submitted.duplicates, chunk.len() as u64);
                     break;
                 }
                 Err(error) => assert!(error.is_retryable(), "{error}"),
@@ -365,11 +365,11 @@ pub(crate) async fn submit(tide: &Tidegate, (group, action, jobs): &Load) -> u64
     repeated
 }
 
-/// Waits until every action is decided and its callback was told: that comes a moment later.
+/// Waits until every batch is decided and its callback was told: that comes a moment later.
 pub(crate) async fn decided(tide: &Tidegate, folder: &Path, loads: &[Load]) {
     let wait = async {
-        for (group, action, _) in loads {
-            let mut progress = tide.follow(group, action).unwrap();
+        for (group, batch, _) in loads {
+            let mut progress = tide.follow(group, batch).unwrap();
             while let Some(now) = progress.next().await {
                 now.unwrap();
             }
@@ -379,7 +379,7 @@ pub(crate) async fn decided(tide: &Tidegate, folder: &Path, loads: &[Load]) {
         }
     };
     if tokio::time::timeout(DEADLINE, wait).await.is_err() {
-        panic!("not all actions are decided: {:#?}", tide.stats().await);
+        panic!("not all batches are decided: {:#?}", tide.stats().await);
     }
 }
 
@@ -397,7 +397,7 @@ pub(crate) struct Evidence {
     pub(crate) runs: Vec<Run>,
     /// Job, attempt and process of every run that is over.
     ended: BTreeSet<(String, u32, u32)>,
-    /// What each callback of an action was told.
+    /// What each callback of a batch was told.
     pub(crate) completed: BTreeMap<String, Vec<(u64, u64)>>,
 }
 
@@ -419,13 +419,9 @@ impl Evidence {
                     let (attempt, process) = (attempt.parse().unwrap(), process.parse().unwrap());
                     evidence.ended.insert((job.to_owned(), attempt, process));
                 }
-                ["completed", action, success, failed, _] => {
+                ["completed", batch, success, failed, _] => {
                     let told = (success.parse().unwrap(), failed.parse().unwrap());
-                    evidence
-                        .completed
-                        .entry(action.to_owned())
-                        .or_default()
-                        .push(told);
+                    evidence.completed.entry(batch.to_owned()).or_default().push(told);
                 }
                 _ => panic!("{line:?}"),
             }
@@ -499,10 +495,10 @@ pub(crate) async fn check(tide: &Tidegate, folder: &Path, loads: &[Load]) -> Fig
         assert!(rising, "{job} ran as attempts {attempts:?}");
     }
 
-    for (group, action, jobs) in loads {
+    for (group, batch, jobs) in loads {
         let failed = (0..*jobs).filter(|&job| fails(job)).count() as u64;
         let told = (jobs - failed, failed);
-        let view = tide.action(group, action).await.unwrap();
+        let view = tide.batch(group, batch).await.unwrap();
         let counts = view.counts;
         assert!(
             view.status.is_finished() && view.finished_at.is_some(),
@@ -512,18 +508,18 @@ pub(crate) async fn check(tide: &Tidegate, folder: &Path, loads: &[Load]) -> Fig
             (counts.total, counts.success, counts.failed),
             (*jobs, told.0, told.1)
         );
-        let completed = &evidence.completed[&format!("{group}/{action}")];
+        let completed = &evidence.completed[&format!("{group}/{batch}")];
         assert!(
             completed.iter().all(|one| *one == told),
-            "{group}/{action}: {completed:?}"
+            "{group}/{batch}: {completed:?}"
         );
 
         // A run counts only if no other was leased after it: the answer of an earlier one was late, and refused.
         let mut after = None;
         loop {
-            let page = tide.results(group, action, after, 100).await.unwrap();
+            let page = tide.results(group, batch, after, 100).await.unwrap();
             for job in &page.items {
-                let ran = &attempts[format!("{group}/{action}/{}", job.id).as_str()];
+                let ran = &attempts[format!("{group}/{batch}/{}", job.id).as_str()];
                 let last = ran.last().unwrap();
                 let told = format!("{} {}", last.attempt, last.process);
                 match &job.result {
@@ -539,9 +535,9 @@ pub(crate) async fn check(tide: &Tidegate, folder: &Path, loads: &[Load]) -> Fig
     }
     assert_eq!(evidence.completed.len(), loads.len());
 
-    let stats: QueueStats = tide.stats().await.unwrap();
+    let stats: BulkStats = tide.stats().await.unwrap();
     assert_eq!(stats.counts.unfinished(), 0, "{stats:?}");
-    assert_eq!(stats.counts.done + stats.counts.dead, jobs);
+    assert_eq!(stats.counts.completed + stats.counts.dead, jobs);
     assert_eq!(stats.limit_per_window, LIMIT);
     assert!(stats.most_started_per_window <= LIMIT, "{stats:?}");
     assert!(stats.most_started_per_window >= most, "{stats:?}");
@@ -549,7 +545,7 @@ pub(crate) async fn check(tide: &Tidegate, folder: &Path, loads: &[Load]) -> Fig
     let lease = timeout(folder).0 + MARGIN.0;
     Figures {
         jobs,
-        lost: jobs - (stats.counts.done + stats.counts.dead),
+        lost: jobs - (stats.counts.completed + stats.counts.dead),
         repeated_runs: evidence.runs.len() as u64 - jobs,
         repeated_callbacks: (callbacks - loads.len()) as u64,
         most_per_window: (most, stats.most_started_per_window),

@@ -124,12 +124,15 @@ async fn dead_letters_are_listed_shown_replayed_and_purged() {
     }
     let list = ["refresh", "dead", "list"];
     let begun = std::time::Instant::now();
-    let mut letters = Vec::new();
-    while letters.len() < 2 {
-        assert!(begun.elapsed() < served::PATIENCE, "{letters:?}");
-        letters = world.json(&list).await;
+    let mut dead_letters = Vec::new();
+    while dead_letters.len() < 2 {
+        assert!(begun.elapsed() < served::PATIENCE, "{dead_letters:?}");
+        dead_letters = world.json(&list).await;
     }
-    let anna = letters.iter().find(|letter| letter["key"] == "anna").unwrap();
+    let anna = dead_letters
+        .iter()
+        .find(|dead_letter| dead_letter["key"] == "anna")
+        .unwrap();
     let position = anna["position"].as_str().unwrap();
     let text = world.ok(&list).await;
     assert!(text.contains("API_4XX") && text.contains("POSITION"), "{text}");
@@ -140,7 +143,7 @@ async fn dead_letters_are_listed_shown_replayed_and_purged() {
     let done = world
         .json(&["refresh", "dead", "replay", "--at", position, "--why", "repaired"])
         .await;
-    assert_eq!(done[0]["letters"], 1, "{done:?}");
+    assert_eq!(done[0]["deadLetters"], 1, "{done:?}");
     assert_eq!(
         world.code(&["refresh", "dead", "replay", "--at", position]).await,
         1
@@ -159,7 +162,7 @@ async fn dead_letters_are_listed_shown_replayed_and_purged() {
     )
     .await;
     let done = world.json(&["refresh", "dead", "purge", "--all", "--yes"]).await;
-    assert_eq!(done[0]["letters"], 1, "{done:?}");
+    assert_eq!(done[0]["deadLetters"], 1, "{done:?}");
     assert_eq!(world.ok(&list).await, "");
     world.served.stop().await;
 }

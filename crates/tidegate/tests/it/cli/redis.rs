@@ -7,12 +7,12 @@ use crate::support::command;
 use command::{fails, succeeds, tidegate};
 
 /// Numbers as Redis gives them: in the order of the stream, from 1 on.
-const STREAM: &str = r#"{"header":{"tidegate_export":1}}
-{"group":{"seq":1,"id":"Ä {b}","base_priority":-1000000,"paused":true,"ceilings":{"starts_per_window":5,"leased_at_once":null},"created_at":1706000000000}}
-{"action":{"seq":2,"group":1,"id":"spring","options":{"failure_threshold_percent":50,"keep_results":true,"callback":null},"status":"COMPLETED","sealed":true,"paused":false,"cancelled":false,"implicit":false,"created_at":1706000000001,"finished_at":1706000000900,"counts":{"total":2,"success":1,"failed":1},"errors":["no such mailbox"],"summary":{"hex":"ff00"},"confirmed":true}}
-{"job":{"job":{"seq":3,"action":2,"id":"done","kind":"SEND","level":"normal","created_at":1706000000002,"run_at":null,"expires_at":null,"payload":{"text":"{}"}},"state":{"attempts":0,"throttles":0,"fence":0,"expires":false,"phase":{"Done":{"at":1706000000800,"result":{"text":"sent"}}}}}}
-{"job":{"job":{"seq":4,"action":2,"id":"dead","kind":"SEND","level":"high","created_at":1706000000002,"run_at":null,"expires_at":null,"payload":{"hex":"ff"}},"state":{"attempts":2,"throttles":1,"fence":0,"expires":false,"phase":{"Dead":{"at":1706000000800,"reason":"FAILED","error":"no such mailbox"}}}}}
-{"end":{"groups":1,"actions":1,"jobs":2}}
+const STREAM: &str = r#"{"header":{"tidegateExport":1}}
+{"group":{"seq":1,"id":"Ä {b}","basePriority":-1000000,"paused":true,"ceilings":{"startsPerWindow":5,"leasedAtOnce":null},"createdAt":1706000000000}}
+{"batch":{"seq":2,"group":1,"id":"spring","options":{"failureThresholdPercent":50,"keepResults":true,"callback":null},"status":"COMPLETED","sealed":true,"paused":false,"cancelled":false,"implicit":false,"createdAt":1706000000001,"finishedAt":1706000000900,"counts":{"total":2,"success":1,"failed":1},"errors":["no such mailbox"],"summary":{"hex":"ff00"},"confirmed":true}}
+{"job":{"job":{"seq":3,"batch":2,"id":"done","kind":"SEND","priority":"NORMAL","createdAt":1706000000002,"runAt":null,"expiresAt":null,"payload":{"text":"{}"}},"state":{"attempts":0,"throttles":0,"fence":0,"expires":false,"state":{"COMPLETED":{"at":1706000000800,"result":{"text":"sent"}}}}}}
+{"job":{"job":{"seq":4,"batch":2,"id":"dead","kind":"SEND","priority":"HIGH","createdAt":1706000000002,"runAt":null,"expiresAt":null,"payload":{"hex":"ff"}},"state":{"attempts":2,"throttles":1,"fence":0,"expires":false,"state":{"DEAD":{"at":1706000000800,"reason":"FAILED","error":"no such mailbox"}}}}}
+{"end":{"groups":1,"batches":1,"jobs":2}}
 "#;
 
 #[tokio::test]
@@ -25,10 +25,10 @@ async fn a_store_moves_from_redis_to_a_folder_and_back() {
     let file = file.to_str().unwrap();
 
     let (_, said) = succeeds(&["import", &url, "--key-prefix", "one:"], STREAM).await;
-    assert_eq!(said, "imported 1 groups, 1 actions, 2 jobs\n");
+    assert_eq!(said, "imported 1 groups, 1 batches, 2 jobs\n");
     let (out, said) = succeeds(&["export", &url, "--key-prefix", "one:"], "").await;
     assert_eq!(out, STREAM);
-    assert_eq!(said, "exported 1 groups, 1 actions, 2 jobs\n");
+    assert_eq!(said, "exported 1 groups, 1 batches, 2 jobs\n");
 
     succeeds(&["export", &url, "--key-prefix", "one:", "-o", file], "").await;
     assert_eq!(std::fs::read_to_string(file).unwrap(), STREAM);
@@ -67,24 +67,24 @@ async fn a_cluster_is_named_by_some_of_its_servers() {
 }
 
 #[tokio::test]
-async fn jobs_go_to_the_lanes_of_the_configuration() {
+async fn jobs_go_to_the_queues_of_the_configuration() {
     let server = RedisServer::shared();
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("tidegate.toml");
-    std::fs::write(&file, "[job_types.SEND]\nlane = \"mail\"\n").unwrap();
+    std::fs::write(&file, "[job_types.SEND]\nqueue = \"mail\"\n").unwrap();
     let file = file.to_str().unwrap();
     let args = [
         "import",
         &server.url(),
         "--key-prefix",
-        "lanes:",
+        "queues:",
         "--config",
         file,
     ];
     succeeds(&args, STREAM).await;
-    let lanes = "return cmsgpack.unpack(redis.call('GET', KEYS[1])).lanes[1].n";
-    let lane = server.command(&["EVAL", lanes, "1", "lanes:{0}:meta"]).unwrap();
-    assert_eq!(lane.text().as_deref(), Some("mail"));
+    let queues = "return cmsgpack.unpack(redis.call('GET', KEYS[1])).queues[1].n";
+    let queue = server.command(&["EVAL", queues, "1", "queues:{0}:meta"]).unwrap();
+    assert_eq!(queue.text().as_deref(), Some("mail"));
     let args = ["import", "some-folder", "--config", file];
     fails(&args, STREAM, "--config is for a store on Redis").await;
 }

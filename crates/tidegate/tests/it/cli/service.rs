@@ -4,7 +4,9 @@ use std::fmt::Write;
 use std::time::Instant;
 
 use serde_json::Value;
-use tidegate_client::{Answer, JobPhase, Lease, LeasedJob, Outcome, Place, Verdict, Worker, new_job};
+use tidegate_client::{
+    Destination, JobOutcome, JobState, Lease, LeasedJob, Outcome, Settlement, Worker, new_job,
+};
 
 use crate::support::command;
 use crate::support::service;
@@ -58,22 +60,22 @@ impl Running {
             };
             leased.extend(self.client.lease(&asked).await.unwrap().jobs);
         }
-        let answer = |job: LeasedJob| Answer {
+        let answer = |job: LeasedJob| Settlement {
             lease: job.lease,
-            verdict: Verdict::Failed,
+            outcome: JobOutcome::Failed,
             result: None,
             error: Some("no such mailbox".into()),
             retry_after_ms: None,
         };
-        let answers: Vec<Answer> = leased.into_iter().map(answer).collect();
+        let answers: Vec<Settlement> = leased.into_iter().map(answer).collect();
         self.client.settle(&answers).await.unwrap();
     }
 
-    async fn jobs(&self, group: &str, action: &str, ids: std::ops::Range<u64>) {
+    async fn jobs(&self, group: &str, batch: &str, ids: std::ops::Range<u64>) {
         let jobs: Vec<_> = ids
             .map(|id| new_job(format!("{id}"), "SEND", &id).unwrap())
             .collect();
-        let place = Place::action(group, action).seal();
+        let place = Destination::batch(group, batch).seal();
         self.client.enqueue_in(&place, &jobs).await.unwrap();
     }
 }
@@ -93,20 +95,20 @@ async fn a_file_and_standard_input_are_submitted() {
     std::fs::write(&file, lines(0..2_500)).unwrap();
     let file = file.to_str().unwrap();
     let args = [
-        "submit", file, "--group", "A", "--action", "x", "--type", "SEND", "--seal",
+        "submit", file, "--group", "A", "--batch", "x", "--type", "SEND", "--seal",
     ];
     assert_eq!(
         service.ok(&args).await,
         "2500 accepted, 0 known already, 0 refused\n"
     );
-    let action = service.client.action("A", "x").await.unwrap();
-    assert!(action.sealed);
-    assert_eq!(action.counts.total, 2_500);
+    let batch = service.client.batch("A", "x").await.unwrap();
+    assert!(batch.sealed);
+    assert_eq!(batch.counts.total, 2_500);
     let job = service.client.job("A", "7").await.unwrap();
     assert_eq!((job.kind.as_str(), job.payload.get()), ("SEND", r#"{"n":7}"#));
 
     let args = [
-        "submit", "-", "--group", "B", "--type", "SEND", "--batch", "1000", "--json",
+        "submit", "-", "--group", "B", "--type", "SEND", "--chunk", "1000", "--json",
     ];
     let said = service.run(&args, &lines(0..2_500)).await;
     assert_eq!((said.code, said.err.as_str()), (0, ""));
@@ -129,8 +131,8 @@ async fn a_file_and_standard_input_are_submitted() {
 async fn refused_jobs_are_named_and_the_rest_is_accepted() {
     let service = start("").await;
     let input = "{\"id\":\"1\",\"type\":\"SEND\"}\nnonsense\n{\"id\":\"\",\"type\":\"SEND\"}\n";
-    for batch in [&[][..], &["--batch", "1"]] {
-        let args = [&["submit", "-", "--group", "A"], batch].concat();
+    for chunk in [&[][..], &["--chunk", "1"]] {
+        let args = [&["submit", "-", "--group", "A"], chunk].concat();
         let said = service.run(&args, input).await;
         assert_eq!(said.code, 1, "{}", said.err);
         assert!(said.out.ends_with("2 refused\n"), "{}", said.out);
@@ -148,11 +150,11 @@ async fn refused_jobs_are_named_and_the_rest_is_accepted() {
     let args = ["submit", "/does/not/exist", "--url", &service.url];
     fails(&args, "", "/does/not/exist: No such file").await;
     let said = service.run(&["submit", "-", "--seal"], "").await;
-    assert_eq!(said.code, 2, "a seal needs an action");
+    assert_eq!(said.code, 2, "a seal needs a batch");
 }
 
 #[tokio::test]
-async fn groups_and_actions_are_shown_and_changed() {
+async fn groups_and_batches_are_shown_and_changed() {
     let service = start("").await;
     service.jobs("A", "x", 0..3).await;
     service.jobs("\u{1b}[31m", "y", 0..1).await;
@@ -190,17 +192,17 @@ async fn groups_and_actions_are_shown_and_changed() {
     let ceilings = service
         .json(&["group", "ceilings", "A", "--leased-at-once", "5"])
         .await;
-    assert_eq!(ceilings[0]["ceilings"]["leased_at_once"], 5);
+    assert_eq!(ceilings[0]["ceilings"]["leasedAtOnce"], 5);
     service.ok(&["group", "reset-stats", "A"]).await;
     assert!(
         service
             .ok(&["job", "show", "A", "1"])
             .await
-            .contains("phase      waiting\n")
+            .contains("state      WAITING\n")
     );
 
     let open = [
-        "action",
+        "batch",
         "open",
         "A",
         "z",
@@ -211,27 +213,22 @@ async fn groups_and_actions_are_shown_and_changed() {
     ];
     assert_eq!(service.json(&open).await[0]["status"], "CREATED");
     assert_eq!(
-        service.ok(&["action", "seal", "A", "z"]).await,
+        service.ok(&["batch", "seal", "A", "z"]).await,
         "sealed with 0 jobs\n"
     );
+    assert!(service.ok(&["batch", "pause", "A", "x"]).await.contains("paused"));
+    service.ok(&["batch", "resume", "A", "x"]).await;
+    assert_eq!(service.json(&["batch", "results", "A", "x"]).await.len(), 3);
     assert!(
         service
-            .ok(&["action", "pause", "A", "x"])
-            .await
-            .contains("paused")
-    );
-    service.ok(&["action", "resume", "A", "x"]).await;
-    assert_eq!(service.json(&["action", "results", "A", "x"]).await.len(), 3);
-    assert!(
-        service
-            .ok(&["action", "results", "A", "x", "--limit", "2"])
+            .ok(&["batch", "results", "A", "x", "--limit", "2"])
             .await
             .lines()
             .count()
             == 3
     );
     assert_eq!(
-        service.ok(&["action", "cancel", "A", "x"]).await,
+        service.ok(&["batch", "cancel", "A", "x"]).await,
         "3 cancelled, 0 still running\n"
     );
     assert_eq!(
@@ -240,7 +237,7 @@ async fn groups_and_actions_are_shown_and_changed() {
     );
     assert!(
         service
-            .ok(&["action", "show", "A", "x"])
+            .ok(&["batch", "show", "A", "x"])
             .await
             .contains("cancelled")
     );
@@ -248,7 +245,7 @@ async fn groups_and_actions_are_shown_and_changed() {
     service.ok(&["group", "pause", "\u{1b}[31m"]).await;
     service.fail(1).await;
     let retried = service.json(&["job", "retry", "B", "0", "--why", "again"]).await;
-    assert_eq!(retried[0]["phase"], "waiting");
+    assert_eq!(retried[0]["state"], "WAITING");
 
     assert!(service.ok(&["stats"]).await.contains("embedded available"));
     assert_eq!(service.json(&["stats"]).await[0]["store"]["kind"], "embedded");
@@ -275,8 +272,8 @@ async fn dead_jobs_are_listed_replayed_and_purged() {
         .await;
     assert_eq!(one, "1 replayed, 0 skipped\n");
     assert_eq!(
-        service.client.job("A", "1").await.unwrap().phase,
-        JobPhase::Waiting
+        service.client.job("A", "1").await.unwrap().state,
+        JobState::Waiting
     );
     let again = service
         .run(&["dead", "replay", "--group", "A", "--job", "1"], "")
@@ -308,7 +305,7 @@ async fn limits_are_changed_and_reasons_told() {
             "set",
             "--rps",
             "50",
-            "--lane",
+            "--queue",
             "default=10",
             "--why",
             "quiet",
@@ -318,10 +315,10 @@ async fn limits_are_changed_and_reasons_told() {
         changed.contains("starts per second  50\n") && changed.contains("quiet"),
         "{changed}"
     );
-    assert_eq!(service.json(&["limits", "show"]).await[0]["global_rps"], 50.0);
+    assert_eq!(service.json(&["limits", "show"]).await[0]["globalRps"], 50.0);
     let reset = service.json(&["limits", "reset", "--all"]).await;
-    assert_eq!(reset[0]["global_rps"], 100_000.0);
-    assert_eq!(reset[0]["lanes"].as_array().unwrap().len(), 0);
+    assert_eq!(reset[0]["globalRps"], 100_000.0);
+    assert_eq!(reset[0]["queues"].as_array().unwrap().len(), 0);
     assert_eq!(service.run(&["limits", "set"], "").await.code, 1);
 
     assert!(
@@ -334,14 +331,14 @@ async fn limits_are_changed_and_reasons_told() {
 }
 
 #[tokio::test]
-async fn an_action_is_watched_until_it_is_decided() {
+async fn a_batch_is_watched_until_it_is_decided() {
     let service = start("").await;
     service.jobs("A", "good", 0..50).await;
     service.jobs("A", "bad", 50..51).await;
     let worker = {
         let client = service.client.clone();
         let handler = |job: LeasedJob| async move {
-            match &*job.action {
+            match &*job.batch {
                 "bad" => Outcome::failed("no such mailbox"),
                 _ => Outcome::done(),
             }
@@ -364,7 +361,7 @@ async fn an_action_is_watched_until_it_is_decided() {
     let both = service.run(&["watch", "A"], "").await;
     assert_eq!(both.code, 1);
     assert!(both.out.contains("good: 50 of 50, COMPLETED\n"), "{}", both.out);
-    assert_eq!(both.err, "tidegate: an action of group A FAILED\n");
+    assert_eq!(both.err, "tidegate: a batch of group A FAILED\n");
     worker.abort();
 }
 

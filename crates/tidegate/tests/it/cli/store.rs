@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::path::Path;
 
 use serde_json::Value;
-use tidegate::{ActionOptions, Job, JobError, Options, Submission, Tidegate};
+use tidegate::{BatchOptions, Job, JobError, Options, Submission, Tidegate};
 
 use crate::support::command;
 
@@ -38,13 +38,13 @@ async fn data(folder: &Path) {
     };
     let setup = Tidegate::open(Options::new(folder)).unwrap();
     let tide = setup.handler("SEND", handler).unwrap().start().unwrap();
-    let options = ActionOptions {
+    let options = BatchOptions {
         keep_results: true,
-        ..ActionOptions::default()
+        ..BatchOptions::default()
     };
     let spring = Submission::new("A")
         .unwrap()
-        .action("spring")
+        .batch("spring")
         .unwrap()
         .options(options);
     let spring = spring
@@ -113,7 +113,7 @@ async fn the_demo_loses_nothing_and_keeps_the_limit() {
     assert_eq!(figures["accepted"], 2_150);
     assert_eq!(figures["throttles_per_job"], 0.0);
     let number = |name: &str| figures[name].as_u64().unwrap();
-    assert_eq!(number("limit_per_window"), 40);
+    assert_eq!(number("limitPerWindow"), 40);
     assert!(number("max_started_per_window") <= 40, "{out}");
     let customers = figures["customers"].as_array().unwrap();
     let names: Vec<&str> = customers
@@ -293,7 +293,7 @@ async fn what_cannot_be_imported_says_why_and_leaves_nothing() {
         (&without_a_job, "but holds"),
         ("", "does not begin with a Tidegate header"),
         ("hello\n", "cannot be read: line 1"),
-        ("{\"header\":{\"tidegate_export\":99}}\n", "version 99"),
+        ("{\"header\":{\"tidegateExport\":99}}\n", "version 99"),
     ] {
         fails(&["import", text(&path("to"))], stream, reason).await;
         let mut left: Vec<_> = folder

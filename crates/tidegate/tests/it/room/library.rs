@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use tidegate::rooms::{
-    Capacity, Come, End, Millis, RoomConfig, Rooms, RoomsError, RoomsSetup, ShopError, Told, Visited, Visitor,
+    Capacity, End, Join, Millis, RoomConfig, Rooms, RoomsError, RoomsSetup, ShopError, VisitEvent, Visited,
+    Visitor,
 };
 use tidegate_testkit::servers::{RedisOptions, RedisServer};
 
@@ -22,13 +23,13 @@ fn config(inside: u64) -> RoomConfig {
 
 async fn come(rooms: &Rooms, person: &str) -> Visitor {
     match rooms.visit("concert", person).await.unwrap() {
-        Come::Visit(visitor) => visitor,
+        Join::Visit(visitor) => visitor,
         other => panic!("{person}: {other:?}"),
     }
 }
 
 /// What is told once it is what is waited for.
-async fn hears(visitor: &mut Visitor, wanted: fn(&Told) -> bool) -> Told {
+async fn hears(visitor: &mut Visitor, wanted: fn(&VisitEvent) -> bool) -> VisitEvent {
     let hear = async {
         loop {
             let told = visitor.next().await.expect("there is more to tell");
@@ -41,15 +42,15 @@ async fn hears(visitor: &mut Visitor, wanted: fn(&Told) -> bool) -> Told {
 }
 
 async fn pass(visitor: &mut Visitor) -> String {
-    match hears(visitor, |told| matches!(told, Told::Granted { .. })).await {
-        Told::Granted { pass, .. } => pass,
+    match hears(visitor, |told| matches!(told, VisitEvent::Granted { .. })).await {
+        VisitEvent::Granted { pass, .. } => pass,
         other => panic!("{other:?}"),
     }
 }
 
-fn position(told: &Told) -> Option<u64> {
+fn position(told: &VisitEvent) -> Option<u64> {
     match told {
-        Told::Waiting { position, .. } => Some(*position),
+        VisitEvent::Waiting { position, .. } => Some(*position),
         _ => None,
     }
 }
@@ -60,7 +61,7 @@ async fn people_are_let_in(setup: RoomsSetup) {
     let mut anna = come(&rooms, "anna").await;
     let first = pass(&mut anna).await;
     let mut ben = come(&rooms, "ben").await;
-    let told = hears(&mut ben, |told| matches!(told, Told::Waiting { .. })).await;
+    let told = hears(&mut ben, |told| matches!(told, VisitEvent::Waiting { .. })).await;
     assert_eq!(position(&told), Some(1), "{told:?}");
 
     assert!(matches!(
@@ -86,8 +87,8 @@ async fn people_are_let_in(setup: RoomsSetup) {
         rooms.complete("concert", &first).await.unwrap(),
         Visited::Ended(End::Completed)
     );
-    let told = hears(&mut anna, |told| matches!(told, Told::Ended(_))).await;
-    assert_eq!(told, Told::Ended(End::Completed));
+    let told = hears(&mut anna, |told| matches!(told, VisitEvent::Ended(_))).await;
+    assert_eq!(told, VisitEvent::Ended(End::Completed));
     assert!(anna.next().await.is_none(), "nothing more comes");
 
     let second = pass(&mut ben).await;
@@ -105,11 +106,11 @@ async fn people_are_let_in(setup: RoomsSetup) {
     assert_eq!((view.granted, view.inside, view.counts.completed), (0, 0, 1));
     assert!(matches!(
         rooms.visit("concert", "ben").await.unwrap(),
-        Come::Ended(End::Left)
+        Join::Ended(End::Left)
     ));
     assert!(matches!(
         rooms.visit_again("concert", "ben").await.unwrap(),
-        Come::Visit(_)
+        Join::Visit(_)
     ));
     let unknown = rooms.visit("theatre", "anna").await.unwrap_err();
     assert!(
@@ -143,21 +144,21 @@ async fn places_and_passes_outlive_a_restart_and_the_newest_visit_wins() {
     let rooms = open().await;
     let (mut anna, mut ben) = (come(&rooms, "anna").await, come(&rooms, "ben").await);
     let given = pass(&mut anna).await;
-    hears(&mut ben, |told| matches!(told, Told::Waiting { .. })).await;
+    hears(&mut ben, |told| matches!(told, VisitEvent::Waiting { .. })).await;
     drop((anna, ben));
     rooms.shutdown().await.unwrap();
 
     let rooms = open().await;
     let (mut tab, mut ben) = (come(&rooms, "anna").await, come(&rooms, "ben").await);
     let mut other_tab = come(&rooms, "anna").await;
-    hears(&mut tab, |told| *told == Told::Superseded).await;
+    hears(&mut tab, |told| *told == VisitEvent::Superseded).await;
     assert!(tab.next().await.is_none());
     assert_eq!(
         pass(&mut other_tab).await,
         given,
         "the same ticket has the same pass"
     );
-    let told = hears(&mut ben, |told| matches!(told, Told::Waiting { .. })).await;
+    let told = hears(&mut ben, |told| matches!(told, VisitEvent::Waiting { .. })).await;
     assert_eq!(position(&told), Some(1));
     rooms.leave("concert", "anna").await.unwrap();
     pass(&mut ben).await;

@@ -72,9 +72,9 @@ impl Visitor {
             a_moment(self.number).await;
         }
         let shown = json!({ "pass": pass, "session": format!("visit-{}", self.number) });
-        self.ask("redeem", &shown, "inside").await;
+        self.ask("redeem", &shown, "INSIDE").await;
         a_moment(self.number % 5).await;
-        self.ask("complete", &shown, "ended").await;
+        self.ask("complete", &shown, "ENDED").await;
         self.found.bought.fetch_add(1, Ordering::Relaxed);
     }
 
@@ -238,7 +238,7 @@ async fn three_processes_are_killed_and_nobody_loses_a_place() {
         ("redeemed", PEOPLE),
         ("completed", PEOPLE),
         ("lost", 0),
-        ("no_shows", 0),
+        ("noShows", 0),
         ("expired", 0),
     ] {
         assert_eq!(counts[name], expected, "{name} of {counts}");

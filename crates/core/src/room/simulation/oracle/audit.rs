@@ -1,12 +1,12 @@
 //! Holds what a room shows against what it answered.
 
-use super::{Oracle, Place, Stage, Verdict, ensure, wrong};
+use super::{Checked, Oracle, Place, Stage, ensure, wrong};
 use crate::room::command::{RoomView, TicketView};
 use crate::room::ticket::TicketState;
 
 impl Oracle {
     /// A ticket as it is shown.
-    pub(super) fn looked(&mut self, who: usize, view: Option<&TicketView>) -> Verdict {
+    pub(super) fn looked(&mut self, who: usize, view: Option<&TicketView>) -> Checked {
         let (Some(known), Some(view)) = (self.people[who].clone(), view) else {
             return ensure(self.people[who].is_none() && view.is_none(), || {
                 format!("{who} is {view:?}, expected {:?}", self.people[who])
@@ -57,7 +57,7 @@ impl Oracle {
         &mut self,
         views: &[Option<TicketView>],
         room: &RoomView,
-    ) -> Verdict {
+    ) -> Checked {
         for (who, view) in views.iter().enumerate() {
             self.looked(who, view.as_ref())?;
         }

@@ -9,7 +9,7 @@ use crate::room::config::{Capacity, RoomConfig};
 use crate::room::ticket::{End, Stream, Ticket, TicketState, Wave};
 use crate::time::{Millis, Timestamp};
 
-type Verdict = Result<(), String>;
+type Checked = Result<(), String>;
 
 /// Where a ticket stands, as far as the answers tell.
 #[derive(Debug, Clone, PartialEq)]
@@ -61,7 +61,7 @@ fn wrong<T>(why: impl Into<String>) -> Result<T, String> {
     Err(why.into())
 }
 
-fn ensure(holds: bool, why: impl FnOnce() -> String) -> Verdict {
+fn ensure(holds: bool, why: impl FnOnce() -> String) -> Checked {
     match holds {
         true => Ok(()),
         false => Err(why()),
@@ -131,7 +131,7 @@ impl Oracle {
         }
     }
 
-    pub(super) fn see(&mut self, ask: &Ask, answer: &Answer, now: Timestamp) -> Verdict {
+    pub(super) fn see(&mut self, ask: &Ask, answer: &Answer, now: Timestamp) -> Checked {
         match (ask, answer) {
             (Ask::Join(who, params), Answer::Joined(outcome)) => self.joined(*who, params, outcome, now),
             (Ask::Touch(who, connection, present), Answer::Touched(outcome)) => {
@@ -177,7 +177,7 @@ impl Oracle {
         (self.waiting() + self.early() >= self.config.max_waiting).then_some(Refused::Full)
     }
 
-    fn joined(&mut self, who: usize, params: &JoinParams, outcome: &JoinOutcome, now: Timestamp) -> Verdict {
+    fn joined(&mut self, who: usize, params: &JoinParams, outcome: &JoinOutcome, now: Timestamp) -> Checked {
         let sign = now + self.config.presence_ms;
         let before = self.people[who].clone();
         let ended = matches!(
@@ -252,7 +252,7 @@ impl Oracle {
         present: bool,
         outcome: TouchOutcome,
         now: Timestamp,
-    ) -> Verdict {
+    ) -> Checked {
         let presence = self.config.presence_ms;
         let newest = self.people[who].as_mut().filter(|known| {
             !matches!(known.stage, Stage::Ended(..))
@@ -308,7 +308,7 @@ impl Oracle {
         waits.min().map(|(_, who)| who)
     }
 
-    fn promoted(&mut self, max: u64, outcome: &PromoteOutcome, now: Timestamp) -> Verdict {
+    fn promoted(&mut self, max: u64, outcome: &PromoteOutcome, now: Timestamp) -> Checked {
         let door = match (self.status, self.config.opens_at) {
             (Status::Paused, _) => Some(Stop::Paused),
             (Status::Closed, _) => Some(Stop::Closed),
@@ -378,7 +378,7 @@ impl Oracle {
         params: &RedeemParams,
         outcome: &RedeemOutcome,
         now: Timestamp,
-    ) -> Verdict {
+    ) -> Checked {
         let voided = params.wave <= self.voided;
         let inside_ms = self.config.inside_ms;
         let Some(known) = &mut self.people[who] else {
@@ -418,7 +418,7 @@ impl Oracle {
         }
     }
 
-    fn reissued(&mut self, who: usize, given: bool, now: Timestamp) -> Verdict {
+    fn reissued(&mut self, who: usize, given: bool, now: Timestamp) -> Checked {
         let pass_ms = self.config.pass_ms;
         let Some(known) = self.people[who].as_mut().filter(|_| given) else {
             return ensure(!given, || "a pass for nobody".to_owned());
@@ -433,7 +433,7 @@ impl Oracle {
         }
     }
 
-    fn extended(&mut self, who: usize, by: Millis, outcome: &InsideOutcome, now: Timestamp) -> Verdict {
+    fn extended(&mut self, who: usize, by: Millis, outcome: &InsideOutcome, now: Timestamp) -> Checked {
         match (self.people[who].as_mut().map(|known| &mut known.stage), outcome) {
             (Some(Stage::Inside { until, .. }), InsideOutcome::Inside { until: answered })
                 if *until > now =>
@@ -454,7 +454,7 @@ impl Oracle {
         }
     }
 
-    fn completed(&mut self, who: usize, outcome: &InsideOutcome, now: Timestamp) -> Verdict {
+    fn completed(&mut self, who: usize, outcome: &InsideOutcome, now: Timestamp) -> Checked {
         match (self.people[who].as_mut().map(|known| &mut known.stage), outcome) {
             (
                 Some(stage @ (Stage::Granted { .. } | Stage::Inside { .. })),
@@ -471,7 +471,7 @@ impl Oracle {
         }
     }
 
-    fn left(&mut self, who: usize, outcome: &InsideOutcome, now: Timestamp) -> Verdict {
+    fn left(&mut self, who: usize, outcome: &InsideOutcome, now: Timestamp) -> Checked {
         match (self.people[who].as_mut().map(|known| &mut known.stage), outcome) {
             (Some(Stage::Ended(end, _)), InsideOutcome::Ended(answered)) if end == answered => Ok(()),
             (None, InsideOutcome::Unknown) => Ok(()),
@@ -490,7 +490,7 @@ impl Oracle {
         outcome: &ReapOutcome,
         after: &[Option<Ticket>],
         now: Timestamp,
-    ) -> Verdict {
+    ) -> Checked {
         let mut tally = ReapOutcome {
             now: outcome.now,
             more: outcome.more,
@@ -545,7 +545,7 @@ impl Oracle {
         ensure(tally == *outcome, || format!("{outcome:?}, and it was {tally:?}"))
     }
 
-    fn resized(&mut self, params: &ResizeParams, outcome: &ResizeOutcome) -> Verdict {
+    fn resized(&mut self, params: &ResizeParams, outcome: &ResizeOutcome) -> Checked {
         // None: below zero.
         let changed = |change: Option<Change<u64>>, held: u64, configured: u64| match change {
             None => Some(held),

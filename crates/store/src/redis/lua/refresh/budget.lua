@@ -2,7 +2,7 @@
 local budget = {}
 do
   local TOKEN, DAY = 1000, 86400000
-  -- How long an asker that was refused is waited for, and how long nothing is handed out when it is unknown what was.
+  -- How long a caller that was refused is waited for, and how long nothing is handed out when it is unknown what was.
   local PATIENCE, SETTLING = 100, 1000
   local RATE, LOW_CAP, DAY_QUOTA, HOLD = 1, 2, 3, 4
   local NEVER = 9007199254740991
@@ -167,7 +167,7 @@ do
     if priority == 'l' and asked(b.low_ask, b.low_until, b.now) == 0 then b.credit = 0 end
   end
 
-  -- What the asker could use if only the rate stood against it.
+  -- What the caller could use if only the rate stood against it.
   local function wanted_of(b, priority, most)
     if b.now < b.hold or open_day(b, priority, b.now) > b.now then return 0 end
     local cap = priority == 'h' and most or math.floor(b.low / TOKEN)

@@ -1,7 +1,7 @@
 -- room complete: has what it came for; the slot is free, the seat stays taken. Atomic, so that said twice it counts once.
 -- KEYS  <prefix>{<room>}:head
 -- ARGV  as head.lua, then: person
--- RETURNS  rings, then 2 and how it ended, 3 not inside, 4 unknown
+-- RETURNS  signals, then 2 and how it ended, 3 not inside, 4 unknown
 -- BOUND  one ticket
 local HAS_ENDED, NOT_INSIDE, UNKNOWN = 2, 3, 4
 local person = ARGV[6]

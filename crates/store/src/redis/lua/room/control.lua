@@ -1,12 +1,12 @@
--- room control: what an operator does to the door. Atomic, so that it rings once.
+-- room control: what an operator does to the door. Atomic, so that it signals once.
 -- KEYS  <prefix>{<room>}:head
 -- ARGV  as head.lua, then: 1 open, 2 paused, 3 closed
--- RETURNS  rings
+-- RETURNS  signals
 -- BOUND  one key
 local status = tonumber(ARGV[6])
 local r = room.load(KEYS, ARGV)
 if not r then return room.unknown() end
 if r.h.status == status then return { 0 } end
 r.h.status = status
-room.ring_changed(r)
+room.notify_changed(r)
 return room.save(r, {})

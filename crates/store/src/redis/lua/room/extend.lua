@@ -1,7 +1,7 @@
 -- room extend: lets somebody stay inside for longer. Atomic, so that it never shortens a stay.
 -- KEYS  <prefix>{<room>}:head
 -- ARGV  as head.lua, then: person, for how long from now (ms)
--- RETURNS  rings, then 1 and until when (ms), 2 and how it ended, 3 not inside, 4 unknown
+-- RETURNS  signals, then 1 and until when (ms), 2 and how it ended, 3 not inside, 4 unknown
 -- BOUND  one ticket
 local IN, HAS_ENDED, NOT_INSIDE, UNKNOWN = 1, 2, 3, 4
 local person, by = ARGV[6], tonumber(ARGV[7])

@@ -1,10 +1,10 @@
--- One waiting room: what every transition in room/ begins and ends with, its limits, its clock and its bells.
+-- One waiting room: what every transition in room/ begins and ends with, its limits, its clock and its signals.
 --
 -- KEYS[1] is <prefix>{<room>}:head; every other key is built from it and shares its hash tag:
 --   head      packed: born, settings (c), limits set before the configured ones (o), status, next place (next), places
 --             set aside for the draw (draw, draw_end), wave, voided, how many are granted, inside, early, waiting, what
 --             happened (n), the places' beginning (base, first), the clock (last, offset)
---   tickets   hash: person -> packed ticket, without the sign of life
+--   tickets   hash: person -> packed ticket, without the heartbeat
 --   line      zset by place: those who wait and were present when they were last looked at
 --   places    bitmap: bit (place - base) is set while that place waits
 --   early     zset by draw: those who came before the room opened
@@ -16,8 +16,8 @@
 -- What is due is in three sets, because two of the deadlines follow from settings: a change of these moves nothing.
 --
 -- Every call begins with ARGV[1] time in ms or "", ARGV[2] "1" if it may have run before, ARGV[3] its id, ARGV[4] the
--- channel of the bells, ARGV[5] the name of the room; the rest belongs to the transition. Every answer begins with
--- whom it rang for (1 promote, 2 tell), or is -1 alone if there is no such room.
+-- channel of the signals, ARGV[5] the name of the room; the rest belongs to the transition. Every answer begins with
+-- whom it notified for (1 promote, 2 tell), or is -1 alone if there is no such room.
 --
 -- Transitions read, decide in tables, and write at the end (room.save). Numbers stay below 2^53.
 
@@ -99,18 +99,18 @@ do
   end
 
   -- Somebody may be let in now, if there is room.
-  function room.ring_promote(r)
+  function room.notify_promote(r)
     r.promote = r.promote or r.h.status == OPEN and not room.full(r.h)
   end
 
   -- The room itself has changed.
-  function room.ring_changed(r)
+  function room.notify_changed(r)
     r.tell = true
-    room.ring_promote(r)
+    room.notify_promote(r)
   end
 
   -- The newest stream of a person took over from another one, which may be open in another process.
-  function room.ring_taken_over(r, person, t)
+  function room.notify_taken_over(r, person, t)
     r.taken_over = r.taken_over or { r.name }
     local n = #r.taken_over
     r.taken_over[n + 1], r.taken_over[n + 2] = person, string.format('%.0f', t.stream)
@@ -129,8 +129,8 @@ do
   -- Early ones who are not drawn yet, as far as places were set aside for them: they stand before every place from draw_end on.
   function room.undrawn(h) return math.min(h.early, h.draw_end - h.draw) end
 
-  -- Whom it rings for, before the answer.
-  local function ring(r, answer)
+  -- Whom it signals for, before the answer.
+  local function notify(r, answer)
     local bits = (r.promote and PROMOTE or 0) + (r.tell and TELL or 0)
     if bits > 0 then redis.call('PUBLISH', r.channel, bits .. ' ' .. r.name) end
     if r.taken_over then redis.call('PUBLISH', r.channel .. ':streams', cjson.encode(r.taken_over)) end
@@ -138,10 +138,10 @@ do
     return answer
   end
 
-  -- Writes everything that changed, and rings.
+  -- Writes everything that changed, and signals.
   function room.save(r, answer)
     room.write(r)
-    return ring(r, answer)
+    return notify(r, answer)
   end
 
   function room.write(r)

@@ -2,7 +2,7 @@
 -- KEYS  <prefix>{<room>}:head
 -- ARGV  as head.lua, then for each: person, 1 if it opens a stream + 2 if a new place is taken when the last ticket has
 --   ended, draw
--- RETURNS  rings, then for each: 1 and the ticket (new), 2 and the ticket (its own), 3 and the ticket (ended), 4 closed,
+-- RETURNS  signals, then for each: 1 and the ticket (new), 2 and the ticket (its own), 3 and the ticket (ended), 4 closed,
 --   5 sold out, 6 full
 -- BOUND  the caller's batch; one pass over the places if somebody comes back
 local STREAMS = 2 ^ 20
@@ -24,7 +24,7 @@ local function place(person, stream, draw)
   -- Streams of one ticket are never called like those of the person's next one: the place is part of their number.
   local t = { index = h.next, joined = r.now, stream = h.next * STREAMS + stream, present = r.now + h.c.presence }
   h.next, h.n.joined = h.next + 1, h.n.joined + 1
-  room.ring_promote(r)
+  room.notify_promote(r)
   if room.is_early(r) then
     t.draw = draw
     room.become(r, person, t, EARLY)
@@ -58,7 +58,7 @@ for i, person in ipairs(people) do
       local older_may_be_open = t.stream % STREAMS > 0 and not (t.state <= WAITING and t.present <= r.now)
       t.stream = t.stream + 1
       room.changes(r, person)
-      if older_may_be_open then room.ring_taken_over(r, person, t) end
+      if older_may_be_open then room.notify_taken_over(r, person, t) end
     end
     room.renew(r, person, t)
     answers[i] = { OWN, view(t) }

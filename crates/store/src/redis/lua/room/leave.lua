@@ -1,7 +1,7 @@
 -- room leave: goes by itself, from wherever it is. Atomic, so that a slot comes back once.
 -- KEYS  <prefix>{<room>}:head
 -- ARGV  as head.lua, then: person
--- RETURNS  rings, then 2 and how it ended, 4 unknown
+-- RETURNS  signals, then 2 and how it ended, 4 unknown
 -- BOUND  one ticket
 local HAS_ENDED, UNKNOWN = 2, 4
 local person = ARGV[6]

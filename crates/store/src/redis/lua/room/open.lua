@@ -2,10 +2,10 @@
 -- that of several processes that begin at once one makes it. Deadlines that follow from settings move by themselves.
 -- KEYS  <prefix>{<room>}:head
 -- ARGV  as head.lua, then: born, seats (-1: not counted), inside, admissions per second, when it opens (ms) or "", how
---   long a sign of life counts, an absent person keeps the place, a pass can be redeemed, one may stay inside, an ended
+--   long a heartbeat counts, an absent person keeps the place, a pass can be redeemed, one may stay inside, an ended
 --   ticket is remembered (ms each), most people who wait, 1 if settings of a room that is there are taken over, the
 --   door of one that is made
--- RETURNS  rings, then 1 if it was made
+-- RETURNS  signals, then 1 if it was made
 -- BOUND  one key, whatever waits
 local born = tonumber(ARGV[6])
 local c = {
@@ -30,5 +30,5 @@ local same = old.opens == c.opens
 for name, value in pairs(c) do same = same and old[name] == value end
 if same then return { 0, 0 } end
 r.h.c = c
-room.ring_changed(r)
+room.notify_changed(r)
 return room.save(r, { 0 })

@@ -3,7 +3,7 @@
 -- KEYS  <prefix>{<room>}:head
 -- ARGV  as head.lua, then: how many at most, how many early ones one call draws, how many absent ones it looks at beyond
 --   those it lets in
--- RETURNS  rings, why it stopped, until when that holds (ms) or 0, then a list with person and place of each
+-- RETURNS  signals, why it stopped, until when that holds (ms) or 0, then a list with person and place of each
 -- BOUND  one draw step, then as many as it may let in and look at
 local MORE, NOBODY, FULL_INSIDE, NO_SEATS, SOLD_OUT, RATE, NOT_OPEN, IS_PAUSED, IS_CLOSED = 1, 2, 3, 4, 5, 6, 7, 8, 9
 local SECOND = 1000
@@ -111,7 +111,7 @@ while not stop do
     if not person then
       stop = NOBODY
     elseif t.present <= r.now then
-      -- Absent: comes back to the line with the next sign of life.
+      -- Absent: comes back to the line with the next heartbeat.
       passed[#passed + 1] = person
     else
       stop, at = stops()

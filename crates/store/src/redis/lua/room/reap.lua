@@ -1,7 +1,7 @@
 -- room reap: does what time asks for, by deadline and then by name. Atomic, so that a slot comes back once.
 -- KEYS  <prefix>{<room>}:head
 -- ARGV  as head.lua, then: tickets at most, until when those who were absent for too long lose their places, or ""
--- RETURNS  rings, then the time, how many are lost, did not come, stayed too long, are forgotten, then 1 if there is more to do
+-- RETURNS  signals, then the time, how many are lost, did not come, stayed too long, are forgotten, then 1 if there is more to do
 -- BOUND  as many tickets as the caller says
 local most, absent_by = tonumber(ARGV[6]), tonumber(ARGV[7])
 local r = room.load(KEYS, ARGV)

@@ -1,7 +1,7 @@
 -- room redeem: a pass is shown, once. Atomic, so that of two who show the same one gets in.
 -- KEYS  <prefix>{<room>}:head
 -- ARGV  as head.lua, then: person, place, wave, session or ""
--- RETURNS  rings, then 1 and until when (ms) if inside, 2 already redeemed, 3 voided, 4 too late, 5 unknown
+-- RETURNS  signals, then 1 and until when (ms) if inside, 2 already redeemed, 3 voided, 4 too late, 5 unknown
 -- BOUND  one ticket
 local IN, ALREADY, VOIDED, TOO_LATE, UNKNOWN = 1, 2, 3, 4, 5
 local person, place, wave, session = ARGV[6], tonumber(ARGV[7]), tonumber(ARGV[8]), ARGV[9]

@@ -1,7 +1,7 @@
 -- room reissue: another pass for somebody whose pass was voided. Atomic, so that one is given.
 -- KEYS  <prefix>{<room>}:head
 -- ARGV  as head.lua, then: person
--- RETURNS  rings, then 1 if there was one to give
+-- RETURNS  signals, then 1 if there was one to give
 -- BOUND  one ticket
 local person = ARGV[6]
 local r = room.load(KEYS, ARGV)

@@ -1,7 +1,7 @@
 -- room remove: a room that is over goes with everything that is remembered in it. Atomic, so that nobody comes meanwhile.
 -- KEYS  <prefix>{<room>}:head
 -- ARGV  as head.lua
--- RETURNS  rings, then 1 removed, 2 neither closed nor sold out, 3 used, then how many wait, how many keep a slot
+-- RETURNS  signals, then 1 removed, 2 neither closed nor sold out, 3 used, then how many wait, how many keep a slot
 -- BOUND  ten keys, given back by the server in the background
 local maybe_ran = ARGV[2] == '1'
 local r = room.load(KEYS, ARGV)

@@ -3,7 +3,7 @@
 -- ARGV  as head.lua, then: the request, how each of seats, inside and admissions per second changes ("" not, s set,
 --   a add, r reset) with its number (seats of -1: not counted), the largest number of people, the largest of
 --   admissions, how many changes are remembered, who, why
--- RETURNS  rings, then 1 and what holds (seats, inside, admissions), or 0, what holds and what is configured: refused
+-- RETURNS  signals, then 1 and what holds (seats, inside, admissions), or 0, what holds and what is configured: refused
 -- BOUND  the changes that are remembered
 local request = ARGV[6]
 local asked = { seats = { ARGV[7], tonumber(ARGV[8]) }, inside = { ARGV[9], tonumber(ARGV[10]) },
@@ -37,5 +37,5 @@ end
 h.o = o
 redis.call('RPUSH', r.changes, cmsgpack.pack(request, r.now, who, why, seats, inside, rate))
 redis.call('LTRIM', r.changes, -remembered, -1)
-room.ring_changed(r)
+room.notify_changed(r)
 return room.save(r, { 1, seats, inside, rate })

@@ -107,7 +107,7 @@ do
     end
   end
 
-  -- A sign of life, or the end of one.
+  -- A heartbeat, or the end of one.
   function room.set_present(r, person, t, present)
     t.present = present
     mark(r, person)
@@ -131,7 +131,7 @@ do
   -- Keeps a ticket alive. Who comes back may be the first that can be let in.
   function room.renew(r, person, t)
     if t.state > WAITING then return end
-    if t.present <= r.now then room.ring_promote(r) end
+    if t.present <= r.now then room.notify_promote(r) end
     room.set_present(r, person, t, r.now + r.h.c.presence)
   end
 
@@ -140,7 +140,7 @@ do
     local held = t.state == GRANTED or t.state == INSIDE
     t.how, t.at = how, r.now
     room.become(r, person, t, ENDED)
-    if held then room.ring_changed(r) end
+    if held then room.notify_changed(r) end
   end
 
   local function many(command, key, list)

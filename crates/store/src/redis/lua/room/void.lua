@@ -1,7 +1,7 @@
 -- room void: passes of a wave and all before are void. Atomic, so that it never goes back.
 -- KEYS  <prefix>{<room>}:head
 -- ARGV  as head.lua, then: the wave, or "" for all so far
--- RETURNS  rings, then through which wave they are
+-- RETURNS  signals, then through which wave they are
 -- BOUND  one key
 local through = tonumber(ARGV[6])
 local r = room.load(KEYS, ARGV)
@@ -10,5 +10,5 @@ local h = r.h
 through = math.min(through or h.wave, h.wave)
 if through <= h.voided then return { 0, h.voided } end
 h.voided = through
-room.ring_changed(r)
+room.notify_changed(r)
 return room.save(r, { through })

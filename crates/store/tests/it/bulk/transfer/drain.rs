@@ -9,15 +9,15 @@ use tidegate_core::ids::{GroupId, Owner};
 use tidegate_core::time::Millis;
 use tidegate_store::{DeadJob, ManualClock, Store, StoreExt};
 
-use super::rich::{action, done, group, lanes, lease, settle};
-use super::said::{Action, Job, Said};
+use super::rich::{batch, done, group, lease, queues, settle};
+use super::said::{Batch, Job, Said};
 
 #[derive(Debug, Default, PartialEq)]
 pub(crate) struct Account {
     /// In the order of their starts.
     pub(crate) started: Vec<Job>,
-    /// How often each action was to be folded, with the counts it had.
-    pub(crate) folded: BTreeMap<Action, (u32, ActionCounts)>,
+    /// How often each batch was to be folded, with the counts it had.
+    pub(crate) folded: BTreeMap<Batch, (u32, BatchCounts)>,
 }
 
 impl Account {
@@ -37,16 +37,16 @@ async fn resume(store: &dyn Store, said: &Said) {
             store.call(ResumeParams { target }).await.unwrap().unwrap();
         }
     }
-    for ((of, id), record) in &said.actions {
+    for ((of, id), record) in &said.batches {
         if record.paused {
-            let target = Target::Action(group(of), action(id));
+            let target = Target::Batch(group(of), batch(id));
             store.call(ResumeParams { target }).await.unwrap().unwrap();
         }
     }
 }
 
 async fn seal_all(store: &dyn Store, said: &Said) {
-    for ((of, id), record) in &said.actions {
+    for ((of, id), record) in &said.batches {
         if !record.sealed {
             super::rich::seal(store, of, id).await;
         }
@@ -63,13 +63,13 @@ async fn watch(store: &dyn Store, account: &mut Account) {
         .await
         .unwrap();
     for claim in claims {
-        let name = (claim.group.as_str().to_owned(), claim.action.as_str().to_owned());
+        let name = (claim.group.as_str().to_owned(), claim.batch.as_str().to_owned());
         let entry = account.folded.entry(name).or_default();
         *entry = (entry.0 + 1, claim.counts);
         if claim.finished.is_none() {
             let finish = FinishAggregationParams {
                 group: claim.group.clone(),
-                action: claim.action.clone(),
+                batch: claim.batch.clone(),
                 claim: claim.claim,
                 summary: Ok("folded".into()),
             };
@@ -77,7 +77,7 @@ async fn watch(store: &dyn Store, account: &mut Account) {
         }
         let confirm = ConfirmCompletionParams {
             group: claim.group,
-            action: claim.action,
+            batch: claim.batch,
         };
         store.call(confirm).await.unwrap().unwrap();
     }
@@ -94,13 +94,16 @@ pub(crate) async fn drain(store: &dyn Store, clock: &Arc<ManualClock>, said: &Sa
             resume(store, said).await;
             seal_all(store, said).await;
         }
-        for lane in lanes() {
-            for job in lease(store, &lane, 7).await {
+        for queue in queues() {
+            for job in lease(store, &queue, 7).await {
                 let name = (job.leased.group.as_str().to_owned(), job.id.as_str().to_owned());
                 let payload = &said.jobs[&name].1.payload;
                 assert_eq!(&job.payload, payload, "{name:?}");
                 let settled = settle(store, job.leased.lease, done("drained")).await;
-                assert!(matches!(settled, Settled::Done { .. }), "{name:?}: {settled:?}");
+                assert!(
+                    matches!(settled, Settled::Completed { .. }),
+                    "{name:?}: {settled:?}"
+                );
                 account.started.push(name);
             }
         }
@@ -109,24 +112,24 @@ pub(crate) async fn drain(store: &dyn Store, clock: &Arc<ManualClock>, said: &Sa
     account
 }
 
-pub(crate) async fn counts(store: &dyn Store, name: &Action) -> ActionCounts {
-    let query = Query::Action(group(&name.0), action(&name.1));
+pub(crate) async fn counts(store: &dyn Store, name: &Batch) -> BatchCounts {
+    let query = Query::Batch(group(&name.0), batch(&name.1));
     match store.call(query).await.unwrap().unwrap() {
-        View::Action(view) => view.counts,
+        View::Batch(view) => view.counts,
         other => panic!("{other:?}"),
     }
 }
 
-pub(crate) async fn phases(store: &dyn Store, of: &GroupId) -> views::GroupView {
+pub(crate) async fn states(store: &dyn Store, of: &GroupId) -> views::GroupView {
     match store.call(Query::Group(of.clone())).await.unwrap().unwrap() {
         View::Group(view) => view,
         other => panic!("{other:?}"),
     }
 }
 
-pub(crate) async fn stats(store: &dyn Store) -> views::QueueStats {
-    match store.call(Query::QueueStats).await.unwrap().unwrap() {
-        View::QueueStats(stats) => stats,
+pub(crate) async fn stats(store: &dyn Store) -> views::BulkStats {
+    match store.call(Query::BulkStats).await.unwrap().unwrap() {
+        View::BulkStats(stats) => stats,
         other => panic!("{other:?}"),
     }
 }

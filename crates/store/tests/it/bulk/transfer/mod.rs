@@ -17,8 +17,8 @@ use tidegate_store::transfer::Counts;
 use tidegate_store::{Clock, ManualClock, Store, StoreExt};
 use tidegate_testkit::servers::{Proxy, RedisServer};
 
-use drain::{Account, congestion, counts, dead, drain, phases, stats};
-use rich::{BEGIN, action, config, done, enqueue, fill, group, job, lane, lease, settle};
+use drain::{Account, congestion, counts, dead, drain, states, stats};
+use rich::{BEGIN, batch, config, done, enqueue, fill, group, job, lease, queue, settle};
 use said::{Said, said};
 
 static STORES: AtomicU64 = AtomicU64::new(0);
@@ -97,12 +97,12 @@ async fn check(store: &dyn Store, account: &Account, said: &Said, now: Timestamp
     let ran: std::collections::BTreeSet<_> = runs.keys().map(|&job| job.clone()).collect();
     assert_eq!(ran, to_run, "every unfinished job runs");
     assert!(runs.values().all(|&times| times == 1), "once");
-    for (name, record) in &said.actions {
+    for (name, record) in &said.batches {
         let before = said.counts(name);
         let mut after = before;
         if record.status.is_open() {
-            let of_action = |job: &&said::Job| said.jobs[*job].0 == *name;
-            after.success += to_run.iter().filter(of_action).count() as u64;
+            let of_batch = |job: &&said::Job| said.jobs[*job].0 == *name;
+            after.success += to_run.iter().filter(of_batch).count() as u64;
             after.failed = after.total - after.success;
         }
         assert_eq!(counts(store, name).await, after, "{name:?}");
@@ -192,7 +192,7 @@ async fn what_was_imported_goes_on_as_in_the_embedded_store() {
         let said = said(&stream, now);
         for id in said.groups.keys() {
             let of = group(id);
-            assert_eq!(phases(&redis, &of).await, phases(&embedded, &of).await);
+            assert_eq!(states(&redis, &of).await, states(&embedded, &of).await);
             assert_eq!(congestion(&redis, &of).await, congestion(&embedded, &of).await);
         }
         let (mut one, mut other) = (
@@ -214,7 +214,7 @@ async fn what_was_imported_goes_on_as_in_the_embedded_store() {
             while store.call(drop.clone()).await.unwrap().more {}
             let left = stats(store).await;
             assert_eq!(
-                (left.counts.done, left.counts.dead, left.actions_kept),
+                (left.counts.completed, left.counts.dead, left.batches_kept),
                 (0, 0, 0),
                 "{left:?}"
             );
@@ -231,9 +231,9 @@ async fn lines_stand_in_the_order_of_their_first_jobs() {
     enqueue(&store, "a", None, vec![job("a-1", "run"), job("a-2", "run")]).await;
     enqueue(&store, "b", None, vec![job("b-1", "run")]).await;
     enqueue(&store, "a", None, vec![job("a-3", "run")]).await;
-    for leased in lease(&store, &lane("run"), 4).await {
+    for leased in lease(&store, &queue("run"), 4).await {
         if leased.id.as_str() == "a-3" {
-            settle(&store, leased.leased.lease, Verdict::Returned).await;
+            settle(&store, leased.leased.lease, JobOutcome::Released).await;
         }
     }
     let mut stream = Vec::new();
@@ -242,13 +242,13 @@ async fn lines_stand_in_the_order_of_their_first_jobs() {
     EmbeddedStore::import(&path, &stream[..]).unwrap();
     let (redis, ..) = through_redis(&stream, 1, BEGIN).await;
     for store in [&in_folder(&path, &at(BEGIN)) as &dyn Store, &redis] {
-        let started = lease(store, &lane("run"), 4).await;
+        let started = lease(store, &queue("run"), 4).await;
         let started: Vec<&str> = started.iter().map(|job| job.id.as_str()).collect();
         assert_eq!(started, ["b-1", "a-3", "a-1", "a-2"]);
     }
 }
 
-/// More than a page of everything: groups, actions, runs of numbers, finished jobs.
+/// More than a page of everything: groups, batches, runs of numbers, finished jobs.
 #[tokio::test]
 async fn many_pages_move_whole_and_in_order() {
     let clock = at(BEGIN);
@@ -282,13 +282,13 @@ async fn many_pages_move_whole_and_in_order() {
     let jobs = (0..2_500).map(|n| job(&format!("job-{n}"), "run")).collect();
     enqueue(&store, "many", Some("many"), jobs).await;
     // The last to come are the first to end.
-    let mut leased = lease(&store, &lane("run"), 2_500).await;
+    let mut leased = lease(&store, &queue("run"), 2_500).await;
     assert_eq!(leased.len(), 2_500);
     leased.reverse();
     for some in leased[..1_500].chunks(100) {
-        let answers = some.iter().map(|job| Answer {
+        let answers = some.iter().map(|job| Settlement {
             lease: job.leased.lease,
-            verdict: done(""),
+            outcome: done(""),
         });
         let answers = answers.collect();
         store.call(SettleParams { answers }).await.unwrap();
@@ -298,7 +298,7 @@ async fn many_pages_move_whole_and_in_order() {
     let held = store.export(&mut first).await.unwrap();
     let expected = Counts {
         groups: 604,
-        actions: 604,
+        batches: 604,
         jobs: 600 + 300 + 20 + 2_500,
     };
     assert_eq!(held, expected);
@@ -326,7 +326,7 @@ async fn a_store_that_is_in_use_is_exported_well_formed() {
     let work = async {
         for round in 0.. {
             for n in 0..10 {
-                let (of, to) = (format!("group-{round}-{n}"), format!("action-{round}"));
+                let (of, to) = (format!("group-{round}-{n}"), format!("batch-{round}"));
                 let jobs = (0..50).map(|m| job(&format!("job-{round}-{m}"), "run")).collect();
                 enqueue(&store, &of, Some(&to), jobs).await;
                 let again = (0..50)
@@ -334,10 +334,10 @@ async fn a_store_that_is_in_use_is_exported_well_formed() {
                     .collect();
                 enqueue(&store, &format!("group-0-{n}"), Some(&to), again).await;
             }
-            let leased = lease(&store, &lane("run"), 900).await;
-            let answers = leased.iter().map(|job| Answer {
+            let leased = lease(&store, &queue("run"), 900).await;
+            let answers = leased.iter().map(|job| Settlement {
                 lease: job.leased.lease,
-                verdict: done(""),
+                outcome: done(""),
             });
             let answers = answers.collect();
             store.call(SettleParams { answers }).await.unwrap();
@@ -378,10 +378,10 @@ async fn a_bad_network_imports_nothing_twice() {
         let jobs = (0..300).map(|m| job(&format!("job-{m}"), "run")).collect();
         enqueue(&store, &format!("group-{n}"), Some("all"), jobs).await;
     }
-    let leased = lease(&store, &lane("run"), 4_000).await;
-    let answers = leased.iter().map(|job| Answer {
+    let leased = lease(&store, &queue("run"), 4_000).await;
+    let answers = leased.iter().map(|job| Settlement {
         lease: job.leased.lease,
-        verdict: done(""),
+        outcome: done(""),
     });
     let answers = answers.collect();
     store.call(SettleParams { answers }).await.unwrap();
@@ -418,7 +418,7 @@ async fn a_bad_network_imports_nothing_twice() {
         older_than: Some(Millis(0)),
     });
     assert_eq!(dropped.await.unwrap().jobs, 4_000);
-    assert_eq!(lease(&moved, &lane("run"), 10_000).await.len(), 2_000);
+    assert_eq!(lease(&moved, &queue("run"), 10_000).await.len(), 2_000);
 }
 
 /// Whoever asks for the time is about to call. The answer to every third call gets lost.
@@ -451,7 +451,7 @@ async fn fences_of_the_stream_are_behind_those_to_come() {
         .unwrap();
     let store = RedisStore::open(options).await.unwrap();
     clock.advance(Millis(1_000));
-    let leased = lease(&store, &lane("rest"), 1).await;
+    let leased = lease(&store, &queue("rest"), 1).await;
     assert!(leased[0].leased.lease.fence > Fence(987_654_321), "{leased:?}");
     let late = LeaseRef {
         fence: Fence(987_654_321),
@@ -460,16 +460,16 @@ async fn fences_of_the_stream_are_behind_those_to_come() {
     assert_eq!(settle(&store, late, done("late")).await, Settled::Stale);
 }
 
-/// An action without a name is called after its number, and numbers are given anew.
+/// A batch without a name is called after its number, and numbers are given anew.
 #[tokio::test]
-async fn later_actions_without_a_name_do_not_take_the_name_of_an_imported_one() {
+async fn later_batches_without_a_name_do_not_take_the_name_of_an_imported_one() {
     let folder = tempfile::tempdir().unwrap();
     let clock = at(BEGIN);
     let store = in_folder(&folder.path().join("data"), &clock);
     // Numbers that are not used again: jobs, dropped before the export.
     let jobs = (0..30).map(|n| job(&format!("job-{n}"), "run")).collect();
     enqueue(&store, "other", Some("gone"), jobs).await;
-    for leased in lease(&store, &lane("run"), 30).await {
+    for leased in lease(&store, &queue("run"), 30).await {
         settle(&store, leased.leased.lease, done("")).await;
     }
     let name = enqueue(&store, "group", None, vec![job("first", "rest")]).await;
@@ -496,7 +496,7 @@ async fn later_actions_without_a_name_do_not_take_the_name_of_an_imported_one() 
         }
     }
     assert_eq!(
-        counts(&redis, &("group".into(), action(name.as_str()).to_string()))
+        counts(&redis, &("group".into(), batch(name.as_str()).to_string()))
             .await
             .total,
         1

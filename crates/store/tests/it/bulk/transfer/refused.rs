@@ -61,14 +61,14 @@ async fn streams_that_contradict_themselves_are_refused_and_leave_nothing() {
         ),
         (
             text.replace("\"complete\"", "\"bad\""),
-            "the action bad of decided is there twice",
+            "the batch bad of decided is there twice",
         ),
         (
             text.replacen(group_line, &format!("{group_line}\n{group_line}"), 1),
             "is there twice",
         ),
         (
-            text.replacen(job_line, &job_line.replace("\"action\":", "\"action\":9"), 1),
+            text.replacen(job_line, &job_line.replace("\"batch\":", "\"batch\":9"), 1),
             "which is missing",
         ),
     ] {

@@ -5,13 +5,13 @@ use std::sync::Arc;
 use bytes::Bytes;
 use tidegate_core::bulk::*;
 use tidegate_core::config::{BulkConfig, Hold, JobTypeConfig};
-use tidegate_core::ids::{ActionId, GroupId, JobId, JobType, LaneId, Owner};
+use tidegate_core::ids::{BatchId, GroupId, JobId, JobType, Owner, QueueId};
 use tidegate_core::time::{Millis, Timestamp};
 use tidegate_store::{LeasedJob, ManualClock, Store, StoreExt};
 
 pub(crate) const BEGIN: Timestamp = Timestamp(1_706_000_000_000);
 
-/// Each type has a lane of its own, so that a lease takes what it is meant to take.
+/// Each type has a queue of its own, so that a lease takes what it is meant to take.
 const KINDS: [&str; 5] = ["run", "park", "cancel", "deny", "rest"];
 pub(crate) const ODD: &str = "Größe {0}:*\n\u{0}'\"\\";
 
@@ -21,7 +21,7 @@ pub(crate) fn config() -> BulkConfig {
     config.backpressure.global_rps = 40.0;
     for name in KINDS {
         let settings = JobTypeConfig {
-            lane: Some(lane(name)),
+            queue: Some(queue(name)),
             ..JobTypeConfig::default()
         };
         config.job_types.insert(JobType::new(name).unwrap(), settings);
@@ -29,52 +29,52 @@ pub(crate) fn config() -> BulkConfig {
     config
 }
 
-pub(crate) fn lanes() -> Vec<LaneId> {
-    KINDS.into_iter().map(lane).collect()
+pub(crate) fn queues() -> Vec<QueueId> {
+    KINDS.into_iter().map(queue).collect()
 }
 
-pub(crate) fn lane(name: &str) -> LaneId {
-    LaneId::new(format!("lane-{name}")).unwrap()
+pub(crate) fn queue(name: &str) -> QueueId {
+    QueueId::new(format!("queue-{name}")).unwrap()
 }
 
 pub(crate) fn group(id: &str) -> GroupId {
     GroupId::new(id).unwrap()
 }
 
-pub(crate) fn action(id: &str) -> ActionId {
-    ActionId::new(id).unwrap()
+pub(crate) fn batch(id: &str) -> BatchId {
+    BatchId::new(id).unwrap()
 }
 
 pub(crate) fn job(id: &str, kind: &str) -> NewJob {
     NewJob {
         id: JobId::new(id).unwrap(),
         kind: JobType::new(kind).unwrap(),
-        level: Level::Normal,
+        priority: Priority::Normal,
         payload: Bytes::from(format!("payload of {id}")),
         run_at: None,
         expires_at: None,
     }
 }
 
-pub(crate) async fn enqueue(store: &dyn Store, of: &str, to: Option<&str>, jobs: Vec<NewJob>) -> ActionId {
+pub(crate) async fn enqueue(store: &dyn Store, of: &str, to: Option<&str>, jobs: Vec<NewJob>) -> BatchId {
     let params = EnqueueParams {
         group: group(of),
-        action: to.map(action),
+        batch: to.map(batch),
         base_priority: None,
         jobs,
     };
     let outcome = store.call(params).await.unwrap().unwrap();
     let accepted = |job: &Enqueued| matches!(job, Enqueued::Accepted(_));
     assert!(outcome.jobs.iter().all(accepted), "{outcome:?}");
-    outcome.action
+    outcome.batch
 }
 
 async fn open(store: &dyn Store, of: &str, id: &str, keep_results: bool) {
-    let params = OpenActionParams {
+    let params = OpenBatchParams {
         group: group(of),
-        action: action(id),
+        batch: batch(id),
         base_priority: None,
-        options: ActionOptions {
+        options: BatchOptions {
             failure_threshold_percent: 50,
             keep_results,
             callback: keep_results.then(|| ODD.to_owned()),
@@ -84,35 +84,35 @@ async fn open(store: &dyn Store, of: &str, id: &str, keep_results: bool) {
 }
 
 pub(crate) async fn seal(store: &dyn Store, of: &str, id: &str) {
-    let params = SealActionParams {
+    let params = SealBatchParams {
         group: group(of),
-        action: Some(action(id)),
+        batch: Some(batch(id)),
     };
     store.call(params).await.unwrap().unwrap();
 }
 
-pub(crate) async fn lease(store: &dyn Store, from: &LaneId, max: u32) -> Vec<LeasedJob> {
+pub(crate) async fn lease(store: &dyn Store, from: &QueueId, max: u32) -> Vec<LeasedJob> {
     let params = LeaseParams {
-        lane: from.clone(),
+        queue: from.clone(),
         max,
         owner: Owner::new("worker").unwrap(),
     };
     store.lease(params).await.unwrap().jobs
 }
 
-pub(crate) async fn settle(store: &dyn Store, lease: LeaseRef, verdict: Verdict) -> Settled {
-    let answers = vec![Answer { lease, verdict }];
+pub(crate) async fn settle(store: &dyn Store, lease: LeaseRef, outcome: JobOutcome) -> Settled {
+    let answers = vec![Settlement { lease, outcome }];
     store.call(SettleParams { answers }).await.unwrap()[0]
 }
 
-pub(crate) fn done(result: impl Into<Bytes>) -> Verdict {
-    Verdict::Done {
+pub(crate) fn done(result: impl Into<Bytes>) -> JobOutcome {
+    JobOutcome::Completed {
         result: result.into(),
     }
 }
 
-fn failed(error: &str) -> Verdict {
-    Verdict::Failed { error: error.into() }
+fn failed(error: &str) -> JobOutcome {
+    JobOutcome::Failed { error: error.into() }
 }
 
 /// Folds and decides; confirms if told to.
@@ -128,43 +128,43 @@ async fn aggregate(store: &dyn Store, summary: Result<Bytes, String>, confirm: b
         .await
         .unwrap();
     for claim in claims.into_iter().filter(|claim| claim.finished.is_none()) {
-        let (group, action) = (claim.group, claim.action);
+        let (group, batch) = (claim.group, claim.batch);
         let finish = FinishAggregationParams {
             group: group.clone(),
-            action: action.clone(),
+            batch: batch.clone(),
             claim: claim.claim,
             summary: summary.clone(),
         };
         store.call(finish).await.unwrap().unwrap();
         if confirm {
-            let params = ConfirmCompletionParams { group, action };
+            let params = ConfirmCompletionParams { group, batch };
             store.call(params).await.unwrap().unwrap();
         }
     }
 }
 
-/// Leases all of a lane in turn and answers by the names of the jobs.
+/// Leases all of a queue in turn and answers by the names of the jobs.
 async fn work(store: &dyn Store) {
-    for leased in lease(store, &lane("run"), 40).await {
-        let verdict = match leased.id.as_str() {
+    for leased in lease(store, &queue("run"), 40).await {
+        let outcome = match leased.id.as_str() {
             "fine" | "keep-fine" => done("result"),
             "binary" => done(vec![0u8, 159, 146, 150]),
             "large" => done(vec![b'r'; 50_000]),
             "empty" => done(""),
             "dead" | "again" => failed("no such mailbox"),
             "odd" => failed(ODD),
-            "retry" => Verdict::Retry {
+            "retry" => JobOutcome::Retry {
                 error: "try later".into(),
                 after: Some(Millis(30_000)),
             },
-            "throttled" => Verdict::Throttled {
+            "throttled" => JobOutcome::Throttled {
                 retry_after: Some(Millis(45_000)),
             },
-            "returned" => Verdict::Returned,
+            "returned" => JobOutcome::Released,
             "running" => continue,
             other => panic!("{other}"),
         };
-        settle(store, leased.leased.lease, verdict).await;
+        settle(store, leased.leased.lease, outcome).await;
     }
 }
 
@@ -173,7 +173,7 @@ pub(crate) async fn fill(store: &dyn Store, clock: &Arc<ManualClock>) {
     let later = |ms: u64| Some(Timestamp(BEGIN.0 + ms));
     let many = |ids: &str| ids.split(' ').map(|id| job(id, "run")).collect::<Vec<_>>();
 
-    // Two decided actions, one of them with its callback still to be called; one to be folded.
+    // Two decided batches, one of them with its callback still to be called; one to be folded.
     open(store, "decided", "good", false).await;
     enqueue(store, "decided", Some("good"), many("fine binary")).await;
     seal(store, "decided", "good").await;
@@ -204,7 +204,7 @@ pub(crate) async fn fill(store: &dyn Store, clock: &Arc<ManualClock>) {
     };
     assert!(store.call(drop).await.unwrap().jobs > 0);
 
-    // Everything that can come of a run, in an open action and a sealed one. Replays, also in decided ones.
+    // Everything that can come of a run, in an open batch and a sealed one. Replays, also in decided ones.
     enqueue(
         store,
         ODD,
@@ -240,8 +240,8 @@ pub(crate) async fn fill(store: &dyn Store, clock: &Arc<ManualClock>) {
     // Cancelled: one runs, one is ended, the others wait for the next look.
     let cancelled: Vec<NewJob> = (0..6).map(|n| job(&format!("cancel-{n}"), "cancel")).collect();
     enqueue(store, "cancelled", Some("half"), cancelled).await;
-    assert_eq!(lease(store, &lane("cancel"), 1).await.len(), 1);
-    let target = Target::Action(group("cancelled"), action("half"));
+    assert_eq!(lease(store, &queue("cancel"), 1).await.len(), 1);
+    let target = Target::Batch(group("cancelled"), batch("half"));
     let outcome = store
         .call(CancelParams { target, max: 2 })
         .await
@@ -249,7 +249,7 @@ pub(crate) async fn fill(store: &dyn Store, clock: &Arc<ManualClock>) {
         .unwrap();
     assert!(outcome.more, "{outcome:?}");
 
-    // Parked in a paused action; a paused group; a group with ceilings, one with settings only.
+    // Parked in a paused batch; a paused group; a group with ceilings, one with settings only.
     enqueue(
         store,
         "parked",
@@ -257,9 +257,9 @@ pub(crate) async fn fill(store: &dyn Store, clock: &Arc<ManualClock>) {
         vec![job("p-1", "park"), job("p-2", "park")],
     )
     .await;
-    let target = Target::Action(group("parked"), action("paused"));
+    let target = Target::Batch(group("parked"), batch("paused"));
     store.call(PauseParams { target }).await.unwrap().unwrap();
-    assert_eq!(lease(store, &lane("park"), 1).await.len(), 0);
+    assert_eq!(lease(store, &queue("park"), 1).await.len(), 0);
     enqueue(store, "parked", Some("other"), vec![job("p-3", "park")]).await;
     enqueue(
         store,
@@ -283,18 +283,18 @@ pub(crate) async fn fill(store: &dyn Store, clock: &Arc<ManualClock>) {
         store.call(params).await.unwrap().unwrap();
     }
 
-    // Waiting at every level, scheduled, expiring: soon, late, and when nobody looks any more.
-    for (level, id) in [
-        (Level::Low, "low"),
-        (Level::High, "high"),
-        (Level::Normal, "normal"),
+    // Waiting at every priority, scheduled, expiring: soon, late, and when nobody looks any more.
+    for (priority, id) in [
+        (Priority::Low, "low"),
+        (Priority::High, "high"),
+        (Priority::Normal, "normal"),
     ] {
         enqueue(
             store,
             "ceilings",
             None,
             vec![NewJob {
-                level,
+                priority,
                 ..job(id, "rest")
             }],
         )
@@ -333,7 +333,7 @@ pub(crate) async fn fill(store: &dyn Store, clock: &Arc<ManualClock>) {
     let denied: Vec<NewJob> = (0..60).map(|n| job(&format!("d-{n}"), "deny")).collect();
     enqueue(store, "denied", None, denied).await;
     let admit = |max| AdmitParams {
-        lane: lane("deny"),
+        queue: queue("deny"),
         max,
         ready_cap: 1_000,
     };
@@ -346,7 +346,7 @@ pub(crate) async fn fill(store: &dyn Store, clock: &Arc<ManualClock>) {
     // Rates set at run time; a window allows as many starts as before.
     let rates = ConfigureLimitsParams {
         global_rps: Set::To(40.1 + 0.2),
-        lanes: vec![(LaneId::new(ODD).unwrap(), Set::To(0.25))],
+        queues: vec![(QueueId::new(ODD).unwrap(), Set::To(0.25))],
         by: ODD.to_owned(),
         why: "to see that it moves".to_owned(),
     };
@@ -355,9 +355,9 @@ pub(crate) async fn fill(store: &dyn Store, clock: &Arc<ManualClock>) {
     let all = [
         counts.waiting,
         counts.ready,
-        counts.leased,
+        counts.running,
         counts.delayed,
-        counts.done,
+        counts.completed,
         counts.dead,
     ];
     assert!(all.iter().all(|&jobs| jobs >= 2), "one of everything: {counts:?}");

@@ -3,14 +3,14 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use tidegate_core::bulk::record::{
-    ActionRecord, ActionSeq, GroupRecord, GroupSeq, JobRecord, JobState, LimitsRecord, StoredPhase,
+    BatchRecord, BatchSeq, GroupRecord, GroupSeq, JobProgress, JobRecord, LimitsRecord, StoredState,
 };
-use tidegate_core::bulk::{ActionCounts, ActionStatus, DeathReason, Fence, JobSeq};
+use tidegate_core::bulk::{BatchCounts, BatchStatus, DeathReason, Fence, JobSeq};
 use tidegate_core::time::Timestamp;
 use tidegate_store::transfer::{self, Line};
 
-/// Group and action.
-pub(crate) type Action = (String, String);
+/// Group and batch.
+pub(crate) type Batch = (String, String);
 /// Group and job.
 pub(crate) type Job = (String, String);
 
@@ -18,23 +18,23 @@ pub(crate) type Job = (String, String);
 pub(crate) struct Said {
     pub(crate) limits: Option<LimitsRecord>,
     pub(crate) groups: BTreeMap<String, GroupRecord>,
-    pub(crate) actions: BTreeMap<Action, ActionRecord>,
-    pub(crate) jobs: BTreeMap<Job, (Action, JobRecord, Option<JobState>)>,
+    pub(crate) batches: BTreeMap<Batch, BatchRecord>,
+    pub(crate) jobs: BTreeMap<Job, (Batch, JobRecord, Option<JobProgress>)>,
     /// The jobs of each group, in the order of their numbers.
     pub(crate) order: BTreeMap<String, Vec<String>>,
 }
 
 /// Numbers are left out. What a store may or may not have written down is made equal: a delay that is over, the
-/// status and the errors of an open action, which follow from its jobs.
+/// status and the errors of an open batch, which follow from its jobs.
 pub(crate) fn said(stream: &[u8], now: Timestamp) -> Said {
     let mut said = Said {
         limits: None,
         groups: BTreeMap::new(),
-        actions: BTreeMap::new(),
+        batches: BTreeMap::new(),
         jobs: BTreeMap::new(),
         order: BTreeMap::new(),
     };
-    let (mut groups, mut actions) = (HashMap::new(), HashMap::new());
+    let (mut groups, mut batches) = (HashMap::new(), HashMap::new());
     let mut numbered: Vec<(JobSeq, Job)> = Vec::new();
     transfer::read(stream, |line| {
         match line {
@@ -48,23 +48,23 @@ pub(crate) fn said(stream: &[u8], now: Timestamp) -> Said {
                 group.seq = GroupSeq(0);
                 assert!(said.groups.insert(id, group).is_none(), "a group is there once");
             }
-            Line::Action(mut action) => {
-                let name = (groups[&action.group].clone(), action.id.as_str().to_owned());
-                assert!(actions.insert(action.seq, name.clone()).is_none());
-                (action.seq, action.group) = (ActionSeq(0), GroupSeq(0));
-                if action.status.is_open() {
-                    action.status = ActionStatus::Created;
+            Line::Batch(mut batch) => {
+                let name = (groups[&batch.group].clone(), batch.id.as_str().to_owned());
+                assert!(batches.insert(batch.seq, name.clone()).is_none());
+                (batch.seq, batch.group) = (BatchSeq(0), GroupSeq(0));
+                if batch.status.is_open() {
+                    batch.status = BatchStatus::Created;
                 }
-                assert!(said.actions.insert(name, action).is_none());
+                assert!(said.batches.insert(name, batch).is_none());
             }
             Line::Job { mut job, state } => {
-                let action = actions[&job.action].clone();
-                let name = (action.0.clone(), job.id.as_str().to_owned());
+                let batch = batches[&job.batch].clone();
+                let name = (batch.0.clone(), job.id.as_str().to_owned());
                 numbered.push((job.seq, name.clone()));
-                (job.seq, job.action) = (JobSeq(0), ActionSeq(0));
+                (job.seq, job.batch) = (JobSeq(0), BatchSeq(0));
                 let state = state.map(|state| settled(state, now));
                 let state = state.filter(|state| !follows(&job, state));
-                assert!(said.jobs.insert(name, (action, job, state)).is_none());
+                assert!(said.jobs.insert(name, (batch, job, state)).is_none());
             }
             other => panic!("{other:?}"),
         }
@@ -79,38 +79,38 @@ pub(crate) fn said(stream: &[u8], now: Timestamp) -> Said {
     for (_, (group, job)) in numbered {
         said.order.entry(group).or_default().push(job);
     }
-    let mut errors: HashMap<&Action, BTreeSet<String>> = HashMap::new();
-    for (action, _, state) in said.jobs.values() {
-        if let Some(JobState {
-            phase: StoredPhase::Dead { reason, error, .. },
+    let mut errors: HashMap<&Batch, BTreeSet<String>> = HashMap::new();
+    for (batch, _, state) in said.jobs.values() {
+        if let Some(JobProgress {
+            state: StoredState::Dead { reason, error, .. },
             ..
         }) = state
             && *reason != DeathReason::Cancelled
         {
-            errors.entry(action).or_default().insert(error.clone());
+            errors.entry(batch).or_default().insert(error.clone());
         }
     }
-    for (name, action) in &mut said.actions {
-        if action.status.is_open() {
+    for (name, batch) in &mut said.batches {
+        if batch.status.is_open() {
             let mut all = errors.remove(name).unwrap_or_default();
-            all.extend(action.errors.drain(..));
-            action.errors.extend(all);
+            all.extend(batch.errors.drain(..));
+            batch.errors.extend(all);
         }
     }
     said
 }
 
-fn settled(mut state: JobState, now: Timestamp) -> JobState {
+fn settled(mut state: JobProgress, now: Timestamp) -> JobProgress {
     assert_eq!(state.fence, Fence(0), "fences are not part of a stream");
-    if matches!(state.phase, StoredPhase::Delayed { due, .. } if due <= now) {
-        state.phase = StoredPhase::Waiting;
+    if matches!(state.state, StoredState::Delayed { due, .. } if due <= now) {
+        state.state = StoredState::Waiting;
     }
     state
 }
 
 /// Says no more than that the job has not started yet.
-fn follows(job: &JobRecord, state: &JobState) -> bool {
-    state.phase == StoredPhase::Waiting
+fn follows(job: &JobRecord, state: &JobProgress) -> bool {
+    state.state == StoredState::Waiting
         && state.attempts == 0
         && state.throttles == 0
         && state.expires == job.expires_at.is_some()
@@ -118,14 +118,17 @@ fn follows(job: &JobRecord, state: &JobState) -> bool {
 
 impl Said {
     pub(crate) fn is_finished(&self, job: &Job) -> bool {
-        let state = self.jobs[job].2.as_ref().map(|state| &state.phase);
-        matches!(state, Some(StoredPhase::Done { .. } | StoredPhase::Dead { .. }))
+        let state = self.jobs[job].2.as_ref().map(|state| &state.state);
+        matches!(
+            state,
+            Some(StoredState::Completed { .. } | StoredState::Dead { .. })
+        )
     }
 
     pub(crate) fn dead(&self) -> BTreeSet<Job> {
-        let is_dead = |(_, _, state): &(Action, JobRecord, Option<JobState>)| {
-            let phase = state.as_ref().map(|state| &state.phase);
-            matches!(phase, Some(StoredPhase::Dead { .. }))
+        let is_dead = |(_, _, state): &(Batch, JobRecord, Option<JobProgress>)| {
+            let state = state.as_ref().map(|state| &state.state);
+            matches!(state, Some(StoredState::Dead { .. }))
         };
         let dead = self.jobs.iter().filter(|(_, job)| is_dead(job));
         dead.map(|(name, _)| name.clone()).collect()
@@ -133,25 +136,25 @@ impl Said {
 
     /// Jobs that will run: not finished, not cancelled, not expired before `late`.
     pub(crate) fn to_run(&self, late: Timestamp) -> BTreeSet<Job> {
-        let runs = |(name, (action, job, state)): (&Job, &(Action, JobRecord, Option<JobState>))| {
+        let runs = |(name, (batch, job, state)): (&Job, &(Batch, JobRecord, Option<JobProgress>))| {
             let expires = state.as_ref().is_none_or(|state| state.expires);
             let expired = expires && job.expires_at.is_some_and(|at| at < late);
-            let open = !self.is_finished(name) && !self.actions[action].cancelled && !expired;
+            let open = !self.is_finished(name) && !self.batches[batch].cancelled && !expired;
             open.then(|| name.clone())
         };
         self.jobs.iter().filter_map(runs).collect()
     }
 
-    /// What an action counts as it stands.
-    pub(crate) fn counts(&self, name: &Action) -> ActionCounts {
-        let action = &self.actions[name];
-        let mut counts = action.counts;
-        if action.status.is_open() {
+    /// What a batch counts as it stands.
+    pub(crate) fn counts(&self, name: &Batch) -> BatchCounts {
+        let batch = &self.batches[name];
+        let mut counts = batch.counts;
+        if batch.status.is_open() {
             for (_, _, state) in self.jobs.values().filter(|(of, ..)| of == name) {
                 counts.total += 1;
-                match state.as_ref().map(|state| &state.phase) {
-                    Some(StoredPhase::Done { .. }) => counts.success += 1,
-                    Some(StoredPhase::Dead { .. }) => counts.failed += 1,
+                match state.as_ref().map(|state| &state.state) {
+                    Some(StoredState::Completed { .. }) => counts.success += 1,
+                    Some(StoredState::Dead { .. }) => counts.failed += 1,
                     _ => {}
                 }
             }

@@ -1,4 +1,4 @@
-//! The clients: batches in, batches out, each call timed.
+//! The clients: chunks in, chunks out, each call timed.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -6,8 +6,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, ensure};
-use tidegate_client::{Answer, Client, Lease, Level, NewJob, Place, RawValue, Verdict};
-use tidegate_core::bulk::{self, EnqueueParams, LeaseParams, SettleParams, default_lane};
+use tidegate_client::{Client, Destination, JobOutcome, JobPriority, Lease, NewJob, RawValue, Settlement};
+use tidegate_core::bulk::{self, EnqueueParams, LeaseParams, SettleParams, default_queue};
 use tidegate_core::config::BulkConfig;
 use tidegate_core::ids::{GroupId, JobId, JobType, Owner};
 use tidegate_store::embedded::{EmbeddedOptions, EmbeddedStore};
@@ -38,28 +38,28 @@ impl Calls {
     }
 }
 
-/// Numbers of batches, handed out one by one.
+/// Numbers of chunks, handed out one by one.
 #[derive(Debug, Clone)]
-struct Batches {
+struct Chunks {
     next: Arc<AtomicU64>,
     jobs: u64,
-    batch: u64,
+    chunk: u64,
 }
 
-impl Batches {
+impl Chunks {
     fn of(args: &HttpArgs) -> Self {
         Self {
             next: Arc::default(),
             jobs: args.jobs,
-            batch: args.batch,
+            chunk: args.batch,
         }
     }
 
-    /// The number of the next batch and the jobs in it.
+    /// The number of the next chunk and the jobs in it.
     fn next(&self) -> Option<(u64, std::ops::Range<u64>)> {
         let number = self.next.fetch_add(1, Ordering::Relaxed);
-        let from = number * self.batch;
-        (from < self.jobs).then(|| (number, from..self.jobs.min(from + self.batch)))
+        let from = number * self.chunk;
+        (from < self.jobs).then(|| (number, from..self.jobs.min(from + self.chunk)))
     }
 }
 
@@ -96,10 +96,10 @@ impl Load {
     fn jobs(&self, stage: &str, ids: std::ops::Range<u64>) -> Vec<NewJob> {
         let job = |id| NewJob {
             group: None,
-            action: None,
+            batch: None,
             id: format!("{stage}-{id}"),
             kind: KIND.to_owned(),
-            level: Level::Normal,
+            priority: JobPriority::Normal,
             payload: Some(self.payload.as_ref().to_owned()),
             run_at: None,
             expires_at: None,
@@ -132,7 +132,7 @@ impl Load {
     /// Jobs per second that the service reads and refuses, because they name no group.
     pub(super) async fn refused(&self) -> anyhow::Result<u64> {
         let begun = Instant::now();
-        let place = |_| Place::anywhere();
+        let place = |_| Destination::anywhere();
         all(self.producers("refused", place, |done, jobs| {
             ensure!(done.refused == jobs, "jobs without a group were not refused");
             Ok(())
@@ -149,7 +149,7 @@ impl Load {
 
     fn feed(&self, stage: &'static str) -> JoinSet<anyhow::Result<Calls>> {
         let groups = self.args.groups;
-        let place = move |number: u64| Place::group(format!("group-{}", number % groups));
+        let place = move |number: u64| Destination::group(format!("group-{}", number % groups));
         self.producers(stage, place, |done, jobs| {
             ensure!(done.accepted == jobs, "jobs were not accepted: {done:?}");
             Ok(())
@@ -159,16 +159,16 @@ impl Load {
     fn producers(
         &self,
         stage: &'static str,
-        place: impl Fn(u64) -> Place + Copy + Send + 'static,
+        place: impl Fn(u64) -> Destination + Copy + Send + 'static,
         check: fn(&tidegate_client::Enqueued, u64) -> anyhow::Result<()>,
     ) -> JoinSet<anyhow::Result<Calls>> {
-        let batches = Batches::of(&self.args);
+        let chunks = Chunks::of(&self.args);
         let mut tasks = JoinSet::new();
         for _ in 0..self.args.connections {
-            let (load, batches) = (self.clone(), batches.clone());
+            let (load, chunks) = (self.clone(), chunks.clone());
             tasks.spawn(async move {
                 let mut calls = Calls::default();
-                while let Some((number, ids)) = batches.next() {
+                while let Some((number, ids)) = chunks.next() {
                     let count = ids.end - ids.start;
                     let jobs = load.jobs(stage, ids);
                     let begun = Instant::now();
@@ -208,7 +208,7 @@ impl Load {
                         continue;
                     }
                     calls.lease.0.push(begun.elapsed());
-                    let answers: Vec<Answer> = leased.into_iter().map(|job| done(job.lease)).collect();
+                    let answers: Vec<Settlement> = leased.into_iter().map(|job| done(job.lease)).collect();
                     let begun = Instant::now();
                     let settled = client.settle(&answers).await?;
                     calls.settle.0.push(begun.elapsed());
@@ -232,17 +232,17 @@ impl Load {
     }
 }
 
-fn done(lease: String) -> Answer {
-    Answer {
+fn done(lease: String) -> Settlement {
+    Settlement {
         lease,
-        verdict: Verdict::Done,
+        outcome: JobOutcome::Completed,
         result: None,
         error: None,
         retry_after_ms: None,
     }
 }
 
-/// The lifecycle in the same batches on an embedded store in this process.
+/// The lifecycle in the same chunks on an embedded store in this process.
 pub(super) async fn store_alone(folder: &Path, args: &HttpArgs) -> anyhow::Result<u64> {
     let mut config = BulkConfig::default();
     config.backpressure.global_rps = 1e9;
@@ -254,21 +254,20 @@ pub(super) async fn store_alone(folder: &Path, args: &HttpArgs) -> anyhow::Resul
     };
     let opened = Arc::new(EmbeddedStore::open(options)?);
     let store: Arc<dyn Store> = opened.clone();
-    let batches = Batches::of(args);
+    let chunks = Chunks::of(args);
     let left = Arc::new(AtomicU64::new(args.jobs));
     let payload = bytes::Bytes::from(vec![b'x'; args.payload]);
     let mut tasks = JoinSet::new();
     let begun = Instant::now();
     for _ in 0..args.connections {
-        let (store, batches, payload, groups) =
-            (store.clone(), batches.clone(), payload.clone(), args.groups);
+        let (store, chunks, payload, groups) = (store.clone(), chunks.clone(), payload.clone(), args.groups);
         tasks.spawn(async move {
-            while let Some((number, ids)) = batches.next() {
+            while let Some((number, ids)) = chunks.next() {
                 let jobs = ids.map(|id| {
                     anyhow::Ok(bulk::NewJob {
                         id: JobId::new(format!("job-{id}"))?,
                         kind: JobType::new(KIND)?,
-                        level: bulk::Level::Normal,
+                        priority: bulk::Priority::Normal,
                         payload: payload.clone(),
                         run_at: None,
                         expires_at: None,
@@ -276,7 +275,7 @@ pub(super) async fn store_alone(folder: &Path, args: &HttpArgs) -> anyhow::Resul
                 });
                 let params = EnqueueParams {
                     group: GroupId::new(format!("group-{}", number % groups))?,
-                    action: None,
+                    batch: None,
                     base_priority: None,
                     jobs: jobs.collect::<Result<_, _>>()?,
                 };
@@ -286,22 +285,22 @@ pub(super) async fn store_alone(folder: &Path, args: &HttpArgs) -> anyhow::Resul
         });
         let (store, left) = (opened.clone() as Arc<dyn Store>, left.clone());
         let params = LeaseParams {
-            lane: default_lane(),
+            queue: default_queue(),
             max: args.batch as u32,
             owner: Owner::new("bench")?,
         };
         tasks.spawn(async move {
-            let bells = store.wakeups();
+            let signals = store.notifier();
             while left.load(Ordering::Relaxed) > 0 {
-                let bell = bells.work.notified();
+                let signal = signals.work.notified();
                 let leased = store.lease(params.clone()).await?.jobs;
                 if leased.is_empty() {
-                    let _rang_or_not = tokio::time::timeout(Duration::from_millis(WAIT_MS), bell).await;
+                    let _notified_or_not = tokio::time::timeout(Duration::from_millis(WAIT_MS), signal).await;
                     continue;
                 }
-                let answers = leased.into_iter().map(|job| bulk::Answer {
+                let answers = leased.into_iter().map(|job| bulk::Settlement {
                     lease: job.leased.lease,
-                    verdict: bulk::Verdict::Done {
+                    outcome: bulk::JobOutcome::Completed {
                         result: bytes::Bytes::new(),
                     },
                 });

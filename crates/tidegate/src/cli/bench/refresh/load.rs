@@ -34,7 +34,7 @@ pub(super) struct Reads {
 }
 
 enum Took {
-    Answer(Duration),
+    Settlement(Duration),
     Refresh(Duration),
     Failed,
 }
@@ -59,7 +59,7 @@ pub(super) async fn read(clients: &[Client], source: &str, rates: Rates) -> Read
     let mut reads = Reads::default();
     for took in known.into_iter().chain(unknown) {
         match took {
-            Took::Answer(time) => reads.answered.0.push(time),
+            Took::Settlement(time) => reads.answered.0.push(time),
             Took::Refresh(time) => reads.done.0.push(time),
             Took::Failed => reads.failed += 1,
         }
@@ -69,7 +69,7 @@ pub(super) async fn read(clients: &[Client], source: &str, rates: Rates) -> Read
 
 async fn one(client: &Client, source: &str, key: &str, due: Instant) -> Took {
     match client.record(source, key).await {
-        Ok(_) => Took::Answer(due.elapsed()),
+        Ok(_) => Took::Settlement(due.elapsed()),
         Err(_) => Took::Failed,
     }
 }
@@ -123,7 +123,7 @@ pub(super) async fn storm(clients: &[Client], source: &str, readers: u64) -> Rea
     let mut reads = Reads::default();
     for took in tasks.join_all().await {
         match took {
-            Took::Answer(time) => reads.answered.0.push(time),
+            Took::Settlement(time) => reads.answered.0.push(time),
             Took::Refresh(_) | Took::Failed => reads.failed += 1,
         }
     }

@@ -7,7 +7,7 @@ use serde::Serialize;
 
 use super::super::figures::grouped;
 use super::super::refresh::percentile;
-use super::ledger::{self, End, Shown, Story};
+use super::ledger::{self, End, PresentedPass, Story};
 use super::{INSIDE, PER_SECOND, SEATS};
 
 /// Those who came before the doors opened, or those after.
@@ -78,7 +78,7 @@ impl RoomFigures {
     pub(super) fn of(stories: &[Story], seconds: Duration) -> Self {
         let shown = ledger::shown(stories);
         let mut errors: Vec<Duration> = shown.iter().map(|shown| shown.error().into()).collect();
-        let percent = |holds: fn(&Shown) -> bool| {
+        let percent = |holds: fn(&PresentedPass) -> bool| {
             let held = shown.iter().filter(|shown| holds(shown)).count();
             tenths(100.0 * held as f64 / shown.len().max(1) as f64)
         };
@@ -105,8 +105,8 @@ impl RoomFigures {
             took_over: count(stories, |story| story.took_over == Some(true)),
             etas_shown: shown.len() as u64,
             eta_median_error_seconds: percentile(&mut errors, 50).as_millis() as f64 / 1_000.0,
-            eta_held_percent: percent(Shown::holds),
-            eta_held_in_seconds_percent: percent(Shown::holds_in_seconds),
+            eta_held_percent: percent(PresentedPass::holds),
+            eta_held_in_seconds_percent: percent(PresentedPass::holds_in_seconds),
             told_p50_ms: percentile(&mut told, 50).as_millis() as u64,
             told_p95_ms: percentile(&mut told, 95).as_millis() as u64,
         }

@@ -129,12 +129,12 @@ pub(super) fn out_of_order(stories: &[Story]) -> u64 {
 
 /// A waiting time that was shown, and how long it took.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Shown {
+pub(super) struct PresentedPass {
     eta: EtaRange,
     truth: Millis,
 }
 
-impl Shown {
+impl PresentedPass {
     pub(super) fn error(&self) -> Millis {
         Millis(self.eta.likely_ms.abs_diff(self.truth.0))
     }
@@ -152,12 +152,12 @@ impl Shown {
 }
 
 /// Everything that was shown to those who were let in. Whoever was away made its own time longer.
-pub(super) fn shown(stories: &[Story]) -> Vec<Shown> {
+pub(super) fn shown(stories: &[Story]) -> Vec<PresentedPass> {
     let there = stories.iter().filter(|story| story.away.is_none());
     let shown = there.flat_map(|story| {
         let times = story.etas.iter().zip(std::iter::repeat(story.granted));
         times.filter_map(|((at, eta), granted)| {
-            Some(Shown {
+            Some(PresentedPass {
                 eta: *eta,
                 truth: granted?.since(*at),
             })
@@ -238,9 +238,9 @@ mod tests {
         let seen = shown(&[one, away, waits]);
         let errors: Vec<u64> = seen.iter().map(|shown| shown.error().0).collect();
         assert_eq!(errors, [200, 900, 1_100, 1_100]);
-        let held: Vec<bool> = seen.iter().map(Shown::holds).collect();
+        let held: Vec<bool> = seen.iter().map(PresentedPass::holds).collect();
         assert_eq!(held, [true, false, false, false]);
-        let held: Vec<bool> = seen.iter().map(Shown::holds_in_seconds).collect();
+        let held: Vec<bool> = seen.iter().map(PresentedPass::holds_in_seconds).collect();
         assert_eq!(held, [true, true, false, false]);
     }
 }

@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use anyhow::Context;
 use tidegate_client::{
-    Client, ClientError, JoinRoom, PlaceCookie, RedeemPass, RoomEvent, RoomPlace, RoomStatus, StreamClosed,
-    StreamEnd, TicketEnd, Waiting,
+    Client, ClientError, JoinRoom, RedeemPass, RoomEvent, RoomStatus, RoomTicket, StreamClosed, StreamEnd,
+    TicketCookie, TicketEnd, Waiting,
 };
 use tidegate_core::time::Timestamp;
 use tidegate_store::{Clock, SystemClock};
@@ -34,7 +34,7 @@ pub(super) struct Stage {
 
 /// What somebody does besides waiting.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Deed {
+enum AuditedCommand {
     Leave,
     DropOut,
     SecondTab,
@@ -42,12 +42,12 @@ enum Deed {
 }
 
 /// Of 24 people two leave, two lose their connection, and one opens a second tab.
-fn deed(number: u64) -> Deed {
+fn command(number: u64) -> AuditedCommand {
     match number % 24 {
-        5 | 17 => Deed::Leave,
-        3 | 13 => Deed::DropOut,
-        9 => Deed::SecondTab,
-        _ => Deed::Nothing,
+        5 | 17 => AuditedCommand::Leave,
+        3 | 13 => AuditedCommand::DropOut,
+        9 => AuditedCommand::SecondTab,
+        _ => AuditedCommand::Nothing,
     }
 }
 
@@ -67,14 +67,14 @@ async fn next(stream: &mut Waiting) -> anyhow::Result<RoomEvent> {
     Ok(stream.next().await.context("a stream ended without a word")??)
 }
 
-fn cookie(stream: &Waiting) -> anyhow::Result<PlaceCookie> {
+fn cookie(stream: &Waiting) -> anyhow::Result<TicketCookie> {
     stream.cookie().cloned().context("a visitor got no cookie")
 }
 
 /// A place that is not worse than the one before.
-fn kept(event: &RoomEvent, before: &RoomPlace) -> bool {
+fn kept(event: &RoomEvent, before: &RoomTicket) -> bool {
     match event {
-        RoomEvent::Place(place) => place.position.is_some() && place.position <= before.position,
+        RoomEvent::Ticket(place) => place.position.is_some() && place.position <= before.position,
         RoomEvent::Granted(_) => true,
         _ => false,
     }
@@ -104,7 +104,7 @@ impl Stage {
         }
     }
 
-    async fn open(&self, cookie: Option<&PlaceCookie>) -> Result<Waiting, ClientError> {
+    async fn open(&self, cookie: Option<&TicketCookie>) -> Result<Waiting, ClientError> {
         self.client.wait_in_room(ROOM, &JoinRoom::default(), cookie).await
     }
 
@@ -114,7 +114,7 @@ impl Stage {
         let mut stream = self.open(None).await?;
         let first = next(&mut stream).await?;
         let rank = match &first {
-            RoomEvent::Place(place) if !late => place.position.context("a place without a position")?,
+            RoomEvent::Ticket(place) if !late => place.position.context("a place without a position")?,
             _ => RUSH + number,
         };
         more(&self.waiting);
@@ -133,33 +133,33 @@ impl Stage {
         first: RoomEvent,
     ) -> anyhow::Result<()> {
         let (mut stream, mut told) = (stream, first);
-        let mut deed = deed(story.number);
+        let mut command = command(story.number);
         // Not all at the same moment.
         let mut patience = story.number / 24 % 3;
         // The first word of somebody who came before the doors opened may be from before they were shut.
         let mut doors = story.late;
         loop {
             match told {
-                RoomEvent::Place(place) => {
+                RoomEvent::Ticket(place) => {
                     story.shown(&place);
                     let open = doors && place.room_status == RoomStatus::Open;
-                    match (deed, open.then_some(patience)) {
-                        (Deed::Nothing, _) | (_, None) => {}
+                    match (command, open.then_some(patience)) {
+                        (AuditedCommand::Nothing, _) | (_, None) => {}
                         (_, Some(1..)) => patience -= 1,
-                        (Deed::Leave, _) => {
+                        (AuditedCommand::Leave, _) => {
                             // After its last word it may have been let in without hearing of it any more.
                             story.gone = Some(Timestamp(place.at.0));
                             story.slot_until = Some(now());
                             self.client.leave_room(ROOM, &cookie(&stream)?).await?;
-                            deed = Deed::Nothing;
+                            command = AuditedCommand::Nothing;
                         }
-                        (Deed::DropOut, _) => {
-                            deed = Deed::Nothing;
+                        (AuditedCommand::DropOut, _) => {
+                            command = AuditedCommand::Nothing;
                             (stream, told) = self.drop_out(story, stream, &place).await?;
                             continue;
                         }
-                        (Deed::SecondTab, _) => {
-                            deed = Deed::Nothing;
+                        (AuditedCommand::SecondTab, _) => {
+                            command = AuditedCommand::Nothing;
                             (stream, told) = self.second_tab(story, stream, &place).await?;
                             continue;
                         }
@@ -190,7 +190,7 @@ impl Stage {
         &self,
         story: &mut Story,
         stream: Waiting,
-        before: &RoomPlace,
+        before: &RoomTicket,
     ) -> anyhow::Result<(Waiting, RoomEvent)> {
         let (cookie, from) = (cookie(&stream)?, now());
         drop(stream);
@@ -210,7 +210,7 @@ impl Stage {
         &self,
         story: &mut Story,
         mut first: Waiting,
-        before: &RoomPlace,
+        before: &RoomTicket,
     ) -> anyhow::Result<(Waiting, RoomEvent)> {
         let mut second = self.open(Some(&cookie(&first)?)).await?;
         let told = next(&mut second).await?;
@@ -223,7 +223,7 @@ impl Stage {
     }
 
     /// Redeems the pass, stays, and has bought.
-    async fn enter(&self, story: &mut Story, place: RoomPlace) -> anyhow::Result<()> {
+    async fn enter(&self, story: &mut Story, place: RoomTicket) -> anyhow::Result<()> {
         let pass = place.pass.context("let in without a pass")?;
         let pass = RedeemPass {
             pass: pass.token,
@@ -277,14 +277,14 @@ fn taken<T>(answer: Result<T, ClientError>) -> Result<Option<T>, ClientError> {
 
 impl Story {
     /// Let in, by the store's clock: so long before the end of the pass.
-    fn let_in(&mut self, place: &RoomPlace, heard: Timestamp) -> Option<()> {
+    fn let_in(&mut self, place: &RoomTicket, heard: Timestamp) -> Option<()> {
         let until = place.pass.as_ref()?.expires_at;
         self.granted = Some(Timestamp(until.0) - PASS);
         self.heard = Some(heard);
         Some(())
     }
 
-    fn shown(&mut self, place: &RoomPlace) {
+    fn shown(&mut self, place: &RoomTicket) {
         self.etas
             .extend(place.eta.map(|eta| (Timestamp(place.at.0), eta)));
     }

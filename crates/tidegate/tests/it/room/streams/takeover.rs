@@ -1,6 +1,6 @@
 //! A second device takes over by another process than the first one's, and the first hears of it at once.
 //!
-//! A sign of life counts for half an hour here, so the store's answer to the next one would come after ten minutes.
+//! A heartbeat counts for half an hour here, so the store's answer to the next one would come after ten minutes.
 
 use std::time::{Duration, Instant};
 
@@ -9,7 +9,7 @@ use super::told_after;
 use super::visitor::Stream;
 
 const PEOPLE: usize = 10;
-/// Longer than any machine needs, and long before the next sign of life.
+/// Longer than any machine needs, and long before the next heartbeat.
 const SOON: Duration = Duration::from_secs(300);
 
 /// The other process takes over; how long until the older stream hears of it, and the newer one.

@@ -117,8 +117,8 @@ async fn room(served: &Served) -> Value {
 }
 
 /// Pauses or resumes the room.
-async fn turn(served: &Served, deed: &str) {
-    let url = format!("{}/v1/rooms/concert/{deed}", served.url);
+async fn turn(served: &Served, command: &str) {
+    let url = format!("{}/v1/rooms/concert/{command}", served.url);
     let answer = served
         .http
         .post(url)
@@ -182,7 +182,7 @@ async fn vanishes(folder: &Path) {
     let last_sign = Instant::now();
 
     until("the slot comes back", || async {
-        room(&served).await["counts"]["no_shows"] == 1
+        room(&served).await["counts"]["noShows"] == 1
     })
     .await;
     let back = granted.elapsed();
@@ -202,7 +202,7 @@ async fn vanishes(folder: &Path) {
     // Later than this, the next pass may be over, and then the place may be lost, and rightly.
     if resumed.elapsed() < PASS {
         assert_eq!(
-            (&now["counts"]["no_shows"], &now["granted"]),
+            (&now["counts"]["noShows"], &now["granted"]),
             (&1.into(), &1.into()),
             "{now}"
         );

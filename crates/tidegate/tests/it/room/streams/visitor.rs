@@ -66,7 +66,7 @@ impl Stream {
         }
     }
 
-    /// Reads on to an event of this name. Only positions and signs of life may come before it.
+    /// Reads on to an event of this name. Only positions and heartbeats may come before it.
     pub(crate) async fn until(&mut self, wanted: &str) -> io::Result<Value> {
         loop {
             let (name, data) = self.next().await?;

@@ -1,0 +1,270 @@
+//! Consumes the events of one priority.
+//!
+//! Polling never stops: not while events wait for tokens, not while the database is away, not while LOW stands back.
+//! What is in hand is bounded, and only the low-water mark of a partition is committed.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use futures_util::FutureExt;
+use futures_util::future::BoxFuture;
+use tidegate_core::priority::Priority;
+use tidegate_log::{Batch, CommitOutcome, ConsumeParams, Consumer, Delivered, LogError, Mark};
+use tokio::sync::watch;
+use tokio::task::{JoinError, JoinSet};
+use tokio::time::MissedTickBehavior;
+use tokio_util::sync::CancellationToken;
+
+use super::events::topic;
+use super::keyed_queue::KeyedQueue;
+use super::offsets::{Offsets, Place};
+use super::shared::Shared;
+use super::work::Work;
+
+/// How long one poll waits.
+const POLL: Duration = Duration::from_millis(200);
+/// Pause after a poll that failed.
+const PAUSE: Duration = Duration::from_millis(200);
+/// How long the last commit may take.
+const LAST_COMMIT: Duration = Duration::from_secs(2);
+
+pub(crate) struct Worker {
+    pub(crate) shared: Arc<Shared>,
+    pub(crate) work: Arc<Work>,
+    pub(crate) priority: Priority,
+    /// Stands back while this is true.
+    pub(crate) paused: watch::Receiver<bool>,
+    pub(crate) stop: CancellationToken,
+    pub(crate) abort: CancellationToken,
+}
+
+type Committed<'a> = BoxFuture<'a, (Vec<Mark>, Result<Vec<CommitOutcome>, LogError>)>;
+
+impl Worker {
+    /// Until stopped; what is begun is finished, unless it is aborted.
+    pub(crate) async fn run(self) {
+        let Some(consumer) = self.join().await else { return };
+        let mut hands = ConsumerState::new(self);
+        hands.consume(&*consumer).await;
+        hands.finish(&*consumer).await;
+        consumer.close().await;
+    }
+
+    async fn join(&self) -> Option<Box<dyn Consumer>> {
+        let (in_flight, group) = self.limits();
+        loop {
+            let params = ConsumeParams {
+                topic: topic(self.priority),
+                group: group.to_owned(),
+                owner: self.shared.options.owner.to_string(),
+                max_buffered: 2 * in_flight,
+            };
+            match self.shared.options.log.consume(params).await {
+                Ok(consumer) => return Some(consumer),
+                Err(error) if error.is_retryable() => {
+                    tracing::warn!(%error, "the log cannot be consumed now; it is tried again");
+                }
+                Err(error) => {
+                    self.shared.fail(error.into());
+                    return None;
+                }
+            }
+            tokio::select! {
+                () = self.stop.cancelled() => return None,
+                () = tokio::time::sleep(PAUSE) => {}
+            }
+        }
+    }
+
+    fn limits(&self) -> (usize, &str) {
+        let work = &self.shared.options.work;
+        match self.priority {
+            Priority::High => (work.high_in_flight, &work.high_group),
+            Priority::Low => (work.low_in_flight, &work.low_group),
+        }
+    }
+}
+
+type Item = (Place, Delivered);
+type Ended = (Bytes, Place, bool);
+
+/// What is in hand.
+struct ConsumerState {
+    worker: Worker,
+    in_flight: usize,
+    marks: Offsets,
+    lines: KeyedQueue<Item>,
+    tasks: JoinSet<Ended>,
+    /// One for each partition that is ours: cancelled when it is lost.
+    losses: HashMap<u32, CancellationToken>,
+}
+
+impl ConsumerState {
+    fn new(worker: Worker) -> Self {
+        let (in_flight, _) = worker.limits();
+        Self {
+            worker,
+            in_flight,
+            marks: Offsets::default(),
+            lines: KeyedQueue::default(),
+            tasks: JoinSet::new(),
+            losses: HashMap::new(),
+        }
+    }
+
+    async fn consume(&mut self, consumer: &dyn Consumer) {
+        let stop = self.worker.stop.clone();
+        let mut paused = self.worker.paused.clone();
+        let mut commits = tokio::time::interval(self.worker.shared.options.work.commit_every_ms.into());
+        commits.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let mut committing: Option<Committed<'_>> = None;
+        while !stop.is_cancelled() {
+            self.stand_back(consumer);
+            let mut next = consumer.next(self.room().max(1), POLL);
+            let batch = loop {
+                tokio::select! {
+                    batch = &mut next => break batch,
+                    Some(ended) = self.tasks.join_next() => {
+                        self.ended(ended);
+                        self.start();
+                        self.stand_back(consumer);
+                    }
+                    done = settled(&mut committing) => {
+                        committing = None;
+                        self.committed(done);
+                    }
+                    _ = commits.tick(), if committing.is_none() => committing = self.commit(consumer),
+                    Ok(()) = paused.changed() => self.stand_back(consumer),
+                    // What a poll that is dropped would have brought is delivered again.
+                    () = stop.cancelled() => return,
+                }
+            };
+            match batch {
+                Ok(batch) => self.take(batch),
+                Err(error) if error.is_retryable() => {
+                    tracing::warn!(%error, "events cannot be polled now");
+                    tokio::select! {
+                        () = stop.cancelled() => {}
+                        () = tokio::time::sleep(PAUSE) => {}
+                    }
+                }
+                Err(error) => return self.worker.shared.fail(error.into()),
+            }
+            self.start();
+        }
+    }
+
+    /// Lets what is begun finish, and commits it.
+    async fn finish(&mut self, consumer: &dyn Consumer) {
+        let partitions: Vec<u32> = self.losses.keys().copied().collect();
+        for partition in partitions {
+            self.lines.forget(partition);
+        }
+        while let Some(ended) = self.tasks.join_next().await {
+            self.ended(ended);
+        }
+        if let Some(commit) = self.commit(consumer)
+            && let Ok(done) = tokio::time::timeout(LAST_COMMIT, commit).await
+        {
+            self.committed(done);
+        }
+    }
+
+    /// Records that can be taken on: twice what is worked on, so that a free hand finds work.
+    fn room(&self) -> usize {
+        (2 * self.in_flight).saturating_sub(self.lines.waiting() + self.tasks.len())
+    }
+
+    fn stand_back(&self, consumer: &dyn Consumer) {
+        consumer.set_paused(*self.worker.paused.borrow() || self.room() == 0);
+    }
+
+    fn take(&mut self, batch: Batch) {
+        for partition in batch.revoked {
+            self.marks.revoke(partition);
+            self.lines.forget(partition);
+            if let Some(loss) = self.losses.remove(&partition) {
+                loss.cancel();
+            }
+        }
+        for partition in batch.assigned {
+            self.marks.assign(partition);
+            self.losses.insert(partition, self.worker.abort.child_token());
+        }
+        for delivered in batch.records {
+            let position = delivered.position;
+            if let Some(place) = self.marks.deliver(position.partition, position.offset) {
+                self.lines
+                    .push(position.partition, delivered.key.clone(), (place, delivered));
+            }
+        }
+    }
+
+    fn start(&mut self) {
+        while self.tasks.len() < self.in_flight
+            && let Some((key, (place, delivered))) = self.lines.start()
+        {
+            let Some(lost) = self.losses.get(&place.partition).cloned() else {
+                self.lines.finished(&key);
+                continue;
+            };
+            let work = self.worker.work.clone();
+            self.tasks.spawn(async move {
+                let done = work.handle(delivered, &lost).await;
+                (key, place, done)
+            });
+        }
+    }
+
+    fn ended(&mut self, ended: Result<Ended, JoinError>) {
+        // Fetchers' panics have been caught: this one is ours.
+        let (key, place, done) = ended.unwrap_or_else(|error| std::panic::resume_unwind(error.into_panic()));
+        self.lines.finished(&key);
+        if done {
+            self.marks.done(place);
+        }
+    }
+
+    fn commit<'a>(&self, consumer: &'a dyn Consumer) -> Option<Committed<'a>> {
+        let marks = self.marks.due();
+        if marks.is_empty() {
+            return None;
+        }
+        let commit = async move {
+            let outcomes = consumer.commit(&marks).await;
+            (marks, outcomes)
+        };
+        Some(commit.boxed())
+    }
+
+    fn committed(&mut self, (marks, outcomes): (Vec<Mark>, Result<Vec<CommitOutcome>, LogError>)) {
+        match outcomes {
+            Ok(outcomes) => {
+                for (mark, outcome) in marks.into_iter().zip(outcomes) {
+                    match outcome {
+                        CommitOutcome::Committed => self.marks.committed(mark),
+                        // The next batch says so, too.
+                        CommitOutcome::Lost => {}
+                        CommitOutcome::NotDelivered => {
+                            tracing::error!(?mark, "a mark is beyond what was delivered");
+                        }
+                    }
+                }
+            }
+            // The marks stay due.
+            Err(error) => tracing::warn!(%error, "marks could not be committed; they are tried again"),
+        }
+    }
+}
+
+/// Resolves when a commit that is under way has ended.
+async fn settled<'a>(
+    committing: &mut Option<Committed<'a>>,
+) -> (Vec<Mark>, Result<Vec<CommitOutcome>, LogError>) {
+    match committing {
+        Some(commit) => commit.await,
+        None => std::future::pending().await,
+    }
+}

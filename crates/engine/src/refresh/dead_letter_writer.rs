@@ -1,0 +1,165 @@
+//! Writes dead letters: an event is given up only once the log has confirmed its dead letter.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use tidegate_core::refresh::dead_letter::{DeadLetter, FailureReason, Original};
+use tidegate_core::refresh::event::UpdateRequestEvent;
+use tidegate_log::LogError;
+use tokio_util::sync::CancellationToken;
+
+use super::events::{dead_record, log_key};
+use super::shared::Shared;
+
+/// Limit: bytes kept of the key of an event that cannot be read, if the log does not take all of it.
+const MAX_KEY: usize = 1_000;
+/// Limit: characters kept of a message.
+const MAX_MESSAGE: usize = 2_000;
+/// Limit: errors of earlier attempts that are kept, the last ones.
+const MAX_CAUSES: usize = 10;
+/// Limit: the pause between two tries.
+const LONGEST_PAUSE: Duration = Duration::from_secs(2);
+
+/// What is given up.
+pub(crate) enum GivenUp<'a> {
+    Event(&'a UpdateRequestEvent),
+    /// Key and value as they were in the log.
+    Raw(Bytes, Bytes),
+}
+
+/// Why it is given up.
+pub(crate) struct Why<'a> {
+    pub(crate) reason: FailureReason,
+    /// The last error.
+    pub(crate) message: &'a str,
+    /// Those of the attempts before, in their order.
+    pub(crate) earlier: &'a [String],
+    pub(crate) retries: u32,
+}
+
+impl<'a> Why<'a> {
+    /// Nothing was tried.
+    pub(crate) fn at_once(reason: FailureReason, message: &'a str) -> Self {
+        Self {
+            reason,
+            message,
+            earlier: &[],
+            retries: 0,
+        }
+    }
+}
+
+#[derive(Debug, Clone)]
+pub(crate) struct DeadLetterWriter {
+    shared: Arc<Shared>,
+}
+
+impl DeadLetterWriter {
+    pub(crate) fn new(shared: Arc<Shared>) -> Self {
+        Self { shared }
+    }
+
+    /// Tries until the log has it. None: `lost` came first.
+    pub(crate) async fn give_up(
+        &self,
+        given_up: GivenUp<'_>,
+        why: Why<'_>,
+        lost: &CancellationToken,
+    ) -> Option<()> {
+        let (key, original) = match given_up {
+            GivenUp::Event(event) => (log_key(&event.record()), Original::Event(Box::new(event.clone()))),
+            GivenUp::Raw(key, value) => (key, Original::Raw(value)),
+        };
+        let brief = |message: &str| message.chars().take(MAX_MESSAGE).collect::<String>();
+        let earlier = why.earlier.iter().rev().take(MAX_CAUSES);
+        let mut dead_letter = DeadLetter {
+            original,
+            failure_reason: why.reason,
+            error_message: brief(why.message),
+            causes: earlier.map(|message| brief(message)).collect(),
+            retry_count: why.retries,
+            failed_at: self.shared.now(),
+            worker_id: self.shared.options.owner.clone(),
+        };
+        let mut record = dead_record(key, &dead_letter);
+        let mut tries = 0;
+        loop {
+            let answer = self.shared.options.log.append(vec![record.clone()]).await;
+            match answer.into_iter().next().unwrap_or(Err(LogError::Closed)) {
+                Ok(_) => break,
+                Err(error) if error.is_retryable() => {
+                    if tries == 0 {
+                        tracing::warn!(%error, "a dead letter could not be written; it is tried again");
+                    }
+                }
+                // Only what others put into the log is so long. The partition must go on, with as much as is taken.
+                Err(error @ LogError::TooLarge { .. }) if shorten(&mut dead_letter) => {
+                    tracing::warn!(%error, "an event that cannot be read is too long for a dead letter; it is cut");
+                    let key = record.key.slice(..record.key.len().min(MAX_KEY));
+                    record = dead_record(key, &dead_letter);
+                    continue;
+                }
+                Err(error) => {
+                    self.shared.fail(error.into());
+                    return None;
+                }
+            }
+            tries += 1;
+            tokio::select! {
+                biased;
+                () = lost.cancelled() => return None,
+                () = tokio::time::sleep((Duration::from_millis(50) * tries).min(LONGEST_PAUSE)) => {}
+            }
+        }
+        self.shared.counters.dead_letter(why.reason);
+        tracing::warn!(reason = ?why.reason, message = why.message, "an event was given up; its dead letter is in the log");
+        Some(())
+    }
+}
+
+/// Keeps half of what could not be read, and says so. False if there is nothing to leave out.
+fn shorten(dead_letter: &mut DeadLetter) -> bool {
+    let Original::Raw(bytes) = &mut dead_letter.original else {
+        return false;
+    };
+    if bytes.is_empty() {
+        return false;
+    }
+    let cut = format!("; of {} bytes only the first are kept", bytes.len());
+    if !dead_letter.error_message.ends_with("only the first are kept") {
+        dead_letter.error_message.push_str(&cut);
+    }
+    bytes.truncate(bytes.len() / 2);
+    true
+}
+
+#[cfg(test)]
+mod tests {
+    use tidegate_core::ids::Owner;
+    use tidegate_core::time::Timestamp;
+
+    use super::*;
+
+    #[test]
+    fn a_dead_letter_that_is_cut_says_what_it_was() {
+        let mut dead_letter = DeadLetter {
+            original: Original::Raw(Bytes::from_static(b"abcde")),
+            failure_reason: FailureReason::ParseError,
+            error_message: "no event".into(),
+            causes: Vec::new(),
+            retry_count: 0,
+            failed_at: Timestamp(0),
+            worker_id: Owner::new("w").unwrap(),
+        };
+        let mut cuts = 0;
+        while shorten(&mut dead_letter) {
+            cuts += 1;
+        }
+        assert_eq!((cuts, &dead_letter.original), (3, &Original::Raw(Bytes::new())));
+        assert_eq!(
+            dead_letter.error_message,
+            "no event; of 5 bytes only the first are kept"
+        );
+    }
+}

@@ -1,0 +1,139 @@
+//! Counts how fresh all records are, a slice at a time, and clears up: after dead letters that are gone, and after failures
+//! of keys that were made up.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use tidegate_core::ids::SourceId;
+use tidegate_core::refresh::freshness::Tier;
+use tidegate_core::refresh::status::lapsed_before;
+use tidegate_core::time::Timestamp;
+use tidegate_snapshots::{CountAsk, FreshnessTier, LapsedAsk, SnapshotsError};
+use tokio_util::sync::CancellationToken;
+
+use super::dead_letter_reader::forget_old;
+use super::options::SourceOptions;
+use super::shared::Shared;
+
+/// Limit: records with a status that are counted.
+const MOST_STATUSES: u32 = 100_000;
+/// Limit: failures that are looked at in one call.
+const LAPSED_SLICE: u32 = 1_000;
+/// Pause between two slices: counting is never in a hurry.
+const PAUSE: Duration = Duration::from_millis(20);
+
+/// How fresh the records of a source were when they were last counted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct FreshnessCensus {
+    pub fresh: u64,
+    pub stale: u64,
+    /// Known, but never fetched.
+    pub missing: u64,
+    pub retrying: u64,
+    pub failed: u64,
+    pub counted_at: Timestamp,
+}
+
+/// By source; what was not counted yet is not there.
+#[derive(Debug, Default)]
+pub(crate) struct Censuses(Mutex<BTreeMap<SourceId, FreshnessCensus>>);
+
+impl Censuses {
+    pub(crate) fn view(&self) -> BTreeMap<SourceId, FreshnessCensus> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    pub(crate) async fn run(self: Arc<Self>, shared: Arc<Shared>, stop: CancellationToken) {
+        let every = Duration::from(shared.options.watch.mix_every_ms);
+        while !stop.is_cancelled() {
+            for (id, source) in &shared.options.sources {
+                let count = count(&shared, id, source);
+                let counted = tokio::select! {
+                    counted = count => counted,
+                    () = stop.cancelled() => return,
+                };
+                match counted {
+                    Ok(census) => {
+                        let mut censuses = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+                        censuses.insert(id.clone(), census);
+                    }
+                    Err(error) => tracing::warn!(%error, source = %id, "records could not be counted"),
+                }
+            }
+            if let Err(error) = forget_old(&shared).await {
+                tracing::warn!(%error, "marks of dead letters that are gone could not be forgotten");
+            }
+            let forget = forget_lapsed(&shared);
+            tokio::select! {
+                forgot = forget => if let Err(error) = forgot {
+                    tracing::warn!(%error, "failures that say nothing any more could not be forgotten");
+                },
+                () = stop.cancelled() => return,
+            }
+            tokio::select! {
+                () = tokio::time::sleep(every) => {}
+                () = stop.cancelled() => {}
+            }
+        }
+    }
+}
+
+/// Whoever makes up keys leaves a failure behind for each: what nobody asked for again goes.
+async fn forget_lapsed(shared: &Shared) -> Result<(), SnapshotsError> {
+    let mut ask = LapsedAsk {
+        from: Timestamp(0),
+        before: lapsed_before(&shared.options.config.status, shared.now()),
+        max: LAPSED_SLICE,
+    };
+    loop {
+        let lapsed = shared.options.snapshots.forget_lapsed(&ask).await?;
+        match lapsed.next {
+            Some(next) => ask.from = next,
+            None => return Ok(()),
+        }
+        tokio::time::sleep(PAUSE).await;
+    }
+}
+
+async fn count(
+    shared: &Shared,
+    id: &SourceId,
+    source: &SourceOptions,
+) -> Result<FreshnessCensus, SnapshotsError> {
+    let now = shared.now();
+    let tiers = &source.tiers;
+    let tier = |tier: Tier| FreshnessTier {
+        active_since: match tier {
+            Tier::Hot => now - tiers.hot_active_ms,
+            Tier::Warm => now - tiers.warm_active_ms,
+            Tier::Cold => Timestamp(0),
+        },
+        checked_since: now - tiers.fresh_for(tier),
+    };
+    let mut ask = CountAsk {
+        source: id.clone(),
+        tiers: Tier::ALL.map(tier).into(),
+        after: None,
+        max: shared.options.watch.mix_slice,
+    };
+    let mut census = FreshnessCensus {
+        counted_at: now,
+        ..FreshnessCensus::default()
+    };
+    loop {
+        let counts = shared.options.snapshots.counts(&ask).await?;
+        census.fresh += counts.fresh;
+        census.stale += counts.stale;
+        census.missing += counts.missing;
+        ask.after = counts.next;
+        if ask.after.is_none() {
+            break;
+        }
+        tokio::time::sleep(PAUSE).await;
+    }
+    let statuses = shared.options.snapshots.status_counts(id, MOST_STATUSES).await?;
+    census.retrying = statuses.retrying;
+    census.failed = statuses.failed;
+    Ok(census)
+}

@@ -1,0 +1,187 @@
+//! Low-water marks: how far each partition may be committed while its records finish in any order.
+//!
+//! Invariant: a mark never passes a record that was delivered and is not done.
+//! A partition that is lost and comes back begins a new term; what was begun in an earlier term says nothing.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use tidegate_log::Mark;
+
+/// A record in hand: where it is, and in which term of its partition it came.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(crate) struct Place {
+    pub(crate) partition: u32,
+    pub(crate) term: u64,
+    pub(crate) offset: u64,
+}
+
+#[derive(Debug, Default)]
+struct Progress {
+    term: u64,
+    /// Delivered and not done.
+    open: BTreeSet<u64>,
+    /// One above the last that was delivered; 0 before the first.
+    next: u64,
+    /// What the log is known to have stored in this term.
+    committed: u64,
+}
+
+impl Progress {
+    fn low_water(&self) -> u64 {
+        self.open.first().copied().unwrap_or(self.next)
+    }
+}
+
+#[derive(Debug, Default)]
+pub(crate) struct Offsets {
+    partitions: BTreeMap<u32, Progress>,
+    terms: u64,
+}
+
+impl Offsets {
+    /// The partition is ours from here on.
+    pub(crate) fn assign(&mut self, partition: u32) {
+        self.terms += 1;
+        let progress = Progress {
+            term: self.terms,
+            ..Progress::default()
+        };
+        self.partitions.insert(partition, progress);
+    }
+
+    /// The partition is somebody else's: what is in hand of it is forgotten.
+    pub(crate) fn revoke(&mut self, partition: u32) {
+        self.partitions.remove(&partition);
+    }
+
+    /// A record came. `None`: the partition is not ours, or the record came before and is not to be begun again.
+    pub(crate) fn deliver(&mut self, partition: u32, offset: u64) -> Option<Place> {
+        let progress = self.partitions.get_mut(&partition)?;
+        if offset < progress.next {
+            return None;
+        }
+        if progress.next == 0 {
+            // It begins at its mark: everything before is done.
+            progress.committed = offset;
+        }
+        progress.open.insert(offset);
+        progress.next = offset + 1;
+        Some(Place {
+            partition,
+            term: progress.term,
+            offset,
+        })
+    }
+
+    /// A record is done. False if its partition was lost since it came.
+    pub(crate) fn done(&mut self, place: Place) -> bool {
+        match self.partitions.get_mut(&place.partition) {
+            Some(progress) if progress.term == place.term => progress.open.remove(&place.offset),
+            _ => false,
+        }
+    }
+
+    /// Offsets that the log does not have yet.
+    pub(crate) fn due(&self) -> Vec<Mark> {
+        let due = |(partition, progress): (&u32, &Progress)| {
+            let next = progress.low_water();
+            (next > progress.committed).then_some(Mark {
+                partition: *partition,
+                next,
+            })
+        };
+        self.partitions.iter().filter_map(due).collect()
+    }
+
+    /// The log has stored it.
+    pub(crate) fn committed(&mut self, mark: Mark) {
+        if let Some(progress) = self.partitions.get_mut(&mark.partition) {
+            progress.committed = progress.committed.max(mark.next);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn mark(partition: u32, next: u64) -> Mark {
+        Mark { partition, next }
+    }
+
+    #[test]
+    fn only_the_contiguous_beginning_is_committed() {
+        let mut marks = Offsets::default();
+        marks.assign(3);
+        let places: Vec<Place> = (10..14).map(|offset| marks.deliver(3, offset).unwrap()).collect();
+        assert_eq!(marks.due(), []);
+        assert!(marks.done(places[2]));
+        assert!(marks.done(places[1]));
+        assert_eq!(marks.due(), []);
+        assert!(marks.done(places[0]));
+        assert_eq!(marks.due(), [mark(3, 13)]);
+        marks.committed(mark(3, 13));
+        assert!(marks.done(places[3]));
+        assert_eq!(marks.due(), [mark(3, 14)]);
+    }
+
+    #[test]
+    fn what_was_begun_before_a_partition_was_lost_moves_no_mark() {
+        let mut marks = Offsets::default();
+        marks.assign(0);
+        let before = marks.deliver(0, 5).unwrap();
+        marks.revoke(0);
+        assert!(marks.deliver(0, 6).is_none());
+        marks.assign(0);
+        let after = marks.deliver(0, 5).unwrap();
+        assert!(!marks.done(before));
+        assert_eq!(marks.due(), []);
+        assert!(marks.done(after));
+        assert_eq!(marks.due(), [mark(0, 6)]);
+    }
+
+    #[test]
+    fn a_record_that_comes_twice_is_begun_once() {
+        let mut marks = Offsets::default();
+        marks.assign(0);
+        assert!(marks.deliver(0, 7).is_some());
+        assert!(marks.deliver(0, 7).is_none());
+    }
+
+    proptest! {
+        /// Whatever order records finish in, and whatever gaps the offsets have: a mark has nothing open below it,
+        /// and in the end everything is committed.
+        #[test]
+        fn a_mark_never_passes_what_is_not_done(
+            gaps in prop::collection::vec(1u64..5, 1..60),
+            order in any::<prop::sample::Index>(),
+            seed in prop::collection::vec(any::<prop::sample::Index>(), 60),
+        ) {
+            let mut marks = Offsets::default();
+            marks.assign(1);
+            let mut offset = order.index(1_000) as u64;
+            let mut open: Vec<Place> = Vec::new();
+            for gap in &gaps {
+                offset += gap;
+                open.push(marks.deliver(1, offset).unwrap());
+            }
+            let mut last = 0;
+            for pick in seed {
+                if open.is_empty() {
+                    break;
+                }
+                let place = open.swap_remove(pick.index(open.len()));
+                prop_assert!(marks.done(place));
+                for due in marks.due() {
+                    prop_assert!(due.next > last);
+                    prop_assert!(open.iter().all(|place| place.offset >= due.next));
+                    last = due.next;
+                    marks.committed(due);
+                }
+            }
+            prop_assert_eq!(last, offset + 1);
+        }
+    }
+}

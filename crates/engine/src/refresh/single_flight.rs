@@ -1,0 +1,146 @@
+//! Calls about the same thing at the same time are one call, and calls about different things are gathered into
+//! batches. The queue is bounded and never waited for: a full one refuses.
+
+use std::collections::HashMap;
+use std::future::Future;
+use std::hash::Hash;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use futures_util::FutureExt;
+use futures_util::future::{BoxFuture, Shared};
+use tokio::sync::{mpsc, oneshot};
+
+/// The answer; none if whoever carries out the calls has ended.
+pub(crate) type Flight<O> = Shared<BoxFuture<'static, Option<O>>>;
+
+type Call<K, P, O> = (K, P, oneshot::Sender<O>);
+
+#[derive(Debug)]
+pub(crate) struct SingleFlight<K, P, O: Clone> {
+    queue: mpsc::Sender<Call<K, P, O>>,
+    under_way: Arc<Mutex<HashMap<K, Flight<O>>>>,
+}
+
+impl<K, P, O> SingleFlight<K, P, O>
+where
+    K: Clone + Eq + Hash,
+    O: Clone + Send + 'static,
+{
+    pub(crate) fn new(max_queued: usize) -> (Self, FlightWorker<K, P, O>) {
+        let (queue, calls) = mpsc::channel(max_queued);
+        let under_way = Arc::default();
+        let flight_worker = FlightWorker {
+            calls: Arc::new(tokio::sync::Mutex::new(calls)),
+            under_way: Arc::clone(&under_way),
+        };
+        (Self { queue, under_way }, flight_worker)
+    }
+
+    /// Joins the call about `key` that is under way, or begins one. None: the queue is full.
+    pub(crate) fn join_or_start(&self, key: K, params: impl FnOnce() -> P) -> Option<Flight<O>> {
+        let mut under_way = lock(&self.under_way);
+        if let Some(flight) = under_way.get(&key) {
+            return Some(flight.clone());
+        }
+        let (reply, answer) = oneshot::channel();
+        self.queue.try_send((key.clone(), params(), reply)).ok()?;
+        let flight = answer.map(Result::ok).boxed().shared();
+        under_way.insert(key, flight.clone());
+        Some(flight)
+    }
+
+    /// Nobody carries out calls any more.
+    pub(crate) fn has_ended(&self) -> bool {
+        self.queue.is_closed()
+    }
+}
+
+/// The other end: carries out the calls. Clones share the queue, so that several batches can be under way.
+#[derive(Debug)]
+pub(crate) struct FlightWorker<K, P, O: Clone> {
+    calls: Arc<tokio::sync::Mutex<mpsc::Receiver<Call<K, P, O>>>>,
+    under_way: Arc<Mutex<HashMap<K, Flight<O>>>>,
+}
+
+impl<K, P, O: Clone> Clone for FlightWorker<K, P, O> {
+    fn clone(&self) -> Self {
+        Self {
+            calls: self.calls.clone(),
+            under_way: self.under_way.clone(),
+        }
+    }
+}
+
+impl<K, P, O> FlightWorker<K, P, O>
+where
+    K: Clone + Eq + Hash,
+    O: Clone + Send + 'static,
+{
+    /// Until everyone who could call is gone.
+    pub(crate) async fn run<Answers>(self, max: usize, mut carry_out: impl FnMut(Vec<(K, P)>) -> Answers)
+    where
+        Answers: Future<Output = Vec<O>>,
+    {
+        let mut calls = Vec::with_capacity(max);
+        loop {
+            let got = self.calls.lock().await.recv_many(&mut calls, max).await;
+            if got == 0 {
+                return;
+            }
+            let mut replies = Vec::with_capacity(calls.len());
+            let mut batch = Vec::with_capacity(calls.len());
+            for (key, params, reply) in calls.drain(..) {
+                replies.push((key.clone(), reply));
+                batch.push((key, params));
+            }
+            let answers = carry_out(batch).await;
+            for ((key, reply), answer) in replies.into_iter().zip(answers) {
+                // First, so that whoever comes from here on begins a call of their own.
+                lock(&self.under_way).remove(&key);
+                let _ = reply.send(answer);
+            }
+        }
+    }
+}
+
+/// Nothing that panics is done under this lock.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicU32, Ordering};
+
+    use futures_util::future::join_all;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn calls_about_one_thing_are_one() {
+        let (single_flight, flight_worker) = SingleFlight::<&str, u32, u32>::new(10);
+        let boarded: Vec<_> = ["a", "b", "a", "a"]
+            .iter()
+            .map(|key| single_flight.join_or_start(*key, || 7).unwrap())
+            .collect();
+        drop(single_flight);
+        let calls = AtomicU32::new(0);
+        let run = flight_worker.run(10, |batch| {
+            calls.fetch_add(batch.len() as u32, Ordering::Relaxed);
+            std::future::ready(batch.into_iter().map(|(_, params)| params + 1).collect())
+        });
+        let (answers, ()) = tokio::join!(join_all(boarded), run);
+        assert_eq!(answers, [Some(8); 4]);
+        assert_eq!(calls.into_inner(), 2);
+    }
+
+    #[tokio::test]
+    async fn a_full_queue_refuses_and_an_ended_one_says_so() {
+        let (single_flight, flight_worker) = SingleFlight::<u32, (), u32>::new(1);
+        let first = single_flight.join_or_start(1, || ()).unwrap();
+        assert!(single_flight.join_or_start(2, || ()).is_none());
+        assert!(single_flight.join_or_start(1, || ()).is_some());
+        drop(flight_worker);
+        assert_eq!(first.await, None);
+    }
+}

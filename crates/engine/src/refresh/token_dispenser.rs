@@ -1,0 +1,370 @@
+//! Tokens of the targets' budgets for every caller in this process: refresh workers and pushes alike.
+//!
+//! ```text
+//!   acquire ─► line of (target, priority) ─► taker: take(as many as wait) ─► tokens to those who waited longest
+//!                                              └─ limited: asks again exactly when the store said
+//! ```
+//!
+//! Only as many tokens are taken as callers wait, and each is handed over at once, so a batch is never larger than
+//! what can be used while it is valid. Validity is counted from before the call to the store, on a monotonic clock:
+//! a slow answer or a stalled process finds its tokens void, never late. Who finds that there is nothing to call for
+//! gives the token back, and the next in line gets it while it is valid.
+//! While the store is away nobody gets a token, and nobody is sent away.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use tidegate_core::budget::LimitedBy;
+use tidegate_core::ids::TargetId;
+use tidegate_core::priority::Priority;
+use tidegate_core::refresh::breaker::BreakerState;
+use tidegate_core::refresh::config::BreakerConfig;
+use tidegate_core::time::Millis;
+use tidegate_store::refresh::{RefreshStore, TakeOutcome};
+use tokio::sync::{Notify, mpsc, oneshot};
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+use super::counters::Counters;
+use super::guard::{Guard, Guarded};
+use super::tokens::{TokenCounts, Tokens};
+use crate::histogram::HistogramView;
+
+/// Limit: callers that stand in one line; further ones wait for room in it.
+const LINE: usize = 4_096;
+/// Limit: tokens taken at once.
+const MOST: usize = 256;
+/// Limit: how long a hold that was lifted goes unnoticed.
+const LONGEST_HOLD: Duration = Duration::from_secs(2);
+/// Limit: the pause between two tries while the store is away.
+const LONGEST_PAUSE: Duration = Duration::from_secs(1);
+
+/// The right to one call, now.
+#[derive(Debug)]
+#[must_use = "a token that is neither used nor given back is lost"]
+pub struct Token {
+    use_by: Instant,
+    spare: Arc<Spare>,
+}
+
+impl Token {
+    /// The last moment at which the call may be made.
+    pub fn use_by(&self) -> Instant {
+        self.use_by
+    }
+
+    /// False once it is void: another one is needed.
+    pub fn is_valid(&self) -> bool {
+        Instant::now() <= self.use_by
+    }
+
+    /// There is nothing to call for: the next who waits in this process may have it, while it is valid.
+    pub fn give_back(self) {
+        self.spare.add(self.use_by);
+    }
+}
+
+/// Tokens of one line that were given back.
+#[derive(Debug, Default)]
+struct Spare {
+    tokens: Mutex<Vec<Instant>>,
+    added: Notify,
+}
+
+impl Spare {
+    fn add(&self, use_by: Instant) {
+        self.tokens
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .push(use_by);
+        self.added.notify_one();
+    }
+
+    fn take(&self) -> Vec<Instant> {
+        std::mem::take(&mut *self.tokens.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+/// What came of asking.
+#[derive(Debug)]
+pub enum Acquired {
+    Token(Token),
+    /// The target is held, or its day is used up, for longer than the caller wanted to wait.
+    LongWait {
+        wait: Millis,
+        by: LimitedBy,
+    },
+    /// The service has ended.
+    Closed,
+}
+
+#[derive(Debug)]
+struct Waiter {
+    /// Longest wait that the caller sits out; none = any.
+    patience: Option<Millis>,
+    reply: oneshot::Sender<Acquired>,
+}
+
+type Line = mpsc::Sender<Waiter>;
+
+/// What this process took, and how the store that it takes from is doing.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TokensView {
+    /// Of targets that somebody asked for.
+    pub tokens: BTreeMap<TargetId, TokenCounts>,
+    /// Tokens that came too late to be used.
+    pub late: u64,
+    /// `redis_circuit_breaker_state`, and how long calls took: `redis_command_duration_seconds`.
+    pub store: BreakerState,
+    pub store_calls: HistogramView,
+}
+
+/// Clones share the lines.
+#[derive(Debug, Clone)]
+pub struct TokenDispenser {
+    shared: Arc<Shared>,
+}
+
+#[derive(Debug)]
+struct Shared {
+    store: Arc<dyn RefreshStore>,
+    guard: Arc<Guard>,
+    counters: Arc<Counters>,
+    lines: Mutex<HashMap<(TargetId, Priority), Line>>,
+    tokens: Mutex<BTreeMap<TargetId, Arc<Tokens>>>,
+    takers: TaskTracker,
+    stop: CancellationToken,
+}
+
+impl TokenDispenser {
+    pub(crate) fn new(store: Arc<dyn RefreshStore>, guard: Arc<Guard>, counters: Arc<Counters>) -> Self {
+        let shared = Shared {
+            store,
+            guard,
+            counters,
+            lines: Mutex::default(),
+            tokens: Mutex::default(),
+            takers: TaskTracker::new(),
+            stop: CancellationToken::new(),
+        };
+        Self {
+            shared: Arc::new(shared),
+        }
+    }
+
+    /// For a process that calls targets and refreshes nothing.
+    pub fn over(store: Arc<dyn RefreshStore>, breaker: BreakerConfig) -> Self {
+        Self::new(store, Arc::new(Guard::new("the store", breaker)), Arc::default())
+    }
+
+    /// Waits for a token, however long it takes.
+    pub async fn acquire(&self, target: &TargetId, priority: Priority) -> Acquired {
+        self.wait(target, priority, None).await
+    }
+
+    /// Waits for a token, but not for a hold or a day that lasts longer than `patience`.
+    pub async fn acquire_within(&self, target: &TargetId, priority: Priority, patience: Millis) -> Acquired {
+        self.wait(target, priority, Some(patience)).await
+    }
+
+    async fn wait(&self, target: &TargetId, priority: Priority, patience: Option<Millis>) -> Acquired {
+        let (reply, answer) = oneshot::channel();
+        let line = self.line(target, priority);
+        if line.send(Waiter { patience, reply }).await.is_err() {
+            return Acquired::Closed;
+        }
+        answer.await.unwrap_or(Acquired::Closed)
+    }
+
+    fn line(&self, target: &TargetId, priority: Priority) -> Line {
+        let mut lines = self.shared.lines.lock().unwrap_or_else(PoisonError::into_inner);
+        let make = || {
+            let (line, waiters) = mpsc::channel(LINE);
+            let taker = Taker {
+                target: target.clone(),
+                priority,
+                store: self.shared.store.clone(),
+                guard: self.shared.guard.clone(),
+                counters: self.shared.counters.clone(),
+                tokens: self.tokens(target),
+                spare: Arc::default(),
+                waiting: Vec::new(),
+            };
+            let stop = self.shared.stop.clone();
+            self.shared.takers.spawn(async move {
+                tokio::select! {
+                    () = taker.run(waiters) => {}
+                    () = stop.cancelled() => {}
+                }
+            });
+            line
+        };
+        lines
+            .entry((target.clone(), priority))
+            .or_insert_with(make)
+            .clone()
+    }
+
+    fn tokens(&self, target: &TargetId) -> Arc<Tokens> {
+        let mut tokens = self.shared.tokens.lock().unwrap_or_else(PoisonError::into_inner);
+        tokens.entry(target.clone()).or_default().clone()
+    }
+
+    /// Waits for nothing.
+    pub fn view(&self) -> TokensView {
+        let tokens = self.shared.tokens.lock().unwrap_or_else(PoisonError::into_inner);
+        TokensView {
+            tokens: tokens
+                .iter()
+                .map(|(target, tokens)| (target.clone(), tokens.view()))
+                .collect(),
+            late: self.shared.counters.tokens_late.get(),
+            store: self.shared.guard.state(),
+            store_calls: self.shared.guard.durations(),
+        }
+    }
+
+    /// Sends everyone away and waits for the takers.
+    pub async fn close(&self) {
+        self.shared.stop.cancel();
+        self.shared.takers.close();
+        self.shared.takers.wait().await;
+    }
+}
+
+/// Takes tokens for one line.
+struct Taker {
+    target: TargetId,
+    priority: Priority,
+    store: Arc<dyn RefreshStore>,
+    guard: Arc<Guard>,
+    counters: Arc<Counters>,
+    tokens: Arc<Tokens>,
+    spare: Arc<Spare>,
+    /// Longest waiting first.
+    waiting: Vec<Waiter>,
+}
+
+impl Taker {
+    async fn run(mut self, mut waiters: mpsc::Receiver<Waiter>) {
+        let mut failures: u32 = 0;
+        loop {
+            self.waiting.retain(|waiter| !waiter.reply.is_closed());
+            let room = MOST - self.waiting.len();
+            if self.waiting.is_empty() && waiters.recv_many(&mut self.waiting, room).await == 0 {
+                return;
+            }
+            while self.waiting.len() < MOST
+                && let Ok(waiter) = waiters.try_recv()
+            {
+                self.waiting.push(waiter);
+            }
+            self.hand_on();
+            if self.waiting.is_empty() {
+                continue;
+            }
+            let asked = Instant::now();
+            let wanted = self.waiting.len() as u64;
+            let take = self.store.take(&self.target, self.priority, wanted);
+            let pause = match self.guard.call(take).await {
+                Ok(TakeOutcome::Taken { tokens, valid_for }) => {
+                    failures = 0;
+                    self.hand_over(tokens, asked + Duration::from(valid_for));
+                    continue;
+                }
+                Ok(TakeOutcome::Limited { wait, by }) => {
+                    failures = 0;
+                    self.counters.tokens_rejected.add(self.priority, 1);
+                    self.tokens.refused(self.priority);
+                    self.send_away(wait, by);
+                    Duration::from(wait.max(Millis(1))).min(LONGEST_HOLD)
+                }
+                Err(Guarded::Open { wait }) => wait,
+                Err(Guarded::Failed(error)) => {
+                    if failures == 0 {
+                        tracing::warn!(%error, target = %self.target, "no tokens can be taken; calls wait");
+                    }
+                    failures += 1;
+                    (Duration::from_millis(20) * failures).min(LONGEST_PAUSE)
+                }
+            };
+            // Newcomers are not asked for before that time, but told at once if it is too long for them.
+            self.pause(pause, &mut waiters).await;
+        }
+    }
+
+    fn hand_over(&mut self, tokens: u64, use_by: Instant) {
+        if Instant::now() > use_by {
+            self.counters.tokens_late.add(tokens);
+            return;
+        }
+        let handed = self.hand_out(tokens, use_by);
+        self.counters.tokens_acquired.add(self.priority, handed);
+        self.tokens.handed_out(self.priority, handed);
+    }
+
+    /// What was given back goes to those who wait, unless it is void. It has been counted.
+    fn hand_on(&mut self) {
+        for use_by in self.spare.take() {
+            if Instant::now() > use_by || self.hand_out(1, use_by) == 0 {
+                self.counters.tokens_late.add(1);
+            }
+        }
+    }
+
+    /// To those who waited longest; how many got one.
+    fn hand_out(&mut self, tokens: u64, use_by: Instant) -> u64 {
+        let mut left = tokens;
+        let mut waiting = std::mem::take(&mut self.waiting).into_iter();
+        while left > 0
+            && let Some(waiter) = waiting.next()
+        {
+            let spare = self.spare.clone();
+            // One who has gone away leaves the token to the next.
+            if waiter
+                .reply
+                .send(Acquired::Token(Token { use_by, spare }))
+                .is_ok()
+            {
+                left -= 1;
+            }
+        }
+        self.waiting = waiting.collect();
+        tokens - left
+    }
+
+    /// Tells those for whom the wait is too long. Waits for the rate are short by nature and sat out.
+    fn send_away(&mut self, wait: Millis, by: LimitedBy) {
+        if !matches!(by, LimitedBy::Hold | LimitedBy::Day) {
+            return;
+        }
+        let waiting = std::mem::take(&mut self.waiting);
+        for waiter in waiting {
+            match waiter.patience {
+                Some(patience) if patience < wait => {
+                    let _ = waiter.reply.send(Acquired::LongWait { wait, by });
+                }
+                _ => self.waiting.push(waiter),
+            }
+        }
+    }
+
+    /// A long pause ends early when a newcomer comes: only the store can tell it why it waits. What is given back
+    /// meanwhile is handed on at once.
+    async fn pause(&mut self, pause: Duration, waiters: &mut mpsc::Receiver<Waiter>) {
+        const LONG: Duration = Duration::from_secs(1);
+        let over = tokio::time::sleep(pause);
+        tokio::pin!(over);
+        loop {
+            let newcomers = pause >= LONG && self.waiting.len() < MOST;
+            let spare = self.spare.clone();
+            tokio::select! {
+                () = &mut over => return,
+                () = spare.added.notified() => self.hand_on(),
+                Some(waiter) = waiters.recv(), if newcomers => return self.waiting.push(waiter),
+            }
+        }
+    }
+}

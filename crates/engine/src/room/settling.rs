@@ -1,0 +1,121 @@
+//! Whether the store can tell who is there. Everybody who waits counts as absent after a restart of the store's process, and
+//! after an outage that lasted longer than heartbeats count. The first ones whose next sign gets through would be let in
+//! before others who stand ahead of them and were connected all the time; so nobody is let in until all had the time for one.
+
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+/// Between two looks whether the heartbeats have got through.
+const AGAIN: Duration = Duration::from_millis(100);
+/// Long enough for all: processes give heartbeats at once when those before did not get through, and browsers are back
+/// within seconds.
+const LONGEST: Duration = Duration::from_secs(10);
+
+#[derive(Debug)]
+pub(super) struct Settling(Mutex<State>);
+
+#[derive(Debug)]
+struct State {
+    /// When a call of the store failed for the last time; at first, when this process began.
+    lost: Instant,
+    /// Since then, every stream of this process has given a heartbeat.
+    told: bool,
+    /// Since then, there was a moment at which nobody waited.
+    nobody: bool,
+}
+
+impl Settling {
+    pub(super) fn begin(now: Instant) -> Self {
+        Self(Mutex::new(State {
+            lost: now,
+            told: false,
+            nobody: false,
+        }))
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The store did not answer.
+    pub(super) fn lose(&self, now: Instant) {
+        *self.state() = State {
+            lost: now,
+            told: false,
+            nobody: false,
+        };
+    }
+
+    /// All streams of this process have given a heartbeat; the first of them at `begun`.
+    pub(super) fn told(&self, begun: Instant) {
+        let mut state = self.state();
+        state.told |= state.lost <= begun;
+    }
+
+    /// Nobody waits who could be passed over.
+    pub(super) fn nobody_waits(&self) {
+        self.state().nobody = true;
+    }
+
+    /// Until when nobody may be let in; none if it is over. Streams of other processes have had their time then, too: they
+    /// give heartbeats every third of `presence`, and sooner after an outage.
+    pub(super) fn settling_until(&self, presence: Duration, now: Instant) -> Option<Instant> {
+        let state = self.state();
+        if state.nobody {
+            return None;
+        }
+        let all_had_time = state.lost + (presence / 2).min(LONGEST);
+        let until = match state.told {
+            true => all_had_time,
+            false => all_had_time.max(now + AGAIN),
+        };
+        (until > now).then_some(until)
+    }
+
+    /// Whether who gives no heartbeat is really gone.
+    pub(super) fn sees_absence(&self, presence: Duration, now: Instant) -> bool {
+        now >= self.state().lost + presence
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const PRESENCE: Duration = Duration::from_secs(15);
+
+    #[test]
+    fn nobody_is_let_in_before_all_had_the_time_to_say_that_they_are_there() {
+        let begun = Instant::now();
+        let after = |seconds| begun + Duration::from_secs(seconds);
+        let settling = Settling::begin(begun);
+        settling.told(after(1));
+        assert_eq!(
+            settling.settling_until(PRESENCE, after(1)),
+            Some(begun + PRESENCE / 2)
+        );
+        assert_eq!(settling.settling_until(PRESENCE, after(8)), None);
+        assert!(!settling.sees_absence(PRESENCE, after(14)) && settling.sees_absence(PRESENCE, after(15)));
+        settling.lose(after(20));
+        // A round that began before the outage says nothing about those after it.
+        settling.told(after(19));
+        assert_eq!(
+            settling.settling_until(PRESENCE, after(60)),
+            Some(after(60) + AGAIN)
+        );
+        settling.told(after(60));
+        assert_eq!(settling.settling_until(PRESENCE, after(60)), None);
+    }
+
+    #[test]
+    fn where_nobody_waits_nobody_is_passed_over() {
+        let begun = Instant::now();
+        let settling = Settling::begin(begun);
+        settling.nobody_waits();
+        assert_eq!(settling.settling_until(PRESENCE, begun), None);
+        settling.lose(begun);
+        assert!(settling.settling_until(PRESENCE, begun).is_some());
+    }
+}

@@ -1,0 +1,253 @@
+//! One room as this process knows it.
+
+use std::collections::VecDeque;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
+use std::time::Duration;
+
+use tidegate_core::ids::{PersonId, RoomId};
+use tidegate_core::room::command::{JoinOutcome, JoinParams, RoomView, TicketView, TouchParams};
+use tidegate_core::room::eta::{self, Eta};
+use tidegate_core::room::pace::Rates;
+use tidegate_core::time::{Millis, Timestamp};
+use tidegate_store::StoreError;
+use tidegate_store::room::RoomStore;
+use tokio::sync::mpsc;
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+
+use super::registry::Registry;
+use super::settling::Settling;
+use super::visit::Visit;
+use crate::batcher::Batcher;
+use crate::histogram::{Histogram, HistogramView};
+
+/// Limit: samples of the last minutes, about one a second.
+const SAMPLES: usize = 600;
+
+/// The room at its last look.
+#[derive(Debug)]
+pub struct Seen {
+    pub view: RoomView,
+    /// How fast it goes; none until somebody who waited was let in.
+    pub rates: Option<Rates>,
+    /// Admissions per millisecond, whether anybody waited or not; none until somebody was let in.
+    pub lately: Option<f64>,
+    /// When it was read.
+    pub read: Instant,
+}
+
+impl Seen {
+    /// How long somebody with so many ahead waits; none if nobody can tell.
+    pub fn eta(&self, ahead: u64) -> Option<Eta> {
+        self.rates.map(|rates| eta::eta(ahead, &rates))
+    }
+}
+
+/// A room as it was.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Sample {
+    pub at: Timestamp,
+    pub waiting: u64,
+    pub granted: u64,
+    pub inside: u64,
+    pub admitted: u64,
+    pub completed: u64,
+    pub left: u64,
+}
+
+/// What the services of a room count here.
+#[derive(Debug, Default)]
+pub(super) struct Counters {
+    pub(super) promoted: AtomicU64,
+    pub(super) promotions: Histogram,
+    pub(super) told: AtomicU64,
+    pub(super) broadcasts: Histogram,
+}
+
+/// What this process did for a room, and what it has still to do.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct WorkView {
+    /// People whom this process let in.
+    pub promoted: u64,
+    /// Calls of `promote`, those that failed included.
+    pub promotions: HistogramView,
+    /// Whatever streams were told, the first word of each included.
+    pub told: u64,
+    /// From a look at the room until a stream was told the position that follows from it.
+    pub broadcasts: HistogramView,
+    /// Joins that wait to be gathered. Limit: 4,096; further callers wait before it, and are not counted.
+    pub queued_joins: u64,
+    /// Looks that wait to be gathered, likewise.
+    pub queued_looks: u64,
+}
+
+pub(super) type Joins = Batcher<JoinParams, Result<JoinOutcome, StoreError>>;
+pub(super) type Looks = Batcher<PersonId, Result<Option<TicketView>, StoreError>>;
+
+#[derive(Debug)]
+pub(super) struct RoomState {
+    pub(super) name: RoomId,
+    pub(super) store: Arc<dyn RoomStore>,
+    pub(super) registry: Registry,
+    /// The room at its last look.
+    pub(super) seen: RwLock<Option<Arc<Seen>>>,
+    pub(super) joins: Joins,
+    pub(super) looks: Looks,
+    /// Streams that have ended.
+    pub(super) ended: mpsc::Sender<TouchParams>,
+    pub(super) samples: Mutex<VecDeque<Sample>>,
+    pub(super) counters: Counters,
+    pub(super) settling: Settling,
+    /// How long a stream's heartbeat counts; a third of it is the time between two.
+    pub(super) presence: Mutex<Duration>,
+    /// Ends the room's tasks.
+    pub(super) stop: CancellationToken,
+    /// The store has no such room any more.
+    pub(super) gone: CancellationToken,
+}
+
+impl RoomState {
+    /// The room at its last look; none before the first.
+    pub(super) fn seen(&self) -> Option<Arc<Seen>> {
+        self.seen.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    pub(super) fn show(&self, seen: Option<Arc<Seen>>) {
+        // What was shown before is dropped after the lock is.
+        let _before = std::mem::replace(
+            &mut *self.seen.write().unwrap_or_else(PoisonError::into_inner),
+            seen,
+        );
+    }
+
+    pub(super) fn note(&self, view: &RoomView) {
+        let mut samples = self.samples.lock().unwrap_or_else(PoisonError::into_inner);
+        if samples.back().is_some_and(|last| view.now.since(last.at).0 < 900) {
+            return;
+        }
+        if samples.len() == SAMPLES {
+            samples.pop_front();
+        }
+        samples.push_back(Sample {
+            at: view.now,
+            waiting: view.waiting() + view.early,
+            granted: view.granted,
+            inside: view.inside,
+            admitted: view.counts.admitted,
+            completed: view.counts.completed,
+            left: view.counts.left + view.counts.lost,
+        });
+    }
+
+    pub(super) fn presence(&self) -> Duration {
+        *self.presence.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The ticket as it is, asked for together with others.
+    pub(super) async fn look(&self, person: &PersonId) -> Result<Option<TicketView>, StoreError> {
+        let looked = self.looks.call(person.clone()).await;
+        looked.unwrap_or(Err(StoreError::Closed))
+    }
+}
+
+/// A room. Clones share it.
+#[derive(Debug, Clone)]
+pub struct RoomHandle(pub(super) Arc<RoomState>);
+
+impl RoomHandle {
+    pub fn name(&self) -> &RoomId {
+        &self.0.name
+    }
+
+    pub fn store(&self) -> &Arc<dyn RoomStore> {
+        &self.0.store
+    }
+
+    /// The store has no such room any more: nobody serves this one. There may be another of the same name.
+    pub fn is_gone(&self) -> bool {
+        self.0.gone.is_cancelled()
+    }
+
+    /// Takes or finds a place, together with others who come at the same time.
+    pub async fn join(&self, params: JoinParams) -> Result<JoinOutcome, StoreError> {
+        let joined = self.0.joins.call(params).await;
+        joined.unwrap_or(Err(StoreError::Closed))
+    }
+
+    /// Takes or finds a place and follows it. Without a place: why not.
+    pub async fn visit(&self, params: JoinParams) -> Result<Result<Visit, JoinOutcome>, StoreError> {
+        let params = JoinParams {
+            stream: true,
+            ..params
+        };
+        let person = params.person.clone();
+        match self.join(params).await? {
+            JoinOutcome::Placed { ticket, .. } => Ok(Ok(Visit::begin(self.0.clone(), person, ticket))),
+            other => Ok(Err(other)),
+        }
+    }
+
+    /// A ticket as it is.
+    pub async fn look(&self, person: &PersonId) -> Result<Option<TicketView>, StoreError> {
+        self.0.look(person).await
+    }
+
+    /// The room at its last look; none before the first.
+    pub fn seen(&self) -> Option<Arc<Seen>> {
+        self.0.seen()
+    }
+
+    /// The room at its last look, or at one of its own if there was none.
+    pub async fn seen_or_look(&self) -> Result<Arc<Seen>, StoreError> {
+        match self.seen() {
+            Some(seen) => Ok(seen),
+            None => self.look_at_it().await,
+        }
+    }
+
+    /// The room as it is now, for whoever has just changed it.
+    pub async fn look_at_it(&self) -> Result<Arc<Seen>, StoreError> {
+        let view = self.0.store.survey(&self.0.name).await?;
+        let seen = self.seen();
+        Ok(Arc::new(Seen {
+            view,
+            rates: seen.as_ref().and_then(|seen| seen.rates),
+            lately: seen.and_then(|seen| seen.lately),
+            read: Instant::now(),
+        }))
+    }
+
+    /// The last minutes, oldest first.
+    pub fn history(&self) -> Vec<Sample> {
+        let samples = self.0.samples.lock().unwrap_or_else(PoisonError::into_inner);
+        samples.iter().copied().collect()
+    }
+
+    /// How long a heartbeat counts in this room: streams give one often enough for that.
+    pub fn set_presence(&self, presence: Millis) {
+        *self.0.presence.lock().unwrap_or_else(PoisonError::into_inner) = presence.into();
+    }
+
+    /// Streams of this process.
+    pub fn streams(&self) -> usize {
+        self.0.registry.len()
+    }
+
+    pub fn work(&self) -> WorkView {
+        let RoomState {
+            counters,
+            joins,
+            looks,
+            ..
+        } = &*self.0;
+        WorkView {
+            promoted: counters.promoted.load(Ordering::Relaxed),
+            promotions: counters.promotions.view(),
+            told: counters.told.load(Ordering::Relaxed),
+            broadcasts: counters.broadcasts.view(),
+            queued_joins: joins.queued() as u64,
+            queued_looks: looks.queued() as u64,
+        }
+    }
+}

@@ -1,0 +1,157 @@
+//! Turns the changes of a batch into one atomic write.
+
+use hashbrown::{HashMap, HashSet};
+
+use tidegate_core::bulk::{Bulk, Change, JobSeq};
+use tidegate_core::time::Timestamp;
+
+use super::codec::{self, Progress, meta_key};
+use super::committer::CommitBatch;
+use super::disk::{Op, Table};
+
+/// Limit: leases in one record, so that it is written in one piece.
+const LEASES_PER_RECORD: usize = 100;
+
+#[derive(Debug)]
+pub(super) struct ChangeEncoder {
+    /// As it was handed to the committer last.
+    progress: Progress,
+    /// Job → the lease record that names it.
+    leased: HashMap<JobSeq, u64>,
+    /// Lease record → how many of its leases are still open.
+    open: HashMap<u64, u32>,
+    /// Blobs on disk.
+    blobs: HashSet<u64>,
+    ops: Vec<Op>,
+    /// Some of the ops must be on disk before they are answered.
+    must_sync: bool,
+}
+
+impl ChangeEncoder {
+    pub(super) fn new(progress: Progress) -> Self {
+        Self {
+            progress,
+            leased: HashMap::new(),
+            open: HashMap::new(),
+            blobs: HashSet::new(),
+            ops: Vec::new(),
+            must_sync: false,
+        }
+    }
+
+    pub(super) fn lease_kept(&mut self, record: u64, job: JobSeq) {
+        self.lease_over(job);
+        self.leased.insert(job, record);
+        *self.open.entry(record).or_default() += 1;
+    }
+
+    /// A lease record of before the start that names no open lease any more.
+    pub(super) fn lease_record_over(&mut self, record: u64) {
+        if !self.open.contains_key(&record) {
+            self.ops.push(Op::Delete(Table::Leases, record));
+        }
+    }
+
+    pub(super) fn blob_kept(&mut self, key: u64) {
+        self.blobs.insert(key);
+    }
+
+    /// Adds changes to the batch.
+    pub(super) fn add(&mut self, changes: Vec<Change>) {
+        for change in changes {
+            self.must_sync |= !matches!(change, Change::AddLeases(_) | Change::DropJob(_));
+            self.add_one(change);
+        }
+    }
+
+    fn add_one(&mut self, change: Change) {
+        match change {
+            Change::PutGroup(group) => self.put(Table::Groups, group.seq.0, codec::encode(&group)),
+            Change::DropGroup(seq) => self.ops.push(Op::Delete(Table::Groups, seq.0)),
+            Change::PutBatch(batch) => self.put(Table::Batches, batch.seq.0, codec::encode(&batch)),
+            Change::DropBatch(seq) => self.ops.push(Op::Delete(Table::Batches, seq.0)),
+            Change::AddJob(job) => {
+                let (record, blob) = codec::encode_job(&job);
+                self.put(Table::Jobs, job.seq.0, record);
+                self.put_blob(codec::payload_blob(job.seq), blob);
+            }
+            Change::PutState(seq, state) => {
+                let (record, blob) = codec::encode_state(state);
+                self.put(Table::States, seq.0, record);
+                self.put_blob(codec::result_blob(seq), blob);
+                self.lease_over(seq);
+            }
+            Change::AddLeases(leases) => {
+                for part in leases.chunks(LEASES_PER_RECORD) {
+                    let record = part[0].fence.0;
+                    self.put(Table::Leases, record, codec::encode_leases(part));
+                    self.open.insert(record, part.len() as u32);
+                    self.leased.extend(part.iter().map(|lease| (lease.job, record)));
+                }
+            }
+            Change::PutLimits(limits) => {
+                self.put(Table::Meta, meta_key::LIMITS, codec::encode(&limits));
+            }
+            Change::DropJob(seq) => {
+                self.lease_over(seq);
+                self.ops.push(Op::Delete(Table::Jobs, seq.0));
+                self.ops.push(Op::Delete(Table::States, seq.0));
+                for key in [codec::payload_blob(seq), codec::result_blob(seq)] {
+                    if self.blobs.remove(&key) {
+                        self.ops.push(Op::Delete(Table::Blobs, key));
+                    }
+                }
+            }
+        }
+    }
+
+    fn put(&mut self, table: Table, key: u64, value: Vec<u8>) {
+        self.ops.push(Op::Put(table, key, value));
+    }
+
+    fn put_blob(&mut self, key: u64, blob: Option<Vec<u8>>) {
+        if let Some(blob) = blob {
+            self.blobs.insert(key);
+            self.put(Table::Blobs, key, blob);
+        }
+    }
+
+    /// A state was written after the lease: once that is so for all leases of a record, it says nothing
+    /// any more.
+    fn lease_over(&mut self, job: JobSeq) {
+        let Some(record) = self.leased.remove(&job) else {
+            return;
+        };
+        let Some(open) = self.open.get_mut(&record) else {
+            return;
+        };
+        *open -= 1;
+        if *open == 0 {
+            self.open.remove(&record);
+            self.ops.push(Op::Delete(Table::Leases, record));
+        }
+    }
+
+    /// Moves the changes to the commit, with the mark of the current window if it is needed.
+    pub(super) fn fill(&mut self, commit: &mut CommitBatch, bulk: &Bulk) {
+        // A window is marked as used before its first lease is answered.
+        let unmarked = !commit.leases.is_empty() && self.progress.spent_until < bulk.window_end();
+        commit.must_sync = std::mem::take(&mut self.must_sync) || unmarked;
+        commit.ops = std::mem::take(&mut self.ops);
+        if commit.must_sync {
+            self.progress = Progress {
+                clock: bulk.clock(),
+                spent_until: bulk.window_end(),
+                next_seq: bulk.next_seq(),
+            };
+            commit.spent_until = Some(self.progress.spent_until);
+            self.put(Table::Meta, meta_key::PROGRESS, codec::encode(&self.progress));
+            commit.ops.append(&mut self.ops);
+        }
+    }
+
+    /// Every window before this is marked as used, once what was filled is on disk.
+    pub(super) fn spent_until(&self) -> Timestamp {
+        self.progress.spent_until
+    }
+}

@@ -1,0 +1,17 @@
+-- queues: every queue that is configured or was heard of. Reads, changing nothing.
+-- Answers per queue: name, configured rate and pace in thousandths, starts in this window, jobs in ready, groups
+-- in its order, last cut or -1.
+local out, heard = {}, {}
+for i, queue in ipairs(M.queues) do
+  raise_pace(queue)
+  heard[queue.n] = true
+  out[i] = { queue.n, configured(queue), queue.p, queue.s, queue.r, queue.o[1].len + queue.o[2].len + queue.o[3].len,
+    queue.cut or -1 }
+end
+for name in pairs(C.queues) do
+  if not heard[name] then
+    local rate = configured({ n = name })
+    out[#out + 1] = { name, rate, rate, 0, 0, 0, -1 }
+  end
+end
+return { out }
