@@ -1,7 +1,7 @@
 //! Every setting of the bulk part: meaning, unit, default, and the relations that must hold.
 //!
-//! Each section has its own defaults, so a file that sets one field of a section keeps the others.
-//! Unknown fields are refused where the text is read.
+//! Each section has its own defaults, so a file that sets one field of a section keeps the others. The parser
+//! rejects unknown fields.
 
 use std::collections::BTreeMap;
 
@@ -10,10 +10,10 @@ use serde::{Deserialize, Serialize};
 use crate::ids::{JobType, QueueId};
 use crate::time::Millis;
 
-/// Limit: attempts are counted in 16 bits, and a job that fails so often never works.
+/// Limit: attempts are counted in 16 bits, and a job that fails that often never works.
 pub const MAX_RETRIES: u32 = 10_000;
 
-/// A setting that cannot work, with what would.
+/// An invalid setting, with what would be valid.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 #[error("{0}")]
 pub struct ConfigError(pub String);
@@ -38,24 +38,24 @@ pub struct BulkConfig {
     pub worker_pool: WorkerPoolConfig,
     pub retention: RetentionConfig,
     pub limits: LimitsConfig,
-    /// Settings of single job types; a type not named here uses the defaults and the queue `default`.
+    /// Settings of individual job types; a type not named here uses the defaults and the queue `default`.
     pub job_types: BTreeMap<JobType, JobTypeConfig>,
-    /// Settings of single queues.
+    /// Settings of individual queues.
     pub queues: BTreeMap<QueueId, QueueConfig>,
 }
 
-/// Who goes next.
+/// Which group goes next.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct FairQueueConfig {
     /// `fair` (start-time fair queueing) or `score` (age, base priority and served share).
     pub policy: FairPolicy,
-    /// Strength of the served share in the `score` policy, in milliseconds of waiting; above 0 spreads,
-    /// below 0 prefers groups that are nearly done, 0 switches the term off.
+    /// Weight of the served share in the `score` policy, in milliseconds of waiting. Above 0 spreads, below 0
+    /// prefers groups that are nearly finished, 0 switches the term off.
     pub alpha: f64,
-    /// Of 100 picks, how many priority normal gets at least while it waits. 0 = strict order.
+    /// Of 100 picks, the minimum for priority normal while it waits. 0 = strict order.
     pub normal_min_percent: u32,
-    /// Of 100 picks, how many priority low gets at least while it waits. 0 = strict order.
+    /// Of 100 picks, the minimum for priority low while it waits. 0 = strict order.
     pub low_min_percent: u32,
 }
 
@@ -90,9 +90,9 @@ pub struct BackpressureConfig {
     pub rate_limit_window_sec: f64,
     /// How long a window's counter is kept, in seconds. Must be longer than the window.
     pub rate_limit_key_ttl_sec: f64,
-    /// Longest time between two looks of the dispatcher, in milliseconds.
+    /// Longest time between two dispatcher runs, in milliseconds.
     pub dispatch_interval_ms: Millis,
-    /// Most jobs one look of the dispatcher releases.
+    /// Maximum jobs that one dispatcher run releases.
     pub dispatch_batch_size: u32,
     /// First backoff after a transient error, in milliseconds; doubles with each attempt.
     pub default_backoff_ms: Millis,
@@ -109,10 +109,10 @@ pub struct BackpressureConfig {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Hold {
-    /// Nothing moves until the window turns.
+    /// No job moves until the window turns.
     #[default]
     Group,
-    /// The denied job goes to delayed with an estimate of its slot and counts one throttle.
+    /// The denied job goes to delayed with an estimate of its start and counts one throttle.
     Job,
 }
 
@@ -150,11 +150,11 @@ pub fn limit_per_window(rps: f64, window: Millis) -> u64 {
     (rps * window.0 as f64 / 1000.0 + 1e-9).floor() as u64
 }
 
-/// How long throttled jobs wait, and what is remembered of it.
+/// How long throttled jobs wait, and how long their history is kept.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct CongestionConfig {
-    /// Off: every throttled job waits `base_backoff_ms`, and downstream answers never lower the rate.
+    /// Off: every throttled job waits `base_backoff_ms`, and downstream responses never lower the rate.
     pub enabled: bool,
     /// Shortest backoff of a throttled job, in milliseconds.
     pub base_backoff_ms: Millis,
@@ -178,17 +178,17 @@ impl Default for CongestionConfig {
     }
 }
 
-/// Who does the work.
+/// The worker pool.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct WorkerPoolConfig {
     /// Jobs that run at once, per queue.
     pub worker_count: u32,
-    /// Longest time between two looks of the fetcher, in milliseconds.
+    /// Longest time between two fetcher runs, in milliseconds.
     pub fetch_interval_ms: Millis,
-    /// Most jobs one look of the fetcher admits.
+    /// Maximum jobs that one fetcher run admits.
     pub fetch_batch_size: u32,
-    /// Longest time an idle worker waits before it asks again, in seconds.
+    /// Longest time an idle worker waits before it polls again, in seconds.
     pub worker_timeout_sec: f64,
     /// Longest run of one job, in milliseconds.
     pub job_timeout_ms: Millis,
@@ -196,7 +196,7 @@ pub struct WorkerPoolConfig {
     pub max_retry_count: u32,
     /// How long shutdown waits for running jobs, in milliseconds.
     pub shutdown_grace_period_ms: Millis,
-    /// How much longer than `job_timeout_ms` a lease lasts, in milliseconds: room for the answer.
+    /// How much longer than `job_timeout_ms` a lease lasts, in milliseconds: time to report the outcome.
     pub lease_margin_ms: Millis,
 }
 
@@ -215,7 +215,7 @@ impl Default for WorkerPoolConfig {
     }
 }
 
-/// How long finished data is kept. Duplicates are recognised while it is.
+/// How long finished data is kept. Duplicates are detected for as long.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct RetentionConfig {
@@ -240,19 +240,19 @@ impl Default for RetentionConfig {
     }
 }
 
-/// What is too much for one store.
+/// Size limits of one store.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct LimitsConfig {
     /// Largest payload of a job in bytes (256 KiB).
     pub max_payload_bytes: u64,
-    /// Largest result of a job in bytes; a longer one fails the job.
+    /// Largest result of a job in bytes; a larger one fails the job.
     pub max_result_bytes: u64,
-    /// Most unfinished jobs in the store; more are refused as full.
+    /// Maximum unfinished jobs in the store; further jobs are rejected as full.
     pub max_queued_jobs: u64,
-    /// Most jobs in one enqueue call.
+    /// Maximum jobs in one enqueue call.
     pub max_enqueue_batch: u64,
-    /// Refuse job types that `job_types` does not name.
+    /// Reject job types that `job_types` does not name.
     pub known_job_types_only: bool,
 }
 
@@ -268,7 +268,7 @@ impl Default for LimitsConfig {
     }
 }
 
-/// Settings of one job type; what is absent comes from the sections above.
+/// Settings of one job type; absent values come from the sections above.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct JobTypeConfig {
@@ -285,14 +285,14 @@ pub struct JobTypeConfig {
 pub struct QueueConfig {
     /// Starts per second of this queue; the global rate if absent.
     pub rps: Option<f64>,
-    /// An answer slower than this counts like a throttle for the queue's rate, in milliseconds.
+    /// A response slower than this counts like a throttle for the queue's rate, in milliseconds.
     pub slow_ms: Option<Millis>,
     /// Workers of this queue; `worker_pool.worker_count` if absent.
     pub worker_count: Option<u32>,
 }
 
 impl BulkConfig {
-    /// Checks every value and every relation; the message names the values and what would be right.
+    /// Checks every value and every relation; the message names the values and what would be valid.
     pub fn validate(&self) -> Result<(), ConfigError> {
         self.validate_rates()?;
         self.validate_backoffs()?;

@@ -1,5 +1,5 @@
-//! Names given by users. Any characters are allowed, because a name never becomes part of a path or a
-//! key pattern unescaped; only the length is limited, because names are kept in memory.
+//! Names given by users. Any characters are allowed, because a name never becomes part of a path or a key
+//! pattern unescaped. Only the length is limited, because names stay in memory.
 
 use std::fmt;
 use std::sync::Arc;
@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 /// Limit: the longest name in bytes. Long enough for `promo-{customer}-{target}` with two UUIDs.
 pub const MAX_ID_BYTES: usize = 256;
 
-/// Why a name was refused.
+/// Why a name was rejected.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum IdError {
     #[error("{what} is empty; it needs 1 to {MAX_ID_BYTES} bytes")]
@@ -96,23 +96,23 @@ id!(
     "job id"
 );
 id!(
-    /// What kind of work a job is: it chooses the handler.
+    /// The kind of work of a job: it selects the handler.
     JobType,
     "job type"
 );
 id!(
-    /// The line that jobs of one or several types stand in.
+    /// Where jobs of one or several types wait.
     QueueId,
     "queue"
 );
 id!(
-    /// Who holds a lease.
+    /// The holder of a lease.
     Owner,
     "owner"
 );
 
 id!(
-    /// A downstream that calls go to; it owns a budget.
+    /// A called downstream; it owns a budget.
     TargetId,
     "target"
 );
@@ -132,7 +132,7 @@ id!(
     "event id"
 );
 id!(
-    /// Ties together everything that one reader's request set off.
+    /// Ties together everything that one reader's request caused.
     CorrelationId,
     "correlation id"
 );
@@ -143,12 +143,12 @@ id!(
     "room"
 );
 id!(
-    /// Somebody who waits: what is left of a name or a cookie after hashing, never the name itself.
+    /// A person who waits: the hash of a name or a cookie, never the name itself.
     PersonId,
     "person"
 );
 id!(
-    /// What the shop knows a visit by, so that it may ask twice.
+    /// The shop's id of a visit, so that it may repeat a request.
     SessionId,
     "session"
 );

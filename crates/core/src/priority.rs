@@ -1,4 +1,4 @@
-//! The two priorities of a call to a target: somebody waits for it, or nobody does.
+//! The two priorities of a call to a target: a reader waits for it, or nobody does.
 
 use std::fmt;
 
@@ -17,7 +17,7 @@ pub enum Priority {
 impl Priority {
     pub const ALL: [Priority; 2] = [Priority::High, Priority::Low];
 
-    /// As it stands in events and scripts.
+    /// The spelling in events and scripts.
     pub fn as_str(self) -> &'static str {
         match self {
             Priority::High => "HIGH",

@@ -1,4 +1,4 @@
-//! Points and spans of time in whole milliseconds, and the clock of a store, which never goes back.
+//! Points and spans of time in whole milliseconds, and the monotonic clock of a store.
 
 use std::fmt;
 use std::ops::{Add, Sub};
@@ -58,9 +58,9 @@ impl Sub<Millis> for Timestamp {
     }
 }
 
-/// The clock of a store. Wall clocks are stepped back by operators and time daemons; a store's time is
-/// not: a backward step becomes an offset that is added from then on, so that time goes on from where it
-/// was and the current window stays the current window.
+/// The clock of a store. Operators and time daemons step wall clocks back; store time never goes back. A
+/// backward step becomes an offset that is added from then on, so time continues from where it was and the
+/// current window stays the current window.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct StoreClock {
     last: Timestamp,
@@ -68,7 +68,7 @@ pub struct StoreClock {
 }
 
 impl StoreClock {
-    /// A clock that goes on from `last`, as read back from a store.
+    /// A clock that continues from `last`, as read back from a store.
     pub fn resume(last: Timestamp, offset: Millis) -> Self {
         Self { last, offset }
     }

@@ -1,8 +1,8 @@
 //! The aggregator: folds the results of complete batches, decides them and calls back.
 //!
-//! claim → fold → finish (decides once) → callback → confirm. A aggregator that dies on the way loses its
-//! claim, and another goes on: the fold may run again, the decision not, the callback at least once. A callback
-//! that fails is not confirmed: the batch is claimed again when its claim has run out.
+//! claim → fold → finish (decides once) → callback → confirm. An aggregator that dies on the way loses its claim,
+//! and another one continues. The fold may run again, the decision may not, and the callback runs at least once. A
+//! failed callback is not confirmed: an aggregator claims the batch again when its claim has expired.
 
 use std::collections::HashMap;
 use std::panic::AssertUnwindSafe;
@@ -29,21 +29,21 @@ use crate::callback::{Callback, CompletedBatch};
 use crate::handler;
 use crate::outage::Outage;
 
-/// Limit: batches folded at once.
+/// Limit: batches folded concurrently.
 const FOLDS: usize = 16;
-/// Limit: results read at once.
+/// Limit: results in one read.
 const PAGE: u32 = 500;
 pub(crate) const CLAIM_FOR: Millis = Millis(60_000);
 const INTERVAL: Duration = Duration::from_secs(1);
 
-/// Folds the results of one batch into a summary. Only of batches opened with `keep_results`: those of
-/// others may be dropped before they are folded.
+/// Folds the results of one batch into a summary. Use it only for batches opened with `keep_results`: retention may
+/// drop the results of others before the fold.
 pub trait Reducer: Send {
     fn fold(&mut self, job: &JobDetails) -> Result<(), String>;
     fn finish(self: Box<Self>) -> Result<Bytes, String>;
 }
 
-/// Makes the reducer of a batch; none: the summary is the counts and the first errors as JSON.
+/// Makes the reducer of a batch. None: the summary is the counts and the first errors as JSON.
 pub type ReducerFactory = Arc<dyn Fn(&Aggregation) -> Option<Box<dyn Reducer>> + Send + Sync>;
 
 pub(crate) struct Aggregator {
@@ -51,7 +51,7 @@ pub(crate) struct Aggregator {
     pub(crate) owner: Owner,
     pub(crate) reducer: Option<ReducerFactory>,
     pub(crate) callback: Option<Callback>,
-    /// How long it may take to fold and call back; after that, another aggregator takes over.
+    /// How long the fold and the callback may take; after that, another aggregator takes over.
     pub(crate) claim_for: Millis,
     pub(crate) outage: Outage,
     pub(crate) stop: CancellationToken,
@@ -60,16 +60,16 @@ pub(crate) struct Aggregator {
 type Name = (GroupId, BatchId);
 type Ended = (Name, Result<(), StoreError>);
 
-/// Batches that are folded or told, each by a task of its own.
+/// Batches in the fold or in the callback, each in its own task.
 #[derive(Default)]
 struct InHand {
-    /// The latest claim of each: one that takes longer than its claim is claimed here again and goes on.
+    /// The latest claim of each batch. A task that outlasts its claim continues under the next one, claimed here.
     claims: HashMap<Name, Arc<AtomicU64>>,
     tasks: JoinSet<Ended>,
 }
 
 impl InHand {
-    /// Forgets what has ended.
+    /// Removes the tasks that have ended.
     fn clear_up(&mut self) -> Result<(), StoreError> {
         while let Some(ended) = self.tasks.try_join_next() {
             self.forget(ended)?;
@@ -85,7 +85,7 @@ impl InHand {
     }
 
     fn forget(&mut self, ended: Result<Ended, JoinError>) -> Result<(), StoreError> {
-        // Users' panics have been caught: this one is ours.
+        // The aggregator catches panics of user code, so this one is a bug of ours.
         let (name, result) = ended.unwrap_or_else(|error| std::panic::resume_unwind(error.into_panic()));
         self.claims.remove(&name);
         result
@@ -93,8 +93,8 @@ impl InHand {
 }
 
 impl Aggregator {
-    /// Runs until stopped; returns when everything that was claimed has been seen to. When the store has failed,
-    /// what is in hand is dropped: nothing that comes of it could be kept.
+    /// Runs until stopped, and returns when all claimed batches are finished. If the store has failed, it drops
+    /// them: nothing could store their results.
     pub(crate) async fn run(self) -> Result<(), StoreError> {
         let aggregator = Arc::new(self);
         let mut in_hand = InHand::default();
@@ -118,12 +118,12 @@ impl Aggregator {
                 max: permits.num_permits() as u32,
                 claim_for: self.claim_for,
             };
-            // Before the claim, so that it ends here before it ends in the store.
+            // Taken before the claim, so that the claim ends here before it ends in the store.
             let claimed = Instant::now();
             let Some(aggregations) = self.retry_until_available(params).await? else {
                 return Ok(());
             };
-            // After the claim: what is still in hand then has been claimed again while it ran.
+            // After the claim: tasks that still run at this point were claimed again while running.
             in_hand.clear_up()?;
             let mut more = false;
             for aggregation in aggregations {
@@ -157,7 +157,7 @@ impl Aggregator {
         }
     }
 
-    /// None: stopped while the store was unavailable. Claims run out, and another aggregator goes on.
+    /// None: stopped while the store was unavailable. The claims expire, and another aggregator continues.
     async fn retry_until_available<T: Transition + Clone + Send + 'static>(
         &self,
         params: T,
@@ -185,27 +185,27 @@ impl Aggregator {
             let Some(completed) = self.completed(aggregation, status, summary).await? else {
                 return Ok(());
             };
-            // The next batch is folded while this one is told.
+            // The fold of the next batch may start while this callback runs.
             drop(permit);
             if !callback.tell(completed, claimed).await {
                 return Ok(());
             }
         }
-        // Refused only if another aggregator confirmed it first.
+        // The store refuses only if another aggregator confirmed first.
         let _ = self
             .retry_until_available(ConfirmCompletionParams { group, batch })
             .await?;
         Ok(())
     }
 
-    /// Folds and decides: the status, and the summary unless folding failed. None: another aggregator was faster,
-    /// or this one was stopped.
+    /// Folds and decides: returns the status, and the summary unless folding failed. None: another aggregator was
+    /// faster, or this one was stopped.
     async fn decide(
         &self,
         aggregation: &Aggregation,
         claim: &AtomicU64,
     ) -> Result<Option<(BatchStatus, Option<Bytes>)>, StoreError> {
-        // The reducer is dropped with its panic: nothing of ours is half-changed.
+        // The reducer is dropped with its panic, so no state of ours is half-changed.
         let summary = AssertUnwindSafe(self.summarise(aggregation)).catch_unwind().await;
         let summary = summary.unwrap_or_else(|panic| {
             let panic = handler::message(&*panic);
@@ -228,8 +228,8 @@ impl Aggregator {
         Ok(Some((status, summary.ok())))
     }
 
-    /// What the callback is told. Without a summary at hand the batch was decided before, or its aggregation
-    /// failed: then what is kept of it is read. None: stopped while the store was unavailable.
+    /// The input of the callback. Without a summary, the batch was decided earlier or its aggregation failed; then
+    /// this reads what the store retains. None: stopped while the store was unavailable.
     async fn completed(
         &self,
         aggregation: Aggregation,
@@ -253,7 +253,7 @@ impl Aggregator {
                     completed.summary = view.summary;
                 }
                 Some(Ok(other)) => unreachable!("a batch is answered with a batch, not {other:?}"),
-                // Confirmed and forgotten in the meantime: what is at hand is told.
+                // Confirmed and dropped in the meantime: call back with what is known here.
                 Some(Err(_)) => {}
                 None => return Ok(None),
             }

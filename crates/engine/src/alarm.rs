@@ -1,8 +1,8 @@
-//! When to ask a store again that has said "not before this time".
+//! Decides when to ask a store again that replied "not before this time".
 //!
-//! The time is the store's, the clock is this machine's, and the two may differ by any amount. A store that is
-//! ahead is asked after the longest wait that makes sense; one that is behind says "not yet" at a time that has
-//! long come here, and is asked less and less often instead of all the time.
+//! The time is the store's and the clock is this machine's; the two may differ by any amount. If the store is
+//! ahead, the alarm asks after the longest sensible wait. If it is behind, it says "not yet" at a time long past
+//! here, and the alarm asks less and less often instead of spinning.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,7 +10,7 @@ use std::time::Duration;
 use tidegate_core::time::{Millis, Timestamp};
 use tidegate_store::Clock;
 
-/// Each further "not yet" makes the pause longer by this.
+/// Each further "not yet" lengthens the pause by this.
 const STEP: Duration = Duration::from_millis(5);
 
 #[derive(Debug)]
@@ -18,7 +18,7 @@ pub(crate) struct Alarm {
     clock: Arc<dyn Clock>,
     /// The time that the store named last.
     at: Timestamp,
-    /// How often it has been named although it had come here.
+    /// How often the store named it although it had passed here.
     again: u32,
 }
 
@@ -54,7 +54,7 @@ mod tests {
 
     const LONGEST: Duration = Duration::from_secs(1);
 
-    /// Asks until a store whose clock goes `behind` this one's says that the time has come.
+    /// Asks until a store whose clock is `behind` this one says that the time has come.
     fn asks(behind: u64) -> (u32, Millis) {
         let clock = Arc::new(ManualClock::at(Timestamp(1_000_000)));
         let mut alarm = Alarm::new(clock.clone());

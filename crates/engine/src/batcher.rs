@@ -1,4 +1,4 @@
-//! Single calls of many tasks gathered into batches: while one batch is under way, the next one fills.
+//! Batches single calls of many tasks: while one batch is in flight, the next one fills.
 
 use std::future::Future;
 
@@ -6,7 +6,7 @@ use tokio::sync::{mpsc, oneshot};
 
 type Asked<P, O> = (P, oneshot::Sender<O>);
 
-/// Where calls are handed in; clones share one queue.
+/// Accepts calls; clones share one queue.
 #[derive(Debug)]
 pub(crate) struct Batcher<P, O> {
     queue: mpsc::Sender<Asked<P, O>>,
@@ -21,18 +21,18 @@ impl<P, O> Clone for Batcher<P, O> {
 }
 
 impl<P, O> Batcher<P, O> {
-    /// At most `max_queued` calls wait; further callers wait for room.
+    /// At most `max_queued` calls wait; further callers wait for capacity.
     pub(crate) fn new(max_queued: usize) -> (Self, Batched<P, O>) {
         let (queue, calls) = mpsc::channel(max_queued);
         (Self { queue }, Batched { calls })
     }
 
-    /// How many calls wait, those left out that are under way, and those that wait for room here.
+    /// How many calls wait, without those in flight and those that wait for capacity.
     pub(crate) fn queued(&self) -> usize {
         self.queue.max_capacity() - self.queue.capacity()
     }
 
-    /// The answer; none if whoever carries out the calls has ended.
+    /// The response; none if the other end has stopped.
     pub(crate) async fn call(&self, params: P) -> Option<O> {
         let (reply, answer) = oneshot::channel();
         self.queue.send((params, reply)).await.ok()?;
@@ -40,14 +40,14 @@ impl<P, O> Batcher<P, O> {
     }
 }
 
-/// The other end: carries out the calls.
+/// The other end: makes the calls.
 #[derive(Debug)]
 pub(crate) struct Batched<P, O> {
     calls: mpsc::Receiver<Asked<P, O>>,
 }
 
 impl<P, O> Batched<P, O> {
-    /// Until everyone who could call is gone, or `carry_out` gives up by answering none.
+    /// Runs until every caller is gone, or `carry_out` gives up by returning none.
     pub(crate) async fn run<Answers>(mut self, max: usize, mut carry_out: impl FnMut(Vec<P>) -> Answers)
     where
         Answers: Future<Output = Option<Vec<O>>>,
@@ -59,7 +59,7 @@ impl<P, O> Batched<P, O> {
                 return;
             };
             for (reply, answer) in replies.into_iter().zip(answers) {
-                // Whoever asked may have gone away.
+                // The caller may be gone.
                 let _ = reply.send(answer);
             }
         }

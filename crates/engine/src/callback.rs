@@ -1,8 +1,8 @@
-//! The completion callback: what it is told, how many run at once, and what counts as told.
+//! The completion callback: its input, its concurrency, and when it counts as delivered.
 //!
-//! Callbacks may be slow or fail for as long as whoever listens is away. Folding never waits for them: they have
-//! places of their own, and a batch that finds none is told when its claim has run out, by whoever claims it
-//! then.
+//! Callbacks may be slow, or fail for as long as the receiver is unavailable. Folding never waits for them, because
+//! they have separate slots. A batch that finds no slot gets its callback after its claim has expired, from the
+//! aggregator that claims it then.
 
 use std::fmt;
 use std::panic::AssertUnwindSafe;
@@ -19,31 +19,31 @@ use tokio::time::{Instant, timeout, timeout_at};
 
 use crate::handler;
 
-/// Limit: callbacks that run at once.
+/// Limit: callbacks that run concurrently.
 const TURNS: usize = 64;
 
-/// Limit: batches whose callback runs or waits for its turn.
+/// Limit: batches whose callback runs or waits.
 const PLACES: usize = 4_096;
 
-/// A batch that is decided.
+/// A decided batch.
 #[derive(Debug, Clone, PartialEq)]
 pub struct CompletedBatch {
     pub group: GroupId,
     pub batch: BatchId,
     pub status: BatchStatus,
     pub counts: BatchCounts,
-    /// The first errors of its jobs that differ, and that of its aggregation if it failed.
+    /// The first distinct errors of its jobs, and that of its aggregation if it failed.
     pub errors: Vec<String>,
-    /// What its results were folded into; none if that failed.
+    /// The summary that its results were folded into; none if that failed.
     pub summary: Option<Bytes>,
-    /// Who is to be told, as the batch was opened with.
+    /// The receiver, as given when the batch was opened.
     pub callback: Option<String>,
 }
 
-/// What a completion callback may return: nothing, or whether it worked. After an error the callback is called
-/// again, when the claim on the batch has run out.
+/// What a completion callback may return: nothing, or a result. After an error, the callback runs again when the
+/// claim on the batch has expired.
 pub trait IntoCallbackResult {
-    /// The error is why nobody was told.
+    /// The error says why the delivery failed.
     fn into_callback_result(self) -> Result<(), String>;
 }
 
@@ -79,10 +79,10 @@ impl Callback {
         }
     }
 
-    /// Calls back for a batch that was claimed at this time; true if that counts as told.
+    /// Calls back for a batch claimed at this time. True if it counts as delivered.
     pub(crate) async fn tell(&self, completed: CompletedBatch, claimed: Instant) -> bool {
         let (group, batch) = (completed.group.clone(), completed.batch.clone());
-        // A turn that comes late in the claim would overlap with that of the next watcher.
+        // A callback that starts late in the claim would overlap with that of the next aggregator.
         let latest = claimed + Millis(self.claim_for.0 / 2).into();
         let turn = async {
             let place = self.places.try_acquire().ok()?;
@@ -100,7 +100,7 @@ impl Callback {
                 tracing::warn!(%group, %batch, error, "the completion callback failed and is called again");
                 return false;
             }
-            // Called is called: a callback that panics would do so again.
+            // A panic counts as delivered: the callback would panic again.
             Ok(Err(panic)) => {
                 let error = handler::message(&*panic);
                 tracing::error!(%group, %batch, error, "the completion callback panicked");

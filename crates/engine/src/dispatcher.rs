@@ -1,4 +1,4 @@
-//! The dispatcher: brings back delayed jobs when their time has come.
+//! The dispatcher: releases delayed jobs when they are due.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -11,7 +11,7 @@ use tokio_util::sync::CancellationToken;
 use crate::alarm::Alarm;
 use crate::outage::Outage;
 
-/// What a dispatcher has done.
+/// Counters of a dispatcher.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct DispatcherStats {
     pub total_moved: u64,
@@ -52,7 +52,7 @@ impl Dispatcher {
         }
     }
 
-    /// One look: releases at most one batch.
+    /// One cycle: releases at most one batch.
     pub async fn dispatch_once(&self) -> Result<ReleaseDueOutcome, StoreError> {
         let outcome = self.store.call(ReleaseDueParams { max: self.batch }).await?;
         self.counters.cycles.fetch_add(1, Ordering::Relaxed);

@@ -1,4 +1,4 @@
-//! The engine: starts the services over one store, and ends them in order.
+//! The engine: starts the services over one store, and stops them in order.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::future::Future;
@@ -28,13 +28,13 @@ use crate::pool::{Pool, PoolHandle, PoolView};
 use crate::progress::ProgressStream;
 use crate::{EngineError, settler, sweeper};
 
-/// Limit: answers that wait for the settler; more workers wait with theirs.
+/// Limit: outcomes that wait for the settler; further workers wait.
 const ANSWERS: usize = 4_096;
 
-/// Limit: how long shutdown waits for what should end at once.
+/// Limit: how long shutdown waits for services that should end at once.
 const LAST_GRACE: Duration = Duration::from_secs(5);
 
-/// What an engine is made of.
+/// Collects the components of an engine.
 pub struct EngineBuilder {
     store: Arc<dyn Store>,
     config: BulkConfig,
@@ -42,7 +42,7 @@ pub struct EngineBuilder {
     owner: Owner,
     handlers: Handlers,
     gates: BTreeMap<QueueId, Gate>,
-    /// What was registered wrongly: told at the start.
+    /// A registration error, reported at the start.
     mistake: Option<EngineError>,
     fold_batches: bool,
     reducer: Option<ReducerFactory>,
@@ -59,7 +59,7 @@ impl std::fmt::Debug for EngineBuilder {
 }
 
 impl EngineBuilder {
-    /// `config` must be the store's own.
+    /// `config` must be the one of the store.
     pub fn new(store: Arc<dyn Store>, config: BulkConfig) -> Self {
         Self {
             store,
@@ -82,7 +82,7 @@ impl EngineBuilder {
         self
     }
 
-    /// The name that leases of this engine carry.
+    /// The owner name on the leases of this engine.
     #[must_use]
     pub fn owner(mut self, owner: Owner) -> Self {
         self.owner = owner;
@@ -98,8 +98,8 @@ impl EngineBuilder {
         self
     }
 
-    /// Puts a gate before a queue that has a handler here: while it is closed, nothing is leased from the queue.
-    /// Running jobs go on, and leasing goes on as soon as the gate is opened.
+    /// Puts a gate before a queue that has a handler here. While it is closed, the engine leases nothing from the
+    /// queue. Running jobs continue, and leasing resumes as soon as the gate opens.
     #[must_use]
     pub fn gate(mut self, queue: QueueId, gate: Gate) -> Self {
         if self.gates.insert(queue.clone(), gate).is_some() {
@@ -108,7 +108,7 @@ impl EngineBuilder {
         self
     }
 
-    /// Folds batches also with nothing else registered here, when jobs are run by others.
+    /// Folds batches even if nothing else is registered here, for when other processes run the jobs.
     #[must_use]
     pub fn fold_batches(mut self, fold_batches: bool) -> Self {
         self.fold_batches = fold_batches;
@@ -125,9 +125,9 @@ impl EngineBuilder {
         self
     }
 
-    /// Called at least once for every batch that is decided. One that returns an error is called again when
-    /// the claim on the batch has run out ([`claim_for`](Self::claim_for)); one that panics, or does not return
-    /// for as long as that, counts as called. Several run at once, in no particular order.
+    /// Sets the callback, which runs at least once for every decided batch. After an error, it runs again when the
+    /// claim on the batch has expired ([`claim_for`](Self::claim_for)). A callback that panics, or does not return
+    /// for that long, counts as called. Several run concurrently, in no particular order.
     #[must_use]
     pub fn on_complete<Fut>(
         mut self,
@@ -144,17 +144,17 @@ impl EngineBuilder {
         self
     }
 
-    /// How long a aggregator may take to fold a batch and call back; after that, another takes over. A minute
-    /// if not set.
+    /// How long an aggregator may take to fold a batch and call back; after that, another one takes over. Default:
+    /// a minute.
     #[must_use]
     pub fn claim_for(mut self, claim_for: Millis) -> Self {
         self.claim_for = claim_for;
         self
     }
 
-    /// Starts every service that has something to do: jobs are leased only from queues that have a handler
-    /// here, and batches are folded unless nothing at all is registered or asked for. So one process can submit,
-    /// another work, and a third work in another queue of the same store.
+    /// Starts every service that has something to do. The engine leases jobs only from queues with a handler here.
+    /// It folds batches unless nothing at all is registered or requested. So one process can submit, another work,
+    /// and a third work in another queue of the same store.
     pub fn start(self) -> Result<Engine, EngineError> {
         if let Some(mistake) = self.mistake {
             return Err(mistake);
@@ -171,7 +171,7 @@ impl EngineBuilder {
             .map_err(|error| EngineError::Config(error.to_string()))?;
         let (config, store, clock) = (&self.config, &self.store, &self.clock);
         let (stop_rest, abort) = <(CancellationToken, CancellationToken)>::default();
-        // Who ends the engine ends the leasing, too.
+        // Stopping the engine also stops the leasing.
         let stop = stop_rest.child_token();
         let outage = Outage::new(clock.clone());
         let (answers, settled) = mpsc::channel(ANSWERS);
@@ -189,7 +189,7 @@ impl EngineBuilder {
             let gate = self.gates.get(&queue).cloned().unwrap_or_default();
             let count = config.queues.get(&queue).and_then(|queue| queue.worker_count);
             let count = count.unwrap_or(config.worker_pool.worker_count);
-            // With `hold = "group"` nothing needs to be ready ahead of the workers: they pick for themselves.
+            // With `hold = "group"` nothing has to be ready ahead of the workers: they pick for themselves.
             if config.backpressure.hold == Hold::Job {
                 let fetcher = Fetcher {
                     store: store.clone(),
@@ -278,7 +278,7 @@ impl EngineBuilder {
         })
     }
 
-    /// Nothing is registered: this one submits and looks.
+    /// Nothing is registered: this engine only submits and reads.
     fn looks_on(&self) -> bool {
         self.handlers.0.is_empty()
             && self.reducer.is_none()
@@ -298,7 +298,7 @@ impl EngineBuilder {
     }
 }
 
-/// Process ids are the same on many machines, and in every container.
+/// Process ids repeat across machines, and in every container.
 pub(crate) fn unique_owner() -> Owner {
     let random = RandomState::new().build_hasher().finish();
     Owner::new(format!("process-{}-{random:016x}", std::process::id())).expect("short and not empty")
@@ -321,7 +321,7 @@ impl Services {
     fn add(&mut self, service: impl Future<Output = Result<(), StoreError>> + Send + 'static) {
         let failed = self.failed.clone();
         self.tasks.spawn(async move {
-            // Also when the service panics.
+            // Fires also when the service panics.
             let failed = failed.drop_guard();
             let result = service.await;
             match &result {
@@ -334,8 +334,8 @@ impl Services {
         });
     }
 
-    /// Waits for all, but not for ever: a handler that blocks its thread, or a callback that never returns,
-    /// is left behind.
+    /// Waits for all, but not forever: leaves behind a handler that blocks its thread, or a callback that never
+    /// returns.
     async fn join_within(&mut self, longest: Duration) -> Result<(), StoreError> {
         match tokio::time::timeout(longest, self.join()).await {
             Ok(result) => result,
@@ -347,11 +347,11 @@ impl Services {
         }
     }
 
-    /// Waits for all; the first error.
+    /// Waits for all, and returns the first error.
     async fn join(&mut self) -> Result<(), StoreError> {
         let mut first = Ok(());
         while let Some(ended) = self.tasks.join_next().await {
-            // A service that panicked takes its panic to whoever waits.
+            // Propagate the panic of a service to the caller that waits.
             let result = ended.unwrap_or_else(|error| std::panic::resume_unwind(error.into_panic()));
             first = first.and(result);
         }
@@ -359,8 +359,8 @@ impl Services {
     }
 }
 
-/// A running engine. End it with [`Engine::shutdown`]: dropping it ends the services in the middle, and
-/// leases of running jobs run out.
+/// A running engine. End it with [`Engine::shutdown`]: dropping it aborts the services, and the leases of running
+/// jobs expire.
 pub struct Engine {
     store: Arc<dyn Store>,
     dispatcher: Dispatcher,
@@ -371,7 +371,7 @@ pub struct Engine {
     abort: CancellationToken,
     workers: Services,
     rest: Services,
-    /// Tasks behind progress streams; the streams themselves are in users' hands.
+    /// Tasks behind progress streams; users hold the streams themselves.
     followers: TaskTracker,
     stop_followers: CancellationToken,
     grace: Duration,
@@ -392,12 +392,12 @@ impl Engine {
         self.dispatcher.stats()
     }
 
-    /// Tells whether the store can be used. A handle of its own, to be kept.
+    /// Reports whether the store is available. A separate handle, to keep.
     pub fn outage(&self) -> Outage {
         self.outage.clone()
     }
 
-    /// The worker pools as they are, by queue.
+    /// The current state of the worker pools, by queue.
     pub fn pools(&self) -> Vec<PoolView> {
         self.pools.iter().map(PoolHandle::view).collect()
     }
@@ -411,13 +411,13 @@ impl Engine {
         stream
     }
 
-    /// Resolves when the store has failed and the engine with it.
+    /// Resolves when the store has failed, and the engine with it.
     pub async fn failed(&self) {
         self.stop_rest.cancelled().await;
     }
 
-    /// Leases no more, lets running jobs finish within the grace period, gives the rest back, then ends
-    /// the other services. The error is the one that ended the engine, if one did.
+    /// Stops leasing, lets running jobs finish within the grace period, releases the rest, then stops the other
+    /// services. Returns the error that ended the engine, if any.
     pub async fn shutdown(mut self) -> Result<(), EngineError> {
         self.stop.cancel();
         let finished = tokio::time::timeout(self.grace, self.workers.join()).await;
@@ -430,8 +430,8 @@ impl Engine {
         };
         self.stop_rest.cancel();
         let rest = self.rest.join_within(self.grace.max(LAST_GRACE)).await;
-        // Last, so that they still tell what came of the running jobs; a follower that lived on would
-        // keep the store open.
+        // Last, so that followers still report the outcome of the running jobs. A follower that lived on would keep
+        // the store open.
         self.stop_followers.cancel();
         self.followers.close();
         self.followers.wait().await;

@@ -1,4 +1,4 @@
-//! What ends an engine, or a call to it.
+//! Errors that end an engine or one call to it.
 
 use tidegate_core::bulk::Refusal;
 use tidegate_store::StoreError;

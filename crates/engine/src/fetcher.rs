@@ -1,6 +1,6 @@
-//! The fetcher of one queue: keeps ready filled for its workers, and sends jobs that meet a spent window to
-//! delayed. It runs with `hold = "job"` only: otherwise workers get the next job in fair order without the
-//! detour over ready. It looks when the work signal signals and at the latest after `fetch_interval_ms`.
+//! The fetcher of one queue: keeps ready filled for its workers, and moves jobs that meet a spent window to
+//! delayed. It runs with `hold = "job"` only: otherwise workers lease the next job in fair order without the detour
+//! over ready. It wakes on the work signal, and at the latest after `fetch_interval_ms`.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,7 +17,7 @@ pub(crate) struct Fetcher {
     pub(crate) store: Arc<dyn Store>,
     pub(crate) queue: QueueId,
     pub(crate) batch: u32,
-    /// About twice the workers: more would decide too early who goes next.
+    /// About twice the workers: more would fix the order too early.
     pub(crate) ready_cap: u32,
     pub(crate) interval: Duration,
     pub(crate) gate: Gate,
@@ -29,7 +29,7 @@ impl Fetcher {
     pub(crate) async fn run(self) -> Result<(), StoreError> {
         let notifier = self.store.notifier();
         while !self.stop.is_cancelled() {
-            // What is ready takes its place in the window: not for a queue from which nobody leases.
+            // A ready job takes a place in the window, so make none ready in a queue from which nobody leases.
             if !self.gate.is_open() {
                 tokio::select! {
                     () = self.gate.opened() => {}

@@ -1,14 +1,14 @@
-//! The gate of a queue: while it is closed, nothing is leased from the queue here.
+//! The gate of a queue: while it is closed, this process leases nothing from the queue.
 //!
-//! For a downstream that is gone or wants no more work: its jobs wait in their lines instead of failing one by
-//! one. Gates are this process's own; others that work in the same queue find out by themselves.
+//! For a downstream that is unavailable or wants no more work: its jobs wait in their flows instead of failing one
+//! by one. A gate belongs to one process; other processes that work in the same queue find out for themselves.
 
 use tokio::sync::watch;
 
-/// Opens and closes a queue of one engine, while it runs or before. Clones are the same gate. Made open.
+/// Opens and closes a queue of one engine, before or while it runs. Clones are the same gate. A gate starts open.
 ///
-/// Closing stops no job that runs: one that finds its downstream gone closes the gate and answers
-/// [`Returned`](crate::JobError::Released), so that it is the first to run when the gate opens.
+/// Closing stops no running job. A job that finds its downstream unavailable closes the gate and returns
+/// [`Released`](crate::JobError::Released), so that it is the first to run when the gate opens.
 #[derive(Debug, Clone, Default)]
 pub struct Gate {
     /// Why it is closed.
@@ -20,7 +20,7 @@ impl Gate {
         self.closed.send_if_modified(|closed| closed.take().is_some());
     }
 
-    /// Of several reasons the latest is kept.
+    /// Closes the gate; the latest reason wins.
     pub fn close(&self, reason: impl Into<String>) {
         self.closed.send_replace(Some(reason.into()));
     }
@@ -34,9 +34,9 @@ impl Gate {
         self.closed.borrow().clone()
     }
 
-    /// Returns when it is open.
+    /// Resolves when the gate is open.
     pub(crate) async fn opened(&self) {
-        // Fails only without a sender, and this one is here.
+        // Fails only without a sender, and `self` holds one.
         let _ = self.closed.subscribe().wait_for(Option::is_none).await;
     }
 }

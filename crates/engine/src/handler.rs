@@ -1,4 +1,4 @@
-//! What users write: a handler per job type.
+//! What users write: one handler per job type.
 
 use std::collections::HashMap;
 use std::future::Future;
@@ -13,7 +13,7 @@ use tidegate_core::ids::{BatchId, GroupId, JobId, JobType};
 use tidegate_core::time::{Millis, Timestamp};
 use tidegate_store::LeasedJob;
 
-/// One job in the hands of its handler.
+/// One job, as its handler sees it.
 #[derive(Debug, Clone)]
 pub struct Job {
     pub group: GroupId,
@@ -24,23 +24,23 @@ pub struct Job {
     pub payload: Bytes,
     /// 1 for the first run.
     pub attempt: u32,
-    /// The lease ends here.
+    /// The end of the lease.
     pub deadline: Timestamp,
     /// How long this run may take.
     pub timeout: Millis,
 }
 
-/// Why a run did not succeed. Any error turns into a retry by `?`.
+/// Why a run did not succeed. `?` turns any error into a retry.
 #[derive(Debug, Clone, PartialEq)]
 pub enum JobError {
-    /// It will never work.
+    /// It will never succeed.
     Failed(String),
-    /// It may work later; after the type's backoff unless said otherwise.
+    /// It may succeed later: after `after`, or after the type's backoff.
     Retry { error: String, after: Option<Millis> },
-    /// The downstream said too much; uses up no attempt.
+    /// The downstream throttled the call; uses up no attempt.
     Throttled { retry_after: Option<Millis> },
-    /// Not run after all: back to the head of its line; uses up no attempt. It is leased again at once, so
-    /// whoever answers this closes the queue's [`Gate`](crate::Gate) first.
+    /// Not run after all: the job returns to the head of its flow and uses up no attempt. It can be leased again at
+    /// once, so close the queue's [`Gate`](crate::Gate) before returning this.
     Released,
 }
 
@@ -96,7 +96,7 @@ impl IntoResult for Vec<u8> {
     }
 }
 
-/// Does the work of one job type. Async closures are handlers.
+/// Runs the jobs of one type. Async closures are handlers.
 #[async_trait]
 pub trait Handler: Send + Sync + 'static {
     async fn run(&self, job: Job) -> Result<Bytes, JobError>;
@@ -119,8 +119,8 @@ where
 pub(crate) struct Handlers(pub(crate) HashMap<JobType, Arc<dyn Handler>>);
 
 impl Handlers {
-    /// Runs one job to its outcome, whatever the handler does: return, fail, panic, or never return. `spent` of its time
-    /// is over.
+    /// Runs one job to its outcome, whether the handler returns, fails, panics or never returns. `spent` of its
+    /// time has already passed.
     pub(crate) async fn run(&self, leased: LeasedJob, spent: Millis) -> JobOutcome {
         let LeasedJob { leased, id, payload } = leased;
         let Some(handler) = self.0.get(&leased.kind).cloned() else {
@@ -139,7 +139,7 @@ impl Handlers {
             deadline: leased.deadline,
             timeout,
         };
-        // The handler's state is its own: after a panic nothing of ours is half-changed.
+        // The handler owns its state: after a panic, no state of ours is half-changed.
         let run = AssertUnwindSafe(handler.run(job)).catch_unwind();
         match tokio::time::timeout(timeout.into(), run).await {
             Ok(Ok(Ok(result))) => JobOutcome::Completed { result },
@@ -159,7 +159,7 @@ impl Handlers {
     }
 }
 
-/// What a panic of a user's code said.
+/// The message of a panic in user code.
 pub(crate) fn message(panic: &(dyn std::any::Any + Send)) -> &str {
     let text = panic.downcast_ref::<&str>().copied();
     text.or_else(|| panic.downcast_ref::<String>().map(String::as_str))

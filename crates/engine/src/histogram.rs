@@ -1,10 +1,10 @@
-//! Durations counted in fixed buckets, for whoever exports them.
+//! Counts durations in fixed buckets, for an exporter to read.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-/// Upper bounds of the buckets, in milliseconds; one more bucket takes what is above.
-/// What alerts ask for is among them (50 ms, 1 s, 3 s): between two bounds a quantile is a guess.
+/// Upper bounds of the buckets, in milliseconds; one more bucket holds everything above. They include the
+/// thresholds of the alerts (50 ms, 1 s, 3 s): between two bounds a quantile is a guess.
 pub const BOUNDS_MS: [u64; 16] = [
     1, 2, 5, 10, 25, 50, 100, 250, 500, 1_000, 2_000, 3_000, 5_000, 10_000, 30_000, 60_000,
 ];
@@ -18,7 +18,7 @@ pub(crate) struct Histogram {
 /// A histogram at one moment.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct HistogramView {
-    /// How many fell into each bucket of [`BOUNDS_MS`], not added up; the last is above all bounds.
+    /// The count in each bucket of [`BOUNDS_MS`], not cumulative; the last one is above all bounds.
     pub buckets: Vec<u64>,
     pub sum: Duration,
 }

@@ -1,19 +1,19 @@
-//! The running parts: services that wake on events and drive a store.
+//! The services that wake on events and drive a store.
 //!
 //! | service | what it does | wakes on | at the latest after |
 //! |---|---|---|---|
-//! | [`pool`] | leases jobs for free workers and runs their handlers | work, a free worker, the next window | `worker_timeout_sec` |
-//! | [`settler`] | takes answers to the store in chunks | answers | |
+//! | [`pool`] | leases and runs jobs | work, a free worker, the next window | `worker_timeout_sec` |
+//! | [`settler`] | reports outcomes to the store in chunks | outcomes | |
 //! | [`fetcher`] | keeps ready filled for busy workers | work | `fetch_interval_ms` |
 //! | [`dispatcher`] | releases delayed jobs | the next due time | `dispatch_interval_ms` |
 //! | [`sweeper`] | expires leases, drops finished data, takes congestion snapshots | deadlines | a second |
-//! | [`watcher`] | folds complete batches and calls back | completion | a second |
+//! | [`aggregator`] | folds complete batches and calls back | completion | a second |
 //!
-//! These are the bulk part. [`refresh`] keeps cached records fresh, with services of its own;
-//! [`room`] lets people into waiting rooms.
+//! These are the bulk part. [`refresh`] keeps cached records fresh, with its own services; [`room`] lets people
+//! into waiting rooms.
 //!
-//! A queue's [`gate`] stops its pool and its fetcher for a while. All services wait out a store that is
-//! unavailable ([`outage`]). No HTTP, and no word of which store it is.
+//! A queue's [`gate`] pauses its pool and its fetcher. All services wait until an unavailable store responds again
+//! ([`outage`]). Nothing here speaks HTTP or names a particular store.
 
 pub mod aggregator;
 mod alarm;

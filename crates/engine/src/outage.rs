@@ -1,5 +1,5 @@
-//! What every service does while the store cannot be used (its server is away, slow, or full): wait and try
-//! again. One outage is told once when it begins and once when it is over, however many services wait.
+//! What every service does while the store is unavailable (unreachable, slow or full): wait and retry. The log
+//! reports an outage once when it begins and once when it ends, however many services wait.
 
 use std::future::Future;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -9,23 +9,23 @@ use tidegate_core::time::Timestamp;
 use tidegate_store::{Clock, StoreError};
 use tokio_util::sync::CancellationToken;
 
-/// Limit: the pause between two tries.
+/// Limit: the pause between two attempts.
 const LONGEST_PAUSE: Duration = Duration::from_secs(2);
 
 fn pause(tries: u32) -> Duration {
     (Duration::from_millis(50) * tries).min(LONGEST_PAUSE)
 }
 
-/// The store cannot be used.
+/// An outage of the store.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Unavailable {
-    /// By the clock of the engine.
+    /// In the time of the engine's clock.
     pub since: Timestamp,
-    /// What the first call that failed was told.
+    /// The error of the first failed call.
     pub error: String,
 }
 
-/// Tells whether the store of an engine can be used: see [`Engine::outage`](crate::Engine::outage).
+/// Reports whether the store of an engine is available: see [`Engine::outage`](crate::Engine::outage).
 #[derive(Debug, Clone)]
 pub struct Outage {
     clock: Arc<dyn Clock>,
@@ -34,13 +34,13 @@ pub struct Outage {
 
 #[derive(Debug, Default)]
 struct State {
-    /// Calls that are tried again. The outage lasts until there are none, so that one lucky answer in between
-    /// neither ends it nor tells of another.
+    /// Calls in retry. The outage lasts until there are none, so that one lucky response in between neither ends it
+    /// nor reports another.
     waiting: usize,
     unavailable: Option<Unavailable>,
 }
 
-/// A call that is tried again. It ends with this, be it that the call was answered, stopped or dropped.
+/// A call in retry. Dropping this ends the retry, whether the call was answered, stopped or dropped.
 struct Waiting<'a> {
     outage: &'a Outage,
     answered: bool,
@@ -72,13 +72,13 @@ impl Outage {
         }
     }
 
-    /// Since when and why the store has been unavailable; none while it answers. As the services of the engine
-    /// have found it: a store that nobody calls is not looked at.
+    /// Since when and why the store has been unavailable; none while it answers. This is what the engine's services
+    /// have observed: nobody probes a store that nobody calls.
     pub fn lasts(&self) -> Option<Unavailable> {
         self.state().unavailable.clone()
     }
 
-    /// Calls until the store answers, or fails for good. None: `stop` came first.
+    /// Calls until the store answers, or fails unrecoverably. None: `stop` fired first.
     pub(crate) async fn retry_until_available<T, Call, Answer>(
         &self,
         stop: &CancellationToken,
@@ -128,7 +128,7 @@ impl Outage {
         }
     }
 
-    /// Nothing that panics is done under this lock.
+    /// No code under this lock panics, so a poisoned lock is safe to use.
     fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -1,4 +1,4 @@
-//! The worker pool of one queue: leases as many jobs as it has free workers and runs their handlers.
+//! The worker pool of one queue: leases one job for each free worker and runs the handlers.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -19,18 +19,18 @@ use crate::outage::Outage;
 /// Limit: jobs leased in one call.
 const MAX_LEASE: usize = 1_000;
 
-/// What a pool is doing.
+/// The current state of a pool.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PoolView {
     pub queue: QueueId,
     pub workers: u32,
-    /// Of these, how many have a job.
+    /// Of these, how many run a job.
     pub busy: u32,
-    /// Why nothing is leased, if the queue's gate is closed.
+    /// Why the pool leases nothing, if the queue's gate is closed.
     pub gate_closed: Option<String>,
 }
 
-/// Looks at a pool while it runs.
+/// Observes a pool while it runs.
 pub(crate) struct PoolHandle {
     queue: QueueId,
     workers: u32,
@@ -58,7 +58,7 @@ pub(crate) struct Pool {
     pub(crate) owner: Owner,
     pub(crate) handlers: Handlers,
     pub(crate) workers: u32,
-    /// Tasks of jobs that run.
+    /// Tasks of running jobs.
     pub(crate) running: TaskTracker,
     pub(crate) gate: Gate,
     /// Length of a rate window.
@@ -67,9 +67,9 @@ pub(crate) struct Pool {
     pub(crate) patience: Duration,
     pub(crate) answers: mpsc::Sender<Settlement>,
     pub(crate) outage: Outage,
-    /// No more jobs are leased.
+    /// Stops the leasing.
     pub(crate) stop: CancellationToken,
-    /// Running jobs are given back.
+    /// Releases the running jobs.
     pub(crate) abort: CancellationToken,
 }
 
@@ -83,7 +83,7 @@ impl Pool {
         }
     }
 
-    /// Runs until stopped; returns when every running job has been answered for.
+    /// Runs until stopped, and returns when every running job has its outcome.
     pub(crate) async fn run(self) -> Result<(), StoreError> {
         let result = self.lease_until_stopped().await;
         self.running.close();
@@ -102,7 +102,7 @@ impl Pool {
                 permit = free.clone().acquire_owned() => permit.expect("the semaphore is never closed"),
                 () = self.stop.cancelled() => break,
             };
-            // Only here: it may have been closed while every worker was busy.
+            // Check only here: the gate may have closed while every worker was busy.
             if !self.gate.is_open() {
                 drop(permits);
                 self.gate_opened().await;
@@ -112,14 +112,14 @@ impl Pool {
             if let Ok(others) = free.clone().try_acquire_many_owned(more) {
                 permits.merge(others);
             }
-            // Before the lease, so that a signal that signals during it is heard.
+            // Subscribe before the lease, so that no signal during it gets lost.
             let signal = notifier.work.notified();
             let params = LeaseParams {
                 queue: self.queue.clone(),
                 max: permits.num_permits() as u32,
                 owner: self.owner.clone(),
             };
-            // Of the last try: an earlier one that failed has leased nothing.
+            // The time of the last attempt: an earlier one that failed has leased nothing.
             let mut asked_at = self.clock.steady();
             let lease = || {
                 asked_at = self.clock.steady();
@@ -128,7 +128,7 @@ impl Pool {
             let Some(outcome) = self.outage.retry_until_available(&self.stop, lease).await? else {
                 break;
             };
-            // It may have been closed while the lease was under way.
+            // The gate may have closed while the lease was in progress.
             let open = self.gate.is_open();
             for job in outcome.jobs {
                 let permit = permits.split(1).expect("no more jobs than permits");
@@ -151,7 +151,7 @@ impl Pool {
         Ok(())
     }
 
-    /// Returns when the gate is open, or at the stop.
+    /// Resolves when the gate opens, or at the stop.
     async fn gate_opened(&self) {
         let (queue, reason) = (&self.queue, self.gate.reason());
         tracing::warn!(%queue, reason, "queue {queue} is closed: nothing is leased from it here");
@@ -161,11 +161,11 @@ impl Pool {
         }
     }
 
-    /// Runs the job, or gives it back if the gate is not open, or if its time was over before it could begin: the
-    /// process or the machine may have been stopped since the lease, and then another worker has the job by now.
+    /// Runs the job, or releases it if the gate is closed or its time was over before it could start. The process
+    /// or the machine may have been frozen since the lease, and then another worker has the job.
     ///
-    /// Invariant: the lease began after `asked_at` and lasts longer than the job's timeout, so a run that begins and ends
-    /// within the timeout of `asked_at` has its lease all the time, whatever the store's clock says.
+    /// Invariant: the lease began after `asked_at` and lasts longer than the job's timeout. So a run that starts
+    /// and ends within the timeout of `asked_at` holds its lease throughout, whatever the store's clock says.
     fn start(&self, job: LeasedJob, asked_at: Timestamp, permit: OwnedSemaphorePermit, open: bool) {
         let lease = job.leased.lease;
         let (handlers, answers, abort) = (self.handlers.clone(), self.answers.clone(), self.abort.clone());
@@ -182,7 +182,7 @@ impl Pool {
                 outcome = handlers.run(job, spent) => outcome,
                 () = abort.cancelled() => JobOutcome::Released,
             };
-            // The settler is gone only if the store is; then the lease runs out by itself.
+            // The settler is gone only if the store is; then the lease expires on its own.
             let _ = answers.send(Settlement { lease, outcome }).await;
             drop(permit);
         });

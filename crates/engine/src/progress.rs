@@ -1,4 +1,4 @@
-//! Progress of a batch as a stream: an item whenever the counts have changed, the last when it is decided.
+//! Progress of a batch as a stream: one item for every change of the counts, the last one when the batch is decided.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -18,7 +18,7 @@ use tokio_util::sync::CancellationToken;
 use crate::EngineError;
 use crate::outage::Outage;
 
-/// How often the counts are looked at.
+/// How often the stream polls the counts.
 const INTERVAL: Duration = Duration::from_millis(100);
 
 #[derive(Debug, Clone, PartialEq)]
@@ -38,8 +38,8 @@ impl Progress {
 pub struct ProgressStream(mpsc::Receiver<Result<Progress, EngineError>>);
 
 impl ProgressStream {
-    /// The stream, and the task that feeds it: until the batch is decided, nobody listens any more, or
-    /// `stop`. The task holds the store, so whoever wants the store back has to wait for it.
+    /// Returns the stream, and the task that feeds it until the batch is decided, the receiver is gone, or `stop`
+    /// fires. The task holds the store: a caller that needs the store back has to wait for the task.
     pub(crate) fn follow(
         store: Arc<dyn Store>,
         group: GroupId,
@@ -58,7 +58,7 @@ impl ProgressStream {
         (Self(receiver), task)
     }
 
-    /// The next change; none after the last, or when the engine has been shut down.
+    /// The next change; none after the last, or after the engine has shut down.
     pub async fn next(&mut self) -> Option<Result<Progress, EngineError>> {
         self.0.recv().await
     }

@@ -1,7 +1,7 @@
-//! The settler: takes workers' answers to the store, as many at once as have come.
+//! The settler: reports workers' outcomes to the store, as many in one call as have arrived.
 //!
-//! A call that takes long does not hold up the next: where a store is spread over servers and one of them is
-//! away, the answers that belong to it wait, and the leases of all others must not run out meanwhile.
+//! A slow call does not block the next one. If a store spans several servers and one of them is unavailable, the
+//! outcomes for that server wait, and the leases of all others must not expire meanwhile.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,15 +14,15 @@ use tokio_util::sync::CancellationToken;
 
 use crate::outage::Outage;
 
-/// Limit: answers in one call, and calls under way at once.
+/// Limit: outcomes in one call, and calls in flight.
 const MAX_BATCH: usize = 1_000;
 const MAX_CALLS: usize = 64;
 
-/// While a call takes no longer than this, answers batcher for the next one: few large calls cost less.
+/// While a call takes no longer than this, outcomes collect for the next one: few large calls cost less.
 const GATHER: Duration = Duration::from_millis(100);
 
-/// Runs until every sender is gone and everything is settled. From `abort` on, a store that is unavailable is
-/// not waited for: the leases of what cannot be delivered run out, and those jobs run again.
+/// Runs until every sender is gone and everything is settled. After `abort`, it no longer waits for an unavailable
+/// store: the leases of undelivered outcomes expire, and those jobs run again.
 pub(crate) async fn run(
     store: Arc<dyn Store>,
     mut answers: mpsc::Receiver<Settlement>,
@@ -51,7 +51,7 @@ pub(crate) async fn run(
     Ok(())
 }
 
-/// A call that panicked takes its panic to whoever waits.
+/// Propagates the panic of a call to the caller that waits.
 fn result_of(ended: Result<Result<(), StoreError>, JoinError>) -> Result<(), StoreError> {
     ended.unwrap_or_else(|error| std::panic::resume_unwind(error.into_panic()))
 }

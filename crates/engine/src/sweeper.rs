@@ -1,4 +1,4 @@
-//! Sweepers: expired leases, finished data, congestion history.
+//! Sweepers: expire leases, drop finished data, record congestion history.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! What a member holds: its partitions, each with what was read ahead, and the changes it has not told yet.
+//! The assignment of a consumer: its partitions with their read-ahead buffers, and the changes it has not reported yet.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -6,23 +6,22 @@ use tokio::time::Instant;
 
 use crate::{Batch, Delivered, LogError};
 
-/// A partition under one fence.
+/// A partition under one fencing token.
 #[derive(Debug)]
 pub(crate) struct OwnedPartition {
     pub(crate) fence: u64,
-    /// Until then nobody else can have it, counted from before the last call that renewed it. None where the server
-    /// takes care of that.
+    /// Until then nobody else can own it, counted from before the last renewal. None where the server enforces that.
     pub(crate) until: Option<Instant>,
-    /// The first offset that was not read yet.
+    /// The first offset not read yet.
     pub(crate) unread: u64,
-    /// The first offset that was not handed out yet.
+    /// The first offset not handed out yet.
     pub(crate) next: u64,
     pub(crate) ahead: VecDeque<Delivered>,
-    /// What needs no commit: where it began, or the last mark.
+    /// The offset that needs no commit: where the assignment began, or the last commit.
     pub(crate) done: u64,
 }
 
-/// What is to be read of a partition, if it is still held under this fence then.
+/// What to read of a partition, if it is still owned under this fence by then.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Want {
     pub(crate) partition: u32,
@@ -36,9 +35,9 @@ pub(crate) struct Assignment {
     pub(crate) partitions: BTreeMap<u32, OwnedPartition>,
     assigned: Vec<u32>,
     revoked: Vec<u32>,
-    /// What went wrong since the last call.
+    /// The error since the last call, if any.
     trouble: Option<LogError>,
-    /// Which partition goes first: each has its turn.
+    /// The partition that goes first; it rotates, so that none starves.
     turn: u32,
 }
 
@@ -57,19 +56,19 @@ impl Assignment {
         self.partitions.insert(partition, held);
     }
 
-    /// What was read ahead goes, too: it is for the next owner.
+    /// Drops the read-ahead buffer, too: those records belong to the next owner.
     pub(crate) fn lose(&mut self, partition: u32) {
         if self.partitions.remove(&partition).is_none() {
             return;
         }
-        // What was never told to be ours need not be told to be lost.
+        // An assignment never reported needs no revocation.
         match self.assigned.iter().position(|assigned| *assigned == partition) {
             Some(place) => drop(self.assigned.remove(place)),
             None => self.revoked.push(partition),
         }
     }
 
-    /// The same, if it is still held under this fence.
+    /// The same, if the partition is still owned under this fence.
     pub(crate) fn lose_under(&mut self, partition: u32, fence: u64) {
         let held = self.partitions.get(&partition);
         if held.is_some_and(|held| held.fence == fence) {
@@ -77,7 +76,7 @@ impl Assignment {
         }
     }
 
-    /// Loses what was not renewed in time: another may have it.
+    /// Loses the partitions whose lease was not renewed in time: another consumer may own them.
     pub(crate) fn expire(&mut self, now: Instant) {
         let late: Vec<u32> = (self.partitions.iter())
             .filter_map(|(partition, held)| {
@@ -100,7 +99,7 @@ impl Assignment {
         self.trouble = Some(error);
     }
 
-    /// What to read so that about `max` records are ahead, each partition its share.
+    /// What to read so that about `max` records are buffered, each partition its share.
     pub(crate) fn wants(&self, max: usize) -> Vec<Want> {
         let share = (max / self.partitions.len().max(1)).max(1);
         (self.partitions.iter())
@@ -114,13 +113,13 @@ impl Assignment {
             .collect()
     }
 
-    /// Records that are ahead.
+    /// Records in the buffers.
     #[cfg(feature = "kafka")]
     pub(crate) fn buffered(&self) -> usize {
         self.partitions.values().map(|held| held.ahead.len()).sum()
     }
 
-    /// A record that came by itself. The first one says where the partition begins.
+    /// Takes a record that the client pushed. The first one tells where the partition begins.
     #[cfg(feature = "kafka")]
     pub(crate) fn push(&mut self, record: Delivered) {
         let Some(held) = self.partitions.get_mut(&record.position.partition) else {
@@ -147,7 +146,7 @@ impl Assignment {
         held.ahead.extend(records);
     }
 
-    /// What can be said now; the trouble only when there is nothing else.
+    /// Returns what there is to report; the error only if there is nothing else.
     pub(crate) fn take(&mut self, max: usize, paused: bool, now: Instant) -> Result<Batch, LogError> {
         self.expire(now);
         let mut records = Vec::new();

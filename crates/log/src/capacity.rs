@@ -1,4 +1,4 @@
-//! A bound on records that wait to be appended: whoever finds none left is refused at once.
+//! Bounds the records that wait to be appended: a caller that finds no capacity is rejected at once.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -11,7 +11,7 @@ pub(crate) struct Capacity {
     used: Arc<AtomicUsize>,
 }
 
-/// Capacity for some records, given back when it is dropped.
+/// A permit for some records; dropping it returns the capacity.
 #[derive(Debug)]
 pub(crate) struct Taken {
     records: usize,

@@ -1,4 +1,4 @@
-//! What can fail. Refusals that belong to one partition of a commit are outcomes, not errors.
+//! Errors of a log. Rejections that concern one partition of a commit are outcomes, not errors.
 
 use std::path::PathBuf;
 
@@ -9,7 +9,7 @@ use tidegate_store::StoreError;
 pub enum LogError {
     #[error("too many records wait to be appended; try again later")]
     Full,
-    /// The only answer to an append that leaves open what became of the record.
+    /// In doubt: the only error of an append that leaves the fate of the record open.
     #[error("not confirmed within {0} ms; the record may have been appended all the same")]
     Timeout(u64),
     #[error("a record of {bytes} bytes is too large; at most {max} are taken")]
@@ -35,7 +35,7 @@ pub enum LogError {
         topic: String,
         setting: &'static str,
         found: String,
-        /// What would do.
+        /// The value that would be right.
         right: String,
     },
     #[error("the log is not set up right: {0}")]
@@ -56,7 +56,7 @@ pub enum LogError {
 }
 
 impl LogError {
-    /// Whether the same call may work later without anyone stepping in.
+    /// Whether the same call may succeed later without an operator.
     pub fn is_retryable(&self) -> bool {
         matches!(
             self,

@@ -1,14 +1,14 @@
-//! The log seam: refresh events and dead letters, as bytes in partitions.
+//! The log: refresh events and dead letters, as bytes in partitions.
 //!
-//! - [`Log`] and [`Consumer`]: append, consume in groups, commit low-water marks, look at lag and records.
+//! - [`Log`] and [`Consumer`]: append, consume in groups, commit low watermarks, inspect lag and records.
 //! - [`embedded`]: durable in a folder, in this process.
 //! - [`redis`]: Redis Streams on a server or Cluster, shared by several processes.
 //! - `kafka` (feature): Apache Kafka.
 //! - `conformance` (feature): the cases that every backend must pass.
 //!
-//! A partition has one owner at a time in each group, and an owner that lost it cannot move its mark. After an
-//! owner is gone, records from the mark on are delivered again: at least once, and in order for each key.
-//! What the bytes mean is not known here.
+//! A partition has one owner at a time in each consumer group, and fencing keeps a former owner from moving its
+//! committed offset. After an owner is gone, the log delivers the records from the committed offset on again: at
+//! least once, and in order for each key. The log does not know what the bytes mean.
 
 mod assignment;
 mod capacity;

@@ -1,6 +1,6 @@
-//! Which partition a key belongs to: murmur2, as the Kafka clients of every language do it, on every backend.
+//! Maps a key to its partition: murmur2, as the Kafka clients of every language do it, on every backend.
 
-/// The same key always gives the same partition of the same number of partitions.
+/// The same key always maps to the same partition, as long as the number of partitions is the same.
 pub fn partition_of(key: &[u8], partitions: u32) -> u32 {
     assert!(partitions > 0, "a topic has at least one partition");
     (murmur2(key) & 0x7fff_ffff) % partitions

@@ -1,4 +1,4 @@
-//! The seam itself: what a backend must be able to do.
+//! The `Log` and `Consumer` traits: what a backend must be able to do.
 
 use std::fmt;
 use std::time::Duration;
@@ -11,8 +11,8 @@ use crate::{LogError, LogSettings, Topic};
 
 /// Limit: key and value of one record together.
 pub(crate) const MAX_RECORD: usize = 1_100_000;
-/// Limit: the same of a dead letter. It may hold a whole record that nobody could read, as two characters for each byte,
-/// and says a little about it.
+/// Limit: key and value of a dead letter together. It may hold a whole undecodable record, with two characters for
+/// each byte, and a short description.
 pub(crate) const MAX_DEAD_LETTER: usize = 2 * MAX_RECORD + 100_000;
 
 /// Limit: key and value of one record of a topic together.
@@ -23,7 +23,7 @@ pub(crate) fn max_record(topic: Topic) -> usize {
     }
 }
 
-/// What is appended. Records of one key stay in order.
+/// A record to append. Records of one key stay in order.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Record {
     pub topic: Topic,
@@ -42,30 +42,30 @@ impl Record {
     }
 }
 
-/// Where a record of a topic is.
+/// The position of a record in a topic.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Position {
     pub partition: u32,
     pub offset: u64,
 }
 
-/// A record as it is read.
+/// A record as the log delivers it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Delivered {
     pub position: Position,
     pub key: Bytes,
     pub value: Bytes,
-    /// By the clock of the log; never goes back within a partition.
+    /// In the log's time; never decreases within a partition.
     pub appended_at: Timestamp,
 }
 
-/// What a consumer got. Take `revoked` first, then `assigned`, then the records: a partition that was lost and
-/// came back is in both, and begins at its mark again.
+/// What a consumer received. Handle `revoked` first, then `assigned`, then the records: a partition that was lost and
+/// came back is in both, and starts at its committed offset again.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Batch {
     pub assigned: Vec<u32>,
     pub revoked: Vec<u32>,
-    /// Within a partition in order.
+    /// In order within a partition.
     pub records: Vec<Delivered>,
 }
 
@@ -75,7 +75,7 @@ impl Batch {
     }
 }
 
-/// The low-water mark of a partition: everything before `next` is done.
+/// The low watermark of a partition: everything before `next` is done.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Mark {
     pub partition: u32,
@@ -83,55 +83,55 @@ pub struct Mark {
     pub next: u64,
 }
 
-/// What became of a mark.
+/// The result of a commit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum CommitOutcome {
-    /// Durable. A mark never goes back: one that is behind the stored one leaves that as it is.
+    /// Durable. A committed offset never decreases: a lower one leaves it unchanged.
     Committed,
-    /// The partition is not this consumer's any more; nothing was stored.
+    /// This consumer no longer owns the partition; nothing was stored.
     Lost,
-    /// The mark is beyond what this consumer was given since it owns the partition; nothing was stored.
+    /// The offset is beyond what this consumer received since its assignment; nothing was stored.
     NotDelivered,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ConsumeParams {
     pub topic: Topic,
-    /// Consumers of one group share the partitions; groups know nothing of each other.
+    /// Consumers of one group share the partitions; groups are independent.
     pub group: String,
-    /// Who consumes, for people who look; need not be unique.
+    /// Names the consumer for operators; need not be unique.
     pub owner: String,
-    /// Records that are read ahead.
+    /// Records to read ahead.
     pub max_buffered: usize,
 }
 
-/// How far a group is behind in one partition.
+/// The lag of a group in one partition.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PartitionLag {
     pub partition: u32,
-    /// The oldest offset that is kept; `end` if none is.
+    /// The oldest retained offset; `end` if there is none.
     pub start: u64,
-    /// The offset that the next record gets.
+    /// The offset of the next record.
     pub end: u64,
-    /// The mark of the group, if it ever committed one.
+    /// The committed offset of the group, if any.
     pub committed: Option<u64>,
-    /// When the oldest record that is kept and not done was appended.
+    /// When the oldest retained record that is not done was appended.
     pub oldest: Option<Timestamp>,
 }
 
 impl PartitionLag {
-    /// The first offset that is kept and not done.
+    /// The first retained offset that is not done.
     pub fn next(&self) -> u64 {
         self.committed.unwrap_or_default().max(self.start)
     }
 
-    /// Records that are kept and not done.
+    /// Retained records that are not done.
     pub fn records(&self) -> u64 {
         self.end.saturating_sub(self.next())
     }
 }
 
-/// How far a group is behind, by partition.
+/// The lag of a group, by partition.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Lag {
     pub partitions: Vec<PartitionLag>,
@@ -153,41 +153,41 @@ impl Lag {
 pub trait Log: Send + Sync + fmt::Debug + 'static {
     fn settings(&self) -> &LogSettings;
 
-    /// Ok means durable as far as the backend can be. Each record is answered for itself, in the order of the
-    /// call, and never later than the send timeout: a log that cannot keep up answers `Full`, not slowly.
-    /// After `Timeout` a record may be there or come to be; after any other error it is not there.
-    /// Records of one key keep their order.
+    /// Ok means durable, as far as the backend can be. Returns one result per record, in the order of the call, and
+    /// never later than the send timeout: an overloaded log returns `Full` instead of slowing down. After `Timeout` a
+    /// record is in doubt: it may exist or still appear. After any other error it does not exist. Records of one key
+    /// keep their order.
     async fn append(&self, records: Vec<Record>) -> Vec<Result<Position, LogError>>;
 
-    /// Joins a group. The first partitions come with the first batches.
+    /// Joins a consumer group. The first partitions come with the first batches.
     async fn consume(&self, params: ConsumeParams) -> Result<Box<dyn Consumer>, LogError>;
 
-    /// How far a group is behind; one that never committed is behind by everything that is kept.
+    /// The lag of a group; a group that never committed lags behind by everything retained.
     async fn lag(&self, topic: Topic, group: &str) -> Result<Lag, LogError>;
 
-    /// Records of one partition from an offset on, without a group: for looking at dead letters. Begins at the
-    /// oldest that is kept when `from` is older.
+    /// Records of one partition from an offset on, without a group: to inspect dead letters. Starts at the oldest
+    /// retained record if `from` is older.
     async fn read(&self, topic: Topic, from: Position, max: usize) -> Result<Vec<Delivered>, LogError>;
 
-    /// Whether the log can be used and is laid out as configured.
+    /// Whether the log is available and its layout matches the configuration.
     async fn check(&self) -> Result<(), LogError>;
 
-    /// Waits for what is under way, then answers `Closed`.
+    /// Waits for calls in flight; later calls return `Closed`.
     async fn close(&self);
 }
 
-/// A member of a group. Dropped without [`close`](Consumer::close) it is as one that died: its partitions go to
+/// A member of a consumer group. Dropped without [`close`](Consumer::close), it counts as dead: its partitions go to
 /// others as soon as the backend notices.
 #[async_trait]
 pub trait Consumer: Send + Sync + fmt::Debug {
-    /// At most `max` records, as soon as there is something to say, at the latest after `wait`. The membership
-    /// does not depend on how often this is called. An error that can be retried leaves the consumer usable.
+    /// At most `max` records, as soon as there is something to report, at the latest after `wait`. The membership
+    /// does not depend on how often callers call this. A retryable error leaves the consumer usable.
     async fn next(&self, max: usize, wait: Duration) -> Result<Batch, LogError>;
 
-    /// Stores the marks; one outcome for each.
+    /// Commits the offsets; returns one outcome for each.
     async fn commit(&self, marks: &[Mark]) -> Result<Vec<CommitOutcome>, LogError>;
 
-    /// While paused no records are handed out; the partitions stay.
+    /// While paused, the consumer hands out no records; it keeps its partitions.
     fn set_paused(&self, paused: bool);
 
     /// Leaves the group; its partitions are free at once.

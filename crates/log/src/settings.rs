@@ -1,4 +1,4 @@
-//! The topics and how they are kept.
+//! The topics and their settings.
 
 use std::fmt;
 
@@ -12,7 +12,7 @@ const HOUR: u64 = 60 * 60 * 1_000;
 /// Limit: partitions of a topic.
 const MAX_PARTITIONS: u32 = 1_024;
 
-/// What a record is for. There are these and no others.
+/// The purpose of a record. No other topics exist.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Topic {
@@ -20,7 +20,7 @@ pub enum Topic {
     High,
     /// Refreshes that nobody waits for.
     Low,
-    /// Records that were given up.
+    /// Dead letters.
     Dead,
 }
 
@@ -43,23 +43,23 @@ impl fmt::Display for Topic {
     }
 }
 
-/// How one topic is kept.
+/// Settings of one topic.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct TopicSettings {
-    /// Fixed when the topic is made: a key keeps its partition.
+    /// Fixed when the topic is created: a key keeps its partition.
     pub partitions: u32,
-    /// Records older than this are dropped, consumed or not.
+    /// The log drops records older than this, consumed or not.
     pub retention: Millis,
-    /// Records that every group is done with are dropped when they are older than this; none: only by `retention`. A
-    /// group counts from its first mark. For backends that keep records in memory or on this disk; Kafka has only the
-    /// retention. Default: none.
+    /// The log drops records that every group is done with when they are older than this; none: only `retention`
+    /// applies. A group counts from its first commit. For backends that keep records in memory or on this disk; Kafka
+    /// has only the retention. Default: none.
     #[serde(default)]
     pub done_retention: Option<Millis>,
 }
 
 impl TopicSettings {
-    /// After how long a record goes that is done, as far as there is such a thing.
+    /// How long the log retains a done record.
     pub(crate) fn done_retention(&self) -> Millis {
         self.done_retention.unwrap_or(self.retention).min(self.retention)
     }
@@ -73,24 +73,24 @@ impl TopicSettings {
     }
 }
 
-/// How a log is kept and used.
+/// Settings of a log.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct LogSettings {
-    /// What every topic's name begins with: letters, digits, `.`, `_`, `-`. Default: nothing.
+    /// The start of every topic name: letters, digits, `.`, `_`, `-`. Default: nothing.
     pub prefix: String,
     pub high: TopicSettings,
     pub low: TopicSettings,
     pub dead: TopicSettings,
-    /// Copies that Kafka keeps of each record. Default 3.
+    /// Replicas of each record in Kafka. Default 3.
     pub replication: u16,
-    /// Longest wait for an append to be confirmed. Default 1,000 ms.
+    /// Longest wait for the confirmation of an append. Default 1,000 ms.
     pub send_timeout: Millis,
-    /// Records that may wait to be appended; more are refused at once. Default 10,000.
+    /// Records that may wait to be appended; the log rejects further ones at once. Default 10,000.
     pub max_queued: usize,
-    /// A consumer that is not heard of for so long loses its partitions. Default 10,000 ms.
+    /// A consumer without a heartbeat for this long loses its partitions. Default 10,000 ms.
     pub session_timeout: Millis,
-    /// How often old records are looked for where the backend does not do so itself. Default 60,000 ms.
+    /// How often the log sweeps for expired records, where the backend does not do so itself. Default 60,000 ms.
     pub sweep_every: Millis,
 }
 
@@ -128,7 +128,7 @@ impl LogSettings {
         format!("{}{}", self.prefix, topic.name())
     }
 
-    /// Names both what is wrong and what would do.
+    /// The error names the wrong value and a right one.
     pub fn validate(&self) -> Result<(), LogError> {
         let refuse = |reason: String| Err(LogError::Config(reason));
         check_name("prefix", &self.prefix)?;
@@ -166,7 +166,7 @@ impl LogSettings {
     }
 }
 
-/// Names become parts of topic names and keys, where other characters mean something.
+/// Names become parts of topic names and keys, where other characters have a meaning.
 pub(crate) fn check_name(what: &str, name: &str) -> Result<(), LogError> {
     let fine = |character: char| character.is_ascii_alphanumeric() || matches!(character, '.' | '_' | '-');
     if name.len() <= 100 && name.chars().all(fine) {
@@ -177,7 +177,7 @@ pub(crate) fn check_name(what: &str, name: &str) -> Result<(), LogError> {
     )))
 }
 
-/// As [`check_name`], and there must be one.
+/// Like [`check_name`], but the name must not be empty.
 pub(crate) fn check_some_name(what: &str, name: &str) -> Result<(), LogError> {
     if name.is_empty() {
         return Err(LogError::Config(format!("{what} is empty")));

@@ -1,11 +1,11 @@
-//! How the partitions of a topic are shared among the members of a group: evenly, and moving as few as possible.
+//! Shares the partitions of a topic among the members of a group: evenly, moving as few as possible.
 
-/// How many of the partitions each member may have: the first `partitions % members` have one more.
+/// How many partitions each member may own: the first `partitions % members` get one more.
 pub(crate) fn quota(place: usize, members: usize, partitions: usize) -> usize {
     partitions / members + usize::from(place < partitions % members)
 }
 
-/// Who is to own each partition. Owners that are still members keep what is within their share.
+/// The new owner of each partition. Owners that are still members keep what is within their share.
 pub(crate) fn spread<M: Copy + Eq>(owners: &[Option<M>], members: &[M]) -> Vec<Option<M>> {
     if members.is_empty() {
         return vec![None; owners.len()];
@@ -28,7 +28,7 @@ pub(crate) fn spread<M: Copy + Eq>(owners: &[Option<M>], members: &[M]) -> Vec<O
         })
         .collect();
     for owner in shared.iter_mut().filter(|owner| owner.is_none()) {
-        // The one with the fewest: nobody is above its share, so the shares come out even.
+        // Choose the member with the fewest: nobody is above its share, so the shares come out even.
         let place = (0..members.len())
             .min_by_key(|place| held[*place])
             .unwrap_or_default();

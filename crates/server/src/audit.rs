@@ -81,7 +81,7 @@ impl Audit {
         Ok(Self(Arc::new(Mutex::new(log))))
     }
 
-    /// Durable when it returns. ApiError if it cannot be kept: then the command must not be done either.
+    /// Durable when it returns. Fails if it cannot be kept: then the command must not be done either.
     pub(crate) async fn note(
         &self,
         at: Timestamp,

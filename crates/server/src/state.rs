@@ -157,7 +157,7 @@ impl App {
     }
 }
 
-/// PathParams in addresses, checked.
+/// Names in addresses, checked.
 pub(crate) fn group_id(name: &str) -> ApiResult<GroupId> {
     Ok(GroupId::new(name)?)
 }

@@ -1,14 +1,14 @@
-//! What a write does to what is stored. Pure, so that every backend decides the same.
+//! Decides what a write does to the stored record. Pure, so that every backend decides the same.
 
 use tidegate_core::refresh::Version;
 
 use crate::{Write, WriteOutcome};
 
-/// What is stored of a record, as far as a decision needs it.
+/// The stored state of a record, as far as a decision needs it.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Known {
     pub(crate) row: Option<KnownRow>,
-    /// Version of its status, if it has one.
+    /// The version of its status, if it has one.
     pub(crate) status: Option<Version>,
 }
 
@@ -19,13 +19,13 @@ pub(crate) struct KnownRow {
     pub(crate) hash: Option<[u8; 32]>,
 }
 
-/// What has to be done for a write.
+/// What a write has to do.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Step {
     Nothing,
-    /// Replaces data and hash; what was there goes to the history.
+    /// Replaces data and hash; the previous ones go to the history.
     Replace,
-    /// Moves `last_checked_at` and the version.
+    /// Updates `last_checked_at` and the version.
     Touch,
     /// Writes the status.
     Note,
@@ -41,7 +41,7 @@ pub(crate) struct Decision {
 pub(crate) fn decide(write: &Write, known: Known) -> Decision {
     let version = write.version();
     let stored = match write {
-        // A failure must also not hide a newer failure.
+        // A failure must not hide a newer failure either.
         Write::Failed(_) | Write::Parked(_) => known.row.map(|row| row.version).max(known.status),
         Write::Full { .. } => known.row.map(|row| row.version),
     };
@@ -76,7 +76,7 @@ fn nothing(outcome: WriteOutcome) -> Decision {
     }
 }
 
-/// A success ends a status, unless that is about a later event.
+/// A success ends a status, unless the status concerns a later event.
 fn ends_status(known: Known, version: Version) -> bool {
     known.status.is_some_and(|status| status <= version)
 }

@@ -1,13 +1,13 @@
-//! What can fail, as opposed to what is refused.
+//! Errors, as opposed to rejections, which are outcomes.
 
 use tidegate_core::time::Millis;
 
 use crate::sql::schema::SCHEMA_VERSION;
 
-/// What brings a database to the schema of this program.
+/// The command that migrates a database to the schema of this program.
 pub const MIGRATE_COMMAND: &str = "tidegate migrate";
 
-/// A database could not do its work. Writes that lost against a newer version are answers, not errors.
+/// A database could not do its work. A write that lost against a newer version has an outcome, not an error.
 #[derive(Debug, Clone, thiserror::Error)]
 pub enum SnapshotsError {
     #[error("{database} cannot be used now: {reason}")]
@@ -38,8 +38,8 @@ fn other_schema_help(found: u32) -> String {
 }
 
 impl SnapshotsError {
-    /// Whether the same call may work later without anyone stepping in: a lost connection, a deadlock, a busy or
-    /// full database. Not a schema or a value that does not fit.
+    /// Whether the same call may succeed later without an operator: after a lost connection, a deadlock, a busy or
+    /// full database. Not after a mismatched schema or value.
     pub fn is_retryable(&self) -> bool {
         matches!(
             self,

@@ -1,13 +1,13 @@
-//! The snapshots seam: what is stored of refreshed records sits behind [`Snapshots`].
+//! The snapshot store: everything stored of refreshed records sits behind [`Snapshots`].
 //!
-//! - [`Snapshots`]: one method per transition; every method takes and answers batches.
+//! - [`Snapshots`]: one method per transition; every method takes and returns batches.
 //! - [`sqlite`]: one file, in this process; the default.
 //! - `postgres`, `mysql` (features): a database server, shared by several processes.
 //! - [`archive`]: moves history out of the database into compressed objects, and back.
 //! - `conformance` (feature): the cases that every backend must pass.
 //!
-//! What a snapshot contains is the caller's: data is opaque here, and so is its hash. No clock: every time is an
-//! argument.
+//! The content of a snapshot belongs to the caller: data and hash are opaque here. This crate has no clock: every
+//! time is an argument.
 
 pub mod archive;
 #[cfg(feature = "conformance")]

@@ -1,7 +1,7 @@
 //! MySQL 8 and MariaDB 10.6 or later, shared by several processes.
 //!
-//! The SQL keeps to what both have: no RETURNING, `VALUES(column)` in upserts, no row constructors in lists (MariaDB
-//! finds them by no index), SKIP LOCKED.
+//! The SQL uses only what both have: no RETURNING, `VALUES(column)` in upserts, no row constructors in lists (MariaDB
+//! uses no index for them), SKIP LOCKED.
 
 use std::time::Duration;
 
@@ -17,7 +17,7 @@ use crate::sql::lent::Lent;
 use crate::sql::statement::Dialect;
 use crate::{SnapshotsError, SqlSnapshots};
 
-/// A connection that was not used for this long is tried before it is used again.
+/// The pool pings a connection that was idle for longer than this before it lends it.
 const IDLE_BEFORE_PING: Duration = Duration::from_secs(1);
 /// Statements differ by their number of rows; each one is prepared once.
 const STATEMENT_CACHE: usize = 500;
@@ -38,11 +38,11 @@ impl MySqlOptions {
     }
 }
 
-/// Makes the pool. Connects with the first call, so that a server which is not there yet is no error.
+/// Creates the pool. It connects on the first call, so a server that is not up yet is no error.
 pub fn open(options: MySqlOptions) -> Result<SqlSnapshots, SnapshotsError> {
     check_scheme(&options.url, &["mysql://", "mariadb://"])?;
     let connect: MySqlConnectOptions = options.url.parse().map_err(|error: sqlx::Error| {
-        // The URL itself may have a password in it.
+        // Leave out the URL: it may contain a password.
         SnapshotsError::Invalid(format!("the URL of the MySQL database: {error}"))
     })?;
     let Some(database) = connect.get_database() else {
@@ -63,7 +63,7 @@ pub fn open(options: MySqlOptions) -> Result<SqlSnapshots, SnapshotsError> {
     let session = session_settings(timeouts.write);
     let pool = MySqlPoolOptions::new()
         .max_connections(options.snapshots.connections.max(1))
-        // Calls have timeouts of their own, all within this.
+        // Calls have their own timeouts, all within this one.
         .acquire_timeout(timeouts.bulk.max(timeouts.write).max(Millis(1)).into())
         .test_before_acquire(false)
         .before_acquire(|connection, usage| {
@@ -95,9 +95,9 @@ pub fn open(options: MySqlOptions) -> Result<SqlSnapshots, SnapshotsError> {
 fn session_settings(lock_wait: Millis) -> Vec<String> {
     let seconds = lock_wait.0.div_ceil(1_000).max(1);
     vec![
-        // Locks only what is selected, not what lies between: claims and upserts do not hold each other up.
+        // Locks only the selected rows, not the gaps between them: claims and upserts do not block each other.
         "SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED".to_owned(),
-        // A value that does not fit is an error, whatever the server is set to.
+        // A value that does not fit is an error, whatever the server's setting.
         "SET SESSION sql_mode = CONCAT(@@sql_mode, ',STRICT_TRANS_TABLES')".to_owned(),
         format!("SET SESSION innodb_lock_wait_timeout = {seconds}"),
     ]
@@ -128,7 +128,7 @@ impl Driver for MySqlDriver {
             1213 => Meaning::Conflict,
             1146 => Meaning::NoTable,
             // No memory, full disk or table, too many clients, shutting down, killed, network, lock wait, time
-            // limits, or a server that only reads, because another one took over.
+            // limits, or a read-only server after a failover.
             1021
             | 1037
             | 1038
@@ -164,7 +164,7 @@ impl Driver for MySqlDriver {
     }
 
     async fn begin_migration(&self) -> Result<Box<dyn Session>, sqlx::Error> {
-        // The lock belongs to the connection, so this one does not go back to the pool: it ends, and so does the lock.
+        // The lock belongs to the connection. This one does not return to the pool: it ends, and the lock with it.
         let mut connection = self.pool.acquire().await?.detach();
         let row = sqlx::query("SELECT GET_LOCK(CONCAT('tidegate:', MD5(DATABASE())), ?)")
             .bind(i64::try_from(self.migrate.0 / 1_000).unwrap_or(i64::MAX).max(1))

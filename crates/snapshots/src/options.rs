@@ -2,14 +2,14 @@
 
 use tidegate_core::time::Millis;
 
-/// How long a call may take, from its beginning to its answer. A call that takes longer fails with
-/// [`SnapshotsError::Timeout`](crate::SnapshotsError::Timeout): a write may then have happened all the same, and is
-/// safe to repeat.
+/// How long a call may take, from start to response. A longer one fails with
+/// [`SnapshotsError::Timeout`](crate::SnapshotsError::Timeout). A write is then in doubt: it may have happened, and
+/// is safe to repeat.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Timeouts {
     /// For `read` (default 1 s): a reader waits for nothing else.
     pub read: Millis,
-    /// For everything that changes something, and for claims (default 5 s).
+    /// For everything that changes data, and for claims (default 5 s).
     pub write: Millis,
     /// For slices of history and for counting, which move megabytes (default 30 s).
     pub bulk: Millis,
@@ -30,10 +30,10 @@ impl Default for Timeouts {
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SnapshotsOptions {
-    /// Whether a snapshot that is replaced goes to the history, from where the archive takes it (default true).
+    /// Whether a replaced snapshot goes to the history, from where the archive takes it (default true).
     pub history: bool,
     pub timeouts: Timeouts,
-    /// Connections for reading (default 8); on a server, for writing as well.
+    /// Connections for reads (default 8); on a server, for writes as well.
     pub connections: u32,
 }
 
@@ -47,7 +47,7 @@ impl Default for SnapshotsOptions {
     }
 }
 
-/// Whether a URL is one of this kind of database. The URL itself is not told: it may have a password in it.
+/// Checks that a URL fits this kind of database. The error leaves out the URL, which may contain a password.
 #[cfg(any(feature = "mysql", feature = "postgres"))]
 pub(crate) fn check_scheme(url: &str, schemes: &[&str]) -> Result<(), crate::SnapshotsError> {
     if schemes.iter().any(|scheme| url.starts_with(scheme)) {

@@ -14,9 +14,9 @@ use crate::sql::lent::Lent;
 use crate::sql::statement::Dialect;
 use crate::{SnapshotsError, SqlSnapshots};
 
-/// Two migrations of one database exclude each other by this number; it means nothing else.
+/// Two migrations of one database exclude each other by this number; it has no other meaning.
 const MIGRATION_LOCK: &str = "SELECT pg_advisory_xact_lock(7461736770)";
-/// A connection that was not used for this long is tried before it is used again.
+/// The pool pings a connection that was idle for longer than this before it lends it.
 const IDLE_BEFORE_PING: Duration = Duration::from_secs(1);
 /// Statements differ by their number of rows; each one is prepared once.
 const STATEMENT_CACHE: usize = 500;
@@ -37,11 +37,11 @@ impl PostgresOptions {
     }
 }
 
-/// Makes the pool. Connects with the first call, so that a server which is not there yet is no error.
+/// Creates the pool. It connects on the first call, so a server that is not up yet is no error.
 pub fn open(options: PostgresOptions) -> Result<SqlSnapshots, SnapshotsError> {
     check_scheme(&options.url, &["postgres://", "postgresql://"])?;
     let connect: PgConnectOptions = options.url.parse().map_err(|error: sqlx::Error| {
-        // The URL itself may have a password in it.
+        // Leave out the URL: it may contain a password.
         SnapshotsError::Invalid(format!("the URL of the PostgreSQL database: {error}"))
     })?;
     let name = format!(
@@ -62,7 +62,7 @@ pub fn open(options: PostgresOptions) -> Result<SqlSnapshots, SnapshotsError> {
         .disable_statement_logging();
     let pool = PgPoolOptions::new()
         .max_connections(options.snapshots.connections.max(1))
-        // Calls have timeouts of their own, all within this.
+        // Calls have their own timeouts, all within this one.
         .acquire_timeout(timeouts.bulk.max(timeouts.write).max(Millis(1)).into())
         .test_before_acquire(false)
         .before_acquire(|connection, usage| {
@@ -102,9 +102,9 @@ impl Driver for PostgresDriver {
             // Serialization failure, deadlock.
             "40001" | "40P01" => Meaning::Conflict,
             "42P01" => Meaning::NoTable,
-            // Lock not available; a server that only reads, because another one took over.
+            // Lock not available; a read-only server after a failover.
             "55P03" | "25006" => Meaning::Transient,
-            // A process of the server died, or the transaction was ended by a timeout.
+            // A process of the server died, or a timeout ended the transaction.
             "25P03" | "XX000" => Meaning::Transient,
             _ => match code.get(..2) {
                 // Connection, resources (full disk, too many clients), shutdown and cancelled, input/output.
@@ -124,7 +124,7 @@ impl Driver for PostgresDriver {
 
     async fn begin_migration(&self) -> Result<Box<dyn Session>, sqlx::Error> {
         let mut lent = Lent::begin(&self.pool).await?;
-        // Waiting for another migration, and building an index, may take long.
+        // Waiting for another migration, or building an index, may take long.
         for sql in ["SET LOCAL statement_timeout = 0", MIGRATION_LOCK] {
             let done = lent.ask()?.execute(sql).await;
             lent.heard(done)?;

@@ -1,4 +1,4 @@
-//! The seam itself: what a backend must be able to do.
+//! The `Snapshots` trait: what a backend must be able to do.
 
 use std::fmt;
 
@@ -24,10 +24,10 @@ pub struct RecordRef {
 /// The stored projection of a record.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Snapshot {
-    /// As packed by whoever wrote it.
+    /// As packed by the writer.
     pub data: Bytes,
     pub hash: [u8; 32],
-    /// Of the event that checked it last.
+    /// The version of the event that last checked it.
     pub version: Version,
     pub last_checked_at: Timestamp,
     pub last_updated_at: Timestamp,
@@ -44,13 +44,13 @@ impl fmt::Debug for Snapshot {
     }
 }
 
-/// What is wrong with a record, if anything is: there are rows only for what is not as it should be.
+/// The failure of a record. Only records with a problem have such a row.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Status {
     pub state: StatusState,
-    /// The upstream says that there is no such record.
+    /// The upstream says that the record does not exist.
     pub absent: bool,
-    /// Of the event that failed.
+    /// The version of the failed event.
     pub version: Version,
     pub fail_count: u64,
     pub last_error_code: String,
@@ -65,62 +65,61 @@ pub struct Status {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize)]
 #[serde(rename_all = "SCREAMING_SNAKE_CASE")]
 pub enum StatusState {
-    /// Is tried again at `next_retry_at`, by whoever claims it.
+    /// Whoever claims it retries it at `next_retry_at`.
     Retrying,
-    /// Is not tried again by itself; `next_retry_at` says until when asking is pointless.
+    /// Nobody retries it automatically; `next_retry_at` says until when a request is pointless.
     Failed,
 }
 
-/// Everything that is known of a record.
+/// Everything known of a record.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Row {
     pub snapshot: Option<Snapshot>,
-    /// Never one that is older than the snapshot.
+    /// Never older than the snapshot.
     pub status: Option<Status>,
-    /// When a user last asked for it.
+    /// When a user last requested it.
     pub active_at: Option<Timestamp>,
 }
 
-/// A record whose time to be tried again has come.
+/// A record whose retry is due.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Retry {
     pub record: RecordRef,
-    /// As it was before it was claimed.
+    /// The status before the claim.
     pub status: Status,
 }
 
-/// Which records may be fetched ahead of being asked for.
+/// Which records the planner may prefetch.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PrefetchAsk {
     pub source: SourceId,
-    /// Hottest first, 1 to [`MAX_TIERS`]; the last one also takes every record that no tier fits.
+    /// Hottest first, 1 to [`MAX_TIERS`]; the last one also takes every record that fits no tier.
     pub tiers: Vec<PrefetchTier>,
     pub max: u32,
     pub now: Timestamp,
-    /// Until then nobody else gets what is claimed; unless it is written, it is a candidate again afterwards.
+    /// Until then nobody else gets the claimed records. A record not written by then is a candidate again.
     pub claim_until: Timestamp,
 }
 
-/// Records of one tier are those that a user asked for since `active_since`; they are due if they were not checked
-/// since `checked_before`. What lies between that and now is the time between two checks, and how late a record is counts
-/// in it.
+/// A tier holds the records that a user requested since `active_since`. They are due if nobody checked them since
+/// `checked_before`. The span from that to now is the check interval of the tier, and lateness counts in its units.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PrefetchTier {
     pub active_since: Timestamp,
     pub checked_before: Timestamp,
 }
 
-/// One slice of a walk over failed records, by the time from which on they could be asked for again. Those that have a
-/// snapshot are passed over.
+/// One slice of a walk over failed records, ordered by the time from which they could be requested again. It skips
+/// records with a snapshot.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct LapsedAsk {
     pub from: Timestamp,
     pub before: Timestamp,
-    /// Rows looked at.
+    /// Rows inspected.
     pub max: u32,
 }
 
-/// What became of a slice.
+/// The result of a slice.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Lapsed {
     pub forgotten: u64,
@@ -128,29 +127,29 @@ pub struct Lapsed {
     pub next: Option<Timestamp>,
 }
 
-/// A record that is due to be fetched ahead.
+/// A record that is due for a prefetch.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Prefetched {
     pub record: RecordRef,
-    /// Of its snapshot; zero if there is none.
+    /// The version of its snapshot; zero without one.
     pub version: Version,
-    /// Index of its tier in the ask.
+    /// Index of its tier in the request.
     pub tier: usize,
 }
 
-/// One slice of a count over all records of a source. Counting all at once would take longer the more there are;
-/// a caller goes on from [`Counts::next`] until it is `None`, and adds up.
+/// One slice of a count over all records of a source. A count of all at once would take ever longer as they grow. A
+/// caller continues from [`Counts::next`] until it is `None`, and adds up.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CountAsk {
     pub source: SourceId,
-    /// Hottest first, at least one; the last one also takes every record that no tier fits.
+    /// Hottest first, at least one; the last one also takes every record that fits no tier.
     pub tiers: Vec<FreshnessTier>,
     pub after: Option<RecordKey>,
-    /// How many records are looked at.
+    /// Records inspected.
     pub max: u32,
 }
 
-/// Records that a user asked for since `active_since` are fresh if they were checked since `checked_since`.
+/// Records that a user requested since `active_since` are fresh if they were checked since `checked_since`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct FreshnessTier {
     pub active_since: Timestamp,
@@ -167,7 +166,7 @@ pub struct Counts {
     pub next: Option<RecordKey>,
 }
 
-/// How many records of a source are not as they should be. Each number stops at the limit that was given.
+/// How many records of a source have a failure. Each number stops at the given limit.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
 pub struct StatusCounts {
     pub retrying: u64,
@@ -178,13 +177,13 @@ pub struct StatusCounts {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct HistoryAsk {
     pub source: SourceId,
-    /// Rows that were replaced at `from` or later,
+    /// Rows replaced at `from` or later,
     pub from: Timestamp,
     /// and before `before`.
     pub before: Timestamp,
     pub after: Option<HistoryCursor>,
     pub max_rows: u32,
-    /// Ends the slice early; the first row is always in it.
+    /// Ends the slice early; it always holds the first row.
     pub max_bytes: usize,
 }
 
@@ -194,7 +193,7 @@ pub struct HistoryCursor {
     pub id: u64,
 }
 
-/// A snapshot that was replaced.
+/// A replaced snapshot.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct HistoryRow {
     pub id: u64,
@@ -212,14 +211,14 @@ impl HistoryRow {
     }
 }
 
-/// Where a dead letter is in its log.
+/// The position of a dead letter in its log.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct DeadLetterPosition {
     pub partition: u32,
     pub offset: u64,
 }
 
-/// What was done with a dead letter.
+/// How an operator handled a dead letter.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Handled {
@@ -227,7 +226,7 @@ pub enum Handled {
     Purged,
 }
 
-/// A dead letter that needs nobody any more. A log cannot forget a single record, so it is marked here.
+/// A handled dead letter. A log cannot delete a single record, so the database marks it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DeadLetterMark {
     pub position: DeadLetterPosition,
@@ -238,18 +237,18 @@ pub struct DeadLetterMark {
 
 /// A backend for snapshots.
 ///
-/// Every method is one transaction at most, takes a batch and answers in its order. What is answered is durable.
-/// A method that failed with a retryable error may or may not have happened, and may be called again as it is.
+/// Every method is one transaction at most, takes a batch and returns results in its order. Results are durable.
+/// After a retryable error the call is in doubt: it may have happened, and the caller may repeat it unchanged.
 #[async_trait]
 pub trait Snapshots: Send + Sync + fmt::Debug + 'static {
-    /// What is known of each record, in one round trip.
+    /// Reads what is known of each record, in one round trip.
     async fn read(&self, records: &[RecordRef]) -> Result<Vec<Row>, SnapshotsError>;
 
-    /// Carries out all writes or none; several about one record take effect in their order.
+    /// Applies all writes or none; several for one record take effect in order.
     async fn write(&self, writes: &[Write]) -> Result<Vec<WriteOutcome>, SnapshotsError>;
 
-    /// Claims up to `max` retrying records whose time has come, longest due first. Nobody else gets them before
-    /// `claim_until`; a record whose claimer dies is due again then. Only a write ends the status.
+    /// Claims up to `max` retrying records that are due, longest due first. Nobody else gets them before
+    /// `claim_until`; if the claimer dies, the record is due again then. Only a write ends the status.
     async fn claim_retries(
         &self,
         now: Timestamp,
@@ -257,18 +256,18 @@ pub trait Snapshots: Send + Sync + fmt::Debug + 'static {
         max: u32,
     ) -> Result<Vec<Retry>, SnapshotsError>;
 
-    /// One slice of forgetting failed records that have no snapshot, once that says nothing any more.
+    /// One slice of the cleanup of failed records that have no snapshot and whose failure has lapsed.
     async fn forget_lapsed(&self, ask: &LapsedAsk) -> Result<Lapsed, SnapshotsError>;
 
-    /// Notes when users asked for records; never goes back. A record that is not known is registered, and is from
+    /// Records when users requested records; the time never decreases. Registers an unknown record, which is from
     /// then on a candidate for prefetching.
     async fn mark_active(&self, seen: &[(RecordRef, Timestamp)]) -> Result<(), SnapshotsError>;
 
-    /// Claims up to `max` records that are due to be fetched ahead, most overdue first over all tiers: an hour late is much
-    /// for a hot record and little for a cold one.
+    /// Claims up to `max` records that are due for a prefetch, most overdue first over all tiers: an hour late is
+    /// much for a hot record and little for a cold one.
     async fn claim_stale(&self, ask: &PrefetchAsk) -> Result<Vec<Prefetched>, SnapshotsError>;
 
-    /// One slice of the freshness mix of a source.
+    /// One slice of the freshness census of a source.
     async fn counts(&self, ask: &CountAsk) -> Result<Counts, SnapshotsError>;
 
     /// How many records of a source have a status; counts up to `limit` of each state.
@@ -277,41 +276,41 @@ pub trait Snapshots: Send + Sync + fmt::Debug + 'static {
     /// The sources that have history, in order.
     async fn history_sources(&self) -> Result<Vec<SourceId>, SnapshotsError>;
 
-    /// History that is not yet in an archive.
+    /// History that is not in an archive yet.
     async fn history(&self, ask: &HistoryAsk) -> Result<Vec<HistoryRow>, SnapshotsError>;
 
-    /// Forgets rows of the history, by id. How many there were.
+    /// Deletes rows of the history, by id. Returns how many existed.
     async fn delete_history(&self, ids: &[u64]) -> Result<u64, SnapshotsError>;
 
-    /// Puts archived rows back, to be looked at until `keep_until`. Rows that are there already are left alone.
-    /// How many were put back.
+    /// Restores archived rows until `keep_until`, for inspection. Leaves existing rows unchanged. Returns how many it
+    /// restored.
     async fn restore_history(
         &self,
         rows: &[HistoryRow],
         keep_until: Timestamp,
     ) -> Result<u64, SnapshotsError>;
 
-    /// Forgets up to `max` rows that were put back and have been kept long enough: the archive has them.
+    /// Deletes up to `max` restored rows whose time is up: the archive has them.
     async fn drop_restored(&self, now: Timestamp, max: u32) -> Result<u64, SnapshotsError>;
 
-    /// The history of one record that is in the database, newest first, put back or not.
+    /// The history of one record in the database, newest first, restored or not.
     async fn record_history(&self, record: &RecordRef, max: u32) -> Result<Vec<HistoryRow>, SnapshotsError>;
 
-    /// Which of these dead letters have been handled; one answer each.
+    /// Which of these dead letters are handled; one result each.
     async fn handled(
         &self,
         positions: &[DeadLetterPosition],
     ) -> Result<Vec<Option<DeadLetterMark>>, SnapshotsError>;
 
-    /// Marks dead letters as handled. The first mark of a dead letter stays. How many were marked by this call.
+    /// Marks dead letters as handled. The first mark of a dead letter wins. Returns how many this call marked.
     async fn mark_handled(&self, marks: &[DeadLetterMark]) -> Result<u64, SnapshotsError>;
 
-    /// Forgets up to `max` marks of a partition below `offset`, where its log has no records any more.
+    /// Deletes up to `max` marks of a partition below `offset`, where its log has no records any more.
     async fn forget_handled(&self, partition: u32, offset: u64, max: u32) -> Result<u64, SnapshotsError>;
 
-    /// Whether the database is there and has the schema of this program.
+    /// Whether the database is available and has the schema of this program.
     async fn check(&self) -> Result<(), SnapshotsError>;
 
-    /// Brings the schema up to date. Safe to repeat, and when several processes start at once.
+    /// Migrates the schema. Safe to repeat, and safe when several processes start at once.
     async fn migrate(&self) -> Result<(), SnapshotsError>;
 }

@@ -1,9 +1,9 @@
 //! SQLite: one file, in this process.
 //!
 //! One connection writes, several read; with a write-ahead log neither waits for the other. A second process may use
-//! the same file: the two take turns at writing, each waiting for the other up to the write timeout and then failing
-//! with a retryable error, and claims are as disjoint as between threads. The file has to be on a local disk, because
-//! the log is shared memory.
+//! the same file. The two take turns at writing: each waits for the other up to the write timeout, and then fails
+//! with a retryable error. Claims are as disjoint as between threads. The file has to be on a local disk, because the
+//! log uses shared memory.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -24,16 +24,16 @@ use crate::{SnapshotsError, SqlSnapshots};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Durability {
-    /// What is answered is on disk.
+    /// Every confirmed write is on disk.
     #[default]
     Sync,
-    /// A power cut may lose the last moments, never more; the file stays whole.
+    /// A power cut may lose the last moments, never more; the file stays consistent.
     Buffered,
 }
 
 #[derive(Debug, Clone)]
 pub struct SqliteOptions {
-    /// Is created if it is missing; its folder is not.
+    /// Created if it is missing; its folder is not.
     pub file: PathBuf,
     pub durability: Durability,
     pub snapshots: SnapshotsOptions,
@@ -49,7 +49,7 @@ impl SqliteOptions {
     }
 }
 
-/// Opens the file, without looking at its schema.
+/// Opens the file, without checking its schema.
 pub async fn open(options: SqliteOptions) -> Result<SqlSnapshots, SnapshotsError> {
     let name = format!("the SQLite file {}", options.file.display());
     let driver = SqliteDriver::open(&options, name.clone())
@@ -73,7 +73,7 @@ fn meaning(error: &dyn DatabaseError) -> Meaning {
         .code()
         .and_then(|code| code.parse::<u32>().ok())
         .unwrap_or(0);
-    // The upper bytes only say more about the same.
+    // The upper bytes only add detail.
     match code & 0xff {
         // Busy, locked, out of memory, interrupted, input/output, full, cannot open.
         5 | 6 | 7 | 9 | 10 | 13 | 14 => Meaning::Transient,
@@ -102,7 +102,7 @@ impl SqliteDriver {
             })
             .busy_timeout(timeouts.write.into())
             .disable_statement_logging();
-        // The writer comes first: it makes the file and its log.
+        // The writer comes first: it creates the file and its log.
         let writer = pool(1, timeouts.migrate.into())
             .connect_with(connect.clone())
             .await?;
@@ -120,7 +120,7 @@ fn pool(connections: u32, patience: Duration) -> SqlitePoolOptions {
     SqlitePoolOptions::new()
         .max_connections(connections)
         .min_connections(1)
-        // Calls have timeouts of their own, all within this.
+        // Calls have their own timeouts, all within this one.
         .acquire_timeout(patience)
         .idle_timeout(None)
         .max_lifetime(None)
@@ -146,7 +146,7 @@ impl Driver for SqliteDriver {
     }
 
     async fn begin(&self) -> Result<Box<dyn Session>, sqlx::Error> {
-        // Takes the write lock at once: a transaction that began with reading could be refused when it writes.
+        // Takes the write lock at once: SQLite may refuse a transaction that starts with a read when it writes.
         let transaction = self.writer.begin_with("BEGIN IMMEDIATE").await?;
         Ok(Box::new(SqliteSession::Writer(transaction)))
     }
@@ -169,7 +169,7 @@ impl SqliteSession {
         })
     }
 
-    /// A file always answers.
+    /// A file always responds.
     fn heard<T>(&mut self, answer: Result<T, sqlx::Error>) -> Result<T, sqlx::Error> {
         answer
     }

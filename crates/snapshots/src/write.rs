@@ -1,4 +1,4 @@
-//! What is written about a record after a fetch, and what became of it.
+//! What a fetch writes about a record, and the result.
 
 use bytes::Bytes;
 use tidegate_core::refresh::Version;
@@ -7,22 +7,22 @@ use tidegate_core::time::Timestamp;
 use crate::SnapshotsError;
 use crate::seam::{RecordRef, StatusState};
 
-/// Limit: the data of one snapshot. Below the smallest packet that database servers take by default (16 MB).
+/// Limit: the data of one snapshot. Below the smallest default packet limit of database servers (16 MB).
 pub const MAX_DATA_BYTES: usize = 8 << 20;
 /// Limit: characters of an error code; longer ones are cut.
 pub const MAX_ERROR_CODE: usize = 50;
 /// Limit: characters of an error message; longer ones are cut.
 pub const MAX_ERROR_MESSAGE: usize = 1_000;
 
-/// One write about one record.
+/// One write for one record.
 ///
-/// Every write is fenced by version: one that is older than what is stored changes nothing and is
-/// [`WriteOutcome::Stale`]. The same version again is let through, so that a repeated write is harmless.
+/// The version fences every write: one older than the stored version changes nothing and is [`WriteOutcome::Stale`].
+/// The same version passes again, so that a repeated write is harmless.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Write {
-    /// The record as fetched. If its hash is the stored one, only `last_checked_at` (never back) and the version move;
-    /// else data and hash are replaced, and the old ones go to the history in the same transaction. Ends the record's
-    /// status.
+    /// The record as fetched. If its hash equals the stored one, only `last_checked_at` (never back) and the version
+    /// change. Otherwise it replaces data and hash, and the old ones go to the history in the same transaction. Ends
+    /// the record's status.
     Full {
         record: RecordRef,
         version: Version,
@@ -37,17 +37,17 @@ pub enum Write {
     Parked(Failure),
 }
 
-/// Why a record could not be refreshed, and when it may be tried again.
+/// Why a refresh failed, and when to retry it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Failure {
     pub record: RecordRef,
     pub version: Version,
     pub state: StatusState,
-    /// The upstream says that there is no such record.
+    /// The upstream says that the record does not exist.
     pub absent: bool,
     pub error_code: String,
     pub error_message: String,
-    /// `Retrying`: when it is claimed for another try. `Failed`: until when nobody needs to ask again.
+    /// `Retrying`: when its retry is due. `Failed`: until when a request is pointless.
     pub next_retry_at: Option<Timestamp>,
     pub event: Option<Bytes>,
     pub at: Timestamp,
@@ -68,7 +68,7 @@ impl Write {
         }
     }
 
-    /// Refuses what no database takes, before anything of the batch is written.
+    /// Rejects what no database accepts, before anything of the batch is written.
     pub(crate) fn check(&self) -> Result<(), SnapshotsError> {
         let bytes = match self {
             Write::Full { data, .. } => data.len(),
@@ -91,13 +91,13 @@ impl Write {
     }
 }
 
-/// What became of a write.
+/// The result of a write.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum WriteOutcome {
-    /// Data and hash, or the status, are as given.
+    /// Data and hash, or the status, are stored as given.
     Updated,
-    /// The stored hash is the given one: only the check was noted.
+    /// The stored hash equals the given one: only the check was recorded.
     Unchanged,
-    /// Something newer is stored; nothing was written.
+    /// A newer version is stored; nothing was written.
     Stale { stored: Version },
 }

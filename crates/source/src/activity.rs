@@ -1,4 +1,4 @@
-//! When somebody was last active, as the record itself says it.
+//! When somebody was last active, according to the record itself.
 
 use jiff::civil::Date;
 use tidegate_core::time::Timestamp;
@@ -6,8 +6,8 @@ use tidegate_core::time::Timestamp;
 /// Numbers from here on are milliseconds, below it seconds: 100 billion seconds are the year 5138.
 const MILLISECONDS_FROM: u64 = 100_000_000_000;
 
-/// Reads a JSON value: a date and time with an offset, a date (its first moment in UTC), or seconds or
-/// milliseconds since 1970. Anything else says nothing about activity.
+/// Parses a JSON value: a date and time with an offset, a date (its first moment in UTC), or seconds or milliseconds
+/// since the Unix epoch. Any other value says nothing about activity.
 pub(crate) fn read(raw: &str) -> Option<Timestamp> {
     if let Ok(number) = raw.parse::<u64>() {
         let ms = if number < MILLISECONDS_FROM {

@@ -1,4 +1,4 @@
-//! How many answers one core turns into stored records per second, beside what merely looking at them costs.
+//! Measures how many responses one core turns into stored records per second, next to the cost of merely scanning them.
 
 use std::hint::black_box;
 use std::io::{Read, Write};
@@ -13,26 +13,26 @@ use crate::hash::hash;
 use crate::pack::pack;
 use crate::project::{Projection, Scratch};
 
-/// Answers per second on one core.
+/// Responses per second on one core.
 #[derive(Debug, Clone, Copy, PartialEq, serde::Serialize)]
 pub struct ProjectionFigures {
-    /// Size of the answer in bytes.
+    /// Size of the response in bytes.
     pub answer_bytes: usize,
-    /// Size of what is kept, canonical.
+    /// Size of the kept fields, in canonical form.
     pub kept_bytes: usize,
-    /// Size of what is stored.
+    /// Size of the stored form.
     pub packed_bytes: usize,
-    /// To canonical bytes.
+    /// Projection to canonical bytes.
     pub project_per_s: f64,
-    /// … and the hash over them: what an unchanged record costs.
+    /// … and the hash over them: the cost of an unchanged record.
     pub project_hash_per_s: f64,
-    /// … and packing: what a changed record costs.
+    /// … and packing: the cost of a changed record.
     pub project_hash_pack_per_s: f64,
-    /// Unpacking the answer before all that, if it was sent as gzip.
+    /// Decompression of a gzip response before all that.
     pub gunzip_per_s: f64,
-    /// Floor: the parser skips the whole answer and keeps nothing.
+    /// Floor: the parser skips the whole response and keeps nothing.
     pub skip_per_s: f64,
-    /// Floor: every byte is compared with a quote.
+    /// Floor: compares every byte with a quote.
     pub scan_per_s: f64,
 }
 
@@ -53,7 +53,7 @@ pub fn bench_projection(answer: &[u8], fields: &[String], seconds: f64) -> Resul
         .map_err(|error| error.to_string())?;
     let share = Duration::from_secs_f64((seconds / 6.0).clamp(0.01, 60.0));
 
-    // What is measured was seen to work above; a failure would show as a speed that cannot be.
+    // The code above has run each step once; a failure here would show as an impossible speed.
     let mut project = |then: &dyn Fn(&[u8])| {
         per_second(share, || {
             if let Ok(canonical) = projection.project(black_box(answer), &mut scratch) {
@@ -96,7 +96,7 @@ pub fn bench_projection(answer: &[u8], fields: &[String], seconds: f64) -> Resul
 }
 
 fn per_second(at_least: Duration, mut once: impl FnMut()) -> f64 {
-    // Once before, so that memory is there and caches are warm.
+    // One warm-up run allocates memory and fills the caches.
     once();
     let begun = Instant::now();
     let mut times = 0_u32;

@@ -1,5 +1,5 @@
-//! One attempt to fetch one record, and what can come of it. All outcomes are values: the worker decides what
-//! happens next by their kind.
+//! One attempt to fetch one record, and its outcomes. All outcomes are values: the worker decides by their kind what
+//! happens next.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -10,60 +10,60 @@ use tokio::time::Instant;
 
 use crate::hash::{Hash, hash};
 
-/// What is to be fetched.
+/// What to fetch.
 #[derive(Debug, Clone, Default)]
 pub struct FetchParams {
     /// The record's key.
     pub key: String,
-    /// Values for the names in the source's address that a resolver found for this key, like `ocid`.
+    /// Values for the placeholders in the source's URL that a resolver found for this key, like `ocid`.
     pub params: BTreeMap<String, String>,
-    /// When the answer is of no use any more; the source's own timeout holds in any case.
+    /// The response is useless after this time; the source's own timeout applies in any case.
     pub deadline: Option<Instant>,
-    /// When the call has to be on its way; later it is not sent at all.
+    /// The latest time to send the call; after it the fetcher sends nothing.
     pub send_by: Option<Instant>,
 }
 
-/// What came of one attempt. Messages are for people; they hold neither secrets nor keys.
+/// The outcome of one attempt. Messages are for people; they hold neither secrets nor keys.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum FetchOutcome {
     Fetched(Projected),
-    /// The provider says that there is no such record.
+    /// The provider says that the record does not exist.
     Absent {
         code: String,
         message: String,
     },
-    /// No call was made: it could not be sent by the time it had to be. One that has its turn later may be.
+    /// No call was made: it could not be sent in time. A later attempt may succeed.
     NotSent,
     /// Too many calls, or the provider asks for time (429, or 503 with Retry-After).
     Throttled {
         retry_after: Option<Millis>,
     },
-    /// Another attempt may help.
+    /// Another attempt may succeed.
     Transient {
         code: TransientCode,
         message: String,
     },
-    /// Another attempt gives the same.
+    /// Another attempt would give the same result.
     Permanent {
         code: PermanentCode,
         message: String,
     },
 }
 
-/// A record as it is stored.
+/// A record in its stored form.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Projected {
-    /// Canonical JSON of what is kept.
+    /// Canonical JSON of the kept fields.
     pub canonical: Bytes,
-    /// Of the projection's version and the canonical bytes.
+    /// Over the projection's version and the canonical bytes.
     pub hash: Hash,
     /// When somebody was last active, if the source has a field for it.
     pub activity: Option<Timestamp>,
 }
 
 impl Projected {
-    /// JSON that is stored as it is. It should be the same text whenever the record is the same: a change of the text is
-    /// a change of the record.
+    /// JSON to store as it is. The text should be the same whenever the record is the same: a change of the text
+    /// counts as a change of the record.
     pub fn json(text: impl Into<Bytes>) -> Self {
         let canonical = text.into();
         Self {
@@ -74,7 +74,7 @@ impl Projected {
     }
 }
 
-/// Records are large and none of a log's business.
+/// Records are large and do not belong into a log.
 impl fmt::Debug for Projected {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let bytes = self.canonical.len();
@@ -103,11 +103,11 @@ macro_rules! codes {
 }
 
 codes! {
-    /// Why another attempt may help.
+    /// Why another attempt may succeed.
     TransientCode {
         /// The provider failed: 5xx, 408 or 425.
         Api5xx = "API_5XX",
-        /// No answer, or not all of it, in time.
+        /// No response, or not all of it, in time.
         Timeout = "TIMEOUT",
         /// No connection, or it broke.
         Connection = "CONNECTION",
@@ -115,23 +115,23 @@ codes! {
 }
 
 codes! {
-    /// Why another attempt gives the same.
+    /// Why another attempt would give the same result.
     PermanentCode {
-        /// The provider refuses the call.
+        /// The provider rejects the call.
         Api4xx = "API_4XX",
-        /// The answer is no JSON, or empty.
+        /// The response is not JSON, or empty.
         ParseError = "PARSE_ERROR",
-        /// The answer is longer than allowed, packed or unpacked.
+        /// The response is longer than allowed, compressed or decompressed.
         TooLarge = "TOO_LARGE",
-        /// The answer is elsewhere. It is not followed: it would be a call that no budget knows of.
+        /// The response redirects. The fetcher does not follow: no budget would cover that call.
         Redirect = "REDIRECT",
-        /// The answer, or a field of it, is of another kind.
+        /// The response, or a field of it, has another type.
         WrongType = "WRONG_TYPE",
-        /// A required field is not there.
+        /// A required field is missing.
         MissingField = "MISSING_FIELD",
-        /// The key does not fit the source's rule; no call was made.
+        /// The key violates the source's rule; no call was made.
         BadKey = "BAD_KEY",
-        /// A name in the address has no value; no call was made.
+        /// A placeholder in the URL has no value; no call was made.
         MissingParam = "MISSING_PARAM",
     }
 }
@@ -163,6 +163,6 @@ impl FetchOutcome {
 /// Fetches records of one source.
 #[async_trait::async_trait]
 pub trait Fetcher: Send + Sync + fmt::Debug + 'static {
-    /// One attempt, at most one call.
+    /// Makes one attempt, with at most one call.
     async fn fetch(&self, params: FetchParams) -> FetchOutcome;
 }

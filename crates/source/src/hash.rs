@@ -1,12 +1,12 @@
-//! The hash by which a record is known to be unchanged.
+//! The hash that shows whether a record has changed.
 
 use sha2::{Digest, Sha256};
 
 /// SHA-256 of a projection.
 pub type Hash = [u8; 32];
 
-/// Over the projection's version, as four bytes with the highest first, and the canonical bytes: a source that
-/// begins to keep other fields stores all its records anew, even those whose bytes happen to be the same.
+/// Covers the projection's version, as four big-endian bytes, and the canonical bytes. So a source that starts to
+/// keep other fields stores all its records anew, even those whose bytes happen to be the same.
 pub fn hash(projection_version: u32, canonical: &[u8]) -> Hash {
     let mut hasher = Sha256::new();
     hasher.update(projection_version.to_be_bytes());

@@ -1,10 +1,10 @@
-//! Which keys a source has: checked before anything is asked for or called with them.
+//! The valid keys of a source: checked before any request or call uses them.
 
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-/// Signs that a key may contain beside letters and digits unless `characters` says otherwise.
+/// Characters that a key may contain beside letters and digits, unless `characters` says otherwise.
 const DEFAULT_SIGNS: &str = "-_.:@";
 
 /// The rule for the keys of a source.
@@ -13,8 +13,8 @@ const DEFAULT_SIGNS: &str = "-_.:@";
 pub struct KeyRule {
     /// Longest key, in bytes of UTF-8. Default 128.
     pub max_bytes: usize,
-    /// Characters that may occur: single ones and ranges, like `a-z0-9_-`. Default: letters and digits of every
-    /// script, and `-_.:@`.
+    /// Allowed characters: single ones and ranges, like `a-z0-9_-`. Default: letters and digits of every script, and
+    /// `-_.:@`.
     pub characters: Option<String>,
 }
 
@@ -27,7 +27,7 @@ impl Default for KeyRule {
     }
 }
 
-/// Why a text is no key of this source.
+/// Why a text is not a key of this source.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum KeyError {
     #[error("the key is empty")]
@@ -36,13 +36,13 @@ pub enum KeyError {
     TooLong { found: usize, max: usize },
     #[error("the key contains {0:?}, which the source does not allow")]
     Character(char),
-    /// They would be another place in a path, however they are written.
+    /// They would lead to another path, however they are encoded.
     #[error("the keys \".\" and \"..\" cannot be part of an address")]
     Dots,
 }
 
 impl KeyRule {
-    /// Says what cannot work about the rule itself.
+    /// The error says what cannot work about the rule itself.
     pub fn check_rule(&self) -> Result<(), String> {
         if self.max_bytes == 0 || self.max_bytes > 1_024 {
             return Err(format!(

@@ -1,9 +1,9 @@
-//! Sources: how one record is fetched, projected, hashed and packed.
+//! Sources: how to fetch, project, hash and pack one record.
 //!
-//! A [`Fetcher`] makes one attempt to get a record, and a [`Projection`] turns an answer of hundreds of kilobytes into
-//! the few that are stored, in a form whose hash changes only when what is kept changes. With the feature `http`,
-//! `SourceSettings` say where a record comes from and what of it is kept, and `HttpFetcher` gets it. Nothing here waits
-//! for a budget, retries or stores.
+//! A [`Fetcher`] makes one attempt to get a record. A [`Projection`] turns a response of hundreds of kilobytes into
+//! the few that are stored, in a form whose hash changes only when the kept fields change. With the feature `http`,
+//! `SourceSettings` say where a record comes from and which fields to keep, and `HttpFetcher` fetches it. Nothing
+//! here waits for a budget, retries or stores.
 
 mod activity;
 mod bench;

@@ -5,7 +5,7 @@ use std::io::{self, Read};
 
 use zstd::bulk::Compressor;
 
-/// Projections are small and many: the first level is within a few percent of the third and twice as fast.
+/// Projections are small and many: level 1 is within a few percent of level 3 and twice as fast.
 const LEVEL: i32 = 1;
 
 thread_local! {
@@ -23,7 +23,7 @@ pub fn pack(canonical: &[u8]) -> io::Result<Vec<u8>> {
     })
 }
 
-/// The bytes that were packed; an error if they are damaged or more than `max_bytes`.
+/// Decompresses the bytes; fails if they are damaged or exceed `max_bytes`.
 pub fn unpack(packed: &[u8], max_bytes: usize) -> io::Result<Vec<u8>> {
     let decoder = zstd::stream::read::Decoder::with_buffer(packed)?;
     let mut unpacked = Vec::new();

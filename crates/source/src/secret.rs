@@ -1,4 +1,4 @@
-//! Header values that must not be seen: they are read, sent and never shown.
+//! Secret header values: read and sent, but never shown.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -6,10 +6,10 @@ use std::path::PathBuf;
 use serde::de::{Error, MapAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-/// What is shown instead.
+/// The text shown instead.
 const HIDDEN: &str = "***";
 
-/// A text that is neither displayed, nor serialized, nor told in errors.
+/// A text that never appears in output, serialized data or errors.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Secret(String);
 
@@ -32,16 +32,16 @@ impl fmt::Debug for Secret {
 /// Where the value of a header comes from: `"text"`, `{ env = "NAME" }` or `{ file = "path" }`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum HeaderSetting {
-    /// The value itself. It is treated as a secret, because it may be one.
+    /// The value itself. Treated as a secret, because it may be one.
     Value(Secret),
     /// An environment variable that holds it.
     Env(String),
-    /// A file that holds it; white space around it is left off.
+    /// A file that holds it; surrounding white space is trimmed.
     File(PathBuf),
 }
 
 impl HeaderSetting {
-    /// The value, or why there is none; the reason names the place and not what was found there.
+    /// The value, or the reason why there is none; the reason names the place, not its content.
     pub fn read(&self) -> Result<Secret, String> {
         match self {
             Self::Value(secret) => Ok(secret.clone()),
@@ -91,7 +91,7 @@ impl<'de> Deserialize<'de> for HeaderSetting {
     }
 }
 
-/// Takes the three shapes, and repeats no value in its errors as serde's own do.
+/// Accepts the three shapes. Unlike serde's own errors, its errors repeat no value.
 struct Shape;
 
 const WANTED: &str = r#"a string in quotes, { env = "NAME" } or { file = "path" }"#;

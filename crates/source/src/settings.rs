@@ -1,4 +1,4 @@
-//! Every setting of a source: meaning, unit, default, and what must hold.
+//! Every setting of a source: meaning, unit, default and validity.
 
 use std::collections::BTreeMap;
 
@@ -10,27 +10,27 @@ use crate::project::{FieldError, Projection};
 use crate::secret::HeaderSetting;
 use crate::template::{TemplateError, UrlTemplate};
 
-/// Limit: a timeout beyond it would hold a record for longer than it may wait.
+/// Limit: a longer timeout would hold a record for longer than it may wait.
 const MAX_TIMEOUT: Millis = Millis(120_000);
-/// Limit: answers are held in memory, several at a time.
+/// Limit: memory holds responses, several at a time.
 const MAX_RESPONSE_BYTES: usize = 100_000_000;
 const MAX_ID_BYTES: usize = 64;
 
-/// Where records of one kind come from, and what of them is kept.
+/// Where records of one kind come from, and which of their fields to keep.
 #[derive(Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct SourceSettings {
-    /// The name of the source: letters, digits, `-` and `_`, at most 64. Where sources are listed by name, that
-    /// name is taken.
+    /// The name of the source: letters, digits, `-` and `_`, at most 64. Where sources are listed by name, that name
+    /// applies.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub id: String,
-    /// The address of a record, called with GET. `{key}` stands for its key, another name in braces for a value
-    /// that is resolved from it; both are percent-encoded.
+    /// The URL of a record, called with GET. `{key}` stands for its key, another name in braces for a value that a
+    /// resolver derives from it; both are percent-encoded.
     pub url: String,
     /// Sent with every call; each is a text, `{ env = "NAME" }` or `{ file = "path" }`. Default: none.
     #[serde(default)]
     pub headers: BTreeMap<String, HeaderSetting>,
-    /// The target whose budget every call is taken from.
+    /// The target whose budget pays for every call.
     pub target: String,
     /// How long connecting may take, in milliseconds. Default 3,000.
     #[serde(default = "connect_timeout")]
@@ -38,37 +38,37 @@ pub struct SourceSettings {
     /// How long one attempt may take, from connecting to the last byte, in milliseconds. Default 10,000.
     #[serde(default = "timeout")]
     pub timeout_ms: Millis,
-    /// Longest answer in bytes, as it is sent and after unpacking. Default 5,000,000.
+    /// Longest response in bytes, both as sent and after decompression. Default 5,000,000.
     #[serde(default = "max_response_bytes")]
     pub max_response_bytes: usize,
-    /// What is kept: dotted paths, with `[]` after a list, like `item_equipment[].item_name`.
+    /// The fields to keep: dotted paths, with `[]` after a list, like `item_equipment[].item_name`.
     pub fields: Vec<String>,
-    /// Which of them must be there and not null. Default: none.
+    /// Which of them must be present and not null. Default: none.
     #[serde(default)]
     pub required: Vec<String>,
-    /// The field that says when somebody was last active: a date, a date and time, or seconds or milliseconds
-    /// since 1970. It need not be kept. Default: none, and activity is unknown.
+    /// The field that says when somebody was last active: a date, a date and time, or seconds or milliseconds since
+    /// the Unix epoch. It need not be kept. Default: none, and activity is unknown.
     #[serde(default)]
     pub activity_field: Option<String>,
-    /// Part of every hash: raise it when `fields` changes, and all records are stored anew. Default 1.
+    /// Part of every hash: raise it when `fields` changes, and the service stores all records anew. Default 1.
     #[serde(default = "projection_version")]
     pub projection_version: u32,
-    /// Which keys there are.
+    /// The valid keys.
     #[serde(default)]
     pub key: KeyRule,
-    /// Statuses that say a record does not exist. Default 404.
+    /// Statuses that mean a record does not exist. Default 404.
     #[serde(default = "absent_statuses")]
     pub absent_statuses: Vec<u16>,
-    /// Where an answer of 4xx holds the provider's code, like `error.name`. Default: none.
+    /// Where a 4xx response holds the provider's code, like `error.name`. Default: none.
     #[serde(default)]
     pub error_code_field: Option<String>,
-    /// Codes found there that say a record does not exist. Default: none.
+    /// Codes found there that mean a record does not exist. Default: none.
     #[serde(default)]
     pub absent_codes: Vec<String>,
-    /// How long a record is fresh after it was checked, by how active it is. Default: what holds for all sources.
+    /// How long a record is fresh after a check, by its activity. Default: the value for all sources.
     #[serde(default)]
     pub ttl_ms: Option<TierTtl>,
-    /// Whether records are fetched before anybody asks for them. Default true.
+    /// Whether the service prefetches records before anybody requests them. Default true.
     #[serde(default = "prefetch")]
     pub prefetch: bool,
 }
@@ -129,7 +129,7 @@ pub struct SettingsError {
 }
 
 impl SourceSettings {
-    /// With the defaults for everything else.
+    /// Uses the defaults for everything else.
     pub fn new(id: &str, url: &str, target: &str, fields: &[&str]) -> Self {
         Self {
             id: id.to_owned(),
@@ -152,7 +152,7 @@ impl SourceSettings {
         }
     }
 
-    /// Everything that can be said without reading secrets or calling anybody.
+    /// Checks everything that needs neither secrets nor a call.
     pub fn check(&self) -> Result<(), SettingsError> {
         self.check_names()?;
         self.template()?;
@@ -210,7 +210,7 @@ impl SourceSettings {
             if http::HeaderName::try_from(name).is_err() {
                 return Err(self.wrong("headers", format!("{name:?} is no name of a header")));
             }
-            // The body is read as it was asked for.
+            // The fetcher decodes the body according to its own request headers.
             if name.eq_ignore_ascii_case("accept-encoding") || name.eq_ignore_ascii_case("host") {
                 return Err(self.wrong(
                     "headers",
@@ -245,7 +245,7 @@ impl SourceSettings {
 
     fn check_absent(&self) -> Result<(), SettingsError> {
         for status in &self.absent_statuses {
-            // 429 and 408 say "later", and a success is a record.
+            // 429 and 408 mean "later", and a success is a record.
             if !(400..500).contains(status) || matches!(status, 408 | 425 | 429) {
                 let problem =
                     format!("{status} cannot mean that a record does not exist; 4xx can, like 404 or 410");
@@ -272,7 +272,7 @@ impl SourceSettings {
     }
 }
 
-/// Without path and query of the address: they may hold a secret.
+/// Leaves out path and query of the URL: they may hold a secret.
 impl std::fmt::Debug for SourceSettings {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("SourceSettings")

@@ -1,21 +1,21 @@
-//! Addresses with names in braces, filled with percent-encoded values.
+//! URLs with placeholders in braces, filled with percent-encoded values.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use reqwest::Url;
 
-/// Everything but the unreserved characters of RFC 3986: a value never ends its place in the address.
+/// Everything but the unreserved characters of RFC 3986: a value never leaves its place in the URL.
 const ENCODED: &AsciiSet = &NON_ALPHANUMERIC
     .remove(b'-')
     .remove(b'.')
     .remove(b'_')
     .remove(b'~');
 
-/// The name that stands for the record's key.
+/// The placeholder for the record's key.
 const KEY: &str = "key";
 
-/// Why an address cannot be used, or cannot be filled. It does not repeat the address: the query may hold secrets.
+/// Why a URL cannot be used or filled. The error does not repeat the URL: its query may hold secrets.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum TemplateError {
     #[error(
@@ -38,7 +38,7 @@ pub enum TemplateError {
     Value(String),
 }
 
-/// A checked address with its names.
+/// A checked URL with its placeholders.
 #[derive(Clone, PartialEq, Eq)]
 pub struct UrlTemplate {
     pieces: Vec<Piece>,
@@ -60,7 +60,7 @@ impl UrlTemplate {
         }) else {
             return Err(TemplateError::Constant);
         };
-        // With a plain word for every name it must be an address, and another word must not change its host.
+        // With a plain word for every placeholder it must be a URL, and another word must not change its host.
         let with = |word: &str| {
             let fill = |piece: &Piece| match piece {
                 Piece::Text(text) => text.clone(),
@@ -85,7 +85,7 @@ impl UrlTemplate {
         Ok(Self { pieces, shown })
     }
 
-    /// Names beside `key`: what somebody has to resolve.
+    /// Placeholders other than `key`, which a resolver has to fill.
     pub fn names<'a>(&'a self) -> BTreeSet<&'a str> {
         let name = |piece: &'a Piece| match piece {
             Piece::Name(name) if name != KEY => Some(name.as_str()),
@@ -109,7 +109,7 @@ impl UrlTemplate {
                 None if name == KEY => key,
                 None => return Err(TemplateError::Missing(name.clone())),
             };
-            // A path may not climb, and `%2E` climbs as well.
+            // A path must not climb, and `%2E` climbs as well.
             if matches!(value, "" | "." | "..") {
                 return Err(TemplateError::Value(name.clone()));
             }
@@ -119,7 +119,7 @@ impl UrlTemplate {
     }
 }
 
-/// Only scheme and host: path and query may hold what is secret.
+/// Shows only scheme and host: path and query may hold secrets.
 impl std::fmt::Debug for UrlTemplate {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "UrlTemplate({}/…)", self.shown)

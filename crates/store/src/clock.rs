@@ -8,12 +8,12 @@ use std::time::Duration;
 use rustix::time::{ClockId, clock_gettime};
 use tidegate_core::time::{Millis, Timestamp};
 
-/// Where wall time comes from.
+/// The source of wall time.
 pub trait Clock: Send + Sync + fmt::Debug + 'static {
     fn now(&self) -> Timestamp;
 
-    /// Set by the wall clock at the start, and stepped by nobody since. It goes on while the process is stopped or the
-    /// machine sleeps. A clock that only time moves is as steady as can be.
+    /// A clock set from the wall clock at start and never stepped since. It continues while the process is
+    /// stopped or the machine sleeps. A clock that only time moves is steady by itself.
     fn steady(&self) -> Timestamp {
         self.now()
     }
@@ -39,13 +39,13 @@ impl Clock for SystemClock {
     }
 }
 
-/// `Instant` stands still while the machine sleeps; this does not.
+/// Unlike `Instant`, this also advances while the machine sleeps.
 fn since_boot() -> Duration {
     let now = clock_gettime(ClockId::Boottime);
     Duration::new(now.tv_sec as u64, now.tv_nsec as u32)
 }
 
-/// A clock that a test moves, forwards or back.
+/// A clock that a test moves forwards or back.
 #[derive(Debug)]
 pub struct ManualClock(AtomicU64);
 

@@ -1,8 +1,8 @@
-//! What can fail, as opposed to what is refused.
+//! Failures of a store, as opposed to rejected requests.
 
 use std::path::PathBuf;
 
-/// A store could not do its work. Refusals are answers, not errors.
+/// A store could not do its work. Refusals are outcomes, not errors.
 #[derive(Debug, Clone, thiserror::Error)]
 pub enum StoreError {
     #[error("the data folder {} is used by another process; stop it, or use another folder", .0.display())]
@@ -49,7 +49,7 @@ pub enum StoreError {
 }
 
 impl StoreError {
-    /// Whether the same call may work later without anyone stepping in.
+    /// Whether the same call may succeed later without an operator.
     pub fn is_retryable(&self) -> bool {
         matches!(self, StoreError::Unavailable { .. })
     }

@@ -1,16 +1,17 @@
-//! The store seam: everything of the bulk part that keeps state sits behind [`Store`], coalescer and budgets of the
-//! refresh part behind [`refresh::RefreshStore`], waiting rooms behind [`room::RoomStore`].
+//! The storage traits. All state of the bulk part is behind [`Store`], coalescer and budgets of the refresh
+//! part behind [`refresh::RefreshStore`], waiting rooms behind [`room::RoomStore`].
 //!
-//! - [`Store`]: one method per kind of access; transitions go in as commands of the core and take batches.
-//! - [`refresh`]: the refresh part's seam and its model.
-//! - [`room`]: the rooms' seam and its model.
-//! - [`model`]: the pure state machine behind the seam, the yardstick for every backend.
+//! - [`Store`]: one method per kind of access; transitions are commands of the core and take batches.
+//! - [`refresh`]: the refresh part's trait and its model.
+//! - [`room`]: the rooms' trait and its model.
+//! - [`model`]: the pure state machine behind the trait, the reference for every backend.
 //! - [`embedded`]: durable in a data folder, in this process.
 //! - [`redis`]: on a Redis server or Cluster, shared by several processes.
 //! - [`transfer`]: a whole store as a stream, for backup and for moving between backends.
-//! - `conformance`, `conformance_refresh`, `conformance_room` (feature): the cases that every backend must pass.
+//! - `conformance`, `conformance_refresh`, `conformance_room` (feature): the cases that every backend must
+//!   pass.
 //!
-//! No async runtime is needed here beyond its channels; no HTTP, no handlers, no timers.
+//! Needs nothing of an async runtime but its channels; no HTTP, no handlers, no timers.
 
 pub mod clock;
 #[cfg(feature = "conformance")]

@@ -1,4 +1,4 @@
-//! Pure state machines that one thread runs: what the model stores and the embedded stores of a part have in common.
+//! Pure state machines that run on one thread: what the model stores and the embedded stores of a part share.
 
 use std::fmt;
 
@@ -7,21 +7,22 @@ use tidegate_core::time::Timestamp;
 
 use crate::StoreError;
 
-/// When an answer may be given.
+/// When the store may reply.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Keep {
-    /// What it changed must be on disk first.
+    /// The change must be on disk first.
     Synced,
-    /// What it changed must be written, so that it outlives the process.
+    /// The change must be written, so that it survives the process.
     Written,
-    /// As the budget's record demands.
+    /// As the budget's record requires.
     Granted,
 }
 
 /// Something that runs a machine.
 #[async_trait]
 pub trait RunOn<M>: Send + Sync + fmt::Debug + 'static {
-    /// Runs work on the machine, with the wall's time, and answers when its changes are kept as `keep` says.
+    /// Runs work on the machine, with the wall clock's time, and returns once its changes are persisted as
+    /// `keep` says.
     async fn run_on<T: Send + 'static>(
         &self,
         keep: Keep,

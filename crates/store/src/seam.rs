@@ -1,4 +1,4 @@
-//! The seam itself: what a backend must be able to do.
+//! The [`Store`] trait: what a backend must be able to do.
 
 use std::sync::Arc;
 
@@ -22,27 +22,27 @@ pub struct LeasedJob {
     pub payload: Bytes,
 }
 
-/// A job with everything that is kept of it.
+/// A job with everything the store keeps of it.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct JobDetails {
     pub id: JobId,
     pub view: JobView,
     pub payload: Bytes,
-    /// The result of a done job.
+    /// The result of a completed job.
     pub result: Option<Bytes>,
     /// The last error of a dead job.
     pub error: Option<String>,
 }
 
 impl JobDetails {
-    /// About what it holds in memory and takes on a wire.
+    /// Its approximate size in memory and on the wire.
     pub fn bytes(&self) -> usize {
         let result = self.result.as_ref().map_or(0, Bytes::len);
         self.payload.len() + result + self.error.as_ref().map_or(0, String::len)
     }
 }
 
-/// A dead job with where it belongs.
+/// A dead job with its group and batch.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct DeadJob {
     pub group: GroupId,
@@ -52,21 +52,21 @@ pub struct DeadJob {
 
 /// A backend for the bulk part.
 ///
-/// Every transition is atomic, takes a batch and answers in the order of the batch. What `enqueue`,
-/// `settle` and every other change of promises answers is durable; a lease may be forgotten in a crash,
-/// as long as its fence is never given out again and its window counts as spent.
+/// Every transition is atomic, takes a batch and returns outcomes in the order of the batch. A returned outcome
+/// is durable for `enqueue`, `settle` and every other transition that makes a promise. A crash may forget a
+/// lease, as long as its fencing token is never reissued and its window counts as spent.
 #[async_trait]
 pub trait Store: Send + Sync + 'static {
-    /// Carries out one transition.
+    /// Applies one transition.
     async fn apply(&self, command: Command) -> Result<Outcome, StoreError>;
 
     /// The lease transition, with the jobs' ids and payloads.
     async fn lease(&self, params: LeaseParams) -> Result<LeaseOutcome<LeasedJob>, StoreError>;
 
-    /// One job with everything that is kept of it.
+    /// One job with everything the store keeps of it.
     async fn job(&self, group: &GroupId, job: &JobId) -> Result<Result<JobDetails, Refusal>, StoreError>;
 
-    /// The jobs of a batch with their results, in the order in which they came.
+    /// The jobs of a batch with their results, in order of arrival.
     async fn results(
         &self,
         group: &GroupId,
@@ -75,8 +75,8 @@ pub trait Store: Send + Sync + 'static {
         max: u32,
     ) -> Result<Result<Page<JobDetails>, Refusal>, StoreError>;
 
-    /// Dead jobs of the whole store, those accepted last first; where groups are spread over shards, one shard after
-    /// the other. A page may be short, or empty, although there are more: only without `next` is it the last.
+    /// Dead jobs of the whole store, most recently accepted first; with several shards, one shard after the
+    /// other. A page may be short, or empty, although there are more: only a page without `next` is the last.
     async fn dead(
         &self,
         filter: &DeadFilter,
@@ -84,7 +84,7 @@ pub trait Store: Send + Sync + 'static {
         max: u32,
     ) -> Result<Page<DeadJob>, StoreError>;
 
-    /// Notifier that notify when there may be something to do.
+    /// The notifier that signals when there may be work.
     fn notifier(&self) -> Arc<Notifier>;
 }
 
@@ -98,20 +98,20 @@ pub trait StoreExt: Store {
 
 impl<S: Store + ?Sized> StoreExt for S {}
 
-/// Notifier for the services that wait on a store. Listen first, then look: a signal that signals in between is
-/// heard. A signal may notify without cause; every service also looks by itself from time to time.
+/// Wakes the services that wait on a store. Subscribe first, then check: this order misses no signal. A signal
+/// may be spurious, and every service also polls from time to time.
 #[derive(Debug, Default)]
 pub struct Notifier {
     /// A job may have become leasable.
     pub work: Notify,
     /// A batch is complete.
     pub aggregate: Notify,
-    /// Something is due at a time that was not known before.
+    /// Something became due at a time that was not known before.
     pub timer: Notify,
 }
 
 impl Notifier {
-    /// Signals what the state machine asks for.
+    /// Sends the signals that the state machine requests.
     pub fn notify(&self, signals: Signals) {
         for (wanted, signal) in [
             (signals.work, &self.work),

@@ -1,5 +1,5 @@
-//! A whole store as a stream of lines, one JSON object each: a backup that people can read, and the way
-//! from one backend to another.
+//! A whole store as a stream of lines, one JSON object each: a readable backup, and the way from one backend to
+//! another.
 //!
 //! ```text
 //!   {"header":{"tidegateExport":1}}
@@ -10,8 +10,8 @@
 //!   {"end":{"groups":2,"batches":3,"jobs":1000}}
 //! ```
 //!
-//! The last line proves that the stream is whole. Leases are not part of it: a job that is running when
-//! the store is exported starts again where it is imported.
+//! The last line proves that the stream is complete. Leases are not part of it: a job that runs during the
+//! export starts again after the import.
 
 use std::io::{BufRead, Write};
 
@@ -20,7 +20,7 @@ use tidegate_core::bulk::record::{BatchRecord, GroupRecord, JobProgress, JobReco
 
 use crate::StoreError;
 
-/// What is written here is read by every later version.
+/// Every later version reads this format.
 pub const EXPORT_VERSION: u32 = 1;
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -39,7 +39,7 @@ pub enum Line {
     End(Counts),
 }
 
-/// How much a stream holds.
+/// How many items a stream holds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Counts {
     pub groups: u64,
@@ -58,7 +58,7 @@ impl Counts {
     }
 }
 
-/// Writes a stream; [`ExportWriter::finish`] makes it whole.
+/// Writes a stream; [`ExportWriter::finish`] completes it.
 #[derive(Debug)]
 pub struct ExportWriter<W: Write> {
     out: W,
@@ -91,7 +91,7 @@ impl<W: Write> ExportWriter<W> {
     }
 }
 
-/// An export that could not be written.
+/// The error of an export that could not be written.
 pub(crate) fn unwritten(error: std::io::Error) -> StoreError {
     StoreError::Export {
         kind: error.kind(),
@@ -99,7 +99,7 @@ pub(crate) fn unwritten(error: std::io::Error) -> StoreError {
     }
 }
 
-/// Reads a stream line by line: groups, batches and jobs, as they were written.
+/// Reads a stream line by line: groups, batches and jobs, in the order they were written.
 #[derive(Debug)]
 pub struct ExportReader<R> {
     lines: std::iter::Enumerate<std::io::Lines<R>>,
@@ -107,7 +107,7 @@ pub struct ExportReader<R> {
 }
 
 impl<R: BufRead> ExportReader<R> {
-    /// An error unless the stream begins as one of ours.
+    /// Returns an error unless the stream begins with our header.
     pub fn new(input: R) -> Result<Self, StoreError> {
         let mut reader = Self {
             lines: input.lines().enumerate(),
@@ -138,7 +138,7 @@ impl<R: BufRead> ExportReader<R> {
         Ok(Some((index + 1, line)))
     }
 
-    /// The next group, batch or job; none when the stream was whole, an error when it was not.
+    /// The next group, batch or job; none after a complete stream, an error after an incomplete one.
     pub fn next_line(&mut self) -> Result<Option<Line>, StoreError> {
         match self.line()? {
             Some((_, Line::End(expected))) if expected == self.counts => Ok(None),
@@ -159,13 +159,13 @@ impl<R: BufRead> ExportReader<R> {
         }
     }
 
-    /// What has been read so far.
+    /// The items read so far.
     pub fn counts(&self) -> Counts {
         self.counts
     }
 }
 
-/// Reads a stream, handing on groups, batches and jobs; an error unless it is whole.
+/// Reads a stream and passes on groups, batches and jobs; returns an error unless it is complete.
 pub fn read(
     input: impl BufRead,
     mut each: impl FnMut(Line) -> Result<(), StoreError>,

@@ -1,19 +1,19 @@
-//! What an answer of the target says about calling it again.
+//! What a response of the target says about further calls.
 
 use crate::time::Millis;
 
-/// Where an answer names no time.
+/// The hold if a response names no time.
 const UNSAID: Millis = Millis(1_000);
-/// A shorter time is none.
+/// The minimum hold; a shorter one is raised to it.
 const SHORTEST: Millis = Millis(100);
 
-/// Whether an answer asks everybody who calls the target to leave it alone: 429, or 503 that says for how long. Any other
-/// 503 is the trouble of one call.
+/// Whether a response asks every caller of the target to back off: 429, or 503 with Retry-After. Any other 503
+/// is a failure of one call.
 pub fn asks_for_time(status: u16, retry_after: Option<Millis>) -> bool {
     status == 429 || status == 503 && retry_after.is_some()
 }
 
-/// For how long, if it does.
+/// The hold that the response asks for, if any.
 pub fn asked_hold(status: u16, retry_after: Option<Millis>) -> Option<Millis> {
     asks_for_time(status, retry_after).then(|| retry_after.unwrap_or(UNSAID).max(SHORTEST))
 }

@@ -1,7 +1,7 @@
 //! A token bucket in whole thousandths of a token.
 //!
-//! At `rate` tokens per second one millisecond mints exactly `rate` thousandths, so nothing is ever rounded
-//! and the time of the next token is exact. Every number stays below 2^53.
+//! At `rate` tokens per second one millisecond mints exactly `rate` thousandths, so nothing is ever rounded and
+//! the time of the next token is exact. Every number stays below 2^53.
 
 use serde::{Deserialize, Serialize};
 
@@ -10,21 +10,21 @@ use crate::time::{Millis, Timestamp};
 /// Thousandths in one token.
 pub const TOKEN: u64 = 1_000;
 
-/// How fast tokens come, and how many may lie ready.
+/// The refill rate and the capacity of a bucket.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Flow {
     /// Tokens per second; at least 1.
     pub rate: u64,
-    /// Most tokens that lie ready; at least 1.
+    /// Capacity in tokens; at least 1.
     pub burst: u64,
 }
 
-/// What lies ready.
+/// The state of a bucket.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Bucket {
     /// Thousandths of a token as of `at`.
     pub level: u64,
-    /// Up to when tokens were minted. In the future: nothing comes before then.
+    /// When tokens were last minted. If in the future, nothing is minted before then.
     pub at: Timestamp,
 }
 
@@ -34,11 +34,12 @@ impl Bucket {
         Self { level: 0, at }
     }
 
-    /// Mints what is due at `now`. A clock that went back mints nothing, one that jumped at most the burst.
+    /// Mints the tokens due at `now`. A clock that went back mints nothing, one that jumped ahead at most the
+    /// burst.
     pub fn refill(&mut self, flow: Flow, now: Timestamp) {
         let full = flow.burst * TOKEN;
         let elapsed = now.since(self.at).0;
-        // Bounded before it is multiplied: a long silence must not leave the range of exact numbers.
+        // Bounded before the multiplication: a long silence must stay within the range of exact numbers.
         self.level = match elapsed >= full.div_ceil(flow.rate) {
             true => full,
             false => full.min(self.level + elapsed * flow.rate),
@@ -46,18 +47,18 @@ impl Bucket {
         self.at = self.at.max(now);
     }
 
-    /// Whole tokens that lie ready.
+    /// Whole tokens available.
     pub fn tokens(&self) -> u64 {
         self.level / TOKEN
     }
 
-    /// Takes whole tokens. Panics if there are fewer: every caller has looked.
+    /// Takes whole tokens. Panics if there are fewer: every caller has checked.
     pub fn spend(&mut self, tokens: u64) {
         assert!(tokens <= self.tokens(), "{tokens} taken of {}", self.tokens());
         self.level -= tokens * TOKEN;
     }
 
-    /// When `tokens` lie ready if nobody takes any: time 0 if they do, never if they are more than the burst.
+    /// When `tokens` are available if nobody takes any: time 0 if they are, `None` if they exceed the burst.
     pub fn ready_at(&self, flow: Flow, tokens: u64) -> Option<Timestamp> {
         let missing = (tokens * TOKEN).saturating_sub(self.level);
         match missing {

@@ -10,38 +10,38 @@ use crate::time::Millis;
 
 /// Limit: keeps products of rates and times below 2^53, where scripts still count exactly.
 pub const MAX_RATE: u64 = 1_000_000;
-/// Limit: the longest hold that can be set, a week.
+/// Limit: the longest configurable hold, a week.
 const MAX_HOLD: Millis = Millis(7 * 86_400_000);
 /// Limit: the largest daily quota.
 pub const MAX_PER_DAY: u64 = 1_000_000_000_000;
 
-/// How many calls a target takes.
+/// How many calls a target accepts.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct BudgetConfig {
-    /// What the provider allows: calls that arrive in any second.
+    /// The provider's limit: calls that arrive in any second.
     pub hard_limit: u64,
-    /// Calls per second that are handed out.
+    /// Calls granted per second.
     pub rate: u64,
-    /// Calls that may start at once after a quiet time.
+    /// Calls that may start at once after an idle period.
     pub burst: u64,
-    /// How long a token may be used, in milliseconds. Later it is void, so that calls held up by a stalled
-    /// process or by jitter never arrive together with those that came after them.
+    /// How long a token is valid, in milliseconds. An expired token is void, so that calls delayed by a stalled
+    /// process or by jitter never arrive together with later ones.
     pub validity_ms: Millis,
-    /// Calls of low priority that arrive in any second, at most.
+    /// Maximum calls of low priority that arrive in any second.
     pub low_cap: u64,
     /// Calls of low priority that may start at once; part of `low_cap`.
     pub low_burst: u64,
-    /// Of 100 calls, how many low priority gets at least while it asks. 0 = none while high asks for all.
+    /// Of 100 calls, the minimum for low priority while it has demand. 0 = none while high uses everything.
     pub low_floor_percent: u64,
     /// Calls per day of the provider; 0 = unlimited.
     pub per_day: u64,
-    /// Of `per_day`, calls that low priority leaves for high.
+    /// Calls of `per_day` reserved for high priority.
     pub day_reserve: u64,
-    /// The day's count is kept durably in blocks of this many calls. A crash counts at most one block too much.
+    /// The day's count is persisted in blocks of this many calls. A crash overcounts by at most one block.
     pub day_block: u64,
-    /// Longest time for which one answer of the provider keeps everybody away, in milliseconds: a Retry-After beyond it
-    /// is asked about again then.
+    /// Longest hold that one response of the provider can cause, in milliseconds. After it, a call checks
+    /// whether a longer Retry-After still applies.
     pub max_hold_ms: Millis,
     /// When the provider's day begins.
     pub zone: DayZone,
@@ -67,7 +67,7 @@ impl Default for BudgetConfig {
 }
 
 impl BudgetConfig {
-    /// All calls together.
+    /// The bucket of all calls.
     pub fn flow(&self) -> Flow {
         Flow {
             rate: self.rate,
@@ -75,7 +75,8 @@ impl BudgetConfig {
         }
     }
 
-    /// Calls of low priority. Its rate is what `low_rate × (1 s + validity) + low_burst ≤ low_cap` leaves.
+    /// The bucket of low-priority calls. Its rate is what `low_rate × (1 s + validity) + low_burst ≤ low_cap`
+    /// leaves.
     pub fn low_flow(&self) -> Flow {
         Flow {
             rate: self.low_cap.saturating_sub(self.low_burst) * 1_000 / (1_000 + self.validity_ms.0),
@@ -83,12 +84,12 @@ impl BudgetConfig {
         }
     }
 
-    /// How long a provider that asks for `wait` is left alone.
+    /// The hold for a provider that asks for `wait`.
     pub fn held_for(&self, wait: Millis) -> Millis {
         wait.min(self.max_hold_ms)
     }
 
-    /// Calls of a day that a priority may use, counting only its own for low.
+    /// Calls of a day that a priority may use; for low, only its own count.
     pub(super) fn day_quota(&self, priority: Priority) -> u64 {
         match (self.per_day, priority) {
             (0, _) => MAX_PER_DAY,
@@ -97,7 +98,7 @@ impl BudgetConfig {
         }
     }
 
-    /// Most thousandths of a call that can arrive in one second: `rate × (1 s + validity) + burst`.
+    /// The maximum, in thousandths of a call, that can arrive in one second: `rate × (1 s + validity) + burst`.
     fn worst_second(&self) -> u64 {
         self.rate * (1_000 + self.validity_ms.0) + self.burst * 1_000
     }

@@ -4,8 +4,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::time::Timestamp;
 
-/// Limit: a day is always 24 hours. Daylight saving is not followed: a provider whose day turns at local
-/// midnight of such a zone needs the offset changed twice a year, or the later of both offsets and a quota that
+/// Limit: a day is always 24 hours; daylight saving is ignored. For a provider whose day turns at local
+/// midnight of such a zone, change the offset twice a year, or use the later of both offsets and a quota that
 /// leaves an hour's calls free.
 pub const DAY_MS: u64 = 86_400_000;
 const MINUTE_MS: i64 = 60_000;
@@ -14,19 +14,19 @@ const MINUTE_MS: i64 = 60_000;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct DayZone {
-    /// The zone's distance from UTC in minutes: 540 in Seoul, −480 in Los Angeles in winter.
+    /// The zone's offset from UTC in minutes: 540 in Seoul, −480 in Los Angeles in winter.
     pub utc_offset_minutes: i32,
-    /// Minutes after the zone's midnight at which the quota is filled again.
+    /// Minutes after the zone's midnight at which the quota is refilled.
     pub day_starts_at_minutes: u32,
 }
 
 impl DayZone {
-    /// How far the beginning of day 0 lies before (above zero) or after the epoch.
+    /// How far the beginning of day 0 is before (positive) or after the epoch.
     fn shift_ms(self) -> i64 {
         (i64::from(self.utc_offset_minutes) - i64::from(self.day_starts_at_minutes)) * MINUTE_MS
     }
 
-    /// The number of the day in which `at` lies. Day 0 also holds what lies before it.
+    /// The number of the day that contains `at`. Earlier times also belong to day 0.
     pub fn day(self, at: Timestamp) -> u64 {
         at.0.saturating_add_signed(self.shift_ms()) / DAY_MS
     }
@@ -45,16 +45,16 @@ impl DayZone {
 
 /// One moment, by every clock that a store knows.
 ///
-/// The store's own time never goes back: after a step back of the wall clock it stays ahead of it, and would turn the
-/// day when the provider does not. So days are told by the wall clock as it is. People step that one, too; where there
-/// is a clock that nobody steps, the day is told by both.
+/// The store's own time never goes back. After a backward step of the wall clock it stays ahead, and would turn
+/// the day before the provider does. So the raw wall clock decides the day. People step that clock, too; if
+/// there is a clock that nobody steps, both decide the day.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Moment {
-    /// Rates, holds and waits are counted in it.
+    /// The time base of rates, holds and waits.
     pub now: Timestamp,
-    /// The wall clock as it is.
+    /// The raw wall clock.
     pub wall: Timestamp,
-    /// Set by the wall clock when the process started, and left alone since.
+    /// Set from the wall clock when the process started, and never stepped since.
     pub steady: Timestamp,
 }
 
@@ -80,14 +80,14 @@ pub struct DayCount {
 }
 
 impl DayCount {
-    /// Goes to `day`, which starts with nothing used; an earlier day keeps the count.
+    /// Moves to `day`, which starts with nothing used; an earlier day keeps the count.
     pub fn turn(&mut self, day: u64) {
         if day > self.day {
             *self = Self { day, used: 0, low: 0 };
         }
     }
 
-    /// What is certain of two counts of the same calls: the later day, and as many calls as either has.
+    /// Merges two counts of the same calls: the later day, and the larger count.
     pub fn with(self, other: Self) -> Self {
         Self {
             day: self.day.max(other.day),
@@ -96,7 +96,8 @@ impl DayCount {
         }
     }
 
-    /// The count rounded up to whole blocks, at most the quota: what is kept durably, before the calls are made.
+    /// The count rounded up to whole blocks, at most the quota. The store persists it before the calls are
+    /// made.
     pub fn in_blocks(self, block: u64, quota: u64) -> Self {
         let up = |calls: u64| (calls.div_ceil(block) * block).min(quota);
         Self {

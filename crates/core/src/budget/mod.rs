@@ -3,25 +3,25 @@
 //! ```text
 //!              hold ──┐   day ──┐   low cap ──┐      bucket (rate, burst)
 //!   take(HIGH) ───────┴─────────┴─────────────│────► level − what LOW is owed
-//!   take(LOW)  ───────┴─────────┴─────────────┴────► level − what HIGH was refused, or what LOW is owed
+//!   take(LOW)  ───────┴─────────┴─────────────┴────► level − what HIGH was denied, or what LOW is owed
 //! ```
 //!
-//! A token is for one attempt, and void when it is not used within the validity; none is ever given back. So
-//! the calls that arrive in any second come from grants of at most `1 s + validity`, which is at most
-//! `rate × (1 s + validity) + burst`.
+//! A token is for one attempt. It is void if unused within its validity, and never returned. So the calls that
+//! arrive in any second come from grants of at most `1 s + validity`, which is at most `rate × (1 s + validity)
+//! + burst`.
 //!
-//! **HIGH first.** What HIGH asked for and did not get is kept aside: LOW takes only what lies above it. What
-//! LOW is owed by its floor (one of twenty) is kept aside from HIGH in the same way. Both end when the caller
-//! gets what it wanted or does not come back.
+//! **HIGH first.** The budget reserves tokens that HIGH requested and did not get: LOW takes only what exceeds
+//! them. In the same way it reserves from HIGH what the floor owes LOW (one of twenty). A reservation ends when
+//! the caller gets its tokens or does not return.
 //!
-//! **Time** is the store's: it never goes back. If it does all the same, nothing is minted until it has caught up;
-//! a jump forward mints at most one burst.
+//! **Time** is the store's: it never goes back. If it does all the same, nothing is minted until it has caught
+//! up; a jump forward mints at most one burst.
 //!
-//! **The day** is counted before the call, in the day of the wall clock and in that of a clock that nobody steps, and
-//! neither count exceeds the quota: if either clock is right for a whole day of the provider, that day is not over. A
-//! clock that is stepped over midnight and back mints nothing. Limit: a restart believes the wall clock; a count that
-//! was ahead of it stays. What must be durable changes once per block of calls:
-//! [`Budget::take_record`] says when, and a grant is used only after that record is kept.
+//! **The day** is counted before the call, in the day of the wall clock and in that of a clock that nobody
+//! steps. Neither count exceeds the quota: if either clock is right for a whole day of the provider, that day
+//! stays within its quota. A clock that is stepped over midnight and back mints nothing. Limit: a restart
+//! trusts the wall clock; a count that was ahead of it stays. The durable part changes once per block of calls:
+//! [`Budget::take_record`] returns it, and the caller uses a grant only after that record is persisted.
 //!
 //! Whole numbers below 2^53 only: scripts restate this over one hash.
 
@@ -42,39 +42,39 @@ pub use day::{DAY_MS, DayCount, DayZone, Moment};
 use crate::priority::Priority;
 use crate::time::{Millis, Timestamp};
 
-/// How long after its time a caller that was refused is waited for: a timer and a round trip fit in it.
+/// How long after its time the budget waits for a denied caller: enough for a timer and a round trip.
 pub const PATIENCE: Millis = Millis(100);
-/// How long nothing is handed out when it is unknown what was: the longest window of the provider.
+/// How long nothing is granted when past grants are unknown: the longest window of the provider.
 pub const SETTLING: Millis = Millis(1_000);
 
-/// What one ask came to.
+/// The outcome of one request for tokens.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum TakeOutcome {
-    /// `tokens` calls may be made, each no later than `use_by`.
+    /// The caller may make `tokens` calls, each no later than `use_by`.
     Granted { tokens: u64, use_by: Timestamp },
-    /// Nothing before `until`; then something, if nobody else takes it.
+    /// Nothing before `until`; then at least one token, if nobody else takes it.
     Limited { until: Timestamp, by: LimitedBy },
 }
 
-/// Which limit was the last to give way.
+/// The limit that blocks longest.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum LimitedBy {
-    /// The calls per second, or the other priority's part of them.
+    /// The calls per second, or the other priority's share of them.
     Rate,
     /// The cap on low priority.
     LowCap,
-    /// The daily quota, or the part of it that is left for high priority.
+    /// The daily quota, or the part reserved for high priority.
     Day,
-    /// The target asked to be left alone.
+    /// The target asked callers to back off.
     Hold,
 }
 
-/// Tokens that a priority was refused and will come back for.
+/// Tokens that a priority was denied and will request again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Ask {
     pub tokens: u64,
-    /// From here on it is not waited for.
+    /// The reservation ends at this time.
     pub until: Timestamp,
 }
 
@@ -84,7 +84,7 @@ impl Ask {
     }
 }
 
-/// Everything a budget remembers: one hash in a store.
+/// The whole state of a budget: one hash in a store.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct BudgetState {
     /// Tokens of all calls.
@@ -93,11 +93,11 @@ pub struct BudgetState {
     pub low: Bucket,
     pub high_ask: Ask,
     pub low_ask: Ask,
-    /// What low priority earned by waiting: `low_floor_percent` for every token that high got meanwhile; a token
-    /// of its own costs the rest to 100.
+    /// Credit that low priority earned by waiting: `low_floor_percent` for every token that high got meanwhile.
+    /// A token of its own costs the rest to 100.
     pub low_credit: u64,
     pub day: DayCount,
-    /// Nothing before this: the target said so.
+    /// No calls before this time, at the target's request.
     pub hold_until: Timestamp,
 }
 
@@ -109,14 +109,14 @@ pub struct BudgetRecord {
     pub hold_until: Timestamp,
 }
 
-/// What a gauge shows.
+/// The values for gauges.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct BudgetView {
     pub tokens: u64,
     pub low_tokens: u64,
     /// Calls counted in the current day.
     pub day_used: u64,
-    /// Calls of each priority that the day still has, if nobody else takes them.
+    /// Calls of each priority left in the day, if nobody else takes them.
     pub day_left_high: u64,
     pub day_left_low: u64,
     /// The current day ends here.
@@ -124,7 +124,7 @@ pub struct BudgetView {
     pub hold_until: Timestamp,
 }
 
-/// The budget of one target. See the module's description.
+/// The budget of one target. See the module documentation.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Budget {
     config: BudgetConfig,
@@ -144,17 +144,17 @@ struct Calendar {
 }
 
 impl Budget {
-    /// A budget of which nothing is known: empty, and silent for the longest window.
+    /// A budget without history: empty, and closed for the longest window.
     pub fn new(config: BudgetConfig, now: Timestamp) -> Self {
         Self::restored(config, BudgetRecord::default(), now)
     }
 
-    /// Goes on after a crash or a loss: from an empty bucket that also waits one second, because nobody knows
-    /// what was handed out just before. Panics if the config was not validated.
+    /// Continues after a crash or a loss, from an empty bucket that also waits one second, because recent
+    /// grants are unknown. Panics if the config was not validated.
     pub fn restored(config: BudgetConfig, record: BudgetRecord, now: Timestamp) -> Self {
         config.validate("budget").expect("validated where it was read");
         let record = BudgetRecord {
-            // One that was kept under other settings lasts no longer than these allow.
+            // A hold persisted under other settings lasts no longer than these allow.
             hold_until: record.hold_until.min(now + config.max_hold_ms),
             ..record
         };
@@ -176,7 +176,7 @@ impl Budget {
         }
     }
 
-    /// Goes on from a state that was kept as it was.
+    /// Continues from a state that was persisted unchanged.
     pub fn resumed(config: BudgetConfig, state: BudgetState) -> Self {
         let kept = BudgetRecord {
             day: state.day,
@@ -191,7 +191,7 @@ impl Budget {
         }
     }
 
-    /// Other settings from here on; what lies ready above the burst is gone.
+    /// Changes the settings; tokens above the burst are lost.
     pub fn configure(&mut self, config: BudgetConfig, now: Timestamp) {
         self.state.all.refill(self.config.flow(), now);
         self.state.low.refill(self.config.low_flow(), now);
@@ -208,7 +208,7 @@ impl Budget {
         &self.state
     }
 
-    /// Takes 1 to `max_tokens` tokens, or says when to ask again. Asking for none is a programmer's error.
+    /// Takes 1 to `max_tokens` tokens, or returns when to retry. Requesting none is a programmer error.
     pub fn take(&mut self, priority: Priority, max_tokens: u64, at: impl Into<Moment>) -> TakeOutcome {
         assert!(max_tokens > 0, "a take asks for at least one token");
         let at: Moment = at.into();
@@ -228,7 +228,8 @@ impl Budget {
         }
     }
 
-    /// The target asked to be left alone for `wait`; for how long it is. A shorter hold never ends a longer one.
+    /// Holds all calls for `wait` at the target's request; returns the actual hold. A shorter hold never ends a
+    /// longer one.
     pub fn hold(&mut self, wait: Millis, now: Timestamp) -> Millis {
         let wait = self.config.held_for(wait);
         let until = now + wait;
@@ -240,7 +241,7 @@ impl Budget {
         wait
     }
 
-    /// Somebody knows better than the target: calls are made again. False if it was not held.
+    /// Ends the hold at an operator's request. Returns false if there was none.
     pub fn lift(&mut self, now: Timestamp) -> bool {
         let held = now < self.state.hold_until;
         if held {
@@ -251,12 +252,13 @@ impl Budget {
         held
     }
 
-    /// The record that must be durable before the last grant is used; none if what is kept still covers it.
+    /// The record that must be durable before the last grant is used; none if the persisted one still covers
+    /// it.
     pub fn take_record(&mut self) -> Option<BudgetRecord> {
         std::mem::take(&mut self.unkept).then_some(self.kept)
     }
 
-    /// As it is at a moment.
+    /// The view at one moment.
     pub fn view(&self, at: impl Into<Moment>) -> BudgetView {
         let at: Moment = at.into();
         let mut budget = self.clone();
@@ -284,7 +286,7 @@ impl Budget {
         })
     }
 
-    /// Mints, turns the day, and forgets what low priority earned if it has not come back.
+    /// Mints, turns the day, and drops the credit of low priority if it has not returned.
     fn advance(&mut self, priority: Priority, at: Moment) {
         let now = at.now;
         self.state.all.refill(self.config.flow(), now);
@@ -296,7 +298,7 @@ impl Budget {
         }
     }
 
-    /// What the caller could use if only the rate stood against it.
+    /// What the caller could use if the rate were the only limit.
     fn wanted(&self, priority: Priority, max_tokens: u64, at: Moment) -> u64 {
         if at.now < self.state.hold_until || self.open_day(priority, at, at.now) > at.now {
             return 0;
@@ -308,7 +310,7 @@ impl Budget {
         max_tokens.min(cap).min(self.day_left(priority))
     }
 
-    /// Calls that the current day has left for a priority, by whichever clock has fewer.
+    /// Calls left in the current day for a priority, by the clock that leaves fewer.
     fn day_left(&self, priority: Priority) -> u64 {
         let [wall, steady] = [self.state.day, self.steady].map(|count| self.left_of(count, priority));
         wall.min(steady)
@@ -325,7 +327,7 @@ impl Budget {
         }
     }
 
-    /// The first moment from `from` on, in the store's time, at which the day lets a priority through.
+    /// The first moment from `from` on, in store time, at which the day allows a call of this priority.
     fn open_day(&self, priority: Priority, at: Moment, from: Timestamp) -> Timestamp {
         let both = |from: Timestamp| {
             let [wall, steady] = self
@@ -333,14 +335,14 @@ impl Budget {
                 .map(|calendar| self.open_by(calendar, priority, from));
             wall.max(steady)
         };
-        // What opens by one clock may be the end of a day by the other.
+        // A moment that is open by one clock may be the end of a day by the other.
         both(both(from))
     }
 
     /// The same by one clock.
     ///
-    /// The last moments of a day, as long as a token is valid, belong to nobody: a call of theirs could arrive in
-    /// either day.
+    /// Nothing is granted in the last moments of a day, for as long as a token is valid: such a call could
+    /// arrive in either day.
     fn open_by(&self, calendar: Calendar, priority: Priority, from: Timestamp) -> Timestamp {
         let zone = self.config.zone;
         let at = Timestamp(from.0.saturating_add_signed(calendar.ahead));
@@ -355,7 +357,7 @@ impl Budget {
         from + open.since(at)
     }
 
-    /// Tokens kept aside from the other priority.
+    /// Tokens reserved from the other priority.
     fn kept_for(&self, priority: Priority, now: Timestamp) -> u64 {
         match priority {
             Priority::High => self.state.high_ask.tokens_at(now).min(self.config.burst),
@@ -411,7 +413,7 @@ impl Budget {
 
     fn refuse(&mut self, priority: Priority, wanted: u64, at: Moment) -> TakeOutcome {
         if wanted == 0 {
-            // Something else than the rate stands against it: nothing is kept aside for it.
+            // The rate is not what blocks it, so nothing is reserved for it.
             self.remember(priority, 0, at.now);
         }
         let (until, by) = self.next(priority, at);
@@ -421,7 +423,7 @@ impl Budget {
         TakeOutcome::Limited { until, by }
     }
 
-    /// Keeps aside what a priority did not get, until it should have come back.
+    /// Reserves what a priority did not get, until it should have returned.
     fn remember(&mut self, priority: Priority, tokens: u64, from: Timestamp) {
         let ask = Ask {
             tokens,
@@ -438,7 +440,7 @@ impl Budget {
         }
     }
 
-    /// When one token can be had, and what stands against it longest.
+    /// When one token is available, and the limit that blocks longest.
     fn next(&self, priority: Priority, at: Moment) -> (Timestamp, LimitedBy) {
         let now = at.now;
         let (mut until, mut by) = (self.next_by_rate(priority, now), LimitedBy::Rate);
@@ -468,7 +470,7 @@ impl Budget {
         if kept == 0 {
             return one;
         }
-        // Either enough for both comes, or the other one does not come back.
+        // Either enough for both is minted, or the other one does not return.
         let both = self.ready(self.state.all, self.config.flow(), kept + 1);
         both.min(one.max(ask.until))
     }

@@ -1,4 +1,5 @@
-//! Never over in any second, never idle while there is work, exact waits, and who goes first.
+//! Never over the limit in any second, never idle while there is work, exact waits, and which priority goes
+//! first.
 
 use proptest::prelude::*;
 
@@ -92,7 +93,7 @@ fn offered(budget: &mut Budget, high: u64, low: u64, secs: u64) -> (u64, u64) {
     for at in 0..secs * 1_000 {
         waiting_high += (at + 1) * high / 1_000 - at * high / 1_000;
         waiting_low += (at + 1) * low / 1_000 - at * low / 1_000;
-        // LOW asks first in every millisecond: the order of asking must not decide.
+        // LOW asks first in every millisecond: the order of requests must not decide.
         if waiting_low > 0 {
             let tokens = granted(budget.take(Priority::Low, waiting_low, ms(at)));
             waiting_low -= tokens;
@@ -133,7 +134,7 @@ fn low_alone_never_exceeds_its_cap_and_leaves_the_rest_to_high() {
     let mut grants = Vec::new();
     for at in 0..5_000 {
         let tokens = granted(budget.take(Priority::Low, 50, ms(at)));
-        // Each as late as its validity allows in one half, at once in the other.
+        // Calls use the full validity in one half, and none of it in the other.
         let delay = if at % 1_000 < 500 { 50 } else { 0 };
         grants.extend((0..tokens).map(|_| ms(at + delay)));
     }
@@ -188,7 +189,7 @@ fn a_retry_after_of_decades_stops_a_target_for_an_hour() {
         limited(budget.take(Priority::High, 1, ms(0))),
         (ms(hour.0), LimitedBy::Hold)
     );
-    // Nor one that was kept before there was such a limit.
+    // Nor does one that was persisted before this limit existed.
     let record = BudgetRecord {
         hold_until: ms(999_999_999_000),
         ..BudgetRecord::default()
@@ -313,7 +314,7 @@ fn a_crash_counts_at_most_one_block_too_much_and_never_too_little() {
     assert_eq!(after.view(ms(500)).day_used, kept.day.used);
 }
 
-/// The moment at which the wall clock is `step` milliseconds off, by a store that begins with it.
+/// A moment at which the wall clock is `step` milliseconds off, for a store that started with it.
 struct Stepped {
     clock: StoreClock,
     real: Timestamp,
@@ -335,7 +336,7 @@ impl Stepped {
         }
     }
 
-    /// Takes all that can be had in two seconds.
+    /// Takes every token available in two seconds.
     fn take_all(&mut self, budget: &mut Budget) -> u64 {
         let mut got = 0;
         for _ in 0..2_000 {
@@ -360,7 +361,7 @@ fn a_clock_stepped_over_midnight_and_back_mints_no_second_day() {
         world.real = world.real + Millis(10);
         assert_eq!(granted(budget.take(Priority::High, 1, world.moment())), 1);
     }
-    // Over midnight, and all that is left is taken there; a crash does not make it forget either.
+    // Over midnight, where it takes everything left; a crash does not make it forget either.
     world.step = 9 * HOUR.0 as i64;
     assert_eq!(world.take_all(&mut budget), 200);
     let kept = budget.take_record().unwrap();
@@ -377,7 +378,7 @@ fn a_clock_stepped_over_midnight_and_back_mints_no_second_day() {
     let until = limited(budget.take(Priority::High, 1, world.moment())).0;
     let real = world.real + until.since(world.moment().now);
     assert_eq!(real, midnight, "and ends when the provider's does");
-    // What was called while the clock was ahead counts in the day that it belonged to by that clock, too.
+    // Calls made while the clock was ahead also count in the day they belonged to by that clock.
     world.real = midnight;
     assert_eq!(world.take_all(&mut budget), 100);
     world.real = midnight + Millis(24 * HOUR.0);
@@ -412,7 +413,7 @@ fn a_clock_that_was_stepped_back_turns_the_day_where_it_stands() {
 fn a_clock_that_is_set_right_shares_one_quota_among_the_days_of_both() {
     let config = of_a_day(300, 0, 20);
     let midnight = config.zone.start(config.zone.day(START) + 1);
-    // It was an hour late until now: what the process believes is wrong, and the wall clock is right.
+    // The clock was an hour late until now: the process is wrong, and the wall clock is right.
     let mut world = Stepped::at(midnight - Millis(2 * HOUR.0));
     let mut budget = Budget::new(config.clone(), world.real);
     world.step = HOUR.0 as i64;
@@ -498,7 +499,7 @@ proptest! {
         caller in any_priority(),
     ) {
         prop_assume!(config.validate("t").is_ok());
-        // Close to the end of a day, so that it takes part.
+        // Close to the end of a day, so that the day limit takes part.
         let turn = config.zone.start(config.zone.day(START) + 1);
         let mut now = turn - Millis(900);
         let mut budget = Budget::new(config, now - Millis(1_100));
@@ -518,7 +519,7 @@ proptest! {
         prop_assert!(until > now, "{until:?} {now:?}");
         let mut earlier = budget.clone();
         let early = earlier.take(caller, 40, until - Millis(1));
-        // In the last moments of a day nobody is waited for: who asks then has lost what was kept for it.
+        // Nothing is reserved in the last moments of a day: a caller that asks then has lost its reservation.
         if until != turn {
             prop_assert!(matches!(early, TakeOutcome::Limited { until: again, .. } if again == until), "{early:?} {until:?}");
             prop_assert!(granted(earlier.take(caller, 40, until)) >= 1);
@@ -527,8 +528,8 @@ proptest! {
         prop_assert!(granted(budget.take(caller, 40, until)) >= 1);
     }
 
-    /// Whoever asks, however late a token is used: no second holds more than the hard limit, no day more than
-    /// its quota, and LOW never more than its cap.
+    /// Whoever asks, however late a token is used: no second exceeds the hard limit, no day its quota, and LOW
+    /// never its cap.
     #[test]
     fn no_second_and_no_day_is_ever_over(
         config in any_config(),
@@ -568,7 +569,7 @@ proptest! {
         prop_assert!(worst_second(low) as u64 <= config.low_cap);
     }
 
-    /// Whoever waits by what it is told reaches the rate.
+    /// A caller that waits as instructed reaches the rate.
     #[test]
     fn sustained_demand_uses_the_rate(batch in 1u64..30, low_too in any::<bool>()) {
         let mut budget = ready(BudgetConfig::default());

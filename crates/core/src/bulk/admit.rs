@@ -1,4 +1,4 @@
-//! admit: moves jobs to ready in fair order, as far as ready and the window have room.
+//! admit: moves jobs to ready in fair order, up to the ready cap and the rest of the window.
 
 use super::Bulk;
 use super::command::{AdmitOutcome, AdmitParams, BatchStatus, Denied, JobSeq, Priority, Stop};
@@ -50,8 +50,8 @@ impl Bulk {
         }
     }
 
-    /// Starts that this queue may still promise in this window: what is left of the limit after those that
-    /// ready has been promised, and of the queue's own pace.
+    /// How many more starts this queue may promise in this window. Jobs already in ready and the queue's own
+    /// pace both reduce it.
     pub(super) fn room(&mut self, queue: u16, now: Timestamp) -> u64 {
         let (window, ready) = (self.limiter.length(), self.ready);
         let queue = &mut self.queues[usize::from(queue)];
@@ -79,8 +79,9 @@ impl Bulk {
         seq
     }
 
-    /// `hold = "job"`: the next jobs in fair order meet the spent window and go to delayed, one per line
-    /// and pass, until `max` have or every line is at its longest backoff.
+    /// `hold = "job"`: denies the next jobs in fair order because the window is spent, and moves them to
+    /// delayed. Denies one job per flow and pass, until `max` jobs are denied or every flow is at its longest
+    /// backoff.
     fn deny(&mut self, queue: u16, max: usize, now: Timestamp) -> Vec<Denied> {
         let mut denied = Vec::new();
         let orders = &self.queues[usize::from(queue)].orders;
@@ -106,10 +107,10 @@ impl Bulk {
         if self.next_backoff(group).uncapped >= self.config.congestion.max_backoff_ms {
             return None;
         }
-        // Returned jobs keep the head of the line: sending them behind throttled ones would change the order.
+        // Returned jobs keep the head of the flow: moving them behind throttled ones would change the order.
         let slot = self.lines[line as usize].fresh.front()?;
-        // The job stays in its line, before fresh ones: it starts as soon as there is quota, however long
-        // its estimate was, and meets no second denial. The line keeps its place in the order.
+        // The job stays in its flow, before fresh ones. It starts as soon as there is quota, however long its
+        // estimate was, and is never denied twice. The flow keeps its place in the order.
         self.lines[line as usize].fresh.remove(&mut self.jobs, slot);
         let backoff = self.throttle(slot, now);
         self.set_denied(slot, backoff.wait, now);

@@ -1,6 +1,8 @@
-//! Aggregation: a complete batch is claimed by one watcher, folded, decided once, and its callback called.
+//! Aggregation: one aggregator claims a complete batch, folds its results, decides it once and calls its
+//! callback.
 //!
-//! A watcher that dies loses its claim, and another takes over; one that comes back late is refused.
+//! If an aggregator dies, its claim expires and another takes over. The state machine rejects the late result
+//! of the first.
 
 use super::Bulk;
 use super::command::{
@@ -74,7 +76,7 @@ impl Bulk {
         batch.finished_at = Some(now);
         let (status, group) = (batch.status, batch.group);
         self.put_batch(slot);
-        // A group that is done starts its next batch with clean statistics.
+        // A group without unfinished jobs starts its next batch with clean statistics.
         if !self.groups[group as usize].is_active() {
             self.groups[group as usize].stats = CongestionStats::default();
         }

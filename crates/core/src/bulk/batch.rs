@@ -1,4 +1,5 @@
-//! A batch: one bulk submission of a group. Opened, fed, sealed; complete when every job is finished.
+//! A batch: one bulk submission of a group. A client opens it, adds jobs and seals it; it is complete when
+//! every job is finished.
 
 use bytes::Bytes;
 
@@ -19,7 +20,7 @@ const MAX_ERRORS: usize = 10;
 const MAX_CALLBACK_BYTES: usize = 256;
 
 impl BatchOptions {
-    /// Whether every option is within its range.
+    /// Checks that every option is within its range.
     pub fn check(&self) -> Result<(), Refusal> {
         if !(1..=100).contains(&self.failure_threshold_percent) {
             return Err(Refusal::FailureThreshold(self.failure_threshold_percent));
@@ -48,27 +49,27 @@ pub(super) struct Batch {
     pub(super) created_at: Timestamp,
     pub(super) finished_at: Option<Timestamp>,
     pub(super) counts: BatchCounts,
-    /// The part of the counts whose jobs are no longer kept.
+    /// The part of the counts that belongs to jobs the store no longer keeps.
     pub(super) dropped: BatchCounts,
     pub(super) errors: Vec<String>,
     pub(super) summary: Option<Bytes>,
-    /// The completion callback was called.
+    /// Whether the aggregator has called the completion callback.
     pub(super) confirmed: bool,
-    /// The watcher that has it, and until when nobody else may.
+    /// The claim of the current aggregator; nobody else may claim the batch until it expires.
     pub(super) claim: Option<u64>,
     pub(super) claimable_from: Timestamp,
-    /// Kept jobs, in the order in which they came.
+    /// Kept jobs, in order of arrival.
     pub(super) jobs: List<BATCH>,
     /// Kept jobs that are not finished.
     pub(super) unfinished: u32,
-    /// While paused: jobs taken out of their lines, per line.
+    /// While paused: jobs taken out of their flows, per flow.
     pub(super) parked: Vec<(Slot, List<QUEUE>)>,
-    /// While being cancelled: the next job to look at.
+    /// While being cancelled: the next job to inspect.
     pub(super) cancel_cursor: Slot,
 }
 
 impl Batch {
-    /// The first errors that differ: a thousand equal ones tell no more than one.
+    /// Keeps the first distinct errors: a thousand equal ones say no more than one.
     pub(super) fn keep_error(&mut self, error: &str) {
         if self.errors.len() < MAX_ERRORS && !self.errors.iter().any(|kept| kept == error) {
             self.errors.push(error.to_owned());
@@ -217,7 +218,7 @@ impl Bulk {
         })
     }
 
-    /// Seals; true if that completed the batch.
+    /// Seals the batch; returns true if that completed it.
     pub(super) fn seal(&mut self, slot: Slot, now: Timestamp) -> bool {
         let batch = &mut self.batches[slot as usize];
         if batch.sealed {
@@ -237,7 +238,7 @@ impl Bulk {
         complete
     }
 
-    /// The one way to AGGREGATING: sealed, every job finished, and not there yet.
+    /// The only transition to AGGREGATING: sealed, every job finished, and not aggregating yet.
     pub(super) fn complete_if_done(&mut self, slot: Slot, now: Timestamp) -> bool {
         let batch = &mut self.batches[slot as usize];
         let counts = batch.counts;

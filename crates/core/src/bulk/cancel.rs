@@ -32,7 +32,7 @@ impl Bulk {
         self.cancelling.contains(&(self.batches[slot as usize].seq, slot))
     }
 
-    /// From here on none of its jobs starts: the picker ends those it meets.
+    /// From here on none of its jobs starts: the picker ends every job it finds.
     fn begin_cancelling(&mut self, slot: Slot, now: Timestamp) {
         let batch = &mut self.batches[slot as usize];
         // A decided batch may have replayed jobs.
@@ -49,7 +49,7 @@ impl Bulk {
         }
     }
 
-    /// Goes on with cancellations that were begun, also before a restart.
+    /// Continues pending cancellations, including those begun before a restart.
     pub(super) fn continue_cancelling(&mut self, max: u32, now: Timestamp) {
         let mut budget = max;
         while budget > 0

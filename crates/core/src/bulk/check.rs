@@ -1,4 +1,4 @@
-//! Proves the invariants of the state machine by counting everything again. For tests and simulations.
+//! Proves the invariants of the state machine by recounting everything. For tests and simulations.
 
 use std::collections::HashMap;
 
@@ -7,7 +7,7 @@ use super::job::{JobState, Spot};
 use super::list::{List, NIL, QUEUE, Slot};
 
 impl Bulk {
-    /// Panics with what is wrong. Visits every job: not for production.
+    /// Panics with a description of the violation. Visits every job: not for production.
     pub fn check(&self) {
         self.check_limits();
         let mut spots: HashMap<Slot, Spot> = HashMap::new();
@@ -44,7 +44,7 @@ impl Bulk {
 
     fn check_limits(&self) {
         assert!(
-            // Ready may have been promised more when the limit was larger.
+            // Ready may hold more promises from a time when the limit was larger.
             self.limiter.started() + self.ready <= self.limiter.widest() || self.limiter.room() == 0,
             "{} started and {} ready exceed the limit of {}",
             self.limiter.started(),

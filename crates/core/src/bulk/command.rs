@@ -1,6 +1,6 @@
-//! What can be asked of the bulk state machine, and what it answers.
+//! The commands of the bulk state machine and their outcomes.
 //!
-//! One `…Params` per transition in, one `…Outcome` out. A refusal is an answer, not a failure.
+//! One `…Params` per transition in, one `…Outcome` out. A refusal is an outcome, not an error.
 
 use std::fmt;
 
@@ -14,12 +14,13 @@ use super::views::{Query, View};
 use crate::ids::{BatchId, GroupId, JobId, JobType, Owner, QueueId};
 use crate::time::{Millis, Timestamp};
 
-/// The number of a job in its store: given once, never again.
+/// The sequence number of a job in its store; never reused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct JobSeq(pub u64);
 
-/// The number of a lease; a later lease of the same job has a larger one, and only the latest may settle.
+/// The fencing token of a lease. A later lease of the same job has a larger one, and only the latest may
+/// settle.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Fence(pub u64);
@@ -31,7 +32,7 @@ pub struct LeaseRef {
     pub fence: Fence,
 }
 
-/// Which of three queues a job stands in.
+/// The urgency of a job: every queue keeps one fair order per priority.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize)]
 #[serde(rename_all = "SCREAMING_SNAKE_CASE")]
 pub enum Priority {
@@ -63,18 +64,18 @@ pub struct NewJob {
     pub kind: JobType,
     pub priority: Priority,
     pub payload: Bytes,
-    /// Not before this time.
+    /// The job starts no earlier than this.
     pub run_at: Option<Timestamp>,
-    /// Not after this time: a job that would start later, a retry included, is dead.
+    /// A job that would start later than this, even as a retry, becomes dead.
     pub expires_at: Option<Timestamp>,
 }
 
 #[derive(Debug, Clone, PartialEq)]
 pub struct EnqueueParams {
     pub group: GroupId,
-    /// The group's open batch if absent; one is opened if there is none.
+    /// If absent, the job joins the group's open batch; the call opens one if there is none.
     pub batch: Option<BatchId>,
-    /// Taken when the call creates the group; later changes go through `configure_group`.
+    /// Applies only if the call creates the group; later changes go through `configure_group`.
     pub base_priority: Option<i32>,
     pub jobs: Vec<NewJob>,
 }
@@ -84,14 +85,14 @@ pub struct EnqueueOutcome {
     pub batch: BatchId,
     /// Jobs of the batch after the call.
     pub total_jobs: u64,
-    /// One answer per job, in order.
+    /// One result per job, in order.
     pub jobs: Vec<Enqueued>,
 }
 
 #[derive(Debug, Clone, PartialEq)]
 pub enum Enqueued {
     Accepted(JobSeq),
-    /// The group has this job already; nothing was changed.
+    /// The group already has this job; nothing was changed.
     Duplicate(JobSeq),
     Refused(JobRefusal),
 }
@@ -99,11 +100,12 @@ pub enum Enqueued {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct BatchOptions {
-    /// FAILED when at least this share of the jobs failed. 100: only when all did.
+    /// The batch becomes FAILED when at least this share of its jobs failed. 100: only when all did.
     pub failure_threshold_percent: u32,
     /// Keep finished jobs until the batch is aggregated, so that a reducer sees every result.
     pub keep_results: bool,
-    /// Who is told when the batch is decided: a name that the program knows, not an address. 1 to 256 bytes.
+    /// The callback to call when the batch is decided: a name the program knows, not an address. 1 to 256
+    /// bytes.
     #[serde(default)]
     pub callback: Option<String>,
 }
@@ -129,7 +131,7 @@ pub struct OpenBatchParams {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Opened {
     New,
-    /// It was open already; nothing was changed.
+    /// The batch was already open; nothing was changed.
     Already,
 }
 
@@ -151,26 +153,26 @@ pub struct Sealed {
 #[derive(Debug, Clone, PartialEq)]
 pub struct AdmitParams {
     pub queue: QueueId,
-    /// Most jobs to move in this call.
+    /// Maximum jobs to move in this call.
     pub max: u32,
-    /// Ready of this queue is filled up to here at most: about twice the workers that are asking.
+    /// Cap on ready jobs of this queue: about twice the number of workers that are polling.
     pub ready_cap: u32,
 }
 
-/// Why a call moved no more than it did.
+/// Why a call stopped moving jobs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Stop {
-    /// As many as asked for.
+    /// It moved as many as the caller requested.
     Enough,
-    /// Nothing is waiting that may run.
+    /// No waiting job may run.
     Empty,
     /// Ready is at its cap.
     Full,
-    /// The window is spent, for all or for this queue.
+    /// The window is spent, globally or for this queue.
     Limited { until: Timestamp },
-    /// Some groups are at a ceiling of their own until then, and nothing else waits.
+    /// Every waiting group is at a ceiling of its own until then.
     Held { until: Timestamp },
-    /// The call looked at as many jobs as one call may; ask again.
+    /// The call reached its inspection limit; call again.
     More,
 }
 
@@ -182,7 +184,7 @@ pub struct AdmitOutcome {
     pub stop: Stop,
 }
 
-/// A job that met a spent window.
+/// A job denied by a spent window.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Denied {
     pub job: JobSeq,
@@ -216,7 +218,7 @@ pub struct LeaseParams {
     pub owner: Owner,
 }
 
-/// A job in the hands of a worker.
+/// A job leased to a worker.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Leased {
     pub lease: LeaseRef,
@@ -224,9 +226,9 @@ pub struct Leased {
     pub batch: BatchId,
     pub kind: JobType,
     pub priority: Priority,
-    /// 1 for the first run; failures and lost leases raise it, throttling does not.
+    /// 1 for the first run. Failures and lost leases raise it, throttling does not.
     pub attempt: u32,
-    /// The lease ends here unless it is extended.
+    /// The lease expires at this time unless the worker extends it.
     pub deadline: Timestamp,
     /// Longest run of this job.
     pub timeout: Millis,
@@ -241,14 +243,14 @@ pub struct LeaseOutcome<J = Leased> {
 #[derive(Debug, Clone, PartialEq)]
 pub struct ExtendParams {
     pub leases: Vec<LeaseRef>,
-    /// From now on.
+    /// Counted from now.
     pub by: Millis,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Extended {
     Until(Timestamp),
-    /// The lease ran out, or was never this one.
+    /// The lease expired, or its fencing token is not the current one.
     Stale,
 }
 
@@ -263,34 +265,34 @@ pub struct Settlement {
     pub outcome: JobOutcome,
 }
 
-/// What came of a run.
+/// The outcome that a worker reports for a run.
 #[derive(Debug, Clone, PartialEq)]
 pub enum JobOutcome {
     Completed {
         result: Bytes,
     },
-    /// It will never work: no retry.
+    /// A permanent failure: no retry.
     Failed {
         error: String,
     },
-    /// The downstream said too much; uses up no attempt.
+    /// The downstream throttled the call; uses up no attempt.
     Throttled {
         retry_after: Option<Millis>,
     },
-    /// It may work later; uses up an attempt.
+    /// A transient failure; uses up an attempt.
     Retry {
         error: String,
         after: Option<Millis>,
     },
-    /// Not run after all (shutdown): back to the head of its line, uses up no attempt.
+    /// The worker did not run it (shutdown): back to the head of its flow, uses up no attempt.
     Released,
 }
 
-/// What an answer did.
+/// The effect of one reported outcome.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Settled {
     Completed {
-        /// This answer completed the batch. True once per batch.
+        /// This outcome completed the batch. True once per batch.
         batch_complete: bool,
     },
     Delayed {
@@ -302,7 +304,7 @@ pub enum Settled {
         batch_complete: bool,
     },
     Released,
-    /// The lease had ended; nothing was changed.
+    /// The lease had expired; nothing was changed.
     Stale,
 }
 
@@ -321,7 +323,7 @@ pub enum DelayReason {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "SCREAMING_SNAKE_CASE")]
 pub enum DeathReason {
-    /// The handler said so, or there is none.
+    /// The handler reported a permanent failure, or there is no handler.
     Failed,
     AttemptsUsedUp,
     Expired,
@@ -335,13 +337,13 @@ pub struct ReleaseDueParams {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct ReleaseDueOutcome {
-    /// Delayed jobs that went back to the head of their line.
+    /// Delayed jobs that went back to the head of their flow.
     pub released: u32,
-    /// Waiting jobs that were not started in time.
+    /// Waiting jobs that did not start before they expired.
     pub expired: u32,
-    /// Ready jobs that nobody came for, back at the head of their line.
+    /// Ready jobs that no worker fetched, back at the head of their flow.
     pub recalled: u32,
-    /// Cancellations are not through: ask again.
+    /// Cancellations are still pending: call again.
     pub cancelling: bool,
     /// When the next delayed or expiring job is due.
     pub next_due: Option<Timestamp>,
@@ -363,11 +365,11 @@ pub struct ExpireLeasesOutcome {
 pub struct ClaimAggregationParams {
     pub owner: Owner,
     pub max: u32,
-    /// Another watcher may claim it after this long.
+    /// Another aggregator may claim the batch after this long.
     pub claim_for: Millis,
 }
 
-/// A batch to fold, claimed by one watcher.
+/// A batch to fold, claimed by one aggregator.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Aggregation {
     pub group: GroupId,
@@ -375,10 +377,10 @@ pub struct Aggregation {
     pub claim: u64,
     pub counts: BatchCounts,
     pub errors: Vec<String>,
-    /// Every job is kept until the batch is decided.
+    /// The store keeps every job until the batch is decided.
     pub keep_results: bool,
     pub callback: Option<String>,
-    /// Set when the batch is decided already and only its callback is missing.
+    /// Set when the batch is already decided and only its callback is outstanding.
     pub finished: Option<BatchStatus>,
 }
 
@@ -394,7 +396,7 @@ pub struct FinishAggregationParams {
     pub group: GroupId,
     pub batch: BatchId,
     pub claim: u64,
-    /// What the reducer made of the results, or why it failed (then the batch is FAILED).
+    /// The reducer's summary, or why it failed (then the batch is FAILED).
     pub summary: Result<Bytes, String>,
 }
 
@@ -404,25 +406,25 @@ pub struct ConfirmCompletionParams {
     pub batch: BatchId,
 }
 
-/// The life of a batch.
+/// The life cycle of a batch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize)]
 #[serde(rename_all = "SCREAMING_SNAKE_CASE")]
 pub enum BatchStatus {
-    /// No job of it has been admitted.
+    /// None of its jobs has been admitted.
     #[default]
     Created,
-    /// A job of it has been admitted.
+    /// One of its jobs has been admitted.
     Dispatched,
-    /// A job of it has been leased.
+    /// One of its jobs has been leased.
     Running,
-    /// Sealed and every job finished: results are being folded.
+    /// Sealed and every job finished; an aggregator folds the results.
     Aggregating,
     Completed,
     Failed,
 }
 
 impl BatchStatus {
-    /// Jobs still count.
+    /// Whether its jobs still change the counts.
     pub fn is_open(self) -> bool {
         self < BatchStatus::Aggregating
     }
@@ -451,25 +453,25 @@ pub struct ResumeParams {
 #[derive(Debug, Clone, PartialEq)]
 pub struct CancelParams {
     pub target: Target,
-    /// Most jobs to look at in this call; call again while `more`.
+    /// Maximum jobs to inspect in this call; call again while `more`.
     pub max: u32,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct CancelOutcome {
     pub cancelled: u32,
-    /// Leased jobs are left to their workers.
+    /// Running jobs, which stay with their workers.
     pub running: u32,
     pub more: bool,
 }
 
-/// Settings of one group.
+/// The ceilings of one group.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct Ceilings {
     /// Starts in one window.
     pub starts_per_window: Option<u32>,
-    /// Leased at once.
+    /// Jobs running at once.
     pub leased_at_once: Option<u32>,
 }
 
@@ -489,7 +491,7 @@ pub struct ReplayParams {
 #[derive(Debug, Clone, PartialEq)]
 pub struct DropFinishedParams {
     pub max: u32,
-    /// Jobs finished longer ago than this go; the configured age if absent.
+    /// Drops jobs that finished longer ago than this; the configured age if absent.
     pub older_than: Option<Millis>,
 }
 
@@ -509,21 +511,22 @@ pub struct ResetStatsParams {
     pub group: GroupId,
 }
 
-/// Ties a parameter type to its place in [`Command`] and to its answer.
+/// Ties a parameter type to its variant of [`Command`] and to its outcome.
 pub trait Transition: Sized {
     type Outcome;
     fn into_command(self) -> Command;
-    /// The answer out of what [`super::Bulk::apply`] returned. Panics on another transition's answer.
+    /// Extracts the outcome from what [`super::Bulk::apply`] returned. Panics if it belongs to another
+    /// transition.
     fn outcome(outcome: Outcome) -> Self::Outcome;
 }
 
 macro_rules! transitions {
     ($($(#[$doc:meta])* $name:ident($params:ty) -> $outcome:ty,)+) => {
-        /// Everything that can be asked, as one value.
+        /// Every command, as one value.
         #[derive(Debug, Clone, PartialEq)]
         pub enum Command { $($(#[$doc])* $name($params),)+ }
 
-        /// Everything that can be answered, as one value.
+        /// Every outcome, as one value.
         #[derive(Debug, Clone, PartialEq)]
         pub enum Outcome { $($name($outcome),)+ }
 
@@ -550,27 +553,27 @@ macro_rules! transitions {
 transitions! {
     /// Accepts jobs.
     Enqueue(EnqueueParams) -> Result<EnqueueOutcome, Refusal>,
-    /// Opens a batch that jobs can be fed to.
+    /// Opens a batch that accepts jobs.
     OpenBatch(OpenBatchParams) -> Result<Opened, Refusal>,
-    /// Says that a batch takes no more jobs, so that it can complete.
+    /// Closes a batch to further jobs, so that it can complete.
     SealBatch(SealBatchParams) -> Result<Sealed, Refusal>,
     /// Moves jobs to ready in fair order, within the rate.
     Admit(AdmitParams) -> AdmitOutcome,
-    /// Hands jobs to a worker; the only place where the rate is charged.
+    /// Leases jobs to a worker; the only transition that charges the rate.
     Lease(LeaseParams) -> LeaseOutcome,
-    /// Gives running jobs more time.
+    /// Extends the leases of running jobs.
     Extend(ExtendParams) -> Vec<Extended>,
-    /// Takes workers' answers.
+    /// Records the outcomes that workers report.
     Settle(SettleParams) -> Vec<Settled>,
-    /// Brings back delayed jobs whose time has come.
+    /// Returns due delayed jobs to their flows.
     ReleaseDue(ReleaseDueParams) -> ReleaseDueOutcome,
-    /// Takes jobs from workers that did not answer.
+    /// Takes jobs back from workers whose leases expired.
     ExpireLeases(ExpireLeasesParams) -> ExpireLeasesOutcome,
-    /// Hands complete batches to a watcher.
+    /// Hands complete batches to an aggregator.
     ClaimAggregation(ClaimAggregationParams) -> Vec<Aggregation>,
-    /// Takes the watcher's summary and decides the batch.
+    /// Records the aggregator's summary and decides the batch.
     FinishAggregation(FinishAggregationParams) -> Result<BatchStatus, Refusal>,
-    /// Says that the completion callback was called.
+    /// Records that the aggregator has called the completion callback.
     ConfirmCompletion(ConfirmCompletionParams) -> Result<(), Refusal>,
     /// Takes a group or a batch out of the order.
     Pause(PauseParams) -> Result<(), Refusal>,
@@ -580,18 +583,18 @@ transitions! {
     Cancel(CancelParams) -> Result<CancelOutcome, Refusal>,
     /// Changes a group's weight and ceilings.
     ConfigureGroup(ConfigureGroupParams) -> Result<(), Refusal>,
-    /// Gives a dead job another life.
+    /// Requeues a dead job.
     Replay(ReplayParams) -> Result<JobSeq, Refusal>,
-    /// Forgets a dead job.
+    /// Deletes a dead job.
     Purge(PurgeParams) -> Result<(), Refusal>,
     /// Changes the rates at run time.
     ConfigureLimits(super::ConfigureLimitsParams) -> Result<(), Refusal>,
-    /// Forgets finished data by age and count.
+    /// Deletes finished data by age and count.
     DropFinished(DropFinishedParams) -> DropFinishedOutcome,
-    /// Adds an entry to the congestion history of every group that has something to tell.
+    /// Adds an entry to the congestion history of every group with congestion to report.
     SnapshotCongestion(SnapshotCongestionParams) -> u32,
     /// Clears a group's congestion statistics.
     ResetStats(ResetStatsParams) -> Result<(), Refusal>,
-    /// Reads, changing nothing.
+    /// Reads without changing anything.
     Query(Query) -> Result<View, Refusal>,
 }

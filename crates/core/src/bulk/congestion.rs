@@ -1,8 +1,8 @@
-//! How long a throttled job waits, and how bad that is.
+//! How long a throttled job waits, and how congested its group is.
 //!
-//! `backoff = base + floor(jobs ahead / speed) × window`: the time at which the job's turn would come if
-//! its group drained at its share of the rate. Callers pass the count *before* the job is added, so a job
-//! is never ahead of itself.
+//! `backoff = base + floor(jobs ahead / speed) × window`: the time at which the job's turn would come if its
+//! group drained at its share of the rate. Callers pass the count *before* they add the job, so a job is never
+//! ahead of itself.
 
 use serde::{Deserialize, Serialize};
 
@@ -24,17 +24,16 @@ pub enum CongestionLevel {
 /// The wait of one throttled job.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Backoff {
-    /// What the job waits, capped.
+    /// The wait of the job, capped.
     pub wait: Millis,
-    /// What the formula says before the cap.
+    /// The result of the formula before the cap.
     pub uncapped: Millis,
-    /// Classified from the uncapped value: with the capped one CRITICAL would be out of reach whenever
-    /// `max / base < 30`.
+    /// Classified from the uncapped value: the capped one would never reach CRITICAL when `max / base < 30`.
     pub level: CongestionLevel,
 }
 
 impl Backoff {
-    /// Rounds of waiting at the base backoff that this estimate spares: `max(0, floor(wait / base) − 1)`.
+    /// Waits at the base backoff that this estimate saves: `max(0, floor(wait / base) − 1)`.
     pub fn saved_spins(&self, base: Millis) -> u64 {
         (self.wait.0 / base.0.max(1)).saturating_sub(1)
     }
@@ -72,7 +71,7 @@ pub fn classify(backoff: Millis, base: Millis) -> CongestionLevel {
     }
 }
 
-/// When a backlog is worked off at `speed` jobs per window.
+/// When a backlog drains at `speed` jobs per window.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Estimate {
     pub seconds: u64,

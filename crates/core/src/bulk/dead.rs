@@ -1,17 +1,17 @@
-//! The list of dead jobs, over the whole store, those accepted last first.
+//! Lists the dead jobs of the whole store, most recently accepted first.
 //!
-//! The cursor is the number of the last job looked at, whether it matched or not, so that a job that dies or is
-//! forgotten meanwhile neither ends a listing nor shows another job twice.
+//! The cursor is the sequence number of the last inspected job, whether it matched or not. So a job that dies
+//! or is purged meanwhile neither ends a listing nor makes another job appear twice.
 
 use super::Bulk;
 use super::command::JobSeq;
 use super::list::Slot;
 use super::views::{Cursor, DeadFilter, DeadView, Page};
 
-/// Limit: dead jobs on one page, whatever was asked for.
+/// Limit: dead jobs on one page, whatever the caller requested.
 pub const MAX_PAGE: u32 = 1_000;
 
-/// Limit: dead jobs that one call looks at. A page may be short for it; `next` says that there is more.
+/// Limit: dead jobs that one call inspects. A page may be short because of it; `next` shows that there is more.
 pub const MAX_LOOKS: u32 = 10_000;
 
 impl Bulk {
@@ -36,7 +36,7 @@ impl Bulk {
         page
     }
 
-    /// None if the filter does not match it.
+    /// Returns None if the filter does not match the job.
     fn dead_view(&self, filter: &DeadFilter, slot: Slot) -> Option<DeadView> {
         let job = &self.jobs[slot as usize];
         let batch = &self.batches[job.batch as usize];

@@ -1,4 +1,4 @@
-//! enqueue: accepts jobs, once each.
+//! enqueue: accepts each job exactly once.
 
 use super::Bulk;
 use super::command::{
@@ -21,7 +21,7 @@ impl Bulk {
         p.base_priority.map(checked_base_priority).transpose()?;
         let (group, batch) = match self.batch_for(&p.group, p.batch.as_ref(), p.base_priority, now) {
             Ok(found) => found,
-            // A client that did not hear the answer sends the same again, perhaps after sealing.
+            // A client that lost the response sends the same call again, perhaps after sealing.
             Err(refusal) => return self.all_known(&p).ok_or(refusal),
         };
         let mut jobs = Vec::with_capacity(p.jobs.len());
@@ -39,7 +39,7 @@ impl Bulk {
         })
     }
 
-    /// The named batch, or the group's open one; opened if it does not exist.
+    /// The named batch, or the group's open one; opens it if it does not exist.
     fn batch_for(
         &mut self,
         group_id: &GroupId,
@@ -71,7 +71,7 @@ impl Bulk {
         }
     }
 
-    /// A name for a batch that nobody has named.
+    /// Generates an id for a batch that the caller did not name.
     fn unused_batch_id(&self, group: Slot) -> BatchId {
         let mut name = format!("auto-{}", self.next_seq);
         loop {
@@ -83,7 +83,7 @@ impl Bulk {
         }
     }
 
-    /// The answer to a call whose jobs are all there already, whatever has become of their batch.
+    /// The outcome of a call whose jobs all exist already, whatever has become of their batch.
     fn all_known(&self, p: &EnqueueParams) -> Option<EnqueueOutcome> {
         let slot = *self.group_slots.get(&p.group)?;
         let seq = self.groups[slot as usize].seq;
@@ -179,7 +179,7 @@ impl Bulk {
         self.kind(&new.kind)
     }
 
-    /// Puts an unfinished job into the slab, its indexes and its batch, and counts it.
+    /// Adds an unfinished job to the slab, its indexes and its batch, and counts it.
     pub(super) fn insert_job(&mut self, job: Job, expires_at: Option<Timestamp>, now: Timestamp) -> Slot {
         let (fingerprint, seq, line, batch, state) =
             (job.fingerprint, job.seq, job.line, job.batch, job.state);

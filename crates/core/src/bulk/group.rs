@@ -1,4 +1,4 @@
-//! A group: its settings, its counts, whether it is held, and its lines.
+//! A group: its settings, its counts, whether it is held, and its flows.
 
 use super::Bulk;
 use super::command::{Ceilings, ConfigureGroupParams, Priority};
@@ -17,9 +17,9 @@ use crate::time::Timestamp;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Held {
     Paused,
-    /// At its starts of this window; until the window turns.
+    /// At its limit of starts in this window; held until the window turns.
     Window(u64),
-    /// At its leased-at-once; until a lease ends.
+    /// At its limit of running jobs; held until a lease ends.
     Leased,
 }
 
@@ -34,11 +34,11 @@ pub(super) struct Group {
     pub(super) held: Option<Held>,
     pub(super) created_at: Timestamp,
     pub(super) idle_since: Timestamp,
-    /// Jobs per state, finished ones as long as they are kept.
+    /// Jobs per state; finished ones as long as the store keeps them.
     pub(super) counts: [u32; 6],
-    /// Delayed jobs that are delayed by congestion, not by schedule.
+    /// Jobs delayed by congestion, not by schedule.
     pub(super) congested: u32,
-    /// Starts, and the window they were counted in.
+    /// The window and the starts counted in it.
     pub(super) started: (u64, u32),
     pub(super) lines: Vec<Slot>,
     pub(super) batches: Vec<Slot>,
@@ -51,7 +51,7 @@ impl Group {
         self.counts[state as usize]
     }
 
-    /// Has unfinished jobs: counts for the shares.
+    /// Has unfinished jobs, and so counts in the shares.
     pub(super) fn is_active(&self) -> bool {
         [
             JobState::Waiting,
@@ -153,12 +153,13 @@ impl Bulk {
             group.ceilings = ceilings;
         }
         self.put_group(slot);
-        // A raised ceiling takes effect at once; a ceiling that still holds is met again at the next pick.
+        // A raised ceiling takes effect at once; if the group is still at a ceiling, the next pick holds it
+        // again.
         self.unhold(slot, now);
         Ok(())
     }
 
-    /// Books a job's way from one state to another.
+    /// Counts a job's transition from one state to another.
     pub(super) fn shift(
         &mut self,
         group: Slot,
@@ -188,20 +189,21 @@ impl Bulk {
             }
             _ => {}
         }
-        // A ready job that does not start leaves its place to the next one, and no lease will end to say so.
+        // A ready job that does not start frees its place for the next one, and no ending lease will signal
+        // that.
         let gave_up = from == Some(JobState::Ready) && to != Some(JobState::Running);
         if gave_up && self.groups[group as usize].held == Some(Held::Leased) {
             self.unhold(group, now);
         }
     }
 
-    /// What every group gets of a window if all want more: `max(1, floor(limit / active groups))`.
+    /// The share of a window that each group gets if all want more: `max(1, floor(limit / active groups))`.
     pub(super) fn per_group_limit(&self) -> u64 {
         (self.limiter.limit() / self.active_groups.max(1)).max(1)
     }
 
-    /// The ceiling that keeps the group from starting one more job, if any, when `promised` of its ready
-    /// jobs are to start before it.
+    /// The ceiling that keeps the group from starting one more job, if any, when `promised` of its ready jobs
+    /// will start first.
     pub(super) fn at_ceiling(&self, group: Slot, promised: u32) -> Option<Held> {
         let group = &self.groups[group as usize];
         let window = self.limiter.window();
@@ -223,7 +225,7 @@ impl Bulk {
             .then_some(Held::Leased)
     }
 
-    /// Takes all lines of the group out of the order.
+    /// Takes all flows of the group out of the order.
     pub(super) fn hold(&mut self, group: Slot, why: Held) {
         for line in self.groups[group as usize].lines.clone() {
             self.leave_order(line);
@@ -235,7 +237,7 @@ impl Bulk {
         }
     }
 
-    /// Puts a group's lines back into the order, unless it is paused.
+    /// Puts a group's flows back into the order, unless the group is paused.
     pub(super) fn unhold(&mut self, group: Slot, now: Timestamp) {
         let entry = &mut self.groups[group as usize];
         entry.held = entry.paused.then_some(Held::Paused);
@@ -268,7 +270,7 @@ impl Bulk {
         }
     }
 
-    /// The group's line in this queue and priority; made when needed.
+    /// The group's flow in this queue and priority; creates it if needed.
     pub(super) fn line(&mut self, group: Slot, queue: u16, priority: Priority) -> Slot {
         let wanted = |&&line: &&Slot| {
             let line = &self.lines[line as usize];
@@ -282,7 +284,7 @@ impl Bulk {
         line
     }
 
-    /// A job of the line begins or ends its unfinished life.
+    /// Counts one more unfinished job of the flow.
     pub(super) fn line_gains(&mut self, slot: Slot) {
         let line = &mut self.lines[slot as usize];
         if line.unfinished == 0 {
@@ -306,7 +308,7 @@ impl Bulk {
         self.forget_lines(queue, priority);
     }
 
-    /// Drops remembered lines that virtual time has caught up with.
+    /// Drops remembered flows that virtual time has caught up with.
     pub(super) fn forget_lines(&mut self, queue: u16, priority: Priority) {
         while let Some(line) = self.queues[usize::from(queue)].orders[priority as usize].forgettable() {
             self.forget_line(line);
@@ -326,8 +328,8 @@ impl Bulk {
         order.remove(&mut self.lines, slot);
     }
 
-    /// Puts a line into the order if it has jobs, its group is not held and it does not stand there yet.
-    /// A line that stands there is not moved: arrivals never change the order.
+    /// Puts a flow into the order if it has jobs, its group is not held and it is not there yet. A flow already
+    /// in the order does not move: arrivals never change the order.
     pub(super) fn enter_order(&mut self, slot: Slot, now: Timestamp) {
         let line = &mut self.lines[slot as usize];
         let group = &self.groups[line.group as usize];
@@ -346,7 +348,7 @@ impl Bulk {
         self.signals.work = true;
     }
 
-    /// The line has been served: virtual time advances, and the line goes behind.
+    /// Moves a served flow back: virtual time advances, and the flow gets its next tag.
     pub(super) fn reenter_order(&mut self, slot: Slot, now: Timestamp) {
         self.leave_order(slot);
         let line = &mut self.lines[slot as usize];
@@ -377,7 +379,7 @@ impl Bulk {
         self.forget_lines(queue, priority);
     }
 
-    /// Takes back the advance of a pick whose job was not started after all.
+    /// Reverts the advance of a pick whose job did not start.
     pub(super) fn refund_pick(&mut self, slot: Slot) {
         let line = &mut self.lines[slot as usize];
         let step = self.groups[line.group as usize].step;
@@ -395,7 +397,7 @@ fn score(alpha: f64, line: &Line, group: &Group) -> i64 {
 }
 
 impl Ceilings {
-    /// A ceiling of nothing would hold a group for ever.
+    /// Rejects a ceiling of zero: it would hold a group forever.
     pub fn check(&self) -> Result<(), Refusal> {
         for (what, value) in [
             ("starts_per_window", self.starts_per_window),
@@ -411,7 +413,7 @@ impl Ceilings {
     }
 }
 
-/// Whether a base priority is within its range.
+/// Checks that a base priority is within its range.
 pub fn checked_base_priority(base_priority: i32) -> Result<i32, Refusal> {
     if (-MAX_BASE_PRIORITY..=MAX_BASE_PRIORITY).contains(&base_priority) {
         Ok(base_priority)

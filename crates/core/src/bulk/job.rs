@@ -1,11 +1,11 @@
-//! What memory holds of a job: where it stands and what was counted. Its id and payload are on disk.
+//! The part of a job kept in memory: its position and its counters. Its id and payload are on disk.
 
 use super::command::{DeathReason, DelayReason, Fence, JobSeq, Priority};
 use super::list::{Links, Slot};
 use crate::ids::{JobType, QueueId};
 use crate::time::{Millis, Timestamp};
 
-/// Where a job is in its life.
+/// The state of a job.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "SCREAMING_SNAKE_CASE")]
 pub enum JobState {
@@ -23,16 +23,16 @@ impl JobState {
     }
 }
 
-/// Which list the queue links of a job belong to.
+/// The list that the queue links of a job belong to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Spot {
     Nowhere,
-    /// Back at the head of its line: a retry, or a scheduled job whose time has come.
+    /// Back at the head of its flow: a retry, or a scheduled job that became due.
     Returned,
-    /// Denied by a spent window (`hold = "job"`), before fresh jobs.
+    /// Denied by a spent window (`hold = "job"`); goes before fresh jobs.
     Throttled,
     Fresh,
-    /// Out of its line because its batch is paused.
+    /// Out of its flow because its batch is paused.
     Parked,
     Ready,
     /// Finished, in the order of finishing.
@@ -44,15 +44,15 @@ pub(super) struct Job {
     /// Of group and job id; see [`super::Bulk::fingerprint`].
     pub(super) fingerprint: u128,
     pub(super) seq: JobSeq,
-    /// Of the latest lease.
+    /// The fencing token of the latest lease.
     pub(super) fence: Fence,
-    /// Due when delayed, admitted when ready, deadline when leased, end when finished.
+    /// Due time when delayed, admission time when ready, deadline when running, end time when finished.
     pub(super) at: Timestamp,
     pub(super) links: [Links; 2],
-    /// Its line; meaningless once finished.
+    /// Its flow; meaningless once finished.
     pub(super) line: Slot,
     pub(super) batch: Slot,
-    /// When it was accepted, in whole seconds: that is what there is room for.
+    /// When the job was accepted, in whole seconds to save memory.
     pub(super) created: u32,
     pub(super) kind: u16,
     pub(super) priority: Priority,
@@ -67,7 +67,7 @@ pub(super) struct Job {
 }
 
 impl Job {
-    /// A time as [`Job::created`] keeps it; good until 2106.
+    /// Converts a time to the unit of [`Job::created`]; valid until 2106.
     pub(super) fn whole_seconds(at: Timestamp) -> u32 {
         u32::try_from(at.0 / 1_000).unwrap_or(u32::MAX)
     }
@@ -92,7 +92,7 @@ impl Kind {
     }
 }
 
-/// The queue of types that name none.
+/// The queue of job types that name none.
 pub fn default_queue() -> QueueId {
     QueueId::new("default").expect("a constant within the limits")
 }

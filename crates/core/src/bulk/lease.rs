@@ -1,7 +1,7 @@
-//! lease and extend: a job in the hands of a worker, with a deadline, an owner and a fence.
+//! lease and extend: leases a job to a worker, with a deadline, an owner and a fencing token.
 //!
-//! The rate is charged here and only here. Ready goes first; when it is short, the next jobs in fair order
-//! come without the detour, so a worker that asks never waits for a fetcher.
+//! The rate is charged here and only here. Ready jobs go first. When there are too few, the next jobs in fair
+//! order skip the ready queue, so a worker never waits for a fetcher.
 
 use super::Bulk;
 use super::command::{
@@ -80,7 +80,7 @@ impl Bulk {
                     self.detach(slot);
                     return Ok(slot);
                 }
-                // Back in its line, the next pick parks it.
+                // Back in its flow, where the next pick parks it.
                 Startable::BatchPaused => self.unready(slot, now),
             }
         }
@@ -94,7 +94,8 @@ impl Bulk {
         }
     }
 
-    /// Nothing stands in the order: nothing waits, or what waits (perhaps in another queue) is at a ceiling.
+    /// Nothing is in the order: either nothing waits, or everything waiting (perhaps in another queue) is at a
+    /// ceiling.
     pub(super) fn nothing_startable(&self) -> Stop {
         match self.held_until_turn.is_empty() {
             true => Stop::Empty,

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::time::{Millis, Timestamp};
 
-/// The window is spent; more may start at `until`.
+/// The window is spent; more jobs may start at `until`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Limited {
     pub until: Timestamp,
@@ -18,7 +18,7 @@ pub struct WindowLimiter {
     limit: u64,
     window: u64,
     started: u64,
-    /// Nobody knows how much of the window is left: nothing, whatever the limit becomes.
+    /// The rest of the window is unknown, so nothing more starts in it, whatever the limit becomes.
     spent: bool,
     /// The largest limit so far.
     widest: u64,
@@ -37,8 +37,8 @@ impl WindowLimiter {
         }
     }
 
-    /// Goes to the window of `now`; true if it is a later one, which starts empty. An earlier time keeps
-    /// the current window.
+    /// Moves to the window of `now`; returns true if it is a later one, which starts empty. An earlier time
+    /// keeps the current window.
     pub fn turn(&mut self, now: Timestamp) -> bool {
         let window = now.0 / self.length.0;
         let later = window > self.window;
@@ -50,14 +50,14 @@ impl WindowLimiter {
         later
     }
 
-    /// Another limit from here on, also for what is left of the window.
+    /// Changes the limit at once, including for the rest of the window.
     pub fn set_limit(&mut self, limit: u64) {
         assert!(limit > 0, "a window needs a limit");
         self.limit = limit;
         self.widest = self.widest.max(limit);
     }
 
-    /// Counts everything before `end` as spent: nobody knows how much of it was used before a restart.
+    /// Counts everything before `end` as spent: how much was used before a restart is unknown.
     pub fn spend_until(&mut self, end: Timestamp) {
         let last = end.0.saturating_sub(1) / self.length.0;
         if end > Timestamp(0) && last >= self.window {
@@ -74,13 +74,13 @@ impl WindowLimiter {
         }
     }
 
-    /// Counts one start. Panics if there is no room: every caller has looked.
+    /// Counts one start. Panics if there is no room: every caller has checked.
     pub fn charge(&mut self) {
         assert!(self.room() > 0, "charged beyond the limit of {}", self.limit);
         self.started += 1;
     }
 
-    /// Counts one start at `now`, or says when to come back.
+    /// Counts one start at `now`, or returns when to try again.
     pub fn try_start(&mut self, now: Timestamp) -> Result<(), Limited> {
         self.turn(now);
         if self.room() == 0 {
@@ -108,7 +108,7 @@ impl WindowLimiter {
         self.limit
     }
 
-    /// The largest limit that has held.
+    /// The largest limit ever in effect.
     pub fn widest(&self) -> u64 {
         self.widest
     }

@@ -1,8 +1,8 @@
-//! configure_limits: changes the rates at run time, and remembers who did it and why.
+//! configure_limits: changes the rates at run time, and records who did it and why.
 //!
-//! A rate set here stands before the configuration's until it is reset. It holds at once: what is left of the
-//! running window is the limit that holds less the starts so far, so no window has more starts than the larger
-//! of the two limits. Jobs that ready was promised under a larger limit wait there.
+//! A rate set here overrides the configuration until it is reset. It takes effect at once: the rest of the
+//! running window is the current limit minus the starts so far. So no window has more starts than the larger of
+//! the two limits. Jobs that were promised a start under a larger limit wait in ready.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -17,7 +17,7 @@ use crate::config::limit_per_window;
 use crate::ids::QueueId;
 use crate::time::{Millis, Timestamp};
 
-/// Limit: changes that are remembered.
+/// Limit: changes kept in the history.
 pub const CHANGES_KEPT: usize = 100;
 /// Limit: bytes of `by` and of `why`.
 const MAX_REASON_BYTES: usize = 256;
@@ -25,13 +25,13 @@ const MAX_REASON_BYTES: usize = 256;
 pub const MAX_QUEUES_SET: usize = 256;
 const MAX_RPS: f64 = 1e9;
 
-/// Changes how fast jobs may start, until it is changed again: a restart keeps it.
+/// Changes how fast jobs may start. The change survives a restart and holds until the next one.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ConfigureLimitsParams {
     pub global_rps: Set<f64>,
-    /// Starts per second of single queues.
+    /// Starts per second of individual queues.
     pub queues: Vec<(QueueId, Set<f64>)>,
-    /// Who asked for it, and why.
+    /// Who requested the change, and why.
     pub by: String,
     pub why: String,
 }
@@ -42,7 +42,7 @@ pub enum Set<T> {
     #[default]
     Keep,
     To(T),
-    /// Back to what the configuration says.
+    /// Back to the configured value.
     Reset,
 }
 
@@ -52,13 +52,13 @@ pub struct LimitChange {
     pub at: Timestamp,
     pub by: String,
     pub why: String,
-    /// The queue whose rate it was; none for the whole system.
+    /// The queue whose rate changed; none for the whole system.
     pub queue: Option<QueueId>,
     pub from_rps: f64,
     pub to_rps: f64,
 }
 
-/// The rates that stand before the configuration's, and how they came about.
+/// The rates that override the configuration, and the history of their changes.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 pub struct LimitsRecord {
     pub global_rps: Option<f64>,
@@ -68,14 +68,14 @@ pub struct LimitsRecord {
 }
 
 impl LimitsRecord {
-    /// Nothing was ever changed.
+    /// No rate was ever changed.
     pub fn is_empty(&self) -> bool {
         *self == Self::default()
     }
 }
 
 impl ConfigureLimitsParams {
-    /// Whether these rates can work in windows of this length.
+    /// Checks that these rates work with windows of this length.
     pub fn check(&self, window: Millis) -> Result<(), Refusal> {
         let bad = |what: String, rps: f64, right: String| {
             Err(Refusal::Rate {
@@ -123,7 +123,7 @@ impl ConfigureLimitsParams {
     }
 }
 
-/// What a setting becomes.
+/// The value of a setting after a change.
 fn set<T: Copy>(set: Set<T>, was: Option<T>) -> Option<T> {
     match set {
         Set::Keep => was,
@@ -177,7 +177,7 @@ impl Bulk {
     }
 
     /// The rate of a queue, or of the whole system: the one set at run time, else the configured one. A queue
-    /// that has neither follows the whole system.
+    /// that has neither uses the global rate.
     fn rps(&self, limits: &LimitsRecord, queue: Option<&QueueId>) -> f64 {
         let of_all = || limits.global_rps.unwrap_or(self.config.backpressure.global_rps);
         let Some(queue) = queue else { return of_all() };
@@ -186,14 +186,14 @@ impl Bulk {
         set.or_else(configured).unwrap_or_else(of_all)
     }
 
-    /// The rate that a queue starts out with.
+    /// The initial rate of a queue.
     pub(super) fn queue_rps(&self, queue: &QueueId) -> f64 {
         self.rps(&self.limits, Some(queue))
     }
 
     pub(super) fn put_limits_in_force(&mut self, record: LimitsRecord, now: Timestamp) {
         self.limits = record;
-        // A window that was shortened since the rate was set still gets one start.
+        // If the window was shortened after the rate was set, it still allows one start.
         let limit = limit_per_window(self.rps(&self.limits, None), self.limiter.length()).max(1);
         let share_rises = limit > self.limiter.limit();
         let mut raised = share_rises;
@@ -203,13 +203,13 @@ impl Bulk {
             raised |= self.queues[queue].pace.configure(rps, now);
         }
         if share_rises && self.config.backpressure.strict_share {
-            // Those that are still at their ceiling meet it again at the next pick.
+            // The next pick holds those that are still at their ceiling again.
             self.unhold_before(self.limiter.window() + 1, UNHOLD_PER_CALL, now);
         }
         self.signals.work |= raised;
     }
 
-    /// Every queue that is configured or was heard of, in order of name.
+    /// Every queue that is configured or has been used, in order of name.
     pub(super) fn queue_views(&self, now: Timestamp) -> Vec<QueueView> {
         let set = self.config.queues.keys().chain(self.limits.queues.keys());
         let names: BTreeSet<&QueueId> = set.chain(self.queue_slots.keys()).collect();

@@ -1,4 +1,4 @@
-//! A line: the jobs of one group in one queue and priority, in the order in which they start.
+//! A flow: the jobs of one group in one queue at one priority, in the order in which they start.
 //!
 //! ```text
 //!   returned  ->  throttled  ->  fresh
@@ -6,7 +6,7 @@
 //!    due again)    a window)      first served)
 //! ```
 //!
-//! Also the queue that lines stand in, with its order per priority, its ready queue and its pace.
+//! Also the queue that flows belong to, with its order per priority, its ready queue and its pace.
 
 use super::command::Priority;
 use super::list::{List, QUEUE, Slot};
@@ -23,12 +23,12 @@ pub(super) struct Line {
     pub(super) returned: List<QUEUE>,
     pub(super) throttled: List<QUEUE>,
     pub(super) fresh: List<QUEUE>,
-    /// Jobs that are not finished, wherever they are: the line lives as long as there are any.
+    /// Unfinished jobs in any state: the flow exists as long as there are any.
     pub(super) unfinished: u32,
     pub(super) tag: u64,
-    /// Key and turn in the order, while it stands in it.
+    /// Its key and sequence in the order, while it is there.
     pub(super) place: Option<(i64, u64)>,
-    /// Since when it has been eligible or was last served (`score` policy).
+    /// When it became eligible or was last served (`score` policy).
     pub(super) since: Timestamp,
     /// Jobs served since it became eligible (`score` policy).
     pub(super) served: u64,
@@ -75,8 +75,8 @@ pub(super) struct Queue {
     pub(super) slow: Option<Millis>,
 }
 
-/// Guarantees waiting lower priorities a minimum of picks. Each pick earns every
-/// waiting priority its percentage; a priority with 100 goes first and spends them.
+/// Guarantees waiting lower priorities a minimum of picks. Each pick earns every waiting priority its
+/// percentage; a priority with 100 credits goes first and spends them.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct PriorityCredits {
     earned: [u32; 3],
@@ -85,7 +85,7 @@ pub(super) struct PriorityCredits {
 const PICK: u32 = 100;
 
 impl PriorityCredits {
-    /// The priority of the next pick, given which priorities wait.
+    /// The priority of the next pick, given which priorities have waiting jobs.
     pub(super) fn choose(&self, waits: [bool; 3]) -> Option<Priority> {
         let due =
             |priority: &&Priority| waits[**priority as usize] && self.earned[**priority as usize] >= PICK;
@@ -97,7 +97,7 @@ impl PriorityCredits {
             .copied()
     }
 
-    /// Books a pick of `priority`.
+    /// Records a pick of `priority`.
     pub(super) fn book(&mut self, priority: Priority, waits: [bool; 3], percent: [u32; 3]) {
         for other in Priority::ALL {
             let i = other as usize;

@@ -1,19 +1,18 @@
-//! Doubly linked lists through the job slab: no allocation, removal from the middle in one step.
+//! Doubly linked lists through the job slab: no allocation, and removal from the middle in constant time.
 //!
-//! A job carries two pairs of links: one for the queue it stands in (it is in at most one), one for its
-//! batch.
+//! A job carries two pairs of links: one for the queue it is in (at most one), one for its batch.
 
 use slab::Slab;
 
 use super::job::Job;
 
-/// A place in one of the slabs.
+/// An index into one of the slabs.
 pub(super) type Slot = u32;
 
 /// No job.
 pub(super) const NIL: Slot = u32::MAX;
 
-/// Links of the queue that a job stands in.
+/// Links of the queue that a job is in.
 pub(super) const QUEUE: usize = 0;
 /// Links of a job's batch.
 pub(super) const BATCH: usize = 1;
@@ -86,7 +85,7 @@ impl<const W: usize> List<W> {
         self.len += 1;
     }
 
-    /// Before `next`, which is in the list.
+    /// Inserts before `next`, which must be in the list.
     pub(super) fn insert_before(&mut self, jobs: &mut Slab<Job>, next: Slot, slot: Slot) {
         let prev = jobs[next as usize].links[W].prev;
         if prev == NIL {

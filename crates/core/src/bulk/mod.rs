@@ -7,21 +7,21 @@
 //!      |   throttled, retry, |  | denied by a window   |
 //!      |   lease expired     |  | (hold = "job")       |
 //!      v        admit        |  |     lease            v
-//!   waiting ----------> ready --------------> leased   (head of its line: waiting)
+//!   waiting ----------> ready --------------> running  (head of its flow: waiting)
 //!      |  \________________________________/    |
 //!      |            lease (no detour)           | settle
 //!      | expired, cancelled                     v
-//!      +----------------------------------> done | dead
+//!      +------------------------------> completed | dead
 //! ```
 //!
-//! [`Bulk::apply`] is the only way in: a [`Command`], the wall clock, an [`Outcome`]. What must be kept
-//! comes out as [`Change`]s, in order. One file per transition.
+//! [`Bulk::apply`] is the only entry point: it takes a [`Command`] and the wall clock and returns an
+//! [`Outcome`]. It emits what must be persisted as [`Change`]s, in order. One file per transition.
 //!
-//! Invariant: a job is in exactly one state, its queue links are in exactly the list that its spot names,
-//! and the counts of its group, batch and line follow from that (`check` proves it in tests).
-//! Invariant: a line stands in the order exactly while it has jobs and its group is not held.
-//! Invariant: starts in a window never exceed the limit, and ready is promised no more than what is left of it;
-//! where the limit is lowered, what ready was promised before waits there.
+//! Invariant: a job is in exactly one state, its queue links are in exactly the list that its spot names, and
+//! the counts of its group, batch and flow follow from that (`check` proves it in tests).
+//! Invariant: a flow is in the order exactly while it has jobs and its group is not held.
+//! Invariant: starts in a window never exceed the limit, and ready holds no more promises than the rest of it.
+//! After the limit is lowered, jobs promised before wait in ready.
 
 mod admit;
 mod aggregate;
@@ -87,21 +87,21 @@ use crate::config::{BulkConfig, ConfigError};
 use crate::ids::{BatchId, GroupId, JobType, QueueId};
 use crate::time::{StoreClock, Timestamp};
 
-/// What changed that somebody may be waiting for.
+/// Changes that a waiter may want to know about.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Signals {
     /// A job may have become leasable.
     pub work: bool,
     /// A batch is complete.
     pub aggregate: bool,
-    /// Something is due at a time that was not known before.
+    /// Something became due at a time that was not known before.
     pub timer: bool,
 }
 
-/// Secret of a store: keeps users from crafting ids with equal fingerprints.
+/// A secret of the store: keeps users from crafting ids with equal fingerprints.
 pub type FingerprintKey = (u64, u64);
 
-/// The bulk state machine. See the module's description.
+/// The bulk state machine. See the module documentation.
 #[derive(Debug)]
 pub struct Bulk {
     config: BulkConfig,
@@ -112,11 +112,11 @@ pub struct Bulk {
     next_fence: u64,
 
     jobs: Slab<Job>,
-    /// Slots by fingerprint: recognises duplicates.
+    /// Slots by fingerprint, to detect duplicates.
     by_id: HashTable<Slot>,
     groups: Slab<Group>,
     group_slots: HashMap<GroupId, Slot>,
-    /// For listings: in the order in which the groups came.
+    /// For listings: groups in order of creation.
     groups_by_seq: BTreeMap<GroupSeq, Slot>,
     batches: Slab<Batch>,
     batch_slots: HashMap<(Slot, BatchId), Slot>,
@@ -126,7 +126,7 @@ pub struct Bulk {
     kinds: Vec<Kind>,
     kind_slots: HashMap<JobType, u16>,
 
-    /// Delayed jobs by due time, except those that a window denied: these wait in their line.
+    /// Delayed jobs by due time, except those denied by a window, which wait in their flow.
     delayed: BTreeSet<(Timestamp, JobSeq, Slot)>,
     /// Leases by deadline.
     deadlines: BTreeSet<(Timestamp, JobSeq)>,
@@ -134,23 +134,23 @@ pub struct Bulk {
     /// Unstarted jobs that expire.
     expiring: BTreeSet<(Timestamp, JobSeq, Slot)>,
     expiry: HashMap<Slot, Timestamp>,
-    /// Groups at a ceiling per window, in the order in which they met it.
+    /// Groups at their ceiling of starts per window, in the order in which they reached it.
     held_until_turn: VecDeque<(u64, Slot, GroupSeq)>,
-    /// Jobs in ready over all queues: each has its place in the window.
+    /// Ready jobs of all queues: each has reserved a start in the window.
     ready: u64,
     active_groups: u64,
 
     finished: List<QUEUE>,
-    /// For listings: dead jobs by number.
+    /// For listings: dead jobs by sequence number.
     dead_jobs: BTreeMap<JobSeq, Slot>,
     finished_batches: BTreeSet<(Timestamp, BatchSeq, Slot)>,
     idle_groups: BTreeSet<(Timestamp, GroupSeq, Slot)>,
-    /// Batches that wait for a watcher, by the time at which they may be claimed.
+    /// Batches that wait for an aggregator, by the time at which one may claim them.
     aggregating: BTreeSet<(Timestamp, BatchSeq, Slot)>,
-    /// Cancelled batches whose jobs have not all been looked at.
+    /// Cancelled batches with jobs left to inspect.
     cancelling: BTreeSet<(BatchSeq, Slot)>,
     totals: stats::Totals,
-    /// Rates that stand before those of the configuration.
+    /// Rates that override the configuration.
     limits: limits::LimitsRecord,
 
     changes: Vec<Change>,
@@ -204,7 +204,7 @@ impl Bulk {
         })
     }
 
-    /// Carries out one command at wall time `wall`.
+    /// Applies one command at wall time `wall`.
     pub fn apply(&mut self, command: Command, wall: Timestamp) -> Outcome {
         let now = self.clock.observe(wall);
         if self.limiter.turn(now) {
@@ -244,12 +244,12 @@ impl Bulk {
         T::outcome(self.apply(params.into_command(), wall))
     }
 
-    /// What has to be written since the last call, in order.
+    /// Returns the changes to write since the last call, in order.
     pub fn take_changes(&mut self) -> Vec<Change> {
         std::mem::take(&mut self.changes)
     }
 
-    /// What somebody may be waiting for, since the last call.
+    /// Returns the signals since the last call.
     pub fn take_signals(&mut self) -> Signals {
         std::mem::take(&mut self.signals)
     }
@@ -267,8 +267,8 @@ impl Bulk {
         self.limiter.window_end()
     }
 
-    /// 128 bits that stand for a job id in memory. Keyed, so equal ones cannot be crafted; by chance they
-    /// meet once in 2^64 jobs.
+    /// A 128-bit fingerprint that stands for a job id in memory. It is keyed, so nobody can craft equal ones;
+    /// by chance two collide once in 2^64 jobs.
     fn fingerprint(&self, group: GroupSeq, id: &str) -> u128 {
         let mut hasher = SipHasher13::new_with_keys(self.fingerprint_key.0, self.fingerprint_key.1);
         hasher.write_u64(group.0);
@@ -297,7 +297,7 @@ impl Bulk {
         }
     }
 
-    /// Numbers below this have been given out.
+    /// Sequence numbers below this have been assigned.
     pub fn next_seq(&self) -> u64 {
         self.next_seq
     }
@@ -308,7 +308,7 @@ impl Bulk {
         seq
     }
 
-    /// The queue of this name; made when first heard of.
+    /// The queue of this name; created on first use.
     fn queue(&mut self, name: &QueueId) -> u16 {
         if let Some(&queue) = self.queue_slots.get(name) {
             return queue;
@@ -328,7 +328,7 @@ impl Bulk {
         queue
     }
 
-    /// The type of this name with its settings; made when first heard of.
+    /// The job type of this name with its settings; created on first use.
     fn kind(&mut self, name: &JobType) -> Result<u16, JobRefusal> {
         if let Some(&kind) = self.kind_slots.get(name) {
             return Ok(kind);

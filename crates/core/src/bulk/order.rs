@@ -1,4 +1,4 @@
-//! The fair order of one queue and priority: who is next, and where a served line goes.
+//! The fair order of one queue and priority: which flow is next, and where a served flow goes.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -8,10 +8,10 @@ use super::line::Line;
 use super::list::Slot;
 use super::policy::TAG_LIMIT;
 
-/// Places are compared by key, then by the turn in which they were taken, never by name. One number, because
-/// a pick compares dozens of them.
+/// Places are compared by key, then by the sequence in which flows took them, never by name. One number,
+/// because a pick compares dozens of them.
 fn place((key, turn): (i64, u64)) -> u128 {
-    // Negative keys (of the `score` policy) come before positive ones.
+    // Negative keys (of the `score` policy) sort before positive ones.
     let key = (key as u64) ^ (1 << 63);
     (u128::from(key) << 64) | u128::from(turn)
 }
@@ -19,10 +19,10 @@ fn place((key, turn): (i64, u64)) -> u128 {
 #[derive(Debug, Default)]
 pub(super) struct FairOrder {
     places: BTreeMap<u128, Slot>,
-    /// The tag of the line served last.
+    /// The tag of the flow served last.
     virtual_time: u64,
-    /// Lines without unfinished jobs whose tag is still ahead of virtual time: forgotten when it has
-    /// caught up, because then `max(tag, virtual time)` gives them nothing to remember.
+    /// Flows without unfinished jobs whose tag is still ahead of virtual time. Once virtual time has caught up
+    /// they can be forgotten, because `max(tag, virtual time)` no longer depends on the tag.
     remembered: BTreeSet<(u64, Slot)>,
     next_turn: u64,
 }
@@ -56,7 +56,7 @@ impl FairOrder {
         let Some(taken) = lines[line as usize].place.take() else {
             return;
         };
-        // Nearly always it is the first, which is found without comparing.
+        // Nearly always it is the first, which needs no comparison.
         if self.first() == Some(line) {
             self.places.pop_first();
         } else {
@@ -64,12 +64,12 @@ impl FairOrder {
         }
     }
 
-    /// The tag of a line that comes (back) into the order.
+    /// The tag of a flow that enters or re-enters the order.
     pub(super) fn arrival_tag(&self, tag: u64) -> u64 {
         tag.max(self.virtual_time)
     }
 
-    /// Virtual time reaches the tag of the line that is being served.
+    /// Advances virtual time to the tag of the flow being served.
     pub(super) fn advance(&mut self, tag: u64) {
         self.virtual_time = self.virtual_time.max(tag);
     }
@@ -79,7 +79,7 @@ impl FairOrder {
         self.virtual_time = tag;
     }
 
-    /// Remembers the tag of a line that has no unfinished jobs left; false if there is nothing to remember.
+    /// Remembers the tag of a flow without unfinished jobs; returns false if there is nothing to remember.
     pub(super) fn remember(&mut self, line: Slot, tag: u64) -> bool {
         tag > self.virtual_time && self.remembered.insert((tag, line))
     }
@@ -88,8 +88,8 @@ impl FairOrder {
         self.remembered.remove(&(tag, line));
     }
 
-    /// The next remembered line that may be forgotten. When nobody stands in the order, the busy period is
-    /// over: virtual time jumps ahead, and everyone starts equal.
+    /// The next remembered flow that may be forgotten. When the order is empty, the busy period is over:
+    /// virtual time jumps ahead, and everyone starts equal.
     pub(super) fn forgettable(&mut self) -> Option<Slot> {
         let &(tag, line) = self.remembered.first()?;
         if self.places.is_empty() {
@@ -109,7 +109,7 @@ impl FairOrder {
         self.virtual_time >= TAG_LIMIT - step.saturating_mul(2)
     }
 
-    /// Subtracts virtual time from every tag, so that tags stay below [`TAG_LIMIT`]. Order is unchanged.
+    /// Subtracts virtual time from every tag, so that tags stay below [`TAG_LIMIT`]. The order does not change.
     pub(super) fn rebase<'a>(&mut self, lines: impl Iterator<Item = (Slot, &'a mut Line)>) {
         let base = self.virtual_time;
         self.virtual_time = 0;
@@ -119,7 +119,7 @@ impl FairOrder {
             let was = line.tag as i64;
             line.tag = line.tag.saturating_sub(base);
             if let Some((key, turn)) = &mut line.place {
-                // Scores are no tags and stay as they are.
+                // Scores are not tags and stay as they are.
                 if *key == was {
                     *key = line.tag as i64;
                 }
@@ -192,7 +192,7 @@ mod tests {
         for (_, line) in &bulk.lines {
             assert!(line.tag < near, "the tag was rebased: {}", line.tag);
         }
-        // A newcomer after the rebase is not held up, and holds up nobody.
+        // A newcomer after the rebase is not delayed, and delays nobody.
         enqueue(&mut bulk, "d", 3);
         let order = serve(&mut bulk, 6);
         assert_eq!(order.matches('d').count(), 2, "{order}");

@@ -1,13 +1,13 @@
-//! The rate of one queue as its downstream allows it: 429s, 503s and slow answers lower it, time raises it.
+//! The adaptive rate of one queue: 429s, 503s and slow responses of its downstream lower it, time raises it.
 //!
-//! Multiplicative decrease (×0.7, at most once per second), additive increase (5 % of the configured rate
-//! per second), never below one start per second. Rates are whole thousandths of a start per second.
+//! Multiplicative decrease (×0.7, at most once per second), additive increase (5 % of the configured rate per
+//! second), never below one start per second. Rates are whole thousandths of a start per second.
 
 use crate::time::{Millis, Timestamp};
 
 const MIN_MILLI_RPS: u64 = 1_000;
 const CUT_INTERVAL: Millis = Millis(1_000);
-/// 5 % per second: the whole rate is back after 20 seconds.
+/// 5 % per second: the full rate is back after 20 seconds.
 const FULL_RECOVERY: Millis = Millis(20_000);
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -29,7 +29,7 @@ impl Pace {
         }
     }
 
-    /// The downstream said that it is too much.
+    /// Lowers the rate because the downstream is overloaded.
     pub fn cut(&mut self, now: Timestamp) {
         self.raise(now);
         if self.last_cut.is_some_and(|cut| now < cut + CUT_INTERVAL) {
@@ -57,7 +57,7 @@ impl Pace {
         (self.current as u128 * window.0 as u128 / 1_000_000).max(1) as u64
     }
 
-    /// The configured rate is another one; true if the queue may go faster. A rate that was cut stays cut.
+    /// Changes the configured rate; returns true if the queue may go faster. A rate that was cut stays cut.
     pub fn configure(&mut self, rps: f64, now: Timestamp) -> bool {
         self.raise(now);
         let (was, whole) = (self.current, self.current == self.configured);
@@ -69,7 +69,7 @@ impl Pace {
         self.current > was
     }
 
-    /// As it is at `now`.
+    /// The pace at `now`.
     pub fn at(&self, now: Timestamp) -> Self {
         let mut pace = self.clone();
         pace.raise(now);
@@ -99,7 +99,7 @@ mod tests {
         let second = Millis(1_000);
         pace.cut(Timestamp(0));
         pace.cut(Timestamp(999));
-        // 5 % per second is back before the second cut was refused.
+        // 5 % per second was back before the second cut, which is ignored.
         assert_eq!(pace.limit(Timestamp(999), second), 749);
         pace.cut(Timestamp(1_000));
         assert_eq!(pace.limit(Timestamp(1_000), second), 525);

@@ -1,7 +1,7 @@
-//! pause and resume: a group or a batch out of the order, and back.
+//! pause and resume: take a group or a batch out of the order, and put it back.
 //!
-//! Running jobs go on. Jobs of a paused batch leave their line one by one as the picker meets them, and
-//! go back to the head of it together.
+//! Running jobs continue. Jobs of a paused batch leave their flow one by one as the picker finds them, and
+//! return to its head together.
 
 use super::Bulk;
 use super::command::{PauseParams, ResumeParams, Target};

@@ -1,4 +1,4 @@
-//! Who goes next: priority, then line, then job. Shared by admit and lease.
+//! Picks what goes next: priority, then flow, then job. Shared by admit and lease.
 
 use super::Bulk;
 use super::command::{DeathReason, Fence};
@@ -8,13 +8,13 @@ use crate::time::Timestamp;
 
 pub(super) enum Pick {
     Job(Slot),
-    /// Nothing is waiting that may run.
+    /// No waiting job may run.
     Empty,
-    /// The budget of looks is used up.
+    /// The call used up its inspections.
     More,
 }
 
-/// Whether a job may start, and if not, what becomes of it.
+/// Whether a job may start, and if not, what happens to it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Startable {
     Yes,
@@ -22,16 +22,16 @@ pub(super) enum Startable {
     No(DeathReason),
 }
 
-/// Limit: looks at groups and jobs that turn out not to be startable, per call.
+/// Limit: inspections of groups and jobs that turn out not to be startable, per call.
 pub(super) fn looks(max: u32) -> u32 {
     max.saturating_mul(10).saturating_add(1_000)
 }
 
-/// Limit: groups put back per call after a window has turned.
+/// Limit: groups put back into the order per call after a window has turned.
 pub(super) const UNHOLD_PER_CALL: usize = 1_000;
 
 impl Bulk {
-    /// Takes the next job of the queue out of its line. Its line has been charged for it.
+    /// Takes the next job of the queue out of its flow. The flow is already charged for it.
     pub(super) fn pick(&mut self, queue: u16, looks: &mut u32, now: Timestamp) -> Pick {
         let percent = [
             0,
@@ -67,8 +67,8 @@ impl Bulk {
         }
     }
 
-    /// The first job of the line that may start; those before it that may not are dealt with. The line may
-    /// be gone afterwards.
+    /// The first job of the flow that may start; handles those before it that may not. The flow may be gone
+    /// afterwards.
     fn take_startable(&mut self, line: Slot, looks: &mut u32, now: Timestamp) -> Option<Slot> {
         while let Some(slot) = self.lines.get(line as usize).and_then(|line| line.front()) {
             if *looks == 0 {
@@ -103,7 +103,7 @@ impl Bulk {
         }
     }
 
-    /// Takes a job out of whatever holds it: line, parking, ready or the delayed index. Its state stays.
+    /// Takes a job out of whatever holds it: flow, parking, ready or the delayed index. Its state stays.
     pub(super) fn detach(&mut self, slot: Slot) {
         let (spot, line, batch) = {
             let job = &self.jobs[slot as usize];
@@ -142,7 +142,7 @@ impl Bulk {
         }
     }
 
-    /// Puts an unfinished, detached job at the end of those that came back to its line.
+    /// Appends an unfinished, detached job to the returned jobs of its flow.
     pub(super) fn push_returned(&mut self, slot: Slot, now: Timestamp) {
         let line = self.jobs[slot as usize].line;
         self.jobs[slot as usize].spot = Spot::Returned;
@@ -150,8 +150,8 @@ impl Bulk {
         self.enter_order(line, now);
     }
 
-    /// Puts a job back at the head of its line. Jobs that have never been leased keep their order of
-    /// arrival among each other, however many come back and in whatever order.
+    /// Puts a job back at the head of its flow. Jobs that were never leased keep their order of arrival among
+    /// each other, however many return and in whatever order.
     pub(super) fn give_back(&mut self, slot: Slot, now: Timestamp) {
         let (line, seq) = (self.jobs[slot as usize].line, self.jobs[slot as usize].seq);
         self.jobs[slot as usize].spot = Spot::Returned;
@@ -168,7 +168,7 @@ impl Bulk {
         self.enter_order(line, now);
     }
 
-    /// Moves a job of a paused batch from its line to the batch's parking.
+    /// Moves a job of a paused batch from its flow to the batch's parking.
     fn park(&mut self, slot: Slot, now: Timestamp) {
         self.detach(slot);
         self.set_waiting(slot, now);
@@ -185,7 +185,7 @@ impl Bulk {
         self.jobs[slot as usize].spot = Spot::Parked;
     }
 
-    /// Books a job as waiting, whatever it was before.
+    /// Counts a job as waiting, whatever it was before.
     pub(super) fn set_waiting(&mut self, slot: Slot, now: Timestamp) {
         let job = &self.jobs[slot as usize];
         let (from, line, delay) = (job.state, job.line, job.delay);
@@ -200,7 +200,7 @@ impl Bulk {
         self.shift(group, Some(from), Some(JobState::Waiting), now);
     }
 
-    /// A ready job goes back to the head of its line, and its pick is taken back.
+    /// Moves a ready job back to the head of its flow and reverts its pick.
     pub(super) fn unready(&mut self, slot: Slot, now: Timestamp) {
         let line = self.jobs[slot as usize].line;
         self.detach(slot);
@@ -210,7 +210,7 @@ impl Bulk {
         self.give_back(slot, now);
     }
 
-    /// All ready jobs of the line that `slot` belongs to: those behind it must not overtake it.
+    /// Moves back all ready jobs of the flow that `slot` belongs to: those behind it must not overtake it.
     pub(super) fn unready_line(&mut self, slot: Slot, now: Timestamp) {
         let line = self.jobs[slot as usize].line;
         let mut next = self.queues[usize::from(self.lines[line as usize].queue)]

@@ -1,23 +1,23 @@
-//! The place of a group in the order: start-time fair queueing, or the original's score.
+//! The place of a flow in the order: start-time fair queueing (SFQ), or a score.
 //!
-//! Both give an integer: the smallest goes next, ties break by the sequence in which places were taken.
+//! Both policies give an integer. The smallest goes next; ties break by the sequence in which flows took their
+//! places.
 //!
-//! Fair: each line has a virtual tag. Serving it advances the tag by a step inversely proportional to the
-//! group's weight; virtual time is the tag of the line served last. A line that comes back gets
-//! `max(its tag, virtual time)`, so nobody saves up credit while away.
+//! Fair: each flow has a virtual tag. Serving it advances the tag by a step inversely proportional to the
+//! group's weight; virtual time is the tag of the flow served last. A flow that returns gets `max(its tag,
+//! virtual time)`, so nobody saves up credit while idle.
 //!
-//! Score: `since + base_priority + alpha × min(1, served / remaining)`, where `since` is the time at which
-//! the line became eligible or was last served. Two corrections to the original: older goes first (its
-//! sign served the newest first), and the served share is bounded, so that every line is served within a
-//! bounded time (unbounded, the last of a million jobs would wait 115 days).
+//! Score: `since + base_priority + alpha × min(1, served / remaining)`, where `since` is the time at which the
+//! flow became eligible or was last served. Older goes first. The served share is bounded, so that every flow
+//! is served within a bounded time (unbounded, the last of a million jobs would wait 115 days).
 
 /// One pick at weight 1. Large enough that a step at weight 100 is still exact to 0.01 %.
 pub const STEP_UNIT: u64 = 1 << 20;
 
-/// Limit: tags stay below 2^53 so that they are exact in a double, which is all that Lua has.
+/// Limit: tags stay below 2^53, so that they are exact in a double, the only number type of Lua.
 pub const TAG_LIMIT: u64 = 1 << 53;
 
-/// Limit: how far `base_priority` may go, ±: weights from 1/64 to 64.
+/// Limit: the range of `base_priority`, ±: weights from 1/64 to 64.
 pub const MAX_BASE_PRIORITY: i32 = 6_000_000;
 
 /// The advance of a group's tag per pick: −1,000,000 is weight 2, 0 is 1, +1,000,000 is ½.
@@ -32,14 +32,14 @@ pub struct PriorityCalculator {
     pub alpha: f64,
 }
 
-/// What the formula looks at.
+/// The inputs of the formula.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct PriorityInput {
-    /// When the line became eligible or was last served, in milliseconds.
+    /// When the flow became eligible or was last served, in milliseconds.
     pub since_ms: u64,
     pub base_priority: i32,
     pub total_jobs: u64,
-    /// Jobs served, not jobs finished: work in flight counts.
+    /// Jobs served, not jobs finished: running jobs count.
     pub done_jobs: u64,
 }
 

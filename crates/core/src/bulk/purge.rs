@@ -1,7 +1,6 @@
-//! purge: forgets a dead job at once. Its batch counts it as before.
+//! purge: deletes a dead job at once. Its batch still counts it.
 //!
-//! A reducer is promised every job of a batch that keeps its results, so such a batch gives none away before it
-//! is decided.
+//! A batch that keeps its results promises every job to the reducer, so it rejects a purge until it is decided.
 
 use super::Bulk;
 use super::job::JobState;
@@ -27,7 +26,7 @@ impl Bulk {
             return Err(Refusal::ResultsKept(batch.id.clone()));
         }
         let batch = self.drop_job(slot, now);
-        // The count of an open batch lives on after its job; that of a decided one is in its record.
+        // An open batch keeps the count after its job is gone; a decided one has it in its record.
         if self.batches[batch as usize].status.is_open() {
             self.put_batch(batch);
         }

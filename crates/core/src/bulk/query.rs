@@ -1,4 +1,4 @@
-//! query: reads, changing nothing.
+//! query: reads without changing anything.
 
 use super::Bulk;
 use super::command::{JobSeq, Priority};
@@ -76,8 +76,8 @@ impl Bulk {
         }
     }
 
-    /// Of the first jobs of its lines, the one accepted earliest. Jobs of a paused batch stand in their line until
-    /// the picker meets them.
+    /// When the oldest of the first jobs of its flows was accepted. Jobs of a paused batch stay in their flow
+    /// until the picker finds them.
     fn waiting_since(&self, group: &Group) -> Option<Timestamp> {
         let firsts = group
             .lines
@@ -248,7 +248,7 @@ impl Bulk {
         }
     }
 
-    /// Groups in the order in which they came; the cursor is the number of the last one seen.
+    /// Groups in order of creation; the cursor is the number of the last one seen.
     fn page_of_groups<T>(&self, after: Option<Cursor>, max: u32, view: impl Fn(Slot) -> T) -> Page<T> {
         let from = after.map_or(0, |Cursor(last)| last.saturating_add(1));
         let mut groups = self.groups_by_seq.range(GroupSeq(from)..).peekable();
@@ -270,8 +270,8 @@ impl Bulk {
 /// Limit: with a slot of 32 bits a cursor stays below 2^53 and is exact in a double.
 const CURSOR_SEQ_BITS: u32 = 21;
 
-/// A job's slot with the end of its number: a slot is used again after its job was dropped, and then the
-/// cursor must not be taken for a place in the listing.
+/// A job's slot with the low bits of its sequence number. The slab reuses the slot of a dropped job, and such a
+/// cursor must not point into the listing.
 fn job_cursor(slot: Slot, seq: JobSeq) -> Cursor {
     let mark = seq.0 & ((1 << CURSOR_SEQ_BITS) - 1);
     Cursor(u64::from(slot) << CURSOR_SEQ_BITS | mark)

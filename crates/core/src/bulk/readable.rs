@@ -1,4 +1,4 @@
-//! Bytes in records: as they are in compact formats, as text where people may read them.
+//! Bytes in records: raw in compact formats, as text where people may read them.
 //!
 //! In JSON, bytes that are UTF-8 become `{"text": "…"}`, others `{"hex": "…"}`.
 
@@ -48,7 +48,7 @@ pub(super) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<
     }
 }
 
-/// The same for bytes that may be absent.
+/// The same for optional bytes.
 pub(super) mod option {
     use super::*;
 

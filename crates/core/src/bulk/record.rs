@@ -1,9 +1,9 @@
-//! What a store keeps of the state machine: records, and the changes that each command makes to them.
+//! What a store persists of the state machine: records, and the changes that each command makes to them.
 //!
-//! The state machine emits [`Change`]s; a store writes them in order and can later rebuild the state
-//! machine from the records that remain (see [`super::restore`]). Fair tags, window counts, throttle
-//! statistics and history are not kept: after a restart all waiting groups stand equal and the running
-//! window counts as spent.
+//! The state machine emits [`Change`]s. A store writes them in order and can later rebuild the state machine
+//! from the records that remain (see [`super::restore`]). Fair tags, window counts, throttle statistics and
+//! history are not persisted: after a restart all waiting groups are equal and the running window counts as
+//! spent.
 
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
@@ -16,11 +16,11 @@ pub use super::limits::LimitsRecord;
 use crate::ids::{BatchId, GroupId, JobId, JobType};
 use crate::time::Timestamp;
 
-/// The number of a group in its store.
+/// The sequence number of a group in its store.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct GroupSeq(pub u64);
 
-/// The number of a batch in its store.
+/// The sequence number of a batch in its store.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct BatchSeq(pub u64);
 
@@ -50,8 +50,8 @@ pub struct BatchRecord {
     pub implicit: bool,
     pub created_at: Timestamp,
     pub finished_at: Option<Timestamp>,
-    /// While jobs count: those that are no longer kept (those of kept jobs follow from their states).
-    /// From AGGREGATING on: all, for good.
+    /// While the batch is open: counts of jobs the store no longer keeps (those of kept jobs follow from their
+    /// states). From AGGREGATING on: the final counts of all jobs.
     pub counts: BatchCounts,
     pub errors: Vec<String>,
     #[serde(with = "super::readable::option")]
@@ -74,14 +74,14 @@ pub struct JobRecord {
     pub payload: Bytes,
 }
 
-/// The part of a job that changes. A job without one is waiting for its first start.
+/// The mutable part of a job. A job without one is waiting for its first start.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct JobProgress {
     pub attempts: u16,
     pub throttles: u16,
     pub fence: Fence,
-    /// The job's `expires_at` still applies; a replay lifts it.
+    /// Whether the job's `expires_at` still applies; a replay lifts it.
     pub expires: bool,
     pub state: StoredState,
 }
@@ -106,7 +106,7 @@ pub enum StoredState {
     },
 }
 
-/// One write that a command asks for.
+/// One write that a command requires.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Change {
     PutGroup(GroupRecord),
@@ -115,10 +115,10 @@ pub enum Change {
     DropBatch(BatchSeq),
     AddJob(JobRecord),
     PutState(JobSeq, JobProgress),
-    /// Leases handed out by one command. May be written lazily: whoever rebuilds from records gives out
-    /// larger fences than before.
+    /// Leases granted by one command. A store may write them lazily: a rebuilt state machine issues larger
+    /// fencing tokens than before.
     AddLeases(Vec<LeaseRef>),
     DropJob(JobSeq),
-    /// The rates that were set at run time, all of them.
+    /// All rates set at run time.
     PutLimits(LimitsRecord),
 }

@@ -1,11 +1,11 @@
-//! Why a request, or one job of it, is not carried out. A refusal is an answer: nothing was changed.
+//! Why the state machine rejects a request, or one job of it. A refusal is an outcome: nothing was changed.
 
 use serde::{Deserialize, Serialize};
 
 use crate::ids::{BatchId, GroupId, JobId, JobType, QueueId};
 use crate::time::Timestamp;
 
-/// Why a request was not carried out.
+/// Why a request was rejected.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error, Serialize, Deserialize)]
 pub enum Refusal {
     #[error("group {0:?} is unknown")]
@@ -54,7 +54,7 @@ pub enum Refusal {
     CursorLost,
 }
 
-/// Why one job of a call was not accepted.
+/// Why one job of a call was rejected.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error, Serialize, Deserialize)]
 pub enum JobRefusal {
     #[error("the payload has {len} bytes; at most {max} are allowed")]

@@ -1,4 +1,4 @@
-//! release_due and expire_leases: what time does to jobs. Bounded per call; a dispatcher calls them.
+//! release_due and expire_leases: transitions driven by time. Bounded per call; a dispatcher calls them.
 
 use super::Bulk;
 use super::command::{
@@ -36,7 +36,7 @@ impl Bulk {
             && let Some(&(at, seq, slot)) = self.expiring.first()
             && at <= now
         {
-            // A running job is left to its worker; the next pick would see that it has expired.
+            // A running job stays with its worker; the next pick would see that it has expired.
             self.expiring.remove(&(at, seq, slot));
             if self.jobs[slot as usize].state != JobState::Running {
                 self.detach(slot);
@@ -46,8 +46,9 @@ impl Bulk {
         }
     }
 
-    /// Ready jobs hold a place in the window. Where nobody has come for the first of them for two windows,
-    /// the places go back to queues that have workers, the last admitted first, so that order is kept.
+    /// Ready jobs reserve starts in the window. If no worker has fetched the first of them for two windows,
+    /// they give their reservations back to queues that have workers. The last admitted goes back first, which
+    /// keeps the order.
     fn recall_ready(&mut self, max: u32, out: &mut ReleaseDueOutcome, now: Timestamp) {
         let patience = Millis(self.limiter.length().0.saturating_mul(2));
         for queue in 0..self.queues.len() {

@@ -1,4 +1,4 @@
-//! replay: another life for a dead job. A completed batch is never changed by it.
+//! replay: requeues a dead job. Never changes a completed batch.
 
 use super::Bulk;
 use super::command::{JobSeq, ReplayParams};

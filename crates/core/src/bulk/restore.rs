@@ -1,8 +1,8 @@
 //! Rebuilds the state machine from the records of a store.
 //!
-//! Groups first, then batches, then jobs in the order of their numbers, each with its state if it has one.
-//! A job that was leased when the process ended comes back as a lease that has run out: the next
-//! `expire_leases` counts the attempt and delays it, as for any worker that did not answer.
+//! Groups first, then batches, then jobs by sequence number, each with its state if it has one. A job that was
+//! running when the process ended comes back with an expired lease: the next `expire_leases` counts the attempt
+//! and delays it, as for any worker that did not report.
 
 use hashbrown::HashMap;
 
@@ -42,7 +42,7 @@ impl From<ConfigError> for RestoreError {
     }
 }
 
-/// What a store knows of a job, without its payload.
+/// A job in the store, without its payload.
 #[derive(Debug, Clone, Copy)]
 pub struct JobHead<'a> {
     pub seq: JobSeq,
@@ -61,12 +61,12 @@ pub struct Restore {
     groups: HashMap<GroupSeq, Slot>,
     batches: HashMap<BatchSeq, Slot>,
     now: Timestamp,
-    /// The last type name seen, so that equal neighbours are not parsed again.
+    /// The last type name parsed, so that equal neighbours are not parsed again.
     kind: Option<(JobType, u16)>,
 }
 
 impl Restore {
-    /// `clock` as it was kept; `next_fence` above every fence ever handed out.
+    /// `clock` as it was persisted; `next_fence` must exceed every fencing token ever issued.
     pub fn new(
         config: BulkConfig,
         fingerprint_key: FingerprintKey,
@@ -88,17 +88,17 @@ impl Restore {
         })
     }
 
-    /// The rates that were set at run time.
+    /// The rates set at run time.
     pub fn limits(&mut self, record: LimitsRecord) {
         self.bulk.put_limits_in_force(record, self.now);
     }
 
-    /// Counts everything before `end` as spent: how many starts of the last window were used is not kept.
+    /// Counts everything before `end` as spent: the starts of the last window are not persisted.
     pub fn spent_until(&mut self, end: Timestamp) {
         self.bulk.limiter.spend_until(end);
     }
 
-    /// Numbers up to here have been given out.
+    /// Sequence numbers up to here have been assigned.
     pub fn used_seq(&mut self, seq: u64) {
         self.bulk.next_seq = self.bulk.next_seq.max(seq + 1);
     }
@@ -136,7 +136,7 @@ impl Restore {
         Ok(())
     }
 
-    /// `lost_lease`: the job was leased when the process ended.
+    /// `lost_lease`: the job was running when the process ended.
     pub fn job(
         &mut self,
         head: JobHead<'_>,
@@ -222,7 +222,7 @@ impl Restore {
             Some((name, kind)) if name.as_str() == head.kind => Ok(*kind),
             _ => {
                 let name = JobType::new(head.kind).map_err(|_| RestoreError::BadName(head.seq))?;
-                // What was accepted once is accepted again, whatever the configuration says today.
+                // A job accepted once is accepted again, whatever the configuration says today.
                 let known_only = std::mem::replace(&mut self.bulk.config.limits.known_job_types_only, false);
                 let kind = self.bulk.kind(&name).map_err(|_| RestoreError::BadName(head.seq));
                 self.bulk.config.limits.known_job_types_only = known_only;
@@ -333,7 +333,7 @@ impl Bulk {
             self.jobs[slot as usize].spot = Spot::Finished;
             self.finished.push_back(&mut self.jobs, slot);
         }
-        // Lines that only finished jobs referred to.
+        // Flows that only finished jobs refer to.
         let unused: Vec<Slot> = self
             .lines
             .iter()
@@ -344,7 +344,7 @@ impl Bulk {
             let group = self.lines.remove(line as usize).group;
             self.groups[group as usize].lines.retain(|&other| other != line);
         }
-        // In the order of arrival: the group with the oldest waiting job goes first.
+        // In order of arrival: the group with the oldest waiting job goes first.
         let mut waiting: Vec<(JobSeq, Slot)> = self
             .lines
             .iter()

@@ -1,4 +1,4 @@
-//! drop_finished: forgets finished jobs, batches and idle groups by age and by count, oldest first.
+//! drop_finished: deletes finished jobs, batches and idle groups by age and by count, oldest first.
 
 use std::collections::BTreeSet;
 
@@ -9,7 +9,7 @@ use super::list::{BATCH, Slot};
 use super::record::Change;
 use crate::time::{Millis, Timestamp};
 
-/// A group that cannot be forgotten yet is looked at again after this long.
+/// How long until a group that cannot be deleted yet is checked again.
 const LOOK_AGAIN: Millis = Millis(3_600_000);
 
 impl Bulk {
@@ -27,7 +27,7 @@ impl Bulk {
             out.jobs += 1;
             touched.insert(self.drop_job(slot, now));
         }
-        // Counts of open batches live on after their jobs; those of decided ones are in their record.
+        // An open batch keeps the counts of its deleted jobs; a decided one has them in its record.
         for batch in touched {
             if self.batches[batch as usize].status.is_open() {
                 self.put_batch(batch);
@@ -35,12 +35,12 @@ impl Bulk {
         }
         self.drop_batches(&mut budget, &mut out, now);
         self.drop_groups(&mut budget, &mut out, now);
-        // A call that met only what has to stay has nothing to come back for at once.
+        // A call that found only data that must stay has no reason to continue at once.
         out.more = budget == 0 && out.jobs + out.batches + out.groups > 0;
         out
     }
 
-    /// Forgets one finished job; returns its batch.
+    /// Deletes one finished job; returns its batch.
     pub(super) fn drop_job(&mut self, slot: Slot, now: Timestamp) -> Slot {
         if self.jobs[slot as usize].spot == Spot::Finished {
             self.finished.remove(&mut self.jobs, slot);
@@ -148,7 +148,7 @@ impl Bulk {
             let has_settings =
                 group.paused || group.base_priority != 0 || group.ceilings != Default::default();
             if has_settings || group.counts.iter().any(|&n| n > 0) || !group.batches.iter().all(unused) {
-                // One that is too many but not too old goes behind the others, or it would hide them.
+                // A group over the count but not over the age moves behind the others, or it would hide them.
                 let too_old = now.since(idle_since) > age;
                 let again = if too_old { now - age + LOOK_AGAIN } else { now };
                 self.groups[slot as usize].idle_since = again;

@@ -1,4 +1,4 @@
-//! settle: what came of a run. Also how a job ends, whoever ends it.
+//! settle: records the outcome of a run. Also holds how a job ends, whoever ends it.
 
 use bytes::Bytes;
 
@@ -13,7 +13,7 @@ use crate::time::Timestamp;
 /// Limit: bytes kept of an error text.
 const MAX_ERROR_BYTES: usize = 1_024;
 
-/// Cuts an error text to what is kept of it.
+/// Truncates an error text to the kept length.
 pub fn cut_error(error: &mut String) {
     if error.len() > MAX_ERROR_BYTES {
         let cut = (0..=MAX_ERROR_BYTES)
@@ -42,14 +42,14 @@ impl Bulk {
         settled
     }
 
-    /// Takes a job out of the lease indexes; says when it was leased.
+    /// Takes a job out of the lease indexes; returns when it was leased.
     pub(super) fn end_lease(&mut self, lease: LeaseRef, slot: Slot) -> Timestamp {
         let entry = self.leases.remove(&lease.job).expect("the caller found it");
         self.deadlines.remove(&(self.jobs[slot as usize].at, lease.job));
         entry.started_at
     }
 
-    /// A group that was held for too many leases may go on.
+    /// Releases a group that was held for too many running jobs.
     pub(super) fn lease_ended(&mut self, slot: Slot, now: Timestamp) {
         let group = self.batches[self.jobs[slot as usize].batch as usize].group;
         if self.groups[group as usize].held == Some(Held::Leased) {
@@ -151,7 +151,7 @@ impl Bulk {
         }
     }
 
-    /// Ends a detached job without success; true if that completed its batch.
+    /// Ends a detached job without success; returns true if that completed its batch.
     pub(super) fn die(&mut self, slot: Slot, reason: DeathReason, mut error: String, now: Timestamp) -> bool {
         cut_error(&mut error);
         if error.is_empty() {
@@ -185,7 +185,7 @@ impl Bulk {
         self.complete_if_done(batch, now)
     }
 
-    /// Books a detached job as finished.
+    /// Counts a detached job as finished.
     fn finish(&mut self, slot: Slot, state: JobState, now: Timestamp) {
         if self.jobs[slot as usize].state == JobState::Delayed {
             self.set_waiting(slot, now);
@@ -203,14 +203,14 @@ impl Bulk {
         self.line_loses(line);
         let entry = &mut self.batches[batch as usize];
         entry.unfinished -= 1;
-        // With kept results a job goes when its batch goes.
+        // If the batch keeps its results, its jobs are deleted together with it.
         if !entry.options.keep_results {
             self.jobs[slot as usize].spot = Spot::Finished;
             self.finished.push_back(&mut self.jobs, slot);
         }
     }
 
-    /// Asks for the job's state to be written; `finished` carries what only the caller has.
+    /// Emits a write of the job's state; `finished` carries what only the caller has.
     pub(super) fn put_state(&mut self, slot: Slot, finished: Option<StoredState>) {
         let job = &self.jobs[slot as usize];
         let state = finished.unwrap_or(match job.state {

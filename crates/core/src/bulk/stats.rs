@@ -1,4 +1,4 @@
-//! What is counted for people to see: congestion statistics and history per group, totals of the system.
+//! Statistics for operators: congestion statistics and history per group, totals of the system.
 //!
 //! Kept in memory only, and reset when a group has finished its batches.
 
@@ -19,7 +19,7 @@ pub(super) struct CongestionStats {
     pub(super) last_throttle_at: Option<Timestamp>,
     pub(super) last_backoff: Millis,
     pub(super) completed: u64,
-    /// Throttles of the jobs that completed, so that the average is theirs alone.
+    /// Throttles of completed jobs only, so that the average covers no others.
     pub(super) completed_throttles: u64,
     pub(super) history: VecDeque<CongestionSnapshot>,
 }
@@ -68,8 +68,8 @@ impl Totals {
 }
 
 impl Bulk {
-    /// Adds an entry for every group that has throttled jobs, or had some in its last entry; forgets
-    /// entries by their time, not by their number. Returns how many were added.
+    /// Adds an entry for every group that has throttled jobs, or had some in its last entry. Drops entries by
+    /// their age, not by their number. Returns how many entries it added.
     pub(super) fn snapshot_congestion(&mut self, now: Timestamp) -> u32 {
         let oldest = now - self.config.congestion.stats_retention_ms;
         let speed = self.per_group_limit();

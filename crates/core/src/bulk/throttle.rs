@@ -1,4 +1,4 @@
-//! What throttling does to a job and is remembered of it: backoff, counts, delayed.
+//! What throttling does to a job: backoff, counters, delayed state.
 
 use super::Bulk;
 use super::command::DelayReason;
@@ -19,7 +19,7 @@ impl Bulk {
         )
     }
 
-    /// Counts one throttle of the job and says how long it waits.
+    /// Counts one throttle of the job and returns its backoff.
     pub(super) fn throttle(&mut self, slot: Slot, now: Timestamp) -> Backoff {
         let job = &mut self.jobs[slot as usize];
         job.throttles = job.throttles.saturating_add(1);
@@ -34,7 +34,7 @@ impl Bulk {
         backoff
     }
 
-    /// Books a waiting, detached job as denied by the window: delayed, but in its line.
+    /// Counts a waiting, detached job as denied by the window: delayed, but in its flow.
     pub(super) fn set_denied(&mut self, slot: Slot, wait: Millis, now: Timestamp) {
         let job = &mut self.jobs[slot as usize];
         job.state = JobState::Delayed;
@@ -50,7 +50,7 @@ impl Bulk {
         self.shift(group, Some(JobState::Waiting), Some(JobState::Delayed), now);
     }
 
-    /// Delays a job that was leased.
+    /// Delays a job that was running.
     pub(super) fn delay(&mut self, slot: Slot, due: Timestamp, reason: DelayReason, now: Timestamp) {
         let job = &mut self.jobs[slot as usize];
         job.state = JobState::Delayed;
@@ -64,7 +64,7 @@ impl Bulk {
         self.put_state(slot, None);
     }
 
-    /// A job leaves delayed.
+    /// Counts a job that leaves the delayed state.
     pub(super) fn uncongest(&mut self, group: Slot, reason: DelayReason) {
         if reason != DelayReason::Scheduled {
             self.groups[group as usize].congested -= 1;

@@ -1,4 +1,4 @@
-//! What can be read, and how it looks.
+//! The queries and the views they return.
 
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
@@ -11,7 +11,7 @@ pub use super::stats::CongestionSnapshot;
 use crate::ids::{BatchId, GroupId, JobId, JobType, QueueId};
 use crate::time::{Millis, Timestamp};
 
-/// A place in a listing; pass it back to go on.
+/// A position in a listing; pass it back to continue.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Cursor(pub u64);
 
@@ -24,14 +24,14 @@ pub enum Query {
     },
     Batch(GroupId, BatchId),
     Job(GroupId, JobId),
-    /// Jobs of a batch in the order in which they came.
+    /// Jobs of a batch in order of arrival.
     BatchJobs {
         group: GroupId,
         batch: BatchId,
         after: Option<Cursor>,
         max: u32,
     },
-    /// Dead jobs of the whole store, those accepted last first; see [`super::dead`].
+    /// Dead jobs of the whole store, most recently accepted first; see [`super::dead`].
     Dead {
         filter: DeadFilter,
         after: Option<Cursor>,
@@ -83,7 +83,7 @@ pub struct Page<T> {
     pub next: Option<Cursor>,
 }
 
-/// Jobs per state; finished ones as long as they are kept.
+/// Jobs per state; finished ones as long as the store keeps them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct StateCounts {
     pub waiting: u64,
@@ -111,7 +111,7 @@ pub struct GroupView {
     pub active: bool,
     pub counts: StateCounts,
     pub batches: Vec<BatchId>,
-    /// When the job that would start next was accepted, in whole seconds; none if no job stands in a line.
+    /// When the job that would start next was accepted, in whole seconds; none if no job is in a flow.
     pub waiting_since: Option<Timestamp>,
     pub estimate: Estimate,
 }
@@ -125,14 +125,14 @@ pub struct BatchView {
     pub paused: bool,
     pub cancelled: bool,
     pub counts: BatchCounts,
-    /// The first errors of its jobs that differ.
+    /// The first distinct errors of its jobs.
     pub errors: Vec<String>,
     pub summary: Option<Bytes>,
     pub created_at: Timestamp,
     pub finished_at: Option<Timestamp>,
-    /// Who is told when it is decided.
+    /// The callback to call when it is decided.
     pub callback: Option<String>,
-    /// When the unfinished jobs of its group would be done at the group's share.
+    /// When the unfinished jobs of its group would be finished at the group's share.
     pub estimate: Estimate,
 }
 
@@ -147,7 +147,7 @@ pub struct JobView {
     pub throttles: u32,
     /// When delayed: until when, and why.
     pub delayed: Option<(Timestamp, DelayReason)>,
-    /// When leased: until when.
+    /// When running: the lease deadline.
     pub deadline: Option<Timestamp>,
     /// When dead: why.
     pub dead: Option<DeathReason>,
@@ -156,7 +156,7 @@ pub struct JobView {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
 pub struct BulkStats {
-    /// Groups that stand in the order, per priority.
+    /// Groups in the order, per priority.
     pub high_priority_groups: u64,
     pub normal_priority_groups: u64,
     pub low_priority_groups: u64,
@@ -170,14 +170,14 @@ pub struct BulkStats {
     pub limit_per_window: u64,
     pub throttles: u64,
     pub saved_spins: u64,
-    /// Groups, batches and lines in memory, with the tags that are remembered of absent groups.
+    /// Groups, batches and flows in memory, and the remembered tags of absent groups.
     pub groups_kept: u64,
     pub batches_kept: u64,
     pub lines_kept: u64,
     pub tags_remembered: u64,
 }
 
-/// The current window as a group sees it.
+/// The current window from a group's point of view.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub struct LimitStatus {
     pub global_count: u64,
@@ -210,7 +210,7 @@ pub struct CongestionSummary {
     pub groups: Page<CongestionState>,
 }
 
-/// Which dead jobs are meant; what is absent matches all.
+/// Selects dead jobs; an absent field matches all.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct DeadFilter {
     pub group: Option<GroupId>,
@@ -226,7 +226,7 @@ impl DeadFilter {
     }
 }
 
-/// A dead job with where it belongs.
+/// A dead job with its group and batch.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct DeadView {
     pub group: GroupId,
@@ -234,57 +234,57 @@ pub struct DeadView {
     pub job: JobView,
 }
 
-/// What keeps a job from starting, the nearest first, and when it should start.
+/// What keeps a job from starting, nearest cause first, and when it should start.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Why {
-    /// Of the job that was asked for, or of the group's next one. None if the group has no unfinished job.
+    /// The state of the requested job, or of the group's next one. None if the group has no unfinished job.
     pub state: Option<JobState>,
-    /// Empty if it runs or is finished.
+    /// Empty if the job is running or finished.
     pub waits: Vec<Wait>,
-    /// An estimate; none if someone has to step in first (paused), or it runs or is finished.
+    /// An estimate; none if an operator has to act first (paused), or the job is running or finished.
     pub starts_at: Option<Timestamp>,
 }
 
-/// One thing that a job waits for.
+/// One cause for which a job waits.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[serde(tag = "what", rename_all = "snake_case")]
 pub enum Wait {
-    /// Jobs of its own group, queue and priority that stand before it. What follows is what holds the first of them.
+    /// Jobs of its own group, queue and priority go before it. The following causes hold the first of them.
     Behind {
         jobs: u64,
     },
     GroupPaused,
-    /// It has left its line, so nothing is told of what else might hold it.
+    /// It has left its flow, so other causes are not reported.
     BatchPaused,
     /// It is delayed until then.
     Delayed {
         until: Timestamp,
         reason: DelayReason,
     },
-    /// Its group used up what it may start in this window.
+    /// Its group has used its starts of this window.
     ShareUsedUp {
         ceiling: u64,
         until: Timestamp,
     },
-    /// Its group has as many running as it may have at once.
+    /// Its group has its maximum of running jobs.
     GroupBusy {
         ceiling: u64,
     },
-    /// The whole system used up what it may start in this window.
+    /// The whole system has used the starts of this window.
     WindowSpent {
         limit: u64,
         until: Timestamp,
     },
-    /// Its queue used up what its downstream allows in this window.
+    /// Its queue has used the starts that its downstream allows in this window.
     QueueSpent {
         limit: u64,
         until: Timestamp,
     },
-    /// Ready of its queue is full.
+    /// The ready queue of its queue is full.
     ReadyFull {
         ready: u64,
     },
-    /// Nothing holds it: it starts when a worker of its queue is free and asks.
+    /// Nothing holds it: it starts when a worker of its queue is free and polls.
     Workers {
         queue: QueueId,
     },
@@ -294,27 +294,27 @@ pub enum Wait {
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct QueueView {
     pub id: QueueId,
-    /// Starts per second that are allowed, and those that its downstream bears now.
+    /// Starts per second: the configured rate, and the rate its downstream currently bears.
     pub configured_rps: f64,
     pub rps: f64,
     /// Starts in the current window.
     pub started: u64,
     pub ready: u64,
-    /// Groups that stand in its order.
+    /// Groups in its order.
     pub groups_waiting: u64,
-    /// When its downstream last said that it was too much.
+    /// When its downstream last reported overload.
     pub last_cut_at: Option<Timestamp>,
 }
 
-/// The rates as they hold now.
+/// The rates in effect.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct LimitsView {
     pub global_rps: f64,
-    /// What the configuration says.
+    /// The configured value.
     pub configured_global_rps: f64,
     pub limit_per_window: u64,
     pub window_ms: Millis,
-    /// Rates of queues that were set at run time, in order of name.
+    /// Rates of queues set at run time, in order of name.
     pub queues: Vec<(QueueId, f64)>,
     /// The latest changes, the newest last.
     pub changes: Vec<LimitChange>,

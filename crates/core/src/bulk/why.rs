@@ -1,4 +1,4 @@
-//! Why a job is not running: what holds it, the nearest first, and when it should start.
+//! Why a job is not running: what holds it, nearest cause first, and when it should start.
 //!
 //! The state machine and stores that keep state elsewhere collect the same facts; [`why`] decides.
 
@@ -12,10 +12,10 @@ use super::views::{Wait, Why};
 use crate::ids::QueueId;
 use crate::time::{Millis, Timestamp};
 
-/// Limit: jobs looked at to find a job's place in its line, or the delayed job of a group that is due first.
+/// Limit: jobs inspected to find a job's position in its flow, or the group's delayed job that is due first.
 pub const MAX_LOOKS: usize = 100_000;
 
-/// Limit: jobs looked at in one line for the first that may start.
+/// Limit: jobs inspected in one flow for the first that may start.
 pub const LOOKS_PER_LINE: usize = 1_000;
 
 /// Everything that decides when one unfinished job starts.
@@ -28,14 +28,14 @@ pub struct WhyFacts {
     pub batch_paused: bool,
     /// Until when and why, if it is delayed.
     pub delayed: Option<(Timestamp, DelayReason)>,
-    /// Jobs that stand before it in its line.
+    /// Jobs ahead of it in its flow.
     pub ahead: u64,
     pub group: GroupFacts,
     pub window: WindowFacts,
     pub of_queue: QueueFacts,
 }
 
-/// What a group has of the window and of leases.
+/// A group's use of the window and of leases.
 #[derive(Debug, Clone, PartialEq)]
 pub struct GroupFacts {
     /// Starts in this window.
@@ -46,20 +46,20 @@ pub struct GroupFacts {
     pub leased_at_once: Option<u64>,
     /// Out of the order until the window turns.
     pub held: bool,
-    /// What every group gets of a window if all want more, and whether that is a ceiling.
+    /// The share of a window that each group gets if all want more, and whether it is a ceiling.
     pub share: u64,
     pub share_is_strict: bool,
 }
 
-/// The window that everything starts in.
+/// The global window.
 #[derive(Debug, Clone, PartialEq)]
 pub struct WindowFacts {
     pub length: Millis,
     pub ends: Timestamp,
     pub limit: u64,
-    /// What is left of it, also for jobs in ready.
+    /// The rest of the window, including what ready jobs have reserved.
     pub room: u64,
-    /// Jobs in ready over all queues: each has its place in the window.
+    /// Ready jobs of all queues: each has reserved a start in the window.
     pub ready: u64,
 }
 
@@ -72,7 +72,7 @@ pub struct QueueFacts {
     pub ready_max: u64,
 }
 
-/// Nothing to wait for: it runs, is finished, or there is none.
+/// No cause: the job is running or finished, or there is none.
 pub fn nothing(state: Option<JobState>) -> Why {
     Why {
         state,
@@ -81,7 +81,7 @@ pub fn nothing(state: Option<JobState>) -> Why {
     }
 }
 
-/// What a job waits for.
+/// The causes for which a job waits.
 pub fn why(facts: &WhyFacts) -> Why {
     if facts.state == JobState::Running || facts.state.is_finished() {
         return nothing(Some(facts.state));
@@ -96,7 +96,7 @@ pub fn why(facts: &WhyFacts) -> Why {
     if facts.batch_paused {
         waits.push(Wait::BatchPaused);
     }
-    // A job of a paused batch has left its line, or will when it is met there: nothing else holds it.
+    // A job of a paused batch has left its flow, or will when the picker finds it: nothing else holds it.
     if facts.delayed.is_none() && !facts.batch_paused {
         held_in_line(facts, &mut waits);
     }
@@ -108,11 +108,11 @@ pub fn why(facts: &WhyFacts) -> Why {
     }
 }
 
-/// What holds a job that waits or is ready. Behind others it waits for what holds the first of them.
+/// What holds a waiting or ready job. A job behind others waits for what holds the first of them.
 fn held_in_line(facts: &WhyFacts, waits: &mut Vec<Wait>) {
     let (group, window, queue) = (&facts.group, &facts.window, &facts.of_queue);
     let until = window.ends;
-    // A job in ready has its place among those that are promised.
+    // A ready job has reserved its start.
     let waiting = facts.state != JobState::Ready;
     let promised = |ready: u64| if waiting { ready } else { 0 };
     if facts.ahead > 0 {
@@ -143,15 +143,14 @@ fn held_in_line(facts: &WhyFacts, waits: &mut Vec<Wait>) {
     if waiting && queue.ready >= queue.ready_max {
         waits.push(Wait::ReadyFull { ready: queue.ready });
     }
-    // A job in ready has only to be fetched, whatever becomes of the window.
+    // A ready job only waits for a worker, whatever happens to the window.
     if !held_by_group && (!waiting || waits.len() == spent_from) {
         let queue = facts.queue.clone();
         waits.push(Wait::Workers { queue });
     }
 }
 
-/// When it should start: at the earliest time that is known, and a window later for every share that stands
-/// before it.
+/// When it should start: the earliest known time, plus one window for every share ahead of it.
 fn starts_at(facts: &WhyFacts, waits: &[Wait]) -> Timestamp {
     let earliest = waits
         .iter()
@@ -183,7 +182,7 @@ impl Bulk {
         why(&self.why_facts(slot, ahead, now))
     }
 
-    /// About the job that would start next.
+    /// Explains the job of the group that would start next.
     pub(super) fn why_group(&self, group: Slot, now: Timestamp) -> Why {
         let next = self
             .first_ready(group)
@@ -241,7 +240,7 @@ impl Bulk {
         }
     }
 
-    /// Jobs that stand before it in its line.
+    /// Jobs ahead of it in its flow.
     fn ahead_of(&self, slot: Slot) -> u64 {
         let job = &self.jobs[slot as usize];
         let line = &self.lines[job.line as usize];
@@ -249,7 +248,7 @@ impl Bulk {
             Spot::Returned => 0,
             Spot::Throttled => line.returned.len,
             Spot::Fresh => line.returned.len + line.throttled.len,
-            // Out of its line until its batch is resumed.
+            // Out of its flow until its batch is resumed.
             _ => return 0,
         };
         let mut prev = job.links[QUEUE].prev;
@@ -261,7 +260,7 @@ impl Bulk {
         u64::from(before) + looks as u64
     }
 
-    /// The highest priority first, then who came first.
+    /// The highest priority first, then the earliest arrival.
     fn next_of(&self, candidates: impl Iterator<Item = Slot>) -> Option<Slot> {
         let rank = |slot: &Slot| {
             let job: &Job = &self.jobs[*slot as usize];
@@ -288,7 +287,7 @@ impl Bulk {
         self.next_of(self.queues.iter().filter_map(first))
     }
 
-    /// Of each line the first job that may start, or its first job if none of those looked at may.
+    /// The first job of each flow that may start, or its first job if none of the inspected ones may.
     fn first_in_line(&self, group: Slot, now: Timestamp) -> Option<Slot> {
         let first = |&line: &Slot| {
             let line = &self.lines[line as usize];
@@ -308,7 +307,7 @@ impl Bulk {
         self.next_of(parked.filter_map(|(_, list)| list.front()))
     }
 
-    /// Of the delayed jobs the one that is due first.
+    /// The delayed job that is due first.
     fn first_due(&self, group: Slot) -> Option<Slot> {
         if self.groups[group as usize].count(JobState::Delayed) == 0 {
             return None;

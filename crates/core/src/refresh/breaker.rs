@@ -1,10 +1,10 @@
-//! A circuit breaker: stops calling what fails or is slow, and tries again with a few probes.
+//! A circuit breaker: stops calls to a dependency that fails or is slow, and retries with a few probes.
 //!
 //! ```text
 //!   closed ── enough of the last calls failed ──► open ── after open_ms ──► half open
 //!     ▲                                            ▲                          │
 //!     │                                            └──── too many failed ─────┤
-//!     └───────────────────────── enough probes worked ────────────────────────┘
+//!     └──────────────────────── enough probes succeeded ──────────────────────┘
 //! ```
 
 use std::collections::VecDeque;
@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 use super::config::BreakerConfig;
 use crate::time::{Millis, Timestamp};
 
-/// As gauges show it.
+/// The state that gauges show.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "SCREAMING_SNAKE_CASE")]
 pub enum BreakerState {
@@ -23,15 +23,15 @@ pub enum BreakerState {
     Open,
 }
 
-/// A call that was let through; handed back with its result.
+/// Permission for one call; the caller returns it with the result.
 #[derive(Debug, PartialEq, Eq)]
 #[must_use = "every call that is let through reports how it ended"]
 pub struct Permit {
-    /// The phase it was given in: results of an earlier phase say nothing about this one.
+    /// The phase in which it was issued: results of an earlier phase say nothing about this one.
     phase: u64,
 }
 
-/// Asking again before `until` is of no use.
+/// Retrying before `until` is pointless.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Refused {
     pub until: Timestamp,
@@ -46,7 +46,8 @@ enum Phase {
     Open {
         until: Timestamp,
     },
-    /// Probes out and how those that came back ended. Probes that never come back are given up at `until`.
+    /// Probes in flight, and the results of those that finished. Probes without a result are given up at
+    /// `until`.
     HalfOpen {
         given: u32,
         back: u32,
@@ -78,13 +79,13 @@ impl Breaker {
         self.number += 1;
     }
 
-    /// May a call be made?
+    /// Asks permission for one call.
     pub fn ask(&mut self, now: Timestamp) -> Result<Permit, Refused> {
         match self.phase {
             Phase::Open { until } if now < until => return Err(Refused { until }),
             Phase::HalfOpen { given, until, .. } if given >= self.config.probes && now < until => {
-                // By then the probes that are out have worked, or are too slow: whoever waited for `until` would stand
-                // still long after everything works again.
+                // By then the probes in flight have succeeded or count as slow. A caller that waited for
+                // `until` would stay blocked long after the dependency has recovered.
                 let soon = now + self.config.slow_ms.max(Millis(1));
                 return Err(Refused {
                     until: until.min(soon),
@@ -110,7 +111,7 @@ impl Breaker {
         });
     }
 
-    /// How a call ended: `worked`, and after how long. A slow call counts as failed.
+    /// Records whether a call succeeded and how long it took. A slow call counts as failed.
     pub fn report(&mut self, permit: Permit, worked: bool, took: Millis, now: Timestamp) {
         if permit.phase != self.number {
             return;

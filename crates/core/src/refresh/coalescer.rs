@@ -1,8 +1,8 @@
-//! The state of one record, and every transition of it as a pure function. The module above draws them.
+//! The state of one record, and each of its transitions as a pure function. The parent module draws them.
 //!
-//! A record has two slots, LOW and HIGH: an event that is on its way and not settled. A slot is *sent* once the
-//! log has confirmed it, or once a worker has seen it. One that is not sent after `send_timeout` counts as never
-//! sent, so that a process that died before sending holds up nobody.
+//! A record has two slots, LOW and HIGH, each for one event that is pending. A slot is *sent* once the log has
+//! confirmed it, or once a worker has seen it. A slot still unsent after `send_timeout` counts as never sent,
+//! so that a process that died before sending blocks nobody.
 //!
 //! Scripts restate this over one hash per record: keep it small, whole numbers only.
 
@@ -14,7 +14,7 @@ use crate::ids::Owner;
 use crate::priority::Priority;
 use crate::time::{Millis, Timestamp};
 
-/// An event on its way.
+/// A pending event.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Pending {
     pub version: Version,
@@ -31,23 +31,23 @@ pub struct Claim {
     pub until: Timestamp,
 }
 
-/// The last settled refresh: absorbs readers who looked before it.
+/// The last settled refresh: absorbs requests of readers who read before it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Mark {
     pub at: Timestamp,
-    /// Readers are absorbed until then.
+    /// The mark absorbs requests until then.
     pub until: Timestamp,
     pub settlement: Settlement,
 }
 
-/// Everything that is remembered of one record.
+/// The whole state of one record.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct RecordState {
     /// The last version that was issued or seen.
     pub issued: Version,
-    /// The highest version that was settled; 0 if none is known.
+    /// The highest settled version; 0 if none is known.
     pub completed: Version,
-    /// LOW events below this version are replaced by a HIGH that is certainly in the log; 0 if there is none.
+    /// A HIGH event that is certainly in the log supersedes LOW events below this version; 0 if there is none.
     pub superseded: Version,
     pub low: Option<Pending>,
     pub high: Option<Pending>,
@@ -55,32 +55,33 @@ pub struct RecordState {
     pub mark: Option<Mark>,
 }
 
-/// Somebody wants a record refreshed.
+/// A request to refresh a record.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RequestParams {
     pub priority: Priority,
     /// The version of the snapshot that the reader saw; `None` if there was none or it does not matter.
     pub snapshot_version: Option<Version>,
-    /// When the reader looked. A replay or retry, which wants a refresh whatever was there, passes the current time.
+    /// When the reader read the snapshot. A replay or retry, which wants a refresh in any case, passes the
+    /// current time.
     pub read_at: Timestamp,
 }
 
-/// What came of a request.
+/// The outcome of a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "SCREAMING_SNAKE_CASE")]
 pub enum RequestOutcome {
-    /// Send an event of this version, then confirm.
+    /// The caller sends an event of this version, then confirms.
     Published { version: Version },
-    /// Send a HIGH event of this version, then confirm; it replaces the LOW that is queued.
+    /// The caller sends a HIGH event of this version, then confirms; it supersedes the queued LOW.
     Upgraded { version: Version },
-    /// An event of this version is on its way or being fetched.
+    /// An event of this version is pending or a worker is fetching it.
     AlreadyProcessing { version: Version },
-    /// A refresh was settled after the reader looked.
+    /// A refresh was settled after the reader read.
     JustRefreshed { at: Timestamp, settlement: Settlement },
 }
 
 impl RequestOutcome {
-    /// As users and metrics name it.
+    /// The name for users and metrics.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Published { .. } => "PUBLISHED",
@@ -98,8 +99,8 @@ impl RequestOutcome {
         }
     }
 
-    /// Whether what failed under this version is tried again by it, or worked meanwhile. The event that failed counts as
-    /// on its way until it is settled: that is no other try.
+    /// Whether this outcome retries what failed under version `failed`, or succeeded meanwhile. The failed
+    /// event itself stays pending until it is settled and does not count as a retry.
     pub fn makes_good(self, failed: Version) -> bool {
         match self {
             Self::Published { .. } | Self::Upgraded { .. } => true,
@@ -108,13 +109,13 @@ impl RequestOutcome {
         }
     }
 
-    /// A refresh is on its way: what `updateQueued` says.
+    /// Whether a refresh is pending: the value of `updateQueued`.
     pub fn is_queued(self) -> bool {
         !matches!(self, Self::JustRefreshed { .. })
     }
 }
 
-/// A worker wants to fetch.
+/// A worker's request to fetch.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct BeginParams {
     pub version: Version,
@@ -126,11 +127,11 @@ pub struct BeginParams {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum BeginOutcome {
-    /// Fetch it.
+    /// The worker should fetch.
     Go,
-    /// Settled already, or a LOW that is replaced by a HIGH in the log: acknowledge without a call.
+    /// Already settled, or a LOW superseded by a HIGH in the log: acknowledge without a call.
     Obsolete,
-    /// Another worker is fetching this record; its claim ends then.
+    /// Another worker is fetching this record; its claim expires then.
     Busy { until: Timestamp },
 }
 
@@ -140,9 +141,9 @@ pub enum BeginOutcome {
 pub enum Settlement {
     /// The snapshot is written.
     Done,
-    /// It will not work: dead letter and negative result are written.
+    /// A permanent failure: dead letter and negative result are written.
     Failed,
-    /// It waits in the status table; the retry is a request of its own.
+    /// It waits in the status table; the retry is a separate request.
     Parked,
 }
 
@@ -175,7 +176,7 @@ impl RecordState {
         }
     }
 
-    /// Drops what time has ended: slots that the log no longer has or never got, and claims.
+    /// Drops what has timed out: slots that the log no longer has or never got, and claims.
     pub fn expire(&mut self, config: &CoalescerConfig, now: Timestamp) {
         for priority in Priority::ALL {
             let slot = self.slot_mut(priority);
@@ -186,16 +187,16 @@ impl RecordState {
         self.claim.take_if(|claim| claim.until <= now);
     }
 
-    /// From here on the state may be forgotten, if nothing happens before.
+    /// When the state may be forgotten, if nothing happens before.
     ///
-    /// Invariant: time alone gives a later version than any that was issued, so that forgetting repeats none.
+    /// Invariant: time alone gives a later version than any issued one, so forgetting never reissues a version.
     pub fn idle_at(&self, config: &CoalescerConfig) -> Timestamp {
         let versions_pass = Timestamp(self.issued.0 / Version::PER_MILLI + 1);
         let pending = Priority::ALL
             .into_iter()
             .filter_map(|priority| Some(config.pending_ends(priority, self.slot(priority)?)));
         let claim = self.claim.as_ref().map(|claim| claim.until);
-        // Redelivered events are recognised as completed until then.
+        // Until then, redelivered events are recognised as completed.
         let mark = self.mark.map(|mark| mark.at + config.remember_ms);
         pending
             .chain(claim)
@@ -207,23 +208,23 @@ impl RecordState {
         self.idle_at(config) <= now
     }
 
-    /// An event of this version is settled already, or a LOW that is replaced by a HIGH in the log.
+    /// Whether an event of this version is already settled, or is a LOW superseded by a HIGH in the log.
     ///
-    /// Invariant: a HIGH replaces no HIGH. The one that replaces could be replaced in turn before a worker comes to it: a
-    /// record that is asked for faster than the log moves would never be fetched.
+    /// Invariant: a HIGH supersedes no HIGH. Otherwise each could be superseded before a worker reaches it, and
+    /// a record requested faster than the log moves would never be fetched.
     pub fn is_obsolete(&self, version: Version, priority: Priority) -> bool {
         let replaced = priority == Priority::Low && version < self.superseded;
         version <= self.completed || replaced
     }
 
-    /// The event that a worker or the log is busy with, the most urgent first.
+    /// The pending or fetched event, the most urgent first.
     fn on_its_way(&self) -> Option<Version> {
         let claim = self.claim.as_ref().map(|claim| claim.version);
         let queued = self.high.or(self.low).map(|pending| pending.version);
         claim.or(queued)
     }
 
-    /// The event of this version is certainly in the log.
+    /// Marks the event of this version as certainly in the log.
     fn mark_sent(&mut self, version: Version) -> bool {
         let mut known = false;
         for slot in [&mut self.low, &mut self.high] {
@@ -240,7 +241,7 @@ impl RecordState {
     }
 }
 
-/// Issues a version if nothing is on its way, and says what the caller has to send.
+/// Issues a version if nothing is pending, and returns what the caller has to send.
 pub fn request(
     state: Option<RecordState>,
     config: &CoalescerConfig,
@@ -281,7 +282,8 @@ pub fn request(
     (Some(state), outcome)
 }
 
-/// The log has the event: from here on it replaces the LOW before it. False if it is not waited for any more.
+/// Records that the log has the event: from here on it supersedes the LOW before it. Returns false if it is no
+/// longer pending.
 pub fn confirm_sent(
     state: Option<RecordState>,
     config: &CoalescerConfig,
@@ -291,8 +293,8 @@ pub fn confirm_sent(
     on_known(state, config, now, |state| state.mark_sent(version))
 }
 
-/// The event could not be sent: its slot is free again, and a LOW that it would have replaced stands as before.
-/// False if there is no such unsent event.
+/// Frees the slot of an event that could not be sent; the LOW that it would have superseded stays valid.
+/// Returns false if there is no such unsent event.
 pub fn send_failed(
     state: Option<RecordState>,
     config: &CoalescerConfig,
@@ -305,7 +307,7 @@ pub fn send_failed(
     })
 }
 
-/// Lets the claim last longer, counted from `now`. False if it is lost: another worker may be fetching.
+/// Extends the claim, counted from `now`. Returns false if it is lost: another worker may be fetching.
 pub fn extend(
     state: Option<RecordState>,
     config: &CoalescerConfig,
@@ -321,7 +323,7 @@ pub fn extend(
     })
 }
 
-/// Gives a claim back without settling, so that another worker need not wait for its end.
+/// Returns a claim without settling, so that another worker need not wait until it expires.
 pub fn abandon(
     state: Option<RecordState>,
     config: &CoalescerConfig,
@@ -349,7 +351,8 @@ fn on_known(
     (Some(state), changed)
 }
 
-/// A worker has the event in hand. A record that is not known is fetched: forgetting must lose nothing.
+/// Starts the fetch of a worker that received the event. An unknown record is fetched: forgetting must lose
+/// nothing.
 pub fn begin(
     state: Option<RecordState>,
     config: &CoalescerConfig,
@@ -362,7 +365,7 @@ pub fn begin(
     if state.is_obsolete(params.version, params.priority) {
         return (Some(state), BeginOutcome::Obsolete);
     }
-    // It came out of the log, so it is in the log, whether or not the sender lived to say so.
+    // It came out of the log, so it is in the log, even if the sender died before confirming.
     state.mark_sent(params.version);
     if let Some(claim) = &state.claim
         && (claim.version != params.version || claim.owner != params.owner)
@@ -378,8 +381,8 @@ pub fn begin(
     (Some(state), BeginOutcome::Go)
 }
 
-/// A refresh came to its end: everything up to its version is completed, and readers who looked before are
-/// absorbed for a while. Also right when the claim was lost: what was written is written.
+/// Settles a refresh: everything up to its version is completed, and requests of readers who read before are
+/// absorbed for a while. Valid even if the claim was lost: a written result stays written.
 pub fn settle(
     state: Option<RecordState>,
     config: &CoalescerConfig,

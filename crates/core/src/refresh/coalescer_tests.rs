@@ -165,7 +165,7 @@ fn a_sender_that_died_holds_up_nobody_for_longer_than_the_send_timeout() {
     record.wait(1);
     let version = record.publish(High);
     assert!(version > lost);
-    // It was sent after all: a call more, and nothing is held up.
+    // It was sent after all: one extra call, and nothing is blocked.
     assert_eq!(record.begin(lost, High, "a"), BeginOutcome::Go);
     assert_eq!(record.settle(lost, High), SettleOutcome::Settled);
     assert_eq!(record.begin(version, High, "a"), BeginOutcome::Go);
@@ -309,7 +309,7 @@ fn a_low_that_ends_first_does_not_end_the_high_that_waits() {
     assert_eq!(record.begin(high, High, "b"), BeginOutcome::Go);
 }
 
-/// What ends an event compares before it deletes: a worker that comes back late frees nothing of a later version.
+/// A transition that ends an event compares before it deletes: a late worker frees nothing of a later version.
 #[test]
 fn a_stale_version_ends_nothing_that_came_after_it() {
     let mut record = Record::new();
@@ -390,8 +390,8 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
 }
 
 proptest! {
-    /// Whatever happens in whatever order: versions grow, an event in the log is obsolete only when it is settled
-    /// or a LOW that a HIGH in the log certainly follows, and what is on its way was issued.
+    /// Whatever happens in whatever order: versions grow; an event in the log is obsolete only when it is
+    /// settled or a LOW that a HIGH in the log certainly follows; and every pending version was issued.
     #[test]
     fn any_history_keeps_the_promises(steps in steps()) {
         let mut record = Record::new();

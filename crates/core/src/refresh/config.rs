@@ -39,21 +39,21 @@ pub struct RefreshConfig {
     pub pressure: PressureConfig,
 }
 
-/// How requests for one record are folded together.
+/// How requests for one record are coalesced.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct CoalescerConfig {
-    /// How long a settled HIGH refresh absorbs readers who looked before it, in milliseconds.
+    /// How long a settled HIGH refresh absorbs requests of readers who read before it, in milliseconds.
     pub high_mark_ms: Millis,
     /// The same for LOW.
     pub low_mark_ms: Millis,
-    /// Longest time a HIGH event is waited for, in milliseconds: the retention of its topic.
+    /// Longest time a HIGH event stays pending, in milliseconds: the retention of its topic.
     pub high_pending_ms: Millis,
     /// The same for LOW.
     pub low_pending_ms: Millis,
     /// An event that is not confirmed after this time counts as never sent, in milliseconds.
     pub send_timeout_ms: Millis,
-    /// How long a completed version is remembered, in milliseconds: events delivered again are recognised.
+    /// How long a completed version is remembered to detect redelivered events, in milliseconds.
     pub remember_ms: Millis,
 }
 
@@ -78,7 +78,7 @@ impl CoalescerConfig {
         }
     }
 
-    /// From here on an event is not waited for.
+    /// When an event stops being pending.
     pub(super) fn pending_ends(&self, priority: Priority, pending: Pending) -> Timestamp {
         let most = match (pending.sent, priority) {
             (false, _) => self.send_timeout_ms,
@@ -97,9 +97,10 @@ pub struct TierConfig {
     pub hot_ms: Millis,
     pub warm_ms: Millis,
     pub cold_ms: Millis,
-    /// How long the answer of a HOT record counts as fresh, in milliseconds.
+    /// How long the snapshot of a HOT record counts as fresh, in milliseconds.
     pub hot_fresh_ms: Millis,
-    /// Longer than `warm_ms` by what a LOW event may wait, or reads meanwhile would ask for a HIGH refresh.
+    /// Longer than `warm_ms` by the longest wait of a LOW event; otherwise reads meanwhile would request a HIGH
+    /// refresh.
     pub warm_fresh_ms: Millis,
     pub cold_fresh_ms: Millis,
     /// A record that was active within this time is HOT, in milliseconds.
@@ -133,7 +134,7 @@ impl TierConfig {
         }
     }
 
-    /// How long an answer counts as fresh.
+    /// How long a snapshot counts as fresh.
     pub fn fresh_for(&self, tier: Tier) -> Millis {
         match tier {
             Tier::Hot => self.hot_fresh_ms,
@@ -143,21 +144,22 @@ impl TierConfig {
     }
 }
 
-/// How much is refreshed before anybody asks.
+/// How much is refreshed ahead of demand.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct PrefetchConfig {
     /// Time between two plans, in milliseconds.
     pub tick_ms: Millis,
-    /// Most records per second from `peak_from_hour` to the end of `peak_to_hour`.
+    /// Maximum records per second from `peak_from_hour` to the end of `peak_to_hour`.
     pub peak_rate: u64,
-    /// Most records per second at other hours.
+    /// Maximum records per second at other hours.
     pub other_rate: u64,
     /// First hour of the peak on the provider's clock, 0 to 23.
     pub peak_from_hour: u32,
     /// Last hour of the peak, included.
     pub peak_to_hour: u32,
-    /// Longest wait of events of low priority, in milliseconds: no more is planned than can be fetched within it.
+    /// Longest wait of low-priority events, in milliseconds: the plan never exceeds what can be fetched within
+    /// it.
     pub max_lag_ms: Millis,
 }
 
@@ -174,17 +176,17 @@ impl Default for PrefetchConfig {
     }
 }
 
-/// How long a record that fails is left alone.
+/// How long a failing record waits for its next attempt.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct StatusConfig {
-    /// First wait after a failure that may pass, in milliseconds; doubles with each.
+    /// First wait after a transient failure, in milliseconds; doubles with each.
     pub retry_base_ms: Millis,
     pub retry_max_ms: Millis,
-    /// First wait after a failure that will not pass, in milliseconds; doubles with each.
+    /// First wait after a permanent failure, in milliseconds; doubles with each.
     pub failed_base_ms: Millis,
     pub failed_max_ms: Millis,
-    /// Failures in a row after which one that may pass is waited for like one that will not.
+    /// Consecutive failures after which a transient one waits like a permanent one.
     pub retries: u32,
 }
 
@@ -200,15 +202,15 @@ impl Default for StatusConfig {
     }
 }
 
-/// How the wait of a reader is estimated.
+/// How a reader's wait is estimated.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct EtaConfig {
-    /// A look at the lag older than this says nothing, in milliseconds.
+    /// A lag sample older than this is ignored, in milliseconds.
     pub fresh_ms: Millis,
-    /// The throughput is measured over this time, in milliseconds.
+    /// The period over which throughput is measured, in milliseconds.
     pub window_ms: Millis,
-    /// Records per second that are assumed until something is measured.
+    /// Assumed records per second until there is a measurement.
     pub assumed_rate: u64,
 }
 
@@ -222,17 +224,17 @@ impl Default for EtaConfig {
     }
 }
 
-/// When calls to something broken stop.
+/// When calls to a failing dependency stop.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct BreakerConfig {
-    /// Calls that are looked at.
+    /// Calls in the sliding window.
     pub window: u32,
     /// Of 100 of them, how many failures open the breaker.
     pub failure_percent: u32,
     /// How long it stays open, in milliseconds.
     pub open_ms: Millis,
-    /// Calls that are let through to see whether it works again.
+    /// Calls allowed through to probe whether it has recovered.
     pub probes: u32,
     /// A call that takes longer counts as a failure, in milliseconds.
     pub slow_ms: Millis,
@@ -250,15 +252,15 @@ impl Default for BreakerConfig {
     }
 }
 
-/// When LOW stands back for HIGH.
+/// When LOW yields to HIGH.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct PressureConfig {
     /// LOW pauses while more HIGH events than this wait.
     pub pause_above: u64,
-    /// LOW goes on when fewer wait.
+    /// LOW resumes when fewer wait.
     pub resume_below: u64,
-    /// Longest pause, in milliseconds: LOW is never stopped for ever.
+    /// Longest pause, in milliseconds: LOW never stops forever.
     pub max_pause_ms: Millis,
     /// How long LOW runs after its longest pause, in milliseconds.
     pub min_run_ms: Millis,
@@ -276,7 +278,7 @@ impl Default for PressureConfig {
 }
 
 impl RefreshConfig {
-    /// Checks every value and every relation; the message names the values and what would be right.
+    /// Checks every value and every relation; the message names the values and what would be valid.
     pub fn validate(&self) -> Result<(), ConfigError> {
         self.validate_times()?;
         self.validate_order()?;

@@ -1,17 +1,17 @@
-//! `DeadLetter`: an event that will not work, with what is needed to find out why and to try it again.
+//! `DeadLetter`: an event that failed permanently, with what an operator needs to diagnose and replay it.
 //!
 //! | field | meaning |
 //! |---|---|
-//! | `originalEvent` | the event; absent if it could not be read |
-//! | `rawEvent` | the bytes of an event that could not be read, in hexadecimal |
+//! | `originalEvent` | the event; absent if it could not be parsed |
+//! | `rawEvent` | the bytes of an event that could not be parsed, in hexadecimal |
 //! | `failureReason` | see [`FailureReason`] |
 //! | `errorMessage` | the last error |
-//! | `stackTrace` | what went wrong before it, in earlier attempts, the last one first |
+//! | `stackTrace` | the errors of earlier attempts, the last one first |
 //! | `retryCount` | attempts after the first |
 //! | `failedAt` | ISO-8601, UTC |
-//! | `workerId` | who gave up |
+//! | `workerId` | the worker that gave up |
 //!
-//! It is replayed as a request of its own, with a version of its own.
+//! A replay is a separate request with its own version.
 
 use bytes::Bytes;
 use serde::de::Error;
@@ -22,23 +22,23 @@ use super::iso8601;
 use crate::ids::Owner;
 use crate::time::Timestamp;
 
-/// Why an event is dead. A database or store that is away is never a reason: that waits.
+/// Why an event is dead. An unavailable database or store is never a reason: the worker waits for it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "SCREAMING_SNAKE_CASE")]
 pub enum FailureReason {
-    /// The upstream failed (5xx) after every retry. `NEXON_API_5XX` is read as this.
+    /// The upstream failed (5xx) after every retry. `NEXON_API_5XX` parses as this, too.
     #[serde(rename = "API_5XX", alias = "NEXON_API_5XX")]
     Api5xx,
-    /// The upstream refused (4xx, not 429). `NEXON_API_4XX` is read as this.
+    /// The upstream rejected the call (4xx, not 429). `NEXON_API_4XX` parses as this, too.
     #[serde(rename = "API_4XX", alias = "NEXON_API_4XX")]
     Api4xx,
-    /// The event, or the upstream's answer, is not what it should be.
+    /// The event, or the upstream's response, is malformed.
     ParseError,
-    /// The upstream's answer is longer than allowed.
+    /// The upstream's response is larger than allowed.
     TooLarge,
-    /// No answer in time, or no connection, after every retry.
+    /// No response in time, or no connection, after every retry.
     Timeout,
-    /// The upstream sent elsewhere.
+    /// The upstream redirected the call.
     Redirected,
     /// The event names a source that is not configured.
     UnknownSource,
@@ -48,11 +48,11 @@ pub enum FailureReason {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Original {
     Event(Box<UpdateRequestEvent>),
-    /// Bytes that could not be read as an event.
+    /// Bytes that could not be parsed as an event.
     Raw(Bytes),
 }
 
-/// See the module's description.
+/// See the module documentation.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DeadLetter {
     pub original: Original,

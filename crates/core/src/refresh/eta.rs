@@ -1,30 +1,30 @@
-//! How long a reader waits: what lies before it, divided by what was measured.
+//! How long a reader waits: the lag ahead of it, divided by the measured throughput.
 
 use std::collections::VecDeque;
 
 use super::config::EtaConfig;
 use crate::time::{Millis, Timestamp};
 
-/// One look at the log.
+/// One sample of the log.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Look {
     at: Timestamp,
-    /// Events that wait: end minus what is committed, or minus the start where nothing is.
+    /// Waiting events: the end offset minus the committed one, or minus the start if nothing is committed.
     lag: u64,
-    /// Events settled since some fixed beginning.
+    /// Events settled since a fixed starting point.
     settled: u64,
 }
 
-/// Remembers looks at the log for as long as throughput is measured over.
+/// Keeps samples of the log for as long as throughput is measured over.
 #[derive(Debug, Clone, Default)]
 pub struct Eta {
     looks: VecDeque<Look>,
 }
 
 impl Eta {
-    /// A look that succeeded. One that failed is simply not told: what is remembered grows old by itself.
+    /// Adds a successful sample. Callers skip failed ones: the kept samples age by themselves.
     pub fn observe(&mut self, config: &EtaConfig, lag: u64, settled: u64, now: Timestamp) {
-        // A counter that began again, or a clock that went back, makes the looks before it worthless.
+        // A counter that restarted, or a clock that went back, invalidates the samples before it.
         if self
             .looks
             .back()
@@ -37,7 +37,7 @@ impl Eta {
             lag,
             settled,
         });
-        // The oldest look stays until a younger one spans the whole window.
+        // The oldest sample stays until a younger one spans the whole window.
         while self
             .looks
             .get(1)
@@ -47,7 +47,7 @@ impl Eta {
         }
     }
 
-    /// Thousandths of an event per second; what is assumed, until something was settled.
+    /// Thousandths of an event per second; the assumed rate until something was settled.
     pub fn milli_rate(&self, config: &EtaConfig) -> u64 {
         let measured = self
             .looks
@@ -61,13 +61,13 @@ impl Eta {
         measured.unwrap_or(config.assumed_rate * 1_000)
     }
 
-    /// Events that wait. `None` if the last look is older than `within`: it says nothing any more.
+    /// Waiting events. `None` if the last sample is older than `within` and so no longer valid.
     pub fn lag(&self, within: Millis, now: Timestamp) -> Option<u64> {
         let last = self.looks.back()?;
         (now.since(last.at) < within).then_some(last.lag)
     }
 
-    /// The wait, rounded up. `None` if nothing waits or the last look is too old to say.
+    /// The wait, rounded up. `None` if nothing waits or the last sample is too old.
     pub fn estimate(&self, config: &EtaConfig, now: Timestamp) -> Option<Millis> {
         let lag = self.lag(config.fresh_ms, now).filter(|lag| *lag > 0)?;
         let wait = (u128::from(lag) * 1_000_000).div_ceil(u128::from(self.milli_rate(config)));

@@ -4,17 +4,17 @@
 //!
 //! | field | meaning |
 //! |---|---|
-//! | `schemaVersion` | `"1.1"`; any `1.x` is read, another first number is refused |
+//! | `schemaVersion` | `"1.1"`; any `1.x` is accepted, another major version is rejected |
 //! | `eventId` | unique |
-//! | `source`, `key` | which record. `characterId`, text or whole number, is read as `key` |
-//! | `ocid` | what the upstream calls the record, if that is not its key |
+//! | `source`, `key` | which record. `characterId`, text or whole number, is accepted as `key` |
+//! | `ocid` | the upstream's id of the record, if that is not its key |
 //! | `priority` | `HIGH`, `LOW` |
 //! | `reason` | `CACHE_MISS`, `STALE`, `PREFETCH`, `USER_REQUEST`, `RETRY`, `REPLAY` |
 //! | `requestedAt` | ISO-8601, UTC |
-//! | `correlationId` | ties together what one request set off |
+//! | `correlationId` | ties together everything that one request caused |
 //! | `version` | from the coalescer, below 2^53 |
 //!
-//! Fields that are not known are ignored, so that a later 1.x can add some.
+//! Unknown fields are ignored, so that a later 1.x can add some.
 
 use std::fmt;
 
@@ -26,7 +26,7 @@ use crate::ids::{CorrelationId, EventId, RecordId, RecordKey, SourceId};
 use crate::priority::Priority;
 use crate::time::Timestamp;
 
-/// Why a refresh was asked for.
+/// Why a refresh was requested.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "SCREAMING_SNAKE_CASE")]
 pub enum Reason {
@@ -36,7 +36,7 @@ pub enum Reason {
     UserRequest,
     /// A record that failed or was parked is due again.
     Retry,
-    /// A dead letter is tried again.
+    /// A replay of a dead letter.
     Replay,
 }
 
@@ -83,7 +83,7 @@ impl<'de> Deserialize<'de> for SchemaVersion {
     }
 }
 
-/// See the module's description.
+/// See the module documentation.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct UpdateRequestEvent {

@@ -1,4 +1,4 @@
-//! What a reader is told about the age of an answer, and how old it may get.
+//! The freshness that a reader sees, and how old a snapshot may get.
 
 use serde::{Deserialize, Serialize};
 
@@ -17,7 +17,7 @@ pub enum Tier {
 impl Tier {
     pub const ALL: [Tier; 3] = [Tier::Hot, Tier::Warm, Tier::Cold];
 
-    /// By when the record was last active; never known to be active means COLD.
+    /// Classifies a record by when it was last active; never active means COLD.
     pub fn of(config: &TierConfig, active_at: Option<Timestamp>, now: Timestamp) -> Tier {
         match active_at.map(|at| now.since(at)) {
             Some(age) if age < config.hot_active_ms => Tier::Hot,
@@ -27,40 +27,40 @@ impl Tier {
     }
 }
 
-/// The age of an answer, in one word.
+/// The age of a snapshot, in one word.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "SCREAMING_SNAKE_CASE")]
 pub enum Freshness {
     /// Checked within the time that its tier allows.
     Fresh,
-    /// Data, but older than that. Whether a refresh is on its way is said by `updateQueued`, not by this word.
+    /// Has data, but older than that. `updateQueued`, not this word, shows whether a refresh is pending.
     Stale,
-    /// No data yet; a refresh is on its way.
+    /// No data yet; a refresh is pending.
     Updating,
-    /// The upstream said that there is no such record.
+    /// The upstream reported that there is no such record.
     NotFound,
-    /// No data, and no refresh could be queued: ask again later.
+    /// No data, and no refresh could be queued: retry later.
     Unavailable,
 }
 
-/// What is known when somebody reads.
+/// What is known when a reader reads.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ReadFacts {
     /// When the snapshot was last checked against the upstream, if there is one.
     pub checked_at: Option<Timestamp>,
-    /// The upstream said that the record does not exist, and that answer still holds.
+    /// The upstream reported that the record does not exist, and that result is still valid.
     pub absent: bool,
-    /// A refresh is on its way.
+    /// A refresh is pending.
     pub queued: bool,
     pub tier: Tier,
 }
 
-/// A snapshot that was checked at `checked_at` needs a refresh.
+/// Whether a snapshot that was checked at `checked_at` needs a refresh.
 pub fn is_stale(config: &TierConfig, tier: Tier, checked_at: Timestamp, now: Timestamp) -> bool {
     now.since(checked_at) >= config.fresh_for(tier)
 }
 
-/// What to tell the reader. A confirmed absence wins over an old snapshot: the record is gone.
+/// The freshness to report. A confirmed absence wins over an old snapshot: the record is gone.
 pub fn freshness(config: &TierConfig, facts: ReadFacts, now: Timestamp) -> Freshness {
     match facts {
         ReadFacts { absent: true, .. } => Freshness::NotFound,

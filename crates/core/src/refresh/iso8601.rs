@@ -13,7 +13,7 @@ pub struct NotATime(pub String);
 /// Limit: the first moment of the year 10000.
 const END: u64 = 253_402_300_800_000;
 
-/// Always with milliseconds and `Z`. Times after the year 9999 are shown as its last moment.
+/// Always with milliseconds and `Z`. Times after the year 9999 become its last moment.
 pub fn format(at: Timestamp) -> String {
     let at = at.0.min(END - 1);
     let (year, month, day) = civil(at / DAY_MS);
@@ -23,7 +23,7 @@ pub fn format(at: Timestamp) -> String {
     format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}.{milli:03}Z")
 }
 
-/// Seconds may have a fraction of any length; what is finer than a millisecond is cut off.
+/// Seconds may have a fraction of any length; digits beyond milliseconds are truncated.
 pub fn parse(text: &str) -> Result<Timestamp, NotATime> {
     read(text).ok_or_else(|| NotATime(text.chars().take(40).collect()))
 }
@@ -59,7 +59,7 @@ fn read(text: &str) -> Option<Timestamp> {
         return None;
     }
     let days = days_from_civil(year, month, day);
-    // A day that its month does not have lands in another one.
+    // A day that its month does not have would become a day of another month.
     if civil(days) != (year, month, day) {
         return None;
     }

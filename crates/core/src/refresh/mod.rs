@@ -1,4 +1,4 @@
-//! Refresh: what decides which record is fetched when, and which answer may be stored. No I/O, no clock.
+//! Refresh: decides which record is fetched when, and which result may be stored. No I/O, no clock.
 //!
 //! ```text
 //!                 request LOW                    request HIGH (upgrade)
@@ -12,15 +12,15 @@
 //!      └──────────────────────── request HIGH ──────────────────────────────┘
 //! ```
 //!
-//! - [`coalescer`]: the state of one record and its transitions: at most one event per priority is on its way.
+//! - [`coalescer`]: the state of one record and its transitions: at most one event per priority is pending.
 //! - [`event`], [`dead_letter`]: what travels through the log. [`Version`]: what orders it.
-//! - [`freshness`], [`status`], [`eta`]: what a reader is told.
-//! - [`prefetch`], [`pressure`], [`breaker`]: when background work runs, and when it stands back.
+//! - [`freshness`], [`status`], [`eta`]: what a reader sees.
+//! - [`prefetch`], [`pressure`], [`breaker`]: when background work runs, and when it yields.
 //! - [`config`]: every setting with its unit and default.
 //!
-//! Invariant: an event is obsolete when its version is completed, or below a HIGH whose sending is confirmed; never
-//! because a later version was merely issued.
-//! Invariant: versions of a record grow, whatever is forgotten.
+//! Invariant: an event is obsolete when its version is completed, or below a HIGH whose sending is confirmed;
+//! never because a later version was merely issued.
+//! Invariant: versions of a record grow, even after its state was forgotten.
 
 pub mod breaker;
 pub mod coalescer;

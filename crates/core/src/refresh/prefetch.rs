@@ -1,9 +1,9 @@
-//! What is refreshed before anybody asks: how many records in this tick, and which go first.
+//! What is refreshed ahead of demand: how many records in this tick, and which go first.
 //!
-//! The rates of the hours are ceilings. What is planned follows from what the day has left, spread over the rest of
-//! the day in proportion to those ceilings: a plan can therefore never use more than the day has. Nor is more planned than
-//! can be fetched in time together with what waits already, at the rate that was measured: what comes late would be done
-//! in vain, and holds up what is due by then.
+//! The hourly rates are ceilings. The plan spreads what is left of the day over the rest of the day, in
+//! proportion to those ceilings, so it can never use more than the day has. Nor does it exceed what can be
+//! fetched in time on top of the queued events, at the measured rate: late work would be wasted and would delay
+//! what is due by then.
 
 use super::config::PrefetchConfig;
 use crate::budget::DayZone;
@@ -11,22 +11,22 @@ use crate::time::{Millis, Timestamp};
 
 const HOUR_MS: u64 = 3_600_000;
 
-/// What is known when a tick is planned.
+/// The inputs of a tick's plan.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PlanParams {
-    /// Calls of low priority that the day has left: the reserve for readers is not in it.
+    /// Low-priority calls left in the day, without the reserve for readers.
     pub day_left: u64,
     /// When the day ends.
     pub day_ends: Timestamp,
-    /// Events of low priority that wait: they will be paid from the same calls.
+    /// Waiting low-priority events, which use the same calls.
     pub queued: u64,
-    /// Thousandths of an event of low priority per second that were settled lately. It says something only while events
-    /// wait: else it is what there was to do, not what can be done.
+    /// Low-priority events settled recently, in thousandths per second. Meaningful only while events wait:
+    /// otherwise it measures the demand, not the capacity.
     pub milli_rate: u64,
     pub zone: DayZone,
 }
 
-/// Most records to prefetch in the tick that begins at `now`.
+/// Maximum records to prefetch in the tick that begins at `now`.
 pub fn plan(config: &PrefetchConfig, params: PlanParams, now: Timestamp) -> u64 {
     let tick_ends = (now + config.tick_ms).min(params.day_ends);
     let tick = allowance(config, params.zone, now, tick_ends);
@@ -37,7 +37,7 @@ pub fn plan(config: &PrefetchConfig, params: PlanParams, now: Timestamp) -> u64 
     share.min(in_time(config, params))
 }
 
-/// How many more can be fetched within the longest lag, after what waits.
+/// How many more can be fetched within the longest lag, after the waiting events.
 fn in_time(config: &PrefetchConfig, params: PlanParams) -> u64 {
     if params.queued == 0 {
         return u64::MAX;
@@ -48,7 +48,7 @@ fn in_time(config: &PrefetchConfig, params: PlanParams) -> u64 {
         .saturating_sub(params.queued)
 }
 
-/// Thousandths of a record that the hours' ceilings allow between two times, at most a day apart.
+/// Records, in thousandths, that the hourly ceilings allow between two times, at most a day apart.
 fn allowance(config: &PrefetchConfig, zone: DayZone, from: Timestamp, to: Timestamp) -> u128 {
     let mut at = from;
     let mut sum = 0;
@@ -63,7 +63,7 @@ fn allowance(config: &PrefetchConfig, zone: DayZone, from: Timestamp, to: Timest
     sum
 }
 
-/// Most records per second in an hour of the provider's clock.
+/// Maximum records per second in an hour of the provider's clock.
 pub fn ceiling(config: &PrefetchConfig, hour: u32) -> u64 {
     match (config.peak_from_hour..=config.peak_to_hour).contains(&hour) {
         true => config.peak_rate,
@@ -71,8 +71,8 @@ pub fn ceiling(config: &PrefetchConfig, hour: u32) -> u64 {
     }
 }
 
-/// How overdue a record is, in thousandths of the time between two checks of its tier; `None` if it is not due. The largest
-/// goes first, so a HOT record an hour late goes before a COLD one an hour late.
+/// How overdue a record is, in thousandths of its tier's interval; `None` if it is not due. The largest goes
+/// first, so a HOT record an hour late goes before a COLD one an hour late.
 pub fn overdue(interval: Millis, checked_at: Timestamp, now: Timestamp) -> Option<u64> {
     let late = now.0.checked_sub((checked_at + interval).0)?;
     let thousandths = u128::from(late) * 1_000 / u128::from(interval.0.max(1));
@@ -91,8 +91,8 @@ mod tests {
         day_starts_at_minutes: 0,
     };
 
-    /// Runs a whole day in which every planned record is called, and others take what they can get of
-    /// `others_per_tick`; what is planned in each hour, and what others took.
+    /// Simulates a day in which every planned record is called, and others take up to `others_per_tick`.
+    /// Returns the plan of each hour, and what others took.
     fn day(quota: u64, others_per_tick: u64) -> (Vec<u64>, u64) {
         let config = PrefetchConfig::default();
         let start = SEOUL.start(20_700);
@@ -175,7 +175,7 @@ mod tests {
         assert_eq!(planned(1, 0), 0, "nothing moves");
     }
 
-    /// A provider that takes 20 of the 250 per second: the queue stays within what half an hour takes.
+    /// A provider that accepts 20 of the 250 per second: the queue stays within what half an hour can process.
     #[test]
     fn a_slow_provider_does_not_let_the_lag_grow_all_day() {
         let config = PrefetchConfig::default();

@@ -1,4 +1,4 @@
-//! LOW stands back while too many HIGH events wait, but never for ever.
+//! LOW yields while too many HIGH events wait, but never forever.
 
 use serde::{Deserialize, Serialize};
 
@@ -10,14 +10,14 @@ use crate::time::Timestamp;
 pub enum Pressure {
     #[default]
     Running,
-    /// LOW stands back.
+    /// LOW yields.
     Paused { since: Timestamp },
     /// The longest pause is over; LOW runs until then, whatever waits.
     Relieved { until: Timestamp },
 }
 
 impl Pressure {
-    /// After a look at how many HIGH events wait. Two thresholds, so that it does not flutter between them.
+    /// The state after a sample of the waiting HIGH events. Two thresholds (hysteresis) keep it from flapping.
     pub fn after(self, config: &PressureConfig, high_lag: u64, now: Timestamp) -> Pressure {
         match self {
             Pressure::Paused { .. } if high_lag < config.resume_below => Pressure::Running,

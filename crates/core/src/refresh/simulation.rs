@@ -1,5 +1,5 @@
-//! Whole histories of many records: readers, prefetch, workers that die at any step, sends that get lost, events
-//! delivered twice, clocks that jump. Everything follows from a seed, so a history that fails can be run again.
+//! Whole histories of many records: readers, prefetch, workers that die at any step, lost sends, events
+//! delivered twice, clocks that jump. Everything follows from a seed, so a failing history can be replayed.
 
 use std::collections::VecDeque;
 
@@ -46,7 +46,7 @@ struct Event {
 #[derive(Debug, Default)]
 struct Record {
     state: Option<RecordState>,
-    /// The version of what is stored: written only by versions that are not older.
+    /// The version of the stored snapshot; an older version never overwrites it.
     snapshot: Option<Version>,
     issued: Version,
     /// The latest version that the log certainly got.
@@ -54,7 +54,7 @@ struct Record {
     calls: u64,
 }
 
-/// What a worker is at.
+/// What a worker is doing.
 #[derive(Debug, Clone, Copy)]
 enum Work {
     Idle,
@@ -78,9 +78,9 @@ struct World {
     /// Real times at which calls arrived upstream, and at which the store's clock jumped ahead.
     arrivals: Vec<Timestamp>,
     jumps: Vec<Timestamp>,
-    /// Workers stand still: events pile up.
+    /// Workers stall: events pile up.
     lagging: bool,
-    /// Nothing goes wrong any more: everything that is left is worked off.
+    /// No more faults: workers drain everything that is left.
     calm: bool,
 }
 
@@ -109,14 +109,14 @@ impl World {
         self.clock.observe(wall)
     }
 
-    /// Something goes wrong with these chances, unless it is calm.
+    /// Injects a fault with this chance, unless it is calm.
     fn trouble(&mut self, chances: u64) -> bool {
         !self.calm && self.dice.one_in(chances)
     }
 
     fn request(&mut self, index: usize, priority: Priority) {
         let now = self.now();
-        // The reader's clock is off by up to five seconds, and it looked up to a second ago.
+        // The reader's clock is off by up to five seconds, and it read up to a second ago.
         let read_at = Timestamp(now.0 + self.dice.below(10_000) - 5_000 - self.dice.below(1_000));
         let record = &mut self.records[index];
         let params = RequestParams {
@@ -140,7 +140,8 @@ impl World {
 
     fn send(&mut self, event: Event) {
         let now = self.now();
-        // The process dies before sending, the log refuses, or all is well; then it may die before confirming.
+        // The process dies before sending, the log rejects the event, or all is well; then it may die before
+        // confirming.
         if self.trouble(20) {
             return;
         }
@@ -173,7 +174,7 @@ impl World {
             Work::Started(event) | Work::Fetching(event, _) | Work::Written(event) => event,
         };
         if self.trouble(40) {
-            // Died: nothing was committed, so the event is delivered again.
+            // The worker died: nothing was committed, so the event is delivered again.
             self.log.push_back(event);
             self.workers[worker] = Work::Idle;
             return;
@@ -200,7 +201,7 @@ impl World {
         match outcome {
             BeginOutcome::Go => self.workers[worker] = Work::Started(event),
             BeginOutcome::Busy { .. } => self.log.push_back(event),
-            // Committed. Once in a while the commit is lost and it comes again.
+            // Committed. Occasionally the commit is lost and the event comes again.
             BeginOutcome::Obsolete if self.trouble(20) => self.log.push_back(event),
             BeginOutcome::Obsolete => {}
         }
@@ -247,7 +248,7 @@ impl World {
         Work::Idle
     }
 
-    /// What goes wrong outside of the workers.
+    /// Faults outside of the workers.
     fn disturb(&mut self) {
         if self.trouble(4_000) {
             self.lagging = !self.lagging;
@@ -298,7 +299,7 @@ impl World {
         self.log.is_empty() && self.workers.iter().all(|work| matches!(work, Work::Idle))
     }
 
-    /// No second holds more than the limit; a jump of the store's clock may add one burst to the seconds around it.
+    /// No second exceeds the limit; a jump of the store's clock may add one burst to the seconds around it.
     fn check_calls(&mut self) {
         self.arrivals.sort();
         let config = self.budget.config();
@@ -343,7 +344,7 @@ fn nothing_is_lost_and_nothing_goes_back_whatever_goes_wrong() {
             let requests = world.dice.below(3) / 2;
             world.tick(requests);
         }
-        // Workers run, and nothing goes wrong any more.
+        // Workers run, and there are no more faults.
         (world.calm, world.lagging) = (true, false);
         let mut ticks = 0;
         while !world.is_worked_off() {
@@ -404,7 +405,8 @@ fn the_day_is_never_over_through_crashes() {
     }
 }
 
-/// Requests every record every five seconds while the log lags ten times the lock time; how often each was refreshed.
+/// Requests every record every five seconds while the log lags ten times the lock time; returns how often each
+/// was refreshed.
 fn refreshed_under_lag(config: &CoalescerConfig, priority: Priority, mixed: bool) -> Vec<u64> {
     let lag = Millis(10 * config.mark_for(priority).0);
     let mut records: Vec<Record> = (0..1_000).map(|_| Record::default()).collect();
@@ -479,7 +481,8 @@ fn b_139_records_requested_for_ever_are_refreshed_at_every_pass() {
     }
 }
 
-/// An event that is waited for less long than the log lags is asked for again, and each HIGH replaced the one before.
+/// If an event stays pending for less time than the log lags, it is requested again, and each HIGH would have
+/// superseded the one before.
 #[test]
 fn events_that_are_not_waited_for_are_not_replaced_by_those_that_follow() {
     let config = CoalescerConfig {
@@ -502,7 +505,7 @@ fn ten_thousand_readers_of_one_stale_record_cause_one_call() {
         let (config, mut dice) = (CoalescerConfig::default(), Dice(seed));
         let mut record = Record::default();
         let (mut log, mut fetching, mut calls) = (VecDeque::new(), None, 0);
-        // All look before the answer is written; their requests come in over 25 seconds, before and after it.
+        // All read before the snapshot is written; their requests arrive over 25 seconds, before and after it.
         let written = START + Millis(1_500);
         let mut arrivals: Vec<(u64, u64)> = (0..10_000)
             .map(|_| (dice.below(25_000), dice.below(1_000)))

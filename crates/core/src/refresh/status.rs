@@ -1,7 +1,7 @@
-//! The status of records that fail: a row only where something is wrong, deleted on success.
+//! The status of failing records: a row only where something is wrong, deleted on success.
 //!
-//! It is also the negative cache: a record that failed is not asked for again before `next_retry_at`, however
-//! often it is read.
+//! It is also the negative cache: nothing requests a failed record again before `next_retry_at`, however often
+//! it is read.
 
 use serde::{Deserialize, Serialize};
 
@@ -10,18 +10,18 @@ use crate::time::{Millis, Timestamp};
 
 /// Limit: error codes are kept in a column of this many characters.
 pub const MAX_CODE_CHARS: usize = 50;
-/// Limit: error messages are cut to this many characters.
+/// Limit: error messages are truncated to this many characters.
 pub const MAX_MESSAGE_CHARS: usize = 1_000;
 
 /// The state of a row.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "UPPERCASE")]
 pub enum StatusState {
-    /// Put aside because the target asked to wait, or its day was used up: taken up again at `next_retry_at` by itself.
-    /// Nothing is wrong with the record, so it counts as no failure.
+    /// Parked because the target asked to wait, or its day was used up; retried automatically at
+    /// `next_retry_at`. Nothing is wrong with the record, so this counts as no failure.
     Retrying,
-    /// Given up, with a dead letter, and nothing tries that again by itself: asked for only when somebody wants the
-    /// record after `next_retry_at`.
+    /// Given up, with a dead letter, and not retried automatically. A read after `next_retry_at` requests it
+    /// again.
     Failed,
 }
 
@@ -29,11 +29,11 @@ pub enum StatusState {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct UpdateStatus {
     pub state: StatusState,
-    /// Failures in a row.
+    /// Consecutive failures.
     pub fail_count: u32,
     pub last_error_code: String,
     pub last_error_message: String,
-    /// The upstream said that there is no such record.
+    /// The upstream reported that there is no such record.
     pub absent: bool,
     pub next_retry_at: Timestamp,
     pub created_at: Timestamp,
@@ -43,11 +43,11 @@ pub struct UpdateStatus {
 /// What kind of failure it was.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum FailureKind {
-    /// It may pass: 5xx, timeouts.
+    /// May recover: 5xx, timeouts.
     Transient,
-    /// It will not pass by itself: other 4xx, answers that cannot be read.
+    /// Will not recover by itself: other 4xx, malformed responses.
     Permanent,
-    /// The upstream said that there is no such record.
+    /// The upstream reported that there is no such record.
     Absent,
 }
 
@@ -58,7 +58,7 @@ pub struct Failure<'a> {
     pub message: &'a str,
 }
 
-/// What is told about a record.
+/// The update state that a reader sees.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "UPPERCASE")]
 pub enum UpdateState {
@@ -68,7 +68,7 @@ pub enum UpdateState {
     Pending,
 }
 
-/// The row after a failure whose attempts are used up. After a success there is none.
+/// The row after a failure with no attempts left. After a success there is none.
 pub fn after_failure(
     before: Option<&UpdateStatus>,
     config: &StatusConfig,
@@ -111,7 +111,7 @@ fn cut(text: &str, chars: usize) -> String {
     text.chars().take(chars).collect()
 }
 
-/// How the last refresh went: the row's state, else by whether the snapshot is fresh.
+/// How the last refresh went: the row's state, else whether the snapshot is fresh.
 pub fn update_state(status: Option<&UpdateStatus>, fresh: bool) -> UpdateState {
     match (status.map(|status| status.state), fresh) {
         (Some(StatusState::Retrying), _) => UpdateState::Retrying,
@@ -121,15 +121,15 @@ pub fn update_state(status: Option<&UpdateStatus>, fresh: bool) -> UpdateState {
     }
 }
 
-/// Until when a record is not asked for again because it failed; `None` if it may be asked for at `now`.
+/// Until when a failed record is not requested again; `None` if it may be requested at `now`.
 pub fn held_until(status: Option<&UpdateStatus>, now: Timestamp) -> Option<Timestamp> {
     status
         .map(|status| status.next_retry_at)
         .filter(|until| now < *until)
 }
 
-/// Of a record without data, a row whose wait ended before this says nothing any more, and can go: whoever asks for the
-/// record then is told as little as of any other that is not known, and a failure is counted from one again.
+/// For a record without data, a row whose wait ended before this time is obsolete and can be deleted. The
+/// record is then like any unknown one, and its failures count from one again.
 pub fn lapsed_before(config: &StatusConfig, now: Timestamp) -> Timestamp {
     now - config.failed_max_ms
 }

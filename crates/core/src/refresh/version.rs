@@ -1,4 +1,5 @@
-//! The version of a refresh: it orders events of one record, and fences what is written to its snapshot.
+//! The version of a refresh: it orders the events of one record, and is the fencing token for writes to its
+//! snapshot.
 
 use std::fmt;
 
@@ -6,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::time::Timestamp;
 
-/// Grows with every event of a record, also when the store that issued it has forgotten.
+/// Grows with every event of a record, even after the issuing store has forgotten the record.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Version(pub u64);
@@ -14,15 +15,15 @@ pub struct Version(pub u64);
 impl Version {
     /// Limit: scripts count exactly up to here. Store time reaches it in the year 2248.
     pub const MAX: Version = Version((1 << 53) - 1);
-    /// Versions that one record may be given in one millisecond before they run ahead of time.
+    /// Versions that one record may get in one millisecond before they run ahead of time.
     pub const PER_MILLI: u64 = 1_024;
 
-    /// The smallest version that time alone allows: a store that forgot goes on above what it issued before.
+    /// The smallest version that time alone allows: a store that forgot continues above what it issued before.
     pub fn floor(now: Timestamp) -> Version {
         Version(now.0.saturating_mul(Self::PER_MILLI)).min(Self::MAX)
     }
 
-    /// The next version of a record: above what was issued, what the snapshot has, and what time alone gives.
+    /// The next version of a record: above the issued one, the snapshot's, and the one that time alone gives.
     /// Stays at [`Version::MAX`], which only damaged data can reach.
     pub fn next(issued: Version, snapshot: Option<Version>, now: Timestamp) -> Version {
         let above = issued.max(snapshot.unwrap_or_default());

@@ -1,10 +1,10 @@
-//! Proves the invariants by counting everything again.
+//! Proves the invariants by recounting everything.
 
 use super::Room;
 use super::ticket::TicketState;
 
 impl Room {
-    /// What does not agree with what; none in a healthy room.
+    /// Returns the first contradiction; none in a healthy room.
     pub fn check(&self) -> Result<(), String> {
         let (mut granted, mut inside, mut waiting, mut early) = (0, 0, 0, 0);
         for (person, ticket) in &self.tickets {

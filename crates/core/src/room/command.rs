@@ -1,4 +1,4 @@
-//! What goes into every transition of a room, and what comes out.
+//! The parameters and the outcome of every transition of a room.
 
 use serde::{Deserialize, Serialize};
 
@@ -8,31 +8,32 @@ use super::ticket::{End, Index, Stream, Ticket, Wave};
 use crate::ids::{PersonId, SessionId};
 use crate::time::{Millis, Timestamp};
 
-/// Somebody comes, or comes back.
+/// A person joins, or returns.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct JoinParams {
     pub person: PersonId,
-    /// Opens a stream, which supersedes an older one. Otherwise the ticket is only looked at and kept alive.
+    /// Opens a stream, which supersedes an older one. Otherwise the call only reads the ticket and keeps it
+    /// alive.
     pub stream: bool,
-    /// Takes a new place at the end if the last ticket has ended. Otherwise it is told how that ended.
+    /// Takes a new place at the end if the last ticket has ended. Otherwise the outcome says how it ended.
     pub again: bool,
-    /// Decides the place of those who come before the room opens: smaller goes first. Below 2^52.
+    /// Decides the place of those who join before the room opens: smaller goes first. Below 2^52.
     pub draw: u64,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum JoinOutcome {
-    /// Has a ticket: a new one, or the one it had.
+    /// The person has a ticket: a new one, or the existing one.
     Placed {
         ticket: TicketView,
         new: bool,
     },
-    /// The last ticket has ended, and another one was not asked for.
+    /// The last ticket has ended, and the caller did not request another.
     Ended(TicketView),
     Refused(Refused),
 }
 
-/// Why nobody new comes in.
+/// Why the room accepts nobody new.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Refused {
     Closed,
@@ -41,17 +42,17 @@ pub enum Refused {
     Full,
 }
 
-/// A ticket with its position as of now.
+/// A ticket with its current position.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TicketView {
     pub ticket: Ticket,
-    /// How many wait before it; 0 if it does not wait.
+    /// How many wait ahead of it; 0 if it does not wait.
     pub ahead: u64,
     /// How many wait in all.
     pub waiting: u64,
 }
 
-/// A heartbeat, or that there is none any more.
+/// A heartbeat, or the end of heartbeats.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TouchParams {
     pub person: PersonId,
@@ -63,13 +64,13 @@ pub struct TouchParams {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum TouchOutcome {
     Kept,
-    /// Another stream of the same person is newer: this one says nothing about the ticket.
+    /// The person has a newer stream: this one no longer affects the ticket.
     Superseded,
     /// There is no ticket, or it has ended.
     Gone,
 }
 
-/// Somebody who was let in.
+/// A person who was admitted.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Granted {
     pub person: PersonId,
@@ -83,19 +84,19 @@ pub struct PromoteOutcome {
     pub stop: Stop,
 }
 
-/// Why no more were let in.
+/// Why the promotion admitted no more.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Stop {
-    /// As many as asked for, or as one call looks at: there may be more to do at once.
+    /// It reached the requested number, or its inspection limit: there may be more to do at once.
     More,
-    /// Nobody waits who is there.
+    /// Nobody present is waiting.
     Nobody,
-    /// As many are inside as may be.
+    /// The limit of people inside is reached.
     Inside,
-    /// Every seat that is left is in the hands of somebody inside.
+    /// People inside hold every seat that is left.
     Seats,
     SoldOut,
-    /// As many were let in within a second as may be.
+    /// The limit of admissions per second is reached.
     Rate {
         until: Timestamp,
     },
@@ -106,7 +107,7 @@ pub enum Stop {
     Closed,
 }
 
-/// A pass is shown.
+/// A visitor presents a pass.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RedeemParams {
     pub person: PersonId,
@@ -117,20 +118,20 @@ pub struct RedeemParams {
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum RedeemOutcome {
-    /// Inside until then. The same session is told the same again.
+    /// Inside until then. The same session gets the same outcome again.
     Inside {
         until: Timestamp,
     },
     AlreadyRedeemed,
-    /// An operator took back the passes of its wave.
+    /// An operator voided the passes of its wave.
     Voided,
-    /// Its time is over.
+    /// It has expired.
     TooLate,
-    /// It is not the pass of a ticket that was let in.
+    /// It is not the pass of an admitted ticket.
     Unknown,
 }
 
-/// What an operation of the shop, or a visitor who leaves, comes to.
+/// The outcome of an operation of the shop, or of a visitor who leaves.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum InsideOutcome {
     /// Inside until then.
@@ -139,20 +140,20 @@ pub enum InsideOutcome {
     },
     /// Has ended, by this call or before.
     Ended(End),
-    /// Has not been let in, or its pass has not been redeemed.
+    /// Was not admitted, or its pass was not redeemed.
     NotInside,
     Unknown,
 }
 
-/// What time may end by one call.
+/// What one call may reap.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ReapParams {
-    /// Tickets at most.
+    /// Maximum tickets.
     pub max: u64,
-    /// Those who were absent for too long lose their places if the store does this by then, in its own time. A call that
-    /// lay on its way while nothing moved comes too late: heartbeats lie behind it. None: nobody does, because nobody
-    /// can know who is there; after an outage, streams give a heartbeat first. Slots come back and ended tickets are
-    /// forgotten all the same.
+    /// The store drops the tickets of people absent for too long only if it executes the call by this time, in
+    /// store time. A call that was delayed in transit comes too late: heartbeats are queued behind it. None
+    /// drops no absent ticket, because nobody can know who is present; after an outage, streams send a
+    /// heartbeat first. Slots are freed and ended tickets forgotten in any case.
     pub absent_by: Option<Timestamp>,
 }
 
@@ -165,7 +166,7 @@ impl ReapParams {
         }
     }
 
-    /// Whether the places of absent people are among what is due.
+    /// Whether the tickets of absent people may be dropped.
     pub fn counts_absent(self, now: Timestamp) -> bool {
         self.absent_by.is_some_and(|by| now <= by)
     }
@@ -183,20 +184,20 @@ pub struct ReapOutcome {
     pub more: bool,
 }
 
-/// How one limit is changed.
+/// A change of one limit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Change<T> {
     Set(T),
-    /// By so many more or fewer; refused below zero and above the limit.
+    /// Adds this many; rejected below zero and above the maximum.
     Add(i64),
-    /// Back to what is configured.
+    /// Back to the configured value.
     Reset,
 }
 
-/// Who changes the limits, and why.
+/// A change of the limits, by whom, and why.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ResizeParams {
-    /// The same for every try of one call: a change by so many is made once.
+    /// The same for every attempt of one call, so that a relative change is applied once.
     pub request: u64,
     /// `Set(None)`: seats are not counted.
     pub seats: Option<Change<Option<u64>>>,
@@ -206,21 +207,21 @@ pub struct ResizeParams {
     pub why: String,
 }
 
-/// A change of the limits that was made.
+/// An applied change of the limits.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Resized {
     pub request: u64,
     pub at: Timestamp,
     pub by: String,
     pub why: String,
-    /// What holds since.
+    /// The limits in effect since.
     pub capacity: Capacity,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ResizeOutcome {
     Resized(Capacity),
-    /// What is wrong with it; nothing changed.
+    /// What is invalid; nothing changed.
     Invalid(String),
 }
 
@@ -228,12 +229,12 @@ pub enum ResizeOutcome {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Control {
     Pause,
-    /// Also opens a closed room again.
+    /// Also reopens a closed room.
     Resume,
     Close,
 }
 
-/// Whether people are let in.
+/// Whether the room admits people.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
 pub enum Status {
     #[default]
@@ -242,28 +243,28 @@ pub enum Status {
     Closed,
 }
 
-/// What becomes of a room that is to be removed.
+/// The outcome of removing a room.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RemoveOutcome {
-    /// It is gone with everything that was remembered in it.
+    /// It is gone with everything it remembered.
     Removed,
     /// It is neither closed nor sold out.
     Open,
-    /// Somebody waits, was let in or is inside.
+    /// Somebody waits, was admitted or is inside.
     Used { waiting: u64, inside: u64 },
 }
 
-/// What happened since the room was made.
+/// Event counts since the room was created.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Counts {
     pub joined: u64,
-    /// Times that somebody was let in.
+    /// Admissions.
     pub admitted: u64,
     pub redeemed: u64,
     pub completed: u64,
     /// Left while waiting.
     pub left: u64,
-    /// Left after being let in.
+    /// Left after admission.
     pub left_inside: u64,
     pub lost: u64,
     pub no_shows: u64,
@@ -274,21 +275,21 @@ pub struct Counts {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RoomView {
     pub now: Timestamp,
-    /// Told apart from a room of the same name that was lost: part of every pass.
+    /// The incarnation: distinguishes it from a lost room of the same name; part of every pass.
     pub born: u64,
     pub status: Status,
     pub opens_at: Option<Timestamp>,
-    /// What holds.
+    /// The limits in effect.
     pub capacity: Capacity,
-    /// What is configured.
+    /// The configured limits.
     pub configured: Capacity,
     /// Before the draw.
     pub early: u64,
-    /// Let in, not yet redeemed.
+    /// Admitted, not yet redeemed.
     pub granted: u64,
     pub inside: u64,
     pub wave: Wave,
-    /// Passes of this wave and all before are void.
+    /// Passes of this wave and all earlier ones are void.
     pub voided: Wave,
     pub counts: Counts,
     pub changes: Vec<Resized>,
@@ -306,14 +307,14 @@ impl RoomView {
             .is_some_and(|seats| self.counts.completed >= seats)
     }
 
-    /// Whether it can be removed: nobody comes any more, and nobody is there.
+    /// Whether it can be removed: nobody can join any more, and nobody is there.
     pub fn is_over(&self) -> bool {
         let people = self.early + self.waiting() + self.granted + self.inside;
         people == 0 && (self.status == Status::Closed || self.sold_out())
     }
 
-    /// How many could be let in now if the rate allows it: slots that nobody keeps and that have a seat. None while the
-    /// door is not open.
+    /// How many could be admitted now if the rate allows it: free slots that have a seat. None while the door
+    /// is not open.
     pub fn free(&self) -> u64 {
         let opened = self.opens_at.is_none_or(|at| at <= self.now);
         if self.status != Status::Open || !opened {
@@ -325,14 +326,14 @@ impl RoomView {
     }
 }
 
-/// Who should look: set by a transition, read by the backend that signals.
+/// Whom to notify: set by a transition, read by the backend that signals.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Signals {
-    /// Somebody may be let in now.
+    /// Somebody may be admitted now.
     pub promote: bool,
-    /// Somebody was let in, or the room changed: those who wait are told.
+    /// Somebody was admitted, or the room changed: the people waiting are informed.
     pub tell: bool,
-    /// People who opened a stream while another one of theirs may be open.
+    /// People who opened a stream while they may have another one open.
     pub taken_over: Vec<TakenOver>,
 }
 
@@ -342,17 +343,17 @@ impl Signals {
     }
 }
 
-/// Streams of this person that are older than this one are over, wherever they are.
+/// Older streams of this person are superseded, in every process.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TakenOver {
     pub person: PersonId,
     pub by: Stream,
 }
 
-/// The shop lets somebody stay.
+/// The shop extends a visit.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ExtendParams {
     pub person: PersonId,
-    /// From now on. Never shortens.
+    /// Counted from now. Never shortens.
     pub by: Millis,
 }

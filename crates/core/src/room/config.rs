@@ -5,20 +5,20 @@ use serde::{Deserialize, Serialize};
 use crate::config::{ConfigError, ensure};
 use crate::time::{Millis, Timestamp};
 
-/// Limit: people and seats; what is larger is a mistake, and sums of a few stay exact in every backend.
+/// Limit: people and seats. A larger value is a mistake, and sums of a few stay exact in every backend.
 pub const MAX_PEOPLE: u64 = 1_000_000_000;
 /// Limit: admissions per second.
 pub const MAX_PER_SECOND: u64 = 100_000;
-/// Limit: the longest span of a setting, and of an extension. Thirty days.
+/// Limit: the longest span of a setting, and of an extension: thirty days.
 pub const MAX_SPAN: Millis = Millis(30 * 24 * 3_600_000);
 
 /// The three limits of a room.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Capacity {
-    /// Seats in all: those who completed and those who are inside, together. Absent: as many as come.
+    /// Seats in all: people who completed plus people inside. Absent: unlimited.
     pub seats: Option<u64>,
-    /// People inside at once, let in but not yet there included.
+    /// People inside at once, including those admitted but not yet inside.
     pub inside: u64,
     /// Admissions in any second.
     pub per_second: u64,
@@ -60,19 +60,20 @@ impl Capacity {
 #[serde(default, deny_unknown_fields)]
 pub struct RoomConfig {
     pub capacity: Capacity,
-    /// Before this nobody is let in, and those who come wait together for a draw. Absent: open from the start.
+    /// Nobody is admitted before this time, and those who join early wait for a draw. Absent: open from the
+    /// start.
     pub opens_at: Option<Timestamp>,
-    /// How long a heartbeat counts, in milliseconds. Connections give one every third of it.
+    /// How long a heartbeat is valid, in milliseconds. Connections send one every third of it.
     pub presence_ms: Millis,
-    /// How long an absent person keeps the place, in milliseconds.
+    /// How long an absent person keeps the ticket, in milliseconds.
     pub grace_ms: Millis,
     /// How long a pass can be redeemed, in milliseconds.
     pub pass_ms: Millis,
-    /// How long one may stay inside, in milliseconds; the shop can extend it.
+    /// How long a visit inside may last, in milliseconds; the shop can extend it.
     pub inside_ms: Millis,
     /// How long an ended ticket is remembered, in milliseconds.
     pub remember_ms: Millis,
-    /// Most people who wait; more are turned away.
+    /// Maximum people waiting; the room rejects more.
     pub max_waiting: u64,
 }
 

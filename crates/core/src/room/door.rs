@@ -1,4 +1,4 @@
-//! What operators do: the limits, the door, and passes that are taken back.
+//! What operators do: change the limits, control the door, and void passes.
 
 use super::command::{Change, Control, RemoveOutcome, ResizeOutcome, ResizeParams, Resized, Status};
 use super::config::{Capacity, RoomConfig};
@@ -7,13 +7,13 @@ use super::{CHANGES, Due, Overrides, Room};
 use crate::time::Timestamp;
 
 impl Room {
-    /// Takes over settings. Limits that were set before the configured ones stay.
+    /// Applies settings. Limits that override the configured ones stay.
     pub fn configure(&mut self, config: &RoomConfig) {
         if self.head.config == *config {
             return;
         }
         self.head.config = config.clone();
-        // Deadlines of those who wait or are remembered follow from the settings.
+        // The deadlines of waiting and of remembered tickets depend on the settings.
         self.due = Due::default();
         for (person, ticket) in &self.tickets {
             self.due
@@ -72,7 +72,7 @@ impl Room {
         }
     }
 
-    /// Whether the room can be removed. It is, if whoever keeps it lets go of it then.
+    /// Whether the room can be removed. If so, the caller removes it by dropping it.
     pub fn removal(&self) -> RemoveOutcome {
         if self.head.status != Status::Closed && !self.head.sold_out() {
             return RemoveOutcome::Open;
@@ -84,8 +84,8 @@ impl Room {
         }
     }
 
-    /// Passes of this wave and all before are void; of all so far if none is named. Those who wait for theirs to be
-    /// redeemed get another one.
+    /// Voids the passes of this wave and all earlier ones; all passes so far if none is named. People with an
+    /// unredeemed pass get another one.
     pub fn void(&mut self, through: Option<Wave>) -> Wave {
         let through = through.unwrap_or(self.head.wave).min(self.head.wave);
         if through > self.head.voided {
@@ -134,7 +134,7 @@ fn changed(
     })
 }
 
-/// A sum that ended at zero instead would be larger than it should be after the opposite change.
+/// Rejects a result below zero: a sum clamped at zero would be too large after the opposite change.
 fn added(name: &str, held: u64, by: i64) -> Result<u64, String> {
     match by.is_negative() && by.unsigned_abs() > held {
         true => Err(format!(

@@ -1,5 +1,5 @@
-//! How good the shown waiting times are, over whole simulated rooms. Everything follows from seeds, so the figures are the
-//! same in every run; `--nocapture` shows them.
+//! How good the estimated waiting times are, over whole simulated rooms. Everything follows from seeds, so the
+//! figures are the same in every run; `--nocapture` shows them.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -14,10 +14,10 @@ use super::ticket::TicketState;
 use crate::ids::PersonId;
 use crate::time::{Millis, Timestamp};
 
-/// How often the room is looked at, and how often it moves.
+/// The interval of the samples and of the room's moves.
 const LOOK: u64 = 1_000;
 const TICK: u64 = 100;
-/// Nothing is asked before the pace is known.
+/// No estimates before the pace is known.
 const WARM: u64 = 60_000;
 const SEEDS: u64 = 10;
 
@@ -25,15 +25,15 @@ const SEEDS: u64 = 10;
 struct Scene {
     people: usize,
     capacity: Capacity,
-    /// The mean of visits, whose lengths have no memory. None: over at once.
+    /// The mean length of visits, exponentially distributed. None: over at once.
     visit_ms: Option<f64>,
-    /// The mean of the time after which somebody who waits gives up.
+    /// The mean time after which a waiting person gives up.
     patience_ms: Option<f64>,
-    /// Of a hundred who are let in, so many do not come.
+    /// No-shows per hundred admissions.
     no_shows: u64,
 }
 
-/// A time that was shown, and what came of it.
+/// An estimate and the actual wait.
 struct Shown {
     eta: Eta,
     truth: f64,
@@ -98,7 +98,7 @@ impl Stage {
         stage
     }
 
-    /// A span without memory.
+    /// An exponentially distributed span.
     fn chance(&mut self, mean: f64) -> Millis {
         Millis((-self.dice.fraction().ln() * mean) as u64)
     }
@@ -154,7 +154,7 @@ impl Stage {
         self.visits.push(Reverse((self.now + stays, number)));
     }
 
-    /// Runs the room until nobody waits, and asks at random places all along.
+    /// Runs the room until nobody waits, and samples estimates at random positions throughout.
     fn run(mut self) -> Vec<Shown> {
         let (mut pace, mut asked) = (Pace::default(), Vec::new());
         loop {
@@ -256,7 +256,7 @@ fn random_visits_are_told_well() {
     assert!(figures.median <= 0.10 && figures.ninetieth <= 0.25);
 }
 
-/// Of those who wait for the mean time, one in five gives up before.
+/// Of the people who wait for the mean time, one in five gives up before.
 fn some_give_up(scene: Scene, mean_wait_ms: f64) -> Scene {
     Scene {
         patience_ms: Some(mean_wait_ms / (1.0_f64 / 0.8).ln()),

@@ -1,4 +1,4 @@
-//! Who comes, gives heartbeats, goes, and is let in.
+//! Join, heartbeat, leave and promote.
 
 use super::command::{
     Granted, InsideOutcome, JoinOutcome, JoinParams, PromoteOutcome, Refused, Status, Stop, TakenOver,
@@ -10,12 +10,12 @@ use crate::ids::PersonId;
 use crate::time::{Millis, Timestamp};
 
 const SECOND: Millis = Millis(1_000);
-/// Limit: streams of one ticket that are told apart from those of the person's next one. A stream that outlived its
-/// ticket, and even the memory of it, says nothing about another ticket.
+/// Limit: streams of one ticket that can be told apart from those of the person's next one. A stream that
+/// outlived its ticket, and even the memory of it, has no effect on another ticket.
 const STREAMS: u64 = 1 << 20;
 
 impl Room {
-    /// Gives a place, or finds the one that the person has.
+    /// Issues a ticket, or finds the one that the person has.
     pub fn join(&mut self, params: &JoinParams, now: Timestamp) -> JoinOutcome {
         if let Some(ticket) = self.tickets.get(&params.person) {
             let ended = matches!(ticket.state, TicketState::Ended { .. });
@@ -93,7 +93,7 @@ impl Room {
         if let TicketState::Early { present_until, .. } | TicketState::Waiting { present_until } =
             &mut ticket.state
         {
-            // Who comes back may be the first that can be let in.
+            // A person who returns may be the first that can be admitted.
             self.signals.promote |= *present_until <= now && self.has_room();
             *present_until = now + presence;
         }
@@ -121,7 +121,7 @@ impl Room {
         TouchOutcome::Kept
     }
 
-    /// Goes by itself, from wherever it is. A slot comes back.
+    /// The person leaves, in whatever state. Frees the slot.
     pub fn leave(&mut self, person: &PersonId, now: Timestamp) -> InsideOutcome {
         let Some(ticket) = self.tickets.get(person).cloned() else {
             return InsideOutcome::Unknown;
@@ -135,7 +135,7 @@ impl Room {
         InsideOutcome::Ended(End::Left)
     }
 
-    /// Ends a ticket. If it kept a slot, that is free from now on.
+    /// Ends a ticket. Frees its slot if it held one.
     pub(super) fn end(&mut self, person: &PersonId, mut ticket: Ticket, end: End, now: Timestamp) {
         let held = ticket.holds_slot();
         ticket.state = TicketState::Ended { end, at: now };
@@ -144,7 +144,7 @@ impl Room {
         self.signals.tell |= held;
     }
 
-    /// When the room has opened, the early ones go before everybody who comes from now on.
+    /// Once the room has opened, reserves places for the early tickets before everybody who joins from now on.
     fn set_places_aside(&mut self, now: Timestamp) {
         let head = &mut self.head;
         if !head.is_early(now) && head.draw_next == head.draw_end && !self.early.is_empty() {
@@ -155,12 +155,12 @@ impl Room {
         }
     }
 
-    /// Gives some of the early ones their places. True if all of them have one.
+    /// Gives some of the early tickets their places. Returns true if all of them have one.
     fn draw(&mut self, now: Timestamp) -> bool {
         for _ in 0..DRAW_STEP {
             self.set_places_aside(now);
             let Some((_, person)) = self.early.first().cloned() else {
-                // Those who left before the draw leave places that nobody has.
+                // Those who left before the draw leave unused places.
                 self.head.draw_next = self.head.draw_end;
                 return true;
             };
@@ -178,7 +178,7 @@ impl Room {
         self.early.is_empty()
     }
 
-    /// Lets in the next ones, `max` at most, as far as every limit allows.
+    /// Admits the next people, at most `max`, within every limit.
     pub fn promote(&mut self, max: u64, now: Timestamp) -> PromoteOutcome {
         let stopped = |stop| PromoteOutcome {
             granted: Vec::new(),
@@ -214,7 +214,7 @@ impl Room {
             if let TicketState::Waiting { present_until } = ticket.state
                 && present_until <= now
             {
-                // Absent: comes back to the line with the next heartbeat.
+                // Absent: the next heartbeat puts the person back.
                 self.line.remove(&index);
                 continue;
             }
@@ -237,7 +237,7 @@ impl Room {
         PromoteOutcome { granted, stop }
     }
 
-    /// What keeps the next one out.
+    /// The limit that keeps the next person out.
     fn full(&mut self, now: Timestamp) -> Option<Stop> {
         let (capacity, slots) = (self.head.capacity(), self.head.slots());
         if slots >= capacity.inside {
@@ -268,7 +268,7 @@ impl Room {
         }
     }
 
-    /// Gives a pass of its own time to somebody whose pass was voided. True if there was one to give.
+    /// Issues a fresh pass to a person whose pass was voided. Returns true if there was one to issue.
     pub fn reissue(&mut self, person: &PersonId, now: Timestamp) -> bool {
         let Some(mut ticket) = self.tickets.get(person).cloned() else {
             return false;

@@ -1,5 +1,5 @@
-//! A waiting room: people are let in strictly in order, never more than the three limits allow, each by a ticket whose
-//! slot is a lease with a deadline. No I/O, no clock, no randomness.
+//! A waiting room: admits people strictly in order, never more than the three limits allow. Each has a ticket
+//! whose slot is a lease with a deadline. No I/O, no clock, no randomness.
 //!
 //! ```text
 //!           join              promote               redeem              complete
@@ -10,18 +10,18 @@
 //!    EARLY ───────────┘ ▼ grace: LOST      ▼ ▼ in time: NO_SHOW▼ ▼ EXPIRED
 //! ```
 //!
-//! The words of others: *in entry* is WAITING, *in progress* is GRANTED and INSIDE; LOST, NO_SHOW and EXPIRED are
-//! three ways to expire.
+//! In other systems' terms, *in entry* is WAITING, and *in progress* is GRANTED and INSIDE; LOST, NO_SHOW and
+//! EXPIRED are three ways to expire.
 //!
 //! - [`config`]: settings and limits. [`ticket`]: states and deadlines. [`command`]: parameters and outcomes.
-//! - [`places`]: positions. `line`: who comes, goes and is let in. `slots`: passes, visits and what time ends. `door`:
-//!   what operators do. [`pace`], [`eta`]: how fast it goes, and how long it takes.
+//! - [`places`]: positions. `line`: join, leave and promote. `slots`: passes, visits and expiry. `door`: what
+//!   operators do. [`pace`], [`eta`]: how fast it goes, and how long it takes.
 //!
-//! Invariant: a ticket that keeps a slot is GRANTED or INSIDE, and has a deadline; leaving that state is the one thing
-//! that gives the slot back, so it comes back exactly once, whoever dies.
+//! Invariant: a ticket that holds a slot is GRANTED or INSIDE, and has a deadline. Only leaving that state
+//! frees the slot, so the slot is freed exactly once, whoever dies.
 //! Invariant: seats taken = completed + granted + inside.
-//! Invariant: somebody present is never passed by somebody with a larger index. Who is absent is passed over, keeps the
-//! index, and goes first on return.
+//! Invariant: nobody with a larger index is admitted before a person who is present. An absent person is
+//! skipped, keeps the index, and goes first on return.
 
 mod check;
 pub mod command;
@@ -55,12 +55,12 @@ use crate::time::Timestamp;
 
 /// Limit: early tickets that one promotion draws.
 pub const DRAW_STEP: u64 = 500;
-/// Limit: people beyond those it lets in that one promotion looks at, because they are absent.
+/// Limit: absent people that one promotion inspects beyond those it admits.
 pub const LOOKS: u64 = 500;
-/// Limit: changes of the limits that are remembered.
+/// Limit: changes of the limits kept in the history.
 pub const CHANGES: usize = 20;
 
-/// Limits that were set before the configured ones.
+/// Limits that override the configured ones.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Overrides {
     pub seats: Option<Option<u64>>,
@@ -68,17 +68,17 @@ pub struct Overrides {
     pub per_second: Option<u64>,
 }
 
-/// What is known of the room as a whole, and kept as one record.
+/// The state of the room as a whole, persisted as one record.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Head {
-    /// Drawn when the room was made.
+    /// The incarnation: drawn when the room was created.
     pub born: u64,
     pub config: RoomConfig,
     pub overrides: Overrides,
     pub status: Status,
     /// The next place.
     pub next_index: u64,
-    /// Places that were set aside for the early ones and not yet given.
+    /// Places reserved for early tickets and not yet assigned.
     pub draw_next: u64,
     pub draw_end: u64,
     pub wave: Wave,
@@ -86,7 +86,7 @@ pub struct Head {
     pub granted: u64,
     pub inside: u64,
     pub counts: Counts,
-    /// When people were let in within the last second, and how many.
+    /// The admissions of the last second: time and count.
     pub recent: Vec<(Timestamp, u64)>,
     pub changes: Vec<Resized>,
 }
@@ -111,7 +111,7 @@ impl Head {
         }
     }
 
-    /// The limits that hold.
+    /// The limits in effect.
     pub fn capacity(&self) -> Capacity {
         let configured = self.config.capacity;
         Capacity {
@@ -121,7 +121,7 @@ impl Head {
         }
     }
 
-    /// Those who keep a slot.
+    /// Tickets that hold a slot.
     pub fn slots(&self) -> u64 {
         self.granted + self.inside
     }
@@ -141,19 +141,19 @@ impl Head {
 pub struct Room {
     head: Head,
     tickets: HashMap<PersonId, Ticket>,
-    /// Those who wait and were present when they were last looked at.
+    /// Waiting people who were present at the last inspection.
     line: BTreeMap<Index, PersonId>,
-    /// Those who came before the room opened, in the order of the draw.
+    /// People who joined before the room opened, in the order of the draw.
     early: BTreeSet<(u64, PersonId)>,
     places: Places,
-    /// When time changes something about a ticket; one entry each.
+    /// When time changes a ticket; one entry each.
     due: Due,
     changed: Changed,
     signals: Signals,
 }
 
-/// Deadlines in their order. Those of people who wait lie apart, because they are spared while nobody can know who is
-/// there.
+/// Deadlines in order. Those of waiting people are separate: a reap skips them while nobody can know who is
+/// present.
 #[derive(Debug, Clone, Default)]
 struct Due {
     absences: BTreeSet<(Timestamp, PersonId)>,
@@ -176,11 +176,11 @@ impl Due {
     }
 }
 
-/// What has to be written since it was last taken.
+/// What has to be written since the last call that took it.
 #[derive(Debug, Clone, Default)]
 pub struct Changed {
     pub head: bool,
-    /// Tickets that changed or were forgotten; one may be named more than once.
+    /// Tickets that changed or were forgotten; one may occur more than once.
     pub tickets: Vec<PersonId>,
 }
 
@@ -189,7 +189,7 @@ impl Room {
         Self::with_door(born, config, Status::Open)
     }
 
-    /// A room whose door is in this state from the beginning.
+    /// A room whose door has this status from the beginning.
     pub fn with_door(born: u64, config: RoomConfig, door: Status) -> Self {
         Self {
             head: Head {
@@ -209,7 +209,8 @@ impl Room {
         }
     }
 
-    /// A room of an earlier run. Its connections died with that run: everybody who waits is absent from now on.
+    /// A room of an earlier run. Its connections died with that run, so everybody who waits is absent from now
+    /// on.
     pub fn restored(head: Head, tickets: Vec<(PersonId, Ticket)>, now: Timestamp) -> Self {
         let mut room = Self::new(head.born, head.config.clone());
         for (person, mut ticket) in tickets {
@@ -246,12 +247,12 @@ impl Room {
         std::mem::take(&mut self.signals)
     }
 
-    /// When time next changes something by itself.
+    /// When time next changes something.
     pub fn next_due(&self) -> Option<Timestamp> {
         self.due.first(true).map(|(at, _)| *at)
     }
 
-    /// Puts a ticket into its new state, or forgets it, in every index. What is not in the state is nowhere.
+    /// Moves a ticket to its new state, or forgets it, in every index.
     fn replace(&mut self, person: &PersonId, ticket: Option<Ticket>, now: Timestamp) {
         let before = match &ticket {
             Some(ticket) => self.tickets.insert(person.clone(), ticket.clone()),
@@ -303,9 +304,10 @@ impl Room {
         }
     }
 
-    /// Those who came early and whose draw is under way, or waits for a door that is not open.
+    /// Early tickets whose draw is in progress, or waits for a door that is not open.
     fn undrawn(&self) -> Undrawn {
-        // Who came early to a room that opens later by now, after the places were set aside, has none of them.
+        // If the opening was moved after the places were reserved, people who joined early since then have none
+        // of them.
         let set_aside = self.head.draw_end - self.head.draw_next;
         match set_aside.min(self.early.len() as u64) {
             0 => Undrawn::default(),
@@ -358,7 +360,7 @@ impl Room {
         }
     }
 
-    /// Whether somebody could be let in but for the rate.
+    /// Whether somebody could be admitted if the rate allows it.
     fn has_room(&self) -> bool {
         let (head, capacity) = (&self.head, self.head.capacity());
         head.status == Status::Open

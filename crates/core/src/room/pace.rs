@@ -1,20 +1,20 @@
-//! How fast people are let in and how fast they give up, from counts that only grow.
+//! How fast people are admitted and how fast they give up, from counts that only grow.
 //!
-//! How fast people are let in is told by the time in which somebody waited and the room was open: what happens while
-//! nobody waits tells how fast people come, and a pause tells nothing.
+//! The admission rate counts only the time in which somebody waited and the room was open. While nobody waits,
+//! admissions show the arrival rate, and a pause shows nothing.
 //!
-//! Every process watches for itself: nothing of this is stored.
+//! Every process measures for itself: nothing of this is stored.
 
 use std::collections::VecDeque;
 
 use super::command::{Counts, RoomView, Status};
 use crate::time::{Millis, Timestamp};
 
-/// Nothing older is looked at.
+/// Older samples are ignored.
 const WINDOW: Millis = Millis(5 * 60_000);
-/// Limit: samples that are kept; closer ones are folded into the last.
+/// Limit: the minimum distance of kept samples; closer ones are merged into the last.
 const SAMPLE: Millis = Millis(1_000);
-/// So many admissions are enough to tell the pace: older ones would only hide a change of it.
+/// Enough admissions to measure the pace: older ones would only hide a change of it.
 const ENOUGH: u64 = 200;
 
 /// Counts at one moment.
@@ -22,37 +22,37 @@ const ENOUGH: u64 = 200;
 struct Sample {
     at: Timestamp,
     admitted: u64,
-    /// Who left, or was lost, while waiting.
+    /// People who left, or were lost, while waiting.
     gone: u64,
-    /// People times milliseconds waited, since the first look.
+    /// People times milliseconds waited, since the first sample.
     waited: f64,
     line: Line,
 }
 
-/// What the line did while it moved, since the first look.
+/// Admissions and time while the queue moved, since the first sample.
 #[derive(Debug, Clone, Copy, Default)]
 struct Line {
     ms: u64,
-    /// Of it, since the last admission.
+    /// The part of it since the last admission.
     still: u64,
     admitted: u64,
 }
 
 impl Line {
-    /// Limits are per second, so people are let in together, and up to a second later the next ones: a second without
-    /// anybody is part of a turn that is not over, and belongs to those who are let in at its end.
+    /// Limits are per second, so people are admitted together, and the next ones up to a second later. A second
+    /// without admissions is part of an unfinished turn and belongs to those admitted at its end.
     fn turns(self) -> u64 {
         self.ms - self.still.min(SAMPLE.0)
     }
 }
 
-/// The last look, however close.
+/// The last sample, however close.
 #[derive(Debug, Clone, Copy)]
 struct Look {
     at: Timestamp,
     admitted: u64,
     waiting: u64,
-    /// People were let in, if there were any.
+    /// The room was admitting people, if there were any.
     open: bool,
 }
 
@@ -64,14 +64,14 @@ pub struct Pace {
     line: Line,
 }
 
-/// What the recent past tells.
+/// The rates of the recent past.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Rates {
-    /// Admissions that were counted: the more, the surer.
+    /// Admissions counted: the more, the more certain.
     pub admitted: u64,
     /// Admissions per millisecond, while somebody waited.
     pub per_ms: f64,
-    /// The chance per millisecond that somebody who waits gives up.
+    /// The chance per millisecond that a waiting person gives up.
     pub gone_per_ms: f64,
 }
 
@@ -81,7 +81,7 @@ impl Pace {
         self.add(view.now, view.counts, view.waiting(), open);
     }
 
-    /// Takes in a look at the room. Looks that are not later than the last are ignored.
+    /// Adds a sample of the room. Ignores samples not later than the last.
     fn add(&mut self, at: Timestamp, counts: Counts, waiting: u64, open: bool) {
         if let Some(last) = self.last {
             if at <= last.at {
@@ -117,7 +117,7 @@ impl Pace {
             // Another room of the same name.
             self.samples.clear();
         }
-        // The last one stays open until it is a second apart from the one before.
+        // The last one stays open until it is a second after the one before.
         let [.., before, _] = self.samples.make_contiguous() else {
             return self.samples.push_back(sample);
         };
@@ -134,7 +134,7 @@ impl Pace {
         }
     }
 
-    /// None until somebody who waited was let in.
+    /// None until a person who waited was admitted.
     pub fn rates(&self) -> Option<Rates> {
         let last = self.samples.back()?;
         let from = self.since(|sample| last.line.admitted - sample.line.admitted)?;
@@ -155,7 +155,7 @@ impl Pace {
         })
     }
 
-    /// Admissions per millisecond, whether anybody waited or not. None until somebody was let in.
+    /// Admissions per millisecond, whether anybody waited or not. None until somebody was admitted.
     pub fn lately(&self) -> Option<f64> {
         let last = self.samples.back()?;
         let from = self.since(|sample| last.admitted - sample.admitted)?;
@@ -178,7 +178,7 @@ impl Pace {
 mod tests {
     use super::*;
 
-    /// Looks once a second, for so many seconds; ten people are let in between two of them if `moves`.
+    /// Samples once a second for this many seconds; the room admits ten people between two samples if `moves`.
     fn watch(
         pace: &mut Pace,
         from: u64,
@@ -206,7 +206,7 @@ mod tests {
         let (mut pace, mut admitted) = (Pace::default(), 0);
         watch(&mut pace, 0, 200, &mut admitted, 0, (true, false));
         assert_eq!(pace.rates(), None);
-        // A few come and go right in: that is how fast they come.
+        // A few join and are admitted at once: that is the arrival rate.
         watch(&mut pace, 200, 20, &mut admitted, 0, (true, true));
         assert_eq!(pace.rates(), None);
         assert_eq!(pace.lately().map(|per_ms| (per_ms * 1_000.0).round()), Some(1.0));
@@ -228,7 +228,7 @@ mod tests {
     #[test]
     fn between_two_turns_the_line_looked_slower_than_it_was() {
         let mut pace = Pace::default();
-        // Ten at once, every second; a look right after, and one in the middle.
+        // Ten at once, every second; a sample right after, and one in the middle.
         for turn in 0..3u64 {
             for (at, admitted) in [(turn * 1_000, turn * 10), (turn * 1_000 + 700, turn * 10)] {
                 let counts = Counts {
@@ -241,7 +241,7 @@ mod tests {
                 }
             }
         }
-        // Nobody any more: that is no turn.
+        // Nobody any more: that is not a turn.
         let counts = Counts {
             admitted: 20,
             ..Counts::default()

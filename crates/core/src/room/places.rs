@@ -1,21 +1,21 @@
-//! Who still waits, one bit per place, and how many of them stand before a place.
+//! A bitmap of the waiting tickets, one bit per place, and how many of them are ahead of a place.
 //!
-//! Places are handed out in a growing order, so the bits of those who wait lie close together: a million people are
-//! 125 KB, which is read as a whole, and everybody's position is counted from that.
+//! Places are assigned in growing order, so the bits of the waiting tickets are close together. A million
+//! people take 125 KB, which a reader loads as a whole to compute everybody's position.
 
 use std::collections::VecDeque;
 
 const WORD: u64 = 64;
-/// Words in a block, whose people are counted once.
+/// Words per block; each block has one count.
 const BLOCK: usize = 64;
 const BLOCK_PLACES: u64 = WORD * BLOCK as u64;
 
-/// The bit of a place in its word: the first place is the highest bit, as in a byte string on Redis.
+/// The bit of a place in its word: the first place is the highest bit, as in a Redis byte string.
 fn bit(index: u64) -> u64 {
     1 << (WORD - 1 - index % WORD)
 }
 
-/// Those of a word that come before a place of it.
+/// The bits of a word before a place in it.
 fn before(word: u64, index: u64) -> u64 {
     let places = index % WORD;
     match places {
@@ -24,13 +24,13 @@ fn before(word: u64, index: u64) -> u64 {
     }
 }
 
-/// As it changes.
+/// The mutable bitmap.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Places {
-    /// Blocks that came before and are empty for good.
+    /// Earlier blocks that stay empty.
     gone: u64,
     words: VecDeque<u64>,
-    /// People of each block.
+    /// People in each block.
     counts: VecDeque<u64>,
     total: u64,
 }
@@ -50,7 +50,7 @@ impl Places {
         word.is_some_and(|word| word & bit(index) != 0)
     }
 
-    /// Somebody waits here. A place before those that are gone for good cannot be taken: a programmer's error.
+    /// Marks a place as waiting. A place in the discarded blocks cannot be taken: that is a programmer error.
     pub fn add(&mut self, index: u64) {
         if self.total == 0 {
             // Nothing is before the first one.
@@ -59,7 +59,7 @@ impl Places {
             self.gone = index / BLOCK_PLACES;
         }
         while self.gone > 0 && index / BLOCK_PLACES < self.gone {
-            // A place that was skipped by a draw comes back before the ones that are there.
+            // A place that a draw skipped returns before the existing ones.
             self.gone -= 1;
             (0..BLOCK).for_each(|_| self.words.push_front(0));
             self.counts.push_front(0);
@@ -78,7 +78,7 @@ impl Places {
         }
     }
 
-    /// Nobody waits here any more.
+    /// Marks a place as no longer waiting.
     pub fn remove(&mut self, index: u64) {
         let Some(word) = self.word(index).filter(|_| self.has(index)) else {
             return;
@@ -93,7 +93,7 @@ impl Places {
         }
     }
 
-    /// How many wait before this place.
+    /// How many wait ahead of this place.
     pub fn ahead(&self, index: u64) -> u64 {
         let Some(word) = self.word(index) else {
             return 0;
@@ -116,19 +116,19 @@ impl Places {
     }
 }
 
-/// As it was at one moment: everybody's position in constant time.
+/// An immutable view of one moment: everybody's position in constant time.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct PlacesView {
     /// The first place of the words; a multiple of 64.
     first: u64,
     words: Vec<u64>,
-    /// How many wait before each word.
+    /// How many wait ahead of each word.
     ahead: Vec<u64>,
     total: u64,
     undrawn: Undrawn,
 }
 
-/// People whose places are set aside and not drawn yet: they stand before every place from `before` on.
+/// People whose places are reserved but not drawn yet: they are ahead of every place from `before` on.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Undrawn {
     pub before: u64,
@@ -136,7 +136,7 @@ pub struct Undrawn {
 }
 
 impl Undrawn {
-    /// How many of them stand before this place.
+    /// How many of them are ahead of this place.
     pub fn ahead(self, index: u64) -> u64 {
         match index >= self.before {
             true => self.people,
@@ -165,7 +165,7 @@ impl PlacesView {
         }
     }
 
-    /// The same, with those who have not drawn their places yet.
+    /// The same, including people without a drawn place.
     pub fn with_undrawn(self, undrawn: Undrawn) -> Self {
         Self { undrawn, ..self }
     }
@@ -194,7 +194,7 @@ impl PlacesView {
         word.is_some_and(|word| word & bit(index) != 0)
     }
 
-    /// How many wait before this place.
+    /// How many wait ahead of this place.
     pub fn ahead(&self, index: u64) -> u64 {
         let placed = match self.word(index) {
             None => 0,

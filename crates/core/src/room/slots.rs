@@ -1,4 +1,4 @@
-//! Passes that are redeemed, visits that go on or end, and what time ends.
+//! Redeems passes, extends and ends visits, and reaps what time has ended.
 
 use super::Room;
 use super::command::{ExtendParams, InsideOutcome, ReapOutcome, ReapParams, RedeemOutcome, RedeemParams};
@@ -8,7 +8,7 @@ use crate::ids::PersonId;
 use crate::time::Timestamp;
 
 impl Room {
-    /// A pass is shown: once.
+    /// Redeems a pass, once.
     pub fn redeem(&mut self, params: &RedeemParams, now: Timestamp) -> RedeemOutcome {
         let ticket = self.tickets.get(&params.person);
         let Some(mut ticket) = ticket.filter(|ticket| ticket.index == params.index).cloned() else {
@@ -16,7 +16,7 @@ impl Room {
         };
         match &ticket.state {
             TicketState::Granted { wave, .. } | TicketState::Inside { wave, .. } if *wave != params.wave => {
-                // A pass of before the ticket was given another.
+                // A pass from before the ticket was reissued another.
                 match params.wave <= self.head.voided {
                     true => RedeemOutcome::Voided,
                     false => RedeemOutcome::Unknown,
@@ -52,14 +52,14 @@ impl Room {
         }
     }
 
-    /// Lets somebody stay inside for longer.
+    /// Extends a visit.
     pub fn extend(&mut self, params: &ExtendParams, now: Timestamp) -> InsideOutcome {
         let Some(mut ticket) = self.tickets.get(&params.person).cloned() else {
             return InsideOutcome::Unknown;
         };
         match &mut ticket.state {
             TicketState::Ended { end, .. } => InsideOutcome::Ended(*end),
-            // Its time is over, although nobody has looked yet.
+            // It has expired, although no reap has run yet.
             TicketState::Inside { until, .. } if *until <= now => InsideOutcome::Ended(End::Expired),
             TicketState::Inside { until, .. } => {
                 *until = (*until).max(now + params.by.min(MAX_SPAN));
@@ -71,7 +71,7 @@ impl Room {
         }
     }
 
-    /// Has what it came for: the slot is free, the seat stays taken. Said twice, it counts once.
+    /// Completes a visit: frees the slot, the seat stays taken. Idempotent.
     pub fn complete(&mut self, person: &PersonId, now: Timestamp) -> InsideOutcome {
         let Some(ticket) = self.tickets.get(person).cloned() else {
             return InsideOutcome::Unknown;
@@ -79,7 +79,7 @@ impl Room {
         match ticket.state {
             TicketState::Ended { end, .. } => InsideOutcome::Ended(end),
             TicketState::Early { .. } | TicketState::Waiting { .. } => InsideOutcome::NotInside,
-            // A slot that nobody has taken back yet is still its own.
+            // Until a reap frees the slot, the ticket still holds it.
             TicketState::Granted { .. } | TicketState::Inside { .. } => {
                 self.head.counts.completed += 1;
                 self.end(person, ticket, End::Completed, now);
@@ -89,7 +89,7 @@ impl Room {
         }
     }
 
-    /// Does what time asks for, as far as it may.
+    /// Ends and forgets what is due, within the given bounds.
     pub fn reap(&mut self, params: ReapParams, now: Timestamp) -> ReapOutcome {
         let absent = params.counts_absent(now);
         let mut outcome = ReapOutcome {

@@ -1,4 +1,4 @@
-//! One person's ticket: where it stands, and until when.
+//! One person's ticket: its state and its deadlines.
 
 use serde::{Deserialize, Serialize};
 
@@ -6,25 +6,25 @@ use super::config::RoomConfig;
 use crate::ids::SessionId;
 use crate::time::Timestamp;
 
-/// The place of a ticket in its room. Smaller goes first; never used twice.
+/// The place of a ticket in its room. Smaller goes first; never reused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Index(pub u64);
 
-/// One promotion that let people in. Passes carry it, so that those of a wave can be voided together.
+/// One promotion that admitted people. Passes carry it, so that an operator can void those of a wave together.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Wave(pub u64);
 
-/// Tells the streams of one ticket apart: the newest wins.
+/// Distinguishes the streams of one ticket: the newest wins.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Stream(pub u64);
 
-/// Where a ticket stands. The module's drawing shows how it moves.
+/// The state of a ticket. The module documentation draws the transitions.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum TicketState {
-    /// The room has not opened: the draw will give a place.
+    /// The room has not opened: the draw will assign a place.
     Early {
         draw: u64,
         present_until: Timestamp,
@@ -32,7 +32,7 @@ pub enum TicketState {
     Waiting {
         present_until: Timestamp,
     },
-    /// Let in; the pass can be redeemed before `until`.
+    /// Admitted; the pass can be redeemed before `until`.
     Granted {
         wave: Wave,
         at: Timestamp,
@@ -53,13 +53,13 @@ pub enum TicketState {
 /// How a ticket ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum End {
-    /// Has what it came for: the seat stays taken.
+    /// Completed the visit: the seat stays taken.
     Completed,
-    /// Went by itself.
+    /// Left voluntarily.
     Left,
     /// Was absent for longer than the grace time.
     Lost,
-    /// Was let in and did not come.
+    /// Was admitted and never redeemed the pass.
     NoShow,
     /// Stayed inside for too long.
     Expired,
@@ -81,7 +81,7 @@ impl End {
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Ticket {
-    /// The place. Before the draw: in which order it came.
+    /// The place. Before the draw: the order of arrival.
     pub index: Index,
     pub joined_at: Timestamp,
     pub stream: Stream,
@@ -89,7 +89,7 @@ pub struct Ticket {
 }
 
 impl Ticket {
-    /// When time alone changes something: it is lost, not redeemed, over, or forgotten.
+    /// When time alone changes it: lost, no-show, expired, or forgotten.
     pub fn due_at(&self, config: &RoomConfig) -> Timestamp {
         match &self.state {
             TicketState::Early { present_until, .. } | TicketState::Waiting { present_until } => {
@@ -100,7 +100,7 @@ impl Ticket {
         }
     }
 
-    /// Whether it waits, and no stream has given a heartbeat that still counts.
+    /// Whether it waits without a valid heartbeat of any stream.
     pub fn is_absent(&self, now: Timestamp) -> bool {
         match self.state {
             TicketState::Early { present_until, .. } | TicketState::Waiting { present_until } => {
@@ -110,7 +110,7 @@ impl Ticket {
         }
     }
 
-    /// Whether it keeps one of the slots.
+    /// Whether it holds one of the slots.
     pub fn holds_slot(&self) -> bool {
         matches!(
             self.state,

@@ -1,4 +1,4 @@
-//! Notes when records were last used: sparsely, in batches, and never on the path of a reader.
+//! Records when records were last used: sparsely, in batches, and never on the read path.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -11,11 +11,11 @@ use tokio_util::sync::CancellationToken;
 
 use super::shared::{Shared, record_ref};
 
-/// Limit: notes that wait. More are dropped: the next use of the record notes it again.
+/// Limit: notes that wait. The queue drops further ones; the next use of the record notes it again.
 const QUEUE: usize = 4_096;
 /// Limit: notes in one call.
 const BATCH: usize = 500;
-/// A batch is as old as this at most.
+/// Longest time a note waits for its batch to fill.
 const EVERY: Duration = Duration::from_millis(500);
 
 type Note = (RecordId, Timestamp);
@@ -50,7 +50,7 @@ async fn run(shared: Arc<Shared>, mut queue: mpsc::Receiver<Note>, stop: Cancell
             return;
         }
         if notes.len() < BATCH {
-            // Lets a few more come.
+            // Wait for a few more notes, so that one call carries them all.
             tokio::select! {
                 () = tokio::time::sleep(EVERY) => {}
                 () = stop.cancelled() => {}

@@ -1,4 +1,5 @@
-//! Within which bounds the settings of a refresh service work. What is outside is refused before anything is touched.
+//! The ranges in which the settings of a refresh service work. Validation rejects everything else before the
+//! service touches anything.
 
 use std::ops::RangeInclusive;
 
@@ -11,11 +12,11 @@ use super::options::{QuerySettings, WatchSettings, WorkSettings};
 const MINUTE: u64 = 60_000;
 const HOUR: u64 = 60 * MINUTE;
 const DAY: u64 = 24 * HOUR;
-/// Limit: characters of a group's name. Logs make parts of their keys from it.
+/// Limit: characters of a consumer group's name. Logs build parts of their keys from it.
 const MAX_GROUP: usize = 100;
 
 impl QuerySettings {
-    /// Checks every value, and those that have to fit the coalescer's; the message names what would be right.
+    /// Checks every value, and those that depend on the coalescer's settings. The error names the valid range.
     pub fn validate(&self, coalescer: &CoalescerConfig) -> Result<(), ConfigError> {
         within("query.read_timeout_ms", self.read_timeout_ms.0, 1..=HOUR)?;
         within("query.ask_wait_ms", self.ask_wait_ms.0, 0..=HOUR)?;
@@ -37,14 +38,14 @@ impl QuerySettings {
 }
 
 impl WorkSettings {
-    /// Checks every value; the message names what would be right.
+    /// Checks every value. The error names the valid range.
     pub fn validate(&self) -> Result<(), ConfigError> {
         within("work.high_in_flight", self.high_in_flight as u64, 1..=100_000)?;
         within("work.low_in_flight", self.low_in_flight as u64, 1..=100_000)?;
         within("work.retries", self.retries.into(), 0..=100)?;
         within("work.backoff_ms", self.backoff_ms.0, 1..=HOUR)?;
         within("work.park_after_ms", self.park_after_ms.0, 0..=DAY)?;
-        // A third of it is the time between two heartbeats, for every record that is worked on.
+        // The heartbeat interval is a third of this, for every record in work.
         within("work.claim_ms", self.claim_ms.0, 1_000..=HOUR)?;
         within("work.high_batch", self.high_batch as u64, 1..=10_000)?;
         within("work.low_batch", self.low_batch as u64, 1..=10_000)?;
@@ -58,7 +59,7 @@ impl WorkSettings {
 }
 
 impl WatchSettings {
-    /// Checks every value; the message names what would be right.
+    /// Checks every value. The error names the valid range.
     pub fn validate(&self) -> Result<(), ConfigError> {
         for (name, every, longest) in [
             ("watch.lag_every_ms", self.lag_every_ms, HOUR),
@@ -73,7 +74,7 @@ impl WatchSettings {
     }
 }
 
-/// Whoever looks more often does nothing else.
+/// A process that polls more often does nothing else.
 const SHORTEST_LOOK: Millis = Millis(10);
 
 fn within(name: &str, value: u64, range: RangeInclusive<u64>) -> Result<(), ConfigError> {
@@ -86,7 +87,7 @@ fn within(name: &str, value: u64, range: RangeInclusive<u64>) -> Result<(), Conf
     )))
 }
 
-/// What every log takes as the name of a group.
+/// Every log accepts these names for a consumer group.
 fn group(name: &str, group: &str) -> Result<(), ConfigError> {
     let fine = |char: char| char.is_ascii_alphanumeric() || matches!(char, '.' | '_' | '-');
     if (1..=MAX_GROUP).contains(&group.len()) && group.chars().all(fine) {

@@ -1,6 +1,6 @@
-//! What was read a moment ago, told from memory: bounded in entries, bytes and age.
+//! Serves recently read rows from memory, bounded in entries, bytes and age.
 //!
-//! All entries live equally long, so the oldest is always the first to go, for whatever reason.
+//! All entries live equally long, so eviction always starts with the oldest, whatever the reason.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
@@ -14,20 +14,20 @@ use tokio::time::Instant;
 
 use super::options::QuerySettings;
 
-/// Bytes that an entry needs beside its data, about.
+/// Approximate bytes that an entry needs beside its data.
 const OVERHEAD: usize = 512;
 
 /// A row, and when it was read.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Seen {
     pub(crate) row: Row,
-    /// By the store's time, from before the database was asked.
+    /// In store time, taken before the database query.
     pub(crate) read_at: Timestamp,
-    /// A refresh that was queued because of this row: it need not be asked for again.
+    /// The refresh already queued because of this row; readers need not request it again.
     pub(crate) queued: OnceLock<RequestOutcome>,
 }
 
-/// Says whether a record was written since a read of it began.
+/// Tells whether somebody wrote a record after a read of it began.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct ReadBegun(u64);
 
@@ -41,17 +41,17 @@ struct Entry {
 #[derive(Debug, Default)]
 struct Inner {
     entries: HashMap<RecordId, Entry>,
-    /// Oldest first; one whose stamp is not its entry's was replaced or forgotten.
+    /// Oldest first. If a stamp differs from its entry's, that entry was replaced or forgotten.
     order: VecDeque<(RecordId, u64, Instant)>,
     bytes: usize,
     stamp: u64,
-    /// Records forgotten lately, with the stamp at which: a read that began before must not bring them back.
+    /// Recently invalidated records with their stamps. A read that began earlier must not bring them back.
     forgotten: VecDeque<(u64, RecordId)>,
-    /// Forgettings up to this stamp are no longer listed.
+    /// The list no longer holds invalidations up to this stamp.
     unlisted: u64,
 }
 
-/// Limit: forgettings that are listed. A read that began before the oldest of them is not kept.
+/// Limit: invalidations in the list. The cache does not keep a read that began before the oldest of them.
 const FORGOTTEN: usize = 4_096;
 
 #[derive(Debug)]
@@ -78,12 +78,12 @@ impl Cache {
         inner.entries.get(record).map(|entry| entry.seen.clone())
     }
 
-    /// Before the database is asked.
+    /// Call this before the database query.
     pub(crate) fn begin(&self) -> ReadBegun {
         ReadBegun(self.inner().stamp)
     }
 
-    /// Keeps what was read, unless the record was written meanwhile.
+    /// Keeps the row, unless somebody wrote the record in the meantime.
     pub(crate) fn keep(&self, record: &RecordId, seen: Arc<Seen>, begun: ReadBegun) {
         let mut inner = self.inner();
         let mut since = inner
@@ -142,7 +142,7 @@ impl Cache {
         }
     }
 
-    /// Nothing that panics is done under this lock.
+    /// No code under this lock panics, so a poisoned lock is safe to use.
     fn inner(&self) -> MutexGuard<'_, Inner> {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }

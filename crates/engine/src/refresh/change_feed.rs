@@ -1,4 +1,4 @@
-//! Tells followers in this process that a record was written.
+//! Notifies followers in this process when somebody writes a record.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -13,7 +13,7 @@ pub(crate) struct ChangeFeed {
     followed: Arc<Mutex<Followed>>,
 }
 
-/// Somebody who waits for changes of one record.
+/// Waits for changes of one record.
 #[derive(Debug)]
 pub(crate) struct Follower {
     record: RecordId,
@@ -22,7 +22,7 @@ pub(crate) struct Follower {
 }
 
 impl ChangeFeed {
-    /// Changes from here on.
+    /// Sees changes from this call on.
     pub(crate) fn follow(&self, record: RecordId) -> Follower {
         let changes = match self.followed().entry(record.clone()) {
             std::collections::hash_map::Entry::Occupied(entry) => entry.get().subscribe(),
@@ -43,16 +43,16 @@ impl ChangeFeed {
         }
     }
 
-    /// Nothing that panics is done under this lock.
+    /// No code under this lock panics, so a poisoned lock is safe to use.
     fn followed(&self) -> MutexGuard<'_, Followed> {
         self.followed.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl Follower {
-    /// Resolves when the record was written since the last time.
+    /// Resolves when somebody wrote the record after the last call.
     pub(crate) async fn changed(&mut self) {
-        // The sender lives as long as somebody follows.
+        // The sender lives as long as the record has a follower.
         let _ = self.changes.changed().await;
     }
 }
@@ -60,7 +60,7 @@ impl Follower {
 impl Drop for Follower {
     fn drop(&mut self) {
         let mut followed = self.feed.followed();
-        // This one still counts.
+        // The count still includes this follower.
         let last = |sender: &watch::Sender<()>| sender.receiver_count() <= 1;
         if followed.get(&self.record).is_some_and(last) {
             followed.remove(&self.record);

@@ -1,4 +1,4 @@
-//! Claims on records that are worked on here: extended while the work lasts, given back when it is dropped.
+//! Claims on the records that this process works on. A heartbeat extends them; dropping one releases it.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -15,9 +15,9 @@ use super::shared::Shared;
 
 /// Limit: claims in one call.
 const BATCH: usize = 256;
-/// Limit: claims that wait to be given back; more run out by themselves.
+/// Limit: claims that wait for release. Further ones expire on their own.
 const MAX_ABANDONED: usize = 4_096;
-/// How long giving back may take at the end.
+/// Longest time that the last release may take at shutdown.
 const LAST: Duration = Duration::from_millis(500);
 
 type Name = (RecordId, Version);
@@ -43,7 +43,7 @@ pub(crate) struct Claim {
 }
 
 impl Claim {
-    /// Its end is known to the store: nothing is to be given back.
+    /// The store knows how the work ended, so there is nothing to release.
     pub(crate) fn settled(mut self) {
         self.settled = true;
     }
@@ -76,7 +76,7 @@ impl Claims {
         }
     }
 
-    /// The store has granted it.
+    /// Call this once the store has granted the claim.
     pub(crate) fn hold(self: &Arc<Self>, record: RecordId, version: Version, priority: Priority) -> Claim {
         let name = (record, version);
         self.held().claims.insert(name.clone(), priority);
@@ -87,9 +87,9 @@ impl Claims {
         }
     }
 
-    /// Until stopped; then gives back what was dropped last.
+    /// Runs until stopped, then releases the claims dropped last.
     pub(crate) async fn run(self: Arc<Self>, stop: CancellationToken) {
-        // Two tries fit in before a claim runs out.
+        // A third of the lease leaves time for two attempts before a claim expires.
         let every = Duration::from(self.shared.options.work.claim_ms) / 3;
         let mut extended = Instant::now();
         while !stop.is_cancelled() {
@@ -117,7 +117,7 @@ impl Claims {
             let extend = self.shared.options.store.extend(batch.to_vec());
             match self.shared.store_guard.call(extend).await {
                 Ok(kept) => {
-                    // What is written after all is fenced by its version.
+                    // A worker that lost its claim may still write: the version fences that write.
                     let lost = kept.iter().filter(|kept| !**kept).count() as u64;
                     self.shared.counters.claims_lost.add(lost);
                 }
@@ -145,7 +145,7 @@ impl Claims {
         &self.shared.options.owner
     }
 
-    /// Nothing that panics is done under this lock.
+    /// No code under this lock panics, so a poisoned lock is safe to use.
     fn held(&self) -> MutexGuard<'_, Held> {
         self.held.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -1,7 +1,7 @@
 //! Consumes the events of one priority.
 //!
-//! Polling never stops: not while events wait for tokens, not while the database is away, not while LOW stands back.
-//! What is in hand is bounded, and only the low-water mark of a partition is committed.
+//! Polling never stops: not while events wait for tokens, not while the database is unavailable, not while LOW is
+//! paused. The number of events in flight is bounded, and the consumer commits only the low watermark of a partition.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -23,18 +23,18 @@ use super::offsets::{Offsets, Place};
 use super::shared::Shared;
 use super::work::Work;
 
-/// How long one poll waits.
+/// Longest time that one poll waits.
 const POLL: Duration = Duration::from_millis(200);
 /// Pause after a poll that failed.
 const PAUSE: Duration = Duration::from_millis(200);
-/// How long the last commit may take.
+/// Longest time that the last commit may take.
 const LAST_COMMIT: Duration = Duration::from_secs(2);
 
 pub(crate) struct Worker {
     pub(crate) shared: Arc<Shared>,
     pub(crate) work: Arc<Work>,
     pub(crate) priority: Priority,
-    /// Stands back while this is true.
+    /// While this is true, the consumer takes no further events.
     pub(crate) paused: watch::Receiver<bool>,
     pub(crate) stop: CancellationToken,
     pub(crate) abort: CancellationToken,
@@ -43,7 +43,7 @@ pub(crate) struct Worker {
 type Committed<'a> = BoxFuture<'a, (Vec<Mark>, Result<Vec<CommitOutcome>, LogError>)>;
 
 impl Worker {
-    /// Until stopped; what is begun is finished, unless it is aborted.
+    /// Runs until stopped. Finishes the events it has started, unless `abort` fires first.
     pub(crate) async fn run(self) {
         let Some(consumer) = self.join().await else { return };
         let mut hands = ConsumerState::new(self);
@@ -90,14 +90,14 @@ impl Worker {
 type Item = (Place, Delivered);
 type Ended = (Bytes, Place, bool);
 
-/// What is in hand.
+/// The events in flight and the offsets they came from.
 struct ConsumerState {
     worker: Worker,
     in_flight: usize,
     marks: Offsets,
     lines: KeyedQueue<Item>,
     tasks: JoinSet<Ended>,
-    /// One for each partition that is ours: cancelled when it is lost.
+    /// One for each assigned partition, cancelled when this consumer loses it.
     losses: HashMap<u32, CancellationToken>,
 }
 
@@ -137,7 +137,7 @@ impl ConsumerState {
                     }
                     _ = commits.tick(), if committing.is_none() => committing = self.commit(consumer),
                     Ok(()) = paused.changed() => self.stand_back(consumer),
-                    // What a poll that is dropped would have brought is delivered again.
+                    // The log delivers the events of a dropped poll again.
                     () = stop.cancelled() => return,
                 }
             };
@@ -156,7 +156,7 @@ impl ConsumerState {
         }
     }
 
-    /// Lets what is begun finish, and commits it.
+    /// Lets the started events finish, and commits them.
     async fn finish(&mut self, consumer: &dyn Consumer) {
         let partitions: Vec<u32> = self.losses.keys().copied().collect();
         for partition in partitions {
@@ -172,7 +172,7 @@ impl ConsumerState {
         }
     }
 
-    /// Records that can be taken on: twice what is worked on, so that a free hand finds work.
+    /// Capacity for further events: twice the limit in flight, so that a free worker always finds one.
     fn room(&self) -> usize {
         (2 * self.in_flight).saturating_sub(self.lines.waiting() + self.tasks.len())
     }
@@ -219,7 +219,7 @@ impl ConsumerState {
     }
 
     fn ended(&mut self, ended: Result<Ended, JoinError>) {
-        // Fetchers' panics have been caught: this one is ours.
+        // `Work` catches panics of fetchers, so this one is a bug of ours.
         let (key, place, done) = ended.unwrap_or_else(|error| std::panic::resume_unwind(error.into_panic()));
         self.lines.finished(&key);
         if done {
@@ -245,7 +245,7 @@ impl ConsumerState {
                 for (mark, outcome) in marks.into_iter().zip(outcomes) {
                     match outcome {
                         CommitOutcome::Committed => self.marks.committed(mark),
-                        // The next batch says so, too.
+                        // The next batch reports the lost partition, too.
                         CommitOutcome::Lost => {}
                         CommitOutcome::NotDelivered => {
                             tracing::error!(?mark, "a mark is beyond what was delivered");
@@ -253,13 +253,13 @@ impl ConsumerState {
                     }
                 }
             }
-            // The marks stay due.
+            // The offsets stay due, so the next commit retries them.
             Err(error) => tracing::warn!(%error, "marks could not be committed; they are tried again"),
         }
     }
 }
 
-/// Resolves when a commit that is under way has ended.
+/// Resolves when the commit in progress has ended.
 async fn settled<'a>(
     committing: &mut Option<Committed<'a>>,
 ) -> (Vec<Mark>, Result<Vec<CommitOutcome>, LogError>) {

@@ -1,4 +1,4 @@
-//! What happened, counted since the start: plain numbers that a metrics crate can read.
+//! Counters since the start: plain numbers that a metrics crate can read.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -7,7 +7,7 @@ use crate::histogram::{Histogram, HistogramView};
 use tidegate_core::priority::Priority;
 use tidegate_core::refresh::dead_letter::FailureReason;
 
-/// Why an event was not simply refreshed.
+/// Every reason why an event may fail.
 pub(crate) const REASONS: [FailureReason; 7] = [
     FailureReason::Api5xx,
     FailureReason::Api4xx,
@@ -18,7 +18,7 @@ pub(crate) const REASONS: [FailureReason; 7] = [
     FailureReason::UnknownSource,
 ];
 
-/// As metrics name a reason.
+/// The name of a reason in metrics.
 pub fn reason_name(reason: FailureReason) -> &'static str {
     match reason {
         FailureReason::Api5xx => "API_5XX",
@@ -169,7 +169,7 @@ fn add_one(counts: &[Count; REASONS.len()], reason: FailureReason) {
     }
 }
 
-/// Every reason is there, also what never happened.
+/// Lists every reason, including those that never occurred.
 fn by_reason(counts: &[Count; REASONS.len()]) -> BTreeMap<FailureReason, u64> {
     let counts = REASONS.iter().zip(counts);
     counts.map(|(reason, count)| (*reason, count.get())).collect()
@@ -178,44 +178,44 @@ fn by_reason(counts: &[Count; REASONS.len()]) -> BTreeMap<FailureReason, u64> {
 /// What this process has done since it started.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct CountersView {
-    /// Tokens that callers got: `rate_limiter_acquired_total`.
+    /// Tokens that callers received: `rate_limiter_acquired_total`.
     pub tokens_acquired: PriorityCounts,
-    /// Times that a budget had none: `rate_limiter_rejected_total`.
+    /// Times that a budget had no token left: `rate_limiter_rejected_total`.
     pub tokens_rejected: PriorityCounts,
-    /// Tokens that came too late to be used.
+    /// Tokens that arrived too late to use.
     pub tokens_late: u64,
-    /// Events that were published.
+    /// Published events.
     pub published: PriorityCounts,
-    /// Of those, HIGH events that replaced a LOW: `dedup_upgrade_total`.
+    /// Of those, HIGH events that replaced a LOW one: `dedup_upgrade_total`.
     pub upgraded: u64,
-    /// Requests for a record that was on its way already: `dedup_coalesce_hit_total`.
+    /// Requests for a record with a refresh already in progress: `dedup_coalesce_hit_total`.
     pub coalesced: u64,
-    /// Requests for a record that was refreshed while they were under way.
+    /// Requests for a record whose refresh finished while they were in progress.
     pub just_refreshed: u64,
     /// Events whose record another worker was fetching: `dedup_lock_conflict_total`.
     pub conflicts: u64,
-    /// Requests that could not be queued: the queue was full, or the store or the log was away.
+    /// Requests that could not be queued: the queue was full, or the store or the log was unavailable.
     pub asks_refused: u64,
     /// Events that the log did not confirm: `kafka_producer_send_failed_total`.
     pub send_failed: u64,
     /// From delivery to settlement: `update_process_duration_seconds`.
     pub process_high: HistogramView,
     pub process_low: HistogramView,
-    /// Calls to upstreams, each with a token of its own.
+    /// Calls to upstreams, each with its own token.
     pub attempts: PriorityCounts,
-    /// Snapshots that were replaced.
+    /// Snapshots that a refresh replaced.
     pub updated: u64,
-    /// Snapshots that were found unchanged.
+    /// Snapshots that a refresh found unchanged.
     pub unchanged: u64,
-    /// Answers that something newer had overtaken.
+    /// Fetched responses that a newer version had overtaken.
     pub superseded: u64,
-    /// `obsolete_event_skipped_total`.
+    /// Obsolete events that workers skipped: `obsolete_event_skipped_total`.
     pub obsolete: u64,
-    /// Answers that asked to wait.
+    /// Responses that asked us to wait.
     pub throttled: u64,
-    /// Events put aside because their wait was long.
+    /// Events parked because they would have waited long.
     pub parked: u64,
-    /// Attempts after the first.
+    /// Attempts after the first one.
     pub retried: u64,
     /// Events that failed, by reason: `update_process_error_total`.
     pub failures: BTreeMap<FailureReason, u64>,
@@ -223,26 +223,26 @@ pub struct CountersView {
     pub dead_letters: u64,
     /// The same by reason: how `dlq_message_count` grows.
     pub dead_letters_by_reason: BTreeMap<FailureReason, u64>,
-    /// Of those, events of records that the upstream says there are not: nothing needs repair.
+    /// Of those, events whose record does not exist upstream: nothing needs repair.
     pub absent: u64,
-    /// Of those, records that could not be read.
+    /// Of those, log records that could not be decoded.
     pub undecodable: u64,
-    /// Claims that ran out while the work went on.
+    /// Claims that expired while the work continued.
     pub claims_lost: u64,
-    /// Records asked for ahead.
+    /// Prefetched records.
     pub prefetched: u64,
-    /// Records asked for because their retry was due.
+    /// Records requested again because their retry was due.
     pub due_retries: u64,
     /// Dead letters replayed.
     pub replayed: u64,
-    /// Records read.
+    /// Record reads.
     pub reads: u64,
-    /// Of those, answered from memory.
+    /// Of those, served from memory.
     pub cache_hits: u64,
     /// Reads that the database did not answer in time.
     pub read_errors: u64,
-    /// Events that came to their end.
+    /// Events that reached a terminal state.
     pub settled: PriorityCounts,
-    /// Times that LOW began to stand back for HIGH.
+    /// Times that LOW paused in favour of HIGH.
     pub low_pauses: u64,
 }

@@ -1,4 +1,4 @@
-//! Whether the database answers: all that reads of records need.
+//! Probes whether the database responds. Reads of records need nothing else.
 
 use std::time::Duration;
 
@@ -7,12 +7,12 @@ use tokio::time::Instant;
 
 use super::shared::Shared;
 
-/// However many ask, the database is asked this often.
+/// Shortest time between two probes, however many callers ask.
 const EVERY: Duration = Duration::from_secs(1);
 
 #[derive(Debug, Default)]
 pub(crate) struct Presence {
-    /// When it was last asked, and whether it answered. Locked while it is asked.
+    /// Time and result of the last probe. The probe runs under this lock.
     seen: Mutex<Option<(Instant, bool)>>,
 }
 

@@ -1,5 +1,5 @@
-//! Dead letters: look at them, try them again, or put them away. A log cannot forget a single record, so what was
-//! handled is marked in the database.
+//! Reads dead letters: list, replay or purge them. A log cannot delete a single record, so the database marks the
+//! dead letters that somebody handled.
 
 use std::sync::Arc;
 
@@ -17,45 +17,45 @@ use super::events::decode_dead;
 use super::publisher::{Ask, PublishOutcome, PublishWorker};
 use super::shared::{Shared, record_ref};
 
-/// Limit: dead letters that are looked at for one page.
+/// Limit: dead letters scanned for one page.
 const MOST_LOOKED_AT: usize = 5_000;
 /// Limit: dead letters in one read of the log.
 const SLICE: usize = 200;
 
-/// Limit: marks that are forgotten in one call.
+/// Limit: marks deleted in one call.
 const FORGET: u32 = 1_000;
-/// The group in whose name dead letters are counted; it never commits, so all that are kept count.
+/// The consumer group whose lag counts the dead letters. It never commits, so its lag covers all that the log retains.
 pub(crate) const READERS: &str = "dead-letters";
 
-/// A dead letter as it is found.
+/// A dead letter as the log holds it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DeadLetterView {
     pub position: DeadLetterPosition,
     pub written_at: Timestamp,
-    /// The bytes as they are, if they cannot be read.
+    /// The raw bytes, if they cannot be decoded.
     pub dead_letter: Result<DeadLetter, Bytes>,
-    /// What was done with it, by whom and when.
+    /// How, by whom and when it was handled.
     pub handled: Option<DeadLetterMark>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct DeadLetterQuery {
-    /// Where the page before ended; none = at the beginning.
+    /// Where the previous page ended; none = start at the beginning.
     pub after: Option<DeadLetterPosition>,
     pub max: usize,
-    /// Also those that were handled.
+    /// Include handled dead letters.
     pub handled: bool,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct DeadLetterPage {
-    /// By partition, and within it oldest first.
+    /// Ordered by partition; oldest first within one.
     pub dead_letters: Vec<DeadLetterView>,
-    /// Where the next page begins; none at the end. A page may be short although there is a next.
+    /// Where the next page begins; none at the end. A page may be short although a next one follows.
     pub next: Option<DeadLetterPosition>,
 }
 
-/// Forgets marks of dead letters that the log no longer has.
+/// Deletes the marks of dead letters that the log no longer retains.
 pub(crate) async fn forget_old(shared: &Shared) -> Result<(), RefreshError> {
     let lag = shared.options.log.lag(Topic::Dead, READERS).await?;
     for partition in lag.partitions.iter().filter(|partition| partition.start > 0) {
@@ -69,17 +69,17 @@ pub(crate) async fn forget_old(shared: &Shared) -> Result<(), RefreshError> {
     Ok(())
 }
 
-/// What came of trying a dead letter again.
+/// The result of a replay.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ReplayOutcome {
-    /// It is on its way, with a version of its own, or was refreshed meanwhile.
+    /// A refresh with its own version is in progress, or one finished in the meantime.
     Replayed(PublishOutcome),
-    /// Nothing was queued; the dead letter stays as it is.
+    /// Nothing was queued; the dead letter stays unhandled.
     NotQueued(PublishOutcome),
     AlreadyHandled(DeadLetterMark),
-    /// There is no such dead letter, or not any more.
+    /// No such dead letter exists, or the log no longer retains it.
     NotFound,
-    /// It holds no event that could be tried again.
+    /// It holds no event that could be replayed.
     NotReadable,
 }
 
@@ -139,7 +139,7 @@ impl DeadLetterReader {
         Ok(page)
     }
 
-    /// One dead letter; none if there is no such, or not any more.
+    /// One dead letter; none if it does not exist or the log no longer retains it.
     pub async fn inspect(
         &self,
         position: DeadLetterPosition,
@@ -152,7 +152,7 @@ impl DeadLetterReader {
             return Ok(None);
         }
         let found = self.shared.options.log.read(Topic::Dead, from, 1).await?;
-        // Reading begins at the oldest that is kept, which may be another one.
+        // The read starts at the oldest retained record, which may be another one.
         let exact: Vec<Delivered> = found
             .into_iter()
             .filter(|delivered| delivered.position == from)
@@ -160,7 +160,7 @@ impl DeadLetterReader {
         Ok(self.views(exact).await?.pop())
     }
 
-    /// Asks for the record again, through the coalescer with a version of its own, and marks the dead letter.
+    /// Requests the record again through the coalescer, with its own version, and marks the dead letter as handled.
     pub async fn replay(
         &self,
         position: DeadLetterPosition,
@@ -182,7 +182,7 @@ impl DeadLetterReader {
         let record = event.record();
         let rows = self.shared.options.snapshots.read(&[record_ref(&record)]).await?;
         let row = rows.into_iter().next().unwrap_or_default();
-        // Above everything that is known of the record, whatever the store remembers.
+        // The new version must exceed everything known of the record, whatever the store remembers.
         let known = [
             Some(event.version),
             row.snapshot.map(|snapshot| snapshot.version),
@@ -194,7 +194,8 @@ impl DeadLetterReader {
             priority: Priority::High,
             reason: Reason::Replay,
             snapshot_version: known.into_iter().flatten().max(),
-            // Exactly, not from memory: it must be later than the settlement that made the dead letter.
+            // The exact store time, not the cached one: it must be later than the settlement that wrote the dead
+            // letter.
             read_at: self.shared.options.store.now().await?,
             correlation: Some(event.correlation_id.clone()),
         };
@@ -216,7 +217,7 @@ impl DeadLetterReader {
         Ok(ReplayOutcome::Replayed(outcome))
     }
 
-    /// Offsets dead letters as needing nobody any more. How many were marked by this call.
+    /// Marks dead letters as handled without a replay. Returns how many this call marked.
     pub async fn purge(&self, positions: &[DeadLetterPosition], by: &str) -> Result<u64, RefreshError> {
         self.mark(positions, Handled::Purged, by).await
     }

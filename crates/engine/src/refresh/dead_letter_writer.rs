@@ -1,4 +1,4 @@
-//! Writes dead letters: an event is given up only once the log has confirmed its dead letter.
+//! Writes dead letters. A worker gives up an event only after the log has confirmed its dead letter.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,34 +12,34 @@ use tokio_util::sync::CancellationToken;
 use super::events::{dead_record, log_key};
 use super::shared::Shared;
 
-/// Limit: bytes kept of the key of an event that cannot be read, if the log does not take all of it.
+/// Limit: bytes kept of the key of an undecodable event, if the log rejects the full dead letter.
 const MAX_KEY: usize = 1_000;
-/// Limit: characters kept of a message.
+/// Limit: characters kept of an error message.
 const MAX_MESSAGE: usize = 2_000;
-/// Limit: errors of earlier attempts that are kept, the last ones.
+/// Limit: errors of earlier attempts kept; the latest ones win.
 const MAX_CAUSES: usize = 10;
-/// Limit: the pause between two tries.
+/// Limit: the pause between two attempts.
 const LONGEST_PAUSE: Duration = Duration::from_secs(2);
 
-/// What is given up.
+/// What the worker gives up.
 pub(crate) enum GivenUp<'a> {
     Event(&'a UpdateRequestEvent),
     /// Key and value as they were in the log.
     Raw(Bytes, Bytes),
 }
 
-/// Why it is given up.
+/// Why the worker gives it up.
 pub(crate) struct Why<'a> {
     pub(crate) reason: FailureReason,
     /// The last error.
     pub(crate) message: &'a str,
-    /// Those of the attempts before, in their order.
+    /// Errors of the earlier attempts, in order.
     pub(crate) earlier: &'a [String],
     pub(crate) retries: u32,
 }
 
 impl<'a> Why<'a> {
-    /// Nothing was tried.
+    /// The worker made no attempt.
     pub(crate) fn at_once(reason: FailureReason, message: &'a str) -> Self {
         Self {
             reason,
@@ -60,7 +60,7 @@ impl DeadLetterWriter {
         Self { shared }
     }
 
-    /// Tries until the log has it. None: `lost` came first.
+    /// Retries until the log has confirmed it. None: `lost` fired first.
     pub(crate) async fn give_up(
         &self,
         given_up: GivenUp<'_>,
@@ -93,7 +93,8 @@ impl DeadLetterWriter {
                         tracing::warn!(%error, "a dead letter could not be written; it is tried again");
                     }
                 }
-                // Only what others put into the log is so long. The partition must go on, with as much as is taken.
+                // Only foreign producers append records this long. The partition must move on, so keep as much as
+                // the log accepts.
                 Err(error @ LogError::TooLarge { .. }) if shorten(&mut dead_letter) => {
                     tracing::warn!(%error, "an event that cannot be read is too long for a dead letter; it is cut");
                     let key = record.key.slice(..record.key.len().min(MAX_KEY));
@@ -118,7 +119,7 @@ impl DeadLetterWriter {
     }
 }
 
-/// Keeps half of what could not be read, and says so. False if there is nothing to leave out.
+/// Keeps half of the undecodable bytes and notes the cut. Returns false if nothing is left to cut.
 fn shorten(dead_letter: &mut DeadLetter) -> bool {
     let Original::Raw(bytes) = &mut dead_letter.original else {
         return false;

@@ -1,4 +1,4 @@
-//! What ends a refresh service, or a call to it.
+//! Errors that end a refresh service or one call to it.
 
 use tidegate_core::ids::SourceId;
 use tidegate_log::LogError;
@@ -30,7 +30,7 @@ pub enum RefreshError {
 }
 
 impl RefreshError {
-    /// Whether the same call may work later without anyone stepping in.
+    /// Whether the same call may succeed later without an operator.
     pub fn is_retryable(&self) -> bool {
         match self {
             RefreshError::Store(error) => error.is_retryable(),

@@ -1,4 +1,4 @@
-//! Events and dead letters as bytes in the log.
+//! Encodes events and dead letters as bytes in the log.
 
 use bytes::Bytes;
 use tidegate_core::ids::{CorrelationId, EventId, RecordId};
@@ -9,7 +9,7 @@ use tidegate_core::refresh::event::{Reason, SchemaVersion, UpdateRequestEvent};
 use tidegate_core::time::Timestamp;
 use tidegate_log::{Record, Topic};
 
-/// The topic that events of a priority travel in.
+/// The topic for events of a priority.
 pub(crate) fn topic(priority: Priority) -> Topic {
     match priority {
         Priority::High => Topic::High,
@@ -17,8 +17,8 @@ pub(crate) fn topic(priority: Priority) -> Topic {
     }
 }
 
-/// Events of one record have one key, whatever its source: they stay in order. Lengths keep two records apart
-/// whose names run together the same.
+/// All events of one record share one key and so stay in order. The length prefix separates two records whose
+/// source and key concatenate to the same text.
 pub(crate) fn log_key(record: &RecordId) -> Bytes {
     Bytes::from(format!(
         "{}:{}/{}",

@@ -1,4 +1,4 @@
-//! Follows one record until it is fresh: an item at once, then whenever something changed.
+//! Follows one record until it is fresh: yields one item at once, then one for every change.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,7 +16,7 @@ use super::reader::Reader;
 use super::shared::Shared;
 use super::view::RecordView;
 
-/// What has to differ for a view to be worth telling.
+/// A view is worth sending only if one of these differs from the last one.
 type Told = (Freshness, Option<Timestamp>, bool, Option<Timestamp>);
 
 #[derive(Debug)]
@@ -25,7 +25,7 @@ pub struct RecordFollower {
     record: RecordId,
     since: Option<Version>,
     follower: Follower,
-    /// Writes of other processes are found by looking.
+    /// Poll interval: polling finds the writes of other processes.
     every: Duration,
     stop: CancellationToken,
     told: Option<Told>,
@@ -52,8 +52,8 @@ impl RecordFollower {
         }
     }
 
-    /// The next change; none after the record was fresh, absent or given up, or when the service has ended. A database that
-    /// cannot be read is waited for, but for the first item.
+    /// The next change; none after the record was fresh, absent or given up, or after the service ended. If the
+    /// database is unavailable, the first item is an error; later ones wait until it responds.
     pub async fn next(&mut self) -> Option<Result<RecordView, RefreshError>> {
         if self.ended {
             return None;
@@ -70,7 +70,8 @@ impl RecordFollower {
                     }
                 }
             }
-            // The first look asks for a refresh if one is needed; so does each later one, in case it got lost.
+            // The first read requests a refresh if the record needs one. Every later read does so again, in case
+            // that one got lost.
             let view = match self.reader.read(&self.record, None).await {
                 Ok(view) => view,
                 Err(error) if first || !error.is_retryable() => {
@@ -95,7 +96,7 @@ impl RecordFollower {
         }
     }
 
-    /// Nothing comes after what was told last.
+    /// True if no further item follows the last one.
     pub fn has_ended(&self) -> bool {
         self.ended
     }

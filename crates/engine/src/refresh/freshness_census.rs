@@ -1,5 +1,5 @@
-//! Counts how fresh all records are, a slice at a time, and clears up: after dead letters that are gone, and after failures
-//! of keys that were made up.
+//! Counts how fresh all records are, a slice at a time. Also cleans up: marks of dead letters that the log dropped,
+//! and failures of keys that never existed.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -16,14 +16,14 @@ use super::dead_letter_reader::forget_old;
 use super::options::SourceOptions;
 use super::shared::Shared;
 
-/// Limit: records with a status that are counted.
+/// Limit: records with a status that one census counts.
 const MOST_STATUSES: u32 = 100_000;
-/// Limit: failures that are looked at in one call.
+/// Limit: failures inspected in one call.
 const LAPSED_SLICE: u32 = 1_000;
-/// Pause between two slices: counting is never in a hurry.
+/// Pause between two slices: the census is never in a hurry.
 const PAUSE: Duration = Duration::from_millis(20);
 
-/// How fresh the records of a source were when they were last counted.
+/// How fresh the records of a source were at the last census.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct FreshnessCensus {
     pub fresh: u64,
@@ -35,7 +35,7 @@ pub struct FreshnessCensus {
     pub counted_at: Timestamp,
 }
 
-/// By source; what was not counted yet is not there.
+/// By source; a source without a census yet is not listed.
 #[derive(Debug, Default)]
 pub(crate) struct Censuses(Mutex<BTreeMap<SourceId, FreshnessCensus>>);
 
@@ -79,7 +79,7 @@ impl Censuses {
     }
 }
 
-/// Whoever makes up keys leaves a failure behind for each: what nobody asked for again goes.
+/// A caller that invents keys leaves one failure behind for each. This deletes those that nobody requested again.
 async fn forget_lapsed(shared: &Shared) -> Result<(), SnapshotsError> {
     let mut ask = LapsedAsk {
         from: Timestamp(0),

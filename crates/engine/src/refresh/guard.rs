@@ -1,4 +1,4 @@
-//! A breaker around calls to something that may fail or be slow, and how long the calls took.
+//! A circuit breaker around calls that may fail or be slow, with a histogram of their durations.
 
 use std::fmt;
 use std::future::Future;
@@ -12,13 +12,13 @@ use tidegate_core::time::{Millis, Timestamp};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-/// Limit: the pause between two tries.
+/// Limit: the pause between two attempts.
 const LONGEST_PAUSE: Duration = Duration::from_secs(2);
 
-/// Why a call came to nothing.
+/// Why a call failed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Guarded<E> {
-    /// The breaker is open: nothing was called.
+    /// The breaker is open and made no call.
     Open {
         wait: Duration,
     },
@@ -40,7 +40,7 @@ impl<E: fmt::Display> fmt::Display for Guarded<E> {
     }
 }
 
-/// Whether an error speaks against what was called, or only against the call.
+/// Whether an error blames the called service, or only this call.
 pub(crate) trait Fault: fmt::Display {
     fn is_outage(&self) -> bool;
 }
@@ -52,7 +52,7 @@ impl Fault for tidegate_store::StoreError {
 }
 
 impl Fault for tidegate_snapshots::SnapshotsError {
-    /// A schema that is missing or does not fit is put right by people, and goes on from there.
+    /// A missing or mismatched schema counts as an outage: an operator repairs it, and work continues from there.
     fn is_outage(&self) -> bool {
         !matches!(
             self,
@@ -66,7 +66,7 @@ impl Fault for tidegate_snapshots::SnapshotsError {
 pub(crate) struct Guard {
     name: &'static str,
     breaker: Mutex<Breaker>,
-    /// Breakers count in time of their own, which nobody steps.
+    /// The breaker's own monotonic time: no clock adjustment moves it.
     begun: Instant,
     durations: Histogram,
 }
@@ -89,7 +89,7 @@ impl Guard {
         self.durations.view()
     }
 
-    /// One call, if the breaker lets it through.
+    /// Makes one call, if the breaker permits it.
     pub(crate) async fn call<T, E: Fault>(
         &self,
         call: impl Future<Output = Result<T, E>>,
@@ -109,7 +109,7 @@ impl Guard {
         answer.map_err(Guarded::Failed)
     }
 
-    /// Calls until there is an answer, or an error that waiting does not end. None: `stop` came first.
+    /// Calls until a response arrives, or an error that waiting cannot cure. None: `stop` fired first.
     pub(crate) async fn retry_until_available<T, E, Call, Answer>(
         &self,
         stop: &CancellationToken,
@@ -151,7 +151,7 @@ impl Guard {
         Timestamp(self.begun.elapsed().as_millis() as u64)
     }
 
-    /// Nothing that panics is done under this lock.
+    /// No code under this lock panics, so a poisoned lock is safe to use.
     fn breaker(&self) -> MutexGuard<'_, Breaker> {
         self.breaker.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -198,7 +198,7 @@ mod tests {
             tokio::time::sleep(Duration::from_millis(5)).await;
             Ok::<_, StoreError>(())
         };
-        // Far more than there are probes, all of them waiting when it may be tried again.
+        // Far more callers than probes, all of them waiting when the breaker becomes half-open.
         let calls = (0..50).map(|_| guard.retry_until_available(&stop, quick));
         futures_util::future::join_all(calls).await;
         assert_eq!(guard.state(), BreakerState::Closed);

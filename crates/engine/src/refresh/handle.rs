@@ -1,4 +1,4 @@
-//! How a refresh service is used.
+//! The handle through which callers use a refresh service.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -25,13 +25,13 @@ use super::token_dispenser::TokenDispenser;
 use super::view::RecordView;
 use crate::histogram::HistogramView;
 
-/// What protects the store and the database.
+/// The circuit breakers in front of the store and the database.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Breakers {
-    /// `redis_circuit_breaker_state`, and how long calls took: `redis_command_duration_seconds`.
+    /// `redis_circuit_breaker_state`, and the duration of calls: `redis_command_duration_seconds`.
     pub store: BreakerState,
     pub store_calls: HistogramView,
-    /// `db_circuit_breaker_state`, and how long writes took: `db_upsert_duration_seconds`.
+    /// `db_circuit_breaker_state`, and the duration of writes: `db_upsert_duration_seconds`.
     pub database: BreakerState,
     pub database_writes: HistogramView,
 }
@@ -49,7 +49,8 @@ pub struct RefreshHandle {
 }
 
 impl RefreshHandle {
-    /// Answers from the snapshot alone. Asks for a refresh if it is stale or missing, and says whether one is queued.
+    /// Answers from the snapshot alone. Requests a refresh if the snapshot is stale or missing, and reports whether
+    /// one is queued.
     pub async fn read(
         &self,
         record: &RecordId,
@@ -58,7 +59,7 @@ impl RefreshHandle {
         self.reader()?.read(record, correlation).await
     }
 
-    /// One answer for each, in order.
+    /// One result for each record, in order.
     pub async fn read_many(
         &self,
         records: &[RecordId],
@@ -66,12 +67,12 @@ impl RefreshHandle {
         Ok(self.reader()?.read_many(records).await)
     }
 
-    /// What is there, read anew and without asking for anything.
+    /// Reads the database, bypassing the cache, and requests nothing.
     pub async fn peek(&self, record: &RecordId) -> Result<RecordView, RefreshError> {
         self.reader()?.peek(record).await
     }
 
-    /// A user asks for a refresh; waits up to `wait` to hear what came of asking, not for the refresh.
+    /// Requests a refresh on behalf of a user. Waits up to `wait` for the result of the request, not for the refresh.
     pub async fn request_refresh(
         &self,
         record: &RecordId,
@@ -81,8 +82,8 @@ impl RefreshHandle {
         self.reader()?.request(record, correlation, wait).await
     }
 
-    /// Follows a record until it is fresh, known to be absent, or given up; with `since`, by an event of that version
-    /// or a later one, as [`PublishOutcome::version`] names it.
+    /// Follows a record until it is fresh, known to be absent, or given up. With `since`, only an event of that
+    /// version or a later one ends it; [`PublishOutcome::version`] names the version.
     pub fn follow(&self, record: RecordId, since: Option<Version>) -> Result<RecordFollower, RefreshError> {
         self.shared.options.source(&record)?;
         let reader = self.reader()?.clone();
@@ -95,7 +96,7 @@ impl RefreshHandle {
         ))
     }
 
-    /// Tokens of the targets' budgets, for everyone in this process who calls them.
+    /// Dispenses tokens of the targets' budgets to every caller in this process.
     pub fn token_dispenser(&self) -> TokenDispenser {
         self.token_dispenser.clone()
     }
@@ -117,17 +118,17 @@ impl RefreshHandle {
         }
     }
 
-    /// Whether records can be read: that takes the database and nothing else. It is asked at most once a second.
+    /// Whether records can be read, for which only the database must respond. Probes it at most once a second.
     pub async fn can_read(&self) -> bool {
         self.reader.is_some() && self.shared.presence.look(&self.shared).await
     }
 
-    /// How far the log was behind when it was last looked at.
+    /// The lag of the log when it was last measured.
     pub fn lags(&self) -> Lags {
         self.lags.lags()
     }
 
-    /// How fresh the records were when they were last counted, by source.
+    /// How fresh the records of each source were at the last census.
     pub fn census(&self) -> BTreeMap<SourceId, FreshnessCensus> {
         self.censuses.view()
     }
@@ -144,7 +145,7 @@ impl RefreshHandle {
         &self.shared.options
     }
 
-    /// The store's time, as far as it is known.
+    /// The store's time, or the local clock until the store has answered once.
     pub fn now(&self) -> Timestamp {
         self.shared.now()
     }

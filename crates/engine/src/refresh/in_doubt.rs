@@ -1,5 +1,5 @@
-//! Events of which nobody knows whether the log has them, because it did not answer in time. Their slots end by themselves;
-//! until then nobody here is told that they are queued.
+//! In-doubt publishes: events that the log did not confirm in time, so nobody knows whether it has them. Their
+//! coalescer slots expire on their own. Until then this process tells no caller that they are queued.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -8,14 +8,14 @@ use tidegate_core::ids::RecordId;
 use tidegate_core::refresh::Version;
 use tidegate_core::time::Timestamp;
 
-/// Limit: those that time out while one of them lasts, which batches and their time limit keep few.
+/// Limit: the publishes that time out within the life of one entry. Batches and the send timeout keep them few.
 #[derive(Debug, Default)]
 pub(crate) struct InDoubt {
     events: Mutex<HashMap<RecordId, (Version, Timestamp)>>,
 }
 
 impl InDoubt {
-    /// One for each record: an earlier event of it has ended.
+    /// Holds one event for each record: an earlier event of that record has ended.
     pub(crate) fn raise(&self, doubtful: Vec<(RecordId, Version)>, until: Timestamp, now: Timestamp) {
         let mut events = self.events();
         events.retain(|_, (_, until)| now < *until);
@@ -28,7 +28,7 @@ impl InDoubt {
         known.is_some_and(|(doubtful, until)| *doubtful == version && now < *until)
     }
 
-    /// Nothing that panics is done under this lock.
+    /// No code under this lock panics, so a poisoned lock is safe to use.
     fn events(&self) -> MutexGuard<'_, HashMap<RecordId, (Version, Timestamp)>> {
         self.events.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -1,4 +1,4 @@
-//! KeyedQueue of records in hand: those of one key one after the other, those of different keys side by side.
+//! A queue of records in flight: in order within one key, in parallel across keys.
 
 use std::collections::{HashMap, VecDeque};
 
@@ -7,7 +7,7 @@ use bytes::Bytes;
 #[derive(Debug)]
 struct Line<T> {
     partition: u32,
-    /// One of them is being worked on.
+    /// A worker is processing one of them.
     busy: bool,
     waiting: VecDeque<T>,
 }
@@ -15,7 +15,7 @@ struct Line<T> {
 #[derive(Debug)]
 pub(crate) struct KeyedQueue<T> {
     lines: HashMap<Bytes, Line<T>>,
-    /// Keys that can go on, in the order in which they could.
+    /// Keys that can continue, in the order in which they became ready.
     ready: VecDeque<Bytes>,
     waiting: usize,
 }
@@ -31,7 +31,7 @@ impl<T> Default for KeyedQueue<T> {
 }
 
 impl<T> KeyedQueue<T> {
-    /// Records that wait for their turn.
+    /// Records that wait to start.
     pub(crate) fn waiting(&self) -> usize {
         self.waiting
     }
@@ -49,10 +49,10 @@ impl<T> KeyedQueue<T> {
         }
     }
 
-    /// The next record to begin. Its key is busy until it is [`finished`](Self::finished).
+    /// The next record to start. Its key stays busy until [`finished`](Self::finished).
     pub(crate) fn start(&mut self) -> Option<(Bytes, T)> {
         while let Some(key) = self.ready.pop_front() {
-            // A key whose records were forgotten is ready for nothing.
+            // `forget` may have removed the records of a ready key.
             let Some(line) = self.lines.get_mut(&key) else {
                 continue;
             };
@@ -79,7 +79,7 @@ impl<T> KeyedQueue<T> {
         }
     }
 
-    /// Forgets what waits of a partition. What is being worked on stays busy until it is finished.
+    /// Drops the waiting records of a partition. Records in work keep their key busy until they finish.
     pub(crate) fn forget(&mut self, partition: u32) {
         let waiting = &mut self.waiting;
         self.lines.retain(|_, line| {
@@ -129,7 +129,7 @@ mod tests {
         lines.forget(7);
         assert_eq!(lines.waiting(), 1);
         assert_eq!(lines.start(), Some((key("b"), 4)));
-        // It came back while the old one still runs: it waits for that.
+        // The partition came back while the old record still runs, so the new one waits for it.
         lines.push(7, key("a"), 5);
         assert_eq!(lines.start(), None);
         lines.finished(&key("a"));

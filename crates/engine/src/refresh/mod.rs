@@ -1,19 +1,19 @@
-//! Refresh: cached records in front of a limited API, kept fresh by events in a log.
+//! Refresh: keeps cached records in front of a rate-limited API fresh, driven by events in a log.
 //!
 //! | part | what it does | waits for |
 //! |---|---|---|
-//! | `reader` | answers reads from the database, asks for what is stale | the database, shortly |
-//! | `publisher` | coalesces requests and appends them to the log | store and log, off the readers' path |
-//! | `worker`, `work` | consumes events; takes each from delivery to its end | everything but the upstream |
-//! | `token_dispenser` | tokens of the targets' budgets for all callers in the process | the store |
+//! | `reader` | answers reads from the database, requests what is stale | the database, briefly |
+//! | `publisher` | coalesces requests and appends them to the log | store and log, off the read path |
+//! | `consumer`, `work` | consumes events; takes each from delivery to its end | everything but the upstream |
+//! | `token_dispenser` | dispenses tokens of the targets' budgets to all callers in the process | the store |
 //! | `writer` | writes to the database in batches | the database |
-//! | `claims` | keeps claims on records alive, gives them back | the store |
-//! | `pressure` | looks at the lag: estimates, and when LOW stands back | the log |
-//! | `prefetch`, `retries` | ask for records before anybody does, and for those that are due again | |
-//! | `dead_letters`, `census` | what was given up; how fresh everything is | |
+//! | `claims` | extends claims on records, releases them | the store |
+//! | `pressure` | measures the lag, estimates waits, pauses LOW | the log |
+//! | `prefetch`, `retries` | request records before anybody reads them, and those whose retry is due | |
+//! | `dead_letter_reader`, `freshness_census` | dead letters; how fresh all records are | |
 //!
 //! Options → [`RefreshService`] → [`RefreshHandle`], [`RefreshError`]. Any number of processes may share the work,
-//! each in any of the [`Roles`]. No HTTP, and no word of which store, log or database it is.
+//! each in any of the [`Roles`]. Nothing here speaks HTTP or names a particular store, log or database.
 
 mod activity;
 mod bounds;

@@ -1,13 +1,13 @@
-//! Low-water marks: how far each partition may be committed while its records finish in any order.
+//! Low watermarks: the offset up to which each partition may be committed while its records finish in any order.
 //!
-//! Invariant: a mark never passes a record that was delivered and is not done.
-//! A partition that is lost and comes back begins a new term; what was begun in an earlier term says nothing.
+//! Invariant: a watermark never passes a record that was delivered and is not done. A partition that this consumer
+//! loses and regains starts a new term. Records of an earlier term no longer count.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use tidegate_log::Mark;
 
-/// A record in hand: where it is, and in which term of its partition it came.
+/// A record in flight: its position, and the term of its partition in which it arrived.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) struct Place {
     pub(crate) partition: u32,
@@ -20,9 +20,9 @@ struct Progress {
     term: u64,
     /// Delivered and not done.
     open: BTreeSet<u64>,
-    /// One above the last that was delivered; 0 before the first.
+    /// One above the last delivered offset; 0 before the first.
     next: u64,
-    /// What the log is known to have stored in this term.
+    /// The offset that the log has confirmed in this term.
     committed: u64,
 }
 
@@ -39,7 +39,7 @@ pub(crate) struct Offsets {
 }
 
 impl Offsets {
-    /// The partition is ours from here on.
+    /// The log assigned the partition to this consumer.
     pub(crate) fn assign(&mut self, partition: u32) {
         self.terms += 1;
         let progress = Progress {
@@ -49,19 +49,19 @@ impl Offsets {
         self.partitions.insert(partition, progress);
     }
 
-    /// The partition is somebody else's: what is in hand of it is forgotten.
+    /// Another consumer owns the partition: drops all progress on it.
     pub(crate) fn revoke(&mut self, partition: u32) {
         self.partitions.remove(&partition);
     }
 
-    /// A record came. `None`: the partition is not ours, or the record came before and is not to be begun again.
+    /// A record arrived. `None`: the partition is not assigned to this consumer, or the record is a redelivery.
     pub(crate) fn deliver(&mut self, partition: u32, offset: u64) -> Option<Place> {
         let progress = self.partitions.get_mut(&partition)?;
         if offset < progress.next {
             return None;
         }
         if progress.next == 0 {
-            // It begins at its mark: everything before is done.
+            // Delivery starts at the committed offset, so everything before it is done.
             progress.committed = offset;
         }
         progress.open.insert(offset);
@@ -73,7 +73,7 @@ impl Offsets {
         })
     }
 
-    /// A record is done. False if its partition was lost since it came.
+    /// A record is done. Returns false if the partition was lost since its delivery.
     pub(crate) fn done(&mut self, place: Place) -> bool {
         match self.partitions.get_mut(&place.partition) {
             Some(progress) if progress.term == place.term => progress.open.remove(&place.offset),
@@ -81,7 +81,7 @@ impl Offsets {
         }
     }
 
-    /// Offsets that the log does not have yet.
+    /// Watermarks that are not committed yet.
     pub(crate) fn due(&self) -> Vec<Mark> {
         let due = |(partition, progress): (&u32, &Progress)| {
             let next = progress.low_water();
@@ -93,7 +93,7 @@ impl Offsets {
         self.partitions.iter().filter_map(due).collect()
     }
 
-    /// The log has stored it.
+    /// The log confirmed this offset.
     pub(crate) fn committed(&mut self, mark: Mark) {
         if let Some(progress) = self.partitions.get_mut(&mark.partition) {
             progress.committed = progress.committed.max(mark.next);
@@ -151,7 +151,7 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever order records finish in, and whatever gaps the offsets have: a mark has nothing open below it,
+        /// Records may finish in any order, and offsets may have gaps. A watermark still has nothing open below it,
         /// and in the end everything is committed.
         #[test]
         fn a_mark_never_passes_what_is_not_done(

@@ -1,4 +1,4 @@
-//! What a refresh service is made of: its stores, its sources, which roles it plays, and how it runs.
+//! The components of a refresh service: its stores, its sources, its roles and its settings.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -22,16 +22,16 @@ use crate::engine::unique_owner;
 /// One kind of refreshed data.
 #[derive(Clone)]
 pub struct SourceOptions {
-    /// Whose budget its calls are taken from.
+    /// The target whose budget pays for its calls.
     pub target: TargetId,
     pub fetcher: Arc<dyn Fetcher>,
-    /// Which keys there are.
+    /// Which keys are valid.
     pub keys: KeyRule,
-    /// How long its records are fresh, and how often they are fetched ahead.
+    /// How long its records stay fresh, and how often the service prefetches them.
     pub tiers: TierConfig,
-    /// Whether its records are fetched ahead of being asked for.
+    /// Whether the service prefetches its records before anybody requests them.
     pub prefetch: bool,
-    /// The zone of the target's day.
+    /// The time zone of the target's daily quota.
     pub zone: DayZone,
 }
 
@@ -57,10 +57,10 @@ impl fmt::Debug for SourceOptions {
     }
 }
 
-/// What this process does. Several processes may share the work in any way.
+/// The roles of this process. Several processes may share the work in any combination.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Roles {
-    /// Answers reads and takes requests.
+    /// Answers reads and accepts refresh requests.
     pub query: bool,
     /// Consumes events.
     pub work: bool,
@@ -86,25 +86,25 @@ impl Roles {
     };
 }
 
-/// How reads are answered.
+/// How the service answers reads.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct QuerySettings {
     /// Longest wait for the database, in milliseconds. Default 1,000.
     pub read_timeout_ms: Millis,
-    /// How long a read waits to hear whether its refresh is queued, in milliseconds. Default 20.
+    /// How long a read waits to learn whether its refresh is queued, in milliseconds. Default 20.
     pub ask_wait_ms: Millis,
     /// Longest time that the store or the log may take to queue a refresh, in milliseconds. Default 1,000.
     pub ask_timeout_ms: Millis,
-    /// Requests that may wait to be queued; more are refused at once. Default 10,000.
+    /// Requests that may wait in the queue; the publisher rejects further ones at once. Default 10,000.
     pub max_asks: usize,
-    /// How long an answer is told from memory, in milliseconds. Default 1,000.
+    /// How long the cache serves an entry, in milliseconds. Default 1,000.
     pub cache_ttl_ms: Millis,
-    /// Answers that are kept in memory. Default 10,000.
+    /// Entries in the cache. Default 10,000.
     pub cache_entries: usize,
-    /// Bytes of answers that are kept in memory. Default 64 MB.
+    /// Bytes in the cache. Default 64 MB.
     pub cache_bytes: usize,
-    /// How often one record's activity is noted at most, in milliseconds. Default 10 minutes.
+    /// Shortest time between two activity updates of one record, in milliseconds. Default 10 minutes.
     pub active_every_ms: Millis,
 }
 
@@ -123,37 +123,38 @@ impl Default for QuerySettings {
     }
 }
 
-/// How events are worked on.
+/// How workers process events.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct WorkSettings {
-    /// HIGH events that are worked on at once. Default 200.
+    /// HIGH events in flight. Default 200.
     pub high_in_flight: usize,
-    /// LOW events that are worked on at once. Default 150.
+    /// LOW events in flight. Default 150.
     pub low_in_flight: usize,
-    /// Further attempts after one that may pass. Default 3.
+    /// Further attempts after a transient failure. Default 3.
     pub retries: u32,
-    /// Wait before the first of them, in milliseconds; doubles with each. Default 250.
+    /// Backoff before the first of them, in milliseconds; doubles each time. Default 250.
     pub backoff_ms: Millis,
-    /// A record that has to wait longer is put aside, in milliseconds. Default 30,000.
+    /// A record that would wait longer than this is parked, in milliseconds. Default 30,000.
     pub park_after_ms: Millis,
-    /// How long nobody else may fetch a record whose worker is not heard of, in milliseconds. Default 30,000.
+    /// Lease of a claim: how long a record stays claimed without a heartbeat of its worker, in milliseconds.
+    /// Default 30,000.
     pub claim_ms: Millis,
-    /// Writes in one batch. Default 20 for HIGH.
+    /// Writes in one HIGH batch. Default 20.
     pub high_batch: usize,
-    /// Default 100 for LOW.
+    /// Writes in one LOW batch. Default 100.
     pub low_batch: usize,
-    /// Longest wait for a batch to fill, in milliseconds. Default 50 for HIGH.
+    /// Longest wait for a HIGH batch to fill, in milliseconds. Default 50.
     pub high_flush_ms: Millis,
-    /// Default 500 for LOW.
+    /// Longest wait for a LOW batch to fill, in milliseconds. Default 500.
     pub low_flush_ms: Millis,
-    /// How often marks are committed, in milliseconds. Default 100.
+    /// How often the consumer commits offsets, in milliseconds. Default 100.
     pub commit_every_ms: Millis,
-    /// How long what is begun may take to finish at shutdown, in milliseconds. Default 15,000.
+    /// How long started events may take to finish at shutdown, in milliseconds. Default 15,000.
     pub grace_ms: Millis,
-    /// Name of the group that consumes HIGH events. Default `high-worker`.
+    /// Consumer group for HIGH events. Default `high-worker`.
     pub high_group: String,
-    /// Default `low-worker`.
+    /// Consumer group for LOW events. Default `low-worker`.
     pub low_group: String,
 }
 
@@ -178,21 +179,21 @@ impl Default for WorkSettings {
     }
 }
 
-/// How often things are looked at.
+/// How often the service polls for each kind of change.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct WatchSettings {
-    /// Lag of the log, in milliseconds. Default 5,000.
+    /// Interval between measurements of the log's lag, in milliseconds. Default 5,000.
     pub lag_every_ms: Millis,
-    /// Retries that are due, in milliseconds. Default 5,000.
+    /// Interval between polls for due retries, in milliseconds. Default 5,000.
     pub retry_every_ms: Millis,
-    /// Retries that are taken up at once. Default 500.
+    /// Retries claimed in one poll. Default 500.
     pub retry_batch: u32,
-    /// Pause between two counts of all records, in milliseconds. Default 60,000.
+    /// Pause between two freshness censuses, in milliseconds. Default 60,000.
     pub mix_every_ms: Millis,
-    /// Records counted in one call. Default 5,000.
+    /// Records that the census counts in one call. Default 5,000.
     pub mix_slice: u32,
-    /// How often a follower looks for what other processes wrote, in milliseconds. Default 1,000.
+    /// How often a follower polls for writes of other processes, in milliseconds. Default 1,000.
     pub follow_every_ms: Millis,
 }
 
@@ -209,14 +210,14 @@ impl Default for WatchSettings {
     }
 }
 
-/// What a refresh service is made of.
+/// The components of a refresh service.
 #[derive(Debug, Clone)]
 pub struct RefreshOptions {
     pub store: Arc<dyn RefreshStore>,
     pub log: Arc<dyn Log>,
     pub snapshots: Arc<dyn Snapshots>,
     pub sources: BTreeMap<SourceId, SourceOptions>,
-    /// Must be the store's own, as far as the coalescer goes.
+    /// Its coalescer settings must match those of the store.
     pub config: RefreshConfig,
     pub roles: Roles,
     pub query: QuerySettings,
@@ -224,7 +225,7 @@ pub struct RefreshOptions {
     pub watch: WatchSettings,
     /// The name that claims and dead letters of this process carry.
     pub owner: Owner,
-    /// Tells the time until the store has told its own.
+    /// Supplies the time until the store has reported its own.
     pub clock: Arc<dyn Clock>,
 }
 
@@ -245,7 +246,7 @@ impl RefreshOptions {
         }
     }
 
-    /// Names what cannot work.
+    /// The error names the setting that cannot work.
     pub(crate) fn validate(&self) -> Result<(), RefreshError> {
         let check = || {
             self.config.validate()?;
@@ -256,7 +257,7 @@ impl RefreshOptions {
         check().map_err(|error: ConfigError| RefreshError::Config(error.to_string()))
     }
 
-    /// The source of a record, if the key can be one of it.
+    /// The source of a record, if the key is valid for it.
     pub(crate) fn source(&self, record: &RecordId) -> Result<&SourceOptions, RefreshError> {
         let source = self
             .sources

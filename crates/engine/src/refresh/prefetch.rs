@@ -1,9 +1,9 @@
-//! Asks for records before anybody reads them: most overdue first, and only as many as the day has calls for and as can be
-//! fetched in time.
+//! Requests records before anybody reads them: the most overdue first, within the calls that the day has left and
+//! that workers can make in time.
 //!
-//! One process plans each tick of a target. Who it is, is settled like any other work: the tick is a version of a
-//! record of its own, which one process begins and settles and all others find taken. While it cannot be seen how many
-//! events wait, nothing is planned.
+//! One process plans each tick of a target. The processes elect it through the claim protocol: the tick is a
+//! version of a dedicated record, which one process begins and settles while the others find it claimed. While the
+//! lag is unknown, nobody plans.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -26,7 +26,7 @@ use super::pressure::LagWatcher;
 use super::publisher::{Ask, BATCH, PublishWorker};
 use super::shared::{Shared, record_id};
 
-/// The source of the records that stand for ticks; a name that no configured source can have.
+/// The source of the records that stand for ticks; no configured source can have this name.
 const TICKS: &str = "\u{0}prefetch";
 
 pub(crate) struct Prefetch {
@@ -40,7 +40,7 @@ impl Prefetch {
     pub(crate) async fn run(self) {
         let tick = self.shared.options.config.prefetch.tick_ms;
         while !self.stop.is_cancelled() {
-            // At whole ticks of the store's time, so that all processes mean the same one.
+            // Wake at whole ticks of the store's time, so that all processes mean the same tick.
             let wait = tick.0 - self.shared.now().0 % tick.0;
             tokio::select! {
                 () = tokio::time::sleep(Duration::from_millis(wait)) => {}
@@ -73,13 +73,14 @@ impl Prefetch {
         let shared = &self.shared;
         let (store, config) = (&shared.options.store, &shared.options.config.prefetch);
         let now = shared.now();
-        // No more may be planned than can be fetched after what waits. Whoever does not see that leaves the tick to others.
+        // The plan must fit after the events that already wait. A process that cannot see the lag leaves the tick
+        // to others.
         let Some(low) = self.lags.low_known() else {
             tracing::warn!(%target, "nothing is prefetched in this tick: nobody knows how much waits");
             return Ok(());
         };
         let number = now.0 / config.tick_ms.0;
-        // Its beginning, not its number: a tick after a change of their length is later than all before it.
+        // The start of the tick, not its number: after a change of the tick length, versions must still increase.
         let version = Version(number * config.tick_ms.0);
         let record = RecordId {
             source: SourceId::new(TICKS).expect("short and not empty"),
@@ -106,12 +107,12 @@ impl Prefetch {
             milli_rate: low.milli_rate,
             zone: first.zone,
         };
-        // What is asked for while the target is held would only be put aside.
+        // While the target is on hold, workers would only park these requests.
         let mut left = match budget.hold_until > now {
             true => 0,
             false => plan(config, params, now),
         };
-        // Each tick begins with another source, so that none is always last.
+        // Each tick starts with another source, so that none is always last.
         let turn = number as usize % sources.len();
         for (id, source) in sources[turn..].iter().chain(&sources[..turn]) {
             left -= self.ask_for(id, source, left, now).await?;
@@ -125,7 +126,7 @@ impl Prefetch {
         Ok(())
     }
 
-    /// Up to `most` records of one source; how many there were.
+    /// Requests up to `most` records of one source. Returns how many it found.
     async fn ask_for(
         &self,
         id: &SourceId,
@@ -142,7 +143,7 @@ impl Prefetch {
                 tiers: tiers(source, now),
                 max,
                 now,
-                // What is queued and not written by then was lost, or still waits: the coalescer knows.
+                // A request that is queued but not written by then was lost or still waits: the coalescer knows which.
                 claim_until: now + config.tick_ms + config.tick_ms,
             };
             let due = self.shared.options.snapshots.claim_stale(&ask).await?;

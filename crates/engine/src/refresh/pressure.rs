@@ -1,4 +1,4 @@
-//! Watches how far the log is behind: what readers are told to expect, and when LOW stands back for HIGH.
+//! Measures the lag of the log. Readers get their estimate from it, and LOW pauses in favour of HIGH.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -15,30 +15,30 @@ use tokio_util::sync::CancellationToken;
 use super::dead_letter_reader::READERS;
 use super::shared::Shared;
 
-/// Looks in a row that may fail before what was seen says nothing any more.
+/// Failed measurements in a row after which the last one no longer counts.
 const MISSED_LOOKS: u64 = 3;
 
-/// How far the consumers of one topic are behind.
+/// The lag of the consumers of one topic.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct LagView {
     /// Events that wait.
     pub records: u64,
     /// Age of the oldest of them.
     pub oldest: Option<Millis>,
-    /// Events per second that are settled, in thousandths, as measured over the last minute.
+    /// Throughput: events settled per second, in thousandths, over the last minute.
     pub milli_rate: u64,
 }
 
-/// The lag as it was when it was last looked at.
+/// The lag at the last measurement.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Lags {
     pub high: LagView,
     pub low: LagView,
-    /// Dead letters that are kept.
+    /// Dead letters that the log retains.
     pub dead: u64,
-    /// LOW stands back.
+    /// LOW is paused.
     pub low_paused: bool,
-    /// When all of it was looked at; none before the first time that this worked.
+    /// When all topics were measured; none before the first success.
     pub looked_at: Option<Timestamp>,
 }
 
@@ -50,11 +50,11 @@ struct State {
     lags: Lags,
 }
 
-/// Looks at the lag; whoever reads gets what was seen last, without waiting.
+/// Measures the lag. Readers get the last result without waiting.
 #[derive(Debug)]
 pub(crate) struct LagWatcher {
     shared: Arc<Shared>,
-    /// Throughput and pauses are measured in time that nobody steps.
+    /// Monotonic time for throughput and pauses: no clock adjustment moves it.
     begun: Instant,
     state: Mutex<State>,
     low_paused: watch::Sender<bool>,
@@ -70,7 +70,7 @@ impl LagWatcher {
         }
     }
 
-    /// How long an event that is queued now waits; none if nothing waits, or it is not known.
+    /// How long an event queued at this moment will wait; none if nothing waits or the lag is unknown.
     pub(crate) fn estimate(&self) -> Option<Millis> {
         self.state()
             .high
@@ -81,7 +81,7 @@ impl LagWatcher {
         self.state().lags
     }
 
-    /// How many events of low priority wait; none if it was not seen lately.
+    /// The lag of LOW events; none without a recent measurement.
     pub(crate) fn low_known(&self) -> Option<LagView> {
         let options = &self.shared.options;
         let missed = Millis(options.watch.lag_every_ms.0.saturating_mul(MISSED_LOOKS));
@@ -90,7 +90,7 @@ impl LagWatcher {
         known.map(|_| state.lags.low)
     }
 
-    /// Whether LOW stands back.
+    /// Whether LOW is paused.
     pub(crate) fn low_paused(&self) -> watch::Receiver<bool> {
         self.low_paused.subscribe()
     }
@@ -110,12 +110,12 @@ impl LagWatcher {
         }
     }
 
-    /// At each topic for itself: one that cannot be seen hides nothing of the others.
+    /// Measures each topic on its own, so that an error on one does not hide the others.
     async fn look(&self) {
         let work = &self.shared.options.work;
         let log = &self.shared.options.log;
         let seen = |topic: Topic, looked: Result<Lag, LogError>| {
-            // What was seen last grows old by itself.
+            // The last result expires on its own.
             let blind = |error: &LogError| tracing::warn!(%topic, %error, "the lag of the log could not be looked at");
             looked.inspect_err(blind).ok()
         };
@@ -157,7 +157,7 @@ impl LagWatcher {
             if let Some(dead) = &dead {
                 lags.dead = dead.records();
             }
-            // By what is known, however old it is: a pause has to end also while nothing can be seen.
+            // Decide on the last known lag, however old: a pause must end even while measurements fail.
             state.pressure = state.pressure.after(&config.pressure, lags.high.records, elapsed);
             lags.low_paused = !state.pressure.low_may_run();
             (lags.low_paused, lags.high.records)
@@ -176,13 +176,13 @@ impl LagWatcher {
         Timestamp(self.begun.elapsed().as_millis() as u64)
     }
 
-    /// Nothing that panics is done under this lock.
+    /// No code under this lock panics, so a poisoned lock is safe to use.
     fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// Grows by one with every event that is done, whoever did it.
+/// Grows by one with every settled event, in whichever process.
 fn settled(lag: &Lag) -> u64 {
     lag.partitions.iter().map(|partition| partition.next()).sum()
 }

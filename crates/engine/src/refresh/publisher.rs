@@ -1,8 +1,8 @@
-//! Asks for refreshes: coalesce → append to the log → confirm, in batches and off the path of readers.
+//! Publishes refresh requests: coalesce → append to the log → confirm, in batches and off the read path.
 //!
-//! Fail closed: while the store or the log is away nothing is queued, and the publisher says so at once. An event that the log
-//! did not confirm in time may be in it all the same. Its slot is left to end by itself: free, it would let a second event
-//! of the same record into the log, and a second call with it.
+//! Fails closed: while the store or the log is unavailable, the publisher queues nothing and reports that at once.
+//! An event that the log did not confirm in time is in doubt: the log may have it. The publisher leaves its slot to
+//! expire. Freeing it would let a second event of the same record into the log, and cause a second call.
 
 use std::future::Future;
 use std::sync::Arc;
@@ -25,16 +25,16 @@ use super::single_flight::{Flight, FlightWorker, SingleFlight};
 
 /// Limit: requests in one call to the store.
 pub(crate) const BATCH: usize = 256;
-/// Batches that may be under way: a slow log holds up only the requests that are in its hands.
+/// Batches in flight: a slow append delays only the requests in its own batch.
 const SIDE_BY_SIDE: usize = 4;
-/// How often it is said that nothing can be queued.
+/// Shortest time between two warnings that nothing can be queued.
 const WARN_EVERY: Millis = Millis(5_000);
 
-/// Somebody wants a record refreshed.
+/// A request to refresh a record.
 #[derive(Debug, Clone)]
 pub(crate) struct Ask {
     pub(crate) record: RecordId,
-    /// What the upstream calls the record, if whoever asks knows.
+    /// The upstream's name for the record, if the requester knows it.
     pub(crate) ocid: Option<String>,
     pub(crate) priority: Priority,
     pub(crate) reason: Reason,
@@ -43,18 +43,18 @@ pub(crate) struct Ask {
     pub(crate) correlation: Option<CorrelationId>,
 }
 
-/// What came of asking.
+/// The result of a refresh request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum PublishOutcome {
-    /// A refresh is on its way: by this request or by an earlier one.
+    /// A refresh is in progress, through this request or an earlier one.
     Queued(RequestOutcome),
-    /// One was settled after the publisher looked.
+    /// A refresh settled after the requester read the record.
     JustRefreshed { at: Timestamp, settlement: Settlement },
-    /// Asking is pointless before then: the record failed, or waits for its retry.
+    /// A request before then is pointless: the record failed, or waits for its retry.
     NotBefore { at: Timestamp },
-    /// Nothing was queued; ask again later.
+    /// Nothing was queued; request again later.
     Refused { why: String },
-    /// Not known in time: it may be queued or not.
+    /// In doubt: no confirmation in time, so it may be queued or not.
     Unknown,
 }
 
@@ -63,7 +63,7 @@ impl PublishOutcome {
         matches!(self, PublishOutcome::Queued(_))
     }
 
-    /// Of the event that is on its way.
+    /// The version of the event in progress.
     pub fn version(&self) -> Option<Version> {
         match self {
             PublishOutcome::Queued(
@@ -76,7 +76,7 @@ impl PublishOutcome {
     }
 }
 
-/// What one flight is about. A user's own request is not a reader's: what a reader saw does not matter to it.
+/// The single-flight key. A user's request never joins a reader's: it does not depend on what a reader saw.
 type Subject = (RecordId, bool);
 
 #[derive(Debug)]
@@ -99,7 +99,7 @@ impl Publisher {
         )
     }
 
-    /// Never waits. None: too many requests wait already.
+    /// Never waits. None: the queue is full.
     pub(crate) fn ask(&self, ask: Ask) -> Option<Flight<PublishOutcome>> {
         let subject = (ask.record.clone(), ask.reason == Reason::UserRequest);
         let flight = self.single_flight.join_or_start(subject, || ask);
@@ -131,7 +131,7 @@ async fn run(publish_worker: Arc<PublishWorker>, flight_worker: FlightWorker<Sub
 #[derive(Debug)]
 pub(crate) struct PublishWorker {
     shared: Arc<Shared>,
-    /// When it was last said that nothing can be queued, in milliseconds.
+    /// Time of the last warning that nothing can be queued, in milliseconds.
     warned_at: AtomicU64,
 }
 
@@ -143,7 +143,7 @@ impl PublishWorker {
         }
     }
 
-    /// One outcome for each, in order.
+    /// Returns one outcome for each request, in order.
     pub(crate) async fn carry_out(&self, asks: Vec<Ask>) -> Vec<PublishOutcome> {
         let outcomes = match self.coalesce(&asks).await {
             Ok(outcomes) => outcomes,
@@ -228,7 +228,7 @@ impl PublishWorker {
             let until = now + self.shared.options.config.coalescer.send_timeout_ms;
             self.shared.in_doubt.raise(doubtful, until, now);
         }
-        // If either is lost, the slot ends by itself: a worker that has the event confirms it, too.
+        // If either call fails, the slot expires on its own. A worker that receives the event confirms it, too.
         let store = &self.shared.options.store;
         let guard = &self.shared.store_guard;
         if !confirmed.is_empty() {
@@ -247,7 +247,8 @@ impl PublishWorker {
         }
     }
 
-    /// Readers go on asking while the log is away: one line a while says so, the counter says how many.
+    /// Readers keep requesting while the log is unavailable. One line at intervals reports it; the counter has the
+    /// number.
     fn may_warn(&self) -> bool {
         let now = self.shared.now().0;
         let last = self.warned_at.load(Ordering::Relaxed);
@@ -262,7 +263,7 @@ impl PublishWorker {
         self.shared.options.query.ask_timeout_ms.into()
     }
 
-    /// A store that does not answer in time counts as away.
+    /// Treats a store that does not answer in time as unavailable.
     async fn in_time<T>(&self, call: impl Future<Output = Result<T, StoreError>>) -> Result<T, StoreError> {
         let limit = self.limit();
         tokio::time::timeout(limit, call).await.unwrap_or_else(|_| {

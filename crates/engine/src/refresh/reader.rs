@@ -1,5 +1,5 @@
-//! Reads records: from the database alone, through a small memory, and never waiting for the store, the log or an
-//! upstream. What is stale or missing is asked for on the side.
+//! Reads records from the database alone, through a small cache. A read never waits for the store, the log or an
+//! upstream; it requests stale or missing records in the background.
 
 use std::future::Future;
 use std::sync::{Arc, OnceLock};
@@ -28,7 +28,7 @@ use super::view::{Queued, RecordView, ViewParams};
 
 /// Limit: records in one read of the database.
 const BATCH: usize = 64;
-/// Reads of the database that may be under way.
+/// Reads of the database in flight.
 const SIDE_BY_SIDE: usize = 4;
 /// Limit: reads that wait for the database.
 const QUEUE: usize = 16_384;
@@ -44,14 +44,14 @@ pub(crate) struct Reader {
     reads: SingleFlight<RecordId, (), Read>,
 }
 
-/// Whether a record is asked for, and what is known without asking.
+/// Whether a record needs a refresh, as far as the row alone tells.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Need {
     Refresh,
     Nothing,
-    /// It failed: not before then.
+    /// It failed; a request before then is pointless.
     Held(Timestamp),
-    /// It waits durably for its retry, then.
+    /// It is parked, with a durable retry at this time.
     Retry(Timestamp),
 }
 
@@ -74,7 +74,7 @@ impl Reader {
         (reader, running)
     }
 
-    /// Answers from the snapshot, and asks for a refresh if it is stale or missing.
+    /// Answers from the snapshot, and requests a refresh if it is stale or missing.
     pub(crate) async fn read(
         &self,
         record: &RecordId,
@@ -94,7 +94,7 @@ impl Reader {
                     let _ = seen.queued.set(outcome);
                     Queued::Yes
                 }
-                // What is in memory is out of date.
+                // The cached row is out of date.
                 PublishOutcome::JustRefreshed { .. } => return self.look_again(record, source).await,
                 PublishOutcome::Unknown => Queued::Unknown,
                 PublishOutcome::NotBefore { .. } | PublishOutcome::Refused { .. } => Queued::No,
@@ -107,13 +107,13 @@ impl Reader {
         join_all(records.iter().map(|record| self.read(record, None))).await
     }
 
-    /// What is there, without asking for anything.
+    /// Reads the record without requesting a refresh.
     pub(crate) async fn peek(&self, record: &RecordId) -> Result<RecordView, RefreshError> {
         let source = self.shared.options.source(record)?;
         self.look_again(record, source).await
     }
 
-    /// A user's own request: HIGH, also for what is fresh, but not for what failed a moment ago.
+    /// A user's own request: HIGH, even for a fresh record, but not for one that failed a moment ago.
     pub(crate) async fn request(
         &self,
         record: &RecordId,
@@ -121,7 +121,7 @@ impl Reader {
         wait: Duration,
     ) -> Result<PublishOutcome, RefreshError> {
         let source = self.shared.options.source(record)?;
-        // Only to gate and to fence: a database that is away does not stop it.
+        // The row serves only for backoff and fencing: an unavailable database does not stop the request.
         let row = self
             .see(record)
             .await
@@ -196,7 +196,7 @@ impl Reader {
         Ok(self.view(record, source, &seen, queued, need))
     }
 
-    /// From memory, or from the database in time.
+    /// Reads from the cache, or from the database within the time limit.
     async fn see(&self, record: &RecordId) -> Read {
         self.shared.counters.reads.add(1);
         if let Some(seen) = self.shared.cache.get(record) {
@@ -220,7 +220,7 @@ impl Reader {
         read
     }
 
-    /// Only of records that are known: whoever makes up keys registers nothing.
+    /// Only for known records: a caller that invents keys registers nothing.
     fn note_use(&self, record: &RecordId, row: &Row, now: Timestamp) {
         let every = self.shared.options.query.active_every_ms;
         let recent = row.active_at.is_some_and(|at| now.since(at) < every);
@@ -289,14 +289,14 @@ fn is_due(source: &SourceOptions, row: &Row, now: Timestamp) -> bool {
     absent || is_stale(&source.tiers, tier, snapshot.last_checked_at, now)
 }
 
-/// What was put aside is LOW: a reader's HIGH replaces it, and is put aside in its place if it has to wait, too.
+/// The parked event is LOW. A reader's HIGH replaces it, and is parked in its place if it has to wait, too.
 fn only_low_waits(status: &Status) -> bool {
     let event = status.event.as_ref().and_then(|event| decode(event).ok());
     event.is_some_and(|event| event.priority == Priority::Low)
 }
 
-/// The last version that a reader knows of. A LOW that was put aside is settled, but refreshed nothing: it must not look
-/// like a refresh that the reader has missed.
+/// The last version that a reader knows of. A parked LOW is settled but refreshed nothing: it must not look like a
+/// refresh that the reader missed.
 fn seen_version(row: &Row) -> Option<Version> {
     let snapshot = row.snapshot.as_ref().map(|snapshot| snapshot.version);
     let aside = row.status.as_ref().filter(|status| only_low_waits(status));

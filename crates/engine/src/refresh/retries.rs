@@ -1,4 +1,4 @@
-//! Takes up records whose retry is due: each is asked for anew, with a version of its own.
+//! Requests the records whose retry is due, each with a new version.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,7 +13,7 @@ use super::events::decode;
 use super::publisher::{Ask, BATCH, PublishWorker};
 use super::shared::{Shared, record_id};
 
-/// Nobody else takes up a record for so long; if asking failed, it is due again then.
+/// How long this process claims a record. If its request fails, the retry is due again after that.
 const CLAIM: Millis = Millis(60_000);
 
 pub(crate) async fn run(shared: Arc<Shared>, publish_worker: Arc<PublishWorker>, stop: CancellationToken) {
@@ -60,8 +60,8 @@ fn ask(shared: &Shared, retry: &Retry) -> Ask {
         ocid: event.as_ref().and_then(|event| event.ocid.clone()),
         priority: event.as_ref().map_or(Priority::Low, |event| event.priority),
         reason: Reason::Retry,
-        // Above what failed, and so above the snapshot, whatever the store remembers. What was settled before does not
-        // matter: it did not end the status.
+        // The version must exceed the failed one, and so the snapshot's, whatever the store remembers. Earlier
+        // settlements do not matter: they did not end the status.
         snapshot_version: Some(retry.status.version),
         read_at: shared.now(),
         correlation: event.map(|event| event.correlation_id),

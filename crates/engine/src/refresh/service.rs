@@ -1,4 +1,4 @@
-//! Starts the parts of a refresh service over one set of stores, and ends them in order.
+//! Starts the components of a refresh service over one set of stores, and stops them in order.
 
 use std::future::Future;
 use std::sync::Arc;
@@ -28,15 +28,15 @@ use super::token_dispenser::TokenDispenser;
 use super::work::{Begins, Looks, Settles, Work};
 use super::writer::Writer;
 
-/// Limit: how long shutdown waits for what should end at once.
+/// Limit: how long shutdown waits for components that should end at once.
 const LAST_GRACE: Duration = Duration::from_secs(5);
-/// Limit: looks, begins or settlements in one call to the store.
+/// Limit: inspections, begins or settlements in one call to the store.
 const BATCH: usize = 256;
-/// Limit: how long a start looks whether every target has a budget.
+/// Limit: how long a start checks whether every target has a budget.
 const LOOK: Duration = Duration::from_secs(3);
 
-/// A running refresh service. End it with [`shutdown`](Self::shutdown): dropped, it ends in the middle, and what was
-/// in hand is delivered again.
+/// A running refresh service. End it with [`shutdown`](Self::shutdown): dropping it aborts all work, and the log
+/// delivers the events in flight again.
 #[derive(Debug)]
 pub struct RefreshService {
     handle: RefreshHandle,
@@ -49,7 +49,7 @@ pub struct RefreshService {
 }
 
 impl RefreshService {
-    /// Starts every part that its roles need.
+    /// Starts every component that its roles need.
     pub async fn start(options: RefreshOptions) -> Result<Self, RefreshError> {
         options.validate()?;
         let shared = Arc::new(Shared::new(options));
@@ -57,7 +57,7 @@ impl RefreshService {
         shared.time.look(&*shared.options.store).await;
 
         let roles = shared.options.roles;
-        // Whoever ends the rest ends the polling, too.
+        // Stopping the rest also stops the polling.
         let stop_rest = shared.failed.child_token();
         let (stop, abort) = (stop_rest.child_token(), shared.failed.child_token());
         let (mut workers, mut rest) = (Tasks::new(&shared), Tasks::new(&shared));
@@ -124,18 +124,18 @@ impl RefreshService {
         })
     }
 
-    /// A handle of its own, to be kept and cloned.
+    /// A separate handle, to keep and to clone.
     pub fn handle(&self) -> RefreshHandle {
         self.handle.clone()
     }
 
-    /// Resolves when something has failed for good and the service with it.
+    /// Resolves when an unrecoverable failure has ended the service.
     pub async fn failed(&self) {
         self.shared.failed.cancelled().await;
     }
 
-    /// Polls no more, lets what is begun finish within the grace, commits it, gives partitions and claims back, then
-    /// ends the rest. The error is the one that ended the service, if one did.
+    /// Stops polling, lets started events finish within the grace period, commits them, releases partitions and
+    /// claims, then stops the rest. Returns the error that ended the service, if any.
     pub async fn shutdown(mut self) -> Result<(), RefreshError> {
         self.stop.cancel();
         let grace = Duration::from(self.shared.options.work.grace_ms);
@@ -153,8 +153,8 @@ impl RefreshService {
     }
 }
 
-/// A target without a budget would wait for tokens for ever. A store that is away is waited for as it is later on: reads
-/// are answered without it.
+/// A target without a budget would wait for tokens forever. An unavailable store does not fail the start: reads
+/// work without it, and later calls wait for it.
 async fn check_targets(shared: &Shared) -> Result<(), RefreshError> {
     let check = async {
         for source in shared.options.sources.values() {
@@ -169,7 +169,7 @@ async fn check_targets(shared: &Shared) -> Result<(), RefreshError> {
     tokio::time::timeout(LOOK, check).await.unwrap_or(Ok(()))
 }
 
-/// What the workers are made of.
+/// What the workers need to start.
 struct Parts<'a> {
     shared: &'a Arc<Shared>,
     token_dispenser: &'a TokenDispenser,
@@ -214,7 +214,7 @@ impl Parts<'_> {
         rest.add(claims.run(self.stop_rest.clone()));
     }
 
-    /// Looks, begins and settlements of all events, in batches that are tried until the store answers.
+    /// Batches the inspections, begins and settlements of all events, and retries each batch until the store answers.
     fn store_calls(&self, workers: &mut Tasks) -> (Looks, Begins, Settles) {
         let (looks, looked) = Looks::new(BATCH);
         let (shared, abort) = (self.shared.clone(), self.abort.clone());
@@ -247,7 +247,7 @@ impl Parts<'_> {
     }
 }
 
-/// Tasks that end together: when one panics, the service fails.
+/// Tasks that end together. If one panics, the service fails.
 #[derive(Debug)]
 struct Tasks {
     tasks: JoinSet<()>,
@@ -283,7 +283,7 @@ impl Tasks {
 
     async fn join(&mut self) {
         while let Some(ended) = self.tasks.join_next().await {
-            // A part that panicked takes its panic to whoever waits.
+            // Propagate the panic of a component to the caller that waits.
             ended.unwrap_or_else(|error| std::panic::resume_unwind(error.into_panic()));
         }
     }

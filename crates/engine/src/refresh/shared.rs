@@ -1,4 +1,4 @@
-//! What the parts of one service have in common, and how a failure of one ends them all.
+//! State that the components of one service share, and the failure that ends them all.
 
 use std::sync::{Arc, OnceLock};
 
@@ -31,7 +31,7 @@ pub(crate) struct Shared {
     pub(crate) changes: ChangeFeed,
     pub(crate) cache: Cache,
     pub(crate) in_doubt: InDoubt,
-    /// Cancelled when something failed for good.
+    /// Cancelled on an unrecoverable failure.
     pub(crate) failed: CancellationToken,
     failure: OnceLock<RefreshError>,
 }
@@ -58,7 +58,7 @@ impl Shared {
         self.time.now()
     }
 
-    /// The service cannot go on: everything ends, and whoever asks is told why.
+    /// The service cannot continue: stops every component and keeps the error for callers.
     pub(crate) fn fail(&self, error: RefreshError) {
         tracing::error!(%error, "the refresh service ends");
         let _ = self.failure.set(error);
@@ -69,8 +69,8 @@ impl Shared {
         self.failure.get().cloned()
     }
 
-    /// A call to the store that is repeated until it is answered. None: `stop` came first, or the store has failed
-    /// for good, which ends the service.
+    /// Repeats a call to the store until it answers. None: `stop` fired first, or the store failed unrecoverably,
+    /// which ends the service.
     pub(crate) async fn store_call<T, Call, Answer>(&self, stop: &CancellationToken, call: Call) -> Option<T>
     where
         Call: FnMut() -> Answer,
@@ -85,7 +85,7 @@ impl Shared {
         }
     }
 
-    /// A record was written: what is told from memory about it is out of date.
+    /// Somebody wrote the record: invalidates the cached row and notifies followers.
     pub(crate) fn written(&self, record: &RecordId) {
         self.cache.forget(record);
         self.changes.tell(record);

@@ -1,5 +1,5 @@
-//! Calls about the same thing at the same time are one call, and calls about different things are gathered into
-//! batches. The queue is bounded and never waited for: a full one refuses.
+//! Merges concurrent calls for the same key into one, and batches calls for different keys. The queue is bounded,
+//! and no caller waits for it: a full queue rejects.
 
 use std::collections::HashMap;
 use std::future::Future;
@@ -10,7 +10,7 @@ use futures_util::FutureExt;
 use futures_util::future::{BoxFuture, Shared};
 use tokio::sync::{mpsc, oneshot};
 
-/// The answer; none if whoever carries out the calls has ended.
+/// Resolves to the response; none if the flight worker has ended.
 pub(crate) type Flight<O> = Shared<BoxFuture<'static, Option<O>>>;
 
 type Call<K, P, O> = (K, P, oneshot::Sender<O>);
@@ -36,7 +36,7 @@ where
         (Self { queue, under_way }, flight_worker)
     }
 
-    /// Joins the call about `key` that is under way, or begins one. None: the queue is full.
+    /// Joins the call for `key` in progress, or starts one. None: the queue is full.
     pub(crate) fn join_or_start(&self, key: K, params: impl FnOnce() -> P) -> Option<Flight<O>> {
         let mut under_way = lock(&self.under_way);
         if let Some(flight) = under_way.get(&key) {
@@ -49,13 +49,13 @@ where
         Some(flight)
     }
 
-    /// Nobody carries out calls any more.
+    /// No flight worker makes calls any more.
     pub(crate) fn has_ended(&self) -> bool {
         self.queue.is_closed()
     }
 }
 
-/// The other end: carries out the calls. Clones share the queue, so that several batches can be under way.
+/// Makes the calls. Clones share the queue, so that several batches can be in flight.
 #[derive(Debug)]
 pub(crate) struct FlightWorker<K, P, O: Clone> {
     calls: Arc<tokio::sync::Mutex<mpsc::Receiver<Call<K, P, O>>>>,
@@ -76,7 +76,7 @@ where
     K: Clone + Eq + Hash,
     O: Clone + Send + 'static,
 {
-    /// Until everyone who could call is gone.
+    /// Runs until every caller is gone.
     pub(crate) async fn run<Answers>(self, max: usize, mut carry_out: impl FnMut(Vec<(K, P)>) -> Answers)
     where
         Answers: Future<Output = Vec<O>>,
@@ -95,7 +95,7 @@ where
             }
             let answers = carry_out(batch).await;
             for ((key, reply), answer) in replies.into_iter().zip(answers) {
-                // First, so that whoever comes from here on begins a call of their own.
+                // Remove it before the reply, so that a later caller starts a new call.
                 lock(&self.under_way).remove(&key);
                 let _ = reply.send(answer);
             }
@@ -103,7 +103,7 @@ where
     }
 }
 
-/// Nothing that panics is done under this lock.
+/// No code under this lock panics, so a poisoned lock is safe to use.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

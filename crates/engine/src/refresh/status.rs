@@ -1,11 +1,11 @@
-//! Between the status as it is stored and as it is decided about.
+//! Converts between the stored status and the one that the core decides on.
 
 use tidegate_core::refresh::config::StatusConfig;
 use tidegate_core::refresh::status::{self, FailureKind, UpdateStatus};
 use tidegate_core::time::Timestamp;
 use tidegate_snapshots::{Status, StatusState};
 
-/// Until when nobody needs to ask for a record that failed.
+/// The time before which nobody needs to request a record that failed.
 pub(crate) fn next_retry(
     config: &StatusConfig,
     before: Option<&Status>,

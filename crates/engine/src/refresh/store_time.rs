@@ -1,8 +1,8 @@
-//! The store's time, told from memory: reading it never waits.
+//! The store's time from memory: reading it never waits.
 //!
-//! Every process compares the same times with each other (when a record was checked, when a reader looked, when a
-//! retry is due), and their own clocks may differ by any amount. So the store is asked now and then, and a monotonic
-//! clock goes on from its answer. Until the first answer the machine's clock must do.
+//! All processes compare the same times with each other: when a record was checked, when a reader read, when a
+//! retry is due. Their own clocks may differ by any amount. So each process polls the store's time at intervals,
+//! and a monotonic clock continues from the last response. Until the first response, the machine's clock serves.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -15,7 +15,7 @@ use tokio_util::sync::CancellationToken;
 
 /// Clocks of one machine drift by far less than a millisecond in this time.
 const EVERY: Duration = Duration::from_secs(2);
-/// An answer that took longer says too little.
+/// A response that took longer is too imprecise.
 const LONGEST: Duration = Duration::from_millis(500);
 
 #[derive(Debug)]
@@ -32,7 +32,7 @@ impl StoreTime {
         }
     }
 
-    /// Never ahead of the store: a reader must not seem to have looked later than it did.
+    /// Never ahead of the store: a read must not appear later than it was.
     pub(crate) fn now(&self) -> Timestamp {
         let anchor = *self.anchor.lock().unwrap_or_else(PoisonError::into_inner);
         match anchor {
@@ -44,7 +44,7 @@ impl StoreTime {
     /// Asks the store once.
     pub(crate) async fn look(&self, store: &dyn RefreshStore) {
         if let Ok(Ok(at)) = tokio::time::timeout(LONGEST, store.now()).await {
-            // The answer was true at some moment before this one.
+            // The store took this time at some moment before this one.
             let anchor = Some((at, Instant::now()));
             *self.anchor.lock().unwrap_or_else(PoisonError::into_inner) = anchor;
         }

@@ -1,15 +1,15 @@
-//! Tokens of the targets' budgets for every caller in this process: refresh workers and pushes alike.
+//! Dispenses tokens of the targets' budgets to every caller in this process: refresh workers and pushes alike.
 //!
 //! ```text
-//!   acquire ─► line of (target, priority) ─► taker: take(as many as wait) ─► tokens to those who waited longest
-//!                                              └─ limited: asks again exactly when the store said
+//!   acquire ─► line of (target, priority) ─► taker: take(one for each waiter) ─► tokens, longest waiter first
+//!                                              └─ limited: retries exactly when the store said
 //! ```
 //!
-//! Only as many tokens are taken as callers wait, and each is handed over at once, so a batch is never larger than
-//! what can be used while it is valid. Validity is counted from before the call to the store, on a monotonic clock:
-//! a slow answer or a stalled process finds its tokens void, never late. Who finds that there is nothing to call for
-//! gives the token back, and the next in line gets it while it is valid.
-//! While the store is away nobody gets a token, and nobody is sent away.
+//! The taker takes only as many tokens as callers wait for, and hands each over at once. So a batch never exceeds
+//! what callers can use while it is valid. Validity counts from before the call to the store, on a monotonic clock:
+//! after a slow response or a stalled process, a token is void, never late. A caller without a call to make returns
+//! its token, and the next waiter gets it while it is valid. While the store is unavailable, callers keep waiting:
+//! nobody gets a token, and nobody gets an error.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -32,16 +32,16 @@ use super::guard::{Guard, Guarded};
 use super::tokens::{TokenCounts, Tokens};
 use crate::histogram::HistogramView;
 
-/// Limit: callers that stand in one line; further ones wait for room in it.
+/// Limit: callers in one line; further ones wait for a free place in it.
 const LINE: usize = 4_096;
-/// Limit: tokens taken at once.
+/// Limit: tokens in one call to the store.
 const MOST: usize = 256;
-/// Limit: how long a hold that was lifted goes unnoticed.
+/// Limit: how long the taker may miss that somebody lifted a hold.
 const LONGEST_HOLD: Duration = Duration::from_secs(2);
-/// Limit: the pause between two tries while the store is away.
+/// Limit: the pause between two attempts while the store is unavailable.
 const LONGEST_PAUSE: Duration = Duration::from_secs(1);
 
-/// The right to one call, now.
+/// The right to make one call immediately.
 #[derive(Debug)]
 #[must_use = "a token that is neither used nor given back is lost"]
 pub struct Token {
@@ -50,23 +50,23 @@ pub struct Token {
 }
 
 impl Token {
-    /// The last moment at which the call may be made.
+    /// The latest moment for the call.
     pub fn use_by(&self) -> Instant {
         self.use_by
     }
 
-    /// False once it is void: another one is needed.
+    /// False once it is void: the caller needs another one.
     pub fn is_valid(&self) -> bool {
         Instant::now() <= self.use_by
     }
 
-    /// There is nothing to call for: the next who waits in this process may have it, while it is valid.
+    /// The caller has no call to make: the next waiter in this process gets the token, while it is valid.
     pub fn give_back(self) {
         self.spare.add(self.use_by);
     }
 }
 
-/// Tokens of one line that were given back.
+/// Tokens of one line that callers returned.
 #[derive(Debug, Default)]
 struct Spare {
     tokens: Mutex<Vec<Instant>>,
@@ -87,11 +87,11 @@ impl Spare {
     }
 }
 
-/// What came of asking.
+/// The result of acquiring a token.
 #[derive(Debug)]
 pub enum Acquired {
     Token(Token),
-    /// The target is held, or its day is used up, for longer than the caller wanted to wait.
+    /// The target is on hold, or its daily quota is used up, for longer than the caller wanted to wait.
     LongWait {
         wait: Millis,
         by: LimitedBy,
@@ -102,21 +102,21 @@ pub enum Acquired {
 
 #[derive(Debug)]
 struct Waiter {
-    /// Longest wait that the caller sits out; none = any.
+    /// Longest wait that the caller accepts; none = any.
     patience: Option<Millis>,
     reply: oneshot::Sender<Acquired>,
 }
 
 type Line = mpsc::Sender<Waiter>;
 
-/// What this process took, and how the store that it takes from is doing.
+/// What this process took, and the health of the store it takes from.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TokensView {
-    /// Of targets that somebody asked for.
+    /// Lists the targets for which somebody asked.
     pub tokens: BTreeMap<TargetId, TokenCounts>,
-    /// Tokens that came too late to be used.
+    /// Tokens that arrived too late to use.
     pub late: u64,
-    /// `redis_circuit_breaker_state`, and how long calls took: `redis_command_duration_seconds`.
+    /// `redis_circuit_breaker_state`, and the duration of calls: `redis_command_duration_seconds`.
     pub store: BreakerState,
     pub store_calls: HistogramView,
 }
@@ -154,7 +154,7 @@ impl TokenDispenser {
         }
     }
 
-    /// For a process that calls targets and refreshes nothing.
+    /// For a process that calls targets but refreshes nothing.
     pub fn over(store: Arc<dyn RefreshStore>, breaker: BreakerConfig) -> Self {
         Self::new(store, Arc::new(Guard::new("the store", breaker)), Arc::default())
     }
@@ -164,7 +164,7 @@ impl TokenDispenser {
         self.wait(target, priority, None).await
     }
 
-    /// Waits for a token, but not for a hold or a day that lasts longer than `patience`.
+    /// Waits for a token, but not for a hold or a daily quota that lasts longer than `patience`.
     pub async fn acquire_within(&self, target: &TargetId, priority: Priority, patience: Millis) -> Acquired {
         self.wait(target, priority, Some(patience)).await
     }
@@ -212,7 +212,7 @@ impl TokenDispenser {
         tokens.entry(target.clone()).or_default().clone()
     }
 
-    /// Waits for nothing.
+    /// Never waits.
     pub fn view(&self) -> TokensView {
         let tokens = self.shared.tokens.lock().unwrap_or_else(PoisonError::into_inner);
         TokensView {
@@ -226,7 +226,7 @@ impl TokenDispenser {
         }
     }
 
-    /// Sends everyone away and waits for the takers.
+    /// Dismisses every waiter with `Closed`, and waits for the takers to end.
     pub async fn close(&self) {
         self.shared.stop.cancel();
         self.shared.takers.close();
@@ -243,7 +243,7 @@ struct Taker {
     counters: Arc<Counters>,
     tokens: Arc<Tokens>,
     spare: Arc<Spare>,
-    /// Longest waiting first.
+    /// Longest waiter first.
     waiting: Vec<Waiter>,
 }
 
@@ -290,7 +290,8 @@ impl Taker {
                     (Duration::from_millis(20) * failures).min(LONGEST_PAUSE)
                 }
             };
-            // Newcomers are not asked for before that time, but told at once if it is too long for them.
+            // The taker asks for no further tokens before that time, but tells newcomers at once if the wait is too
+            // long.
             self.pause(pause, &mut waiters).await;
         }
     }
@@ -305,7 +306,7 @@ impl Taker {
         self.tokens.handed_out(self.priority, handed);
     }
 
-    /// What was given back goes to those who wait, unless it is void. It has been counted.
+    /// Hands returned tokens to waiters, unless they are void. The counters already include them.
     fn hand_on(&mut self) {
         for use_by in self.spare.take() {
             if Instant::now() > use_by || self.hand_out(1, use_by) == 0 {
@@ -314,7 +315,7 @@ impl Taker {
         }
     }
 
-    /// To those who waited longest; how many got one.
+    /// Serves the longest waiters first. Returns how many got a token.
     fn hand_out(&mut self, tokens: u64, use_by: Instant) -> u64 {
         let mut left = tokens;
         let mut waiting = std::mem::take(&mut self.waiting).into_iter();
@@ -322,7 +323,7 @@ impl Taker {
             && let Some(waiter) = waiting.next()
         {
             let spare = self.spare.clone();
-            // One who has gone away leaves the token to the next.
+            // A waiter that has gone leaves its token to the next.
             if waiter
                 .reply
                 .send(Acquired::Token(Token { use_by, spare }))
@@ -335,7 +336,8 @@ impl Taker {
         tokens - left
     }
 
-    /// Tells those for whom the wait is too long. Waits for the rate are short by nature and sat out.
+    /// Dismisses the waiters that do not accept so long a wait. Waits for the rate are short, so everybody sits
+    /// them out.
     fn send_away(&mut self, wait: Millis, by: LimitedBy) {
         if !matches!(by, LimitedBy::Hold | LimitedBy::Day) {
             return;
@@ -351,8 +353,8 @@ impl Taker {
         }
     }
 
-    /// A long pause ends early when a newcomer comes: only the store can tell it why it waits. What is given back
-    /// meanwhile is handed on at once.
+    /// A newcomer ends a long pause early: only the store can say why it has to wait. Meanwhile returned tokens go
+    /// to waiters at once.
     async fn pause(&mut self, pause: Duration, waiters: &mut mpsc::Receiver<Waiter>) {
         const LONG: Duration = Duration::from_secs(1);
         let over = tokio::time::sleep(pause);

@@ -1,4 +1,4 @@
-//! Tokens that the callers of this process got, counted by target.
+//! Counts the tokens that callers of this process received, by target.
 
 use std::collections::VecDeque;
 use std::sync::{Mutex, PoisonError};
@@ -10,14 +10,14 @@ use tokio::time::Instant;
 use super::counters::{ByPriority, PriorityCounts};
 
 const SECOND: Duration = Duration::from_secs(1);
-/// A peak is told for at least this long, so that nobody who looks now and then misses it.
+/// A peak stays visible for at least this long, so that no scraper misses it.
 const TOLD_FOR: Duration = Duration::from_secs(60);
 
-/// Tokens of one target, since this process began.
+/// Tokens of one target, since this process started.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct TokenCounts {
     pub acquired: PriorityCounts,
-    /// Times that the budget had none.
+    /// Times that the budget had no token left.
     pub rejected: PriorityCounts,
     /// Most tokens handed out within any one second of the last minute or two.
     pub peak: u64,
@@ -53,10 +53,10 @@ impl Tokens {
     }
 }
 
-/// The most within one second, of this minute and of the one before.
+/// The most tokens within one second, of this minute and of the previous one.
 #[derive(Debug, Default)]
 struct Pace {
-    /// What was handed out within the last second.
+    /// Tokens handed out within the last second.
     recent: VecDeque<(Instant, u64)>,
     within: u64,
     most: u64,
@@ -112,7 +112,7 @@ mod tests {
         assert_eq!(pace.peak(at(900_000)), 0);
     }
 
-    /// In virtual time: both are within one second.
+    /// In virtual time, both fall within one second.
     #[tokio::test(start_paused = true)]
     async fn both_priorities_are_counted_for_both() {
         let tokens = Tokens::default();

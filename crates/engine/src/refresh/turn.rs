@@ -1,8 +1,8 @@
 //! What one attempt needs: the claim on its record, and a token of its target.
 //!
-//! A record counts as being fetched from `begin` on, and is not asked for again until that ends. LOW therefore waits for
-//! its token first: while it merely waits, a reader's HIGH replaces it and goes ahead. HIGH begins before it waits, for
-//! nothing is more urgent.
+//! From `begin` on, the record counts as being fetched, and the coalescer admits no further event for it. So LOW
+//! waits for its token first: while it waits, a reader's HIGH replaces it and overtakes. HIGH begins before it
+//! waits, because nothing is more urgent.
 
 use std::time::Duration;
 
@@ -15,12 +15,12 @@ use super::claims::Claim;
 use super::token_dispenser::{Acquired, Token};
 use super::work::{Attempt, Work};
 
-/// First wait for a record that another worker fetches; doubles with each.
+/// First pause while another worker fetches the record; doubles each time.
 const BUSY_FIRST: Duration = Duration::from_millis(10);
-/// Limit: how often a record that another worker fetches is asked for.
+/// Limit: the pause between two checks of a record that another worker fetches.
 const BUSY_PAUSE: Duration = Duration::from_millis(250);
 
-/// What came of beginning.
+/// The result of `begin`.
 enum Begun {
     Claimed(Claim),
     Obsolete,
@@ -28,14 +28,14 @@ enum Begun {
     Busy,
 }
 
-/// What came of waiting for a token.
+/// The result of waiting for a token.
 pub(super) enum Permit {
     Token(Token),
     LongWait { wait: Millis, by: LimitedBy },
 }
 
 impl Work {
-    /// True once nobody else fetches the record; false if the event is obsolete.
+    /// True once no other worker fetches the record; false if the event is obsolete.
     async fn look(&self, attempt: &Attempt<'_>) -> Option<bool> {
         let mut pause = BUSY_FIRST;
         loop {
@@ -65,7 +65,8 @@ impl Work {
         Some(begun)
     }
 
-    /// Begins before anything else, however long another worker fetches; inner none if the event is obsolete.
+    /// Begins before anything else, however long another worker fetches. The inner value is none if the event is
+    /// obsolete.
     async fn begin_first(&self, attempt: &Attempt<'_>) -> Option<Option<Claim>> {
         let mut pause = BUSY_FIRST;
         loop {
@@ -86,9 +87,9 @@ impl Work {
         Some(())
     }
 
-    /// The right to call now, with the claim; inner none if the event is obsolete.
+    /// The right to call at this moment, with the claim. The inner value is none if the event is obsolete.
     ///
-    /// A token that is not used for this record is given back.
+    /// Returns a token that this record does not use.
     pub(super) async fn ready(
         &self,
         attempt: &Attempt<'_>,
@@ -113,7 +114,7 @@ impl Work {
                 None => self.begin(attempt).await?,
             };
             match (begun, permit) {
-                // Held up on the way: the call would arrive among those of later tokens.
+                // The token expired on the way: the call would arrive among those of later tokens.
                 (Begun::Claimed(claim), Permit::Token(token)) if !token.is_valid() => {
                     self.shared.counters.tokens_late.add(1);
                     held = Some(claim);
@@ -131,7 +132,7 @@ impl Work {
         }
     }
 
-    /// What LOW waits for between two attempts is no fetch: a reader's HIGH may go before it.
+    /// While LOW waits between two attempts, it does not count as fetching: a reader's HIGH may overtake it.
     pub(super) async fn stand_back(&self, attempt: &Attempt<'_>, claim: Claim) -> Option<Option<Claim>> {
         if attempt.event.priority == Priority::High {
             return Some(Some(claim));

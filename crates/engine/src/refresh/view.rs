@@ -1,4 +1,4 @@
-//! What a reader is told of a record.
+//! A record as the service shows it to a reader.
 
 use std::io;
 
@@ -10,16 +10,16 @@ use tidegate_core::refresh::status::UpdateState;
 use tidegate_core::time::{Millis, Timestamp};
 use tidegate_snapshots::{MAX_DATA_BYTES, Row, Snapshot, Status, StatusState};
 
-/// Limit: what one packed snapshot may unpack to.
+/// Limit: the unpacked size of one packed snapshot.
 const MAX_UNPACKED: usize = 8 * MAX_DATA_BYTES;
 
-/// Whether a refresh is on its way.
+/// Whether a refresh is in progress.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Queued {
     Yes,
     /// None is needed, or none could be queued.
     No,
-    /// It was asked for, and the answer is not known yet.
+    /// The reader requested one, and the result is not known yet.
     Unknown,
 }
 
@@ -33,13 +33,13 @@ pub struct RecordView {
     pub last_checked_at: Option<Timestamp>,
     pub last_updated_at: Option<Timestamp>,
     pub queued: Queued,
-    /// How long a refresh that is on its way takes, if that can be said.
+    /// How long the refresh in progress will take, if known.
     pub estimated_wait: Option<Millis>,
-    /// How the last refresh went.
+    /// The result of the last refresh.
     pub state: UpdateState,
-    /// What is wrong, if anything is.
+    /// The last failure, if any.
     pub status: Option<Status>,
-    /// Until when asking for a refresh is pointless.
+    /// The time before which a refresh request is pointless.
     pub not_before: Option<Timestamp>,
 }
 
@@ -97,7 +97,7 @@ impl RecordView {
         }
     }
 
-    /// True only if a refresh certainly is on its way.
+    /// True only if a refresh is certainly in progress.
     pub fn update_queued(&self) -> bool {
         self.queued == Queued::Yes
     }
@@ -108,12 +108,12 @@ impl RecordView {
         self.snapshot.as_ref().map(unpack).transpose()
     }
 
-    /// Nothing more comes of the event of version `since`, or of any if none is given.
+    /// Nothing further follows from the event of version `since`, or from any event if none is given.
     pub(crate) fn is_final(&self, since: Option<Version>) -> bool {
         let checked = self.snapshot.as_ref().map(|snapshot| snapshot.version);
         let failed = self.status.as_ref().map(|status| status.version);
-        // Nobody tries that event again. Whoever follows none in particular waits for the next one, unless asking for it is
-        // pointless.
+        // Nobody retries that event. A follower of no particular event waits for the next one, unless requesting it
+        // is pointless.
         let ended = since.is_some() || self.not_before.is_some();
         let given_up = self.state == UpdateState::Failed && failed >= since && ended;
         match self.freshness {

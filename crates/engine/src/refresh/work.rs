@@ -7,11 +7,11 @@
 //!     │         └ Obsolete: done ┘        └ Absent, Permanent: dead letter ─► status ─► settle ─► done
 //!     └ not readable: dead letter ─► done
 //! ```
-//! That is the way of LOW; HIGH begins before it waits for the token (`turn`).
+//! LOW takes this path; HIGH begins before it waits for the token (`turn`).
 //!
-//! Everything but the upstream is waited for: a store, database or log that is away holds the event in place, and
-//! with it its partition. Nothing of this leads to a dead letter; a row that the database refuses while it takes others
-//! does.
+//! The worker waits for everything but the upstream: an unavailable store, database or log blocks the event in
+//! place, and with it its partition. None of these outages leads to a dead letter. A row that the database rejects
+//! while it accepts others does.
 
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
@@ -45,13 +45,13 @@ use super::turn::Permit;
 use super::writer::{Writer, Written};
 use crate::batcher::Batcher;
 
-/// Wait after the first answer that asks to wait without saying how long; doubles with each.
+/// Wait after the first throttling response without a Retry-After; doubles each time.
 const FIRST_THROTTLE: Millis = Millis(1_000);
 
-/// Status code of a record that is parked because the day is used up.
+/// Status code of a record parked because the daily quota is used up.
 const DAY_QUOTA: &str = "DAY_QUOTA";
 
-/// Limit: stores take no larger versions from outside.
+/// Limit: stores accept no larger versions from outside.
 const LAST_VERSION: Version = Version(Version::MAX.0 / 8 * 7);
 
 pub(crate) type Looks = Batcher<RecordId, Option<RecordState>>;
@@ -72,29 +72,29 @@ pub(crate) struct Work {
     pub(crate) activity: Activity,
 }
 
-/// Why a record was not refreshed.
+/// Why the worker could not refresh a record.
 struct AttemptFailure {
     kind: FailureKind,
     reason: FailureReason,
     code: String,
     message: String,
-    /// What went wrong with the attempts before, in their order.
+    /// Errors of the earlier attempts, in order.
     earlier: Vec<String>,
     retries: u32,
 }
 
-/// One event in hand.
+/// One event in flight.
 pub(super) struct Attempt<'a> {
     pub(super) event: &'a UpdateRequestEvent,
     pub(super) record: RecordId,
     pub(super) source: &'a SourceOptions,
-    /// Cancelled when the partition is lost or the grace is over.
+    /// Cancelled when the partition is lost or the grace period is over.
     pub(super) lost: &'a CancellationToken,
     begun: Instant,
 }
 
 impl Work {
-    /// True when the event is done and may be committed. False: it was forgotten, and is delivered again.
+    /// True when the event is done and may be committed. False: the worker dropped it, and the log delivers it again.
     pub(crate) async fn handle(&self, delivered: Delivered, lost: &CancellationToken) -> bool {
         self.refresh(delivered, lost).await.is_some()
     }
@@ -135,7 +135,8 @@ impl Work {
         Some(())
     }
 
-    /// How it ended, once that is durable, with the claim under which it did; inner none if the event is obsolete.
+    /// Returns the settlement once it is durable, with the claim that covered it. The inner value is none if the
+    /// event is obsolete.
     async fn attempt(&self, attempt: &Attempt<'_>) -> Option<Option<(Claim, Settlement)>> {
         let work = &self.shared.options.work;
         let (mut retries, mut throttles) = (0, 0);
@@ -157,7 +158,7 @@ impl Work {
                 self.shared.counters.attempts.add(attempt.event.priority, 1);
             }
             match outcome? {
-                // There was no connection while the token was valid; there is one for the next.
+                // No connection was ready while the token was valid; one is ready for the next token.
                 FetchOutcome::NotSent => {
                     self.shared.counters.tokens_late.add(1);
                     held = Some(claim);
@@ -174,7 +175,7 @@ impl Work {
                     if wait > work.park_after_ms || waited > work.park_after_ms {
                         return Some(Some((claim, self.park(attempt, wait, LimitedBy::Hold).await?)));
                     }
-                    // The budget lets nobody through before.
+                    // The budget lets nobody through before then.
                     held = self.stand_back(attempt, claim).await?;
                 }
                 FetchOutcome::Transient { code, message } if retries < work.retries => {
@@ -222,7 +223,7 @@ impl Work {
         }
     }
 
-    /// One attempt. A fetcher that panics is one whose answer cannot be read.
+    /// Makes one attempt. A fetcher that panics counts as an unreadable response.
     async fn fetch(&self, attempt: &Attempt<'_>, send_by: Instant) -> Option<FetchOutcome> {
         let params = FetchParams {
             key: attempt.record.key.as_str().to_owned(),
@@ -267,7 +268,7 @@ impl Work {
                     WriteOutcome::Stale { .. } => counters.superseded.add(1),
                 }
                 if let Some(active) = projected.activity {
-                    // A provider's clock may be ahead: nobody was active later than now, or its records would stay HOT.
+                    // A provider's clock may be ahead. Cap the activity at the present, or its records would stay HOT.
                     self.activity.note(&attempt.record, active.min(self.shared.now()));
                 }
                 self.shared.written(&attempt.record);
@@ -277,7 +278,7 @@ impl Work {
         }
     }
 
-    /// The target asked to be left alone: by everybody who calls it, for as long as its budget allows.
+    /// The target asked for a pause: holds it for every caller, for as long as its budget allows.
     async fn hold(&self, attempt: &Attempt<'_>, wait: Millis) -> Option<Millis> {
         let (store, target) = (&self.shared.options.store, &attempt.source.target);
         self.shared
@@ -285,7 +286,7 @@ impl Work {
             .await
     }
 
-    /// Puts the event aside, durably: it comes back by itself.
+    /// Parks the event durably: it comes back on its own.
     async fn park(&self, attempt: &Attempt<'_>, wait: Millis, by: LimitedBy) -> Option<Settlement> {
         let now = self.shared.now();
         let (code, what) = match by {
@@ -304,7 +305,7 @@ impl Work {
             at: now,
         };
         if let Err(reason) = self.note(&attempt.record, Write::Parked(failure)).await? {
-            // It would come back from nowhere: it must not be settled without a trace.
+            // The retry would have nowhere to come back from: the event must not settle without a trace.
             return self.fail(attempt, not_storable(reason)).await;
         }
         self.shared.counters.parked.add(1);
@@ -315,7 +316,7 @@ impl Work {
         self.give_up(attempt.event, attempt.lost, failure).await
     }
 
-    /// It will not work: dead letter first, so that nothing is given up without a trace, then the status.
+    /// The event cannot succeed. The dead letter comes first, so that nothing is lost without a trace; then the status.
     async fn give_up(
         &self,
         event: &UpdateRequestEvent,
@@ -349,13 +350,13 @@ impl Work {
             at: self.shared.now(),
         };
         if let Err(error) = self.note(&record, Write::Failed(failure)).await? {
-            // The dead letter has the event; what is missing is only that readers leave the record alone for a while.
+            // The dead letter has the event. All that is missing is the backoff that keeps readers off the record.
             tracing::error!(%record, %error, "the status of a record could not be stored");
         }
         Some(Settlement::Failed)
     }
 
-    /// Later with every failure in a row.
+    /// Moves further into the future with every failure in a row.
     async fn next_retry(
         &self,
         record: &RecordId,
@@ -375,7 +376,7 @@ impl Work {
         ))
     }
 
-    /// Inner error: the database does not take it.
+    /// The inner error means that the database rejects the row.
     async fn note(&self, record: &RecordId, write: Write) -> Option<Result<(), String>> {
         let noted = match self.writer.write(write).await? {
             Written::Stored(_) => Ok(()),
@@ -398,7 +399,7 @@ impl Work {
 }
 
 impl Attempt<'_> {
-    /// None: the event is lost.
+    /// None: this process lost the event.
     pub(super) async fn sleep(&self, pause: Duration) -> Option<()> {
         tokio::select! {
             biased;
@@ -408,7 +409,7 @@ impl Attempt<'_> {
     }
 }
 
-/// What was fetched, or that the record has to wait, is nothing that the database takes.
+/// The database rejects the fetched data, or the parked status.
 fn not_storable(message: String) -> AttemptFailure {
     AttemptFailure {
         kind: FailureKind::Permanent,
@@ -420,7 +421,7 @@ fn not_storable(message: String) -> AttemptFailure {
     }
 }
 
-/// Its source was taken out of the settings, or never was in them.
+/// The source was removed from the settings, or never configured.
 fn unknown_source(event: &UpdateRequestEvent) -> AttemptFailure {
     AttemptFailure {
         kind: FailureKind::Permanent,
@@ -432,7 +433,7 @@ fn unknown_source(event: &UpdateRequestEvent) -> AttemptFailure {
     }
 }
 
-/// A damaged event must not bring a record to where its versions end.
+/// A damaged event must not push a record to the end of its version range.
 fn check_version(event: UpdateRequestEvent) -> Result<UpdateRequestEvent, String> {
     match event.version <= LAST_VERSION {
         true => Ok(event),
@@ -445,7 +446,7 @@ fn throttle_wait(said: Option<Millis>, before: u32) -> Millis {
     said.unwrap_or(guess).max(Millis(100))
 }
 
-/// Doubles with each retry; records that failed together come back apart.
+/// Doubles with each retry; jitter separates records that failed together.
 fn backoff(base: Millis, retries: u32, seed: u64) -> Duration {
     let pause = base.0.saturating_mul(1 << retries.min(10));
     Duration::from_millis(pause + seed % (pause / 4 + 1))

@@ -1,8 +1,8 @@
 //! Writes to the database in batches, by size or by time.
 //!
-//! A database that is away or slow is waited for: the batch is tried again in place, and whoever handed in a write
-//! holds its partition until it is answered. One row that the database cannot take must not hold up the others:
-//! then each is tried alone, and the bad one is given back.
+//! The writer waits for an unavailable or slow database: it retries the batch in place, and each caller blocks its
+//! partition until its write has a result. A row that the database rejects must not block the others: the writer
+//! then tries each row alone, and returns the bad one.
 
 use std::future::Future;
 use std::sync::Arc;
@@ -16,14 +16,14 @@ use tokio_util::sync::CancellationToken;
 
 use super::shared::Shared;
 
-/// Pause before rows are tried again that the database refuses while it takes nothing else either.
+/// Pause before a retry of rows that the database rejects while it accepts nothing else either.
 const PAUSE: Duration = Duration::from_secs(1);
 
-/// What became of a write.
+/// The result of a write.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Written {
     Stored(WriteOutcome),
-    /// The database does not take this row, though it takes others.
+    /// The database rejects this row, though it accepts others.
     Refused(String),
 }
 
@@ -39,7 +39,7 @@ pub(crate) struct Writer {
 }
 
 impl Writer {
-    /// The writer, and what runs it until everyone who could write is gone, or `abort`.
+    /// Returns the writer, and the future that runs it until every caller is gone or `abort` fires.
     pub(crate) fn new(
         shared: Arc<Shared>,
         priority: Priority,
@@ -61,7 +61,7 @@ impl Writer {
         (Self { queue }, batches.run())
     }
 
-    /// None: it has ended, and the write may or may not have happened.
+    /// None: the writer has ended, and the write may or may not have happened.
     pub(crate) async fn write(&self, write: Write) -> Option<Written> {
         let (reply, written) = oneshot::channel();
         self.queue.send(Pending { write, reply }).await.ok()?;
@@ -88,7 +88,7 @@ impl Batches {
         }
     }
 
-    /// Until the batch is full or its first write has waited long enough. False at the end.
+    /// Fills the batch until it is full or its first write has waited long enough. False at the end.
     async fn fill(&mut self, batch: &mut Vec<Pending>) -> bool {
         if batch.is_empty() {
             tokio::select! {
@@ -114,7 +114,7 @@ impl Batches {
         true
     }
 
-    /// Writes that are to be tried again. None: aborted.
+    /// Returns the writes to retry. None: aborted.
     async fn write(&self, batch: Vec<Pending>) -> Option<Vec<Pending>> {
         let (writes, replies): (Vec<Write>, Vec<_>) = batch
             .into_iter()
@@ -123,7 +123,7 @@ impl Batches {
         match self.store(&writes).await? {
             Ok(outcomes) => {
                 for (reply, outcome) in replies.into_iter().zip(outcomes) {
-                    // Whoever waited may have lost its partition.
+                    // The caller may have lost its partition.
                     let _ = reply.send(Written::Stored(outcome));
                 }
                 Some(Vec::new())
@@ -160,7 +160,7 @@ impl Batches {
             }
             return Some(Vec::new());
         }
-        // Nothing else was taken either, so nothing speaks against the rows rather than the database.
+        // The database accepted no other row either, so the fault may be the database's rather than the rows'.
         if let Some((_, error)) = suspects.first() {
             tracing::error!(%error, rows = suspects.len(), "the database takes nothing; work waits until it does");
             tokio::select! {

@@ -1,18 +1,18 @@
-//! When each stream of a room is told its position: once a second, a large crowd in schedule. Told all at once, the last of
-//! fifty thousand would hear of a look at the room that is as old as all the others took; in schedule, each part hears of a
-//! look of its own, and the work is spread over the second.
+//! Schedules when each stream of a room receives its position: once a second, and a large crowd in slices. In one
+//! burst, the last of fifty thousand streams would receive a view as old as all the others took. In slices, each
+//! slice gets a fresh view, and the work spreads over the second.
 
 use std::time::Duration;
 
 use tokio::time::Instant;
 
-/// Slices of a second. Limit: as many looks at the room per second are made for the positions of one process.
+/// Slices of a second. Limit: one process makes at most this many overviews per second for its positions.
 pub(super) const PARTS: u8 = 8;
 const PART: Duration = Duration::from_millis(1_000 / PARTS as u64);
-/// Streams that make a turn of their own worth a look at the room.
+/// Number of streams that justifies a separate slice, with its own overview of the room.
 const CROWD: usize = 256;
 
-/// Slices whose turn has come.
+/// The slices that are due.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(super) struct Slices(u8);
 
@@ -29,12 +29,12 @@ impl Slices {
 #[derive(Debug)]
 pub(super) struct BroadcastSchedule {
     begun: Instant,
-    /// Slices of a second since then that are over.
+    /// Slices of a second that have passed since then.
     over: u64,
 }
 
-/// How many slices have their turn together: all of a small crowd, one of a large one. A power of two, so that nobody waits
-/// for much longer than a second while a crowd grows or shrinks.
+/// How many slices are due together: all for a small crowd, one for a large one. A power of two, so that no stream
+/// waits much longer than a second while a crowd grows or shrinks.
 fn together(streams: usize) -> u64 {
     match streams / CROWD {
         0..2 => 8,
@@ -49,11 +49,11 @@ impl BroadcastSchedule {
         Self { begun: now, over: 0 }
     }
 
-    /// Whose turn has come since this was asked last.
+    /// The slices that became due since the last call.
     pub(super) fn due(&mut self, now: Instant, streams: usize) -> Slices {
         let (together, slices) = (together(streams), u64::from(PARTS));
         let passed = (now.saturating_duration_since(self.begun).as_millis() / PART.as_millis()) as u64;
-        // After a stall everybody has one turn, however many were missed.
+        // After a stall every slice is due once, however many turns it missed.
         let first = (self.over + 1).max((passed + 1).saturating_sub(slices));
         let begins = (first..=passed).filter(|part| part.is_multiple_of(together));
         let due = begins.fold(0, |due, part| {
@@ -64,7 +64,7 @@ impl BroadcastSchedule {
         Slices(due)
     }
 
-    /// When the next turn comes.
+    /// When the next slice is due.
     pub(super) fn next(&self, streams: usize) -> Instant {
         let together = together(streams);
         let next = (self.over / together + 1) * together;
@@ -78,7 +78,7 @@ mod tests {
 
     const MANY: [usize; 5] = [1, 600, 3_000, 20_000, 1_000_000];
 
-    /// Everybody's schedule over some seconds, as milliseconds.
+    /// The schedule of every slice over some seconds, in milliseconds.
     fn schedule(mut streams: impl FnMut(u64) -> usize, seconds: u64) -> Vec<Vec<u64>> {
         let begun = Instant::now();
         let mut schedule = BroadcastSchedule::begin(begun);

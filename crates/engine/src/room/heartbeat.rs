@@ -1,5 +1,5 @@
-//! Heartbeats: the store hears of every stream of this process, and of those that have ended; and streams of this
-//! process hear of newer ones elsewhere.
+//! Heartbeats: reports every live and every ended stream of this process to the store, and notifies streams here
+//! when a newer one elsewhere supersedes them.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,10 +15,10 @@ use super::state::RoomState;
 
 /// Limit: streams in one call.
 const BATCH: usize = 256;
-/// Of a call that failed: the next round is the next try, and this one before it.
+/// Pause after a failed round; the next round is the retry.
 const AGAIN: Duration = Duration::from_millis(500);
 
-/// Tells that streams are alive, a third of the time that counts apart.
+/// Sends a heartbeat for every stream, three times per presence period.
 pub(super) async fn keep(state: Arc<RoomState>, stop: CancellationToken) {
     loop {
         let wait = match round(&state).await {
@@ -36,11 +36,11 @@ pub(super) async fn keep(state: Arc<RoomState>, stop: CancellationToken) {
     }
 }
 
-/// Heartbeats of all streams, those first who stand first.
+/// Sends the heartbeats of all streams, the head of the line first.
 async fn round(state: &RoomState) -> Result<(), StoreError> {
     let begun = Instant::now();
     for people in state.registry.in_line().chunks(BATCH) {
-        // As it is by now: some may have gone since the round began, and that was told already.
+        // Read the registry again: a stream may have ended since the round began, and its end is already reported.
         let batch = state.registry.touches(people);
         let outcomes = state.store.touch(&state.name, batch.clone()).await?;
         for (touch, outcome) in batch.iter().zip(outcomes) {
@@ -51,7 +51,7 @@ async fn round(state: &RoomState) -> Result<(), StoreError> {
     Ok(())
 }
 
-/// Tells that streams have ended, as they do. At a stop, those that end within a moment as well.
+/// Reports streams as they end. On shutdown, also those that end within a moment.
 pub(super) async fn ends(
     state: Arc<RoomState>,
     mut ended: mpsc::Receiver<TouchParams>,
@@ -73,15 +73,15 @@ pub(super) async fn ends(
         if count == 0 {
             return;
         }
-        // What does not get through is said by the heartbeats that do not come.
+        // If the report fails, the missing heartbeats say the same later.
         if let Err(error) = state.store.touch(&state.name, std::mem::take(&mut batch)).await {
             tracing::debug!(%error, room = %state.name, "ends of streams do not get through");
         }
     }
 }
 
-/// Tells streams that another one took over, in whichever process that is. A notice that is missed is told by the store's
-/// answer to the next heartbeat.
+/// Notifies streams that a newer one superseded them, in whichever process that is. If this process misses a
+/// notice, the store's reply to the next heartbeat reports it.
 pub(super) async fn taken_over(state: Arc<RoomState>, stop: CancellationToken) {
     let mut notices = state.store.signals().of(&state.name).taken_over.subscribe();
     loop {

@@ -1,5 +1,5 @@
-//! Reads the room as a whole: at once when it signals, and at least every second. Whoever no longer waits is told to look;
-//! everybody else counts the position when it is their turn.
+//! Reads the whole room: at once on a signal, and at least every second. Tells visitors who no longer wait to read
+//! their ticket. Everybody else computes the position when its slice is due.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,11 +12,11 @@ use tokio_util::sync::CancellationToken;
 use super::broadcast::BroadcastSchedule;
 use super::state::{RoomState, Seen};
 
-/// Between two looks, however often it signals.
+/// Shortest time between two overviews, however often the room signals.
 const PAUSE: Duration = Duration::from_millis(50);
-/// Between two looks at a room in which nobody is.
+/// Time between two overviews of an empty room.
 const IDLE: Duration = Duration::from_secs(5);
-/// Between two tries to look at a room that cannot be read.
+/// Time between two attempts on a room that cannot be read.
 const AGAIN: Duration = Duration::from_secs(1);
 
 pub(super) async fn poll(state: Arc<RoomState>, stop: CancellationToken) {
@@ -27,7 +27,7 @@ pub(super) async fn poll(state: Arc<RoomState>, stop: CancellationToken) {
     loop {
         let notified = signal.tell.notified();
         tokio::pin!(notified);
-        // Listen first, then look.
+        // Subscribe first, then read: no signal gets lost.
         notified.as_mut().enable();
         let read = state.store.survey(&state.name).await;
         let (now, streams) = (Instant::now(), state.registry.len());
@@ -44,7 +44,7 @@ pub(super) async fn poll(state: Arc<RoomState>, stop: CancellationToken) {
                     view,
                     read: now,
                 });
-                // A stream that begins from here on compares itself with it.
+                // A stream that starts after this compares itself with this view.
                 state.show(Some(seen.clone()));
                 state.registry.compare(&seen.view);
                 match nobody {
@@ -63,7 +63,7 @@ pub(super) async fn poll(state: Arc<RoomState>, stop: CancellationToken) {
                 now + AGAIN
             }
         };
-        // Also when nothing could be read: streams tell by their schedule that they live.
+        // Also after a failed read: streams use the schedule to show that they are alive.
         state.registry.beat(turn);
         tokio::select! {
             () = stop.cancelled() => return,

@@ -1,4 +1,4 @@
-//! Lets people in. Every process that has the room does this; the store sees to it that nobody is let in twice.
+//! Lets people in. Every process that serves the room does this; the store ensures that nobody is let in twice.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -14,7 +14,7 @@ use super::service::RoomOptions;
 use super::state::RoomState;
 use crate::alarm::Alarm;
 
-/// Limit: calls in one turn; other rooms have theirs in between.
+/// Limit: calls in one turn; other rooms run in between.
 const CALLS: usize = 20;
 
 pub(super) async fn promote(
@@ -54,18 +54,18 @@ pub(super) async fn promote(
 /// How a turn ended.
 enum Turn {
     Over(Stop),
-    /// Nobody is let in before that: who stands ahead may be there without having been able to say so.
+    /// Nobody is let in before then: people ahead may be present but unable to report it.
     Settling {
         until: Instant,
     },
 }
 
-/// Ends what time has ended, then lets people in, each in bounded steps. Streams of before an outage, or of before this
-/// start, have one round of heartbeats before anybody counts as lost; slots come back meanwhile, for their deadlines
-/// are their own.
+/// Ends what has expired, then lets people in, both in bounded steps. Streams from before an outage or a restart
+/// get one round of heartbeats before anybody counts as lost. Slots still expire meanwhile, because their deadlines
+/// do not depend on heartbeats.
 ///
-/// `heard` is the store's time when it was last heard of. If it has gone on by more than heartbeats allow for, then this
-/// process, its machine or the store stood still: nobody could say that they are there, and no call has failed.
+/// `heard` is the store's time at the last response. If it has advanced by more than heartbeats allow, then this
+/// process, its machine or the store was frozen. Nobody could report presence then, although no call failed.
 async fn turn(
     state: &RoomState,
     options: &RoomOptions,
@@ -105,7 +105,7 @@ async fn turn(
     for _ in 0..CALLS {
         let begun = Instant::now();
         let promoted = state.store.promote(&state.name, options.chunk).await;
-        // One that failed took its time, too.
+        // A failed call takes time, too.
         state.counters.promotions.observe(begun.elapsed());
         let PromoteOutcome { granted, stop } = promoted?;
         state
@@ -113,7 +113,7 @@ async fn turn(
             .promoted
             .fetch_add(granted.len() as u64, Ordering::Relaxed);
         if stop != Stop::More {
-            // What time has ended makes room: it is looked at again at once.
+            // Expired slots free capacity, so take another turn at once.
             return Ok(Turn::Over(if more { Stop::More } else { stop }));
         }
     }

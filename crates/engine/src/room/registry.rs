@@ -1,4 +1,4 @@
-//! The streams of this process in one room: who they are, where they stand, and how they are reached.
+//! The streams of this process in one room: who they are, where they stand, and how to reach them.
 
 use std::collections::HashMap;
 use std::future::poll_fn;
@@ -13,21 +13,21 @@ use tidegate_core::room::ticket::{Stream, Ticket, TicketState, Wave};
 
 use super::broadcast::{PARTS, Slices};
 
-/// What a stream is told to do.
+/// What a stream has to do.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Note {
-    /// It is this stream's turn to count its position, and to see what time has brought.
+    /// This stream's slice is due: compute the position, and check what has expired.
     Beat = 1,
-    /// Something happened to the ticket.
+    /// Something happened to the ticket: read it.
     Look = 2,
     /// The room is gone, and the ticket with it.
     Gone = 4,
-    /// A newer stream of the same person is there.
+    /// A newer stream of the same person exists.
     Superseded = 8,
 }
 
-/// The letter box of one stream: all that it ever waits for. With tens of thousands of streams in a process, timers and
-/// lists of waiters of their own would cost more than what they are told.
+/// The mailbox of one stream: all that it ever waits for. With tens of thousands of streams in a process, separate
+/// timers and waiter lists would cost more than the messages themselves.
 #[derive(Debug, Default)]
 pub(super) struct Mailbox {
     mailbox: AtomicU8,
@@ -40,10 +40,10 @@ impl Mailbox {
         self.reader.wake();
     }
 
-    /// The most important note; the others are done with it: whoever looks at the ticket finds its position, too.
+    /// Returns the most important note and clears the others: reading the ticket also yields its position.
     pub(super) async fn next(&self) -> Note {
         poll_fn(|context| {
-            // Listen first, then look.
+            // Register first, then check: no note gets lost.
             self.reader.register(context.waker());
             let mailbox = self.mailbox.swap(0, Ordering::AcqRel);
             let by_weight = [Note::Superseded, Note::Gone, Note::Look, Note::Beat];
@@ -54,16 +54,16 @@ impl Mailbox {
     }
 }
 
-/// What has to happen for a stream to look at its ticket.
+/// What must happen before a stream reads its ticket again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Until {
     /// The place is empty.
     Place(u64),
     /// The draw has begun.
     Draw,
-    /// Passes of the wave are void.
+    /// The passes of the wave are void.
     Void(Wave),
-    /// Nothing that a room as a whole tells.
+    /// Nothing that an overview of the room shows.
     Time,
 }
 
@@ -91,9 +91,9 @@ impl Until {
 struct Entry {
     stream: Stream,
     until: Until,
-    /// A view from before this tells nothing about the ticket.
+    /// A view from before this says nothing about the ticket.
     since: tidegate_core::time::Timestamp,
-    /// In which part of a second it has its turn.
+    /// The slice of a second in which its position is due.
     part: u8,
     mailbox: Arc<Mailbox>,
 }
@@ -106,7 +106,7 @@ impl Entry {
     }
 }
 
-/// One entry per person: a newer stream takes the place of an older one.
+/// One entry per person: a newer stream replaces an older one.
 #[derive(Debug, Default)]
 pub(super) struct Registry {
     entries: Mutex<HashMap<PersonId, Entry>>,
@@ -122,7 +122,7 @@ impl Registry {
         self.entries().len()
     }
 
-    /// Adds a stream and tells an older one of the same person here.
+    /// Adds a stream, and notifies an older one of the same person in this process.
     pub(super) fn add(&self, person: &PersonId, ticket: &Ticket) -> Arc<Mailbox> {
         let mailbox = Arc::<Mailbox>::default();
         let entry = Entry {
@@ -135,7 +135,7 @@ impl Registry {
         };
         let mut entries = self.entries();
         match entries.get_mut(person) {
-            // Two joins at once may be answered in any order.
+            // Two concurrent joins may return in any order.
             Some(newer) if newer.stream > ticket.stream => mailbox.leave(Note::Superseded),
             Some(older) => std::mem::replace(older, entry).mailbox.leave(Note::Superseded),
             None => drop(entries.insert(person.clone(), entry)),
@@ -143,7 +143,7 @@ impl Registry {
         mailbox
     }
 
-    /// The ticket as it was found.
+    /// Updates the entry with the ticket that the store returned.
     pub(super) fn found(&self, person: &PersonId, ticket: &Ticket) {
         if let Some(entry) = self.entries().get_mut(person)
             && entry.stream == ticket.stream
@@ -159,7 +159,7 @@ impl Registry {
         }
     }
 
-    /// Tells those for whom something has happened, by a look at the room.
+    /// Notifies the streams whose condition this view of the room fulfils.
     pub(super) fn compare(&self, view: &RoomView) {
         self.entries().values().for_each(|entry| entry.compare(view));
     }
@@ -171,7 +171,7 @@ impl Registry {
         }
     }
 
-    /// Tells the streams that are here and older than those that took over.
+    /// Notifies the streams in this process that are older than the ones that superseded them.
     pub(super) fn taken_over(&self, notices: &[TakenOver]) {
         let entries = self.entries();
         for TakenOver { person, by } in notices {
@@ -183,7 +183,7 @@ impl Registry {
         }
     }
 
-    /// Tells those whose turn it is.
+    /// Notifies the streams whose slice is due.
     pub(super) fn beat(&self, turn: Slices) {
         if !turn.any() {
             return;
@@ -193,14 +193,14 @@ impl Registry {
         }
     }
 
-    /// Tells everybody that the room is gone.
+    /// Notifies everybody that the room is gone.
     pub(super) fn gone(&self) {
         self.entries()
             .values()
             .for_each(|entry| entry.mailbox.leave(Note::Gone));
     }
 
-    /// Everybody, in the order of their places; those who have none come last.
+    /// Everybody, ordered by place; people without a place come last.
     pub(super) fn in_line(&self) -> Vec<PersonId> {
         let entries = self.entries();
         let mut people: Vec<(u64, &PersonId)> = entries
@@ -214,7 +214,7 @@ impl Registry {
         people.into_iter().map(|(_, person)| person.clone()).collect()
     }
 
-    /// Heartbeats of those of them who are still there.
+    /// Heartbeats for those who are still present.
     pub(super) fn touches(&self, people: &[PersonId]) -> Vec<TouchParams> {
         let entries = self.entries();
         let touch = |person: &PersonId| {
@@ -227,7 +227,7 @@ impl Registry {
         people.iter().filter_map(touch).collect()
     }
 
-    /// What the store said to a heartbeat.
+    /// Handles the store's reply to a heartbeat.
     pub(super) fn touched(&self, touch: &TouchParams, outcome: TouchOutcome) {
         let entries = self.entries();
         let entry = entries.get(&touch.person);

@@ -22,30 +22,31 @@ use super::state::{Counters, RoomHandle, RoomState};
 use super::{heartbeat, poller, promoter};
 use crate::batcher::Batcher;
 
-/// Limit: joins and looks that wait to be gathered; further callers wait.
+/// Limit: joins and inspections that wait for a batch; further callers wait.
 const QUEUED: usize = 4_096;
-/// Limit: joins or looks in one call of the store.
+/// Limit: joins or inspections in one call to the store.
 const BATCH: usize = 128;
-/// Limit: ends of streams that wait to be told.
+/// Limit: ends of streams that wait to be reported.
 const ENDS: usize = 65_536;
-/// Rooms that another process made or removed, or that the store lost, are noticed at the latest after this time.
+/// Longest time until this process notices rooms that another process created or removed, or that the store lost.
 const FIND: Duration = Duration::from_secs(5);
-/// While the store is away.
+/// Interval while the store is unavailable.
 const FIND_AGAIN: Duration = Duration::from_millis(500);
-/// A look that takes longer has met no store. Calls try for longer than that; who asks whether we are ready wants to know sooner.
+/// A longer probe counts as an unavailable store. Calls retry for longer than that, but readiness checks need to
+/// know sooner.
 const LOOK: Duration = Duration::from_secs(2);
-/// Limit: rooms that are looked at at once.
+/// Limit: rooms probed concurrently.
 const LOOKS: usize = 16;
-/// Between two looks because a call failed.
+/// Pause between two probes that a failed call triggered.
 const DOUBT: Duration = Duration::from_millis(50);
-/// One failed look is no outage.
+/// Failed probes that make an outage: one alone is none.
 const AWAY: u32 = 2;
 
 #[derive(Debug, Clone)]
 pub struct RoomOptions {
-    /// The longest time between two looks for what time has ended and who can be let in, in milliseconds.
+    /// Longest time between two sweeps for expired slots and for people to let in, in milliseconds.
     pub sweep_ms: Millis,
-    /// People who are let in, or ended, by one call.
+    /// People that one call lets in or ends.
     pub chunk: u64,
 }
 
@@ -73,24 +74,24 @@ struct Shared {
     store: Arc<dyn RoomStore>,
     options: RoomOptions,
     rooms: Mutex<BTreeMap<RoomId, RoomHandle>>,
-    /// What was opened here: if the store loses it, it is made again.
+    /// Rooms opened here: if the store loses one, this process creates it again.
     opened: Mutex<BTreeMap<RoomId, RoomConfig>>,
-    /// Rooms that were served here and that the store has no more, though nobody removed them.
+    /// Rooms served here that the store no longer has, although nobody removed them.
     lost: Mutex<BTreeSet<RoomId>>,
-    /// How many there were.
+    /// How many rooms the store lost.
     losses: AtomicU64,
-    /// A call of the store failed: whether it is there is asked at once.
+    /// Signals a failed call to the store, which triggers a probe at once.
     doubt: Arc<Notify>,
-    /// Looks in a row that met no store.
+    /// Failed probes in a row.
     failures: AtomicU32,
-    /// The store has failed for good.
+    /// The store has failed unrecoverably.
     failed: CancellationToken,
     tasks: TaskTracker,
     stop: CancellationToken,
 }
 
 impl RoomService {
-    /// Begins to serve every room that the store has, and finds those that come.
+    /// Starts to serve every room of the store, and finds rooms created later.
     pub fn start(store: Arc<dyn RoomStore>, options: RoomOptions) -> Self {
         let handle = RoomsHandle(Arc::new(Shared {
             store,
@@ -113,12 +114,12 @@ impl RoomService {
         self.handle.clone()
     }
 
-    /// Resolves when the store has failed for good: nobody is let in here any more.
+    /// Resolves when the store has failed unrecoverably: this process lets nobody in any more.
     pub async fn failed(&self) {
         self.handle.0.failed.cancelled().await;
     }
 
-    /// Ends every task. Streams end when they are dropped; their places are kept for the grace time.
+    /// Ends every task. Streams end when dropped; the store keeps their places for the grace period.
     pub async fn shutdown(self) {
         self.handle.0.stop.cancel();
         self.handle.0.tasks.close();
@@ -128,8 +129,8 @@ impl RoomService {
     }
 }
 
-/// Serves rooms that this process was not told of, because another one may have made them and died; makes those again
-/// that were opened here and that the store has lost; and lets go of those that are gone.
+/// Serves rooms that another process created, since that process may have died. Creates rooms again that were
+/// opened here and that the store lost, and stops serving rooms that are gone.
 async fn find(handle: RoomsHandle) {
     let Shared {
         stop,
@@ -181,19 +182,19 @@ impl RoomsHandle {
         self.0.rooms.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Makes the room or takes over its settings, and serves it.
+    /// Creates the room or updates its settings, and serves it.
     pub async fn open(&self, room: &RoomId, config: RoomConfig) -> Result<RoomHandle, StoreError> {
         let presence = config.presence_ms;
         self.0.store.open(room, config.clone()).await?;
         self.opened_mut().insert(room.clone(), config);
         let served = self.serve(room.clone(), Some(presence));
-        // It may have been found, and looked at, with the settings of before.
+        // The finder may already have read the room with its earlier settings.
         served.0.show(None);
         Ok(served)
     }
 
-    /// Makes the room unless the store has it, and serves it as it is there. One that was lost is made with its door
-    /// shut: how many seats of it were sold, and what operators had set, is not known any more.
+    /// Creates the room unless the store has it, and serves it as stored. A lost room starts paused: nobody knows
+    /// any more how many seats it sold, or what operators had set.
     pub async fn make(&self, room: &RoomId, config: RoomConfig) -> Result<RoomHandle, StoreError> {
         let presence = config.presence_ms;
         let door = match self.lost_mut().contains(room) {
@@ -207,7 +208,7 @@ impl RoomsHandle {
         Ok(self.serve(room.clone(), Some(presence)))
     }
 
-    /// How many rooms the store has lost while they were served here.
+    /// How many rooms the store lost while this process served them.
     pub fn losses(&self) -> u64 {
         self.0.losses.load(Ordering::Relaxed)
     }
@@ -216,7 +217,7 @@ impl RoomsHandle {
         self.0.lost.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A room that the store has, served here from then on; none if there is none of this name.
+    /// Finds a room in the store and serves it from then on; none if no room has this name.
     pub async fn find(&self, room: &RoomId) -> Result<Option<RoomHandle>, StoreError> {
         if let Some(served) = self.room(room) {
             return Ok(Some(served));
@@ -240,7 +241,7 @@ impl RoomsHandle {
         self.has_failed() || self.0.failures.load(Ordering::Relaxed) >= AWAY
     }
 
-    /// The store never answers again.
+    /// The store will never answer again.
     pub fn has_failed(&self) -> bool {
         self.0.failed.is_cancelled()
     }
@@ -257,10 +258,10 @@ impl RoomsHandle {
         }
     }
 
-    /// Compares what is served here with what the store has. The list of rooms and a room itself may be on different servers
-    /// of a Cluster, and either may come back without the other: every room is looked at.
+    /// Compares the rooms served here with those in the store. In a Cluster, the list of rooms and a room itself
+    /// may be on different servers, and either may come back without the other. So this probes every room.
     async fn compare(&self) -> Result<(), StoreError> {
-        // Before the list is read: a room is listed before it is served.
+        // Before it reads the list: a room is listed before it is served.
         let served: BTreeSet<RoomId> = self.rooms_mut().keys().cloned().collect();
         let listed: BTreeSet<RoomId> = self.0.store.rooms().await?.into_iter().collect();
         let known: Vec<&RoomId> = served.union(&listed).collect();
@@ -270,7 +271,7 @@ impl RoomsHandle {
                 match (there?, listed.contains(*room), served.contains(*room)) {
                     (true, true, _) => drop(self.serve((*room).clone(), None)),
                     (there, _, true) => self.differs(room, there).await?,
-                    // On the list and not there: whoever serves it makes it again.
+                    // Listed but missing: the process that serves it creates it again.
                     (_, _, false) => {}
                 }
             }
@@ -278,14 +279,14 @@ impl RoomsHandle {
         Ok(())
     }
 
-    /// A room that is served here is not on the store's list, or is not there at all.
+    /// A room served here is not on the store's list, or does not exist at all.
     async fn differs(&self, room: &RoomId, there: bool) -> Result<(), StoreError> {
         if !there && self.was_in_use(room) && self.lost_mut().insert(room.clone()) {
             self.0.losses.fetch_add(1, Ordering::Relaxed);
         }
         let opened = self.opened_mut().get(room).cloned();
         match opened {
-            // Also puts one that is there on the list again.
+            // Also puts an existing room back on the list.
             Some(config) => drop(self.make(room, config).await?),
             None if !there => self.let_go(room),
             None => {}
@@ -293,14 +294,14 @@ impl RoomsHandle {
         Ok(())
     }
 
-    /// Whether the room was in use when it was last looked at. One that was over, or is not served here any more, has been
+    /// Whether the room was in use at the last overview. A room that was over, or is no longer served here, was
     /// removed.
     fn was_in_use(&self, room: &RoomId) -> bool {
         let seen = self.room(room).map(|served| served.seen());
         seen.is_some_and(|seen| seen.is_none_or(|seen| !seen.view.is_over()))
     }
 
-    /// Ends the tasks of a room that is gone; its streams are told.
+    /// Ends the tasks of a room that is gone, and notifies its streams.
     fn let_go(&self, room: &RoomId) {
         if let Some(RoomHandle(state)) = self.rooms_mut().remove(room) {
             state.gone.cancel();
@@ -310,12 +311,12 @@ impl RoomsHandle {
         self.0.store.signals().forget(room);
     }
 
-    /// A room that is served here.
+    /// A room served here.
     pub fn room(&self, room: &RoomId) -> Option<RoomHandle> {
         self.rooms_mut().get(room).cloned()
     }
 
-    /// Every room that is served here.
+    /// Every room served here.
     pub fn rooms(&self) -> Vec<RoomHandle> {
         self.rooms_mut().values().cloned().collect()
     }
@@ -414,7 +415,7 @@ impl RoomsHandle {
     }
 }
 
-/// The answer to each of a batch; after a failure the same for all.
+/// The response for each call of a batch; after a failure the same error for all.
 fn each<T>(answers: Result<Vec<T>, StoreError>, count: usize) -> Vec<Result<T, StoreError>> {
     match answers {
         Ok(answers) => answers.into_iter().map(Ok).collect(),

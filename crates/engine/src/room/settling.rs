@@ -1,16 +1,16 @@
-//! Whether the store can tell who is there. Everybody who waits counts as absent after a restart of the store's process, and
-//! after an outage that lasted longer than heartbeats count. The first ones whose next sign gets through would be let in
-//! before others who stand ahead of them and were connected all the time; so nobody is let in until all had the time for one.
+//! The settling period: whether the store knows who is present. After a restart of the store, or an outage longer
+//! than the presence period, everybody who waits counts as absent. The first people whose heartbeat gets through
+//! would then overtake others ahead of them who were connected all the time. So nobody is let in until all had time
+//! for a heartbeat.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use tokio::time::Instant;
 
-/// Between two looks whether the heartbeats have got through.
+/// Pause between two checks whether the heartbeats got through.
 const AGAIN: Duration = Duration::from_millis(100);
-/// Long enough for all: processes give heartbeats at once when those before did not get through, and browsers are back
-/// within seconds.
+/// Long enough for all: processes repeat failed heartbeats at once, and browsers reconnect within seconds.
 const LONGEST: Duration = Duration::from_secs(10);
 
 #[derive(Debug)]
@@ -18,11 +18,11 @@ pub(super) struct Settling(Mutex<State>);
 
 #[derive(Debug)]
 struct State {
-    /// When a call of the store failed for the last time; at first, when this process began.
+    /// When a call to the store last failed; initially, the start of this process.
     lost: Instant,
-    /// Since then, every stream of this process has given a heartbeat.
+    /// Since then, every stream of this process has sent a heartbeat.
     told: bool,
-    /// Since then, there was a moment at which nobody waited.
+    /// Since then, there was a moment without anybody waiting.
     nobody: bool,
 }
 
@@ -48,19 +48,19 @@ impl Settling {
         };
     }
 
-    /// All streams of this process have given a heartbeat; the first of them at `begun`.
+    /// All streams of this process have sent a heartbeat, the first of them at `begun`.
     pub(super) fn told(&self, begun: Instant) {
         let mut state = self.state();
         state.told |= state.lost <= begun;
     }
 
-    /// Nobody waits who could be passed over.
+    /// Nobody waits, so nobody can be overtaken.
     pub(super) fn nobody_waits(&self) {
         self.state().nobody = true;
     }
 
-    /// Until when nobody may be let in; none if it is over. Streams of other processes have had their time then, too: they
-    /// give heartbeats every third of `presence`, and sooner after an outage.
+    /// The end of the settling period; none if it is over. By then, streams of other processes had their time, too:
+    /// they send a heartbeat every third of `presence`, and sooner after an outage.
     pub(super) fn settling_until(&self, presence: Duration, now: Instant) -> Option<Instant> {
         let state = self.state();
         if state.nobody {
@@ -74,7 +74,7 @@ impl Settling {
         (until > now).then_some(until)
     }
 
-    /// Whether who gives no heartbeat is really gone.
+    /// Whether a missing heartbeat proves that somebody has left.
     pub(super) fn sees_absence(&self, presence: Duration, now: Instant) -> bool {
         now >= self.state().lost + presence
     }
@@ -99,7 +99,7 @@ mod tests {
         assert_eq!(settling.settling_until(PRESENCE, after(8)), None);
         assert!(!settling.sees_absence(PRESENCE, after(14)) && settling.sees_absence(PRESENCE, after(15)));
         settling.lose(after(20));
-        // A round that began before the outage says nothing about those after it.
+        // A round that began before the outage says nothing about the time after it.
         settling.told(after(19));
         assert_eq!(
             settling.settling_until(PRESENCE, after(60)),

@@ -1,4 +1,4 @@
-//! One room as this process knows it.
+//! The state of one room in this process.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -25,26 +25,26 @@ use crate::histogram::{Histogram, HistogramView};
 /// Limit: samples of the last minutes, about one a second.
 const SAMPLES: usize = 600;
 
-/// The room at its last look.
+/// The last overview of the room.
 #[derive(Debug)]
 pub struct Seen {
     pub view: RoomView,
-    /// How fast it goes; none until somebody who waited was let in.
+    /// How fast the room advances; none until it let in somebody who waited.
     pub rates: Option<Rates>,
-    /// Admissions per millisecond, whether anybody waited or not; none until somebody was let in.
+    /// Admissions per millisecond, whether anybody waited or not; none until the first one.
     pub lately: Option<f64>,
-    /// When it was read.
+    /// When this process read it.
     pub read: Instant,
 }
 
 impl Seen {
-    /// How long somebody with so many ahead waits; none if nobody can tell.
+    /// The expected wait with this many people ahead; none if unknown.
     pub fn eta(&self, ahead: u64) -> Option<Eta> {
         self.rates.map(|rates| eta::eta(ahead, &rates))
     }
 }
 
-/// A room as it was.
+/// The counts of a room at one moment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Sample {
     pub at: Timestamp,
@@ -56,7 +56,7 @@ pub struct Sample {
     pub left: u64,
 }
 
-/// What the services of a room count here.
+/// Counters of the room's services in this process.
 #[derive(Debug, Default)]
 pub(super) struct Counters {
     pub(super) promoted: AtomicU64,
@@ -65,20 +65,20 @@ pub(super) struct Counters {
     pub(super) broadcasts: Histogram,
 }
 
-/// What this process did for a room, and what it has still to do.
+/// What this process has done for a room, and what is still queued.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct WorkView {
     /// People whom this process let in.
     pub promoted: u64,
-    /// Calls of `promote`, those that failed included.
+    /// Calls of `promote`, including failed ones.
     pub promotions: HistogramView,
-    /// Whatever streams were told, the first word of each included.
+    /// Updates sent to streams, including the first one of each.
     pub told: u64,
-    /// From a look at the room until a stream was told the position that follows from it.
+    /// Time from an overview of the room until a stream received the position that follows from it.
     pub broadcasts: HistogramView,
-    /// Joins that wait to be gathered. Limit: 4,096; further callers wait before it, and are not counted.
+    /// Joins that wait for a batch. Limit: 4,096; further callers wait outside the queue and do not count.
     pub queued_joins: u64,
-    /// Looks that wait to be gathered, likewise.
+    /// Inspections that wait for a batch, likewise.
     pub queued_looks: u64,
 }
 
@@ -90,7 +90,7 @@ pub(super) struct RoomState {
     pub(super) name: RoomId,
     pub(super) store: Arc<dyn RoomStore>,
     pub(super) registry: Registry,
-    /// The room at its last look.
+    /// The last overview of the room.
     pub(super) seen: RwLock<Option<Arc<Seen>>>,
     pub(super) joins: Joins,
     pub(super) looks: Looks,
@@ -99,22 +99,22 @@ pub(super) struct RoomState {
     pub(super) samples: Mutex<VecDeque<Sample>>,
     pub(super) counters: Counters,
     pub(super) settling: Settling,
-    /// How long a stream's heartbeat counts; a third of it is the time between two.
+    /// How long a stream's heartbeat counts; streams send one every third of it.
     pub(super) presence: Mutex<Duration>,
     /// Ends the room's tasks.
     pub(super) stop: CancellationToken,
-    /// The store has no such room any more.
+    /// The store no longer has this room.
     pub(super) gone: CancellationToken,
 }
 
 impl RoomState {
-    /// The room at its last look; none before the first.
+    /// The last overview of the room; none before the first.
     pub(super) fn seen(&self) -> Option<Arc<Seen>> {
         self.seen.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     pub(super) fn show(&self, seen: Option<Arc<Seen>>) {
-        // What was shown before is dropped after the lock is.
+        // Drops the previous value after the lock.
         let _before = std::mem::replace(
             &mut *self.seen.write().unwrap_or_else(PoisonError::into_inner),
             seen,
@@ -144,7 +144,7 @@ impl RoomState {
         *self.presence.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The ticket as it is, asked for together with others.
+    /// Reads the ticket, batched with other calls.
     pub(super) async fn look(&self, person: &PersonId) -> Result<Option<TicketView>, StoreError> {
         let looked = self.looks.call(person.clone()).await;
         looked.unwrap_or(Err(StoreError::Closed))
@@ -164,18 +164,18 @@ impl RoomHandle {
         &self.0.store
     }
 
-    /// The store has no such room any more: nobody serves this one. There may be another of the same name.
+    /// The store no longer has this room, and nobody serves it. Another one of the same name may exist.
     pub fn is_gone(&self) -> bool {
         self.0.gone.is_cancelled()
     }
 
-    /// Takes or finds a place, together with others who come at the same time.
+    /// Takes or finds a place, batched with concurrent joins.
     pub async fn join(&self, params: JoinParams) -> Result<JoinOutcome, StoreError> {
         let joined = self.0.joins.call(params).await;
         joined.unwrap_or(Err(StoreError::Closed))
     }
 
-    /// Takes or finds a place and follows it. Without a place: why not.
+    /// Takes or finds a place and follows it. The inner error says why there is none.
     pub async fn visit(&self, params: JoinParams) -> Result<Result<Visit, JoinOutcome>, StoreError> {
         let params = JoinParams {
             stream: true,
@@ -188,17 +188,17 @@ impl RoomHandle {
         }
     }
 
-    /// A ticket as it is.
+    /// Reads a ticket.
     pub async fn look(&self, person: &PersonId) -> Result<Option<TicketView>, StoreError> {
         self.0.look(person).await
     }
 
-    /// The room at its last look; none before the first.
+    /// The last overview of the room; none before the first.
     pub fn seen(&self) -> Option<Arc<Seen>> {
         self.0.seen()
     }
 
-    /// The room at its last look, or at one of its own if there was none.
+    /// The last overview of the room, or a fresh one if there was none.
     pub async fn seen_or_look(&self) -> Result<Arc<Seen>, StoreError> {
         match self.seen() {
             Some(seen) => Ok(seen),
@@ -206,7 +206,7 @@ impl RoomHandle {
         }
     }
 
-    /// The room as it is now, for whoever has just changed it.
+    /// A fresh overview, for a caller that has just changed the room.
     pub async fn look_at_it(&self) -> Result<Arc<Seen>, StoreError> {
         let view = self.0.store.survey(&self.0.name).await?;
         let seen = self.seen();
@@ -218,18 +218,18 @@ impl RoomHandle {
         }))
     }
 
-    /// The last minutes, oldest first.
+    /// Samples of the last minutes, oldest first.
     pub fn history(&self) -> Vec<Sample> {
         let samples = self.0.samples.lock().unwrap_or_else(PoisonError::into_inner);
         samples.iter().copied().collect()
     }
 
-    /// How long a heartbeat counts in this room: streams give one often enough for that.
+    /// Sets how long a heartbeat counts in this room; streams adapt their interval to it.
     pub fn set_presence(&self, presence: Millis) {
         *self.0.presence.lock().unwrap_or_else(PoisonError::into_inner) = presence.into();
     }
 
-    /// Streams of this process.
+    /// Number of streams in this process.
     pub fn streams(&self) -> usize {
         self.0.registry.len()
     }

@@ -1,4 +1,4 @@
-//! One visitor's stream: the place now, and whatever becomes of it.
+//! One visitor's stream: the current place, and every change of it.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -13,27 +13,27 @@ use tokio::time::Instant;
 use super::registry::{Mailbox, Note};
 use super::state::{RoomState, Seen};
 
-/// How often a ticket is looked at that nothing tells about: one that was let in.
+/// How often a stream reads a ticket that no overview covers: one that was let in.
 const LOOK_AGAIN: Duration = Duration::from_secs(5);
-/// The longest time without an update while waiting: estimates move, too.
+/// Longest time without an update while waiting: estimates move, too.
 const TELL_AGAIN: Duration = Duration::from_secs(10);
-/// The longest time without a word of any kind: proxies and browsers see that the connection lives.
+/// Longest silence: proxies and browsers must see that the connection is alive.
 const QUIET: Duration = Duration::from_secs(15);
-/// Those behind come and go all the time: by themselves they are told of less often than the position.
+/// People behind come and go all the time, so they alone trigger fewer updates than the position does.
 const TELL_BEHIND: Duration = Duration::from_secs(3);
 
-/// What a stream tells.
+/// What a stream sends.
 #[derive(Debug, Clone)]
 pub enum Update {
-    /// Where the ticket stands, or in which state it is by now.
+    /// The place of the ticket, or its current state.
     Ticket(TicketView),
-    /// A newer stream of the same person took over: this one is over and changes nothing.
+    /// A newer stream of the same person superseded this one: it ends and changes nothing.
     Superseded,
-    /// Nothing, for a while.
+    /// A keep-alive after a silence.
     Quiet,
 }
 
-/// A stream. When it is dropped, the store hears that the visitor is not there.
+/// A stream. Dropping it reports the visitor as absent to the store.
 #[derive(Debug)]
 pub struct Visit {
     state: Arc<RoomState>,
@@ -41,10 +41,10 @@ pub struct Visit {
     stream: Stream,
     mailbox: Arc<Mailbox>,
     now: TicketView,
-    /// The door as it was last told: paused, sold out, open.
+    /// The door as last sent: paused, sold out, open.
     door: Option<(Status, bool, bool)>,
     told: Instant,
-    /// When the ticket was asked for the last time.
+    /// When the stream last read the ticket.
     looked: Instant,
     begun: bool,
     over: bool,
@@ -53,7 +53,7 @@ pub struct Visit {
 impl Visit {
     pub(super) fn begin(state: Arc<RoomState>, person: PersonId, now: TicketView) -> Self {
         let mailbox = state.registry.add(&person, &now.ticket);
-        // Somebody who was let in between the join and this is in nobody's next look: that one is past.
+        // Somebody let in between the join and this point appears in no later overview, so compare with the last one.
         if let Some(seen) = state.seen() {
             state.registry.compare_one(&person, &seen.view);
         }
@@ -75,13 +75,13 @@ impl Visit {
         &self.person
     }
 
-    /// The room at its last look.
+    /// The last overview of the room.
     pub fn seen(&self) -> Option<Arc<Seen>> {
         self.state.seen()
     }
 
-    /// The next thing to tell; the first comes at once. None when the stream is over: after the ticket has ended, or
-    /// another stream took over.
+    /// The next update; the first comes at once. None when the stream is over: the ticket has ended, or another
+    /// stream superseded this one.
     pub async fn next(&mut self) -> Option<Update> {
         if self.over {
             return None;
@@ -114,7 +114,7 @@ impl Visit {
         Some(self.tell())
     }
 
-    /// What there is to tell when it is this stream's turn.
+    /// What to send when this stream's slice is due.
     async fn turn(&mut self) -> Option<Update> {
         if let Some(read) = self.moved() {
             let update = self.tell();
@@ -149,7 +149,7 @@ impl Visit {
         Update::Ticket(self.now.clone())
     }
 
-    /// Counts the position anew. If there is something to tell: when the room was read from which it follows.
+    /// Recomputes the position. If there is an update, returns when the underlying overview was read.
     fn moved(&mut self) -> Option<Instant> {
         let seen = self.state.seen()?;
         let view = &seen.view;
@@ -161,11 +161,11 @@ impl Visit {
         let turned = self.door != door;
         self.door = door;
         let index = self.now.ticket.index.0;
-        // Read before the ticket was made, or the place is empty: then a note comes, too.
+        // The overview is older than the ticket, or the place is empty: in that case a note follows, too.
         if !matches!(self.now.ticket.state, TicketState::Waiting { .. }) || !view.places.has(index) {
             return turned.then_some(seen.read);
         }
-        // Those ahead only become fewer: a view from before the last word says less than that did.
+        // The number ahead only shrinks: an overview from before the last update must not raise it.
         let ahead = view.places.ahead(index).min(self.now.ahead);
         let waiting = view.waiting().max(ahead + 1);
         let behind = waiting != self.now.waiting && self.told.elapsed() >= TELL_BEHIND;
@@ -176,13 +176,13 @@ impl Visit {
         moved.then_some(seen.read)
     }
 
-    /// Asks for the ticket. True if it is in another state than before.
+    /// Reads the ticket. True if its state has changed.
     async fn look(&mut self) -> bool {
         self.looked = Instant::now();
         let found = match self.state.look(&self.person).await {
             Ok(Some(found)) => found,
             Ok(None) => return self.vanished(),
-            // It is looked at again with the next note, or after a while.
+            // The stream reads it again with the next note, or after a while.
             Err(error) => {
                 tracing::debug!(%error, room = %self.state.name, "a ticket cannot be looked at");
                 return false;
@@ -212,7 +212,7 @@ impl Visit {
         changed
     }
 
-    /// Gives another pass if this one was voided.
+    /// Issues another pass if this one was voided.
     async fn reissued(&self, found: &TicketView) -> Result<bool, StoreError> {
         let TicketState::Granted { wave, .. } = found.ticket.state else {
             return Ok(false);
@@ -225,7 +225,7 @@ impl Visit {
         }
     }
 
-    /// The ticket was forgotten: it had ended long ago, or went with its room.
+    /// The store has dropped the ticket: it ended long ago, or went with its room.
     fn vanished(&mut self) -> bool {
         self.now.ticket.state = TicketState::Ended {
             end: tidegate_core::room::ticket::End::Lost,
@@ -235,7 +235,7 @@ impl Visit {
     }
 }
 
-/// What makes two tickets worth telling apart; heartbeats do not.
+/// The parts of a ticket that make a change worth sending; heartbeats do not.
 fn state_of(view: &TicketView) -> (u8, u64, u64) {
     match &view.ticket.state {
         TicketState::Early { .. } => (0, 0, 0),
@@ -255,7 +255,7 @@ impl Drop for Visit {
                 stream: self.stream,
                 present: false,
             };
-            // If too many end at once, the heartbeat that does not come says the same a little later.
+            // If too many streams end at once, the missing heartbeat says the same a little later.
             let _ = self.state.ended.try_send(gone);
         }
     }

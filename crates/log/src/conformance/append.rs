@@ -1,4 +1,4 @@
-//! Appending: what was answered is there, in order, as it was.
+//! Append: every confirmed record exists, in order and unchanged.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -129,7 +129,7 @@ pub async fn a_dead_letter_has_room_for_the_largest_record(backend: &dyn Backend
         value: noise(bytes),
     };
     harness.append_all(vec![of(Topic::High, MAX_RECORD)]).await;
-    // Two characters for each byte, and what is said about it.
+    // Two characters for each byte, and the description.
     let dead_letter = of(Topic::Dead, 2 * MAX_RECORD + 50_000);
     harness.append_all(vec![dead_letter.clone()]).await;
     let read = harness.everything(Topic::Dead).await;

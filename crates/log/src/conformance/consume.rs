@@ -1,4 +1,4 @@
-//! Consuming alone: everything comes, in order, as fast or slow as it is taken.
+//! A single consumer: it receives everything, in order, whatever its pace.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -47,7 +47,7 @@ pub async fn records_come_while_a_consumer_waits(backend: &dyn Backend) {
         log.append(vec![record]).await.remove(0).expect("accepted");
     });
     let begun = Instant::now();
-    // A log that wakes nobody would let all of the first wait pass.
+    // A log that wakes nobody would let the whole first wait pass.
     while member.records.is_empty() {
         member.look(10, Duration::from_secs(300)).await;
     }
@@ -76,7 +76,7 @@ pub async fn no_more_than_asked_for(backend: &dyn Backend) {
     let harness = Harness::new(backend).await;
     harness.append_numbers(0, 30).await;
     let mut member = harness.consume().await;
-    // The harness holds every batch to its bound.
+    // The harness checks the size of every batch.
     while member.records.len() < 30 {
         member.look(4, Duration::from_secs(5)).await;
     }
@@ -101,7 +101,7 @@ pub async fn an_abandoned_call_loses_nothing(backend: &dyn Backend) {
     let mut member = harness.consume().await;
     member.own(&harness.partitions()).await;
     harness.append_numbers(0, 100).await;
-    // Given up at any point of its way.
+    // Drop the call at different points of its progress.
     for micros in [0, 1, 10, 50, 100, 200, 500, 1_000] {
         let call = member.look(1, Duration::from_secs(5));
         let _ = tokio::time::timeout(Duration::from_micros(micros), call).await;
@@ -130,7 +130,7 @@ pub async fn a_paused_consumer_gets_nothing_and_keeps_its_partitions(backend: &d
     assert_eq!(harness.lag(super::harness::GROUP).await.records(), 0);
 }
 
-/// Also while it waits for tokens: nobody calls `next`, and longer than the session.
+/// Also while it waits for tokens: nobody calls `next`, for longer than the session.
 pub async fn a_slow_caller_keeps_its_partitions(backend: &dyn Backend) {
     let harness = Harness::with_short_sessions(backend).await;
     harness.append_numbers(0, 50).await;

@@ -1,4 +1,4 @@
-//! Marks: what is done is not delivered again, and nothing else is left out.
+//! Committed offsets: the log does not deliver done records again, and skips nothing else.
 
 use std::collections::BTreeSet;
 
@@ -37,14 +37,14 @@ pub async fn nothing_before_the_mark_comes_again(backend: &dyn Backend) {
     assert_eq!(texts(&second.records), numbers[12..]);
 }
 
-/// The position of the reader is not what is stored: only what the caller said is done.
+/// The log stores what the caller committed, not the read position.
 pub async fn only_the_mark_counts_not_what_was_handed_out(backend: &dyn Backend) {
     let harness = Harness::new(backend).await;
     let positions = harness.append(&[("a", "1"), ("a", "2"), ("a", "3")]).await;
     let partition = positions[0].partition;
     let mut first = harness.consume().await;
     first.take(3).await;
-    // 2 failed: 1 is done, 3 is, too, but the mark stays in front of 2.
+    // 2 failed. 1 and 3 are done, but the low watermark stays in front of 2.
     assert_eq!(
         first.commit(partition, positions[1].offset).await,
         CommitOutcome::Committed

@@ -1,7 +1,6 @@
-//! What a case is written with: a log at a place of its own, and short verbs.
+//! The tools of a case: a log at its own place, and short verbs.
 //!
-//! The verbs panic when the log fails what a case takes for granted, so that case bodies show only what they are
-//! about.
+//! The verbs panic when the log breaks an assumption of a case, so that case bodies show only their subject.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -18,10 +17,10 @@ use crate::{
     Record, Topic,
 };
 
-/// One look of a case that waits for something.
+/// One poll of a case that waits for something.
 const LOOK: Duration = Duration::from_millis(200);
 
-/// A machine that stands still for less than this takes no partition from anybody.
+/// A machine that freezes for less than this loses no partition.
 const SESSION: Millis = Millis(10_000);
 
 /// The group of cases that need only one.
@@ -33,31 +32,31 @@ pub trait Backend: Send + Sync {
     async fn place(&self) -> Box<dyn Place>;
 }
 
-/// Where a log is kept: a folder, a prefix on a server. Gone with what it holds when it is dropped.
+/// Where a log stores its data: a folder, a prefix on a server. Dropping it deletes the data.
 #[async_trait]
 pub trait Place: Send + Sync {
-    /// Opens the log that is kept here. The one before is closed.
+    /// Opens the log at this place. The previous one is closed.
     async fn open(&self, settings: LogSettings) -> Result<Arc<dyn Log>, LogError>;
 
-    /// A short session timeout. Where sessions end by a server's clock, longer than a machine stands still: who was there all
-    /// the time must not lose anything.
+    /// A short session timeout. Where a server's clock ends sessions, it must exceed any freeze of the machine: a
+    /// member that was present all the time must not lose anything.
     fn session(&self) -> Millis {
         Millis(2_500)
     }
 
-    /// Whether it keeps to the retention of what is done.
+    /// Whether the backend honours the retention of done records.
     fn drops_what_is_done(&self) -> bool {
         true
     }
 
-    /// Longer than any machine needs for one step; a case that waits for longer has failed.
+    /// Longer than any machine needs for one step; a case that waits longer has failed.
     fn patience(&self) -> Duration {
         Duration::from_secs(120)
     }
 }
 
-/// Asks until there is an answer. Calls that nobody in particular waits for are given up soon, and a busy machine may be late
-/// for that.
+/// Retries until there is a response. Backends soon give up calls that no caller in particular waits for, and a busy
+/// machine may be too slow for that.
 async fn answered<T, F: Future<Output = Result<T, LogError>>>(
     what: &str,
     patience: Duration,
@@ -91,7 +90,7 @@ pub fn settings(session: Millis) -> LogSettings {
 }
 
 pub struct Harness {
-    // Dropped in this order: the log before what it stands on.
+    // Dropped in this order: the log before the place it uses.
     pub log: Arc<dyn Log>,
     pub settings: LogSettings,
     pub place: Box<dyn Place>,
@@ -141,7 +140,7 @@ impl Harness {
         self.settings.session_timeout.into()
     }
 
-    /// Appends to the high topic; all must be accepted.
+    /// Appends to the high topic; the log must accept all records.
     pub async fn append(&self, records: &[(&str, &str)]) -> Vec<Position> {
         let records = records.iter().map(|(key, value)| record(Topic::High, key, value));
         self.append_all(records.collect()).await
@@ -155,7 +154,7 @@ impl Harness {
         answers.into_iter().map(accepted).collect()
     }
 
-    /// Appends `count` records `from`, `from + 1`, … to the high topic, each with a key of its own.
+    /// Appends `count` records `from`, `from + 1`, … to the high topic, each with its own key.
     pub async fn append_numbers(&self, from: usize, count: usize) -> Vec<Position> {
         let number = |number: usize| record(Topic::High, &format!("key-{number}"), &number.to_string());
         self.append_all((from..from + count).map(number).collect()).await
@@ -201,12 +200,12 @@ impl Harness {
         answered("read", self.place.patience(), || self.log.read(topic, from, max)).await
     }
 
-    /// Everything is as configured.
+    /// The layout matches the configuration.
     pub async fn checked(&self) {
         answered("check", self.place.patience(), || self.log.check()).await;
     }
 
-    /// Everything that a topic keeps, by partition.
+    /// Everything that a topic retains, by partition.
     pub async fn everything(&self, topic: Topic) -> Vec<Delivered> {
         let mut all = Vec::new();
         for partition in 0..self.settings.partitions(topic) {
@@ -243,13 +242,13 @@ pub(super) fn texts(records: &[Delivered]) -> Vec<String> {
     records.iter().map(text).collect()
 }
 
-/// A consumer with what it was told so far.
+/// A consumer with everything it has received so far.
 #[derive(Debug)]
 pub struct Member {
     consumer: Box<dyn Consumer>,
     patience: Duration,
     pub owned: BTreeSet<u32>,
-    /// Everything that was delivered, in order.
+    /// All delivered records, in order.
     pub records: Vec<Delivered>,
 }
 
@@ -258,7 +257,7 @@ impl Member {
         &*self.consumer
     }
 
-    /// One call; what it says is taken in. After trouble that may pass it goes on for as long as is left: a busy
+    /// Makes one call and records its result. After a retryable error it continues for the remaining time: a busy
     /// machine may be late for its group.
     pub async fn look(&mut self, max: usize, wait: Duration) -> Batch {
         let until = Instant::now() + wait;
@@ -296,7 +295,7 @@ impl Member {
         batch
     }
 
-    /// Looks until so many records have come in all.
+    /// Polls until this many records have arrived in total.
     pub async fn take(&mut self, count: usize) -> &[Delivered] {
         let until = Instant::now() + self.patience;
         while self.records.len() < count {
@@ -311,7 +310,7 @@ impl Member {
         &self.records
     }
 
-    /// Looks until it owns this.
+    /// Polls until it owns these partitions.
     pub async fn own(&mut self, partitions: &BTreeSet<u32>) {
         let until = Instant::now() + self.patience;
         while self.owned != *partitions {
@@ -324,7 +323,7 @@ impl Member {
         }
     }
 
-    /// Looks for so long and returns what came.
+    /// Polls for this long and returns what arrived.
     pub async fn listen(&mut self, span: Duration) -> Vec<Delivered> {
         let until = Instant::now() + span;
         let before = self.records.len();
@@ -339,7 +338,7 @@ impl Member {
         answered("commit", self.patience, || self.consumer.commit(&marks)).await[0]
     }
 
-    /// Commits everything that was delivered and is still ours.
+    /// Commits everything that was delivered in partitions still owned.
     pub async fn commit_all(&self) {
         let mut marks = BTreeMap::new();
         for record in &self.records {
@@ -358,7 +357,7 @@ impl Member {
     }
 }
 
-/// Looks with all of them by turns until their partitions are as wanted.
+/// Polls all members in turn until their partitions are as wanted.
 pub(super) async fn settle(members: &mut [Member], wanted: impl Fn(&[BTreeSet<u32>]) -> bool) {
     let until = Instant::now() + members[0].patience;
     loop {
@@ -373,7 +372,7 @@ pub(super) async fn settle(members: &mut [Member], wanted: impl Fn(&[BTreeSet<u3
     }
 }
 
-/// Whether everything is owned, by one each.
+/// Whether each partition has exactly one owner.
 pub(super) fn disjoint(owned: &[BTreeSet<u32>], all: &BTreeSet<u32>) -> bool {
     let count: usize = owned.iter().map(BTreeSet::len).sum();
     let together: BTreeSet<u32> = owned.iter().flatten().copied().collect();

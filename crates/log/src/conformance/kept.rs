@@ -1,4 +1,4 @@
-//! What is kept: through restarts, until it is old; and what is refused.
+//! Retention: what survives restarts, what expires, and what the log rejects.
 
 use std::time::Duration;
 
@@ -85,8 +85,8 @@ pub async fn dead_letters_can_be_read_again_and_again(backend: &dyn Backend) {
 }
 
 pub async fn old_records_are_dropped(backend: &dyn Backend) {
-    // Longer than a machine stands still: records that are gone before anybody could take them say nothing. Who takes them is
-    // there before they come.
+    // Longer than a machine may freeze: records that expire before anybody could take them prove nothing. The
+    // consumer is there before the records.
     let harness = Harness::with(backend, |settings| settings.high.retention = Millis(8_000)).await;
     let mut member = harness.consume().await;
     member.own(&harness.partitions()).await;
@@ -113,7 +113,7 @@ pub async fn old_records_are_dropped(backend: &dyn Backend) {
         ["kept"],
         "its topic keeps records for longer"
     );
-    // A consumer whose next record is gone goes on with what comes.
+    // A consumer whose next record has expired continues with later ones.
     let appended = harness.append(&[("fresh", "fresh")]).await;
     let next = Position {
         offset: old[0].offset + 1,
@@ -131,7 +131,7 @@ pub async fn old_records_are_dropped(backend: &dyn Backend) {
     assert_eq!(fresh.await.expect("the fresh record comes"), next);
 }
 
-/// Where that is configured and the backend can; nowhere is anything dropped that a group still needs.
+/// Applies where configured and supported; no backend drops what a group still needs.
 pub async fn what_is_done_goes_sooner_and_nothing_else(backend: &dyn Backend) {
     let harness = Harness::with(backend, |settings| settings.high.done_retention = Some(Millis(1))).await;
     harness.append_numbers(0, 60).await;

@@ -1,4 +1,4 @@
-//! Lag: exact, also before the first commit.
+//! Lag: exact, even before the first commit.
 
 use std::time::Duration;
 
@@ -61,7 +61,7 @@ pub async fn the_oldest_record_that_is_not_done_has_an_age(backend: &dyn Backend
     member.take(2).await;
     let times: Vec<_> = member.records.iter().map(|record| record.appended_at).collect();
     let apart = times[1].since(times[0]).0;
-    // In milliseconds, and on a machine that may stand still in between.
+    // In milliseconds, on a machine that may freeze in between.
     assert!((250..200_000).contains(&apart), "{apart} ms apart");
     assert_eq!(harness.lag(GROUP).await.oldest(), Some(times[0]));
     member

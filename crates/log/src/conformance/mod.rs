@@ -2,7 +2,7 @@
 //!
 //! A case opens logs at fresh places of a [`Backend`], drives them with the verbs of [`Harness`], and never names a
 //! backend. [`log_conformance_suite!`](crate::log_conformance_suite) turns the list of cases into one test each;
-//! [`cases`] is the same list as values. Time is real: brokers have clocks of their own.
+//! [`cases`] is the same list as values. Time is real: brokers have their own clocks.
 
 pub mod append;
 pub mod consume;
@@ -18,7 +18,7 @@ use std::pin::Pin;
 
 pub use harness::{Backend, Harness, Place, settings};
 
-/// The list of all cases, by file; `$then` is a macro that makes something of it.
+/// The list of all cases, by file; `$then` is a macro that consumes it.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! log_conformance_cases {
@@ -106,10 +106,10 @@ macro_rules! log_conformance_tests {
     };
 }
 
-/// A case that can be chosen by its name.
+/// A case that can be chosen by name.
 #[derive(Clone, Copy)]
 pub struct Case {
-    /// `sharing::shares_are_even`, as the test is called.
+    /// The name of the test, such as `sharing::shares_are_even`.
     pub name: &'static str,
     run: RunCase,
 }
@@ -117,7 +117,7 @@ pub struct Case {
 type RunCase = for<'a> fn(&'a dyn Backend) -> Pin<Box<dyn Future<Output = ()> + Send + 'a>>;
 
 impl Case {
-    /// Runs the case; a log that does not conform makes it panic.
+    /// Runs the case; it panics if the log does not conform.
     pub async fn run(&self, backend: &dyn Backend) {
         (self.run)(backend).await;
     }
@@ -143,8 +143,8 @@ pub fn cases() -> Vec<Case> {
     log_conformance_cases!(list => values)
 }
 
-/// The case of this name. Tests find theirs here, so that the cases are compiled once, in this crate, and not again with each
-/// program of tests.
+/// The case of this name. Tests find theirs here, so that this crate compiles the cases once, not every test program
+/// again.
 pub fn case(name: &str) -> Case {
     let found = cases().into_iter().find(|case| case.name == name);
     found.expect("every name comes from the list")

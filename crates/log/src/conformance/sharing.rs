@@ -1,4 +1,4 @@
-//! Several consumers of one group: each partition has one owner, and an owner that lost it has no say.
+//! Several consumers of one group: each partition has one owner, and fencing rejects a former one.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -6,7 +6,7 @@ use std::time::Duration;
 use super::harness::{Backend, GROUP, Harness, Member, disjoint, settle, texts};
 use crate::CommitOutcome;
 
-/// Two that have come to share the partitions.
+/// Two members that share the partitions.
 async fn pair(harness: &Harness) -> Vec<Member> {
     let mut members = vec![harness.consume().await];
     members[0].own(&harness.partitions()).await;
@@ -64,7 +64,7 @@ pub async fn a_partition_that_moves_begins_at_its_mark(backend: &dyn Backend) {
     harness.append_numbers(0, 60).await;
     let mut first = harness.consume().await;
     first.take(60).await;
-    // Of every partition the first record is done.
+    // The first record of every partition is done.
     let mut done = BTreeSet::new();
     for partition in harness.partitions() {
         let record = first
@@ -134,7 +134,7 @@ pub async fn a_commit_to_a_lost_partition_is_refused(backend: &dyn Backend) {
     }
 }
 
-/// A record that was read ahead is not handed out once another owns its partition.
+/// A consumer does not hand out a buffered record once another owns its partition.
 pub async fn records_of_a_lost_partition_are_not_handed_out(backend: &dyn Backend) {
     let harness = Harness::new(backend).await;
     harness.append_numbers(0, 120).await;
@@ -142,7 +142,7 @@ pub async fn records_of_a_lost_partition_are_not_handed_out(backend: &dyn Backen
     first.take(1).await;
     let mut members = vec![harness.consume().await];
     let all = harness.partitions();
-    // The new one gets its half while nobody asks the first for anything.
+    // The new member gets its half while nobody polls the first one.
     settle(&mut members, |owned| owned[0].len() == 3).await;
     members.push(first);
     // The harness fails on a record of a partition that its consumer does not own.

@@ -48,7 +48,7 @@ pub(super) fn mark_key(place: Place, group: &str) -> Vec<u8> {
     key
 }
 
-/// Reads a place and what follows it in the key.
+/// Reads a place, and returns the rest of the key.
 pub(super) fn read_place(key: &[u8]) -> Result<(Place, &[u8]), DiskError> {
     let Some((&[topic, a, b, c, d], rest)) = key.split_first_chunk::<PLACE>() else {
         return Err(DiskError(format!("a key of {} bytes", key.len())));
@@ -85,7 +85,7 @@ pub(super) fn read_head(bytes: &[u8]) -> Result<Head, DiskError> {
     })
 }
 
-/// Time, length of the key, key, value.
+/// Layout: time, length of the key, key, value.
 pub(super) fn record(record: &Stored) -> Vec<u8> {
     let mut bytes = Vec::with_capacity(13 + record.key.len() + record.value.len());
     bytes.extend_from_slice(&record.appended_at.0.to_be_bytes());
@@ -95,8 +95,8 @@ pub(super) fn record(record: &Stored) -> Vec<u8> {
     bytes
 }
 
-/// A frame that we did not write so is a record without a key, and all of it its value: whoever reads it puts it aside
-/// and goes on.
+/// A frame in a foreign layout becomes a record without a key and with the whole frame as its value. The consumer
+/// dead-letters it and moves on.
 pub(super) fn read_record(offset: u64, bytes: Vec<u8>) -> Stored {
     let frame = Bytes::from(bytes);
     let appended_at = frame.first_chunk().map_or(0, |time| u64::from_be_bytes(*time));

@@ -1,7 +1,7 @@
-//! A member of a group in this process.
+//! A member of a consumer group in this process.
 //!
-//! Nothing has to be kept alive: a member owns its partitions until it leaves, however slow it is. Records are
-//! read from disk when they are asked for.
+//! There is no session to keep alive: a member owns its partitions until it leaves, however slow it is. It reads
+//! records from disk on demand.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -18,7 +18,7 @@ use super::writer::{Commit, Request, lock};
 use super::{MAX_READ_BYTES, Shared};
 use crate::{Batch, CommitOutcome, ConsumeParams, Consumer, Delivered, LogError, Mark, Position, Topic};
 
-/// How far a partition was handed out since it is ours.
+/// How far the consumer has handed out a partition since its assignment.
 #[derive(Debug, Clone, Copy)]
 struct Progress {
     term: u64,
@@ -28,10 +28,10 @@ struct Progress {
 #[derive(Debug, Default)]
 struct Reading {
     partitions: BTreeMap<u32, Progress>,
-    /// Changes that were not told yet.
+    /// Changes not reported yet.
     assigned: Vec<u32>,
     revoked: Vec<u32>,
-    /// Which partition goes first: each has its turn.
+    /// The partition that goes first; it rotates, so that none starves.
     turn: u32,
 }
 
@@ -43,7 +43,7 @@ pub(super) struct EmbeddedConsumer {
     member: Member,
     paused: AtomicBool,
     reading: Mutex<Reading>,
-    /// One call of `next` at a time, so that records stay in order.
+    /// Serializes calls of `next`, so that records stay in order.
     calling: tokio::sync::Mutex<()>,
 }
 
@@ -76,7 +76,7 @@ impl EmbeddedConsumer {
         }
     }
 
-    /// Brings what is read in line with what is owned, and says what can be read.
+    /// Reconciles the reading state with the owned partitions, and returns what to read.
     fn plan(&self, max: usize) -> Vec<Span> {
         let owned = self.shared.state().owned(self.topic, &self.group, self.member);
         let reading = &mut *lock(&self.reading);
@@ -129,7 +129,7 @@ impl EmbeddedConsumer {
         }
     }
 
-    /// What was read becomes a batch, without what was lost meanwhile.
+    /// Turns the records read into a batch, without those of partitions lost in the meantime.
     fn take(&self, found: Vec<(u32, Vec<Stored>)>) -> Batch {
         let reading = &mut *lock(&self.reading);
         let mut records = Vec::new();
@@ -188,7 +188,7 @@ impl Consumer for EmbeddedConsumer {
         let _calling = self.calling.lock().await;
         let until = Instant::now() + wait;
         loop {
-            // Listen first, then look: a signal that signals in between is heard.
+            // Subscribe first, then read: no signal in between gets lost.
             let signal = self.shared.signal(self.topic).notified();
             tokio::pin!(signal);
             signal.as_mut().enable();
@@ -202,7 +202,7 @@ impl Consumer for EmbeddedConsumer {
     }
 
     async fn commit(&self, marks: &[Mark]) -> Result<Vec<CommitOutcome>, LogError> {
-        // A mark beyond what was handed out would skip records.
+        // A commit beyond the delivered records would skip some.
         let delivered: Vec<bool> = {
             let reading = lock(&self.reading);
             let known = |mark: &Mark| reading.partitions.get(&mark.partition);

@@ -1,6 +1,6 @@
-//! The durable layer under the embedded log: records, heads and marks, atomic batches, a sync.
+//! The durable layer under the embedded log: records, heads and committed offsets, atomic batches, a sync.
 //!
-//! One of them, [`super::fjall_disk`]; the tests put another between that makes writes fail.
+//! [`super::fjall_disk`] implements it; tests wrap that in one that makes writes fail.
 
 use std::fmt;
 
@@ -37,7 +37,7 @@ pub(super) struct Stored {
 pub(super) enum Op {
     Record(Place, Stored),
     Head(Place, Head),
-    /// The mark of a group.
+    /// The committed offset of a group.
     Mark(Place, String, u64),
     /// Drops the records with these offsets.
     Drop(Place, std::ops::Range<u64>),
@@ -45,7 +45,7 @@ pub(super) enum Op {
     Layout(Topic, u32),
 }
 
-/// What is read when a log is opened.
+/// What a log reads when it opens.
 #[derive(Debug, Default)]
 pub(super) struct Loaded {
     pub(super) layout: Vec<(Topic, u32)>,
@@ -53,27 +53,27 @@ pub(super) struct Loaded {
     pub(super) marks: Vec<(Place, String, u64)>,
 }
 
-/// How much of a partition is read at once.
+/// How much of a partition one read covers.
 #[derive(Debug, Clone)]
 pub(super) struct Span {
     pub(super) place: Place,
     pub(super) offsets: std::ops::Range<u64>,
-    /// At least one record is read, whatever its size.
+    /// A read returns at least one record, whatever its size.
     pub(super) max_bytes: usize,
 }
 
-/// The durable layer failed; what it said.
+/// The durable layer failed; holds its message.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub(super) struct DiskError(pub(super) String);
 
 pub(super) trait Disk: Send + Sync + fmt::Debug + 'static {
     fn load(&self) -> Result<Loaded, DiskError>;
-    /// Applies all of it or nothing; survives the process, but not the power.
+    /// Applies all of it or nothing. The result survives a crash of the process, but not a power cut.
     fn write(&self, ops: Vec<Op>) -> Result<(), DiskError>;
-    /// Everything written so far survives the power, too.
+    /// Makes everything written so far survive a power cut, too.
     fn sync(&self) -> Result<(), DiskError>;
-    /// When the record was appended, if it is there.
+    /// When the record was appended, if it exists.
     fn appended_at(&self, place: Place, offset: u64) -> Result<Option<Timestamp>, DiskError>;
     /// The records of a span, in order.
     fn read(&self, span: &Span) -> Result<Vec<Stored>, DiskError>;

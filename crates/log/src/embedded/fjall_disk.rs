@@ -12,8 +12,8 @@ use crate::LogError;
 
 const MIB: u64 = 1024 * 1024;
 
-/// Limit: the longest value that is written in one piece. The journal is allocated ahead, so a power cut can leave
-/// a hole of a page in its last, unsynced batch; one inside a longer value is not recognised as the end.
+/// Limit: the longest value written in one piece. fjall preallocates the journal, so a power cut can leave a hole of
+/// a page in its last, unsynced batch. Recovery does not recognise a hole inside a longer value as the end.
 const PIECE: usize = 2_048;
 
 const WHOLE: u8 = 0;
@@ -48,7 +48,7 @@ impl FjallDisk {
                 reason: error.to_string(),
             },
         };
-        // The journal is replayed at start, so its size bounds the time to start.
+        // A start replays the journal, so its size bounds the startup time.
         let db = Database::builder(folder)
             .cache_size(32 * MIB)
             .max_journaling_size(128 * MIB)
@@ -92,7 +92,7 @@ impl FjallDisk {
         batch.insert(&self.records, key, head);
     }
 
-    /// Bounds are known offsets, so no tombstones of earlier drops are walked over.
+    /// The bounds are known offsets, so this scans no tombstones of earlier drops.
     fn drop_records(
         &self,
         batch: &mut OwnedWriteBatch,
@@ -196,7 +196,7 @@ impl Disk for FjallDisk {
         let Some(stored) = snapshot.get(&self.records, key).map_err(disk_error)? else {
             return Ok(None);
         };
-        // The time stands in front: of a long record the first piece is enough.
+        // The time comes first: of a long record the first piece is enough.
         let front = match stored.split_last() {
             Some((&IN_PIECES, _)) => snapshot
                 .get(&self.pieces, codec::piece_key(place, offset, 0))

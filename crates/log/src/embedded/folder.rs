@@ -1,4 +1,4 @@
-//! The folder: its format mark, and whether it is ours to use.
+//! The data folder: its format file, and whether this log may use it.
 
 use std::fs::{self, File};
 use std::io::Write;
@@ -9,7 +9,7 @@ use crate::LogError;
 const MARK: &str = "FORMAT";
 const TEXT: &str = "tidegate-log 1\n";
 
-/// Makes the folder if it is missing; refuses one that holds something else or another format.
+/// Creates the folder if it is missing. Rejects one that holds something else or another format.
 pub(super) fn prepare(path: &Path) -> Result<(), LogError> {
     let failed = |reason: String| LogError::Folder {
         path: path.to_owned(),
@@ -25,7 +25,7 @@ pub(super) fn prepare(path: &Path) -> Result<(), LogError> {
         ))),
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
             let entries = fs::read_dir(path).map_err(|error| failed(error.to_string()))?;
-            // Half a mark is what a full disk leaves at the first start.
+            // A full disk at the first start leaves half a format file.
             if entries.flatten().any(|entry| entry.file_name() != "FORMAT.new") {
                 return Err(failed(format!(
                     "it is not empty and has no {MARK} file, so it is not Tidegate's; use an empty folder"
@@ -37,7 +37,7 @@ pub(super) fn prepare(path: &Path) -> Result<(), LogError> {
     }
 }
 
-/// Written beside and renamed, so that there is never half a mark.
+/// Writes a temporary file and renames it, so that no partial format file can exist.
 fn write_mark(path: &Path) -> std::io::Result<()> {
     let beside = path.join("FORMAT.new");
     let mut file = File::create(&beside)?;

@@ -1,13 +1,13 @@
 //! The log in a folder of this machine.
 //!
 //! ```text
-//!   append ─┬─> queue ─> writer thread: one write, one sync ─> visible ─> answers
+//!   append ─┬─> queue ─> writer thread: one write, one sync ─> visible ─> replies
 //!   commit ─┘                                                     │
 //!   next, read, lag <──────────── records read from disk <────────┘
 //! ```
 //!
-//! Consumers in this process share the partitions; another process cannot open the folder. Memory holds only where
-//! partitions begin and end, so nothing is searched for and no tombstone is walked over.
+//! Consumers in this process share the partitions; no other process can open the folder. Memory holds only where
+//! partitions begin and end, so no operation searches or scans tombstones.
 
 mod codec;
 mod consumer;
@@ -40,15 +40,15 @@ use crate::{
     Topic,
 };
 
-/// Limit: requests that wait for the writer. Records are bounded by the settings.
+/// Limit: requests that wait for the writer. The settings bound the records.
 const MAX_REQUESTS: usize = 4_096;
-/// Limit: bytes that are read at once, but for one record that is larger.
+/// Limit: bytes in one read, except for a single larger record.
 const MAX_READ_BYTES: usize = 8 * 1024 * 1024;
 
 #[derive(Debug, Clone)]
 pub struct EmbeddedOptions {
-    /// Made if it is missing. Within the store's data folder, open the store first: it refuses a folder that
-    /// holds something it does not know.
+    /// Created if it is missing. If it lies within the store's data folder, open the store first: the store rejects a
+    /// folder with content it does not know.
     pub folder: PathBuf,
     pub settings: LogSettings,
     pub clock: Arc<dyn Clock>,
@@ -64,7 +64,7 @@ impl EmbeddedOptions {
     }
 }
 
-/// What the log, its writer and its consumers have in common.
+/// State that the log, its writer and its consumers share.
 #[derive(Debug)]
 struct Shared {
     settings: LogSettings,
@@ -72,9 +72,9 @@ struct Shared {
     disk: Arc<dyn Disk>,
     state: Mutex<State>,
     poison: OnceLock<LogError>,
-    /// Notify when a topic has changed: records, owners, pauses.
+    /// Signal changes of a topic: records, owners, pauses.
     signals: [Notify; Topic::ALL.len()],
-    /// None once it is closed.
+    /// None once the log is closed.
     writer: Mutex<Option<SyncSender<Request>>>,
     room: Capacity,
 }
@@ -124,14 +124,14 @@ impl Shared {
         })
     }
 
-    /// Sends a request and waits for its answer.
+    /// Sends a request and waits for its reply.
     async fn ask<T>(&self, request: impl FnOnce(Reply<T>) -> Request) -> Result<T, LogError> {
         let (reply, answer) = oneshot::channel();
         self.send(request(reply))?;
         answer.await.unwrap_or(Err(LogError::Closed))
     }
 
-    /// Reads off the async threads: a read may have to wait for the disk.
+    /// Reads on a blocking thread: a read may have to wait for the disk.
     async fn on_disk<T: Send + 'static>(
         &self,
         read: impl FnOnce(&dyn Disk) -> Result<T, DiskError> + Send + 'static,
@@ -146,7 +146,7 @@ impl Shared {
     }
 }
 
-/// The log in a folder. Dropped, it ends as after [`close`](Log::close), but nobody waits for it.
+/// The log in a folder. Dropping it ends it like [`close`](Log::close), but nobody waits for that.
 #[derive(Debug)]
 pub struct EmbeddedLog {
     shared: Arc<Shared>,
@@ -206,7 +206,7 @@ impl EmbeddedLog {
 
     async fn append_all(&self, records: Vec<Record>) -> Result<Vec<Position>, LogError> {
         let shared = &self.shared;
-        // The writer gives the room back when the records are written, whoever still waits for that.
+        // The writer returns the capacity once the records are written, even if nobody waits for them any more.
         let taken = shared.room.take(records.len())?;
         let (reply, answer) = oneshot::channel();
         shared.send(Request::Append(records, taken, reply))?;
@@ -297,7 +297,7 @@ impl Log for EmbeddedLog {
     }
 
     async fn check(&self) -> Result<(), LogError> {
-        // The layout was compared when the folder was opened, and nobody else can have changed it.
+        // `open` compared the layout, and nobody else can have changed it since.
         self.shared.open()
     }
 

@@ -1,6 +1,6 @@
-//! What the embedded log keeps in memory: where each partition begins and ends, marks, and who owns what.
+//! The in-memory state of the embedded log: where each partition begins and ends, committed offsets, and owners.
 //!
-//! Only what is durable gets here: a consumer never sees a record that a power cut could take back.
+//! Only durable changes get here: a consumer never sees a record that a power cut could take back.
 
 use std::collections::BTreeMap;
 
@@ -8,7 +8,7 @@ use super::disk::{Head, Loaded, Place};
 use crate::share::spread;
 use crate::{CommitOutcome, LogError, LogSettings, Mark, Topic};
 
-/// A member of a group; numbers are not used again while the log is open.
+/// A member of a consumer group; the log reuses no number while it is open.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(super) struct Member(u64);
 
@@ -17,7 +17,7 @@ pub(super) struct Member(u64);
 pub(super) struct Owned {
     pub(super) partition: u32,
     pub(super) term: u64,
-    /// The first offset that is kept and not done.
+    /// The first offset that is retained and not done.
     pub(super) next: u64,
     pub(super) head: Head,
 }
@@ -111,7 +111,7 @@ impl State {
             .ok_or_else(|| LogError::Corrupt(format!("{} has a partition {}", place.topic, place.partition)))
     }
 
-    /// Called with places that came from this state.
+    /// The place must come from this state.
     pub(super) fn set_head(&mut self, place: Place, head: Head) {
         if let Ok(known) = self.head_mut(place) {
             *known = head;
@@ -151,7 +151,7 @@ impl State {
         group.rebalance();
     }
 
-    /// What a member owns, in the order of the partitions.
+    /// The partitions of a member, in order.
     pub(super) fn owned(&self, topic: Topic, group: &str, member: Member) -> Vec<Owned> {
         let known = self.topic(topic);
         let Some(group) = known.groups.get(group) else {
@@ -173,7 +173,7 @@ impl State {
         .collect()
     }
 
-    /// Whether a mark may be stored, and if so, whether it has to be.
+    /// Whether a commit is valid, and if so, whether it has to be written.
     pub(super) fn admit(
         &self,
         topic: Topic,

@@ -1,4 +1,4 @@
-//! What only a disk that fails can show.
+//! Cases that only a failing disk can show.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -10,7 +10,7 @@ use super::disk::{Loaded, Stored};
 use super::*;
 use crate::{CommitOutcome, Mark};
 
-/// A real disk that loses its power to sync on demand.
+/// A real disk whose sync fails on demand.
 #[derive(Debug)]
 struct Failing {
     real: FjallDisk,
@@ -59,7 +59,7 @@ fn consumer() -> ConsumeParams {
     }
 }
 
-/// A disk that is busy is no trouble here.
+/// A long send timeout: a busy disk must not fail a test.
 fn patient() -> LogSettings {
     LogSettings {
         send_timeout: Millis(60_000),

@@ -1,8 +1,8 @@
 //! The one thread that writes.
 //!
-//! It takes everything that waits, writes it as one atomic batch, syncs once, makes it visible and only then
-//! answers: the busier the log, the fewer syncs per record. Between batches it drops what is too old, one
-//! partition at a time, so that an append waits for little.
+//! It takes all waiting requests, writes them as one atomic batch, syncs once, makes the batch visible, and only then
+//! replies. So the busier the log, the fewer syncs per record. Between batches it drops expired records, one
+//! partition at a time, so that an append waits only briefly.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -19,9 +19,9 @@ use super::state::Member;
 use crate::capacity::Taken;
 use crate::{CommitOutcome, LogError, Mark, Position, Record, Topic, partition_of};
 
-/// Limit: requests of one batch.
+/// Limit: requests in one batch.
 const MAX_BATCH: usize = 512;
-/// Limit: records of one partition that are dropped in one write.
+/// Limit: records of one partition dropped in one write.
 const MAX_DROPPED: u64 = 1_024;
 
 pub(super) type Reply<T> = oneshot::Sender<Result<T, LogError>>;
@@ -40,7 +40,7 @@ pub(super) struct Commit {
     pub(super) marks: Vec<Mark>,
 }
 
-/// What is to be answered once it is durable.
+/// The reply to send once the batch is durable.
 enum Answer {
     Appended(Reply<Vec<Position>>, Vec<Position>),
     Committed(Reply<Vec<CommitOutcome>>, Vec<CommitOutcome>),
@@ -48,7 +48,7 @@ enum Answer {
 
 impl Answer {
     fn send(self) {
-        // Whoever asked may be gone; what it asked for is done all the same.
+        // The caller may be gone; its request is done all the same.
         match self {
             Answer::Appended(reply, positions) => drop(reply.send(Ok(positions))),
             Answer::Committed(reply, outcomes) => drop(reply.send(Ok(outcomes))),
@@ -63,20 +63,20 @@ impl Answer {
     }
 }
 
-/// The changes of one batch, not yet durable.
+/// The changes of one batch, not durable yet.
 #[derive(Default)]
 struct CommitBatch {
     ops: Vec<Op>,
     heads: BTreeMap<Place, Head>,
     marks: Vec<(Place, String, u64)>,
     answers: Vec<Answer>,
-    /// The room of the records, given back once they are written.
+    /// The capacity of the records, returned once they are written.
     taken: Vec<Taken>,
 }
 
 pub(super) struct Writer {
     shared: Arc<Shared>,
-    /// When the next partition is looked at for old records, and which.
+    /// When the next sweep for expired records runs, and in which partition.
     sweep_at: Instant,
     sweep_place: usize,
 }
@@ -111,7 +111,7 @@ impl Writer {
             }
             self.finish(writes);
             if let Some(reply) = closing {
-                // The lock on the folder goes with the last consumer, this thread, and the log itself.
+                // The folder lock ends with the last consumer, this thread, and the log itself.
                 drop(self);
                 drop(requests);
                 let _ = reply.send(());
@@ -197,7 +197,7 @@ impl Writer {
         }
     }
 
-    /// Makes a batch durable, then visible, then answers.
+    /// Makes a batch durable, then visible, then replies.
     fn finish(&self, writes: CommitBatch) {
         let CommitBatch {
             mut ops,
@@ -240,7 +240,7 @@ impl Writer {
         }
     }
 
-    /// After a failed write nobody knows what is on disk: nothing is answered any more.
+    /// After a failed write nobody knows what is on disk, so the log refuses everything from then on.
     fn write(&self, ops: Vec<Op>) -> Result<(), LogError> {
         self.shared.healthy()?;
         let disk = &self.shared.disk;
@@ -255,7 +255,7 @@ impl Writer {
             })
     }
 
-    /// Drops what is too old in one partition, at most so much that others need not wait for long.
+    /// Drops expired records of one partition, bounded so that other requests wait only briefly.
     fn sweep_one(&mut self) {
         let places: Vec<Place> = self.shared.places().collect();
         let place = places[self.sweep_place % places.len()];
@@ -277,7 +277,8 @@ impl Writer {
         }
     }
 
-    /// The first offset that stays, within the bound: what is too old goes, what is done goes sooner.
+    /// The first offset to retain, within the bound: expired records go, records that every group is done with go
+    /// sooner.
     fn expired(&self, place: Place) -> Result<u64, DiskError> {
         let settings = self.shared.settings.topic(place.topic);
         let now = self.shared.clock.now();
@@ -295,8 +296,8 @@ impl Writer {
         Ok(old.max(done))
     }
 
-    /// The first offset of these that is not older. Times never go back in a partition, so halving finds it without
-    /// reading every record.
+    /// The first of these offsets that is not older. Times never decrease within a partition, so a binary search
+    /// finds it.
     fn older_than(&self, place: Place, offsets: Range<u64>, horizon: Timestamp) -> Result<u64, DiskError> {
         let (mut low, mut high) = (offsets.start, offsets.end);
         while low < high {
@@ -316,7 +317,7 @@ impl Writer {
     }
 }
 
-/// The lock is held for a few copies at most; a panic there leaves nothing half done.
+/// The lock covers a few copies at most; a panic there leaves nothing half done.
 pub(super) fn lock<T>(mutex: &std::sync::Mutex<T>) -> std::sync::MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

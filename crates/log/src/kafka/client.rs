@@ -1,4 +1,4 @@
-//! The clients of librdkafka that a log needs, made with the settings that its promises rest on.
+//! The librdkafka clients of a log, with the settings that its guarantees rely on.
 
 use std::collections::hash_map::RandomState;
 use std::collections::{BTreeMap, HashMap};
@@ -16,23 +16,22 @@ use rdkafka::producer::FutureProducer;
 use crate::seam::max_record;
 use crate::{LogError, LogSettings, Topic};
 
-/// Limit: a record of a topic as it is sent, with what goes around it. The topics are made with the same limit.
+/// Limit: one record of a topic on the wire, with its framing. The log creates the topics with the same limit.
 pub(super) fn max_message(topic: Topic) -> usize {
     max_record(topic) + 100_000
 }
 
-/// Most time between two heartbeats, in milliseconds. A member hears by them that the group is shared out anew, twice for
-/// each that comes or goes; until then some partitions are nobody's.
+/// Longest time between two heartbeats, in milliseconds. Members learn through them of a rebalance, twice for each
+/// member that joins or leaves. Until then some partitions have no owner.
 const HEARTBEAT_MS: u64 = 1_000;
 
-/// How often it is told that the brokers refuse us.
+/// Shortest time between two log lines that the brokers reject our credentials or permissions.
 const TELL_EVERY: Duration = Duration::from_secs(30);
 
-/// A consumer that only looks.
+/// A consumer that only reads and joins no group.
 pub(super) type Looker = BaseConsumer<Quiet>;
 
-/// What a client says of itself is for those who look closely: whoever called is told of failures, and the end of a
-/// partition is none.
+/// Logs the client's own messages at debug level only: callers receive failures, and the end of a partition is none.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Quiet;
 
@@ -48,12 +47,12 @@ pub(super) struct Clients {
     brokers: String,
     properties: BTreeMap<String, String>,
     prefix: String,
-    /// Tells the clients of this process from those of others.
+    /// Distinguishes the clients of this process from those of others.
     name: String,
     admin: AdminClient<DefaultClientContext>,
-    /// Looks at records and at the ends of partitions; one look at a time.
+    /// Reads records and the ends of partitions, one call at a time.
     reader: Mutex<Looker>,
-    /// One for each group whose marks are asked for; none of them is a member.
+    /// One for each group whose committed offsets somebody reads; none of them is a member.
     observers: Mutex<HashMap<String, Arc<Looker>>>,
 }
 
@@ -72,8 +71,8 @@ pub(super) fn code_of(error: &KafkaError) -> Option<RDKafkaErrorCode> {
     }
 }
 
-/// Whether the same call may work later. What we may not do now we may be allowed again, and whoever only reads records
-/// needs no log: that must not end everything.
+/// Decides whether the same call may succeed later. An operator may restore a missing permission, and readers of
+/// records need no log: so a denial must not end the service.
 pub(super) fn unavailable(brokers: &str, error: &KafkaError) -> LogError {
     let server = format!("Kafka at {brokers}");
     let reason = error.to_string();
@@ -103,7 +102,7 @@ pub(super) fn unavailable(brokers: &str, error: &KafkaError) -> LogError {
     }
 }
 
-/// Every call fails then: one line a while says so.
+/// Every call fails then, so one line at intervals reports it.
 fn may_tell() -> bool {
     static TOLD: Mutex<Option<Instant>> = Mutex::new(None);
     let mut told = TOLD.lock().unwrap_or_else(PoisonError::into_inner);
@@ -147,7 +146,7 @@ impl Clients {
         &self.brokers
     }
 
-    /// Groups of logs with different prefixes have nothing to do with each other.
+    /// Groups of logs with different prefixes are independent.
     pub(super) fn group(&self, group: &str) -> String {
         format!("{}{group}", self.prefix)
     }
@@ -183,7 +182,7 @@ impl Clients {
             .set("max.in.flight.requests.per.connection", "5")
             .set("compression.type", "zstd")
             .set("linger.ms", "2")
-            // The largest there are; what is too large for its topic is refused before.
+            // The largest of all topics; `check` rejects a record that is too large for its topic before this.
             .set("message.max.bytes", max_message(Topic::Dead).to_string())
             .set("queue.buffering.max.messages", settings.max_queued.to_string())
             .set("queue.buffering.max.kbytes", "65536")
@@ -192,7 +191,7 @@ impl Clients {
             .map_err(|error| unusable(&error))
     }
 
-    /// A member of a group, unlike any other.
+    /// A member of a group, with a unique name.
     pub(super) fn member<C: ConsumerContext>(
         &self,
         settings: &LogSettings,

@@ -1,4 +1,4 @@
-//! A member of a group.
+//! A member of a consumer group.
 
 use std::fmt;
 use std::sync::atomic::Ordering;
@@ -16,17 +16,17 @@ use super::client::unavailable;
 use super::poll::{Joined, Listener, poll_for_ever};
 use crate::{Batch, CommitOutcome, ConsumeParams, Consumer, LogError, Mark};
 
-/// Limit: tries of a commit while the group is shared anew.
+/// Limit: attempts of a commit during a rebalance.
 const TRIES: u32 = 40;
 const PAUSE: Duration = Duration::from_millis(100);
 
 pub(super) struct KafkaConsumer {
     shared: Arc<Shared>,
     joined: Arc<Joined>,
-    /// The thread has the client itself, so that it never ends on an async thread.
+    /// The thread owns the client, so that it is never dropped on an async thread.
     client: Weak<BaseConsumer<Listener>>,
     thread: Option<std::thread::JoinHandle<()>>,
-    /// One call of each at a time, so that records and marks stay in order.
+    /// Serialize `next` and `commit`, so that records and offsets stay in order.
     calling: tokio::sync::Mutex<()>,
     committing: tokio::sync::Mutex<()>,
 }
@@ -76,7 +76,7 @@ impl KafkaConsumer {
     }
 }
 
-/// Stores marks of partitions that are ours. Blocks.
+/// Commits the offsets of owned partitions. Blocks.
 fn store(
     joined: &Joined,
     client: &BaseConsumer<Listener>,
@@ -86,7 +86,7 @@ fn store(
     loop {
         match try_store(joined, client, marks) {
             Ok(outcomes) => return Ok(outcomes),
-            // The group is being shared anew: afterwards we know what is still ours.
+            // A rebalance is in progress: after it we know which partitions we still own.
             Err(error) if fenced(&error) && tries < TRIES => {
                 tries += 1;
                 std::thread::park_timeout(PAUSE);
@@ -153,7 +153,7 @@ impl Consumer for KafkaConsumer {
         let _calling = self.calling.lock().await;
         let until = Instant::now() + wait;
         loop {
-            // Listen first, then look: a signal that signals in between is heard.
+            // Subscribe first, then read: no signal in between gets lost.
             let filled = self.joined.filled.notified();
             tokio::pin!(filled);
             filled.as_mut().enable();

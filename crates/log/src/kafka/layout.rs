@@ -1,4 +1,4 @@
-//! The topics: made when they are missing, compared when they are there.
+//! The topics: creates missing ones, compares existing ones.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -14,15 +14,15 @@ use super::client::{code_of, max_message, unavailable};
 use super::{PATIENCE, Shared};
 use crate::{LogError, Topic};
 
-/// Limit: one question for metadata, so that somebody who waits for an append soon has another try.
+/// Limit: one metadata request, so that a waiting append soon gets another attempt.
 const ASK: Duration = Duration::from_secs(3);
-/// Between two looks whether a new topic is known.
+/// Pause between two checks whether the brokers know a new topic.
 const LOOK: Duration = Duration::from_millis(50);
 
 const POLICY: &str = "cleanup.policy";
 const RETENTION: &str = "retention.ms";
 
-/// Makes what is missing and compares the rest.
+/// Creates missing topics and compares the rest.
 pub(super) async fn ensure(shared: &Arc<Shared>) -> Result<(), LogError> {
     let found = shared.blocking(find).await?;
     let missing: Vec<Topic> = missing(&found).collect();
@@ -36,15 +36,15 @@ pub(super) async fn ensure(shared: &Arc<Shared>) -> Result<(), LogError> {
     check(shared, &found)
 }
 
-/// A topic as it is.
+/// A topic as the brokers report it.
 #[derive(Debug, Clone, Copy)]
 struct Laid {
     partitions: u32,
-    /// Copies of the partition that has the fewest.
+    /// Replicas of the partition that has the fewest.
     copies: usize,
 }
 
-/// Each topic; none if it is not there.
+/// Each topic; none if it does not exist.
 type Found = Vec<(Topic, Option<Laid>)>;
 
 fn missing(found: &Found) -> impl Iterator<Item = Topic> + '_ {
@@ -72,7 +72,7 @@ fn check(shared: &Shared, found: &Found) -> Result<(), LogError> {
     Ok(())
 }
 
-/// Topics that others made must keep what we rely on: every record, and for as long as configured.
+/// Topics that others created must guarantee what we rely on: they retain every record, for the configured time.
 async fn check_settings(shared: &Shared, found: &Found) -> Result<(), LogError> {
     let configured = usize::from(shared.settings.replication);
     let mut topics = Vec::new();
@@ -123,7 +123,7 @@ async fn check_settings(shared: &Shared, found: &Found) -> Result<(), LogError> 
     Ok(())
 }
 
-/// Looking at settings is a right of its own, which somebody who only uses topics need not have.
+/// Describing settings is a separate permission, which a client that only uses topics need not have.
 fn may_not_look(error: &KafkaError) -> bool {
     matches!(
         code_of(error),
@@ -145,11 +145,11 @@ fn check_setting(retention: Millis, topic: &str, found: &ConfigResource) -> Resu
             right,
         })
     };
-    // Compaction keeps only the last record of a key.
+    // Compaction retains only the last record of a key.
     if let Some(policy) = value(POLICY).filter(|policy| policy != "delete") {
         return wrong(POLICY, policy, "delete".to_owned());
     }
-    // Below 0: for ever.
+    // A negative value means forever.
     let short =
         |kept: &String| (kept.parse::<i64>()).is_ok_and(|kept| (0..retention.0 as i64).contains(&kept));
     match value(RETENTION).filter(short) {
@@ -183,7 +183,7 @@ fn find(shared: &Shared) -> Result<Found, LogError> {
         .collect()
 }
 
-/// Until every topic is there with a leader for each partition.
+/// Waits until every topic exists, with a leader for each partition.
 fn wait(shared: &Shared) -> Result<Found, LogError> {
     let until = Instant::now() + PATIENCE;
     loop {
@@ -216,7 +216,7 @@ fn led(shared: &Shared) -> Result<bool, LogError> {
 
 async fn create(shared: &Shared, topics: &[Topic]) -> Result<(), LogError> {
     let replication = shared.settings.replication;
-    // With three copies one broker may be away, and what was answered is still on two.
+    // With three replicas one broker may be unavailable, and every confirmed record is still on two.
     let min_in_sync = (replication / 2 + 1).to_string();
     let named: Vec<(String, String, String, i32)> = topics
         .iter()

@@ -1,4 +1,4 @@
-//! Looks at the log without being a member of a group: lag, and records by their offset. All of this blocks.
+//! Reads the log without joining a group: lag, and records by offset. All of this blocks.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -28,19 +28,19 @@ pub(super) fn delivered(message: &BorrowedMessage<'_>) -> Delivered {
     }
 }
 
-/// What a look comes upon.
+/// What a read encounters.
 enum Seen {
     Record(Delivered),
-    /// There is nothing more in this partition.
+    /// The end of this partition.
     End(u32),
 }
 
-/// A reader that lets go of its partitions when it is done.
+/// A reader that releases its partitions when done.
 struct Assigned<'a>(&'a Looker);
 
 impl Drop for Assigned<'_> {
     fn drop(&mut self) {
-        // It is assigned anew before every use.
+        // Every use assigns partitions anew.
         let _ = self.0.unassign();
     }
 }
@@ -57,7 +57,7 @@ impl Shared {
         }
     }
 
-    /// Reads from these offsets on, until `take` says that it has enough of each partition it was asked for.
+    /// Reads from these offsets on, until `take` has enough of every requested partition.
     fn visit(
         &self,
         reader: &Looker,
@@ -78,7 +78,7 @@ impl Shared {
             match reader.poll(POLL) {
                 Some(Ok(message)) => {
                     let partition = message.partition() as u32;
-                    // What was left over of another look is none of ours.
+                    // Skip leftovers of an earlier read.
                     let ours = message.topic() == name
                         && from
                             .get(&partition)
@@ -87,7 +87,7 @@ impl Shared {
                         return Ok(());
                     }
                 }
-                // Records that were there a moment ago may have been dropped since.
+                // Retention may have dropped records that existed a moment ago.
                 Some(Err(KafkaError::PartitionEOF(partition))) if take(Seen::End(partition as u32)) => {
                     return Ok(());
                 }
@@ -105,7 +105,7 @@ impl Shared {
         loop {
             match reader.fetch_watermarks(&self.settings.name(topic), partition as i32, PATIENCE) {
                 Ok((start, end)) => return Ok((start as u64, end as u64)),
-                // A topic that was just made, or a leader that changes: the client asks anew.
+                // A new topic, or a leader election: the client refreshes its metadata.
                 Err(error) if moving(&error) && Instant::now() < until => std::thread::park_timeout(POLL),
                 Err(error) => return Err(self.failed(&error)),
             }

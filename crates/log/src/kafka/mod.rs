@@ -3,12 +3,12 @@
 //! ```text
 //!   append ──> librdkafka's bounded queue ── acks=all, idempotent ──> broker
 //!   next   <── bounded buffer <── a thread that polls, whatever the caller does
-//!   commit ──> the mark, while the partition is ours
+//!   commit ──> the offset, while this consumer owns the partition
 //! ```
 //!
-//! Consumers use the cooperative sticky assignor: when one comes or goes only the partitions that move stop; with
-//! the eager ones every partition would be taken from everyone, and all that was read ahead delivered again.
-//! Times are those of the broker (`LogAppendTime`).
+//! Consumers use the cooperative sticky assignor: when one joins or leaves, only the partitions that move stop. An
+//! eager assignor would revoke every partition of every member, and the broker would deliver all buffered records
+//! again. Times are those of the broker (`LogAppendTime`).
 
 mod client;
 mod consumer;
@@ -36,9 +36,9 @@ use crate::{
     partition_of,
 };
 
-/// Limit: how long one question to the broker may take.
+/// Limit: how long one request to the broker may take.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// Limit: how long a close waits for what is on its way.
+/// Limit: how long `close` waits for records in flight.
 const FLUSH: Duration = Duration::from_secs(10);
 
 #[derive(Debug, Clone)]
@@ -46,7 +46,7 @@ pub struct KafkaLogOptions {
     /// `host:port` of some brokers, separated by commas.
     pub brokers: String,
     pub settings: LogSettings,
-    /// More settings of librdkafka, such as `security.protocol`. Ours win where they would break a promise.
+    /// Further settings of librdkafka, such as `security.protocol`. Ours win where they would break a guarantee.
     pub properties: BTreeMap<String, String>,
 }
 
@@ -60,13 +60,13 @@ impl KafkaLogOptions {
     }
 }
 
-/// What the log and its consumers have in common.
+/// State that the log and its consumers share.
 #[derive(Debug)]
 struct Shared {
     clients: Clients,
     settings: LogSettings,
     closed: AtomicBool,
-    /// Set once the topics were found to be as configured.
+    /// Set once the topics matched the configuration.
     laid_out: OnceCell<()>,
 }
 
@@ -78,7 +78,7 @@ impl Shared {
         }
     }
 
-    /// Open, and the topics are as configured.
+    /// Open, and the topics match the configuration.
     async fn ready(self: &Arc<Self>) -> Result<(), LogError> {
         self.open()?;
         self.laid_out
@@ -97,7 +97,7 @@ impl Shared {
         )))
     }
 
-    /// Runs what blocks off the async threads.
+    /// Runs blocking work off the async threads.
     async fn blocking<T: Send + 'static>(
         self: &Arc<Self>,
         work: impl FnOnce(&Shared) -> Result<T, LogError> + Send + 'static,
@@ -111,12 +111,12 @@ impl Shared {
 /// The log on a Kafka cluster. It needs a Tokio runtime.
 #[derive(Debug)]
 pub struct KafkaLog {
-    /// Taken only when dropped.
+    /// Taken only on drop.
     shared: Option<Arc<Shared>>,
     sender: Sender,
 }
 
-/// The producer, which has no debug output of its own.
+/// The producer, which has no debug output.
 struct Sender(Mutex<FutureProducer>);
 
 impl std::fmt::Debug for Sender {
@@ -130,7 +130,8 @@ impl Sender {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A producer that can send. One whose order is in doubt refuses everything from then on, so another takes its place.
+    /// A working producer. After a fatal error a producer rejects everything, because its order is in doubt; so this
+    /// replaces it.
     fn able(&self, shared: &Shared) -> Result<FutureProducer, LogError> {
         let mut producer = self.producer();
         if let Some((_, reason)) = producer.client().fatal_error() {
@@ -140,7 +141,7 @@ impl Sender {
             );
             let another = shared.clients.producer(&shared.settings)?;
             let broken = std::mem::replace(&mut *producer, another);
-            // It waits for its thread when it ends, which must not hold up an async thread.
+            // Dropping a producer waits for its thread, which must not block an async thread.
             std::thread::spawn(move || drop(broken));
         }
         Ok(producer.clone())
@@ -148,7 +149,7 @@ impl Sender {
 }
 
 impl KafkaLog {
-    /// Does not wait for the brokers: what is asked for while they are away answers that they cannot be used now.
+    /// Does not wait for the brokers: while they are unavailable, calls return `Unavailable`.
     pub fn open(options: KafkaLogOptions) -> Result<Self, LogError> {
         let KafkaLogOptions {
             brokers,
@@ -178,7 +179,7 @@ impl KafkaLog {
         shared.unwrap_or_else(|| unreachable!("only taken when dropped"))
     }
 
-    /// Puts a record into the queue, or refuses it at once.
+    /// Puts a record into the queue, or rejects it at once.
     fn send(&self, producer: &FutureProducer, record: &Record) -> Result<DeliveryFuture, LogError> {
         record.check()?;
         let shared = self.shared();
@@ -196,7 +197,7 @@ impl KafkaLog {
 
 fn refused(shared: &Shared, record: &Record, error: &KafkaError) -> LogError {
     match error.rdkafka_error_code() {
-        // The topic takes less than ours do: others made it.
+        // Somebody else created the topic, with a smaller limit than ours.
         Some(RDKafkaErrorCode::MessageSizeTooLarge) => {
             let bytes = record.key.len() + record.value.len();
             LogError::TooLarge {
@@ -205,7 +206,7 @@ fn refused(shared: &Shared, record: &Record, error: &KafkaError) -> LogError {
             }
         }
         Some(RDKafkaErrorCode::QueueFull) => LogError::Full,
-        // It was on its way when the time, or the producer, came to an end.
+        // In doubt: the record was in flight when the timeout, or the producer, ended.
         Some(RDKafkaErrorCode::MessageTimedOut | RDKafkaErrorCode::PurgeInflight) => {
             LogError::Timeout(shared.settings.send_timeout.0)
         }
@@ -223,7 +224,7 @@ impl Log for KafkaLog {
         let shared = self.shared();
         let limit = shared.settings.send_timeout;
         let ready = tokio::time::timeout(Duration::from(limit), shared.ready()).await;
-        // Nothing was sent: that is certain.
+        // Nothing was sent, for certain.
         let away = || LogError::Unavailable {
             server: format!("Kafka at {}", shared.clients.brokers()),
             reason: format!("no answer within {} ms", limit.0),
@@ -231,7 +232,7 @@ impl Log for KafkaLog {
         if let Err(error) = ready.unwrap_or_else(|_| Err(away())) {
             return vec![Err(error); records.len()];
         }
-        // All are queued before any is waited for: they travel together, and in order.
+        // Queue all records before waiting for any: they travel together, and in order.
         let producer = match self.sender.able(shared) {
             Ok(producer) => producer,
             Err(error) => return vec![Err(error); records.len()],
@@ -294,7 +295,7 @@ impl Log for KafkaLog {
 
 impl Drop for KafkaLog {
     fn drop(&mut self) {
-        // Clients wait for their threads when they end, which must not hold up an async thread.
+        // Dropping a client waits for its threads, which must not block an async thread.
         let (shared, producer) = (self.shared.take(), self.sender.producer().clone());
         std::thread::spawn(move || drop((shared, producer)));
     }

@@ -1,5 +1,5 @@
-//! The thread that polls for a member: it goes on whatever the caller does, so the broker never takes the partitions
-//! of somebody who only waits.
+//! The thread that polls for a member. It keeps polling whatever the caller does, so the broker never revokes the
+//! partitions of a consumer that only waits.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
@@ -16,10 +16,10 @@ use super::look::delivered;
 use crate::LogError;
 use crate::assignment::Assignment;
 
-/// How long one poll waits; a consumer that is closed waits no longer than this for its thread.
+/// How long one poll waits; a closing consumer waits no longer than this for its thread.
 const POLL: Duration = Duration::from_millis(50);
 
-/// What the caller and the thread have in common.
+/// State that the caller and the thread share.
 #[derive(Debug)]
 pub(super) struct Joined {
     pub(super) brokers: String,
@@ -28,10 +28,10 @@ pub(super) struct Joined {
     assignment: Mutex<Assignment>,
     pub(super) paused: AtomicBool,
     pub(super) closing: AtomicBool,
-    /// Signals when there is something to say.
+    /// Signals that there is something to report.
     pub(super) filled: Notify,
-    /// OwnedPartition while a mark is on its way: a partition is not given up in between, or the mark could overtake one of
-    /// its next owner.
+    /// Held during a commit, so that no partition is given up in between. Otherwise the commit could overtake one of
+    /// the next owner.
     pub(super) committing: RwLock<()>,
     terms: AtomicU64,
 }
@@ -64,7 +64,7 @@ impl Joined {
         let mut assignment = self.assignment();
         for element in partitions.elements_for_topic(&self.name) {
             let term = self.terms.fetch_add(1, Ordering::SeqCst) + 1;
-            // Where it begins is known with its first record.
+            // The first record tells where the partition begins.
             assignment.gain(element.partition() as u32, term, 0, None);
         }
         drop(assignment);
@@ -82,7 +82,7 @@ impl Joined {
     }
 }
 
-/// Hears of the partitions that come and go.
+/// Receives partition assignments and revocations.
 #[derive(Debug)]
 pub(super) struct Listener(pub(super) Arc<Joined>);
 
@@ -108,14 +108,14 @@ impl ConsumerContext for Listener {
     }
 }
 
-/// Polls until the consumer is closed; then leaves the group, here and not on an async thread.
+/// Polls until the consumer is closed, then leaves the group here and not on an async thread.
 pub(super) fn poll_for_ever(joined: &Joined, consumer: Arc<BaseConsumer<Listener>>) {
     let mut applied = (false, 0);
     while !joined.closing.load(Ordering::SeqCst) {
         let buffered = joined.assignment().buffered();
-        // Capacity for half of it before reading goes on: a pause throws away what the client has fetched.
+        // Resume only when half the buffer is free: a pause discards what the client has fetched.
         let full = buffered >= joined.max_buffered || applied.0 && buffered > joined.max_buffered / 2;
-        // Partitions that have just come are not held back yet.
+        // Newly assigned partitions are not paused yet.
         let wanted = (full, joined.terms.load(Ordering::SeqCst));
         if wanted != applied {
             hold_back(&consumer, full);
@@ -146,7 +146,7 @@ fn hold_back(consumer: &BaseConsumer<Listener>, full: bool) {
 
 fn complain(joined: &Joined, error: &KafkaError) {
     match error.rdkafka_error_code() {
-        // The client looks for a place to go on by itself.
+        // The client resets its position on its own.
         Some(RDKafkaErrorCode::AutoOffsetReset | RDKafkaErrorCode::OffsetOutOfRange) => {
             tracing::warn!(%error, "records were dropped before they were read");
         }

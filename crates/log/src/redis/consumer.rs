@@ -1,4 +1,4 @@
-//! A member of a group: two tasks keep its partitions and read ahead, whatever the caller does.
+//! A member of a consumer group: two tasks keep its partitions and read ahead, whatever the caller does.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -16,21 +16,21 @@ use super::{fetch, member};
 use crate::assignment::Assignment;
 use crate::{Batch, CommitOutcome, ConsumeParams, Consumer, LogError, Mark, Topic};
 
-/// What the caller and the tasks have in common.
+/// State that the caller and the tasks share.
 #[derive(Debug)]
 pub(super) struct Joined {
     pub(super) shared: Arc<Shared>,
     pub(super) topic: Topic,
     pub(super) group: String,
-    /// Unlike any other.
+    /// A unique name.
     pub(super) member: String,
     pub(super) session: Duration,
     pub(super) max_buffered: usize,
     assignment: Mutex<Assignment>,
     paused: AtomicBool,
-    /// Signals when there is something to say.
+    /// Signals that there is something to report.
     pub(super) filled: Notify,
-    /// Signals when there may be something to read: room, another partition.
+    /// Signals that there may be something to read: free capacity, another partition.
     pub(super) changed: Notify,
 }
 
@@ -84,7 +84,7 @@ impl Joined {
 pub(super) struct RedisConsumer {
     joined: Arc<Joined>,
     tasks: [JoinHandle<()>; 2],
-    /// One call of `next` at a time, so that records stay in order.
+    /// Serializes calls of `next`, so that records stay in order.
     calling: tokio::sync::Mutex<()>,
 }
 
@@ -125,7 +125,7 @@ impl Consumer for RedisConsumer {
         let _calling = self.calling.lock().await;
         let until = Instant::now() + wait;
         loop {
-            // Listen first, then look: a signal that signals in between is heard. Both may have something to say.
+            // Subscribe first, then read: no signal in between gets lost. Either may bring something to report.
             let (filled, changed) = (self.joined.filled.notified(), self.joined.changed.notified());
             tokio::pin!(filled, changed);
             filled.as_mut().enable();

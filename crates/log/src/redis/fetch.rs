@@ -1,7 +1,7 @@
 //! Reads ahead into the bounded buffer of a member.
 //!
-//! Streams on several servers of a Cluster cannot be waited for with one command, so they are looked at: at once
-//! after something came, else at growing distances.
+//! No single command can wait for streams on several servers of a Cluster, so this polls: at once after records
+//! arrived, else at growing intervals.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,16 +13,16 @@ use super::server::Lease;
 use crate::{LogError, Position};
 
 const SHORTEST: Duration = Duration::from_millis(2);
-/// Limit: how late a record is seen.
+/// Limit: how late the consumer sees a record.
 const LONGEST: Duration = Duration::from_millis(50);
-/// After a failed read.
+/// Pause after a failed read.
 const TROUBLE: Duration = Duration::from_millis(250);
 
 /// Reads until the consumer is gone.
 pub(super) async fn fetch_for_ever(joined: Arc<Joined>) {
     let mut pause = SHORTEST;
     loop {
-        // Listen first, then look.
+        // Subscribe first, then read: no signal gets lost.
         let changed = joined.changed.notified();
         tokio::pin!(changed);
         changed.as_mut().enable();
@@ -42,7 +42,7 @@ pub(super) async fn fetch_for_ever(joined: Arc<Joined>) {
 }
 
 impl Joined {
-    /// One round over all partitions with room; how many records came.
+    /// One round over all partitions with free capacity. Returns how many records arrived.
     async fn fetch(&self) -> Result<usize, LogError> {
         let wants = self.assignment().wants(self.max_buffered);
         let reads = wants.into_iter().map(|want| async move {

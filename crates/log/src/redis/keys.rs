@@ -1,13 +1,13 @@
-//! The names of the keys, in one place. All keys of a partition share a hash tag, so they are on one server of a
-//! Cluster; partitions are spread.
+//! The key names, in one place. All keys of a partition share a hash tag, so they are on one server of a Cluster; the
+//! partitions spread over all of them.
 
 use crate::Topic;
 
 #[derive(Debug, Clone)]
 pub(super) struct Keys {
-    /// What every key begins with.
+    /// The start of every key.
     stem: String,
-    /// That of the topics.
+    /// The prefix of the topics.
     prefix: String,
 }
 

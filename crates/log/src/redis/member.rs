@@ -1,7 +1,8 @@
-//! Membership: says that we are there, keeps what we hold, gives up what is too much and takes what is missing.
+//! Membership: sends heartbeats, renews leases, releases surplus partitions and takes missing ones.
 //!
-//! There is no leader. Every member sees the same list of members and so the same shares; who has too many gives
-//! some back, who has too few takes what is free. Two members cannot take the same partition, whatever they believe.
+//! There is no leader. Every member sees the same list of members and so computes the same shares. A member with too
+//! many partitions releases some; one with too few takes free ones. Two members cannot own the same partition,
+//! whatever they believe.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,10 +15,10 @@ use super::server::Call;
 use crate::LogError;
 use crate::share::quota;
 
-/// Limit: the time between two looks at the group.
+/// Limit: the time between two heartbeats.
 const MAX_BEAT: Duration = Duration::from_secs(1);
 
-/// Beats until the consumer is gone.
+/// Sends heartbeats until the consumer is gone.
 pub(super) async fn attend_for_ever(joined: Arc<Joined>) {
     let beat = (joined.session / 4).min(MAX_BEAT);
     loop {
@@ -46,7 +47,7 @@ impl Joined {
                 self.release(*partition).await?;
             }
         }
-        // Each begins to look elsewhere, so that those that come together do not stand in each other's way.
+        // Each member starts its search elsewhere, so that members that join together do not compete.
         let first = (all as usize * place / members.len()) as u32;
         for partition in (first..all).chain(0..first) {
             if self.assignment().partitions.len() >= share {
@@ -59,7 +60,7 @@ impl Joined {
         Ok(())
     }
 
-    /// Who is there. A span of zero leaves.
+    /// Returns the live members. A span of zero leaves the group.
     async fn attend(&self, span: Duration, patience: Duration) -> Result<Vec<String>, LogError> {
         let members = self.shared.keys.members(self.topic, &self.group);
         let call = Call::new("attend", [members])
@@ -119,7 +120,7 @@ impl Joined {
         Ok(())
     }
 
-    /// Here first, then there: nothing of it is handed out once another can have it.
+    /// Locally first, then on the server: this consumer hands out no record once another can own the partition.
     async fn release(&self, partition: u32) -> Result<(), LogError> {
         self.assignment().lose(partition);
         self.changed.notify_waiters();
@@ -128,8 +129,8 @@ impl Joined {
         self.shared.server.number(&call).await.map(drop)
     }
 
-    /// Gives everything back, also what was on its way to us. Whatever cannot be told to the server runs out by
-    /// itself.
+    /// Releases everything, including partitions whose lease may still be granted. What fails to reach the server
+    /// expires on its own.
     pub(super) async fn leave(&self) {
         let all = 0..self.shared.settings.partitions(self.topic);
         let releases = all.map(|partition| self.release(partition));

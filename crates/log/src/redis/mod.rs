@@ -1,21 +1,21 @@
 //! The log on Redis Streams, shared by several processes.
 //!
 //! ```text
-//!   partition = one stream, its head (start, end), its marks, and per group a lease: owner, fence, deadline
-//!   append  ── one call per partition ──> offsets taken and used at once
-//!   member  ── attend, renew, own, release ──> as many partitions as its share
+//!   partition = one stream, its head (start, end), its committed offsets, a lease per group (owner, fence, deadline)
+//!   append  ── one call per partition ──> takes and uses the offsets at once
+//!   member  ── attend, renew, own, release ──> its share of the partitions
 //!           ── XRANGE ahead into a bounded buffer ──> next
-//!           ── commit under the fence ──> mark
+//!           ── commit under the fence ──> committed offset
 //! ```
 //!
-//! What others write into a stream is read like a record, with the bytes that are there: it is adopted, under an offset
-//! of ours, before anything is appended or read behind it.
+//! Foreign entries in a stream read like records, with the bytes they hold. The log adopts each of them under an
+//! offset of ours before it appends or reads anything behind it.
 //!
-//! An append is as durable as the server's own settings make it (`appendfsync`). A lease holds for one run of the server:
-//! one that was started again may have forgotten its last moments, and would give the offsets of what it forgot to other
-//! records. Whoever had a partition then begins at its mark again, and reads those.
+//! An append is as durable as the server's own settings make it (`appendfsync`). A lease is valid for one run of the
+//! server: a restarted one may have lost its last writes, and would give their offsets to other records. The owner of
+//! a partition then starts again at the committed offset, and reads those records.
 //!
-//! A partition's keys share a hash tag; partitions are spread over a Cluster.
+//! The keys of a partition share a hash tag; partitions spread over a Cluster.
 
 mod consumer;
 mod fetch;
@@ -53,11 +53,11 @@ const MAX_DROPPED: u64 = 1_000;
 pub struct RedisLogOptions {
     /// One server, or some of a Cluster: `redis://user:password@host:port/number`, `rediss://…`.
     pub urls: Vec<String>,
-    /// What every key begins with, before the prefix of the settings: logs with different ones have nothing to do with
-    /// each other. No braces. Default: nothing.
+    /// The start of every key, before the prefix of the settings: logs with different ones are independent. No
+    /// braces. Default: nothing.
     pub key_prefix: String,
     pub settings: LogSettings,
-    /// The time, for tests; the server's own clock if absent.
+    /// A test clock; without one, the server's own clock applies.
     pub clock: Option<Arc<dyn Clock>>,
 }
 
@@ -72,7 +72,7 @@ impl RedisLogOptions {
     }
 }
 
-/// What the log and its consumers have in common.
+/// State that the log and its consumers share.
 #[derive(Debug)]
 struct Shared {
     server: Server,
@@ -80,7 +80,7 @@ struct Shared {
     settings: LogSettings,
     room: Capacity,
     closed: AtomicBool,
-    /// Set once the layout was found to be as configured.
+    /// Set once the layout matched the configuration.
     laid_out: OnceCell<()>,
 }
 
@@ -92,7 +92,7 @@ impl Shared {
         }
     }
 
-    /// Open, and the partitions are as configured.
+    /// Open, and the partitions match the configuration.
     async fn ready(&self) -> Result<(), LogError> {
         self.open()?;
         self.laid_out
@@ -132,7 +132,7 @@ impl Shared {
         )))
     }
 
-    /// Appends records of one partition, in order; the first one's offset.
+    /// Appends records of one partition, in order. Returns the offset of the first.
     async fn append_to(&self, topic: Topic, partition: u32, records: Vec<Record>) -> Result<u64, LogError> {
         let keys = self.keys.partition(topic, partition);
         let limit = self.settings.send_timeout;
@@ -210,7 +210,7 @@ pub struct RedisLog {
 }
 
 impl RedisLog {
-    /// Does not wait for the server: what is asked for while it is away answers that it cannot be used now.
+    /// Does not wait for the server: while it is unavailable, calls return `Unavailable`.
     pub fn open(options: RedisLogOptions) -> Result<Self, LogError> {
         let RedisLogOptions {
             urls,

@@ -1,6 +1,6 @@
-//! The functions: one file per transition, joined with what they share into one library.
+//! The functions: one file per transition, joined with the shared functions into one library.
 //!
-//! Its name ends in a hash of its text, so that versions do not get in each other's way.
+//! The name of the library ends in a hash of its text, so that versions do not conflict.
 
 use std::sync::LazyLock;
 
@@ -12,7 +12,7 @@ pub(super) struct Library {
     pub(super) text: String,
 }
 
-/// Refused as a whole when the server may not write.
+/// Rejected as a whole on a server that may not write.
 const WRITES: &str = "";
 /// Allowed on a server that may not write.
 const READS: &str = "'no-writes'";

@@ -1,4 +1,4 @@
-//! Calls of the log's functions on the server that has a key.
+//! Calls the log's functions on the server that has the key.
 
 use std::collections::hash_map::RandomState;
 use std::hash::{BuildHasher, Hasher};
@@ -17,15 +17,15 @@ use super::keys::PartitionKeys;
 use super::scripts::LIBRARY;
 use crate::{Delivered, LogError, Position};
 
-/// Limit: how long a call is tried that nobody in particular waits for.
+/// Limit: how long to retry a call that no caller in particular waits for.
 pub(super) const PATIENCE: Duration = Duration::from_secs(2);
 
 #[derive(Debug)]
 pub(super) struct Server {
     servers: Servers,
-    /// The time, for tests; the server's own if absent.
+    /// A test clock; without one, the server's own clock applies.
     clock: Option<Arc<dyn Clock>>,
-    /// Tells this process's requests from those of others.
+    /// Distinguishes this process's requests from those of others.
     pub(super) name: String,
     requests: AtomicU64,
 }
@@ -45,7 +45,7 @@ impl Server {
         given.map_or_else(String::new, |clock| clock.now().0.to_string())
     }
 
-    /// A name that no other request has.
+    /// A unique request name.
     pub(super) fn request(&self) -> String {
         format!(
             "{}-{:x}",
@@ -58,7 +58,7 @@ impl Server {
         Ok(self.servers.run(&call.keys[0], call).await?)
     }
 
-    /// A call that answers with numbers.
+    /// A call that returns numbers.
     pub(super) async fn numbers(&self, call: &Call) -> Result<Vec<i64>, LogError> {
         let answer = self.run(call).await?;
         let number = |value: Value| redis::from_redis_value::<i64>(value);
@@ -69,14 +69,14 @@ impl Server {
         numbers.map_err(|error| unexpected(&error.to_string()))
     }
 
-    /// A call that answers with one number.
+    /// A call that returns one number.
     pub(super) async fn number(&self, call: &Call) -> Result<i64, LogError> {
         let numbers = self.numbers(call).await?;
         numbers.first().copied().ok_or_else(|| unexpected("nothing"))
     }
 
-    /// Records of a partition from an offset on; none if it is not held any more. What others wrote there is made
-    /// records first: an entry that nobody can read must not hold up those behind it.
+    /// Records of a partition from an offset on; none if the lease is lost. Adopts foreign entries first: an
+    /// unreadable entry must not block those behind it.
     pub(super) async fn range(
         &self,
         keys: &PartitionKeys,
@@ -91,7 +91,7 @@ impl Server {
         let records: Vec<Delivered> = (entries.iter())
             .map_while(|entry| delivered(partition, entry))
             .collect();
-        // Ours follow each other. Where they do not, some were dropped, or some are none of ours.
+        // Our offsets are consecutive. Where they are not, records were dropped, or some entries are foreign.
         let ours = (offset..)
             .zip(&records)
             .all(|(offset, record)| record.position.offset == offset);
@@ -146,7 +146,7 @@ impl Server {
     }
 }
 
-/// Whose records are read.
+/// The lease under which to read.
 #[derive(Debug)]
 pub(super) struct Lease<'a> {
     pub(super) group: &'a str,
@@ -158,7 +158,7 @@ fn unexpected(answer: &str) -> LogError {
     LogError::Corrupt(format!("an answer of Redis was not understood: {answer}"))
 }
 
-/// An entry of ours is its id, `offset-1`, and its fields: t, time, k, key, v, value. None: it is none.
+/// One of our entries is its id, `offset-1`, and its fields: t, time, k, key, v, value. None: a foreign entry.
 fn delivered(partition: u32, entry: &Value) -> Option<Delivered> {
     let Value::Array(entry) = entry else { return None };
     let [Value::BulkString(id), Value::Array(fields)] = entry.as_slice() else {
@@ -199,12 +199,12 @@ pub(super) struct Call {
     function: bool,
     keys: Vec<String>,
     args: Vec<Bytes>,
-    /// The first argument says whether an earlier try may have run.
+    /// The first argument says whether an earlier attempt may have run.
     says_again: bool,
-    /// The first argument is the run of the server that is asked.
+    /// The first argument is the current run of the server.
     says_run: bool,
     patience: Duration,
-    /// It was sent, and nobody said that it did not run.
+    /// It was sent, and no reply said that it did not run.
     maybe_ran: AtomicBool,
 }
 
@@ -254,7 +254,7 @@ impl Call {
         self
     }
 
-    /// Whether it may have run although no answer came.
+    /// Whether it may have run although no reply came.
     pub(super) fn maybe_ran(&self) -> bool {
         self.maybe_ran.load(Ordering::Relaxed)
     }

@@ -101,7 +101,7 @@ fn same_origin(server: &ServerConfig, request: &Request, origin: &str) -> bool {
     };
     let (default_port, same_scheme) = match scheme {
         "http" => (":80", server.tls.is_none()),
-        // PathParams that are configured may stand on a proxy that speaks TLS for us.
+        // Names that are configured may stand on a proxy that speaks TLS for us.
         "https" => {
             let proxied = server
                 .hosts

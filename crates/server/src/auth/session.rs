@@ -1,6 +1,6 @@
 //! Sessions of browsers: a cookie and a token against forged requests.
 //!
-//! IdentityCookie in memory, by the hash of the cookie's value: a restart ends them, and the memory tells no cookie.
+//! Kept in memory, by the hash of the cookie's value: a restart ends them, and the memory tells no cookie.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Mutex, MutexGuard, PoisonError};

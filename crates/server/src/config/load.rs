@@ -117,7 +117,7 @@ struct Setting {
 struct Said {
     table: Table,
     from: BTreeMap<String, String>,
-    /// What is wrong with it, as it is told. IdentityCookie until the end, because a later source may complete what an
+    /// What is wrong with it, as it is told. Kept until the end, because a later source may complete what an
     /// earlier one began.
     wrong: Option<(Wrong, ConfigError)>,
 }
@@ -338,7 +338,7 @@ fn text(variable: &str, value: &OsString) -> Result<String, ConfigError> {
     text.ok_or_else(|| ConfigError(format!("{variable}: the value is not valid UTF-8")))
 }
 
-/// PathParams of users keep their case, and so do headers; everything else is ours.
+/// Names of users keep their case, and so do headers; everything else is ours.
 fn path_of(variable: &str) -> Vec<String> {
     let mut path: Vec<String> = Vec::new();
     for (level, part) in variable.split("__").enumerate() {

@@ -188,7 +188,7 @@ fn default_concurrency() -> u32 {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct CallbackConfig {
-    /// VisitEvent by POST.
+    /// Where the service sends POST requests.
     pub url: String,
     /// Signs every call, as Standard Webhooks say.
     #[serde(default)]

@@ -63,7 +63,7 @@ pub(crate) enum CallError {
     /// Nothing was sent: there was no connection in time.
     #[error("it could not be sent in time")]
     NotSent,
-    /// VisitEvent to people; names no secret.
+    /// Shown to people; names no secret.
     #[error("{0}")]
     Failed(String),
 }

@@ -118,7 +118,7 @@ impl Callbacks {
             None => Tried::Again(format!("callback {name:?} is not configured")),
         };
         let error = match outcome {
-            Tried::VisitEvent => return Ok(()),
+            Tried::Delivered => return Ok(()),
             Tried::Never(error) => error,
             Tried::Again(error) => match self.decided_at(&completed).await {
                 Some(at) if self.clock.now().since(at) > give_up_after => {
@@ -146,7 +146,7 @@ impl Callbacks {
             loop {
                 let tried = self.try_once(callback, completed).await;
                 let counter = match tried {
-                    Tried::VisitEvent => &callback.told,
+                    Tried::Delivered => &callback.told,
                     _ => &callback.failed,
                 };
                 counter.fetch_add(1, Ordering::Relaxed);
@@ -191,7 +191,7 @@ impl Callbacks {
         };
         let call = callback.address.post(&id, now, body, &[], within);
         match call.await {
-            Ok(reply) if reply.status.is_success() => Tried::VisitEvent,
+            Ok(reply) if reply.status.is_success() => Tried::Delivered,
             Ok(reply) if reply.status == StatusCode::GONE => Tried::Never("answered 410 Gone".into()),
             Ok(reply) => Tried::Again(format!("answered {}", reply.status)),
             Err(error) => Tried::Again(error.to_string()),
@@ -201,7 +201,7 @@ impl Callbacks {
 
 #[derive(Debug)]
 enum Tried {
-    VisitEvent,
+    Delivered,
     /// It may work later.
     Again(String),
     Never(String),

@@ -43,7 +43,7 @@ const LONGEST: Millis = Millis(30_000);
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct EventServiceConfig {
-    /// QueryParams by GET, with the room in place of `{room}`: `https://shop.example/events/{room}/seats`. Redirects are not
+    /// Requested by GET, with the room in place of `{room}`: `https://shop.example/events/{room}/seats`. Redirects are not
     /// followed.
     pub url: String,
     /// Longest time for one call, in milliseconds.
@@ -111,7 +111,7 @@ impl fmt::Debug for Inner {
 type Answer = Result<Event, EventFailure>;
 
 enum Open {
-    QueryParams(watch::Receiver<Option<Answer>>),
+    Requested(watch::Receiver<Option<Answer>>),
     Answered(Answer, Instant),
 }
 
@@ -119,7 +119,7 @@ impl Open {
     /// Says nothing any more: the answer was long ago, or the call ended without an answer.
     fn is_over(&self, now: Instant) -> bool {
         match self {
-            Self::QueryParams(answer) => answer.has_changed().is_err() && answer.borrow().is_none(),
+            Self::Requested(answer) => answer.has_changed().is_err() && answer.borrow().is_none(),
             Self::Answered(_, until) => *until <= now,
         }
     }
@@ -184,7 +184,7 @@ impl EventService {
         let mut rooms = self.0.rooms();
         match rooms.get(room) {
             Some(open) if open.is_over(now) => {}
-            Some(Open::QueryParams(answer)) => return Ok(answer.clone()),
+            Some(Open::Requested(answer)) => return Ok(answer.clone()),
             Some(Open::Answered(answer, _)) => return Err(answer.clone()),
             None => {}
         }
@@ -198,7 +198,7 @@ impl EventService {
             return Err(Err(EventFailure::TooMany(too_many)));
         }
         let (tell, answer) = watch::channel(None);
-        rooms.insert(room.clone(), Open::QueryParams(answer.clone()));
+        rooms.insert(room.clone(), Open::Requested(answer.clone()));
         drop(rooms);
         let (inner, room) = (self.0.clone(), room.clone());
         // On its own: it goes on if those who wait for it go away.
@@ -265,6 +265,7 @@ fn params(room: &str) -> BTreeMap<String, String> {
 
 /// Fields that are not known are left alone: the service may have more to say.
 #[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
 struct Written {
     seats: u64,
     inside: Option<u64>,
@@ -321,7 +322,7 @@ mod tests {
         match room.as_str() {
             "concert" => {
                 tokio::time::sleep(Duration::from_millis(50)).await;
-                let more = r#"{"seats":500,"inside":50,"per_second":5,"opens_at":"2026-03-01T09:30:00Z","name":"x"}"#;
+                let more = r#"{"seats":500,"inside":50,"perSecond":5,"opensAt":"2026-03-01T09:30:00Z","name":"x"}"#;
                 more.into_response()
             }
             "a/b ä?#" => r#"{"seats":1}"#.into_response(),
@@ -341,7 +342,7 @@ mod tests {
             "negative" => r#"{"seats":-1}"#.into_response(),
             "endless" => r#"{"seats":1e300}"#.into_response(),
             "many" => r#"{"seats":1000000001}"#.into_response(),
-            "when" => r#"{"seats":1,"opens_at":"soon"}"#.into_response(),
+            "when" => r#"{"seats":1,"opensAt":"soon"}"#.into_response(),
             _ => status(404),
         }
     }

@@ -120,7 +120,7 @@ impl Joins {
         self.addresses().give_back(&from, now);
     }
 
-    /// Before somebody else is asked for a room that nobody here has heard of. PathParams can be made up, and each is a call: one
+    /// Before somebody else is asked for a room that nobody here has heard of. Names can be made up, and each is a call: one
     /// address must not take all that there are.
     pub(crate) fn take_unheard(&self, from: Block, now: Timestamp) -> Result<(), TooMany> {
         self.unheard().take(&from, now)

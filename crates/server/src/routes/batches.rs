@@ -29,7 +29,7 @@ use crate::state::{App, batch_id, group_id};
 /// How often progress is looked at.
 const INTERVAL: Duration = Duration::from_millis(200);
 
-/// PathParams a group and a batch of it.
+/// Names a group and a batch of it.
 type Pair = PathParams<(String, String)>;
 
 fn pair(names: &(String, String)) -> ApiResult<(GroupId, BatchId)> {

@@ -37,7 +37,7 @@ const MAX_BATCH: usize = 1_000;
 /// How much longer than the refresh part itself a request for a refresh is waited for.
 const MARGIN: Duration = Duration::from_millis(500);
 
-/// PathParams a source and a record of it.
+/// Names a source and a record of it.
 type Pair = PathParams<(String, String)>;
 
 impl App {

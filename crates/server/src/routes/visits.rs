@@ -422,7 +422,7 @@ pub(super) async fn challenge(
 
 /// Which draw.
 #[derive(Debug, Default, Deserialize, IntoParams)]
-#[serde(default, deny_unknown_fields)]
+#[serde(default, deny_unknown_fields, rename_all = "camelCase")]
 #[into_params(parameter_in = Query)]
 pub(super) struct WhichDraw {
     /// When the room opened, in RFC 3339: for those who came before the opening was moved. As it is if absent.

@@ -1,18 +1,18 @@
-//! The archive: history that is old enough moves out of the database into compressed objects, and from tier to tier as
-//! it ages; it can be put back.
+//! The archive: moves old history out of the database into compressed objects, and from tier to tier as it ages. It
+//! can also restore history.
 //!
-//! An object has rows of one source and one day, and is named after them:
-//! `{tier}/{source}/{day}/{first id}-{last id}.tga`. The same rows make the same object under the same name, so a run
-//! that ended anywhere is repeated without harm:
+//! An object holds rows of one source and one day, and its name says which: `{tier}/{source}/{day}/{first id}-{last
+//! id}.tga`. The same rows make the same object under the same name, so a run that stopped anywhere can be repeated
+//! without harm:
 //!
 //! 1. read the oldest rows of a source, up to one day and one portion;
 //! 2. write the object, and read it back: it has to be the same, byte for byte;
 //! 3. only then delete the rows.
 //!
 //! A crash between 2 and 3 leaves the rows in both places, and the next run overwrites the object with itself.
-//! Invariant: the current snapshot of a record is not history, and is never touched.
+//! Invariant: the current snapshot of a record is not history, and the archive never touches it.
 //!
-//! When this runs is up to the caller; two runs at once do no harm, only the work twice.
+//! The caller decides when this runs. Two concurrent runs do no harm; they only do the work twice.
 
 mod object;
 mod place;
@@ -35,32 +35,32 @@ use crate::seam::{HistoryAsk, HistoryRow, Snapshots};
 use place::{Day, object_path};
 
 const DAY: Millis = Millis::from_secs(24 * 60 * 60);
-/// Rows that were put back and have to go, per call.
+/// Limit: restored rows that one call drops.
 const MAX_DROPPED: u32 = 1_000;
-/// Limit: bytes of data in one object, whatever is set. They are in memory twice while it is written.
+/// Limit: bytes of data in one object, whatever is configured. Memory holds them twice during the write.
 const MAX_OBJECT_BYTES: usize = 256 << 20;
 
-/// Where history of a certain age is kept.
+/// Where the archive keeps history of a certain age.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ArchiveTier {
-    /// First part of the names of its objects.
+    /// The first part of its objects' names.
     pub name: String,
     /// History older than this belongs here, or to a later tier.
     pub from: Millis,
-    /// On S3, how the object is stored there; a folder has no such thing.
+    /// The storage class on S3; a folder has none.
     pub storage_class: Option<String>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ArchiveSettings {
-    /// By age; the age of the first one is how long history stays in the database. Default: `warm` from 30 days
-    /// (STANDARD), `cold` from 90 days (STANDARD_IA), `archive` from 180 days (GLACIER).
+    /// Ordered by age; the age of the first tier is how long history stays in the database. Default: `warm` from 30
+    /// days (STANDARD), `cold` from 90 days (STANDARD_IA), `archive` from 180 days (GLACIER).
     pub tiers: Vec<ArchiveTier>,
-    /// Rows of one object (default 10,000).
+    /// Rows in one object (default 10,000).
     pub object_rows: u32,
-    /// Bytes of data of one object before it is compressed (default 32 MB). A single row may be larger.
+    /// Bytes of data in one object before compression (default 32 MB). A single row may be larger.
     pub object_bytes: usize,
-    /// 1 is quick, 19 is small (default 3).
+    /// Compression level: 1 is fast, 19 is small (default 3).
     pub compression: i32,
 }
 
@@ -85,7 +85,7 @@ impl Default for ArchiveSettings {
 }
 
 impl ArchiveSettings {
-    /// Names what cannot work.
+    /// The error names the setting that cannot work.
     pub fn check(&self) -> Result<(), ArchiveError> {
         let wrong = |reason: String| Err(ArchiveError::Settings(reason));
         if self.tiers.is_empty() {
@@ -117,13 +117,13 @@ impl ArchiveSettings {
         Ok(())
     }
 
-    /// The tier of history of this age; `None`: it stays in the database.
+    /// The tier for history of this age; `None`: it stays in the database.
     fn tier_of(&self, age: Millis) -> Option<&ArchiveTier> {
         self.tiers.iter().rev().find(|tier| tier.from <= age)
     }
 }
 
-/// What can fail.
+/// Errors of the archive.
 #[derive(Debug, Clone, thiserror::Error)]
 pub enum ArchiveError {
     #[error(transparent)]
@@ -145,8 +145,8 @@ pub enum ArchiveError {
 }
 
 impl ArchiveError {
-    /// Whether the same call may work later without anyone stepping in. A place that cannot be used may be back
-    /// later: nothing is lost by asking again.
+    /// Whether the same call may succeed later without an operator. An unavailable place may come back, and a retry
+    /// loses nothing.
     pub fn is_retryable(&self) -> bool {
         match self {
             ArchiveError::Snapshots(error) => error.is_retryable(),
@@ -156,20 +156,20 @@ impl ArchiveError {
     }
 }
 
-/// One step that was done; told as it happens.
+/// One completed step, reported as it happens.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ArchiveStep {
     /// Rows left the database.
     Stored { object: String, rows: u64, bytes: u64 },
-    /// An object went on to a later tier.
+    /// An object moved to a later tier.
     Moved { from: String, to: String },
-    /// Rows that were put back some time ago left the database again.
+    /// Rows restored some time ago left the database again.
     Dropped { rows: u64 },
-    /// An object was read, and rows of it put back.
+    /// The archive read an object and restored rows of it.
     Restored { object: String, rows: u64 },
 }
 
-/// Hears of every step.
+/// Receives every step.
 pub type ArchiveProgress<'a> = &'a (dyn Fn(ArchiveStep) + Send + Sync);
 
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -203,7 +203,7 @@ impl Archive {
         })
     }
 
-    /// Moves everything that is old enough at `now`.
+    /// Archives everything that is old enough at `now`.
     pub async fn run(
         &self,
         now: Timestamp,
@@ -236,7 +236,7 @@ impl Archive {
         }
     }
 
-    /// Stores the oldest rows of a source as one object. False if there are none that are old enough.
+    /// Stores the oldest rows of a source as one object. Returns false if none is old enough.
     async fn store_next(
         &self,
         source: &SourceId,
@@ -244,7 +244,7 @@ impl Archive {
         progress: ArchiveProgress<'_>,
         report: &mut ArchiveReport,
     ) -> Result<bool, ArchiveError> {
-        // Only days that are over as a whole: an object never gets a second part later.
+        // Only days that are completely over: an object never gets a second part later.
         let before = Day::of(now - self.settings.tiers[0].from).start();
         let ask = HistoryAsk {
             source: source.clone(),
@@ -284,7 +284,7 @@ impl Archive {
     }
 }
 
-/// The rows of the first day among them.
+/// The rows of the first day among these.
 fn one_day(mut rows: Vec<HistoryRow>) -> Vec<HistoryRow> {
     if let Some(first) = rows.first().map(|row| Day::of(row.replaced_at)) {
         let count = rows
@@ -296,7 +296,7 @@ fn one_day(mut rows: Vec<HistoryRow>) -> Vec<HistoryRow> {
     rows
 }
 
-/// The rows of an object that was read.
+/// Decodes the rows of an object.
 fn unpack(
     place: &ArchivePlace,
     path: &object_store::path::Path,

@@ -1,9 +1,9 @@
 //! The format of an object: `TGA1`, then rows, all as one zstd frame with its checksum.
 //!
-//! Rows one after the other; numbers are little-endian, texts and data have their length before them:
-//! id u64, source u16+, key u16+, version u64, hash 32, last_checked_at u64, last_updated_at u64, replaced_at u64,
-//! data u32+. The data of a snapshot is packed already, which is why this is not a line of text per row: writing it
-//! as text would make it a third larger, and compressing would not get that back.
+//! Rows follow each other. Numbers are little-endian; a length precedes every text and all data: id u64, source u16+,
+//! key u16+, version u64, hash 32, last_checked_at u64, last_updated_at u64, replaced_at u64, data u32+. The format
+//! is binary because the data of a snapshot is compressed already: as text it would be a third larger, and
+//! compression would not recover that.
 
 use std::io::{Read, Write};
 
@@ -17,7 +17,7 @@ use crate::MAX_DATA_BYTES;
 use crate::seam::{HistoryRow, RecordRef, Snapshot};
 
 const MAGIC: &[u8; 4] = b"TGA1";
-/// Limit: bytes of an object after decompression: its data, one row that went beyond, and what stands around them.
+/// Limit: bytes of an object after decompression: its data, one row beyond the limit, and the framing.
 const MAX_UNPACKED: u64 = (2 * MAX_OBJECT_BYTES + MAX_DATA_BYTES) as u64;
 
 pub(super) fn pack(rows: &[HistoryRow], level: i32) -> Result<Bytes, String> {
@@ -152,7 +152,7 @@ mod tests {
         for index in 0..packed.len() {
             let mut damaged = packed.to_vec();
             damaged[index] ^= 0x10;
-            // A bit of the frame header may be unused; the rows are the same then.
+            // A bit of the frame header may be unused; then the rows are the same.
             if let Ok(found) = unpack(&damaged) {
                 assert_eq!(found, rows(), "byte {index}");
             }

@@ -1,4 +1,4 @@
-//! Where objects are: a folder, or a bucket of S3 and what speaks like it.
+//! Where objects are stored: a folder, or a bucket of S3 or a compatible service.
 
 use std::fmt;
 use std::path::Path as FilePath;
@@ -16,14 +16,14 @@ use tidegate_core::time::{Millis, Timestamp};
 use super::{ArchiveError, DAY};
 
 const EPOCH: Date = date(1970, 1, 1);
-/// Limit: characters of a source in a name. File systems take 255 of a whole name.
+/// Limit: characters of a source in a name. File systems accept 255 for a whole name.
 const MAX_NAME: usize = 60;
 
-/// Where objects are kept.
+/// The storage for objects.
 #[derive(Clone)]
 pub struct ArchivePlace {
     store: Arc<dyn ObjectStore>,
-    /// For messages, without secrets.
+    /// For messages; holds no secrets.
     name: String,
     has_storage_classes: bool,
 }
@@ -35,7 +35,7 @@ impl fmt::Debug for ArchivePlace {
 }
 
 impl ArchivePlace {
-    /// A folder, which is created if it is missing. What is written there is on disk before it counts as written.
+    /// A folder, created if it is missing. A write counts only once it is on disk.
     pub fn folder(folder: impl AsRef<FilePath>) -> Result<Self, ArchiveError> {
         let folder = folder.as_ref();
         let name = format!("the archive folder {}", folder.display());
@@ -52,7 +52,7 @@ impl ArchivePlace {
         }
     }
 
-    /// Writes an object, over one that is there, and reads it back.
+    /// Writes an object, replacing an existing one, and reads it back.
     pub(super) async fn put(
         &self,
         path: &Path,
@@ -76,7 +76,7 @@ impl ArchivePlace {
     }
 
     async fn verify(&self, path: &Path, body: &Bytes, class: Option<&str>) -> Result<(), ArchiveError> {
-        // Frozen objects cannot be read; that the whole of it arrived is all that can be known.
+        // Frozen objects cannot be read; the size is all that can be verified.
         if self.has_storage_classes && class.is_some_and(is_frozen) {
             let found = self
                 .store
@@ -145,20 +145,20 @@ impl ArchivePlace {
     }
 }
 
-/// Storage classes from which nothing is read at once.
+/// Storage classes that do not allow an immediate read.
 fn is_frozen(class: &str) -> bool {
     matches!(class, "GLACIER" | "DEEP_ARCHIVE")
 }
 
-/// How a bucket is reached. What is not given is taken from the usual `AWS_` variables.
+/// How to reach a bucket. The usual `AWS_` variables supply what is missing here.
 #[cfg(feature = "s3")]
 #[derive(Clone, Default)]
 pub struct S3Options {
     pub bucket: String,
-    /// Before the names of all objects.
+    /// The start of every object name.
     pub prefix: String,
     pub region: Option<String>,
-    /// For servers that are not Amazon's.
+    /// For servers other than Amazon's.
     pub endpoint: Option<String>,
     pub access_key_id: Option<String>,
     pub secret_access_key: Option<String>,
@@ -182,7 +182,7 @@ impl fmt::Debug for S3Options {
 impl ArchivePlace {
     pub fn s3(options: S3Options) -> Result<Self, ArchiveError> {
         let name = format!("the archive bucket {}", options.bucket);
-        // An error means that the program has chosen one already.
+        // An error means that the program has already installed one.
         let _ = rustls::crypto::ring::default_provider().install_default();
         let mut builder = object_store::aws::AmazonS3Builder::from_env()
             .with_bucket_name(options.bucket)
@@ -214,7 +214,7 @@ impl ArchivePlace {
     }
 }
 
-/// A day of UTC.
+/// A day in UTC.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Day(u64);
 
@@ -231,13 +231,13 @@ impl Day {
         self.start() + DAY
     }
 
-    /// Of the youngest row that it can have.
+    /// The age of the youngest row that it can hold.
     pub(super) fn age(self, now: Timestamp) -> Millis {
         now.since(self.end())
     }
 
     fn name(self) -> String {
-        // The calendar ends in the year 9999, and so do the names that are dates.
+        // The calendar ends in the year 9999, and so do names that are dates.
         let span = i64::try_from(self.0)
             .ok()
             .and_then(|days| Span::new().try_days(days).ok());
@@ -247,7 +247,7 @@ impl Day {
         }
     }
 
-    /// The day that a folder is named after.
+    /// The day of a folder with this name.
     pub(super) fn parse(name: &str) -> Option<Self> {
         if let Some(number) = name.strip_prefix("day-") {
             return number.parse().ok().map(Self);
@@ -264,8 +264,8 @@ pub(super) fn object_path(tier: &str, source: &SourceId, day: Day, first: u64, l
     Path::from(format!("{tier}/{source}/{day}/{first:020}-{last:020}.tga"))
 }
 
-/// The name of a source as a folder. Plain names stand for themselves; of others what is plain stays, and a number
-/// makes the difference. What the rows of an object belong to is written in it, so that nothing is read from names.
+/// The folder name of a source. Plain names are used as they are. Others keep their plain characters, and a hash
+/// makes them distinct. The rows of an object name their source, so nobody parses it from names.
 pub(super) fn source_name(source: &SourceId) -> String {
     let plain = |char: char| char.is_ascii_lowercase() || char.is_ascii_digit() || char == '-' || char == '_';
     let text = source.as_str();
@@ -277,7 +277,7 @@ pub(super) fn source_name(source: &SourceId) -> String {
         .take(MAX_NAME)
         .map(|char| if plain(char) { char } else { '_' })
         .collect();
-    // FNV-1a: the same everywhere and always, which is all that is asked of it.
+    // FNV-1a: it only has to be stable across machines and releases.
     let number = text.bytes().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
         (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
     });

@@ -1,4 +1,4 @@
-//! Putting archived history back into the database, to be looked at there.
+//! Restores archived history into the database, for inspection there.
 
 use object_store::path::Path;
 use tidegate_core::ids::{RecordKey, SourceId};
@@ -8,24 +8,24 @@ use super::place::{Day, source_name};
 use super::{Archive, ArchiveError, ArchiveProgress, ArchiveStep};
 use crate::seam::HistoryRow;
 
-/// Limit: rows that are put back by one call.
+/// Limit: rows that one call restores.
 const MAX_ROWS: usize = 500;
 
-/// Which history is put back.
+/// Which history to restore.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RestoreFilter {
-    /// `None`: of every source.
+    /// `None`: every source.
     pub source: Option<SourceId>,
-    /// `None`: of every record.
+    /// `None`: every record.
     pub key: Option<RecordKey>,
-    /// What was replaced at `from` or later,
+    /// Rows replaced at `from` or later,
     pub from: Timestamp,
     /// and before `before`.
     pub before: Timestamp,
 }
 
 impl Default for RestoreFilter {
-    /// Everything.
+    /// Matches everything.
     fn default() -> Self {
         Self {
             source: None,
@@ -52,16 +52,16 @@ impl RestoreFilter {
 
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct RestoreReport {
-    /// Objects that were read.
+    /// Objects read.
     pub objects: u64,
-    /// Rows that the filter takes.
+    /// Rows that match the filter.
     pub found: u64,
-    /// Those of them that were not in the database.
+    /// Of those, the rows that were not in the database.
     pub restored: u64,
 }
 
 impl Archive {
-    /// Puts history back until `keep_until`; the archive keeps it as well. Repeating it changes nothing.
+    /// Restores history until `keep_until`; the archive keeps it as well. A repeated call changes nothing.
     pub async fn restore(
         &self,
         filter: &RestoreFilter,
@@ -88,13 +88,13 @@ impl Archive {
         Ok(report)
     }
 
-    /// The names of the objects that may have rows for this filter, by tier, source and day.
+    /// The names of the objects that may hold rows for this filter, by tier, source and day.
     pub async fn objects(&self, filter: &RestoreFilter) -> Result<Vec<String>, ArchiveError> {
         let found = self.objects_for(filter).await?;
         Ok(found.iter().map(Path::to_string).collect())
     }
 
-    /// Objects that may have rows for this filter, by their names.
+    /// Objects that may hold rows for this filter, according to their names.
     async fn objects_for(&self, filter: &RestoreFilter) -> Result<Vec<Path>, ArchiveError> {
         let wanted = filter.source.as_ref().map(source_name);
         let mut found = Vec::new();

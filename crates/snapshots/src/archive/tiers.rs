@@ -1,4 +1,4 @@
-//! From tier to tier as history ages.
+//! Moves history from tier to tier as it ages.
 
 use object_store::path::Path;
 use tidegate_core::time::Timestamp;
@@ -7,7 +7,7 @@ use super::place::Day;
 use super::{Archive, ArchiveError, ArchiveProgress, ArchiveReport, ArchiveStep, ArchiveTier};
 
 impl Archive {
-    /// Moves objects that are too old for their tier to the one they belong to.
+    /// Moves objects that are too old for their tier to the right one.
     pub(super) async fn move_on(
         &self,
         now: Timestamp,
@@ -42,7 +42,7 @@ impl Archive {
             let to: Path = std::iter::once(target.name.as_str().into())
                 .chain(from.parts().skip(1))
                 .collect();
-            // Read and written again, not copied: a copy cannot be given a storage class, and is not looked at.
+            // Read and write, do not copy: a copy cannot change the storage class, and nobody verifies it.
             let body = self.place.get(&from).await?;
             super::unpack(&self.place, &from, &body)?;
             self.place.put(&to, body, target.storage_class.as_deref()).await?;

@@ -1,4 +1,4 @@
-//! Several at once, and a database that goes away.
+//! Concurrent callers, and a database that becomes unavailable.
 
 use std::time::Duration;
 
@@ -7,10 +7,10 @@ use tidegate_core::refresh::Version;
 use super::harness::*;
 use crate::*;
 
-/// Two minutes, if every try fails at once.
+/// Two minutes, if every attempt fails at once.
 const MAX_TRIES: u32 = 1_200;
 
-/// Writes versions of one record from several processes at once, in no particular order.
+/// Writes versions of one record from several processes concurrently, in no particular order.
 async fn race(h: &Harness, record: &RecordRef) {
     let mut tasks = Vec::new();
     for writer in 0..8_u64 {
@@ -72,7 +72,7 @@ pub async fn overlapping_batches_all_succeed(backend: &dyn Backend) {
                         ),
                     })
                     .collect();
-                // Each writer in an order of its own.
+                // Each writer uses its own order.
                 writes.rotate_left(writer as usize * 6);
                 let seen: Vec<_> = writes
                     .iter()
@@ -147,7 +147,7 @@ pub async fn a_change_by_another_process_is_seen(backend: &dyn Backend) {
     }
 }
 
-/// What was open before a restart goes on afterwards, without being opened again.
+/// Handles opened before a restart keep working afterwards.
 pub async fn the_database_may_be_restarted(backend: &dyn Backend) {
     let h = Harness::on(backend.fresh_to_restart().await, patient()).await;
     for round in 1..=2_u64 {
@@ -162,7 +162,7 @@ pub async fn the_database_may_be_restarted(backend: &dyn Backend) {
     }
 }
 
-/// Repeats what fails only for now, as a worker does.
+/// Retries transient errors, as a worker does.
 async fn read_again(h: &Harness, record: RecordRef) -> Row {
     let records = [record];
     for _ in 0..MAX_TRIES {

@@ -1,6 +1,6 @@
-//! What a case is written with: a database of its own, and short verbs for every transition.
+//! The tools of a case: its own database, and short verbs for every transition.
 //!
-//! The verbs panic when the database fails, so that case bodies show only what they are about.
+//! The verbs panic when the database fails, so that case bodies show only their subject.
 
 use std::fmt;
 use std::sync::Arc;
@@ -13,36 +13,36 @@ use tidegate_core::time::{Millis, Timestamp};
 
 use crate::*;
 
-/// When every case begins.
+/// The start time of every case.
 pub const T0: Timestamp = Timestamp(1_706_000_000_000);
 
-/// Where databases come from.
+/// Provides databases.
 #[async_trait]
 pub trait Backend: Send + Sync {
-    /// A database without any tables, that nobody else uses.
+    /// A database without any tables, which nobody else uses.
     async fn fresh(&self) -> Arc<dyn Database>;
 
-    /// As `fresh`, on a server that nobody else uses: it will be restarted.
+    /// Like `fresh`, on a server that nobody else uses: the case will restart it.
     async fn fresh_to_restart(&self) -> Arc<dyn Database> {
         self.fresh().await
     }
 }
 
-/// One database, in which a case may do as it likes.
+/// One database, in which a case may do anything.
 #[async_trait]
 pub trait Database: Send + Sync {
-    /// Opens it as a process would; may be called several times.
+    /// Opens it as a process would; cases may call this several times.
     async fn open(&self, options: SnapshotsOptions) -> Result<Arc<dyn Snapshots>, SnapshotsError>;
 
-    /// Runs a statement that changes something, past the seam.
+    /// Runs a statement that changes something, bypassing the `Snapshots` trait.
     async fn execute(&self, sql: &'static str);
 
-    /// Stops its server and starts it again; where there is none, nothing happens.
+    /// Restarts its server; does nothing where there is none.
     async fn restart(&self) {}
 }
 
 pub struct Harness {
-    // Dropped in this order: what is open before what it stands on.
+    // Dropped in this order: the handle before the database it uses.
     pub snapshots: Arc<dyn Snapshots>,
     pub database: Arc<dyn Database>,
 }
@@ -55,7 +55,7 @@ impl fmt::Debug for Harness {
     }
 }
 
-/// Patient: a case is not about speed, and runs beside many others.
+/// Long timeouts: a case does not test speed, and runs beside many others.
 pub(super) fn patient() -> SnapshotsOptions {
     let minute = Millis::from_secs(60);
     SnapshotsOptions {
@@ -127,7 +127,7 @@ impl Harness {
         self.snapshots.mark_active(&seen).await.expect("activity");
     }
 
-    /// Claims up to `max` and says which keys, in order.
+    /// Claims up to `max` and returns the keys, in order.
     pub async fn stale(&self, ask: &PrefetchAsk) -> Vec<String> {
         let claimed = self.snapshots.claim_stale(ask).await.expect("a claim");
         claimed
@@ -167,7 +167,7 @@ pub(super) fn before(secs: u64) -> Timestamp {
     T0 - Millis::from_secs(secs)
 }
 
-/// A hash that stands for `text`; what makes it does not matter here.
+/// A hash that stands for `text`; how it is made does not matter here.
 pub(super) fn hash(text: &[u8]) -> [u8; 32] {
     let mut hash = [0_u8; 32];
     for (index, byte) in text.iter().enumerate() {

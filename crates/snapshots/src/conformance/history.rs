@@ -173,7 +173,7 @@ pub async fn restored_rows_are_not_archived_again(backend: &dyn Backend) {
         .expect("restored");
     let left = h.snapshots.history(&ask(100)).await.expect("history");
     assert_eq!(left, rows[1..]);
-    // What is added afterwards has an id of its own.
+    // A row added afterwards gets its own id.
     h.write_one(full(&record("a"), 9, "nine", after(9))).await;
     let ids: Vec<_> = h
         .history_of(&record("a"))
@@ -184,7 +184,7 @@ pub async fn restored_rows_are_not_archived_again(backend: &dyn Backend) {
     assert_eq!(ids.len(), 3);
 }
 
-/// An archive may be put back into a database that has begun anew.
+/// An operator may restore an archive into a fresh database.
 pub async fn rows_of_another_database_hide_no_changes(backend: &dyn Backend) {
     let h = Harness::new(backend).await;
     change(&h, &record("a"), 4).await;

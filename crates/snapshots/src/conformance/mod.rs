@@ -22,7 +22,7 @@ use std::pin::Pin;
 
 pub use harness::{Backend, Database, Harness, T0};
 
-/// The list of all cases, by file; `$then` is a macro that makes something of it.
+/// The list of all cases, by file; `$then` is a macro that consumes it.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! conformance_cases {
@@ -170,10 +170,10 @@ macro_rules! conformance_tests {
     };
 }
 
-/// A case that can be chosen by its name.
+/// A case that can be chosen by name.
 #[derive(Clone, Copy)]
 pub struct Case {
-    /// `write::an_older_version_is_refused`, as the test is called.
+    /// The name of the test, such as `write::an_older_version_is_refused`.
     pub name: &'static str,
     run: RunCase,
 }
@@ -181,7 +181,7 @@ pub struct Case {
 type RunCase = for<'a> fn(&'a dyn Backend) -> Pin<Box<dyn Future<Output = ()> + Send + 'a>>;
 
 impl Case {
-    /// Runs the case; a backend that does not conform makes it panic.
+    /// Runs the case; it panics if the backend does not conform.
     pub async fn run(&self, backend: &dyn Backend) {
         (self.run)(backend).await;
     }
@@ -207,8 +207,8 @@ pub fn cases() -> Vec<Case> {
     conformance_cases!(() => values)
 }
 
-/// The case of this name. Tests find theirs here, so that the cases are compiled once, in this crate, and not again with each
-/// program of tests.
+/// The case of this name. Tests find theirs here, so that this crate compiles the cases once, not every test program
+/// again.
 pub fn case(name: &str) -> Case {
     let found = cases().into_iter().find(|case| case.name == name);
     found.expect("every name comes from the list")

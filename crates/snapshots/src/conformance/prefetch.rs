@@ -1,4 +1,4 @@
-//! Claiming what is to be fetched ahead.
+//! Claims for prefetching.
 
 use std::collections::HashSet;
 
@@ -10,7 +10,7 @@ use crate::*;
 const HOUR: u64 = 3_600;
 const DAY: u64 = 24 * HOUR;
 
-/// Hot: asked for within a day, every hour. Warm: within a week, every six hours. Cold: every day.
+/// Hot: requested within a day, every hour. Warm: within a week, every six hours. Cold: every day.
 fn ask_at(now: Timestamp, max: u32) -> PrefetchAsk {
     let ago = |secs| now - tidegate_core::time::Millis::from_secs(secs);
     let tier = |active, every| PrefetchTier {
@@ -95,7 +95,7 @@ pub async fn activity_decides_the_tier(backend: &dyn Backend) {
     assert_eq!(found, [("hot", 0), ("warm", 1)]);
 }
 
-/// How late counts in the time between two checks of a tier.
+/// Lateness counts in check intervals of the tier.
 pub async fn the_most_overdue_of_all_tiers_goes_first(backend: &dyn Backend) {
     let h = Harness::new(backend).await;
     // Late by: hot 10 min of an hour, warm 40 min of six hours, cold 60 min of a day.
@@ -107,7 +107,7 @@ pub async fn the_most_overdue_of_all_tiers_goes_first(backend: &dyn Backend) {
         checked_ago(&h, key, checked).await;
         active_ago(&h, key, active).await;
     }
-    // All of them were asked for, and cool down to where they belong while none is due.
+    // All of them were requested, and cool down to their right tier while none is due.
     assert!(h.stale(&ask_at(before(3_601), 10)).await.is_empty());
     assert_eq!(h.stale(&ask_at(T0, 2)).await, ["hot", "warm"]);
     assert_eq!(h.stale(&ask_at(T0, 2)).await, ["cold"]);
@@ -117,7 +117,7 @@ pub async fn a_record_cools_down(backend: &dyn Backend) {
     let h = Harness::new(backend).await;
     checked_ago(&h, "a", 10).await;
     active_ago(&h, "a", 10).await;
-    // Nobody asks for it any more. After three days it is warm: two hours are no reason.
+    // Nobody requests it any more. After three days it is warm: two hours do not make it due.
     let at = |secs| T0 + tidegate_core::time::Millis::from_secs(secs);
     h.write_one(full(&record("a"), 2, "one", at(3 * DAY))).await;
     assert!(h.stale(&ask_at(at(3 * DAY + 2 * HOUR), 10)).await.is_empty());
@@ -137,7 +137,7 @@ pub async fn a_record_that_is_asked_for_heats_up(backend: &dyn Backend) {
 
 pub async fn cooling_down_hides_nobody(backend: &dyn Backend) {
     let h = Harness::new(backend).await;
-    // Many that were asked for long ago, and are not due where they belong, before one that is.
+    // Many that were requested long ago, and are not due in their right tier, in front of one that is.
     let mut seen = Vec::new();
     let mut writes = Vec::new();
     for n in 0..50 {
@@ -162,7 +162,7 @@ pub async fn a_claim_keeps_others_away_until_it_ends(backend: &dyn Backend) {
     active_ago(&h, "b", 60).await;
     assert_eq!(h.stale(&ask_at(T0, 10)).await, ["b", "a"]);
     assert!(h.stale(&ask_at(after(599), 10)).await.is_empty());
-    // Whoever claimed them died.
+    // The claimer died.
     let mut again = h.stale(&ask_at(after(601), 10)).await;
     again.sort();
     assert_eq!(again, ["a", "b"]);
@@ -172,7 +172,7 @@ pub async fn a_claim_holds_although_the_tier_changes(backend: &dyn Backend) {
     let h = Harness::new(backend).await;
     checked_ago(&h, "a", 2 * DAY).await;
     assert_eq!(h.stale(&ask_at(T0, 10)).await, ["a"]);
-    // By the times of a hot record it would be due at once.
+    // As a hot record it would be due at once.
     h.active(&record("a"), after(1)).await;
     assert!(h.stale(&ask_at(after(2), 10)).await.is_empty());
     assert!(h.stale(&ask_at(after(599), 10)).await.is_empty());

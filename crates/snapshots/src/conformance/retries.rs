@@ -1,4 +1,4 @@
-//! Claiming what is to be tried again.
+//! Claims for retries.
 
 use std::collections::HashSet;
 

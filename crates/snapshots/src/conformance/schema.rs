@@ -1,4 +1,4 @@
-//! A database that is not as it should be.
+//! A database with a missing or wrong schema.
 
 use super::harness::*;
 use crate::*;

@@ -1,4 +1,4 @@
-//! The life of a status: rows only for what is not as it should be.
+//! The life cycle of a status: rows only for records with a failure.
 
 use bytes::Bytes;
 use tidegate_core::refresh::Version;
@@ -60,7 +60,7 @@ pub async fn a_success_ends_the_status(backend: &dyn Backend) {
     h.write_one(failed(&record, 2, after(1))).await;
     h.write_one(full(&record, 2, "two", after(2))).await;
     assert_eq!(h.row(&record).await.status, None);
-    // It begins from one again.
+    // The count starts at one again.
     h.write_one(failed(&record, 3, after(3))).await;
     assert_eq!(h.status(&record).await.fail_count, 1);
 }
@@ -156,7 +156,7 @@ pub async fn a_parked_event_is_kept_and_counts_no_failure(backend: &dyn Backend)
     assert_eq!(status.fail_count, 0);
     assert_eq!(status.event, parked.event);
     assert_eq!(status.next_retry_at, parked.next_retry_at);
-    // Its failure afterwards is the first one, and needs the event no more.
+    // A failure afterwards is the first one, and needs the event no more.
     h.write_one(failed(&record, 2, after(60))).await;
     let status = h.status(&record).await;
     assert_eq!((status.fail_count, status.event), (1, None));
@@ -190,7 +190,7 @@ pub async fn long_and_odd_errors_are_made_to_fit(backend: &dyn Backend) {
     assert_eq!(status.last_error_message.chars().count(), MAX_ERROR_MESSAGE);
 }
 
-/// Given up, and not to be asked for again before `next_retry_at`.
+/// Given up; a request before `next_retry_at` is pointless.
 fn given_up(key: &str, version: u64, next_retry_at: Timestamp) -> Write {
     let mut failure = failure(&record(key), version, T0);
     failure.state = StatusState::Failed;
@@ -230,14 +230,14 @@ pub async fn failures_of_made_up_keys_are_forgotten(backend: &dyn Backend) {
         assert_eq!(status.is_some(), is_kept, "{key}: {status:?}");
     }
     assert!(h.row(&record("fetched")).await.snapshot.is_some());
-    // Failures are counted from one again.
+    // The count of failures starts at one again.
     h.write_one(given_up("made up", 3, after(200))).await;
     assert_eq!(h.status(&record("made up")).await.fail_count, 1);
 }
 
 pub async fn forgetting_goes_in_slices_and_passes_over_what_stays(backend: &dyn Backend) {
     let h = Harness::new(backend).await;
-    // Those of one moment are more than a slice, and so are those that stay.
+    // One timestamp has more rows than a slice, and so do the rows that stay.
     let fetched: Vec<_> = (0..5)
         .map(|n| full(&record(format!("fetched{n}")), 1, "one", T0))
         .collect();

@@ -1,4 +1,4 @@
-//! Noting when users ask for records.
+//! Records when users request records.
 
 use std::collections::BTreeMap;
 
@@ -13,7 +13,7 @@ use crate::seam::RecordRef;
 
 impl SqlSnapshots {
     pub(super) async fn note_active(&self, seen: &[(RecordRef, Timestamp)]) -> Result<(), Fault> {
-        // One row per record, in one order for every batch.
+        // One row per record, and the same order in every batch.
         let mut latest: BTreeMap<&RecordRef, Timestamp> = BTreeMap::new();
         for (record, at) in seen {
             let slot = latest.entry(record).or_default();
@@ -48,7 +48,7 @@ impl SqlSnapshots {
     }
 }
 
-/// A record that was never fetched counts as checked at the beginning of time: it is the most overdue.
+/// A record that was never fetched counts as checked at time zero: it is the most overdue.
 fn seen_row(record: &RecordRef, at: Timestamp) -> Vec<Value<'_>> {
     vec![
         Value::Bytes(record.source.as_str().as_bytes()),

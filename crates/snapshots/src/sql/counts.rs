@@ -1,4 +1,4 @@
-//! Counting, in slices of bounded cost.
+//! Counts, in slices of bounded cost.
 
 use tidegate_core::ids::SourceId;
 use tidegate_core::time::Timestamp;

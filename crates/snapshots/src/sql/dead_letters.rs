@@ -1,4 +1,4 @@
-//! Marks of dead letters that were dealt with.
+//! Marks of handled dead letters.
 
 use std::collections::HashMap;
 
@@ -8,7 +8,7 @@ use super::record::{column, fitting, number, time};
 use super::statement::{Statement, Value, portions};
 use crate::seam::{DeadLetterMark, DeadLetterPosition, Handled};
 
-/// Limit: positions of one statement.
+/// Limit: positions in one statement.
 const MAX_POSITIONS: usize = 500;
 /// Limit: characters of a name.
 const MAX_BY: usize = 256;
@@ -65,7 +65,7 @@ impl SqlSnapshots {
             .iter()
             .map(|mark| (mark, fitting(&mark.by, MAX_BY)))
             .collect();
-        // The first mark stays, also within a batch; in one order for every batch.
+        // The first mark wins, also within a batch; every batch uses the same order.
         marks.sort_by_key(|(mark, _)| mark.position);
         marks.dedup_by_key(|(mark, _)| mark.position);
         let rows: Vec<_> = marks.iter().map(|(mark, by)| marked(mark, by)).collect();
@@ -95,7 +95,7 @@ impl SqlSnapshots {
         .push(" ORDER BY log_offset LIMIT ")
         .int(max.into());
         let rows = session.fetch(select).await?;
-        // Everything up to the last of them: they are the first ones of the partition.
+        // Delete everything up to the last one: these are the first rows of the partition.
         let Some(last) = rows.last() else { return Ok(0) };
         let delete = Statement::new(dialect, "DELETE FROM dead_letter_mark WHERE log_partition = ")
             .int(partition.into())

@@ -1,5 +1,5 @@
-//! What a backend brings: connections that take statements and give rows, and what its errors mean. Each backend
-//! has typed pools of its own; everything above is written once.
+//! What a backend provides: connections that take statements and return rows, and the meaning of its errors. Each
+//! backend has its own typed pools; everything above is written once.
 
 use std::fmt;
 
@@ -10,12 +10,12 @@ use sqlx::error::DatabaseError;
 use super::statement::{Dialect, Statement};
 use crate::SnapshotsError;
 
-/// What an error of a database means for the caller.
+/// What a database error means for the caller.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Meaning {
-    /// Another transaction was in the way; the same transaction works if it is repeated.
+    /// A conflict with another transaction; a repetition of the same transaction succeeds.
     Conflict,
-    /// The database cannot be used now.
+    /// The database is unavailable.
     Transient,
     /// A table is missing.
     NoTable,
@@ -25,22 +25,22 @@ pub(crate) enum Meaning {
 #[async_trait]
 pub(crate) trait Driver: Send + Sync + fmt::Debug + 'static {
     fn dialect(&self) -> Dialect;
-    /// For messages: which database, without secrets.
+    /// The name of the database for messages, without secrets.
     fn name(&self) -> &str;
     fn meaning(&self, error: &dyn DatabaseError) -> Meaning;
     /// A connection for one statement that changes nothing.
     async fn reader(&self) -> Result<Box<dyn Session>, sqlx::Error>;
-    /// A transaction. Dropped without a commit, it never happened.
+    /// A transaction. Dropping it without a commit rolls it back.
     async fn begin(&self) -> Result<Box<dyn Session>, sqlx::Error>;
-    /// A transaction that keeps every other migration out until it ends. Where statements about tables commit by
-    /// themselves, only the lock is held.
+    /// A transaction that excludes every other migration until it ends. Where DDL statements commit on their own, it
+    /// only holds the lock.
     async fn begin_migration(&self) -> Result<Box<dyn Session>, sqlx::Error>;
 }
 
 #[async_trait]
 pub(crate) trait Session: Send {
     async fn fetch(&mut self, statement: Statement<'_>) -> Result<Vec<SqlRow>, sqlx::Error>;
-    /// How many rows were changed.
+    /// Returns how many rows changed.
     async fn run(&mut self, statement: Statement<'_>) -> Result<u64, sqlx::Error>;
     async fn commit(self: Box<Self>) -> Result<(), sqlx::Error>;
 }
@@ -92,13 +92,13 @@ impl SqlRow {
     }
 }
 
-/// What goes wrong below the seam.
+/// Errors below the `Snapshots` trait.
 #[derive(Debug)]
 pub(crate) enum Fault {
     Sql(sqlx::Error),
-    /// Already in the caller's words.
+    /// Already an error for the caller.
     Told(SnapshotsError),
-    /// A value in the database is not what this program writes.
+    /// A value in the database that this program does not write.
     Odd(String),
 }
 
@@ -108,8 +108,8 @@ impl From<sqlx::Error> for Fault {
     }
 }
 
-/// Implements [`Session`] for a session type of one backend that gives its connection to whoever asks something, and is
-/// told what was heard.
+/// Implements [`Session`] for a session type of one backend. The type lends its connection for a call and then learns
+/// the result.
 macro_rules! session {
     ($session:ty, $db:ty, $row:ident) => {
         #[async_trait::async_trait]
@@ -148,7 +148,7 @@ macro_rules! bind {
     ($db:ty, $statement:expr) => {{
         use $crate::sql::statement::Value;
         let statement = $statement;
-        // Built from constants of this crate and place holders only.
+        // The text consists of constants of this crate and placeholders only.
         let mut query = sqlx::query::<$db>(sqlx::AssertSqlSafe(statement.sql));
         for value in statement.values {
             query = match value {

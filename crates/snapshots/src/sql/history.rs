@@ -1,4 +1,4 @@
-//! The history: what the archive takes, and what it puts back.
+//! The history: rows for the archive, and restored rows.
 
 use tidegate_core::ids::SourceId;
 use tidegate_core::time::Timestamp;
@@ -12,13 +12,13 @@ use crate::seam::{HistoryAsk, HistoryRow, RecordRef, Snapshot};
 /// Columns of a row, in the order in which [`row_at`] reads them.
 const COLUMNS: &str =
     "id, source, record_key, version, hash, last_checked_at, last_updated_at, replaced_at, data";
-/// Limit: ids of one statement.
+/// Limit: ids in one statement.
 const MAX_IDS: usize = 1_000;
-/// Limit: sources that are looked for.
+/// Limit: sources in one listing.
 const MAX_SOURCES: usize = 10_000;
 
 impl SqlSnapshots {
-    /// Goes from source to source by the index, without reading what lies between.
+    /// Skips from source to source by the index, without reading the rows in between.
     pub(super) async fn sources_with_history(&self) -> Result<Vec<SourceId>, Fault> {
         let mut session = self.driver.reader().await?;
         let mut sources: Vec<SourceId> = Vec::new();
@@ -53,8 +53,8 @@ impl SqlSnapshots {
         Ok(rows)
     }
 
-    /// Which rows the slice has. Sizes are looked at before any data is read, so that rows of megabytes do not come
-    /// by the hundred.
+    /// The row ids of the slice. Checks sizes before it reads any data, so that it never loads hundreds of rows of
+    /// megabytes.
     async fn slice_ids(&self, session: &mut dyn Session, ask: &HistoryAsk) -> Result<Vec<i64>, Fault> {
         let mut ids = Vec::new();
         let mut bytes = 0;
@@ -129,7 +129,7 @@ impl SqlSnapshots {
                 .push(dialect.or_ignore());
             restored += session.run(insert).await?;
         }
-        // Rows of another database, which has got further.
+        // The rows come from another database with higher ids.
         let last = rows.iter().map(|row| column(row.id)).max();
         if let (Some(last), Some([set, below])) = (last, dialect.beyond_id()) {
             let beyond = Statement::new(dialect, set).int(last).push(below).int(last);
@@ -192,7 +192,7 @@ fn row_at(row: &SqlRow) -> Result<HistoryRow, Fault> {
     })
 }
 
-/// A row with its old id, so that it is the same row to whoever remembers it.
+/// A row with its old id, so that it is the same row for everybody who knows it.
 fn restored(row: &HistoryRow, keep_until: Timestamp) -> Vec<Value<'_>> {
     vec![
         Value::Int(column(row.id)),

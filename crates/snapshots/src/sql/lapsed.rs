@@ -1,5 +1,5 @@
-//! Forgetting failures that say nothing any more: of records that were never fetched, and that nobody has asked for since
-//! they could be asked for again. Whoever makes up keys would fill the table otherwise.
+//! Deletes lapsed failures: of records that were never fetched, and that nobody requested since a request was
+//! possible again. Otherwise a caller that invents keys would fill the table.
 
 use std::collections::HashSet;
 
@@ -39,7 +39,7 @@ impl SqlSnapshots {
         }
         session.commit().await?;
         let full = records.len() >= ask.max as usize && ask.max > 0;
-        // Of one moment there may be more than a slice takes; what is forgotten makes room for the others.
+        // One timestamp may have more rows than a slice takes; each deletion makes room for the others.
         let stuck = forgotten == 0 && last == ask.from;
         Ok(Lapsed {
             forgotten,

@@ -1,8 +1,8 @@
-//! A connection lent by a pool, which gets it back in bounded time.
+//! A connection borrowed from a pool, which gets it back in bounded time.
 //!
-//! A server that loses power says nothing: whatever was sent to it is waited for until the kernel gives up, a quarter of
-//! an hour later. A pool tries a connection before it takes it back, and holds its place meanwhile, without a limit of
-//! time. So one that owes an answer never goes back, and the try of every other one is bounded here.
+//! A server that loses power says nothing: a caller waits until the kernel gives up, a quarter of an hour later. A
+//! pool pings a connection before it takes it back, without a time limit, and meanwhile blocks its slot. So a
+//! connection with a pending response never returns, and this module bounds the ping of every other one.
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use sqlx::pool::PoolConnection;
 use sqlx::{Database, Executor, Pool};
 use tokio::runtime::Handle;
 
-/// Limit: how long a connection may take to end its transaction and to be tried. Closing one is limited by the pool.
+/// Limit: how long a connection may take to end its transaction and to answer a ping. The pool bounds the close.
 const RETURN: Duration = Duration::from_secs(5);
 
 pub(crate) struct Lent<DB>
@@ -18,10 +18,10 @@ where
     DB: Database,
     for<'c> &'c mut DB::Connection: Executor<'c, Database = DB>,
 {
-    /// None: it went back.
+    /// None: it was returned.
     connection: Option<PoolConnection<DB>>,
     in_transaction: bool,
-    /// Something was sent, and nobody heard its end: the caller gave up, or the connection broke.
+    /// A request was sent, and nobody received its response: the caller gave up, or the connection broke.
     owes_answer: bool,
 }
 
@@ -38,7 +38,7 @@ where
         })
     }
 
-    /// A transaction. Dropped without [`commit`](Self::commit), it never happened.
+    /// A transaction. Dropping it without [`commit`](Self::commit) rolls it back.
     pub(crate) async fn begin(pool: &Pool<DB>) -> Result<Self, sqlx::Error> {
         let mut lent = Self::from(pool).await?;
         let begun = lent.ask()?.execute("BEGIN").await;
@@ -54,7 +54,7 @@ where
         Ok(())
     }
 
-    /// The connection, to send something; what comes of it is to be [`heard`](Self::heard).
+    /// The connection, for one request; pass its result to [`heard`](Self::heard).
     pub(crate) fn ask(&mut self) -> Result<&mut DB::Connection, sqlx::Error> {
         self.owes_answer = true;
         self.connection.as_deref_mut().ok_or(sqlx::Error::PoolClosed)
@@ -75,7 +75,7 @@ where
         let Some(mut connection) = self.connection.take() else {
             return;
         };
-        // Wherever it is dropped below, it is closed and not tried.
+        // Wherever it is dropped below, it is closed without a ping.
         connection.close_on_drop();
         let Ok(runtime) = Handle::try_current() else {
             return;

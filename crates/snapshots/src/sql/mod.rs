@@ -1,7 +1,7 @@
-//! The seam in SQL, written once for every database that a [`Driver`] speaks to.
+//! The `Snapshots` trait in SQL, written once for every database that a [`Driver`] supports.
 //!
 //! Every file has one kind of access; `statement.rs` knows where the databases differ, `driver.rs` what a backend
-//! brings. Invariant: every query reaches its rows by an index, and every loop is bounded by the caller's batch.
+//! provides. Invariant: every query reaches its rows by an index, and the caller's batch bounds every loop.
 
 mod active;
 mod counts;
@@ -34,7 +34,7 @@ use crate::seam::*;
 use crate::{SnapshotsError, Write, WriteOutcome};
 use driver::{Driver, Fault, Meaning};
 
-/// How often a transaction that met another is repeated before the caller hears of it.
+/// How often to repeat a transaction after a conflict before the caller gets an error.
 const CONFLICT_RETRIES: u32 = 4;
 const CONFLICT_PAUSE: Duration = Duration::from_millis(5);
 
@@ -50,12 +50,12 @@ impl SqlSnapshots {
         Self { driver, options }
     }
 
-    /// Which database this is, for messages; without secrets.
+    /// The name of the database for messages, without secrets.
     pub fn database(&self) -> &str {
         self.driver.name()
     }
 
-    /// Runs `work` within `limit`, again if it met another transaction.
+    /// Runs `work` within `limit`, and again after a conflict.
     async fn call<T, W, F>(&self, limit: Millis, work: W) -> Result<T, SnapshotsError>
     where
         W: Fn() -> F,

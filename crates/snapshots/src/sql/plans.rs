@@ -1,4 +1,4 @@
-//! Tests that every query which is asked again and again finds its rows by an index, with 100,000 rows to look through.
+//! Tests that every recurring query finds its rows by an index, in tables of 100,000 rows.
 
 use bytes::Bytes;
 use tidegate_core::ids::{RecordKey, SourceId};
@@ -26,7 +26,7 @@ fn record_of(source: &str, n: u64) -> RecordRef {
     }
 }
 
-/// The same number of records, statuses and rows of history, spread over time.
+/// Equal numbers of records, statuses and rows of history, spread over time.
 async fn fill(snapshots: &SqlSnapshots) {
     snapshots.migrate().await.expect("the schema is made");
     for start in (0..ROWS).step_by(BATCH as usize) {
@@ -40,7 +40,7 @@ async fn fill(snapshots: &SqlSnapshots) {
     }
     let dialect = snapshots.driver.dialect();
     let mut session = snapshots.driver.begin().await.expect("a transaction");
-    // As if written by changes; those that were put back are looked for by another index.
+    // As if changes had written them; restored rows use another index.
     let update = "UPDATE snapshot_history SET restored_until = NULL WHERE id > 10";
     session
         .run(Statement::new(dialect, update))
@@ -94,7 +94,7 @@ fn history(n: u64) -> HistoryRow {
     }
 }
 
-/// What the database says it will do, as one text.
+/// The query plan of the database, as one text.
 async fn plan(snapshots: &SqlSnapshots, mut statement: Statement<'_>) -> String {
     let dialect = snapshots.driver.dialect();
     let (explain, columns): (&str, &[usize]) = match dialect {
@@ -141,7 +141,7 @@ async fn every_query_finds_its_rows_by_index(snapshots: SqlSnapshots) {
         now: NOW,
         claim_until: NOW,
     };
-    // Most rows are due: reading all of them and sorting would be just as possible.
+    // Most rows are due: a full scan with a sort would be just as possible.
     let candidates = snapshots.select_candidates(&ask, 0, ask.tiers[0].checked_before, 100);
     assert_by_index(&plan(&snapshots, candidates).await, "idx_prefetch", dialect);
 
@@ -183,13 +183,13 @@ async fn every_query_finds_its_rows_by_index(snapshots: SqlSnapshots) {
         Dialect::MySql => "PRIMARY",
     };
     let read = plan(&snapshots, snapshots.select_rows(&records)).await;
-    // Its rows come from two tables, and are put together without order.
+    // Its rows come from two tables, united without order.
     assert_by_index(&read.replace("| ALL | | Using temporary", ""), key, dialect);
 
     newcomers_are_found_by_key(&snapshots, key).await;
 }
 
-/// Of a source that is newer than the statistics a database may expect a row or none, and read all that there are.
+/// For a source newer than its statistics, a database may expect one row or none, and read them all.
 async fn newcomers_are_found_by_key(snapshots: &SqlSnapshots, key: &str) {
     let dialect = snapshots.driver.dialect();
     let records: Vec<_> = (0..BATCH).map(|n| record_of("newcomers", n)).collect();
@@ -215,7 +215,7 @@ async fn newcomers_are_found_by_key(snapshots: &SqlSnapshots, key: &str) {
         let plan = plan(snapshots, statement).await;
         assert!(plan.contains(key), "no {key} in:\n{plan}");
         assert!(!plan.contains("idx_prefetch"), "idx_prefetch in:\n{plan}");
-        // What PostgreSQL filters by it has read before.
+        // PostgreSQL has already read the rows that it filters.
         assert!(!plan.contains("Filter"), "Filter in:\n{plan}");
     }
 }
@@ -253,7 +253,7 @@ async fn mariadb_finds_rows_by_index() {
     every_query_finds_its_rows_by_index(crate::mysql::open(options).expect("a pool")).await;
 }
 
-/// What is filled in here need not survive anything.
+/// This data need not survive anything.
 #[cfg(any(feature = "mysql", feature = "postgres"))]
 fn quick() -> tidegate_testkit::servers::SqlOptions {
     tidegate_testkit::servers::SqlOptions {

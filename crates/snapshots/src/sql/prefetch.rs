@@ -1,15 +1,15 @@
-//! Claiming records to be fetched ahead of being asked for.
+//! Claims records for a prefetch.
 //!
-//! Which tier a record is in follows from when a user last asked for it, and so changes by itself as time passes. No
-//! index can follow that: by time of check, a hot record that is an hour late hides behind millions of cold ones
-//! that are not; by activity, the cold ones would all have to be read to find the latest. So each row carries its
-//! tier as a hint: whoever is asked for becomes hottest, and a claim that meets a row which has cooled down moves it
-//! to where it belongs. Each row is moved once per tier and visit.
+//! The tier of a record follows from when a user last requested it, and so changes on its own as time passes. No
+//! index can follow that. By time of check, a hot record that is an hour late hides behind millions of cold ones that
+//! are not. By activity, a query would have to read all cold ones to find the latest. So each row carries its tier as
+//! a hint: a request makes a record hottest, and a claim that meets a cooled-down row moves it to its right tier.
+//! Each row moves once per tier and visit.
 //!
-//! `prefetch_at` is `last_checked_at` for a record that nobody has claimed. A claim sets it such that the record is
-//! due again when the claim ends; a failure, such that it is not due before it may be tried again. A record that is
-//! asked for while it is claimed changes its tier, and looks due by what was set for the other one: `claimed_until`
-//! tells, and a claim that meets it sets the time right.
+//! `prefetch_at` is `last_checked_at` for an unclaimed record. A claim sets it such that the record is due again when
+//! the claim ends; a failure, such that it is not due before its retry. A record that is requested while claimed
+//! changes its tier, and looks due by the time set for the other one: `claimed_until` reveals that, and a claim that
+//! meets it corrects the time.
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
@@ -25,22 +25,22 @@ use super::record::{column, key, time, version};
 use super::statement::{Statement, Value};
 use crate::seam::{MAX_TIERS, PrefetchAsk, Prefetched, RecordRef};
 
-/// Hint of a record that a user has just asked for.
+/// Hint of a record that a user has just requested.
 pub(super) const HOTTEST: i64 = 0;
-/// Hint of the last tier, and of a record that nobody ever asked for.
+/// Hint of the last tier, and of a record that nobody ever requested.
 pub(super) const COLDEST: i64 = 255;
-/// How many times a claim looks again because it met only rows that had cooled down.
+/// How often a claim repeats because it met only rows that had cooled down.
 const MAX_PASSES: u32 = 4;
-/// Limit: keys of one update.
+/// Limit: keys in one update.
 const MAX_KEYS: usize = 1_000;
 
-/// A row that looks due by its hint.
+/// A row that is due according to its hint.
 #[derive(Debug)]
 struct Candidate {
     key: RecordKey,
     version: Version,
     hint: i64,
-    /// Index of the tier it belongs to.
+    /// Index of its right tier.
     tier: usize,
     prefetch_at: Timestamp,
     claimed_until: Timestamp,
@@ -56,12 +56,12 @@ impl SqlSnapshots {
             }
             let (due, misplaced) = match self.claim_pass(ask, wanted).await {
                 Ok(pass) => pass,
-                // What was claimed before has to be handed out: nobody else gets it.
+                // Return the rows already claimed: nobody else gets them.
                 Err(_) if !claimed.is_empty() => break,
                 Err(fault) => return Err(fault),
             };
             claimed.extend(due.into_iter().map(|candidate| candidate.claimed(ask)));
-            // They took places of rows behind them.
+            // Misplaced rows took the places of rows behind them.
             if misplaced == 0 {
                 break;
             }
@@ -69,7 +69,7 @@ impl SqlSnapshots {
         Ok(claimed)
     }
 
-    /// Claims what is due among the first rows, and says how many of them were not where they belong.
+    /// Claims the due rows among the first ones, and returns how many of the others were misplaced.
     async fn claim_pass(&self, ask: &PrefetchAsk, wanted: u32) -> Result<(Vec<Candidate>, usize), Fault> {
         let mut session = self.driver.begin().await?;
         let candidates = self.candidates(session.as_mut(), ask, wanted).await?;
@@ -127,7 +127,7 @@ impl SqlSnapshots {
         .push(dialect.skip_locked())
     }
 
-    /// Makes what is claimed due again when the claim ends, and not before.
+    /// Makes claimed rows due again when the claim ends, and not before.
     async fn schedule(
         &self,
         session: &mut dyn Session,
@@ -149,7 +149,7 @@ impl SqlSnapshots {
         Ok(())
     }
 
-    /// Moves rows to the tier, and those that are claimed to the time, which are theirs.
+    /// Moves rows to their right tier, and claimed ones to their right time.
     async fn put_in_place(
         &self,
         session: &mut dyn Session,
@@ -180,7 +180,7 @@ impl SqlSnapshots {
     }
 }
 
-/// What a record of this tier was last checked at if it is due at `until`.
+/// The check time that makes a record of this tier due at `until`.
 fn due_when(ask: &PrefetchAsk, tier: usize, until: Timestamp) -> Timestamp {
     ask.tiers[tier].checked_before + until.since(ask.now)
 }
@@ -202,7 +202,7 @@ impl Candidate {
     }
 }
 
-/// Those to claim, most overdue first, and those that only have to be put where they belong.
+/// Splits into rows to claim, most overdue first, and rows that are only misplaced.
 fn split(ask: &PrefetchAsk, candidates: Vec<Candidate>, wanted: usize) -> (Vec<Candidate>, Vec<Candidate>) {
     let is_claimed = |candidate: &Candidate| candidate.claimed_until > ask.now;
     let is_due = |candidate: &Candidate| {
@@ -220,13 +220,13 @@ fn split(ask: &PrefetchAsk, candidates: Vec<Candidate>, wanted: usize) -> (Vec<C
     (due, misplaced)
 }
 
-/// The first tier that takes a record with this activity.
+/// The first tier that fits a record with this activity.
 fn tier_of(ask: &PrefetchAsk, active_at: Option<Timestamp>) -> usize {
     let fits = |active_at: Timestamp| ask.tiers.iter().position(|tier| tier.active_since <= active_at);
     active_at.and_then(fits).unwrap_or(ask.tiers.len() - 1)
 }
 
-/// Hints of tiers that this ask does not have belong to the last one.
+/// Hints of tiers that this request does not have belong to the last one.
 fn tier_of_hint(ask: &PrefetchAsk, hint: i64) -> usize {
     usize::try_from(hint).unwrap_or(0).min(ask.tiers.len() - 1)
 }

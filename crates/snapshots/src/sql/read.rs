@@ -1,4 +1,4 @@
-//! Reading records: snapshot and status of a whole batch in one statement.
+//! Reads records: snapshot and status of a whole batch in one statement.
 
 use std::collections::HashMap;
 
@@ -8,7 +8,7 @@ use super::record::{blob, hash, number, record, state, time, version};
 use super::statement::Statement;
 use crate::seam::{RecordRef, Row, Snapshot, Status};
 
-/// Limit: records of one statement; more go in further statements.
+/// Limit: records in one statement; further ones go into further statements.
 const MAX_RECORDS: usize = 1_000;
 
 /// Columns of a status, in the order in which [`status_at`] reads them.
@@ -48,7 +48,7 @@ impl SqlSnapshots {
     }
 }
 
-/// Adds what a row of either table says.
+/// Adds the content of a row of either table.
 fn take(slot: &mut Row, row: &SqlRow) -> Result<(), Fault> {
     if row.maybe_text(7)?.is_some() {
         slot.status = Some(status_at(row, 2)?);
@@ -83,8 +83,7 @@ pub(super) fn status_at(row: &SqlRow, index: usize) -> Result<Status, Fault> {
     })
 }
 
-/// A failure that was written while a later success was under way, about a record that had no row yet, can be left
-/// behind. It says nothing any more.
+/// A failure written during a later success, for a record that had no row yet, can stay behind. It is obsolete.
 fn drop_outdated_status(row: &mut Row) {
     if let (Some(snapshot), Some(status)) = (&row.snapshot, &row.status)
         && status.version < snapshot.version

@@ -1,4 +1,4 @@
-//! Between the types of the seam and the columns of a row.
+//! Converts between the types of the `Snapshots` trait and the columns of a row.
 
 use bytes::Bytes;
 use tidegate_core::ids::{RecordKey, SourceId};
@@ -8,7 +8,7 @@ use tidegate_core::time::Timestamp;
 use super::driver::{Fault, SqlRow};
 use crate::seam::{RecordRef, StatusState};
 
-/// Numbers of a database are signed; times and offsets beyond their range are as good as the end of time.
+/// Database integers are signed; times and offsets beyond their range are as good as the end of time.
 pub(super) fn column(number: u64) -> i64 {
     i64::try_from(number).unwrap_or(i64::MAX)
 }
@@ -39,7 +39,7 @@ pub(super) fn key(bytes: Vec<u8>) -> Result<RecordKey, Fault> {
     RecordKey::new(text).map_err(|error| Fault::Odd(error.to_string()))
 }
 
-/// A record from two columns beside each other.
+/// A record from two adjacent columns.
 pub(super) fn record(row: &SqlRow, index: usize) -> Result<RecordRef, Fault> {
     Ok(RecordRef {
         source: source(row.bytes(index)?)?,
@@ -66,7 +66,7 @@ pub(super) fn state(name: &str) -> Result<StatusState, Fault> {
     }
 }
 
-/// At most `max` characters, and none that a database refuses in text.
+/// At most `max` characters, without those that a database rejects in text.
 pub(super) fn fitting(text: &str, max: usize) -> String {
     text.chars()
         .take(max)

@@ -1,4 +1,4 @@
-//! Claiming records whose time to be tried again has come.
+//! Claims records whose retry is due.
 
 use tidegate_core::time::Timestamp;
 
@@ -26,7 +26,7 @@ impl SqlSnapshots {
             });
         }
         for portion in due.chunks(MAX_NAMED) {
-            // The claim is the later time itself: a claimer that dies leaves nothing to clear up.
+            // The claim is the later time itself: a claimer that dies leaves nothing to clean up.
             let update = Statement::new(self.driver.dialect(), "UPDATE update_status SET next_retry_at = ")
                 .int(column(claim_until.0))
                 .push(" WHERE ")

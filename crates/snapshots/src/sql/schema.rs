@@ -1,14 +1,14 @@
-//! The tables, and how a database gets them.
+//! The tables, and their migrations.
 //!
 //! - `snapshot`: one row per record. `data`, `hash` and the two times are null for a record that is registered but
 //!   was never fetched. `tier`, `prefetch_at` and `claimed_until` serve the prefetch alone: see `prefetch.rs`.
-//! - `update_status`: rows only for what is not as it should be.
-//! - `snapshot_history`: what was replaced. `restored_until` is null for what no archive has yet.
-//! - `dead_letter_mark`: dead letters that were dealt with.
-//! - `schema_version`: one row per migration that was carried out.
+//! - `update_status`: rows only for records with a failure.
+//! - `snapshot_history`: replaced snapshots. `restored_until` is null for rows that no archive has yet.
+//! - `dead_letter_mark`: handled dead letters.
+//! - `schema_version`: one row per completed migration.
 //!
-//! Names given by users are stored as bytes: they may have any characters, and are equal only if every byte is.
-//! Times are milliseconds since the Unix epoch.
+//! Columns hold user-given names as bytes: they may have any characters, and are equal only if every byte is. Times
+//! are milliseconds since the Unix epoch.
 
 use super::SqlSnapshots;
 use super::driver::{Fault, Session};
@@ -18,8 +18,8 @@ use crate::SnapshotsError;
 /// The schema that this program reads and writes.
 pub const SCHEMA_VERSION: u32 = 1;
 
-/// Statements of each migration; the first one leads from nothing to schema 1. On MySQL every one of them commits by
-/// itself, so each must do no harm when it is repeated.
+/// The statements of each migration; the first leads from nothing to schema 1. On MySQL every statement commits on
+/// its own, so each must be safe to repeat.
 fn migrations(dialect: Dialect) -> [&'static [&'static str]; SCHEMA_VERSION as usize] {
     match dialect {
         Dialect::Sqlite => [SQLITE_1],
@@ -100,7 +100,7 @@ const POSTGRES_1: &[&str] = &[
         data BYTEA,
         PRIMARY KEY (source, record_key)
     )",
-    // What is stored is packed already: trying to pack it again only costs time.
+    // The data is compressed already: compressing it again only costs time.
     "ALTER TABLE snapshot ALTER COLUMN data SET STORAGE EXTERNAL",
     "CREATE INDEX IF NOT EXISTS idx_prefetch ON snapshot (source, tier, prefetch_at)",
     "CREATE TABLE IF NOT EXISTS update_status (
@@ -247,7 +247,7 @@ impl SqlSnapshots {
         Ok(session.commit().await?)
     }
 
-    /// The schema that the database has; `None` if it has a table for that, but nothing in it.
+    /// The schema of the database; `None` if its version table is empty.
     async fn found(&self, session: &mut dyn Session) -> Result<Option<u32>, Fault> {
         let select = Statement::new(
             self.driver.dialect(),

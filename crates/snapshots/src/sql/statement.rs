@@ -1,16 +1,16 @@
-//! A statement and its values, and the few places where the databases speak differently.
+//! A statement and its values, and the few places where the SQL dialects differ.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
 use crate::RecordRef;
 
-/// Limit: rows of one statement with many rows.
+/// Limit: rows in one multi-row statement.
 const MAX_ROWS: usize = 500;
-/// Limit: bytes of one statement with many rows. Well below the packet that servers take by default (16 MB).
+/// Limit: bytes in one multi-row statement. Well below the default packet limit of servers (16 MB).
 const MAX_BYTES: usize = 4 << 20;
 
-/// Which SQL a database speaks.
+/// The SQL dialect of a database.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Dialect {
     Sqlite,
@@ -27,16 +27,16 @@ pub(crate) enum Dialect {
 }
 
 impl Dialect {
-    /// In the update of an upsert: the value that was to be inserted.
+    /// In the update of an upsert: the value that the insert offered.
     pub(crate) fn offered(self, column: &str) -> String {
         match self {
-            // The newer row alias of MySQL is unknown to MariaDB; this form both have.
+            // MariaDB does not know the newer row alias of MySQL; both have this form.
             Dialect::MySql => format!("VALUES({column})"),
             _ => format!("excluded.{column}"),
         }
     }
 
-    /// Begins the update of an upsert on `key`.
+    /// Starts the update of an upsert on `key`.
     pub(crate) fn on_conflict(self, key: &str) -> String {
         match self {
             Dialect::MySql => " ON DUPLICATE KEY UPDATE ".to_owned(),
@@ -44,8 +44,8 @@ impl Dialect {
         }
     }
 
-    /// Begins an insert that leaves rows which are there alone; [`or_ignore`](Self::or_ignore) ends it. Every value
-    /// is made to fit before: MySQL would also ignore one that does not.
+    /// Starts an insert that leaves existing rows unchanged; [`or_ignore`](Self::or_ignore) ends it. The caller makes
+    /// every value fit first: MySQL would also ignore one that does not.
     pub(crate) fn insert_or_ignore(self) -> &'static str {
         match self {
             Dialect::MySql => "INSERT IGNORE INTO ",
@@ -60,7 +60,7 @@ impl Dialect {
         }
     }
 
-    /// As [`or_ignore`](Self::or_ignore), but only for rows that have the same `key`.
+    /// Like [`or_ignore`](Self::or_ignore), but only for rows with the same `key`.
     pub(crate) fn or_ignore_same(self, key: &str) -> String {
         match self {
             Dialect::MySql => String::new(),
@@ -68,8 +68,8 @@ impl Dialect {
         }
     }
 
-    /// What has to be asked so that ids which the database gives out are beyond one that was given to it, where it
-    /// does not see to that itself. The id is the value of both places.
+    /// The query that moves generated ids beyond an explicitly inserted one, where the database does not do so
+    /// itself. The id is the value of both placeholders.
     pub(crate) fn beyond_id(self) -> Option<[&'static str; 2]> {
         match self {
             Dialect::Postgres => Some([
@@ -88,7 +88,7 @@ impl Dialect {
         }
     }
 
-    /// Locks what is selected from table `alias` until the end of the transaction. SQLite has one writer at a time.
+    /// Locks the rows selected from table `alias` until the end of the transaction. SQLite has one writer at a time.
     pub(crate) fn for_update(self, alias: &str) -> String {
         match self {
             Dialect::Sqlite => String::new(),
@@ -98,7 +98,7 @@ impl Dialect {
         }
     }
 
-    /// Locks what is selected and passes over what others have locked.
+    /// Locks the selected rows and skips rows that others have locked.
     pub(crate) fn skip_locked(self) -> &'static str {
         match self {
             Dialect::Sqlite => "",
@@ -106,12 +106,12 @@ impl Dialect {
         }
     }
 
-    /// Whether other writers may be at work while a transaction is open.
+    /// Whether other writers may run while a transaction is open.
     pub(crate) fn has_concurrent_writers(self) -> bool {
         self != Dialect::Sqlite
     }
 
-    /// The length of a blob in bytes, without reading it where that is possible.
+    /// The length of a blob in bytes, without reading it where possible.
     pub(crate) fn byte_length(self, column: &str) -> String {
         match self {
             // Its LENGTH is an INT4.
@@ -193,9 +193,9 @@ impl<'a> Statement<'a> {
         self
     }
 
-    /// A condition that picks one source. PostgreSQL must not see which one while it plans: of a source that is newer
-    /// than its statistics it expects a single row, and then it reads all rows of the source to find one by its key.
-    /// Of a source that it cannot see it expects as many rows as of any other.
+    /// A condition for one source. PostgreSQL must not see which one while it plans. For a source newer than its
+    /// statistics it expects a single row, and then reads all rows of the source to find one by its key. For a source
+    /// that it cannot see, it expects as many rows as for any other.
     pub(crate) fn source(mut self, source: &'a str) -> Self {
         self.put_source("", source);
         self
@@ -210,8 +210,8 @@ impl<'a> Statement<'a> {
         self.sql.push_str(if hides { ")" } else { "" });
     }
 
-    /// A condition that picks exactly these records. By source and then by key, because not every database finds
-    /// pairs by index.
+    /// A condition for exactly these records. By source and then by key, because not every database finds pairs by
+    /// index.
     pub(crate) fn records(mut self, prefix: &str, records: impl IntoIterator<Item = &'a RecordRef>) -> Self {
         let mut by_source: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
         for record in records {
@@ -222,7 +222,7 @@ impl<'a> Statement<'a> {
         }
         self.sql.push('(');
         for (index, (source, mut keys)) in by_source.into_iter().enumerate() {
-            // Sorted, so that two batches lock in one order.
+            // Sorted, so that any two batches lock in the same order.
             keys.sort_unstable();
             keys.dedup();
             self.sql.push_str(if index == 0 { "(" } else { " OR (" });
@@ -259,7 +259,7 @@ impl<'a> Statement<'a> {
     }
 }
 
-/// Rows in portions that one statement can take, each at least one row.
+/// Splits rows into portions that fit one statement, each with at least one row.
 pub(crate) fn portions<'r, 'a>(rows: &'r [Vec<Value<'a>>]) -> Vec<&'r [Vec<Value<'a>>]> {
     let mut portions = Vec::new();
     let (mut start, mut bytes) = (0, 0);

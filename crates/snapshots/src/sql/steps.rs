@@ -1,4 +1,4 @@
-//! The statements that carry out what was decided about a batch.
+//! The statements that apply the decisions on a batch.
 
 use std::collections::HashMap;
 
@@ -12,10 +12,10 @@ use crate::decide::Known;
 use crate::seam::RecordRef;
 use crate::{Failure, MAX_ERROR_CODE, MAX_ERROR_MESSAGE, Write};
 
-/// Limit: records of a condition that names each of them.
+/// Limit: records in a condition that names each of them.
 pub(super) const MAX_NAMED: usize = 500;
 
-/// What was decided about a round.
+/// The decisions on a round.
 pub(super) struct Steps<'w> {
     pub(super) replaced: Vec<&'w Write>,
     pub(super) touched: Vec<&'w Write>,
@@ -25,8 +25,8 @@ pub(super) struct Steps<'w> {
     pub(super) keeps_history: bool,
 }
 
-/// The statements that carry it out. All of them are fenced by version once more: the rows are locked, so that is a
-/// second bolt on the same door.
+/// The statements that apply them. Each one checks the version once more: the rows are locked, so this fence is a
+/// second safeguard.
 pub(super) struct Plan<'s> {
     pub(super) dialect: Dialect,
     pub(super) session: &'s mut dyn Session,
@@ -57,7 +57,7 @@ impl Plan<'_> {
     }
 
     async fn keep_history(&mut self, writes: &[&Write]) -> Result<(), Fault> {
-        // One time for the batch: its writes are of the same moment.
+        // One time for the batch: its writes belong to the same moment.
         let at = writes.iter().map(|write| at(write)).max().unwrap_or_default();
         for portion in writes.chunks(MAX_NAMED) {
             let insert = Statement::new(self.dialect, self.dialect.insert_or_ignore())
@@ -152,7 +152,7 @@ impl Plan<'_> {
             .collect();
         for rows in portions(&rows) {
             let new = |name| self.dialect.offered(name);
-            // The same failure told twice counts once.
+            // The same failure reported twice counts once.
             let fail_count = format!(
                 "CASE WHEN update_status.version = {} AND update_status.updated_at = {} \
                  THEN update_status.fail_count ELSE update_status.fail_count + {} END",
@@ -183,7 +183,7 @@ impl Plan<'_> {
         Ok(())
     }
 
-    /// What has failed is not fetched ahead before it may be tried again.
+    /// No prefetch of a failed record before its retry.
     async fn postpone(&mut self, writes: &[&Write]) -> Result<(), Fault> {
         let writes = sorted(writes);
         let rows: Vec<_> = writes
@@ -230,8 +230,8 @@ impl Plan<'_> {
         Ok(())
     }
 
-    /// Assignments that leave a row with a newer version as it is. The version itself has to be the last one: MySQL
-    /// assigns from left to right.
+    /// Assignments that leave a row with a newer version unchanged. The version itself must come last: MySQL assigns
+    /// from left to right.
     fn fenced(&self, table: &str, assignments: &[(&str, String)]) -> String {
         let version = self.dialect.offered("version");
         let fenced = assignments.iter().map(|(name, value)| {
@@ -255,14 +255,14 @@ fn next_try(write: &Write) -> Timestamp {
     }
 }
 
-/// Every batch locks in one order.
+/// Every batch locks in the same order.
 fn sorted<'w>(writes: &[&'w Write]) -> Vec<&'w Write> {
     let mut writes = writes.to_vec();
     writes.sort_by(|a, b| a.record().cmp(b.record()));
     writes
 }
 
-/// A record that is known by name only.
+/// A record of which only the name is known.
 pub(super) fn registered(record: &RecordRef) -> Vec<Value<'_>> {
     vec![
         Value::Bytes(record.source.as_str().as_bytes()),
@@ -273,7 +273,7 @@ pub(super) fn registered(record: &RecordRef) -> Vec<Value<'_>> {
     ]
 }
 
-/// As [`registered`], checked.
+/// Like [`registered`], but checked.
 fn touched(write: &Write) -> Vec<Value<'_>> {
     let mut row = registered(write.record());
     let at = Value::Int(column(at(write).0));

@@ -1,5 +1,5 @@
-//! Writing a batch: look at what is stored and lock it, decide, then write what was decided, all in one transaction
-//! and in a handful of statements, however many records there are.
+//! Writes a batch: reads and locks the stored rows, decides, then applies the decisions. All of it is one transaction
+//! with a handful of statements, however many records there are.
 
 use std::collections::HashMap;
 
@@ -14,7 +14,7 @@ use crate::{Write, WriteOutcome};
 
 impl SqlSnapshots {
     pub(super) async fn write_batch(&self, writes: &[Write]) -> Result<Vec<WriteOutcome>, Fault> {
-        // Each is told below: every write is in one of the rounds.
+        // The loop sets each of them: every write is in one of the rounds.
         let mut outcomes = vec![WriteOutcome::Updated; writes.len()];
         if writes.is_empty() {
             return Ok(outcomes);
@@ -31,7 +31,7 @@ impl SqlSnapshots {
         Ok(outcomes)
     }
 
-    /// Writes about different records.
+    /// Writes for distinct records.
     async fn write_round(
         &self,
         session: &mut dyn Session,
@@ -65,8 +65,9 @@ impl SqlSnapshots {
         Ok(decisions)
     }
 
-    /// What is stored of every record, locked until the end of the transaction. A record without a row cannot be
-    /// locked, so that one which is about to get one gets an empty one first: of two first writers the second waits.
+    /// Reads the stored state of every record and locks it until the end of the transaction. A record without a row
+    /// cannot be locked, so one that is about to get a row gets an empty one first: of two first writers, the second
+    /// waits.
     async fn lock<'w>(
         &self,
         session: &mut dyn Session,
@@ -144,7 +145,7 @@ impl SqlSnapshots {
     }
 }
 
-/// Indexes of the writes, so that no round has two about one record and rounds keep their order.
+/// Indexes of the writes, such that no round has two for one record and rounds keep their order.
 fn rounds(writes: &[Write]) -> Vec<Vec<usize>> {
     let mut seen: HashMap<&RecordRef, usize> = HashMap::with_capacity(writes.len());
     let mut rounds: Vec<Vec<usize>> = Vec::new();

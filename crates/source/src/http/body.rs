@@ -1,4 +1,4 @@
-//! The body of an answer: read and unpacked within bounds, then projected.
+//! The body of a response: reads and decompresses it within bounds, then projects it.
 
 use std::io::Read;
 use std::sync::{Mutex, PoisonError};
@@ -13,7 +13,7 @@ use crate::fetch::{FetchOutcome, PermanentCode, Projected};
 use crate::hash::hash;
 use crate::project::{ProjectError, Projection, Scratch};
 
-/// Limit: memory kept from one record to the next.
+/// Limit: buffer memory kept from one record to the next.
 const MAX_KEPT_BYTES: usize = 2_000_000;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -23,7 +23,7 @@ pub(super) enum Encoding {
 }
 
 impl Encoding {
-    /// Only what was asked for can be unpacked.
+    /// The client can decompress only what it asked for.
     pub(super) fn of(header: Option<&HeaderValue>) -> Result<Self, String> {
         let name = header.map_or(&b""[..], HeaderValue::as_bytes).trim_ascii();
         if name.is_empty() || name.eq_ignore_ascii_case(b"identity") {
@@ -36,7 +36,7 @@ impl Encoding {
     }
 }
 
-/// The body as it is sent, piece by piece: one that is too long is not read to its end.
+/// Reads the body chunk by chunk as sent, and stops early if it is too long.
 pub(super) async fn read(response: &mut Response, max: usize) -> Result<Bytes, FetchOutcome> {
     let announced = response.content_length().unwrap_or(0);
     if announced > max as u64 {
@@ -83,13 +83,13 @@ fn too_large(max: usize) -> FetchOutcome {
     FetchOutcome::permanent(PermanentCode::TooLarge, message)
 }
 
-/// Makes outcomes of bodies.
+/// Turns bodies into outcomes.
 #[derive(Debug)]
 pub(super) struct Reader {
     projection: Projection,
     version: u32,
     max_bytes: usize,
-    /// As many as were ever used at once.
+    /// As many buffers as were ever in use concurrently.
     kept: Mutex<Vec<Buffers>>,
 }
 

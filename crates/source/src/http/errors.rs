@@ -1,4 +1,4 @@
-//! What went wrong, in words without secrets, keys or addresses.
+//! Describes failures without secrets, keys or URLs.
 
 use std::io::ErrorKind;
 use std::time::Duration;
@@ -12,7 +12,7 @@ use crate::fetch::{FetchOutcome, TransientCode};
 /// Limit: codes of providers are short words.
 const MAX_CODE_BYTES: usize = 64;
 
-/// A call that got no answer, or not all of it.
+/// A call without a response, or without all of it.
 pub(super) fn broken(error: &reqwest::Error) -> FetchOutcome {
     let cause = deepest(error);
     if error.is_timeout() {
@@ -31,7 +31,7 @@ pub(super) fn broken(error: &reqwest::Error) -> FetchOutcome {
     FetchOutcome::transient(TransientCode::Connection, format!("{what}: {cause}"))
 }
 
-/// A connection that could not be made after the call had given up waiting for it.
+/// A connection that failed after the call had stopped waiting for it.
 pub(super) fn unreachable(error: &(dyn std::error::Error + 'static)) -> FetchOutcome {
     let is_timeout = |error: &(dyn std::error::Error + 'static)| {
         let io = error.downcast_ref::<std::io::Error>();
@@ -49,7 +49,7 @@ pub(super) fn unreachable(error: &(dyn std::error::Error + 'static)) -> FetchOut
     FetchOutcome::transient(TransientCode::Connection, format!("no connection: {deepest}"))
 }
 
-/// The cause without what is around it: reqwest's own words repeat the address with its query.
+/// The innermost cause: reqwest's own messages repeat the URL with its query.
 pub(super) fn deepest(error: &reqwest::Error) -> String {
     let mut deepest: &dyn std::error::Error = error;
     while let Some(source) = deepest.source() {
@@ -61,8 +61,7 @@ pub(super) fn deepest(error: &reqwest::Error) -> String {
     }
 }
 
-/// Seconds, or a date as HTTP writes it. A date counts from the provider's own Date: its clock may be far off
-/// ours.
+/// Seconds, or an HTTP date. A date counts from the provider's own Date header, because its clock may be far off ours.
 pub(super) fn retry_after(headers: &HeaderMap) -> Option<Millis> {
     let text = headers.get(RETRY_AFTER)?.to_str().ok()?.trim();
     if let Ok(seconds) = text.parse::<u64>() {

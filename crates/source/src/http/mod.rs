@@ -1,4 +1,4 @@
-//! Records over HTTP: one GET, and every answer sorted into an outcome.
+//! Fetches records over HTTP: one GET, and every response becomes an outcome.
 
 mod body;
 mod errors;
@@ -21,9 +21,9 @@ use crate::template::{TemplateError, UrlTemplate};
 use body::{Encoding, Reader};
 use punctual::{Punctual, Sent};
 
-/// Connections that nobody used for this long are closed before the other side does it.
+/// The client closes connections that were idle for this long, before the server does.
 const IDLE: Duration = Duration::from_secs(15);
-/// Limit: how much of an answer of 4xx is looked at.
+/// Limit: bytes read of a 4xx response.
 const MAX_ERROR_BYTES: usize = 64 * 1024;
 
 /// Fetches the records of one source.
@@ -33,12 +33,12 @@ pub struct HttpFetcher {
     headers: HeaderMap,
     settings: SourceSettings,
     reader: Arc<Reader>,
-    /// Unpacking and projecting are work for a processor: more at once would only take memory.
+    /// Decompression and projection are CPU work: more of it in parallel would only take memory.
     places: Arc<Semaphore>,
 }
 
 impl HttpFetcher {
-    /// Reads the secrets; which setting cannot be used, and why.
+    /// Reads the secrets. The error names the setting that cannot be used, and why.
     pub fn new(settings: SourceSettings) -> Result<Self, SettingsError> {
         settings.check()?;
         let template = settings.template()?;
@@ -180,7 +180,7 @@ impl Fetcher for HttpFetcher {
     }
 }
 
-/// Without headers and path.
+/// Leaves out headers and path.
 impl fmt::Debug for HttpFetcher {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "HttpFetcher({}, {:?})", self.settings.id, self.template)
@@ -188,19 +188,19 @@ impl fmt::Debug for HttpFetcher {
 }
 
 fn client(settings: &SourceSettings) -> Result<Client, SettingsError> {
-    // Fails if there is one already, and that is as good.
+    // Fails if one is installed already, which is just as good.
     let _ = rustls::crypto::ring::default_provider().install_default();
     let client = Client::builder()
         .user_agent(concat!("tidegate/", env!("CARGO_PKG_VERSION")))
-        // A redirect would be a call that no budget knows of, and might go to a host that nobody named.
+        // No budget would cover the call of a redirect, and it might go to a host that nobody named.
         .redirect(reqwest::redirect::Policy::none())
         .no_proxy()
-        // Bodies are unpacked here, where both sizes are bounded.
+        // This module decompresses bodies itself, to bound both sizes.
         .no_gzip()
         .no_deflate()
         .no_brotli()
         .no_zstd()
-        // Nor does a budget know of a call that is repeated by itself.
+        // No budget would cover an automatic retry either.
         .retry(reqwest::retry::never())
         .pool_idle_timeout(IDLE)
         .connect_timeout(settings.connect_timeout_ms.into())

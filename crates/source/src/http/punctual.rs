@@ -1,10 +1,10 @@
 //! Connections for calls that are sent in time or not at all.
 //!
-//! A call that is held up arrives together with those whose turn came later. On a connection that is there it is sent at
-//! once; what can hold it up is a connection that has to be made. One that is not there in time fails the call before
-//! anything of it is sent. It goes on being made, and serves the next call.
+//! A delayed call arrives together with those of later tokens. On an open connection it goes out at once; only a
+//! connection that has to be established can delay it. If that takes too long, the call fails before anything of it
+//! is sent. The connection attempt continues, and serves the next call.
 //!
-//! Limit: a connection that the provider's kernel takes before the provider itself does looks like any other.
+//! Limit: a connection that the provider's kernel accepts before the provider itself does looks like any other.
 
 use std::any::Any;
 use std::collections::VecDeque;
@@ -23,7 +23,7 @@ const MAX_SPARE: usize = 256;
 const SPARE_FOR: Duration = Duration::from_secs(5);
 
 tokio::task_local! {
-    /// Of the call that this task makes.
+    /// The turn of the call that this task makes.
     static TURN: Arc<Turn>;
 }
 
@@ -31,17 +31,17 @@ tokio::task_local! {
 #[derive(Debug)]
 struct Turn {
     send_by: Instant,
-    /// What came of the connection that was not there in time.
+    /// The result of the connection that was not ready in time.
     late: Mutex<Option<oneshot::Receiver<Result<(), BoxError>>>>,
 }
 
-/// What came of a call in its turn.
+/// The result of a call in its turn.
 #[derive(Debug)]
 pub enum Sent {
     Answered(Result<reqwest::Response, reqwest::Error>),
-    /// There was no connection in time. There is one for the next call.
+    /// No connection was ready in time. One is ready for the next call.
     Late,
-    /// Nor can one be made.
+    /// No connection was possible at all.
     Unreachable(BoxError),
 }
 
@@ -49,7 +49,7 @@ pub enum Sent {
 #[error("no connection in time")]
 struct NotInTime;
 
-/// Sends a request by a client that has [`Punctual`]. Without a time it is sent whenever that can be done.
+/// Sends a request through a client that has [`Punctual`]. Without a time limit it goes out as soon as possible.
 pub async fn send(request: reqwest::RequestBuilder, send_by: Option<Instant>) -> Sent {
     let Some(send_by) = send_by else {
         return Sent::Answered(request.send().await);
@@ -84,10 +84,10 @@ fn is_late(error: &reqwest::Error) -> bool {
     false
 }
 
-/// The layer around whatever makes a client's connections, all of them to one host.
+/// The layer around the connector of a client, whose connections all go to one host.
 #[derive(Debug, Clone)]
 pub struct Punctual {
-    /// How long making one may take.
+    /// How long establishing a connection may take.
     pub within: Duration,
 }
 
@@ -103,7 +103,7 @@ impl<S> Layer<S> for Punctual {
     }
 }
 
-/// Connections that came too late for the call they were made for.
+/// Connections that came too late for their call.
 #[derive(Debug, Default)]
 struct Spare(Mutex<VecDeque<(Instant, Box<dyn Any + Send>)>>);
 
@@ -114,7 +114,7 @@ impl Spare {
         spare.push_front((Instant::now(), connection));
     }
 
-    /// The one that was made last.
+    /// The most recent one.
     fn take<C: 'static>(&self) -> Option<C> {
         let mut spare = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         spare.retain(|(made, _)| made.elapsed() < SPARE_FOR);
@@ -157,7 +157,7 @@ where
             }
             let (reply, made) = oneshot::channel();
             let (tell, told) = oneshot::channel();
-            // Whoever wanted it may go away: it is made for the next one then.
+            // If the caller goes away, the connection serves the next one.
             tokio::spawn(async move {
                 let connected = tokio::time::timeout(within, connect).await;
                 let connected = connected.unwrap_or_else(|elapsed| Err(elapsed.into()));

@@ -1,11 +1,11 @@
-//! The canonical form of a value that is kept whole, and of every object.
+//! The canonical form of a value kept whole, and of every object.
 
 use std::borrow::Cow;
 use std::cmp::Ordering;
 
 use super::{Member, ProjectError, Scratch};
 
-/// Limit: how deep a value that is kept may be nested. The parser's own limit does not count for raw text.
+/// Limit: nesting depth of a kept value. The parser's own limit does not apply to raw text.
 const MAX_DEPTH: u32 = 100;
 
 /// Appends the canonical form of `raw`, which the parser has found to be one valid value.
@@ -18,7 +18,7 @@ pub(super) fn write(raw: &str, scratch: &mut Scratch) -> Result<(), ProjectError
     writer.value(0)
 }
 
-/// Appends `text` in quotes, escaping only what must be.
+/// Appends `text` in quotes, with only the necessary escapes.
 pub(super) fn write_string(text: &str, out: &mut Vec<u8>) {
     // Writing a string to memory cannot fail.
     let _ = serde_json::to_writer(out, text);
@@ -98,7 +98,7 @@ impl Writer<'_> {
         let raw = &text[..length];
         self.at += length;
         if !escaped {
-            // A valid string without escapes has none that it could do without.
+            // A valid string without escapes has no unnecessary ones.
             self.scratch.out.extend_from_slice(raw.as_bytes());
             return Ok(());
         }
@@ -137,7 +137,7 @@ impl Writer<'_> {
     }
 }
 
-/// With both quotes, and whether there is an escape in it.
+/// The length including both quotes, and whether it contains an escape.
 fn string_length(text: &[u8]) -> (usize, bool) {
     let (mut at, mut escaped) = (1, false);
     while let Some(byte) = text.get(at) {
@@ -154,8 +154,8 @@ fn string_length(text: &[u8]) -> (usize, bool) {
 }
 
 impl Scratch {
-    /// Ends the object that begins at `start` of the output: puts its members in order, leaves all but the last
-    /// of the same name out, and turns the last comma into a brace.
+    /// Ends the object that begins at `start` of the output: sorts its members, drops all but the last of the same
+    /// name, and turns the last comma into a brace.
     pub(super) fn close(
         &mut self,
         start: usize,

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-/// A path that cannot be used, with what would be right.
+/// A path that cannot be used, with a hint what would be right.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("the field {path:?} {problem}")]
 pub struct FieldError {
@@ -10,16 +10,16 @@ pub struct FieldError {
     pub problem: String,
 }
 
-/// What to do with the value at a place of the document.
+/// What to do with the value at a node of the document.
 #[derive(Debug, Clone)]
 pub(super) enum Node {
-    /// Keeps it whole; `activity` reads it too.
+    /// Keeps it whole; with `activity`, also reads it.
     Whole { activity: bool },
     /// Reads it and does not keep it.
     OnlyActivity,
     /// Keeps some fields of an object.
     Object(Vec<Field>),
-    /// Does the same with every element of a list.
+    /// Applies a node to every element of a list.
     List(Box<Node>),
 }
 
@@ -27,10 +27,10 @@ pub(super) enum Node {
 #[derive(Debug, Clone)]
 pub(super) struct Field {
     pub(super) name: String,
-    /// `"name":` as the canonical form has it.
+    /// `"name":` in canonical form.
     pub(super) written: Vec<u8>,
     pub(super) required: bool,
-    /// False if there is nothing below it but the field that tells activity.
+    /// False if only the activity field is below it.
     pub(super) kept: bool,
     pub(super) node: Node,
 }
@@ -52,7 +52,7 @@ enum Step {
     Each,
 }
 
-/// The tree while it grows.
+/// The tree under construction.
 #[derive(Debug, Default)]
 struct Draft {
     whole: bool,
@@ -62,7 +62,7 @@ struct Draft {
     each: Option<Box<Draft>>,
 }
 
-/// Limit: names and brackets of one path; also bounds how deep the walk goes.
+/// Limit: names and brackets in one path; also bounds the depth of the walk.
 const MAX_STEPS: usize = 32;
 
 pub(super) fn compile(

@@ -1,13 +1,13 @@
-//! The projection: from an answer of hundreds of kilobytes to the canonical bytes of the fields that are kept.
+//! The projection: from a response of hundreds of kilobytes to the canonical bytes of the kept fields.
 //!
-//! One pass over the text, guided by a tree of the wanted fields; what is not wanted is skipped and never built.
-//! The canonical form:
-//! - fields are sorted by the bytes of their names as they are written, and there is no white space;
-//! - numbers are kept as they were written: `1.0` and `1.00` differ;
-//! - strings are written with as few escapes as JSON allows, whatever escapes they came with. Characters are not
-//!   composed or decomposed: that would change what the provider said;
-//! - of fields with the same name in one object the last counts;
-//! - a field that is not there is left out, and one that is `null` is kept as `null`.
+//! It makes one pass over the text, guided by a tree of the wanted fields; it skips everything else and never builds
+//! it. The canonical form:
+//! - Fields are sorted by the bytes of their names as written, and there is no white space.
+//! - Numbers stay as written: `1.0` and `1.00` differ.
+//! - Strings have as few escapes as JSON allows, whatever escapes they came with. There is no Unicode normalization:
+//!   it would change what the provider said.
+//! - Of fields with the same name in one object, the last wins.
+//! - A missing field is left out, and a `null` one stays `null`.
 
 mod canonical;
 mod fields;
@@ -20,27 +20,27 @@ pub use fields::FieldError;
 use fields::Node;
 use walk::Walk;
 
-/// Compiled: which fields are kept, which must be there, which one tells activity.
+/// A compiled projection: which fields to keep, which are required, and which one shows activity.
 #[derive(Debug, Clone)]
 pub struct Projection {
     root: Node,
 }
 
-/// Memory that is used again from record to record.
+/// Memory reused from record to record.
 #[derive(Debug, Default)]
 pub struct Scratch {
     /// The canonical bytes.
     out: Vec<u8>,
-    /// Where objects are put in order.
+    /// Where objects are sorted.
     sorted: Vec<u8>,
-    /// Fields of the objects that are open, innermost last.
+    /// Fields of the open objects, innermost last.
     members: Vec<Member>,
     activity: Option<Timestamp>,
-    /// What went wrong, where the parser's error cannot carry it.
+    /// The error, where the parser's own cannot carry it.
     error: Option<ProjectError>,
 }
 
-/// A field of an object that is being written: `"name":value,` at `start..end` of the output.
+/// A field of an object in progress: `"name":value,` at `start..end` of the output.
 #[derive(Debug, Clone, Copy)]
 struct Member {
     /// Its rank among the wanted fields; unused where all are kept.
@@ -50,17 +50,17 @@ struct Member {
     end: usize,
 }
 
-/// What became of one answer.
+/// The result for one response.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Canonical<'a> {
     pub bytes: &'a [u8],
     pub activity: Option<Timestamp>,
 }
 
-/// Why an answer is no record.
+/// Why a response is not a record.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ProjectError {
-    /// No JSON. The text itself is not repeated.
+    /// Not JSON. The error does not repeat the text.
     #[error("the answer is no valid JSON: {0}")]
     Parse(String),
     #[error("{path} is {found} where {wanted} is expected")]
@@ -74,14 +74,14 @@ pub enum ProjectError {
 }
 
 impl Projection {
-    /// Keeps `fields`: dotted paths, with `[]` (or `.*`) after a list, like `item_equipment[].item_name`. A path
-    /// that ends at an object or a list keeps it whole. A dot or bracket in a name is written `\.` or `\[`.
+    /// Keeps `fields`: dotted paths, with `[]` (or `.*`) after a list, like `item_equipment[].item_name`. A path that
+    /// ends at an object or a list keeps it whole. Write a dot or bracket in a name as `\.` or `\[`.
     pub fn compile(fields: &[String]) -> Result<Self, FieldError> {
         Self::with(fields, &[], None)
     }
 
-    /// … and says that `required` ones must be there and not null, and which one tells activity; that one need
-    /// not be kept.
+    /// Like `compile`, with `required` fields, which must be present and not null, and the field that shows activity,
+    /// which need not be kept.
     pub fn with(fields: &[String], required: &[String], activity: Option<&str>) -> Result<Self, FieldError> {
         let root = fields::compile(fields, required, activity)?;
         Ok(Self { root })
@@ -116,7 +116,7 @@ impl Projection {
     }
 }
 
-/// Says where and of what kind, without the words of the text.
+/// Gives position and kind, without any words of the text.
 fn parse_error(error: &serde_json::Error) -> ProjectError {
     use serde_json::error::Category;
     let kind = match error.classify() {

@@ -1,4 +1,4 @@
-//! What the canonical form promises, by example and by chance.
+//! The guarantees of the canonical form, by example and by property tests.
 
 use proptest::prelude::*;
 use serde_json::Value;
@@ -184,7 +184,7 @@ fn the_core_of_a_character_is_a_twentieth_of_it() {
     assert!(!kept.contains("2026-03-01T09:30:00Z"));
 }
 
-/// A value, with names and texts that need escapes now and then.
+/// A value with names and texts that sometimes need escapes.
 fn value() -> impl Strategy<Value = Value> {
     let text = || prop_oneof![3 => "[a-c]{1,3}", 1 => "[\"\\\\/\\n가😀\u{1}]{0,4}"];
     let leaf = prop_oneof![
@@ -211,7 +211,7 @@ fn record() -> impl Strategy<Value = Value> {
 
 const FIELDS: [&str; 3] = ["a", "가.b", "list[].k"];
 
-/// Writes `value` with fields, white space and escapes as `dice` decides.
+/// Writes `value` with the field order, white space and escapes that `dice` decides.
 fn write_anyhow(value: &Value, dice: &mut dyn FnMut(usize) -> usize, out: &mut String) {
     let space =
         |dice: &mut dyn FnMut(usize) -> usize, out: &mut String| out.push_str(["", " ", "\n\t"][dice(3)]);
@@ -264,7 +264,7 @@ fn write_text(text: &str, dice: &mut dyn FnMut(usize) -> usize, out: &mut String
     out.push('"');
 }
 
-/// What the projection means, over a tree: slow and plain.
+/// A reference implementation of the projection over a tree: slow and plain.
 fn kept(record: &Value) -> Value {
     let items = record["list"].as_array().unwrap().iter();
     let list: Vec<Value> = items.map(|item| serde_json::json!({"k": item["k"]})).collect();
@@ -286,7 +286,7 @@ proptest! {
         write_anyhow(&one, &mut dice, &mut second);
         let canonical = project(&FIELDS, &first).unwrap();
         prop_assert_eq!(&canonical, &project(&FIELDS, &second).unwrap());
-        // It is what a plain reading keeps, and projecting it again changes nothing.
+        // It matches the reference, and a second projection changes nothing.
         prop_assert_eq!(&serde_json::from_str::<Value>(&canonical).unwrap(), &kept(&one));
         prop_assert_eq!(&canonical, &project(&FIELDS, &canonical).unwrap());
         let differs = kept(&one) != kept(&other);

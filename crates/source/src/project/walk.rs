@@ -1,4 +1,4 @@
-//! One pass over the answer, guided by the tree of wanted fields.
+//! One pass over the response, guided by the tree of wanted fields.
 
 use std::fmt;
 
@@ -9,15 +9,15 @@ use super::fields::{Field, Node};
 use super::{Member, ProjectError, Scratch, canonical};
 use crate::activity;
 
-/// Walks one value and writes what is kept of it.
+/// Walks one value and writes the kept parts.
 pub(super) struct Walk<'a, 's> {
     pub(super) node: &'a Node,
-    /// Where it is; none at the root.
+    /// Its place in the document; none at the root.
     pub(super) place: Option<&'s Place<'s>>,
     pub(super) scratch: &'s mut Scratch,
 }
 
-/// A place in the document, linked to the one around it: it costs nothing until something is wrong.
+/// A place in the document, linked to its parent: it costs nothing until an error needs it.
 #[derive(Clone, Copy)]
 pub(super) struct Place<'s> {
     around: Option<&'s Place<'s>>,
@@ -61,7 +61,7 @@ impl<'de> Visitor<'de> for Walk<'_, '_> {
         let scratch = self.scratch;
         let (start, first) = (scratch.out.len(), scratch.members.len());
         scratch.out.push(b'{');
-        // Most providers write fields in the same order each time: the next one is tried first.
+        // Most providers always write fields in the same order, so try the next one first.
         let mut next = 0;
         while let Some(found) = map.next_key_seed(Wanted { fields, next })? {
             let Some(rank) = found else {
@@ -130,8 +130,8 @@ impl<'de> Visitor<'de> for Walk<'_, '_> {
         Ok(())
     }
 
-    /// A provider says "there is none" with null, also where it else has an object or a list; but a record
-    /// itself is there.
+    /// A provider says "there is none" with null, even where it otherwise has an object or a list. But the record
+    /// itself must exist.
     fn visit_unit<E: Error>(self) -> Result<(), E> {
         if self.place.is_none() {
             return Err(self.wrong_type("null"));
@@ -181,7 +181,7 @@ struct Wanted<'a> {
 impl<'de> DeserializeSeed<'de> for Wanted<'_> {
     type Value = Option<usize>;
 
-    // As bytes: a name that is not wanted need not be checked for UTF-8.
+    // As bytes: an unwanted name needs no UTF-8 check.
     fn deserialize<D: Deserializer<'de>>(self, from: D) -> Result<Self::Value, D::Error> {
         from.deserialize_bytes(self)
     }
@@ -207,11 +207,11 @@ impl Visitor<'_> for Wanted<'_> {
     }
 }
 
-/// The first required field that is not there, or is null.
+/// The first required field that is missing or null.
 fn missing<'a>(fields: &'a [Field], scratch: &Scratch, first: usize) -> Option<&'a str> {
     let members = &scratch.members[first..];
     let is_there = |rank: usize| {
-        // The last of several counts.
+        // The last of several wins.
         let member = members.iter().rfind(|member| member.rank as usize == rank);
         member.is_some_and(|member| &scratch.out[member.name_end..member.end] != b"null,")
     };

@@ -1,4 +1,4 @@
-//! Records as bytes. Format 2: postcard, with the payload behind the head of a job.
+//! Records as bytes. Format 2: postcard, with the payload after the head of a job.
 
 use bytes::Bytes;
 use serde::de::DeserializeOwned;
@@ -10,10 +10,10 @@ use tidegate_core::time::{StoreClock, Timestamp};
 
 use super::disk::DiskError;
 
-/// What is written here is read by every later version, or migrated.
+/// Every later version reads this format or migrates it.
 pub(super) const FORMAT: u32 = 2;
 
-/// Limit: larger payloads and results go to the blobs, so that start-up does not read them.
+/// Limit: larger payloads and results become blobs, so that start-up does not read them.
 pub(super) const INLINE_BYTES: usize = 1_024;
 
 /// Keys of the meta table.
@@ -24,13 +24,13 @@ pub(super) mod meta_key {
     pub(in crate::embedded) const LIMITS: u64 = 3;
 }
 
-/// Made once per store.
+/// Created once per store.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Identity {
     pub(super) fingerprint_key: FingerprintKey,
 }
 
-/// Raised at every start: fences of different epochs never meet.
+/// Raised at every start: fencing tokens of different epochs never collide.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub(super) struct Epoch(pub(super) u64);
 
@@ -41,11 +41,11 @@ impl Epoch {
     }
 }
 
-/// Written with every batch that is synced.
+/// Written with every synced batch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub(super) struct Progress {
     pub(super) clock: StoreClock,
-    /// Starts before this time may have been used up.
+    /// Starts before this time may have been used.
     pub(super) spent_until: Timestamp,
     pub(super) next_seq: u64,
 }
@@ -73,7 +73,7 @@ pub(super) fn decode<T: DeserializeOwned>(what: &str, bytes: &[u8]) -> Result<T,
     postcard::from_bytes(bytes).map_err(|error| DiskError(format!("a record of {what}: {error}")))
 }
 
-/// The job without its payload if that is large; then the payload is the blob to write beside it.
+/// Encodes the job without its payload if that is large; then returns the payload as the blob to write with it.
 pub(super) fn encode_job(job: &JobRecord) -> (Vec<u8>, Option<Vec<u8>>) {
     let blob = job.payload.len() > INLINE_BYTES;
     let head = StoredJob {
@@ -95,7 +95,7 @@ pub(super) fn encode_job(job: &JobRecord) -> (Vec<u8>, Option<Vec<u8>>) {
     (bytes, None)
 }
 
-/// A job as it was read, borrowing its names.
+/// A job as read, borrowing its names.
 pub(super) struct ReadJob<'a> {
     pub(super) head: JobHead<'a>,
     /// None: it is a blob.
@@ -127,7 +127,7 @@ struct EncodedProgress {
     blob: bool,
 }
 
-/// The state without its result if that is large; then the result is the blob to write beside it.
+/// Encodes the state without its result if that is large; then returns the result as the blob to write with it.
 pub(super) fn encode_state(mut state: JobProgress) -> (Vec<u8>, Option<Vec<u8>>) {
     let mut blob = None;
     if let StoredState::Completed { result, .. } = &mut state.state
@@ -174,7 +174,7 @@ pub(super) fn result_blob(job: JobSeq) -> u64 {
     job.0 * 2 + 1
 }
 
-/// Puts a blob back where it belongs.
+/// Puts the blob of a result back into its state.
 pub(super) fn with_result(state: &mut StoredState, blob: Vec<u8>) {
     if let StoredState::Completed { result, .. } = state {
         *result = Bytes::from(blob);

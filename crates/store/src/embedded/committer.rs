@@ -1,8 +1,8 @@
-//! The thread that writes to the disk and answers.
+//! The thread that writes to the disk and replies (group commit).
 //!
-//! The owner thread hands it commits: the changes of some commands and their answers. It writes all commits
-//! that are waiting as one atomic batch, syncs once if any of them must be durable, then answers. While it
-//! syncs, the owner thread goes on with the commands that come in.
+//! The owner thread sends it commits: the changes of some commands and their outcomes. The committer writes all
+//! waiting commits as one atomic batch, syncs once if any of them must be durable, then replies. While it
+//! syncs, the owner thread continues with incoming commands.
 
 use std::sync::{Arc, OnceLock, mpsc};
 use std::time::{Duration, Instant};
@@ -15,7 +15,7 @@ use super::Durability;
 use super::disk::{Disk, DiskError, Op, Reader};
 use crate::StoreError;
 
-/// Limit: commits that wait; then the owner thread waits, too, and the inbox fills.
+/// Limit: waiting commits. At the limit the owner thread waits, too, and the inbox fills.
 pub(super) const MAX_WAITING: usize = 16;
 
 /// Limit: what `buffered` may lose in a power cut while commands keep coming.
@@ -23,10 +23,10 @@ const BUFFERED_FOR: Duration = Duration::from_secs(1);
 
 pub(super) type Reply = oneshot::Sender<Result<Outcome, StoreError>>;
 
-/// After a failed write nothing is answered any more: memory is ahead of the disk.
+/// After a failed write the store answers nothing any more: memory is ahead of the disk.
 pub(super) type Poison = Arc<OnceLock<StoreError>>;
 
-/// What the owner thread asks for, done in this order.
+/// Tasks of the owner thread, executed in this order.
 pub(super) enum Task {
     Write(CommitBatch),
     Snapshot(oneshot::Sender<Result<Box<dyn Reader>, StoreError>>),
@@ -34,19 +34,19 @@ pub(super) enum Task {
     Close(oneshot::Sender<Result<(), StoreError>>),
 }
 
-/// Changes and the answers that wait for them.
+/// Changes and the replies that wait for them.
 #[derive(Default)]
 pub(super) struct CommitBatch {
     pub(super) ops: Vec<Op>,
-    /// The changes must be on disk before they are answered.
+    /// The changes must be on disk before the replies.
     pub(super) must_sync: bool,
     /// Every window before this is marked as used once the commit is synced.
     pub(super) spent_until: Option<Timestamp>,
-    /// Leases, each with the end of its window. Where that window is known on disk to be in use they are
-    /// answered after the write, before the sync: a start after a power cut counts the window as spent.
+    /// Leases, each with the end of its window. If the disk already marks that window as used, the committer
+    /// replies after the write, before the sync: a start after a power cut counts the window as spent.
     pub(super) leases: Vec<(Reply, Outcome, Timestamp)>,
-    /// After the sync, if there is one. Also those that changed nothing: "duplicate" and "stale" are
-    /// promises about what an earlier command did.
+    /// Replies after the sync, if there is one. Includes outcomes that changed nothing: "duplicate" and "stale"
+    /// are promises about what an earlier command did.
     pub(super) rest: Vec<(Reply, Outcome)>,
 }
 
@@ -76,7 +76,7 @@ impl CommitBatch {
 }
 
 fn answer(reply: Reply, outcome: Outcome) {
-    // Whoever asked may be gone; what it asked for is done all the same.
+    // The caller may be gone; its command is done all the same.
     let _ = reply.send(Ok(outcome));
 }
 
@@ -84,7 +84,7 @@ pub(super) struct Committer {
     disk: Arc<dyn Disk>,
     durability: Durability,
     last_sync: Instant,
-    /// As it is on disk.
+    /// The value on disk.
     spent_until: Timestamp,
     poison: Poison,
 }
@@ -117,12 +117,13 @@ impl Committer {
             match next {
                 Some(Task::Snapshot(reply)) => {
                     let snapshot = self.healthy().map(|()| self.disk.snapshot());
-                    // Nobody waits any more: nothing to do about it.
+                    // Nobody waits any more: nothing to do.
                     let _ = reply.send(snapshot);
                 }
                 Some(Task::Close(reply)) => {
                     let result = self.last_sync();
-                    // The lock on the folder goes with the disk; whoever closed may open again at once.
+                    // Dropping the disk releases the lock on the folder; after `close` a caller may reopen it
+                    // at once.
                     drop(self);
                     let _ = reply.send(result);
                     return;

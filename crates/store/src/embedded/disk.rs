@@ -1,7 +1,7 @@
 //! The durable layer under the embedded stores: small tables of numbered records, atomic batches, a sync.
 //!
-//! Two of them: `fjall_disk` on a real disk, and [`super::memory_disk`], which forgets everything
-//! that was not synced whenever a test cuts the power.
+//! Two implementations: `fjall_disk` on a real disk, and [`super::memory_disk`], which loses everything
+//! unsynced whenever a test cuts the power.
 
 use std::fmt;
 
@@ -12,19 +12,19 @@ pub enum Table {
     Meta,
     Groups,
     Batches,
-    /// Job number → what does not change of a job, with its payload if that is small.
+    /// Job number → the immutable part of a job, with its payload if that is small.
     Jobs,
-    /// Job number → what does change. Absent: waiting for its first start.
+    /// Job number → the mutable part. Absent: waiting for its first start.
     States,
-    /// First fence of a lease call → the leases that it handed out.
+    /// First fencing token of a lease call → the leases that it granted.
     Leases,
-    /// Payloads and results that are too large for the tables above, which are read whole at start.
+    /// Payloads and results too large for the tables above, which are read completely at start.
     Blobs,
-    /// What is remembered of a refreshed record, with its name.
+    /// The state of a refreshed record, with its name.
     Records,
-    /// What must survive of a target's budget, with its name.
+    /// The durable part of a target's budget, with its name.
     Budgets,
-    /// What is known of a waiting room as a whole, with its name.
+    /// The state of a waiting room as a whole, with its name.
     Rooms,
     /// A ticket, with its room and its person.
     Tickets,
@@ -45,7 +45,7 @@ impl Table {
         Table::Tickets,
     ];
 
-    /// Those of the bulk part.
+    /// Tables of the bulk part.
     pub const BULK: &[Table] = &[
         Table::Meta,
         Table::Groups,
@@ -56,10 +56,10 @@ impl Table {
         Table::Blobs,
     ];
 
-    /// Those of the refresh part, which has a folder of its own.
+    /// Tables of the refresh part, which has its own folder.
     pub const REFRESH: &[Table] = &[Table::Meta, Table::Records, Table::Budgets];
 
-    /// Those of the rooms, which have a folder of their own.
+    /// Tables of the rooms, which have their own folder.
     pub const ROOM: &[Table] = &[Table::Meta, Table::Rooms, Table::Tickets];
 
     pub fn name(self) -> &'static str {
@@ -85,26 +85,26 @@ pub enum Op {
     Delete(Table, u64),
 }
 
-/// A durable layer failed; what it said.
+/// The error message of a durable layer that failed.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct DiskError(pub String);
 
-/// Called for each record of a scan; stops the scan by returning an error.
+/// Called for each record of a scan; an error stops the scan.
 pub type Visit<'a> = &'a mut dyn FnMut(u64, &[u8]) -> Result<(), DiskError>;
 
-/// Records as they are at one moment.
+/// Reads records as of one moment.
 pub trait Reader: Send + Sync {
     fn get(&self, table: Table, key: u64) -> Result<Option<Vec<u8>>, DiskError>;
-    /// All records of a table in the order of their keys.
+    /// All records of a table in key order.
     fn scan(&self, table: Table, visit: Visit<'_>) -> Result<(), DiskError>;
 }
 
 pub trait Disk: Reader + fmt::Debug + 'static {
-    /// Applies all of it or nothing; survives the process, but not the power.
+    /// Applies all of it or nothing; survives the process, but not a power cut.
     fn commit(&self, ops: Vec<Op>) -> Result<(), DiskError>;
-    /// Everything committed so far survives the power, too.
+    /// Makes everything committed so far survive a power cut, too.
     fn sync(&self) -> Result<(), DiskError>;
-    /// The records as they are now, whatever is committed later.
+    /// The current records, unaffected by later commits.
     fn snapshot(&self) -> Box<dyn Reader>;
 }

@@ -1,4 +1,4 @@
-//! Turns the changes of a batch into one atomic write.
+//! Encodes the changes of a batch as one atomic write.
 
 use hashbrown::{HashMap, HashSet};
 
@@ -9,21 +9,21 @@ use super::codec::{self, Progress, meta_key};
 use super::committer::CommitBatch;
 use super::disk::{Op, Table};
 
-/// Limit: leases in one record, so that it is written in one piece.
+/// Limit: leases in one record, so that it fits in one piece.
 const LEASES_PER_RECORD: usize = 100;
 
 #[derive(Debug)]
 pub(super) struct ChangeEncoder {
-    /// As it was handed to the committer last.
+    /// The last value sent to the committer.
     progress: Progress,
-    /// Job → the lease record that names it.
+    /// Job → the lease record that contains it.
     leased: HashMap<JobSeq, u64>,
     /// Lease record → how many of its leases are still open.
     open: HashMap<u64, u32>,
     /// Blobs on disk.
     blobs: HashSet<u64>,
     ops: Vec<Op>,
-    /// Some of the ops must be on disk before they are answered.
+    /// Some of the ops must be on disk before the replies.
     must_sync: bool,
 }
 
@@ -45,7 +45,7 @@ impl ChangeEncoder {
         *self.open.entry(record).or_default() += 1;
     }
 
-    /// A lease record of before the start that names no open lease any more.
+    /// Deletes a lease record from before the start that contains no open lease.
     pub(super) fn lease_record_over(&mut self, record: u64) {
         if !self.open.contains_key(&record) {
             self.ops.push(Op::Delete(Table::Leases, record));
@@ -116,8 +116,8 @@ impl ChangeEncoder {
         }
     }
 
-    /// A state was written after the lease: once that is so for all leases of a record, it says nothing
-    /// any more.
+    /// A state was written after the lease. Once that is true for all leases of a record, the record is
+    /// obsolete.
     fn lease_over(&mut self, job: JobSeq) {
         let Some(record) = self.leased.remove(&job) else {
             return;
@@ -132,9 +132,9 @@ impl ChangeEncoder {
         }
     }
 
-    /// Moves the changes to the commit, with the mark of the current window if it is needed.
+    /// Moves the changes to the commit, with the mark of the current window if needed.
     pub(super) fn fill(&mut self, commit: &mut CommitBatch, bulk: &Bulk) {
-        // A window is marked as used before its first lease is answered.
+        // A window is marked as used before the reply to its first lease.
         let unmarked = !commit.leases.is_empty() && self.progress.spent_until < bulk.window_end();
         commit.must_sync = std::mem::take(&mut self.must_sync) || unmarked;
         commit.ops = std::mem::take(&mut self.ops);
@@ -150,7 +150,7 @@ impl ChangeEncoder {
         }
     }
 
-    /// Every window before this is marked as used, once what was filled is on disk.
+    /// Every window before this is marked as used once the filled commit is on disk.
     pub(super) fn spent_until(&self) -> Timestamp {
         self.progress.spent_until
     }

@@ -1,6 +1,6 @@
 //! The durable layer on a real disk: fjall, a log-structured key-value engine.
 //!
-//! Why fjall, and with which settings: see "The embedded store" in ARCHITECTURE.md and `bench/engines`.
+//! For the reasons and the settings see "The embedded store" in ARCHITECTURE.md and `bench/engines`.
 
 use std::path::Path;
 
@@ -12,9 +12,9 @@ use crate::StoreError;
 
 const MIB: u64 = 1024 * 1024;
 
-/// Limit: the longest value that is written in one piece. The journal is allocated ahead, so a power cut
-/// can leave a hole of a page in its last, unsynced batch. A hole that swallows the head of an entry is
-/// recognised as the end of the journal; one inside a longer value is not, and fjall then refuses to open.
+/// Limit: the longest value written in one piece. The journal is preallocated, so a power cut can leave a hole
+/// of a page in its last, unsynced batch. fjall recognises a hole over the head of an entry as the end of the
+/// journal. It does not recognise one inside a longer value, and then fails to open.
 const PIECE: usize = 2_048;
 
 const WHOLE: u8 = 0;
@@ -23,7 +23,7 @@ const IN_PIECES: u8 = 1;
 #[derive(Clone)]
 pub(super) struct FjallDisk {
     db: Database,
-    /// By the number of the table; none where it was not opened.
+    /// By table number; none if the table was not opened.
     tables: Vec<Option<Keyspace>>,
     /// Table, key, index → a piece of a long value.
     pieces: Keyspace,
@@ -45,7 +45,7 @@ impl FjallDisk {
                 reason: error.to_string(),
             },
         };
-        // The journal is replayed at start, so its size bounds the time to start.
+        // Start-up replays the journal, so its size bounds the start time.
         let db = Database::builder(folder)
             .cache_size(64 * MIB)
             .max_journaling_size(256 * MIB)
@@ -86,7 +86,7 @@ impl FjallDisk {
             .expect("each part names its own tables")
     }
 
-    /// Bytes of all files, without the journal, which is allocated ahead.
+    /// Bytes of all files, without the preallocated journal.
     pub(super) fn disk_bytes(&self) -> u64 {
         self.tables
             .iter()
@@ -136,7 +136,7 @@ fn number(key: &[u8]) -> Result<u64, DiskError> {
     Ok(u64::from_be_bytes(bytes))
 }
 
-/// A value as it was put: in one piece, or gathered by `piece`.
+/// A value as it was put: in one piece, or assembled by `piece`.
 fn whole(
     stored: &[u8],
     piece: impl Fn(u32) -> Result<Option<fjall::UserValue>, fjall::Error>,

@@ -1,4 +1,4 @@
-//! The data folder: its format mark, and whether it is ours to use.
+//! The data folder: its format marker, and whether it is ours to use.
 
 use std::fs::{self, File};
 use std::io::Write;
@@ -9,7 +9,7 @@ use crate::StoreError;
 
 const MARK: &str = "FORMAT";
 
-/// Makes the folder if it is missing; refuses one that holds something else or another format.
+/// Creates the folder if it is missing; rejects one that holds something else or another format.
 pub(super) fn prepare(path: &Path) -> Result<(), StoreError> {
     let failed = |reason: String| StoreError::Folder {
         path: path.to_owned(),
@@ -32,7 +32,7 @@ pub(super) fn prepare(path: &Path) -> Result<(), StoreError> {
         }
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
             let entries = fs::read_dir(path).map_err(|error| failed(error.to_string()))?;
-            // Half a mark is what a full disk leaves at the first start.
+            // A full disk at the first start leaves a partial marker.
             let ours = ["FORMAT.new", "lost+found"];
             if entries
                 .flatten()
@@ -52,7 +52,7 @@ fn text(format: u32) -> String {
     format!("tidegate {format}\n")
 }
 
-/// Written beside and renamed, so that there is never half a mark.
+/// Written to a temporary file and renamed, so that there is never a partial marker.
 fn write_mark(path: &Path) -> std::io::Result<()> {
     let beside = path.join("FORMAT.new");
     let mut file = File::create(&beside)?;

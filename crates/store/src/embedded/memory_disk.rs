@@ -1,5 +1,5 @@
-//! A durable layer for tests: it forgets everything that was not synced when the power is cut, keeps what
-//! was committed when only the process is killed, and fails on command.
+//! A durable layer for tests: loses everything unsynced in a power cut, keeps what was committed if only the
+//! process is killed, and fails on command.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -18,7 +18,7 @@ struct State {
     fail_sync: bool,
 }
 
-/// Clones share the same disk, as processes do one after the other.
+/// Clones share the same disk, as successive processes do.
 #[derive(Debug, Clone, Default)]
 pub struct MemoryDisk(Arc<Mutex<State>>);
 
@@ -27,8 +27,8 @@ impl MemoryDisk {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The disk after a power cut: what was not synced is gone, except the oldest `kept` batches, which it
-    /// had written by itself. Whoever still holds the old disk writes into the void.
+    /// The disk after a power cut: everything unsynced is lost, except the oldest `kept` batches, which the
+    /// disk had already written. Holders of the old disk write into the void.
     pub fn after_power_cut(&self, kept: usize) -> Self {
         let state = self.state();
         let mut records = state.synced.clone();
@@ -41,7 +41,7 @@ impl MemoryDisk {
         Self::holding(records)
     }
 
-    /// The disk after `kill -9` of its process: everything that was committed is there.
+    /// The disk after `kill -9` of its process: everything committed is there.
     pub fn after_kill(&self) -> Self {
         Self::holding(self.state().committed.clone())
     }

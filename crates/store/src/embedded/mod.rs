@@ -1,15 +1,14 @@
 //! The embedded store: the state machine in this process, durable in a data folder.
 //!
 //! ```text
-//!   callers --inbox--> owner thread: apply, apply, apply --commits--> committer thread: write, sync, answer
+//!   callers --inbox--> owner thread: apply, apply, apply --commits--> committer thread: write, sync, reply
 //!      |                                                                 |
 //!      +------------------------ payloads <------------------------ durable layer (disk)
 //! ```
 //!
-//! Memory holds the indexes, rebuilt at start; payloads and results stay
-//! on disk and are read by the callers themselves. What is answered is on disk, except leases: they are
-//! written at once but synced lazily, because a restart raises every fence past those handed out and
-//! counts the running window as spent.
+//! Memory holds the indexes, rebuilt at start. Payloads and results stay on disk, and callers read them
+//! directly. Every reply is durable, except leases: they are written at once but synced lazily, because a
+//! restart issues larger fencing tokens than before and counts the running window as spent.
 
 mod codec;
 mod committer;
@@ -47,17 +46,17 @@ use self::fjall_disk::FjallDisk;
 use self::owner::{Message, Owner};
 use crate::{Clock, DeadJob, JobDetails, LeasedJob, Notifier, Store, StoreError, SystemClock};
 
-/// Limit: commands that wait for the owner thread; more callers wait their turn.
+/// Limit: commands that wait for the owner thread; further callers wait.
 const INBOX: usize = 1_024;
 
-/// When an answer is given.
+/// When the store replies.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Durability {
-    /// Answered means on disk.
+    /// A reply means on disk.
     #[default]
     Sync,
-    /// Answered means written: survives the process, but a power cut may take the last moments.
+    /// A reply means written: survives the process, but a power cut may lose the last moments.
     Buffered,
 }
 
@@ -95,7 +94,7 @@ impl fmt::Debug for EmbeddedStore {
 }
 
 impl EmbeddedStore {
-    /// Opens the data folder, makes it if it is missing, and rebuilds the indexes.
+    /// Opens the data folder, creates it if it is missing, and rebuilds the indexes.
     pub fn open(options: EmbeddedOptions) -> Result<Self, StoreError> {
         options
             .config
@@ -118,7 +117,7 @@ impl EmbeddedStore {
         Ok(store)
     }
 
-    /// Opens on a durable layer whose power can be cut, and proves its invariants after every batch.
+    /// Opens on a durable layer whose power a test can cut, and proves the invariants after every batch.
     pub fn open_for_test(
         disk: Arc<dyn Disk>,
         config: BulkConfig,
@@ -159,7 +158,7 @@ impl EmbeddedStore {
         })
     }
 
-    /// Finishes what was asked, syncs and lets go of the folder.
+    /// Finishes pending commands, syncs and releases the folder.
     pub async fn close(self) -> Result<(), StoreError> {
         let (reply, done) = oneshot::channel();
         let Self {
@@ -168,7 +167,7 @@ impl EmbeddedStore {
             disk_bytes,
             ..
         } = self;
-        // The committer drops the last reference, so that the lock is gone when it answers.
+        // The committer drops the last reference, so that the lock is gone when it replies.
         drop((disk, disk_bytes));
         inbox
             .send(Message::Close(reply))
@@ -177,7 +176,7 @@ impl EmbeddedStore {
         done.await.map_err(|_| StoreError::Closed)?
     }
 
-    /// Bytes of the tables on disk, without the journal; 0 on a durable layer that is no disk.
+    /// Bytes of the tables on disk, without the journal; 0 on a durable layer that is not a disk.
     pub fn disk_bytes(&self) -> u64 {
         self.disk_bytes.as_ref().map_or(0, FjallDisk::disk_bytes)
     }
@@ -242,7 +241,7 @@ impl EmbeddedStore {
         Ok(Some(state.state))
     }
 
-    /// None if the job has been dropped since it was looked up.
+    /// None if the job was dropped since the lookup.
     fn details(&self, view: JobView) -> Result<Option<JobDetails>, StoreError> {
         let Some((id, payload)) = self.read_job(view.seq)? else {
             return Ok(None);
@@ -273,7 +272,7 @@ fn corrupt(error: DiskError) -> StoreError {
     StoreError::Corrupt(error.to_string())
 }
 
-/// The standard library's hasher keys are the randomness at hand.
+/// The randomness comes from the standard library's hasher keys.
 fn random_key() -> (u64, u64) {
     let word = || RandomState::new().build_hasher().finish();
     (word(), word())

@@ -1,8 +1,8 @@
 //! The thread that owns the state machine.
 //!
-//! It drains its inbox, applies the commands in memory and hands their changes with their answers to the
-//! committer. Commands that arrive while the committer syncs share the next sync, so the busier the store, the
-//! fewer syncs per command.
+//! It drains its inbox, applies the commands in memory and sends their changes with their outcomes to the
+//! committer. Commands that arrive while the committer syncs share the next sync (group commit), so the busier
+//! the store, the fewer syncs per command.
 
 use std::sync::{Arc, mpsc as std_mpsc};
 
@@ -14,13 +14,13 @@ use super::disk::Reader;
 use super::encoder::ChangeEncoder;
 use crate::{Clock, Notifier, StoreError};
 
-/// Limit: commands on one commit.
+/// Limit: commands in one commit.
 const MAX_BATCH: usize = 256;
 
 pub(super) enum Message {
     Apply(Command, Reply),
     Snapshot(oneshot::Sender<Result<Box<dyn Reader>, StoreError>>),
-    /// Waits until everything before it is done, syncs, and ends the threads.
+    /// Waits for everything before it, syncs, and ends the threads.
     Close(oneshot::Sender<Result<(), StoreError>>),
 }
 
@@ -30,7 +30,7 @@ pub(super) struct Owner {
     pub(super) committer: std_mpsc::SyncSender<Task>,
     pub(super) clock: Arc<dyn Clock>,
     pub(super) notifier: Arc<Notifier>,
-    /// Proves the state machine's invariants after every batch: for tests, it visits every job.
+    /// Proves the state machine's invariants after every batch. For tests: it visits every job.
     pub(super) checked: bool,
     pub(super) poison: Poison,
 }
@@ -61,7 +61,7 @@ impl Owner {
     }
 
     fn hand_over(&self, task: Task) {
-        // The committer ends before this thread only if it panicked; the dropped replies say "closed" then.
+        // The committer ends before this thread only if it panicked; the dropped replies then report "closed".
         let _ = self.committer.send(task);
     }
 
@@ -91,8 +91,8 @@ impl Owner {
             self.bulk.check();
         }
         self.encoder.fill(&mut commit, &self.bulk);
-        // Before the sync: who is woken by it asks this thread, and is answered after the commit. So who has
-        // heard an answer has heard its signal.
+        // Signal before the sync: a woken service sends its command to this thread, which replies after the
+        // commit. So a caller that has its reply has also seen its signal.
         self.notifier.notify(self.bulk.take_signals());
         self.hand_over(Task::Write(commit));
     }

@@ -31,8 +31,8 @@ fn meta<T: serde::de::DeserializeOwned>(disk: &dyn Disk, key: u64) -> Result<Opt
         .transpose()
 }
 
-/// The state machine as it was, and the encoder that goes on from there. Raises the epoch durably first:
-/// every fence given out from here on is larger than any before.
+/// Returns the restored state machine, and the encoder that continues from there. Raises the epoch durably
+/// first, so every later fencing token is larger than any before.
 pub(super) fn recover(
     disk: &dyn Disk,
     config: BulkConfig,
@@ -92,7 +92,7 @@ fn stop(failed: &mut Option<StoreError>, error: RestoreError) -> DiskError {
     text
 }
 
-/// The latest lease of each job, as far as that was written, with the record that names it.
+/// The latest written lease of each job, with the record that contains it.
 type Leases = HashMap<JobSeq, (Fence, u64)>;
 
 fn leases(disk: &dyn Disk) -> Result<(Leases, Vec<u64>), StoreError> {
@@ -109,14 +109,14 @@ fn leases(disk: &dyn Disk) -> Result<(Leases, Vec<u64>), StoreError> {
     Ok((latest, records))
 }
 
-/// Jobs in the order of their numbers, each with its state and the lease that was open, if any.
+/// Jobs by sequence number, each with its state and its open lease, if any.
 fn jobs(
     disk: &dyn Disk,
     restore: &mut Restore,
     latest: &Leases,
     encoder: &mut ChangeEncoder,
 ) -> Result<(), StoreError> {
-    // States are small and few while jobs wait; they are dropped as they are used.
+    // States are small and few while jobs wait; each is dropped once used.
     let mut states: std::collections::VecDeque<(u64, JobProgress, bool)> = Default::default();
     disk.scan(Table::States, &mut |seq, bytes| {
         let (mut state, blob) = codec::decode_state(bytes)?;

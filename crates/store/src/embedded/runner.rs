@@ -1,5 +1,5 @@
-//! The thread that owns a machine and its disk: runs what waits, writes all changes as one batch, syncs once if any
-//! of them must be durable, then answers. The refresh part and the rooms each have one.
+//! The thread that owns a machine and its disk: runs waiting calls, writes all changes as one batch, syncs once
+//! if any of them must be durable, then replies. The refresh part and the rooms each have one.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -12,7 +12,7 @@ use super::disk::{Disk, DiskError, Op};
 use crate::machine::Keep;
 use crate::{Clock, StoreError};
 
-/// Limit: calls that wait for the thread; more callers wait their turn.
+/// Limit: calls that wait for the thread; further callers wait.
 const INBOX: usize = 1_024;
 /// Limit: calls in one write.
 const MAX_BATCH: usize = 256;
@@ -20,7 +20,7 @@ const MAX_BATCH: usize = 256;
 const BUFFERED_FOR: Duration = Duration::from_secs(1);
 
 pub(super) type Kept = Result<(), StoreError>;
-/// Answers the caller, once it is known whether the changes are kept.
+/// Replies to the caller, once it is known whether the changes are persisted.
 type Reply = Box<dyn FnOnce(Kept) + Send>;
 type Work<M> = Box<dyn FnOnce(&mut M, Timestamp) -> Reply + Send>;
 
@@ -30,30 +30,30 @@ pub(super) trait Persistence: Send + 'static {
 
     fn machine(&mut self) -> &mut Self::Machine;
 
-    /// Before work is run: the time by the clock that nobody steps.
+    /// Sets the time of the clock that nobody steps, before work runs.
     fn tell_steady(&mut self, _steady: Timestamp) {}
 
-    /// Grows whenever something changes that was not written yet.
+    /// Grows with every change that is not written yet.
     fn changes(&self) -> usize;
 
-    /// What is to be written.
+    /// The ops to write.
     fn take_ops(&mut self, must_sync: bool) -> Ops;
 }
 
 #[derive(Debug, Default)]
 pub(super) struct Ops {
     pub(super) ops: Vec<Op>,
-    /// Synced whatever the durability, and before anything is answered.
+    /// Synced whatever the durability, and before any reply.
     pub(super) at_once: bool,
 }
 
 enum Message<M> {
     Run(Keep, Work<M>),
-    /// Waits until everything before it is done, syncs, and ends the thread.
+    /// Waits for everything before it, syncs, and ends the thread.
     Close(oneshot::Sender<Kept>),
 }
 
-/// How callers reach the thread.
+/// The callers' handle of the thread.
 #[derive(Debug)]
 pub(super) struct Runner<M>(mpsc::Sender<Message<M>>);
 
@@ -78,7 +78,7 @@ impl<M: 'static> Runner<M> {
         Ok(Self(inbox))
     }
 
-    /// Finishes what was asked, syncs and lets go of the folder. Calls that come later find the store closed.
+    /// Finishes pending calls, syncs and releases the folder. Later calls find the store closed.
     pub(super) async fn close(&self) -> Result<(), StoreError> {
         let (reply, done) = oneshot::channel();
         self.send(Message::Close(reply)).await?;
@@ -89,7 +89,7 @@ impl<M: 'static> Runner<M> {
         self.0.send(message).await.map_err(|_| StoreError::Closed)
     }
 
-    /// Runs work on the machine, with the wall's time, and answers when its changes are kept.
+    /// Runs work on the machine, with the wall clock's time, and returns once its changes are persisted.
     pub(super) async fn run<T: Send + 'static>(
         &self,
         keep: Keep,
@@ -98,7 +98,7 @@ impl<M: 'static> Runner<M> {
         let (reply, answer) = oneshot::channel();
         let run: Work<M> = Box::new(move |machine, wall| {
             let outcome = work(machine, wall);
-            // Whoever asked may be gone; what it asked for is done all the same.
+            // The caller may be gone; its call is done all the same.
             Box::new(move |kept: Kept| drop(reply.send(kept.map(|()| outcome))))
         });
         self.send(Message::Run(keep, run)).await?;
@@ -112,7 +112,7 @@ struct Thread<L: Persistence> {
     clock: Arc<dyn Clock>,
     durability: Durability,
     last_sync: Instant,
-    /// After a failed write nothing is answered any more: memory is ahead of the disk.
+    /// After a failed write the store answers nothing any more: memory is ahead of the disk.
     poison: Option<StoreError>,
 }
 
@@ -127,7 +127,8 @@ impl<L: Persistence> Thread<L> {
                     Message::Close(reply) => {
                         self.batch(waiting);
                         let result = self.last_sync();
-                        // The lock on the folder goes with the disk; whoever closed may open again at once.
+                        // Dropping the disk releases the lock on the folder; after `close` a caller may reopen
+                        // it at once.
                         drop(self);
                         let _ = reply.send(result);
                         return;
@@ -170,14 +171,15 @@ impl<L: Persistence> Thread<L> {
             tracing::error!(%error, "the store stops answering");
             self.poison = Some(error.clone());
         }
-        // Also those that changed nothing: "already processing" is a promise about what an earlier call did.
+        // Includes calls that changed nothing: "already processing" is a promise about what an earlier call
+        // did.
         grants
             .into_iter()
             .chain(rest)
             .for_each(|reply| reply(kept.clone()));
     }
 
-    /// Writes what changed. Grants that what is durable covers already are answered before the sync.
+    /// Writes the changes. Replies before the sync to grants that the durable record already covers.
     fn keep(&mut self, must_sync: bool, grants: &mut Vec<Reply>) -> Kept {
         let Ops { ops, at_once } = self.persistence.take_ops(must_sync);
         if !ops.is_empty() {

@@ -17,19 +17,19 @@ use super::{EmbeddedStore, FjallDisk, corrupt, folder, recover};
 use crate::StoreError;
 use crate::transfer::{self, Counts, ExportWriter, Line, unwritten};
 
-/// Limit: numbers are exact in a double, for backends that have only those.
+/// Limit: numbers are exact in a double, for backends that have nothing else.
 const MAX_SEQ: u64 = 1 << 53;
 
 /// Records written at once during an import.
 const IMPORT_BATCH: usize = 1_000;
 
 impl EmbeddedStore {
-    /// Writes everything that was answered before the call, while the store goes on.
+    /// Writes everything that was answered before the call, while the store keeps running.
     pub async fn export(&self, out: impl Write) -> Result<Counts, StoreError> {
         export(&*self.snapshot().await?, out)
     }
 
-    /// Makes a new data folder out of a stream. The folder appears when all of it is there.
+    /// Creates a data folder from a stream. The folder appears once the import is complete.
     pub fn import(path: &Path, input: impl BufRead) -> Result<Counts, StoreError> {
         let failed = |reason: String| StoreError::Folder {
             path: path.to_owned(),
@@ -52,13 +52,13 @@ impl EmbeddedStore {
         }
         folder::prepare(&beside)?;
         let disk = FjallDisk::open(&beside.join("bulk"), Table::BULK)?;
-        // What was imported must also open.
+        // The imported store must also open.
         let counts = import(&disk, input).and_then(|counts| {
             recover::recover(&disk, BulkConfig::default(), (0, 0), Timestamp(0)).map(|_| counts)
         });
         drop(disk);
         let counts = counts.inspect_err(|_| {
-            // The stream's error is the one to tell.
+            // Report the stream's error, not this one.
             let _ = fs::remove_dir_all(&beside);
         })?;
         fs::rename(&beside, path)
@@ -74,7 +74,7 @@ fn export(from: &dyn Reader, out: impl Write) -> Result<Counts, StoreError> {
         let limits = codec::decode::<LimitsRecord>("the limits", &bytes).map_err(corrupt)?;
         writer.write(&Line::Limits(limits)).map_err(unwritten)?;
     }
-    // A scan carries only its own errors; one of the stream waits here.
+    // A scan carries only its own errors; an error of the stream waits here.
     let mut failed = None;
     let mut write = |line: &Line| {
         writer.write(line).map_err(|error| {
@@ -132,7 +132,7 @@ fn whole_state(from: &dyn Reader, seq: u64) -> Result<Option<JobProgress>, DiskE
         return Ok(None);
     };
     let (mut state, blob) = codec::decode_state(&bytes)?;
-    // Fences are the store's own: they say nothing elsewhere.
+    // Fencing tokens are local to a store: they mean nothing elsewhere.
     state.fence = Default::default();
     if blob && let Some(result) = from.get(Table::Blobs, codec::result_blob(JobSeq(seq)))? {
         codec::with_result(&mut state.state, result);
@@ -156,7 +156,7 @@ fn import(disk: &FjallDisk, input: impl BufRead) -> Result<Counts, StoreError> {
         }
         Ok(())
     })?;
-    // Fences of the imported jobs are those of another store: as if from an epoch before.
+    // Fencing tokens of the imported jobs come from another store: treat them as from an earlier epoch.
     let progress = Progress {
         next_seq: last_seq + 1,
         ..Progress::default()

@@ -1,4 +1,4 @@
-//! What operators and benchmarks ask of the servers themselves.
+//! Commands of operators and benchmarks to the servers themselves.
 
 use redis::{Cmd, Value};
 
@@ -6,11 +6,11 @@ use super::RedisStore;
 use super::server::Broken;
 use crate::StoreError;
 
-/// Keys looked at per SCAN.
+/// Keys inspected per SCAN.
 const SCAN_COUNT: u32 = 1_000;
 
 impl RedisStore {
-    /// Runs a command on every server that has a shard; the answers in the order of the servers' names.
+    /// Runs a command on every server that has a shard; returns the replies in order of server name.
     async fn on_servers(&self, command: &Cmd) -> Result<Vec<Value>, StoreError> {
         let mut answers = Vec::new();
         for server in self.shared.servers.masters()? {
@@ -49,7 +49,7 @@ impl RedisStore {
         Ok(all.iter().filter_map(|text| text.parse::<u64>().ok()).sum())
     }
 
-    /// How durable the servers' answers are, in their own words.
+    /// The durability settings of the servers, in Redis terms.
     pub async fn persistence(&self) -> Result<String, StoreError> {
         let all = self.info("persistence", "aof_enabled").await?;
         if all.iter().any(|on| on != "1") {
@@ -73,7 +73,7 @@ impl RedisStore {
         self.on_servers(&redis::cmd("PING")).await.map(drop)
     }
 
-    /// Removes everything under the prefix. Nothing can be brought back; no engine may be running.
+    /// Removes everything under the prefix, irreversibly; no engine may be running.
     pub async fn remove_all(&self) -> Result<(), StoreError> {
         let pattern = self.shared.keys.pattern();
         for server in self.shared.servers.masters()? {
@@ -98,7 +98,7 @@ impl RedisStore {
                 let (next, keys): (u64, Vec<Vec<u8>>) =
                     scan.query_async(&mut connection).await.map_err(unavailable)?;
                 for key in keys {
-                    // One by one: those of different shards are in different slots.
+                    // One by one: keys of different shards are in different slots.
                     let removed = redis::cmd("UNLINK")
                         .arg(key)
                         .query_async::<()>(&mut connection)

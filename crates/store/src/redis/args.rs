@@ -1,4 +1,4 @@
-//! Arguments of a script, kept in one buffer so that a call can be sent again.
+//! Arguments of a script, kept in one buffer so that a call can be resent.
 
 use tidegate_core::time::{Millis, Timestamp};
 
@@ -25,7 +25,7 @@ impl Args {
         self.text(&number.into().to_string())
     }
 
-    /// Larger ones than a double holds exactly become "never".
+    /// A number larger than a double holds exactly becomes "never".
     pub(super) fn big(&mut self, number: u64) -> &mut Self {
         self.text(&number.min(MAX_NUMBER).to_string())
     }
@@ -38,7 +38,7 @@ impl Args {
         self.text(if flag { "1" } else { "0" })
     }
 
-    /// Nothing is the empty text.
+    /// None is the empty text.
     pub(super) fn option<T>(&mut self, value: Option<T>, put: impl FnOnce(&mut Self, T)) -> &mut Self {
         match value {
             Some(value) => put(self, value),
@@ -55,7 +55,7 @@ impl Args {
     }
 }
 
-/// Seven bytes, as the scripts keep times.
+/// Seven bytes, the format of times in the scripts.
 pub(super) fn pack_time(at: Timestamp) -> [u8; 7] {
     let [_, rest @ ..] = at.0.min(MAX_NUMBER).to_be_bytes();
     rest

@@ -1,4 +1,4 @@
-//! A job as Redis keeps it: what never changes, in one value.
+//! The immutable part of a job on Redis, in one value.
 //!
 //! ```text
 //!   by the script      batch 5, created 6, queue 2
@@ -22,7 +22,7 @@ pub(super) fn flags(job: &NewJob) -> u8 {
     job.priority as u8 | run | expires
 }
 
-/// What this program adds.
+/// The part that this program packs.
 pub(super) fn pack(job: &NewJob, payload: &[u8], out: &mut Vec<u8>) {
     let (id, kind) = (job.id.as_str(), job.kind.as_str());
     out.push(flags(job));

@@ -1,4 +1,4 @@
-//! Dead jobs over all shards, and the one that is purged.
+//! Lists the dead jobs of all shards, and purges one.
 
 use tidegate_core::bulk::dead::MAX_PAGE;
 use tidegate_core::bulk::views::{Cursor, DeadFilter, DeadView, Page, Query};
@@ -9,11 +9,12 @@ use super::views::SHARD_BITS;
 use super::{Shared, decode, scripts};
 use crate::{DeadJob, StoreError};
 
-/// Above every number of a shard: a listing there begins with the job accepted last.
+/// Above every sequence number of a shard: a listing there begins with the most recently accepted job.
 const FROM_THE_LAST: u64 = (1 << SHARD_BITS) - 1;
 
 impl Shared {
-    /// One shard after the other; only the group's own if a group is named. The cursor carries the shard.
+    /// One shard after the other; only the group's own if the filter names a group. The cursor carries the
+    /// shard.
     pub(super) async fn dead(
         &self,
         filter: &DeadFilter,
@@ -78,7 +79,7 @@ fn cursor(shard: u32, local: u64) -> Cursor {
     Cursor(u64::from(shard) << SHARD_BITS | local)
 }
 
-/// The same page as the state machine shows it.
+/// The same page as the state machine returns it.
 pub(super) fn without_bodies(page: Page<DeadJob>) -> Page<DeadView> {
     let view = |dead: DeadJob| DeadView {
         group: dead.group,

@@ -1,4 +1,4 @@
-//! Answers of scripts as outcomes.
+//! Decodes script replies to outcomes.
 
 use bytes::Bytes;
 use tidegate_core::bulk::congestion::{Backoff, CongestionLevel, estimate_completion};
@@ -78,7 +78,7 @@ pub(super) fn stop(items: &mut Items) -> StoreResult<Stop> {
     })
 }
 
-/// What the scripts say when they refuse, with the names that were asked for.
+/// Decodes a refusal of the scripts, with the names from the request.
 pub(super) fn refusal(
     said: &str,
     group: &GroupId,
@@ -109,7 +109,7 @@ pub(super) fn refusal(
     })
 }
 
-/// Numbers of one shard as numbers of the whole store.
+/// Converts numbers of one shard to numbers of the whole store.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Numbers {
     pub(super) shard: u64,
@@ -168,11 +168,11 @@ pub(super) fn enqueue(
     }))
 }
 
-/// What a shard says of one of its queues.
+/// A shard's report on one of its queues.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct InQueue {
     pub(super) ready: u64,
-    /// Of the groups that stand in its order, in thousandths.
+    /// Of the groups in its order, in thousandths.
     pub(super) weight: u64,
 }
 
@@ -212,7 +212,7 @@ pub(super) fn admit(mut items: Items, numbers: Numbers) -> StoreResult<(AdmitOut
     Ok((outcome, InQueue::read(&mut items)?))
 }
 
-/// What a shard says of itself with every answer.
+/// A shard's report on itself, part of every reply.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Facts {
     pub(super) active: u64,
@@ -221,11 +221,11 @@ pub(super) struct Facts {
     pub(super) unfinished: u64,
     pub(super) ready: u64,
     pub(super) now: u64,
-    /// Finished jobs that are kept.
+    /// Finished jobs that the shard keeps.
     pub(super) finished: u64,
 }
 
-/// The signals that notified, and the facts.
+/// The signals that were sent, and the facts.
 pub(super) fn facts(items: &mut Items) -> StoreResult<(i64, Facts)> {
     let mut facts = items.items()?;
     let bits = facts.int()?;
@@ -242,7 +242,7 @@ pub(super) fn facts(items: &mut Items) -> StoreResult<(i64, Facts)> {
     ))
 }
 
-/// Leases of one shard, with what is left of its grant.
+/// Leases of one shard, with the rest of its grant.
 #[derive(Debug)]
 pub(super) struct ShardLeases {
     pub(super) jobs: Vec<LeasedJob>,

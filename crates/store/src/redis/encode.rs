@@ -1,4 +1,4 @@
-//! Transitions as arguments of their scripts.
+//! Encodes transitions as arguments of their scripts.
 
 use tidegate_core::bulk::views::Query;
 use tidegate_core::bulk::*;
@@ -6,7 +6,7 @@ use tidegate_core::bulk::*;
 use super::args::Args;
 use super::{blob, settings};
 
-/// One shard's call: which jobs and leases are named by the numbers of that shard.
+/// One shard's call: jobs and leases carry the numbers of that shard.
 pub(super) fn enqueue(p: &EnqueueParams, max_payload: u64) -> Args {
     let mut args = Args::default();
     let base_priority = p.base_priority.unwrap_or(0);
@@ -100,7 +100,7 @@ pub(super) fn settle<'a>(
 
 /// A lease by the numbers of its shard.
 pub(super) fn lease(args: &mut Args, lease: LeaseRef, shards: u64) {
-    // No lease has fence 0: one of another shard is nobody's.
+    // No lease has fencing token 0, so a token of another shard matches nothing.
     let same = lease.job.0 % shards == lease.fence.0 % shards;
     let fence = if same { lease.fence.0 / shards } else { 0 };
     args.big(lease.job.0 / shards).big(fence);
@@ -176,7 +176,7 @@ pub(super) fn query(query: &Query) -> Args {
         Query::BulkStats => {
             args.text("stats");
         }
-        // These have scripts of their own.
+        // These have their own scripts.
         Query::WhyJob(group, job) => {
             args.text(group.as_str()).text(job.as_str());
         }

@@ -1,8 +1,8 @@
-//! The names of the keys, in one place. What scripts build themselves begins with the same prefix and tag.
+//! The names of the keys, in one place. Keys that scripts build begin with the same prefix and tag.
 
 use tidegate_core::ids::{RecordId, RoomId, TargetId};
 
-/// Where a shard's keys begin: `bulk-action:{0}:`. The tag in braces keeps them in one slot of a Cluster.
+/// The prefix of a shard's keys: `bulk-action:{0}:`. The tag in braces keeps them in one slot of a Cluster.
 #[derive(Debug, Clone)]
 pub(super) struct Keys {
     prefix: String,
@@ -35,13 +35,13 @@ impl Keys {
         pattern + "{*"
     }
 
-    /// The window that all shards share; used where there are several.
+    /// The window that all shards share; used with several shards only.
     pub(super) fn rate_limit(&self) -> String {
         format!("{}{{limit}}:rate-limit", self.prefix)
     }
 }
 
-/// The names of the refresh part: the tag in braces is the record's or the target's, so that records are spread over
+/// Key names of the refresh part. The tag in braces is the record's or the target's, which spreads records over
 /// a Cluster.
 #[derive(Debug, Clone)]
 pub(super) struct RefreshKeys {
@@ -78,8 +78,8 @@ impl RefreshKeys {
     }
 }
 
-/// The names of the waiting rooms: the tag in braces is the room's, so that a room is in one slot and rooms are spread
-/// over a Cluster.
+/// Key names of the waiting rooms. The tag in braces is the room's, which keeps a room in one slot and spreads
+/// rooms over a Cluster.
 #[derive(Debug, Clone)]
 pub(super) struct RoomKeys {
     prefix: String,
@@ -106,12 +106,12 @@ impl RoomKeys {
         format!("{}signals", self.prefix)
     }
 
-    /// The channel of streams that took over; scripts make its name from that of the signals.
+    /// The channel of superseded streams; scripts derive its name from that of the signals.
     pub(super) fn streams(&self) -> String {
         format!("{}signals:streams", self.prefix)
     }
 
-    /// `{room}:head`; scripts build the others from it.
+    /// `{room}:head`; scripts derive the other keys from it.
     pub(super) fn head(&self, room: &RoomId) -> String {
         let mut key = format!("{}{{", self.prefix);
         escape(&mut key, room.as_str());
@@ -120,7 +120,7 @@ impl RoomKeys {
     }
 }
 
-/// Braces would end the tag, and a slash would move the border between source and key.
+/// Escapes braces, which would end the tag, and the slash that separates source and key.
 fn escape(key: &mut String, name: &str) {
     for character in name.chars() {
         match character {

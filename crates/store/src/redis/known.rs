@@ -1,4 +1,4 @@
-//! What this process knows of each shard, and how it shares starts out among them.
+//! What this process knows of each shard, and how it distributes starts among them.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
@@ -8,10 +8,10 @@ use tidegate_core::ids::QueueId;
 
 use super::decode::{Facts, InQueue};
 
-/// Limit: calls after which a shard that had no work is asked again without a signal.
+/// Limit: calls after which an idle shard is polled again without a signal.
 const ASK_IDLE_EVERY: u64 = 16;
 
-/// How long a shard that did not answer is not asked for more work.
+/// How long a shard that did not reply gets no more requests for work.
 const DOWN_FOR: Duration = Duration::from_secs(2);
 
 #[derive(Debug)]
@@ -22,27 +22,27 @@ pub(super) struct Known {
 #[derive(Debug)]
 struct State {
     facts: Vec<Facts>,
-    /// Starts that a shard is owed; below zero when it got more than its share.
+    /// Starts owed to a shard; negative if it got more than its share.
     owed: Vec<f64>,
     calls: u64,
-    /// The latest time that any server has told.
+    /// The latest time reported by any server.
     now: u64,
-    /// Per queue and shard; none before the shard was asked about the queue.
+    /// Per queue and shard; none before the first report of the shard on the queue.
     queues: HashMap<QueueId, Vec<Option<InQueue>>>,
     /// Finished batches and idle groups that each shard keeps.
     kept: Vec<(u64, u64)>,
-    /// Shards that did not answer, and when they are asked again.
+    /// Shards that did not reply, and when to try them again.
     down_until: Vec<Option<Instant>>,
 }
 
 impl State {
-    /// Jobs in ready of one queue; never more than the shard has in all.
+    /// Ready jobs of one queue; never more than the shard has in all.
     fn ready_in(&self, queue: &str, shard: usize) -> u64 {
         let known = self.queues.get(queue).and_then(|of_queue| of_queue[shard]);
         known.map_or(0, |known| known.ready).min(self.facts[shard].ready)
     }
 
-    /// The weight of the groups that wait in a queue, jobs in ready included.
+    /// The weight of the groups that wait in a queue, including ready jobs.
     fn weight_in(&self, queue: &QueueId, shard: usize) -> u64 {
         let known = self.queues.get(queue).and_then(|of_queue| of_queue[shard]);
         match known {
@@ -78,13 +78,13 @@ impl Known {
         state.facts[shard as usize] = facts;
     }
 
-    /// The counter that all shards share has told its time.
+    /// Records the time reported by the shared counter.
     pub(super) fn heard(&self, now: u64) {
         let mut state = self.state();
         state.now = state.now.max(now);
     }
 
-    /// Where there are several servers, they follow the clock that is ahead.
+    /// With several servers, they all follow the clock that is ahead.
     pub(super) fn now(&self) -> Option<u64> {
         let state = self.state();
         (state.facts.len() > 1).then_some(state.now)
@@ -100,7 +100,7 @@ impl Known {
         of_queue[shard as usize] = Some(known);
     }
 
-    /// Jobs in ready of a queue in all shards but one.
+    /// Ready jobs of a queue in all other shards.
     pub(super) fn ready_elsewhere(&self, queue: &QueueId, shard: u32) -> u64 {
         let state = self.state();
         let others = (0..state.facts.len()).filter(|&other| other != shard as usize);
@@ -139,12 +139,12 @@ impl Known {
         self.state().facts.iter().map(|facts| facts.ready).sum()
     }
 
-    /// A shard did not answer: it is left alone for a moment.
+    /// Marks a shard that did not reply as down for a moment.
     pub(super) fn went_down(&self, shard: u32) {
         self.state().down_until[shard as usize] = Some(Instant::now() + DOWN_FOR);
     }
 
-    /// The shards to ask; all of them if none seems to be there.
+    /// The shards to call; all of them if every one seems down.
     pub(super) fn up(&self, shards: u32) -> Vec<u32> {
         let state = self.state();
         let now = Instant::now();
@@ -157,7 +157,7 @@ impl Known {
         }
     }
 
-    /// Another process notified: there may be work.
+    /// Another process signalled: there may be work.
     pub(super) fn notified(&self, shard: u32) {
         let mut state = self.state();
         let facts = &mut state.facts[shard as usize];
@@ -169,7 +169,7 @@ impl Known {
         }
     }
 
-    /// Active groups and unfinished jobs of all shards but one.
+    /// Active groups and unfinished jobs of all other shards.
     pub(super) fn others(&self, shard: u32) -> (u64, u64) {
         let state = self.state();
         let others = state.facts.iter().enumerate();
@@ -180,15 +180,15 @@ impl Known {
             })
     }
 
-    /// Whether it is time to ask shards that had no work, too.
+    /// Whether it is time to poll idle shards, too.
     pub(super) fn ask_idle(&self) -> bool {
         let mut state = self.state();
         state.calls += 1;
         state.calls % ASK_IDLE_EVERY == 1
     }
 
-    /// `starts` shared out among some shards by the weight of their active groups. What does not divide evenly
-    /// is owed, so that over many calls each shard gets its share to within one start.
+    /// Distributes `starts` among some shards by the weight of their active groups. The remainder is carried
+    /// over, so that over many calls each shard gets its share to within one start.
     pub(super) fn parts(&self, queue: &QueueId, shards: &[u32], starts: u64, idle_too: bool) -> Vec<u64> {
         let mut state = self.state();
         let weight = |&shard: &u32| match state.weight_in(queue, shard as usize) {

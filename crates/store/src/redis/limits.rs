@@ -1,8 +1,8 @@
-//! configure_limits, the window that shards share, and what is read of limits and queues.
+//! configure_limits, the window that shards share, and queries of limits and queues.
 //!
-//! With several shards the first one decides: it keeps the history and gives every change a version. The counter
-//! that all shards share and the other shards follow it, each only forward, so that changes at the same time end
-//! with the same rates everywhere.
+//! With several shards the first one decides: it keeps the history and gives every change a version. The shared
+//! counter and the other shards follow it, each only forward, so that concurrent changes end with the same
+//! rates everywhere.
 
 use std::collections::BTreeMap;
 
@@ -26,10 +26,10 @@ use crate::StoreError;
 
 type StoreResult<T> = Result<T, StoreError>;
 
-/// What a shard knows of the rates that were set.
+/// A shard's knowledge of the rates set at run time.
 #[derive(Debug)]
 pub(super) struct Told {
-    /// Raised with every change; 0 if nothing was ever set.
+    /// Raised with every change; 0 if no rate was ever set.
     version: u64,
     pub(super) record: LimitsRecord,
     configured_rps: f64,
@@ -75,25 +75,25 @@ impl Told {
 /// The window that all shards share.
 pub(super) struct Limit {
     pub(super) window: u64,
-    /// What this call was granted.
+    /// Starts granted to this call.
     pub(super) grant: u64,
-    /// What all calls were granted in this window.
+    /// Starts granted to all calls in this window.
     pub(super) granted: u64,
-    /// The most in any window.
+    /// The most granted in any window.
     pub(super) most: u64,
-    /// What a window allows.
+    /// The limit of a window.
     pub(super) limit: u64,
-    /// What is left of this one.
+    /// The rest of this window.
     pub(super) room: u64,
 }
 
-/// Rates come as text: a number in an answer loses what is behind its point.
+/// Rates arrive as text: a number in a Redis reply loses its decimals.
 fn rate(text: &str) -> StoreResult<f64> {
     text.parse()
         .map_err(|_| StoreError::Corrupt(format!("a script answered {text:?} as a rate")))
 }
 
-/// A record as the scripts and the stream have it.
+/// A record as the scripts and the stream encode it.
 pub(super) fn as_json(record: &LimitsRecord) -> StoreResult<String> {
     serde_json::to_string(record).map_err(|error| StoreError::Corrupt(error.to_string()))
 }
@@ -131,8 +131,8 @@ impl Shared {
         Ok(Ok(()))
     }
 
-    /// Tells the counter and the other shards what the first shard knows. A change that did not get through to
-    /// all of them is made good when a process connects.
+    /// Propagates the first shard's rates to the counter and the other shards. A change that did not reach all
+    /// of them is repaired when a process connects.
     pub(super) async fn share_known_limits(&self) -> StoreResult<()> {
         let mut items = self.look(0, &Query::Limits).await?;
         self.share_limits(&Told::read(&mut items.items()?)?).await
@@ -142,7 +142,7 @@ impl Shared {
         if self.shards == 1 || told.version == 0 {
             return Ok(());
         }
-        // The counter first: whoever is woken by a shard's signal finds it raised.
+        // The counter first: a process woken by a shard's signal finds it raised.
         let rates = LimitsRecord {
             changes: Vec::new(),
             ..told.record.clone()
@@ -159,7 +159,7 @@ impl Shared {
         try_join_all(others.collect::<Vec<_>>()).await.map(drop)
     }
 
-    /// Cuts starts out of the window that all shards share; below zero gives them back.
+    /// Takes starts from the window that all shards share; a negative number returns them.
     pub(super) async fn ask_limit(&self, starts: i64, window: u64, queue: &str) -> StoreResult<Limit> {
         let call = GrantCall {
             shared: self,
@@ -195,7 +195,7 @@ impl Shared {
         })
     }
 
-    /// In order of name. With several shards a queue is as slow as the shard that was told off last.
+    /// In order of name. With several shards a queue is as slow as the shard that was throttled last.
     pub(super) async fn queues(&self) -> StoreResult<Vec<QueueView>> {
         let mut all: BTreeMap<QueueId, QueueView> = BTreeMap::new();
         for shard in 0..self.shards {

@@ -6,9 +6,9 @@
 //!                        +-- PUBLISH signals --> every process
 //! ```
 //!
-//! The scripts (`lua/`) restate the state machine of the core and are held equal to it by the conformance
-//! suite and a differential test. Groups are spread over shards by their name; all keys of a shard share a
-//! hash tag. With several shards a lease spends starts granted from one counter, so the limit is exact.
+//! The scripts (`lua/`) restate the state machine of the core; the conformance suite and a differential test
+//! hold them equal to it. Groups are spread over shards by their name; all keys of a shard share a hash tag.
+//! With several shards a lease spends starts granted from one counter, so the limit is exact.
 
 mod admin;
 mod args;
@@ -56,28 +56,28 @@ use self::server::Live;
 use self::servers::{Failure, Request, Servers};
 use crate::{Clock, DeadJob, JobDetails, LeasedJob, Notifier, Store, StoreError};
 
-/// Calls on a server or Cluster that outlive its absence, for other crates that keep something there.
+/// Calls to a server or Cluster that retry while it is unavailable, for other crates that store data there.
 pub mod connect {
     pub use super::server::Live;
     pub use super::servers::{Failure, Request, Servers};
 }
 
-/// What the keys look like. A store with another number is refused.
+/// The version of the key layout. A store with another version is rejected.
 const SCHEMA: u32 = 2;
 
-/// Limit: shards of one store; each lease asks all of them.
+/// Limit: shards of one store; each lease calls all of them.
 pub const MAX_SHARDS: u32 = 64;
 
 #[derive(Debug, Clone)]
 pub struct RedisOptions {
     /// One server, or some of a Cluster: `redis://user:password@host:port/number`, `rediss://…`.
     pub urls: Vec<String>,
-    /// What every key begins with.
+    /// The prefix of every key.
     pub prefix: String,
-    /// Groups are spread over so many; fixed when the store is made.
+    /// The number of shards that groups are spread over; fixed when the store is created.
     pub shards: u32,
     pub config: BulkConfig,
-    /// The time, for tests; the server's own clock if absent.
+    /// The time source, for tests; the server's own clock if absent.
     pub clock: Option<Arc<dyn Clock>>,
 }
 
@@ -110,7 +110,7 @@ impl Drop for RedisStore {
     }
 }
 
-/// What calls and the listener for signals have in common.
+/// What calls and the signal listener share.
 struct Shared {
     servers: Servers,
     keys: Keys,
@@ -119,24 +119,24 @@ struct Shared {
     settings: String,
     clock: Option<Arc<dyn Clock>>,
     notifier: Arc<Notifier>,
-    /// Tells this process's calls from those of others.
+    /// Distinguishes this process's calls from those of others.
     name: String,
     calls: AtomicU64,
-    /// The run of the server that each shard was opened on.
+    /// The run of the server on which each shard was opened.
     opened: Mutex<HashMap<u32, String>>,
     /// What is known of each shard.
     known: Known,
 }
 
 impl RedisStore {
-    /// Connects, checks the server's version and the schema, and makes the settings known to the scripts.
+    /// Connects, checks the server's version and the schema, and sends the settings to the scripts.
     pub async fn open(options: RedisOptions) -> Result<Self, StoreError> {
         let store = Self::open_lazily(options)?;
         store.check().await?;
         Ok(store)
     }
 
-    /// The same for a server that may be away: all of that happens with the first calls.
+    /// The same for a server that may be unavailable: the first calls do all of that.
     pub fn open_lazily(options: RedisOptions) -> Result<Self, StoreError> {
         let RedisOptions {
             urls,
@@ -175,7 +175,7 @@ impl RedisStore {
         Ok(Self { shared, signals })
     }
 
-    /// Whether the server is there and suits.
+    /// Checks that the server is available and suitable.
     pub async fn check(&self) -> Result<(), StoreError> {
         for shard in 0..self.shared.shards {
             self.shared.look(shard, &Query::BulkStats).await?;
@@ -207,18 +207,18 @@ impl Shared {
             .map_or_else(String::new, |clock| clock.now().0.to_string())
     }
 
-    /// Shards are opened again at their next use.
+    /// Makes the next use of every shard open it again.
     fn forget_opened(&self) {
         let mut opened = self.opened.lock().unwrap_or_else(PoisonError::into_inner);
         opened.clear();
     }
 
-    /// The latest time that any server has told, where there are several.
+    /// The latest time reported by any server, if there are several.
     fn latest(&self) -> String {
         self.known.now().map_or_else(String::new, |now| now.to_string())
     }
 
-    /// Makes a shard known to the server, once per run of the server.
+    /// Opens a shard, once per run of the server.
     async fn open_shard(&self, shard: u32, live: &Live) -> Result<(), Failure> {
         {
             let opened = self.opened.lock().unwrap_or_else(PoisonError::into_inner);
@@ -271,7 +271,7 @@ impl Shared {
         Ok(())
     }
 
-    /// One script call on a shard. The signals that it notified for others notify here at once.
+    /// One script call on a shard. The signals that it publishes also fire in this process at once.
     async fn call(&self, shard: u32, script: &Script, args: &Args) -> Result<Items, StoreError> {
         self.call_with(shard, script, args, None).await
     }
@@ -313,7 +313,7 @@ impl Shared {
         Items::of(self.servers.run(&call.key, &call).await?)
     }
 
-    /// Where there are several shards, one that is not there must not hold up what concerns all.
+    /// With several shards, an unavailable one must not delay what concerns all.
     fn patience(&self, script: &Script) -> Duration {
         let of_all = [
             &*scripts::ADMIT,
@@ -352,7 +352,7 @@ struct ScriptCall<'a> {
     args: &'a Args,
     /// Starts, and the window they are for.
     grant: Option<(u64, u64)>,
-    /// The same for every try.
+    /// The same for every attempt.
     request: String,
     patience: Duration,
 }
@@ -385,7 +385,7 @@ impl Request for ScriptCall<'_> {
         self.patience
     }
 
-    /// What the other shards have leased meanwhile waits for this one, and its leases run.
+    /// The leases of other shards wait for this reply, and their deadlines run.
     fn persistence(&self) -> Duration {
         match self.shared.shards > 1 && std::ptr::eq(self.script, &*scripts::LEASE) {
             true => Duration::from_millis(250),
@@ -394,7 +394,7 @@ impl Request for ScriptCall<'_> {
     }
 }
 
-/// Cuts starts out of the window that all shards share.
+/// Takes starts from the window that all shards share.
 struct GrantCall<'a> {
     shared: &'a Shared,
     key: String,
@@ -435,7 +435,7 @@ fn eval(script: &Script, key: &str) -> Cmd {
     command
 }
 
-/// FNV-1a: the same in every version, because groups are spread by it.
+/// FNV-1a: must stay the same in every version, because it spreads groups over shards.
 fn fingerprint(bytes: &[u8]) -> u64 {
     bytes.iter().fold(0xcbf2_9ce4_8422_2325, |hash, &byte| {
         (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)

@@ -1,4 +1,4 @@
-//! What scripts answer, read piece by piece.
+//! Reads script replies item by item.
 
 use bytes::Bytes;
 use redis::Value;
@@ -7,7 +7,7 @@ use tidegate_core::time::Timestamp;
 use super::settings::MAX_NUMBER;
 use crate::StoreError;
 
-/// What is too far away for the scripts is never.
+/// A time beyond the numbers of the scripts becomes "never".
 pub(super) fn time(ms: u64) -> Timestamp {
     Timestamp(if ms >= MAX_NUMBER { u64::MAX } else { ms })
 }
@@ -69,7 +69,7 @@ impl Items {
         Ok(time(self.unsigned()?))
     }
 
-    /// Below zero is none.
+    /// A negative number is none.
     pub(super) fn maybe(&mut self) -> Result<Option<u64>, StoreError> {
         Ok(u64::try_from(self.int()?).ok())
     }
@@ -100,7 +100,7 @@ impl Items {
         Ok(Some(self.text()?).filter(|text| !text.is_empty()))
     }
 
-    /// A name that was checked when it came in.
+    /// A name that was validated on input.
     pub(super) fn name<T: TryFrom<String>>(&mut self) -> Result<T, StoreError>
     where
         T::Error: std::fmt::Display,
@@ -112,7 +112,7 @@ impl Items {
         self.0.len()
     }
 
-    /// Reads every item of this array as an array of its own.
+    /// Reads every item of this array as a nested array.
     pub(super) fn each<T>(
         self,
         mut read: impl FnMut(&mut Items) -> Result<T, StoreError>,

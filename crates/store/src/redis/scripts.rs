@@ -1,11 +1,11 @@
-//! The scripts: one file per transition, joined with what they share into one library of functions.
+//! The scripts: one file per transition, joined with shared code into one library of functions.
 //!
-//! A library is read once per server; a script that is evaluated would make its hundred functions anew with
-//! every call. Its name ends in a digest of its text, so that versions do not get in each other's way.
+//! A server loads a library once; EVAL would recreate its hundred functions with every call. The library's name
+//! ends in a digest of its text, so that versions do not conflict.
 
 use std::sync::LazyLock;
 
-/// A transition by the name that the server knows it by.
+/// A transition by its function name on the server.
 #[derive(Debug)]
 pub(super) struct Script {
     pub(super) function: String,
@@ -23,7 +23,7 @@ macro_rules! lua {
     };
 }
 
-/// What transitions of the bulk part share, in the order in which it is needed.
+/// Shared code of the bulk part, in order of dependency.
 const BULK: [&str; 8] = [
     lua!("base"),
     lua!("group"),
@@ -41,16 +41,17 @@ const REFRESH: [&str; 2] = [lua!("refresh/record"), lua!("refresh/budget")];
 /// The same for the waiting rooms.
 const ROOM: [&str; 2] = [lua!("room/head"), lua!("room/ticket")];
 
-/// Writes; refused as a whole when the server may not (out of memory, read-only), so never half done.
+/// Writes. The server rejects the call as a whole if it cannot write (out of memory, read-only), so it is never
+/// half done.
 const WRITES: &str = "";
-/// Allowed on a server that may not write.
+/// Allowed on a server that cannot write.
 const READS: &str = "'no-writes'";
 /// Begins by reading the state of a shard.
 const BEGIN: &str = "begin(keys, args)";
-/// Has nothing to do with the state of a shard, or makes it; only the bulk part has shards.
+/// Does not read the state of a shard, or creates it; only the bulk part has shards.
 const ALONE: &str = "KEYS, ARGV, call = keys, args, redis.call";
 
-/// A transition as a function of the library, because Lua allows 200 local names in one function.
+/// A transition as a function of the library, because Lua allows only 200 local names in one function.
 fn function(library: &str, name: &str, flags: &str, begin: &str, text: &str) -> String {
     let name = name_of(library, name);
     format!(
@@ -59,7 +60,7 @@ fn function(library: &str, name: &str, flags: &str, begin: &str, text: &str) -> 
     )
 }
 
-/// What the server knows a transition by; those of another part than bulk have a folder.
+/// The function name of a transition on the server; those of other parts than bulk have a folder.
 fn name_of(library: &str, transition: &str) -> String {
     format!("{library}_{}", transition.replace('/', "_"))
 }
@@ -75,7 +76,7 @@ macro_rules! scripts {
         pub(super) static LIBRARY: LazyLock<Library> = LazyLock::new(|| {
             let body = |library: &str| {
                 let mut text = String::new();
-                // Each part by itself: they share no names, and a block ends the local ones.
+                // Each part in its own block, which ends its local names: the parts share none.
                 $(
                     text += "do\n";
                     text += &$shared.concat();

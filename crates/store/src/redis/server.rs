@@ -1,4 +1,4 @@
-//! One Redis server: a connection that is made when it is needed and made again when it breaks.
+//! One Redis server: connects on demand and reconnects when the connection breaks.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,18 +9,18 @@ use tokio::sync::Mutex;
 
 use crate::StoreError;
 
-/// Longest wait for a connection and for an answer.
+/// Longest wait for a connection and for a reply.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(2);
 const RESPONSE_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// The oldest server whose scripts can be refused as a whole.
+/// The oldest server version that can reject a script as a whole.
 const OLDEST_VERSION: u32 = 7;
 
-/// A connection with what was learnt when it was made.
+/// A connection with what the handshake learnt.
 #[derive(Debug, Clone)]
 pub struct Live {
     pub connection: MultiplexedConnection,
-    /// Changes whenever the server is started.
+    /// Changes whenever the server restarts.
     pub run_id: String,
     pub cluster: bool,
     number: u64,
@@ -31,12 +31,12 @@ pub(super) struct Server {
     pub(super) client: Client,
     /// Without user and password, for messages.
     pub(super) name: String,
-    /// The functions that every new connection makes sure of.
+    /// The function library that every new connection ensures.
     library: Arc<str>,
     live: Mutex<(u64, Option<Live>)>,
 }
 
-/// Why there is no connection: worth another try, or not.
+/// Why there is no connection: retryable or not.
 #[derive(Debug)]
 pub(super) enum Broken {
     Now(RedisError),
@@ -76,7 +76,7 @@ impl Server {
         Ok(live)
     }
 
-    /// The connection is of no use any more; the next call makes a new one.
+    /// Discards a broken connection; the next call creates a new one.
     pub(super) async fn forget(&self, live: &Live) {
         let mut guard = self.live.lock().await;
         if guard.0 == live.number {

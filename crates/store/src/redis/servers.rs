@@ -1,9 +1,8 @@
-//! All servers of a store: one, or the masters of a Cluster; which one has a key, and what to do when a call
-//! fails.
+//! All servers of a store: one, or the masters of a Cluster. Finds the server of a key, and handles failed
+//! calls.
 //!
-//! A call is tried again, with growing pauses, for a bounded time. When nobody knows whether it ran (the
-//! connection broke before the answer came), the next try says so, and the script answers what the first
-//! one did.
+//! A call is retried with growing pauses, for a bounded time. If the connection broke before the reply, the
+//! call may have run. The next attempt says so, and the script returns the outcome of the first.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -16,35 +15,35 @@ use super::server::{Broken, Live, Server};
 use super::{keys, scripts};
 use crate::StoreError;
 
-/// Limit: how long one call is tried.
+/// Limit: how long one call is retried.
 pub(super) const PATIENCE: Duration = Duration::from_secs(10);
-/// Limit: tries of one call.
+/// Limit: attempts of one call.
 const MAX_TRIES: u32 = 40;
 
-/// Pause before the next try.
+/// Pause before the next attempt.
 fn pause(tries: u32) -> Duration {
     Duration::from_millis(u64::from(tries) * 50).min(Duration::from_secs(2))
 }
 
 #[derive(Debug)]
 pub struct Servers {
-    /// The text of the functions that are called.
+    /// The text of the function library.
     library: Arc<str>,
     seeds: Vec<ConnectionInfo>,
     known: Mutex<HashMap<String, Arc<Server>>>,
-    /// First slot, last slot, server; empty where there is no Cluster.
+    /// First slot, last slot, server; empty without a Cluster.
     slots: Mutex<Vec<(u16, u16, String)>>,
 }
 
-/// What to do about a failed call.
+/// How to handle a failed call.
 enum Remedy {
-    /// The functions are not there: a new connection loads them. It did not run.
+    /// The functions are missing: a new connection loads them. The call did not run.
     Load,
-    /// Another server has the key. It did not run.
+    /// Another server has the key. The call did not run.
     LookAgain,
-    /// The server cannot now. It did not run.
+    /// The server cannot execute it at the moment. The call did not run.
     Wait,
-    /// The connection broke; it may have run.
+    /// The connection broke; the call may have run.
     Reconnect,
     GiveUp,
 }
@@ -69,7 +68,7 @@ impl Servers {
         Self::with_library(urls, &scripts::LIBRARY.text)
     }
 
-    /// Servers that are made to know this library of functions.
+    /// Servers onto which every connection loads this function library.
     pub fn with_library(urls: &[String], library: &str) -> Result<Self, StoreError> {
         let bad = |url: &str, error: String| {
             // No password in a message.
@@ -93,7 +92,7 @@ impl Servers {
             .iter()
             .any(|info| matches!(info.addr(), ConnectionAddr::TcpTls { .. }))
         {
-            // Only the first one in a process can be chosen; any will do.
+            // Only the first provider of a process takes effect; any will do.
             let _ = rustls::crypto::ring::default_provider().install_default();
         }
         let servers = Self {
@@ -119,7 +118,7 @@ impl Servers {
         Ok(server)
     }
 
-    /// The first server that was named; for what any server can answer.
+    /// One of the configured servers, for calls that any server can answer.
     pub(super) fn any(&self, attempt: usize) -> Result<Arc<Server>, StoreError> {
         self.server(self.seeds[attempt % self.seeds.len()].clone())
     }
@@ -139,7 +138,7 @@ impl Servers {
         self.named(&name)
     }
 
-    /// A server of the Cluster, reached like the first one that was named.
+    /// A server of the Cluster, with the connection settings of the first configured one.
     fn named(&self, name: &str) -> Result<Arc<Server>, StoreError> {
         let (host, port) = name.rsplit_once(':').unwrap_or((name, "6379"));
         let port = port.parse().unwrap_or(6_379);
@@ -210,7 +209,7 @@ impl Servers {
         self.run_again(key, request, false).await
     }
 
-    /// The same for a command that an earlier try may have run.
+    /// The same for a command that an earlier attempt may have run.
     pub(super) async fn run_again(
         &self,
         key: &str,
@@ -221,7 +220,7 @@ impl Servers {
         let mut tries = 0;
         loop {
             let server = self.holder(key, tries)?;
-            // Also while others are connecting: they do it one after the other.
+            // Includes the wait while others are connecting: they do it one after the other.
             let left = patience.saturating_sub(begun.elapsed());
             let tried = tokio::time::timeout(left, self.try_once(&server, maybe_ran, request)).await;
             let failure = match tried {
@@ -270,7 +269,7 @@ impl Servers {
         }
     }
 
-    /// Asks around which server has what; nobody answering is no reason to fail here.
+    /// Asks the servers for the slot map; it is no error here if none replies.
     async fn look_again(&self, tries: u32) {
         let Ok(server) = self.any(tries as usize) else {
             return;
@@ -281,7 +280,7 @@ impl Servers {
         }
     }
 
-    /// A connection; where there is a Cluster, its slots are known from here on.
+    /// A connection; in a Cluster it also loads the slot map.
     pub(super) async fn live(&self, server: &Server) -> Result<Live, Failure> {
         let live = match server.live().await {
             Ok(live) => live,
@@ -292,7 +291,7 @@ impl Servers {
             self.learn_slots(&live)
                 .await
                 .map_err(|error| Failure::Redis(error, Some(live.clone())))?;
-            // The key may be elsewhere; the server says so, and the next try knows.
+            // The key may be elsewhere; the server says so, and the next attempt uses that.
         }
         Ok(live)
     }
@@ -314,30 +313,30 @@ impl Servers {
     }
 }
 
-/// What is to be run.
+/// A command to run.
 #[async_trait]
 pub trait Request: Send + Sync {
-    /// The command; `maybe_ran`: an earlier try may have run.
+    /// The command; `maybe_ran`: an earlier attempt may have run.
     fn command(&self, live: &Live, maybe_ran: bool) -> Cmd;
 
-    /// Called with the connection before every try.
+    /// Called with the connection before every attempt.
     async fn prepare(&self, live: &Live) -> Result<(), Failure>;
 
-    /// The server answered that it did not run the command; `maybe_ran`: an earlier try may have run.
+    /// The server replied that it did not run the command; `maybe_ran`: an earlier attempt may have run.
     fn refused(&self, _maybe_ran: bool) {}
 
-    /// How long it is tried.
+    /// The total time for attempts.
     fn patience(&self) -> Duration {
         PATIENCE
     }
 
-    /// Limit: how long it is tried again after an error, which usually comes at once.
+    /// Limit: how long to retry after an error, which usually comes at once.
     fn persistence(&self) -> Duration {
         self.patience()
     }
 }
 
-/// How a try ended without an answer.
+/// How an attempt ended without a reply.
 #[derive(Debug)]
 pub enum Failure {
     Redis(RedisError, Option<Live>),

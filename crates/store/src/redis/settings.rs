@@ -13,7 +13,7 @@ fn ms(span: Millis) -> u64 {
     span.0.min(MAX_NUMBER)
 }
 
-/// Thousandths of a start per second, as the core counts them.
+/// Thousandths of a start per second, the unit of the core.
 fn milli(rps: f64) -> u64 {
     ((rps * 1000.0) as u64).max(1)
 }
@@ -48,7 +48,7 @@ pub(super) fn for_scripts(config: &BulkConfig) -> String {
                 "milli": settings.rps.map(milli),
                 "slow": settings.slow_ms.map(ms),
             });
-            // Absent, not null: a null is a value to the scripts.
+            // Absent, not null: the scripts treat null as a value.
             let Value::Object(mut settings) = settings else {
                 unreachable!("an object was made")
             };

@@ -1,7 +1,7 @@
-//! Which shards a transition goes to, and one answer out of theirs.
+//! Routes a transition to shards, and merges their replies into one.
 //!
-//! What names a group goes to the group's shard. What names leases goes to the shards of their jobs. What is
-//! about a queue or the whole store goes to all of them.
+//! A call that names a group goes to the group's shard. A call that names leases goes to the shards of their
+//! jobs. A call about a queue or the whole store goes to all shards.
 
 use futures_util::FutureExt;
 use futures_util::future::join_all;
@@ -80,7 +80,7 @@ impl Shared {
         self.call(self.shard_of(group), script, args).await
     }
 
-    /// On every shard. One that is not there now holds up nobody: its part is done when it is back.
+    /// Calls every shard. An unavailable one delays nobody: its part is done when it is back.
     async fn on_all(&self, script: &Script, args: &Args) -> StoreResult<Vec<Items>> {
         let shards: Vec<u32> = self.known.up(self.shards);
         let calls = shards.iter().map(|&shard| self.call(shard, script, args).boxed());
@@ -88,7 +88,7 @@ impl Shared {
         self.those_there(shards, answers)
     }
 
-    /// The answers of those shards that gave one; an error only if none did.
+    /// The replies of the shards that replied; an error only if none did.
     fn those_there<T>(&self, shards: Vec<u32>, answers: Vec<StoreResult<T>>) -> StoreResult<Vec<T>> {
         let mut there = Vec::with_capacity(answers.len());
         let mut failed = None;
@@ -164,7 +164,7 @@ impl Shared {
         if self.shards == 1 {
             return self.admit_on(0, p, p.max.into(), None).await;
         }
-        // What is left of the window is promised to the shards in parts, so that ready never holds more.
+        // The shards share the rest of the window, so that ready never holds more promises.
         let limit = self.ask_limit(0, 0, p.queue.as_str()).await?;
         let most = limit.limit;
         let promised = limit.granted + self.known.ready();
@@ -193,7 +193,7 @@ impl Shared {
         if whole.admitted.len() as u32 >= p.max {
             whole.stop = Stop::Enough;
         } else if left == 0 {
-            // Shards deny what they meet now (`hold = "job"`).
+            // Shards deny the jobs they reach now (`hold = "job"`).
             let promised = limit.granted + self.known.ready();
             let parts = self.known.parts(&p.queue, &asked, p.max.into(), false);
             for (&shard, &part) in asked.iter().zip(&parts).filter(|&(_, &part)| part > 0) {
@@ -243,7 +243,7 @@ impl Shared {
         let mut failed = None;
         let mut asked: Vec<u32> = self.known.up(self.shards);
         let mut idle_too = self.known.ask_idle();
-        // What one shard does not use goes to the others; in the end also to those that had no work.
+        // What one shard does not use goes to the others; in the end also to idle ones.
         while left > 0 && !asked.is_empty() {
             let parts = self.known.parts(&p.queue, &asked, left, idle_too);
             let mut calls = Vec::new();
@@ -259,7 +259,7 @@ impl Shared {
                 continue;
             }
             for (shard, answer) in called.into_iter().zip(join_all(calls).await) {
-                // What a shard that does not answer may have used of its grant is not known, and stays used.
+                // If a shard does not reply, its use of the grant is unknown, so the grant stays used.
                 let one = match answer {
                     Ok(one) => one,
                     Err(error) if error.is_retryable() => {
@@ -351,7 +351,7 @@ impl Shared {
             .collect()
     }
 
-    /// Sends each item to the shard of its job; the answers come back in the order of the items.
+    /// Sends each item to the shard of its job; returns the results in the order of the items.
     async fn by_shard<T: Sync>(
         &self,
         script: &Script,
@@ -372,7 +372,7 @@ impl Shared {
         }
         let mut out = vec![Value::Nil; items.len()];
         let parts = parts.iter().filter(|part| !part.is_empty());
-        // All of them: one server that is away must not cut off what is on its way to the others.
+        // Wait for all: one unavailable server must not cancel calls in flight to the others.
         for (part, answers) in parts.zip(join_all(calls).await) {
             for (&index, answer) in part.iter().zip(answers?) {
                 out[index] = answer;
@@ -527,7 +527,7 @@ impl Shared {
     }
 }
 
-/// The jobs of several shards as one list, each shard's spread evenly over it.
+/// Merges the jobs of several shards into one list, each shard's spread evenly over it.
 fn in_turn(jobs: Vec<Vec<LeasedJob>>) -> Vec<LeasedJob> {
     let mut all: Vec<(u64, LeasedJob)> = Vec::new();
     for of_shard in jobs {
@@ -558,7 +558,7 @@ fn earliest(so_far: Option<Timestamp>, other: Option<u64>) -> Option<Timestamp> 
     so_far.into_iter().chain(other.map(time)).min()
 }
 
-/// Why a call over several shards moved no more than it did: the one that can be helped soonest.
+/// Why a call over several shards stopped: the reason that can end soonest.
 fn both(one: Stop, other: Stop) -> Stop {
     let rank = |stop: &Stop| match stop {
         Stop::More => 0,

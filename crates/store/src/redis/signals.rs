@@ -1,7 +1,7 @@
-//! Notifier between processes: scripts publish, every process listens on a connection of its own.
+//! Signals between processes: scripts publish, every process listens on its own connection.
 //!
-//! A signal that is missed (the connection was down) is no harm: services also look by themselves, and all
-//! signals notify when the connection is back.
+//! A missed signal (the connection was down) does no harm: services also poll, and every signal fires when the
+//! connection is back.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,7 +12,7 @@ use tidegate_core::bulk::Signals;
 use super::{Shared, signals};
 
 const LONGEST_PAUSE: Duration = Duration::from_secs(2);
-/// Longest time without a signal before the connection is made anew.
+/// Longest silence before the listener reconnects.
 const SILENCE: Duration = Duration::from_secs(30);
 
 pub(super) async fn listen(shared: Arc<Shared>) {
@@ -35,14 +35,14 @@ async fn listen_once(shared: &Shared, tries: u32) -> Result<(), redis::RedisErro
     for shard in 0..shared.shards {
         listener.subscribe(shared.keys.signals(shard)).await?;
     }
-    // What notified before this is not known.
+    // Signals before this may have been missed.
     shared.notifier.notify(Signals {
         work: true,
         aggregate: true,
         timer: true,
     });
     let mut messages = listener.on_message();
-    // A silent connection may be a dead one: it is made anew from time to time.
+    // A silent connection may be dead, so the listener reconnects from time to time.
     while let Ok(Some(message)) = tokio::time::timeout(SILENCE, messages.next()).await {
         let bits: i64 = message.get_payload::<String>()?.parse().unwrap_or(7);
         if bits & 1 != 0 {

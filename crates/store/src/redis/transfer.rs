@@ -1,12 +1,12 @@
 //! export and import of a store on Redis, in the stream that every backend reads and writes.
 //!
-//! There is no snapshot: a store that is used while it is exported changes between two pages. The stream is
-//! well-formed all the same (no job without its batch, no batch without its group, true counts), but jobs
-//! that come or are dropped meanwhile may be missing, and what runs there may run again where it is imported.
-//! For a move, stop the engines first.
+//! There is no snapshot: a store in use changes between two pages of an export. The stream is well-formed all
+//! the same (no job without its batch, no batch without its group, true counts). But jobs that are added or
+//! dropped meanwhile may be missing, and running jobs may run again after the import. For a migration, stop the
+//! engines first.
 //!
-//! An import marks each shard before it writes and takes the mark away at the end, shard 0 first and last. What
-//! has the mark is half a store: nobody opens it, and the next import clears it away.
+//! An import marks each shard before it writes and removes the mark at the end, shard 0 first and last. A
+//! marked shard is part of an incomplete store: nobody opens it, and the next import clears it.
 
 mod export;
 mod import;
@@ -28,11 +28,12 @@ use crate::{Clock, StoreError};
 
 type StoreResult<T> = Result<T, StoreError>;
 
-/// An import that has not written for so long is over, whatever it had in mind.
+/// An import that has not written for this long counts as abandoned.
 const ABANDONED_MS: u64 = 60_000;
 
 impl RedisStore {
-    /// Writes everything that is kept. What changes meanwhile may be in it or not; see the file's description.
+    /// Writes everything the store keeps. Concurrent changes may be included or not; see the module
+    /// documentation.
     pub async fn export(&self, out: impl Write) -> Result<Counts, StoreError> {
         let shared: &Shared = &self.shared;
         let place = Place {
@@ -44,8 +45,8 @@ impl RedisStore {
         export::export(&place, out).await
     }
 
-    /// Like [`RedisStore::export`], of a store that is not opened: its settings stay as they are, and a missing
-    /// one is not made. `options.config` is not looked at.
+    /// Like [`RedisStore::export`], for a store that is not opened: its settings stay as they are, and a
+    /// missing store is not created. Ignores `options.config`.
     pub async fn export_of(options: &RedisOptions, out: impl Write) -> Result<Counts, StoreError> {
         let (servers, keys) = parts(options)?;
         let place = Place::new(&servers, &keys, options);
@@ -60,7 +61,7 @@ impl RedisStore {
         export::export(&place, out).await
     }
 
-    /// The shards of the store that these options name, if there is one; `options.shards` is not looked at.
+    /// The number of shards of the store that these options name, if it exists; ignores `options.shards`.
     pub async fn shards_of(options: &RedisOptions) -> Result<Option<u32>, StoreError> {
         let options = &RedisOptions {
             shards: 1,
@@ -71,7 +72,7 @@ impl RedisStore {
         Ok(found.map(|found| found.shards).filter(|&shards| shards > 0))
     }
 
-    /// Makes a new store out of a stream. It can be opened when all of it is there.
+    /// Creates a store from a stream. It can be opened once the import is complete.
     ///
     /// Jobs go to the queues that `options.config` names for their types, and stay there.
     pub async fn import(options: RedisOptions, input: impl BufRead) -> Result<Counts, StoreError> {
@@ -103,7 +104,7 @@ fn parts(options: &RedisOptions) -> StoreResult<(Servers, Keys)> {
     Ok((Servers::new(urls)?, Keys::new(prefix)))
 }
 
-/// Where a store stands, opened or not. Calls from here never open it.
+/// The location of a store, opened or not. Calls from here never open it.
 struct Place<'a> {
     servers: &'a Servers,
     keys: &'a Keys,
@@ -111,17 +112,17 @@ struct Place<'a> {
     clock: Option<&'a dyn Clock>,
 }
 
-/// What stands in a shard.
+/// The contents of a shard.
 #[derive(Debug)]
 struct Found {
     schema: u32,
     shards: u32,
     groups: u64,
-    /// Who imports into it, or "".
+    /// The import in progress, or "".
     mark: String,
-    /// Who has imported into it, or "".
+    /// The finished import, or "".
     imported_by: String,
-    /// Since the last call, in ms.
+    /// Milliseconds since the last call.
     silent: u64,
 }
 
@@ -142,7 +143,7 @@ impl<'a> Place<'a> {
         }
     }
 
-    /// `who` begins the name of the call: an import is known by it.
+    /// `who` begins the id of the call and identifies the import.
     async fn call(&self, shard: u32, script: &Script, who: &str, args: &Args) -> StoreResult<Items> {
         let call = PlaceCall {
             key: self.keys.meta(shard),
@@ -156,7 +157,7 @@ impl<'a> Place<'a> {
         Items::of(self.servers.run(&call.key, &call).await?)
     }
 
-    /// What is there; refused unless this program made it, with as many shards.
+    /// The contents of a shard; rejected unless this program created it, with the same number of shards.
     async fn survey(&self, shard: u32) -> StoreResult<Option<Found>> {
         let mut items = self.call(shard, &scripts::SURVEY, "", &Args::default()).await?;
         if items.len() == 0 {
@@ -182,7 +183,7 @@ impl<'a> Place<'a> {
         Ok(Some(found))
     }
 
-    /// The same, with the shards that were asked for.
+    /// The same for all requested shards.
     async fn survey_all(&self) -> StoreResult<Vec<Option<Found>>> {
         let mut all = Vec::new();
         for shard in 0..self.shards {
@@ -198,7 +199,7 @@ impl<'a> Place<'a> {
         Ok(all)
     }
 
-    /// Refuses what is in use, clears away what an import has left half done.
+    /// Rejects a store in use, and clears what an incomplete import left behind.
     async fn make_room(&self) -> StoreResult<()> {
         let all = self.survey_all().await?;
         if let Some(Some(first)) = all.first()
@@ -237,12 +238,12 @@ impl<'a> Place<'a> {
         Ok(())
     }
 
-    /// Takes away everything of one import, shard 0 last: its mark stands for all.
+    /// Removes everything of one import, shard 0 last: its mark stands for all.
     async fn clear(&self, who: &str) -> StoreResult<()> {
         let mut args = Args::default();
         args.text(who);
         for shard in (0..self.shards).rev() {
-            // A shard that it did not get to may be in use.
+            // A shard that the import did not reach may be in use.
             let ours = |found: &Found| found.mark == who || found.imported_by == who;
             if !self.survey(shard).await?.is_some_and(|found| ours(&found)) {
                 continue;
@@ -287,7 +288,7 @@ impl Request for PlaceCall<'_> {
     }
 }
 
-/// What a call answers before its own items, where it changes something.
+/// Skips what a changing call returns before its own items.
 fn without_facts(mut items: Items) -> StoreResult<Items> {
     match items.value()? {
         Value::Array(_) => Ok(items),

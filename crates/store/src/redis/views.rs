@@ -1,4 +1,4 @@
-//! Views over one shard or all of them.
+//! Views of one shard or all of them.
 
 use redis::Value;
 use tidegate_core::bulk::Refusal;
@@ -82,7 +82,7 @@ impl Shared {
         }))
     }
 
-    /// The answer of the group's shard, or what it says instead.
+    /// The reply of the group's shard, or its refusal.
     async fn look_at(&self, group: &GroupId, query: &Query) -> StoreResult<Result<(Items, Value), String>> {
         let mut items = self.look(self.shard_of(group), query).await?;
         Ok(match items.value()? {

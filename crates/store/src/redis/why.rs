@@ -1,4 +1,4 @@
-//! Why a job is not running: the facts of its shard, with those of the window that all shards share.
+//! Why a job is not running: the facts of its shard, and of the window that all shards share.
 
 use tidegate_core::bulk::views::Why;
 use tidegate_core::bulk::why::{GroupFacts, QueueFacts, WhyFacts, WindowFacts, nothing, why};
@@ -28,7 +28,7 @@ impl Shared {
         Ok(why(&facts))
     }
 
-    /// What one shard cannot know: how much all of them have started.
+    /// Adds what one shard cannot know: how much all of them have started.
     async fn facts_of_all(&self, facts: &mut WhyFacts) -> StoreResult<()> {
         let stats = self.bulk_stats().await?;
         let shared = self.ask_limit(0, 0, "").await?;

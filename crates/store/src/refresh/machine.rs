@@ -1,6 +1,7 @@
-//! All records and budgets in one process: the core's functions over a map. The model and the embedded store run this.
+//! All records and budgets in one process: the core's functions over a map. The model and the embedded store
+//! run this.
 //!
-//! Invariant: every remembered record stands in the queue of what may be forgotten exactly once.
+//! Invariant: every remembered record is in the queue of forgettable records exactly once.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap};
@@ -21,14 +22,14 @@ use super::seam::{RefreshSettings, RefreshStore, TakeOutcome, counted_all};
 use crate::StoreError;
 use crate::machine::{Keep, RunOn};
 
-/// A record may become idle earlier than it looked: it is looked at again after this time at the latest.
+/// A record may become idle earlier than predicted: it is checked again after this time at the latest.
 const LOOK_AGAIN: Millis = Millis(15 * 60_000);
 
 #[derive(Debug)]
 pub struct Machine {
     settings: RefreshSettings,
     clock: StoreClock,
-    /// As it was told last.
+    /// The last value received.
     steady: Timestamp,
     records: HashMap<RecordId, RecordState>,
     budgets: BTreeMap<TargetId, Budget>,
@@ -38,7 +39,7 @@ pub struct Machine {
 }
 
 impl Machine {
-    /// An empty one. `kept` are budgets' records of an earlier run.
+    /// An empty machine. `kept` are the budget records of an earlier run.
     pub(crate) fn new(
         settings: RefreshSettings,
         mut clock: StoreClock,
@@ -69,7 +70,7 @@ impl Machine {
         self.records.insert(record, state);
     }
 
-    /// The time by the clock that nobody steps; before every command.
+    /// Sets the time of the clock that nobody steps; called before every command.
     pub(crate) fn tell_steady(&mut self, steady: Timestamp) {
         self.steady = steady;
     }
@@ -82,22 +83,22 @@ impl Machine {
         self.records.get(record)
     }
 
-    /// Whether anything changed that was not taken yet.
+    /// Whether anything changed that no caller has taken yet.
     pub(crate) fn changes(&self) -> usize {
         self.changed.len()
     }
 
-    /// Records that changed or were forgotten; one may be named more than once.
+    /// Records that changed or were forgotten; one may occur more than once.
     pub(crate) fn take_changed(&mut self) -> Vec<RecordId> {
         std::mem::take(&mut self.changed)
     }
 
-    /// Budgets' records that must be durable before any grant since is answered.
+    /// Budget records that must be durable before any later grant is returned.
     pub(crate) fn take_due(&mut self) -> Vec<(TargetId, BudgetRecord)> {
         std::mem::take(&mut self.due)
     }
 
-    /// Forgets idle records; looks at `max` at most.
+    /// Forgets idle records; inspects at most `max`.
     pub(crate) fn forget(&mut self, max: usize) {
         let (config, now) = (&self.settings.coalescer, self.clock.last());
         for _ in 0..max {
@@ -181,7 +182,7 @@ impl Machine {
     }
 }
 
-/// The core's answer as spans.
+/// Converts the core's outcome to spans.
 pub(crate) fn in_spans(outcome: budget::TakeOutcome, now: Timestamp) -> TakeOutcome {
     match outcome {
         budget::TakeOutcome::Granted { tokens, use_by } => TakeOutcome::Taken {
@@ -195,11 +196,12 @@ pub(crate) fn in_spans(outcome: budget::TakeOutcome, now: Timestamp) -> TakeOutc
     }
 }
 
-/// What may be lost when the power fails, and why that is harmless:
-/// - `confirm_sent`, `send_failed`: the event counts as never sent after `send_timeout_ms`, as if its sender had died.
-/// - `begin`, `extend`, `abandon`: the workers of an embedded store died with it, and their claims may as well.
+/// What a power cut may lose, and why that is harmless:
+/// - `confirm_sent`, `send_failed`: the event counts as never sent after `send_timeout_ms`, as if its sender
+///   had died.
+/// - `begin`, `extend`, `abandon`: the workers of an embedded store died with it, and so may their claims.
 ///
-/// Versions (`request`), ends (`settle`), holds and days are on disk before they are answered.
+/// Versions (`request`), ends (`settle`), holds and days are on disk before the store replies.
 #[async_trait]
 impl<M: RunOn<Machine>> RefreshStore for M {
     async fn request(&self, asks: Vec<(RecordId, RequestParams)>) -> Result<Vec<RequestOutcome>, StoreError> {
@@ -267,7 +269,7 @@ impl<M: RunOn<Machine>> RefreshStore for M {
         priority: Priority,
         max_tokens: u64,
     ) -> Result<TakeOutcome, StoreError> {
-        // Here and not where the machine runs: a panic must not end what others share.
+        // Here and not on the machine's thread: a panic must not end what others share.
         assert!(max_tokens > 0, "a take asks for at least one token");
         let target = target.clone();
         let work = move |machine: &mut Machine, wall| {

@@ -1,13 +1,13 @@
-//! The refresh part of the store seam: the coalescer of every record and the budget of every target sit behind
-//! [`RefreshStore`].
+//! The refresh part of the storage traits: the coalescer of every record and the budget of every target are
+//! behind [`RefreshStore`].
 //!
-//! - [`RefreshStore`]: one method per transition; batches in, answers in their order.
-//! - [`ModelRefreshStore`]: the pure state machine behind the seam, the yardstick for every backend.
+//! - [`RefreshStore`]: one method per transition; batches in, outcomes in their order.
+//! - [`ModelRefreshStore`]: the pure state machine behind the trait, the reference for every backend.
 //! - [`EmbeddedRefreshStore`]: durable in the data folder, in this process.
 //! - [`RedisRefreshStore`]: on a Redis server or Cluster, shared by several processes.
 //!
-//! A record that is idle is forgotten at the moment the core names, on every backend alike: no answer depends on when
-//! memory is swept or a key expires.
+//! Every backend forgets an idle record at the moment the core names: no outcome depends on when memory is
+//! swept or a key expires.
 
 mod machine;
 mod model;

@@ -1,5 +1,5 @@
-//! The pure state machine behind the seam: nothing durable, nothing shared, and therefore the yardstick that every
-//! other backend is held against.
+//! The pure state machine behind the trait: nothing durable, nothing shared. It is the reference that every
+//! other backend must match.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -12,7 +12,7 @@ use super::seam::RefreshSettings;
 use crate::machine::{Keep, RunOn};
 use crate::{Clock, StoreError};
 
-/// Limit: records that are looked at after every call, to forget those that are idle.
+/// Limit: records inspected after every call, to forget idle ones.
 const FORGET: usize = 64;
 
 #[derive(Debug)]

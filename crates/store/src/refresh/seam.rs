@@ -1,4 +1,4 @@
-//! The seam itself: what a backend must be able to do.
+//! The [`RefreshStore`] trait: what a backend must be able to do.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -16,11 +16,11 @@ use tidegate_core::time::{Millis, Timestamp};
 
 use crate::StoreError;
 
-/// Limit: larger versions are not taken from outside. What is left up to [`Version::MAX`] is room to grow, so that a
-/// damaged event cannot bring a record to where its versions end.
+/// Limit: larger versions from outside are rejected. The rest up to [`Version::MAX`] is room to grow, so that a
+/// damaged event cannot exhaust a record's versions.
 const LAST_VERSION: Version = Version(Version::MAX.0 / 8 * 7);
 
-/// What a refresh store is opened with.
+/// The settings of a refresh store.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct RefreshSettings {
     /// The budget of every target that may be called.
@@ -45,7 +45,7 @@ impl RefreshSettings {
             .map_err(|error| StoreError::Config(error.to_string()))
     }
 
-    /// The budget of a target, or which targets there are.
+    /// The budget of a target, or an error that lists the existing targets.
     pub(crate) fn budget(&self, target: &TargetId) -> Result<&BudgetConfig, StoreError> {
         self.budgets.get(target).ok_or_else(|| self.unknown(target))
     }
@@ -62,46 +62,47 @@ impl RefreshSettings {
     }
 }
 
-/// What an ask for tokens came to. Spans, because whoever asks has another clock than the store.
+/// The outcome of a request for tokens. In spans, because the caller's clock differs from the store's.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum TakeOutcome {
-    /// `tokens` calls may be made within `valid_for`, counted from before the store was asked.
+    /// The caller may make `tokens` calls within `valid_for`, counted from before its request.
     Taken { tokens: u64, valid_for: Millis },
-    /// Nothing before `wait` has passed; then something, if nobody else takes it.
+    /// Nothing before `wait` has passed; then at least one token, if nobody else takes it.
     Limited { wait: Millis, by: LimitedBy },
 }
 
 /// A backend for the refresh part.
 ///
-/// Every transition of one record is atomic; a batch is not, and answers in its order. After an error nothing is known
-/// of the batch: some of it may be done, and all of it may be asked again.
+/// Every transition of one record is atomic. A batch is not, and returns outcomes in its order. After an error
+/// the state of the batch is unknown: parts of it may be done, and the caller may retry all of it.
 #[async_trait]
 pub trait RefreshStore: Send + Sync + fmt::Debug + 'static {
-    /// Issues a version where nothing is on its way, and says what the caller has to send.
+    /// Issues a version where nothing is pending, and returns what the caller has to send.
     async fn request(&self, asks: Vec<(RecordId, RequestParams)>) -> Result<Vec<RequestOutcome>, StoreError>;
 
-    /// The log has these events. False: not waited for any more.
+    /// Records that the log has these events. False: no longer pending.
     async fn confirm_sent(&self, sent: Vec<(RecordId, Version)>) -> Result<Vec<bool>, StoreError>;
 
-    /// These events could not be sent: what was before them stands. False: there is no such unsent event.
+    /// Records that these events could not be sent; what they would have superseded stays valid. False: there
+    /// is no such unsent event.
     async fn send_failed(&self, unsent: Vec<(RecordId, Version)>) -> Result<Vec<bool>, StoreError>;
 
-    /// A worker has these events in hand and wants to fetch.
+    /// A worker has received these events and wants to fetch.
     async fn begin(&self, begun: Vec<(RecordId, BeginParams)>) -> Result<Vec<BeginOutcome>, StoreError>;
 
-    /// Lets claims last longer. False: lost, another worker may be fetching.
+    /// Extends claims. False: lost, another worker may be fetching.
     async fn extend(&self, claims: Vec<(RecordId, BeginParams)>) -> Result<Vec<bool>, StoreError>;
 
-    /// Gives claims back without settling. False: it was not held.
+    /// Returns claims without settling. False: it was not held.
     async fn abandon(&self, claims: Vec<(RecordId, Version, Owner)>) -> Result<Vec<bool>, StoreError>;
 
-    /// Refreshes came to their end.
+    /// Settles refreshes.
     async fn settle(&self, settled: Vec<(RecordId, SettleParams)>) -> Result<Vec<SettleOutcome>, StoreError>;
 
-    /// What is remembered of records, without what time has ended.
+    /// The state of records, without expired parts.
     async fn look(&self, records: Vec<RecordId>) -> Result<Vec<Option<RecordState>>, StoreError>;
 
-    /// Takes 1 to `max_tokens` tokens of a target's budget. Asking for none is a programmer's error.
+    /// Takes 1 to `max_tokens` tokens of a target's budget. Requesting none is a programmer error.
     async fn take(
         &self,
         target: &TargetId,
@@ -109,21 +110,21 @@ pub trait RefreshStore: Send + Sync + fmt::Debug + 'static {
         max_tokens: u64,
     ) -> Result<TakeOutcome, StoreError>;
 
-    /// Nobody calls the target for this long, counted on the store's clock, but no longer than its budget allows; for how
-    /// long it is. Never shortens a hold.
+    /// Holds all calls to the target for this long by the store's clock, at most as long as its budget allows.
+    /// Returns the actual hold. Never shortens a hold.
     async fn hold(&self, target: &TargetId, until_in: Millis) -> Result<Millis, StoreError>;
 
     /// Ends a hold, for every process. False: there was none.
     async fn lift(&self, target: &TargetId) -> Result<bool, StoreError>;
 
-    /// The budget as it is.
+    /// The current state of the budget.
     async fn budget(&self, target: &TargetId) -> Result<BudgetView, StoreError>;
 
     /// The store's time.
     async fn now(&self) -> Result<Timestamp, StoreError>;
 }
 
-/// A version from outside, if it can be counted on from.
+/// Accepts a version from outside only if there is room to count on from it.
 fn counted(version: Version) -> Result<(), StoreError> {
     match version <= LAST_VERSION {
         true => Ok(()),

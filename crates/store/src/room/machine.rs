@@ -15,10 +15,10 @@ use crate::StoreError;
 #[derive(Debug)]
 pub(crate) struct RoomChange {
     pub(crate) room: RoomId,
-    /// Everything of it that was written before is gone.
+    /// Everything written for it before is deleted.
     pub(crate) removed: bool,
     pub(crate) head: Option<Head>,
-    /// With none: forgotten. One person may be named more than once.
+    /// None: forgotten. One person may occur more than once.
     pub(crate) tickets: Vec<(PersonId, Option<Ticket>)>,
 }
 
@@ -64,10 +64,10 @@ impl Rooms {
         self.rooms.keys().cloned().collect()
     }
 
-    /// Everything that changed since it was last taken.
+    /// Everything that changed since the last call.
     pub(crate) fn take_changed(&mut self) -> Vec<RoomChange> {
         let names = std::mem::take(&mut self.changed);
-        // First: a room of the same name may have been made since.
+        // First: a room of the same name may have been created since.
         let removed = std::mem::take(&mut self.removed).into_iter();
         let mut changes: Vec<RoomChange> = removed
             .map(|room| RoomChange {
@@ -107,7 +107,7 @@ impl Rooms {
         self.finish(name)
     }
 
-    /// False: it is there, and stays as it is.
+    /// Returns false if it exists; it stays as it is.
     pub(crate) fn make(
         &mut self,
         name: &RoomId,
@@ -140,7 +140,7 @@ impl Rooms {
         Ok(outcome)
     }
 
-    /// Runs a transition on a room that is there, and says whom to notify for.
+    /// Runs a transition on an existing room, and returns whom to notify.
     pub(crate) fn on<T>(
         &mut self,
         name: &RoomId,

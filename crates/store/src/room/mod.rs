@@ -1,7 +1,7 @@
-//! The rooms' part of the store seam: every ticket of every room sits behind [`RoomStore`].
+//! The rooms' part of the storage traits: every ticket of every room is behind [`RoomStore`].
 //!
 //! - [`RoomStore`]: one method per transition.
-//! - [`ModelRoomStore`]: the pure state machine behind the seam, the yardstick for every backend.
+//! - [`ModelRoomStore`]: the pure state machine behind the trait, the reference for every backend.
 //! - [`EmbeddedRoomStore`]: durable in the data folder, in this process.
 //! - [`RedisRoomStore`]: on a Redis server or Cluster, shared by several processes.
 

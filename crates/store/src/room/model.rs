@@ -1,5 +1,5 @@
-//! The pure state machine behind the seam: nothing durable, nothing shared, and therefore the yardstick that every
-//! other backend is held against.
+//! The pure state machine behind the trait: nothing durable, nothing shared. It is the reference that every
+//! other backend must match.
 
 use std::sync::{Arc, Mutex, PoisonError};
 

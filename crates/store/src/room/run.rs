@@ -1,4 +1,4 @@
-//! The seam over anything that runs [`Rooms`].
+//! [`RoomStore`] over anything that runs [`Rooms`].
 
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::sync::Arc;
@@ -21,8 +21,8 @@ use super::signals::RoomNotifier;
 use crate::StoreError;
 use crate::machine::{Keep, RunOn};
 
-/// Tells a room from one of the same name that was lost. The standard library's hasher keys are the randomness at hand;
-/// 52 bits, because some backends have no larger whole numbers.
+/// The incarnation of a room: distinguishes it from a lost room of the same name. The randomness comes from the
+/// standard library's hasher keys; 52 bits, because some backends have no larger integers.
 pub(crate) fn born() -> u64 {
     RandomState::new().build_hasher().finish() >> 12
 }
@@ -31,7 +31,7 @@ pub(crate) trait HasNotifier {
     fn room_notifier(&self) -> &Arc<RoomNotifier>;
 }
 
-/// Runs a transition, and signals when it is kept.
+/// Runs a transition, and signals once it is persisted.
 async fn step<S: RunOn<Rooms> + HasNotifier, T: Send + 'static>(
     store: &S,
     room: &RoomId,
@@ -51,8 +51,8 @@ pub(crate) fn validated(config: &RoomConfig) -> Result<(), StoreError> {
         .map_err(|error| StoreError::Config(error.to_string()))
 }
 
-/// What may be lost when the power fails, and why that is harmless: heartbeats, because after a restart everybody
-/// counts as absent; and what time has ended, because time ends it again.
+/// What a power cut may lose, and why that is harmless: heartbeats, because after a restart everybody counts as
+/// absent; and what a reap ended, because the next reap ends it again.
 #[async_trait]
 impl<S: RunOn<Rooms> + HasNotifier> RoomStore for S {
     async fn open(&self, room: &RoomId, config: RoomConfig) -> Result<(), StoreError> {

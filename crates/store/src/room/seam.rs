@@ -1,4 +1,4 @@
-//! The seam itself: what a backend must be able to do.
+//! The [`RoomStore`] trait: what a backend must be able to do.
 
 use std::fmt;
 use std::sync::Arc;
@@ -18,48 +18,49 @@ use crate::StoreError;
 
 /// A backend for waiting rooms.
 ///
-/// Every transition of one ticket is atomic; a batch is not, and answers in its order. After an error nothing is known of
-/// the batch: some of it may be done, and all of it may be asked again. A room that was never opened is
-/// [`StoreError::UnknownRoom`].
+/// Every transition of one ticket is atomic. A batch is not, and returns outcomes in its order. After an error
+/// the state of the batch is unknown: parts of it may be done, and the caller may retry all of it. A room that
+/// was never opened is [`StoreError::UnknownRoom`].
 #[async_trait]
 pub trait RoomStore: Send + Sync + fmt::Debug + 'static {
-    /// Makes the room if it is not there, or takes over its settings. Limits that were set at run time stay.
+    /// Creates the room if it does not exist, or updates its settings. Limits set at run time stay.
     async fn open(&self, room: &RoomId, config: RoomConfig) -> Result<(), StoreError>;
 
-    /// Makes the room if it is not there, with its door in this state. False: it is there, and stays as it is.
+    /// Creates the room if it does not exist, with its door in this state. Returns false if it exists; it stays
+    /// as it is.
     async fn make(&self, room: &RoomId, config: RoomConfig, door: Status) -> Result<bool, StoreError>;
 
-    /// Removes a room that is over, with everything that is remembered in it.
+    /// Removes a room that is over, with everything it remembers.
     async fn remove(&self, room: &RoomId) -> Result<RemoveOutcome, StoreError>;
 
-    /// Every room that was opened, in the order of their names.
+    /// Every opened room, in order of name.
     async fn rooms(&self) -> Result<Vec<RoomId>, StoreError>;
 
-    /// Gives places, or finds those that people have.
+    /// Issues tickets, or finds those that people have.
     async fn join(&self, room: &RoomId, joins: Vec<JoinParams>) -> Result<Vec<JoinOutcome>, StoreError>;
 
     /// Heartbeats of streams, and their ends.
     async fn touch(&self, room: &RoomId, touches: Vec<TouchParams>) -> Result<Vec<TouchOutcome>, StoreError>;
 
-    /// Lets in the next ones, `max` at most, as far as every limit allows.
+    /// Admits the next people, at most `max`, within every limit.
     async fn promote(&self, room: &RoomId, max: u64) -> Result<PromoteOutcome, StoreError>;
 
-    /// A pass is shown: once.
+    /// Redeems a pass, once.
     async fn redeem(&self, room: &RoomId, params: RedeemParams) -> Result<RedeemOutcome, StoreError>;
 
-    /// Gives another pass to somebody whose pass was voided. True if there was one to give.
+    /// Issues another pass to a person whose pass was voided. Returns true if there was one to issue.
     async fn reissue(&self, room: &RoomId, person: &PersonId) -> Result<bool, StoreError>;
 
-    /// Lets somebody stay inside for longer.
+    /// Extends a visit.
     async fn extend(&self, room: &RoomId, params: ExtendParams) -> Result<InsideOutcome, StoreError>;
 
-    /// Has what it came for: the slot is free, the seat stays taken. Said twice, it counts once.
+    /// Completes a visit: frees the slot, the seat stays taken. Idempotent.
     async fn complete(&self, room: &RoomId, person: &PersonId) -> Result<InsideOutcome, StoreError>;
 
-    /// Goes by itself. A slot comes back, once.
+    /// The person leaves. Frees the slot, once.
     async fn leave(&self, room: &RoomId, person: &PersonId) -> Result<InsideOutcome, StoreError>;
 
-    /// Does what time asks for, as far as it may.
+    /// Ends and forgets what is due, within the given bounds.
     async fn reap(&self, room: &RoomId, params: ReapParams) -> Result<ReapOutcome, StoreError>;
 
     /// Changes the limits, once per request.
@@ -67,16 +68,17 @@ pub trait RoomStore: Send + Sync + fmt::Debug + 'static {
 
     async fn control(&self, room: &RoomId, control: Control) -> Result<(), StoreError>;
 
-    /// Passes of this wave and all before are void; of all so far if none is named. Answers through which wave they are.
+    /// Voids the passes of this wave and all earlier ones; all passes so far if none is named. Returns the last
+    /// void wave.
     async fn void(&self, room: &RoomId, through: Option<Wave>) -> Result<Wave, StoreError>;
 
-    /// Tickets with their positions as of now.
+    /// Tickets with their current positions.
     async fn look(&self, room: &RoomId, people: Vec<PersonId>)
     -> Result<Vec<Option<TicketView>>, StoreError>;
 
     /// The room with everybody's position, in one read.
     async fn survey(&self, room: &RoomId) -> Result<RoomView, StoreError>;
 
-    /// Notifier that notify when there may be something to do.
+    /// The notifier that signals when there may be work.
     fn signals(&self) -> Arc<RoomNotifier>;
 }

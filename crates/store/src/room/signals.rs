@@ -1,5 +1,5 @@
-//! Notifier for the services that wait on a room. Listen first, then look: a signal that signals in between is heard. A signal
-//! may notify without cause; every service also looks by itself from time to time.
+//! Wakes the services that wait on a room. Subscribe first, then check: this order misses no signal. A signal
+//! may be spurious, and every service also polls from time to time.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -8,17 +8,17 @@ use tidegate_core::ids::RoomId;
 use tidegate_core::room::command::{Signals, TakenOver};
 use tokio::sync::{Notify, broadcast};
 
-/// Limit: notices that wait for a listener. Those it misses are told with the next heartbeats of its streams.
+/// Limit: notices that wait for a listener. The next heartbeats of its streams make up for those it misses.
 const NOTICES: usize = 256;
 
 /// The signals of one room.
 #[derive(Debug)]
 pub struct RoomSignal {
-    /// Somebody may be let in.
+    /// Somebody may be admitted.
     pub promote: Notify,
-    /// Somebody was let in, or the room changed.
+    /// Somebody was admitted, or the room changed.
     pub tell: Notify,
-    /// Streams that took over from others, here or in another process.
+    /// Streams that superseded others, here or in another process.
     pub taken_over: broadcast::Sender<Arc<[TakenOver]>>,
 }
 
@@ -35,7 +35,7 @@ impl Default for RoomSignal {
 impl RoomSignal {
     fn notify(&self, signals: Signals) {
         if !signals.taken_over.is_empty() {
-            // Nobody listens: nobody has streams here.
+            // Nobody listens: no streams are open here.
             let _ = self.taken_over.send(signals.taken_over.into());
         }
         if signals.promote {
@@ -47,12 +47,12 @@ impl RoomSignal {
     }
 }
 
-/// The signals of all rooms that somebody listens to.
+/// The signals of all rooms that have listeners.
 #[derive(Debug, Default)]
 pub struct RoomNotifier(Mutex<HashMap<RoomId, Arc<RoomSignal>>>);
 
 impl RoomNotifier {
-    /// The signal of a room, the same for everybody in this process.
+    /// The signal of a room, shared by everybody in this process.
     pub fn of(&self, room: &RoomId) -> Arc<RoomSignal> {
         let mut signals = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         signals.entry(room.clone()).or_default().clone()
@@ -71,13 +71,13 @@ impl RoomNotifier {
         }
     }
 
-    /// Of a room that is gone.
+    /// Drops the signal of a removed room.
     pub fn forget(&self, room: &RoomId) {
         let mut signals = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         signals.remove(room);
     }
 
-    /// Something may have been missed.
+    /// Signals everything, because signals may have been missed.
     pub fn notify_all(&self) {
         let signals = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         for signal in signals.values() {

@@ -7,7 +7,7 @@ use clap::{Args, Subcommand, ValueEnum};
 use futures_util::StreamExt;
 use tidegate_client::{Client, DeadDone, DeadFilter, DeadSelection, DeathReason, JobName};
 
-use super::exit::VisitEvent;
+use super::exit::Reported;
 use super::group::{ListArgs, ROWS};
 use super::job;
 use super::remote::{Remote, WhyArg, say};
@@ -160,7 +160,7 @@ fn told(remote: &Remote, done: &DeadDone, command: &str) -> anyhow::Result<()> {
             skipped.code
         );
     }
-    Err(VisitEvent.into())
+    Err(Reported.into())
 }
 
 async fn list(remote: &Remote, client: &Client, filter: &Filter, list: &ListArgs) -> anyhow::Result<()> {

@@ -25,15 +25,15 @@ const UNAVAILABLE: u8 = 5;
 
 /// A failure whose reasons have been told already.
 #[derive(Debug)]
-pub(super) struct VisitEvent;
+pub(super) struct Reported;
 
-impl fmt::Display for VisitEvent {
+impl fmt::Display for Reported {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("not everything was done")
     }
 }
 
-impl std::error::Error for VisitEvent {}
+impl std::error::Error for Reported {}
 
 /// What was asked for does not exist, which has been told already.
 #[derive(Debug)]
@@ -80,7 +80,7 @@ fn is_about_settings(error: &anyhow::Error) -> bool {
 
 /// A failure in one line; nothing if it was told already.
 pub(super) fn text(error: &anyhow::Error) -> Option<String> {
-    if error.is::<VisitEvent>() || error.is::<Absent>() {
+    if error.is::<Reported>() || error.is::<Absent>() {
         return None;
     }
     let request = error.chain().find_map(|cause| match cause.downcast_ref()? {
@@ -141,7 +141,7 @@ mod tests {
             text(&problem(404, "unknown_group")).unwrap(),
             "tidegate: group A: no (unknown_group), request r-1"
         );
-        assert_eq!(text(&VisitEvent.into()), None);
+        assert_eq!(text(&Reported.into()), None);
         assert_eq!((text(&Absent.into()), code(&Absent.into())), (None, 3));
     }
 }

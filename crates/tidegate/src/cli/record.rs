@@ -4,7 +4,7 @@ use clap::{Args, Subcommand};
 use futures_util::StreamExt;
 use tidegate_client::{Client, Freshness, Record, RefreshRequested, UpdateState};
 
-use super::exit::{Absent, VisitEvent};
+use super::exit::{Absent, Reported};
 use super::remote::Remote;
 use super::table::{details, maybe, word};
 
@@ -85,7 +85,7 @@ fn found(record: &Record) -> anyhow::Result<()> {
 /// The same for a refresh that was waited for, which may have been given up.
 fn ended(record: &Record) -> anyhow::Result<()> {
     match record.state {
-        UpdateState::Failed if record.freshness != Freshness::NotFound => Err(VisitEvent.into()),
+        UpdateState::Failed if record.freshness != Freshness::NotFound => Err(Reported.into()),
         _ => found(record),
     }
 }

@@ -10,7 +10,7 @@ use tidegate_client::{
     RefreshOverview,
 };
 
-use super::exit::VisitEvent;
+use super::exit::Reported;
 use super::group::{ListArgs, ROWS};
 use super::remote::{Remote, WhyArg, say};
 use super::table::{Table, details, maybe, number, visible, word};
@@ -200,7 +200,7 @@ fn told(remote: &Remote, done: &DeadLettersDone, command: &str) -> anyhow::Resul
         let (detail, code) = (visible(&skipped.detail), &skipped.code);
         eprintln!("tidegate: {}: {detail} ({code})", skipped.position);
     }
-    Err(VisitEvent.into())
+    Err(Reported.into())
 }
 
 async fn list(

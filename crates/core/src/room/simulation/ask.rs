@@ -1,4 +1,4 @@
-//! Everything that can be asked of a room, its answers, and rooms that are wrong in one way each.
+//! Every request to a room, its answers, and rooms that are wrong in one way each.
 
 use crate::ids::PersonId;
 use crate::room::Room;
@@ -39,7 +39,7 @@ pub(super) enum Answer {
     Redeemed(RedeemOutcome),
     Reissued(bool),
     Visit(InsideOutcome),
-    /// With every ticket as it is then.
+    /// With every ticket as it is at that time.
     Reaped(ReapOutcome, Vec<Option<Ticket>>),
     Resized(ResizeOutcome),
     Controlled,
@@ -48,7 +48,7 @@ pub(super) enum Answer {
 }
 
 impl Ask {
-    /// What is answered only when it is on disk. Heartbeats and what time ends may be lost with the power.
+    /// Requests whose answer waits for the disk. A power cut may lose heartbeats and what a reap ended.
     pub(super) fn is_synced(&self) -> bool {
         !matches!(self, Ask::Touch(..) | Ask::Reap(_) | Ask::Look(_))
     }
@@ -92,9 +92,9 @@ impl Ask {
     }
 }
 
-/// What a room does; each wrong one changes a step.
+/// The behaviour of a room; each wrong one changes a step.
 pub(super) trait Conduct {
-    /// Whether the room's own check is asked as well. Not of wrong ones: the oracle alone has to notice.
+    /// Whether the room's own check runs as well. Not for wrong rooms: the oracle alone has to detect them.
     const CHECKED: bool = false;
 
     fn step(ask: &Ask, room: &mut Room, people: &[PersonId], now: Timestamp) -> Answer {
@@ -104,7 +104,7 @@ pub(super) trait Conduct {
     /// After an earlier run was read back.
     fn restored(_room: &mut Room) {}
 
-    /// Whether what is answered is kept before.
+    /// Whether the answer waits until the change is persisted.
     fn keeps(_ask: &Ask) -> bool {
         true
     }

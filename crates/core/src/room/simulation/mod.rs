@@ -1,7 +1,7 @@
-//! Whole histories of a room: people who come, drop, reconnect elsewhere and vanish, brokers and a store that die at any
-//! step, answers that get lost and are asked for again, a shop and operators who do anything at any time.
+//! Whole histories of a room: people who join, drop, reconnect elsewhere and vanish; brokers and a store that
+//! die at any step; answers that get lost and are retried; a shop and operators who act at any time.
 //!
-//! - `ask`: everything that can be asked. `world`: who asks, and what fails. `oracle`: what may be answered.
+//! - `ask`: every request. `world`: who sends them, and what fails. `oracle`: which answers are valid.
 
 mod ask;
 mod oracle;
@@ -39,13 +39,13 @@ impl Dice {
         self.below(chances) == 0
     }
 
-    /// From above 0 up to 1.
+    /// Above 0, at most 1.
     pub(super) fn fraction(&mut self) -> f64 {
         ((self.roll() >> 11) + 1) as f64 / (1_u64 << 53) as f64
     }
 }
 
-/// People are numbers, and their names are in the same order.
+/// People are numbers, and their names sort in the same order.
 fn name(number: usize) -> PersonId {
     PersonId::new(format!("p{number:02}")).unwrap()
 }
@@ -54,7 +54,7 @@ fn number(person: &PersonId) -> usize {
     person.as_str()[1..].parse().unwrap()
 }
 
-/// One history. What is wrong with it, if anything.
+/// Runs one history; returns what is wrong with it, if anything.
 fn run<C: Conduct>(seed: u64) -> Result<Seen, String> {
     let mut world = World::<C>::new(seed);
     for step in 0..STEPS {
@@ -93,7 +93,7 @@ fn every_promise_holds_whatever_goes_wrong() {
     );
 }
 
-/// The oracle alone finds the wrong room, within so many seeds, and says why.
+/// The oracle alone detects the wrong room within this many seeds, and says why.
 fn caught<C: Conduct>(says: &str) {
     let found: Vec<String> = (0..300).filter_map(|seed| run::<C>(seed).err()).collect();
     assert!(!found.is_empty(), "nobody notices");
@@ -133,7 +133,7 @@ impl Conduct for ForgetsPlaces {
             && let Some(ticket) = room.ticket(&params.person)
             && matches!(ticket.state, TicketState::Waiting { present_until } if present_until <= now)
         {
-            // Who was away goes to the end.
+            // A person who was absent goes to the end.
             let mut ticket = ticket.clone();
             room.replace(&params.person, None, now);
             ticket.index.0 = room.head.next_index;
@@ -151,7 +151,7 @@ fn a_place_that_is_forgotten_is_caught() {
 
 struct GivesSlotsBackTwice;
 
-/// Where the wrong room counts the slots that came back once too often: above the bits that tell rooms apart.
+/// Where the wrong room counts the slots that it freed once too often: above the bits of the incarnation.
 const EXTRA: u32 = 32;
 
 impl Conduct for GivesSlotsBackTwice {
@@ -186,7 +186,7 @@ impl Conduct for SellsSeatsAgain {
     fn step(ask: &Ask, room: &mut Room, people: &[PersonId], now: Timestamp) -> Answer {
         let answer = ask.of(room, people, now);
         if let Ask::Complete(_) = ask {
-            // The slot of a purchase comes back together with its seat.
+            // The slot of a purchase is freed together with its seat.
             room.head.counts.completed = 0;
         }
         answer
@@ -238,7 +238,7 @@ struct KeepsSlots;
 impl Conduct for KeepsSlots {
     fn step(ask: &Ask, room: &mut Room, people: &[PersonId], now: Timestamp) -> Answer {
         if let Ask::Reap(_) = ask {
-            // Visits never end by themselves.
+            // Visits never expire.
             let tickets = &room.tickets;
             room.due
                 .others

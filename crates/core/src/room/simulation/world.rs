@@ -1,4 +1,4 @@
-//! A room among people, brokers, a shop and operators, all of whom fail. Everything follows from the seed.
+//! A room among visitors, brokers, a shop and operators, all of whom fail. Everything follows from the seed.
 
 use std::collections::BTreeMap;
 
@@ -12,15 +12,15 @@ use crate::room::ticket::{Index, Ticket, TicketState, Wave};
 use crate::room::{Head, Room};
 use crate::time::{Millis, Timestamp};
 
-/// How often what time ends is looked for.
+/// How often a broker reaps.
 const SWEEP: Millis = Millis(1_000);
-/// How often connections give a heartbeat: a third of the time that one counts.
+/// How often connections send a heartbeat: a third of its validity.
 const BEAT: Millis = Millis(1_000);
 const BROKERS: u64 = 3;
-/// Calls that are answered together, at most.
+/// Maximum calls answered together.
 const BATCH: usize = 6;
 
-/// What a run came to, to see that it was about something.
+/// What a run covered, to prove that it exercised something.
 #[derive(Debug, Default, Clone, Copy)]
 pub(super) struct Seen {
     pub(super) steps: u64,
@@ -31,7 +31,7 @@ pub(super) struct Seen {
     pub(super) lost_answers: u64,
 }
 
-/// A room as it was written.
+/// A room as written to disk.
 #[derive(Clone)]
 struct Disk {
     head: Head,
@@ -40,10 +40,10 @@ struct Disk {
 
 #[derive(Default, Clone)]
 struct Visitor {
-    /// The broker that it is connected to, with the stream as that broker heard of it.
+    /// The broker that it is connected to, with the stream that this broker knows.
     at: Option<(u64, Option<Connection>)>,
     pass: Option<(Index, Wave)>,
-    /// Its pass was shown, as far as the shop heard.
+    /// The pass was redeemed, as far as the shop knows.
     inside: bool,
 }
 
@@ -53,20 +53,20 @@ pub(super) struct World<C: Conduct> {
     people: Vec<PersonId>,
     visitors: Vec<Visitor>,
     room: Room,
-    /// Outlives the process, and the power.
+    /// Survives the process, and a power cut.
     written: Disk,
     synced: Disk,
     oracle: Oracle,
-    /// As of what is synced.
+    /// The oracle as of the last sync.
     synced_oracle: Oracle,
-    /// Done in memory, neither kept nor answered.
+    /// Applied in memory, neither persisted nor answered.
     pending: Vec<(Ask, Answer, Timestamp)>,
-    /// Nobody heard the answer.
+    /// Calls whose answer was lost.
     retries: Vec<Ask>,
-    /// Connections that were replaced, or whose end is told late.
+    /// Connections that were replaced, or whose end is reported late.
     old: Vec<(usize, Connection)>,
     last_sweep: Timestamp,
-    /// Before this, absent people are spared: the process has just begun.
+    /// Before this time absent people keep their tickets: the process has just started.
     lost_from: Timestamp,
     last_beat: Timestamp,
     requests: u64,
@@ -133,7 +133,7 @@ impl<C: Conduct> World<C> {
         self.pending.push((ask, answer, self.now));
     }
 
-    /// Writes what changed, syncs if an answer waits for it, and answers.
+    /// Writes the changes, syncs if an answer waits for it, and answers.
     fn commit(&mut self) -> Result<(), String> {
         let kept = self.pending.iter().all(|(ask, ..)| C::keeps(ask));
         let sync = self.pending.iter().any(|(ask, ..)| ask.is_synced()) && self.room.has_changed();
@@ -181,7 +181,7 @@ impl<C: Conduct> World<C> {
         }
     }
 
-    /// The process ends, here and now; nobody hears the answers that were not given.
+    /// The process dies here; pending answers are lost.
     fn crash(&mut self) -> Result<(), String> {
         let asked = std::mem::take(&mut self.pending);
         for (ask, ..) in asked {
@@ -200,7 +200,7 @@ impl<C: Conduct> World<C> {
         self.oracle.restarted(self.now);
         self.synced_oracle = self.oracle.clone();
         self.synced = self.written.clone();
-        // The connections were the process's own.
+        // The connections belonged to the process.
         self.visitors.iter_mut().for_each(|visitor| visitor.at = None);
         self.old.clear();
         self.lost_from = self.now + self.room.head().config.presence_ms;
@@ -222,7 +222,7 @@ impl<C: Conduct> World<C> {
                 if let Some((_, heard)) = &mut self.visitors[who].at {
                     self.old.extend(heard.replace(connection).map(|old| (who, old)));
                 } else {
-                    // It went while it was asked for.
+                    // The visitor left while the call was pending.
                     self.old.push((who, connection));
                 }
             }
@@ -235,12 +235,12 @@ impl<C: Conduct> World<C> {
             (Ask::Redeem(who, _), Answer::Redeemed(outcome)) => {
                 let inside = matches!(outcome, RedeemOutcome::Inside { .. });
                 self.visitors[who].inside |= inside;
-                // Some show a pass again that was refused.
+                // Some present a rejected pass again.
                 self.visitors[who]
                     .pass
                     .take_if(|_| !inside && self.dice.one_in(2));
             }
-            // Whoever hears of it tells those who were let in.
+            // The broker that gets the outcome informs the admitted people.
             (Ask::Promote(_), Answer::Promoted(outcome)) => {
                 let who = outcome
                     .granted
@@ -265,7 +265,7 @@ impl<C: Conduct> World<C> {
         if stream {
             let broker = self.dice.below(BROKERS);
             let before = self.visitors[who].at.replace((broker, None));
-            // The other tab, or the broker that it was at, does not know yet.
+            // The other tab, or the broker it was connected to, does not know yet.
             self.old
                 .extend(before.and_then(|(_, old)| old).map(|old| (who, old)));
         }
@@ -357,7 +357,7 @@ impl<C: Conduct> World<C> {
         match self.dice.below(40) {
             0..=9 => self.join(who),
             10..=11 => {
-                // The connection ends; the broker says so at once, later, or never.
+                // The connection ends; the broker reports it at once, later, or never.
                 if let Some((_, Some(connection))) = self.visitors[who].at.take() {
                     match self.dice.below(3) {
                         0 => self.ask(Ask::Touch(who, connection, false)),
@@ -407,7 +407,7 @@ impl<C: Conduct> World<C> {
         }
     }
 
-    /// What every broker does by itself.
+    /// The background work of every broker.
     fn services(&mut self) {
         if self.now >= self.last_beat + BEAT {
             self.last_beat = self.now;
@@ -453,7 +453,7 @@ impl<C: Conduct> World<C> {
         Ok(())
     }
 
-    /// Nothing goes wrong any more, and everybody goes or has gone. Nothing may be left.
+    /// No more faults, and everybody leaves or has left. Nothing may remain.
     pub(super) fn end(&mut self) -> Result<(), String> {
         self.calm = true;
         self.commit()?;
@@ -464,7 +464,7 @@ impl<C: Conduct> World<C> {
             }
         }
         self.commit()?;
-        // The longest that a ticket goes on by itself: in line, let in, inside with what was granted on top, remembered.
+        // The longest that a ticket lives by itself: waiting, admitted, inside with extensions, remembered.
         let last = self.now + Millis(60_000);
         while self.now < last {
             self.now = self.now + SWEEP;

@@ -1,6 +1,6 @@
--- Says that a member is there (or leaves) and who else is.
+-- Registers a member as present (or leaving), and returns the live members.
 -- KEYS  members <prefix>log:{<topic>}:members:<group> (hash: member to deadline in ms)
--- ARGV  now (ms or ''), member, span (ms that others wait for news of it; 0 to leave)
+-- ARGV  now (ms or ''), member, span (session timeout in ms; 0 to leave)
 -- RETURNS the live members, sorted
 -- BOUND the members of the group
 local members = KEYS[1]

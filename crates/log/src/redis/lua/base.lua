@@ -1,7 +1,7 @@
--- What the functions share. Offsets are the first half of a stream's ids, so a record is found without an index;
--- they stay below 2^53, which a double holds exactly.
+-- Shared functions. Offsets are the first half of a stream's ids, so a record is found without an index; they stay
+-- below 2^53, which a double holds exactly.
 
--- Looked up when it is used: there is no `redis.call` yet when a library is loaded.
+-- Looked up on use: `redis.call` does not exist yet while a library loads.
 local function call(...) return redis.call(...) end
 
 -- The server's time in milliseconds, or the one that a test passes in.
@@ -15,13 +15,13 @@ local function whole(number) return string.format('%.0f', number) end
 
 local function id(offset) return whole(offset) .. '-1' end
 
--- Where a partition begins and ends, and when its last record was appended.
+-- Start and end of a partition, and the time of its last record.
 local function bounds(head)
   local found = call('HMGET', head, 'start', 'end', 'at')
   return tonumber(found[1] or '0'), tonumber(found[2] or '0'), tonumber(found[3] or '0')
 end
 
--- When the record at an offset was appended; nil if it is not there. A record's fields are t, k, v in this order.
+-- When the record at an offset was appended; nil if it does not exist. A record's fields are t, k, v in this order.
 local function appended_at(records, offset)
   local found = call('XRANGE', records, id(offset), id(offset))
   if #found == 0 then return nil end
@@ -34,14 +34,14 @@ local function drop_before(records, head, offset)
   call('HSET', head, 'start', whole(offset))
 end
 
--- Whether the lease is that of this member, under this fence, taken in this run of the server. One of another run says
--- nothing: the server may have forgotten its last moments since, and given their offsets to other records.
+-- Whether this member holds the lease, under this fence, taken in this run of the server. A lease of another run is
+-- void: the server may have lost its last writes since, and given their offsets to other records.
 local function held(lease, member, fence, run)
   local found = call('HMGET', lease, 'owner', 'fence', 'run')
   return found[1] == member and found[2] == fence and found[3] == run
 end
 
--- Sets a stream's last id back to that of our last record.
+-- Resets a stream's last id to that of our last record.
 local function rewind(records, finish)
   if finish == 0 then
     call('DEL', records)
@@ -51,15 +51,15 @@ local function rewind(records, finish)
   for place = 1, #info, 2 do
     if info[place] == 'last-generated-id' then last = info[place + 1] end
   end
-  -- An id below that of an entry that was deleted is taken only when that one is forgotten.
+  -- Redis accepts an id below that of a deleted entry only once that entry is forgotten.
   call('XSETID', records, last, 'ENTRIESADDED', call('XLEN', records), 'MAXDELETEDID', id(0))
   call('XSETID', records, id(finish - 1))
 end
 
--- Makes records of the entries that others wrote behind ours, in their order. One with the fields of a record keeps its
--- key and value; any other becomes the value of a record without a key, as JSON: its id, and a list of its fields. They
--- are written anew under ids of ours: those of others may be times, and nothing could be appended below them.
--- The end of the partition, and the time of its last record.
+-- Turns foreign entries behind ours into records, in their order. An entry with the fields of a record keeps its key
+-- and value. Any other becomes the value of a record without a key, as JSON: its id, and a list of its fields. They
+-- are rewritten under ids of ours: foreign ids may be times, and nothing could be appended below them. Returns the
+-- end of the partition, and the time of its last record.
 local function adopt(records, head, now)
   local _, finish, at = bounds(head)
   local found = call('XRANGE', records, finish > 0 and '(' .. id(finish - 1) or '-', '+')

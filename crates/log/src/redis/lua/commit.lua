@@ -1,8 +1,8 @@
--- Stores the mark of a group for one partition. Atomic with the look at the fence: an owner that lost the
--- partition must not move the mark of the one that has it. A mark never goes back.
+-- Commits the offset of a group for one partition. Atomic with the fence check: a former owner must not move the
+-- offset of the current one. A committed offset never decreases.
 -- KEYS  lease <prefix>log:{<topic>:<n>}:lease:<group> (hash), marks …:marks (hash)
 -- ARGV  run (of the server), group, member, fence, next (offset)
--- RETURNS 1, or 0 if the partition is not the member's
+-- RETURNS 1, or 0 if the member does not own the partition
 -- BOUND constant
 local lease, marks = KEYS[1], KEYS[2]
 local run, group, member, fence, next = ARGV[1], ARGV[2], ARGV[3], ARGV[4], tonumber(ARGV[5])

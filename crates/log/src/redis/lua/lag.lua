@@ -1,7 +1,7 @@
--- How far a group is behind in one partition.
+-- Returns the lag of a group in one partition.
 -- KEYS  records <prefix>log:{<topic>:<n>}:records (stream), head …:head (hash), marks …:marks (hash)
 -- ARGV  group
--- RETURNS {start, end, mark or -1, time in ms of the first record that is kept and not done, or -1}
+-- RETURNS {start, end, committed offset or -1, time in ms of the first retained record that is not done, or -1}
 -- BOUND one record
 local records, head, marks = KEYS[1], KEYS[2], KEYS[3]
 local group = ARGV[1]

@@ -1,7 +1,7 @@
--- Makes the number of partitions of each topic known, unless it is already.
+-- Stores the number of partitions of each topic, unless it is already stored.
 -- KEYS  layout <prefix>log:{layout} (hash: topic to partitions)
 -- ARGV  topic and partitions of each
--- RETURNS the partitions of each topic, as they are
+-- RETURNS the stored number of partitions of each topic
 -- BOUND the topics
 local layout = KEYS[1]
 

@@ -1,7 +1,7 @@
--- Gives a partition back. The fence stays, so that the next owner gets a higher one.
+-- Releases a partition. The fence stays, so that the next owner gets a higher one.
 -- KEYS  lease <prefix>log:{<topic>:<n>}:lease:<group> (hash)
 -- ARGV  member
--- RETURNS 1, or 0 if it was not the member's
+-- RETURNS 1, or 0 if the member did not own it
 -- BOUND constant
 local lease = KEYS[1]
 local member = ARGV[1]

@@ -1,10 +1,10 @@
--- Drops what is older than the retention in one partition, and what every group is done with sooner. Allowed when the
--- server is out of memory: it frees some.
+-- Drops the expired records of one partition, and sooner those that every group is done with. Allowed when the server
+-- is out of memory, because it frees some.
 -- KEYS  records <prefix>log:{<topic>:<n>}:records (stream), head …:head (hash), marks …:marks (hash),
 --       groups …:groups (set)
--- ARGV  now (ms or ''), retention (ms), retention of what is done (ms), max (records that may go)
--- RETURNS how many were dropped
--- BOUND the groups, max records dropped, the logarithm of it read: times never go back, so halving finds the first that stays
+-- ARGV  now (ms or ''), retention (ms), retention of done records (ms), max (records to drop)
+-- RETURNS how many records it dropped
+-- BOUND the groups, max records dropped, and log(max) records read: times never decrease, so a binary search works
 local records, head, marks, groups = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
 local now, retention, done_retention, max = time(ARGV[1]), tonumber(ARGV[2]), tonumber(ARGV[3]), tonumber(ARGV[4])
 

@@ -373,7 +373,7 @@ async fn a_seed_is_told_only_of_an_opening_that_is_past(backend: Backend) {
         "no opening, no draw"
     );
     let past = running
-        .ok("/v1/rooms/concert/draw?opens_at=2001-02-03T04:05:06Z")
+        .ok("/v1/rooms/concert/draw?opensAt=2001-02-03T04:05:06Z")
         .await;
     assert_eq!(hex(Sha256::digest(bytes(&past["seed"]))), past["commitment"]);
     let Running { service, folder, .. } = running;

@@ -1,12 +1,13 @@
 //! The embedded store of the refresh part: coalescer and budgets in this process, durable in the data folder.
 //!
 //! ```text
-//!   callers --inbox--> owner thread: run, run, run, write, sync if it must, answer
+//!   callers --inbox--> owner thread: run, run, run, write, sync if needed, reply
 //! ```
 //!
-//! One thread owns the machine and its disk. What arrives while it syncs shares the next write and the next sync, so the
-//! busier the store, the fewer syncs per request. Memory holds the records that are not idle; all of it is read back
-//! at start. After a restart budgets begin empty and silent for a second, and days go on from their durable count.
+//! One thread owns the machine and its disk. Calls that arrive while it syncs share the next write and the next
+//! sync (group commit), so the busier the store, the fewer syncs per request. Memory holds the records that are
+//! not idle, read back at start. After a restart budgets start empty and grant nothing for a second, and days
+//! continue from their durable count.
 
 mod persistence;
 mod recover;
@@ -27,12 +28,12 @@ use crate::machine::{Keep, RunOn};
 use crate::refresh::{Machine, RefreshSettings};
 use crate::{Clock, StoreError, SystemClock};
 
-/// Where it lies in the data folder.
+/// Its sub-folder of the data folder.
 const FOLDER: &str = "refresh";
 
 #[derive(Debug, Clone)]
 pub struct EmbeddedRefreshOptions {
-    /// The data folder; shared with the other parts, which have sub-folders of their own.
+    /// The data folder, shared with the other parts, which have their own sub-folders.
     pub folder: PathBuf,
     pub durability: Durability,
     pub settings: RefreshSettings,
@@ -61,7 +62,7 @@ impl fmt::Debug for EmbeddedRefreshStore {
 }
 
 impl EmbeddedRefreshStore {
-    /// Opens the data folder, makes it if it is missing, and reads back what is remembered.
+    /// Opens the data folder, creates it if it is missing, and reads back the records.
     pub fn open(options: EmbeddedRefreshOptions) -> Result<Self, StoreError> {
         options.settings.validate()?;
         folder::prepare(&options.folder)?;
@@ -78,7 +79,7 @@ impl EmbeddedRefreshStore {
         )
     }
 
-    /// Opens on a durable layer whose power can be cut.
+    /// Opens on a durable layer whose power a test can cut.
     pub fn open_for_test(
         disk: Arc<dyn Disk>,
         settings: RefreshSettings,
@@ -100,7 +101,7 @@ impl EmbeddedRefreshStore {
         Ok(Self { runner })
     }
 
-    /// Finishes what was asked, syncs and lets go of the folder. Calls that come later find the store closed.
+    /// Finishes pending calls, syncs and releases the folder. Later calls find the store closed.
     pub async fn close(&self) -> Result<(), StoreError> {
         self.runner.close().await
     }

@@ -1,4 +1,4 @@
-//! How the changes of records and budgets are written.
+//! Writes the changes of records and budgets.
 
 use hashbrown::HashSet;
 use tidegate_core::time::Timestamp;
@@ -9,7 +9,7 @@ use super::super::runner::{Ops, Persistence};
 use super::recover::{CLOCK, Numbers};
 use crate::refresh::Machine;
 
-/// Limit: records that are looked at per write, to forget those that are idle.
+/// Limit: records inspected per write, to forget idle ones.
 const FORGET: usize = 1_024;
 
 pub(super) struct RefreshPersistence {
@@ -61,7 +61,7 @@ impl Persistence for RefreshPersistence {
         self.machine.changes()
     }
 
-    /// A day's count is synced whatever the durability: once per block of calls.
+    /// Syncs a day's count whatever the durability: once per block of calls.
     fn take_ops(&mut self, must_sync: bool) -> Ops {
         self.machine.forget(FORGET);
         let mut ops = self.changed_records();

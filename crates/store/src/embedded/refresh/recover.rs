@@ -1,4 +1,4 @@
-//! Start-up: reads back what is remembered, and which number each record has on disk.
+//! Start-up: reads back the records, and the number of each record on disk.
 
 use std::collections::BTreeMap;
 
@@ -16,7 +16,7 @@ use crate::refresh::{Machine, RefreshSettings};
 /// Key of the clock in the meta table.
 pub(super) const CLOCK: u64 = 0;
 
-/// Tables have numbers for keys: which one a record or a target has.
+/// Table keys are numbers: maps each record and target to its number.
 #[derive(Debug, Default)]
 pub(super) struct Numbers {
     records: HashMap<RecordId, u64>,
@@ -66,7 +66,7 @@ fn unreadable(error: DiskError) -> StoreError {
     StoreError::Corrupt(error.to_string())
 }
 
-/// The machine as it was. Its budgets begin empty and silent: nobody knows what was handed out just before.
+/// The restored machine. Its budgets start empty and grant nothing at first, because recent grants are unknown.
 pub(super) fn recover(
     disk: &dyn Disk,
     settings: RefreshSettings,

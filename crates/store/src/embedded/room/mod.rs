@@ -1,7 +1,7 @@
 //! The embedded store of waiting rooms: every ticket in this process, durable in the data folder.
 //!
-//! One thread owns the rooms and their disk (`runner`). Memory holds every ticket; all of it is read back at start, and
-//! everybody who waited then counts as absent: the connections died with the process, the places did not.
+//! One thread owns the rooms and their disk (`runner`). Memory holds every ticket, read back at start.
+//! Everybody who waited then counts as absent: the connections died with the process, the tickets did not.
 
 mod persistence;
 mod recover;
@@ -22,12 +22,12 @@ use crate::machine::{Keep, RunOn};
 use crate::room::{HasNotifier, RoomNotifier, Rooms};
 use crate::{Clock, StoreError, SystemClock};
 
-/// Where it lies in the data folder.
+/// Its sub-folder of the data folder.
 const FOLDER: &str = "room";
 
 #[derive(Debug, Clone)]
 pub struct EmbeddedRoomOptions {
-    /// The data folder; shared with the other parts, which have sub-folders of their own.
+    /// The data folder, shared with the other parts, which have their own sub-folders.
     pub folder: PathBuf,
     pub durability: Durability,
     pub clock: Arc<dyn Clock>,
@@ -55,7 +55,7 @@ impl fmt::Debug for EmbeddedRoomStore {
 }
 
 impl EmbeddedRoomStore {
-    /// Opens the data folder, makes it if it is missing, and reads back every ticket.
+    /// Opens the data folder, creates it if it is missing, and reads back every ticket.
     pub fn open(options: EmbeddedRoomOptions) -> Result<Self, StoreError> {
         folder::prepare(&options.folder)?;
         let disk =
@@ -66,7 +66,7 @@ impl EmbeddedRoomStore {
         Self::start(Arc::new(disk), options.clock, options.durability)
     }
 
-    /// Opens on a durable layer whose power can be cut.
+    /// Opens on a durable layer whose power a test can cut.
     pub fn open_for_test(disk: Arc<dyn Disk>, clock: Arc<dyn Clock>) -> Result<Self, StoreError> {
         Self::start(disk, clock, Durability::Sync)
     }
@@ -81,7 +81,7 @@ impl EmbeddedRoomStore {
         })
     }
 
-    /// Finishes what was asked, syncs and lets go of the folder. Calls that come later find the store closed.
+    /// Finishes pending calls, syncs and releases the folder. Later calls find the store closed.
     pub async fn close(&self) -> Result<(), StoreError> {
         self.runner.close().await
     }

@@ -1,4 +1,4 @@
-//! How the changes of rooms are written: a record per room that changed, and one per ticket.
+//! Writes the changes of rooms: a record per changed room, and one per ticket.
 
 use tidegate_core::ids::RoomId;
 

@@ -1,4 +1,4 @@
-//! Start-up: reads back every room, and which number each ticket has on disk.
+//! Start-up: reads back every room, and the number of each ticket on disk.
 
 use std::collections::BTreeMap;
 
@@ -16,11 +16,11 @@ use crate::room::Rooms;
 /// Key of the clock in the meta table.
 pub(super) const CLOCK: u64 = 0;
 
-/// Tables have numbers for keys: which one a room or a ticket has.
+/// Table keys are numbers: maps each room and ticket to its number.
 #[derive(Debug, Default)]
 pub(super) struct Numbers {
     rooms: HashMap<RoomId, u64>,
-    /// By the number of the room.
+    /// By room number.
     tickets: HashMap<u64, HashMap<PersonId, u64>>,
     next: u64,
 }
@@ -46,7 +46,7 @@ impl Numbers {
         self.tickets.get_mut(&room)?.remove(person)
     }
 
-    /// The room, unless it was never written, and its tickets.
+    /// The number of the room, unless it was never written, and of its tickets.
     pub(super) fn forget_room(&mut self, room: &RoomId) -> (Option<u64>, impl Iterator<Item = u64> + use<>) {
         let number = self.rooms.remove(room);
         let tickets = number.and_then(|number| self.tickets.remove(&number));
@@ -63,7 +63,7 @@ fn unreadable(error: DiskError) -> StoreError {
     StoreError::Corrupt(error.to_string())
 }
 
-/// Every slot that a room counts is kept by a ticket: one without would never come back.
+/// Checks that a ticket holds every slot that a room counts: any other slot would never be freed.
 fn counted(room: &RoomId, head: &Head, tickets: &[(PersonId, Ticket)]) -> Result<(), StoreError> {
     let slots = tickets.iter().filter(|(_, ticket)| ticket.holds_slot()).count() as u64;
     match slots == head.slots() {
@@ -75,7 +75,7 @@ fn counted(room: &RoomId, head: &Head, tickets: &[(PersonId, Ticket)]) -> Result
     }
 }
 
-/// The rooms as they were, with everybody who waited absent.
+/// The restored rooms, with everybody who waited absent.
 pub(super) fn recover(disk: &dyn Disk, wall: Timestamp) -> Result<(Rooms, Numbers), StoreError> {
     let mut numbers = Numbers::default();
     let clock = match disk.get(Table::Meta, CLOCK).map_err(unreadable)? {

@@ -20,7 +20,7 @@ while not stop do
   end
 end
 
--- hold = "job": the next jobs in fair order meet the spent window, one per line and pass.
+-- hold = "job": denies the next jobs in fair order because the window is spent, one per flow and pass.
 local denied = {}
 local function deny_next(g, line)
   local _, uncapped = next_backoff(g)

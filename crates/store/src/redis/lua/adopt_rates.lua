@@ -1,4 +1,4 @@
--- adopt_rates: the rates that grants go by where there are several shards, unless later ones are here already.
+-- adopt_rates: sets the rates for grants with several shards, unless later ones are already set.
 -- KEYS[1] is <prefix>{limit}:rate-limit. Version, record.
 local version = tonumber(ARGV[1])
 local here = redis.call('HGET', KEYS[1], 'rates')

@@ -1,16 +1,15 @@
--- What every transition begins with: the keys of its shard, the store's clock, buffered writes.
+-- The start of every transition: the keys of its shard, the store's clock, buffered writes.
 --
 -- KEYS[1] is <prefix>{shard}:meta; every other key is built from it and shares its hash tag.
--- ARGV[1] time in ms, for tests only; ARGV[2] "1" if this is a second try; ARGV[3] this call's id;
--- ARGV[4] active groups of other shards, ARGV[5] their unfinished jobs; ARGV[6] starts granted, ARGV[7] the
--- window they are for, ARGV[8] the latest time that any shard has told (all empty where there is one shard);
--- the rest belongs to the transition.
+-- ARGV[1] time in ms, for tests only; ARGV[2] "1" if this is a retry; ARGV[3] this call's id; ARGV[4] active groups
+-- of other shards, ARGV[5] their unfinished jobs; ARGV[6] starts granted, ARGV[7] the window they are for, ARGV[8]
+-- the latest time reported by any shard (all empty with a single shard); the rest belongs to the transition.
 --
 -- Transitions read, decide in tables, and write at the end (flush). Numbers stay below 2^53.
 
--- Lua's own libraries are not there while functions are loaded.
+-- Lua's own libraries are not available while functions are loaded.
 local floor, max, min, encode, decode
--- Given anew with every call.
+-- Set by every call.
 local KEYS, ARGV, call, P, K
 local resets = {}
 
@@ -68,7 +67,7 @@ local function next_arg() arg = arg + 1 return ARGV[arg] end
 local function next_number() return tonumber(next_arg()) end
 local function window_end() return (M.win + 1) * C.window end
 
--- What somebody may be waiting for: 1 work, 2 aggregate, 4 timer.
+-- Signals for waiting services: 1 work, 2 aggregate, 4 timer.
 local notify_work, notify_aggregate, notify_timer
 
 -- The store's time never goes back: a backward step becomes an offset.
@@ -77,7 +76,7 @@ local function observe()
   if not wall then
     local t = call('TIME')
     wall = t[1] * 1000 + floor(t[2] / 1000)
-    -- Fences grow even if the server forgets the last moments in a crash.
+    -- Fencing tokens grow even if the server loses its last moments in a crash.
     M.fence = max(M.fence, wall * 1024)
   end
   M.last = max(M.last, tonumber(ARGV[8]) or 0)
@@ -91,7 +90,7 @@ local function observe()
   end
 end
 
--- Begins a call: nothing of the last one is left.
+-- Begins a call with none of the previous call's state.
 local function begin(keys, args)
   KEYS, ARGV, call = keys, args, redis.call
   floor, max, min = math.floor, math.max, math.min
@@ -113,13 +112,13 @@ local function begin(keys, args)
   for i = 1, #resets do resets[i]() end
 end
 
--- What every answer begins with: signals, active groups, their weight in thousandths, unfinished jobs, jobs in
--- ready, the time, finished jobs that are kept.
+-- Every reply begins with: signals, active groups, their weight in thousandths, unfinished jobs, ready jobs, the
+-- time, finished jobs kept.
 local function facts(bits)
   local unfinished = M.c[WAITING] + M.c[READY] + M.c[LEASED] + M.c[DELAYED]
   return { bits, M.active, floor(M.w * 1000 + 0.5), unfinished, M.ready, now, M.fin }
 end
--- A call that changes nothing still moves the clock.
+-- A call that changes nothing still advances the clock.
 local function nothing()
   call('SET', K.meta, encode(M))
   return facts(0)
@@ -141,7 +140,7 @@ local function zput(key, member, score)
 end
 local function zdrop(key, member) zput(key, member, false) end
 
--- A list read from its head and written at its end.
+-- A list read from its head and appended to.
 local function list(key)
   local l = lists[key]
   if not l then
@@ -154,7 +153,7 @@ local function push(key, entry)
   local l = list(key)
   l.added[#l.added + 1] = entry
 end
--- The first entry; `more` says how many to read when the buffer is empty.
+-- The first entry; `more` is how many to read when the buffer is empty.
 local function head(l, more)
   local entry = l.buf[l.i]
   if entry then return entry end
@@ -174,7 +173,7 @@ local function pop(l)
   end
 end
 
--- A call with very many arguments, in parts that Lua can unpack.
+-- A call with very many arguments, split into parts that Lua can unpack.
 local function in_parts(command, key, args)
   for from = 1, #args, 4000 do
     call(command, key, unpack(args, from, min(from + 3999, #args)))

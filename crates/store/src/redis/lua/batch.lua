@@ -1,7 +1,7 @@
--- Batches: opened, fed, sealed; complete when every job is finished.
+-- Batches: opened, filled, sealed; complete when every job is finished.
 
 local MAX_ERRORS = 10
--- Batches that were read are written again, unless the transition says that it marks those that it changes.
+-- Every batch that was read is written back, unless the transition marks the ones it changes.
 local batches, dropped_batches, changed_batches, marks_changes
 resets[#resets + 1] = function()
   batches, dropped_batches, changed_batches, marks_changes = {}, {}, {}, false
@@ -46,7 +46,7 @@ local function keep_error(a, text)
   end
   a.err[#a.err + 1] = text
 end
--- The one way to AGGREGATING: sealed, every job finished, and not there yet.
+-- The only transition to AGGREGATING: sealed, every job finished, and not aggregating yet.
 local function complete_if_done(a)
   if not a.sealed or not is_open(a) or a.c[2] + a.c[3] < a.c[1] then return false end
   a.status, a.cf = AGGREGATING, now
@@ -68,7 +68,7 @@ local function seal(a)
   g.opens = without(g.opens, a.seq)
   return complete_if_done(a)
 end
--- Runs of job numbers: those of one call are neighbours.
+-- Runs of job numbers: those of one call are adjacent.
 local function add_run(a, first, count)
   local key = names.runs(a.seq)
   if a.rf and a.rf + a.rn == first then

@@ -7,7 +7,7 @@ local function begin_cancelling(a)
   call('ZADD', K.cancelling, a.seq, a.seq)
   if not a.sealed then seal(a) end
 end
--- Looks at up to `budget` jobs; returns what is left of it, how many it ended and how many run.
+-- Inspects up to `budget` jobs; returns the rest of it, how many it ended and how many are running.
 local function cancel_jobs(a, budget)
   local ended, running, passed = 0, 0, 0
   while a.cur and budget > 0 and passed < 20000 do

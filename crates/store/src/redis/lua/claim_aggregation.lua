@@ -1,4 +1,4 @@
--- claim_aggregation: hands complete batches to a watcher. max, claim for.
+-- claim_aggregation: hands complete batches to an aggregator. max, claim for.
 local most, length = next_number(), next_number()
 local out = {}
 local function claimed(a)
@@ -6,7 +6,7 @@ local function claimed(a)
     a.cb or '' }
 end
 if retried then
-  -- The same call again: what it was given before.
+  -- A retry of the same call returns what the first attempt claimed.
   for _, text in ipairs(call('ZRANGE', K.aggregating, 0, 9999)) do
     local a = get_batch(tonumber(text))
     if a.rq == request then out[#out + 1] = claimed(a) end

@@ -1,6 +1,6 @@
--- clear: takes away what an unfinished import has left, part by part. Who imported. Answers ok and 1 if there
--- is more, or lost if the shard is not of this import.
--- BOUND: a hundred groups, a thousand batches; what is large is unlinked, not deleted.
+-- clear: removes what an incomplete import left behind, part by part. Who imported. Returns ok and 1 if there is
+-- more, or lost if the shard does not belong to this import.
+-- BOUND: a hundred groups, a thousand batches; large values are unlinked, not deleted.
 local who = next_arg()
 if M.importing ~= who and M.imported ~= who then return { 'lost', 0 } end
 

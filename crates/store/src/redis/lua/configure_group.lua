@@ -1,5 +1,5 @@
 -- configure_group: group, base priority or "", step of it or of 0, "1" with ceilings (starts per window or "",
--- leased at once or "").
+-- running at once or "").
 local group_id, base_priority, step = next_arg(), next_number(), next_number()
 local given, starts, leased = next_arg() == '1', next_number(), next_number()
 local g = find_or_create_group(group_id, base_priority or 0, step)
@@ -12,6 +12,6 @@ if base_priority then
   g.bp, g.step = base_priority, step
 end
 if given then g.cw, g.cl = starts, leased end
--- A raised ceiling takes effect at once; one that still holds is met again at the next pick.
+-- A raised ceiling takes effect at once; if the group is still at a ceiling, the next pick holds it again.
 unhold(g)
 return { flush(), 'ok' }

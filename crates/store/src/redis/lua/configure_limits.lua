@@ -1,6 +1,6 @@
--- configure_limits: changes rates at run time. Changes kept, queues that may be set, global rate, by, why, then
--- per queue its name and rate. A rate is a number, "" (as it is) or "reset".
--- Answers ok and what holds (see rates), or queues if there would be too many.
+-- configure_limits: changes rates at run time. Changes kept, queues that may be set, global rate, by, why, then per
+-- queue its name and rate. A rate is a number, "" (unchanged) or "reset". Returns ok and the rates in effect (see
+-- rates), or queues if there would be too many.
 local kept, most = next_number(), next_number()
 local of_all, by, why = next_arg(), next_arg(), next_arg()
 local settings = cjson.decode(call('GET', K.settings))

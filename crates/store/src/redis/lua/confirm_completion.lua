@@ -1,4 +1,4 @@
--- confirm_completion: the completion callback was called. group, batch.
+-- confirm_completion: records that the completion callback was called. group, batch.
 local group_id, id = next_arg(), next_arg()
 local g = find_group(group_id)
 if not g then return { nothing(), 'no group' } end

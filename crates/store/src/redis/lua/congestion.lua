@@ -11,7 +11,7 @@ local function next_backoff(g)
   else level = 4 end
   return min(uncapped, C.cmax), uncapped, level
 end
--- Counts one throttle of the job and says how long it waits.
+-- Counts one throttle of the job and returns its backoff.
 local function throttle(g, J)
   J.thr = min(65535, J.thr + 1)
   local wait, uncapped, level = next_backoff(g)
@@ -40,7 +40,7 @@ local function raise_pace(queue)
     queue.p, queue.up = min(most, queue.p + gained), now
   end
 end
--- The downstream said that it is too much: x 0.7, at most once per second.
+-- The downstream is overloaded: x 0.7, at most once per second.
 local function cut_pace(queue)
   raise_pace(queue)
   if queue.cut and now < queue.cut + 1000 then return end
@@ -50,12 +50,12 @@ end
 local function pace_limit(queue)
   raise_pace(queue)
   local all = queue.p * C.window / 1000000
-  -- A rate that was cut is shared by the shards; the configured one is kept by the grants.
+  -- The shards share a rate that was cut; the grants enforce the configured one.
   if others_active > 0 and queue.p < configured(queue) then all = math.ceil(all * M.active / (M.active + others_active)) end
   return max(1, floor(all))
 end
 
--- Starts that are left in this window: of the limit, or of what was granted to this call.
+-- Starts left in this window: of the limit, or of this call's grant.
 local function window_room()
   if not granted then return M.spent == M.win and 0 or max(0, C.limit - M.started) end
   return granted_window == M.win and granted or 0
@@ -64,7 +64,7 @@ local function charge()
   M.started = M.started + 1
   if granted then granted = granted - 1 end
 end
--- Starts that this queue may still promise in this window.
+-- How many more starts this queue may promise in this window.
 local function room(queue)
   local own = max(0, pace_limit(queue) - (queue.s + queue.r))
   if granted then return min(window_room(), own) end

@@ -1,6 +1,6 @@
--- dead: a page of dead jobs, those accepted last first, changing nothing. after or "", max, looks, group or "", type
--- or "", reason or "". Answers jobs with their group and batch, and the last number looked at, or -1 at the end.
--- BOUND: `looks` jobs looked at, or about a megabyte of them.
+-- dead: a page of dead jobs, most recently accepted first; read-only. after or "", max, looks, group or "", type or
+-- "", reason or "". Returns jobs with their group and batch, and the last number inspected, or -1 at the end.
+-- BOUND: `looks` inspected jobs, or about a megabyte of them.
 local after, most, left = next_number(), next_number(), next_number()
 local group_id, kind, reason = next_arg(), next_arg(), next_number()
 local of_group = group_id ~= '' and find_group(group_id)

@@ -1,8 +1,8 @@
--- drop_finished: forgets finished jobs, batches and idle groups by age and by count. max, older than or "",
--- then what other shards keep: finished jobs, finished batches, idle groups.
+-- drop_finished: deletes finished jobs, batches and idle groups by age and by count. max, older than or "", then what
+-- other shards keep: finished jobs, finished batches, idle groups.
 local budget, age = next_number(), next_number()
 age = age or C.job_age
--- This shard's part of what may be kept in all.
+-- This shard's share of the total to keep.
 local function part(most, own)
   local others = next_number()
   return others == 0 and most or floor(most * own / max(1, own + others))
@@ -11,7 +11,7 @@ local jobs_max = part(C.jobs_max, M.fin)
 local batches_max = part(C.batches_max, call('ZCARD', K.finished_batches))
 local groups_max = part(C.batches_max, call('ZCARD', K.idle))
 local n_jobs, n_batches, n_groups = 0, 0, 0
--- Jobs that were replayed or purged have left their entries behind.
+-- Replayed and purged jobs have left their entries behind.
 local l, stale = list(K.finished), 0
 while budget > 0 and stale < 20000 do
   local text, got = head(l, l.read == 0 and 1 or min(1000, budget))
@@ -103,7 +103,7 @@ while budget > 0 and candidates > 0 do
   budget, candidates = budget - 1, candidates - 1
   local g = get_group(tonumber(first[1]))
   if not droppable(g) then
-    -- One that is too many but not too old goes behind the others, or it would hide them.
+    -- A group over the count but not over the age moves behind the others, or it would hide them.
     g.idle = too_old and now - C.batch_age + 3600000 or now
     call('ZADD', K.idle, g.idle, first[1])
   else

@@ -1,4 +1,4 @@
--- Forgetting finished jobs: what one leaves behind in the counts, and at the end what is gone for all of them.
+-- Deletes finished jobs: each updates the counts, and the end removes the data of all of them.
 
 local gone, gone_ids, touched = {}, {}, {}
 
@@ -27,7 +27,7 @@ local function write_dropped()
   in_parts('HDEL', K.job, gone)
   in_parts('HDEL', K.state, gone)
   for g, ids in pairs(gone_ids) do in_parts('HDEL', names.ids(int(g)), ids) end
-  -- The numbers before the first kept job are not looked at again.
+  -- Skips the numbers before the first kept job from now on.
   for _, a in pairs(touched) do
     local key = names.runs(int(a.seq))
     for _ = 1, 20 do

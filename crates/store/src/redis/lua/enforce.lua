@@ -1,5 +1,5 @@
--- Puts a record of limits in force: for what is left of the running window, and for every queue's pace. A pace
--- that was cut stays cut.
+-- Applies a record of limits to the rest of the running window and to every queue's pace. A pace that was cut stays
+-- cut.
 local function enforce(settings, L)
   local limit, raised, whole, pace = C.limit, false, {}, {}
   for i, queue in ipairs(M.queues) do
@@ -13,7 +13,7 @@ local function enforce(settings, L)
   end
   if C.limit > limit then
     raised = true
-    -- Those that are still at their ceiling meet it again at the next pick.
+    -- The next pick holds those that are still at their ceiling again.
     if C.strict then unhold_turned(M.win + 1) end
   end
   if raised then notify_work = true end

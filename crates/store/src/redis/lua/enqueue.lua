@@ -1,6 +1,6 @@
--- enqueue: accepts jobs, once each.
--- group, base priority, its step, batch or "", number of types, types…, then per job: id, flags (priority + 4
--- with run_at + 8 with expires_at + 16 payload too large + 32 x type), what is kept of it.
+-- enqueue: accepts each job exactly once.
+-- group, base priority, its step, batch or "", number of types, types…, then per job: id, flags (priority + 4 with
+-- run_at + 8 with expires_at + 16 payload too large + 32 x type), packed job.
 
 local group_id, base_priority, step, batch_id = next_arg(), next_number(), next_number(), next_arg()
 local kinds = {}
@@ -26,7 +26,7 @@ if g then
   elseif g.opens[1] then a = get_batch(g.opens[#g.opens]) end
 end
 if a and (a.cancelled or a.sealed) then
-  -- A client that did not hear the answer sends the same again, perhaps after sealing.
+  -- A client that lost the response sends the same call again, perhaps after sealing.
   local found = count > 0 and known_ids(g) or {}
   local answers, all = {}, count > 0
   for i = 1, count do
@@ -43,7 +43,7 @@ if not a then
   local implicit = batch_id == ''
   if implicit then
     batch_id = 'auto-' .. int(M.seq)
-    -- Somebody may have used the name.
+    -- The name may be taken.
     while find_batch(g, batch_id) do batch_id = batch_id .. '-' end
   end
   a = create_batch(g, batch_id, 100, false, implicit)
@@ -54,7 +54,7 @@ local found, seen = known_ids(g), {}
 local answers, put, ids, fresh = {}, {}, {}, {}
 local created, accepted = struct.pack('>I5I6', a.seq, now), 0
 local waiting, delayed, of_line = 0, 0, {}
--- Queue and lines by type and priority, found once.
+-- Queue and flows by type and priority, looked up once.
 local homes = {}
 local function home_of(name, priority)
   local home = homes[name] and homes[name][priority]

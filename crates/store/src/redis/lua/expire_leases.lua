@@ -1,4 +1,4 @@
--- expire_leases: takes jobs from workers that did not answer. max.
+-- expire_leases: takes jobs back from workers whose leases expired. max.
 local most = next_number()
 local delayed, dead = 0, 0
 local over = call('ZRANGEBYSCORE', K.inflight, '-inf', now, 'LIMIT', 0, most)

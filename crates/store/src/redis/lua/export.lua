@@ -1,11 +1,11 @@
--- export: a page of what the store keeps, changing nothing. What, then its arguments.
---   groups: after or "", max. Answers groups, and whether there are more.
---   batches: from this group on, after this batch of it or "", max. Answers batches, then the next two
+-- export: a page of the store's data; read-only. What, then its arguments.
+--   groups: after or "", max. Returns groups, and whether there are more.
+--   batches: from this group on, after this batch of it or "", max. Returns batches, then the next two
 --     arguments or -1. Of each batch the first runs of job numbers, and whether there are more.
---   runs: batch, after. Answers runs, and whether there are more.
---   jobs: first and count of runs… Answers jobs, and the number to go on from or -1.
--- BOUND: `max`; a thousand groups looked at for their batches; 64 runs per batch, a thousand of one; for
--- jobs what the caller lists, or about a megabyte.
+--   runs: batch, after. Returns runs, and whether there are more.
+--   jobs: first and count of runs… Returns jobs, and the number to continue from or -1.
+-- BOUND: `max`; a thousand groups inspected for their batches; 64 runs per batch, a thousand of one; for jobs what
+-- the caller lists, or about a megabyte.
 local what = next_arg()
 
 local function flag(b) return b and 1 or 0 end

@@ -1,4 +1,4 @@
--- extend: gives running jobs more time. by, then per lease: job, fence.
+-- extend: extends the leases of running jobs. by, then per lease: job, fence.
 local till = now + next_number()
 local seqs, fences, out = {}, {}, {}
 while arg < #ARGV do

@@ -1,4 +1,4 @@
--- finish_aggregation: takes the watcher's summary and decides the batch. group, batch, claim, "1" with the
+-- finish_aggregation: records the aggregator's summary and decides the batch. group, batch, claim, "1" with the
 -- summary or "0" with the error.
 local group_id, id, claim, fine, text = next_arg(), next_arg(), next_number(), next_arg() == '1', next_arg()
 local g = find_group(group_id)
@@ -15,6 +15,6 @@ else
   a.status = FAILED
 end
 a.fin = now
--- A group that is done starts its next batch with clean statistics.
+-- A group without unfinished jobs starts its next batch with clean statistics.
 if not is_active(g) then clear_stats(g) end
 return { flush(), 'ok', a.status }

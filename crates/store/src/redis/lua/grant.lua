@@ -1,10 +1,10 @@
--- grant: cuts starts out of the window that all shards share, or takes back those that were not used.
--- KEYS[1] is <prefix>{limit}:rate-limit. time or "", starts wanted (below 0: given back), the window that they
--- were for, window length, limit, run id of the server, the latest time that any shard has told, queue, the
--- queue's own limit or "", starts promised to ready jobs of other queues. Limits are the configured ones: those
--- that were set at run time (adopt_rates) stand before them.
--- Answers the window, the starts granted, those of all calls in this window, the most in any, the time, the
--- limit, and what is left of the window.
+-- grant: takes starts from the window that all shards share, or returns unused ones.
+-- KEYS[1] is <prefix>{limit}:rate-limit. time or "", starts wanted (below 0: returned), the window that they were
+-- for, window length, limit, run id of the server, the latest time reported by any shard, queue, the queue's own
+-- limit or "", starts promised to ready jobs of other queues. Limits are the configured ones: rates set at run time
+-- (adopt_rates) override them.
+-- Returns the window, the starts granted, those of all calls in this window, the most in any, the time, the limit,
+-- and the rest of the window.
 local wanted, given_for, length = tonumber(ARGV[2]), tonumber(ARGV[3]), tonumber(ARGV[4])
 local limit, run, name, queue_limit = tonumber(ARGV[5]), ARGV[6], ARGV[8], tonumber(ARGV[9])
 local promised, queue = tonumber(ARGV[10]), 'queue:' .. name
@@ -27,7 +27,7 @@ last = math.max(last, tonumber(ARGV[7]) or 0)
 if wall + offset < last then offset = last - wall else last = wall + offset end
 local current = math.floor(last / length)
 if have[3] and have[3] ~= run then
-  -- The server may have forgotten its last moments.
+  -- The server may have lost its last moments.
   window, granted = math.max(window, current), limit
   spent = window
 elseif current > window then
@@ -50,6 +50,6 @@ granted, of_queue = math.max(0, granted + grant), math.max(0, of_queue + grant)
 most = math.max(most, granted)
 redis.call('HSET', KEYS[1], 'window', window, 'granted', granted, 'run', run, 'most', most, 'last', last, 'offset',
   offset, 'spent', spent)
--- Counted for every queue: it may be given a limit of its own at any time.
+-- Counted for every queue: it may get its own limit at any time.
 if name ~= '' then redis.call('HSET', KEYS[1], queue, window .. ':' .. of_queue) end
 return { window, math.max(0, grant), granted, most, last, limit, room }

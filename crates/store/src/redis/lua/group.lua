@@ -1,7 +1,7 @@
--- Groups, their lines, and the fair order that lines stand in. One record per group, its lines inside.
+-- Groups, their flows, and the fair order of the flows. One record per group, with its flows inside.
 --
--- A line is named "<queue>:<priority>" within its group. `pk` and `pt` are its key and turn while it stands in
--- the order; the member in the sorted set is "<turn>:<group>", so equal keys go by turn.
+-- A flow is named "<queue>:<priority>" within its group. `pk` and `pt` are its key and turn while it is in the order.
+-- The member in the sorted set is "<turn>:<group>", so equal keys go by turn.
 
 local groups, dropped_groups, owner, placed, heaps
 resets[#resets + 1] = function() groups, dropped_groups, owner, placed, heaps = {}, {}, {}, {}, {} end
@@ -11,7 +11,7 @@ local function order_of(line) return M.queues[line.l].o[line.v] end
 local function place_of(queue, priority) return queue * 4 + priority end
 local function member(g, line) return padded(line.pt) .. ':' .. int(g.seq) end
 
--- Brings a line's tag to the order's present base (see rebase).
+-- Brings a flow's tag to the order's current base (see rebase).
 local function settle_tag(line)
   local o = order_of(line)
   if line.ep ~= o.ep then
@@ -71,7 +71,7 @@ local function at_ceiling(g, promised)
   if g.cl and g.c[LEASED] + promised >= g.cl then return 'L' end
 end
 
--- In-memory part of the order that this call looks at: heaps by key and turn, filled from the sorted set.
+-- The part of the order that this call inspects: in-memory heaps by key and turn, filled from the sorted set.
 local heap = {}
 function heap.before(a, b) return a[1] < b[1] or (a[1] == b[1] and a[2] < b[2]) end
 function heap.push(h, entry)
@@ -83,7 +83,7 @@ function heap.push(h, entry)
   end
   h[i] = entry
 end
--- Puts an entry in the place of the first one.
+-- Replaces the first entry.
 function heap.replace(h, entry)
   local n, i = #h, 1
   while true do
@@ -116,7 +116,7 @@ local function insert_line(g, line)
   if not h then return end
   local top = h[1]
   if top and top[5] == line then
-    -- Usually the line that has just been served goes behind.
+    -- Usually the flow that has just been served moves back.
     top[1], top[2] = line.pk, line.pt
     heap.replace(h, top)
   else
@@ -132,7 +132,7 @@ local function leave_order(line)
   end
 end
 local function line_len(line) return line.nr + line.nt + line.nf end
--- Puts a line into the order if it has jobs, its group is not held and it does not stand there yet.
+-- Puts a flow into the order if it has jobs, its group is not held and it is not there yet.
 local function enter_order(g, line)
   if line.pk or g.held or line_len(line) == 0 then return end
   settle_tag(line)
@@ -142,7 +142,7 @@ local function enter_order(g, line)
   notify_work = true
 end
 
--- Tags of lines without unfinished jobs are remembered while they are ahead of virtual time.
+-- Keeps tags of flows without unfinished jobs while they are ahead of virtual time.
 local function forget_tags(line)
   local o = order_of(line)
   if o.rem == 0 then return end
@@ -157,8 +157,8 @@ local function forget_tags(line)
   end
 end
 
--- Subtracts virtual time from every tag, so that tags stay exact. Lines that are not in memory follow when
--- they are read next (settle_tag).
+-- Subtracts virtual time from every tag, so that tags stay exact. Flows not in memory follow at their next read
+-- (settle_tag).
 local function rebase(line)
   local o = order_of(line)
   local base = o.vt
@@ -185,7 +185,7 @@ local function rebase(line)
   end
 end
 
--- The line has been served: virtual time advances, and the line goes behind.
+-- Moves a served flow back: virtual time advances, and the flow gets its next tag.
 local function reenter_order(g, line)
   leave_order(line)
   settle_tag(line)
@@ -202,13 +202,13 @@ local function refund_pick(g, line)
   line.tag = max(0, line.tag - g.step)
 end
 
--- The first line in the order of a queue and priority, with its group.
+-- The first flow in the order of a queue and priority, with its group.
 local function first_line(queue, priority, chunk)
   local h = heaps[place_of(queue, priority)]
   if not h then
     h = { read = 0, whole = false, key = names.order(queue, priority) }
     heaps[place_of(queue, priority)] = h
-    -- Lines that have entered in this call before the heap was made.
+    -- Flows that entered the order in this call before the heap was created.
     for seq, g in pairs(groups) do
       for _, line in pairs(g.lines) do
         if line.l == queue and line.v == priority and line.pk and placed[line] ~= member(g, line) then
@@ -259,14 +259,14 @@ local function queue_for(name)
   }
   return #M.queues
 end
--- The weight of the groups that stand in a queue's order, in thousandths. Those that are held until the window
--- turns count, too: they will be back without anybody saying so.
+-- The weight of the groups in a queue's order, in thousandths. Groups held until the window turns count, too: they
+-- return without a signal.
 local function standing_weight(queue)
   return floor((queue.o[1].w + queue.o[2].w + queue.o[3].w + M.held) * 1000 + 0.5)
 end
 local function kind_of(name) return C.kinds[name] or C.kind end
 
--- The group's line in this queue and priority; made when needed, with the tag that is remembered of it.
+-- The group's flow in this queue and priority; created if needed, with its remembered tag.
 local function line_for(g, queue, priority)
   local k = queue .. ':' .. priority
   local line = g.lines[k]
@@ -309,7 +309,7 @@ local function line_loses(g, line)
   forget_tags(line)
 end
 
--- Takes all lines of the group out of the order.
+-- Takes all flows of the group out of the order.
 local function hold(g, why)
   for _, line in pairs(g.lines) do leave_order(line) end
   g.held = why
@@ -341,7 +341,7 @@ local function unhold_turned(turn)
   end
 end
 
--- Books a job's way from one state to another.
+-- Counts a job's transition from one state to another.
 local function shift(g, from, to)
   local was = is_active(g)
   if from then
@@ -360,7 +360,7 @@ local function shift(g, from, to)
     g.idle = now
     zput(K.idle, padded(g.seq), now)
   end
-  -- A ready job that does not start leaves its place to the next one.
+  -- A ready job that does not start frees its place for the next one.
   if from == READY and to ~= LEASED and g.held == 'L' then unhold(g) end
 end
 

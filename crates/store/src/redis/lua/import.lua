@@ -1,13 +1,13 @@
 -- import: one step of filling an empty shard. Who imports, step, what, its arguments.
---   begin: only where there are no groups. From here on M.importing names who imports.
---   limits: rates that were set at run time, as a record of the stream.
+--   begin: only without existing groups. From here on M.importing names who imports.
+--   limits: rates set at run time, as a record of the stream.
 --   records: g, a or j, then a group, batch or job (see restore)…
---   finished, lines: what waited for all records to be there; a thousand per call.
---   batches: numbers of batches that may go on: cancelled or complete.
---   end: the shard is whole.
--- Answers ok and a number (begin: the first number to give; finished, lines: 1 if there are more), or lost if
+--   finished, lines: work that needs all records to be present; a thousand per call.
+--   batches: numbers of batches to continue: cancelled or complete.
+--   end: the shard is complete.
+-- Returns ok and a number (begin: the first number to assign; finished, lines: 1 if there are more), or lost if
 -- another import has taken over, full, or bad and why.
--- A step that may have run before is not carried out again.
+-- A step that may have run before does not run again.
 local who, step, what = next_arg(), next_number(), next_arg()
 
 if what == 'begin' then

@@ -1,13 +1,13 @@
--- Jobs. What never changes is in `job`: batch, creation, queue, then as the client packed it: flags (priority,
--- run_at, expires_at), lengths, times, id, type, payload. What changes is in `job:state`; a job without a
--- state waits for its first start.
+-- Jobs. `job` holds the immutable part: batch, creation, queue, then as the client packed it: flags (priority,
+-- run_at, expires_at), lengths, times, id, type, payload. `job:state` holds the mutable part; a job without a state
+-- waits for its first start.
 --
--- Lists name jobs by "<number>" or "<number>:<n>". Taking a job out of the middle of a list raises its n,
--- so that the entry left behind is recognised as stale when it comes to the head.
+-- Lists name jobs by "<number>" or "<number>:<n>". Taking a job out of the middle of a list raises its n, so that the
+-- entry left behind is recognised as stale when it reaches the head.
 
 local NOWHERE, RETURNED, THROTTLED, FRESH, PARKED, IN_READY, FINISHED = 0, 1, 2, 3, 4, 5, 6
 local BLOB = '>I5I6I2BI2I2'
--- What is true of a job that has no state, and its libraries, which are not there while functions are loaded.
+-- The defaults of a job without a state, and Lua libraries, which are not available while functions are loaded.
 local UNTOUCHED, unpack_blob, cut, last_lease
 local jobs, dropped_jobs
 resets[#resets + 1] = function()
@@ -25,7 +25,7 @@ local function read_job(seq, blob)
     if floor(flags / 4) % 2 == 1 then pos = pos + 7 end
     if floor(flags / 8) % 2 == 1 then exp, pos = unpack_blob('>I7', blob, pos) end
   end
-  -- The fields that a start will set have their room from the beginning.
+  -- Preallocates the fields that a start will set.
   return setmetatable({
     seq = seq, a = a, queue = queue, v = flags % 4 + 1, blob = blob, exp = exp,
     kind = cut(blob, pos + idlen, pos + idlen + kindlen - 1),
@@ -49,7 +49,7 @@ local function read_state(J, raw)
     local kindlen, ownerlen
     J.started, J.exp, J.a, J.queue, J.v, kindlen, ownerlen, pos = struct.unpack(LEASE, raw, pos)
     if J.exp == 0 then J.exp = nil end
-    -- A plain start does not repeat the type where no type has settings.
+    -- A plain start does not repeat the type if no type has settings.
     if kindlen > 0 or not J.kind then J.kind = string.sub(raw, pos, pos + kindlen - 1) end
     J.owner = string.sub(raw, pos + kindlen, pos + kindlen + ownerlen - 1)
     J.req = string.sub(raw, pos + kindlen + ownerlen)
@@ -75,7 +75,7 @@ local function state_of(J)
   return state .. text
 end
 
--- Reads those jobs that are not in memory yet. `fresh`: none of them can have a state.
+-- Reads the jobs that are not in memory yet. `fresh`: none of them can have a state.
 local function load_jobs(seqs, fresh)
   local missing = {}
   for _, seq in ipairs(seqs) do
@@ -122,7 +122,7 @@ local function home(J)
   local g = get_group(a.g)
   return a, g, g.lines[J.queue .. ':' .. J.v]
 end
--- Where a job stands. Resuming a batch moves its parked jobs all at once, without touching each.
+-- The list that a job is in. Resuming a batch moves its parked jobs all at once, without touching each.
 local function spot(J, a)
   if J.sp == PARKED and not (a.paused and a.pz == J.pz) then return RETURNED end
   return J.sp
@@ -160,7 +160,7 @@ local function detach(J)
   one_less(g, line, sp)
 end
 
--- Books a job as waiting, whatever it was before.
+-- Counts a job as waiting, whatever it was before.
 local function set_waiting(g, J)
   if J.ph == WAITING then return end
   local from = J.ph
@@ -168,7 +168,7 @@ local function set_waiting(g, J)
   J.ph, J.dirty = WAITING, true
   shift(g, from, WAITING)
 end
--- Delays a job that was leased.
+-- Delays a job that was running.
 local function delay(g, J, due, reason)
   J.ph, J.delay, J.at, J.dirty, J.sp, J.text = DELAYED, reason, due, true, NOWHERE, ''
   zput(K.delayed, padded(J.seq), due)
@@ -177,7 +177,7 @@ local function delay(g, J, due, reason)
   notify_timer = true
 end
 
--- Books a detached job as finished.
+-- Counts a detached job as finished.
 local function finish(J, state, text)
   local a, g, line = home(J)
   changed_batches[a.seq] = true
@@ -188,7 +188,7 @@ local function finish(J, state, text)
   shift(g, from, state)
   line_loses(g, line)
   a.un = a.un - 1
-  -- With kept results a job goes when its batch goes.
+  -- If the batch keeps its results, its jobs are deleted together with it.
   if not a.keep then
     J.sp = FINISHED
     push(K.finished, entry(J))
@@ -202,7 +202,7 @@ local DEATHS = {
   [DIED.EXPIRED] = 'expired before it could start',
   [DIED.CANCELLED] = 'cancelled',
 }
--- Ends a detached job without success; true if that completed its batch.
+-- Ends a detached job without success; returns true if that completed its batch.
 local function die(J, reason, text)
   if text == '' then text = DEATHS[reason] end
   J.death = reason
@@ -215,7 +215,7 @@ local function die(J, reason, text)
   return complete_if_done(a)
 end
 local function end_lease(J) zdrop(K.inflight, padded(J.seq)) end
--- A group that was held for too many leases may go on.
+-- Releases a group that was held for too many running jobs.
 local function lease_ended(g)
   if g.held == 'L' then unhold(g) end
 end
@@ -232,7 +232,7 @@ local function write_jobs()
   in_parts('HSET', K.state, put)
 end
 
--- Everything that was decided, written; then the signals notify.
+-- Writes every decision, then sends the signals.
 local function flush()
   call('SET', K.meta, encode(M))
   write_groups()

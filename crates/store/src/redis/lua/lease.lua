@@ -1,7 +1,7 @@
--- lease: hands jobs to a worker. queue, max, owner. The only place where the rate is charged.
+-- lease: leases jobs to a worker. queue, max, owner. The only place where the rate is charged.
 local name, most, who = next_arg(), next_number(), next_arg()
 
--- The answer: groups and batches once each, then seven values per job.
+-- The reply: groups and batches once each, then seven values per job.
 local count, out, of, index_of = 0, {}, {}, {}
 local function hand_out(J, a, g, kind)
   local at = index_of[J.a]
@@ -18,7 +18,7 @@ local function hand_out(J, a, g, kind)
 end
 
 if retried then
-  -- The same call again: the leases that it was given before.
+  -- A retry of the same call returns the leases of the first attempt.
   local all = call('ZRANGEBYSCORE', K.inflight, '(' .. int(now), '+inf', 'LIMIT', 0, 100000)
   for from = 1, #all, 1000 do
     local seqs = {}
@@ -99,7 +99,7 @@ while not stop do
   charge()
   queue.s = queue.s + 1
   g.sw, g.sn = M.win, started_in(g, M.win) + 1
-  -- As shift does; a group does not become active or idle by a start.
+  -- As shift does; a start makes no group active or idle.
   of_group[from], of_group[LEASED] = of_group[from] - 1, of_group[LEASED] + 1
   states[from], states[LEASED] = states[from] - 1, states[LEASED] + 1
   zput(K.inflight, padded(J.seq), J.at)

@@ -1,7 +1,7 @@
--- open: makes a shard ready, or refuses it. KEYS[1] is <prefix>{shard}:meta.
+-- open: prepares a shard, or rejects it. KEYS[1] is <prefix>{shard}:meta.
 -- time or "", schema, shards, this shard, settings as JSON, run id of the server.
--- A server that is another run than the last one seen may have forgotten its last moments: the running
--- window counts as spent.
+-- If the server has restarted since the last call, it may have lost its last moments: the running window counts as
+-- spent.
 local P = string.sub(KEYS[1], 1, -5)
 local schema, shards, shard = tonumber(ARGV[2]), tonumber(ARGV[3]), tonumber(ARGV[4])
 local raw = redis.call('GET', KEYS[1])

@@ -1,8 +1,8 @@
--- Who goes next: priority, then line, then job. Shared by admit and lease.
+-- Picks what goes next: priority, then flow, then job. Shared by admit and lease.
 
 local YES, BATCH_PAUSED = -1, -2
 local wanted, looks = 1, 0
--- The lists of the lines that this call has looked at.
+-- The lists of the flows that this call has inspected.
 local lists_of
 resets[#resets + 1] = function() lists_of = {} end
 
@@ -15,7 +15,7 @@ local function startable(J)
   return YES
 end
 
--- The first job in one of a line's lists. Stale entries before it go.
+-- The first job in one of a flow's lists. Drops stale entries before it.
 local function front_of(g, line, name)
   local of_line = lists_of[line]
   if not of_line then
@@ -49,7 +49,7 @@ local function front(g, line)
   if line.nt > 0 then return front_of(g, line, 't') end
   return front_of(g, line, 'f')
 end
--- Takes a job that stands at the head of its list.
+-- Takes a job from the head of its list.
 local function take_front(g, line, J, l)
   pop(l)
   local sp = spot(J, get_batch(J.a))
@@ -63,8 +63,7 @@ local function push_returned(g, line, J)
   line.nr = line.nr + 1
   enter_order(g, line)
 end
--- Puts a job back at the head of its line. Jobs that have never been leased keep their order of arrival
--- among each other.
+-- Puts a job back at the head of its flow. Jobs that were never leased keep their order of arrival among each other.
 local function give_back(g, line, J)
   J.sp, J.dirty = RETURNED, true
   local key = names.line(int(g.seq), line.k, 'r')
@@ -91,7 +90,7 @@ local function give_back(g, line, J)
   enter_order(g, line)
 end
 
--- Moves a job of a paused batch from the head of its line to the batch's parking.
+-- Moves a job of a paused batch from the head of its flow to the batch's parking.
 local function park(g, line, J, l)
   take_front(g, line, J, l)
   set_waiting(g, J)
@@ -109,7 +108,7 @@ local function park(g, line, J, l)
   J.sp, J.pz = PARKED, a.pz
   push(names.parked(int(a.seq), line.k), entry(J))
 end
--- A ready job goes back to the head of its line, and its pick is taken back.
+-- Moves a ready job back to the head of its flow and reverts its pick.
 local function unready(J)
   local _, g, line = home(J)
   detach(J)
@@ -118,7 +117,7 @@ local function unready(J)
   refund_pick(g, line)
   give_back(g, line, J)
 end
--- All ready jobs of a line: those behind the first must not overtake it.
+-- Moves back all ready jobs of a flow: those behind the first must not overtake it.
 local function unready_line(queue, line)
   local key = names.ready(line.l)
   local l = list(key)
@@ -152,7 +151,7 @@ local function book_priority(queue, priority, waits)
   end
 end
 
--- Takes the next job of the queue out of its line. Returns the job, or nil and 'empty' or 'more'.
+-- Takes the next job of the queue out of its flow. Returns the job, or nil and 'empty' or 'more'.
 local waits = {}
 local function pick(index)
   local queue = M.queues[index]
@@ -200,7 +199,7 @@ local function make_ready(J, g, line)
   shift(g, WAITING, READY)
   raise_status(get_batch(J.a), DISPATCHED)
 end
--- Nothing stands in the order: nothing waits, or what waits is at a ceiling.
+-- Nothing is in the order: either nothing waits, or everything waiting is at a ceiling.
 local function nothing_startable()
   if M.held == 0 then return 'empty', 0 end
   return 'held', window_end()

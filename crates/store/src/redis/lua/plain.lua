@@ -1,9 +1,8 @@
--- The short way of a lease.
+-- The fast path of a lease.
 
--- Plain starts: fresh jobs of groups and batches about which nothing is special, while only one priority waits.
--- What they have in common is found once. A lease begins with them and goes on the long way; the result is
--- the same as if it had gone the long way from the beginning. Fills `out` and `of` as a lease answers, and
--- returns how many it started.
+-- Plain starts: fresh jobs of groups and batches without special settings, while only one priority waits. Values they
+-- share are computed once. A lease begins with them and continues on the slow path; the result is the same as on the
+-- slow path alone. Fills `out` and `of` in the format of a lease reply, and returns how many it started.
 local function plain_starts(index, queue, most, who, out, of)
   local priority
   for v = 1, 3 do
@@ -21,7 +20,7 @@ local function plain_starts(index, queue, most, who, out, of)
   local head_of_state = pack('>BBI2I2I2', LEASED, NOWHERE, 0, 0, 0)
   local zeros, last_line = string.rep('0', 16), nil
 
-  -- What all plain starts of a batch (and type, where types have settings) share; false if it is special.
+  -- What all plain starts of a batch (and type, if types have settings) share; false if it is special.
   local function info_of(aseq, kind)
     local a = get_batch(aseq)
     if a.cancelled or a.paused then return false end

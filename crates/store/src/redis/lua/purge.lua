@@ -1,16 +1,16 @@
--- purge: forgets a dead job at once. group, job.
--- Its entry in the list of finished jobs is recognised as stale when it comes to the head.
+-- purge: deletes a dead job at once. group, job.
+-- Its entry in the list of finished jobs is recognised as stale when it reaches the head.
 local group_id, id = next_arg(), next_arg()
 local g = find_group(group_id)
 if not g then return { nothing(), 'no group' } end
--- The same call again, after the first one did it: the name may belong to another job by now.
+-- A retry, after the first attempt did it: the name may belong to another job by now.
 if retried and g.pq == request then return { nothing(), 'ok' } end
 local seq = tonumber(call('HGET', names.ids(int(g.seq)), id) or nil)
 local J = seq and get_job(seq)
 if not J then return { nothing(), 'no job' } end
 if J.ph ~= DEAD then return { nothing(), 'not dead' } end
 local a = get_batch(J.a)
--- A reducer is promised every job of a batch that keeps its results.
+-- A batch that keeps its results promises every job to the reducer.
 if a.keep and a.status <= AGGREGATING then return { nothing(), 'kept', a.id } end
 g.pq = request
 drop_job(J)

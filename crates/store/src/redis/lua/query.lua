@@ -1,7 +1,7 @@
--- query: reads, changing nothing. What, then its arguments.
+-- query: read-only. What, then its arguments.
 local what = next_arg()
 
--- When the first job of a line was accepted. Entries of ended jobs are passed, but not very many (see stale).
+-- When the first job of a flow was accepted. Skips entries of ended jobs, but only a few (see stale).
 local function first_created(g, line)
   local name = line.nr > 0 and 'r' or line.nt > 0 and 't' or 'f'
   local key, from = names.line(int(g.seq), line.k, name), 0
@@ -19,7 +19,7 @@ local function first_created(g, line)
     from = from + #got
   end
 end
--- In whole seconds, or -1: as the core, which has room for no more.
+-- In whole seconds, or -1: the precision of the core.
 local function waiting_since(g)
   local since
   for _, line in pairs(g.lines) do

@@ -1,6 +1,6 @@
--- queues: every queue that is configured or was heard of. Reads, changing nothing.
--- Answers per queue: name, configured rate and pace in thousandths, starts in this window, jobs in ready, groups
--- in its order, last cut or -1.
+-- queues: every queue that is configured or has been used; read-only.
+-- Returns per queue: name, configured rate and pace in thousandths, starts in this window, ready jobs, groups in its
+-- order, last cut or -1.
 local out, heard = {}, {}
 for i, queue in ipairs(M.queues) do
   raise_pace(queue)

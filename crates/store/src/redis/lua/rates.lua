@@ -1,6 +1,6 @@
--- Rates that were set at run time stand before those of the configuration. `settings` is the configuration as
--- it came, `limits` what was set, `config` what holds: so whoever connects with the configured rates does not
--- undo what was set.
+-- Rates set at run time override the configuration. `settings` is the configuration as received, `limits` the rates
+-- set at run time, `config` the rates in effect: so a process that connects with the configured rates does not undo a
+-- change.
 --
 -- A record of limits: v its version, global_rps, queues (rates by name), changes (at, by, why, queue, from_rps,
 -- to_rps, and the call that made it), the newest last.
@@ -9,7 +9,7 @@ local function limits_of(raw)
   if raw then return cmsgpack.unpack(raw) end
   return { v = 0, queues = {}, changes = {} }
 end
--- A record as it is written in a stream.
+-- A record in the format of a stream.
 local function limits_from(text, version)
   local L = cjson.decode(text)
   L.v = version
@@ -25,7 +25,7 @@ local function rps_of(settings, L, queue)
   local own = queue and settings.queues[queue]
   return queue and (L.queues[queue] or own and own.rps) or of_all
 end
--- Settings with the rates that hold.
+-- Settings with the rates in effect.
 local function in_force(settings, L)
   local function milli(rps) return math.max(1, math.floor(rps * 1000)) end
   if L.global_rps then
@@ -39,7 +39,7 @@ local function in_force(settings, L)
   return settings
 end
 
--- What is told of it: version, rate set or "", queues and their rates, changes, configured rate.
+-- The reply: version, rate set or "", queues and their rates, changes, configured rate.
 local function told(settings, L)
   local function exact(rps) return string.format('%.17g', rps) end
   local queues, changes = {}, {}

@@ -1,4 +1,4 @@
--- release_due: what time does to jobs that are not running. max.
+-- release_due: transitions of jobs that are not running, driven by time. max.
 local most = next_number()
 unhold_turned()
 local released, expired, recalled = 0, 0, 0
@@ -14,7 +14,7 @@ for _, text in ipairs(due) do
   released = released + 1
 end
 
--- A running job is left to its worker; the next pick would see that it has expired.
+-- A running job stays with its worker; the next pick would see that it has expired.
 local skipped = 0
 while expired < most do
   local got = call('ZRANGEBYSCORE', K.expiring, '-inf', now, 'LIMIT', skipped, most - expired)
@@ -32,8 +32,8 @@ while expired < most do
   end
 end
 
--- Ready jobs hold a place in the window. Where nobody has come for the first of them for two windows, the
--- places go back to queues that have workers, the last admitted first.
+-- Ready jobs reserve starts in the window. If no worker has fetched the first of them for two windows, they give
+-- their reservations back to queues that have workers, the last admitted first.
 for index, queue in ipairs(M.queues) do
   local overdue
   while queue.r > 0 and recalled < most do

@@ -1,4 +1,4 @@
--- replay: another life for a dead job. group, job.
+-- replay: requeues a dead job. group, job.
 local group_id, id = next_arg(), next_arg()
 local g = find_group(group_id)
 if not g then return { nothing(), 'no group' } end

@@ -1,10 +1,10 @@
--- Records of a stream put in their place, as the core's restore does. Lines enter the order, and finished
--- jobs their list, when all are there: until then two sorted sets keep what goes where.
+-- Restores the records of a stream, as the core's restore does. Flows enter the order, and finished jobs their list,
+-- once all records are present: until then two sorted sets keep what goes where.
 
 local restored_lines, restored_finished = P .. 'importing:lines', P .. 'importing:finished'
 local function next_flag() return next_arg() == '1' end
 
--- number, id, base priority, its step, paused, starts per window or "", leased at once or "", created.
+-- number, id, base priority, its step, paused, starts per window or "", running at once or "", created.
 local function restore_group()
   M.seq = next_number()
   local id, base_priority, step = next_arg(), next_number(), next_number()
@@ -14,8 +14,8 @@ local function restore_group()
   if g.paused then g.held = 'P' end
 end
 
--- number, group, id, threshold, keep results, callback or "", implicit, status, sealed, paused, cancelled, confirmed, created,
--- finished or "", total, success, failed, number of errors, errors…, "1" with a summary, summary.
+-- number, group, id, threshold, keep results, callback or "", implicit, status, sealed, paused, cancelled, confirmed,
+-- created, finished or "", total, success, failed, number of errors, errors…, "1" with a summary, summary.
 local function restore_batch()
   M.seq = next_number()
   local g, id = get_group(next_number()), next_arg()
@@ -37,7 +37,7 @@ local function restore_batch()
   elseif not is_open(a) then zput(K.aggregating, padded(a.seq), 0) end
 end
 
--- The run of job numbers that is being added.
+-- The current run of job numbers.
 local run = { count = 0 }
 local function end_run()
   if run.count > 0 then add_run(run.a, run.first, run.count) end
@@ -77,7 +77,7 @@ local function restore_unfinished(J, a, g, state, at, reason)
     return
   end
   shift(g, nil, WAITING)
-  -- The line goes by its first job: the first that came back, else the first of all.
+  -- The flow is ordered by its first job: the first returned one, else the first of all.
   if line_len(line) == 0 or (state == 'w' and line.nr == 0) then
     zput(restored_lines, int(g.seq) .. ':' .. line.k, J.seq)
   end
@@ -92,9 +92,9 @@ local function restore_unfinished(J, a, g, state, at, reason)
   end
 end
 
--- number, batch, created, type, what is kept of it, state ("" without a state, w waiting, l delayed, d done,
--- x dead), attempts, throttles, fence, "1" if it still expires, time of the state (run_at without a state) or
--- "", reason, result or error.
+-- number, batch, created, type, packed job, state ("" without a state, w waiting, l delayed, d completed, x dead),
+-- attempts, throttles, fence, "1" if it still expires, time of the state (run_at without a state) or "", reason,
+-- result or error.
 local function restore_job()
   local seq, a, created, kind, tail = next_number(), get_batch(next_number()), next_number(), next_arg(), next_arg()
   local g, queue = get_group(a.g), queue_for(kind_of(kind).queue)

@@ -9,7 +9,7 @@ else
   local a = find_batch(g, id)
   if not a then return { nothing(), 'no batch' } end
   a.paused = false
-  -- Parked jobs go back to the head of their line together.
+  -- Parked jobs go back to the head of their flow together.
   for _, parked in ipairs(a.parked) do
     local line = g.lines[parked.k]
     local from, to = names.parked(int(a.seq), parked.k), names.line(int(g.seq), parked.k, 'r')

@@ -1,16 +1,16 @@
--- settle: what came of runs. Per answer: job, fence, outcome, time or "", text.
--- Outcomes: d done, b done with a result that is too large (text is the error), f failed, t throttled,
--- r retry, x returned.
+-- settle: records the outcomes of runs. Per outcome: job, fence, outcome, time or "", text.
+-- Outcomes: d completed, b completed with a result that is too large (text is the error), f failed, t throttled, r
+-- retry, x released.
 local count = (#ARGV - arg) / 5
 local seqs, states = {}, {}
 for i = 1, count do seqs[i] = tonumber(ARGV[arg + i * 5 - 4]) end
 for from = 1, count, 4000 do
-  -- The state of a leased job says all that is needed.
+  -- The state of a running job is all that is needed.
   local to = min(count, from + 3999)
   local got = call('HMGET', K.state, unpack(seqs, from, to))
   for i = from, to do states[i] = got[i - from + 1] end
 end
--- The job of an answer, read when it is needed; nil unless it is leased.
+-- The job of an outcome, read on demand; nil unless it is running.
 local function leased_job(i)
   local seq, raw = seqs[i], states[i]
   if jobs[seq] == nil and raw and string.byte(raw) == LEASED then
@@ -60,7 +60,7 @@ local function carry_out(J, outcome, time, text)
   end
 end
 
--- The same call again: what the first one did.
+-- A retry of the same call: what the first attempt did.
 local function before(seq, fence)
   local J = get_job(seq)
   if not J or J.fence ~= fence then return { 'stale' } end
@@ -70,9 +70,9 @@ local function before(seq, fence)
   return { 'returned' }
 end
 
--- Plain answers, "done" without anything special about job, batch or group, are booked together: all that
--- differs between them is their state. What is booked so far is written down before any other answer, so the
--- result is as if they had come one by one.
+-- Plain outcomes, "completed" with nothing special about job, batch or group, are counted together: only their state
+-- differs. Everything counted so far is written before any other outcome, so the result is as if they had come one by
+-- one.
 local plain, plain_states, plain_ended = {}, {}, {}
 local FENCE_AT, LEASE_AT = 9, 28
 local done_head = string.char(DONE, FINISHED)
@@ -91,13 +91,13 @@ local function book_plain()
     line_loses(g, line)
     a.un, a.c[2] = a.un - n, a.c[2] + n
   end
-  -- The last answer of a batch, in whichever of its lines, is the one that completes it.
+  -- The last outcome of a batch, in whichever of its flows, completes it.
   for a, last in pairs(last_of) do
     if complete_if_done(a) then out[last] = { 'done', 1 } end
   end
   plain = {}
 end
--- True if the answer could be booked as a plain one.
+-- Returns true if the outcome could be counted as a plain one.
 local function book_if_plain(i, at)
   local raw, seq = states[i], seqs[i]
   if ARGV[at - 2] ~= 'd' or not raw or jobs[seq] ~= nil or string.byte(raw) ~= LEASED then return false end
@@ -127,7 +127,7 @@ local function book_if_plain(i, at)
   plain_states[#plain_states + 1] = seq
   plain_states[#plain_states + 1] = done_head .. string.sub(raw, 3, 15) .. done_tail .. ARGV[at]
   plain_ended[#plain_ended + 1] = padded(seq)
-  -- The same job once more in this call is answered as stale.
+  -- The same job a second time in this call is stale.
   jobs[seq], out[i] = false, { 'done', 0 }
   return true
 end

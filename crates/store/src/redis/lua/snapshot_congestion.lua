@@ -1,5 +1,5 @@
--- snapshot_congestion: adds an entry to the history of every group that has throttled jobs, or had some in
--- its last entry. At most a thousand groups per call; those not reached come first next time.
+-- snapshot_congestion: adds an entry to the history of every group that has throttled jobs, or had some in its last
+-- entry. At most a thousand groups per call; the next call starts with those not reached.
 local oldest, speed, added = now - C.stats_age, per_group_limit(), 0
 M.snap = now
 for _, text in ipairs(call('ZRANGE', K.congested, 0, 999)) do

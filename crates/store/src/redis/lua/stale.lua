@@ -1,5 +1,5 @@
--- Takes the entries of ended jobs from the heads of the lines that a call has looked at. However many are ended at
--- once, whoever reads where such a line stands has few of them to pass.
+-- Drops the entries of ended jobs from the heads of the flows that a call has inspected. So a reader of such a flow
+-- has few of them to skip, however many jobs ended at once.
 local function drop_stale_heads()
   for _, g in pairs(groups) do
     for _, line in pairs(g.lines) do

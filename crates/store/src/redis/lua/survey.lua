@@ -1,6 +1,6 @@
--- survey: what stands under a prefix, without opening it. KEYS[1] is <prefix>{shard}:meta. time or "".
--- Answers nothing if there is nothing; else schema, shards, groups, who imports into it or "", who has finished
--- to import into it or "", ms since the last call.
+-- survey: what exists under a prefix, without opening it. KEYS[1] is <prefix>{shard}:meta. time or "".
+-- Returns nothing if there is nothing; else schema, shards, groups, the import in progress or "", the finished import
+-- or "", ms since the last call.
 local raw = redis.call('GET', KEYS[1])
 if not raw then return {} end
 local fine, M = pcall(cmsgpack.unpack, raw)

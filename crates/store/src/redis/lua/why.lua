@@ -1,7 +1,7 @@
--- why: what keeps a job, or a group's next job, from starting. Reads, changing nothing. Group, job or "".
--- Answers the facts that the core decides by, or only the state (0: none) of what waits for nothing.
--- BOUND: jobs looked at are capped as in the core: a hundred thousand for a place or a due time (numbers only),
--- a thousand per line for one that may start; ready is looked through as a whole.
+-- why: what keeps a job, or a group's next job, from starting; read-only. Group, job or "".
+-- Returns the facts that the core decides by, or only the state (0: none) if nothing holds it.
+-- BOUND: inspected jobs are capped as in the core: a hundred thousand for a position or a due time (numbers only), a
+-- thousand per flow for one that may start; ready is searched completely.
 local MAX_LOOKS, LOOKS_PER_LINE = 100000, 1000
 local group_id, id = next_arg(), next_arg()
 local g = find_group(group_id)
@@ -16,8 +16,7 @@ local function facts_of(J, line, batch_paused, ahead)
     C.limit, window_room(), M.ready, pace_limit(queue), queue.s, queue.r, C.ready_max }
 end
 
--- How many jobs stand before an entry of a list. Where jobs were taken out of its middle, what they left behind
--- does not count.
+-- How many jobs are ahead of an entry of a list. Stale entries do not count.
 local function place(key, text, count)
   if call('LLEN', key) == count then
     return call('LPOS', key, text, 'MAXLEN', MAX_LOOKS + 1) or MAX_LOOKS
@@ -55,7 +54,7 @@ if id ~= '' then
   return facts_of(J, line, a.paused, ahead)
 end
 
--- The highest priority first, then who came first.
+-- The highest priority first, then the earliest arrival.
 local best
 local function candidate(J)
   if J and (not best or J.v < best.v or (J.v == best.v and J.seq < best.seq)) then best = J end
@@ -68,7 +67,7 @@ local function first_ready(index)
     if J and J.sp == IN_READY and J.queue == index and get_batch(J.a).g == g.seq then return J end
   end
 end
--- The first job of a line that may start, or its first job if none of those looked at may.
+-- The first job of a flow that may start, or its first job if none of the inspected ones may.
 local function first_in_line(line)
   local first, looked = nil, 0
   for _, name in ipairs({ 'r', 't', 'f' }) do
@@ -91,7 +90,7 @@ local function first_in_line(line)
   end
   return first
 end
--- Of the delayed jobs the one that is due first.
+-- The delayed job that is due first.
 local function first_due()
   local first, at, looked = nil, nil, 0
   for _, text in ipairs(call('ZRANGE', names.batches(int(g.seq)), 0, -1)) do
@@ -121,7 +120,7 @@ if not best then
   end
 end
 if not best and g.c[WAITING] > 0 then
-  -- All that wait are parked: which of them is the next does not matter while their batches are paused.
+  -- All waiting jobs are parked: which of them is next does not matter while their batches are paused.
   for _, line in pairs(g.lines) do
     if line.un > 0 then return facts_of({ ph = WAITING, at = now, delay = 0 }, line, true, 0) end
   end

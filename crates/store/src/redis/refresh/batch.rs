@@ -1,7 +1,7 @@
-//! Many calls at once: those of one server go out together, and answers come back in the order of the calls.
+//! Many calls at once: sends those of one server together, and returns replies in the order of the calls.
 //!
-//! A call that fails is left for the next round. Between two rounds one of those left is tried by itself, with all the
-//! patience there is: that restores the connection or learns where the keys have gone.
+//! A failed call stays for the next round. Between two rounds one of them is retried alone with the full
+//! timeout: that restores the connection or learns where the keys have moved.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -15,14 +15,14 @@ use super::super::servers::{self, Failure, Request, Servers};
 use super::call::Call;
 use crate::StoreError;
 
-/// Limit: calls that are sent in one go.
+/// Limit: calls sent in one pipeline.
 const MAX_TOGETHER: usize = 512;
 
 struct Round<'a> {
     servers: &'a Servers,
     calls: &'a [Call],
     answers: Vec<Option<Value>>,
-    /// Nobody knows whether it ran.
+    /// Whether the call may have run.
     maybe_ran: Vec<bool>,
 }
 

@@ -1,4 +1,4 @@
-//! One function call on one key, as it is sent, and sent again.
+//! One function call on one key that can be resent.
 
 use std::time::Duration;
 
@@ -15,15 +15,15 @@ use super::decode::Seen;
 
 const MINUTE_MS: i64 = 60_000;
 
-/// Limit: how long a take is tried. A grant that comes later than this is of no use to anybody.
+/// Limit: how long a take is retried. A later grant is useless.
 const TAKE_PATIENCE: Duration = Duration::from_secs(2);
 
 #[derive(Debug)]
 enum Head {
-    /// Nothing goes before the arguments.
+    /// Nothing precedes the arguments.
     None,
     Record,
-    /// Needs to know which run of the server answers.
+    /// Needs the run id of the replying server.
     Budget,
     /// No function at all: the server's time.
     Time,
@@ -136,7 +136,7 @@ impl Request for Call {
     }
 }
 
-/// What was seen of the budget, and its settings as numbers.
+/// What this process has seen of the budget, and its settings as numbers.
 pub(super) fn budget_args(config: &BudgetConfig, seen: Seen) -> Args {
     let (flow, low) = (config.flow(), config.low_flow());
     let (quota, low_quota) = match config.per_day {

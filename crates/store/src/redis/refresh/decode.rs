@@ -1,4 +1,4 @@
-//! What the scripts of the refresh part answer.
+//! Decodes the replies of the refresh scripts.
 
 use tidegate_core::budget::{Ask, Bucket, BudgetState, DayCount, LimitedBy};
 use tidegate_core::refresh::Version;
@@ -19,7 +19,7 @@ pub(super) struct Seen {
 }
 
 impl Seen {
-    /// Answers may arrive in another order than they were given.
+    /// Replies may arrive out of order.
     pub(super) fn learn(&mut self, told: Seen) {
         self.day.turn(told.day.day);
         if told.day.day == self.day.day {
@@ -82,7 +82,7 @@ pub(super) fn begun(items: &mut Items) -> Result<BeginOutcome, StoreError> {
     })
 }
 
-/// A part of the state, if it is there.
+/// A part of the state, if present.
 fn part<T>(
     items: &mut Items,
     read: impl FnOnce(&mut Items) -> Result<T, StoreError>,
@@ -102,7 +102,7 @@ fn pending(items: &mut Items) -> Result<Pending, StoreError> {
     })
 }
 
-/// None if the record is not known.
+/// None if the record is unknown.
 pub(super) fn state(items: &mut Items) -> Result<Option<RecordState>, StoreError> {
     if items.len() == 0 {
         return Ok(None);

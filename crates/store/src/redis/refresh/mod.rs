@@ -1,19 +1,20 @@
 //! Coalescer and budgets on Redis: a key per record, a hash per target, a function call per transition.
 //!
 //! ```text
-//!   batch --by server--> one FCALL per record, sent together --> answers in the order of the batch
+//!   batch --by server--> one FCALL per record, sent together --> outcomes in the order of the batch
 //! ```
 //!
-//! The scripts (`lua/refresh/`) restate the core and are held equal to it by the conformance suite and a differential
-//! test. Settings go along with every call, as numbers.
+//! The scripts (`lua/refresh/`) restate the core; the conformance suite and a differential test hold them equal
+//! to it. Every call carries the settings, as numbers.
 //!
-//! **Time** is that of the server that has the key; a budget's never goes back. In a Cluster [`RefreshStore::now`] is the
-//! time of one master, so their clocks should agree to a fraction of the marks (30 s).
+//! **Time** is that of the server that has the key; a budget's time never goes back. In a Cluster
+//! [`RefreshStore::now`] is the time of one master, so their clocks should agree to a fraction of the marks (30
+//! s).
 //!
-//! **What is lost with the server.** A record that is gone is fetched again at worst. A budget that is gone, or that
-//! another run of the server has kept, begins empty and silent for a second. Its day goes on from the most that any
-//! process has seen of it: every call brings that along. Only if all processes are started anew as well does the day
-//! begin at zero; the provider's own refusal then comes back as a hold.
+//! **What is lost with the server.** A lost record costs one more fetch at worst. A lost budget, or one kept by
+//! another run of the server, starts empty and grants nothing for a second. Its day continues from the maximum
+//! that any process has seen of it: every call carries that along. Only if all processes restart as well does
+//! the day begin at zero; the provider's own rejection then comes back as a hold.
 
 mod batch;
 mod call;
@@ -45,17 +46,17 @@ use super::{Args, reply};
 use crate::refresh::{RefreshSettings, RefreshStore, TakeOutcome, counted_all};
 use crate::{Clock, StoreError};
 
-/// What the keys look like. A store with another number is refused.
+/// The version of the key layout. A store with another version is rejected.
 const SCHEMA: u32 = 1;
 
 #[derive(Debug, Clone)]
 pub struct RedisRefreshOptions {
     /// One server, or some of a Cluster: `redis://user:password@host:port/number`, `rediss://…`.
     pub urls: Vec<String>,
-    /// What every key begins with.
+    /// The prefix of every key.
     pub prefix: String,
     pub settings: RefreshSettings,
-    /// The time, for tests; the server's own clock if absent.
+    /// The time source, for tests; the server's own clock if absent.
     pub clock: Option<Arc<dyn Clock>>,
 }
 
@@ -75,12 +76,12 @@ pub struct RedisRefreshStore {
     keys: RefreshKeys,
     settings: RefreshSettings,
     clock: Option<Arc<dyn Clock>>,
-    /// Tells this process's calls from those of others.
+    /// Distinguishes this process's calls from those of others.
     name: String,
     calls: AtomicU64,
-    /// The schema was checked, and every budget is there.
+    /// The schema is checked, and every budget exists.
     opened: AtomicBool,
-    /// The most that was seen of each target's day and hold.
+    /// The maximum seen of each target's day and hold.
     seen: Mutex<HashMap<TargetId, Seen>>,
 }
 
@@ -91,14 +92,14 @@ impl fmt::Debug for RedisRefreshStore {
 }
 
 impl RedisRefreshStore {
-    /// Connects, checks the server's version and the schema, and makes the budgets that are not there.
+    /// Connects, checks the server's version and the schema, and creates missing budgets.
     pub async fn open(options: RedisRefreshOptions) -> Result<Self, StoreError> {
         let store = Self::open_lazily(options)?;
         store.opened().await?;
         Ok(store)
     }
 
-    /// The same for a server that may be away: all of that happens with the first call that finds it.
+    /// The same for a server that may be unavailable: the first call that reaches it does all of that.
     pub fn open_lazily(options: RedisRefreshOptions) -> Result<Self, StoreError> {
         let RedisRefreshOptions {
             urls,
@@ -124,7 +125,7 @@ impl RedisRefreshStore {
         })
     }
 
-    /// Before everything else. Calls that meet here do it side by side: it does no harm when it is repeated.
+    /// Runs before everything else. Concurrent calls may repeat it: it is idempotent.
     async fn opened(&self) -> Result<(), StoreError> {
         if self.opened.load(Ordering::Acquire) {
             return Ok(());
@@ -161,7 +162,7 @@ impl RedisRefreshStore {
         clock.map_or_else(String::new, |clock| clock.now().0.to_string())
     }
 
-    /// The same for every try of one call.
+    /// The same for every attempt of one call.
     fn request_id(&self) -> String {
         format!("{}{:x}", self.name, self.calls.fetch_add(1, Ordering::Relaxed))
     }
@@ -240,7 +241,7 @@ impl RedisRefreshStore {
         Items::of(self.servers.run(call.key(), &call).await?)
     }
 
-    /// Keeps what an answer tells of the day; the rest of it is the transition's own.
+    /// Keeps what a reply reports of the day; the rest of it belongs to the transition.
     fn learn(&self, target: &TargetId, items: &mut Items) -> Result<(), StoreError> {
         let told = decode::seen(items)?;
         let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
@@ -388,7 +389,7 @@ impl RefreshStore for RedisRefreshStore {
         let (now, ahead) = (items.time()?, Millis(items.unsigned()?));
         let state = decode::budget(&mut items)?;
         let config = self.settings.budget(target)?.clone();
-        // The server has one clock alone.
+        // The server has only one clock.
         let wall = now - ahead;
         let at = Moment {
             now,

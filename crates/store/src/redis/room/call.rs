@@ -1,4 +1,4 @@
-//! One function call on one key, as it is sent, and sent again.
+//! One function call on one key that can be resent.
 
 use async_trait::async_trait;
 use redis::Cmd;
@@ -9,12 +9,12 @@ use super::super::scripts::Script;
 use super::super::server::Live;
 use super::super::servers::{Failure, Request};
 
-/// What goes before the arguments of a call on a room.
+/// What precedes the arguments of a call on a room.
 #[derive(Debug)]
 pub(super) struct Head {
     /// Empty: the server's own.
     pub(super) time: String,
-    /// The same for every try.
+    /// The same for every attempt.
     pub(super) request: String,
     pub(super) signals: String,
     pub(super) room: String,
@@ -24,7 +24,7 @@ pub(super) struct Head {
 pub(super) struct Call {
     pub(super) script: &'static Script,
     pub(super) key: String,
-    /// None for what concerns no room.
+    /// None for calls that concern no room.
     pub(super) head: Option<Head>,
     pub(super) args: Args,
 }

@@ -1,4 +1,4 @@
-//! What the scripts of the rooms answer.
+//! Decodes the replies of the room scripts.
 
 use tidegate_core::room::command::{
     Counts, Granted, InsideOutcome, JoinOutcome, PromoteOutcome, ReapOutcome, RedeemOutcome, Refused,

@@ -1,4 +1,4 @@
-//! Commands as the scripts of the rooms read them.
+//! Encodes commands for the room scripts.
 
 use tidegate_core::room::command::{Change, JoinParams, RedeemParams, ResizeParams, Status, TouchParams};
 use tidegate_core::room::config::{MAX_PEOPLE, MAX_PER_SECOND, RoomConfig};
@@ -6,7 +6,7 @@ use tidegate_core::room::{CHANGES, DRAW_STEP, LOOKS};
 
 use super::super::args::Args;
 
-/// What the scripts say for seats that are not counted.
+/// The scripts' value for uncounted seats.
 const UNCOUNTED: &str = "-1";
 
 fn seats(args: &mut Args, seats: Option<u64>) {
@@ -16,7 +16,7 @@ fn seats(args: &mut Args, seats: Option<u64>) {
     };
 }
 
-/// Takes over the settings of a room that is there, unless the door of one that is made is named.
+/// Updates the settings of an existing room, unless `made` names the door of a room to create.
 pub(super) fn open(born: u64, config: &RoomConfig, made: Option<Status>) -> Args {
     let RoomConfig {
         capacity,
@@ -90,7 +90,7 @@ pub(super) fn resize(params: &ResizeParams) -> Args {
         args.big(value);
     };
     let mut args = Args::default();
-    // As text: it may be larger than the numbers of the scripts.
+    // As text: it may exceed the integers of the scripts.
     args.text(&params.request.to_string());
     change(&mut args, params.seats, seats);
     change(&mut args, params.inside, number);

@@ -1,17 +1,18 @@
 //! Waiting rooms on Redis: the keys of a room in one slot, a function call per transition.
 //!
 //! ```text
-//!   batch --in parts--> FCALL on <prefix>{<room>}:head --> answers in the order of the batch
+//!   batch --in parts--> FCALL on <prefix>{<room>}:head --> outcomes in the order of the batch
 //!                         +-- PUBLISH <prefix>signals --> every process
 //! ```
 //!
-//! The scripts (`lua/room/`) restate the core and are held equal to it by the conformance suite and a differential test.
-//! Settings are kept with the room: they are the same for every process.
+//! The scripts (`lua/room/`) restate the core; the conformance suite and a differential test hold them equal to
+//! it. Settings are stored with the room: they are the same for every process.
 //!
 //! **Time** is that of the server that has the room, and never goes back for it.
 //!
-//! **An answer that was lost** is asked for again. A pass that was redeemed or given anew by the first try is told so by
-//! the second; everything else may be done twice without harm: who has a place keeps it, who was let in is let in.
+//! **A lost reply** makes the caller retry. If the first attempt redeemed or reissued a pass, the second
+//! reports the same outcome. Everything else is idempotent: a person keeps the ticket, and an admitted person
+//! stays admitted.
 
 mod call;
 mod decode;
@@ -44,25 +45,25 @@ use super::servers::Servers;
 use crate::room::{RoomNotifier, RoomStore, born, validated};
 use crate::{Clock, StoreError};
 
-/// What the keys look like. A store with another number is refused.
+/// The version of the key layout. A store with another version is rejected.
 const SCHEMA: u32 = 1;
 
-/// Limits of one function call, because a server does nothing else meanwhile: joins, heartbeats, tickets that are
-/// looked at or ended by time. Larger batches are made in parts.
+/// Limits of one function call, because a server does nothing else meanwhile: joins, heartbeats, tickets read
+/// or reaped. Larger batches are split.
 const JOINS: usize = 128;
 const TOUCHES: usize = 512;
 const LOOKS: usize = 512;
 const REAPS: u64 = 500;
-/// Limit: people that one call lets in; there may be more to do at once, and it says so.
+/// Limit: people that one call admits; the outcome says if there may be more to do at once.
 const PROMOTES: u64 = 2_000;
 
 #[derive(Debug, Clone)]
 pub struct RedisRoomOptions {
     /// One server, or some of a Cluster: `redis://user:password@host:port/number`, `rediss://…`.
     pub urls: Vec<String>,
-    /// What every key begins with.
+    /// The prefix of every key.
     pub prefix: String,
-    /// The time, for tests; the server's own clock if absent.
+    /// The time source, for tests; the server's own clock if absent.
     pub clock: Option<Arc<dyn Clock>>,
 }
 
@@ -81,13 +82,13 @@ pub struct RedisRoomStore {
     listener: tokio::task::JoinHandle<()>,
 }
 
-/// What calls and the listener for signals have in common.
+/// What calls and the signal listener share.
 struct Shared {
     servers: Servers,
     keys: RoomKeys,
     clock: Option<Arc<dyn Clock>>,
     signals: Arc<RoomNotifier>,
-    /// Tells this process's calls from those of others.
+    /// Distinguishes this process's calls from those of others.
     name: String,
     calls: AtomicU64,
 }
@@ -160,7 +161,7 @@ impl Shared {
         Items::of(self.servers.run(&call.key, &call).await?)
     }
 
-    /// A transition of a room. The signals that it notified for others notify here at once.
+    /// A transition of a room. The signals that it publishes also fire in this process at once.
     async fn on(&self, room: &RoomId, script: &'static Script, args: Args) -> Result<Items, StoreError> {
         let clock = self.clock.as_ref();
         let head = call::Head {
@@ -184,7 +185,7 @@ impl Shared {
         Ok(items)
     }
 
-    /// A batch in parts, one after the other, so that what concerns one person keeps its order.
+    /// A batch in parts, one after the other, so that calls of one person keep their order.
     async fn each<P, T>(
         &self,
         room: &RoomId,
@@ -194,7 +195,7 @@ impl Shared {
         read: impl Fn(&mut Items) -> Result<T, StoreError>,
     ) -> Result<Vec<T>, StoreError> {
         let mut answers = Vec::with_capacity(batch.len());
-        // Of nobody, too: the room may not be there.
+        // An empty batch makes a call, too: the room may not exist.
         let parts = batch.chunks(most).chain(batch.is_empty().then_some(batch));
         for part in parts {
             let mut args = Args::default();
@@ -207,8 +208,8 @@ impl Shared {
         Ok(answers)
     }
 
-    /// Makes the room, or takes over its settings if so. It is made before it is listed: what is listed is there. True
-    /// if it was made.
+    /// Creates the room, or updates its settings if requested. It exists before it is listed, so every listed
+    /// room exists. Returns true if it was created.
     async fn open(
         &self,
         room: &RoomId,
@@ -222,7 +223,7 @@ impl Shared {
         Ok(made)
     }
 
-    /// Puts a room on the list, or takes it off.
+    /// Adds a room to the list, or removes it.
     async fn list(&self, script: &'static Script, room: &RoomId) -> Result<(), StoreError> {
         let mut args = Args::default();
         args.text(room.as_str());
@@ -241,7 +242,7 @@ impl Shared {
     }
 }
 
-/// What the core says to a change of the limits that a script has refused.
+/// The core's explanation of a change of the limits that a script rejected.
 fn refused(params: &ResizeParams, held: Capacity, configured: Capacity) -> Result<ResizeOutcome, StoreError> {
     let config = RoomConfig {
         capacity: configured,
@@ -278,7 +279,7 @@ impl RoomStore for RedisRoomStore {
             Ok(mut items) => decode::removed(&mut items),
             Err(error) => Err(error),
         };
-        // Also of one that is not there: an earlier call may have died before it came to the list.
+        // Also if the room does not exist: an earlier call may have died before it updated the list.
         if !matches!(
             outcome,
             Ok(RemoveOutcome::Removed) | Err(StoreError::UnknownRoom(_))
@@ -286,7 +287,7 @@ impl RoomStore for RedisRoomStore {
             return outcome;
         }
         self.shared.list(&scripts::ROOM_DELIST, room).await?;
-        // Another process may have made it again in between.
+        // Another process may have created it again in between.
         match self.look(room, Vec::new()).await {
             Ok(_) => self.shared.list(&scripts::ROOM_ENLIST, room).await?,
             Err(StoreError::UnknownRoom(_)) => {}

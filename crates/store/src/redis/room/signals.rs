@@ -1,8 +1,8 @@
-//! Notifier between processes: scripts publish to two channels, every process listens on a connection of its own. One
-//! says in which room there is something to do, the other names people whose newest stream took over from another one.
+//! Signals between processes: scripts publish to two channels, every process listens on its own connection. One
+//! channel names rooms with something to do, the other people whose newest stream superseded another one.
 //!
-//! A signal that is missed (the connection was down) is no harm: services also look by themselves, and all signals notify when
-//! the connection is back.
+//! A missed signal (the connection was down) does no harm: services also poll, and every signal fires when the
+//! connection is back.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,7 +15,7 @@ use tidegate_core::room::ticket::Stream;
 use super::Shared;
 
 const LONGEST_PAUSE: Duration = Duration::from_secs(2);
-/// Longest time without a signal before the connection is made anew: a silent connection may be a dead one.
+/// Longest silence before the listener reconnects: a silent connection may be dead.
 const SILENCE: Duration = Duration::from_secs(30);
 
 pub(super) async fn listen(shared: Arc<Shared>) {
@@ -39,7 +39,7 @@ async fn listen_once(shared: &Shared, tries: u32) -> Result<(), redis::RedisErro
     listener
         .subscribe(&[shared.keys.signals(), streams.clone()])
         .await?;
-    // What notified before this is not known.
+    // Signals before this may have been missed.
     shared.signals.notify_all();
     let mut messages = listener.on_message();
     while let Ok(Some(message)) = tokio::time::timeout(SILENCE, messages.next()).await {
@@ -56,7 +56,7 @@ async fn listen_once(shared: &Shared, tries: u32) -> Result<(), redis::RedisErro
     Ok(())
 }
 
-/// Whom a transition notified for, as the scripts say it.
+/// Decodes whom a transition notified.
 pub(super) fn signals(bits: i64) -> Signals {
     Signals {
         promote: bits & 1 != 0,
@@ -65,13 +65,13 @@ pub(super) fn signals(bits: i64) -> Signals {
     }
 }
 
-/// `3 name of the room`; none if another version says it in another way.
+/// `3 name of the room`; none if another version uses another format.
 fn heard(message: &str) -> Option<(RoomId, Signals)> {
     let (bits, room) = message.split_once(' ')?;
     Some((RoomId::new(room).ok()?, signals(bits.parse().ok()?)))
 }
 
-/// `["name of the room","person","stream","person","stream",…]`; none if another version says it in another way.
+/// `["name of the room","person","stream","person","stream",…]`; none if another version uses another format.
 fn taken_over(message: &str) -> Option<(RoomId, Signals)> {
     let mut texts = serde_json::from_str::<Vec<String>>(message).ok()?.into_iter();
     let room = RoomId::new(texts.next()?).ok()?;

@@ -1,7 +1,7 @@
-//! Pages of the store as lines of the stream: all groups, all batches, all jobs, shard after shard.
+//! Converts pages of the store to lines of the stream: all groups, all batches, all jobs, shard after shard.
 //!
-//! Numbers of several shards become numbers of the whole: `local × shards + shard`, for jobs, batches and groups
-//! alike. Leases are left out: a job that is running starts again where it is imported.
+//! Numbers of several shards become numbers of the whole store: `local × shards + shard`, for jobs, batches and
+//! groups alike. Leases are omitted: a running job starts again after the import.
 
 use std::collections::{HashSet, VecDeque};
 use std::io::Write;
@@ -61,7 +61,7 @@ struct Shard<'a> {
     place: &'a Place<'a>,
     shard: u32,
     numbers: Numbers,
-    /// What was written, by the numbers of the shard.
+    /// Groups already written, by the numbers of the shard.
     groups: HashSet<u64>,
     batches: HashSet<u64>,
     runs: Vec<Run>,
@@ -121,7 +121,7 @@ impl<'a> Shard<'a> {
             let mut items = self.page(args.number(BATCHES)).await?;
             let batches = items.items()?.each(batch)?;
             for mut batch in batches {
-                // Its group came after the groups were written.
+                // Its group was created after the groups were written.
                 if !self.groups.contains(&batch.group) {
                     continue;
                 }
@@ -164,7 +164,7 @@ impl<'a> Shard<'a> {
             }
             let mut items = self.page(&args).await?;
             for (batch, record, state) in items.items()?.each(|one| job(one, self.numbers))? {
-                // Its batch came after the batches were written.
+                // Its batch was created after the batches were written.
                 if !self.batches.contains(&batch) {
                     continue;
                 }
@@ -181,7 +181,7 @@ impl<'a> Shard<'a> {
     }
 }
 
-/// In order, neighbours as one.
+/// Sorted, with adjacent runs merged.
 fn joined(mut runs: Vec<Run>) -> VecDeque<Run> {
     runs.sort_unstable();
     let mut out: VecDeque<Run> = VecDeque::new();
@@ -194,7 +194,7 @@ fn joined(mut runs: Vec<Run>) -> VecDeque<Run> {
     out
 }
 
-/// As many as one call may ask for.
+/// As many as one call may request.
 fn some(left: &mut VecDeque<Run>) -> Vec<Run> {
     let (mut asked, mut room) = (Vec::new(), JOBS);
     while room > 0
@@ -211,7 +211,7 @@ fn some(left: &mut VecDeque<Run>) -> Vec<Run> {
     asked
 }
 
-/// What a call did not get to: numbers from `next` on.
+/// Returns what a call did not reach: numbers from `next` on.
 fn give_back(left: &mut VecDeque<Run>, asked: &[Run], next: u64) {
     for &(first, count) in asked.iter().rev() {
         let from = first.max(next);
@@ -229,7 +229,7 @@ fn runs(mut items: Items) -> StoreResult<Vec<Run>> {
     Ok(out)
 }
 
-/// With the number of the shard; that of the whole store is still to be put in.
+/// With the shard's number of the group; the caller converts it to the number in the whole store.
 fn group(one: &mut Items) -> StoreResult<(u64, GroupRecord)> {
     let local = one.unsigned()?;
     let id = one.name()?;
@@ -332,7 +332,7 @@ fn job(one: &mut Items, numbers: Numbers) -> StoreResult<(u64, JobRecord, Option
             reason: death,
             error: String::from_utf8_lossy(&text).into_owned(),
         },
-        // Denied by a window: it stands in its line.
+        // Denied by a window: it is in its flow.
         JobState::Delayed if !in_line => StoredState::Delayed {
             due: at,
             reason: delay,
@@ -349,7 +349,7 @@ fn job(one: &mut Items, numbers: Numbers) -> StoreResult<(u64, JobRecord, Option
     let state = JobProgress {
         attempts,
         throttles,
-        // Fences are the store's own: they say nothing elsewhere.
+        // Fencing tokens are local to a store: they mean nothing elsewhere.
         fence: Fence::default(),
         expires: expires_at.is_some() && !lifted,
         state,

@@ -1,4 +1,5 @@
-//! Lines of a stream as steps of the import script. Numbers are given anew, in the order of the stream.
+//! Converts lines of a stream to steps of the import script. Numbers are reassigned, in the order of the
+//! stream.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasher, Hasher, RandomState};
@@ -20,10 +21,10 @@ use crate::transfer::{Counts, ExportReader, Line};
 /// Limit: records and bytes per call.
 const RECORDS: u32 = 500;
 const BYTES: usize = 1 << 20;
-/// Limit: jobs name their batch in five bytes.
+/// Limit: jobs reference their batch in five bytes.
 const MAX_BATCH: u64 = 1 << 40;
 
-/// What an import did not finish is taken away again; if that fails too, the marks stay and say so.
+/// Clears an import that did not finish; if that fails too, the marks stay and show it.
 pub(super) async fn import<R: BufRead>(
     place: &Place<'_>,
     shared: &Shared,
@@ -53,12 +54,12 @@ struct Import<'a> {
     shared: &'a Shared,
     who: String,
     parts: Vec<Part>,
-    /// Numbers in the stream, with the shard and the number there.
+    /// Numbers in the stream → the shard and the number there.
     groups: HashMap<u64, (u32, u64)>,
     batches: HashMap<u64, (u32, u64)>,
 }
 
-/// What is to be written to a shard.
+/// Data to write to a shard.
 #[derive(Default)]
 struct Part {
     args: Option<Args>,
@@ -103,7 +104,7 @@ impl Import<'_> {
         Ok(reader.counts())
     }
 
-    /// Every shard has the rates that were set at run time.
+    /// Every shard gets the rates set at run time.
     async fn limits(&mut self, limits: &LimitsRecord) -> StoreResult<()> {
         let record = as_json(limits)?;
         for shard in 0..self.place.shards {
@@ -113,7 +114,7 @@ impl Import<'_> {
         Ok(())
     }
 
-    /// The head of a step's arguments.
+    /// The first arguments of a step.
     fn step(&mut self, shard: u32, what: &str) -> Args {
         let part = &mut self.parts[shard as usize];
         part.step += 1;
@@ -136,7 +137,7 @@ impl Import<'_> {
         }
     }
 
-    /// The arguments that wait for the shard, for one record more.
+    /// The pending arguments of the shard, for one more record.
     fn record(&mut self, shard: u32, bytes: usize) -> &mut Args {
         if self.parts[shard as usize].args.is_none() {
             let args = self.step(shard, "records");
@@ -213,7 +214,7 @@ impl Import<'_> {
                 batch.seq, batch.group
             )));
         };
-        // The next batch without a name is called after its number: never like one that is there already.
+        // A batch without a name gets one from its number: never that of an existing one.
         let named_after = batch.id.as_str().strip_prefix("auto-");
         let named_after: Option<u64> = named_after.and_then(|number| number.parse().ok());
         if let Some(number) = named_after.filter(|&number| batch.implicit && number < MAX_BATCH / 2) {
@@ -294,7 +295,7 @@ impl Import<'_> {
         args.text(state)
             .number(progress.attempts)
             .number(progress.throttles);
-        // A state says that it has been in somebody's hands.
+        // A job with a state has been leased before.
         args.big(progress.fence.0.max(1)).flag(progress.expires);
         args.option(at, |args, at| {
             args.big(at.0);

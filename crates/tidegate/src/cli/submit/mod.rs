@@ -12,7 +12,7 @@ use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use tidegate_client::{Client, ClientError, Destination, Enqueued};
 
 use self::source::{Piece, Source};
-use super::exit::VisitEvent;
+use super::exit::Reported;
 use super::remote::Remote;
 use super::table::visible;
 
@@ -70,7 +70,7 @@ pub(super) fn run(args: &SubmitArgs) -> anyhow::Result<()> {
                 refused.code
             );
         }
-        Err(VisitEvent.into())
+        Err(Reported.into())
     })
 }
 

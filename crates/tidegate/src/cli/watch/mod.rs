@@ -9,7 +9,7 @@ use futures_util::{StreamExt, stream};
 use tidegate_client::{Batch, BatchStatus, Client, Group, Stats};
 
 use self::bars::{Bar, Bars};
-use super::exit::VisitEvent;
+use super::exit::Reported;
 use super::remote::{Remote, say};
 use super::table::{number, span, visible, word};
 
@@ -70,7 +70,7 @@ async fn batches(remote: &Remote, client: &Client, group: &str, names: Vec<Strin
     bars.close();
     if failed {
         eprintln!("tidegate: a batch of group {} FAILED", visible(group));
-        return Err(VisitEvent.into());
+        return Err(Reported.into());
     }
     Ok(())
 }

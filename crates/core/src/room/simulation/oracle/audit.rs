@@ -1,11 +1,11 @@
-//! Holds what a room shows against what it answered.
+//! Compares what a room shows with what it answered.
 
 use super::{Checked, Oracle, Place, Stage, ensure, wrong};
 use crate::room::command::{RoomView, TicketView};
 use crate::room::ticket::TicketState;
 
 impl Oracle {
-    /// A ticket as it is shown.
+    /// Checks a ticket as the room shows it.
     pub(super) fn looked(&mut self, who: usize, view: Option<&TicketView>) -> Checked {
         let (Some(known), Some(view)) = (self.people[who].clone(), view) else {
             return ensure(self.people[who].is_none() && view.is_none(), || {
@@ -33,7 +33,7 @@ impl Oracle {
             format!("{who} has place {:?}, expected {known:?}", ticket.index)
         })?;
         if let Stage::Waiting(_) = stage {
-            // Those who came early stand before everybody who came later, drawn or not.
+            // Early people are ahead of everybody who joined later, drawn or not.
             let ahead = self.people.iter().flatten().filter(|other| {
                 matches!(other.stage, Stage::Waiting(_) | Stage::Early(_)) && other.place < known.place
             });
@@ -52,7 +52,7 @@ impl Oracle {
         Ok(())
     }
 
-    /// Holds what the room shows against everything that was answered.
+    /// Compares what the room shows with everything it answered.
     pub(in crate::room::simulation) fn audit(
         &mut self,
         views: &[Option<TicketView>],

@@ -1,5 +1,6 @@
-//! What may be expected of a room, from nothing but what it answered. Every answer that was kept is shown to the oracle
-//! in order; it says what is wrong with it. `audit`: what the room shows, against all of that.
+//! Predicts a room's behaviour from nothing but its answers. The simulation shows every persisted answer to the
+//! oracle in order, and the oracle reports what is wrong with it. `audit` compares what the room shows with all
+//! of that.
 
 mod audit;
 
@@ -11,10 +12,10 @@ use crate::time::{Millis, Timestamp};
 
 type Checked = Result<(), String>;
 
-/// Where a ticket stands, as far as the answers tell.
+/// The state of a ticket, as far as the answers tell.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) enum Stage {
-    /// Before the draw, or in line; present until then.
+    /// Before the draw, or waiting; present until then.
     Early(Timestamp),
     Waiting(Timestamp),
     Granted {
@@ -27,19 +28,19 @@ pub(super) enum Stage {
     Ended(End, Timestamp),
 }
 
-/// Those who came before the room opened by their draw, then everybody else by their index.
+/// Early people by their draw, then everybody else by their index.
 type Place = (bool, u64, usize);
 
 #[derive(Debug, Clone)]
 pub(super) struct Known {
     pub(super) stage: Stage,
     place: Place,
-    /// None between the draw and the next look.
+    /// None between the draw and the next read.
     index: Option<u64>,
     stream: Option<Stream>,
-    /// The wave of the pass that it was last seen with.
+    /// The wave of the pass last seen.
     wave: Option<Wave>,
-    /// Tells the tickets of one person apart.
+    /// Distinguishes the tickets of one person.
     pub(super) number: u64,
 }
 
@@ -121,7 +122,7 @@ impl Oracle {
         }
     }
 
-    /// The process ended: connections died with it, and the time for coming back begins.
+    /// The process ended: its connections died with it, and the grace time begins.
     pub(super) fn restarted(&mut self, now: Timestamp) {
         for known in self.people.iter_mut().flatten() {
             if let Stage::Early(sign) | Stage::Waiting(sign) = &mut known.stage {
@@ -276,7 +277,7 @@ impl Oracle {
         Ok(())
     }
 
-    /// Nobody is let in, or why not.
+    /// The limit that stops admissions, if any.
     fn stop(&self, now: Timestamp) -> Option<Stop> {
         let recent = self.recent(now);
         if self.slots() >= self.capacity.inside {
@@ -298,7 +299,7 @@ impl Oracle {
         within.copied().collect()
     }
 
-    /// Who goes next: present, and the first of those.
+    /// The next person to admit: the first one present.
     fn next(&self, now: Timestamp) -> Option<usize> {
         let waits = self.people.iter().enumerate().filter_map(|(who, known)| {
             let known = known.as_ref()?;
@@ -483,7 +484,7 @@ impl Oracle {
         }
     }
 
-    /// Time ends nothing early, and a sweep leaves nothing that is due and may be ended.
+    /// A reap ends nothing early, and leaves nothing that is due and may be ended.
     fn reaped(
         &mut self,
         params: ReapParams,

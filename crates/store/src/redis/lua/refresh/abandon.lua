@@ -1,4 +1,4 @@
--- refresh abandon: gives a claim back without settling.
+-- refresh abandon: returns a claim without settling.
 -- KEYS  <prefix>upd:{<record>}
 -- ARGV  as record.load, then: version, owner
 -- RETURNS  1, or 0 if it was not held

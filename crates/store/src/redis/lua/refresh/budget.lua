@@ -1,21 +1,21 @@
--- The budget of one target, as the core has it, in one hash. Buckets are in thousandths of a token.
+-- The budget of one target, as in the core, in one hash. Buckets are in thousandths of a token.
 local budget = {}
 do
   local TOKEN, DAY = 1000, 86400000
-  -- How long a caller that was refused is waited for, and how long nothing is handed out when it is unknown what was.
+  -- How long a denied caller's tokens stay reserved, and how long nothing is granted when past grants are unknown.
   local PATIENCE, SETTLING = 100, 1000
   local RATE, LOW_CAP, DAY_QUOTA, HOLD = 1, 2, 3, 4
   local NEVER = 9007199254740991
   local FIELDS = { 'last', 'offset', 'all', 'all_at', 'low', 'low_at', 'high_ask', 'high_until', 'low_ask', 'low_until',
     'credit', 'day', 'used', 'used_low', 'hold', 'lifted' }
 
-  -- Every call begins with: time or "", "1" if it may have run before, its id, the server's run id, the most that the
-  -- caller has seen (day, calls, calls of low, hold), then the settings: rate, burst, rate and burst of low, floor of low
-  -- in percent, quota of a day for all and for low, how far the day begins before the epoch's (ms), validity (ms). The
-  -- second value is the answer of a call that did run.
+  -- Every call begins with: time or "", "1" if it may have run before, its id, the server's run id, the maximum that
+  -- the caller has seen (day, calls, calls of low, hold), then the settings: rate, burst, rate and burst of low,
+  -- floor of low in percent, quota of a day for all and for low, how far the day begins before the epoch's (ms),
+  -- validity (ms). The second value is the reply of a call that did run.
   --
-  -- A hash that is not there, or that another run of the server has kept, may miss what was handed out last: the buckets
-  -- begin empty and wait. The day's calls are then at least those that any caller has seen.
+  -- If the hash is missing, or another run of the server wrote it, the last grants may be lost: the buckets start
+  -- empty and wait. The day's calls are then at least those that any caller has seen.
   function budget.load(keys, args)
     local b = { key = keys[1], request = args[3], run = args[4] }
     local have = redis.call('HMGET', b.key, 'run', 'request', 'answer', unpack(FIELDS))
@@ -29,10 +29,11 @@ do
       local t = redis.call('TIME')
       wall = t[1] * 1000 + math.floor(t[2] / 1000)
     end
-    -- Time never goes back: a step back becomes an offset.
+    -- Time never goes back: a backward step becomes an offset.
     if wall + b.offset < b.last then b.offset = b.last - wall else b.last = wall + b.offset end
     b.now = b.last
-    -- Days are told by the server's clock as it is: after a step back, time that stays ahead would turn them too early.
+    -- The raw server clock decides the day: after a backward step, store time stays ahead and would turn it too
+    -- early.
     b.shift = b.shift - b.offset
     if have[1] ~= b.run then
       b.all, b.low, b.all_at, b.low_at = 0, 0, b.now + SETTLING, b.now + SETTLING
@@ -44,13 +45,13 @@ do
     elseif day == b.day then
       b.used, b.used_low = math.max(b.used, used), math.max(b.used_low, used_low)
     end
-    -- What a caller has seen was lifted since if it ends no later than the last that was.
+    -- A hold that the caller has seen was lifted since, if it ends no later than the last lifted one.
     local seen = tonumber(args[8])
     if seen > b.lifted then b.hold = math.max(b.hold, seen) end
     return b
   end
 
-  -- Writes the budget; what is known of the day goes before the answer.
+  -- Writes the budget; the reply begins with the state of the day.
   function budget.save(b, answer)
     local whole = { b.day, b.used, b.used_low, b.hold, unpack(answer) }
     local put = { 'run', b.run, 'request', b.request, 'answer', cmsgpack.pack(whole) }
@@ -62,14 +63,14 @@ do
     return whole
   end
 
-  -- Mints what is due.
+  -- Mints the due tokens.
   local function refill(level, at, rate, burst, now)
     local full, elapsed = burst * TOKEN, math.max(0, now - at)
     if elapsed >= math.ceil(full / rate) then level = full else level = math.min(full, level + elapsed * rate) end
     return level, math.max(at, now)
   end
 
-  -- When `tokens` lie ready if nobody takes any.
+  -- When `tokens` are available if nobody takes any.
   local function ready_at(level, at, rate, burst, tokens)
     local missing = tokens * TOKEN - level
     if missing <= 0 then return 0 end
@@ -86,8 +87,8 @@ do
     return math.min(left, math.max(0, b.quota_low - b.used_low))
   end
 
-  -- The first moment from `at` on at which the day lets a priority through. The last moments of a day, as long as a
-  -- token is valid, belong to nobody.
+  -- The first moment from `at` on at which the day allows a call of this priority. Nothing is granted in the last
+  -- moments of a day, for as long as a token is valid.
   local function open_day(b, priority, at)
     local today, later = math.max(day_of(b, at), b.day), day_of(b, at + b.validity)
     if later > today then return day_start(b, later) end
@@ -100,7 +101,7 @@ do
   -- Whole tokens that low earned by waiting.
   local function owed(b) return math.min(math.floor(b.credit / (100 - b.floor)), math.ceil(b.burst / 2)) end
 
-  -- Tokens kept aside from the other priority.
+  -- Tokens reserved from the other priority.
   local function kept_for(b, priority)
     if priority == 'h' then return math.min(asked(b.high_ask, b.high_until, b.now), b.burst) end
     return math.min(asked(b.low_ask, b.low_until, b.now), owed(b))
@@ -141,11 +142,11 @@ do
       kept, till = kept_for(b, 'h'), b.high_until
     end
     if kept == 0 then return one end
-    -- Either enough for both comes, or the other one does not come back.
+    -- Either enough for both is minted, or the other one does not return.
     return math.min(ready_at(b.all, b.all_at, b.rate, b.burst, kept + 1), math.max(one, till))
   end
 
-  -- When one token can be had, and what stands against it longest.
+  -- When one token is available, and the limit that blocks longest.
   local function next_at(b, priority)
     local at, by = next_by_rate(b, priority), RATE
     if priority == 'l' then
@@ -167,7 +168,7 @@ do
     if priority == 'l' and asked(b.low_ask, b.low_until, b.now) == 0 then b.credit = 0 end
   end
 
-  -- What the caller could use if only the rate stood against it.
+  -- What the caller could use if the rate were the only limit.
   local function wanted_of(b, priority, most)
     if b.now < b.hold or open_day(b, priority, b.now) > b.now then return 0 end
     local cap = priority == 'h' and most or math.floor(b.low / TOKEN)

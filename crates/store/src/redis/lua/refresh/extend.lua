@@ -1,6 +1,6 @@
--- refresh extend: lets a claim last longer.
+-- refresh extend: extends a claim.
 -- KEYS  <prefix>upd:{<record>}
--- ARGV  as record.load, then: version, owner, how long the claim lasts from now (ms)
+-- ARGV  as record.load, then: version, owner, duration of the claim from now (ms)
 -- RETURNS  1, or 0 if it is lost
 -- BOUND  one key
 local version, owner, lasts = tonumber(ARGV[8]), ARGV[9], tonumber(ARGV[10])

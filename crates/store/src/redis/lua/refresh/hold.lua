@@ -1,7 +1,7 @@
--- refresh hold: nobody calls the target for a while. A shorter hold never ends a longer one.
+-- refresh hold: holds all calls to the target for a while. A shorter hold never ends a longer one.
 -- KEYS  <prefix>rate:{<target>}
--- ARGV  as budget.load, then: for how long (ms)
--- RETURNS  what is known of the day, as budget.save
+-- ARGV  as budget.load, then: duration (ms)
+-- RETURNS  the state of the day, as budget.save
 -- BOUND  one key
 local lasts = tonumber(ARGV[18])
 local b, again = budget.load(KEYS, ARGV)

@@ -1,7 +1,7 @@
--- refresh lift: ends a hold of a target, for every process: what others have seen of it does not bring it back.
+-- refresh lift: ends a hold of a target for every process: what others have seen of it does not bring it back.
 -- KEYS  <prefix>rate:{<target>}
 -- ARGV  as budget.load
--- RETURNS  what is known of the day, as budget.save, then 1, or 0 if it was not held
+-- RETURNS  the state of the day, as budget.save, then 1, or 0 if it was not held
 -- BOUND  one key
 local b, again = budget.load(KEYS, ARGV)
 if again then return again end

@@ -1,8 +1,8 @@
--- refresh look: what is remembered of a record; what time has ended is for the caller to leave out.
+-- refresh look: the state of a record; the caller drops expired parts.
 -- KEYS  <prefix>upd:{<record>}
 -- ARGV  as record.load
--- RETURNS  the time (ms), then nothing if it is not known, or: issued, completed, superseded, LOW and HIGH (version,
---   since, sent), claim (version, owner, until), mark (at, until, settlement); an empty list for what there is not
+-- RETURNS  the time (ms), then nothing if it is unknown, or: issued, completed, superseded, LOW and HIGH (version,
+--   since, sent), claim (version, owner, until), mark (at, until, settlement); an empty list for an absent part
 -- BOUND  one key
 local r = record.load(KEYS, ARGV)
 local s = r.s

@@ -1,7 +1,7 @@
--- refresh open_budget: makes a budget that is not there: empty, and silent for a second.
+-- refresh open_budget: creates a missing budget: empty, and without grants for a second.
 -- KEYS  <prefix>rate:{<target>}
 -- ARGV  as budget.load
--- RETURNS  what is known of the day, as budget.save
+-- RETURNS  the state of the day, as budget.save
 -- BOUND  one key
 local b, again = budget.load(KEYS, ARGV)
 if again then return again end

@@ -1,17 +1,17 @@
--- One record of the refresh part: its state as the core's coalescer has it, read and written by the transitions in
+-- One record of the refresh part: its state as in the core's coalescer, read and written by the transitions in
 -- refresh/. The state is one packed value:
 --   i, c, s   issued, completed and superseded version
---   l, h      the LOW and the HIGH event on its way: { version, since, sent (0 or 1) }
+--   l, h      the pending LOW and HIGH event: { version, since, sent (0 or 1) }
 --   k         the claim: { version, owner, until }
 --   m         the mark: { at, until, settlement }
---   q, a      the call that changed it last, and its answer, for a call that is sent again. If another one came in
---             between, it is answered as a fresh one: at worst an event that nobody sends, which ends by itself
+--   q, a      the call that changed it last, and its reply, for a retry. If another call came in between, the retry
+--             counts as a fresh call: at worst an event that nobody sends, which expires by itself
 
--- Given anew with every call.
+-- Set by every call.
 local KEYS, ARGV, call
 local record = {}
 do
-  -- Lua's own libraries are not there while functions are loaded, so they are named in full.
+  -- Lua's own libraries are not available while functions are loaded, so they are named in full.
   -- Versions that time gives per millisecond, and the last one.
   local PER_MILLI, LAST = 1024, 9007199254740991
   -- The key outlives the time at which the state is idle: expiry is only a safety net.
@@ -22,7 +22,7 @@ do
     return pending[2] + (slot == 'h' and r.high or r.low)
   end
 
-  -- From here on the state is as good as none.
+  -- From here on the state may be forgotten.
   local function idle_at(r, s)
     local at = math.floor(s.i / PER_MILLI) + 1
     if s.h then at = math.max(at, pending_ends(r, 'h', s.h)) end
@@ -38,7 +38,7 @@ do
   end
   record.drop = drop
 
-  -- Drops what time has ended.
+  -- Drops expired parts.
   local function expire(r)
     local s = r.s
     if s.h and pending_ends(r, 'h', s.h) <= r.now then drop(r, 'h') end
@@ -46,9 +46,9 @@ do
     if s.k and s.k[3] <= r.now then drop(r, 'k') end
   end
 
-  -- Every call begins with: time or "", "1" if it may have run before, its id, then how long in ms an event that is
-  -- not sent, a HIGH and a LOW one are waited for, and how long a completed version is remembered. The second value
-  -- is the answer of a call that did run.
+  -- Every call begins with: time or "", "1" if it may have run before, its id, then the durations in ms for which an
+  -- unsent, a HIGH and a LOW event stay pending, and a completed version is remembered. The second value is the reply
+  -- of a call that did run.
   function record.load(keys, args)
     local r = { key = keys[1], request = args[3], now = tonumber(args[1]), dirty = false }
     if not r.now then
@@ -63,7 +63,7 @@ do
     return r
   end
 
-  -- As load, for a transition that needs no state to begin with.
+  -- As load, for a transition that needs no existing state.
   function record.load_or_new(keys, args)
     local r, again = record.load(keys, args)
     if again then return r, again end
@@ -72,14 +72,14 @@ do
     return r
   end
 
-  -- As load, for a transition that changes only what is known.
+  -- As load, for a transition that changes only existing state.
   function record.load_known(keys, args)
     local r, again = record.load(keys, args)
     if r.s and not again then expire(r) end
     return r, again
   end
 
-  -- Writes what changed, and gives the answer back.
+  -- Writes the changes, and returns the reply.
   function record.save(r, answer)
     if r.dirty then
       local s = r.s
@@ -90,7 +90,7 @@ do
     return answer
   end
 
-  -- The next version: above what was issued, what the snapshot has, and what time alone gives.
+  -- The next version: above the issued one, the snapshot's, and the one that time alone gives.
   function record.next_version(r, snapshot)
     local above = math.max(r.s.i, snapshot or 0)
     if above >= LAST then return error('TIDEGATE a version cannot grow') end
@@ -101,7 +101,7 @@ do
     if version > r.s.i then r.s.i, r.dirty = version, true end
   end
 
-  -- The event of this version is certainly in the log: a HIGH replaces the LOW before it.
+  -- The event of this version is certainly in the log: a HIGH supersedes the LOW before it.
   function record.mark_sent(r, version)
     local s, known = r.s, 0
     for _, slot in ipairs({ 'l', 'h' }) do

@@ -1,9 +1,9 @@
--- refresh request: issues a version if nothing is on its way, and says what the caller has to send. Atomic, so that of
--- any number of readers one is told to send.
+-- refresh request: issues a version if nothing is pending, and returns what the caller has to send. Atomic, so that
+-- exactly one of any number of readers sends (single-flight).
 -- KEYS  <prefix>upd:{<record>}
--- ARGV  as record.load, then: h or l, the version of the snapshot that was seen or "", when the reader looked (ms)
--- RETURNS  1 and the version (publish), 2 and the version (upgrade), 3 and the version that is on its way, or 4 with
---   when the last refresh was settled (ms) and how
+-- ARGV  as record.load, then: h or l, the version of the snapshot that the reader saw or "", when it read (ms)
+-- RETURNS  1 and the version (publish), 2 and the version (upgrade), 3 and the pending version, or 4 with when the
+--   last refresh was settled (ms) and how
 -- BOUND  one key
 local slot, snapshot, read_at = ARGV[8], tonumber(ARGV[9]), tonumber(ARGV[10])
 local r, again = record.load_or_new(KEYS, ARGV)

@@ -1,4 +1,4 @@
--- refresh send_failed: the event could not be sent; its slot is free again.
+-- refresh send_failed: frees the slot of an event that could not be sent.
 -- KEYS  <prefix>upd:{<record>}
 -- ARGV  as record.load, then: version
 -- RETURNS  1, or 0 if there is no such unsent event

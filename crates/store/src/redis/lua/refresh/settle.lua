@@ -1,5 +1,5 @@
--- refresh settle: a refresh came to its end. Everything up to its version is completed, and readers who looked before
--- are absorbed for a while. Also right when the claim was lost: what was written is written.
+-- refresh settle: settles a refresh. Everything up to its version is completed, and requests of readers who read
+-- before are absorbed for a while. Valid even if the claim was lost: a written result stays written.
 -- KEYS  <prefix>upd:{<record>}
 -- ARGV  as record.load, then: version, how long the mark absorbs (ms), how it ended
 -- RETURNS  1 settled, 0 if this version or a later one was settled before

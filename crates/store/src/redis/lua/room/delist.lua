@@ -1,4 +1,4 @@
--- room delist: a room that is gone leaves the list of rooms, which is in a slot of its own.
+-- room delist: removes a room from the list of rooms, which is in its own slot.
 -- KEYS  <prefix>rooms
 -- ARGV  the name of the room
 -- RETURNS  nothing

@@ -1,4 +1,4 @@
--- room enlist: a room that is there belongs to the list of rooms, which is in a slot of its own.
+-- room enlist: adds an existing room to the list of rooms, which is in its own slot.
 -- KEYS  <prefix>rooms
 -- ARGV  the name of the room
 -- RETURNS  nothing

@@ -1,27 +1,27 @@
--- One waiting room: what every transition in room/ begins and ends with, its limits, its clock and its signals.
+-- One waiting room: how every transition in room/ begins and ends, its limits, its clock and its signals.
 --
 -- KEYS[1] is <prefix>{<room>}:head; every other key is built from it and shares its hash tag:
---   head      packed: born, settings (c), limits set before the configured ones (o), status, next place (next), places
---             set aside for the draw (draw, draw_end), wave, voided, how many are granted, inside, early, waiting, what
---             happened (n), the places' beginning (base, first), the clock (last, offset)
+--   head      packed: born (the incarnation), settings (c), limits that override the configured ones (o), status, next
+--             place (next), places reserved for the draw (draw, draw_end), wave, voided, how many are granted, inside,
+--             early, waiting, event counts (n), the start of the places (base, first), the clock (last, offset)
 --   tickets   hash: person -> packed ticket, without the heartbeat
---   line      zset by place: those who wait and were present when they were last looked at
+--   line      zset by place: waiting people who were present at the last inspection
 --   places    bitmap: bit (place - base) is set while that place waits
---   early     zset by draw: those who came before the room opened
---   present   zset by present_until: those who wait or are early; they are due the grace time later
---   slots     zset by the deadline: those who are let in or inside
---   ended     zset by the end: those who are remembered; they are due the remember time later
---   recent    packed: when people were let in within the last second, and how many: time, count, time, count, …
+--   early     zset by draw: people who joined before the room opened
+--   present   zset by present_until: waiting and early people; they are due the grace time later
+--   slots     zset by the deadline: people admitted or inside
+--   ended     zset by the end: remembered people; they are due the remember time later
+--   recent    packed: admissions of the last second: time, count, time, count, …
 --   changes   list of packed changes of the limits, the oldest first
--- What is due is in three sets, because two of the deadlines follow from settings: a change of these moves nothing.
+-- Deadlines are in three sets, because two of them depend on settings: a change of these moves nothing.
 --
 -- Every call begins with ARGV[1] time in ms or "", ARGV[2] "1" if it may have run before, ARGV[3] its id, ARGV[4] the
--- channel of the signals, ARGV[5] the name of the room; the rest belongs to the transition. Every answer begins with
--- whom it notified for (1 promote, 2 tell), or is -1 alone if there is no such room.
+-- channel of the signals, ARGV[5] the name of the room; the rest belongs to the transition. Every reply begins with
+-- the signals sent (1 promote, 2 tell), or is -1 alone if there is no such room.
 --
 -- Transitions read, decide in tables, and write at the end (room.save). Numbers stay below 2^53.
 
--- Given anew with every call.
+-- Set by every call.
 local KEYS, ARGV, call
 local EARLY, WAITING, GRANTED, INSIDE, ENDED = 1, 2, 3, 4, 5
 local COMPLETED, LEFT, LOST, NO_SHOW, EXPIRED = 1, 2, 3, 4, 5
@@ -31,13 +31,13 @@ local UNCOUNTED = -1
 
 local room = {}
 do
-  -- Lua's own libraries are not there while functions are loaded, so they are named in full.
+  -- Lua's own libraries are not available while functions are loaded, so they are named in full.
   local PROMOTE, TELL = 1, 2
 
   function room.unknown() return { -1 } end
 
-  -- The room and the time, or nothing. A step back of the server's clock becomes an offset, so that time goes on from
-  -- where it was.
+  -- The room and the time, or nothing. A backward step of the server's clock becomes an offset, so that time
+  -- continues from where it was.
   function room.load(keys, args)
     local raw = redis.call('GET', keys[1])
     if not raw then return nil end
@@ -51,7 +51,7 @@ do
       head = keys[1], tickets = prefix .. 'tickets', line = prefix .. 'line', places = prefix .. 'places',
       early = prefix .. 'early', present = prefix .. 'present', slots = prefix .. 'slots', ended = prefix .. 'ended',
       recent = prefix .. 'recent', changes = prefix .. 'changes',
-      -- Tickets that were read; what they were then; those that changed, in order, and whose record did.
+      -- Tickets that were read; their state at that time; those that changed, in order, and whose record did.
       t = {}, was = {}, place = {}, changed = {}, marked = {}, record = {}, absent = {},
     }
     local wall = tonumber(args[1])
@@ -68,19 +68,19 @@ do
     return r
   end
 
-  -- Of calls that come again and again, and mostly change nothing: a step back has to be kept all the same, or time
-  -- would stand still until the clock has caught up.
+  -- For frequent calls that mostly change nothing: a backward step must be persisted all the same, or time would
+  -- stand still until the clock has caught up.
   function room.keep_clock(r)
     if r.stepped then redis.call('SET', r.head, cmsgpack.pack(r.h)) end
   end
 
-  -- The limits that hold.
+  -- The limits in effect.
   function room.capacity(h)
     local c, o = h.c, h.o
     return o.seats or c.seats, o.inside or c.inside, o.rate or c.rate
   end
 
-  -- What keeps the next one out but for the rate: nothing, 'inside' or 'seats'.
+  -- The limit other than the rate that keeps the next person out: nothing, 'inside' or 'seats'.
   function room.full(h)
     local seats, inside = room.capacity(h)
     local slots = h.granted + h.inside
@@ -98,25 +98,25 @@ do
     return opens and opens > r.now
   end
 
-  -- Somebody may be let in now, if there is room.
+  -- Signals that somebody may be admitted now, if there is room.
   function room.notify_promote(r)
     r.promote = r.promote or r.h.status == OPEN and not room.full(r.h)
   end
 
-  -- The room itself has changed.
+  -- Signals that the room itself has changed.
   function room.notify_changed(r)
     r.tell = true
     room.notify_promote(r)
   end
 
-  -- The newest stream of a person took over from another one, which may be open in another process.
+  -- The newest stream of a person superseded another one, which may be open in another process.
   function room.notify_taken_over(r, person, t)
     r.taken_over = r.taken_over or { r.name }
     local n = #r.taken_over
     r.taken_over[n + 1], r.taken_over[n + 2] = person, string.format('%.0f', t.stream)
   end
 
-  -- When the room has opened, the early ones go before everybody who comes from now on.
+  -- Once the room has opened, reserves places for the early tickets before everybody who joins from now on.
   function room.set_places_aside(r)
     local h = r.h
     if h.early > 0 and h.draw == h.draw_end and not room.is_early(r) then
@@ -126,10 +126,11 @@ do
     end
   end
 
-  -- Early ones who are not drawn yet, as far as places were set aside for them: they stand before every place from draw_end on.
+  -- Early tickets not drawn yet, as far as places are reserved for them: they are ahead of every place from draw_end
+  -- on.
   function room.undrawn(h) return math.min(h.early, h.draw_end - h.draw) end
 
-  -- Whom it signals for, before the answer.
+  -- Sends the signals and puts them before the reply.
   local function notify(r, answer)
     local bits = (r.promote and PROMOTE or 0) + (r.tell and TELL or 0)
     if bits > 0 then redis.call('PUBLISH', r.channel, bits .. ' ' .. r.name) end

@@ -1,10 +1,11 @@
--- room join: gives places, or finds those that people have. Atomic, so that no place is given twice and nobody gets two.
+-- room join: issues tickets, or finds those that people have. Atomic, so that no place is assigned twice and nobody
+-- gets two.
 -- KEYS  <prefix>{<room>}:head
--- ARGV  as head.lua, then for each: person, 1 if it opens a stream + 2 if a new place is taken when the last ticket has
---   ended, draw
--- RETURNS  signals, then for each: 1 and the ticket (new), 2 and the ticket (its own), 3 and the ticket (ended), 4 closed,
---   5 sold out, 6 full
--- BOUND  the caller's batch; one pass over the places if somebody comes back
+-- ARGV  as head.lua, then for each: person, 1 if it opens a stream + 2 if it takes a new place when the last ticket
+--   has ended, draw
+-- RETURNS  signals, then for each: 1 and the ticket (new), 2 and the ticket (existing), 3 and the ticket (ended), 4
+--   closed, 5 sold out, 6 full
+-- BOUND  the caller's batch; one pass over the places if somebody returns
 local STREAMS = 2 ^ 20
 local NEW, OWN, HAS_ENDED, IS_CLOSED, SOLD_OUT, FULL = 1, 2, 3, 4, 5, 6
 local r = room.load(KEYS, ARGV)
@@ -21,7 +22,7 @@ end
 
 local function place(person, stream, draw)
   room.set_places_aside(r)
-  -- Streams of one ticket are never called like those of the person's next one: the place is part of their number.
+  -- Stream numbers contain the place, so those of one ticket never equal those of the person's next one.
   local t = { index = h.next, joined = r.now, stream = h.next * STREAMS + stream, present = r.now + h.c.presence }
   h.next, h.n.joined = h.next + 1, h.n.joined + 1
   room.notify_promote(r)
@@ -29,7 +30,7 @@ local function place(person, stream, draw)
     t.draw = draw
     room.become(r, person, t, EARLY)
   else
-    -- The newest place of all: everybody is before it, and nobody goes while this call runs.
+    -- The newest place of all: everybody is ahead of it, and nobody leaves while this call runs.
     t.ahead = h.waiting + room.undrawn(h)
     room.become(r, person, t, WAITING)
   end
@@ -40,7 +41,7 @@ local returned = {}
 local function view(t)
   local seen = room.view(r, t)
   if t.state == WAITING and not t.ahead then
-    -- Others of this call may come early after this one.
+    -- Others of this call may join early after this one.
     seen.undrawn = room.undrawn(h)
     returned[#returned + 1] = seen
   end

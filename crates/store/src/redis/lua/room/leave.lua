@@ -1,4 +1,4 @@
--- room leave: goes by itself, from wherever it is. Atomic, so that a slot comes back once.
+-- room leave: the person leaves, in whatever state. Atomic, so that a slot is freed once.
 -- KEYS  <prefix>{<room>}:head
 -- ARGV  as head.lua, then: person
 -- RETURNS  signals, then 2 and how it ended, 4 unknown

@@ -1,12 +1,12 @@
--- room open: makes a room, or takes over its settings; limits that were set before the configured ones stay. Atomic, so
--- that of several processes that begin at once one makes it. Deadlines that follow from settings move by themselves.
+-- room open: creates a room, or updates its settings; limits that override the configured ones stay. Atomic, so that
+-- one of several processes that start at once creates it. Deadlines that depend on settings move by themselves.
 -- KEYS  <prefix>{<room>}:head
--- ARGV  as head.lua, then: born, seats (-1: not counted), inside, admissions per second, when it opens (ms) or "", how
---   long a heartbeat counts, an absent person keeps the place, a pass can be redeemed, one may stay inside, an ended
---   ticket is remembered (ms each), most people who wait, 1 if settings of a room that is there are taken over, the
---   door of one that is made
--- RETURNS  signals, then 1 if it was made
--- BOUND  one key, whatever waits
+-- ARGV  as head.lua, then: born, seats (-1: not counted), inside, admissions per second, when it opens (ms) or "",
+--   how long a heartbeat is valid, an absent person keeps the ticket, a pass can be redeemed, a visit may last, an
+--   ended ticket is remembered (ms each), maximum people waiting, 1 if the settings of an existing room are updated,
+--   the door of a created one
+-- RETURNS  signals, then 1 if it was created
+-- BOUND  one key, however many wait
 local born = tonumber(ARGV[6])
 local c = {
   seats = tonumber(ARGV[7]), inside = tonumber(ARGV[8]), rate = tonumber(ARGV[9]), opens = tonumber(ARGV[10]),

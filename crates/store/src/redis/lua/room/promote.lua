@@ -1,13 +1,13 @@
--- room promote: gives some of the early ones their places, then lets in the next ones as far as every limit allows.
--- Atomic, so that of several processes together no more are let in, and nobody who is there is passed over.
+-- room promote: gives some of the early tickets their places, then admits the next people within every limit. Atomic,
+-- so that several processes together admit no more, and nobody present is skipped.
 -- KEYS  <prefix>{<room>}:head
--- ARGV  as head.lua, then: how many at most, how many early ones one call draws, how many absent ones it looks at beyond
---   those it lets in
+-- ARGV  as head.lua, then: maximum admissions, how many early tickets one call draws, how many absent people it
+--   inspects beyond those it admits
 -- RETURNS  signals, why it stopped, until when that holds (ms) or 0, then a list with person and place of each
--- BOUND  one draw step, then as many as it may let in and look at
+-- BOUND  one draw step, then as many as it may admit and inspect
 local MORE, NOBODY, FULL_INSIDE, NO_SEATS, SOLD_OUT, RATE, NOT_OPEN, IS_PAUSED, IS_CLOSED = 1, 2, 3, 4, 5, 6, 7, 8, 9
 local SECOND = 1000
--- People that are read at once: few at first, because mostly somebody is inside instead.
+-- People read at once: few at first, because mostly the room is full inside.
 local FEW, SOME = 8, 128
 local most, draw_step, looks_beyond = tonumber(ARGV[6]), tonumber(ARGV[7]), tonumber(ARGV[8])
 local r = room.load(KEYS, ARGV)
@@ -19,10 +19,10 @@ if h.status == PAUSED then return { 0, IS_PAUSED, 0, {} } end
 if h.status == CLOSED then return { 0, IS_CLOSED, 0, {} } end
 if room.is_early(r) then return { 0, NOT_OPEN, h.c.opens, {} } end
 
--- True if all of the early ones have a place.
+-- Returns true if all of the early tickets have a place.
 local function draw()
   if h.early == 0 then
-    -- Those who left before the draw leave places that nobody has.
+    -- Those who left before the draw leave unused places.
     h.draw = h.draw_end
     return true
   end
@@ -39,7 +39,7 @@ local function draw()
   return h.early == 0
 end
 
--- What was drawn is written before anybody is let in: the line is read from there.
+-- Drawn places are written before anybody is admitted: the order is read from there.
 local unused = h.draw < h.draw_end
 local drawn = draw()
 if r.tell or unused then room.write(r) end
@@ -54,7 +54,7 @@ end
 if not drawn then return stopped(MORE, 0) end
 if room.sold_out(h) then return stopped(SOLD_OUT, 0) end
 
--- The next one in line, and its place. Those who are looked at stay in the line until the end.
+-- The next person and its place. Inspected people stay in the sorted set until the end.
 local chunk, taken, seen = {}, 0, 0
 local function next_in_line()
   if taken == #chunk then
@@ -68,7 +68,7 @@ local function next_in_line()
   return chunk[taken]
 end
 
--- Those who were let in within the last second: read when it is the last question.
+-- Admissions of the last second: read only when every other limit allows more.
 local recent, in_second
 local function read_recent()
   local raw = redis.call('GET', r.recent)
@@ -111,7 +111,7 @@ while not stop do
     if not person then
       stop = NOBODY
     elseif t.present <= r.now then
-      -- Absent: comes back to the line with the next heartbeat.
+      -- Absent: the next heartbeat puts the person back.
       passed[#passed + 1] = person
     else
       stop, at = stops()

@@ -1,15 +1,15 @@
--- room reap: does what time asks for, by deadline and then by name. Atomic, so that a slot comes back once.
+-- room reap: ends and forgets what is due, by deadline and then by name. Atomic, so that a slot is freed once.
 -- KEYS  <prefix>{<room>}:head
--- ARGV  as head.lua, then: tickets at most, until when those who were absent for too long lose their places, or ""
--- RETURNS  signals, then the time, how many are lost, did not come, stayed too long, are forgotten, then 1 if there is more to do
--- BOUND  as many tickets as the caller says
+-- ARGV  as head.lua, then: maximum tickets, the time until which people absent for too long lose their tickets, or ""
+-- RETURNS  signals, then the time, how many were lost, no-shows, expired, forgotten, then 1 if there is more to do
+-- BOUND  as many tickets as the caller allows
 local most, absent_by = tonumber(ARGV[6]), tonumber(ARGV[7])
 local r = room.load(KEYS, ARGV)
 if not r then return room.unknown() end
 room.keep_clock(r)
 local h, now = r.h, r.now
 
--- Each set in its order, with what lies between its score and the deadline.
+-- Each set in order, with the time between its score and the deadline.
 local function due_of(key, later)
   local found = redis.call('ZRANGEBYSCORE', key, '-inf', now - later, 'WITHSCORES', 'LIMIT', 0, most + 1)
   return { at = 1, found = found, later = later }

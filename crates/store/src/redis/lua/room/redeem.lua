@@ -1,4 +1,4 @@
--- room redeem: a pass is shown, once. Atomic, so that of two who show the same one gets in.
+-- room redeem: redeems a pass, once. Atomic, so that of two visitors with the same pass one gets in.
 -- KEYS  <prefix>{<room>}:head
 -- ARGV  as head.lua, then: person, place, wave, session or ""
 -- RETURNS  signals, then 1 and until when (ms) if inside, 2 already redeemed, 3 voided, 4 too late, 5 unknown
@@ -13,7 +13,7 @@ if t.state == ENDED then
   if t.how == NO_SHOW then return { 0, TOO_LATE } end
   return { 0, (t.how == COMPLETED or t.how == EXPIRED) and ALREADY or UNKNOWN }
 end
--- A pass of before the ticket was given another.
+-- A pass from before the ticket was reissued another.
 if t.wave ~= wave then return { 0, wave <= h.voided and VOIDED or UNKNOWN } end
 if t.state == INSIDE then
   local same = session ~= '' and t.session == session or r.again and t.request == r.request

@@ -1,7 +1,7 @@
--- room reissue: another pass for somebody whose pass was voided. Atomic, so that one is given.
+-- room reissue: issues another pass to a person whose pass was voided. Atomic, so that only one is issued.
 -- KEYS  <prefix>{<room>}:head
 -- ARGV  as head.lua, then: person
--- RETURNS  signals, then 1 if there was one to give
+-- RETURNS  signals, then 1 if there was one to issue
 -- BOUND  one ticket
 local person = ARGV[6]
 local r = room.load(KEYS, ARGV)

@@ -1,12 +1,12 @@
--- room remove: a room that is over goes with everything that is remembered in it. Atomic, so that nobody comes meanwhile.
+-- room remove: removes a room that is over, with everything it remembers. Atomic, so that nobody joins meanwhile.
 -- KEYS  <prefix>{<room>}:head
 -- ARGV  as head.lua
--- RETURNS  signals, then 1 removed, 2 neither closed nor sold out, 3 used, then how many wait, how many keep a slot
--- BOUND  ten keys, given back by the server in the background
+-- RETURNS  signals, then 1 removed, 2 neither closed nor sold out, 3 in use, then how many wait, how many hold a slot
+-- BOUND  ten keys, freed by the server in the background
 local maybe_ran = ARGV[2] == '1'
 local r = room.load(KEYS, ARGV)
 if not r then
-  -- By the first try, whose answer was lost.
+  -- Removed by the first attempt, whose reply was lost.
   if maybe_ran then return { 0, 1, 0, 0 } end
   return room.unknown()
 end

@@ -1,10 +1,11 @@
--- room resize: changes the limits, once per request. Atomic, so that changes by so many add up.
+-- room resize: changes the limits, once per request. Atomic, so that relative changes add up.
 -- KEYS  <prefix>{<room>}:head
--- ARGV  as head.lua, then: the request, how each of seats, inside and admissions per second changes ("" not, s set,
---   a add, r reset) with its number (seats of -1: not counted), the largest number of people, the largest of
---   admissions, how many changes are remembered, who, why
--- RETURNS  signals, then 1 and what holds (seats, inside, admissions), or 0, what holds and what is configured: refused
--- BOUND  the changes that are remembered
+-- ARGV  as head.lua, then: the request, how each of seats, inside and admissions per second changes ("" not, s set, a
+--   add, r reset) with its number (seats of -1: not counted), the maximum of people, the maximum of admissions, how
+--   many changes are remembered, who, why
+-- RETURNS  signals, then 1 and the limits in effect (seats, inside, admissions), or 0, the limits in effect and the
+--   configured ones: rejected
+-- BOUND  the remembered changes
 local request = ARGV[6]
 local asked = { seats = { ARGV[7], tonumber(ARGV[8]) }, inside = { ARGV[9], tonumber(ARGV[10]) },
   rate = { ARGV[11], tonumber(ARGV[12]) } }
@@ -29,7 +30,7 @@ for name, change in pairs(asked) do
   end
 end
 local seats, inside, rate = o.seats or c.seats, o.inside or c.inside, o.rate or c.rate
--- A sum that ended at zero instead would be larger than it should be after the opposite change.
+-- Rejects a result below zero: a sum clamped at zero would be too large after the opposite change.
 local below = asked.seats[1] == 'a' and (held.seats == UNCOUNTED or seats < 0) or inside < 0 or rate < 0
 if below or seats > most_people or inside > most_people or rate > most_admissions then
   return { 0, 0, held.seats, held.inside, held.rate, c.seats, c.inside, c.rate }

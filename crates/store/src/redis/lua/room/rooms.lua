@@ -1,4 +1,4 @@
--- room rooms: the name of every room, in no order.
+-- room rooms: the name of every room, unordered.
 -- KEYS  <prefix>rooms
 -- ARGV  none
 -- RETURNS  the names

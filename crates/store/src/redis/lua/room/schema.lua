@@ -1,8 +1,8 @@
--- room schema: which schema the keys under a prefix have; the first one to open says so. Atomic, so that of two versions
--- that begin at once one is refused.
+-- room schema: the schema version of the keys under a prefix; the first process to open sets it. Atomic, so that of
+-- two versions that start at once one is rejected.
 -- KEYS  <prefix>schema
--- ARGV  the schema that the caller knows
--- RETURNS  the schema that holds
+-- ARGV  the schema version of the caller
+-- RETURNS  the schema version in effect
 -- BOUND  one key
 local known = ARGV[1]
 redis.call('SET', KEYS[1], known, 'NX')

@@ -1,12 +1,12 @@
--- room survey: the room with everybody's position. One call, so that all of it is of one moment.
+-- room survey: the room with everybody's position. One call, so that all of it is from one moment.
 -- KEYS  <prefix>{<room>}:head
 -- ARGV  as head.lua
--- RETURNS  0, the time (ms), born, status, when it opens (ms) or -1, the limits that hold and the configured ones (seats
---   or -1, inside, admissions each), how many are early, granted, inside, wave, voided, then what happened: joined,
---   admitted, redeemed, completed, left, left inside, lost, no shows, expired; the changes (request, time, who, why,
---   seats, inside, admissions each); the first place of the bits, a multiple of 64, and the bits; from which place on so
---   many more stand ahead, who are not drawn yet
--- BOUND  the changes that are remembered, and one bit for each place from the first who waits to the last
+-- RETURNS  0, the time (ms), born, status, when it opens (ms) or -1, the limits in effect and the configured ones
+--   (seats or -1, inside, admissions each), how many are early, granted, inside, wave, voided, then the event counts:
+--   joined, admitted, redeemed, completed, left, left inside, lost, no-shows, expired; the changes (request, time,
+--   who, why, seats, inside, admissions each); the first place of the bits, a multiple of 64, and the bits; the place
+--   from which on undrawn people are ahead, and how many
+-- BOUND  the remembered changes, and one bit for each place from the first waiting one to the last
 local r = room.load(KEYS, ARGV)
 if not r then return room.unknown() end
 local h, c, n = r.h, r.h.c, r.h.n

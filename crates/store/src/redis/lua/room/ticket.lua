@@ -1,19 +1,19 @@
--- The tickets of a room: read, changed and written together, with everything that is sorted by them.
+-- The tickets of a room: read, changed and written together, with every set sorted by them.
 --
 -- A ticket is a table: state, index, joined, stream, and
 --   EARLY    draw, present
 --   WAITING  present
---   GRANTED  wave, at, till, request (the call that gave the pass anew, or "")
+--   GRANTED  wave, at, till, request (the call that reissued the pass, or "")
 --   INSIDE   wave, till, session (or ""), request (the call that redeemed it, if it named no session, or "")
 --   ENDED    how, at
--- with a state of none when it is forgotten. `present` is kept as the score of the set of that name.
+-- with no state once it is forgotten. `present` is stored as the score of the set of that name.
 do
   local COUNTED = { 'early', 'waiting', 'granted', 'inside' }
   local SORTED = { 'present', 'present', 'slots', 'slots', 'ended' }
   local WORD = 64
-  -- Limit: arguments of one command; Lua hands over some thousands at most.
+  -- Limit: arguments of one command; Lua can pass some thousands at most.
   local MOST_ARGS = 4000
-  -- Places that are gone for good before their bits are cut off.
+  -- Unused places at the start before their bits are cut off.
   local CUT = 65536
 
   local function packed(t)
@@ -40,7 +40,7 @@ do
     return t
   end
 
-  -- As in answers. `ahead` is filled in by room.count_ahead, or here if it is known.
+  -- A ticket in the format of replies. `ahead` is filled in by room.count_ahead, or here if it is known.
   function room.view(r, t)
     local state, view = t.state, { t.state, t.index, t.joined, t.stream, t.ahead or 0, r.h.waiting }
     if state == EARLY then view[7], view[8] = t.draw, t.present
@@ -75,7 +75,7 @@ do
     for i, person in ipairs(alive) do
       local t, present = r.t[person], tonumber(scores[i])
       t.present = present
-      -- Who was present all the time is in the line already.
+      -- A person who was present all the time is already in the sorted set.
       r.absent[person] = present <= r.now
     end
   end
@@ -85,8 +85,8 @@ do
     return r.t[person]
   end
 
-  -- How many wait before each of these views, whose tickets waited when the call began: one pass over the places. Those not
-  -- drawn yet are the ones of now, unless the view says how many there were.
+  -- How many wait ahead of each of these views, whose tickets waited when the call began: one pass over the places.
+  -- Undrawn tickets count as of now, unless the view says how many there were.
   function room.count_ahead(r, views)
     table.sort(views, function(a, b) return a[2] < b[2] end)
     local base, from, ahead = r.h.base, r.h.first, 0
@@ -119,7 +119,7 @@ do
     mark(r, person)
   end
 
-  -- Puts a ticket into another state; into none to forget it.
+  -- Moves a ticket to another state; to none to forget it.
   function room.become(r, person, t, state)
     local h, from, to = r.h, COUNTED[t.state], COUNTED[state]
     if from then h[from] = h[from] - 1 end
@@ -128,14 +128,14 @@ do
     room.changes(r, person)
   end
 
-  -- Keeps a ticket alive. Who comes back may be the first that can be let in.
+  -- Keeps a ticket alive. A person who returns may be the first that can be admitted.
   function room.renew(r, person, t)
     if t.state > WAITING then return end
     if t.present <= r.now then room.notify_promote(r) end
     room.set_present(r, person, t, r.now + r.h.c.presence)
   end
 
-  -- Ends a ticket. If it kept a slot, that is free from now on.
+  -- Ends a ticket. Frees its slot if it held one.
   function room.finish(r, person, t, how)
     local held = t.state == GRANTED or t.state == INSIDE
     t.how, t.at = how, r.now
@@ -152,11 +152,11 @@ do
 
   local function word_of(place) return place - place % WORD end
 
-  -- Places that are set and cleared. Reads begin with the first word that has somebody, and bits before it are cut off
-  -- from time to time, so neither time nor memory grows with the history.
+  -- Sets and clears places. Reads begin with the first word that has somebody, and bits before it are cut off from
+  -- time to time, so neither time nor memory grows with the history.
   local function write_places(r, taken, freed, waited)
     local h = r.h
-    -- No place below this one is given out any more.
+    -- No place below this one is assigned any more.
     local low = h.draw < h.draw_end and h.draw or h.next
     if h.waiting == 0 then
       if waited > 0 then redis.call('DEL', r.places) end
@@ -164,7 +164,7 @@ do
       return
     end
     if waited == 0 then
-      -- Nobody waited, so there are no bits: they begin with the first one.
+      -- Nobody waited, so there are no bits: they begin with the first place.
       local first = math.huge
       for _, place in ipairs(taken) do first = math.min(first, place) end
       h.base, h.first = word_of(math.min(first, low)), word_of(first)
@@ -192,7 +192,7 @@ do
     end
   end
 
-  -- Writes the tickets that changed; the head is written after it.
+  -- Writes the changed tickets; the head is written after it.
   function room.write_tickets(r)
     if #r.changed == 0 then return end
     local put, drop, taken, freed = {}, {}, {}, {}
@@ -234,7 +234,7 @@ do
     for set, list in pairs(rem) do many('ZREM', r[set], list) end
     for set, list in pairs(add) do many('ZADD', r[set], list) end
     if #taken > 0 or #freed > 0 then write_places(r, taken, freed, r.h.waiting - #taken + #freed) end
-    -- From here on this is how they were.
+    -- From here on this is their previous state.
     for _, person in ipairs(r.changed) do
       local t = r.t[person]
       r.was[person], r.place[person] = t.state, t.index

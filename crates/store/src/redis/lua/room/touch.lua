@@ -1,6 +1,6 @@
--- room touch: heartbeats of streams, and their ends. Atomic, so that an older stream never speaks for a newer one.
+-- room touch: heartbeats of streams, and their ends. Atomic, so that an older stream never overrides a newer one.
 -- KEYS  <prefix>{<room>}:head
--- ARGV  as head.lua, then for each: person, stream, 1 if it is there or 0 if the connection is gone
+-- ARGV  as head.lua, then for each: person, stream, 1 if present or 0 if the connection is gone
 -- RETURNS  signals, then for each: 1 kept, 2 superseded, 3 gone
 -- BOUND  the caller's batch
 local KEPT, SUPERSEDED, GONE = 1, 2, 3

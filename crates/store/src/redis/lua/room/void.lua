@@ -1,7 +1,7 @@
--- room void: passes of a wave and all before are void. Atomic, so that it never goes back.
+-- room void: voids the passes of a wave and all earlier ones. Atomic, so that it never goes back.
 -- KEYS  <prefix>{<room>}:head
 -- ARGV  as head.lua, then: the wave, or "" for all so far
--- RETURNS  signals, then through which wave they are
+-- RETURNS  signals, then the last void wave
 -- BOUND  one key
 local through = tonumber(ARGV[6])
 local r = room.load(KEYS, ARGV)
