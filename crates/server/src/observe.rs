@@ -1,5 +1,4 @@
-//! A store that is counted and timed: whoever works on it (requests, push workers, the engine's services) is seen
-//! in the metrics.
+//! A store whose calls the metrics count and time, whoever makes them: requests, push workers or the engine's services.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -30,13 +29,13 @@ impl Observed {
 
     async fn timed<T>(
         &self,
-        script: &'static str,
+        operation: &'static str,
         call: impl Future<Output = Result<T, StoreError>>,
     ) -> Result<(T, Duration), StoreError> {
         let begun = Instant::now();
         let answer = call.await;
         let took = begun.elapsed();
-        self.metrics.called(script, took, answer.is_ok());
+        self.metrics.called(operation, took, answer.is_ok());
         answer.map(|answer| (answer, took))
     }
 
@@ -56,14 +55,14 @@ impl Observed {
     }
 }
 
-/// The transition's name as the scripts write it; a lease is what the original calls dequeue.
-fn script(command: &Command) -> &'static str {
+/// The label of a command in the metrics.
+fn operation(command: &Command) -> &'static str {
     match command {
         Command::Enqueue(_) => "enqueue",
         Command::OpenBatch(_) => "open_batch",
         Command::SealBatch(_) => "seal_batch",
         Command::Admit(_) => "admit",
-        Command::Lease(_) => "dequeue",
+        Command::Lease(_) => "lease",
         Command::Extend(_) => "extend",
         Command::Settle(_) => "settle",
         Command::ReleaseDue(_) => "release_due",
@@ -88,13 +87,13 @@ fn script(command: &Command) -> &'static str {
 #[async_trait]
 impl Store for Observed {
     async fn apply(&self, command: Command) -> Result<Outcome, StoreError> {
-        let (outcome, took) = self.timed(script(&command), self.store.apply(command)).await?;
+        let (outcome, took) = self.timed(operation(&command), self.store.apply(command)).await?;
         self.count(&outcome, took);
         Ok(outcome)
     }
 
     async fn lease(&self, params: LeaseParams) -> Result<LeaseOutcome<LeasedJob>, StoreError> {
-        let (outcome, _) = self.timed("dequeue", self.store.lease(params)).await?;
+        let (outcome, _) = self.timed("lease", self.store.lease(params)).await?;
         let groups = outcome.jobs.iter().map(|job| &job.leased.group);
         self.metrics.leased(groups, outcome.stop);
         Ok(outcome)

@@ -241,11 +241,16 @@ pub struct AuditConfig {
 pub struct MetricsConfig {
     /// Groups with labels of their own, those with most to do first; the rest is `other`.
     pub max_groups: u32,
+    /// Expose metrics under the names of the original design documents, too, beside their own names.
+    pub original_names: bool,
 }
 
 impl Default for MetricsConfig {
     fn default() -> Self {
-        Self { max_groups: 50 }
+        Self {
+            max_groups: 50,
+            original_names: false,
+        }
     }
 }
 

@@ -1,4 +1,4 @@
-//! The budgets of targets and the store that they are taken from, as `/metrics` tells them: MX-01 and MX-06.
+//! Metrics of the budgets of targets, and of the store that keeps them.
 
 use tidegate_core::budget::BudgetConfig;
 use tidegate_core::refresh::breaker::BreakerState;
@@ -10,7 +10,7 @@ use super::series::{Buckets, Exposition, Labels};
 use crate::refresh::SeenBudget;
 use crate::state::App;
 
-/// A look at a budget older than this is not told any more: tokens come and go within a second.
+/// Scrapes leave out what is older than this: tokens come and go within a second.
 const TOLD_FOR: Millis = Millis(10_000);
 
 /// One budget.
@@ -54,30 +54,30 @@ impl Budgeted {
         self.rates(all);
         self.days(all);
         all.gauge(
-            "tidegate_redis_circuit_breaker_state",
-            "Breaker around the store: 0 closed, 1 half-open, 2 open",
+            "tidegate_store_breaker_state",
+            "Circuit breaker around the store: 0 closed, 1 half-open, 2 open",
             state(self.taken.store),
         );
-        all.0.register(
-            "tidegate_redis_command_duration_seconds",
-            "How long calls of the refresh part to the store took",
+        all.histogram(
+            "tidegate_refresh_store_call_duration_seconds",
+            "How long calls of the store for budgets and refresh requests took",
             Buckets::durations([(Labels::new(), &self.taken.store_calls)]),
         );
     }
 
     fn tokens(&self, all: &mut Exposition) {
         all.counters(
-            "tidegate_rate_limiter_acquired",
-            "Tokens that callers got",
+            "tidegate_budget_acquired_tokens",
+            "Tokens that callers acquired",
             self.by_priority(|counts| counts.acquired),
         );
         all.counters(
-            "tidegate_rate_limiter_rejected",
-            "Times that a budget had no token",
+            "tidegate_budget_rejections",
+            "Times that the budget had no token",
             self.by_priority(|counts| counts.rejected),
         );
         all.counter(
-            "tidegate_rate_limiter_late",
+            "tidegate_budget_late_tokens",
             "Tokens that came too late to be used",
             self.taken.late as f64,
         );
@@ -86,37 +86,37 @@ impl Budgeted {
             tokens.map(|(bucket, tokens)| (with(&labels, "bucket", bucket), tokens as f64))
         };
         all.gauges(
-            "tidegate_rate_limiter_tokens",
-            "Tokens that lie ready",
+            "tidegate_budget_available_tokens",
+            "Tokens that are available now",
             self.seen().flat_map(buckets),
         );
     }
 
     fn rates(&self, all: &mut Exposition) {
         all.gauges(
-            "tidegate_rate_limiter_rps",
-            "Calls per second that were let through over the last seconds",
+            "tidegate_budget_calls_per_second",
+            "Calls per second that the budget let through over the last seconds",
             self.seen()
                 .filter_map(|(target, seen)| Some((target, seen.calls_per_second?))),
         );
         all.gauges(
-            "tidegate_rate_limiter_peak_rps",
+            "tidegate_budget_peak_calls_per_second",
             "Most tokens that this process handed out within one second of the last minute or two",
             self.each(|budget| budget.counts.peak),
         );
         all.gauges(
-            "tidegate_rate_limiter_configured_rps",
-            "Calls per second that are handed out at most",
+            "tidegate_budget_configured_calls_per_second",
+            "Most calls per second that the budget lets through",
             self.each(|budget| budget.config.rate),
         );
         all.gauges(
-            "tidegate_rate_limiter_hard_limit",
+            "tidegate_budget_hard_limit_calls_per_second",
             "Calls that the provider allows within any second",
             self.each(|budget| budget.config.hard_limit),
         );
         all.gauges(
-            "tidegate_rate_limiter_hold_seconds",
-            "How long the target is still left alone, because it said so",
+            "tidegate_budget_hold_seconds",
+            "How long the service still makes no calls, because the target asked for a pause",
             self.seen().map(|(labels, seen)| {
                 let left = seen.view.hold_until.since(self.now);
                 (labels, left.as_secs_f64())
@@ -127,8 +127,8 @@ impl Budgeted {
             (target(budget), self.now.since(at).as_secs_f64())
         };
         all.gauges(
-            "tidegate_rate_limiter_seen_age_seconds",
-            "How long ago the budget was last seen",
+            "tidegate_budget_observation_age_seconds",
+            "How long ago this process last read the budget",
             self.budgets.iter().map(age),
         );
     }
@@ -137,17 +137,17 @@ impl Budgeted {
     fn days(&self, all: &mut Exposition) {
         let limited = || self.budgets.iter().filter(|budget| budget.config.per_day > 0);
         all.gauges(
-            "tidegate_rate_limiter_day_quota",
-            "Calls of a day that the provider allows",
+            "tidegate_budget_day_quota_calls",
+            "Calls that the provider allows in a day",
             limited().map(|budget| (target(budget), budget.config.per_day as f64)),
         );
         all.gauges(
-            "tidegate_rate_limiter_day_reserve",
-            "Of these, calls that low priority leaves for high",
+            "tidegate_budget_day_reserved_calls",
+            "Calls of the day that low priority leaves to high",
             limited().map(|budget| (target(budget), budget.config.day_reserve as f64)),
         );
         all.gauges(
-            "tidegate_rate_limiter_day_used",
+            "tidegate_budget_day_used_calls",
             "Calls of the current day",
             self.seen()
                 .map(|(labels, seen)| (labels, seen.view.day_used as f64)),
@@ -159,7 +159,7 @@ impl Budgeted {
             Some(left.map(|(priority, left)| (with(&labels, "priority", priority), left as f64)))
         };
         all.gauges(
-            "tidegate_rate_limiter_day_left",
+            "tidegate_budget_day_remaining_calls",
             "Calls that the current day has left for a priority",
             limited().filter_map(left).flatten(),
         );

@@ -21,7 +21,7 @@ pub(super) const OTHER: &str = "other";
 /// A group that was in the top this recently keeps its place: near the edge of the top groups come and go, and
 /// every move is a step of `other` that looks like a burst.
 const STAY: Duration = Duration::from_secs(300);
-/// Upper ends of the backoffs' buckets; one more holds all above.
+/// Upper bounds of the buckets of backoffs; one more bucket takes what is above.
 pub(super) const BACKOFF_MS: [u64; 9] = [
     1_000, 2_000, 3_000, 5_000, 10_000, 20_000, 30_000, 60_000, 120_000,
 ];
@@ -33,7 +33,7 @@ pub(super) struct Counts {
     pub(super) denied_global: AtomicU64,
     pub(super) denied_per_group: AtomicU64,
     pub(super) backoffs: [AtomicU64; BACKOFF_MS.len() + 1],
-    pub(super) backoff_sum: AtomicU64,
+    pub(super) backoff_sum_ms: AtomicU64,
     pub(super) at_max: AtomicU64,
 }
 
@@ -43,7 +43,7 @@ impl Counts {
             &self.allowed,
             &self.denied_global,
             &self.denied_per_group,
-            &self.backoff_sum,
+            &self.backoff_sum_ms,
             &self.at_max,
         ];
         single.into_iter().chain(&self.backoffs)
@@ -165,7 +165,7 @@ impl Groups {
         let above = BACKOFF_MS.iter().position(|edge| backoff.0 <= *edge);
         self.count(&state.group, |counts| {
             add(&counts.backoffs[above.unwrap_or(BACKOFF_MS.len())], throttles);
-            add(&counts.backoff_sum, backoff.0 as usize * throttles);
+            add(&counts.backoff_sum_ms, backoff.0 as usize * throttles);
             if config.enabled && backoff >= config.max_backoff_ms {
                 add(&counts.at_max, throttles);
             }

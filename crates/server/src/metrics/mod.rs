@@ -1,20 +1,23 @@
-//! What `/metrics` tells: counted where it happens, or seen last by the sampler; a scrape asks the store nothing.
+//! The Prometheus metrics of `/metrics`.
 //!
-//! PathParams and labels of the bulk part are the original's, those of the refresh part too, after `tidegate_`;
-//! `docs/metrics.md` documents all of them. Everything that users can make more of is bounded: groups by
-//! `metrics.max_groups`, the rest by the configuration.
+//! The service counts events where they happen, and keeps gauges as the sampler saw them last: a scrape never calls
+//! the store. Names are `tidegate_<part>_<what>_<unit>`; the part is `bulk`, `refresh` or `room`, and absent for what
+//! the whole process shares. `docs/metrics.md` documents every name. The number of series is bounded: by
+//! `metrics.max_groups` for groups, by the configuration for everything else.
 
 mod budgets;
 mod congestion;
 mod groups;
+mod original_names;
 mod process;
 mod refresh;
 mod rooms;
 mod scrape;
 mod series;
 
+use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError, RwLock};
 use std::time::{Duration, Instant};
 
 use axum::http::Method;
@@ -35,20 +38,19 @@ use crate::state::App;
 use congestion::Congestion;
 use groups::Groups;
 use scrape::Scrape;
+use series::Timer;
 
-/// From a tenth of a millisecond, what a store in memory takes, to what a store that is away takes.
-const CALL_MS: [f64; 13] = [
-    0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 25.0, 50.0, 100.0, 250.0, 1_000.0, 10_000.0,
-];
 const REQUEST_SECONDS: [f64; 11] = [0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 1.0, 5.0, 30.0];
 /// Why a lease or an admission stopped.
 const STOPS: [&str; 6] = ["enough", "empty", "full", "limited", "held", "more"];
-/// What came of answers.
-const SETTLED: [&str; 5] = ["done", "delayed", "dead", "returned", "stale"];
+/// What became of jobs that workers settled.
+const SETTLED: [&str; 5] = ["completed", "delayed", "dead", "released", "stale"];
 
-#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct Script {
-    script: &'static str,
+/// The calls of one operation of the store.
+#[derive(Debug, Default)]
+struct Calls {
+    time: Timer,
+    errors: AtomicU64,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
@@ -64,17 +66,18 @@ struct Answered {
     status: u16,
 }
 
-/// Counts of this process; see [`scrape`] for what is only looked at.
+/// What this process counts; [`scrape`] adds what it only reads.
 #[derive(Debug)]
 pub(crate) struct Metrics {
     max_groups: usize,
+    original_names: bool,
     congestion_config: CongestionConfig,
     ready_cap: u32,
     started_at: Timestamp,
     groups: Groups,
     congestion: Mutex<Congestion>,
-    calls: Family<Script, Histogram, fn() -> Histogram>,
-    call_errors: Family<Script, Counter>,
+    /// By operation.
+    calls: RwLock<BTreeMap<&'static str, Calls>>,
     enqueued: AtomicU64,
     leased: AtomicU64,
     lease_stops: [AtomicU64; 6],
@@ -83,9 +86,9 @@ pub(crate) struct Metrics {
     expired_dead: AtomicU64,
     moved: AtomicU64,
     skipped: AtomicU64,
-    cycles: Histogram,
+    cycles: Timer,
     to_ready: AtomicU64,
-    to_non_ready: AtomicU64,
+    to_delayed: AtomicU64,
     rejected: AtomicU64,
     requests: Family<Answered, Counter>,
     request_time: Family<Route, Histogram, fn() -> Histogram>,
@@ -95,22 +98,18 @@ fn add(counter: &AtomicU64, by: usize) {
     counter.fetch_add(by as u64, Ordering::Relaxed);
 }
 
-fn ms(took: Duration) -> f64 {
-    took.as_secs_f64() * 1_000.0
-}
-
 impl Metrics {
     pub(crate) fn new(config: &Config, now: Timestamp) -> Self {
         let max_groups = config.metrics.max_groups as usize;
         Self {
             max_groups,
+            original_names: config.metrics.original_names,
             congestion_config: config.congestion.clone(),
             ready_cap: config.backpressure.ready_queue_max_size,
             started_at: now,
             groups: Groups::new(max_groups),
             congestion: Mutex::default(),
-            calls: Family::new_with_constructor(|| Histogram::new(CALL_MS)),
-            call_errors: Family::default(),
+            calls: RwLock::default(),
             enqueued: AtomicU64::default(),
             leased: AtomicU64::default(),
             lease_stops: Default::default(),
@@ -119,22 +118,29 @@ impl Metrics {
             expired_dead: AtomicU64::default(),
             moved: AtomicU64::default(),
             skipped: AtomicU64::default(),
-            cycles: Histogram::new(CALL_MS),
+            cycles: Timer::default(),
             to_ready: AtomicU64::default(),
-            to_non_ready: AtomicU64::default(),
+            to_delayed: AtomicU64::default(),
             rejected: AtomicU64::default(),
             requests: Family::default(),
             request_time: Family::new_with_constructor(|| Histogram::new(REQUEST_SECONDS)),
         }
     }
 
-    /// A call of the store that took so long, well or not.
-    pub(crate) fn called(&self, script: &'static str, took: Duration, well: bool) {
-        let labels = Script { script };
-        self.calls.get_or_create(&labels).observe(ms(took));
-        if !well {
-            self.call_errors.get_or_create(&labels).inc();
+    /// Counts a call of the store.
+    pub(crate) fn called(&self, operation: &'static str, took: Duration, succeeded: bool) {
+        let count = |calls: &Calls| {
+            calls.time.observe(took);
+            add(&calls.errors, usize::from(!succeeded));
+        };
+        {
+            let calls = self.calls.read().unwrap_or_else(PoisonError::into_inner);
+            if let Some(calls) = calls.get(operation) {
+                return count(calls);
+            }
         }
+        let mut calls = self.calls.write().unwrap_or_else(PoisonError::into_inner);
+        count(calls.entry(operation).or_default());
     }
 
     pub(crate) fn enqueued(&self, outcome: &EnqueueOutcome) {
@@ -142,7 +148,7 @@ impl Metrics {
         add(&self.enqueued, outcome.jobs.iter().filter(accepted).count());
     }
 
-    /// Jobs of these groups were handed to workers. The rate is charged here, so they are what it allowed.
+    /// Counts jobs of these groups that workers leased. A lease charges the rate, so these are the jobs it allowed.
     pub(crate) fn leased<'a>(&self, groups: impl ExactSizeIterator<Item = &'a GroupId>, stop: Stop) {
         let stop = match stop {
             Stop::Enough => 0,
@@ -160,7 +166,7 @@ impl Metrics {
 
     pub(crate) fn admitted(&self, outcome: &AdmitOutcome) {
         add(&self.to_ready, outcome.admitted.len());
-        add(&self.to_non_ready, outcome.denied.len());
+        add(&self.to_delayed, outcome.denied.len());
         if outcome.stop == Stop::Full {
             add(&self.rejected, 1);
         }
@@ -192,7 +198,7 @@ impl Metrics {
             };
             counts[what] += 1;
         }
-        add(&self.to_non_ready, throttled);
+        add(&self.to_delayed, throttled);
         for (counter, count) in self.settled.iter().zip(counts) {
             add(counter, count);
         }
@@ -206,10 +212,10 @@ impl Metrics {
     pub(crate) fn released(&self, outcome: ReleaseDueOutcome, took: Duration) {
         add(&self.moved, outcome.released as usize);
         add(&self.skipped, usize::from(outcome.released == 0));
-        self.cycles.observe(ms(took));
+        self.cycles.observe(took);
     }
 
-    /// A request was answered. `route` is the pattern that matched, never what was asked for.
+    /// Counts an answered request. `route` is the pattern that matched, never the path that the client sent.
     pub(crate) fn request(&self, method: &Method, route: Option<&str>, status: u16, took: Duration) {
         let (method, route) = (named(method), route.unwrap_or("none").to_owned());
         let time = Route {
@@ -225,7 +231,7 @@ impl Metrics {
         self.requests.get_or_create(&answered).inc();
     }
 
-    /// After every look of the sampler: who gets labels, and how congested they are.
+    /// Decides which groups get labels, and reads how congested they are. The sampler calls it after every look.
     pub(crate) async fn refresh(&self, store: &dyn Store, groups: &[GroupView]) {
         let top = scrape::top(groups, self.max_groups);
         self.groups
@@ -243,13 +249,13 @@ impl Metrics {
         self.congestion.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The text that Prometheus reads.
+    /// The text of a scrape.
     pub(crate) fn render(&self, app: &App) -> String {
         self.text(&Scrape::take(app))
     }
 }
 
-/// Clients may make up methods: those of HTTP have names.
+/// Clients may invent methods: only those of HTTP become labels.
 fn named(method: &Method) -> &'static str {
     match method.as_str() {
         "GET" => "GET",
@@ -263,6 +269,8 @@ fn named(method: &Method) -> &'static str {
     }
 }
 
+#[cfg(test)]
+mod name_tests;
 #[cfg(test)]
 mod refresh_tests;
 #[cfg(test)]

@@ -1,5 +1,4 @@
-//! The refresh part as `/metrics` tells it: the log, the coalescer, the work, the database, dead letters and how fresh
-//! the records are (MX-02 to MX-05, MX-07, MX-08).
+//! Metrics of the refresh part: the log, requests, events, the database, dead letters, and how fresh the records are.
 
 use std::collections::BTreeMap;
 
@@ -14,7 +13,7 @@ use super::scrape::label;
 use super::series::{Buckets, Exposition, Labels};
 use crate::state::App;
 
-/// The lag is told until this many looks at it were missed.
+/// Scrapes leave the lag out after this many missed looks at it.
 const MISSED_LOOKS: u64 = 3;
 
 #[derive(Debug)]
@@ -25,9 +24,9 @@ pub(super) struct Refreshing {
     pub(super) counters: CountersView,
     pub(super) breakers: Breakers,
     pub(super) lags: Lags,
-    /// A look at the lag that is older is not told any more.
+    /// Scrapes leave out a lag that is older than this.
     pub(super) lag_told_for: Millis,
-    /// Topic and group of high, then of low.
+    /// Topic and consumer group of high, then of low.
     pub(super) consumers: [(String, String); 2],
     pub(super) mix: BTreeMap<SourceId, FreshnessCensus>,
 }
@@ -68,7 +67,6 @@ impl Refreshing {
         (self.now.since(at) <= self.lag_told_for).then_some(self.lags)
     }
 
-    /// MX-02.
     fn log(&self, all: &mut Exposition) {
         let lags = self.recent();
         let each = |lags: Lags| {
@@ -78,7 +76,7 @@ impl Refreshing {
                 .map(|((priority, lag), (topic, group))| {
                     let labels = [
                         ("topic", topic.as_str()),
-                        ("group", group),
+                        ("consumer_group", group),
                         ("priority", priority),
                     ];
                     (labels.map(|(name, value)| (name, value.to_owned())).into(), lag)
@@ -88,11 +86,7 @@ impl Refreshing {
         let records = lines
             .iter()
             .map(|(labels, lag)| (labels.clone(), lag.records as f64));
-        all.gauges(
-            "tidegate_kafka_consumer_lag",
-            "Events that wait in the log",
-            records,
-        );
+        all.gauges("tidegate_log_lag_events", "Events that wait in the log", records);
         let oldest = |(labels, lag): &(Labels, LagView)| {
             let age = match lag.records {
                 0 => Some(Millis(0)),
@@ -101,41 +95,41 @@ impl Refreshing {
             Some((labels.clone(), age?.as_secs_f64()))
         };
         all.gauges(
-            "tidegate_kafka_consumer_lag_seconds",
+            "tidegate_log_lag_seconds",
             "How long the oldest event has waited in the log",
             lines.iter().filter_map(oldest),
         );
         let at = self.lags.looked_at.unwrap_or(self.began);
         all.gauge(
-            "tidegate_kafka_seen_age_seconds",
-            "How long ago the log was last seen",
+            "tidegate_log_observation_age_seconds",
+            "How long ago this process last read the lag",
             self.now.since(at).as_secs_f64(),
         );
         all.counter(
-            "tidegate_kafka_producer_send_failed",
-            "Events that the log did not take",
+            "tidegate_log_send_failures",
+            "Events that the log did not accept",
             self.counters.send_failed as f64,
         );
         all.gauge(
-            "tidegate_refresh_low_paused",
-            "1 while low priority stands back for high",
+            "tidegate_refresh_low_priority_paused",
+            "1 while events of low priority pause in favour of high, else 0",
             lags.map(|lags| f64::from(u8::from(lags.low_paused))),
         );
         all.counter(
-            "tidegate_refresh_low_pauses",
-            "Times that low priority began to stand back",
+            "tidegate_refresh_low_priority_pauses",
+            "Times that events of low priority began to pause",
             self.counters.low_pauses as f64,
         );
     }
 
-    /// MX-03, and reads.
+    /// Reads, and the requests that follow from them.
     fn requests(&self, all: &mut Exposition) {
         let counters = &self.counters;
         for (name, help, value) in [
-            ("tidegate_refresh_reads", "Records read", counters.reads),
+            ("tidegate_refresh_reads", "Reads of records", counters.reads),
             (
                 "tidegate_refresh_cache_hits",
-                "Of these, answered from memory",
+                "Reads that the cache in memory answered",
                 counters.cache_hits,
             ),
             (
@@ -144,56 +138,55 @@ impl Refreshing {
                 counters.read_errors,
             ),
             (
-                "tidegate_dedup_coalesce_hit",
-                "Requests for a record that was on its way already",
+                "tidegate_refresh_coalesced_requests",
+                "Requests that joined a refresh of their record that was under way",
                 counters.coalesced,
             ),
             (
-                "tidegate_dedup_just_refreshed",
-                "Requests for a record that was refreshed while they were under way",
+                "tidegate_refresh_just_refreshed_requests",
+                "Requests whose record was refreshed before they were published",
                 counters.just_refreshed,
             ),
             (
-                "tidegate_dedup_upgrade",
+                "tidegate_refresh_upgraded_requests",
                 "Requests of high priority that replaced one of low",
                 counters.upgraded,
             ),
             (
-                "tidegate_dedup_lock_conflict",
+                "tidegate_refresh_claim_conflicts",
                 "Events whose record another worker was fetching",
                 counters.conflicts,
             ),
             (
-                "tidegate_refresh_refused",
+                "tidegate_refresh_refused_requests",
                 "Requests that could not be queued",
                 counters.asks_refused,
             ),
             (
-                "tidegate_refresh_prefetched",
-                "Records asked for before anybody did",
+                "tidegate_refresh_prefetched_records",
+                "Records that the service requested before anybody read them",
                 counters.prefetched,
             ),
             (
                 "tidegate_refresh_due_retries",
-                "Records asked for because their retry was due",
+                "Records that the service requested again because their retry was due",
                 counters.due_retries,
             ),
         ] {
             all.counter(name, help, value as f64);
         }
         all.counters(
-            "tidegate_refresh_published",
-            "Events that were published",
+            "tidegate_refresh_published_events",
+            "Events that this process published",
             by_priority(&Labels::new(), counters.published),
         );
     }
 
-    /// MX-04 and MX-08.
     fn work(&self, all: &mut Exposition) {
         let counters = &self.counters;
         let none = Labels::new();
-        all.0.register(
-            "tidegate_update_process_duration_seconds",
+        all.histogram(
+            "tidegate_refresh_event_duration_seconds",
             "How long events took from delivery to their end",
             Buckets::durations([
                 (label("priority", "high"), &counters.process_high),
@@ -201,17 +194,17 @@ impl Refreshing {
             ]),
         );
         all.counters(
-            "tidegate_update_process_error",
-            "Events that failed",
+            "tidegate_refresh_failed_events",
+            "Events that failed, by reason",
             by_reason(&counters.failures),
         );
         all.counters(
-            "tidegate_refresh_calls",
+            "tidegate_refresh_upstream_calls",
             "Calls of upstreams",
             by_priority(&none, counters.attempts),
         );
         all.counters(
-            "tidegate_refresh_settled",
+            "tidegate_refresh_settled_events",
             "Events that came to their end",
             by_priority(&none, counters.settled),
         );
@@ -221,39 +214,39 @@ impl Refreshing {
             ("superseded", counters.superseded),
         ];
         all.counters(
-            "tidegate_refresh_written",
-            "Answers of upstreams, by what became of the snapshot",
-            written.map(|(result, count)| (label("result", result), count as f64)),
+            "tidegate_refresh_snapshot_writes",
+            "Responses of upstreams, by what became of the snapshot",
+            written.map(|(outcome, count)| (label("outcome", outcome), count as f64)),
         );
     }
 
-    /// How events end that are not simply refreshed.
+    /// What else happens to events.
     fn ends(&self, all: &mut Exposition) {
         let counters = &self.counters;
         for (name, help, value) in [
             (
-                "tidegate_obsolete_event_skipped",
-                "Events that something newer had made obsolete",
+                "tidegate_refresh_obsolete_events",
+                "Events that workers skipped because something newer had made them obsolete",
                 counters.obsolete,
             ),
             (
-                "tidegate_refresh_throttled",
-                "Answers of upstreams that asked to wait",
+                "tidegate_refresh_throttled_calls",
+                "Calls of upstreams whose response asked to wait",
                 counters.throttled,
             ),
             (
-                "tidegate_refresh_retried",
+                "tidegate_refresh_retried_calls",
                 "Calls of upstreams after the first one for an event",
                 counters.retried,
             ),
             (
-                "tidegate_refresh_parked",
-                "Events put aside because their wait was long",
+                "tidegate_refresh_parked_events",
+                "Events that workers put aside because their wait was long",
                 counters.parked,
             ),
             (
-                "tidegate_refresh_claims_lost",
-                "Claims that ran out while the work went on",
+                "tidegate_refresh_lost_claims",
+                "Claims that expired while the work went on",
                 counters.claims_lost,
             ),
         ] {
@@ -261,40 +254,38 @@ impl Refreshing {
         }
     }
 
-    /// MX-05.
     fn database(&self, all: &mut Exposition) {
         all.gauge(
-            "tidegate_db_circuit_breaker_state",
-            "Breaker around the database: 0 closed, 1 half-open, 2 open",
+            "tidegate_database_breaker_state",
+            "Circuit breaker around the database: 0 closed, 1 half-open, 2 open",
             state(self.breakers.database),
         );
-        all.0.register(
-            "tidegate_db_upsert_duration_seconds",
-            "How long writes to the database took, a batch each",
+        all.histogram(
+            "tidegate_database_write_duration_seconds",
+            "How long writes to the database took, several snapshots each",
             Buckets::durations([(Labels::new(), &self.breakers.database_writes)]),
         );
     }
 
-    /// MX-07.
     fn dead_letters(&self, all: &mut Exposition) {
         all.gauge(
-            "tidegate_dlq_messages",
-            "Dead letters that are kept",
+            "tidegate_refresh_dead_letters",
+            "Dead letters in the log, handled or not",
             self.recent().map(|lags| lags.dead as f64),
         );
         all.counters(
-            "tidegate_dlq_written",
-            "Dead letters written",
+            "tidegate_refresh_written_dead_letters",
+            "Dead letters that this process wrote, by reason",
             by_reason(&self.counters.dead_letters_by_reason),
         );
         all.counter(
-            "tidegate_dlq_absent",
-            "Of the dead letters written, those of records that do not exist",
+            "tidegate_refresh_not_found_dead_letters",
+            "Dead letters that this process wrote for records that do not exist",
             self.counters.absent as f64,
         );
         all.counter(
-            "tidegate_dlq_replayed",
-            "Dead letters replayed",
+            "tidegate_refresh_replayed_dead_letters",
+            "Dead letters that operators replayed",
             self.counters.replayed as f64,
         );
     }
@@ -317,12 +308,12 @@ impl Refreshing {
         };
         all.gauges(
             "tidegate_refresh_records",
-            "Records, by how fresh they were when they were last counted",
+            "Records, by how fresh they were at the last census",
             each(fresh, "freshness"),
         );
         all.gauges(
             "tidegate_refresh_failing_records",
-            "Records whose last refresh did not work, when they were last counted",
+            "Records whose last refresh had failed at the last census",
             each(
                 |mix| vec![("retrying", mix.retrying), ("failed", mix.failed)],
                 "state",
@@ -333,8 +324,8 @@ impl Refreshing {
             (label("source", source.as_str()), age)
         };
         all.gauges(
-            "tidegate_refresh_records_age_seconds",
-            "How long ago the count of the records was begun",
+            "tidegate_refresh_census_age_seconds",
+            "How long ago the census of the records began",
             self.mix.iter().map(age),
         );
     }
@@ -342,5 +333,10 @@ impl Refreshing {
 
 fn by_reason(counts: &BTreeMap<FailureReason, u64>) -> impl Iterator<Item = (Labels, f64)> {
     let counts = counts.iter();
-    counts.map(|(reason, count)| (label("reason", reason_name(*reason)), *count as f64))
+    counts.map(|(reason, count)| {
+        (
+            label("reason", reason_name(*reason).to_ascii_lowercase()),
+            *count as f64,
+        )
+    })
 }

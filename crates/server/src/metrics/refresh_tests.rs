@@ -1,4 +1,4 @@
-//! What is told of budgets and of the refresh part, and what is not told once it is old.
+//! Metrics of budgets and of the refresh part, and which of them scrapes leave out once they are old.
 
 use std::collections::BTreeMap;
 
@@ -135,77 +135,80 @@ fn told(budgets: Budgeted, refresh: Refreshing) -> BTreeMap<String, f64> {
 #[test]
 fn names_labels_and_units_are_as_documented() {
     let told = told(budgeted(), refreshing());
-    let low = r#"topic="p-update-priority-low",group="low-worker",priority="low""#;
-    let high = r#"topic="p-update-priority-high",group="high-worker",priority="high""#;
+    let low = r#"topic="p-update-priority-low",consumer_group="low-worker",priority="low""#;
+    let high = r#"topic="p-update-priority-high",consumer_group="high-worker",priority="high""#;
     for (name, value) in [
         (
-            r#"rate_limiter_acquired_total{target="api",priority="high"}"#,
+            r#"budget_acquired_tokens_total{target="api",priority="high"}"#,
             7.0,
         ),
-        (r#"rate_limiter_acquired_total{target="api",priority="low"}"#, 8.0),
         (
-            r#"rate_limiter_rejected_total{target="api",priority="high"}"#,
+            r#"budget_acquired_tokens_total{target="api",priority="low"}"#,
+            8.0,
+        ),
+        (r#"budget_rejections_total{target="api",priority="high"}"#, 0.0),
+        (r#"budget_rejections_total{target="api",priority="low"}"#, 3.0),
+        ("budget_late_tokens_total", 2.0),
+        (r#"budget_calls_per_second{target="api"}"#, 4.5),
+        (r#"budget_peak_calls_per_second{target="api"}"#, 12.0),
+        (r#"budget_hard_limit_calls_per_second{target="api"}"#, 500.0),
+        (r#"budget_configured_calls_per_second{target="api"}"#, 450.0),
+        (r#"budget_available_tokens{target="api",bucket="global"}"#, 25.0),
+        (r#"budget_available_tokens{target="api",bucket="low_cap"}"#, 9.0),
+        (r#"budget_day_used_calls{target="endless"}"#, 15.0),
+        (r#"budget_day_quota_calls{target="api"}"#, 100.0),
+        (r#"budget_day_reserved_calls{target="api"}"#, 10.0),
+        (
+            r#"budget_day_remaining_calls{target="api",priority="high"}"#,
+            85.0,
+        ),
+        (r#"budget_day_remaining_calls{target="api",priority="low"}"#, 75.0),
+        (r#"budget_hold_seconds{target="api"}"#, 2.5),
+        (r#"budget_observation_age_seconds{target="api"}"#, 1.0),
+        ("store_breaker_state", 2.0),
+        ("refresh_store_call_duration_seconds_count", 2.0),
+        ("database_breaker_state", 1.0),
+        (r#"database_write_duration_seconds_bucket{le="3.0"}"#, 1.0),
+        ("database_write_duration_seconds_sum", 3_603.0),
+        (
+            r#"refresh_event_duration_seconds_bucket{le="2.0",priority="high"}"#,
             0.0,
         ),
-        (r#"rate_limiter_rejected_total{target="api",priority="low"}"#, 3.0),
-        ("rate_limiter_late_total", 2.0),
-        (r#"rate_limiter_rps{target="api"}"#, 4.5),
-        (r#"rate_limiter_peak_rps{target="api"}"#, 12.0),
-        (r#"rate_limiter_hard_limit{target="api"}"#, 500.0),
-        (r#"rate_limiter_configured_rps{target="api"}"#, 450.0),
-        (r#"rate_limiter_tokens{target="api",bucket="global"}"#, 25.0),
-        (r#"rate_limiter_tokens{target="api",bucket="low_cap"}"#, 9.0),
-        (r#"rate_limiter_day_used{target="endless"}"#, 15.0),
-        (r#"rate_limiter_day_quota{target="api"}"#, 100.0),
-        (r#"rate_limiter_day_reserve{target="api"}"#, 10.0),
-        (r#"rate_limiter_day_left{target="api",priority="high"}"#, 85.0),
-        (r#"rate_limiter_day_left{target="api",priority="low"}"#, 75.0),
-        (r#"rate_limiter_hold_seconds{target="api"}"#, 2.5),
-        (r#"rate_limiter_seen_age_seconds{target="api"}"#, 1.0),
-        ("redis_circuit_breaker_state", 2.0),
-        ("redis_command_duration_seconds_count", 2.0),
-        ("db_circuit_breaker_state", 1.0),
-        (r#"db_upsert_duration_seconds_bucket{le="3.0"}"#, 1.0),
-        ("db_upsert_duration_seconds_sum", 3_603.0),
         (
-            r#"update_process_duration_seconds_bucket{le="2.0",priority="high"}"#,
-            0.0,
-        ),
-        (
-            r#"update_process_duration_seconds_bucket{le="3.0",priority="high"}"#,
+            r#"refresh_event_duration_seconds_bucket{le="3.0",priority="high"}"#,
             1.0,
         ),
         (
-            r#"update_process_duration_seconds_bucket{le="+Inf",priority="low"}"#,
+            r#"refresh_event_duration_seconds_bucket{le="+Inf",priority="low"}"#,
             2.0,
         ),
-        (r#"update_process_error_total{reason="API_4XX"}"#, 5.0),
-        (r#"update_process_error_total{reason="TOO_LARGE"}"#, 0.0),
-        (r#"dlq_written_total{reason="API_4XX"}"#, 5.0),
-        ("dlq_messages", 6.0),
-        (&format!("kafka_consumer_lag{{{high}}}"), 0.0),
-        (&format!("kafka_consumer_lag{{{low}}}"), 40.0),
-        (&format!("kafka_consumer_lag_seconds{{{high}}}"), 0.0),
-        (&format!("kafka_consumer_lag_seconds{{{low}}}"), 90.5),
-        ("kafka_seen_age_seconds", 5.0),
-        ("refresh_low_paused", 1.0),
+        (r#"refresh_failed_events_total{reason="api_4xx"}"#, 5.0),
+        (r#"refresh_failed_events_total{reason="too_large"}"#, 0.0),
+        (r#"refresh_written_dead_letters_total{reason="api_4xx"}"#, 5.0),
+        ("refresh_dead_letters", 6.0),
+        (&format!("log_lag_events{{{high}}}"), 0.0),
+        (&format!("log_lag_events{{{low}}}"), 40.0),
+        (&format!("log_lag_seconds{{{high}}}"), 0.0),
+        (&format!("log_lag_seconds{{{low}}}"), 90.5),
+        ("log_observation_age_seconds", 5.0),
+        ("refresh_low_priority_paused", 1.0),
         ("refresh_reads_total", 100.0),
         ("refresh_cache_hits_total", 60.0),
-        (r#"refresh_written_total{result="updated"}"#, 3.0),
+        (r#"refresh_snapshot_writes_total{outcome="updated"}"#, 3.0),
         (r#"refresh_records{source="character",freshness="missing"}"#, 1.0),
         (
             r#"refresh_failing_records{source="character",state="failed"}"#,
             5.0,
         ),
-        (r#"refresh_records_age_seconds{source="character"}"#, 61.0),
+        (r#"refresh_census_age_seconds{source="character"}"#, 61.0),
     ] {
         let name = format!("tidegate_{name}");
         assert_eq!(told.get(&name), Some(&value), "{name} in {told:#?}");
     }
-    let endless = |name: &str| told.contains_key(&format!("tidegate_rate_limiter_{name}"));
+    let endless = |name: &str| told.contains_key(&format!("tidegate_budget_{name}"));
     assert!(
-        !endless(r#"day_quota{target="endless"}"#)
-            && !endless(r#"day_left{target="endless",priority="high"}"#),
+        !endless(r#"day_quota_calls{target="endless"}"#)
+            && !endless(r#"day_remaining_calls{target="endless",priority="high"}"#),
         "a day without a limit has no quota"
     );
 }
@@ -217,28 +220,31 @@ fn what_is_old_is_not_told_as_if_it_were_not() {
     refresh.now = NOW + Millis(60_000);
     let told = told(budgets, refresh);
     for gone in [
-        "tidegate_rate_limiter_rps",
-        "tidegate_rate_limiter_tokens",
-        "tidegate_rate_limiter_day_used",
-        "tidegate_rate_limiter_day_left",
-        "tidegate_rate_limiter_hold_seconds",
-        "tidegate_kafka_consumer_lag",
-        "tidegate_dlq_messages",
-        "tidegate_refresh_low_paused",
+        "tidegate_budget_calls_per_second",
+        "tidegate_budget_available_tokens",
+        "tidegate_budget_day_used_calls",
+        "tidegate_budget_day_remaining_calls",
+        "tidegate_budget_hold_seconds",
+        "tidegate_log_lag",
+        "tidegate_refresh_dead_letters",
+        "tidegate_refresh_low_priority_paused",
     ] {
         assert!(!told.keys().any(|name| name.starts_with(gone)), "{gone}");
     }
     assert_eq!(
-        told[r#"tidegate_rate_limiter_seen_age_seconds{target="api"}"#],
+        told[r#"tidegate_budget_observation_age_seconds{target="api"}"#],
         61.0
     );
-    assert_eq!(told["tidegate_kafka_seen_age_seconds"], 65.0);
+    assert_eq!(told["tidegate_log_observation_age_seconds"], 65.0);
     // What this process counted itself never grows old.
     assert_eq!(
-        told[r#"tidegate_rate_limiter_acquired_total{target="api",priority="high"}"#],
+        told[r#"tidegate_budget_acquired_tokens_total{target="api",priority="high"}"#],
         7.0
     );
-    assert_eq!(told[r#"tidegate_dlq_written_total{reason="API_4XX"}"#], 5.0);
+    assert_eq!(
+        told[r#"tidegate_refresh_written_dead_letters_total{reason="api_4xx"}"#],
+        5.0
+    );
 }
 
 #[test]
@@ -247,11 +253,11 @@ fn what_was_never_seen_is_as_old_as_the_process() {
     (budgets.budgets[0].seen, refresh.lags) = (None, Lags::default());
     let told = told(budgets, refresh);
     assert_eq!(
-        told[r#"tidegate_rate_limiter_seen_age_seconds{target="api"}"#],
+        told[r#"tidegate_budget_observation_age_seconds{target="api"}"#],
         100.0
     );
-    assert_eq!(told["tidegate_kafka_seen_age_seconds"], 100.0);
-    assert!(!told.contains_key("tidegate_dlq_messages"));
+    assert_eq!(told["tidegate_log_observation_age_seconds"], 100.0);
+    assert!(!told.contains_key("tidegate_refresh_dead_letters"));
 }
 
 #[test]
@@ -262,7 +268,7 @@ fn an_age_that_the_log_does_not_know_is_not_told() {
     let ages = |priority: &str| {
         let ages = told
             .keys()
-            .filter(|name| name.starts_with("tidegate_kafka_consumer_lag_seconds"));
+            .filter(|name| name.starts_with("tidegate_log_lag_seconds"));
         ages.filter(|name| name.contains(priority)).count()
     };
     assert_eq!((ages("high"), ages("low")), (1, 0));
@@ -271,5 +277,5 @@ fn an_age_that_the_log_does_not_know_is_not_told() {
 #[test]
 fn without_budgets_and_sources_nothing_is_told_of_them() {
     let text = metrics(10).text(&Scrape::default());
-    assert!(!text.contains("tidegate_rate_limiter") && !text.contains("tidegate_kafka"));
+    assert!(!text.contains("tidegate_budget") && !text.contains("tidegate_log"));
 }

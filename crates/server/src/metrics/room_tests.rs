@@ -57,29 +57,38 @@ fn rooms_are_told() {
         ("tidegate_room_seats{room=\"concert\"}", 9.0),
         // Fewer seats than the limit inside.
         ("tidegate_room_free_slots{room=\"concert\"}", 9.0),
-        ("tidegate_room_max_waiting{room=\"concert\"}", 1_000.0),
+        ("tidegate_room_max_waiting_people{room=\"concert\"}", 1_000.0),
         ("tidegate_room_streams{room=\"concert\"}", 3.0),
         ("tidegate_room_max_streams", 50.0),
-        ("tidegate_rooms_lost_total", 8.0),
-        ("tidegate_room_failed_open_total{room=\"concert\"}", 4.0),
-        ("tidegate_room_told_total{room=\"concert\"}", 5.0),
-        ("tidegate_room_promoted_total{room=\"concert\"}", 2.0),
-        ("tidegate_room_promotions_total{room=\"concert\"}", 2.0),
-        ("tidegate_room_promotion_seconds_sum{room=\"concert\"}", 3_603.0),
+        ("tidegate_room_lost_rooms_total", 8.0),
+        ("tidegate_room_failed_open_passes_total{room=\"concert\"}", 4.0),
+        ("tidegate_room_sent_positions_total{room=\"concert\"}", 5.0),
+        ("tidegate_room_promoted_people_total{room=\"concert\"}", 2.0),
+        ("tidegate_room_promotion_runs_total{room=\"concert\"}", 2.0),
         (
-            "tidegate_room_promotion_seconds_bucket{le=\"3.0\",room=\"concert\"}",
+            "tidegate_room_promotion_duration_seconds_sum{room=\"concert\"}",
+            3_603.0,
+        ),
+        (
+            "tidegate_room_promotion_duration_seconds_bucket{le=\"3.0\",room=\"concert\"}",
             1.0,
         ),
         (
-            "tidegate_room_broadcast_seconds_bucket{le=\"2.0\",room=\"concert\"}",
+            "tidegate_room_broadcast_duration_seconds_bucket{le=\"2.0\",room=\"concert\"}",
             0.0,
         ),
         (
-            "tidegate_room_broadcast_seconds_bucket{le=\"+Inf\",room=\"concert\"}",
+            "tidegate_room_broadcast_duration_seconds_bucket{le=\"+Inf\",room=\"concert\"}",
             2.0,
         ),
-        ("tidegate_room_queued_calls{room=\"concert\",call=\"join\"}", 6.0),
-        ("tidegate_room_queued_calls{room=\"concert\",call=\"look\"}", 7.0),
+        (
+            "tidegate_room_queued_calls{room=\"concert\",operation=\"join\"}",
+            6.0,
+        ),
+        (
+            "tidegate_room_queued_calls{room=\"concert\",operation=\"inspect\"}",
+            7.0,
+        ),
     ] {
         assert_eq!(samples.get(name), Some(&value), "{name} in {samples:#?}");
     }

@@ -1,4 +1,4 @@
-//! Waiting rooms, as `/metrics` tells them: WR-44 and WR-45.
+//! Metrics of waiting rooms.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -69,55 +69,55 @@ impl RoomsSeen {
         };
         all.gauges(
             "tidegate_room_people",
-            "People by where they stand",
+            "People in the room, by state",
             self.by(|view| people(view).to_vec(), "state"),
         );
         all.gauges(
-            "tidegate_room_inside_limit",
-            "Most people inside at once, those let in but not yet there included",
+            "tidegate_room_max_inside_people",
+            "Most people inside at once, including those who were admitted but have not arrived",
             self.each(|view| Some(view.capacity.inside)),
         );
         all.gauges(
-            "tidegate_room_per_second_limit",
-            "Most people let in within a second",
+            "tidegate_room_max_admissions_per_second",
+            "Most people whom the room admits in a second",
             self.each(|view| Some(view.capacity.per_second)),
         );
         all.gauges(
             "tidegate_room_seats",
-            "Seats in all, where they are counted",
+            "Seats in all, if the room counts them",
             self.each(|view| view.capacity.seats),
         );
         all.gauges(
             "tidegate_room_free_slots",
-            "People who could be let in now if the rate allows it: by the limit inside and the seats that are left",
+            "People whom the room could admit now, by the limit inside and the seats that are left",
             self.each(|view| Some(view.free())),
         );
         all.gauges(
-            "tidegate_room_max_waiting",
-            "Most people who wait, early ones included",
+            "tidegate_room_max_waiting_people",
+            "Most people who may wait, including early ones",
             self.counted(|looked| looked.max_waiting),
         );
         all.gauges(
             "tidegate_room_open",
-            "Whether people are let in: 1, or 0 while the room is paused or closed",
+            "1 while the room is open, 0 while it is paused or closed",
             self.each(|view| Some(u64::from(view.status == Status::Open))),
         );
     }
 
     fn ends(&self, all: &mut Exposition) {
         all.counters(
-            "tidegate_room_joined",
-            "Tickets that were given",
+            "tidegate_room_joins",
+            "Tickets that the room issued",
             self.each(|view| Some(view.counts.joined)),
         );
         all.counters(
-            "tidegate_room_admitted",
-            "Times that somebody was let in",
+            "tidegate_room_admissions",
+            "Times that the room admitted somebody",
             self.each(|view| Some(view.counts.admitted)),
         );
         all.counters(
-            "tidegate_room_redeemed",
-            "Passes that were redeemed",
+            "tidegate_room_redeemed_passes",
+            "Passes that the shop redeemed",
             self.each(|view| Some(view.counts.redeemed)),
         );
         let ends = |view: &RoomView| {
@@ -132,18 +132,18 @@ impl RoomsSeen {
             ]
         };
         all.counters(
-            "tidegate_room_ended",
-            "Tickets by how they ended",
-            self.by(ends, "end"),
+            "tidegate_room_ended_tickets",
+            "Tickets that ended, by outcome",
+            self.by(ends, "outcome"),
         );
         all.counter(
-            "tidegate_rooms_lost",
-            "Rooms that the store has lost while this process served them",
+            "tidegate_room_lost_rooms",
+            "Rooms that the store lost while this process served them",
             self.losses as f64,
         );
     }
 
-    /// WR-45.
+    /// What visitors see.
     fn streams(&self, all: &mut Exposition) {
         all.gauges(
             "tidegate_room_streams",
@@ -152,47 +152,47 @@ impl RoomsSeen {
         );
         all.gauge(
             "tidegate_room_max_streams",
-            "Most of them at once, over all rooms",
+            "Most visitors' streams that one process serves, over all rooms",
             f64::from(self.max_streams),
         );
         all.counters(
-            "tidegate_room_told",
+            "tidegate_room_sent_positions",
             "Positions that this process sent",
             self.counted(|looked| looked.work.told),
         );
         let age = |looked: &Looked| Some((named(looked), looked.seen.as_ref()?.read.elapsed().as_secs_f64()));
         all.gauges(
             "tidegate_room_position_age_seconds",
-            "How old the positions are that visitors are shown",
+            "How old the positions are that visitors see",
             self.rooms.iter().filter_map(age),
         );
-        all.0.register(
-            "tidegate_room_broadcast_seconds",
-            "From reading the room until a stream was told the position that follows from it",
+        all.histogram(
+            "tidegate_room_broadcast_duration_seconds",
+            "Time from reading the room until a stream was sent the position that follows from it",
             self.durations(|looked| &looked.work.broadcasts),
         );
     }
 
-    /// WR-44.
+    /// What the promoter of this process does.
     fn promotions(&self, all: &mut Exposition) {
         all.counters(
-            "tidegate_room_promoted",
-            "People whom this process let in",
+            "tidegate_room_promoted_people",
+            "People whom this process admitted",
             self.counted(|looked| looked.work.promoted),
         );
         all.counters(
-            "tidegate_room_promotions",
-            "Times that this process looked for people to let in",
+            "tidegate_room_promotion_runs",
+            "Times that this process looked for people to admit",
             self.counted(|looked| looked.work.promotions.count()),
         );
-        all.0.register(
-            "tidegate_room_promotion_seconds",
-            "How long the store took for that",
+        all.histogram(
+            "tidegate_room_promotion_duration_seconds",
+            "How long the store took to admit people",
             self.durations(|looked| &looked.work.promotions),
         );
         all.counters(
-            "tidegate_room_failed_open",
-            "Passes that this process gave without the store, which was away",
+            "tidegate_room_failed_open_passes",
+            "Passes that this process issued without the store, which was unavailable",
             self.counted(|looked| looked.failed_open),
         );
         let queued = |looked: &Looked| {
@@ -201,15 +201,15 @@ impl RoomsSeen {
                 queued_looks,
                 ..
             } = looked.work;
-            [("join", queued_joins), ("look", queued_looks)].map(|(call, queued)| {
+            [("join", queued_joins), ("inspect", queued_looks)].map(|(operation, queued)| {
                 let mut labels = named(looked);
-                labels.push(("call", call.to_owned()));
+                labels.push(("operation", operation.to_owned()));
                 (labels, queued as f64)
             })
         };
         all.gauges(
             "tidegate_room_queued_calls",
-            "Calls that wait in this process for the next call of the store",
+            "Requests that wait in this process for the next call of the store, by operation",
             self.rooms.iter().flat_map(queued),
         );
     }

@@ -1,9 +1,8 @@
-//! One scrape: what was seen last and what was counted, as text.
+//! One scrape: what the service counted and what it saw last, as text.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, PoisonError};
 
-use prometheus_client::encoding::text;
 use tidegate_api::{Stats, Target, TargetState};
 use tidegate_core::bulk::congestion::CongestionLevel;
 use tidegate_core::bulk::views::GroupView;
@@ -18,7 +17,7 @@ use super::series::{Buckets, Exposition, Labels};
 use super::{Metrics, SETTLED, STOPS};
 use crate::state::App;
 
-/// Everything that is looked at, not counted.
+/// Everything that a scrape reads and the metrics do not count themselves.
 #[derive(Debug, Default)]
 pub(super) struct Scrape {
     pub(super) now: Timestamp,
@@ -26,7 +25,7 @@ pub(super) struct Scrape {
     pub(super) stats: Option<Stats>,
     pub(super) groups: Arc<Vec<GroupView>>,
     pub(super) targets: Vec<Target>,
-    /// Name, calls that were heard, calls that were not.
+    /// Name, calls that were delivered, calls that failed.
     pub(super) callbacks: Vec<(String, u64, u64)>,
     /// None without budgets.
     pub(super) budgets: Option<Budgeted>,
@@ -80,22 +79,23 @@ pub(super) fn label(name: &'static str, value: impl Into<String>) -> Labels {
 
 fn level(level: CongestionLevel) -> &'static str {
     match level {
-        CongestionLevel::None => "NONE",
-        CongestionLevel::Low => "LOW",
-        CongestionLevel::Moderate => "MODERATE",
-        CongestionLevel::High => "HIGH",
-        CongestionLevel::Critical => "CRITICAL",
+        CongestionLevel::None => "none",
+        CongestionLevel::Low => "low",
+        CongestionLevel::Moderate => "moderate",
+        CongestionLevel::High => "high",
+        CongestionLevel::Critical => "critical",
     }
 }
 
 impl Metrics {
     pub(super) fn text(&self, scrape: &Scrape) -> String {
-        let mut all = Exposition::default();
-        self.stats(scrape, &mut all);
-        self.limits(&mut all);
-        self.dispatch(scrape, &mut all);
+        let mut all = Exposition::new(self.original_names);
+        self.jobs(scrape, &mut all);
+        self.store(scrape, &mut all);
+        self.limits(scrape, &mut all);
+        self.dispatch(&mut all);
         self.congested(scrape, &mut all);
-        self.service(scrape, &mut all);
+        queues(scrape, self.ready_cap, &mut all);
         targets(scrape, &mut all);
         if let Some(budgets) = &scrape.budgets {
             budgets.tell(&mut all);
@@ -106,14 +106,13 @@ impl Metrics {
         if let Some(rooms) = &scrape.rooms {
             rooms.tell(&mut all);
         }
+        self.http(scrape, &mut all);
         self.process(scrape, &mut all);
-        let mut told = String::new();
-        text::encode(&mut told, &all.0).expect("a string takes everything");
-        told
+        all.text()
     }
 
-    /// FQ-26.
-    fn stats(&self, scrape: &Scrape, all: &mut Exposition) {
+    /// Jobs and groups of the bulk part.
+    fn jobs(&self, scrape: &Scrape, all: &mut Exposition) {
         let stats = scrape.stats.as_ref();
         let groups = stats.map(|stats| {
             [
@@ -123,35 +122,38 @@ impl Metrics {
             ]
         });
         all.gauges(
-            "bulk_action_queue_groups",
-            "Groups that stand in the fair order",
+            "tidegate_bulk_queued_groups",
+            "Groups in the fair order of a priority",
             groups
                 .into_iter()
                 .flatten()
                 .map(|(name, count)| (label("priority", name), count as f64)),
         );
-        all.counter("bulk_action_enqueue", "Jobs accepted", of(&self.enqueued));
-        all.counter("bulk_action_dequeue", "Jobs handed to workers", of(&self.leased));
+        all.gauge(
+            "tidegate_bulk_active_groups",
+            "Groups with unfinished jobs",
+            stats.map(|stats| stats.active_groups as f64),
+        );
+        all.counter(
+            "tidegate_bulk_enqueued_jobs",
+            "Jobs that the service accepted",
+            of(&self.enqueued),
+        );
+        all.counter(
+            "tidegate_bulk_leased_jobs",
+            "Jobs that workers leased",
+            of(&self.leased),
+        );
         let top = top(&scrape.groups, self.max_groups);
         let waiting: u64 = scrape.groups.iter().map(|group| group.counts.waiting).sum();
         let named: u64 = top.iter().map(|group| group.counts.waiting).sum();
         let pending = top.iter().map(|group| (group.id.as_str(), group.counts.waiting));
         all.gauges(
-            "bulk_action_group_pending_jobs",
-            "Waiting jobs of the groups with most to do",
+            "tidegate_bulk_group_waiting_jobs",
+            "Waiting jobs of the groups with the most unfinished jobs",
             pending
                 .chain([(OTHER, waiting - named)])
-                .map(|(id, jobs)| (label("groupId", id), jobs as f64)),
-        );
-        all.0.register(
-            "bulk_action_lua_duration_ms",
-            "How long calls of the store took",
-            self.calls.clone(),
-        );
-        all.0.register(
-            "tidegate_store_errors",
-            "Calls of the store that failed",
-            self.call_errors.clone(),
+                .map(|(id, jobs)| (label("group", id), jobs as f64)),
         );
         let states = stats.map(|stats| {
             let counts = stats.counts;
@@ -165,47 +167,79 @@ impl Metrics {
             ]
         });
         all.gauges(
-            "tidegate_jobs",
+            "tidegate_bulk_jobs",
             "Jobs in the store",
             states
                 .into_iter()
                 .flatten()
                 .map(|(state, count)| (label("state", state), count as f64)),
         );
-        all.gauge(
-            "tidegate_active_groups",
-            "Groups with unfinished jobs",
-            stats.map(|stats| stats.active_groups as f64),
-        );
         let settled = SETTLED.iter().zip(&self.settled);
         all.counters(
-            "tidegate_settled",
-            "Answers of workers, by what they did",
-            settled.map(|(what, count)| (label("result", *what), of(count))),
+            "tidegate_bulk_settled_jobs",
+            "Jobs that workers settled, by outcome",
+            settled.map(|(outcome, count)| (label("outcome", *outcome), of(count))),
         );
         all.counters(
-            "tidegate_leases_expired",
-            "Leases that ran out, by what became of the job",
+            "tidegate_bulk_expired_leases",
+            "Leases that expired, by what became of the job",
             [
-                (label("result", "delayed"), of(&self.expired_delayed)),
-                (label("result", "dead"), of(&self.expired_dead)),
+                (label("outcome", "delayed"), of(&self.expired_delayed)),
+                (label("outcome", "dead"), of(&self.expired_dead)),
             ],
         );
     }
 
-    /// One counter of every group with a place.
+    fn store(&self, scrape: &Scrape, all: &mut Exposition) {
+        let calls = self.calls.read().unwrap_or_else(PoisonError::into_inner);
+        let times = calls
+            .iter()
+            .map(|(operation, calls)| (label("operation", *operation), &calls.time));
+        all.histogram(
+            "tidegate_store_call_duration_seconds",
+            "How long calls of the store took, by operation",
+            Buckets::timers(times),
+        );
+        let errors = calls
+            .iter()
+            .map(|(operation, calls)| (label("operation", *operation), of(&calls.errors)));
+        all.counters(
+            "tidegate_store_call_errors",
+            "Calls of the store that failed, by operation",
+            errors,
+        );
+        let available = scrape.stats.as_ref().is_some_and(|stats| stats.store.available);
+        all.gauge(
+            "tidegate_store_available",
+            "1 while the store is available, else 0",
+            f64::from(u8::from(available)),
+        );
+    }
+
+    /// One counter of every group that has labels.
     fn by_group(&self, counter: impl Fn(&Counts) -> &AtomicU64) -> Vec<(Labels, f64)> {
         let mut values = Vec::new();
         self.groups
-            .read(|group, counts| values.push((label("groupId", group), of(counter(counts)))));
+            .read(|group, counts| values.push((label("group", group), of(counter(counts)))));
         values
     }
 
-    /// BP-18, what the rate allowed.
-    fn limits(&self, all: &mut Exposition) {
+    /// The rate: how many jobs start, how many may, and whom it denied.
+    fn limits(&self, scrape: &Scrape, all: &mut Exposition) {
+        let stats = scrape.stats.as_ref();
+        all.gauge(
+            "tidegate_bulk_starts_per_second",
+            "Jobs that started per second, over the last seconds",
+            stats.map(|stats| stats.start_rate),
+        );
+        all.gauge(
+            "tidegate_bulk_start_limit_per_second",
+            "Jobs that may start per second",
+            stats.map(|stats| stats.global_rps),
+        );
         all.counters(
-            "bulk_action_rate_limit_allowed",
-            "Starts that the rate allowed",
+            "tidegate_bulk_rate_limit_allowed",
+            "Starts that the rate limit allowed",
             self.by_group(|counts| &counts.allowed),
         );
         let reason = |reason: &'static str| {
@@ -217,8 +251,8 @@ impl Metrics {
         let global = self.by_group(|counts| &counts.denied_global);
         let share = self.by_group(|counts| &counts.denied_per_group);
         all.counters(
-            "bulk_action_rate_limit_denied",
-            "Jobs that met a spent window and were delayed",
+            "tidegate_bulk_rate_limit_denied",
+            "Jobs that the rate limit delayed",
             global
                 .into_iter()
                 .map(reason("global"))
@@ -226,74 +260,57 @@ impl Metrics {
         );
         let stops = STOPS.iter().zip(&self.lease_stops);
         all.counters(
-            "tidegate_lease_stops",
-            "Leases, by why they brought no more jobs",
+            "tidegate_bulk_lease_stops",
+            "Lease calls, by the reason why they returned no more jobs",
             stops.map(|(why, count)| (label("reason", *why), of(count))),
         );
     }
 
-    /// BP-18, ready and delayed.
-    fn dispatch(&self, scrape: &Scrape, all: &mut Exposition) {
-        let stats = scrape.stats.as_ref();
-        all.gauge(
-            "bulk_action_ready_queue_size",
-            "Jobs in ready",
-            stats.map(|stats| stats.counts.ready as f64),
-        );
-        all.gauge(
-            "tidegate_ready_queue_max_size",
-            "Most jobs in ready of one queue",
-            f64::from(self.ready_cap),
-        );
-        all.gauge(
-            "bulk_action_non_ready_queue_size",
-            "Jobs in delayed",
-            stats.map(|stats| stats.counts.delayed as f64),
-        );
+    /// The dispatcher, which returns delayed jobs to their flows, and the fetcher, which fills ready.
+    fn dispatch(&self, all: &mut Exposition) {
         all.counter(
-            "bulk_action_dispatch_moved",
-            "Delayed jobs whose time came, back in their lines",
+            "tidegate_bulk_dispatch_moved_jobs",
+            "Delayed jobs that came due and that the dispatcher moved back",
             of(&self.moved),
         );
-        all.0.register(
-            "bulk_action_dispatch_cycle_duration_ms",
-            "How long looks of the dispatcher took",
-            self.cycles.clone(),
+        all.histogram(
+            "tidegate_bulk_dispatch_cycle_duration_seconds",
+            "How long cycles of the dispatcher took",
+            Buckets::timers([(Labels::new(), &self.cycles)]),
         );
         all.counter(
-            "bulk_action_dispatch_skip",
-            "Looks of the dispatcher that moved nothing",
+            "tidegate_bulk_dispatch_empty_cycles",
+            "Cycles of the dispatcher that moved nothing",
             of(&self.skipped),
         );
         all.counters(
-            "bulk_action_backpressure_admitted",
-            "Jobs that were let into ready, or sent to delayed because of a rate",
+            "tidegate_bulk_backpressure_admitted_jobs",
+            "Jobs that the fetcher admitted to ready, or that a rate sent to delayed",
             [
                 (label("destination", "ready"), of(&self.to_ready)),
-                (label("destination", "non_ready"), of(&self.to_non_ready)),
+                (label("destination", "delayed"), of(&self.to_delayed)),
             ],
         );
         all.counter(
-            "bulk_action_backpressure_rejected",
-            "Looks of the fetcher that found ready full",
+            "tidegate_bulk_backpressure_rejections",
+            "Cycles of the fetcher that found ready full",
             of(&self.rejected),
         );
     }
 
-    /// CC-23.
     fn congested(&self, scrape: &Scrape, all: &mut Exposition) {
-        let (mut levels, mut averages, mut non_ready) = (Vec::new(), Vec::new(), Vec::new());
+        let (mut levels, mut throttles, mut delayed) = (Vec::new(), Vec::new(), Vec::new());
         for state in self.congestion().states() {
-            let id = || label("groupId", state.group.as_str());
+            let id = || label("group", state.group.as_str());
             let mut labels = id();
             labels.push(("level", level(state.congestion_level).into()));
             levels.push((labels, 1.0));
-            averages.push((id(), state.avg_throttle_per_job));
-            non_ready.push((id(), state.non_ready_count as f64));
+            throttles.push((id(), state.avg_throttle_per_job));
+            delayed.push((id(), state.non_ready_count as f64));
         }
         all.gauges(
-            "bulk_action_congestion_level",
-            "1 for the level that the group has",
+            "tidegate_bulk_congestion_level",
+            "1 for the congestion level of the group",
             levels,
         );
         let mut backoffs = Vec::new();
@@ -303,98 +320,60 @@ impl Metrics {
                 .iter()
                 .map(|count| count.load(Ordering::Relaxed))
                 .collect();
-            backoffs.push((label("groupId", group), of(&counts.backoff_sum), buckets));
+            let sum = of(&counts.backoff_sum_ms) / 1_000.0;
+            backoffs.push((label("group", group), sum, buckets));
         });
-        all.0.register(
-            "bulk_action_congestion_backoff_ms",
+        all.histogram(
+            "tidegate_bulk_congestion_backoff_seconds",
             "Backoffs of throttled jobs",
             Buckets {
-                edges: BACKOFF_MS.map(|edge| edge as f64).into(),
+                edges: BACKOFF_MS.map(|edge| edge as f64 / 1_000.0).into(),
                 values: backoffs,
             },
         );
         all.counters(
-            "tidegate_congestion_at_max_backoff",
-            "Throttled jobs whose backoff was the longest allowed",
+            "tidegate_bulk_congestion_max_backoffs",
+            "Throttled jobs that got the longest backoff",
             self.by_group(|counts| &counts.at_max),
         );
         all.gauges(
-            "bulk_action_congestion_avg_throttle_per_job",
-            "Mean throttles of the group's completed jobs",
-            averages,
+            "tidegate_bulk_congestion_throttles_per_job",
+            "Mean number of throttles of the group's completed jobs",
+            throttles,
         );
         all.gauges(
-            "bulk_action_congestion_non_ready_count",
-            "Jobs of the group in delayed, scheduled ones left out",
-            non_ready,
+            "tidegate_bulk_congestion_delayed_jobs",
+            "Delayed jobs of the group, without those scheduled for later",
+            delayed,
         );
         let stats = scrape.stats.as_ref();
         all.counter(
-            "bulk_action_congestion_saved_spins",
-            "Rounds of waiting at the shortest backoff that estimates spared, since the store was opened",
+            "tidegate_bulk_congestion_saved_spins",
+            "Retries at the shortest backoff that the estimates saved, since the store was opened",
             stats.map(|stats| stats.saved_spins as f64),
         );
         all.counter(
-            "tidegate_throttles",
-            "Throttled jobs, since the store was opened",
+            "tidegate_bulk_throttles",
+            "Times that a job was throttled, since the store was opened",
             stats.map(|stats| stats.throttles as f64),
         );
     }
 
-    fn service(&self, scrape: &Scrape, all: &mut Exposition) {
-        let stats = scrape.stats.as_ref();
-        all.gauge(
-            "tidegate_start_rate",
-            "Jobs started per second, over the last seconds",
-            stats.map(|stats| stats.start_rate),
-        );
-        all.gauge(
-            "tidegate_limit_rps",
-            "Jobs that may start per second",
-            stats.map(|stats| stats.global_rps),
-        );
-        let oldest = |stats: &Stats| {
-            let since = stats.oldest_wait.as_ref().map(|oldest| Timestamp(oldest.since.0));
-            since.map_or(0.0, |since| scrape.now.since(since).as_secs_f64())
-        };
-        all.gauge(
-            "tidegate_oldest_wait_seconds",
-            "Longest time that the next job of a group that is not paused has waited",
-            stats.map(oldest),
-        );
-        let queues = stats.map(|stats| stats.queues.as_slice()).unwrap_or_default();
-        all.gauges(
-            "tidegate_queue_rate",
-            "Jobs that may start per second in the queue",
-            queues.iter().map(|queue| (label("queue", &queue.id), queue.rps)),
-        );
-        all.gauges(
-            "tidegate_queue_ready",
-            "Jobs in ready of the queue",
-            queues
-                .iter()
-                .map(|queue| (label("queue", &queue.id), queue.ready as f64)),
-        );
-        let available = stats.is_some_and(|stats| stats.store.available);
-        all.gauge(
-            "tidegate_store_available",
-            "1 while the store can be used",
-            f64::from(u8::from(available)),
-        );
-        all.gauge(
-            "tidegate_event_streams",
-            "Open streams of events",
-            scrape.event_streams as f64,
-        );
-        all.0.register(
+    fn http(&self, scrape: &Scrape, all: &mut Exposition) {
+        all.counted(
             "tidegate_http_requests",
-            "Requests answered",
+            "Requests that the service answered",
             self.requests.clone(),
         );
-        all.0.register(
+        all.counted(
             "tidegate_http_request_duration_seconds",
-            "How long requests took until their answer began",
+            "How long requests took until their response began",
             self.request_time.clone(),
+        );
+        all.gauge(
+            "tidegate_http_event_streams",
+            "Open event streams",
+            scrape.event_streams as f64,
         );
     }
 
@@ -407,18 +386,53 @@ impl Metrics {
         let process = scrape.process;
         all.gauge(
             "process_resident_memory_bytes",
-            "Memory in use",
+            "Resident memory in bytes",
             process.resident_bytes,
         );
-        all.gauge("process_open_fds", "Open files", process.open_fds);
-        all.gauge("process_max_fds", "Most open files", process.max_fds);
-        all.counter("process_cpu_seconds", "Processor time used", process.cpu_seconds);
+        all.gauge("process_open_fds", "Open file descriptors", process.open_fds);
+        all.gauge("process_max_fds", "Most open file descriptors", process.max_fds);
+        all.counter(
+            "process_cpu_seconds",
+            "User and system CPU time in seconds",
+            process.cpu_seconds,
+        );
         all.gauge(
             "process_start_time_seconds",
-            "When the service started, in seconds since 1970",
+            "Start time of the service, in seconds since 1970",
             self.started_at.0 as f64 / 1_000.0,
         );
     }
+}
+
+fn queues(scrape: &Scrape, max_ready: u32, all: &mut Exposition) {
+    let stats = scrape.stats.as_ref();
+    let oldest = |stats: &Stats| {
+        let since = stats.oldest_wait.as_ref().map(|oldest| Timestamp(oldest.since.0));
+        since.map_or(0.0, |since| scrape.now.since(since).as_secs_f64())
+    };
+    all.gauge(
+        "tidegate_bulk_oldest_wait_seconds",
+        "Longest time that the next job of a group has waited; paused groups do not count",
+        stats.map(oldest),
+    );
+    let queues = stats.map(|stats| stats.queues.as_slice()).unwrap_or_default();
+    all.gauges(
+        "tidegate_bulk_queue_start_limit_per_second",
+        "Jobs of the queue that may start per second",
+        queues.iter().map(|queue| (label("queue", &queue.id), queue.rps)),
+    );
+    all.gauges(
+        "tidegate_bulk_queue_ready_jobs",
+        "Ready jobs of the queue",
+        queues
+            .iter()
+            .map(|queue| (label("queue", &queue.id), queue.ready as f64)),
+    );
+    all.gauge(
+        "tidegate_bulk_queue_max_ready_jobs",
+        "Most ready jobs of one queue",
+        f64::from(max_ready),
+    );
 }
 
 fn targets(scrape: &Scrape, all: &mut Exposition) {
@@ -427,57 +441,57 @@ fn targets(scrape: &Scrape, all: &mut Exposition) {
         values.map(move |target| (label("target", &target.name), value(target)))
     };
     all.gauges(
-        "tidegate_target_rate",
-        "Calls that the target bears per second",
+        "tidegate_bulk_target_call_limit_per_second",
+        "Calls per second that the target currently bears",
         each(|target| target.rps),
     );
     all.gauges(
-        "tidegate_target_configured_rate",
-        "Calls per second that are configured",
+        "tidegate_bulk_target_configured_call_limit_per_second",
+        "Calls per second that the settings allow the target",
         each(|target| target.configured_rps),
     );
     all.gauges(
-        "tidegate_target_enabled",
-        "0 after an answer 410, or while it is switched off",
+        "tidegate_bulk_target_enabled",
+        "0 after the target answered 410 or an operator disabled it, else 1",
         each(|target| f64::from(u8::from(target.state != TargetState::Disabled))),
     );
     all.gauges(
-        "tidegate_target_busy",
-        "Calls under way",
+        "tidegate_bulk_target_running_calls",
+        "Calls of the target that this process is making",
         each(|target| f64::from(target.busy)),
     );
     all.gauges(
-        "tidegate_target_concurrency",
-        "Most calls at once",
+        "tidegate_bulk_target_max_running_calls",
+        "Most calls of the target that one process makes at once",
         each(|target| f64::from(target.concurrency)),
     );
-    let results = |target: &Target| {
+    let outcomes = |target: &Target| {
         let (calls, name) = (target.calls, target.name.clone());
         [
-            ("done", calls.done),
+            ("completed", calls.done),
             ("failed", calls.failed),
             ("throttled", calls.throttled),
             ("retried", calls.retried),
         ]
-        .map(|(result, count)| {
-            let labels = vec![("target", name.clone()), ("result", result.into())];
+        .map(|(outcome, count)| {
+            let labels = vec![("target", name.clone()), ("outcome", outcome.into())];
             (labels, count as f64)
         })
     };
     all.counters(
-        "tidegate_target_calls",
-        "Calls of targets",
-        scrape.targets.iter().flat_map(results),
+        "tidegate_bulk_target_calls",
+        "Calls of the target, by outcome",
+        scrape.targets.iter().flat_map(outcomes),
     );
-    let told = |(name, told, failed): &(String, u64, u64)| {
-        [("told", *told), ("failed", *failed)].map(|(result, count)| {
-            let labels = vec![("callback", name.clone()), ("result", result.into())];
+    let outcomes = |(name, delivered, failed): &(String, u64, u64)| {
+        [("delivered", *delivered), ("failed", *failed)].map(|(outcome, count)| {
+            let labels = vec![("callback", name.clone()), ("outcome", outcome.into())];
             (labels, count as f64)
         })
     };
     all.counters(
-        "tidegate_callbacks",
-        "Calls that tell of decided batches",
-        scrape.callbacks.iter().flat_map(told),
+        "tidegate_bulk_callback_calls",
+        "Calls that report finished batches, by outcome",
+        scrape.callbacks.iter().flat_map(outcomes),
     );
 }

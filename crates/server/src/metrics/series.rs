@@ -1,21 +1,38 @@
-//! Values that are there at a scrape, in the form that the encoder takes.
+//! The values of one scrape, in the form that the encoder takes.
 
-use prometheus_client::encoding::{EncodeMetric, MetricEncoder, NoLabelSet};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use prometheus_client::encoding::{EncodeMetric, MetricEncoder, NoLabelSet, text};
 use prometheus_client::metrics::MetricType;
-use prometheus_client::registry::Registry;
+use prometheus_client::registry::{Metric, Registry};
 use tidegate_engine::{BOUNDS_MS, HistogramView};
 
-/// PathParams and values of one series' labels.
+use super::original_names::{self, OriginalName};
+
+/// Names and values of one series' labels.
 pub(super) type Labels = Vec<(&'static str, String)>;
 
 /// One metric with all its series.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 struct Series {
     kind: MetricType,
     values: Vec<(Labels, f64)>,
 }
 
 impl Series {
+    /// The same series under a name of the table.
+    fn renamed(&self, name: &OriginalName) -> Self {
+        let values = self
+            .values
+            .iter()
+            .filter_map(|(labels, value)| Some((name.labels_of(labels)?, name.value_of(*value))));
+        Self {
+            kind: self.kind,
+            values: values.collect(),
+        }
+    }
+
     fn one(&self, encoder: &mut MetricEncoder<'_>, value: f64) -> Result<(), std::fmt::Error> {
         match self.kind {
             MetricType::Counter => encoder.encode_counter::<NoLabelSet, _, f64>(&value, None),
@@ -42,8 +59,37 @@ impl EncodeMetric for Series {
     }
 }
 
+/// Upper bounds of the buckets of a [`Timer`], in seconds; one more bucket takes what is above. They reach from what
+/// a store in memory takes to what a call of an unavailable store takes.
+const TIMER_BOUNDS: [f64; 13] = [
+    0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 1.0, 10.0,
+];
+
+/// Counts durations where they happen.
+#[derive(Debug, Default)]
+pub(super) struct Timer {
+    buckets: [AtomicU64; TIMER_BOUNDS.len() + 1],
+    sum_nanos: AtomicU64,
+}
+
+impl Timer {
+    pub(super) fn observe(&self, took: Duration) {
+        let seconds = took.as_secs_f64();
+        let bucket = TIMER_BOUNDS.iter().position(|bound| seconds <= *bound);
+        self.buckets[bucket.unwrap_or(TIMER_BOUNDS.len())].fetch_add(1, Ordering::Relaxed);
+        self.sum_nanos
+            .fetch_add(took.as_nanos() as u64, Ordering::Relaxed);
+    }
+
+    fn read(&self) -> (f64, Vec<u64>) {
+        let sum = Duration::from_nanos(self.sum_nanos.load(Ordering::Relaxed));
+        let buckets = self.buckets.iter().map(|count| count.load(Ordering::Relaxed));
+        (sum.as_secs_f64(), buckets.collect())
+    }
+}
+
 /// A histogram with all its series: sum, and how many are in each bucket.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(super) struct Buckets {
     /// Upper ends of all buckets but the last, which has none.
     pub(super) edges: Vec<f64>,
@@ -58,6 +104,29 @@ impl Buckets {
         Self {
             edges: BOUNDS_MS.map(|bound| bound as f64 / 1_000.0).into(),
             values: values.into_iter().map(one).collect(),
+        }
+    }
+
+    /// Of durations that this process counted in timers, in seconds.
+    pub(super) fn timers<'a>(values: impl IntoIterator<Item = (Labels, &'a Timer)>) -> Self {
+        let one = |(labels, timer): (Labels, &Timer)| {
+            let (sum, buckets) = timer.read();
+            (labels, sum, buckets)
+        };
+        Self {
+            edges: TIMER_BOUNDS.into(),
+            values: values.into_iter().map(one).collect(),
+        }
+    }
+
+    /// The same histogram under a name of the table.
+    fn renamed(&self, name: &OriginalName) -> Self {
+        let values = self.values.iter().filter_map(|(labels, sum, buckets)| {
+            Some((name.labels_of(labels)?, name.value_of(*sum), buckets.clone()))
+        });
+        Self {
+            edges: self.edges.iter().map(|edge| name.value_of(*edge)).collect(),
+            values: values.collect(),
         }
     }
 }
@@ -83,11 +152,28 @@ impl EncodeMetric for Buckets {
     }
 }
 
-/// What one scrape tells. The encoder adds the full stop to a help, and `_total` to the name of a counter.
+/// Everything that one scrape exposes. The encoder adds the full stop to a help text, and `_total` to the name of a
+/// counter: names are given without it.
 #[derive(Debug, Default)]
-pub(super) struct Exposition(pub(super) Registry);
+pub(super) struct Exposition {
+    registry: Registry,
+    original_names: bool,
+}
 
 impl Exposition {
+    pub(super) fn new(original_names: bool) -> Self {
+        Self {
+            registry: Registry::default(),
+            original_names,
+        }
+    }
+
+    pub(super) fn text(&self) -> String {
+        let mut text = String::new();
+        text::encode(&mut text, &self.registry).expect("a string takes everything");
+        text
+    }
+
     pub(super) fn gauge(&mut self, name: &str, help: &str, value: impl Into<Option<f64>>) {
         let values = value.into().map(|value| (Labels::new(), value));
         self.gauges(name, help, values);
@@ -111,6 +197,19 @@ impl Exposition {
         self.series(MetricType::Counter, name, help, values);
     }
 
+    pub(super) fn histogram(&mut self, name: &str, help: &str, values: Buckets) {
+        for original in self.originals(name) {
+            self.registry
+                .register(original.original, help, values.renamed(original));
+        }
+        self.registry.register(name, help, values);
+    }
+
+    /// A metric that the library counts. It has no other name.
+    pub(super) fn counted(&mut self, name: &str, help: &str, metric: impl Metric) {
+        self.registry.register(name, help, metric);
+    }
+
     fn series(
         &mut self,
         kind: MetricType,
@@ -119,6 +218,20 @@ impl Exposition {
         values: impl IntoIterator<Item = (Labels, f64)>,
     ) {
         let values = values.into_iter().collect();
-        self.0.register(name, help, Series { kind, values });
+        let series = Series { kind, values };
+        for original in self.originals(name) {
+            let name = original
+                .original
+                .strip_suffix("_total")
+                .unwrap_or(original.original);
+            self.registry.register(name, help, series.renamed(original));
+        }
+        self.registry.register(name, help, series);
+    }
+
+    /// The further names of a metric, if the settings ask for them.
+    fn originals(&self, name: &str) -> impl Iterator<Item = &'static OriginalName> + use<> {
+        let wanted = self.original_names.then(|| original_names::of(name));
+        wanted.into_iter().flatten()
     }
 }

@@ -1,4 +1,4 @@
-//! What is told, and that it stays within its bounds.
+//! What a scrape exposes, and that it stays within its bounds.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::Write;
@@ -157,7 +157,7 @@ pub(super) fn samples(text: &str) -> BTreeMap<String, f64> {
 }
 
 /// Every metric with its type, counters with their suffix.
-fn names(text: &str) -> BTreeSet<(String, String)> {
+pub(super) fn names(text: &str) -> BTreeSet<(String, String)> {
     let types = text.lines().filter_map(|line| line.strip_prefix("# TYPE "));
     let read = types.map(|line| {
         let (name, kind) = line.split_once(' ').unwrap();
@@ -195,68 +195,84 @@ fn every_metric_is_documented_and_every_documented_one_is_told() {
 }
 
 #[test]
-fn names_and_labels_are_the_originals() {
+fn names_labels_and_units_are_as_documented() {
     let samples = samples(&exercised().text(&full()));
     for (name, value) in [
-        ("bulk_action_queue_groups{priority=\"low\"}", 3.0),
-        ("bulk_action_enqueue_total", 0.0),
-        ("bulk_action_dequeue_total", 0.0),
-        ("bulk_action_group_pending_jobs{groupId=\"a\"}", 3.0),
-        ("bulk_action_lua_duration_ms_count{script=\"enqueue\"}", 1.0),
-        ("bulk_action_rate_limit_allowed_total{groupId=\"a\"}", 0.0),
+        ("tidegate_bulk_queued_groups{priority=\"low\"}", 3.0),
+        ("tidegate_bulk_enqueued_jobs_total", 0.0),
+        ("tidegate_bulk_leased_jobs_total", 0.0),
+        ("tidegate_bulk_group_waiting_jobs{group=\"a\"}", 3.0),
         (
-            "bulk_action_rate_limit_denied_total{groupId=\"a\",reason=\"global\"}",
-            0.0,
-        ),
-        (
-            "bulk_action_rate_limit_denied_total{groupId=\"a\",reason=\"per_group\"}",
-            0.0,
-        ),
-        ("bulk_action_ready_queue_size", 0.0),
-        ("bulk_action_non_ready_queue_size", 0.0),
-        ("bulk_action_dispatch_moved_total", 0.0),
-        ("bulk_action_dispatch_cycle_duration_ms_count", 0.0),
-        ("bulk_action_dispatch_skip_total", 0.0),
-        (
-            "bulk_action_backpressure_admitted_total{destination=\"ready\"}",
-            0.0,
-        ),
-        (
-            "bulk_action_backpressure_admitted_total{destination=\"non_ready\"}",
-            0.0,
-        ),
-        ("bulk_action_backpressure_rejected_total", 0.0),
-        (
-            "bulk_action_congestion_level{groupId=\"a\",level=\"CRITICAL\"}",
+            "tidegate_store_call_duration_seconds_count{operation=\"enqueue\"}",
             1.0,
         ),
-        ("bulk_action_congestion_backoff_ms_count{groupId=\"a\"}", 2.0),
-        ("bulk_action_congestion_backoff_ms_sum{groupId=\"a\"}", 3_000.0),
         (
-            "bulk_action_congestion_backoff_ms_bucket{le=\"1000.0\",groupId=\"a\"}",
+            "tidegate_store_call_duration_seconds_sum{operation=\"enqueue\"}",
+            0.001,
+        ),
+        (
+            "tidegate_store_call_duration_seconds_bucket{le=\"0.0005\",operation=\"enqueue\"}",
             0.0,
         ),
         (
-            "bulk_action_congestion_backoff_ms_bucket{le=\"2000.0\",groupId=\"a\"}",
+            "tidegate_store_call_duration_seconds_bucket{le=\"0.001\",operation=\"enqueue\"}",
+            1.0,
+        ),
+        ("tidegate_store_call_errors_total{operation=\"enqueue\"}", 1.0),
+        ("tidegate_bulk_rate_limit_allowed_total{group=\"a\"}", 0.0),
+        (
+            "tidegate_bulk_rate_limit_denied_total{group=\"a\",reason=\"global\"}",
+            0.0,
+        ),
+        (
+            "tidegate_bulk_rate_limit_denied_total{group=\"a\",reason=\"per_group\"}",
+            0.0,
+        ),
+        ("tidegate_bulk_jobs{state=\"ready\"}", 0.0),
+        ("tidegate_bulk_jobs{state=\"delayed\"}", 0.0),
+        ("tidegate_bulk_dispatch_moved_jobs_total", 0.0),
+        ("tidegate_bulk_dispatch_cycle_duration_seconds_count", 0.0),
+        ("tidegate_bulk_dispatch_empty_cycles_total", 0.0),
+        (
+            "tidegate_bulk_backpressure_admitted_jobs_total{destination=\"ready\"}",
+            0.0,
+        ),
+        (
+            "tidegate_bulk_backpressure_admitted_jobs_total{destination=\"delayed\"}",
+            0.0,
+        ),
+        ("tidegate_bulk_backpressure_rejections_total", 0.0),
+        (
+            "tidegate_bulk_congestion_level{group=\"a\",level=\"critical\"}",
+            1.0,
+        ),
+        ("tidegate_bulk_congestion_backoff_seconds_count{group=\"a\"}", 2.0),
+        ("tidegate_bulk_congestion_backoff_seconds_sum{group=\"a\"}", 3.0),
+        (
+            "tidegate_bulk_congestion_backoff_seconds_bucket{le=\"1.0\",group=\"a\"}",
+            0.0,
+        ),
+        (
+            "tidegate_bulk_congestion_backoff_seconds_bucket{le=\"2.0\",group=\"a\"}",
             2.0,
         ),
-        ("bulk_action_congestion_avg_throttle_per_job{groupId=\"a\"}", 1.25),
-        ("bulk_action_congestion_non_ready_count{groupId=\"a\"}", 7.0),
-        ("bulk_action_congestion_saved_spins_total", 7.0),
+        ("tidegate_bulk_congestion_throttles_per_job{group=\"a\"}", 1.25),
+        ("tidegate_bulk_congestion_delayed_jobs{group=\"a\"}", 7.0),
+        ("tidegate_bulk_congestion_saved_spins_total", 7.0),
         (
             "tidegate_http_requests_total{method=\"other\",route=\"none\",status=\"405\"}",
             1.0,
         ),
-        ("tidegate_target_enabled{target=\"mail\"}", 0.0),
+        ("tidegate_bulk_target_enabled{target=\"mail\"}", 0.0),
         (
-            "tidegate_target_calls_total{target=\"mail\",result=\"throttled\"}",
+            "tidegate_bulk_target_calls_total{target=\"mail\",outcome=\"throttled\"}",
             3.0,
         ),
         (
-            "tidegate_callbacks_total{callback=\"billing\",result=\"told\"}",
+            "tidegate_bulk_callback_calls_total{callback=\"billing\",outcome=\"delivered\"}",
             5.0,
         ),
-        ("tidegate_oldest_wait_seconds", 2.5),
+        ("tidegate_bulk_oldest_wait_seconds", 2.5),
         ("tidegate_store_available", 1.0),
     ] {
         assert_eq!(samples.get(name), Some(&value), "{name} in {samples:#?}");
@@ -267,15 +283,16 @@ fn names_and_labels_are_the_originals() {
 fn before_the_store_was_reached_there_is_something_to_tell() {
     let text = metrics(10).text(&Scrape::default());
     assert_eq!(samples(&text).get("tidegate_store_available"), Some(&0.0));
-    assert!(!samples(&text).contains_key("tidegate_start_rate"));
+    assert!(!samples(&text).contains_key("tidegate_bulk_starts_per_second"));
     assert!(text.ends_with("# EOF\n"));
 }
 
-/// promtool reads it without an error. What it finds odd is what the original's names are, and that in OpenMetrics
-/// the help of a counter stands under its name without `_total`.
+/// promtool reads it without an error. It finds nothing odd but that OpenMetrics writes the help of a counter under
+/// its name without `_total`, and what the names of the original design documents are.
 #[test]
 fn promtool_reads_it() {
-    let metrics = exercised();
+    let mut metrics = exercised();
+    metrics.original_names = true;
     let odd = group("quote \" backslash \\ line\nend");
     metrics.leased([&odd].into_iter(), Stop::Enough);
     let mut child = Command::new("promtool")
@@ -291,9 +308,8 @@ fn promtool_reads_it() {
     let said = String::from_utf8_lossy(&output.stderr);
     assert!(matches!(output.status.code(), Some(0 | 3)), "{said}");
     for line in said.lines() {
-        let expected = ["camelCase", "no help text"];
-        let expected = line.starts_with("bulk_action_") || expected.iter().any(|odd| line.contains(odd));
-        assert!(expected, "{line}");
+        let ours = line.starts_with("tidegate_") || line.starts_with("process_");
+        assert!(!ours || line.contains("no help text"), "{line}");
     }
 }
 
@@ -330,10 +346,10 @@ fn ten_thousand_groups_stay_bounded_and_nothing_counted_is_lost() {
             let some = told.iter().filter(|(key, _)| key.starts_with(name));
             some.map(|(_, value)| *value).collect()
         };
-        let allowed = of("bulk_action_rate_limit_allowed_total{");
+        let allowed = of("tidegate_bulk_rate_limit_allowed_total{");
         assert!(allowed.len() <= 2 * MOST + 1, "{} series", allowed.len());
         assert_eq!(allowed.iter().sum::<f64>(), counted as f64);
-        let pending = of("bulk_action_group_pending_jobs{");
+        let pending = of("tidegate_bulk_group_waiting_jobs{");
         assert_eq!(pending.len(), MOST + 1);
         assert_eq!(pending.iter().sum::<f64>(), (30 * 1_000 + 10_000 - 30) as f64);
         assert!(told.len() < 40 * MOST, "{} series in all", told.len());
@@ -346,7 +362,7 @@ fn ten_thousand_groups_stay_bounded_and_nothing_counted_is_lost() {
     // Everybody of the latest top has a place.
     let top = all[39 * 30..40 * 30].iter();
     let told = top.filter(|id| {
-        let name = format!("bulk_action_rate_limit_allowed_total{{groupId=\"{id}\"}}");
+        let name = format!("tidegate_bulk_rate_limit_allowed_total{{group=\"{id}\"}}");
         before.contains_key(&name)
     });
     assert_eq!(told.count(), MOST);
@@ -399,10 +415,10 @@ fn a_group_that_is_called_other_is_among_the_others() {
     };
     let told = samples(&metrics.text(&scrape));
     assert_eq!(
-        told["bulk_action_rate_limit_allowed_total{groupId=\"other\"}"],
+        told["tidegate_bulk_rate_limit_allowed_total{group=\"other\"}"],
         2.0
     );
-    assert_eq!(told["bulk_action_group_pending_jobs{groupId=\"other\"}"], 3.0);
+    assert_eq!(told["tidegate_bulk_group_waiting_jobs{group=\"other\"}"], 3.0);
 }
 
 #[test]
@@ -515,34 +531,40 @@ async fn a_store_is_counted_whoever_works_on_it() {
     };
     let told = samples(&metrics.text(&scrape));
     for (name, value) in [
-        ("bulk_action_enqueue_total", 15.0),
-        ("bulk_action_dequeue_total", 10.0),
-        ("bulk_action_rate_limit_allowed_total{groupId=\"a\"}", 10.0),
+        ("tidegate_bulk_enqueued_jobs_total", 15.0),
+        ("tidegate_bulk_leased_jobs_total", 10.0),
+        ("tidegate_bulk_rate_limit_allowed_total{group=\"a\"}", 10.0),
         (
-            "bulk_action_rate_limit_denied_total{groupId=\"a\",reason=\"global\"}",
+            "tidegate_bulk_rate_limit_denied_total{group=\"a\",reason=\"global\"}",
             5.0,
         ),
         (
-            "bulk_action_backpressure_admitted_total{destination=\"ready\"}",
+            "tidegate_bulk_backpressure_admitted_jobs_total{destination=\"ready\"}",
             10.0,
         ),
         (
-            "bulk_action_backpressure_admitted_total{destination=\"non_ready\"}",
+            "tidegate_bulk_backpressure_admitted_jobs_total{destination=\"delayed\"}",
             6.0,
         ),
         // Denied jobs stay in their line: only the throttled one was moved.
-        ("bulk_action_dispatch_moved_total", 1.0),
-        ("bulk_action_dispatch_skip_total", 1.0),
-        ("tidegate_settled_total{result=\"done\"}", 7.0),
-        ("tidegate_settled_total{result=\"dead\"}", 1.0),
-        ("tidegate_settled_total{result=\"delayed\"}", 1.0),
-        ("tidegate_settled_total{result=\"stale\"}", 9.0),
-        ("tidegate_leases_expired_total{result=\"delayed\"}", 1.0),
-        ("tidegate_lease_stops_total{reason=\"enough\"}", 1.0),
-        ("bulk_action_lua_duration_ms_count{script=\"enqueue\"}", 2.0),
-        ("bulk_action_lua_duration_ms_count{script=\"dequeue\"}", 1.0),
-        ("bulk_action_congestion_backoff_ms_count{groupId=\"a\"}", 6.0),
-        ("bulk_action_congestion_level{groupId=\"a\",level=\"NONE\"}", 1.0),
+        ("tidegate_bulk_dispatch_moved_jobs_total", 1.0),
+        ("tidegate_bulk_dispatch_empty_cycles_total", 1.0),
+        ("tidegate_bulk_settled_jobs_total{outcome=\"completed\"}", 7.0),
+        ("tidegate_bulk_settled_jobs_total{outcome=\"dead\"}", 1.0),
+        ("tidegate_bulk_settled_jobs_total{outcome=\"delayed\"}", 1.0),
+        ("tidegate_bulk_settled_jobs_total{outcome=\"stale\"}", 9.0),
+        ("tidegate_bulk_expired_leases_total{outcome=\"delayed\"}", 1.0),
+        ("tidegate_bulk_lease_stops_total{reason=\"enough\"}", 1.0),
+        (
+            "tidegate_store_call_duration_seconds_count{operation=\"enqueue\"}",
+            2.0,
+        ),
+        (
+            "tidegate_store_call_duration_seconds_count{operation=\"lease\"}",
+            1.0,
+        ),
+        ("tidegate_bulk_congestion_backoff_seconds_count{group=\"a\"}", 6.0),
+        ("tidegate_bulk_congestion_level{group=\"a\",level=\"none\"}", 1.0),
     ] {
         assert_eq!(told.get(name), Some(&value), "{name} in {told:#?}");
     }

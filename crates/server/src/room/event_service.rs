@@ -322,7 +322,8 @@ mod tests {
         match room.as_str() {
             "concert" => {
                 tokio::time::sleep(Duration::from_millis(50)).await;
-                let more = r#"{"seats":500,"inside":50,"perSecond":5,"opensAt":"2026-03-01T09:30:00Z","name":"x"}"#;
+                let more =
+                    r#"{"seats":500,"inside":50,"perSecond":5,"opensAt":"2026-03-01T09:30:00Z","name":"x"}"#;
                 more.into_response()
             }
             "a/b ä?#" => r#"{"seats":1}"#.into_response(),

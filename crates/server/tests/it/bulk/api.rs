@@ -249,7 +249,7 @@ async fn bad_requests_are_told_what_was_wrong(backend: Backend) {
             422,
             "max = 0: it may be from 1 to 1000",
         ),
-        ("/v1/leases", json!({ "waitMs": 70_000 }), 422, "wait_ms = 70000"),
+        ("/v1/leases", json!({ "waitMs": 70_000 }), 422, "waitMs = 70000"),
         (
             "/v1/leases",
             json!({ "queues": "x" }),
@@ -266,13 +266,13 @@ async fn bad_requests_are_told_what_was_wrong(backend: Backend) {
             "/v1/leases/settle",
             json!({ "settlements": [{ "lease": "1.1", "outcome": "COMPLETED", "error": "?" }] }),
             422,
-            "answer 0: `result` goes with done",
+            "answer 0: `result` goes with COMPLETED",
         ),
         (
             "/v1/leases/extend",
             json!({ "leases": [], "byMs": 0 }),
             422,
-            "by_ms = 0",
+            "byMs = 0",
         ),
         (
             "/v1/groups/nobody/pause",

@@ -88,13 +88,13 @@ async fn what_happens_is_counted() {
     running.client.get(nowhere).send().await.unwrap();
     running
         .shows(&[
-            "bulk_action_enqueue_total 5.0",
-            "bulk_action_dequeue_total 2.0",
-            "bulk_action_rate_limit_allowed_total{groupId=\"customer-a\"} 2.0",
-            "bulk_action_group_pending_jobs{groupId=\"customer-a\"} 3.0",
-            "tidegate_settled_total{result=\"done\"} 1.0",
-            "tidegate_jobs{state=\"leased\"} 1.0",
-            "tidegate_jobs{state=\"waiting\"} 3.0",
+            "tidegate_bulk_enqueued_jobs_total 5.0",
+            "tidegate_bulk_leased_jobs_total 2.0",
+            "tidegate_bulk_rate_limit_allowed_total{group=\"customer-a\"} 2.0",
+            "tidegate_bulk_group_waiting_jobs{group=\"customer-a\"} 3.0",
+            "tidegate_bulk_settled_jobs_total{outcome=\"completed\"} 1.0",
+            "tidegate_bulk_jobs{state=\"running\"} 1.0",
+            "tidegate_bulk_jobs{state=\"waiting\"} 3.0",
             "tidegate_store_available 1.0",
             "tidegate_http_requests_total{method=\"POST\",route=\"/v1/groups/{group}/jobs\",status=\"200\"} 1",
             "tidegate_http_requests_total{method=\"GET\",route=\"none\",status=\"404\"} 1",

@@ -68,11 +68,11 @@ async fn reads_refreshes_and_failures_are_counted(backend: Backend) {
     let high = "{target=\"api\",priority=\"high\"}";
     for (name, value) in [
         ("tidegate_refresh_reads_total", 0.0),
-        ("tidegate_redis_circuit_breaker_state", 0.0),
-        ("tidegate_db_circuit_breaker_state", 0.0),
-        ("tidegate_update_process_error_total{reason=\"API_4XX\"}", 0.0),
+        ("tidegate_store_breaker_state", 0.0),
+        ("tidegate_database_breaker_state", 0.0),
+        ("tidegate_refresh_failed_events_total{reason=\"api_4xx\"}", 0.0),
         (
-            "tidegate_rate_limiter_rejected_total{target=\"api\",priority=\"low\"}",
+            "tidegate_budget_rejections_total{target=\"api\",priority=\"low\"}",
             0.0,
         ),
     ] {
@@ -90,62 +90,77 @@ async fn reads_refreshes_and_failures_are_counted(backend: Backend) {
         running.until(&path, |record| record["state"] == "FAILED").await;
     }
     let topic = format!("{}update-priority-high", running.config.refresh.log.prefix);
-    let line = format!("{{topic=\"{topic}\",group=\"high-worker\",priority=\"high\"}}");
+    let line = format!("{{topic=\"{topic}\",consumer_group=\"high-worker\",priority=\"high\"}}");
     let told = until(&running, "everything is counted", |told| {
-        at_least(told, "tidegate_refresh_settled_total{priority=\"high\"}", 4.0)
-            && at_least(told, "tidegate_dlq_messages", 2.0)
-            && at_least(told, "tidegate_rate_limiter_day_used{target=\"api\"}", 4.0)
+        at_least(
+            told,
+            "tidegate_refresh_settled_events_total{priority=\"high\"}",
+            4.0,
+        ) && at_least(told, "tidegate_refresh_dead_letters", 2.0)
+            && at_least(told, "tidegate_budget_day_used_calls{target=\"api\"}", 4.0)
             && at_least(
                 told,
                 "tidegate_refresh_failing_records{source=\"character\",state=\"failed\"}",
                 2.0,
             )
-            && at_least(told, &format!("tidegate_rate_limiter_acquired_total{high}"), 4.0)
+            && at_least(told, &format!("tidegate_budget_acquired_tokens_total{high}"), 4.0)
             // Marks are committed after that, and then looked for.
-            && told.get(&format!("tidegate_kafka_consumer_lag{line}")) == Some(&0.0)
-            && told.get("tidegate_update_process_duration_seconds_count{priority=\"high\"}") == Some(&4.0)
+            && told.get(&format!("tidegate_log_lag_events{line}")) == Some(&0.0)
+            && told.get("tidegate_refresh_event_duration_seconds_count{priority=\"high\"}") == Some(&4.0)
             && told.get("tidegate_refresh_records{source=\"character\",freshness=\"fresh\"}") == Some(&2.0)
     })
     .await;
     for (name, value) in [
-        ("tidegate_refresh_calls_total{priority=\"high\"}", 4.0),
-        ("tidegate_refresh_calls_total{priority=\"low\"}", 0.0),
-        ("tidegate_refresh_published_total{priority=\"high\"}", 4.0),
-        ("tidegate_refresh_written_total{result=\"updated\"}", 2.0),
-        ("tidegate_update_process_error_total{reason=\"API_4XX\"}", 1.0),
-        ("tidegate_update_process_error_total{reason=\"PARSE_ERROR\"}", 1.0),
-        ("tidegate_update_process_error_total{reason=\"API_5XX\"}", 0.0),
-        ("tidegate_dlq_written_total{reason=\"API_4XX\"}", 1.0),
-        ("tidegate_dlq_written_total{reason=\"PARSE_ERROR\"}", 1.0),
-        ("tidegate_dlq_messages", 2.0),
+        ("tidegate_refresh_upstream_calls_total{priority=\"high\"}", 4.0),
+        ("tidegate_refresh_upstream_calls_total{priority=\"low\"}", 0.0),
+        ("tidegate_refresh_published_events_total{priority=\"high\"}", 4.0),
+        ("tidegate_refresh_snapshot_writes_total{outcome=\"updated\"}", 2.0),
+        ("tidegate_refresh_failed_events_total{reason=\"api_4xx\"}", 1.0),
+        (
+            "tidegate_refresh_failed_events_total{reason=\"parse_error\"}",
+            1.0,
+        ),
+        ("tidegate_refresh_failed_events_total{reason=\"api_5xx\"}", 0.0),
+        (
+            "tidegate_refresh_written_dead_letters_total{reason=\"api_4xx\"}",
+            1.0,
+        ),
+        (
+            "tidegate_refresh_written_dead_letters_total{reason=\"parse_error\"}",
+            1.0,
+        ),
+        ("tidegate_refresh_dead_letters", 2.0),
         ("tidegate_refresh_read_errors_total", 0.0),
-        ("tidegate_kafka_producer_send_failed_total", 0.0),
-        (&format!("tidegate_kafka_consumer_lag{line}"), 0.0),
-        (&format!("tidegate_kafka_consumer_lag_seconds{line}"), 0.0),
-        ("tidegate_redis_circuit_breaker_state", 0.0),
-        ("tidegate_db_circuit_breaker_state", 0.0),
-        ("tidegate_rate_limiter_hard_limit{target=\"api\"}", 500.0),
-        ("tidegate_rate_limiter_day_quota{target=\"api\"}", 20_000_000.0),
-        ("tidegate_rate_limiter_day_reserve{target=\"api\"}", 2_000_000.0),
-        ("tidegate_rate_limiter_hold_seconds{target=\"api\"}", 0.0),
+        ("tidegate_log_send_failures_total", 0.0),
+        (&format!("tidegate_log_lag_events{line}"), 0.0),
+        (&format!("tidegate_log_lag_seconds{line}"), 0.0),
+        ("tidegate_store_breaker_state", 0.0),
+        ("tidegate_database_breaker_state", 0.0),
+        (
+            "tidegate_budget_hard_limit_calls_per_second{target=\"api\"}",
+            500.0,
+        ),
+        ("tidegate_budget_day_quota_calls{target=\"api\"}", 20_000_000.0),
+        ("tidegate_budget_day_reserved_calls{target=\"api\"}", 2_000_000.0),
+        ("tidegate_budget_hold_seconds{target=\"api\"}", 0.0),
     ] {
         assert_eq!(told.get(name), Some(&value), "{name} in {told:#?}");
     }
     assert_eq!(upstream.report().calls, 4);
     // A token that a slow machine does not use in time is taken anew.
-    let acquired = told[&format!("tidegate_rate_limiter_acquired_total{high}")];
-    let late = told["tidegate_rate_limiter_late_total"];
+    let acquired = told[&format!("tidegate_budget_acquired_tokens_total{high}")];
+    let late = told["tidegate_budget_late_tokens_total"];
     assert!((4.0..=4.0 + late).contains(&acquired), "{acquired} {late}");
-    let peak = told["tidegate_rate_limiter_peak_rps{target=\"api\"}"];
+    let peak = told["tidegate_budget_peak_calls_per_second{target=\"api\"}"];
     assert!((1.0..=acquired).contains(&peak), "{peak} {acquired}");
-    let used = told["tidegate_rate_limiter_day_used{target=\"api\"}"];
-    let left = told["tidegate_rate_limiter_day_left{target=\"api\",priority=\"high\"}"];
+    let used = told["tidegate_budget_day_used_calls{target=\"api\"}"];
+    let left = told["tidegate_budget_day_remaining_calls{target=\"api\",priority=\"high\"}"];
     assert_eq!(used + left, 20_000_000.0);
     assert!(told["tidegate_refresh_reads_total"] >= 4.0);
-    assert!(told["tidegate_db_upsert_duration_seconds_count"] >= 1.0);
-    assert!(told["tidegate_redis_command_duration_seconds_count"] >= 1.0);
-    assert!(told["tidegate_kafka_seen_age_seconds"] < 20.0);
-    assert!(told["tidegate_rate_limiter_seen_age_seconds{target=\"api\"}"] < 10.0);
+    assert!(told["tidegate_database_write_duration_seconds_count"] >= 1.0);
+    assert!(told["tidegate_refresh_store_call_duration_seconds_count"] >= 1.0);
+    assert!(told["tidegate_log_observation_age_seconds"] < 20.0);
+    assert!(told["tidegate_budget_observation_age_seconds{target=\"api\"}"] < 10.0);
 
     // A refresh that finds the same, and one that is under way already, however long it takes to ask for it.
     upstream.set(|settings| settings.holding = true).unwrap();
@@ -161,9 +176,9 @@ async fn reads_refreshes_and_failures_are_counted(backend: Backend) {
     );
     upstream.set(|settings| settings.holding = false).unwrap();
     until(&running, "the second refresh is counted", |told| {
-        told["tidegate_refresh_written_total{result=\"unchanged\"}"] == 1.0
-            && told["tidegate_dedup_coalesce_hit_total"] >= 1.0
-            && told["tidegate_refresh_calls_total{priority=\"high\"}"] == 5.0
+        told["tidegate_refresh_snapshot_writes_total{outcome=\"unchanged\"}"] == 1.0
+            && told["tidegate_refresh_coalesced_requests_total"] >= 1.0
+            && told["tidegate_refresh_upstream_calls_total{priority=\"high\"}"] == 5.0
     })
     .await;
     let told = scrape(&running).await;
@@ -187,17 +202,22 @@ async fn a_busy_budget_is_told(backend: Backend) {
     // Busy for more than ten seconds: a stall does not hide it.
     running.enqueue("shop", "spring", "MAIL", 150).await;
     let low = "{target=\"small\",priority=\"low\"}";
-    let rates = ["rps", "peak_rps"].map(|name| format!("tidegate_rate_limiter_{name}{{target=\"small\"}}"));
+    let rates =
+        ["calls", "peak_calls"].map(|name| format!("tidegate_budget_{name}_per_second{{target=\"small\"}}"));
     // A look at the budget that is too old is left out.
     let is_told = |told: &Samples| rates.iter().all(|name| told.contains_key(name));
     let busy = until(&running, "calls are made and held back", |told| {
-        at_least(told, "tidegate_rate_limiter_rps{target=\"small\"}", 5.0)
-            && at_least(told, &format!("tidegate_rate_limiter_rejected_total{low}"), 1.0)
+        at_least(told, "tidegate_budget_calls_per_second{target=\"small\"}", 5.0)
+            && at_least(told, &format!("tidegate_budget_rejections_total{low}"), 1.0)
             && is_told(told)
     })
     .await;
     let done = until(&running, "all is done", |told| {
-        at_least(told, &format!("tidegate_rate_limiter_acquired_total{low}"), 150.0) && is_told(told)
+        at_least(
+            told,
+            &format!("tidegate_budget_acquired_tokens_total{low}"),
+            150.0,
+        ) && is_told(told)
     })
     .await;
     for told in [&busy, &done] {
@@ -205,10 +225,10 @@ async fn a_busy_budget_is_told(backend: Backend) {
             assert!(told[name] <= 40.0, "{name} is {}", told[name]);
         }
         assert_eq!(
-            told["tidegate_rate_limiter_acquired_total{target=\"small\",priority=\"high\"}"],
+            told["tidegate_budget_acquired_tokens_total{target=\"small\",priority=\"high\"}"],
             0.0
         );
-        assert!(!told.contains_key("tidegate_rate_limiter_day_quota{target=\"small\"}"));
+        assert!(!told.contains_key("tidegate_budget_day_quota_calls{target=\"small\"}"));
         assert!(!told.contains_key("tidegate_refresh_reads_total"));
     }
     running.stop().await;
@@ -227,7 +247,7 @@ async fn a_store_that_is_away_is_told_and_holds_no_scrape_up() {
     let running = Running::with(settings, folder).await;
     running.until_fresh("anna").await;
     until(&running, "the budget was seen", |told| {
-        told.contains_key("tidegate_rate_limiter_day_used{target=\"api\"}")
+        told.contains_key("tidegate_budget_day_used_calls{target=\"api\"}")
     })
     .await;
 
@@ -242,13 +262,13 @@ async fn a_store_that_is_away_is_told_and_holds_no_scrape_up() {
         let told = scrape(&running).await;
         scrapes += 1;
         slow += u32::from(asked.elapsed() > Duration::from_secs(5));
-        opened |= told["tidegate_redis_circuit_breaker_state"] == 2.0;
-        let gone = !told.contains_key("tidegate_rate_limiter_tokens{target=\"api\",bucket=\"global\"}")
-            && !told.contains_key("tidegate_rate_limiter_rps{target=\"api\"}")
-            && !told.contains_key("tidegate_dlq_messages");
+        opened |= told["tidegate_store_breaker_state"] == 2.0;
+        let gone = !told.contains_key("tidegate_budget_available_tokens{target=\"api\",bucket=\"global\"}")
+            && !told.contains_key("tidegate_budget_calls_per_second{target=\"api\"}")
+            && !told.contains_key("tidegate_refresh_dead_letters");
         if opened && gone {
-            assert!(told["tidegate_rate_limiter_seen_age_seconds{target=\"api\"}"] > 10.0);
-            assert!(told["tidegate_refresh_refused_total"] >= 1.0);
+            assert!(told["tidegate_budget_observation_age_seconds{target=\"api\"}"] > 10.0);
+            assert!(told["tidegate_refresh_refused_requests_total"] >= 1.0);
             break;
         }
         assert!(begun.elapsed() < 3 * PATIENCE, "{told:#?}");
@@ -262,9 +282,9 @@ async fn a_store_that_is_away_is_told_and_holds_no_scrape_up() {
         running.until_fresh(key).await;
     }
     until(&running, "all is well again", |told| {
-        told["tidegate_redis_circuit_breaker_state"] == 0.0
-            && told.contains_key("tidegate_rate_limiter_tokens{target=\"api\",bucket=\"global\"}")
-            && told.contains_key("tidegate_dlq_messages")
+        told["tidegate_store_breaker_state"] == 0.0
+            && told.contains_key("tidegate_budget_available_tokens{target=\"api\",bucket=\"global\"}")
+            && told.contains_key("tidegate_refresh_dead_letters")
     })
     .await;
     running.stop().await;
