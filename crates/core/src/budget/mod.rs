@@ -7,8 +7,8 @@
 //! ```
 //!
 //! A token is for one attempt. It is void if unused within its validity, and never returned. So the calls that
-//! arrive in any second come from grants of at most `1 s + validity`, which is at most `rate × (1 s + validity)
-//! + burst`.
+//! arrive in any second come from grants of at most `1 s + validity`, which is at most
+//! `rate × (1 s + validity) + burst`.
 //!
 //! **HIGH first.** The budget reserves tokens that HIGH requested and did not get: LOW takes only what exceeds
 //! them. In the same way it reserves from HIGH what the floor owes LOW (one of twenty). A reservation ends when

@@ -4,8 +4,8 @@
 //! places.
 //!
 //! Fair: each flow has a virtual tag. Serving it advances the tag by a step inversely proportional to the
-//! group's weight; virtual time is the tag of the flow served last. A flow that returns gets `max(its tag,
-//! virtual time)`, so nobody saves up credit while idle.
+//! group's weight; virtual time is the tag of the flow served last. A flow that returns gets
+//! `max(its tag, virtual time)`, so nobody saves up credit while idle.
 //!
 //! Score: `since + base_priority + alpha × min(1, served / remaining)`, where `since` is the time at which the
 //! flow became eligible or was last served. Older goes first. The served share is bounded, so that every flow

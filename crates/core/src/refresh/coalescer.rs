@@ -99,8 +99,8 @@ impl RequestOutcome {
         }
     }
 
-    /// Whether this outcome retries what failed under version `failed`, or succeeded meanwhile. The failed
-    /// event itself stays pending until it is settled and does not count as a retry.
+    /// Whether version `failed` needs no further retry: this outcome retries it, or a refresh succeeded
+    /// meanwhile. The failed event itself stays pending until it is settled and does not count as a retry.
     pub fn makes_good(self, failed: Version) -> bool {
         match self {
             Self::Published { .. } | Self::Upgraded { .. } => true,

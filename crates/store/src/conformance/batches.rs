@@ -1,4 +1,4 @@
-//! One submission of a group: opened, fed, sealed, complete once, aggregated once.
+//! One submission of a group: opened, filled, sealed, completed once, aggregated once.
 
 use tidegate_core::bulk::{
     BatchCounts, BatchOptions, BatchStatus, Enqueued, JobState, OpenBatchParams, Opened, Refusal, Settled,
@@ -149,7 +149,7 @@ pub async fn a_threshold_out_of_range_is_refused(backend: &dyn Backend) {
     }
 }
 
-/// Runs ten jobs of which `bad` fail; what becomes of the batch.
+/// Runs ten jobs of which `bad` fail; returns the status of the batch.
 async fn decide(backend: &dyn Backend, options: BatchOptions, bad: usize) -> BatchStatus {
     let q = Harness::new(backend).await;
     q.open_batch("A", "a", options).await;

@@ -1,4 +1,4 @@
-//! What the downstream says: backoff by backlog, the queue's pace, and what is counted of it.
+//! Feedback of the downstream: backoff by backlog, the queue's pace, and their statistics.
 
 use tidegate_core::bulk::congestion::CongestionLevel;
 use tidegate_core::bulk::views::{CongestionSnapshot, CongestionSummary, Query, View};
@@ -116,7 +116,7 @@ pub async fn reset_clears_what_was_counted(backend: &dyn Backend) {
     assert_eq!(q.congestion("A").await.non_ready_count, 0);
 }
 
-/// Works through everything in simulated time, ten looks per second; the time it took.
+/// Completes everything in simulated time, polling ten times per second; returns the time it took.
 async fn run_to_the_end(q: &Harness, total: usize) -> Millis {
     let mut finished = 0;
     while finished < total {
@@ -297,7 +297,7 @@ pub async fn history_is_kept_by_time(backend: &dyn Backend) {
     q.run(4).await;
     q.enqueue("A", jobs("more", 3)).await;
     q.throttle_n(3).await;
-    // Irregular looks: only their times decide.
+    // Snapshots at irregular times: only the times decide.
     for ms in [10_000, 1_000, 30_000, 25_000, 5_000] {
         q.advance(ms);
         assert_eq!(
@@ -396,7 +396,7 @@ pub async fn saved_spins_are_counted(backend: &dyn Backend) {
     let q = Harness::at_rate(backend, 1.0).await;
     q.enqueue_n("A", 4).await;
     q.throttle_n(4).await;
-    // Waits of 1, 2, 3 and 4 s spare 0, 1, 2 and 3 rounds of one second.
+    // Waits of 1, 2, 3 and 4 s save 0, 1, 2 and 3 rounds of one second.
     assert_eq!(q.stats().await.saved_spins, 6);
 }
 

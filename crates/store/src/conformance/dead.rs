@@ -1,4 +1,4 @@
-//! Dead jobs: listed over the whole store, and forgotten one by one.
+//! Dead jobs: listed over the whole store, and purged one by one.
 
 use tidegate_core::bulk::dead::MAX_PAGE;
 use tidegate_core::bulk::views::{DeadFilter, Query, View};
@@ -101,7 +101,7 @@ pub async fn those_accepted_last_come_first(backend: &dyn Backend) {
         q.enqueue("A", vec![job(&format!("A-{i}"))]).await;
         q.enqueue("B", vec![job(&format!("B-{i}"))]).await;
     }
-    // The order of dying is another one.
+    // They die in a different order.
     fail(&q, 6).await;
     let dead = q.dead(&ALL, 100).await;
     for name in ["A", "B"] {

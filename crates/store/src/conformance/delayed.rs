@@ -1,4 +1,4 @@
-//! What waits for a time: Retry-After, retries, schedules, expiry. All of it comes back through the limit.
+//! Jobs that wait for a time: Retry-After, retries, schedules, expiry. All of them return through the limit.
 
 use bytes::Bytes;
 use tidegate_core::bulk::{

@@ -1,4 +1,4 @@
-//! Who goes next: groups in turn, by weight, with minimums for the lower priorities.
+//! Which job goes next: groups in turn, by weight, with minimums for the lower priorities.
 
 use tidegate_core::bulk::{EnqueueParams, NewJob, Priority, Target};
 use tidegate_core::config::FairPolicy;
@@ -66,7 +66,7 @@ pub async fn a_nearly_finished_group_gets_its_turn(backend: &dyn Backend) {
     let q = Harness::with(backend, |c| c.fair_queue.policy = FairPolicy::Score).await;
     q.enqueue_n("giant", 300).await;
     q.take_all(299).await;
-    // A newcomer every second; the last job of the giant may be set back by alpha = 10 s, not by more.
+    // A newcomer every second; alpha may delay the last job of the giant by 10 s, not by more.
     for second in 1..=12 {
         q.advance(1_000);
         q.enqueue(&format!("new-{second}"), vec![job("only")]).await;

@@ -1,8 +1,8 @@
-//! What a case is written with: a store under a clock of its own, and short verbs for every transition.
-//! What is made beforehand is in `make`, what is looked at afterwards in `look`.
+//! The vocabulary of the cases: a store under its own clock, and short verbs for every transition. `make`
+//! builds inputs, `look` reads results.
 //!
-//! The verbs panic when the store fails or refuses what a case takes for granted, so that case bodies show
-//! only what they are about. Refusals that a case *is* about go through [`Harness::call`].
+//! The verbs panic if the store fails or rejects what a case takes for granted, so that case bodies show only
+//! their subject. Refusals that a case *is* about go through [`Harness::call`].
 
 use std::any::Any;
 use std::fmt;
@@ -25,7 +25,8 @@ pub const START: Timestamp = Timestamp(1_706_000_000_000);
 /// What has to outlive the store: its folder, its server.
 pub type Guard = Box<dyn Any + Send + Sync>;
 
-/// How a fresh, empty store is made. Any `async fn(BulkConfig, Arc<ManualClock>)` with this answer is one.
+/// Creates a fresh, empty store. Any `async fn(BulkConfig, Arc<ManualClock>)` with this return type is a
+/// backend.
 #[async_trait]
 pub trait Backend: Send + Sync {
     async fn open(
@@ -34,8 +35,8 @@ pub trait Backend: Send + Sync {
         clock: Arc<ManualClock>,
     ) -> Result<(Arc<dyn Store>, Guard), StoreError>;
 
-    /// Over how many parts the groups are spread. Order between groups is exact within one part; between
-    /// parts it is within the bound that [`Harness::assert_order`] states.
+    /// The number of shards that groups are spread over. Order between groups is exact within one shard;
+    /// between shards it is within the bound that [`Harness::assert_order`] states.
     fn shards(&self) -> usize {
         1
     }
@@ -57,7 +58,7 @@ where
 }
 
 pub struct Harness {
-    // Dropped in this order: the store before what it stands on.
+    // Dropped in this order: the store before what it depends on.
     pub store: Arc<dyn Store>,
     pub clock: Arc<ManualClock>,
     pub config: BulkConfig,
@@ -108,7 +109,7 @@ impl Harness {
         })
     }
 
-    /// The order in which groups were served, one character each. Exact where there is one shard; with several,
+    /// Compares the order in which groups were served, one character each. Exact with one shard; with several,
     /// no group is ever more than one start per shard ahead of or behind its place.
     pub fn assert_order(&self, order: &str, expected: &str, why: &str) {
         if self.shards == 1 {
@@ -132,7 +133,7 @@ impl Harness {
         }
     }
 
-    /// One transition with its whole answer; the store must not fail.
+    /// One transition with its whole outcome; the store must not fail.
     pub async fn call<T: Transition + Send + 'static>(&self, params: T) -> T::Outcome {
         self.store
             .call(params)
@@ -154,7 +155,7 @@ impl Harness {
         self.clock.advance(Millis(ms));
     }
 
-    /// To the start of the next window.
+    /// Advances to the start of the next window.
     pub fn next_window(&self) {
         let length = self.config.backpressure.window().0;
         self.clock.set(Timestamp((self.now().0 / length + 1) * length));
@@ -273,7 +274,7 @@ impl Harness {
         self.take_all(1).await.remove(0)
     }
 
-    /// Leases one by one, as many workers would, and names the groups: `ABAB`.
+    /// Leases one by one, as many workers would, and returns the groups: `ABAB`.
     pub async fn order(&self, n: usize) -> String {
         let mut order = String::new();
         for _ in 0..n {
@@ -282,7 +283,7 @@ impl Harness {
         order
     }
 
-    // --- answers
+    // --- outcomes
 
     pub async fn settle_lease(&self, lease: LeaseRef, outcome: JobOutcome) -> Settled {
         let answers = vec![Settlement { lease, outcome }];
@@ -302,15 +303,15 @@ impl Harness {
         self.call(SettleParams { answers }).await
     }
 
-    /// Leases and answers `done` until nothing can start in this window; returns what ran.
+    /// Leases and completes jobs until nothing can start in this window; returns what ran.
     pub async fn run(&self, max: u32) -> Vec<LeasedJob> {
         let jobs = self.take(max).await;
         self.settle_all(&jobs, done()).await;
         jobs
     }
 
-    /// Throttles `n` runs of the default queue without a Retry-After, over as many windows as it takes:
-    /// throttles lower the queue's rate. Nothing is released meanwhile.
+    /// Throttles `n` runs of the default queue without a Retry-After, over as many windows as needed, because
+    /// throttles lower the queue's rate. Releases nothing meanwhile.
     pub async fn throttle_n(&self, n: usize) -> Vec<Settled> {
         let mut settled = Vec::new();
         while settled.len() < n {
@@ -400,7 +401,7 @@ impl Harness {
         self.call(ConfirmCompletionParams { group, batch }).await
     }
 
-    /// Folds and confirms every complete batch, as the watcher does.
+    /// Folds and confirms every complete batch, as the aggregator does.
     pub async fn aggregate_all(&self) -> Vec<BatchStatus> {
         let mut decided = Vec::new();
         for claimed in self.claim(60_000).await {

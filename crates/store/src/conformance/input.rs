@@ -1,4 +1,4 @@
-//! What is accepted and what is not: duplicates, odd names, sizes, limits.
+//! Which input the store accepts: duplicates, odd names, sizes, limits.
 
 use tidegate_core::bulk::{EnqueueParams, Enqueued, JobRefusal, JobState, NewJob, Refusal};
 use tidegate_core::config::JobTypeConfig;

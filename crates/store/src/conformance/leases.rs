@@ -1,4 +1,4 @@
-//! A job in the hands of a worker: deadlines, fences, late and foreign answers.
+//! Leased jobs: deadlines, fencing tokens, late and foreign outcomes.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -12,7 +12,7 @@ use tidegate_core::time::Millis;
 
 use super::harness::*;
 
-/// A lease lasts the job's timeout and the margin for its answer: 30 s + 5 s.
+/// A lease lasts the job's timeout plus the margin for its outcome: 30 s + 5 s.
 const LEASE_MS: u64 = 35_000;
 
 pub async fn a_job_whose_worker_died_comes_back(backend: &dyn Backend) {
@@ -173,7 +173,7 @@ pub async fn an_answer_counts_for_the_jobs_own_group(backend: &dyn Backend) {
     q.seal("A").await;
     q.seal("B").await;
     let jobs = q.take_all(2).await;
-    // The fence of one lease with the job of another: a forged pair.
+    // The fencing token of one lease with the job of another: a forged pair.
     let forged = LeaseRef {
         job: jobs[1].leased.lease.job,
         fence: jobs[0].leased.lease.fence,

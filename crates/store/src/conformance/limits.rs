@@ -1,4 +1,4 @@
-//! How fast jobs start: the window and the shares of it.
+//! How fast jobs start: the window and its shares.
 
 use tidegate_core::bulk::{Priority, Stop};
 use tidegate_core::config::{BulkConfig, Hold};
@@ -108,7 +108,7 @@ pub async fn no_window_is_ever_overrun(backend: &dyn Backend) {
             c.backpressure.hold = hold;
         })
         .await;
-        // Inflow is five times the limit, and workers ask ten times per window.
+        // Inflow is five times the limit, and workers poll ten times per window.
         for second in 0..5 {
             let mut started = 0;
             for tick in 0..10 {
@@ -263,7 +263,7 @@ pub async fn a_clock_stepped_back_opens_no_window(backend: &dyn Backend) {
     );
     q.clock.set(START - Millis(5_000));
     assert!(q.take(10).await.is_empty());
-    // Time goes on from where it was: the window ends one second of clock time later.
+    // Time continues from where it was: the window ends one second of clock time later.
     q.advance(1_000);
     assert_eq!(q.take(40).await.len(), 10);
 }

@@ -1,4 +1,4 @@
-//! What cases look at: counts, views of groups, batches and jobs, and pages of results.
+//! What cases read: counts, views of groups, batches and jobs, and pages of results.
 
 use std::collections::BTreeSet;
 
@@ -79,7 +79,7 @@ impl Harness {
             .unwrap_or_else(|error| panic!("the store failed: {error}"))
     }
 
-    /// All dead jobs that match, page by page; none is shown twice.
+    /// All matching dead jobs, page by page; none occurs twice.
     pub async fn dead(&self, filter: &DeadFilter, max: u32) -> Vec<DeadJob> {
         let (mut all, mut after) = (Vec::new(), None);
         let mut seen = BTreeSet::new();

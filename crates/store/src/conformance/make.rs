@@ -29,7 +29,7 @@ pub(super) fn queue(name: &str) -> QueueId {
     QueueId::new(name).expect("a case uses valid queues")
 }
 
-/// A job of type `test` and priority normal that may run at once; cases change the fields they are about.
+/// A job of type `test` and priority normal that may run at once; cases change the relevant fields.
 pub(super) fn job(id: &str) -> NewJob {
     NewJob {
         id: job_id(id),
@@ -89,7 +89,7 @@ pub(super) fn retry() -> JobOutcome {
     }
 }
 
-/// The ids of leased jobs, in the order of the answer.
+/// The ids of leased jobs, in the order of the outcome.
 pub(super) fn ids(jobs: &[LeasedJob]) -> Vec<&str> {
     jobs.iter().map(|job| job.id.as_str()).collect()
 }

@@ -1,5 +1,5 @@
-//! Everything at once: a mixture of all transitions, after which every job has ended and was counted once.
-//! The other cases know what must happen next; these know only what must hold in the end.
+//! Everything at once: a mixture of all transitions, after which every job has ended and was counted once. The
+//! other cases know what must happen next; these know only what must hold in the end.
 
 use std::collections::BTreeSet;
 
@@ -15,7 +15,7 @@ const KINDS: [&str; 2] = ["test", "mail"];
 const QUEUES: [&str; 2] = ["default", "mail"];
 const PER_WINDOW: usize = 12;
 
-/// A small generator of its own, so that a seed means the same mixture for every backend.
+/// A small built-in generator, so that a seed means the same mixture for every backend.
 struct Dice(u64);
 
 impl Dice {
@@ -115,7 +115,7 @@ impl Mixture {
             1 => throttled(),
             2 => retry(),
             3 => JobOutcome::Released,
-            // No answer: the lease runs out.
+            // No outcome: the lease expires.
             4 => return,
             _ => done(),
         };
@@ -180,7 +180,7 @@ impl Mixture {
         }
     }
 
-    /// Lets every group go and works everything off.
+    /// Resumes every group and completes everything.
     async fn drain(&mut self) {
         for name in GROUPS {
             self.q.configure(name, None, None).await;

@@ -1,20 +1,11 @@
 //! The conformance suite: what every backend must do, one named case each.
 //!
-//! A case opens fresh stores through a [`Backend`], drives them with the verbs of [`Harness`] under a
-//! clock of its own, and never names a backend. [`conformance_suite!`](crate::conformance_suite) turns the
-//! list of cases into one test each; [`cases`] is the same list as values.
+//! A case opens fresh stores through a [`Backend`], drives them with the verbs of [`Harness`] under its own
+//! clock, and never names a backend. [`conformance_suite!`](crate::conformance_suite) turns the list of cases
+//! into one test each; [`cases`] is the same list as values.
 //!
-//! Names that begin with `fq_t`, `bp_t`, `di_t` or `cc_t` are the original's described tests; names that
-//! begin with `b03` and the like are pitfalls of the original design, with their example as the input.
-//!
-//! Pitfalls without a case here, because a store cannot get them wrong:
-//! - B-02, B-87, B-88: wrong arithmetic in the original's text; B-25, B-67, B-68, B-89 wrong tests of it.
-//! - B-20, B-22, B-66, B-80..B-82, B-102, B-116: about Redis keys, scripts and connections; the tests of
-//!   that backend see them.
-//! - B-24: metric labels; B-26: who closes a client; B-60, B-65: sizing and failure policy of the engine.
-//! - B-41: settled by B-40; B-50, B-51: a sliding window belongs to the limiter of an external API.
-//! - B-85, B-94, B-96 as keys that drift: counts are derived, and the `b85` and `cc_t` cases read them.
-//! - B-110: one schema, held by the types; B-118 is B-18 in other words.
+//! Not covered here: Redis keys, scripts and connections (see the tests of that backend), metric labels, and
+//! the sizing and failure policy of the engine.
 
 pub mod batches;
 pub mod ceilings;
@@ -44,7 +35,7 @@ use std::pin::Pin;
 
 pub use harness::{Backend, Guard, Harness, START};
 
-/// The list of all cases, by file; `$then` is a macro that makes something of it.
+/// The list of all cases, by file; `$then` is a macro that processes it.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! conformance_cases {
@@ -371,7 +362,7 @@ macro_rules! conformance_cases {
     };
 }
 
-/// One test per case over the stores that `$open` makes: an
+/// One test per case over the stores that `$open` creates: an
 /// `async fn(BulkConfig, Arc<ManualClock>) -> Result<(Arc<dyn Store>, Guard), StoreError>`.
 #[macro_export]
 macro_rules! conformance_suite {
@@ -394,10 +385,10 @@ macro_rules! conformance_tests {
     };
 }
 
-/// A case that can be chosen by its name.
+/// A case that can be selected by its name.
 #[derive(Clone, Copy)]
 pub struct Case {
-    /// `fair_order::strict_alternation`, as the test is called.
+    /// `fair_order::strict_alternation`, the name of the test.
     pub name: &'static str,
     run: RunCase,
 }
@@ -405,7 +396,7 @@ pub struct Case {
 type RunCase = for<'a> fn(&'a dyn Backend) -> Pin<Box<dyn Future<Output = ()> + Send + 'a>>;
 
 impl Case {
-    /// Runs the case; a store that does not conform makes it panic.
+    /// Runs the case; panics if the store does not conform.
     pub async fn run(&self, backend: &dyn Backend) {
         (self.run)(backend).await;
     }
@@ -431,8 +422,8 @@ pub fn cases() -> Vec<Case> {
     conformance_cases!(list => values)
 }
 
-/// The case of this name. Tests find theirs here, so that the cases are compiled once, in this crate, and not again with each
-/// program of tests.
+/// The case of this name. Tests look theirs up here, so that the cases are compiled once, in this crate, and
+/// not again with each test program.
 pub fn case(name: &str) -> Case {
     let found = cases().into_iter().find(|case| case.name == name);
     found.expect("every name comes from the list")

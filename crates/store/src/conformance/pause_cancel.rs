@@ -1,4 +1,4 @@
-//! Groups and batches out of the order, back into it, and ended.
+//! Pauses, resumes and cancels groups and batches.
 
 use tidegate_core::bulk::{
     BatchStatus, CancelParams, Ceilings, DeathReason, JobState, PauseParams, Refusal, ResumeParams, Settled,

@@ -1,4 +1,4 @@
-//! Queues: separate lines with separate workers, which do not hold up each other.
+//! Queues with separate workers, which do not block each other.
 
 use tidegate_core::bulk::Stop;
 use tidegate_core::config::{BulkConfig, JobTypeConfig, QueueConfig};
@@ -6,7 +6,7 @@ use tidegate_core::time::Millis;
 
 use super::harness::*;
 
-/// Jobs of type `mail` stand in queue `mail`, with a rate of its own if given.
+/// Jobs of type `mail` go to queue `mail`, with its own rate if given.
 pub(super) fn mail_queue(config: &mut BulkConfig, rps: Option<f64>) {
     let settings = JobTypeConfig {
         queue: Some(queue("mail")),
@@ -62,7 +62,7 @@ pub async fn ready_jobs_that_nobody_fetches_give_their_places_back(backend: &dyn
     .await;
     q.enqueue_n("A", 10).await;
     q.enqueue("A", of_kind("mail", jobs("mail", 20))).await;
-    // The default queue had a worker that went away after its fetcher filled ready.
+    // The default queue had a worker that disappeared after its fetcher filled ready.
     q.admit(10, 10).await;
     assert!(
         q.lease_in("mail", 20).await.jobs.is_empty(),

@@ -1,4 +1,4 @@
-//! Ready: filled in fair order up to its cap and up to the window; what a spent window does.
+//! Ready: filled in fair order up to its cap and up to the window; the effect of a spent window.
 
 use tidegate_core::bulk::{BatchStatus, JobOutcome, JobState, Stop};
 use tidegate_core::config::{BulkConfig, Hold};
@@ -6,7 +6,7 @@ use tidegate_core::time::Millis;
 
 use super::harness::*;
 
-/// Five starts per window of ten seconds, as the original's back-pressure tests have it.
+/// Five starts per window of ten seconds.
 fn five_per_window(config: &mut BulkConfig) {
     config.backpressure.global_rps = 0.5;
     config.backpressure.rate_limit_window_sec = 10.0;

@@ -1,4 +1,4 @@
-//! What is forgotten, when, and what is not.
+//! What the store deletes, when, and what it keeps.
 
 use tidegate_core::bulk::views::{Query, View};
 use tidegate_core::bulk::{BatchOptions, DropFinishedParams, Enqueued, Refusal};
@@ -103,7 +103,7 @@ pub async fn finished_batches_and_idle_groups_go_after_a_week(backend: &dyn Back
     assert_eq!(q.drop_finished().await.batches, 0);
     q.advance(1);
     assert_eq!(q.drop_finished().await.batches, 1);
-    // A group may be looked at again an hour later.
+    // The store may check a group again an hour later.
     q.advance(2 * 3_600_000);
     q.drop_finished().await;
     let gone = q.call(Query::Group(group("A"))).await;
@@ -199,7 +199,7 @@ pub async fn a_group_that_has_to_stay_hides_no_others(backend: &dyn Backend) {
         c.retention.finished_batches_max = 2;
     })
     .await;
-    // Its batch is open and somebody named it: it has to stay, and it has been idle for longest.
+    // Its batch is open and a client named it: it has to stay, and it has been idle longest.
     q.open_batch("stays", "open", BatchOptions::default()).await;
     for name in ["B", "C", "D"] {
         q.advance(1);
@@ -226,7 +226,7 @@ pub async fn sweeping_ends_when_nothing_more_can_go(backend: &dyn Backend) {
     q.enqueue_n("B", 1).await;
     q.run(2).await;
     q.enqueue_n("C", 1).await;
-    // A's batch is too many but has a job again; B is too many but its job is kept for a day.
+    // A's batch is over the count but has a job again; B is over the count but its job is kept for a day.
     for max in [1, 2, 3, 100] {
         let params = DropFinishedParams {
             max,
@@ -251,7 +251,7 @@ pub async fn a_cursor_into_dropped_jobs_is_refused(backend: &dyn Backend) {
         older_than: Some(Millis(1)),
     };
     assert_eq!(q.call(params).await.jobs, 6);
-    // What comes later may stand where the dropped ones stood.
+    // Later jobs may reuse the slots of the dropped ones.
     q.enqueue_to("A", "a", jobs("new", 12)).await;
     let page = q.store.results(&group("A"), &batch("a"), cursor, 100).await;
     assert_eq!(page.expect("the store works"), Err(Refusal::CursorLost));

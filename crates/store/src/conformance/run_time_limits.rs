@@ -1,4 +1,4 @@
-//! Rates that are changed at run time: they hold at once, no window is overrun, and it is known who did it.
+//! Rates changed at run time: they take effect at once, no window is overrun, and the history shows who did it.
 
 use std::collections::BTreeMap;
 
@@ -246,7 +246,7 @@ pub async fn it_is_known_who_changed_a_limit(backend: &dyn Backend) {
     assert_eq!(limits(&q).await.changes, []);
     set_global(&q, 12.5).await;
     q.advance(250);
-    // Nothing that is not there yet.
+    // Nothing that does not exist yet.
     set_global(&q, 12.5).await;
     set(&q, change(Set::Keep, &[("default", Set::Reset)])).await;
     let both = change(Set::To(0.1 * 200.0), &[("default", Set::To(7.0))]);

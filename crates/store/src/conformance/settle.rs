@@ -1,4 +1,4 @@
-//! What comes of a run: answers count once, in order, and are kept.
+//! Outcomes of runs: they count once, in order, and are kept.
 
 use bytes::Bytes;
 use tidegate_core::bulk::{

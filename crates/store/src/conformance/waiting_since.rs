@@ -62,7 +62,7 @@ pub async fn only_jobs_in_a_line_wait(backend: &dyn Backend) {
     q.settle(&leased[1], done()).await;
     assert_eq!(since(&q, "A").await, None);
 
-    // Denied by a window, a job keeps its place in its line.
+    // A job denied by a window keeps its place in its flow.
     let q = Harness::with(backend, |c| {
         c.backpressure.global_rps = 1.0;
         c.backpressure.hold = Hold::Job;

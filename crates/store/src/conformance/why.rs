@@ -1,4 +1,4 @@
-//! Why a job is not running: what holds it, the nearest first, and when it should start.
+//! Why a job is not running: what holds it, nearest cause first, and when it should start.
 
 use tidegate_core::bulk::views::*;
 use tidegate_core::bulk::{Ceilings, DelayReason, JobOutcome, JobState, NewJob, Priority, Refusal, Target};
@@ -66,7 +66,7 @@ pub async fn a_job_knows_how_many_start_before_it(backend: &dyn Backend) {
     // A second group halves the share.
     q.enqueue_n("B", 1).await;
     assert_eq!(why_job(&q, "A", "A-29").await, behind(29, 5));
-    // A job that came back goes first.
+    // A returned job goes first.
     let first = q.take_all(2).await;
     let of_a = first.iter().find(|job| job.id.as_str() == "other line");
     q.settle(
@@ -112,7 +112,7 @@ pub async fn a_paused_group_or_batch_says_so(backend: &dyn Backend) {
     let paused = waits(JobState::Waiting, [Wait::BatchPaused], None);
     assert_eq!(why_job(&q, "A", "A-1").await, paused);
     assert_eq!(why_group(&q, "A").await.waits, [workers("default")], "of autumn");
-    // The same when the picker has met them.
+    // The same after the picker has found them.
     assert_eq!(ids(&q.take(5).await), ["last"]);
     assert_eq!(why_job(&q, "A", "A-1").await, paused);
     assert_eq!(why_group(&q, "A").await, paused);

@@ -1,4 +1,4 @@
-//! How many calls a target takes, who goes first, and how long everybody else waits.
+//! How many calls a target accepts, which priority goes first, and how long everybody else waits.
 
 use tidegate_core::budget::LimitedBy;
 use tidegate_core::priority::Priority::{self, High, Low};
@@ -19,7 +19,7 @@ fn worst_second(grants: &[(Timestamp, u64)]) -> u64 {
     grants.iter().map(|(at, _)| within(*at)).max().unwrap_or_default()
 }
 
-/// Asks for all there is, every 5 ms.
+/// Takes every available token, every 5 ms.
 async fn greedy(h: &Harness<'_>, priority: Priority, ms: u64) -> Vec<(Timestamp, u64)> {
     let mut grants = Vec::new();
     for _ in 0..ms / 5 {
@@ -32,8 +32,8 @@ async fn greedy(h: &Harness<'_>, priority: Priority, ms: u64) -> Vec<(Timestamp,
     grants
 }
 
-/// Offers calls per second, evenly, each waiting until it gets its token; LOW asks first every time, because the order
-/// of asking must not decide.
+/// Offers calls per second, evenly, each waiting until it gets its token. LOW asks first every time, because
+/// the order of requests must not decide.
 async fn offered(h: &Harness<'_>, high: u64, low: u64, ms: u64) -> (u64, u64) {
     let (mut waiting_high, mut waiting_low) = (0, 0);
     let (mut got_high, mut got_low) = (0, 0);
@@ -240,7 +240,7 @@ pub async fn a_day_begins_in_the_zone_of_the_provider(backend: &dyn Backend) {
         limited(ends.since(h.now()).0, LimitedBy::Day)
     );
     h.clock.set(ends - Millis(50));
-    // A call of the last moments could arrive in either day: nobody makes one.
+    // A call of the last moments could arrive in either day, so nothing is granted.
     assert_eq!(h.take(High, 1).await, limited(50, LimitedBy::Day));
     h.clock.set(ends);
     assert_eq!(tokens(h.take(High, 100).await), 5);

@@ -1,6 +1,6 @@
-//! What a case is written with: a store under a clock of its own, and short verbs for every transition.
+//! The vocabulary of the cases: a store under its own clock, and short verbs for every transition.
 //!
-//! The verbs panic when the store fails, so that case bodies show only what they are about.
+//! The verbs panic if the store fails, so that case bodies show only their subject.
 
 use std::any::Any;
 use std::fmt;
@@ -26,24 +26,24 @@ pub const START: Timestamp = Timestamp(1_706_000_000_000);
 /// How long a claim of [`Harness::begin`] lasts.
 pub(super) const CLAIM: Millis = Millis(30_000);
 
-/// What has to outlive the store, and what opens it again: its folder, its prefix.
+/// What has to outlive the store, and what reopens it: its folder, its prefix.
 pub type Guard = Box<dyn Any + Send + Sync>;
 
 pub type Opened = Result<(Arc<dyn RefreshStore>, Guard), StoreError>;
 
-/// How stores are made.
+/// Creates stores.
 #[async_trait]
 pub trait Backend: Send + Sync {
     /// A fresh, empty store.
     async fn open(&self, settings: RefreshSettings, clock: Arc<ManualClock>) -> Opened;
 
-    /// The store again, as another process finds it after the one that had it has ended. One that keeps nothing begins
-    /// anew.
+    /// Reopens the store, as another process does after the first one has ended. A store that persists nothing
+    /// starts empty.
     async fn restart(&self, guard: Guard, settings: RefreshSettings, clock: Arc<ManualClock>) -> Opened;
 }
 
 pub struct Harness<'a> {
-    // Dropped in this order: the store before what it stands on.
+    // Dropped in this order: the store before what it depends on.
     pub store: Arc<dyn RefreshStore>,
     pub clock: Arc<ManualClock>,
     pub settings: RefreshSettings,
@@ -170,7 +170,7 @@ impl<'a> Harness<'a> {
         self.clock.advance(Millis(ms));
     }
 
-    /// A reader that looked this moment, and found nothing.
+    /// A reader that read this moment, and found nothing.
     pub async fn request(&self, record: &RecordId, priority: Priority) -> RequestOutcome {
         self.request_as(record, priority, None, self.now()).await
     }
@@ -200,7 +200,7 @@ impl<'a> Harness<'a> {
         version
     }
 
-    /// An event that could not be sent: its version is used up, and nothing is on its way.
+    /// An event that could not be sent: its version is used up, and nothing is pending.
     pub async fn unsent(&self, record: &RecordId, priority: Priority) -> Version {
         let outcome = self.request(record, priority).await;
         let Some(version) = outcome.to_send() else {

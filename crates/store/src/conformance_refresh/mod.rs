@@ -1,10 +1,8 @@
 //! The conformance suite of the refresh part: what every backend must do, one named case each.
 //!
-//! A case opens a fresh store through a [`Backend`], drives it with the verbs of [`Harness`] under a clock of its own,
-//! and never names a backend. [`refresh_conformance_suite!`](crate::refresh_conformance_suite) turns the list of cases
-//! into one test each; [`cases`] is the same list as values.
-//!
-//! Names that begin with `b138` and the like are pitfalls of the original design, with their example as the input.
+//! A case opens a fresh store through a [`Backend`], drives it with the verbs of [`Harness`] under its own
+//! clock, and never names a backend. [`refresh_conformance_suite!`](crate::refresh_conformance_suite) turns the
+//! list of cases into one test each; [`cases`] is the same list as values.
 
 pub mod budgets;
 mod harness;
@@ -19,7 +17,7 @@ use std::pin::Pin;
 
 pub use harness::{Backend, Guard, Harness, Opened, START};
 
-/// The list of all cases, by file; `$then` is a macro that makes something of it.
+/// The list of all cases, by file; `$then` is a macro that processes it.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! refresh_conformance_cases {
@@ -93,7 +91,7 @@ macro_rules! refresh_conformance_cases {
     };
 }
 
-/// One test per case over the stores that `$backend`, a [`Backend`], makes.
+/// One test per case over the stores that `$backend`, a [`Backend`], creates.
 #[macro_export]
 macro_rules! refresh_conformance_suite {
     ($backend:ident) => {
@@ -115,10 +113,10 @@ macro_rules! refresh_conformance_tests {
     };
 }
 
-/// A case that can be chosen by its name.
+/// A case that can be selected by its name.
 #[derive(Clone, Copy)]
 pub struct Case {
-    /// `requests::a_late_reader_is_absorbed`, as the test is called.
+    /// `requests::a_late_reader_is_absorbed`, the name of the test.
     pub name: &'static str,
     run: RunCase,
 }
@@ -126,7 +124,7 @@ pub struct Case {
 type RunCase = for<'a> fn(&'a dyn Backend) -> Pin<Box<dyn Future<Output = ()> + Send + 'a>>;
 
 impl Case {
-    /// Runs the case; a store that does not conform makes it panic.
+    /// Runs the case; panics if the store does not conform.
     pub async fn run(&self, backend: &dyn Backend) {
         (self.run)(backend).await;
     }
@@ -152,8 +150,8 @@ pub fn cases() -> Vec<Case> {
     refresh_conformance_cases!(list => values)
 }
 
-/// The case of this name. Tests find theirs here, so that the cases are compiled once, in this crate, and not again with each
-/// program of tests.
+/// The case of this name. Tests look theirs up here, so that the cases are compiled once, in this crate, and
+/// not again with each test program.
 pub fn case(name: &str) -> Case {
     let found = cases().into_iter().find(|case| case.name == name);
     found.expect("every name comes from the list")

@@ -1,4 +1,4 @@
-//! Names may have any characters.
+//! Names may contain any characters.
 
 use tidegate_core::budget::BudgetConfig;
 use tidegate_core::ids::MAX_ID_BYTES;

@@ -1,4 +1,4 @@
-//! Who is told to send an event, and which events are obsolete.
+//! Which request sends an event, and which events are obsolete.
 
 use futures_util::future::join_all;
 use tidegate_core::priority::Priority::{High, Low};
@@ -205,11 +205,11 @@ pub async fn a_later_version_alone_makes_nothing_obsolete(backend: &dyn Backend)
     let first = h.sent(&record, High).await;
     let mut last = first;
     for _ in 0..5 {
-        // Nobody waits for the one before any more, but the log may still have it.
+        // The previous event is no longer pending, but the log may still have it.
         h.advance(h.settings.coalescer.high_pending_ms.0);
         last = h.sent(&record, High).await;
     }
-    // Those that follow a HIGH could be followed in turn before anybody comes to them.
+    // A HIGH that follows another could itself be followed before a worker reaches it.
     assert_eq!(h.begin(&record, first, High, "worker").await, BeginOutcome::Go);
     assert!(h.abandon(&record, first, "worker").await);
     assert_eq!(h.begin(&record, last, High, "worker").await, BeginOutcome::Go);
@@ -278,7 +278,7 @@ pub async fn a_late_reader_is_absorbed(backend: &dyn Backend) {
         let late = h.request_as(&record, High, None, looked).await;
         assert!(matches!(late, RequestOutcome::Published { .. }), "{late:?}");
     }
-    // Who looked afterwards saw the answer, and wants another.
+    // A reader that read afterwards saw the result, and wants another.
     let record = record("c");
     h.refreshed(&record, High).await;
     h.advance(1);

@@ -1,4 +1,4 @@
-//! Versions of a record grow, whatever is forgotten.
+//! Versions of a record grow, even after its state was forgotten.
 
 use tidegate_core::priority::Priority::{High, Low};
 use tidegate_core::refresh::Version;

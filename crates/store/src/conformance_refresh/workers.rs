@@ -1,4 +1,4 @@
-//! Who may fetch a record, and what is left when it was fetched.
+//! Which worker may fetch a record, and what remains after the fetch.
 
 use futures_util::future::join_all;
 use tidegate_core::priority::Priority::{High, Low};
@@ -155,7 +155,7 @@ pub async fn a_lost_claim_may_still_settle(backend: &dyn Backend) {
     assert_eq!(h.begin(&record, version, High, "one").await, BeginOutcome::Go);
     h.advance(CLAIM.0);
     assert_eq!(h.begin(&record, version, High, "two").await, BeginOutcome::Go);
-    // The first one comes back: what it wrote is written.
+    // The first worker returns: a written result stays written.
     assert_eq!(h.settle(&record, version, High).await, SettleOutcome::Settled);
     assert_eq!(
         h.settle(&record, version, High).await,
@@ -167,13 +167,13 @@ pub async fn a_lost_claim_may_still_settle(backend: &dyn Backend) {
     );
 }
 
-/// LS-15: what ends an event compares before it deletes.
+/// A transition that ends an event compares before it deletes.
 pub async fn a_stale_version_ends_nothing_that_came_after_it(backend: &dyn Backend) {
     let h = Harness::new(backend).await;
     let record = record("a");
     let old = h.sent(&record, High).await;
     assert_eq!(h.begin(&record, old, High, "one").await, BeginOutcome::Go);
-    // Whoever has it stands still until nobody waits for it any more, and another one is asked for.
+    // The worker stalls until its event is no longer pending, and another one is requested.
     h.advance(h.settings.coalescer.high_pending_ms.0);
     let new = h.sent(&record, High).await;
     let waiting = Pending {

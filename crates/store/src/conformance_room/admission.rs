@@ -1,4 +1,4 @@
-//! Who is let in, in which order, and what keeps the next one out.
+//! Who is admitted, in which order, and what keeps the next person out.
 
 use futures_util::future::join_all;
 use tidegate_core::room::command::{Change, ResizeParams, Stop};
@@ -54,7 +54,7 @@ pub async fn who_is_let_in_is_known_to_the_store(backend: &dyn Backend) {
     let h = Harness::new(backend, None, 1, 100).await;
     h.join_all(&["a", "b"]).await;
     h.advance(7);
-    // Whoever asked for the promotion dies; somebody else looks.
+    // The process that requested the promotion dies; another one reads.
     h.let_in().await;
     let wave = h.survey().await.wave;
     let granted = TicketState::Granted {
@@ -97,7 +97,7 @@ pub async fn the_rate_holds_in_every_second(backend: &dyn Backend) {
     let h = Harness::new(backend, None, 1_000, 3).await;
     h.join_all(&crowd(50)).await;
     let mut times = Vec::new();
-    // Steps that do not fall together with the seconds.
+    // Steps that are not aligned with seconds.
     for _ in 0..90 {
         let granted = h.promote(2).await.granted.len();
         times.extend(std::iter::repeat_n(h.now(), granted));
@@ -145,7 +145,7 @@ pub async fn nobody_is_let_in_twice(backend: &dyn Backend) {
     let h = Harness::new(backend, None, 100, 1_000).await;
     h.join_all(&["a", "b"]).await;
     assert_eq!(h.let_in().await, ["a", "b"]);
-    // A heartbeat of somebody who was let in does not bring it back into line.
+    // A heartbeat of an admitted person does not make it wait again.
     let stream = h.ticket("a").await.ticket.stream;
     h.touch("a", stream, true).await;
     h.join("b").await;

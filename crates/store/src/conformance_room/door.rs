@@ -1,4 +1,4 @@
-//! What operators do: the door, the limits, and passes that are taken back.
+//! What operators do: control the door, change the limits, and void passes.
 
 use futures_util::future::join_all;
 use tidegate_core::room::command::{
@@ -158,7 +158,7 @@ pub async fn a_limit_below_those_inside_throws_nobody_out(backend: &dyn Backend)
     );
 }
 
-/// Five seats, ten fewer, ten more: ended at zero in between, that would be ten seats.
+/// Five seats, ten fewer, ten more: clamped at zero in between, that would be ten seats.
 pub async fn a_change_below_zero_is_refused_and_oversells_nothing(backend: &dyn Backend) {
     let h = Harness::new(backend, Some(5), 4, 100).await;
     let seats_by = |request, by| ResizeParams {
@@ -344,7 +344,7 @@ pub async fn a_void_ends_at_its_wave(backend: &dyn Backend) {
     assert_eq!(h.redeem(&passes[0]).await, RedeemOutcome::Voided);
     assert_eq!(h.redeem(&passes[1]).await, RedeemOutcome::Voided);
     assert!(matches!(h.redeem(&passes[2]).await, RedeemOutcome::Inside { .. }));
-    // A wave that has not been is not void before it comes.
+    // A future wave is not void in advance.
     assert_eq!(h.void(Some(Wave(1_000))).await, h.survey().await.wave);
     h.join("d").await;
     h.let_in().await;

@@ -1,4 +1,4 @@
-//! Those who come before a room opens: all have the same chance, and go before everybody who comes later.
+//! People who join before a room opens: all have the same chance, and go before everybody who joins later.
 
 use tidegate_core::room::command::{Control, JoinOutcome, JoinParams, RoomView, Stop};
 use tidegate_core::room::config::Capacity;
@@ -95,7 +95,8 @@ pub async fn who_leaves_before_the_draw_leaves_no_gap(backend: &dyn Backend) {
     assert_eq!(h.let_in().await, ["d", "late"]);
 }
 
-/// The opening has come while the door is shut: who comes now stands behind all who came early, and is told so.
+/// The opening time has passed while the door is shut: a newcomer is behind all early people, and its position
+/// shows it.
 pub async fn who_is_not_drawn_yet_stands_ahead_of_newcomers(backend: &dyn Backend) {
     let h = early_room(backend).await;
     draws(&h, &[("a", 3), ("b", 2), ("c", 1)]).await;
@@ -119,7 +120,7 @@ pub async fn who_is_not_drawn_yet_stands_ahead_of_newcomers(backend: &dyn Backen
 pub async fn an_early_one_keeps_its_draw(backend: &dyn Backend) {
     let h = early_room(backend).await;
     draws(&h, &[("a", 5), ("b", 6)]).await;
-    // Coming back is no second chance.
+    // Joining again is no second chance.
     draws(&h, &[("b", 1), ("a", 9)]).await;
     assert_eq!((h.survey().await.early, h.survey().await.counts.joined), (2, 2));
     h.advance(OPENS);
@@ -140,7 +141,7 @@ pub async fn an_early_one_who_is_away_keeps_its_place(backend: &dyn Backend) {
 
 pub async fn a_large_draw_takes_several_promotions(backend: &dyn Backend) {
     let h = early_room(backend).await;
-    // Backwards, so that the draw turns the order around.
+    // Backwards, so that the draw reverses the order.
     let people = crowd(1_200);
     for some in people.chunks(400) {
         let joins = some.iter().map(|name| JoinParams {

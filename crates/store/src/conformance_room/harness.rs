@@ -1,6 +1,7 @@
-//! What a case is written with: a store with one room under a clock of its own, and short verbs for every transition.
+//! The vocabulary of the cases: a store with one room under its own clock, and short verbs for every
+//! transition.
 //!
-//! The verbs panic when the store fails, so that case bodies show only what they are about.
+//! The verbs panic if the store fails, so that case bodies show only their subject.
 
 use std::any::Any;
 use std::fmt;
@@ -30,27 +31,27 @@ pub(super) const PASS: u64 = 300_000;
 pub(super) const INSIDE: u64 = 900_000;
 pub(super) const REMEMBER: u64 = 600_000;
 
-/// What has to outlive the store, and what opens it again: its folder, its prefix.
+/// What has to outlive the store, and what reopens it: its folder, its prefix.
 pub type Guard = Box<dyn Any + Send + Sync>;
 
 pub type Opened = Result<(Arc<dyn RoomStore>, Guard), StoreError>;
 
-/// How stores are made.
+/// Creates stores.
 #[async_trait]
 pub trait Backend: Send + Sync {
     /// A fresh, empty store.
     async fn open(&self, clock: Arc<ManualClock>) -> Opened;
 
-    /// The store again, as another process finds it after the one that had it has ended.
+    /// Reopens the store, as another process does after the first one has ended.
     async fn restart(&self, guard: Guard, clock: Arc<ManualClock>) -> Opened;
 
-    /// Whether people are connected to the process that keeps the store, so that all of them are absent after a
-    /// restart. Where processes share a store, the end of one says nothing about those who are connected to others.
+    /// Whether people are connected to the process that holds the store, so that all of them are absent after a
+    /// restart. If processes share a store, the end of one does not affect people connected to others.
     fn restart_ends_connections(&self) -> bool;
 }
 
 pub struct Harness<'a> {
-    // Dropped in this order: the store before what it stands on.
+    // Dropped in this order: the store before what it depends on.
     pub store: Arc<dyn RoomStore>,
     pub clock: Arc<ManualClock>,
     pub room: RoomId,
@@ -120,7 +121,7 @@ pub(super) fn is_waiting(view: &TicketView) -> bool {
     matches!(view.ticket.state, TicketState::Waiting { .. })
 }
 
-/// Names of so many people.
+/// This many names of people.
 pub(super) fn crowd(count: usize) -> Vec<String> {
     (0..count).map(|number| format!("p{number}")).collect()
 }
@@ -138,7 +139,7 @@ impl<'a> Harness<'a> {
         .await
     }
 
-    /// A fresh store with a room that has changed settings.
+    /// A fresh store with a room with changed settings.
     pub async fn with(backend: &'a dyn Backend, change: impl FnOnce(&mut RoomConfig)) -> Self {
         let mut config = RoomConfig {
             presence_ms: Millis(PRESENCE),
@@ -163,7 +164,7 @@ impl<'a> Harness<'a> {
         }
     }
 
-    /// The same store, with verbs that are about another room.
+    /// The same store, with verbs for another room.
     pub fn in_room(&self, room: RoomId) -> Self {
         Self {
             store: self.store.clone(),
@@ -175,7 +176,7 @@ impl<'a> Harness<'a> {
         }
     }
 
-    /// Ends the store, and opens it and its room again.
+    /// Ends the store, and reopens it and its room.
     pub async fn restart(self) -> Self {
         let Self {
             store,
@@ -210,7 +211,7 @@ impl<'a> Harness<'a> {
         only(must(self.store.join(&self.room, vec![params]).await))
     }
 
-    /// Connects, and has a place: a new one or the one before.
+    /// Connects, and has a ticket: a new one or the existing one.
     pub async fn join(&self, name: &str) -> TicketView {
         match self.join_as(join_of(name)).await {
             JoinOutcome::Placed { ticket, .. } => ticket,
@@ -218,7 +219,7 @@ impl<'a> Harness<'a> {
         }
     }
 
-    /// Joins again after an end.
+    /// Joins again after the ticket ended.
     pub async fn join_again(&self, name: &str) -> JoinOutcome {
         let params = JoinParams {
             again: true,
@@ -227,7 +228,7 @@ impl<'a> Harness<'a> {
         self.join_as(params).await
     }
 
-    /// All of them connect, in their order.
+    /// All of them connect, in this order.
     pub async fn join_all<S: AsRef<str>>(&self, names: &[S]) {
         let joins: Vec<JoinParams> = names.iter().map(|name| join_of(name.as_ref())).collect();
         for (outcome, name) in must(self.store.join(&self.room, joins).await).iter().zip(names) {
@@ -249,7 +250,7 @@ impl<'a> Harness<'a> {
         must(self.store.promote(&self.room, max).await)
     }
 
-    /// Lets in whom it can, and says who that was.
+    /// Admits as many as possible, and returns who they are.
     pub async fn let_in(&self) -> Vec<String> {
         let outcome = self.promote(1_000).await;
         outcome
@@ -259,7 +260,7 @@ impl<'a> Harness<'a> {
             .collect()
     }
 
-    /// The pass of somebody who was let in.
+    /// The pass of an admitted person.
     pub async fn pass(&self, name: &str) -> RedeemParams {
         let view = self.ticket(name).await;
         let TicketState::Granted { wave, .. } = view.ticket.state else {
@@ -277,7 +278,7 @@ impl<'a> Harness<'a> {
         must(self.store.redeem(&self.room, params.clone()).await)
     }
 
-    /// Comes in with the pass.
+    /// Redeems the pass.
     pub async fn enter(&self, name: &str) -> Timestamp {
         let pass = self.pass(name).await;
         match self.redeem(&pass).await {
@@ -318,7 +319,7 @@ impl<'a> Harness<'a> {
         must(self.store.resize(&self.room, params.clone()).await)
     }
 
-    /// Changes the limits, and says what holds.
+    /// Changes the limits, and returns those in effect.
     pub async fn resized(&self, params: &ResizeParams) -> Capacity {
         match self.resize(params).await {
             ResizeOutcome::Resized(capacity) => capacity,
@@ -342,7 +343,7 @@ impl<'a> Harness<'a> {
         only(must(self.store.look(&self.room, vec![person(name)]).await))
     }
 
-    /// A ticket that is there.
+    /// An existing ticket.
     pub async fn ticket(&self, name: &str) -> TicketView {
         let view = self.look(name).await;
         view.unwrap_or_else(|| panic!("{name} should have a ticket"))
@@ -366,7 +367,7 @@ impl<'a> Harness<'a> {
         must(self.store.survey(&self.room).await)
     }
 
-    /// Those who keep a slot.
+    /// Tickets that hold a slot.
     pub async fn slots(&self) -> u64 {
         let view = self.survey().await;
         view.granted + view.inside

@@ -1,4 +1,4 @@
-//! Places: given once, found again, and counted exactly.
+//! Places: assigned once, found again, and counted exactly.
 
 use futures_util::future::join_all;
 use tidegate_core::room::command::{JoinOutcome, JoinParams, Refused};
@@ -85,7 +85,7 @@ pub async fn coming_back_elsewhere_keeps_the_place(backend: &dyn Backend) {
         "{granted:?}"
     );
     assert!(granted.ticket.stream > after.ticket.stream);
-    // A look is not a stream.
+    // A read opens no stream.
     let look = JoinParams {
         stream: false,
         ..join_of("b")

@@ -1,10 +1,8 @@
 //! The conformance suite of waiting rooms: what every backend must do, one named case each.
 //!
-//! A case opens a fresh store through a [`Backend`], drives it with the verbs of [`Harness`] under a clock of its own,
-//! and never names a backend. [`room_conformance_suite!`](crate::room_conformance_suite) turns the list of cases into one
-//! test each; [`cases`] is the same list as values.
-//!
-//! Names that begin with `b190` and the like are pitfalls of the original design, with their example as the input.
+//! A case opens a fresh store through a [`Backend`], drives it with the verbs of [`Harness`] under its own
+//! clock, and never names a backend. [`room_conformance_suite!`](crate::room_conformance_suite) turns the list
+//! of cases into one test each; [`cases`] is the same list as values.
 
 pub mod admission;
 pub mod door;
@@ -23,7 +21,7 @@ use std::pin::Pin;
 
 pub use harness::{Backend, Guard, Harness, Opened, START};
 
-/// The list of all cases, by file; `$then` is a macro that makes something of it.
+/// The list of all cases, by file; `$then` is a macro that processes it.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! room_conformance_cases {
@@ -145,7 +143,7 @@ macro_rules! room_conformance_cases {
     };
 }
 
-/// One test per case over the stores that `$backend`, a [`Backend`], makes.
+/// One test per case over the stores that `$backend`, a [`Backend`], creates.
 #[macro_export]
 macro_rules! room_conformance_suite {
     ($backend:ident) => {
@@ -167,10 +165,10 @@ macro_rules! room_conformance_tests {
     };
 }
 
-/// A case that can be chosen by its name.
+/// A case that can be selected by its name.
 #[derive(Clone, Copy)]
 pub struct Case {
-    /// `visits::a_pass_is_redeemed_once`, as the test is called.
+    /// `visits::a_pass_is_redeemed_once`, the name of the test.
     pub name: &'static str,
     run: RunCase,
 }
@@ -178,7 +176,7 @@ pub struct Case {
 type RunCase = for<'a> fn(&'a dyn Backend) -> Pin<Box<dyn Future<Output = ()> + Send + 'a>>;
 
 impl Case {
-    /// Runs the case; a store that does not conform makes it panic.
+    /// Runs the case; panics if the store does not conform.
     pub async fn run(&self, backend: &dyn Backend) {
         (self.run)(backend).await;
     }
@@ -204,8 +202,8 @@ pub fn cases() -> Vec<Case> {
     room_conformance_cases!(list => values)
 }
 
-/// The case of this name. Tests find theirs here, so that the cases are compiled once, in this crate, and not again with each
-/// program of tests.
+/// The case of this name. Tests look theirs up here, so that the cases are compiled once, in this crate, and
+/// not again with each test program.
 pub fn case(name: &str) -> Case {
     let found = cases().into_iter().find(|case| case.name == name);
     found.expect("every name comes from the list")

@@ -1,4 +1,4 @@
-//! Rooms and people may have any names, and rooms know nothing of each other.
+//! Rooms and people may have any names, and rooms are independent of each other.
 
 use futures_util::future::join_all;
 use tidegate_core::ids::{MAX_ID_BYTES, RoomId};
@@ -78,7 +78,7 @@ pub async fn a_room_that_is_there_is_not_made_again(backend: &dyn Backend) {
     h.join_all(&["a", "b"]).await;
     assert_eq!(h.let_in().await, ["a"]);
     let before = h.survey().await;
-    // The second process starts while the first has let people in.
+    // The second process starts after the first has admitted people.
     let opens = (0..10).map(|_| h.store.open(&h.room, h.config.clone()));
     for opened in join_all(opens).await {
         must(opened);
@@ -183,7 +183,7 @@ pub async fn an_unknown_room_is_an_error(backend: &dyn Backend) {
     assert!(matches!(outcome, JoinOutcome::Placed { new: true, .. }));
 }
 
-/// A room that is made because it was lost lets nobody in before somebody has looked at it.
+/// A room recreated after a loss admits nobody before an operator has checked it.
 pub async fn a_room_can_be_made_with_its_door_shut(backend: &dyn Backend) {
     let h = Harness::new(backend, Some(10), 4, 100).await;
     let hall = h.in_room(room("hall"));
@@ -193,7 +193,7 @@ pub async fn a_room_can_be_made_with_its_door_shut(backend: &dyn Backend) {
     assert_eq!(hall.survey().await.status, Status::Paused);
     hall.join_all(&["a", "b"]).await;
     assert!(hall.let_in().await.is_empty());
-    // Whoever comes later to make it finds it as it is.
+    // A process that creates it later finds it as it is.
     assert!(!must(
         h.store.make(&hall.room, h.config.clone(), Status::Open).await
     ));
@@ -205,7 +205,7 @@ pub async fn a_room_can_be_made_with_its_door_shut(backend: &dyn Backend) {
     assert_eq!(hall.let_in().await, ["a", "b"]);
 }
 
-/// Two processes are told of a room at the same time, and not the same.
+/// Two processes learn of a room at the same time, with different settings.
 pub async fn the_first_to_make_a_room_wins(backend: &dyn Backend) {
     let h = Harness::new(backend, Some(10), 4, 100).await;
     let hall = h.in_room(room("hall"));
@@ -218,7 +218,7 @@ pub async fn the_first_to_make_a_room_wins(backend: &dyn Backend) {
     let view = hall.survey().await;
     assert_eq!(view.configured, first.capacity);
     assert_eq!(must(h.store.rooms().await), [hall.room.clone(), h.room.clone()]);
-    // Limits that an operator has set, and a room that was opened.
+    // Limits set by an operator, and an opened room.
     hall.resized(&inside_by(1, 3)).await;
     assert!(!must(
         h.store.make(&hall.room, second.clone(), Status::Open).await
@@ -262,7 +262,7 @@ pub async fn a_room_that_is_over_is_removed(backend: &dyn Backend) {
     assert!(unknown(h.store.remove(&hall.room).await.map(drop)));
     assert!(unknown(h.store.survey(&hall.room).await.map(drop)));
     assert_eq!(must(h.store.rooms().await), std::slice::from_ref(&h.room));
-    // Another one of the same name knows nothing of it, also after a restart.
+    // Another room of the same name has nothing of it, even after a restart.
     let h = h.restart().await;
     assert_eq!(must(h.store.rooms().await), std::slice::from_ref(&h.room));
     let hall = h.in_room(room("hall"));

@@ -1,4 +1,4 @@
-//! Heartbeats: who is absent keeps the place for a while, and connections of the past say nothing.
+//! Heartbeats: an absent person keeps the ticket for a while, and old connections have no effect.
 
 use tidegate_core::room::command::{
     InsideOutcome, JoinOutcome, ReapOutcome, Stop, TouchOutcome, TouchParams,
@@ -10,7 +10,7 @@ use super::harness::*;
 
 pub async fn nobody_stays_as_a_ghost(backend: &dyn Backend) {
     let h = Harness::new(backend, None, 1, 10).await;
-    // Their broker dies: nobody says anything about them any more.
+    // Their broker dies: nobody reports on them any more.
     h.join_all(&["a", "b"]).await;
     h.let_in().await;
     h.advance(PRESENCE + GRACE - 1);
@@ -47,11 +47,11 @@ pub async fn a_stream_of_an_earlier_ticket_says_nothing(backend: &dyn Backend) {
     let JoinOutcome::Placed { ticket, new: true } = h.join_again("a").await else {
         panic!("it may come again")
     };
-    // The broker of the first ticket sees only now that the connection has gone.
+    // Only now does the broker of the first ticket notice that the connection is gone.
     assert_eq!(h.touch("a", old, false).await, TouchOutcome::Superseded);
     assert_eq!(h.let_in().await, ["a"]);
     assert_eq!(h.touch("a", ticket.ticket.stream, true).await, TouchOutcome::Kept);
-    // Also when the first one was forgotten meanwhile.
+    // Also if the first ticket was forgotten meanwhile.
     h.leave("a").await;
     h.advance(REMEMBER);
     assert_eq!(h.reap().await.forgotten, 1);
@@ -129,7 +129,7 @@ pub async fn the_absent_are_passed_over_and_go_first_on_return(backend: &dyn Bac
     h.join("a").await;
     assert_eq!(h.let_in().await, ["a"]);
     h.leave("a").await;
-    // By time, and back by a heartbeat instead of a new stream.
+    // Absent by timeout, and back by a heartbeat instead of a new stream.
     let stream = h.ticket("c").await.ticket.stream;
     h.advance(PRESENCE);
     assert_eq!(h.promote(5).await.stop, Stop::Nobody);
@@ -163,7 +163,7 @@ pub async fn touches_of_nobody_are_gone(backend: &dyn Backend) {
     assert_eq!(h.end_of("a").await, End::Left);
 }
 
-/// After an outage nobody knows who is there; that holds up neither a slot nor what is forgotten.
+/// After an outage nobody knows who is present; that delays neither freed slots nor forgotten tickets.
 pub async fn slots_come_back_while_absent_people_are_spared(backend: &dyn Backend) {
     let h = Harness::with(backend, |config| config.capacity.inside = 3).await;
     h.join_all(&["gone", "shopper", "slow"]).await;
@@ -175,7 +175,7 @@ pub async fn slots_come_back_while_absent_people_are_spared(backend: &dyn Backen
     h.enter("a").await;
     h.leave("a").await;
     h.advance(INSIDE.max(REMEMBER).max(PASS + PRESENCE + GRACE));
-    // Those who wait were due long before: they take none of the two.
+    // Waiting people were due long before: they use up none of the two.
     let first = h.reap_as(2, None).await;
     assert_eq!(
         (first.lost, first.no_shows, first.forgotten, first.more),

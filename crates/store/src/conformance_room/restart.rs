@@ -1,4 +1,5 @@
-//! What the end of a process leaves: every ticket, every limit. Connections end only with the process they belong to.
+//! What survives the end of a process: every ticket, every limit. Connections end only with the process they
+//! belong to.
 
 use tidegate_core::room::command::{
     Change, Control, InsideOutcome, RedeemParams, ResizeParams, Status, Stop,

@@ -1,5 +1,5 @@
-//! Notifier ring, for everybody who listens, when there is something to do. A signal may be missed while a listener is only
-//! about to be heard of, so every case tries again until its deadline.
+//! Signals reach every listener when there is something to do. A subscription takes effect with a delay, so a
+//! signal may be missed at first, and every case retries until its deadline.
 
 use std::time::Duration;
 
@@ -8,11 +8,11 @@ use tokio::time::timeout;
 
 use super::harness::*;
 
-/// How long a signal is waited for, in all and after one try.
+/// How long a case waits for a signal, in all and after one attempt.
 const TRIES: usize = 40;
 const TRY: Duration = Duration::from_millis(500);
 
-/// Does something, which has the number of the try, until one of the room's signals signals after it.
+/// Runs an action, which gets the number of the attempt, until one of the room's signals fires after it.
 macro_rules! signals {
     ($h:ident, $signal:ident, $number:ident => $act:block) => {
         let signal = $h.store.signals().of(&$h.room);
@@ -99,11 +99,11 @@ pub async fn the_door_signals_for_those_who_wait(backend: &dyn Backend) {
     });
 }
 
-/// The second device may be connected to another process: the first one hears of it before its next heartbeat.
+/// The second device may be connected to another process: the first one learns of it before its next heartbeat.
 pub async fn a_newer_stream_is_told_to_those_who_have_an_older_one(backend: &dyn Backend) {
     let h = Harness::new(backend, None, 0, 1_000).await;
     let mut notices = h.store.signals().of(&h.room).taken_over.subscribe();
-    // Those who come, and those who come back after their connection was gone, take over from nobody.
+    // People who join, and people who return after their connection was gone, supersede nobody.
     let gone = h.join("away").await.ticket.stream;
     h.touch("away", gone, false).await;
     h.join("away").await;

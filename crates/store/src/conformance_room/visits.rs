@@ -1,4 +1,4 @@
-//! Passes, visits, and slots that come back exactly once.
+//! Passes, visits, and slots that are freed exactly once.
 
 use futures_util::FutureExt;
 use futures_util::future::join_all;
@@ -10,7 +10,7 @@ use tidegate_core::time::Millis;
 
 use super::harness::*;
 
-/// A room in which these people were let in.
+/// A room that has admitted these people.
 async fn let_in<'a>(backend: &'a dyn Backend, inside: u64, names: &[&str]) -> Harness<'a> {
     let h = Harness::new(backend, None, inside, 100).await;
     h.join_all(names).await;
@@ -24,7 +24,7 @@ pub async fn a_seat_that_was_bought_does_not_come_back(backend: &dyn Backend) {
     assert_eq!(h.let_in().await, ["u1"]);
     h.enter("u1").await;
     assert_eq!(h.complete("u1").await, InsideOutcome::Ended(End::Completed));
-    // Closes the page.
+    // The visitor closes the page.
     assert_eq!(h.leave("u1").await, InsideOutcome::Ended(End::Completed));
     let outcome = h.promote(10).await;
     assert_eq!((outcome.granted.len(), outcome.stop), (0, Stop::SoldOut));
@@ -80,7 +80,7 @@ pub async fn a_pass_ends_with_its_slot(backend: &dyn Backend) {
     assert_eq!(h.redeem(&pass).await, RedeemOutcome::Unknown, "no slot, no pass");
     assert_eq!(h.let_in().await, ["b"]);
     assert_eq!(h.slots().await, 1);
-    // Nor is it good for the person's next ticket.
+    // Nor is it valid for the person's next ticket.
     h.leave("b").await;
     h.join_again("a").await;
     assert_eq!(h.redeem(&pass).await, RedeemOutcome::Unknown);
@@ -167,7 +167,7 @@ pub async fn a_connection_does_not_prolong_a_visit(backend: &dyn Backend) {
         h.ticket("b").await.ticket.stream,
     ];
     let mut ended = ReapOutcome::default();
-    // Sockets that nobody closed give heartbeats all the time.
+    // Sockets that nobody closed send heartbeats all the time.
     for _ in 0..(INSIDE / PRESENCE) {
         h.advance(PRESENCE);
         h.touch("a", streams[0], true).await;
@@ -261,7 +261,7 @@ pub async fn a_visit_completes_once(backend: &dyn Backend) {
     for _ in 0..3 {
         assert_eq!(h.complete("a").await, InsideOutcome::Ended(End::Completed));
     }
-    // The shop may know before the pass was shown.
+    // The shop may complete a visit before the pass is redeemed.
     assert_eq!(h.complete("b").await, InsideOutcome::Ended(End::Completed));
     let view = h.survey().await;
     assert_eq!((view.counts.completed, view.granted, view.inside), (2, 0, 0));

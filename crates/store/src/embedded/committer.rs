@@ -23,7 +23,7 @@ const BUFFERED_FOR: Duration = Duration::from_secs(1);
 
 pub(super) type Reply = oneshot::Sender<Result<Outcome, StoreError>>;
 
-/// After a failed write the store answers nothing any more: memory is ahead of the disk.
+/// After a failed write the store rejects every call: memory is ahead of the disk.
 pub(super) type Poison = Arc<OnceLock<StoreError>>;
 
 /// Tasks of the owner thread, executed in this order.

@@ -112,7 +112,7 @@ struct Thread<L: Persistence> {
     clock: Arc<dyn Clock>,
     durability: Durability,
     last_sync: Instant,
-    /// After a failed write the store answers nothing any more: memory is ahead of the disk.
+    /// After a failed write the store rejects every call: memory is ahead of the disk.
     poison: Option<StoreError>,
 }
 

@@ -24,7 +24,7 @@ const MAX_SEQ: u64 = 1 << 53;
 const IMPORT_BATCH: usize = 1_000;
 
 impl EmbeddedStore {
-    /// Writes everything that was answered before the call, while the store keeps running.
+    /// Writes everything that was acknowledged before the call, while the store keeps running.
     pub async fn export(&self, out: impl Write) -> Result<Counts, StoreError> {
         export(&*self.snapshot().await?, out)
     }
