@@ -5,6 +5,7 @@ use serde_json::value::RawValue;
 
 use crate::Time;
 
+/// How urgent a job is within its group.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "SCREAMING_SNAKE_CASE")]
@@ -15,40 +16,58 @@ pub enum JobPriority {
     Low,
 }
 
+/// Where a job is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "SCREAMING_SNAKE_CASE")]
 pub enum JobState {
+    /// It waits for its turn.
     Waiting,
+    /// It has been dispatched and waits for a worker.
     Ready,
+    /// A worker has it.
     Running,
+    /// It waits for a time.
     Delayed,
+    /// It completed.
     Completed,
+    /// It failed for good, expired or was cancelled.
     Dead,
 }
 
+/// Why a job waits for a time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "SCREAMING_SNAKE_CASE")]
 pub enum DelayReason {
+    /// The rate was used up.
     RateLimited,
+    /// The downstream throttled it.
     ApiThrottled,
+    /// Its last run failed, and the service tries again.
     TransientError,
+    /// Its worker did not settle it in time.
     LeaseExpired,
+    /// It was submitted with a `runAt`.
     Scheduled,
 }
 
+/// Why a job is dead.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "SCREAMING_SNAKE_CASE")]
 pub enum DeathReason {
+    /// A worker said that it will never work.
     Failed,
+    /// It failed as often as it may.
     AttemptsUsedUp,
+    /// Its `expiresAt` passed before it could start.
     Expired,
+    /// An operator cancelled it.
     Cancelled,
 }
 
-/// Jobs per state; finished ones as long as they are kept.
+/// Jobs by state. Finished jobs count as long as the service keeps them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
@@ -67,31 +86,33 @@ impl StateCounts {
     }
 }
 
-/// A job to accept. `group` and `batch` may be left out where the address names them.
+/// A job to accept. Leave out `group` and `batch` where the path names them.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct NewJob {
+    /// The job's group.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub group: Option<String>,
-    /// The group's open batch if absent.
+    /// The job's batch; the group's open batch if absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub batch: Option<String>,
-    /// Unique within its group: the same id again is a duplicate and changes nothing.
+    /// Unique within its group. A job with a known id is a duplicate and changes nothing.
     pub id: String,
-    /// Chooses who does the work.
+    /// The type decides which queue takes the job.
     #[serde(rename = "type")]
     pub kind: String,
+    /// NORMAL if absent.
     #[serde(default, skip_serializing_if = "is_default")]
     pub priority: JobPriority,
-    /// Any JSON, handed to the worker as it is.
+    /// Any JSON. The worker gets it unchanged.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "openapi", schema(value_type = Option<serde_json::Value>))]
     pub payload: Option<Box<RawValue>>,
-    /// Not before this time.
+    /// The earliest start.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub run_at: Option<Time>,
-    /// Not after this time: then it is dead.
+    /// The latest start, retries included: a job that would start later is dead.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub expires_at: Option<Time>,
 }
@@ -100,7 +121,7 @@ fn is_default(priority: &JobPriority) -> bool {
     *priority == JobPriority::default()
 }
 
-/// Jobs to accept, at most 10,000. Or send one job per line as `application/x-ndjson`, any number of them.
+/// Jobs to accept, at most 10,000.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
@@ -109,72 +130,83 @@ pub struct EnqueueJobs {
     pub jobs: Vec<NewJob>,
 }
 
-/// What became of the jobs of one call. Those accepted are durable.
+/// What became of the jobs of one call. The service has stored accepted jobs durably.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct Enqueued {
+    /// Jobs that the service accepted.
     pub accepted: u64,
-    /// Known already, and left as they are.
+    /// Jobs that the service knew already and left as they were.
     pub duplicates: u64,
+    /// Jobs that the service refused.
     pub refused: u64,
     /// The first refused jobs, at most 100.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub errors: Vec<RefusedJob>,
-    /// The batch that took the jobs, if the call was about one group.
+    /// The batch that took the jobs, if the path names a group.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub batch: Option<String>,
-    /// The batch was sealed, as asked. It is not if a job was refused: that one may still be sent.
+    /// Whether the service sealed the batch as asked. It does not if it refused a job, because that job may still come.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub sealed: bool,
 }
 
+/// A job that the service refused.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct RefusedJob {
-    /// Its place in the call, from 0; in NDJSON its line, from 0.
+    /// The job's place in the call, from 0; the line in NDJSON.
     pub index: u64,
+    /// The job's id, if it could be read.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub id: Option<String>,
+    /// The problem code.
     pub code: String,
+    /// What is wrong, and what would be right.
     pub detail: String,
 }
 
-/// A job with everything that is kept of it.
+/// A job with everything that the service keeps of it.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct Job {
     pub group: String,
-    /// Where a listing knows it.
+    /// The batch, in listings.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub batch: Option<String>,
     pub id: String,
     #[serde(rename = "type")]
     pub kind: String,
+    /// The queue that takes jobs of its type.
     pub queue: String,
     pub priority: JobPriority,
     pub state: JobState,
+    /// Runs so far that counted as an attempt.
     pub attempts: u32,
+    /// Runs so far that the downstream throttled.
     pub throttles: u32,
-    /// When delayed.
+    /// When a delayed job continues.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub delayed_until: Option<Time>,
+    /// Why it is delayed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub delay_reason: Option<DelayReason>,
-    /// When leased: the lease ends here.
+    /// When the lease of a running job ends.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub deadline: Option<Time>,
-    /// When dead.
+    /// Why it is dead.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub death_reason: Option<DeathReason>,
+    /// When it completed or died.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub finished_at: Option<Time>,
-    /// The JSON it was given; other bytes as `{"$base64": "…"}`.
+    /// The JSON of its submission; other bytes as `{"$base64": "…"}`.
     #[cfg_attr(feature = "openapi", schema(value_type = serde_json::Value))]
     pub payload: Box<RawValue>,
-    /// When done.
+    /// The worker's result of a completed job.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "openapi", schema(value_type = Option<serde_json::Value>))]
     pub result: Option<Box<RawValue>>,

@@ -1,7 +1,7 @@
 //! What goes over the wire: the requests and answers of the HTTP API, shared by server and client.
 //!
 //! Plain data with the names that users see. Nothing here decides anything, and nothing here knows the state
-//! machine: the server translates. Times are RFC 3339 in UTC, spans are milliseconds, names are text of 1 to
+//! machine: the server translates. Times are RFC 3339 in UTC, durations are milliseconds, names are text of 1 to
 //! 256 bytes, payloads and results are any JSON.
 
 mod batch;
@@ -53,7 +53,7 @@ pub use room::{
     TicketEnd, TicketState, Visit,
 };
 pub use serde_json::value::RawValue;
-pub use stats::{OldestWait, Queue, Sample, Samples, Stats, StoreState, StreamEvent, Workers};
+pub use stats::{OldestWait, Queue, Sample, Samples, Stats, StoreState, Workers};
 pub use target::{Calls, LastFailure, Target, TargetState};
 pub use time::{Time, TimeError};
 pub use why::{WaitReason, Why};

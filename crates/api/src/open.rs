@@ -4,52 +4,59 @@ use serde::{Deserialize, Serialize};
 
 use crate::Time;
 
-/// What a key may do. Each one is a right of its own; `admin` has all.
+/// What a key may do. ADMIN includes all others.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "SCREAMING_SNAKE_CASE")]
 pub enum Role {
+    /// Reads everything but the audit log.
     Read,
+    /// Submits jobs and requests refreshes.
     Submit,
+    /// Leases and settles jobs.
     Work,
-    /// Redeems passes of waiting rooms, and says what became of visits.
+    /// Redeems passes of waiting rooms and ends visits.
     Shop,
+    /// Changes, pauses, cancels, replays and purges.
     Admin,
 }
 
-/// Who the server takes you for.
+/// Who the service takes the caller for.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct Identity {
+    /// The key's name.
     pub name: String,
     pub roles: Vec<Role>,
-    /// Only these groups, if any are named; `*` at the end stands for any rest.
+    /// The key is good for these groups only; for all if empty. A `*` at the end stands for any rest.
     pub groups: Vec<String>,
-    /// Send it as `x-csrf-token` with every change that a browser's session makes.
+    /// In a browser session: send it as `x-csrf-token` with every change.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub csrf: Option<String>,
-    /// Keys are configured: whoever has none is refused.
+    /// Whether the configuration has keys, so that requests need one.
     pub keys_required: bool,
 }
 
-/// One thing that somebody did.
+/// One entry of the audit log.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct AuditEntry {
     pub at: Time,
+    /// The name of the key.
     pub who: String,
-    /// Like `group.pause`.
+    /// The command, like `group.pause`.
     pub what: String,
-    /// What it was done to.
+    /// What the command was about.
     pub on: String,
+    /// The reason that the caller gave.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub why: Option<String>,
-    /// What was asked for.
+    /// The request.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub detail: Option<serde_json::Value>,
-    /// It was not done, and why not. Its entry without this stands before it.
+    /// Why the service refused the command. The entry of the attempt comes before.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub refused: Option<String>,
 }

@@ -8,7 +8,8 @@ use serde::{Deserialize, Serialize};
 #[serde(rename_all = "camelCase")]
 pub struct Page<T> {
     pub items: Vec<T>,
-    /// Present while there is more: pass it as `cursor`. A page may be short, or even empty, and yet have one.
+    /// Pass it as `cursor` to read the next page. Absent on the last page. A page with a `next` may be short, or even
+    /// empty.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub next: Option<String>,
 }

@@ -1,24 +1,24 @@
-//! Records: cached data in front of a limited API, and requests to refresh them. Names are in camelCase here.
+//! Records: cached data in front of a limited API, and requests to refresh them.
 
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
 use crate::Time;
 
-/// How good an answer is.
+/// How good the data of a record is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "SCREAMING_SNAKE_CASE")]
 pub enum Freshness {
-    /// Checked within the time that holds for it.
+    /// The upstream confirmed it within its tier's time.
     Fresh,
-    /// Data, but older than that.
+    /// There is data, but it is older than that.
     Stale,
-    /// No data yet; a refresh is on its way.
+    /// There is no data yet; a refresh is on its way.
     Updating,
-    /// The upstream says that there is no such record.
+    /// The upstream says that the record does not exist.
     NotFound,
-    /// No data, and no refresh could be queued: ask again later.
+    /// There is no data, and no refresh could be queued. Try again later.
     Unavailable,
 }
 
@@ -27,16 +27,17 @@ pub enum Freshness {
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "SCREAMING_SNAKE_CASE")]
 pub enum UpdateState {
+    /// It succeeded.
     Success,
-    /// Nothing has come of it yet.
+    /// It has not finished yet.
     Pending,
-    /// It failed and is tried again.
+    /// It failed, and the service tries again.
     Retrying,
     /// It failed for good; see `why`.
     Failed,
 }
 
-/// How often a record is refreshed.
+/// How often the service refreshes a record.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "SCREAMING_SNAKE_CASE")]
@@ -46,63 +47,69 @@ pub enum Tier {
     Cold,
 }
 
-/// What holds a refresh up.
+/// What delays a refresh.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "SCREAMING_SNAKE_CASE")]
 pub enum HoldCode {
-    /// The upstream said that there is no such record; it is not asked again before `until`.
+    /// The upstream said that the record does not exist. The service asks again at `until`.
     Absent,
-    /// The last refresh failed for good; it is not tried again before `until`.
+    /// The last refresh failed for good. The service tries again at `until` at the earliest.
     Failed,
-    /// The last refresh failed and is tried again at `until`.
+    /// The last refresh failed. The service tries again at `until`.
     Retry,
-    /// The upstream asked to be left alone until then.
+    /// The provider asked for no calls until then.
     TargetHeld,
     /// The day's calls are used up until then.
     DayUsedUp,
-    /// A refresh could not be queued: store or log are away. Ask again later.
+    /// No refresh could be queued, because the store or the log is unavailable. Try again later.
     NotQueued,
-    /// Whether a refresh is queued was not heard in time.
+    /// The service did not learn in time whether a refresh is queued.
     NotKnown,
 }
 
+/// Why a refresh is delayed.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct Hold {
     pub code: HoldCode,
+    /// The same in words.
     pub detail: String,
+    /// Until when.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub until: Option<Time>,
 }
 
-/// A record as it is known.
+/// A record as the service knows it.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct Record {
     /// The stored projection, any JSON; null if there is none.
     // The first field: the service puts the stored text in its place without reading it.
-    #[cfg_attr(feature = "openapi", schema(value_type = Option<serde_json::Value>))]
+    #[cfg_attr(feature = "openapi", schema(value_type = Option<serde_json::Value>, required))]
     pub snapshot: Option<Box<RawValue>>,
     pub source: String,
     pub key: String,
     pub freshness: Freshness,
-    /// When the data last changed.
+    /// When the data last changed; null if there is none.
+    #[cfg_attr(feature = "openapi", schema(required))]
     pub last_updated_at: Option<Time>,
-    /// When the upstream last said how it stands.
+    /// When the upstream last confirmed the data; null if never.
+    #[cfg_attr(feature = "openapi", schema(required))]
     pub last_checked_at: Option<Time>,
-    /// True only if a refresh certainly is on its way.
+    /// Whether a refresh certainly is on its way.
     pub update_queued: bool,
-    /// How long a refresh that is on its way takes, if that can be said.
+    /// How long the refresh on its way should take; null if there is none or nobody can tell.
+    #[cfg_attr(feature = "openapi", schema(required))]
     pub estimated_wait_ms: Option<u64>,
-    /// Of the refresh that checked it last.
+    /// The version of the last refresh.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub version: Option<u64>,
     pub state: UpdateState,
     pub tier: Tier,
-    /// What holds a refresh up, if anything does.
+    /// What delays a refresh, if anything does.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub why: Option<Hold>,
 }
@@ -127,25 +134,28 @@ impl PartialEq for Record {
     }
 }
 
-/// Which record is meant.
+/// Names one record.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct RecordName {
+    /// The source in the configuration.
     pub source: String,
+    /// Unique within its source.
     pub key: String,
 }
 
-/// Records to be read at once.
+/// Records to read.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct ReadRecords {
+    /// At most 1,000 records.
     #[cfg_attr(feature = "openapi", schema(max_items = 1000))]
     pub records: Vec<RecordName>,
 }
 
-/// What came of reading one of several.
+/// One of several records: the record, or why the service could not read it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
@@ -154,42 +164,47 @@ pub struct ReadRecord {
     pub key: String,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub record: Option<Record>,
-    /// Why it could not be read.
+    /// Why the service could not read it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub problem: Option<RecordProblem>,
 }
 
+/// Why the service could not read a record.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct RecordProblem {
+    /// The problem code.
     pub code: String,
+    /// What exactly is wrong.
     pub detail: String,
 }
 
-/// One answer for each, in their order.
+/// Several records.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct RecordsRead {
+    /// One entry per record, in the order of the request.
     pub records: Vec<ReadRecord>,
 }
 
-/// What came of asking for a refresh.
+/// What a request for a refresh did.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "SCREAMING_SNAKE_CASE")]
 pub enum RefreshOutcome {
-    /// It is on its way.
+    /// A refresh is on its way.
     Published,
-    /// One that nobody waited for goes first now.
+    /// A refresh was on its way, and now has high priority.
     Upgraded,
-    /// One was on its way already.
+    /// A refresh was on its way already.
     AlreadyProcessing,
-    /// One was finished while this was asked.
+    /// A refresh finished a moment ago.
     JustRefreshed,
 }
 
+/// A requested refresh.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
@@ -197,10 +212,10 @@ pub struct RefreshRequested {
     pub source: String,
     pub key: String,
     pub outcome: RefreshOutcome,
-    /// Of the refresh that is on its way: follow the record up to it to see the result.
+    /// The refresh's version. Stream the record's events with it to see the result.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub version: Option<u64>,
-    /// The service's time when it was asked.
+    /// The service's time of the request.
     pub requested_at: Time,
 }
 
@@ -210,17 +225,20 @@ pub struct RefreshRequested {
 #[serde(rename_all = "camelCase")]
 pub struct Source {
     pub name: String,
-    /// The budget that its calls are taken from.
+    /// The budget that pays for its calls.
     pub budget: String,
     /// Scheme and host of its addresses.
     pub address: String,
-    /// What is kept of an answer.
+    /// The fields that the service keeps of an answer.
     pub fields: Vec<String>,
-    /// Part of every hash.
+    /// Part of every hash: a new number refreshes all records.
     pub projection_version: u32,
+    /// Whether the service refreshes records before somebody asks.
     pub prefetch: bool,
-    /// How long its records are fresh, in milliseconds.
+    /// How long a hot record is fresh.
     pub hot_fresh_ms: u64,
+    /// How long a warm record is fresh.
     pub warm_fresh_ms: u64,
+    /// How long a cold record is fresh.
     pub cold_fresh_ms: u64,
 }

@@ -1,4 +1,4 @@
-//! The refresh part as a whole, and its dead letters. Names are in camelCase here.
+//! The refresh module as a whole, and its dead letters.
 
 use std::collections::BTreeMap;
 
@@ -7,21 +7,23 @@ use serde_json::value::RawValue;
 
 use crate::Time;
 
-/// The refresh part at this moment. What is away is told as it was last seen.
+/// The state of the refresh module. What is unavailable is as the service last saw it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct RefreshOverview {
     pub at: Time,
-    /// What this process does: `query`, `work`, `plan`.
+    /// The roles of this process: `query`, `work`, `plan`.
     pub roles: Vec<String>,
-    /// False while the store of the budgets does not answer.
+    /// Whether the store of the budgets is available.
     pub store_available: bool,
     pub budgets: Vec<BudgetState>,
+    /// How far the refresh events are behind.
     pub lag: RefreshLag,
     pub breakers: RefreshBreakers,
-    /// How fresh the records of each source were when they were last counted.
+    /// How fresh the records of each source were at the last count.
     pub freshness: BTreeMap<String, FreshnessCounts>,
+    /// What this process has done.
     pub counters: RefreshCounters,
 }
 
@@ -31,87 +33,97 @@ pub struct RefreshOverview {
 #[serde(rename_all = "camelCase")]
 pub struct BudgetState {
     pub name: String,
-    /// Calls per second that are handed out, and those that the provider allows.
+    /// Calls per second that the service makes at most.
     pub rate: u64,
+    /// Calls per second that the provider allows.
     pub hard_limit: u64,
-    /// Most tokens that lie ready, in all and for LOW.
+    /// The most tokens in stock.
     #[serde(default)]
     pub burst: u64,
+    /// The most of them for low priority.
     #[serde(default)]
     pub low_burst: u64,
-    /// Calls per second that LOW gets at most.
+    /// Calls per second that low priority gets at most.
     #[serde(default)]
     pub low_cap: u64,
-    /// Calls per day; 0 = unlimited.
+    /// Calls per day; 0 is unlimited.
     pub per_day: u64,
-    /// Of those, calls that LOW leaves for HIGH.
+    /// Calls per day that only high priority may use.
     #[serde(default)]
     pub day_reserve: u64,
-    /// As it was last seen; absent until then.
+    /// The budget as the service last saw it; absent until then.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub seen: Option<BudgetSeen>,
 }
 
-/// A provider is called again.
+/// A lifted hold.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct HoldLifted {
+    /// The target's name.
     pub target: String,
-    /// False if it had not asked to be left alone, or that was over.
+    /// Whether the provider was on hold.
     pub was_held: bool,
 }
 
+/// A budget at one moment.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct BudgetSeen {
     pub at: Time,
-    /// Calls per second that all processes together took since the look before, about a second ago; absent before the
-    /// second look.
+    /// Calls per second of all processes since the sample before, about a second earlier. Absent in the first sample.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub calls_per_second: Option<f64>,
-    /// What lies ready, in all and of that for LOW.
+    /// Tokens in stock.
     pub tokens: u64,
+    /// The part of them that low priority may take.
     pub low_tokens: u64,
+    /// The day's calls so far.
     pub day_used: u64,
-    /// What the day still has for each priority.
+    /// Calls that the day has left for high priority.
     pub day_left_high: u64,
+    /// Calls that the day has left for low priority.
     pub day_left_low: u64,
+    /// When the provider's day ends.
     pub day_ends: Time,
-    /// The provider asked to be left alone until then.
+    /// The provider asked for no calls until then.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub hold_until: Option<Time>,
 }
 
+/// How far the refresh events are behind.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct RefreshLag {
     pub high: LagState,
     pub low: LagState,
-    /// Dead letters that are kept.
+    /// Dead letters that the service keeps.
     pub dead: u64,
-    /// LOW stands back for HIGH.
+    /// Whether low priority yields to high priority.
     pub low_paused: bool,
-    /// When it was looked at; absent before the first look that worked.
+    /// When the service last measured it; absent before the first time.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub looked_at: Option<Time>,
 }
 
+/// How far the events of one priority are behind.
 #[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct LagState {
     /// Events that wait.
     pub records: u64,
-    /// Age of the oldest, in milliseconds.
+    /// The age of the oldest event.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub oldest_ms: Option<u64>,
-    /// Events per second that come to their end, over the last minute.
+    /// Events per second that finished, over the last minute.
     pub rate: f64,
 }
 
+/// The state of a circuit breaker.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "SCREAMING_SNAKE_CASE")]
@@ -121,6 +133,7 @@ pub enum BreakerState {
     HalfOpen,
 }
 
+/// The circuit breakers of the refresh module.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
@@ -129,19 +142,21 @@ pub struct RefreshBreakers {
     pub database: BreakerState,
 }
 
+/// Records of a source by freshness.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct FreshnessCounts {
     pub fresh: u64,
     pub stale: u64,
-    /// Known, but never fetched.
+    /// Records that are known and were never fetched.
     pub missing: u64,
     pub retrying: u64,
     pub failed: u64,
     pub counted_at: Time,
 }
 
+/// A count by priority.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
@@ -180,11 +195,11 @@ pub struct RefreshCounters {
     pub due_retries: u64,
     pub dead_letters: u64,
     pub replayed: u64,
-    /// Events that failed, by reason.
+    /// Failed events by reason.
     pub failures: BTreeMap<String, u64>,
 }
 
-/// Why an event is dead.
+/// Why a refresh event failed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "SCREAMING_SNAKE_CASE")]
@@ -200,12 +215,12 @@ pub enum FailureReason {
     UnknownSource,
 }
 
-/// An event that was given up.
+/// A refresh event that the service gave up.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct DeadLetter {
-    /// Where it is: its partition and its place in it.
+    /// Its position: the partition and the offset in it.
     pub position: String,
     pub written_at: Time,
     /// Absent if the dead letter itself cannot be read.
@@ -226,27 +241,30 @@ pub struct DeadLetter {
     pub source: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub key: Option<String>,
-    /// The event as it was, any JSON; absent if it could not be read.
+    /// The event, any JSON; absent if it cannot be read.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "openapi", schema(value_type = Option<serde_json::Value>))]
     pub original_event: Option<Box<RawValue>>,
-    /// The bytes of an event that could not be read, in hexadecimal.
+    /// The bytes of an event that cannot be read, in hexadecimal.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub raw_event: Option<String>,
-    /// What was done with it.
+    /// Who replayed or purged it, and when.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub handled: Option<DeadLetterHandled>,
 }
 
+/// What somebody did with a dead letter.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct DeadLetterHandled {
     pub how: DeadLetterHandling,
     pub at: Time,
+    /// The name of the key.
     pub by: String,
 }
 
+/// What somebody can do with a dead letter.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "SCREAMING_SNAKE_CASE")]
@@ -255,43 +273,52 @@ pub enum DeadLetterHandling {
     Purged,
 }
 
-/// Which dead letters are meant: those named in `positions`, or all that the rest matches. An empty selection is
-/// refused; `all` says that every one is meant.
+/// Which dead letters to take: the named `positions`, or all that match `source` and `reason`, or `all`. The service
+/// refuses an empty selection.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct DeadLetterSelection {
+    /// These dead letters, at most 1,000.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "openapi", schema(max_items = 1000))]
     pub positions: Option<Vec<String>>,
+    /// Only dead letters of this source.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub source: Option<String>,
+    /// Only dead letters with this failure.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<FailureReason>,
+    /// Every dead letter.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub all: bool,
-    /// Kept in the audit log.
+    /// The reason, for the audit log.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub why: Option<String>,
 }
 
+/// What a replay or purge of dead letters did.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct DeadLettersDone {
-    /// Replayed or purged.
+    /// Dead letters that the service replayed or purged.
     pub dead_letters: u64,
+    /// Dead letters that the service left alone.
     pub skipped: u64,
-    /// The first that were skipped, at most 100.
+    /// The first skipped dead letters, at most 100.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub errors: Vec<DeadLetterSkipped>,
 }
 
+/// A dead letter that the service left alone.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct DeadLetterSkipped {
     pub position: String,
+    /// The problem code.
     pub code: String,
+    /// Why the service left it alone.
     pub detail: String,
 }

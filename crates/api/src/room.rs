@@ -4,103 +4,120 @@ use serde::{Deserialize, Deserializer, Serialize};
 
 use crate::Time;
 
-/// Where a visitor stands. The events of the stream carry the same.
+/// A visitor's entry in a waiting room. Events of the stream carry the same.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct Ticket {
     pub room: String,
-    /// Who the visitor is in this room, as the draw and passes name it: a hash.
+    /// The visitor in this room, a hash. The draw and passes use it, too.
     #[serde(default)]
     pub person: String,
-    /// The place that was given, from 0: smaller goes first. Absent until the draw.
+    /// The number of the ticket, from 0: the smaller number goes first. Absent until the draw.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub number: Option<u64>,
     pub state: TicketState,
     pub room_status: RoomStatus,
-    /// 1 for the next one; absent unless waiting.
+    /// 1 for the visitor who is next; absent unless waiting.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub position: Option<u64>,
+    /// How many wait ahead.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ahead: Option<u64>,
+    /// How many wait behind.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub behind: Option<u64>,
     /// How many wait in all; before the opening, how many have come.
     pub waiting: u64,
-    /// How long it takes until the visitor is let in; absent while nobody is, or nobody can tell.
+    /// How long it takes until the visitor is let in. Absent while the room lets nobody in, or while nobody can tell.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub eta: Option<EtaRange>,
     /// When the room opens, if it has not.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub opens_at: Option<Time>,
-    /// The pass, once let in, until it is redeemed.
+    /// The pass of a visitor who is let in, until it is redeemed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pass: Option<Pass>,
     /// How the ticket ended.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub end: Option<TicketEnd>,
-    /// Positions are exact as of this moment.
+    /// The time at which the positions are exact.
     pub at: Time,
 }
 
+/// Where a visitor stands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "SCREAMING_SNAKE_CASE")]
 pub enum TicketState {
-    /// Came before the opening; the draw gives the position.
+    /// The visitor came before the opening; the draw decides the position.
     Early,
+    /// The visitor waits in line.
     Waiting,
-    /// Let in: the pass is good until it expires.
+    /// The visitor is let in: the pass is good until it expires.
     Granted,
-    /// The pass was redeemed.
+    /// The shop redeemed the pass.
     Inside,
+    /// The ticket has ended; `end` says how.
     Ended,
 }
 
+/// The state of a waiting room.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "SCREAMING_SNAKE_CASE")]
 pub enum RoomStatus {
-    /// Has not opened yet.
+    /// The room has not opened yet.
     NotOpen,
+    /// The room lets visitors in.
     Open,
+    /// An operator paused admission.
     Paused,
+    /// Every seat is taken.
     SoldOut,
+    /// An operator closed the room.
     Closed,
 }
 
+/// How a ticket ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "SCREAMING_SNAKE_CASE")]
 pub enum TicketEnd {
+    /// The visitor bought.
     Completed,
+    /// The visitor left.
     Left,
-    /// Was away for longer than the grace time.
+    /// The visitor was away for longer than the grace period.
     Lost,
-    /// Was let in and did not come.
+    /// The visitor was let in and did not come.
     NoShow,
-    /// Stayed inside for too long.
+    /// The visitor stayed inside for too long.
     Expired,
 }
 
-/// If it goes on as it went.
+/// How long it takes if it goes on as before.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct EtaRange {
+    /// At best.
     pub low_ms: u64,
+    /// Most likely.
     pub likely_ms: u64,
+    /// At worst.
     pub high_ms: u64,
 }
 
+/// The right to be inside.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct Pass {
-    /// Signed; bound to the room and the visitor.
+    /// The signed proof, bound to the room and the visitor.
     pub token: String,
     pub expires_at: Time,
-    /// Where to go with it; absent if the room has no shop address.
+    /// The shop's address with the pass; absent if the room has none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub go_to: Option<String>,
 }
@@ -112,6 +129,7 @@ pub struct Pass {
 pub enum StreamEnd {
     /// The operator closed the room.
     Closed,
+    /// Every seat is taken.
     SoldOut,
     /// The waiting room is full.
     Full,
@@ -129,36 +147,37 @@ pub struct StreamClosed {
     pub end: Option<TicketEnd>,
 }
 
-/// Takes a place, or finds the one that the visitor has.
+/// How to join a room.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase", default, deny_unknown_fields)]
 pub struct JoinRoom {
-    /// Takes a new place at the end if the last ticket has ended.
+    /// Takes a new ticket at the end of the line if the last one has ended.
     pub again: bool,
-    /// Who comes, as a token that the shop signed; without it, this browser.
+    /// A token that the shop signed and that names the visitor. Without it the browser's cookie identifies the visitor.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub token: Option<String>,
-    /// The answer to the room's challenge, where it asks for one.
+    /// The solution of the room's challenge, if it asks for one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub proof: Option<String>,
 }
 
-/// A shop shows a pass.
+/// A pass that a shop presents.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct RedeemPass {
+    /// The pass's token.
     pub pass: String,
-    /// What the shop knows the visit by: the same session may ask again.
+    /// The shop's own name for the visit: the same session may redeem the pass again.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub session: Option<String>,
-    /// With `extend`: for how long from now on, in milliseconds.
+    /// With `extendVisit`: how long the visitor may stay from now on.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub for_ms: Option<u64>,
 }
 
-/// What became of a visit.
+/// Where the visitor of a pass is.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
@@ -166,53 +185,61 @@ pub struct Visit {
     pub state: TicketState,
     /// The visitor as the pass names it.
     pub person: String,
-    /// Until when it may stay inside.
+    /// Until when the visitor may stay, or redeem the pass.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub until: Option<Time>,
+    /// How the visit ended.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub end: Option<TicketEnd>,
 }
 
+/// The limits of a room.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct RoomCapacity {
-    /// Seats in all; absent: not counted.
+    /// Seats in all; absent if the room counts none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub seats: Option<u64>,
-    /// People inside at once.
+    /// Visitors inside at once.
     pub inside: u64,
-    /// Admissions in any second.
+    /// Admissions per second.
     pub per_second: u64,
 }
 
-/// A room, for operators.
+/// A waiting room, for operators.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct Room {
+    /// The room's name.
     pub room: String,
     pub status: RoomStatus,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub opens_at: Option<Time>,
+    /// The limits that hold now.
     pub capacity: RoomCapacity,
+    /// The configured limits.
     pub configured: RoomCapacity,
-    /// Before the opening.
+    /// Visitors who came before the opening.
     pub early: u64,
+    /// Visitors who wait.
     pub waiting: u64,
-    /// Let in, not yet redeemed.
+    /// Visitors who are let in and have not redeemed their pass.
     pub granted: u64,
+    /// Visitors who are inside.
     pub inside: u64,
-    /// Admissions per second lately; absent until somebody was let in.
+    /// Recent admissions per second; absent until somebody was let in.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub admitted_per_second: Option<f64>,
-    /// How long somebody who comes now waits.
+    /// How long somebody who joins now waits.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub eta: Option<EtaRange>,
-    /// Streams of this process.
+    /// Open streams of this process.
     pub streams: u64,
-    /// The latest promotion, and through which one passes are void.
+    /// The number of the latest admission wave.
     pub wave: u64,
+    /// Passes of this wave and all before are revoked.
     pub voided: u64,
     pub counts: RoomCounts,
     /// The latest changes of the limits, the newest last.
@@ -220,7 +247,7 @@ pub struct Room {
     pub at: Time,
 }
 
-/// Since the room was made.
+/// Counts since the room was created.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
@@ -236,17 +263,21 @@ pub struct RoomCounts {
     pub expired: u64,
 }
 
+/// A change of a room's limits.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct CapacityChange {
     pub at: Time,
+    /// The name of the key.
     pub by: String,
+    /// The reason that it gave.
     pub why: String,
-    /// What holds since.
+    /// The limits after the change.
     pub capacity: RoomCapacity,
 }
 
+/// Every room.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
@@ -259,11 +290,14 @@ pub struct Rooms {
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase", try_from = "GivenLimit")]
 pub enum LimitBy {
-    /// `null` for seats that are not counted.
+    /// Sets the limit. `null` means seats that are not counted.
+    #[cfg_attr(feature = "openapi", schema(title = "LimitSet"))]
     Set(Option<i64>),
-    /// By so many more, or fewer; never below zero.
+    /// Adds to the limit, or subtracts from it; never below zero.
+    #[cfg_attr(feature = "openapi", schema(title = "LimitAdd"))]
     Add(i64),
-    /// Back to what is configured.
+    /// Restores the configured limit.
+    #[cfg_attr(feature = "openapi", schema(title = "LimitReset"))]
     Reset(bool),
 }
 
@@ -298,39 +332,43 @@ impl TryFrom<GivenLimit> for LimitBy {
     }
 }
 
-/// Changes limits until they are changed again; a restart keeps them.
+/// Limits to change. They hold until somebody changes them again, also after a restart.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase", default, deny_unknown_fields)]
 pub struct PatchCapacity {
+    /// Seats in all.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub seats: Option<LimitBy>,
+    /// Visitors inside at once.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub inside: Option<LimitBy>,
+    /// Admissions per second.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub per_second: Option<LimitBy>,
-    /// Kept beside the change.
+    /// The reason, kept with the change.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub why: Option<String>,
-    /// What the caller knows this change by, at most 200 bytes: the same change by the same name is made once, so that it can
-    /// be sent again by whoever heard no answer. The last 20 changes of a room are known again.
+    /// The caller's own name for this change, at most 200 bytes. The service makes the same change by the same name once,
+    /// so that the caller may repeat the request. It remembers the last 20 changes of a room.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub request: Option<String>,
 }
 
-/// What an operator does to the door, and why.
+/// An operator's command, and the reason for it.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase", default, deny_unknown_fields)]
 pub struct RoomCommand {
+    /// The reason, for the audit log.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub why: Option<String>,
-    /// With `void`: passes of this promotion and all before; all so far without it.
+    /// With `voidPasses`: revokes passes of this admission wave and all before; all so far if absent.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub through: Option<u64>,
 }
 
-/// A room as it was, about once a second.
+/// A room at one moment; the service takes a sample about once a second.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
@@ -339,16 +377,17 @@ pub struct RoomSample {
     pub waiting: u64,
     pub granted: u64,
     pub inside: u64,
-    /// Since the room was made.
+    /// Admissions since the room was created.
     pub admitted: u64,
     pub completed: u64,
     pub left: u64,
 }
 
+/// A room's last minutes.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct RoomHistory {
-    /// The last minutes that this process has seen, oldest first.
+    /// What this process saw, oldest first.
     pub samples: Vec<RoomSample>,
 }

@@ -4,12 +4,16 @@ use serde::{Deserialize, Serialize};
 
 use crate::Time;
 
+/// A push target with its calls.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct Target {
+    /// The target's name in the configuration.
     pub name: String,
+    /// The queue of its jobs.
     pub queue: String,
+    /// The job types that it takes.
     pub types: Vec<String>,
     /// Without credentials and query.
     pub url: String,
@@ -17,10 +21,13 @@ pub struct Target {
     /// Why it is disabled.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
+    /// The most calls at once.
     pub concurrency: u32,
+    /// Calls that run now.
     pub busy: u32,
-    /// Starts per second that are allowed, and those that it bears now.
+    /// Starts per second that the configuration allows.
     pub configured_rps: f64,
+    /// Starts per second that hold now: the service lowers the rate when the target throttles.
     pub rps: f64,
     pub calls: Calls,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -29,18 +36,20 @@ pub struct Target {
     pub last_failure: Option<LastFailure>,
 }
 
+/// How a target does.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "SCREAMING_SNAKE_CASE")]
 pub enum TargetState {
-    /// Not called yet.
+    /// The service has not called it yet.
     Idle,
+    /// Its last call succeeded.
     Healthy,
-    /// It said that it was too much; its rate is lowered.
+    /// It throttles, and the service has lowered its rate.
     Throttled,
     /// Its last call failed.
     Failing,
-    /// It answered 410, or an operator switched it off.
+    /// It answered 410, or an operator disabled it.
     Disabled,
 }
 
@@ -55,6 +64,7 @@ pub struct Calls {
     pub retried: u64,
 }
 
+/// The last failed call.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]

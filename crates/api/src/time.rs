@@ -83,6 +83,9 @@ mod schema {
             ObjectBuilder::new()
                 .schema_type(Type::String)
                 .format(Some(SchemaFormat::KnownFormat(KnownFormat::DateTime)))
+                .description(Some(
+                    "A point in time: RFC 3339 in UTC, with milliseconds. Requests may use any offset.",
+                ))
                 .examples(["2026-03-01T09:30:00.250Z"])
                 .build()
                 .into()

@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{DelayReason, JobState, Time};
 
-/// What keeps a job, or a group's next job, from starting.
+/// Why a job, or a group's next job, waits.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
@@ -12,16 +12,16 @@ pub struct Why {
     /// Absent if the group has no unfinished job.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub state: Option<JobState>,
-    /// In one sentence.
+    /// The reasons in one sentence.
     pub text: String,
-    /// The nearest first; empty if it runs or is finished.
+    /// The nearest reason first; empty if the job runs or is finished.
     pub reasons: Vec<WaitReason>,
-    /// An estimate. Absent if somebody has to step in first, or it runs or is finished.
+    /// The estimated start. Absent if somebody has to act first, or if the job runs or is finished.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub starts_at: Option<Time>,
 }
 
-/// One thing that it waits for.
+/// One reason to wait.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(
@@ -30,54 +30,43 @@ pub struct Why {
     rename_all_fields = "camelCase"
 )]
 pub enum WaitReason {
-    /// Jobs of its own group, queue and priority start first.
-    Behind {
-        jobs: u64,
-    },
+    /// Other jobs of its group, queue and priority start first.
+    #[cfg_attr(feature = "openapi", schema(title = "WaitReasonBehind"))]
+    Behind { jobs: u64 },
+    /// An operator paused its group.
+    #[cfg_attr(feature = "openapi", schema(title = "WaitReasonGroupPaused"))]
     GroupPaused,
+    /// An operator paused its batch.
+    #[cfg_attr(feature = "openapi", schema(title = "WaitReasonBatchPaused"))]
     BatchPaused,
-    Delayed {
-        until: Time,
-        reason: DelayReason,
-    },
-    /// Its group used up what it may start in this window.
-    ShareUsedUp {
-        ceiling: u64,
-        until: Time,
-    },
-    /// Its group has as many running as it may have at once.
-    GroupBusy {
-        ceiling: u64,
-    },
-    /// The whole system used up what it may start in this window.
-    WindowSpent {
-        limit: u64,
-        until: Time,
-    },
-    /// Its queue used up what its downstream bears in this window.
-    QueueSpent {
-        limit: u64,
-        until: Time,
-    },
-    ReadyFull {
-        ready: u64,
-    },
-    /// Every worker of its queue that is known here is busy.
-    WorkersBusy {
-        queue: String,
-        busy: u32,
-    },
-    /// Nobody has asked for work of its queue lately.
-    NoWorkers {
-        queue: String,
-    },
-    /// Its target is switched off.
-    TargetDisabled {
-        target: String,
-        reason: String,
-    },
-    /// Nothing holds it: the next worker of its queue that asks gets it in its turn.
-    Turn {
-        queue: String,
-    },
+    /// It waits for a time.
+    #[cfg_attr(feature = "openapi", schema(title = "WaitReasonDelayed"))]
+    Delayed { until: Time, reason: DelayReason },
+    /// Its group has used up its share of this window.
+    #[cfg_attr(feature = "openapi", schema(title = "WaitReasonShareUsedUp"))]
+    ShareUsedUp { ceiling: u64, until: Time },
+    /// Its group has as many running jobs as it may have.
+    #[cfg_attr(feature = "openapi", schema(title = "WaitReasonGroupBusy"))]
+    GroupBusy { ceiling: u64 },
+    /// The whole system has used up this window.
+    #[cfg_attr(feature = "openapi", schema(title = "WaitReasonWindowSpent"))]
+    WindowSpent { limit: u64, until: Time },
+    /// Its queue has used up this window.
+    #[cfg_attr(feature = "openapi", schema(title = "WaitReasonQueueSpent"))]
+    QueueSpent { limit: u64, until: Time },
+    /// As many jobs as possible wait for workers already: the workers are too slow.
+    #[cfg_attr(feature = "openapi", schema(title = "WaitReasonReadyFull"))]
+    ReadyFull { ready: u64 },
+    /// Every worker of its queue is busy.
+    #[cfg_attr(feature = "openapi", schema(title = "WaitReasonWorkersBusy"))]
+    WorkersBusy { queue: String, busy: u32 },
+    /// No worker has asked for jobs of its queue lately.
+    #[cfg_attr(feature = "openapi", schema(title = "WaitReasonNoWorkers"))]
+    NoWorkers { queue: String },
+    /// Its target is disabled.
+    #[cfg_attr(feature = "openapi", schema(title = "WaitReasonTargetDisabled"))]
+    TargetDisabled { target: String, reason: String },
+    /// Nothing holds it: the next free worker of its queue gets it.
+    #[cfg_attr(feature = "openapi", schema(title = "WaitReasonTurn"))]
+    Turn { queue: String },
 }

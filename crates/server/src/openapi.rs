@@ -1,56 +1,137 @@
-//! The API's description in OpenAPI 3.1: what stands around the handlers' own descriptions.
+//! The OpenAPI 3.1 document: what stands around the descriptions that handlers carry themselves.
 
+mod problems;
+
+use serde_json::Value;
 use tidegate_api::Problem;
 use utoipa::openapi::content::ContentBuilder;
-use utoipa::openapi::path::Operation;
-use utoipa::openapi::security::{Http, HttpAuthScheme, SecurityScheme};
+use utoipa::openapi::header::HeaderBuilder;
+use utoipa::openapi::path::{HttpMethod, Operation, Parameter};
+use utoipa::openapi::schema::{ArrayItems, ObjectBuilder, SchemaFormat, Type};
+use utoipa::openapi::security::{ApiKey, ApiKeyValue, HttpAuthScheme, HttpBuilder, SecurityScheme};
+use utoipa::openapi::tag::TagBuilder;
 use utoipa::openapi::{
-    InfoBuilder, OpenApi, OpenApiBuilder, Ref, RefOr, ResponseBuilder, SecurityRequirement,
+    InfoBuilder, KnownFormat, LicenseBuilder, OpenApi, OpenApiBuilder, Ref, RefOr, Required, Response,
+    ResponseBuilder, Schema, ServerBuilder,
 };
 use utoipa::{PartialSchema, ToSchema};
 
 use crate::problem::{KINDS, Kind};
+use problems::Facts;
 
-/// What every operation may answer besides its own, with the codes that go with it.
-const PROBLEMS: &[(&str, &str)] = &[
-    ("400", "The request cannot be read"),
-    ("401", "A key is needed"),
-    ("403", "The key may not do this"),
-    ("408", "The request took too long"),
-    ("421", "Not a name of this service"),
-    ("429", "Too many at once"),
-    ("500", "Something of ours is broken"),
+const SCHEMAS: &str = "#/components/schemas/";
+/// Generators name a page of groups `GroupPage`; utoipa writes `Page_Group`.
+const PAGE: &str = "Page_";
+
+const ABOUT: &str = "\
+Tidegate runs bulk jobs fairly and within rate limits, refreshes cached records within a provider's budget, and puts visitors \
+into waiting rooms.
+
+Times are RFC 3339 in UTC. Durations are milliseconds. Field names are camelCase, and enum values are UPPER_SNAKE_CASE. Clients \
+should ignore fields that they do not know.
+
+Listings answer one page at a time: pass `next` of a page as `cursor` to read the following one.
+
+Streams are server-sent events (`text/event-stream`). The data of each event is one JSON value. The service sends a comment \
+as a heartbeat when there is nothing else to send.
+
+Errors are `application/problem+json` (RFC 9457). Every answer has the header `x-request-id`, and a problem repeats it as \
+`requestId`; the service's log has it, too. A problem's `code` stays the same between versions. The codes are";
+
+/// Every tag, in the order of the documentation.
+const TAGS: [(&str, &str); 15] = [
     (
-        "503",
-        "The store cannot be used now, or the service is stopping; see Retry-After",
+        "groups",
+        "Groups are customers, the unit of fairness: each one gets its share of the rate.",
+    ),
+    (
+        "congestion",
+        "How much throttling by downstream services delays groups.",
+    ),
+    (
+        "batches",
+        "Batches are bulk submissions of a group, the unit of progress and completion.",
+    ),
+    (
+        "jobs",
+        "Jobs are units of work that belong to a group and a batch.",
+    ),
+    (
+        "workers",
+        "Workers lease jobs, extend their leases and settle them.",
+    ),
+    (
+        "dead jobs",
+        "Dead jobs failed for good, expired or were cancelled. Operators replay or purge them.",
+    ),
+    (
+        "limits",
+        "The rates of the whole system and of queues, and their change at run time.",
+    ),
+    (
+        "records",
+        "Records are cached data in front of a limited API. Reading a stale one requests a refresh.",
+    ),
+    (
+        "refresh",
+        "The refresh module as a whole: sources, budgets and dead letters.",
+    ),
+    ("rooms", "Waiting rooms as operators see and control them."),
+    ("shops", "What a shop does with a visitor's pass."),
+    ("statistics", "Statistics of the whole system."),
+    (
+        "targets",
+        "Push targets: the services that Tidegate calls with jobs.",
+    ),
+    ("service", "The caller's identity and the audit log."),
+    (
+        "visitors",
+        "What a visitor's browser asks of a waiting room. A cookie or a token of the shop identifies the visitor.",
     ),
 ];
-/// Where there is something in the address, or a body.
-const WITH_NAMES: &[(&str, &str)] = &[
-    ("404", "There is no such thing"),
-    ("422", "A value is out of range"),
-];
-const WITH_BODY: &[(&str, &str)] = &[
-    ("409", "It is not in a state for this"),
-    ("413", "It is too much for one request"),
-    ("415", "The body is of a type that is not understood"),
-    ("422", "A value is out of range"),
+
+/// What the names in paths mean.
+const NAMES: [(&str, &str); 9] = [
+    ("group", "The group's id."),
+    ("batch", "The batch's id, unique within its group."),
+    ("job", "The job's id, unique within its group."),
+    ("source", "The name of a source in the configuration."),
+    ("key", "The record's key, unique within its source."),
+    ("target", "The target's name in the configuration."),
+    ("position", "The dead letter's position, like `3-17`."),
+    ("room", "The room's name."),
+    ("queue", "The queue's name."),
 ];
 
+/// Bodies whose fields all have defaults: clients may leave them out.
+const OPTIONAL_BODIES: [&str; 5] = ["Reason", "RoomCommand", "OpenBatch", "Lease", "JoinRoom"];
+
+/// The document before the routes are added.
 pub(crate) fn head() -> OpenApi {
     OpenApiBuilder::new()
         .info(
             InfoBuilder::new()
                 .title("Tidegate")
                 .version(env!("CARGO_PKG_VERSION"))
-                .description(Some(format!(
-                    "Stands between a flood of work and something scarce: fair, never over a limit, nothing lost. \
-                     Times are RFC 3339 in UTC, spans are milliseconds. Errors are problem+json with a `code` that \
-                     stays the same between versions: {}.",
-                    codes()
-                )))
+                .description(Some(format!("{ABOUT} {}.", codes())))
+                .license(Some(
+                    LicenseBuilder::new()
+                        .name("Apache License 2.0 or MIT License")
+                        .identifier(Some("Apache-2.0 OR MIT"))
+                        .build(),
+                ))
                 .build(),
         )
+        .servers(Some([ServerBuilder::new()
+            .url("/")
+            .description(Some("The service that serves this document"))
+            .build()]))
+        .tags(Some(TAGS.map(|(name, description)| {
+            TagBuilder::new()
+                .name(name)
+                .description(Some(description))
+                .build()
+        })))
         .build()
 }
 
@@ -60,68 +141,196 @@ fn codes() -> String {
     KINDS.iter().map(code).collect::<Vec<_>>().join(", ")
 }
 
-/// Adds what all operations have in common.
-pub(crate) fn finish(mut description: OpenApi) -> OpenApi {
-    let components = description.components.get_or_insert_default();
+/// Adds what operations have in common: problems, roles, and what the names in paths mean.
+pub(crate) fn finish(mut document: OpenApi) -> OpenApi {
+    for (path, item) in &mut document.paths.paths {
+        for (method, operation) in [
+            (HttpMethod::Get, &mut item.get),
+            (HttpMethod::Put, &mut item.put),
+            (HttpMethod::Post, &mut item.post),
+            (HttpMethod::Patch, &mut item.patch),
+            (HttpMethod::Delete, &mut item.delete),
+        ] {
+            if let Some(operation) = operation {
+                complete(path, method != HttpMethod::Get, operation);
+            }
+        }
+    }
+    let components = document.components.get_or_insert_default();
     components
         .schemas
         .insert(Problem::name().into_owned(), Problem::schema());
-    components.add_security_scheme("key", SecurityScheme::Http(Http::new(HttpAuthScheme::Bearer)));
-    for (path, item) in &mut description.paths.paths {
-        let names = path.contains('{');
-        for operation in [
+    components.add_security_scheme(
+        "apiKey",
+        SecurityScheme::Http(
+            HttpBuilder::new()
+                .scheme(HttpAuthScheme::Bearer)
+                .description(Some(
+                    "An API key as `Authorization: Bearer tg_…`. The service also takes it in the header `x-api-key`. \
+                     Requests need no key while the configuration has none.",
+                ))
+                .build(),
+        ),
+    );
+    components.add_security_scheme(
+        "visitorCookie",
+        SecurityScheme::ApiKey(ApiKey::Cookie(ApiKeyValue::with_description(
+            "tidegate_place",
+            "The cookie that the service gives a visitor's browser. Over HTTPS its name is `__Host-tidegate_place`.",
+        ))),
+    );
+    name_pages(&mut document);
+    document
+}
+
+fn complete(path: &str, changes: bool, operation: &mut Operation) {
+    let roles = roles(operation);
+    if let [role] = &roles.as_deref().unwrap_or_default() {
+        let needs = format!("Requires a key with the role `{role}`.");
+        let told = operation.description.take().filter(|text| !text.is_empty());
+        operation.description = Some(told.map_or(needs.clone(), |text| format!("{text}\n\n{needs}")));
+    }
+    for parameter in operation.parameters.iter_mut().flatten() {
+        let RefOr::T(Parameter {
+            name, description, ..
+        }) = parameter
+        else {
+            continue;
+        };
+        let meaning = NAMES.iter().find(|(known, _)| known == name);
+        *description = description.take().or(meaning.map(|(_, text)| (*text).to_owned()));
+    }
+    let optional = body(operation).is_some_and(|name| OPTIONAL_BODIES.contains(&name));
+    if let (true, Some(RefOr::T(body))) = (optional, &mut operation.request_body) {
+        body.required = Some(Required::False);
+    }
+    let parameters = || operation.parameters.iter().flatten();
+    let named = |wanted: &str| parameters().any(|one| matches!(one, RefOr::T(one) if one.name == wanted));
+    let facts = Facts {
+        path,
+        id: operation.operation_id.as_deref().unwrap_or_default(),
+        changes,
+        keyed: roles.is_some(),
+        admin: roles.iter().flatten().any(|role| role == "ADMIN"),
+        body: operation.request_body.is_some(),
+        parameters: parameters().next().is_some(),
+        cursor: named("cursor"),
+        stream: streams(operation),
+    };
+    for (status, kinds) in facts.problems() {
+        operation
+            .responses
+            .responses
+            .insert(status.to_string(), RefOr::T(problem(status, &kinds)));
+    }
+}
+
+/// The roles that a key needs for an operation; none if it needs no key.
+fn roles(operation: &Operation) -> Option<Vec<String>> {
+    let requirements = serde_json::to_value(&operation.security).ok()?;
+    let roles = requirements
+        .as_array()?
+        .iter()
+        .find_map(|one| one.get("apiKey"))?;
+    let name = |role: &Value| role.as_str().map(str::to_owned);
+    Some(roles.as_array()?.iter().filter_map(name).collect())
+}
+
+/// The name of the schema of an operation's body, if it is JSON.
+fn body(operation: &Operation) -> Option<&str> {
+    let RefOr::T(body) = operation.request_body.as_ref()? else {
+        return None;
+    };
+    let RefOr::T(content) = body.content.get("application/json")? else {
+        return None;
+    };
+    match content.schema.as_ref()? {
+        RefOr::Ref(schema) => schema.ref_location.strip_prefix(SCHEMAS),
+        RefOr::T(_) => None,
+    }
+}
+
+fn streams(operation: &Operation) -> bool {
+    operation.responses.responses.values().any(|response| {
+        matches!(response, RefOr::T(response) if response.content.contains_key("text/event-stream"))
+    })
+}
+
+fn problem(status: u16, kinds: &[Kind]) -> Response {
+    let told = |Kind(_, code, title): &Kind| format!("`{code}`: {title}.");
+    let description = kinds.iter().map(told).collect::<Vec<_>>().join(" ");
+    let content = ContentBuilder::new()
+        .schema(Some(RefOr::Ref(Ref::from_schema_name(Problem::name()))))
+        .build();
+    let response = ResponseBuilder::new()
+        .description(description)
+        .content("application/problem+json", content);
+    if !problems::says_when(status, kinds) {
+        return response.build();
+    }
+    let seconds = ObjectBuilder::new()
+        .schema_type(Type::Integer)
+        .format(Some(SchemaFormat::KnownFormat(KnownFormat::Int64)))
+        .minimum(Some(0));
+    let header = HeaderBuilder::new()
+        .schema(Some(seconds))
+        .description(Some("After how many seconds the same request may succeed."));
+    response.header("Retry-After", header.build()).build()
+}
+
+/// Names pages after what they hold, and lets them refer to it instead of repeating it.
+fn name_pages(document: &mut OpenApi) {
+    let items = document.paths.paths.values_mut();
+    let operations = items.flat_map(|item| {
+        [
             &mut item.get,
             &mut item.put,
             &mut item.post,
             &mut item.patch,
             &mut item.delete,
         ]
-        .into_iter()
-        .flatten()
-        {
-            let query = operation.parameters.as_ref().is_some_and(|all| !all.is_empty());
-            add(operation, PROBLEMS);
-            if names || query {
-                add(operation, WITH_NAMES);
+    });
+    for operation in operations.flatten() {
+        for response in operation.responses.responses.values_mut() {
+            let RefOr::T(response) = response else { continue };
+            for content in response.content.values_mut() {
+                if let RefOr::T(content) = content
+                    && let Some(schema) = &mut content.schema
+                {
+                    name_page(schema);
+                }
             }
-            // What is refreshed may be nothing.
-            if path.starts_with("/v1/refresh") || path.starts_with("/v1/records") {
-                add(operation, &WITH_NAMES[..1]);
-            }
-            if path.ends_with("/refresh") {
-                add(
-                    operation,
-                    &[("409", "It is not refreshed before some time; see Retry-After")],
-                );
-            }
-            if query {
-                add(operation, &[("409", "The place in the listing is gone")]);
-            }
-            if operation.request_body.is_some() || path.ends_with("/seal") {
-                add(operation, WITH_BODY);
-            }
-            operation.security = Some(vec![
-                SecurityRequirement::new("key", std::iter::empty::<String>()),
-                SecurityRequirement::default(),
-            ]);
         }
     }
-    description
-}
-
-fn add(operation: &mut Operation, problems: &[(&str, &str)]) {
-    for (status, words) in problems {
-        let content = ContentBuilder::new()
-            .schema(Some(RefOr::Ref(Ref::from_schema_name(Problem::name()))))
-            .build();
-        let response = ResponseBuilder::new()
-            .description(*words)
-            .content("application/problem+json", content)
-            .build();
-        operation
-            .responses
-            .responses
-            .entry((*status).to_owned())
-            .or_insert(RefOr::T(response));
+    let Some(components) = &mut document.components else {
+        return;
+    };
+    let schemas = std::mem::take(&mut components.schemas);
+    for (name, mut schema) in schemas {
+        if let RefOr::T(Schema::Object(object)) = &mut schema {
+            object.properties.values_mut().for_each(name_page);
+            if let Some(item) = name.strip_prefix(PAGE)
+                && let Some(RefOr::T(Schema::Array(items))) = object.properties.get_mut("items")
+            {
+                items.items = ArrayItems::RefOrSchema(Box::new(RefOr::Ref(Ref::from_schema_name(item))));
+            }
+        }
+        let name = page_name(&name).unwrap_or(name);
+        components.schemas.insert(name, schema);
     }
 }
+
+fn name_page(schema: &mut RefOr<Schema>) {
+    if let RefOr::Ref(schema) = schema
+        && let Some(name) = schema.ref_location.strip_prefix(SCHEMAS).and_then(page_name)
+    {
+        schema.ref_location = format!("{SCHEMAS}{name}");
+    }
+}
+
+fn page_name(name: &str) -> Option<String> {
+    name.strip_prefix(PAGE).map(|item| format!("{item}Page"))
+}
+
+#[cfg(test)]
+mod tests;

@@ -8,7 +8,7 @@ use axum::http::StatusCode;
 use axum::response::sse::Event;
 use axum::response::{IntoResponse, Response};
 use futures_core::Stream;
-use tidegate_api::{Batch, Cancelled, Job, OpenBatch, Page, Reason, Role, Sealed, StreamEvent};
+use tidegate_api::{Batch, Cancelled, Job, OpenBatch, Page, Reason, Role, Sealed};
 use tidegate_core::bulk::views::{Query, View};
 use tidegate_core::bulk::{
     BatchOptions, OpenBatchParams, Opened, PauseParams, ResumeParams, SealBatchParams, Target,
@@ -29,7 +29,7 @@ use crate::state::{App, batch_id, group_id};
 /// How often progress is looked at.
 const INTERVAL: Duration = Duration::from_millis(200);
 
-/// Names a group and a batch of it.
+/// The names of a group and a batch of it.
 type Pair = PathParams<(String, String)>;
 
 fn pair(names: &(String, String)) -> ApiResult<(GroupId, BatchId)> {
@@ -47,10 +47,22 @@ async fn view(app: &App, group: GroupId, batch: BatchId) -> ApiResult<Batch> {
     }
 }
 
-/// Opens a batch that jobs can be fed to. Opening it again changes nothing.
-#[utoipa::path(put, path = "/v1/groups/{group}/batches/{batch}", tag = "batches",
-    params(("group" = String, Path), ("batch" = String, Path)), request_body = OpenBatch,
-    responses((status = 201, description = "It was opened", body = Batch), (status = 200, description = "It was open already", body = Batch)))]
+/// Opens a batch.
+///
+/// Jobs can be added to the batch until somebody seals it. Opening an open batch again changes nothing.
+#[utoipa::path(
+    put, path = "/v1/groups/{group}/batches/{batch}",
+    operation_id = "openBatch", tag = "batches", security(("apiKey" = ["SUBMIT"]), ()),
+    params(("group" = String, Path), ("batch" = String, Path)),
+    request_body(
+        content = OpenBatch, description = "Options of the batch. Every field has a default.",
+        example = json!({"failureThresholdPercent": 50, "keepResults": true})
+    ),
+    responses(
+        (status = 201, description = "The service opened the batch.", body = Batch),
+        (status = 200, description = "The batch was open already.", body = Batch)
+    )
+)]
 pub(super) async fn open(
     State(app): State<App>,
     caller: Caller,
@@ -85,9 +97,21 @@ pub(super) async fn open(
     Ok((status, body).into_response())
 }
 
-/// Reads one batch.
-#[utoipa::path(get, path = "/v1/groups/{group}/batches/{batch}", tag = "batches",
-    params(("group" = String, Path), ("batch" = String, Path)), responses((status = 200, body = Batch)))]
+/// Reads one batch with its progress.
+#[utoipa::path(
+    get, path = "/v1/groups/{group}/batches/{batch}",
+    operation_id = "getBatch", tag = "batches", security(("apiKey" = ["READ"]), ()),
+    params(("group" = String, Path), ("batch" = String, Path)),
+    responses(
+        (
+            status = 200, description = "The batch.", body = Batch, example = json!({
+                "group": "acme", "id": "newsletter-7", "status": "RUNNING", "sealed": true, "paused": false, "cancelled": false,
+                "counts": {"total": 2, "success": 1, "failed": 0}, "errors": [], "createdAt": "2026-03-01T09:30:00.250Z",
+                "estimate": {"estimatedSeconds": 4, "estimatedAt": "2026-03-01T09:30:05.000Z"}
+            })
+        )
+    )
+)]
 pub(super) async fn read(
     State(app): State<App>,
     caller: Caller,
@@ -98,9 +122,20 @@ pub(super) async fn read(
     Ok(Json(view(&app, group, batch).await?))
 }
 
-/// Says that a batch takes no more jobs, so that it can complete.
-#[utoipa::path(post, path = "/v1/groups/{group}/batches/{batch}/seal", tag = "batches",
-    params(("group" = String, Path), ("batch" = String, Path)), responses((status = 200, body = Sealed)))]
+/// Seals a batch.
+///
+/// A sealed batch takes no more jobs, so that it can complete.
+#[utoipa::path(
+    post, path = "/v1/groups/{group}/batches/{batch}/seal",
+    operation_id = "sealBatch", tag = "batches", security(("apiKey" = ["SUBMIT"]), ()),
+    params(("group" = String, Path), ("batch" = String, Path)),
+    responses(
+        (
+            status = 200, description = "The batch is sealed.", body = Sealed,
+            example = json!({"batch": "newsletter-7", "totalJobs": 2, "batchComplete": false})
+        )
+    )
+)]
 pub(super) async fn seal(
     State(app): State<App>,
     caller: Caller,
@@ -124,9 +159,19 @@ pub(super) async fn seal_batch(app: &App, group: GroupId, batch: BatchId) -> Api
     })
 }
 
-/// Takes a batch's jobs out of the order.
-#[utoipa::path(post, path = "/v1/groups/{group}/batches/{batch}/pause", tag = "batches",
-    params(("group" = String, Path), ("batch" = String, Path)), request_body = Reason, responses((status = 200, body = Batch)))]
+/// Pauses a batch.
+///
+/// The service starts no more jobs of the batch. Jobs that run already continue.
+#[utoipa::path(
+    post, path = "/v1/groups/{group}/batches/{batch}/pause",
+    operation_id = "pauseBatch", tag = "batches", security(("apiKey" = ["ADMIN"]), ()),
+    params(("group" = String, Path), ("batch" = String, Path)),
+    request_body(
+        content = Reason, description = "The reason, for the audit log.",
+        example = json!({"why": "Maintenance of the mail provider"})
+    ),
+    responses((status = 200, description = "The paused batch.", body = Batch))
+)]
 pub(super) async fn pause(
     State(app): State<App>,
     caller: Caller,
@@ -142,9 +187,17 @@ pub(super) async fn pause(
     Ok(Json(view(&app, group, batch).await?))
 }
 
-/// Puts them back.
-#[utoipa::path(post, path = "/v1/groups/{group}/batches/{batch}/resume", tag = "batches",
-    params(("group" = String, Path), ("batch" = String, Path)), request_body = Reason, responses((status = 200, body = Batch)))]
+/// Resumes a paused batch.
+#[utoipa::path(
+    post, path = "/v1/groups/{group}/batches/{batch}/resume",
+    operation_id = "resumeBatch", tag = "batches", security(("apiKey" = ["ADMIN"]), ()),
+    params(("group" = String, Path), ("batch" = String, Path)),
+    request_body(
+        content = Reason, description = "The reason, for the audit log.",
+        example = json!({"why": "Maintenance of the mail provider"})
+    ),
+    responses((status = 200, description = "The resumed batch.", body = Batch))
+)]
 pub(super) async fn resume(
     State(app): State<App>,
     caller: Caller,
@@ -160,9 +213,21 @@ pub(super) async fn resume(
     Ok(Json(view(&app, group, batch).await?))
 }
 
-/// Ends every job of a batch that is not running.
-#[utoipa::path(post, path = "/v1/groups/{group}/batches/{batch}/cancel", tag = "batches",
-    params(("group" = String, Path), ("batch" = String, Path)), request_body = Reason, responses((status = 200, body = Cancelled)))]
+/// Cancels every job of a batch that is not running.
+///
+/// Cancelled jobs are dead with the reason `CANCELLED`. Running jobs stay with their workers.
+#[utoipa::path(
+    post, path = "/v1/groups/{group}/batches/{batch}/cancel",
+    operation_id = "cancelBatch", tag = "batches", security(("apiKey" = ["ADMIN"]), ()),
+    params(("group" = String, Path), ("batch" = String, Path)),
+    request_body(
+        content = Reason, description = "The reason, for the audit log.",
+        example = json!({"why": "Maintenance of the mail provider"})
+    ),
+    responses(
+        (status = 200, description = "How many jobs the service cancelled, and how many still run.", body = Cancelled)
+    )
+)]
 pub(super) async fn cancel(
     State(app): State<App>,
     caller: Caller,
@@ -176,9 +241,16 @@ pub(super) async fn cancel(
     app.audited(&caller, command, cancelled).await.map(Json)
 }
 
-/// Lists a batch's jobs with their results, in the order in which they came.
-#[utoipa::path(get, path = "/v1/groups/{group}/batches/{batch}/results", tag = "batches",
-    params(("group" = String, Path), ("batch" = String, Path), Listing), responses((status = 200, body = Page<Job>)))]
+/// Lists a batch's jobs with their results.
+///
+/// Jobs come in the order in which the service accepted them. A batch that was opened with `keepResults` keeps its
+/// finished jobs until it is decided.
+#[utoipa::path(
+    get, path = "/v1/groups/{group}/batches/{batch}/results",
+    operation_id = "listBatchResults", tag = "batches", security(("apiKey" = ["READ"]), ()),
+    params(("group" = String, Path), ("batch" = String, Path), Listing),
+    responses((status = 200, description = "One page of jobs.", body = Page<Job>))
+)]
 pub(super) async fn results(
     State(app): State<App>,
     caller: Caller,
@@ -199,10 +271,23 @@ pub(super) async fn results(
     })))
 }
 
-/// Follows a batch: an event `progress` whenever it has changed, the last one when it is decided.
-#[utoipa::path(get, path = "/v1/groups/{group}/batches/{batch}/events", tag = "batches",
+/// Streams a batch's progress.
+///
+/// The service sends an event `progress` at once and after every change. Each one carries a `Batch` as JSON. The event
+/// that reports `COMPLETED` or `FAILED` is the last one. If the service can no longer follow the batch, it sends an
+/// event `problem` with a `Problem` and ends the stream.
+#[utoipa::path(
+    get, path = "/v1/groups/{group}/batches/{batch}/events",
+    operation_id = "streamBatchEvents", tag = "batches", security(("apiKey" = ["READ"]), ()),
     params(("group" = String, Path), ("batch" = String, Path)),
-    responses((status = 200, description = "Events named `progress`, each with a Batch", body = StreamEvent, content_type = "text/event-stream")))]
+    responses(
+        (
+            status = 200, description = "Server-sent events named `progress`, each with a `Batch`; or one named `problem` with a `Problem`.",
+            content_type = "text/event-stream", body = String,
+            example = json!("event: progress\ndata: {\"group\":\"acme\",\"id\":\"newsletter-7\",\"status\":\"RUNNING\"}\n\n")
+        )
+    )
+)]
 pub(super) async fn progress(
     State(app): State<App>,
     caller: Caller,

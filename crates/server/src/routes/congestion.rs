@@ -17,13 +17,20 @@ use crate::state::{App, group_id};
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub(super) struct Recent {
-    /// Most entries, the latest ones, 1 to 1,000; 100 if absent.
+    /// The most entries; 100 if absent.
     #[param(minimum = 1, maximum = 1000)]
     limit: Option<u32>,
 }
 
-/// How much the downstream holds each group up.
-#[utoipa::path(get, path = "/v1/congestion", tag = "congestion", params(Listing), responses((status = 200, body = CongestionSummary)))]
+/// Lists how much downstream throttling delays each group.
+#[utoipa::path(
+    get, path = "/v1/congestion",
+    operation_id = "getCongestionSummary", tag = "congestion", security(("apiKey" = ["READ"]), ()),
+    params(Listing),
+    responses(
+        (status = 200, description = "Totals over all groups, and one page of groups.", body = CongestionSummary)
+    )
+)]
 pub(super) async fn summary(
     State(app): State<App>,
     caller: Caller,
@@ -46,8 +53,13 @@ pub(super) async fn summary(
     }))
 }
 
-/// How much the downstream holds one group up.
-#[utoipa::path(get, path = "/v1/groups/{group}/congestion", tag = "congestion", params(("group" = String, Path)), responses((status = 200, body = Congestion)))]
+/// Reads how much downstream throttling delays one group.
+#[utoipa::path(
+    get, path = "/v1/groups/{group}/congestion",
+    operation_id = "getGroupCongestion", tag = "congestion", security(("apiKey" = ["READ"]), ()),
+    params(("group" = String, Path)),
+    responses((status = 200, description = "The congestion of the group.", body = Congestion))
+)]
 pub(super) async fn of_group(
     State(app): State<App>,
     caller: Caller,
@@ -61,8 +73,13 @@ pub(super) async fn of_group(
     Ok(Json(convert::congestion(state)))
 }
 
-/// A group's congestion over time, oldest first.
-#[utoipa::path(get, path = "/v1/groups/{group}/congestion/history", tag = "congestion", params(("group" = String, Path), Recent), responses((status = 200, body = Page<CongestionPoint>)))]
+/// Reads a group's congestion over time, oldest entry first.
+#[utoipa::path(
+    get, path = "/v1/groups/{group}/congestion/history",
+    operation_id = "getGroupCongestionHistory", tag = "congestion", security(("apiKey" = ["READ"]), ()),
+    params(("group" = String, Path), Recent),
+    responses((status = 200, description = "The latest entries, oldest first.", body = Page<CongestionPoint>))
+)]
 pub(super) async fn history(
     State(app): State<App>,
     caller: Caller,

@@ -29,16 +29,18 @@ const MAX_NAMED: usize = 1_000;
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub(super) struct DeadListing {
-    /// What `next` of the page before says.
+    /// The `next` of the page before; absent for the first page.
     cursor: Option<String>,
-    /// Most items of the page, 1 to 1,000; 100 if absent.
+    /// The most items of the page; 100 if absent.
     #[param(minimum = 1, maximum = 1000)]
     limit: Option<u32>,
+    /// Only jobs of this group.
     group: Option<String>,
+    /// Only jobs of this type.
     #[serde(rename = "type")]
     #[param(rename = "type")]
     kind: Option<String>,
-    #[param(inline)]
+    /// Only jobs that died for this reason.
     reason: Option<DeathReason>,
 }
 
@@ -58,8 +60,15 @@ fn need(caller: &Caller, role: Role, filter: &DeadFilter) -> ApiResult<()> {
     }
 }
 
-/// Lists dead jobs, those accepted last first.
-#[utoipa::path(get, path = "/v1/dead-jobs", tag = "dead jobs", params(DeadListing), responses((status = 200, body = Page<Job>)))]
+/// Lists dead jobs, the latest accepted first.
+///
+/// A key for some groups has to name one of them in `group`.
+#[utoipa::path(
+    get, path = "/v1/dead-jobs",
+    operation_id = "listDeadJobs", tag = "dead jobs", security(("apiKey" = ["READ"]), ()),
+    params(DeadListing),
+    responses((status = 200, description = "One page of dead jobs.", body = Page<Job>))
+)]
 pub(super) async fn list(
     State(app): State<App>,
     caller: Caller,
@@ -79,8 +88,20 @@ pub(super) async fn list(
     })))
 }
 
-/// Gives dead jobs another life.
-#[utoipa::path(post, path = "/v1/dead-jobs/replay", tag = "dead jobs", request_body = DeadSelection, responses((status = 200, body = DeadDone)))]
+/// Replays dead jobs.
+///
+/// Each job waits again as if it were new, with all its attempts.
+#[utoipa::path(
+    post, path = "/v1/dead-jobs/replay",
+    operation_id = "replayDeadJobs", tag = "dead jobs", security(("apiKey" = ["ADMIN"]), ()),
+    request_body(
+        content = DeadSelection, description = "Which dead jobs to take.",
+        example = json!({"group": "acme", "reason": "ATTEMPTS_USED_UP", "why": "The mail server is back"})
+    ),
+    responses(
+        (status = 200, description = "How many jobs the service replayed and skipped.", body = DeadDone)
+    )
+)]
 pub(super) async fn replay(
     State(app): State<App>,
     caller: Caller,
@@ -89,8 +110,16 @@ pub(super) async fn replay(
     each(&app, &caller, asked, Fate::Replay).await.map(Json)
 }
 
-/// Forgets dead jobs.
-#[utoipa::path(post, path = "/v1/dead-jobs/purge", tag = "dead jobs", request_body = DeadSelection, responses((status = 200, body = DeadDone)))]
+/// Deletes dead jobs for good.
+#[utoipa::path(
+    post, path = "/v1/dead-jobs/purge",
+    operation_id = "purgeDeadJobs", tag = "dead jobs", security(("apiKey" = ["ADMIN"]), ()),
+    request_body(
+        content = DeadSelection, description = "Which dead jobs to take.",
+        example = json!({"group": "acme", "reason": "ATTEMPTS_USED_UP", "why": "The mail server is back"})
+    ),
+    responses((status = 200, description = "How many jobs the service deleted and skipped.", body = DeadDone))
+)]
 pub(super) async fn purge(
     State(app): State<App>,
     caller: Caller,

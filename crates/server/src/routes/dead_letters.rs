@@ -29,15 +29,16 @@ const MAX_ERRORS: usize = 100;
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub(super) struct DeadLetterListing {
-    /// What `next` of the page before says.
+    /// The `next` of the page before; absent for the first page.
     cursor: Option<String>,
-    /// Most items of the page, 1 to 1,000; 100 if absent.
+    /// The most items of the page; 100 if absent.
     #[param(minimum = 1, maximum = 1000)]
     limit: Option<u32>,
+    /// Only dead letters of this source.
     source: Option<String>,
-    #[param(inline)]
+    /// Only dead letters with this failure.
     reason: Option<FailureReason>,
-    /// Also those that were replayed or purged.
+    /// Also dead letters that somebody has replayed or purged.
     #[serde(default)]
     handled: bool,
 }
@@ -84,8 +85,15 @@ fn position(text: &str) -> ApiResult<DeadLetterPosition> {
     })
 }
 
-/// Lists dead letters by partition, the oldest first. A page may be short, or even empty, and yet have a next one.
-#[utoipa::path(get, path = "/v1/refresh/dead-letters", tag = "refresh", params(DeadLetterListing), responses((status = 200, body = Page<DeadLetter>)))]
+/// Lists dead letters by partition, the oldest first.
+///
+/// A page may be short, or even empty, and still have a `next`.
+#[utoipa::path(
+    get, path = "/v1/refresh/dead-letters",
+    operation_id = "listDeadLetters", tag = "refresh", security(("apiKey" = ["READ"]), ()),
+    params(DeadLetterListing),
+    responses((status = 200, description = "One page of dead letters.", body = Page<DeadLetter>))
+)]
 pub(super) async fn list(
     State(app): State<App>,
     caller: Caller,
@@ -109,8 +117,13 @@ pub(super) async fn list(
     }))
 }
 
-/// One dead letter with everything that is kept of it.
-#[utoipa::path(get, path = "/v1/refresh/dead-letters/{position}", tag = "refresh", params(("position" = String, Path)), responses((status = 200, body = DeadLetter)))]
+/// Reads one dead letter with everything that the service keeps of it.
+#[utoipa::path(
+    get, path = "/v1/refresh/dead-letters/{position}",
+    operation_id = "getDeadLetter", tag = "refresh", security(("apiKey" = ["READ"]), ()),
+    params(("position" = String, Path)),
+    responses((status = 200, description = "The dead letter.", body = DeadLetter))
+)]
 pub(super) async fn inspect(
     State(app): State<App>,
     caller: Caller,
@@ -124,8 +137,20 @@ pub(super) async fn inspect(
     })
 }
 
-/// Asks for the records of dead letters again.
-#[utoipa::path(post, path = "/v1/refresh/dead-letters/replay", tag = "refresh", request_body = DeadLetterSelection, responses((status = 200, body = DeadLettersDone)))]
+/// Replays dead letters.
+///
+/// The service requests a new refresh of each record.
+#[utoipa::path(
+    post, path = "/v1/refresh/dead-letters/replay",
+    operation_id = "replayDeadLetters", tag = "refresh", security(("apiKey" = ["ADMIN"]), ()),
+    request_body(
+        content = DeadLetterSelection, description = "Which dead letters to take.",
+        example = json!({"source": "products", "reason": "API_5XX", "why": "The provider is back"})
+    ),
+    responses(
+        (status = 200, description = "How many dead letters the service replayed and skipped.", body = DeadLettersDone)
+    )
+)]
 pub(super) async fn replay(
     State(app): State<App>,
     caller: Caller,
@@ -134,8 +159,20 @@ pub(super) async fn replay(
     each(&app, &caller, asked, Fate::Replay).await.map(Json)
 }
 
-/// Puts dead letters away: nobody needs them any more.
-#[utoipa::path(post, path = "/v1/refresh/dead-letters/purge", tag = "refresh", request_body = DeadLetterSelection, responses((status = 200, body = DeadLettersDone)))]
+/// Marks dead letters as purged.
+///
+/// Listings leave purged dead letters out unless `handled` is set.
+#[utoipa::path(
+    post, path = "/v1/refresh/dead-letters/purge",
+    operation_id = "purgeDeadLetters", tag = "refresh", security(("apiKey" = ["ADMIN"]), ()),
+    request_body(
+        content = DeadLetterSelection, description = "Which dead letters to take.",
+        example = json!({"source": "products", "reason": "API_5XX", "why": "The provider is back"})
+    ),
+    responses(
+        (status = 200, description = "How many dead letters the service purged and skipped.", body = DeadLettersDone)
+    )
+)]
 pub(super) async fn purge(
     State(app): State<App>,
     caller: Caller,

@@ -19,8 +19,15 @@ use crate::state::{App, group_id};
 /// Limit: jobs looked at in one step of a cancellation.
 const CANCEL_BATCH: u32 = 1_000;
 
-/// Lists groups in the order in which they came.
-#[utoipa::path(get, path = "/v1/groups", tag = "groups", params(Listing), responses((status = 200, body = Page<Group>)))]
+/// Lists groups.
+///
+/// Groups come in the order in which the service first saw them. A key for some groups sees only those.
+#[utoipa::path(
+    get, path = "/v1/groups",
+    operation_id = "listGroups", tag = "groups", security(("apiKey" = ["READ"]), ()),
+    params(Listing),
+    responses((status = 200, description = "One page of groups.", body = Page<Group>))
+)]
 pub(super) async fn list(
     State(app): State<App>,
     caller: Caller,
@@ -46,7 +53,12 @@ async fn view(app: &App, group: GroupId) -> ApiResult<Group> {
 }
 
 /// Reads one group.
-#[utoipa::path(get, path = "/v1/groups/{group}", tag = "groups", params(("group" = String, Path)), responses((status = 200, body = Group)))]
+#[utoipa::path(
+    get, path = "/v1/groups/{group}",
+    operation_id = "getGroup", tag = "groups", security(("apiKey" = ["READ"]), ()),
+    params(("group" = String, Path)),
+    responses((status = 200, description = "The group.", body = Group))
+)]
 pub(super) async fn read(
     State(app): State<App>,
     caller: Caller,
@@ -58,7 +70,18 @@ pub(super) async fn read(
 }
 
 /// Changes a group's weight and ceilings.
-#[utoipa::path(patch, path = "/v1/groups/{group}", tag = "groups", params(("group" = String, Path)), request_body = PatchGroup, responses((status = 200, body = Group)))]
+///
+/// Fields that the body leaves out keep their value. The change holds at once, also for jobs that already wait.
+#[utoipa::path(
+    patch, path = "/v1/groups/{group}",
+    operation_id = "updateGroup", tag = "groups", security(("apiKey" = ["ADMIN"]), ()),
+    params(("group" = String, Path)),
+    request_body(
+        content = PatchGroup, description = "What to change.",
+        example = json!({"weight": 2.0, "ceilings": {"leasedAtOnce": 10}, "why": "Bigger contract"})
+    ),
+    responses((status = 200, description = "The group after the change.", body = Group))
+)]
 pub(super) async fn patch(
     State(app): State<App>,
     caller: Caller,
@@ -70,7 +93,7 @@ pub(super) async fn patch(
     let base_priority = match (asked.weight, asked.base_priority) {
         (Some(_), Some(_)) => {
             return Err(ApiError::invalid(
-                "weight and base_priority are two names of one thing; give one of them",
+                "weight and basePriority are two names of one thing; give one of them",
             ));
         }
         (Some(weight), None) if (1.0 / 64.0..=64.0).contains(&weight) => Some(convert::base_priority(weight)),
@@ -96,8 +119,19 @@ pub(super) async fn patch(
     Ok(Json(view(&app, group).await?))
 }
 
-/// Takes a group out of the order; its running jobs go on.
-#[utoipa::path(post, path = "/v1/groups/{group}/pause", tag = "groups", params(("group" = String, Path)), request_body = Reason, responses((status = 200, body = Group)))]
+/// Pauses a group.
+///
+/// The service starts no more jobs of the group. Jobs that run already continue.
+#[utoipa::path(
+    post, path = "/v1/groups/{group}/pause",
+    operation_id = "pauseGroup", tag = "groups", security(("apiKey" = ["ADMIN"]), ()),
+    params(("group" = String, Path)),
+    request_body(
+        content = Reason, description = "The reason, for the audit log.",
+        example = json!({"why": "Maintenance of the mail provider"})
+    ),
+    responses((status = 200, description = "The paused group.", body = Group))
+)]
 pub(super) async fn pause(
     State(app): State<App>,
     caller: Caller,
@@ -113,8 +147,17 @@ pub(super) async fn pause(
     Ok(Json(view(&app, group).await?))
 }
 
-/// Puts a group back into the order.
-#[utoipa::path(post, path = "/v1/groups/{group}/resume", tag = "groups", params(("group" = String, Path)), request_body = Reason, responses((status = 200, body = Group)))]
+/// Resumes a paused group.
+#[utoipa::path(
+    post, path = "/v1/groups/{group}/resume",
+    operation_id = "resumeGroup", tag = "groups", security(("apiKey" = ["ADMIN"]), ()),
+    params(("group" = String, Path)),
+    request_body(
+        content = Reason, description = "The reason, for the audit log.",
+        example = json!({"why": "Maintenance of the mail provider"})
+    ),
+    responses((status = 200, description = "The resumed group.", body = Group))
+)]
 pub(super) async fn resume(
     State(app): State<App>,
     caller: Caller,
@@ -130,8 +173,21 @@ pub(super) async fn resume(
     Ok(Json(view(&app, group).await?))
 }
 
-/// Ends every job of a group that is not running.
-#[utoipa::path(post, path = "/v1/groups/{group}/cancel", tag = "groups", params(("group" = String, Path)), request_body = Reason, responses((status = 200, body = Cancelled)))]
+/// Cancels every job of a group that is not running.
+///
+/// Cancelled jobs are dead with the reason `CANCELLED`. Running jobs stay with their workers.
+#[utoipa::path(
+    post, path = "/v1/groups/{group}/cancel",
+    operation_id = "cancelGroup", tag = "groups", security(("apiKey" = ["ADMIN"]), ()),
+    params(("group" = String, Path)),
+    request_body(
+        content = Reason, description = "The reason, for the audit log.",
+        example = json!({"why": "Maintenance of the mail provider"})
+    ),
+    responses(
+        (status = 200, description = "How many jobs the service cancelled, and how many still run.", body = Cancelled)
+    )
+)]
 pub(super) async fn cancel(
     State(app): State<App>,
     caller: Caller,
@@ -164,7 +220,16 @@ pub(super) async fn cancel_all(app: &App, target: Target) -> ApiResult<Cancelled
 }
 
 /// Clears a group's congestion statistics.
-#[utoipa::path(post, path = "/v1/groups/{group}/reset-stats", tag = "groups", params(("group" = String, Path)), request_body = Reason, responses((status = 200, body = Group)))]
+#[utoipa::path(
+    post, path = "/v1/groups/{group}/reset-stats",
+    operation_id = "resetGroupStats", tag = "groups", security(("apiKey" = ["ADMIN"]), ()),
+    params(("group" = String, Path)),
+    request_body(
+        content = Reason, description = "The reason, for the audit log.",
+        example = json!({"why": "Maintenance of the mail provider"})
+    ),
+    responses((status = 200, description = "The group after the reset.", body = Group))
+)]
 pub(super) async fn reset_stats(
     State(app): State<App>,
     caller: Caller,
@@ -179,8 +244,16 @@ pub(super) async fn reset_stats(
     Ok(Json(view(&app, group).await?))
 }
 
-/// The current window as a group sees it.
-#[utoipa::path(get, path = "/v1/groups/{group}/limits", tag = "groups", params(("group" = String, Path)), responses((status = 200, body = GroupLimits)))]
+/// Reads the current rate window as a group sees it.
+///
+/// The counts say how many jobs the whole system and this group have started in the window, and how many they may
+/// start.
+#[utoipa::path(
+    get, path = "/v1/groups/{group}/limits",
+    operation_id = "getGroupLimits", tag = "groups", security(("apiKey" = ["READ"]), ()),
+    params(("group" = String, Path)),
+    responses((status = 200, description = "Counts and limits of the current window.", body = GroupLimits))
+)]
 pub(super) async fn limits(
     State(app): State<App>,
     caller: Caller,

@@ -8,7 +8,7 @@ use tidegate_api::{EnqueueJobs, Enqueued, Job, NewJob, Reason, RefusedJob, Role}
 use tidegate_core::bulk::{self, EnqueueParams, ReplayParams};
 use tidegate_core::ids::{BatchId, GroupId, JobType};
 use tidegate_core::time::Timestamp;
-use utoipa::IntoParams;
+use utoipa::{IntoParams, ToSchema};
 
 use super::batches::seal_batch;
 use crate::audit::AuditedCommand;
@@ -30,10 +30,16 @@ const CHUNK_BYTES: usize = 4 * 1024 * 1024;
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub(super) struct Sealing {
-    /// Seals the batch afterwards, unless a job was refused: nothing more will come.
+    /// Seals the batch afterwards, unless the service refused a job.
     #[serde(default)]
     seal: bool,
 }
+
+/// One `NewJob` as JSON per line, any number of lines.
+#[derive(ToSchema)]
+#[schema(value_type = String, format = Binary)]
+#[expect(dead_code, reason = "it describes a body that is read line by line")]
+struct JobLines(Vec<u8>);
 
 /// What a request's jobs belong to where they do not say it themselves.
 struct Place {
@@ -41,13 +47,31 @@ struct Place {
     batch: Option<BatchId>,
 }
 
-/// Accepts jobs that each name their group.
+/// Accepts jobs of any groups.
 ///
-/// As `{"jobs": […]}`, or one job per line as `application/x-ndjson`. Accepting is idempotent: a job that the
-/// group has already is counted as a duplicate.
-#[utoipa::path(post, path = "/v1/jobs", tag = "jobs",
-    request_body(content((EnqueueJobs = "application/json"), (String = "application/x-ndjson"))),
-    responses((status = 200, body = Enqueued)))]
+/// Each job names its group. A job without a batch joins its group's open batch. Repeating the call is safe: the
+/// service counts a job whose id the group knows already as a duplicate and changes nothing. The service has stored an
+/// accepted job durably when it answers.
+#[utoipa::path(
+    post, path = "/v1/jobs",
+    operation_id = "enqueueJobs", tag = "jobs", security(("apiKey" = ["SUBMIT"]), ()),
+    request_body(
+        description = "The jobs. Send a stream of any length as `application/x-ndjson`, one job per line.",
+        content(
+            (EnqueueJobs = "application/json", example = json!({"jobs": [
+                {"group": "acme", "id": "mail-1", "type": "MAIL", "payload": {"to": "ada@example.com"}},
+                {"group": "acme", "id": "mail-2", "type": "MAIL", "priority": "LOW"}
+            ]})),
+            (JobLines = "application/x-ndjson")
+        )
+    ),
+    responses(
+        (
+            status = 200, description = "How many jobs the service accepted, knew already and refused.", body = Enqueued,
+            example = json!({"accepted": 2, "duplicates": 0, "refused": 0})
+        )
+    )
+)]
 pub(super) async fn enqueue(
     State(app): State<App>,
     caller: Caller,
@@ -61,10 +85,31 @@ pub(super) async fn enqueue(
     accept(&app, &caller, place, request).await.map(Json)
 }
 
-/// Accepts jobs of one group, into the batch that each names or the group's open one.
-#[utoipa::path(post, path = "/v1/groups/{group}/jobs", tag = "jobs", params(("group" = String, Path)),
-    request_body(content((EnqueueJobs = "application/json"), (String = "application/x-ndjson"))),
-    responses((status = 200, body = Enqueued)))]
+/// Accepts jobs of one group.
+///
+/// Each job joins the batch that it names, or else the group's open batch. Repeating the call is safe: the service
+/// counts a job whose id the group knows already as a duplicate.
+#[utoipa::path(
+    post, path = "/v1/groups/{group}/jobs",
+    operation_id = "enqueueGroupJobs", tag = "jobs", security(("apiKey" = ["SUBMIT"]), ()),
+    params(("group" = String, Path)),
+    request_body(
+        description = "The jobs. Send a stream of any length as `application/x-ndjson`, one job per line.",
+        content(
+            (EnqueueJobs = "application/json", example = json!({"jobs": [
+                {"id": "mail-1", "type": "MAIL", "payload": {"to": "ada@example.com"}},
+                {"id": "mail-2", "type": "MAIL", "priority": "LOW"}
+            ]})),
+            (JobLines = "application/x-ndjson")
+        )
+    ),
+    responses(
+        (
+            status = 200, description = "How many jobs the service accepted, knew already and refused.", body = Enqueued,
+            example = json!({"accepted": 2, "duplicates": 0, "refused": 0, "batch": "newsletter-7"})
+        )
+    )
+)]
 pub(super) async fn enqueue_for_group(
     State(app): State<App>,
     caller: Caller,
@@ -80,11 +125,32 @@ pub(super) async fn enqueue_for_group(
     accept(&app, &caller, place, request).await.map(Json)
 }
 
-/// Feeds a batch; it is opened if there is none of this name.
-#[utoipa::path(post, path = "/v1/groups/{group}/batches/{batch}/jobs", tag = "jobs",
+/// Adds jobs to a batch.
+///
+/// The service opens the batch if it does not exist. Repeating the call is safe: the service counts a job whose id the
+/// group knows already as a duplicate. With `seal=true` the service seals the batch afterwards, unless it refused a
+/// job.
+#[utoipa::path(
+    post, path = "/v1/groups/{group}/batches/{batch}/jobs",
+    operation_id = "enqueueBatchJobs", tag = "jobs", security(("apiKey" = ["SUBMIT"]), ()),
     params(("group" = String, Path), ("batch" = String, Path), Sealing),
-    request_body(content((EnqueueJobs = "application/json"), (String = "application/x-ndjson"))),
-    responses((status = 200, body = Enqueued)))]
+    request_body(
+        description = "The jobs. Send a stream of any length as `application/x-ndjson`, one job per line.",
+        content(
+            (EnqueueJobs = "application/json", example = json!({"jobs": [
+                {"id": "mail-1", "type": "MAIL", "payload": {"to": "ada@example.com"}},
+                {"id": "mail-2", "type": "MAIL", "priority": "LOW"}
+            ]})),
+            (JobLines = "application/x-ndjson")
+        )
+    ),
+    responses(
+        (
+            status = 200, description = "How many jobs the service accepted, knew already and refused.", body = Enqueued,
+            example = json!({"accepted": 2, "duplicates": 0, "refused": 0, "batch": "newsletter-7"})
+        )
+    )
+)]
 pub(super) async fn feed(
     State(app): State<App>,
     caller: Caller,
@@ -294,9 +360,13 @@ impl Intake<'_> {
     }
 }
 
-/// Reads one job with everything that is kept of it.
-#[utoipa::path(get, path = "/v1/groups/{group}/jobs/{job}", tag = "jobs",
-    params(("group" = String, Path), ("job" = String, Path)), responses((status = 200, body = Job)))]
+/// Reads one job with everything that the service keeps of it.
+#[utoipa::path(
+    get, path = "/v1/groups/{group}/jobs/{job}",
+    operation_id = "getJob", tag = "jobs", security(("apiKey" = ["READ"]), ()),
+    params(("group" = String, Path), ("job" = String, Path)),
+    responses((status = 200, description = "The job.", body = Job))
+)]
 pub(super) async fn read(
     State(app): State<App>,
     caller: Caller,
@@ -308,9 +378,19 @@ pub(super) async fn read(
     Ok(Json(convert::job(group.as_str(), None, details)))
 }
 
-/// Gives a dead job another life.
-#[utoipa::path(post, path = "/v1/groups/{group}/jobs/{job}/replay", tag = "jobs",
-    params(("group" = String, Path), ("job" = String, Path)), request_body = Reason, responses((status = 200, body = Job)))]
+/// Replays a dead job.
+///
+/// The job waits again as if it were new, with all its attempts.
+#[utoipa::path(
+    post, path = "/v1/groups/{group}/jobs/{job}/replay",
+    operation_id = "replayJob", tag = "jobs", security(("apiKey" = ["ADMIN"]), ()),
+    params(("group" = String, Path), ("job" = String, Path)),
+    request_body(
+        content = Reason, description = "The reason, for the audit log.",
+        example = json!({"why": "Maintenance of the mail provider"})
+    ),
+    responses((status = 200, description = "The replayed job.", body = Job))
+)]
 pub(super) async fn retry(
     State(app): State<App>,
     caller: Caller,

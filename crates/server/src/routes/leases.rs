@@ -28,8 +28,19 @@ const MAX_EXTENSION_MS: u64 = 86_400_000;
 /// A waiting call looks by itself at least so often: a signal can be missed on a store that is shared.
 const LOOK: Duration = Duration::from_secs(1);
 
-/// Leases jobs of a queue. With `wait_ms` the call waits until there is one.
-#[utoipa::path(post, path = "/v1/leases", tag = "workers", request_body = Lease, responses((status = 200, body = LeasedJobs)))]
+/// Leases jobs of a queue.
+///
+/// With `waitMs` the call waits until there is a job or the time is up. A worker must settle or extend each lease
+/// before its `deadline`; otherwise the service gives the job to another worker.
+#[utoipa::path(
+    post, path = "/v1/leases",
+    operation_id = "leaseJobs", tag = "workers", security(("apiKey" = ["WORK"]), ()),
+    request_body(
+        content = Lease, description = "Which jobs, and how long to wait for them.",
+        example = json!({"queue": "default", "max": 10, "waitMs": 20000, "worker": "mailer-1"})
+    ),
+    responses((status = 200, description = "The leased jobs, or why there are none.", body = LeasedJobs))
+)]
 pub(super) async fn lease(
     State(app): State<App>,
     caller: Caller,
@@ -56,7 +67,7 @@ pub(super) async fn lease(
     let wait = asked.wait_ms.unwrap_or(0);
     if wait > MAX_WAIT_MS {
         return Err(ApiError::invalid(format!(
-            "wait_ms = {wait}: it may be up to {MAX_WAIT_MS}"
+            "waitMs = {wait}: it may be up to {MAX_WAIT_MS}"
         )));
     }
     let params = LeaseParams {
@@ -147,8 +158,21 @@ fn chunk(len: usize) -> ApiResult<()> {
     Ok(())
 }
 
-/// Gives running jobs more time.
-#[utoipa::path(post, path = "/v1/leases/extend", tag = "workers", request_body = Extend, responses((status = 200, body = ExtendedLeases)))]
+/// Extends leases.
+///
+/// Each lease then ends `byMs` milliseconds from now. A lease that has ended already cannot be extended: its entry has
+/// no `until`.
+#[utoipa::path(
+    post, path = "/v1/leases/extend",
+    operation_id = "extendLeases", tag = "workers", security(("apiKey" = ["WORK"]), ()),
+    request_body(
+        content = Extend, description = "The leases, and how long they should last.",
+        example = json!({"leases": ["2a.7"], "byMs": 30000})
+    ),
+    responses(
+        (status = 200, description = "The new end of each lease, in the order of the request.", body = ExtendedLeases)
+    )
+)]
 pub(super) async fn extend(
     State(app): State<App>,
     caller: Caller,
@@ -159,7 +183,7 @@ pub(super) async fn extend(
     if !(1..=MAX_EXTENSION_MS).contains(&asked.by_ms) {
         let by = asked.by_ms;
         return Err(ApiError::invalid(format!(
-            "by_ms = {by}: it may be from 1 to {MAX_EXTENSION_MS}"
+            "byMs = {by}: it may be from 1 to {MAX_EXTENSION_MS}"
         )));
     }
     let leases = asked
@@ -182,8 +206,24 @@ pub(super) async fn extend(
     }))
 }
 
-/// Takes workers' answers. A late one, whose lease had ended, is told so and changes nothing.
-#[utoipa::path(post, path = "/v1/leases/settle", tag = "workers", request_body = Settle, responses((status = 200, body = SettledJobs)))]
+/// Settles leases.
+///
+/// A worker reports the outcome of each job. The service answers `STALE` for a lease that had ended, and changes
+/// nothing: another worker may have the job.
+#[utoipa::path(
+    post, path = "/v1/leases/settle",
+    operation_id = "settleLeases", tag = "workers", security(("apiKey" = ["WORK"]), ()),
+    request_body(
+        content = Settle, description = "The outcome of each lease.",
+        example = json!({"settlements": [
+            {"lease": "2a.7", "outcome": "COMPLETED", "result": {"messageId": "42"}},
+            {"lease": "2b.1", "outcome": "RETRY", "error": "Connection reset", "retryAfterMs": 5000}
+        ]})
+    ),
+    responses(
+        (status = 200, description = "What became of each job, in the order of the request.", body = SettledJobs)
+    )
+)]
 pub(super) async fn settle(
     State(app): State<App>,
     caller: Caller,
@@ -218,7 +258,7 @@ fn outcome(answer: tidegate_api::Settlement, index: usize) -> ApiResult<bulk::Jo
     };
     if misplaced {
         return Err(ApiError::invalid(format!(
-            "answer {index}: `result` goes with done, `error` with failed and retry, `retry_after_ms` with throttled and retry"
+            "answer {index}: `result` goes with COMPLETED, `error` with FAILED and RETRY, `retryAfterMs` with THROTTLED and RETRY"
         )));
     }
     let error = answer.error.unwrap_or_else(|| "the worker gave no reason".into());

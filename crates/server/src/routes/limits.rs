@@ -20,15 +20,29 @@ async fn view(app: &App) -> ApiResult<Limits> {
     }
 }
 
-/// The rates as they hold now, and who changed them.
-#[utoipa::path(get, path = "/v1/limits", tag = "limits", responses((status = 200, body = Limits)))]
+/// Reads the rates that hold now, and who changed them.
+#[utoipa::path(
+    get, path = "/v1/limits",
+    operation_id = "getLimits", tag = "limits", security(("apiKey" = ["READ"]), ()),
+    responses((status = 200, description = "The rates and their latest changes.", body = Limits))
+)]
 pub(super) async fn read(State(app): State<App>, caller: Caller) -> ApiResult<Json<Limits>> {
     caller.need_for_all(Role::Read)?;
     view(&app).await.map(Json)
 }
 
-/// Changes rates at once, until they are changed again.
-#[utoipa::path(patch, path = "/v1/limits", tag = "limits", request_body = PatchLimits, responses((status = 200, body = Limits)))]
+/// Changes rates.
+///
+/// The new rates hold at once, and until somebody changes them again. `null` restores the configured rate.
+#[utoipa::path(
+    patch, path = "/v1/limits",
+    operation_id = "updateLimits", tag = "limits", security(("apiKey" = ["ADMIN"]), ()),
+    request_body(
+        content = PatchLimits, description = "The rates to change.",
+        example = json!({"globalRps": 50.0, "queues": {"mailer": null}, "why": "The provider is slow today"})
+    ),
+    responses((status = 200, description = "The rates after the change.", body = Limits))
+)]
 pub(super) async fn patch(
     State(app): State<App>,
     caller: Caller,
@@ -48,7 +62,7 @@ pub(super) async fn patch(
     };
     if params.global_rps == Set::Keep && params.queues.is_empty() {
         return Err(ApiError::invalid(
-            "nothing to change: give `global_rps`, or `queues`",
+            "nothing to change: give `globalRps`, or `queues`",
         ));
     }
     let command = AuditedCommand::new("limits.patch", "limits")

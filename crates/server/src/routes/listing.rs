@@ -19,9 +19,9 @@ const READ: u32 = 50;
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub(crate) struct Listing {
-    /// What `next` of the page before says.
+    /// The `next` of the page before; absent for the first page.
     pub(crate) cursor: Option<String>,
-    /// Most items of the page, 1 to 1,000; 100 if absent.
+    /// The most items of the page; 100 if absent.
     #[param(minimum = 1, maximum = 1000)]
     pub(crate) limit: Option<u32>,
 }

@@ -66,9 +66,19 @@ async fn shown(
     Ok((door, claims.map_err(ShopError::from)?))
 }
 
-/// Redeems a pass, once: its visitor is inside from now on. The same session may ask again.
-#[utoipa::path(post, path = "/v1/rooms/{room}/redeem", tag = "shops", params(("room" = String, Path)),
-    request_body = RedeemPass, responses((status = 200, body = Visit)))]
+/// Redeems a pass.
+///
+/// A pass can be redeemed once; its visitor is inside from then on. The same `session` may repeat the call.
+#[utoipa::path(
+    post, path = "/v1/rooms/{room}/redeem",
+    operation_id = "redeemPass", tag = "shops", security(("apiKey" = ["SHOP"]), ()),
+    params(("room" = String, Path)),
+    request_body(
+        content = RedeemPass, description = "The pass that the visitor brought.",
+        example = json!({"pass": "eyJhbGciOiJFZERTQSJ9.e30.c2lnbmF0dXJl", "session": "basket-42"})
+    ),
+    responses((status = 200, description = "The visitor is inside.", body = Visit))
+)]
 pub(super) async fn redeem(
     State(app): State<App>,
     caller: Caller,
@@ -84,9 +94,17 @@ pub(super) async fn redeem(
     Ok(told(&claims, visited))
 }
 
-/// What a pass is worth now, without redeeming it: whether it is good, and where its visitor is.
-#[utoipa::path(post, path = "/v1/rooms/{room}/check", tag = "shops", params(("room" = String, Path)),
-    request_body = RedeemPass, responses((status = 200, body = Visit)))]
+/// Checks a pass without redeeming it.
+#[utoipa::path(
+    post, path = "/v1/rooms/{room}/check",
+    operation_id = "checkPass", tag = "shops", security(("apiKey" = ["SHOP"]), ()),
+    params(("room" = String, Path)),
+    request_body(
+        content = RedeemPass, description = "The pass that the visitor brought.",
+        example = json!({"pass": "eyJhbGciOiJFZERTQSJ9.e30.c2lnbmF0dXJl", "session": "basket-42"})
+    ),
+    responses((status = 200, description = "Where the visitor of the pass is.", body = Visit))
+)]
 pub(super) async fn check(
     State(app): State<App>,
     caller: Caller,
@@ -105,10 +123,20 @@ pub(super) async fn check(
     }
 }
 
-/// Lets a visitor stay inside for longer, from now on; never shorter. 409 `visit_ended`: the visit has ended, it does
-/// not go on.
-#[utoipa::path(post, path = "/v1/rooms/{room}/extend", tag = "shops", params(("room" = String, Path)),
-    request_body = RedeemPass, responses((status = 200, body = Visit)))]
+/// Extends a visit.
+///
+/// The visitor may stay for `forMs` milliseconds from now, never shorter than before. A visit that has ended does not
+/// continue.
+#[utoipa::path(
+    post, path = "/v1/rooms/{room}/extend",
+    operation_id = "extendVisit", tag = "shops", security(("apiKey" = ["SHOP"]), ()),
+    params(("room" = String, Path)),
+    request_body(
+        content = RedeemPass, description = "The pass, and how long its visitor may stay.",
+        example = json!({"pass": "eyJhbGciOiJFZERTQSJ9.e30.c2lnbmF0dXJl", "forMs": 300000})
+    ),
+    responses((status = 200, description = "The visit with its new end.", body = Visit))
+)]
 pub(super) async fn extend(
     State(app): State<App>,
     caller: Caller,
@@ -127,10 +155,20 @@ pub(super) async fn extend(
     Ok(told(&claims, visited))
 }
 
-/// The visitor has what it came for: the slot is free, the seat stays taken. Said twice, it counts once. 409
-/// `visit_ended`: the visit had ended otherwise, and slot and seat are given back; nothing may be sold.
-#[utoipa::path(post, path = "/v1/rooms/{room}/complete", tag = "shops", params(("room" = String, Path)),
-    request_body = RedeemPass, responses((status = 200, body = Visit)))]
+/// Completes a visit.
+///
+/// The visitor has bought: the slot is free again, the seat stays taken. Repeating the call is safe. If the answer is
+/// 409 `visit_ended`, the visit had ended otherwise; slot and seat are free again, and the shop must not sell.
+#[utoipa::path(
+    post, path = "/v1/rooms/{room}/complete",
+    operation_id = "completeVisit", tag = "shops", security(("apiKey" = ["SHOP"]), ()),
+    params(("room" = String, Path)),
+    request_body(
+        content = RedeemPass, description = "The pass that the visitor brought.",
+        example = json!({"pass": "eyJhbGciOiJFZERTQSJ9.e30.c2lnbmF0dXJl", "session": "basket-42"})
+    ),
+    responses((status = 200, description = "The completed visit.", body = Visit))
+)]
 pub(super) async fn complete(
     State(app): State<App>,
     caller: Caller,
@@ -145,9 +183,19 @@ pub(super) async fn complete(
     Ok(told(&claims, visited))
 }
 
-/// The visitor goes without having bought: slot and seat come back, once. If the visit had ended, tells how.
-#[utoipa::path(post, path = "/v1/rooms/{room}/release", tag = "shops", params(("room" = String, Path)),
-    request_body = RedeemPass, responses((status = 200, body = Visit)))]
+/// Ends a visit without a purchase.
+///
+/// Slot and seat are free again. If the visit had ended before, the answer says how.
+#[utoipa::path(
+    post, path = "/v1/rooms/{room}/release",
+    operation_id = "releaseVisit", tag = "shops", security(("apiKey" = ["SHOP"]), ()),
+    params(("room" = String, Path)),
+    request_body(
+        content = RedeemPass, description = "The pass that the visitor brought.",
+        example = json!({"pass": "eyJhbGciOiJFZERTQSJ9.e30.c2lnbmF0dXJl", "session": "basket-42"})
+    ),
+    responses((status = 200, description = "The ended visit.", body = Visit))
+)]
 pub(super) async fn release(
     State(app): State<App>,
     caller: Caller,
@@ -162,10 +210,16 @@ pub(super) async fn release(
     Ok(told(&claims, visited))
 }
 
-/// The public keys of passes, as a JWK Set: with these a shop checks passes by itself.
-#[utoipa::path(get, path = "/.well-known/jwks.json", tag = "shops",
-    responses((status = 200, description = "A JWK Set", content_type = "application/json", body = serde_json::Value),
-        (status = 404, description = "`no_rooms`: there are no rooms here")))]
+/// Reads the public keys of passes.
+///
+/// The answer is a JWK Set. With it a shop verifies passes by itself.
+#[utoipa::path(
+    get, path = "/.well-known/jwks.json",
+    operation_id = "getPassKeys", tag = "shops", security(()),
+    responses(
+        (status = 200, description = "A JWK Set.", content_type = "application/json", body = serde_json::Value)
+    )
+)]
 pub(super) async fn keys(State(app): State<App>) -> ApiResult<Response> {
     let mut response = axum::Json(app.rooms()?.signer.jwks()).into_response();
     let kept = HeaderValue::from_static("public, max-age=300");

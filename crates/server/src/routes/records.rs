@@ -12,7 +12,6 @@ use futures_core::Stream;
 use serde::Deserialize;
 use tidegate_api::{
     ReadRecord, ReadRecords, Record, RecordProblem, RecordsRead, RefreshOutcome, RefreshRequested, Role,
-    StreamEvent,
 };
 use tidegate_core::ids::{CorrelationId, RecordId, RecordKey, SourceId};
 use tidegate_core::refresh::Version;
@@ -37,7 +36,7 @@ const MAX_BATCH: usize = 1_000;
 /// How much longer than the refresh part itself a request for a refresh is waited for.
 const MARGIN: Duration = Duration::from_millis(500);
 
-/// Names a source and a record of it.
+/// The names of a source and a record of it.
 type Pair = PathParams<(String, String)>;
 
 impl App {
@@ -142,10 +141,19 @@ fn tag(record: &Record, view: &RecordView) -> Option<HeaderValue> {
     HeaderValue::try_from(text).ok()
 }
 
-/// Reads a record: the stored answer at once, however old, and a request for a refresh if it is stale or missing.
-#[utoipa::path(get, path = "/v1/records/{source}/{key}", tag = "records",
+/// Reads a record.
+///
+/// The service answers at once with the snapshot that it has, however old. If the snapshot is stale or missing, the
+/// service also requests a refresh. Send `If-None-Match` with the `ETag` of an earlier answer to save the body.
+#[utoipa::path(
+    get, path = "/v1/records/{source}/{key}",
+    operation_id = "getRecord", tag = "records", security(("apiKey" = ["READ"]), ()),
     params(("source" = String, Path), ("key" = String, Path)),
-    responses((status = 200, body = Record), (status = 304, description = "As `If-None-Match` says")))]
+    responses(
+        (status = 200, description = "The record as the service knows it.", body = Record),
+        (status = 304, description = "The record has not changed since the answer that `If-None-Match` names.")
+    )
+)]
 pub(super) async fn read(
     State(app): State<App>,
     caller: Caller,
@@ -195,8 +203,20 @@ fn correlation(headers: &HeaderMap) -> Option<CorrelationId> {
     CorrelationId::new(id).ok()
 }
 
-/// Reads several records, at most 1,000, as single reads do.
-#[utoipa::path(post, path = "/v1/records/read", tag = "records", request_body = ReadRecords, responses((status = 200, body = RecordsRead)))]
+/// Reads up to 1,000 records.
+///
+/// Each record is answered, and refreshed if it is stale or missing, as by a single read.
+#[utoipa::path(
+    post, path = "/v1/records/read",
+    operation_id = "readRecords", tag = "records", security(("apiKey" = ["READ"]), ()),
+    request_body(
+        content = ReadRecords, description = "Which records.",
+        example = json!({"records": [{"source": "products", "key": "4711"}]})
+    ),
+    responses(
+        (status = 200, description = "One entry per record, in the order of the request.", body = RecordsRead)
+    )
+)]
 pub(super) async fn read_many(
     State(app): State<App>,
     caller: Caller,
@@ -264,10 +284,18 @@ fn written(item: &ReadRecord) -> ApiResult<Vec<u8>> {
     serde_json::to_vec(item).map_err(|_| ApiError::new(INTERNAL, "the answer cannot be written"))
 }
 
-/// Asks for a refresh of a record, also of one that is fresh. It goes before those that nobody asked for.
-#[utoipa::path(post, path = "/v1/records/{source}/{key}/refresh", tag = "records",
+/// Requests a refresh of a record.
+///
+/// The service refreshes the record also if it is fresh, and before records that nobody asked for. Requests for the
+/// same record share one refresh.
+#[utoipa::path(
+    post, path = "/v1/records/{source}/{key}/refresh",
+    operation_id = "refreshRecord", tag = "records", security(("apiKey" = ["SUBMIT"]), ()),
     params(("source" = String, Path), ("key" = String, Path)),
-    responses((status = 202, description = "It is on its way, or was finished a moment ago", body = RefreshRequested)))]
+    responses(
+        (status = 202, description = "A refresh is queued, or was finished a moment ago.", body = RefreshRequested)
+    )
+)]
 pub(super) async fn refresh(
     State(app): State<App>,
     caller: Caller,
@@ -323,17 +351,29 @@ fn outcome(asked: PublishOutcome, now: Timestamp) -> ApiResult<(RefreshOutcome, 
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub(super) struct Since {
-    /// Until a refresh of this version, as asking for one tells it, or a later one came to its end; until the record is
-    /// fresh if absent.
+    /// The stream ends when the refresh of this `version`, as the request for it told, or a later one has ended. Without it
+    /// the stream ends when the record is fresh.
     #[param(minimum = 0)]
     version: Option<u64>,
 }
 
-/// Follows a record until it is fresh, known to be absent, or given up: an event `record` at once and whenever something changed,
-/// the last one named `last`.
-#[utoipa::path(get, path = "/v1/records/{source}/{key}/events", tag = "records",
+/// Streams a record until it is settled.
+///
+/// The service sends an event `record` at once and after every change. The event `last` ends the stream: the record is
+/// fresh, the upstream says that it does not exist, or the service gave up. Each one carries a `Record` as JSON. An
+/// event `problem` with a `Problem` ends the stream early.
+#[utoipa::path(
+    get, path = "/v1/records/{source}/{key}/events",
+    operation_id = "streamRecordEvents", tag = "records", security(("apiKey" = ["READ"]), ()),
     params(("source" = String, Path), ("key" = String, Path), Since),
-    responses((status = 200, description = "Events named `record`, the last one `last`, each with a Record", body = StreamEvent, content_type = "text/event-stream")))]
+    responses(
+        (
+            status = 200, description = "Server-sent events named `record`, the last one `last`, each with a `Record`; or one named `problem` with a `Problem`.",
+            content_type = "text/event-stream", body = String,
+            example = json!("event: last\ndata: {\"snapshot\":{\"name\":\"Tea\"},\"source\":\"products\",\"key\":\"4711\",\"freshness\":\"FRESH\"}\n\n")
+        )
+    )
+)]
 pub(super) async fn follow(
     State(app): State<App>,
     caller: Caller,

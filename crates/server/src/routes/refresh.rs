@@ -13,9 +13,15 @@ use crate::extract::{Json, PathParams};
 use crate::problem::{ApiError, ApiResult, UNKNOWN_TARGET};
 use crate::state::App;
 
-/// The refresh part at this moment: budgets, lag, breakers, freshness, counters. What is away is told as it was last
-/// seen.
-#[utoipa::path(get, path = "/v1/refresh", tag = "refresh", responses((status = 200, body = RefreshOverview)))]
+/// Reads the state of the refresh module.
+///
+/// It covers budgets, lag, circuit breakers, freshness and counters. The service reports what is unavailable as it last
+/// saw it.
+#[utoipa::path(
+    get, path = "/v1/refresh",
+    operation_id = "getRefreshOverview", tag = "refresh", security(("apiKey" = ["READ"]), ()),
+    responses((status = 200, description = "The state of the refresh module.", body = RefreshOverview))
+)]
 pub(super) async fn overview(State(app): State<App>, caller: Caller) -> ApiResult<Json<RefreshOverview>> {
     caller.need_for_all(Role::Read)?;
     let handle = app.refreshes()?;
@@ -45,9 +51,20 @@ pub(super) async fn overview(State(app): State<App>, caller: Caller) -> ApiResul
     }))
 }
 
-/// Calls a provider again although it asked to be left alone. Records that were put aside meanwhile come back at their
-/// own time.
-#[utoipa::path(post, path = "/v1/refresh/budgets/{target}/release", tag = "refresh", params(("target" = String, Path)), request_body = Reason, responses((status = 200, body = HoldLifted)))]
+/// Lifts the hold of a budget.
+///
+/// The service calls the provider again although its last `Retry-After` is not over. Records that were delayed
+/// meanwhile keep their own retry times.
+#[utoipa::path(
+    post, path = "/v1/refresh/budgets/{target}/release",
+    operation_id = "releaseBudget", tag = "refresh", security(("apiKey" = ["ADMIN"]), ()),
+    params(("target" = String, Path)),
+    request_body(
+        content = Reason, description = "The reason, for the audit log.",
+        example = json!({"why": "Maintenance of the mail provider"})
+    ),
+    responses((status = 200, description = "Whether there was a hold.", body = HoldLifted))
+)]
 pub(super) async fn release(
     State(app): State<App>,
     caller: Caller,
@@ -81,8 +98,12 @@ fn roles(roles: Roles) -> Vec<String> {
     played.map(|(name, _)| name.to_owned()).collect()
 }
 
-/// Where records come from.
-#[utoipa::path(get, path = "/v1/sources", tag = "refresh", responses((status = 200, body = Page<Source>)))]
+/// Lists the sources of records.
+#[utoipa::path(
+    get, path = "/v1/sources",
+    operation_id = "listSources", tag = "refresh", security(("apiKey" = ["READ"]), ()),
+    responses((status = 200, description = "Every configured source, on one page.", body = Page<Source>))
+)]
 pub(super) async fn sources(State(app): State<App>, caller: Caller) -> ApiResult<Json<Page<Source>>> {
     caller.need_for_all(Role::Read)?;
     let sources = app.config.sources.iter().map(|(name, settings)| {

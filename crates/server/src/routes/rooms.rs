@@ -19,8 +19,12 @@ use crate::state::App;
 /// Limit: what a caller knows a change by.
 const MAX_REQUEST_BYTES: usize = 200;
 
-/// Every room, with what happens in it.
-#[utoipa::path(get, path = "/v1/rooms", tag = "rooms", responses((status = 200, body = RoomList)))]
+/// Lists every waiting room with its state.
+#[utoipa::path(
+    get, path = "/v1/rooms",
+    operation_id = "listRooms", tag = "rooms", security(("apiKey" = ["READ"]), ()),
+    responses((status = 200, description = "Every room.", body = RoomList))
+)]
 pub(super) async fn list(State(app): State<App>, caller: Caller) -> ApiResult<Json<RoomList>> {
     caller.need_for_all(Role::Read)?;
     let Ok(rooms) = app.rooms() else {
@@ -38,9 +42,13 @@ pub(super) async fn list(State(app): State<App>, caller: Caller) -> ApiResult<Js
     Ok(Json(RoomList { rooms: list }))
 }
 
-/// One room.
-#[utoipa::path(get, path = "/v1/rooms/{room}", tag = "rooms", params(("room" = String, Path)),
-    responses((status = 200, body = Room)))]
+/// Reads one waiting room.
+#[utoipa::path(
+    get, path = "/v1/rooms/{room}",
+    operation_id = "getRoom", tag = "rooms", security(("apiKey" = ["READ"]), ()),
+    params(("room" = String, Path)),
+    responses((status = 200, description = "The room.", body = Room))
+)]
 pub(super) async fn read(
     State(app): State<App>,
     caller: Caller,
@@ -56,9 +64,13 @@ async fn now(door: &ServedRoom) -> ApiResult<Json<Room>> {
     Ok(Json(ticket::room(door, &seen)))
 }
 
-/// The last minutes of a room, as this process saw them.
-#[utoipa::path(get, path = "/v1/rooms/{room}/history", tag = "rooms", params(("room" = String, Path)),
-    responses((status = 200, body = RoomHistory)))]
+/// Reads the last minutes of a room as this process saw them.
+#[utoipa::path(
+    get, path = "/v1/rooms/{room}/history",
+    operation_id = "getRoomHistory", tag = "rooms", security(("apiKey" = ["READ"]), ()),
+    params(("room" = String, Path)),
+    responses((status = 200, description = "The samples, oldest first.", body = RoomHistory))
+)]
 pub(super) async fn history(
     State(app): State<App>,
     caller: Caller,
@@ -129,9 +141,19 @@ fn request(caller: &Caller, asked: &PatchCapacity) -> ApiResult<u64> {
     Ok(u64::from_be_bytes(number) >> 12)
 }
 
-/// Changes the limits of a room. Nobody who is inside has to go. With a `request` the same call may be made again.
-#[utoipa::path(patch, path = "/v1/rooms/{room}/capacity", tag = "rooms", params(("room" = String, Path)),
-    request_body = PatchCapacity, responses((status = 200, body = Room)))]
+/// Changes the limits of a room.
+///
+/// Visitors who are inside stay. With a `request` name, repeating the same call changes nothing.
+#[utoipa::path(
+    patch, path = "/v1/rooms/{room}/capacity",
+    operation_id = "updateRoomCapacity", tag = "rooms", security(("apiKey" = ["ADMIN"]), ()),
+    params(("room" = String, Path)),
+    request_body(
+        content = PatchCapacity, description = "The limits to change.",
+        example = json!({"inside": {"set": 100}, "perSecond": {"add": -5}, "why": "The shop is slow"})
+    ),
+    responses((status = 200, description = "The room after the change.", body = Room))
+)]
 pub(super) async fn resize(
     State(app): State<App>,
     caller: Caller,
@@ -144,13 +166,13 @@ pub(super) async fn resize(
         request: request(&caller, &asked)?,
         seats: asked.seats.map(|by| change("seats", by)).transpose()?,
         inside: asked.inside.map(|by| counted("inside", by)).transpose()?,
-        per_second: asked.per_second.map(|by| counted("per_second", by)).transpose()?,
+        per_second: asked.per_second.map(|by| counted("perSecond", by)).transpose()?,
         by: caller.name.clone(),
         why: asked.why.clone().unwrap_or_default(),
     };
     if params.seats.is_none() && params.inside.is_none() && params.per_second.is_none() {
         return Err(ApiError::invalid(
-            "nothing is to change; name seats, inside or per_second, like {\"inside\": {\"set\": 100}}",
+            "nothing is to change; name seats, inside or perSecond, like {\"inside\": {\"set\": 100}}",
         ));
     }
     if params.why.len() > 500 {
@@ -186,9 +208,19 @@ async fn turn(
     now(&door).await
 }
 
-/// Lets nobody in until it is resumed. Everybody keeps the place.
-#[utoipa::path(post, path = "/v1/rooms/{room}/pause", tag = "rooms", params(("room" = String, Path)),
-    request_body = RoomCommand, responses((status = 200, body = Room)))]
+/// Pauses admission to a room.
+///
+/// The service lets nobody in until an operator resumes the room. Visitors keep their tickets.
+#[utoipa::path(
+    post, path = "/v1/rooms/{room}/pause",
+    operation_id = "pauseRoom", tag = "rooms", security(("apiKey" = ["ADMIN"]), ()),
+    params(("room" = String, Path)),
+    request_body(
+        content = RoomCommand, description = "The reason, for the audit log.",
+        example = json!({"why": "The payment provider is down"})
+    ),
+    responses((status = 200, description = "The paused room.", body = Room))
+)]
 pub(super) async fn pause(
     State(app): State<App>,
     caller: Caller,
@@ -198,9 +230,17 @@ pub(super) async fn pause(
     turn(&app, &caller, &name, ("room.pause", Control::Pause), asked).await
 }
 
-/// Goes on after a pause, or opens a closed room again.
-#[utoipa::path(post, path = "/v1/rooms/{room}/resume", tag = "rooms", params(("room" = String, Path)),
-    request_body = RoomCommand, responses((status = 200, body = Room)))]
+/// Resumes a paused room, or opens a closed one again.
+#[utoipa::path(
+    post, path = "/v1/rooms/{room}/resume",
+    operation_id = "resumeRoom", tag = "rooms", security(("apiKey" = ["ADMIN"]), ()),
+    params(("room" = String, Path)),
+    request_body(
+        content = RoomCommand, description = "The reason, for the audit log.",
+        example = json!({"why": "The payment provider is down"})
+    ),
+    responses((status = 200, description = "The resumed room.", body = Room))
+)]
 pub(super) async fn resume(
     State(app): State<App>,
     caller: Caller,
@@ -210,9 +250,20 @@ pub(super) async fn resume(
     turn(&app, &caller, &name, ("room.resume", Control::Resume), asked).await
 }
 
-/// Closes the room: nobody comes, nobody is let in, and those who wait are told. Who is inside may finish.
-#[utoipa::path(post, path = "/v1/rooms/{room}/close", tag = "rooms", params(("room" = String, Path)),
-    request_body = RoomCommand, responses((status = 200, body = Room)))]
+/// Closes a room.
+///
+/// Nobody can join, and the service lets nobody in. It tells visitors who wait that the room is closed. Visitors who
+/// are inside may finish.
+#[utoipa::path(
+    post, path = "/v1/rooms/{room}/close",
+    operation_id = "closeRoom", tag = "rooms", security(("apiKey" = ["ADMIN"]), ()),
+    params(("room" = String, Path)),
+    request_body(
+        content = RoomCommand, description = "The reason, for the audit log.",
+        example = json!({"why": "The payment provider is down"})
+    ),
+    responses((status = 200, description = "The closed room.", body = Room))
+)]
 pub(super) async fn close(
     State(app): State<App>,
     caller: Caller,
@@ -222,10 +273,20 @@ pub(super) async fn close(
     turn(&app, &caller, &name, ("room.close", Control::Close), asked).await
 }
 
-/// Takes back passes that were not redeemed: of a promotion and all before, or of all so far. Visitors who wait with one
-/// get another.
-#[utoipa::path(post, path = "/v1/rooms/{room}/void", tag = "rooms", params(("room" = String, Path)),
-    request_body = RoomCommand, responses((status = 200, body = Room)))]
+/// Revokes passes that nobody has redeemed.
+///
+/// `through` names the last admission wave whose passes are revoked; without it the service revokes all passes so far.
+/// Visitors who hold a revoked pass get a new one.
+#[utoipa::path(
+    post, path = "/v1/rooms/{room}/void",
+    operation_id = "voidPasses", tag = "rooms", security(("apiKey" = ["ADMIN"]), ()),
+    params(("room" = String, Path)),
+    request_body(
+        content = RoomCommand, description = "Which passes, and the reason for the audit log.",
+        example = json!({"why": "A key leaked", "through": 12})
+    ),
+    responses((status = 200, description = "The room after the change.", body = Room))
+)]
 pub(super) async fn void(
     State(app): State<App>,
     caller: Caller,
@@ -246,10 +307,20 @@ pub(super) async fn void(
     now(&door).await
 }
 
-/// Removes a room that is over: closed or sold out, with nobody waiting, let in or inside, and not in the configuration.
-/// What is remembered of it goes with it. A room that the event service still knows is made again when somebody comes.
-#[utoipa::path(delete, path = "/v1/rooms/{room}", tag = "rooms", params(("room" = String, Path)),
-    request_body = RoomCommand, responses((status = 204)))]
+/// Deletes a room that is over.
+///
+/// The room must be closed or sold out, nobody may wait or be inside, and the configuration must not name it. The
+/// service forgets everything about it. If the event service still knows the room, the next visitor creates it again.
+#[utoipa::path(
+    delete, path = "/v1/rooms/{room}",
+    operation_id = "deleteRoom", tag = "rooms", security(("apiKey" = ["ADMIN"]), ()),
+    params(("room" = String, Path)),
+    request_body(
+        content = RoomCommand, description = "The reason, for the audit log.",
+        example = json!({"why": "The payment provider is down"})
+    ),
+    responses((status = 204, description = "The service deleted the room."))
+)]
 pub(super) async fn remove(
     State(app): State<App>,
     caller: Caller,

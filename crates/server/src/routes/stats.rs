@@ -7,7 +7,7 @@ use axum::response::Response;
 use axum::response::sse::Event;
 use futures_core::Stream;
 use serde::Deserialize;
-use tidegate_api::{AuditEntry, Identity, Page, Reason, Role, Samples, Stats, StreamEvent, Target};
+use tidegate_api::{AuditEntry, Identity, Page, Reason, Role, Samples, Stats, Target};
 use tidegate_core::ids::QueueId;
 use tokio::sync::broadcast::error::RecvError;
 use utoipa::IntoParams;
@@ -20,15 +20,25 @@ use crate::extract::{Json, PathParams, QueryParams};
 use crate::problem::{ApiError, ApiResult, UNKNOWN_TARGET};
 use crate::state::App;
 
-/// The whole system at this moment. While the store is away: as it was last seen.
-#[utoipa::path(get, path = "/v1/stats", tag = "statistics", responses((status = 200, body = Stats)))]
+/// Reads statistics of the whole system.
+///
+/// While the store is unavailable, the answer is what the service last saw.
+#[utoipa::path(
+    get, path = "/v1/stats",
+    operation_id = "getStats", tag = "statistics", security(("apiKey" = ["READ"]), ()),
+    responses((status = 200, description = "The statistics.", body = Stats))
+)]
 pub(super) async fn stats(State(app): State<App>, caller: Caller) -> ApiResult<Json<Stats>> {
     caller.need_for_all(Role::Read)?;
     app.sampler.stats(&app).await.map(Json)
 }
 
-/// The last minutes, a sample per second.
-#[utoipa::path(get, path = "/v1/history", tag = "statistics", responses((status = 200, body = Samples)))]
+/// Reads the statistics of the last minutes, one sample per second.
+#[utoipa::path(
+    get, path = "/v1/history",
+    operation_id = "getStatsHistory", tag = "statistics", security(("apiKey" = ["READ"]), ()),
+    responses((status = 200, description = "The samples, oldest first.", body = Samples))
+)]
 pub(super) async fn history(State(app): State<App>, caller: Caller) -> ApiResult<Json<Samples>> {
     caller.need_for_all(Role::Read)?;
     Ok(Json(Samples {
@@ -36,9 +46,21 @@ pub(super) async fn history(State(app): State<App>, caller: Caller) -> ApiResult
     }))
 }
 
-/// Follows the whole system: an event `stats` every second.
-#[utoipa::path(get, path = "/v1/events", tag = "statistics",
-    responses((status = 200, description = "Events named `stats`, each with Stats", body = StreamEvent, content_type = "text/event-stream")))]
+/// Streams statistics of the whole system.
+///
+/// The service sends an event `stats` every second. Each one carries `Stats` as JSON. A client that reads too slowly
+/// misses some.
+#[utoipa::path(
+    get, path = "/v1/events",
+    operation_id = "streamStatsEvents", tag = "statistics", security(("apiKey" = ["READ"]), ()),
+    responses(
+        (
+            status = 200, description = "Server-sent events named `stats`, each with `Stats`.",
+            content_type = "text/event-stream", body = String,
+            example = json!("event: stats\ndata: {\"at\":\"2026-03-01T09:30:00.250Z\",\"activeGroups\":3}\n\n")
+        )
+    )
+)]
 pub(super) async fn follow(State(app): State<App>, caller: Caller) -> ApiResult<Response> {
     caller.need_for_all(Role::Read)?;
     let first = app.sampler.stats(&app).await?;
@@ -62,8 +84,12 @@ fn every_second(app: App, first: Stats) -> impl Stream<Item = Result<Event, Infa
     })
 }
 
-/// Push targets and how their calls go.
-#[utoipa::path(get, path = "/v1/targets", tag = "targets", responses((status = 200, body = Page<Target>)))]
+/// Lists push targets and how their calls go.
+#[utoipa::path(
+    get, path = "/v1/targets",
+    operation_id = "listTargets", tag = "targets", security(("apiKey" = ["READ"]), ()),
+    responses((status = 200, description = "Every configured target, on one page.", body = Page<Target>))
+)]
 pub(super) async fn targets(State(app): State<App>, caller: Caller) -> ApiResult<Json<Page<Target>>> {
     caller.need_for_all(Role::Read)?;
     Ok(Json(Page {
@@ -84,8 +110,17 @@ fn target(app: &App, name: &str) -> ApiResult<Target> {
         })
 }
 
-/// Sends jobs to a target again.
-#[utoipa::path(post, path = "/v1/targets/{target}/enable", tag = "targets", params(("target" = String, Path)), request_body = Reason, responses((status = 200, body = Target)))]
+/// Enables a target: the service sends jobs to it again.
+#[utoipa::path(
+    post, path = "/v1/targets/{target}/enable",
+    operation_id = "enableTarget", tag = "targets", security(("apiKey" = ["ADMIN"]), ()),
+    params(("target" = String, Path)),
+    request_body(
+        content = Reason, description = "The reason, for the audit log.",
+        example = json!({"why": "Maintenance of the mail provider"})
+    ),
+    responses((status = 200, description = "The enabled target.", body = Target))
+)]
 pub(super) async fn enable(
     State(app): State<App>,
     caller: Caller,
@@ -102,8 +137,19 @@ pub(super) async fn enable(
     .await
 }
 
-/// Sends no more jobs to a target; they wait.
-#[utoipa::path(post, path = "/v1/targets/{target}/disable", tag = "targets", params(("target" = String, Path)), request_body = Reason, responses((status = 200, body = Target)))]
+/// Disables a target.
+///
+/// The service sends no more jobs to it. They wait until somebody enables the target again.
+#[utoipa::path(
+    post, path = "/v1/targets/{target}/disable",
+    operation_id = "disableTarget", tag = "targets", security(("apiKey" = ["ADMIN"]), ()),
+    params(("target" = String, Path)),
+    request_body(
+        content = Reason, description = "The reason, for the audit log.",
+        example = json!({"why": "Maintenance of the mail provider"})
+    ),
+    responses((status = 200, description = "The disabled target.", body = Target))
+)]
 pub(super) async fn disable(
     State(app): State<App>,
     caller: Caller,
@@ -126,13 +172,18 @@ pub(super) async fn disable(
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub(super) struct Recent {
-    /// Most entries, the latest ones, 1 to 1,000; 100 if absent.
+    /// The most entries; 100 if absent.
     #[param(minimum = 1, maximum = 1000)]
     limit: Option<u32>,
 }
 
-/// What was done by whom, the latest first.
-#[utoipa::path(get, path = "/v1/audit", tag = "statistics", params(Recent), responses((status = 200, body = Page<AuditEntry>)))]
+/// Lists the latest entries of the audit log, the newest first.
+#[utoipa::path(
+    get, path = "/v1/audit",
+    operation_id = "listAuditEntries", tag = "service", security(("apiKey" = ["ADMIN"]), ()),
+    params(Recent),
+    responses((status = 200, description = "The latest entries, on one page.", body = Page<AuditEntry>))
+)]
 pub(super) async fn audit(
     State(app): State<App>,
     caller: Caller,
@@ -145,8 +196,12 @@ pub(super) async fn audit(
     }))
 }
 
-/// Who the server takes you for.
-#[utoipa::path(get, path = "/v1/me", tag = "statistics", responses((status = 200, body = Identity)))]
+/// Reads who the service takes the caller for.
+#[utoipa::path(
+    get, path = "/v1/me",
+    operation_id = "getIdentity", tag = "service", security(("apiKey" = []), ()),
+    responses((status = 200, description = "Name, roles and groups of the key.", body = Identity))
+)]
 pub(super) async fn me(
     State(app): State<App>,
     caller: Caller,

@@ -10,7 +10,7 @@ use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
 use futures_core::Stream;
 use serde::{Deserialize, Serialize};
-use tidegate_api::{JoinRoom, RoomStatus, StreamClosed, StreamEnd, StreamEvent, Ticket, TicketState, Time};
+use tidegate_api::{JoinRoom, RoomStatus, StreamClosed, StreamEnd, Ticket, TicketState, Time};
 use tidegate_core::room::command::Refused as NotTaken;
 use tidegate_core::room::command::{JoinOutcome, TicketView};
 use tidegate_core::time::Timestamp;
@@ -34,11 +34,12 @@ const RETRY_MS: std::ops::Range<u64> = 1_000..4_000;
 #[serde(default, deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub(super) struct JoinQuery {
-    /// `1`: takes a new place at the end if the last ticket has ended.
+    /// Takes a new ticket at the end of the line if the last one has ended. `1` means the same as `true`.
+    #[param(value_type = Option<bool>)]
     again: Option<String>,
-    /// Who comes, as a token that the shop signed.
+    /// A token that the shop signed and that names the visitor. Without it the browser's cookie identifies the visitor.
     token: Option<String>,
-    /// The answer to the room's challenge, where it asks for one.
+    /// The solution of the room's challenge, if it asks for one.
     proof: Option<String>,
 }
 
@@ -50,11 +51,26 @@ impl JoinQuery {
     }
 }
 
-/// Takes a place, or finds the one that the visitor has, and tells how it goes until the visitor is let in. Events
-/// `queued` (the first), `position`, `early`, `granted`, `paused`, `resumed` carry a Ticket, `closed` says why the stream
-/// is over, `superseded` that another tab or device took over. The newest stream of a visitor wins.
-#[utoipa::path(get, path = "/events/{room}/tickets/waiting", tag = "visitors", params(("room" = String, Path), JoinQuery),
-    responses((status = 200, description = "Events", body = StreamEvent, content_type = "text/event-stream")))]
+/// Joins a room, and streams what becomes of the ticket.
+///
+/// A visitor who has a ticket already keeps it. The newest stream of a visitor wins. The events are:
+///
+/// - `queued` (the first one), `position`, `early`, `granted`, `paused` and `resumed` carry a `Ticket`.
+/// - `closed` ends the stream. It carries `reason` (`CLOSED`, `SOLD_OUT`, `FULL` or `ENDED`) and, for `ENDED`, how the ticket ended
+///   (`end`).
+/// - `superseded` ends the stream: another tab or device has taken over.
+#[utoipa::path(
+    get, path = "/events/{room}/tickets/waiting",
+    operation_id = "streamTicketEvents", tag = "visitors", security(("visitorCookie" = []), ()),
+    params(("room" = String, Path), JoinQuery),
+    responses(
+        (
+            status = 200, description = "Server-sent events about the ticket.",
+            content_type = "text/event-stream", body = String,
+            example = json!("event: queued\ndata: {\"room\":\"concert\",\"state\":\"WAITING\",\"position\":17}\n\nevent: closed\ndata: {\"reason\":\"SOLD_OUT\"}\n\n")
+        )
+    )
+)]
 pub(super) async fn stream(
     State(app): State<App>,
     asking: VisitorRequest,
@@ -266,9 +282,19 @@ fn own<T: Serialize>(visitor: &Visitor, body: &T) -> Response {
     response
 }
 
-/// Takes a place, or finds the one that the visitor has. Keep it with `GET …/place`, at least every few seconds.
-#[utoipa::path(post, path = "/v1/rooms/{room}/join", tag = "visitors", params(("room" = String, Path)),
-    request_body = JoinRoom, responses((status = 200, body = Ticket)))]
+/// Joins a room.
+///
+/// A visitor who has a ticket already keeps it. Read the ticket every few seconds to keep it, or use the stream.
+#[utoipa::path(
+    post, path = "/v1/rooms/{room}/join",
+    operation_id = "joinRoom", tag = "visitors", security(("visitorCookie" = []), ()),
+    params(("room" = String, Path)),
+    request_body(
+        content = JoinRoom, description = "How to join. Every field has a default.",
+        example = json!({"again": false})
+    ),
+    responses((status = 200, description = "The ticket.", body = Ticket))
+)]
 pub(super) async fn join(
     State(app): State<App>,
     asking: VisitorRequest,
@@ -311,9 +337,15 @@ pub(crate) async fn taken(
     }
 }
 
-/// Where the visitor stands. VisitorRequest keeps the place, as a stream does.
-#[utoipa::path(get, path = "/v1/rooms/{room}/ticket", tag = "visitors", params(("room" = String, Path)),
-    responses((status = 200, body = Ticket), (status = 404, description = "`no_place`: there is none")))]
+/// Reads the visitor's ticket.
+///
+/// Reading the ticket also keeps it alive, as a stream does.
+#[utoipa::path(
+    get, path = "/v1/rooms/{room}/ticket",
+    operation_id = "getTicket", tag = "visitors", security(("visitorCookie" = []), ()),
+    params(("room" = String, Path)),
+    responses((status = 200, description = "The ticket.", body = Ticket))
+)]
 pub(super) async fn place(
     State(app): State<App>,
     asking: VisitorRequest,
@@ -349,9 +381,13 @@ pub(crate) async fn kept(rooms: &Rooms, door: &ServedRoom, visitor: &Visitor) ->
     Ok(Some(rooms.place(door, &visitor.person, &outcome, &seen)))
 }
 
-/// Gives the place up, or the slot.
-#[utoipa::path(post, path = "/v1/rooms/{room}/leave", tag = "visitors", params(("room" = String, Path)),
-    responses((status = 200, body = Ticket)))]
+/// Gives the visitor's ticket or slot back.
+#[utoipa::path(
+    post, path = "/v1/rooms/{room}/leave",
+    operation_id = "leaveRoom", tag = "visitors", security(("visitorCookie" = []), ()),
+    params(("room" = String, Path)),
+    responses((status = 200, description = "The ended ticket.", body = Ticket))
+)]
 pub(super) async fn leave(
     State(app): State<App>,
     asking: VisitorRequest,
@@ -381,18 +417,30 @@ pub(crate) async fn left(rooms: &Rooms, door: &ServedRoom, visitor: &Visitor) ->
     Ok(Some(rooms.place(door, &visitor.person, &found, &seen)))
 }
 
-/// Work that has to be done before coming.
+/// A proof of work that a room asks for.
 #[derive(Debug, Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
 pub(super) struct Challenge {
-    /// Find a nonce of letters, digits, `-` or `_`, at most 32, so that SHA-256 of this text and the nonce begins with so many zero bits, and
-    /// come with `proof = challenge.nonce`. Absent: nothing is asked.
+    /// Find a nonce of at most 32 letters, digits, `-` or `_`, so that SHA-256 of this text and the nonce begins with `bits` zero
+    /// bits. Join with this text, a dot and the nonce as `proof`. Null if the room asks for none.
+    #[schema(required)]
     challenge: Option<String>,
+    /// How many zero bits the hash must begin with.
+    #[schema(required)]
     bits: Option<u8>,
 }
 
-/// The challenge of a room that wants work from those who come.
-#[utoipa::path(get, path = "/v1/rooms/{room}/challenge", tag = "visitors", params(("room" = String, Path)),
-    responses((status = 200, body = Challenge)))]
+/// Reads the proof-of-work challenge of a room.
+///
+/// A room may ask visitors to solve one before they join.
+#[utoipa::path(
+    get, path = "/v1/rooms/{room}/challenge",
+    operation_id = "getChallenge", tag = "visitors", security(()),
+    params(("room" = String, Path)),
+    responses(
+        (status = 200, description = "The challenge, or nulls if the room asks for none.", body = Challenge)
+    )
+)]
 pub(super) async fn challenge(
     State(app): State<App>,
     asking: VisitorRequest,
@@ -422,10 +470,10 @@ pub(super) async fn challenge(
 
 /// Which draw.
 #[derive(Debug, Default, Deserialize, IntoParams)]
-#[serde(default, deny_unknown_fields, rename_all = "camelCase")]
+#[serde(default, rename_all = "camelCase", deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub(super) struct WhichDraw {
-    /// When the room opened, in RFC 3339: for those who came before the opening was moved. As it is if absent.
+    /// An earlier opening time, for visitors who came before an operator moved it. The current opening time if absent.
     opens_at: Option<Time>,
 }
 
@@ -433,17 +481,27 @@ pub(super) struct WhichDraw {
 #[derive(Debug, Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct Draw {
-    /// The opening that the draw is for; absent for a room without one.
+    /// The opening that the draw is for; null for a room without one.
+    #[schema(required)]
     opens_at: Option<Time>,
-    /// SHA-256 of the seed, in hex.
+    /// SHA-256 of the seed, in hexadecimal; null without an opening.
+    #[schema(required)]
     commitment: Option<String>,
-    /// The seed in hex, once that time is past. The first 52 bits of SHA-256 over seed and person decide: smaller goes first.
+    /// The seed in hexadecimal; null before the opening. The first 52 bits of SHA-256 over seed and person decide: the smaller
+    /// number goes first.
+    #[schema(required)]
     seed: Option<String>,
 }
 
-/// What the draw of those who came before the opening is made with: a commitment before, the seed after.
-#[utoipa::path(get, path = "/v1/rooms/{room}/draw", tag = "visitors", params(("room" = String, Path), WhichDraw),
-    responses((status = 200, body = Draw)))]
+/// Reads what the draw of early visitors is made with.
+///
+/// Before the opening the answer has a commitment; after it also the seed, so that everybody can check the draw.
+#[utoipa::path(
+    get, path = "/v1/rooms/{room}/draw",
+    operation_id = "getDraw", tag = "visitors", security(()),
+    params(("room" = String, Path), WhichDraw),
+    responses((status = 200, description = "The commitment and, after the opening, the seed.", body = Draw))
+)]
 pub(super) async fn draw(
     State(app): State<App>,
     asking: VisitorRequest,

@@ -15,9 +15,16 @@ use crate::state::{App, group_id, job_id};
 /// A queue that nobody has asked for this long has no workers, as far as one can tell.
 const LATELY: Millis = Millis(60_000);
 
-/// What keeps a job from starting, and when it should start.
-#[utoipa::path(get, path = "/v1/groups/{group}/jobs/{job}/why", tag = "jobs",
-    params(("group" = String, Path), ("job" = String, Path)), responses((status = 200, body = Why)))]
+/// Explains why a job waits.
+///
+/// The answer names everything that keeps the job from starting, the nearest reason first, and estimates when it
+/// starts.
+#[utoipa::path(
+    get, path = "/v1/groups/{group}/jobs/{job}/why",
+    operation_id = "explainJobWait", tag = "jobs", security(("apiKey" = ["READ"]), ()),
+    params(("group" = String, Path), ("job" = String, Path)),
+    responses((status = 200, description = "The reasons and the estimated start.", body = Why))
+)]
 pub(super) async fn job(
     State(app): State<App>,
     caller: Caller,
@@ -28,8 +35,16 @@ pub(super) async fn job(
     why(&app, Query::WhyJob(group, job)).await.map(Json)
 }
 
-/// What keeps a group's next job from starting, and when it should start.
-#[utoipa::path(get, path = "/v1/groups/{group}/why", tag = "groups", params(("group" = String, Path)), responses((status = 200, body = Why)))]
+/// Explains why a group's next job waits.
+///
+/// The answer names everything that keeps the job from starting, the nearest reason first, and estimates when it
+/// starts.
+#[utoipa::path(
+    get, path = "/v1/groups/{group}/why",
+    operation_id = "explainGroupWait", tag = "groups", security(("apiKey" = ["READ"]), ()),
+    params(("group" = String, Path)),
+    responses((status = 200, description = "The reasons and the estimated start.", body = Why))
+)]
 pub(super) async fn group(
     State(app): State<App>,
     caller: Caller,
