@@ -182,13 +182,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_batch_of_before_callbacks_has_none() {
+    fn a_batch_line_may_leave_the_callback_out() {
         let stream = concat!(
-            r#"{"header":{"tidegate_export":1}}"#,
+            r#"{"header":{"tidegateExport":1}}"#,
             "\n",
             r#"{"batch":{"seq":2,"group":1,"id":"spring","#,
-            r#""options":{"failure_threshold_percent":100,"keep_results":true},"status":"CREATED","sealed":false,"#,
-            r#""paused":false,"cancelled":false,"implicit":false,"created_at":5,"finished_at":null,"#,
+            r#""options":{"failureThresholdPercent":100,"keepResults":true},"status":"CREATED","sealed":false,"#,
+            r#""paused":false,"cancelled":false,"implicit":false,"createdAt":5,"finishedAt":null,"#,
             r#""counts":{"total":0,"success":0,"failed":0},"errors":[],"summary":null,"confirmed":false}}"#,
             "\n",
             r#"{"end":{"groups":0,"batches":1,"jobs":0}}"#,
