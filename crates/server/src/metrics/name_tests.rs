@@ -36,8 +36,8 @@ const GAUGES: [&str; 21] = [
     "info",
 ];
 /// Words that name a product, or a unit that Prometheus does not use.
-const AVOIDED: [&str; 11] = [
-    "lua", "redis", "kafka", "db", "sql", "dlq", "ms", "millis", "rps", "lane", "action",
+const AVOIDED: [&str; 10] = [
+    "lua", "redis", "kafka", "db", "sql", "dlq", "ms", "millis", "rps", "action",
 ];
 /// Labels whose values somebody else chooses: users, operators or HTTP.
 const FOREIGN: [&str; 13] = [

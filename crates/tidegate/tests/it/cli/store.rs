@@ -113,7 +113,7 @@ async fn the_demo_loses_nothing_and_keeps_the_limit() {
     assert_eq!(figures["accepted"], 2_150);
     assert_eq!(figures["throttles_per_job"], 0.0);
     let number = |name: &str| figures[name].as_u64().unwrap();
-    assert_eq!(number("limitPerWindow"), 40);
+    assert_eq!(number("limit_per_window"), 40);
     assert!(number("max_started_per_window") <= 40, "{out}");
     let customers = figures["customers"].as_array().unwrap();
     let names: Vec<&str> = customers
