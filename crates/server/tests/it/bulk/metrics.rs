@@ -82,7 +82,7 @@ async fn what_happens_is_counted() {
     assert_eq!(leases.len(), 2);
     let answer = json!({"lease": leases[0]["lease"], "outcome": "COMPLETED"});
     running
-        .post("/v1/leases/settle", &json!({ "answers": [answer] }))
+        .post("/v1/leases/settle", &json!({ "settlements": [answer] }))
         .await;
     let nowhere = format!("{}/v1/nowhere/secret", running.service.url());
     running.client.get(nowhere).send().await.unwrap();

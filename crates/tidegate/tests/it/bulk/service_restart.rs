@@ -100,7 +100,7 @@ async fn work(load: Arc<Load>, url: String, stop: Arc<AtomicBool>) {
         if !answers.is_empty() {
             let _ = http
                 .post(format!("{url}/v1/leases/settle"))
-                .json(&json!({ "answers": answers }))
+                .json(&json!({ "settlements": answers }))
                 .send()
                 .await;
         }
