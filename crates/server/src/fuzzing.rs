@@ -93,12 +93,12 @@ mod tests {
 
     /// Requests as they should be; mutations of them get further into the parsers than noise does.
     const SEEDS: &[&str] = &[
-        r#"{"group":"g","batch":"a","id":"1","type":"T","priority":"high","payload":{"a":[1,2,{"b":null}]},"run_at":"2026-03-01T09:30:00Z"}"#,
+        r#"{"group":"g","batch":"a","id":"1","type":"T","priority":"HIGH","payload":{"a":[1,2,{"b":null}]},"runAt":"2026-03-01T09:30:00Z"}"#,
         r#"{"jobs":[{"id":"1","type":"T"},{"id":"2","type":"T","payload":"\ud83c\udf0a"}]}"#,
-        r#"{"queue":"default","max":10,"wait_ms":100,"worker":"w"}"#,
-        r#"{"leases":["1.2","ff.ff"],"by_ms":1000}"#,
-        r#"{"answers":[{"lease":"1.2","outcome":"done","result":{"x":1e400}},{"lease":"1.3","outcome":"retry","error":"e","retry_after_ms":5}]}"#,
-        r#"{"global_rps":null,"queues":{"a":1.5,"b":null},"why":"w"}"#,
+        r#"{"queue":"default","max":10,"waitMs":100,"worker":"w"}"#,
+        r#"{"leases":["1.2","ff.ff"],"byMs":1000}"#,
+        r#"{"settlements":[{"lease":"1.2","outcome":"COMPLETED","result":{"x":1e400}},{"lease":"1.3","outcome":"RETRY","error":"e","retryAfterMs":5}]}"#,
+        r#"{"globalRps":null,"queues":{"a":1.5,"b":null},"why":"w"}"#,
         r#"{"jobs":[{"group":"g","id":"1"}],"why":"w"}"#,
         "{\"id\":\"1\",\"type\":\"T\"}\n\n{\"id\":\"2\",\"type\":\"T\"}\r\n",
         "c1f",
