@@ -1,3 +1,5 @@
+//! The document as generators read it: unique operations, described responses.
+
 use std::collections::HashSet;
 
 use serde_json::Value;
