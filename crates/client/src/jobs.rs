@@ -138,8 +138,8 @@ impl Client {
             .await
     }
 
-    /// Gives a dead job another life.
-    pub async fn retry_job(&self, group: &str, job: &str, why: Option<&str>) -> Result<Job, ClientError> {
+    /// Replays a dead job: it runs again, with all its attempts.
+    pub async fn replay_job(&self, group: &str, job: &str, why: Option<&str>) -> Result<Job, ClientError> {
         let call = Call::post(Address::of(&["groups", group, "jobs", job, "replay"]));
         self.call(call.json(&reason(why))?).await
     }

@@ -151,7 +151,7 @@ async fn groups_and_batches_can_be_seen_and_changed() {
         .await
         .unwrap();
     settle(client, 1, JobOutcome::Failed).await;
-    let retried = client.retry_job("B", "0", Some("again")).await.unwrap();
+    let retried = client.replay_job("B", "0", Some("again")).await.unwrap();
     assert_eq!(retried.state, JobState::Waiting);
 
     client.healthy().await.unwrap();

@@ -1,4 +1,4 @@
-//! `tidegate job`: show one, retry one.
+//! `tidegate job`: show one, replay one.
 
 use clap::{Args, Subcommand};
 use tidegate_client::Job;
@@ -18,8 +18,8 @@ pub(super) struct JobArgs {
 enum What {
     /// One job with everything that is kept of it
     Show { group: String, job: String },
-    /// Give a dead job another life
-    Retry {
+    /// Run a dead job again, with all its attempts
+    Replay {
         group: String,
         job: String,
         #[command(flatten)]
@@ -32,7 +32,7 @@ pub(super) fn run(args: &JobArgs) -> anyhow::Result<()> {
     remote.run(|client| async move {
         let job = match &args.what {
             What::Show { group, job } => client.job(group, job).await?,
-            What::Retry { group, job, why } => client.retry_job(group, job, why.why.as_deref()).await?,
+            What::Replay { group, job, why } => client.replay_job(group, job, why.why.as_deref()).await?,
         };
         remote.print(&job, text)
     })

@@ -54,7 +54,7 @@ enum Command {
     Group(group::GroupArgs),
     /// Batches: open, show, seal, pause, resume, cancel, results
     Batch(batch::BatchArgs),
-    /// One job: show, retry
+    /// One job: show, replay
     Job(job::JobArgs),
     /// Dead jobs: list, replay, purge
     Dead(dead::DeadArgs),

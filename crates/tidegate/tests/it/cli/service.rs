@@ -244,7 +244,7 @@ async fn groups_and_batches_are_shown_and_changed() {
     service.jobs("B", "w", 0..1).await;
     service.ok(&["group", "pause", "\u{1b}[31m"]).await;
     service.fail(1).await;
-    let retried = service.json(&["job", "retry", "B", "0", "--why", "again"]).await;
+    let retried = service.json(&["job", "replay", "B", "0", "--why", "again"]).await;
     assert_eq!(retried[0]["state"], "WAITING");
 
     assert!(service.ok(&["stats"]).await.contains("embedded available"));
