@@ -94,13 +94,13 @@ export const limitGroup = (group) =>
         kind: 'number',
         min: 1,
         step: 1,
-        value: String(group.ceilings.leasedAtOnce ?? ''),
+        value: String(group.ceilings.maxRunning ?? ''),
       },
       reason(false),
     ],
     confirm: 'Change ceilings',
     run: async (values) => {
-      const ceilings = { startsPerWindow: number(values.starts), leasedAtOnce: number(values.running) };
+      const ceilings = { startsPerWindow: number(values.starts), maxRunning: number(values.running) };
       await patch(path`/v1/groups/${group.id}`, { ceilings, why: orNothing(values.why) });
       success(`Ceilings of ${group.id} changed`);
     },
@@ -207,8 +207,8 @@ export const purgeDeadLetters = (selection, words) =>
       reportDeadLetters('purged', await post('/v1/refresh/dead-letters/purge', { ...selection, why })),
   });
 
-const reportJobs = (command, done) => report(command, done, many(done.jobs, 'job'));
-const reportDeadLetters = (command, done) => report(command, done, many(done.deadLetters, 'dead letter'));
+const reportJobs = (command, done) => report(command, done, many(done.handled, 'job'));
+const reportDeadLetters = (command, done) => report(command, done, many(done.handled, 'dead letter'));
 
 function report(command, done, what) {
   const skipped =
@@ -301,7 +301,7 @@ export const resumeRoom = (room) =>
 export const closeRoom = (room) =>
   ask({
     title: `Close ${room.room}?`,
-    text: `${capital(many(room.waiting + room.early, 'waiting person is', 'waiting people are'))} told that the room is closed, and no one else can join. People inside are not affected. It can be opened again.`,
+    text: `${capital(many(room.waiting + room.early, 'waiting person is', 'waiting people are'))} informed that the room is closed, and no one else can join. People inside are not affected. It can be opened again.`,
     fields: [reason(true)],
     confirm: 'Close',
     danger: true,
@@ -367,7 +367,7 @@ export const addToLimit = (room, name, label, request = named()) =>
         kind: 'number',
         step: 1,
         required: true,
-        hint: 'Negative to remove. No one inside is sent away.',
+        hint: 'Negative to remove. No one inside has to leave.',
       },
       reason(true),
     ],

@@ -154,13 +154,13 @@ function frame({ state, stats }) {
 }
 
 function banner(stats) {
-  const away = stats?.store.available === false ? stats.store.awaySince : null;
+  const since = stats?.store.available === false ? stats.store.unavailableSince : null;
   let text = null;
   // No ticking time: this is read aloud whenever it changes.
-  if (away)
+  if (since)
     text = [
       'It has been unavailable since ',
-      h('time', { datetime: away, title: absolute(away) }, clock(away)),
+      h('time', { datetime: since, title: absolute(since) }, clock(since)),
       '. ',
     ];
   else if (staleAge !== null) text = [];

@@ -1,4 +1,4 @@
-// Checks a pass of Tidegate without asking anybody: node check-pass.mjs <JWK Set: file or URL> <room> <pass, or - for stdin>
+// Verifies a pass of Tidegate offline: node check-pass.mjs <JWK Set: file or URL> <room> <pass, or - for stdin>
 // Prints the claims and exits with 0, or the reason and exits with 1. Node 18+, no dependencies.
 import { createPublicKey, verify } from "node:crypto";
 import { readFileSync, realpathSync } from "node:fs";
@@ -19,12 +19,12 @@ const json = (part) => {
   return value;
 };
 
-/** The claims of a pass, or an error that says why it is not taken. `now` is in seconds. */
+/** The claims of a pass; throws an error with the reason if the pass is invalid. `now` is in seconds. */
 export function checkPass(pass, jwks, room, issuer = "tidegate", now = Date.now() / 1000) {
   const parts = pass.split(".");
   if (pass.length > 4096 || parts.length !== 3) throw new Error("this is not a pass");
   const header = json(parts[0]);
-  // The algorithm is ours to say, never the token's.
+  // The verifier decides the algorithm, never the token.
   if (header.alg !== "EdDSA" || header.crit !== undefined) throw new Error("wrong algorithm");
   const jwk = jwks.keys.find((key) => key.kid === header.kid && key.kty === "OKP" && key.crv === "Ed25519");
   if (!jwk) throw new Error("unknown key: fetch the JWK Set again, at most once a minute");
@@ -41,7 +41,7 @@ export function checkPass(pass, jwks, room, issuer = "tidegate", now = Date.now(
 if (process.argv[1] && realpathSync(process.argv[1]) === fileURLToPath(import.meta.url)) {
   try {
     const [from, room, given] = process.argv.slice(2);
-    if (given === undefined) throw new Error("say: check-pass.mjs <JWK Set: file or URL> <room> <pass, or ->");
+    if (given === undefined) throw new Error("usage: check-pass.mjs <JWK Set: file or URL> <room> <pass, or ->");
     const pass = given === "-" ? readFileSync(0, "utf8").trim() : given;
     const jwks = /^https?:/.test(from) ? await (await fetch(from)).json() : JSON.parse(readFileSync(from, "utf8"));
     console.log(JSON.stringify(checkPass(pass, jwks, room)));

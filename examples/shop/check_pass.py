@@ -1,7 +1,7 @@
-"""Checks a pass of Tidegate without asking anybody: check_pass.py <JWK Set: file or URL> <room> <pass, or - for stdin>
+"""Verifies a pass of Tidegate offline: check_pass.py <JWK Set: file or URL> <room> <pass, or - for stdin>
 
-Prints the claims and exits with 0, or the reason and exits with 1. Python 3.9+; the signature is checked by the package
-`cryptography` if it is there, otherwise by the program `openssl` (1.1.1 or later).
+Prints the claims and exits with 0, or the reason and exits with 1. Python 3.9+. The package `cryptography` verifies the
+signature if it is installed, otherwise the program `openssl` (1.1.1 or later).
 """
 
 import base64
@@ -54,7 +54,7 @@ def is_signed(public, signed, signature):
 def is_signed_by_openssl(public, signed, signature):
     with tempfile.TemporaryDirectory() as folder:
         paths = {}
-        # What an Ed25519 key begins with in DER (RFC 8410).
+        # The prefix of an Ed25519 key in DER (RFC 8410).
         der = bytes.fromhex("302a300506032b6570032100") + public
         for name, data in {"key": der, "signed": signed, "signature": signature}.items():
             paths[name] = os.path.join(folder, name)
@@ -66,13 +66,13 @@ def is_signed_by_openssl(public, signed, signature):
 
 
 def check_pass(token, jwks, room, issuer="tidegate", now=None):
-    """The claims of a pass; raises Refused with the reason if it is not taken."""
+    """The claims of a pass; raises Refused with the reason if the pass is invalid."""
     now = time.time() if now is None else now
     parts = token.split(".")
     if len(token) > 4096 or len(parts) != 3:
         raise Refused("this is not a pass")
     header = obj(parts[0])
-    # The algorithm is ours to say, never the token's.
+    # The verifier decides the algorithm, never the token.
     if header.get("alg") != "EdDSA" or "crit" in header:
         raise Refused("wrong algorithm")
     fits = {"kty": "OKP", "crv": "Ed25519", "kid": header.get("kid")}

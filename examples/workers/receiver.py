@@ -1,13 +1,13 @@
 #!/usr/bin/env python3
 """A push receiver for Tidegate in Python 3.9+, with the standard library only.
 
-It takes calls of a push target, or of a completion callback, and verifies that they are Tidegate's: signed as
-Standard Webhooks say, and not older than five minutes.
+It accepts calls of a push target or of a completion callback, and verifies that Tidegate made them: signed as Standard
+Webhooks specifies, and not older than five minutes.
 
     WEBHOOK_SECRET=whsec_... python3 receiver.py --port 8080
 
 2xx: completed, and the body is the result. 429 or 503 with Retry-After: throttled. 410: send nothing more. Other
-4xx: failed. 5xx: tried again. Jobs come at least once; `webhook-id` stays the same when a call is made again.
+4xx: failed. 5xx: retried. Delivery is at least once; `webhook-id` stays the same when a call is retried.
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ MAX_BODY = 16 * 1024 * 1024
 
 
 class NotGenuine(Exception):
-    """A call that Tidegate did not make, or not lately."""
+    """A call that Tidegate did not make, or too long ago."""
 
 
 def verify(secret: str, headers, body: bytes, now: float | None = None) -> None:
-    """Raises `NotGenuine` unless the call is signed with the secret and is of the last minutes.
+    """Raises `NotGenuine` unless the call is signed with the secret and recent.
 
-    The signature header may hold several, separated by spaces: while a secret is changed, both sign.
+    The signature header may hold several, separated by spaces: while a secret is rotated, both sign.
     """
     try:
         message_id, timestamp, signatures = (
@@ -53,7 +53,7 @@ def verify(secret: str, headers, body: bytes, now: float | None = None) -> None:
     expected = base64.b64encode(hmac.new(key, signed, hashlib.sha256).digest())
     for signature in signatures.split():
         version, _, value = signature.partition(",")
-        # In constant time: the time that a comparison takes must not tell how much was right.
+        # In constant time: the duration of a comparison must not reveal how much was right.
         if version == "v1" and hmac.compare_digest(value.encode(), expected):
             return
     raise NotGenuine("the signature is not of this secret")
@@ -110,11 +110,11 @@ def main() -> int:
     args = parser.parse_args()
     Receiver.secret = os.environ.get("WEBHOOK_SECRET", "")
     if not Receiver.secret:
-        print("WEBHOOK_SECRET is not set: nobody's calls could be told from Tidegate's", file=sys.stderr)
+        print("WEBHOOK_SECRET is not set: it is needed to verify that Tidegate makes the calls", file=sys.stderr)
         return 2
     server = ThreadingHTTPServer((args.host, args.port), Receiver)
     for name in (signal.SIGTERM, signal.SIGINT):
-        # Not in this thread: it is the one that serves.
+        # In another thread: this one serves.
         signal.signal(name, lambda *_: threading.Thread(target=server.shutdown).start())
     print(f"receives at http://{args.host}:{server.server_address[1]}/", flush=True)
     server.serve_forever()

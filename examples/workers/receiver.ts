@@ -1,12 +1,12 @@
 // A push receiver for Tidegate in TypeScript, with Node's standard library only.
 //
-// It takes calls of a push target, or of a completion callback, and verifies that they are Tidegate's: signed as
-// Standard Webhooks say, and not older than five minutes.
+// It accepts calls of a push target or of a completion callback, and verifies that Tidegate made them: signed as Standard
+// Webhooks specifies, and not older than five minutes.
 //
 //     WEBHOOK_SECRET=whsec_... node --experimental-strip-types receiver.ts --port 8080
 //
 // 2xx: completed, and the body is the result. 429 or 503 with Retry-After: throttled. 410: send nothing more. Other
-// 4xx: failed. 5xx: tried again. Jobs come at least once; `webhook-id` stays the same when a call is made again.
+// 4xx: failed. 5xx: retried. Delivery is at least once; `webhook-id` stays the same when a call is retried.
 
 import { createHmac, timingSafeEqual } from "node:crypto";
 import { createServer } from "node:http";
@@ -19,12 +19,12 @@ import { parseArgs } from "node:util";
 const TOLERANCE_SEC = 5 * 60;
 const MAX_BODY = 16 * 1024 * 1024;
 
-/** A call that Tidegate did not make, or not lately. */
+/** A call that Tidegate did not make, or too long ago. */
 export class NotGenuine extends Error {}
 
 /**
- * Throws unless the call is signed with the secret and is of the last minutes. The signature header may hold several,
- * separated by spaces: while a secret is changed, both sign.
+ * Throws unless the call is signed with the secret and recent. The signature header may hold several, separated by
+ * spaces: while a secret is rotated, both sign.
  */
 export function verify(
   secret: string,
@@ -44,7 +44,7 @@ export function verify(
   for (const signature of signatures.split(" ")) {
     if (!signature.startsWith("v1,")) continue;
     const given = Buffer.from(signature.slice(3), "base64");
-    // In constant time: the time that a comparison takes must not tell how much was right.
+    // In constant time: the duration of a comparison must not reveal how much was right.
     if (given.length === expected.length && timingSafeEqual(given, expected)) return;
   }
   throw new NotGenuine("the signature is not of this secret");
@@ -71,7 +71,7 @@ async function handle(call: unknown): Promise<Reply> {
 }
 
 async function receive(secret: string, request: IncomingMessage): Promise<Reply> {
-  if (request.method !== "POST") return { status: 405, result: { error: "only POST is taken" } };
+  if (request.method !== "POST") return { status: 405, result: { error: "only POST is accepted" } };
   const pieces: Buffer[] = [];
   let length = 0;
   for await (const piece of request as AsyncIterable<Buffer>) {
@@ -95,7 +95,7 @@ function main(): void {
   });
   const secret = process.env.WEBHOOK_SECRET ?? "";
   if (secret === "") {
-    console.error("WEBHOOK_SECRET is not set: nobody's calls could be told from Tidegate's");
+    console.error("WEBHOOK_SECRET is not set: it is needed to verify that Tidegate makes the calls");
     process.exit(2);
   }
   const server = createServer(async (request: IncomingMessage, response: ServerResponse) => {

@@ -2,7 +2,7 @@
 """A pull worker for Tidegate in Python 3.9+, with the standard library only.
 
 It leases jobs in batches (a call waits until there is work), runs `handle` for each in a pool of threads, extends
-the leases of long runs, settles answers in batches, and on SIGTERM or Ctrl-C finishes what runs, or gives it back.
+the leases of long runs, and settles in batches. On SIGTERM or Ctrl-C it finishes running jobs, or releases them.
 
     TIDEGATE_URL=http://127.0.0.1:7171 TIDEGATE_KEY=tg_... python3 worker.py --queue default --concurrency 8
 
@@ -27,21 +27,21 @@ from urllib.parse import urlsplit
 
 
 class Failed(Exception):
-    """Will never work: the job is dead."""
+    """The job can never succeed: it is dead."""
 
 
 class Throttled(Exception):
-    """The downstream said that it was too much; uses up no attempt. Says after how many seconds to come back."""
+    """The downstream throttles, which uses up no attempt; the job is retried after `retry_after` seconds."""
 
     def __init__(self, retry_after: float | None = None):
-        super().__init__(f"come back after {retry_after} s")
+        super().__init__(f"retry after {retry_after} s")
         self.retry_after = retry_after
 
 
 def handle(job: dict) -> object:
     """Does the work of one job and returns its result, any JSON.
 
-    Raise `Failed` if it will never work, `Throttled` if the downstream is overloaded, anything else if it may work
+    Raise `Failed` if it can never succeed, `Throttled` if the downstream is overloaded, anything else if it may succeed
     later. `job` has `group`, `batch`, `id`, `type`, `priority`, `attempt`, `deadline`, `timeoutMs` and `payload`.
 
     As an example it does what the payload says: {"sleep_ms": 100, "throttle_ms": 50, "fail": "why", "retry": "why"}.
@@ -61,7 +61,7 @@ _throttled: set[tuple[str, str]] = set()
 
 
 def throttled_once(job: dict) -> bool:
-    """True the first time a job is seen: throttling uses up no attempt, so the attempt does not tell."""
+    """True the first time a job is seen: throttling uses up no attempt, so the attempt number does not show it."""
     name = (job["group"], job["id"])
     known = name in _throttled
     _throttled.add(name)
@@ -69,7 +69,7 @@ def throttled_once(job: dict) -> bool:
 
 
 class Refused(Exception):
-    """The service refused a call; `problem` says why, as RFC 9457 does."""
+    """The service refused a call; `problem` explains it (RFC 9457)."""
 
     def __init__(self, status: int, problem: dict, retry_after: float | None):
         super().__init__(f"{problem.get('detail', 'no reason given')} ({problem.get('code', status)})")
@@ -96,7 +96,7 @@ class Service:
         except (http.client.RemoteDisconnected, BrokenPipeError, ConnectionResetError):
             if not kept:
                 raise
-            # The service closes connections that were idle: once more on a fresh one.
+            # The service closes idle connections: once more on a fresh one.
             return self._call(path, body, timeout)
 
     def _call(self, path: str, body: dict, timeout: float) -> dict:
@@ -112,7 +112,7 @@ class Service:
             )
             answer = self.connection.getresponse()
             text = answer.read()
-            # The next call must not wait for a connection that ends here.
+            # The service closes this connection: the next call needs another one.
             if answer.will_close:
                 self.close()
         except BaseException:
@@ -134,7 +134,7 @@ class Service:
 
 
 class Pause:
-    """Pauses between tries: what the service says, or a doubling guess that is not the same for every worker."""
+    """Backoff between tries: what the service says, or exponential with jitter."""
 
     def __init__(self):
         self.next = 0.1
@@ -145,8 +145,8 @@ class Pause:
         return max(said, guess * random.uniform(0.5, 1.0))
 
 
-def is_passing(error: Exception) -> bool:
-    """The same call may work later."""
+def is_transient(error: Exception) -> bool:
+    """The same call may succeed later."""
     if isinstance(error, Refused):
         return error.status in (429, 502, 503, 504)
     return isinstance(error, (OSError, http.client.HTTPException))
@@ -156,8 +156,8 @@ class Worker:
     def __init__(self, args: argparse.Namespace):
         self.args = args
         self.stop = threading.Event()
-        # At most this many jobs are leased and not answered.
-        self.places = threading.Semaphore(args.concurrency)
+        # Limit: jobs that are leased and not settled.
+        self.slots = threading.Semaphore(args.concurrency)
         self.answers: queue.Queue[dict | None] = queue.Queue()
         self.running: dict[str, tuple[float, float]] = {}  # lease -> (when to extend it, how long a run may take)
         self.lock = threading.Lock()
@@ -172,7 +172,7 @@ class Worker:
         settler.start()
         extender.start()
         code = self.lease(pool)
-        # What runs may finish within the grace period; what does not is given back.
+        # Running jobs may finish within the grace period; the rest is released.
         deadline = time.monotonic() + self.args.grace
         while time.monotonic() < deadline and self.count() > 0:
             time.sleep(0.02)
@@ -182,7 +182,7 @@ class Worker:
             self.answers.put({"lease": lease, "outcome": "RELEASED"})
         self.answers.put(None)
         settler.join()
-        # Threads that are still at work cannot be stopped, and their answers would come too late.
+        # Threads that are still at work cannot be stopped, and their outcomes would come too late.
         sys.stdout.flush()
         os._exit(code) if left else pool.shutdown()
         return code
@@ -194,31 +194,31 @@ class Worker:
     def lease(self, pool: ThreadPoolExecutor) -> int:
         service, pause = self.service(), Pause()
         while not self.stop.is_set():
-            # One place at least, and as many more as are free.
-            if not self.places.acquire(timeout=0.1):
+            # One slot at least, and as many more as are free.
+            if not self.slots.acquire(timeout=0.1):
                 continue
             free = 1
-            while free < self.args.batch and self.places.acquire(blocking=False):
+            while free < self.args.batch and self.slots.acquire(blocking=False):
                 free += 1
             jobs: list[dict] = []
-            asked = {
+            request = {
                 "queue": self.args.queue, "max": free, "waitMs": self.args.wait_ms, "worker": self.args.name,
             }
             begun = time.monotonic()
             try:
-                jobs = service.call("/v1/leases", asked, timeout=30 + self.args.wait_ms / 1000)["jobs"]
+                jobs = service.call("/v1/leases", request, timeout=30 + self.args.wait_ms / 1000)["jobs"]
                 pause = Pause()
                 if not jobs and time.monotonic() - begun < 0.1:
-                    self.stop.wait(0.1)  # A service that stops does not wait.
+                    self.stop.wait(0.1)  # A stopping service answers at once.
             except Exception as error:
-                if not is_passing(error):
+                if not is_transient(error):
                     log(f"cannot work: {error}")
                     return 1
                 wait = pause.after(error)
-                log(f"no work: {error}; asking again in {wait:.1f} s")
+                log(f"no work: {error}; retrying in {wait:.1f} s")
                 self.stop.wait(wait)
             for _ in range(free - len(jobs)):
-                self.places.release()
+                self.slots.release()
             for job in jobs:
                 if self.stop.is_set():
                     self.answers.put({"lease": job["lease"], "outcome": "RELEASED"})
@@ -242,14 +242,14 @@ class Worker:
         except Exception as error:
             answer = {"lease": job["lease"], "outcome": "RETRY", "error": f"{type(error).__name__}: {error}"}
         with self.lock:
-            # Given back or lost in the meantime: nobody waits for the answer.
+            # Released or lost meanwhile: nobody needs the outcome.
             held = self.running.pop(job["lease"], None)
         if held is not None:
             self.answers.put(answer)
-        self.places.release()
+        self.slots.release()
 
     def extend(self) -> None:
-        """Half of a run's time is early enough: a lease lasts a little longer than a run may take."""
+        """Extends leases after half of the timeout: early enough, as a lease lasts a little longer than the timeout."""
         service = self.service()
         while True:
             time.sleep(0.25)
@@ -263,7 +263,7 @@ class Worker:
                 body = {"leases": due, "byMs": int(seconds * 1000)}
                 extended = service.call("/v1/leases/extend", body)["extended"]
             except Exception as error:
-                log(f"leases could not be extended: {error}; trying again")
+                log(f"could not extend leases: {error}; retrying")
                 continue
             with self.lock:
                 for lease, one in zip(due, extended):
@@ -271,10 +271,10 @@ class Worker:
                         taken = self.running[lease][1]
                         self.running[lease] = (time.monotonic() + taken / 2, taken)
                     elif self.running.pop(lease, None):
-                        log("a lease had ended; its job runs elsewhere")
+                        log("a lease has expired; its job runs elsewhere")
 
     def settle(self) -> None:
-        """Whatever has come while a call was under way goes out with the next."""
+        """Settles in batches: what ends during a call goes out with the next one."""
         service, ended = self.service(), False
         while not ended:
             answers = []
@@ -289,21 +289,21 @@ class Worker:
                     break
             ended = first is None
             if answers:
-                self.hand_in(service, answers)
+                self.send(service, answers)
 
-    def hand_in(self, service: Service, answers: list[dict]) -> None:
+    def send(self, service: Service, answers: list[dict]) -> None:
         pause, until = Pause(), time.monotonic() + 60
         while True:
             try:
                 settled = service.call("/v1/leases/settle", {"settlements": answers})["settled"]
                 for one in settled:
                     if one["state"] == "STALE":
-                        log("an answer came too late; its job runs elsewhere")
+                        log("an outcome was too late; its job runs elsewhere")
                 return
             except Exception as error:
                 wait = pause.after(error)
-                if not is_passing(error) or time.monotonic() + wait > until:
-                    log(f"{len(answers)} answers could not be handed in: {error}; their jobs run again")
+                if not is_transient(error) or time.monotonic() + wait > until:
+                    log(f"could not settle {len(answers)} jobs: {error}; they run again")
                     return
                 time.sleep(wait)
 

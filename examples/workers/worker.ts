@@ -1,7 +1,7 @@
 // A pull worker for Tidegate in TypeScript, with Node's standard library only.
 //
 // It leases jobs in batches (a call waits until there is work), runs `handle` for each, extends the leases of long
-// runs, settles answers in batches, and on SIGTERM or Ctrl-C finishes what runs, or gives it back.
+// runs, and settles in batches. On SIGTERM or Ctrl-C it finishes running jobs, or releases them.
 //
 //     TIDEGATE_URL=http://127.0.0.1:7171 TIDEGATE_KEY=tg_... node --experimental-strip-types worker.ts --queue default
 //
@@ -13,15 +13,15 @@ import process from "node:process";
 import { setTimeout as sleep } from "node:timers/promises";
 import { parseArgs } from "node:util";
 
-/** Will never work: the job is dead. */
+/** The job can never succeed: it is dead. */
 class Failed extends Error {}
 
-/** The downstream said that it was too much; uses up no attempt. */
+/** The downstream throttles, which uses up no attempt. */
 class Throttled extends Error {
   readonly retryAfterMs: number | undefined;
 
   constructor(retryAfterMs?: number) {
-    super(`come back after ${retryAfterMs} ms`);
+    super(`retry after ${retryAfterMs} ms`);
     this.retryAfterMs = retryAfterMs;
   }
 }
@@ -39,7 +39,7 @@ interface Job {
   payload: unknown;
 }
 
-interface Answer {
+interface Settlement {
   lease: string;
   outcome: "COMPLETED" | "FAILED" | "THROTTLED" | "RETRY" | "RELEASED";
   result?: unknown;
@@ -56,8 +56,8 @@ interface Orders {
 }
 
 /**
- * Does the work of one job and returns its result, any JSON. Throw `Failed` if it will never work, `Throttled` if the
- * downstream is overloaded, anything else if it may work later. `lost` says that the job runs elsewhere by now.
+ * Does the work of one job and returns its result, any JSON. Throw `Failed` if it can never succeed, `Throttled` if the
+ * downstream is overloaded, anything else if it may succeed later. `lost` signals that the job runs elsewhere.
  */
 async function handle(job: Job, lost: AbortSignal): Promise<unknown> {
   const orders: Orders = typeof job.payload === "object" && job.payload !== null ? job.payload : {};
@@ -70,7 +70,7 @@ async function handle(job: Job, lost: AbortSignal): Promise<unknown> {
 
 const throttled = new Set<string>();
 
-/** True the first time a job is seen: throttling uses up no attempt, so the attempt does not tell. */
+/** True the first time a job is seen: throttling uses up no attempt, so the attempt number does not show it. */
 function throttledOnce(job: Job): boolean {
   const name = JSON.stringify([job.group, job.id]);
   const first = !throttled.has(name);
@@ -130,17 +130,17 @@ async function call<T>(path: string, body: unknown, timeoutMs = 30_000): Promise
     const problem = JSON.parse(text) as { detail: string; code: string };
     reason = `${problem.detail} (${problem.code})`;
   } catch {
-    // Not Tidegate's: a proxy said it.
+    // Not a problem document: a proxy answered.
   }
   throw new Refused(answer.status, reason, Number(answer.headers.get("retry-after") ?? 0) * 1000);
 }
 
-/** The same call may work later: everything that is no refusal is a connection that broke. */
-function isPassing(error: unknown): boolean {
+/** The same call may succeed later: every error that is no refusal is a broken connection. */
+function isTransient(error: unknown): boolean {
   return !(error instanceof Refused) || [429, 502, 503, 504].includes(error.status);
 }
 
-/** What the service says, or a doubling guess that is not the same for every worker. */
+/** Backoff: what the service says, or exponential with jitter. */
 function pauses(): (error: unknown) => number {
   let next = 100;
   return (error) => {
@@ -161,15 +161,15 @@ interface Held {
   lost: AbortController;
 }
 
-/** Leased and not answered yet. */
+/** Leased and not settled yet. */
 const running = new Map<string, Held>();
 const stop = new AbortController();
 
-// Answers that wait for the next call; one call at a time, so that they gather.
-let answers: Answer[] = [];
+// Outcomes for the next call; one call at a time, so that they are batched.
+let answers: Settlement[] = [];
 let settling: Promise<void> | undefined;
 
-function answer(one: Answer): void {
+function answer(one: Settlement): void {
   answers.push(one);
   settling ??= settle().finally(() => {
     settling = undefined;
@@ -177,7 +177,7 @@ function answer(one: Answer): void {
 }
 
 async function settle(): Promise<void> {
-  // Whatever ends in the same moment goes out together.
+  // Whatever ends at the same moment goes out together.
   await sleep(1);
   while (answers.length > 0) {
     const batch = answers.slice(0, MAX_CALL);
@@ -188,12 +188,12 @@ async function settle(): Promise<void> {
       try {
         const { settled } = await call<{ settled: { state: string }[] }>("/v1/leases/settle", { settlements: batch });
         const late = settled.filter((one) => one.state === "STALE").length;
-        if (late > 0) console.error(`${late} answers came too late; their jobs run elsewhere`);
+        if (late > 0) console.error(`${late} outcomes were too late; their jobs run elsewhere`);
         break;
       } catch (error) {
         const wait = pause(error);
-        if (!isPassing(error) || Date.now() + wait > until) {
-          console.error(`${batch.length} answers could not be handed in: ${text(error)}; their jobs run again`);
+        if (!isTransient(error) || Date.now() + wait > until) {
+          console.error(`could not settle ${batch.length} jobs: ${text(error)}; they run again`);
           break;
         }
         await sleep(wait);
@@ -205,24 +205,24 @@ async function settle(): Promise<void> {
 let freed: () => void = () => {};
 
 async function work(job: Job, held: Held): Promise<void> {
-  const said: Answer = { lease: job.lease, outcome: "COMPLETED" };
+  const settlement: Settlement = { lease: job.lease, outcome: "COMPLETED" };
   try {
-    said.result = await handle(job, held.lost.signal);
+    settlement.result = await handle(job, held.lost.signal);
   } catch (error) {
     if (error instanceof Throttled) {
-      said.outcome = "THROTTLED";
-      if (error.retryAfterMs !== undefined) said.retryAfterMs = error.retryAfterMs;
+      settlement.outcome = "THROTTLED";
+      if (error.retryAfterMs !== undefined) settlement.retryAfterMs = error.retryAfterMs;
     } else {
-      said.outcome = error instanceof Failed ? "FAILED" : "RETRY";
-      said.error = text(error);
+      settlement.outcome = error instanceof Failed ? "FAILED" : "RETRY";
+      settlement.error = text(error);
     }
   }
-  // Given back or lost in the meantime: nobody waits for the answer.
-  if (running.delete(job.lease)) answer(said);
+  // Released or lost meanwhile: nobody needs the outcome.
+  if (running.delete(job.lease)) answer(settlement);
   freed();
 }
 
-/** Half of a run's time is early enough: a lease lasts a little longer than a run may take. */
+/** Extends leases after half of the timeout: early enough, as a lease lasts a little longer than the timeout. */
 async function extend(): Promise<void> {
   const now = Date.now();
   const due = [...running].filter(([, held]) => held.extendAt <= now).slice(0, MAX_CALL);
@@ -235,16 +235,16 @@ async function extend(): Promise<void> {
       if (extended[index]?.until !== undefined) {
         held.extendAt = Date.now() + held.timeoutMs / 2;
       } else if (running.delete(lease)) {
-        console.error("a lease had ended; its job runs elsewhere");
+        console.error("a lease has expired; its job runs elsewhere");
         held.lost.abort();
       }
     });
   } catch (error) {
-    console.error(`leases could not be extended: ${text(error)}; trying again`);
+    console.error(`could not extend leases: ${text(error)}; retrying`);
   }
 }
 
-/** Leases and begins jobs until the stop; what cannot be mended by waiting ends it with 1. */
+/** Leases and starts jobs until the stop; a permanent error ends it with 1. */
 async function lease(): Promise<number> {
   let pause = pauses();
   while (!stop.signal.aborted) {
@@ -257,10 +257,10 @@ async function lease(): Promise<number> {
       continue;
     }
     const begun = Date.now();
-    const asked = { queue: options.queue, max: free, waitMs, worker: options.name };
+    const request = { queue: options.queue, max: free, waitMs, worker: options.name };
     try {
-      // A stop waits for this call: to give it up could strand the jobs that it brings.
-      const { jobs } = await call<{ jobs: Job[] }>("/v1/leases", asked, 30_000 + waitMs);
+      // A stop waits for this call: to abort it could strand the jobs that it returns.
+      const { jobs } = await call<{ jobs: Job[] }>("/v1/leases", request, 30_000 + waitMs);
       pause = pauses();
       for (const job of jobs) {
         if (stop.signal.aborted) {
@@ -275,15 +275,15 @@ async function lease(): Promise<number> {
         running.set(job.lease, held);
         void work(job, held);
       }
-      // A service that stops does not wait.
+      // A stopping service answers at once.
       if (jobs.length === 0 && Date.now() - begun < 100) await sleep(100);
     } catch (error) {
-      if (!isPassing(error)) {
+      if (!isTransient(error)) {
         console.error(`cannot work: ${text(error)}`);
         return 1;
       }
       const wait = pause(error);
-      console.error(`no work: ${text(error)}; asking again in ${Math.round(wait)} ms`);
+      console.error(`no work: ${text(error)}; retrying in ${Math.round(wait)} ms`);
       await sleep(wait, undefined, { signal: stop.signal }).catch(() => {});
     }
   }
@@ -294,7 +294,7 @@ for (const name of ["SIGTERM", "SIGINT"] as const) process.on(name, () => stop.a
 
 const extending = setInterval(() => void extend(), 250);
 const code = await lease();
-// What runs may finish within the grace period; what does not is given back.
+// Running jobs may finish within the grace period; the rest is released.
 const deadline = Date.now() + Number(options["grace-ms"]);
 while (running.size > 0 && Date.now() < deadline) await sleep(20);
 clearInterval(extending);

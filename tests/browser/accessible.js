@@ -49,7 +49,7 @@ export async function assertAccessible(page, { language = 'en', title = 'Tidegat
   assert.ok(seen.title.includes(title));
 }
 
-/** Contrast of text against what is behind it, at least 4.5 to 1 as WCAG AA asks. */
+/** Contrast of text against its background, at least 4.5 to 1 as WCAG AA requires. */
 export async function assertContrast(page, selectors) {
   const weak = await page.evaluate((wanted) => {
     const canvas = new OffscreenCanvas(1, 1).getContext('2d', { willReadFrequently: true });

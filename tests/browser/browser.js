@@ -1,4 +1,4 @@
-// Debian's Chromium with a fresh profile, and pages that remember everything they should not have done.
+// Debian's Chromium with a fresh profile, and pages that collect their errors.
 
 import { chromium } from 'playwright-core';
 
@@ -54,7 +54,7 @@ async function watched(context, url, trouble) {
       console.error(`policy: ${event.violatedDirective} ${event.blockedURI}`),
     );
   });
-  // Notices go away by themselves, perhaps before a busy machine looks.
+  // Notices disappear by themselves, perhaps before a busy machine checks.
   await page.addInitScript(() => {
     window.noticed = [];
     new MutationObserver((changes) => {

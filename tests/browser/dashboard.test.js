@@ -1,4 +1,4 @@
-// The dashboard does its work: it loads, lives, changes things through the API, and follows a batch.
+// The dashboard loads, updates live, changes things through the API, and follows a batch.
 
 import assert from 'node:assert/strict';
 import { after, before, describe, test } from 'node:test';
@@ -30,7 +30,7 @@ describe('dashboard', { timeout: 1_800_000 }, () => {
     for (const end of cleanUp.reverse()) await end();
   });
 
-  test('loads without an error, asks nobody else, and violates no policy', async (t) => {
+  test('loads without an error, calls no other host, and violates no policy', async (t) => {
     const { page, trouble } = await open(t);
     await page.getByRole('status').filter({ hasText: 'Live' }).waitFor();
     await page.getByRole('heading', { name: 'Starts per second' }).waitFor();
@@ -52,7 +52,7 @@ describe('dashboard', { timeout: 1_800_000 }, () => {
     await page.evaluate(() => {
       window.sameDocument = true;
     });
-    // In one look: jobs go from one to the other.
+    // In one read: jobs move from one to the other.
     const standing = () =>
       page.evaluate(() =>
         [...document.querySelectorAll('.tile')]
@@ -71,7 +71,7 @@ describe('dashboard', { timeout: 1_800_000 }, () => {
   });
 
   test('a group is paused and resumed from the page', async (t) => {
-    await api.jobs('umbrella/eu <1>', 'letters', 20);
+    await api.jobs('umbrella/eu <1>', 'mails', 20);
     const { page, trouble } = await open(t, '#/groups');
     await page.getByRole('button', { name: 'Pause umbrella/eu <1>' }).click();
     const dialog = page.getByRole('dialog');
@@ -90,8 +90,8 @@ describe('dashboard', { timeout: 1_800_000 }, () => {
     assert.deepEqual(trouble, []);
   });
 
-  test('a group is weighed and cancelled from the page, with a reason', async (t) => {
-    await api.jobs('heavy', 'letters', 15);
+  test('a group gets another weight and is cancelled from the page, with a reason', async (t) => {
+    await api.jobs('heavy', 'mails', 15);
     const { page } = await open(t, '#/groups/heavy');
     await page.getByRole('button', { name: 'Weight' }).click();
     await page.getByRole('dialog').getByLabel('Weight').fill('4');
@@ -133,7 +133,7 @@ describe('dashboard', { timeout: 1_800_000 }, () => {
     await page.getByRole('dialog').getByRole('button', { name: 'Replay' }).click();
     await noticed(page, 'one job replayed');
     await until(
-      'its second life',
+      'its second run',
       async () => (await api.get('/v1/groups/phoenix/jobs/ashes-0')).state === 'COMPLETED',
     );
     await page.getByText('No dead job matches the filter.').waitFor();
@@ -152,10 +152,10 @@ describe('dashboard', { timeout: 1_800_000 }, () => {
 
     const step = async (max, outcome) => {
       const jobs = [];
-      // A call returns with the first that there are.
+      // A call returns with the first jobs that are ready.
       await until('something to do', async () => {
-        const asked = { queue: 'steps', max: max - jobs.length, waitMs: 5_000 };
-        jobs.push(...(await api.post('/v1/leases', asked)).jobs);
+        const request = { queue: 'steps', max: max - jobs.length, waitMs: 5_000 };
+        jobs.push(...(await api.post('/v1/leases', request)).jobs);
         return jobs.length === max;
       });
       await api.post('/v1/leases/settle', {
@@ -174,11 +174,11 @@ describe('dashboard', { timeout: 1_800_000 }, () => {
     assert.deepEqual(trouble, []);
   });
 
-  test('what is opened and typed survives the refresh', async (t) => {
-    await api.jobs('patient', 'letters', 3);
-    const { page } = await open(t, '#/groups/patient/batches/letters');
+  test('open details and focus survive an update', async (t) => {
+    await api.jobs('patient', 'mails', 3);
+    const { page } = await open(t, '#/groups/patient/batches/mails');
     await page.locator('summary', { hasText: 'Payload' }).first().click();
-    const job = page.getByRole('link', { name: 'letters-1' });
+    const job = page.getByRole('link', { name: 'mails-1' });
     await job.focus();
     await page.waitForResponse((response) => response.url().includes('/results'));
     await page.waitForResponse((response) => response.url().includes('/results'));
@@ -210,7 +210,7 @@ describe('dashboard', { timeout: 1_800_000 }, () => {
     const mark = page.locator('#live');
     await mark.filter({ hasText: 'Live' }).waitFor();
     await page.route('**/v1/events', (route) => route.abort());
-    // As a browser does it that goes to another tab and back: the stream is opened again.
+    // As a browser does when its user goes to another tab and back: the page opens the stream again.
     await page.evaluate(() => document.dispatchEvent(new Event('visibilitychange')));
     await mark.filter({ hasText: 'Reconnecting' }).waitFor();
     await page.unroute('**/v1/events');
@@ -219,7 +219,7 @@ describe('dashboard', { timeout: 1_800_000 }, () => {
 
   test('an unavailable store is shown', async (t) => {
     const stats = await api.get('/v1/stats');
-    stats.store = { kind: 'redis', available: false, awaySince: stats.at };
+    stats.store = { kind: 'redis', available: false, unavailableSince: stats.at };
     const { page } = await open(t, '#/limits');
     await page.route('**/v1/events', (route) =>
       route.fulfill({
@@ -231,12 +231,12 @@ describe('dashboard', { timeout: 1_800_000 }, () => {
     await page.getByRole('alert').filter({ hasText: 'Store unavailable' }).waitFor();
   });
 
-  test('keys: asks for one, sends the token with changes, hides what the roles do not allow', async (t) => {
-    await api.jobs('locked', 'letters', 2);
+  test('keys: the page asks for one, sends the token with changes, hides what the roles do not allow', async (t) => {
+    await api.jobs('locked', 'mails', 2);
     let me = null;
     const { page } = await openPage(browser, service.url);
     t.after(() => page.context().close());
-    // The server's side is played: what matters here is what the page makes of it.
+    // The test plays the server: it is about what the page does.
     await page.route('**/v1/me', (route) =>
       me
         ? route.fulfill({ json: me })

@@ -1,4 +1,4 @@
-// The refresh page and its dead letters: live figures, what is away, what is not configured, replay and purge.
+// The refresh page and its dead letters: live figures, unavailable backends, a service without sources, replay and purge.
 
 import assert from 'node:assert/strict';
 import { after, before, describe, test } from 'node:test';
@@ -40,7 +40,7 @@ describe('refresh', { timeout: 1_800_000 }, () => {
       const record = await api.get(`/v1/records/${source}/${key}`);
       return record.freshness === 'FRESH' && record;
     });
-  /** A dead letter of a record that the upstream refuses as `answer` says. */
+  /** A dead letter of a record that the provider answers with `answer`. */
   async function deadLetter(key, answer = 'error400') {
     await service.upstream.post('/set', { answers: { [key]: answer } });
     await api.get(`/v1/records/character/${key}`);
@@ -49,7 +49,7 @@ describe('refresh', { timeout: 1_800_000 }, () => {
     );
   }
   const tile = (page, name) => page.locator('.tile', { hasText: name }).locator('.value');
-  /** The page is told `change(what the service says)`. */
+  /** The page gets the service's response after `change`. */
   const played = (page, change) =>
     page.route('**/v1/refresh', async (route) => {
       const response = await route.fetch();
@@ -193,22 +193,22 @@ describe('refresh', { timeout: 1_800_000 }, () => {
     await page.getByText('The store is unavailable.').waitFor({ state: 'detached' });
   });
 
-  test('a database that cannot be read is told in its place', async (t) => {
+  test('an unreadable database is reported in its place', async (t) => {
     const { page } = await open(t, '#/');
     await page.route(`**${DEAD_LETTERS}**`, (route) =>
       route.fulfill({
         status: 503,
-        json: { status: 503, code: 'database_unavailable', title: 'The database', detail: 'it is away' },
+        json: { status: 503, code: 'database_unavailable', title: 'The database', detail: 'no connection' },
       }),
     );
     await page.goto(`${service.url}/#/refresh`);
-    await page.locator('.problem').getByText('it is away').waitFor();
+    await page.locator('.problem').getByText('no connection').waitFor();
     await page.getByRole('heading', { name: /^Budget game/ }).waitFor();
     await page.goto(`${service.url}/#/refresh/dead-letters`);
-    await page.locator('.problem').getByText('it is away').waitFor();
+    await page.locator('.problem').getByText('no connection').waitFor();
   });
 
-  test('a provider that asks to be left alone is shown until it may be called again', async (t) => {
+  test("a provider's Retry-After is shown until calls resume", async (t) => {
     const { page } = await open(t, '#/refresh');
     await page.getByRole('heading', { name: /^Budget game/ }).waitFor();
     await service.upstream.post('/set', { answers: { busy: 'throttled' }, retry_after_s: 30 });
@@ -218,8 +218,8 @@ describe('refresh', { timeout: 1_800_000 }, () => {
     await service.upstream.post('/set', { answers: {}, retry_after_s: 1 });
     await page.getByText('On hold').waitFor({ state: 'detached' });
     await fresh('busy');
-    // The limit, and what a caller that stood still had in its hands: a burst, and the tokens of the moment that they are
-    // valid. A second that the upstream began by standing still itself has calls of before it.
+    // The limit, and what a caller may send after a stall: a burst, and the tokens that are still valid. A second that
+    // begins in a stall of the provider itself also has calls of before it.
     const { busiest } = await service.upstream.get('/report');
     for (const [lateMs, calls] of Object.entries(busiest)) {
       const most = 60 + 5 + 3 + Math.ceil((50 * Number(lateMs)) / 1_000);
@@ -227,7 +227,7 @@ describe('refresh', { timeout: 1_800_000 }, () => {
     }
   });
 
-  test('a service that refreshes nothing says so', async (t) => {
+  test('a service without sources says so', async (t) => {
     const plain = await startService({ sources: false });
     t.after(() => plain.stop());
     const { page, trouble, close } = await openPage(browser, plain.url);
@@ -238,7 +238,7 @@ describe('refresh', { timeout: 1_800_000 }, () => {
     await assertAccessible(page);
     assert.deepEqual(trouble, []);
     await page.goto(`${plain.url}/#/refresh/dead-letters`);
-    await page.getByText('no source is configured').waitFor();
+    await page.getByText('the configuration has no sources').waitFor();
     await assertAccessible(page);
   });
 });

@@ -15,7 +15,7 @@ const ROOT = resolve(import.meta.dirname, '../..');
 const PICTURES = resolve(ROOT, process.env.TIDEGATE_SCREENSHOTS ?? 'target/screenshots');
 const TEXTS = ['h1', 'h2', 'p', 'dt', 'dd', 'li', 'button', 'a', '.chip', '.label', '.fine', '.position b'];
 
-/** A shop that lets in whoever comes with a good pass, as the service says. */
+/** A shop that lets in visitors whose pass the service accepts. */
 async function startShop() {
   const shop = { service: null };
   const server = createServer(async (request, response) => {
@@ -89,7 +89,7 @@ describe('rooms', { timeout: 1_800_000 }, () => {
     return opened;
   }
 
-  /** A room that lets nobody in yet, with some in line. */
+  /** A paused room with some visitors in the queue. */
   async function line(t, room, people) {
     await api.post(`/v1/rooms/${room}/pause`, { why: 'a test begins' });
     const visitors = [];
@@ -98,7 +98,7 @@ describe('rooms', { timeout: 1_800_000 }, () => {
     return visitors;
   }
 
-  /** The page counts down from five seconds and goes on: for as long as it takes to look, its clock stands still. */
+  /** The page counts down from five seconds and continues: a stopped clock gives a test time to check it. */
   const stopClock = (page) =>
     page.evaluate(() => {
       const at = Date.now();
@@ -113,14 +113,14 @@ describe('rooms', { timeout: 1_800_000 }, () => {
   const position = (page, text) => page.locator('.position b', { hasText: new RegExp(`^${text}$`) }).waitFor();
   const heading = (page, name) => page.getByRole('heading', { name });
   const waiting = async (room) => (await api.get(`/v1/rooms/${room}`)).waiting;
-  /** A browser writes down every answer that is not good; where one is expected it is no trouble. */
+  /** A browser logs every error response; where a test expects one it is no trouble. */
   const serious = (trouble) => trouble.filter((text) => !text.includes('Failed to load resource'));
 
-  /** Everybody can read it at any width, and there is a picture of it. */
+  /** Checks that everybody can read the page at any width, and takes screenshots. */
   async function check(page, name, title = 'Winter tour', language = 'en') {
     await assertAccessible(page, { title, language });
     await assertContrast(page, TEXTS);
-    // 640 pixels are what is left of 1280 at 200 %.
+    // 640 pixels are what remains of 1280 at 200 %.
     for (const [width, height] of [
       [1280, 900],
       [640, 450],
@@ -137,12 +137,12 @@ describe('rooms', { timeout: 1_800_000 }, () => {
     }
   }
 
-  test('a place is taken by pressing, moves, and lives through a closed tab', async (t) => {
+  test('a visitor joins by pressing, moves up, and keeps the ticket through a closed tab', async (t) => {
     const [first] = await line(t, 'concert', 3);
     const { page, trouble, tab } = await open(t, 'rooms/concert');
     await heading(page, 'Join the queue').waitFor();
     await page.reload();
-    assert.equal(await waiting('concert'), 3, 'looking takes no place');
+    assert.equal(await waiting('concert'), 3, 'a look at the page does not join');
     await take(page);
     await position(page, 4);
     await until('the title', async () => /^4 · Paused · Winter tour$/.test(await page.title()));
@@ -160,11 +160,11 @@ describe('rooms', { timeout: 1_800_000 }, () => {
     const back = await tab();
     await back.goto(`${service.url}/rooms/concert`);
     await position(back, 3);
-    assert.equal(await waiting('concert'), 4, 'it is the same place');
+    assert.equal(await waiting('concert'), 4, 'it is the same ticket');
     assert.deepEqual(trouble, []);
   });
 
-  test('the newest tab has the place, and the other can take it back', async (t) => {
+  test('the newest tab has the ticket, and the other can take it back', async (t) => {
     await line(t, 'tabs', 1);
     const { page, trouble, tab } = await open(t, 'rooms/tabs');
     await take(page);
@@ -180,7 +180,7 @@ describe('rooms', { timeout: 1_800_000 }, () => {
     assert.deepEqual(trouble, []);
   });
 
-  test('whoever is let in arrives at the shop', async (t) => {
+  test('a visitor who is let in arrives at the shop', async (t) => {
     await line(t, 'stage', 2);
     const { page, trouble } = await open(t, 'rooms/stage');
     await take(page);
@@ -201,7 +201,7 @@ describe('rooms', { timeout: 1_800_000 }, () => {
     );
   });
 
-  test('going on can be stopped, and a turn given up', async (t) => {
+  test('the redirect can be stopped, and a turn given up', async (t) => {
     await api.post('/v1/rooms/door/resume', { why: 'a test begins' });
     const { page } = await open(t, 'rooms/door');
     await stopClock(page);
@@ -222,7 +222,7 @@ describe('rooms', { timeout: 1_800_000 }, () => {
     await heading(page, 'It is your turn').waitFor();
   });
 
-  test('only milestones are said aloud', async (t) => {
+  test('only milestones are announced', async (t) => {
     const visitors = await line(t, 'looks', 7);
     const { page } = await open(t, 'rooms/looks');
     await page.evaluate(() => {
@@ -247,7 +247,7 @@ describe('rooms', { timeout: 1_800_000 }, () => {
     assert.ok(focused, 'the keyboard stays where it was pressed');
   });
 
-  test('what went wrong is said aloud', async (t) => {
+  test('failures are announced', async (t) => {
     await line(t, 'looks', 0);
     const { page } = await open(t, 'rooms/looks?notice=refused');
     const said = (text) => page.locator('#said', { hasText: text }).waitFor({ state: 'attached' });
@@ -267,7 +267,7 @@ describe('rooms', { timeout: 1_800_000 }, () => {
     });
     for (const times of [1, 2]) {
       await take(page);
-      // Another time the same words are news again.
+      // The same words are announced again another time.
       await until('the refusal', async () => {
         const heard = await page.evaluate(() => window.heard);
         return heard.filter((text) => text === refused).length === times;
@@ -283,9 +283,9 @@ describe('rooms', { timeout: 1_800_000 }, () => {
     await said('The waiting room is unavailable at the moment');
   });
 
-  test('a lost network is told, and the place is there when it is back', async (t) => {
-    await line(t, 'away', 2);
-    const { page, context } = await open(t, 'rooms/away');
+  test('a lost network is shown, and the ticket is kept until it is back', async (t) => {
+    await line(t, 'offline', 2);
+    const { page, context } = await open(t, 'rooms/offline');
     await take(page);
     await position(page, 3);
     await context.setOffline(true);
@@ -293,7 +293,7 @@ describe('rooms', { timeout: 1_800_000 }, () => {
     await context.setOffline(false);
     await page.getByText(/^Reconnecting/).waitFor({ state: 'detached' });
     await position(page, 3);
-    assert.equal(await waiting('away'), 3);
+    assert.equal(await waiting('offline'), 3);
   });
 
   test('where streams are refused the page polls', async (t) => {
@@ -310,36 +310,36 @@ describe('rooms', { timeout: 1_800_000 }, () => {
     await page.locator('.position b', { hasText: new RegExp(`^${before - 1}$`) }).waitFor();
   });
 
-  test('a page that slept for too long says that its place is gone, and takes no other by itself', async (t) => {
+  test('a page that slept for too long says that its ticket is gone, and does not join again by itself', async (t) => {
     await line(t, 'seoul', 1);
     const { page, context, trouble } = await open(t, 'rooms/seoul');
     await take(page);
     await page.locator('.position b').waitFor();
     const before = await waiting('seoul');
-    const asked = [];
-    page.on('request', (request) => asked.push(new URL(request.url()).pathname));
+    const requests = [];
+    page.on('request', (request) => requests.push(new URL(request.url()).pathname));
     const sleep = () =>
       page.evaluate(() => {
         const now = Date.now;
         Date.now = () => now() + 3_600_000;
         window.dispatchEvent(new Event('online'));
       });
-    const place = '/v1/rooms/seoul/ticket';
+    const ticket = '/v1/rooms/seoul/ticket';
     const stream = '/events/seoul/tickets/waiting';
     const opened = page.waitForResponse((response) => new URL(response.url()).pathname === stream);
     await sleep();
     await opened;
-    assert.deepEqual(asked, [place, stream], 'the place is still there');
+    assert.deepEqual(requests, [ticket, stream], 'the ticket is still valid');
     await page.locator('.position b').waitFor();
 
-    // A service that has forgotten the place knows as little as one that is not shown the cookie.
+    // A service that has dropped the ticket knows as little as one that does not get the cookie.
     await context.clearCookies();
-    asked.length = 0;
+    requests.length = 0;
     await sleep();
     await heading(page, 'Your place is gone').waitFor();
     await page.getByText('This browser was disconnected for longer than a place is kept.').waitFor();
-    assert.deepEqual(asked, [place]);
-    assert.ok((await waiting('seoul')) <= before, 'nobody was put at the end');
+    assert.deepEqual(requests, [ticket]);
+    assert.ok((await waiting('seoul')) <= before, 'nobody joined at the end');
     await page.getByRole('button', { name: 'Join again at the end' }).click();
     await page.locator('.position b').waitFor();
     assert.deepEqual(serious(trouble), []);
@@ -372,7 +372,7 @@ describe('rooms', { timeout: 1_800_000 }, () => {
     assert.deepEqual(trouble, []);
   });
 
-  test('a room that asks for work gets it, and the page lives meanwhile', async (t) => {
+  test('a room that requires a proof of work gets it, and the page stays responsive', async (t) => {
     const { page, trouble } = await open(t, 'rooms/works');
     await page.evaluate(() => {
       window.seen = [];
@@ -395,7 +395,7 @@ describe('rooms', { timeout: 1_800_000 }, () => {
     for (const [n, one] of seen.entries()) {
       const before = seen[n - 1] ?? { share: 0, breaths: 0 };
       assert.ok(one.share < 100 && one.share >= before.share, 'the share grows, and is not whole before the end');
-      assert.ok(one.breaths > before.breaths, 'other things of the page go on');
+      assert.ok(one.breaths > before.breaths, 'other tasks of the page continue');
     }
     await page.reload();
     await position(page, 1);
@@ -406,7 +406,7 @@ describe('rooms', { timeout: 1_800_000 }, () => {
     assert.deepEqual(trouble, []);
   });
 
-  test('work that came too late is done once more, and not for ever', async (t) => {
+  test('a late proof of work is done once more, and not for ever', async (t) => {
     const { page } = await open(t, 'rooms/works');
     let refused = 0;
     const late = {
@@ -429,7 +429,7 @@ describe('rooms', { timeout: 1_800_000 }, () => {
     await page.locator('.position b').waitFor();
   });
 
-  test('a page that does not know of the work learns it', async (t) => {
+  test('a page that does not know of the proof of work learns it', async (t) => {
     const opened = await openPage(browser, service.url);
     t.after(() => opened.close());
     const { page } = opened;
@@ -443,7 +443,7 @@ describe('rooms', { timeout: 1_800_000 }, () => {
     await page.locator('.position b').waitFor();
   });
 
-  test('without JavaScript a room that asks for work says what it needs', async (t) => {
+  test('without JavaScript a room that requires a proof of work says what it needs', async (t) => {
     const { page } = await open(t, 'rooms/works', { javaScriptEnabled: false });
     await page.getByText('This room needs JavaScript').waitFor();
     await page.getByRole('link', { name: 'Check again' }).waitFor();
@@ -451,7 +451,7 @@ describe('rooms', { timeout: 1_800_000 }, () => {
     await check(page, 'needs-script', 'Waiting room');
   });
 
-  test('hashes are those of everybody else', async (t) => {
+  test('hashes equal those of another implementation', async (t) => {
     const { page } = await open(t, 'rooms/concert');
     const texts = Array.from({ length: 200 }, (_, n) => ['x'.repeat(n), String(n ** 4)]);
     const hashes = await page.evaluate(async (all) => {
@@ -504,7 +504,7 @@ describe('rooms', { timeout: 1_800_000 }, () => {
     });
   }
 
-  test('spans are said as the server says them', async (t) => {
+  test('durations are worded as the server words them', async (t) => {
     const cases = JSON.parse(await readFile(join(import.meta.dirname, 'spans.json'), 'utf8'));
     for (const [column, lang] of [
       [2, 'en'],
@@ -554,12 +554,12 @@ describe('rooms', { timeout: 1_800_000 }, () => {
     await check(page, 'granted', 'Your turn');
   });
 
-  test('a sold-out and a closed room tell those who wait, and those who come', async (t) => {
+  test('a sold-out and a closed room inform those who wait, and those who come', async (t) => {
     const buyer = await startVisitor(service.url, 'sold');
     t.after(() => buyer.gone());
     const { pass } = await until('the pass', async () => {
-      const place = await buyer.ticket();
-      return place.pass && place;
+      const ticket = await buyer.ticket();
+      return ticket.pass && ticket;
     });
     for (const [room, name, text, over] of [
       [
@@ -588,7 +588,7 @@ describe('rooms', { timeout: 1_800_000 }, () => {
       const korean = await open(t, `rooms/${room}?lang=ko`);
       await korean.page.getByRole('link', { name: '다시 확인' }).waitFor();
       await check(korean.page, `korean-${room}`, '대기실', 'ko');
-      // The link looks again; whoever still has the place is told the same.
+      // The link checks again; a visitor who still has a ticket sees the same.
       await page.getByRole('link', { name: 'Check again' }).click();
       await heading(page, name).waitFor();
       const polls = await tab();
@@ -605,7 +605,7 @@ describe('rooms', { timeout: 1_800_000 }, () => {
     }
   });
 
-  test('a room that is not there says so', async (t) => {
+  test('an unknown room is reported', async (t) => {
     const { page } = await open(t, 'rooms/nowhere');
     await heading(page, 'Waiting room not found').waitFor();
   });

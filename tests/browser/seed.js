@@ -1,5 +1,5 @@
-// Data worth looking at: customers of different size and weight, one paused, one congested, some dead jobs; records that
-// are read all the time, and some that cannot be refreshed.
+// Sample data: customers of different size and weight, one paused, one congested, some dead jobs; records that are read all
+// the time, and some that cannot be refreshed.
 
 import { client, startWorker, until } from './service.js';
 
@@ -52,7 +52,7 @@ const BROKEN = {
 
 const key = (n) => `char-${String(n).padStart(4, '0')}`;
 
-/** Has records read, some of them again and again, until it is stopped; there are dead letters when it returns. */
+/** Reads records, some of them repeatedly, until it is stopped; there are dead letters when it returns. */
 export async function seedRecords({ url, upstream }) {
   const api = client(url);
   await upstream.post('/set', { answers: BROKEN });

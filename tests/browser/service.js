@@ -1,4 +1,5 @@
-// The service under test: the real binary on a free port, with a data folder of its own; a target and an upstream for it.
+// The service under test: the real binary on a free port, with a data folder of its own; a target and a simulated provider
+// for it.
 
 import { spawn } from 'node:child_process';
 import { mkdtemp, rm, writeFile } from 'node:fs/promises';
@@ -9,7 +10,7 @@ import { createInterface } from 'node:readline';
 
 const ROOT = resolve(import.meta.dirname, '../..');
 const BINARY = resolve(ROOT, process.env.TIDEGATE_BIN ?? 'target/debug/tidegate');
-/** The pretend upstream is built beside it. */
+/** The simulated provider is built beside it. */
 const UPSTREAM = process.env.TIDEGATE_UPSTREAM ?? join(dirname(BINARY), 'examples/serve');
 
 /** Queues for pull workers, and one target. */
@@ -37,7 +38,7 @@ types = ["crm.sync"]
 rps = 40
 `;
 
-/** Two kinds of records behind one limited API: one is fetched ahead, the other soon stale. */
+/** Two kinds of records behind one limited API: one is prefetched, the other is soon stale. */
 const SOURCES = (upstream) => `
 [budgets.game]
 hard_limit = 60
@@ -75,12 +76,12 @@ retries = 1
 backoff_ms = 20
 [refresh.watch]
 lag_every_ms = 500
-mix_every_ms = 500
+census_every_ms = 500
 follow_every_ms = 100
 `;
 
-/** A room of its own for each test that changes one; of the others, one has not opened, two end and one asks for work. */
-export const ROOMS = ['concert', 'tabs', 'stage', 'plain', 'seoul', 'looks', 'away', 'door'];
+/** A room of its own for each test that changes one; of the others, one has not opened, two end, one requires a proof of work. */
+export const ROOMS = ['concert', 'tabs', 'stage', 'plain', 'seoul', 'looks', 'offline', 'door'];
 const WAITING = (shop) =>
   ROOMS.map(
     (room) => `
@@ -111,7 +112,7 @@ capacity = { inside = 0 }
 proof = { bits = 16 }
 `;
 
-/** Somebody who takes jobs by push and is too busy now and then. */
+/** A push target that throttles now and then. */
 async function startTarget() {
   let calls = 0;
   const server = createServer((request, response) => {
@@ -167,7 +168,7 @@ async function startProgram(program, args) {
   };
 }
 
-/** The pretend API, which keeps limits of its own; `settings` are those of `crates/upstream`. */
+/** The simulated provider, with limits of its own; `settings` are those of `crates/upstream`. */
 const startUpstream = (settings) => startProgram(UPSTREAM, [JSON.stringify(settings)]);
 
 /** Without `sources` nothing is refreshed; with `shop`, where visitors go, there are waiting rooms. */
@@ -187,20 +188,27 @@ export async function startService({ rps = 120, sources = true, shop = null } = 
   const text = CONFIG(join(folder, 'data'), rps, target.url) + (upstream ? SOURCES(upstream.url) : '');
   const rooms = shop ? WAITING(shop) : '';
   await writeFile(config, text + rooms);
-  const service = await startProgram(BINARY, ['serve', '--config', config]);
+  const others = async () => {
+    if (upstream) await upstream.stop();
+    target.stop();
+    await rm(folder, { recursive: true, force: true });
+  };
+  // What is left running would keep the test program from ending.
+  const service = await startProgram(BINARY, ['serve', '--config', config]).catch(async (error) => {
+    await others();
+    throw error;
+  });
   return {
     url: service.url,
     upstream: upstream && client(upstream.url),
     async stop() {
       await service.stop();
-      if (upstream) await upstream.stop();
-      target.stop();
-      await rm(folder, { recursive: true, force: true });
+      await others();
     },
   };
 }
 
-/** Calls the API, and fails on whatever is refused. */
+/** Calls the API, and fails on every refusal. */
 export function client(url) {
   async function call(method, path, body) {
     const response = await fetch(url + path, {
@@ -289,7 +297,7 @@ export function startWorker(
   };
 }
 
-/** Waits until `condition` holds: the answer, or an error that says what was waited for. */
+/** Waits until `condition` holds: returns its value, or fails with what it waited for. */
 export async function until(what, condition, ms = 180_000) {
   const deadline = Date.now() + ms;
   for (;;) {

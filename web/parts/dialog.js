@@ -1,7 +1,7 @@
 // Asks before something is done: what it does, what it needs to know, and why.
 
 import { h, morph } from '../dom.js';
-import { told } from './notices.js';
+import { explanation } from './notices.js';
 
 let numbers = 0;
 
@@ -64,7 +64,7 @@ export function ask({ title, text, fields = [], confirm, danger = false, run }) 
         done = true;
         dialog.close();
       } catch (error) {
-        morph(wrong, h('div.problem', { role: 'alert' }, told(error)));
+        morph(wrong, h('div.problem', { role: 'alert' }, explanation(error)));
       }
       button.disabled = false;
     }

@@ -28,11 +28,11 @@ export function success(text) {
 /** Something was refused: stays until it is dismissed. */
 export function failure(error) {
   if (error?.name === 'AbortError') return;
-  notice('bad', 'alert', told(error), 0);
+  notice('bad', 'alert', explanation(error), 0);
 }
 
 /** What went wrong, with the id that finds it in the server's log. */
-export function told(error) {
+export function explanation(error) {
   if (!(error instanceof Problem)) {
     console.error(error);
     return [h('strong', null, 'Something went wrong on this page'), ' ', String(error?.message ?? error)];
@@ -47,5 +47,5 @@ export function told(error) {
 
 /** A problem where the content would be. */
 export function problem(error) {
-  return h('div.problem', { role: 'alert' }, told(error));
+  return h('div.problem', { role: 'alert' }, explanation(error));
 }

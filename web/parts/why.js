@@ -24,12 +24,12 @@ const REASONS = {
   ],
   READY_FULL: ({ ready }) => `The ready queue is full (${many(ready, 'job')}): workers are too slow`,
   WORKERS_BUSY: ({ queue }) => `Every worker of queue ${queue} is busy`,
-  NO_WORKERS: ({ queue }) => `No worker has asked for work of queue ${queue} lately: is one running?`,
+  NO_WORKERS: ({ queue }) => `No worker has polled queue ${queue} recently: is one running?`,
   TARGET_DISABLED: ({ target, reason }) => `Target ${target} is disabled: ${reason}`,
   TURN: ({ queue }) => `Nothing holds it back: the next worker of queue ${queue} takes it in turn`,
 };
 
-const tell = (reason) => REASONS[reason.what]?.(reason) ?? capital(plain(reason.what));
+const sentence = (reason) => REASONS[reason.what]?.(reason) ?? capital(plain(reason.what));
 
 export function why(answer) {
   return h(
@@ -41,7 +41,7 @@ export function why(answer) {
       : h(
           'ol.reasons',
           { title: answer.text },
-          answer.reasons.map((reason) => h('li', null, tell(reason))),
+          answer.reasons.map((reason) => h('li', null, sentence(reason))),
         ),
     answer.startsAt && h('p.muted', null, 'Should start ', time(answer.startsAt, 'until'), '.'),
   );

@@ -12,7 +12,7 @@ const EVENTS = ['queued', 'position', 'early', 'granted', 'paused', 'resumed'];
 const FAILURES = 3;
 /** The stream begins with an event; one that does not is dead. */
 const FIRST_MS = 12_000;
-/** Heartbeats are not seen here; after this much silence a stream may be dead without anybody having told. */
+/** Heartbeats are not seen here; after this much silence a stream may be dead although no error was reported. */
 const SILENCE_MS = 90_000;
 /** Silence after which a page that is looked at again does not trust its stream. */
 const SUSPECT_MS = 10_000;
@@ -26,9 +26,9 @@ const spread = (ms) => ms * (0.5 + Math.random());
 
 /**
  * `on` has `heard(place)`, `superseded()`, `closed(why)`, `none(late)` if there is no place any more, and whether nothing
- * was heard for longer than one is kept, `refused(problem)`, `away(since)`: since when nothing is heard, or null, and
+ * was heard for longer than one is kept, `refused(problem)`, `unavailable(since)`: since when nothing is heard, or null, and
  * `working(how)`: how far the work before a place is. `asks` is whether the room asks for such work, `keptMs` how long it
- * keeps the place of somebody who is away.
+ * keeps the place of an absent visitor.
  */
 export function line(room, on, asks, keptMs) {
   const name = encodeURIComponent(room);
@@ -41,8 +41,8 @@ export function line(room, on, asks, keptMs) {
   let failures = 0;
   let polls = 0;
   let heardAt = Date.now();
-  let awaySince = null;
-  /** The store is away: nobody knows the place, and a room that may let everybody in then does so by the stream. */
+  let silentSince = null;
+  /** The store is unavailable: nobody knows the place, and a room that may let everybody in then does so by the stream. */
   let unknown = false;
   /** The work that is being done, and what came of it. */
   let work = null;
@@ -64,13 +64,13 @@ export function line(room, on, asks, keptMs) {
     work?.abort();
     work = null;
     proof = null;
-    away(null);
+    unavailable(null);
   }
 
-  function away(since) {
-    if (awaySince === since) return;
-    awaySince = since;
-    on.away(since);
+  function unavailable(since) {
+    if (silentSince === since) return;
+    silentSince = since;
+    on.unavailable(since);
   }
 
   function later(ms, work) {
@@ -85,7 +85,7 @@ export function line(room, on, asks, keptMs) {
     // From here on it is resumed: a new place is only ever taken by pressing for it.
     again = false;
     heardAt = Date.now();
-    away(null);
+    unavailable(null);
     on.heard(place);
   }
 
@@ -125,7 +125,7 @@ export function line(room, on, asks, keptMs) {
     close();
     if (!wanted) return;
     failures += 1;
-    away(awaySince ?? Date.now());
+    unavailable(silentSince ?? Date.now());
     later(spread(Math.min(8_000, 600 * 2 ** (failures - 1))), fresh ? ask : start);
   }
 
@@ -165,7 +165,7 @@ export function line(room, on, asks, keptMs) {
     try {
       const asked = await answer('GET', 'challenge', null, signal);
       if (asked.challenge) {
-        away(null);
+        unavailable(null);
         proof = await prove(asked, on.working, signal);
       } else {
         asks = false;
@@ -234,14 +234,14 @@ export function line(room, on, asks, keptMs) {
       on.refused(error);
       return;
     }
-    // Too many at once, the store is away, or no network: a place is kept meanwhile, as far as there is one.
+    // Too many at once, the store is unavailable, or no network: a place is kept meanwhile, as far as there is one.
     if (error.code?.includes('full')) {
       ended({ reason: 'FULL' });
       return;
     }
     unknown = error.code === 'store_unavailable';
     chancesAgain();
-    away(awaySince ?? Date.now());
+    unavailable(silentSince ?? Date.now());
     later(Math.max(error.afterMs ?? 0, spread(3_000)), fresh ? ask : start);
   }
 
@@ -249,7 +249,7 @@ export function line(room, on, asks, keptMs) {
   function wake(suspect = false) {
     if (!wanted) return;
     const quiet = Date.now() - heardAt > SUSPECT_MS;
-    if (awaySince !== null || suspect || quiet) start();
+    if (silentSince !== null || suspect || quiet) start();
   }
 
   document.addEventListener('visibilitychange', () => {
@@ -257,7 +257,7 @@ export function line(room, on, asks, keptMs) {
   });
   window.addEventListener('online', () => wake(true));
   window.addEventListener('offline', () => {
-    if (wanted) away(awaySince ?? Date.now());
+    if (wanted) unavailable(silentSince ?? Date.now());
   });
   window.addEventListener('pageshow', (event) => {
     if (event.persisted) wake(true);

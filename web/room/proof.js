@@ -1,6 +1,6 @@
 // The work that a room may ask for before it gives a place: a nonce whose hash begins with enough zero bits.
 //
-// It is done in slices, so that the page stays alive. How many tries it takes is luck: what is told is how many were made
+// It is done in slices, so that the page stays alive. How many tries it takes is luck: it reports how many were made
 // and how many it takes on average, never how many are left.
 
 import { beginning } from './sha256.js';
@@ -9,8 +9,8 @@ import { beginning } from './sha256.js';
 const SLICE_MS = 12;
 /** Tries between two looks at the clock. */
 const TRIES = 250;
-/** How often it is told how it goes. */
-const TOLD_MS = 150;
+/** How often it reports progress. */
+const REPORT_MS = 150;
 
 // Unlike timers, messages are not held back in a tab that nobody looks at.
 const breath = () =>
@@ -24,15 +24,15 @@ const breath = () =>
   });
 
 /** The proof for a challenge; null if `signal` has ended the work. */
-export async function prove({ challenge, bits }, told, signal) {
+export async function prove({ challenge, bits }, report, signal) {
   const hash = beginning(challenge);
   let tries = 0;
-  let toldAt = -Infinity;
+  let reportedAt = -Infinity;
   while (!signal.aborted) {
     const begun = performance.now();
-    if (begun - toldAt > TOLD_MS) {
-      toldAt = begun;
-      told({ tries, likely: 2 ** bits });
+    if (begun - reportedAt > REPORT_MS) {
+      reportedAt = begun;
+      report({ tries, likely: 2 ** bits });
     }
     do {
       for (const until = tries + TRIES; tries < until; tries += 1)

@@ -41,10 +41,10 @@ function remember(change) {
 }
 
 let kept = recall();
-let mode = page.place ? 'place' : 'door';
+let mode = page.place ? 'place' : 'entry';
 let place = page.place ?? null;
 let closed = null;
-let awaySince = null;
+let silentSince = null;
 let trouble = null;
 let copied = false;
 let goAt = null;
@@ -52,12 +52,12 @@ let work = null;
 let ahead = Date.parse(page.at) - Date.now();
 const now = () => Date.now() + ahead;
 
-const hears = { heard, superseded, closed: over, none, refused, away, working };
+const hears = { heard, superseded, closed: over, none, refused, unavailable, working };
 const follow = line(page.room, hears, page.proof, page.keptMs);
 const view = viewer(page, { join, again, leave, here, stay, gone, copy });
 
 function draw() {
-  const away = awaySince === null ? 0 : Date.now() - awaySince;
+  const silent = silentSince === null ? 0 : Date.now() - silentSince;
   const had = stage.contains(document.activeElement);
   morph(
     stage,
@@ -73,7 +73,7 @@ function draw() {
       opensAt: page.opensAt,
       waiting: page.waiting,
       keptMs: page.keptMs,
-      awayMs: away > QUIET_MS ? away : null,
+      silentMs: silent > QUIET_MS ? silent : null,
       goMs: goAt === null ? null : Math.max(0, goAt - Date.now()),
       now: now(),
     }),
@@ -201,7 +201,7 @@ function none(late) {
 }
 
 function refused(problem) {
-  mode = place ? mode : 'door';
+  mode = place ? mode : 'entry';
   if (problem.status === 404) warn(words.missingHeading);
   else warn(problem.code === 'proof_needed' ? words.workRefused : words.refused);
   draw();
@@ -213,8 +213,8 @@ function working(how) {
   draw();
 }
 
-function away(since) {
-  awaySince = since;
+function unavailable(since) {
+  silentSince = since;
   draw();
 }
 
@@ -284,7 +284,7 @@ function tick() {
     else if (lastCall && kept.stayed !== place.pass.expiresAt && safe(place.pass.goTo ?? 'about:')) go();
   }
   const runs =
-    awaySince !== null ||
+    silentSince !== null ||
     (mode !== 'place' && page.opensAt) ||
     (mode === 'place' && ['EARLY', 'GRANTED'].includes(place.state));
   if (runs) draw();

@@ -105,7 +105,7 @@ export function viewer({ words, texts }, commands) {
   const kept = (state) =>
     h('p.fine', null, fill(words.kept, { span: lasting(words, state.keptMs) }));
 
-  function door(state) {
+  function entry(state) {
     const { status } = state;
     const joining = state.mode === 'joining';
     if (status === 'CLOSED')
@@ -116,12 +116,12 @@ export function viewer({ words, texts }, commands) {
     return [
       h(
         'section.card',
-        { key: 'door' },
+        { key: 'entry' },
         chip(status),
         h('h2.lead', { tabindex: -1 }, early ? words.joinEarly : words.joinHeading),
         early && opening(state.opensAt, state.now),
         early && h('p', null, words.earlyText),
-        status === 'PAUSED' && h('p', null, words.pausedDoor),
+        status === 'PAUSED' && h('p', null, words.pausedJoin),
         figures([[early ? words.here : words.waiting, people(state.waiting)]]),
         joining && state.work && work(state.work),
         h(
@@ -209,7 +209,7 @@ export function viewer({ words, texts }, commands) {
     return [
       h(
         'section.card',
-        { key: 'waiting', class: state.awayMs === null ? '' : 'dim' },
+        { key: 'waiting', class: state.silentMs === null ? '' : 'dim' },
         chip(place.roomStatus),
         h(
           'h2.position',
@@ -302,9 +302,9 @@ export function viewer({ words, texts }, commands) {
         ]);
       case 'over':
         return ended(state);
-      case 'door':
+      case 'entry':
       case 'joining':
-        return door(state);
+        return entry(state);
       default:
     }
     const { roomStatus: reason } = state.place;
@@ -326,13 +326,13 @@ export function viewer({ words, texts }, commands) {
 
   function banner(state) {
     if (state.trouble) return h('p.notice', { key: 'trouble' }, state.trouble);
-    if (state.awayMs === null) return null;
-    const left = state.keptMs - state.awayMs;
+    if (state.silentMs === null) return null;
+    const left = state.keptMs - state.silentMs;
     let text = words.offline;
     if (state.mode === 'joining') text = words.busy;
     else if (['WAITING', 'EARLY'].includes(state.place?.state) && left > 0)
       text = fill(words.offlineFor, { span: lasting(words, left) });
-    return h('p.notice.away', { key: 'away' }, text);
+    return h('p.notice.silent', { key: 'silent' }, text);
   }
 
   return (state) => [banner(state), stage(state)];

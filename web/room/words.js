@@ -53,7 +53,7 @@ export function lasting(words, ms) {
   return amount(words, Math.floor(seconds / 3_600) * 60);
 }
 
-/** What is further away is told in days. */
+/** Longer times are shown in days. */
 export const FAR_MS = 2 * DAY * MINUTE_MS;
 
 /** What is left in whole days. */

@@ -196,7 +196,7 @@ function share(group, limits) {
       'Ceiling of starts',
       ceilings.startsPerWindow ? `${count(ceilings.startsPerWindow)} per window` : 'none',
     ],
-    ['Ceiling of running jobs', ceilings.leasedAtOnce ? count(ceilings.leasedAtOnce) : 'none'],
+    ['Ceiling of running jobs', ceilings.maxRunning ? count(ceilings.maxRunning) : 'none'],
   ]);
 }
 

@@ -88,7 +88,7 @@ export default function groups({ signal }) {
   function draw() {
     if (!seen) return;
     const shown = seen.groups.filter((group) => group.id.toLowerCase().includes(wanted));
-    // A share can only be told by whoever sees all groups.
+    // Only a reader of all groups can know a share.
     const all = pager.isWhole
       ? seen.groups
           .filter((group) => group.active && !group.paused)

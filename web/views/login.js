@@ -1,7 +1,7 @@
 // Asks for a key. It goes to the server once and is kept nowhere here; the session is a cookie.
 
 import { h, morph } from '../dom.js';
-import { told } from '../parts/notices.js';
+import { explanation } from '../parts/notices.js';
 import * as session from '../session.js';
 
 /** Calls `welcome` once the key was accepted. */
@@ -18,7 +18,7 @@ export default function login(welcome) {
       event.target.reset();
       await welcome();
     } catch (error) {
-      const text = error.status === 401 ? h('strong', null, 'Unknown key.') : told(error);
+      const text = error.status === 401 ? h('strong', null, 'Unknown key.') : explanation(error);
       morph(wrong, h('div.problem', { role: 'alert' }, text));
     }
     button.disabled = false;

@@ -19,7 +19,7 @@ use std::{
 };
 
 const BATCH: u64 = 1000;
-/// A writer that says nothing for this long counts as stuck.
+/// A writer that prints nothing for this long counts as stuck.
 const SILENCE: Duration = Duration::from_secs(15);
 
 fn spawn(args: &[&str], dir: &Path) -> Res<Child> {
@@ -37,15 +37,15 @@ pub fn kill(engine: &str, dir: &Path) -> Res<Metrics> {
     for _ in 0..ROUNDS {
         let mut child = spawn(&["writer", engine, &synced.to_string(), &leased.to_string()], dir)?;
         let lines = BufReader::new(child.stdout.take().expect("piped")).lines();
-        let (tell, heard) = mpsc::channel();
-        thread::spawn(move || lines.map_while(Result::ok).try_for_each(|line| tell.send(line)));
+        let (sender, output) = mpsc::channel();
+        thread::spawn(move || lines.map_while(Result::ok).try_for_each(|line| sender.send(line)));
 
         // Long enough that some rounds die in the midst of flush or compaction.
         let mut deadline = None;
         loop {
             let now = Instant::now();
             let wait = deadline.map_or(SILENCE, |d: Instant| d.saturating_duration_since(now));
-            let Ok(line) = heard.recv_timeout(wait.min(SILENCE)) else {
+            let Ok(line) = output.recv_timeout(wait.min(SILENCE)) else {
                 stuck += u64::from(deadline.is_none_or(|d| Instant::now() < d));
                 break;
             };
@@ -67,7 +67,7 @@ pub fn kill(engine: &str, dir: &Path) -> Res<Metrics> {
         child.kill()?;
         child.wait()?;
         // Acknowledgements that were still in the pipe count too.
-        for line in heard.iter() {
+        for line in output.iter() {
             match line.split_once(' ') {
                 Some(("synced", value)) => synced = value.parse()?,
                 Some(("leased", value)) => leased = value.parse()?,
@@ -85,7 +85,7 @@ pub fn kill(engine: &str, dir: &Path) -> Res<Metrics> {
     Ok(metrics)
 }
 
-/// The process that gets killed. `synced` is the first job sequence nobody has
+/// The process that gets killed. `synced` is the first job sequence that was not
 /// acknowledged, `leased` the last lease acknowledged without a sync.
 pub fn writer(engine: &str, dir: &Path, synced: u64, leased: u64) -> Res<()> {
     let say = |word: &str, value: u64| -> Res<()> { Ok(writeln!(stdout(), "{word} {value}")?) };
@@ -125,11 +125,11 @@ pub fn writer(engine: &str, dir: &Path, synced: u64, leased: u64) -> Res<()> {
 
 fn outcome(child: Child) -> Res<String> {
     let output = child.wait_with_output()?;
-    let said = String::from_utf8_lossy(&output.stdout).trim().to_owned();
-    Ok(if said.is_empty() {
+    let text = String::from_utf8_lossy(&output.stdout).trim().to_owned();
+    Ok(if text.is_empty() {
         String::from_utf8_lossy(&output.stderr).trim().to_owned()
     } else {
-        said
+        text
     })
 }
 
@@ -167,7 +167,7 @@ fn set_writable(path: &Path, writable: bool) -> Res<()> {
     Ok(())
 }
 
-/// Opens the store, writes one job, and says how it went.
+/// Opens the store, writes one job, and prints the outcome.
 pub fn try_open(engine: &str, dir: &Path) -> Res<()> {
     // Root may write anywhere, so permissions are only tested as somebody else.
     // SAFETY: plain system calls on this process's own user id.
@@ -226,7 +226,7 @@ pub fn full(engine: &str, dir: &Path) -> Res<Metrics> {
     Ok(metrics)
 }
 
-/// Writes until it fails, tries once more, then lets the store go.
+/// Writes until it fails, tries once more, then closes the store.
 pub fn filler(engine: &str, dir: &Path) -> Res<()> {
     let (store, records) = (open(engine, dir)?, Records::new());
     for first in (0..).step_by(BATCH as usize) {

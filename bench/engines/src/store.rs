@@ -33,7 +33,7 @@ pub trait Store {
     fn commit(&self, ops: &[Op], until: Until) -> Res<()>;
     /// Total length of the records found under `keys`.
     fn read(&self, table: Table, keys: &[u64]) -> Res<usize>;
-    /// Visits records in key order until `visit` says false.
+    /// Visits records in key order until `visit` returns false.
     fn scan(&self, table: Table, visit: &mut dyn FnMut(u64, &[u8]) -> bool) -> Res<()>;
 }
 

@@ -15,18 +15,18 @@ const seconds = (start) => (now() - start) / 1e3;
 const data = (customer, i) => ({ d: (customer + String(i).padStart(9, '0')).padEnd(PAYLOAD - 8, 'x') });
 const number = (d) => Number(d.slice(1, 10));
 
-// Calls `add(from, to)` for each chunk, with some calls under way at once.
+// Calls `add(from, to)` for each chunk, with some calls in flight at once.
 async function bulk(jobs, add) {
   const chunk = get('chunk', 1000);
   let next = 0;
-  const lane = async () => {
+  const caller = async () => {
     while (next < jobs) {
       const from = next;
       next = Math.min(from + chunk, jobs);
       await add(from, next);
     }
   };
-  await Promise.all(Array.from({ length: get('inflight', 1) }, lane));
+  await Promise.all(Array.from({ length: get('inflight', 1) }, caller));
 }
 
 const make = (customer, from, to, one) => Array.from({ length: to - from }, (_, k) => one(data(customer, from + k)));
@@ -116,13 +116,13 @@ const modes = {
     await this_.open();
     const start = now();
     await this_.add('A', get('jobs', 20000));
-    return { enqueue_s: seconds(start) };
+    return { enqueueSec: seconds(start) };
   },
 
   async process() {
     const start = now();
     await this_.work(get('jobs', 20000), () => {});
-    return { process_s: seconds(start) };
+    return { processSec: seconds(start) };
   },
 
   async latency() {
@@ -149,7 +149,7 @@ const modes = {
     await finished;
     millis.sort((a, b) => a - b);
     const at = (p) => millis[Math.round((millis.length - 1) * p)];
-    return { start_p50_ms: at(0.5), start_p99_ms: at(0.99), samples: millis.length };
+    return { startP50Ms: at(0.5), startP99Ms: at(0.99), samples: millis.length };
   },
 
   async fairness() {
@@ -163,7 +163,7 @@ const modes = {
       done += 1;
       if (d[0] === 'B') last = done;
     });
-    return { b_done_after: last, of: done };
+    return { bDoneAfter: last, of: done };
   },
 };
 

@@ -8,10 +8,8 @@ use std::hint::black_box;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use tidegate_core::bulk::{
-    AdmitParams, Bulk, EnqueueParams, LeaseParams, Level, NewJob, default_lane,
-};
-use tidegate_core::config::BulkConfig;
+use tidegate_core::bulk::config::BulkConfig;
+use tidegate_core::bulk::{AdmitParams, Bulk, EnqueueParams, LeaseParams, NewJob, Priority, default_queue};
 use tidegate_core::ids::{GroupId, JobId, JobType, Owner};
 use tidegate_core::time::Timestamp;
 
@@ -42,12 +40,12 @@ fn main() {
     let lease = timed(|| measured_lease(&mut bulk, leases));
     let per_job = |took: Duration| took.as_nanos() as u64 / MEASURED;
     println!(
-        "{{\"jobs\":{jobs},\"groups\":{groups},\"enqueue_ns\":{},\"admit_ns\":{},\"lease_ns\":{}}}",
+        "{{\"jobs\":{jobs},\"groups\":{groups},\"enqueueNs\":{},\"admitNs\":{},\"leaseNs\":{}}}",
         per_job(enqueue),
         per_job(admit),
         per_job(lease)
     );
-    // Giving back the memory of a million jobs is no part of any transition.
+    // Freeing the memory of a million jobs is no part of any transition.
     std::mem::forget(bulk);
 }
 
@@ -69,7 +67,7 @@ fn calls(first: u64, jobs: u64, groups: u64, per_call: u64) -> impl Iterator<Ite
             .map(|job| NewJob {
                 id: JobId::new(format!("job-{}", first + job)).expect("a short name"),
                 kind: kind.clone(),
-                level: Level::Normal,
+                priority: Priority::Normal,
                 payload: payload.clone(),
                 run_at: None,
                 expires_at: None,
@@ -79,12 +77,12 @@ fn calls(first: u64, jobs: u64, groups: u64, per_call: u64) -> impl Iterator<Ite
 }
 
 fn admit() -> AdmitParams {
-    AdmitParams { lane: default_lane(), max: PER_CALL as u32, ready_cap: 1_000_000 }
+    AdmitParams { queue: default_queue(), max: PER_CALL as u32, ready_cap: 1_000_000 }
 }
 
 fn lease() -> LeaseParams {
     let owner = Owner::new("worker").expect("a short name");
-    LeaseParams { lane: default_lane(), max: PER_CALL as u32, owner }
+    LeaseParams { queue: default_queue(), max: PER_CALL as u32, owner }
 }
 
 #[inline(never)]

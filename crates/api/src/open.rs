@@ -1,10 +1,10 @@
-//! Who is asking, and what was done by whom.
+//! The identity of a caller, its roles, and the audit log.
 
 use serde::{Deserialize, Serialize};
 
 use crate::Time;
 
-/// What a key may do. ADMIN includes all others.
+/// A permission of an API key. `ADMIN` includes all others.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "SCREAMING_SNAKE_CASE")]
@@ -17,21 +17,22 @@ pub enum Role {
     Work,
     /// Redeems passes of waiting rooms and ends visits.
     Shop,
-    /// Changes, pauses, cancels, replays and purges.
+    /// Changes, pauses, cancels, replays and purges, and reads the audit log.
     Admin,
 }
 
-/// Who the service takes the caller for.
+/// The identity under which the service handles the caller's requests.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct Identity {
-    /// The key's name.
+    /// The name of the API key.
     pub name: String,
+    /// The permissions of the key.
     pub roles: Vec<Role>,
-    /// The key is good for these groups only; for all if empty. A `*` at the end stands for any rest.
+    /// The groups that the key may access; empty means every group. A `*` at the end matches any suffix.
     pub groups: Vec<String>,
-    /// In a browser session: send it as `x-csrf-token` with every change.
+    /// The CSRF token of a browser session: send it as `x-csrf-token` with every change.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub csrf: Option<String>,
     /// Whether the configuration has keys, so that requests need one.
@@ -43,20 +44,21 @@ pub struct Identity {
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct AuditEntry {
+    /// When the service wrote the entry.
     pub at: Time,
-    /// The name of the key.
+    /// The name of the API key that sent the command.
     pub who: String,
     /// The command, like `group.pause`.
     pub what: String,
-    /// What the command was about.
+    /// The object of the command, like the name of a group.
     pub on: String,
     /// The reason that the caller gave.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub why: Option<String>,
-    /// The request.
+    /// The arguments of the command.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub detail: Option<serde_json::Value>,
-    /// Why the service refused the command. The entry of the attempt comes before.
+    /// Why the service refused the command. The entry of the attempt precedes this one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub refused: Option<String>,
 }

@@ -1,4 +1,4 @@
-//! The whole system at one moment, and its last minutes.
+//! Statistics of the whole system: one moment, and the last ten minutes.
 
 use serde::{Deserialize, Serialize};
 
@@ -9,39 +9,42 @@ use crate::{StateCounts, Time};
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct Stats {
+    /// When the service read the store.
     pub at: Time,
     /// Jobs by state.
     pub counts: StateCounts,
     /// Groups with unfinished jobs.
     pub active_groups: u64,
-    /// Groups that the service knows.
+    /// Groups that the store keeps, with or without unfinished jobs.
     pub groups: u64,
-    /// Groups that wait with a job of high priority.
+    /// Groups with a waiting job of high priority.
     pub high_priority_groups: u64,
-    /// Groups that wait with a job of normal priority.
+    /// Groups with a waiting job of normal priority.
     pub normal_priority_groups: u64,
-    /// Groups that wait with a job of low priority.
+    /// Groups with a waiting job of low priority.
     pub low_priority_groups: u64,
-    /// Starts per second, over the last seconds.
+    /// Job starts per second, averaged over the last five seconds.
     pub start_rate: f64,
-    /// Starts per second that are allowed.
+    /// The limit of job starts per second.
     pub global_rps: f64,
-    /// Starts in one window that are allowed.
+    /// The limit of job starts per rate window.
     pub limit_per_window: u64,
-    /// The most starts in one window so far.
+    /// The most job starts in any rate window since the store was opened.
     pub most_started_per_window: u64,
-    /// Starts since the store was opened.
+    /// Job starts since the store was opened.
     pub started: u64,
-    /// Throttled runs since the store was opened.
+    /// Runs that the downstream throttled since the store was opened.
     pub throttles: u64,
-    /// Waits that the estimates of congestion saved since the store was opened.
+    /// Fruitless retries that congestion estimates avoided since the store was opened.
     pub saved_spins: u64,
-    /// The group whose next job has waited longest.
+    /// The group whose next job has waited longest; absent if no job waits.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub oldest_wait: Option<OldestWait>,
+    /// Every queue with its rate and its workers.
     pub queues: Vec<Queue>,
+    /// Whether the store is available.
     pub store: StoreState,
-    /// The service's version.
+    /// The version of the service.
     pub version: String,
 }
 
@@ -50,30 +53,33 @@ pub struct Stats {
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct OldestWait {
+    /// The id of the group.
     pub group: String,
     /// When the service accepted the job.
     pub since: Time,
 }
 
-/// A queue with its workers.
+/// A queue with its rate and its workers.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct Queue {
+    /// The name of the queue.
     pub id: String,
-    /// Starts per second that the configuration allows.
+    /// Job starts per second that the configuration allows.
     pub configured_rps: f64,
-    /// Starts per second that hold now: the service lowers the rate when the downstream throttles.
+    /// Job starts per second in effect: the service lowers the rate while the downstream throttles.
     pub rps: f64,
-    /// Starts in the current window.
+    /// Job starts in the current rate window.
     pub started: u64,
     /// Jobs that wait for a worker.
     pub ready: u64,
-    /// Groups that wait in this queue.
+    /// Groups with a waiting job in this queue.
     pub groups_waiting: u64,
-    /// When the downstream last throttled.
+    /// When the downstream last throttled a job of this queue.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last_cut_at: Option<Time>,
+    /// The workers of this queue.
     pub workers: Workers,
 }
 
@@ -82,13 +88,13 @@ pub struct Queue {
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct Workers {
-    /// Workers of this process that call the push target.
+    /// The most concurrent calls of this process to the push target; 0 if the queue has none.
     pub push: u32,
-    /// How many of them are busy.
+    /// Calls of this process to the push target that are in progress.
     pub push_busy: u32,
-    /// Lease calls that wait for work now.
+    /// Lease calls that wait for a job.
     pub pull_waiting: u32,
-    /// When a worker last asked for a lease.
+    /// When a worker last called to lease jobs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pull_last_at: Option<Time>,
 }
@@ -98,34 +104,37 @@ pub struct Workers {
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct StoreState {
-    /// `embedded` or `redis`.
+    /// The backend: `embedded` or `redis`.
     pub kind: String,
-    /// Whether the store answers.
+    /// Whether the store responds.
     pub available: bool,
-    /// Since when the store is unavailable.
+    /// The time since which the store is unavailable.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub away_since: Option<Time>,
+    pub unavailable_since: Option<Time>,
 }
 
-/// The whole system at one moment, in short.
+/// Key figures of the whole system at one moment.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct Sample {
+    /// When the service read the store.
     pub at: Time,
-    /// Starts per second since the sample before.
+    /// Job starts per second since the previous sample.
     pub start_rate: f64,
-    /// Starts per second that were allowed.
+    /// The limit of job starts per second at that time.
     pub global_rps: f64,
+    /// Jobs by state.
     pub counts: StateCounts,
+    /// Groups with unfinished jobs.
     pub active_groups: u64,
 }
 
-/// The last minutes.
+/// The last ten minutes, one sample per second.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct Samples {
-    /// Oldest first.
+    /// The samples, oldest first.
     pub samples: Vec<Sample>,
 }

@@ -1,4 +1,4 @@
-//! Points in time as the API writes them.
+//! Points in time in the format of the API.
 
 use std::fmt;
 use std::str::FromStr;
@@ -7,10 +7,19 @@ use jiff::Timestamp;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 /// A point in time: `2026-03-01T09:30:00.250Z` on the wire, milliseconds since the Unix epoch in memory.
+///
+/// ```
+/// use tidegate_api::Time;
+///
+/// let at: Time = "2026-03-01T10:30:00.25+01:00".parse()?;
+/// assert_eq!(at, Time(1_772_357_400_250));
+/// assert_eq!(at.to_string(), "2026-03-01T09:30:00.250Z");
+/// # Ok::<(), tidegate_api::TimeError>(())
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct Time(pub u64);
 
-/// A text that is not a time.
+/// The error for a text that is not an RFC 3339 time since 1970.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TimeError(String);
 
@@ -26,7 +35,8 @@ impl fmt::Display for TimeError {
 
 impl std::error::Error for TimeError {}
 
-/// Limit: later than this is "never", and no calendar has to reach it: the last of the year 9998.
+/// Limit: the last millisecond of the year 9998. The API writes every later time as this one, which means
+/// "never".
 const LAST: u64 = 253_370_764_799_999;
 
 impl fmt::Display for Time {

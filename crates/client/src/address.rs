@@ -1,10 +1,10 @@
-//! Addresses, most of them below `/v1`, with names of any characters in them.
+//! Addresses, most of them below `/v1`, with percent-encoded names.
 
 use std::fmt::Write;
 
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 
-/// What a part of an address may hold as it is.
+/// The characters that a path segment or a query value encodes.
 const RESERVED: &AsciiSet = &NON_ALPHANUMERIC
     .remove(b'-')
     .remove(b'_')
@@ -18,12 +18,12 @@ pub(crate) struct Address {
 }
 
 impl Address {
-    /// `/v1` and these parts.
+    /// Joins `/v1` and these segments.
     pub(crate) fn of(parts: &[&str]) -> Self {
         Self::below("/v1", parts)
     }
 
-    /// These parts alone.
+    /// Joins these segments alone.
     pub(crate) fn root(parts: &[&str]) -> Self {
         Self::below("", parts)
     }
@@ -33,7 +33,7 @@ impl Address {
         for part in parts {
             path.push('/');
             match *part {
-                // As they are they would mean this folder and the one above.
+                // Unencoded they would mean this folder and its parent.
                 "." => path.push_str("%2E"),
                 ".." => path.push_str("%2E%2E"),
                 part => path.extend(utf8_percent_encode(part, RESERVED)),
@@ -42,7 +42,7 @@ impl Address {
         Self { path, asked: false }
     }
 
-    /// An address outside of the API.
+    /// Takes a path outside of the API as it is.
     pub(crate) fn bare(path: &str) -> Self {
         Self {
             path: path.to_owned(),
@@ -50,7 +50,7 @@ impl Address {
         }
     }
 
-    /// Asks for something, if it is given.
+    /// Adds a query parameter, if it has a value.
     pub(crate) fn ask(mut self, name: &str, value: Option<impl ToString>) -> Self {
         if let Some(value) = value {
             let mark = if self.asked { '&' } else { '?' };

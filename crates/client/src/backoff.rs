@@ -1,4 +1,4 @@
-//! Pauses between tries: doubling, bounded, and not the same for everybody.
+//! Exponential backoff with jitter between attempts.
 
 use std::hash::{BuildHasher, RandomState};
 use std::time::Duration;
@@ -18,12 +18,12 @@ impl Default for Backoff {
 }
 
 impl Backoff {
-    /// How long to wait: what the service says, or our own guess if that is longer.
+    /// Returns the wait before the next attempt: the service's Retry-After, or the backoff if that is longer.
     pub(crate) fn pause(&mut self, said: Option<Duration>) -> Duration {
         let guess = self.next;
         self.next = (guess * 2).min(LONGEST);
-        // Between half of it and all of it: many clients that lost the service at the same moment must not all
-        // come back at the same moment.
+        // Jitter between half of it and all of it: clients that lost the service at the same moment must not all
+        // return at the same moment.
         let share = 500 + RandomState::new().hash_one(0) % 501;
         let guess = guess * share as u32 / 1_000;
         guess.max(said.unwrap_or_default())

@@ -1,4 +1,4 @@
-//! The client: where the service is, how calls are made, and when they are made again.
+//! The client: the service's address, requests, and retries.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -11,13 +11,13 @@ use hyper::body::Incoming;
 use hyper_util::client::legacy::Error as HttpError;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
-use tidegate_api::Problem;
+use tidegate_api::{Problem, Reason};
 
 use crate::address::Address;
 use crate::backoff::Backoff;
+use crate::bulk::submit_stream::SourceError;
 use crate::connect::{self, Body, Http, Trust};
 use crate::error::ClientError;
-use crate::feed::SourceError;
 
 const TIMEOUT: Duration = Duration::from_secs(30);
 const RETRY_FOR: Duration = Duration::from_secs(15);
@@ -27,7 +27,27 @@ pub(crate) const EVENTS: &str = "text/event-stream";
 
 pub(crate) type Answered = Response<Incoming>;
 
-/// Speaks to one service. Cheap to clone; clones share their connections.
+/// A client of one service. Clones are cheap and share their connections.
+///
+/// The client retries a request until the service answers, or until the retry budget
+/// ([`ClientBuilder::retry_for`]) is used up. It repeats a request that may have taken effect only if the
+/// repetition changes nothing.
+///
+/// ```no_run
+/// use std::time::Duration;
+/// use tidegate_client::Client;
+///
+/// # async fn example() -> Result<(), tidegate_client::ClientError> {
+/// let client = Client::builder("https://tidegate.example.org")
+///     .key("tg_…")
+///     .timeout(Duration::from_secs(10))
+///     .retry_for(Duration::from_secs(60))
+///     .build()?;
+/// let stats = client.stats().await?;
+/// println!("{} jobs wait", stats.counts.waiting);
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone)]
 pub struct Client {
     shared: Arc<Shared>,
@@ -52,7 +72,7 @@ impl std::fmt::Debug for Client {
     }
 }
 
-/// Settings of a [`Client`].
+/// The settings of a [`Client`]; [`Client::builder`] creates it.
 #[derive(Clone)]
 pub struct ClientBuilder {
     url: String,
@@ -72,40 +92,41 @@ impl std::fmt::Debug for ClientBuilder {
 }
 
 impl ClientBuilder {
-    /// Sent with every call.
+    /// Sets the API key, which the client sends with every request. Default: none.
     pub fn key(mut self, key: impl Into<String>) -> Self {
         self.key = Some(key.into());
         self
     }
 
-    /// Longest time for one try of a call; 30 s by default. Long polls have it on top of their wait, streams
-    /// and replays of any number of jobs take as long as they take.
+    /// Sets the longest duration of one attempt. Default: 30 seconds. A lease call adds its own wait; streams,
+    /// replays and purges have no limit.
     pub fn timeout(mut self, timeout: Duration) -> Self {
         self.timeout = timeout;
         self
     }
 
-    /// How long a call that found the service away is made again; 15 s by default, zero for never.
+    /// Sets the retry budget: how long the client repeats a request while the service is unavailable. Default:
+    /// 15 seconds; zero disables retries.
     ///
-    /// A call that may have been carried out is made again only where that changes nothing.
+    /// The client repeats a request that may have taken effect only if the repetition changes nothing.
     pub fn retry_for(mut self, budget: Duration) -> Self {
         self.retry_for = budget;
         self
     }
 
-    /// Who is calling, for the service's log.
+    /// Sets the `User-Agent` header. Default: `tidegate-client/` and the version.
     pub fn user_agent(mut self, name: impl Into<String>) -> Self {
         self.user_agent = name.into();
         self
     }
 
-    /// Trusts certificates below these (PEM) instead of those that the operating system trusts.
+    /// Trusts only certificates that these roots (PEM) signed. Default: the roots of the operating system.
     pub fn root_certificate(mut self, pem: impl Into<Vec<u8>>) -> Self {
         self.roots = Some(pem.into());
         self
     }
 
-    /// Checks the settings; connects with the first call.
+    /// Checks the settings and returns the client. It connects with the first request.
     pub fn build(self) -> Result<Client, ClientError> {
         let (base, https) = base(&self.url)?;
         let trust = match (https, self.roots) {
@@ -139,7 +160,7 @@ impl ClientBuilder {
     }
 }
 
-/// The address that all others begin with, and whether it is reached by TLS.
+/// Returns the base address without a slash at the end, and whether it uses TLS.
 fn base(url: &str) -> Result<(String, bool), ClientError> {
     let wrong = |why: &str| {
         ClientError::Setting(format!(
@@ -173,16 +194,16 @@ pub(crate) struct Call {
     address: Address,
     body: Bytes,
     media: &'static str,
-    /// Carried out twice it changes nothing more.
+    /// Whether a repetition changes nothing.
     idempotent: bool,
     patience: Patience,
-    /// Who calls, if that is a visitor of a room.
+    /// The identity of a visitor of a room.
     cookie: Option<HeaderValue>,
 }
 
 #[derive(Debug, Clone, Copy)]
 enum Patience {
-    /// The client's timeout, and this on top.
+    /// The client's timeout plus this.
     Plus(Duration),
     Endless,
 }
@@ -226,13 +247,13 @@ impl Call {
         self
     }
 
-    /// Carried out twice it would change more.
+    /// Marks a request that changes more when it runs twice.
     pub(crate) fn once(mut self) -> Self {
         self.idempotent = false;
         self
     }
 
-    /// The service may take this long before it answers.
+    /// Adds the time for which the service may delay its answer.
     pub(crate) fn waits(mut self, wait: Duration) -> Self {
         self.patience = Patience::Plus(wait);
         self
@@ -250,11 +271,12 @@ impl Call {
 }
 
 impl Client {
-    /// A client without a key and with the default settings.
+    /// Creates a client without a key and with the default settings.
     pub fn new(url: impl Into<String>) -> Result<Self, ClientError> {
         Self::builder(url).build()
     }
 
+    /// Starts the settings of a client for the service at this address, like `http://127.0.0.1:7171`.
     pub fn builder(url: impl Into<String>) -> ClientBuilder {
         ClientBuilder {
             url: url.into(),
@@ -266,12 +288,12 @@ impl Client {
         }
     }
 
-    /// Where the service is.
+    /// Returns the base address of the service.
     pub fn url(&self) -> &str {
         &self.shared.base
     }
 
-    /// The same client with another budget for calls that find the service away.
+    /// Returns the client with another retry budget.
     pub fn with_retry_for(mut self, budget: Duration) -> Self {
         self.retry_for = budget;
         self
@@ -281,7 +303,7 @@ impl Client {
         self.retry_for
     }
 
-    /// Makes a call until it is answered, the answer is final, or the budget is used up.
+    /// Repeats a request until it succeeds, fails for good, or uses up the retry budget.
     pub(crate) async fn call<T: DeserializeOwned>(&self, call: Call) -> Result<T, ClientError> {
         let body = self.fetch(&call).await?;
         serde_json::from_slice(&body).map_err(|error| {
@@ -313,7 +335,7 @@ impl Client {
     async fn once(&self, call: &Call) -> Result<Bytes, ClientError> {
         let whole = async {
             let body = Full::new(call.body.clone()).map_err(|never| match never {});
-            // No body means no arguments; of lines it means none, and they must be told from JSON.
+            // An empty body means no arguments. Empty NDJSON still needs its media type, to differ from JSON.
             let media = (!call.body.is_empty() || call.media != JSON).then_some(call.media);
             let answer = self
                 .send_as(
@@ -342,7 +364,7 @@ impl Client {
         }
     }
 
-    /// Sends one request, and turns everything but success into an error. The answer's body is still to be read.
+    /// Sends one request, and turns every status but success into an error. The caller reads the body.
     pub(crate) async fn send(
         &self,
         method: Method,
@@ -354,7 +376,7 @@ impl Client {
         self.send_as(None, method, address, media, accept, body).await
     }
 
-    /// Sends one request as whoever has this cookie.
+    /// Sends one request with the cookie of a visitor.
     pub(crate) async fn send_as(
         &self,
         cookie: Option<&HeaderValue>,
@@ -415,6 +437,13 @@ impl Client {
                 ClientError::answer(self.url(), status, text)
             }
         }
+    }
+}
+
+/// The reason for a command, as the body of a request.
+pub(crate) fn reason(why: Option<&str>) -> Reason {
+    Reason {
+        why: why.map(str::to_owned),
     }
 }
 

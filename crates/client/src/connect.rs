@@ -1,4 +1,4 @@
-//! How connections are made: TCP and TLS, kept open between calls.
+//! Connections: TCP and TLS, pooled between requests.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -20,26 +20,26 @@ pub(crate) type Body = UnsyncBoxBody<Bytes, BoxError>;
 pub(crate) type Http = Client<HttpsConnector<HttpConnector>, Body>;
 
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
-/// Below the ten seconds after which the service closes a connection on which no request begins, so that a
-/// request seldom meets a connection that is being closed.
+/// The service closes a connection on which no request begins for ten seconds. Closing earlier here avoids most
+/// races between a request and that close.
 const IDLE: Duration = Duration::from_secs(5);
 const KEEPALIVE: Duration = Duration::from_secs(30);
 
-/// Whose certificates are trusted.
+/// The certificates that the client trusts.
 #[derive(Debug)]
 pub(crate) enum Trust {
-    /// No TLS will be spoken.
+    /// None: the client does not use TLS.
     Nobody,
-    /// Those whom the operating system trusts.
+    /// Certificates that the operating system trusts.
     Platform,
-    /// Only certificates below these, PEM.
+    /// Only certificates that these roots signed, PEM.
     Roots(Vec<u8>),
 }
 
 pub(crate) fn http(trust: Trust) -> Result<Http, ClientError> {
     let mut tcp = HttpConnector::new();
     tcp.enforce_http(false);
-    // Requests are written whole; waiting for more to send only delays them.
+    // The client writes whole requests: Nagle's algorithm would only delay them.
     tcp.set_nodelay(true);
     tcp.set_keepalive(Some(KEEPALIVE));
     tcp.set_connect_timeout(Some(CONNECT_TIMEOUT));

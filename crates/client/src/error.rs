@@ -1,4 +1,4 @@
-//! What goes wrong between a client and the service.
+//! Errors of the client.
 
 use std::error::Error;
 use std::time::Duration;
@@ -6,51 +6,76 @@ use std::time::Duration;
 use http::StatusCode;
 use tidegate_api::Problem;
 
-/// Why a call brought no answer, or another one than was hoped for.
+/// Why a request failed.
+///
+/// ```no_run
+/// use tidegate_client::{Client, ClientError};
+///
+/// # async fn example(client: Client) -> Result<(), ClientError> {
+/// match client.batch("customer-7", "newsletter").await {
+///     Ok(batch) => println!("{:?}", batch.status),
+///     Err(error) if error.code() == Some("unknown_batch") => println!("not submitted yet"),
+///     Err(error) if error.is_retryable() => println!("{error}; retry after {:?}", error.retry_after()),
+///     Err(error) => return Err(error),
+/// }
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ClientError {
-    /// The service says why.
+    /// The service refused the request and says why.
     #[error(transparent)]
     Problem(Box<Problem>),
-    /// No connection, or one that broke.
+    /// The client could not connect, or the connection broke.
     #[error("cannot reach {url}: {reason}")]
     Transport {
+        /// The base address of the service.
         url: String,
+        /// The error of the connection with its causes.
         reason: String,
-        /// The request may have been carried out all the same.
+        /// Whether the request may have taken effect all the same.
         sent: bool,
     },
+    /// The service did not answer in time. The request may have taken effect all the same.
     #[error("{url} has not answered within {} ms", .after.as_millis())]
-    Timeout { url: String, after: Duration },
-    /// Whoever answered is not Tidegate, or speaks another version.
+    Timeout {
+        /// The base address of the service.
+        url: String,
+        /// The timeout of the attempt.
+        after: Duration,
+    },
+    /// The response is not one of Tidegate's, or of another version.
     #[error("the answer of {url} is not understood (status {status}): {reason}")]
     Answer {
+        /// The base address of the service.
         url: String,
+        /// The HTTP status of the response.
         status: u16,
+        /// The parse error, or the beginning of the response.
         reason: String,
     },
-    /// An address, a key or a certificate that cannot be used.
+    /// The address, the key, a certificate or another setting is invalid.
     #[error("{0}")]
     Setting(String),
-    /// What was to be sent could not be read or written as JSON.
+    /// The client could not read the caller's data, or could not write it as JSON.
     #[error("{0}")]
     Input(String),
 }
 
 impl ClientError {
-    /// The same call may work later.
+    /// Returns whether the same call may succeed later.
     pub fn is_retryable(&self) -> bool {
         match self {
             Self::Problem(problem) => matches!(problem.status, 429 | 503),
             Self::Transport { .. } | Self::Timeout { .. } => true,
-            // What proxies say of a service that is away.
+            // Proxies send these while the service is unavailable.
             Self::Answer { status, .. } => matches!(status, 502..=504),
             Self::Setting(_) | Self::Input(_) => false,
         }
     }
 
-    /// The request was not carried out, or it does no harm that it may have been.
+    /// Returns whether the client may repeat the request: it had no effect, or a repetition changes nothing.
     pub(crate) fn allows_again(&self, idempotent: bool) -> bool {
         match self {
             Self::Problem(problem) => problem.status == 503,
@@ -61,7 +86,7 @@ impl ClientError {
         }
     }
 
-    /// When the service says the call may work.
+    /// Returns the time after which the call may succeed, if the service named one.
     pub fn retry_after(&self) -> Option<Duration> {
         match self {
             Self::Problem(problem) => problem.retry_after_sec.map(Duration::from_secs),
@@ -69,7 +94,7 @@ impl ClientError {
         }
     }
 
-    /// The status of the answer, if there was one.
+    /// Returns the HTTP status of the response, if there was one.
     pub fn status(&self) -> Option<u16> {
         match self {
             Self::Problem(problem) => Some(problem.status),
@@ -78,7 +103,7 @@ impl ClientError {
         }
     }
 
-    /// The code of the problem, if the service told one.
+    /// Returns the problem code, if the service sent a [`Problem`].
     pub fn code(&self) -> Option<&str> {
         match self {
             Self::Problem(problem) => Some(&problem.code),
@@ -94,7 +119,7 @@ impl ClientError {
         }
     }
 
-    /// An answer that is neither what was asked for nor a problem.
+    /// An error for a response that is neither the expected one nor a problem.
     pub(crate) fn answer(url: &str, status: StatusCode, reason: impl Into<String>) -> Self {
         Self::Answer {
             url: url.to_owned(),
@@ -104,7 +129,7 @@ impl ClientError {
     }
 }
 
-/// An error and what caused it; the outermost alone says little.
+/// Joins an error and its causes; the outermost one alone says little.
 fn reasons(error: &(dyn Error + 'static)) -> String {
     let mut texts: Vec<String> = Vec::new();
     let mut next = Some(error);

@@ -1,4 +1,4 @@
-//! Streams of events, opened again when they break.
+//! Event streams that reconnect when the connection breaks.
 
 use std::collections::VecDeque;
 use std::pin::Pin;
@@ -18,20 +18,34 @@ use crate::client::{Client, EVENTS};
 use crate::error::ClientError;
 use crate::sse::{Event, Parser};
 
-/// What is followed, as it changes.
+/// A stream of states: the current one first, then one item per change.
 pub type Events<T> = Pin<Box<dyn Stream<Item = Result<T, ClientError>> + Send>>;
 
-/// The name of the event after which nothing comes, where the service says so.
+/// The name of the event that ends a stream, where the service sends one.
 const LAST: &str = "last";
 
-/// The service says something every 15 seconds; three times that in silence, and the connection is dead.
+/// The service sends something every 15 seconds. After three times that in silence, the connection is dead.
 const SILENCE: Duration = Duration::from_secs(45);
 
 impl Client {
-    /// Follows a batch: how it stands, then every change, the last one when it is decided.
+    /// Follows a batch: yields its current state and every change; the last item is the decided batch.
     ///
-    /// A broken connection is made again; the stream ends with an error when that takes longer than the
-    /// client's budget for retries, or when the batch is gone.
+    /// The stream reconnects when the connection breaks. It ends with an error when the service stays
+    /// unavailable for longer than the retry budget, or when the batch no longer exists.
+    ///
+    /// ```no_run
+    /// use futures_util::TryStreamExt;
+    /// use tidegate_client::Client;
+    ///
+    /// # async fn example(client: Client) -> Result<(), tidegate_client::ClientError> {
+    /// let mut changes = client.follow_batch("customer-7", "newsletter");
+    /// while let Some(batch) = changes.try_next().await? {
+    ///     let counts = batch.counts;
+    ///     println!("{:?}: {} of {}", batch.status, counts.success + counts.failed, counts.total);
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn follow_batch(&self, group: &str, batch: &str) -> Events<Batch> {
         let address = Address::of(&["groups", group, "batches", batch, "events"]);
         follow(self, address, "progress", |batch: &Batch| {
@@ -39,7 +53,7 @@ impl Client {
         })
     }
 
-    /// Follows the whole system: its statistics every second, until the stream is dropped.
+    /// Follows the whole system: yields its statistics every second until the caller drops the stream.
     pub fn follow_stats(&self) -> Events<Stats> {
         follow(self, Address::of(&["events"]), "stats", |_| false)
     }
@@ -52,11 +66,11 @@ struct Follower<T> {
     is_last: fn(&T) -> bool,
     connection: Option<(Incoming, Parser)>,
     events: VecDeque<Event>,
-    /// After a reconnect the service repeats how things stand.
+    /// After a reconnect the service repeats the current state; the follower skips it.
     seen: Option<T>,
     backoff: Backoff,
-    /// Since when there has been no event.
-    away: Option<Instant>,
+    /// The time of the first failure since the last event.
+    failing_since: Option<Instant>,
     over: bool,
 }
 
@@ -67,7 +81,7 @@ where
     start(client, address, name, is_last)
 }
 
-/// Follows until the service names an event the last one.
+/// Follows until the service sends the last event.
 pub(crate) fn follow_to_last<T>(client: &Client, address: Address, name: &'static str) -> Events<T>
 where
     T: DeserializeOwned + Clone + PartialEq + Send + 'static,
@@ -88,7 +102,7 @@ where
         events: VecDeque::new(),
         seen: None,
         backoff: Backoff::default(),
-        away: None,
+        failing_since: None,
         over: false,
     };
     Box::pin(stream::unfold(follower, |mut follower| async move {
@@ -115,9 +129,9 @@ impl<T: DeserializeOwned + Clone + PartialEq> Follower<T> {
             }
             if let Err(error) = self.hear().await {
                 self.connection = None;
-                let away = self.away.get_or_insert_with(Instant::now).elapsed();
+                let failing_for = self.failing_since.get_or_insert_with(Instant::now).elapsed();
                 let pause = self.backoff.pause(error.retry_after());
-                if !error.is_retryable() || away + pause > self.client.retry_budget() {
+                if !error.is_retryable() || failing_for + pause > self.client.retry_budget() {
                     self.over = true;
                     return Some(Err(error));
                 }
@@ -127,7 +141,7 @@ impl<T: DeserializeOwned + Clone + PartialEq> Follower<T> {
         None
     }
 
-    /// Waits for more of the stream; connects first if need be.
+    /// Waits for more of the stream; connects first if necessary.
     async fn hear(&mut self) -> Result<(), ClientError> {
         let url = self.client.url().to_owned();
         let broken = |reason: &str| ClientError::Transport {
@@ -172,7 +186,7 @@ impl<T: DeserializeOwned + Clone + PartialEq> Follower<T> {
             return Ok(None);
         }
         let item: T = serde_json::from_str(&event.data).map_err(unread)?;
-        self.away = None;
+        self.failing_since = None;
         self.backoff = Backoff::default();
         if self.seen.as_ref() == Some(&item) && event.name != LAST {
             return Ok(None);

@@ -1,67 +1,58 @@
 //! Typed client of Tidegate's HTTP API, and a worker loop on top of it.
 //!
 //! ```no_run
-//! use tidegate_client::{Client, LeasedJob, Outcome, Destination, Worker, new_job};
+//! use tidegate_client::{Client, Destination, LeasedJob, Outcome, Worker, new_job};
 //!
 //! # async fn example() -> Result<(), tidegate_client::ClientError> {
 //! let client = Client::builder("http://127.0.0.1:7171").key("tg_…").build()?;
 //!
-//! // Submit: accepting is idempotent by the job's id.
+//! // Submit: the service accepts each job id once.
 //! let jobs = [new_job("mail-1", "SEND_MAIL", &serde_json::json!({"to": "a@example.org"}))?];
-//! let place = Destination::batch("customer-7", "newsletter").seal();
-//! let done = client.enqueue_in(&place, &jobs).await?;
-//! println!("{} accepted, {} known already", done.accepted, done.duplicates);
+//! let newsletter = Destination::batch("customer-7", "newsletter").seal();
+//! let enqueued = client.enqueue_in(&newsletter, &jobs).await?;
+//! println!("{} accepted, {} duplicates", enqueued.accepted, enqueued.duplicates);
 //!
-//! // Work: leases in chunks, answers in chunks, long work keeps its lease.
+//! // Work: the worker leases and settles in batches, and extends the leases of long runs.
 //! let handler = |job: LeasedJob| async move {
 //!     println!("{}/{}: {}", job.group, job.id, job.payload);
 //!     Outcome::done()
 //! };
 //! let stop = std::future::pending();
 //! let tally = Worker::new(client).concurrency(16).run(handler, stop).await?;
-//! println!("{} done", tally.done);
+//! println!("{} completed", tally.done);
 //! # Ok(())
 //! # }
 //! ```
 //!
-//! Every request and answer is a type of `tidegate-api`, re-exported here. HTTP/1.1 over TCP or TLS by hyper and
-//! rustls with the `ring` provider; the process's default provider is neither used nor set. Names in addresses
-//! are sent exactly as given, whatever characters they have. That is why this is not built on a client that
-//! rewrites addresses as browsers do: there a group named `..` could not be reached.
+//! Requests and responses are the types of `tidegate-api`, re-exported here. The client speaks HTTP/1.1 over
+//! TCP or TLS, with hyper and rustls. It uses the `ring` provider and neither reads nor sets the process's
+//! default provider.
+//!
+//! The client percent-encodes names in addresses, so that any group name reaches its route. Clients that
+//! normalize addresses as browsers do cannot address a group named `..`.
+
+#![warn(missing_docs)]
 
 mod address;
 mod backoff;
-mod batches;
+mod bulk;
 mod client;
-mod congestion;
 mod connect;
-mod dead;
 mod error;
-mod feed;
 mod follow;
-mod groups;
-mod jobs;
-mod leases;
-mod limits;
 mod pages;
-mod records;
 mod refresh;
-mod rooms;
+mod room;
 mod sse;
-mod stopwatch;
 mod system;
-mod visit;
-mod worker;
 
+pub use bulk::{DeadFilter, Destination, Outcome, Tally, Worker, new_job};
 pub use client::{Client, ClientBuilder};
-pub use dead::DeadFilter;
 pub use error::ClientError;
 pub use follow::Events;
-pub use jobs::{Destination, new_job};
 pub use pages::Items;
 pub use refresh::DeadLetterFilter;
-/// Where a visitor of a room stands.
+pub use room::{RoomEvent, TicketCookie, Waiting};
+/// A visitor's entry in a waiting room.
 pub use tidegate_api::Ticket as RoomTicket;
 pub use tidegate_api::*;
-pub use visit::{RoomEvent, TicketCookie, Waiting};
-pub use worker::{Outcome, Tally, Worker};

@@ -8,11 +8,11 @@ use tidegate_api::Page;
 
 use crate::error::ClientError;
 
-/// Everything a listing holds; asks for the next page when the last one is used up. Ends after an error.
+/// A stream of all entries of a listing. It requests the next page after the last entry of the current one, and
+/// ends after an error.
 pub type Items<T> = Pin<Box<dyn Stream<Item = Result<T, ClientError>> + Send>>;
 
-/// The first page is short, for those who want to see the beginning only; the others are as long as the service
-/// allows.
+/// The first page is short, for callers that read only the beginning. Later pages have the largest size.
 const FIRST: u32 = 100;
 const PAGE: u32 = 1_000;
 
@@ -21,7 +21,7 @@ where
     T: Send + 'static,
     F: Future<Output = Result<Page<T>, ClientError>> + Send,
 {
-    // The cursor to go on from; none after the last page.
+    // The cursor of the next page; none after the last page.
     let pages = stream::try_unfold((page, Some(None)), |(page, next)| async move {
         let Some(cursor) = next else {
             return Ok::<_, ClientError>(None);

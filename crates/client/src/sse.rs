@@ -1,20 +1,20 @@
-//! Server-sent events, as the HTML standard writes them down: lines in, events out.
+//! A parser of server-sent events, as the HTML standard defines them.
 
-/// Limit: one event. The largest is the statistics of a system with very many queues.
+/// Limit: bytes of one event. The largest are the statistics of a system with very many queues.
 const MAX_EVENT: usize = 16 * 1024 * 1024;
 
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(crate) struct Event {
-    /// `message` if the sender gave none.
+    /// `message` if the sender named none.
     pub(crate) name: String,
     pub(crate) data: String,
 }
 
-/// Reads pieces that may be cut anywhere.
+/// Reads a stream in pieces that may end anywhere.
 #[derive(Debug, Default)]
 pub(crate) struct Parser {
     line: Vec<u8>,
-    /// A line feed right behind a carriage return ends no line of its own.
+    /// A line feed right after a carriage return ends no line of its own.
     after_return: bool,
     begun: bool,
     name: String,
@@ -27,7 +27,7 @@ pub(crate) struct Parser {
 pub(crate) struct TooLong;
 
 impl Parser {
-    /// The events that this piece completes.
+    /// Returns the events that this piece completes.
     pub(crate) fn feed(&mut self, piece: &[u8]) -> Result<Vec<Event>, TooLong> {
         let mut events = Vec::new();
         for &byte in piece {
@@ -60,7 +60,7 @@ impl Parser {
         if line.is_empty() {
             let name = std::mem::take(&mut self.name);
             let data = std::mem::take(&mut self.data);
-            // What has no data is no event.
+            // Without data there is no event.
             if std::mem::take(&mut self.has_data) {
                 let name = if name.is_empty() { "message".into() } else { name };
                 events.push(Event { name, data });
@@ -78,7 +78,7 @@ impl Parser {
                 self.data.push_str(value);
                 self.has_data = true;
             }
-            // A comment keeps the connection alive; ids and pauses are not used by the service.
+            // Comments keep the connection alive. The service uses neither `id` nor `retry`.
             _ => {}
         }
     }

@@ -1,70 +1,71 @@
-//! The whole system: statistics, targets, what was done by whom, health.
+//! The whole system: statistics, push targets, the audit log, health.
 
 use tidegate_api::{AuditEntry, Identity, Page, Sample, Samples, Stats, Target};
 
 use crate::address::Address;
+use crate::client::reason;
 use crate::client::{Call, Client};
 use crate::error::ClientError;
-use crate::groups::reason;
 
 impl Client {
-    /// The whole system at this moment. While its store is away: as it was last seen.
+    /// Reads the statistics of the whole system. While the store is unavailable, the service answers with the
+    /// last ones.
     pub async fn stats(&self) -> Result<Stats, ClientError> {
         self.call(Call::get(Address::of(&["stats"]))).await
     }
 
-    /// The last minutes, a sample per second, oldest first.
+    /// Reads the statistics of the last ten minutes: one sample per second, oldest first.
     pub async fn history(&self) -> Result<Vec<Sample>, ClientError> {
         let samples: Samples = self.call(Call::get(Address::of(&["history"]))).await?;
         Ok(samples.samples)
     }
 
-    /// Push targets and how their calls go.
+    /// Lists push targets with the results of their calls.
     pub async fn targets(&self) -> Result<Vec<Target>, ClientError> {
         let page: Page<Target> = self.call(Call::get(Address::of(&["targets"]))).await?;
         Ok(page.items)
     }
 
-    /// Sends jobs to a target again.
+    /// Enables a push target: the service sends jobs to it again.
     pub async fn enable_target(&self, target: &str, why: Option<&str>) -> Result<Target, ClientError> {
         let call = Call::post(Address::of(&["targets", target, "enable"])).idempotent();
         self.call(call.json(&reason(why))?).await
     }
 
-    /// Sends no more jobs to a target; they wait.
+    /// Disables a push target: its jobs wait.
     pub async fn disable_target(&self, target: &str, why: Option<&str>) -> Result<Target, ClientError> {
         let call = Call::post(Address::of(&["targets", target, "disable"])).idempotent();
         self.call(call.json(&reason(why))?).await
     }
 
-    /// What was done by whom, the latest first.
+    /// Lists the latest entries of the audit log, the newest first; 100 unless `limit` says otherwise.
     pub async fn audit(&self, limit: Option<u32>) -> Result<Vec<AuditEntry>, ClientError> {
         let address = Address::of(&["audit"]).ask("limit", limit);
         let page: Page<AuditEntry> = self.call(Call::get(address)).await?;
         Ok(page.items)
     }
 
-    /// Who the service takes this client for.
+    /// Reads the identity and the roles of this client's key.
     pub async fn me(&self) -> Result<Identity, ClientError> {
         self.call(Call::get(Address::of(&["me"]))).await
     }
 
-    /// The service lives; says nothing of its store. Asked once, whatever the budget for retries.
+    /// Checks that the service runs, whatever the state of its store. The client does not retry.
     pub async fn healthy(&self) -> Result<(), ClientError> {
         self.asked_once("/healthz").await.map(drop)
     }
 
-    /// Requests can be served; if not, the error says why. Asked once, whatever the budget for retries.
+    /// Checks that the service can serve requests; the error says why not. The client does not retry.
     pub async fn ready(&self) -> Result<(), ClientError> {
         self.asked_once("/readyz").await.map(drop)
     }
 
-    /// The service's metrics, as a scraper gets them.
+    /// Reads the metrics in the Prometheus text format. The client does not retry.
     pub async fn metrics(&self) -> Result<String, ClientError> {
         self.asked_once("/metrics").await
     }
 
-    /// The description of the API, as JSON.
+    /// Reads the OpenAPI document as JSON. The client does not retry.
     pub async fn openapi(&self) -> Result<String, ClientError> {
         self.asked_once("/openapi.json").await
     }

@@ -7,8 +7,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use tidegate_core::clock::Clock;
 use tidegate_core::time::{Millis, Timestamp};
-use tidegate_store::Clock;
 
 /// Each further "not yet" lengthens the pause by this.
 const STEP: Duration = Duration::from_millis(5);
@@ -48,7 +48,7 @@ impl Alarm {
 
 #[cfg(test)]
 mod tests {
-    use tidegate_store::ManualClock;
+    use tidegate_core::clock::ManualClock;
 
     use super::*;
 

@@ -1,46 +1,25 @@
-//! The services that wake on events and drive a store.
+//! The running parts: services that wake on events and drive a store.
 //!
-//! | service | what it does | wakes on | at the latest after |
-//! |---|---|---|---|
-//! | [`pool`] | leases and runs jobs | work, a free worker, the next window | `worker_timeout_sec` |
-//! | [`settler`] | reports outcomes to the store in chunks | outcomes | |
-//! | [`fetcher`] | keeps ready filled for busy workers | work | `fetch_interval_ms` |
-//! | [`dispatcher`] | releases delayed jobs | the next due time | `dispatch_interval_ms` |
-//! | [`sweeper`] | expires leases, drops finished data, takes congestion snapshots | deadlines | a second |
-//! | [`aggregator`] | folds complete batches and calls back | completion | a second |
+//! - [`bulk`]: leases jobs, runs handlers, aggregates batches.
+//! - [`refresh`]: keeps cached records in front of a rate-limited API fresh.
+//! - [`room`]: lets people into waiting rooms, in order; passes, draws, proofs and what a shop may do with a pass.
 //!
-//! These are the bulk part. [`refresh`] keeps cached records fresh, with its own services; [`room`] lets people
-//! into waiting rooms.
-//!
-//! A queue's [`gate`] pauses its pool and its fetcher. All services wait until an unavailable store responds again
-//! ([`outage`]). Nothing here speaks HTTP or names a particular store.
+//! Each part has options, a service and a handle. Nothing here speaks HTTP or names a particular store.
 
-pub mod aggregator;
 mod alarm;
 mod batcher;
-pub mod callback;
-pub mod dispatcher;
-mod engine;
-mod error;
-pub mod fetcher;
-pub mod gate;
-pub mod handler;
+#[cfg(feature = "bulk")]
+pub mod bulk;
 mod histogram;
-pub mod outage;
-pub mod pool;
-pub mod progress;
+mod outage;
+#[cfg(any(feature = "bulk", feature = "refresh"))]
+mod owner;
+#[cfg(feature = "refresh")]
 pub mod refresh;
+#[cfg(feature = "room")]
 pub mod room;
-pub mod settler;
-pub mod sweeper;
+#[cfg(any(feature = "bulk", feature = "refresh"))]
+mod tasks;
 
-pub use aggregator::Reducer;
-pub use callback::{CompletedBatch, IntoCallbackResult};
-pub use engine::{Engine, EngineBuilder};
-pub use error::EngineError;
-pub use gate::Gate;
-pub use handler::{Handler, IntoResult, Job, JobError};
 pub use histogram::{BOUNDS_MS, HistogramView};
 pub use outage::{Outage, Unavailable};
-pub use pool::PoolView;
-pub use progress::{Progress, ProgressStream};

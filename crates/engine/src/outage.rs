@@ -3,18 +3,12 @@
 
 use std::future::Future;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
 
+use tidegate_core::clock::Clock;
+use tidegate_core::retry::pause;
 use tidegate_core::time::Timestamp;
-use tidegate_store::{Clock, StoreError};
+use tidegate_store::StoreError;
 use tokio_util::sync::CancellationToken;
-
-/// Limit: the pause between two attempts.
-const LONGEST_PAUSE: Duration = Duration::from_secs(2);
-
-fn pause(tries: u32) -> Duration {
-    (Duration::from_millis(50) * tries).min(LONGEST_PAUSE)
-}
 
 /// An outage of the store.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -25,7 +19,7 @@ pub struct Unavailable {
     pub error: String,
 }
 
-/// Reports whether the store of an engine is available: see [`Engine::outage`](crate::Engine::outage).
+/// Reports whether the store of an engine is available: see [`Engine::outage`](crate::bulk::BulkService::outage).
 #[derive(Debug, Clone)]
 pub struct Outage {
     clock: Arc<dyn Clock>,
@@ -59,7 +53,7 @@ impl Drop for Waiting<'_> {
             && self.answered
         {
             let lasted = self.outage.clock.now().since(over.since);
-            tracing::info!(%lasted, "the store can be used again");
+            tracing::info!(%lasted, "the store is available again");
         }
     }
 }
@@ -120,7 +114,7 @@ impl Outage {
                 error: error.to_string(),
             });
             drop(state);
-            tracing::warn!(%error, "the store cannot be used now; jobs wait until it can");
+            tracing::warn!(%error, "the store is unavailable; jobs wait");
         }
         Waiting {
             outage: self,
@@ -137,7 +131,7 @@ impl Outage {
 #[cfg(test)]
 mod tests {
     use futures_util::FutureExt;
-    use tidegate_store::ManualClock;
+    use tidegate_core::clock::ManualClock;
     use tokio::time::Instant;
 
     use super::*;
@@ -146,7 +140,7 @@ mod tests {
         Outage::new(Arc::new(ManualClock::at(Timestamp(1_000))))
     }
 
-    fn away() -> StoreError {
+    fn store_error() -> StoreError {
         StoreError::Unavailable {
             server: "Redis at nowhere".into(),
             reason: "a test".into(),
@@ -159,7 +153,7 @@ mod tests {
         let begun = Instant::now();
         let answer = outage.retry_until_available(&stop, || {
             left -= 1;
-            std::future::ready(if left > 0 { Err(away()) } else { Ok(7) })
+            std::future::ready(if left > 0 { Err(store_error()) } else { Ok(7) })
         });
         assert_eq!(answer.await.unwrap(), Some(7));
         // 50 + 100 + … + 2,000 ms for 40 pauses, and 19 of 2,000 ms.
@@ -173,7 +167,8 @@ mod tests {
         stop.cancel();
         let answer = outage.retry_until_available(&stop, || std::future::ready(Ok(7)));
         assert_eq!(answer.await.unwrap(), Some(7));
-        let answer = outage.retry_until_available::<(), _, _>(&stop, || std::future::ready(Err(away())));
+        let answer =
+            outage.retry_until_available::<(), _, _>(&stop, || std::future::ready(Err(store_error())));
         assert_eq!(answer.await.unwrap(), None);
     }
 
@@ -189,11 +184,12 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn an_outage_lasts_as_long_as_somebody_waits() {
         let (outage, stop) = (outage(), CancellationToken::new());
-        let forever = || outage.retry_until_available::<(), _, _>(&stop, || std::future::ready(Err(away())));
+        let forever =
+            || outage.retry_until_available::<(), _, _>(&stop, || std::future::ready(Err(store_error())));
         let (mut first, mut second) = (Box::pin(forever()), Box::pin(forever()));
         let begun = Some(Unavailable {
             since: Timestamp(1_000),
-            error: away().to_string(),
+            error: store_error().to_string(),
         });
         assert!(first.as_mut().now_or_never().is_none());
         assert_eq!(outage.lasts(), begun);
@@ -203,6 +199,6 @@ mod tests {
         drop(first);
         assert_eq!(outage.lasts(), begun, "the second still waits");
         drop(second);
-        assert_eq!(outage.lasts(), None, "whoever waited went away");
+        assert_eq!(outage.lasts(), None, "whoever waited is gone");
     }
 }

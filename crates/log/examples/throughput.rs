@@ -7,9 +7,9 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use tidegate_log::embedded::{EmbeddedLog, EmbeddedOptions};
+use tidegate_log::embedded::{EmbeddedLog, EmbeddedLogOptions};
 use tidegate_log::redis::{RedisLog, RedisLogOptions};
-use tidegate_log::{ConsumeParams, Log, LogError, LogSettings, Mark, Record, Topic};
+use tidegate_log::{CommittedOffset, ConsumeParams, Log, LogError, LogSettings, Record, Topic};
 use tidegate_testkit::servers::{RedisOptions, RedisServer};
 
 const RECORDS: usize = 40_000;
@@ -68,17 +68,17 @@ async fn consume(log: &Arc<dyn Log>, expected: usize) -> Result<f64, LogError> {
     let mut begun = None;
     while count < expected {
         let batch = consumer.next(BATCH, Duration::from_secs(1)).await?;
-        let mut marks = BTreeMap::new();
+        let mut offsets = BTreeMap::new();
         for record in &batch.records {
             begun.get_or_insert_with(Instant::now);
-            marks.insert(record.position.partition, record.position.offset + 1);
+            offsets.insert(record.position.partition, record.position.offset + 1);
         }
         count += batch.records.len();
-        let marks: Vec<Mark> = marks
+        let offsets: Vec<CommittedOffset> = offsets
             .into_iter()
-            .map(|(partition, next)| Mark { partition, next })
+            .map(|(partition, next)| CommittedOffset { partition, next })
             .collect();
-        consumer.commit(&marks).await?;
+        consumer.commit(&offsets).await?;
     }
     consumer.close().await;
     Ok(count as f64 / begun.map_or(f64::INFINITY, |begun| begun.elapsed().as_secs_f64()))
@@ -98,9 +98,9 @@ async fn measure(name: &str, log: Arc<dyn Log>) -> Result<(), LogError> {
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let folder = tempfile::tempdir()?;
-    let options = EmbeddedOptions {
+    let options = EmbeddedLogOptions {
         settings: settings(),
-        ..EmbeddedOptions::new(folder.path().join("log"))
+        ..EmbeddedLogOptions::new(folder.path().join("log"))
     };
     measure("embedded", Arc::new(EmbeddedLog::open(options)?)).await?;
 

@@ -36,7 +36,7 @@ pub(crate) struct Assignment {
     assigned: Vec<u32>,
     revoked: Vec<u32>,
     /// The error since the last call, if any.
-    trouble: Option<LogError>,
+    failure: Option<LogError>,
     /// The partition that goes first; it rotates, so that none starves.
     turn: u32,
 }
@@ -95,8 +95,8 @@ impl Assignment {
             .collect()
     }
 
-    pub(crate) fn trouble(&mut self, error: LogError) {
-        self.trouble = Some(error);
+    pub(crate) fn report(&mut self, error: LogError) {
+        self.failure = Some(error);
     }
 
     /// What to read so that about `max` records are buffered, each partition its share.
@@ -119,7 +119,7 @@ impl Assignment {
         self.partitions.values().map(|held| held.ahead.len()).sum()
     }
 
-    /// Takes a record that the client pushed. The first one tells where the partition begins.
+    /// Takes a record that the client pushed. The first one shows where the partition begins.
     #[cfg(feature = "kafka")]
     pub(crate) fn push(&mut self, record: Delivered) {
         let Some(held) = self.partitions.get_mut(&record.position.partition) else {
@@ -173,7 +173,7 @@ impl Assignment {
             revoked: std::mem::take(&mut self.revoked),
             records,
         };
-        match self.trouble.take() {
+        match self.failure.take() {
             Some(error) if batch.is_empty() => Err(error),
             _ => Ok(batch),
         }

@@ -1,8 +1,6 @@
 //! Errors of a log. Rejections that concern one partition of a commit are outcomes, not errors.
 
-use std::path::PathBuf;
-
-use tidegate_store::StoreError;
+use tidegate_durable::DurableError;
 
 /// A log could not do its work.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -12,9 +10,9 @@ pub enum LogError {
     /// In doubt: the only error of an append that leaves the fate of the record open.
     #[error("not confirmed within {0} ms; the record may have been appended all the same")]
     Timeout(u64),
-    #[error("a record of {bytes} bytes is too large; at most {max} are taken")]
+    #[error("a record of {bytes} bytes is too large; at most {max} are allowed")]
     TooLarge { bytes: usize, max: usize },
-    #[error("{server} cannot be used now: {reason}")]
+    #[error("{server} is unavailable: {reason}")]
     Unavailable { server: String, reason: String },
     #[error("{server} cannot be used: {reason}")]
     Unsuitable { server: String, reason: String },
@@ -38,19 +36,13 @@ pub enum LogError {
         /// The value that would be right.
         right: String,
     },
-    #[error("the log is not set up right: {0}")]
+    #[error("invalid log configuration: {0}")]
     Config(String),
-    #[error("the folder {} is used by another process; stop it, or use another folder", .0.display())]
-    Locked(PathBuf),
-    #[error("the folder {} cannot be used: {reason}", .path.display())]
-    Folder { path: PathBuf, reason: String },
-    #[error("what is stored in the log contradicts itself: {0}")]
+    /// The data folder of an embedded log, or a write to it, failed.
+    #[error(transparent)]
+    Durable(DurableError),
+    #[error("the stored log is inconsistent: {0}")]
     Corrupt(String),
-    #[error(
-        "a write could not be made durable ({0}); the log answers nothing more. \
-         Make room or replace the disk, then start again: everything that was answered before is safe"
-    )]
-    Poisoned(String),
     #[error("the log is closed")]
     Closed,
 }
@@ -65,13 +57,25 @@ impl LogError {
     }
 }
 
-impl From<StoreError> for LogError {
-    fn from(error: StoreError) -> Self {
+impl From<DurableError> for LogError {
+    fn from(error: DurableError) -> Self {
         match error {
-            StoreError::Unavailable { server, reason } => LogError::Unavailable { server, reason },
-            StoreError::Unsuitable { server, reason } => LogError::Unsuitable { server, reason },
-            StoreError::Config(reason) => LogError::Config(reason),
-            other => LogError::Corrupt(other.to_string()),
+            DurableError::Closed => LogError::Closed,
+            DurableError::Corrupt(reason) => LogError::Corrupt(reason),
+            error => LogError::Durable(error),
+        }
+    }
+}
+
+#[cfg(feature = "redis")]
+impl From<tidegate_redis::Error> for LogError {
+    fn from(error: tidegate_redis::Error) -> Self {
+        use tidegate_redis::Error;
+        match error {
+            Error::Config(reason) => LogError::Config(reason),
+            Error::Unavailable { server, reason } => LogError::Unavailable { server, reason },
+            Error::Unsuitable { server, reason } => LogError::Unsuitable { server, reason },
+            Error::Corrupt(reason) => LogError::Corrupt(reason),
         }
     }
 }

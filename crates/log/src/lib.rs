@@ -10,6 +10,7 @@
 //! committed offset. After an owner is gone, the log delivers the records from the committed offset on again: at
 //! least once, and in order for each key. The log does not know what the bytes mean.
 
+#[cfg(any(feature = "kafka", feature = "redis"))]
 mod assignment;
 mod capacity;
 #[cfg(feature = "conformance")]
@@ -18,15 +19,17 @@ pub mod embedded;
 mod error;
 #[cfg(feature = "kafka")]
 pub mod kafka;
+mod log;
 mod partition;
+#[cfg(feature = "redis")]
 pub mod redis;
-mod seam;
 mod settings;
 mod share;
 
 pub use error::LogError;
-pub use partition::partition_of;
-pub use seam::{
-    Batch, CommitOutcome, ConsumeParams, Consumer, Delivered, Lag, Log, Mark, PartitionLag, Position, Record,
+pub use log::{
+    Batch, CommitOutcome, CommittedOffset, ConsumeParams, Consumer, Delivered, Lag, Log, PartitionLag,
+    Position, Record,
 };
+pub use partition::partition_of;
 pub use settings::{LogSettings, Topic, TopicSettings};

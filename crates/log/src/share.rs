@@ -1,5 +1,6 @@
 //! Shares the partitions of a topic among the members of a group: evenly, moving as few as possible.
 
+#[cfg(feature = "redis")]
 /// How many partitions each member may own: the first `partitions % members` get one more.
 pub(crate) fn quota(place: usize, members: usize, partitions: usize) -> usize {
     partitions / members + usize::from(place < partitions % members)

@@ -1,7 +1,7 @@
 //! The audit log: who did what, when and why, as JSON lines in a file.
 //!
-//! An entry is on disk before its command is done; if it is refused then, another entry says so. At [`MAX_BYTES`] the file becomes `….1`, in place of the one
-//! before, and a fresh one begins.
+//! An entry is on disk before its command runs. If the command is then refused, another entry says so. At [`MAX_BYTES`] the
+//! log rotates: the file replaces the earlier `….1`, and an empty one begins.
 
 use std::collections::VecDeque;
 use std::fs::{File, OpenOptions};
@@ -13,16 +13,16 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tidegate_api::AuditEntry;
 use tidegate_core::time::Timestamp;
 
-use crate::convert::time;
+use crate::bulk::convert::time;
 use crate::problem::{AUDIT, ApiError, ApiResult};
 
-/// Limit: the size of the file; twice that on disk.
+/// Limit: the size of one file. Two of them are on disk.
 const MAX_BYTES: u64 = 64 * 1024 * 1024;
-/// Limit: entries that can be asked for, and what is read at a start to find them.
+/// Limit: entries that the API returns, and how much of the file a start reads to find them.
 const LATEST: usize = 1_000;
 const TAIL_BYTES: u64 = 4 * 1024 * 1024;
 
-/// What somebody is about to do.
+/// A command that somebody is about to run.
 #[derive(Debug, Clone)]
 pub(crate) struct AuditedCommand {
     what: &'static str,
@@ -46,9 +46,9 @@ impl AuditedCommand {
         self
     }
 
-    /// What was asked for, as it was asked.
-    pub(crate) fn asked(mut self, asked: &impl serde::Serialize) -> Self {
-        self.detail = serde_json::to_value(asked).ok();
+    /// Adds the body of the request.
+    pub(crate) fn with_detail(mut self, body: &impl serde::Serialize) -> Self {
+        self.detail = serde_json::to_value(body).ok();
         self
     }
 }
@@ -62,27 +62,26 @@ struct Log {
     file: File,
     bytes: u64,
     max_bytes: u64,
-    /// The file may end within a line: a write failed, or the machine did.
+    /// The file may end within a line, after a failed write or a crash.
     torn: bool,
     /// Oldest first.
     latest: VecDeque<AuditEntry>,
 }
 
 impl Audit {
-    /// Opens the file, or says why it cannot be written.
+    /// Opens the file. The error says why the service cannot write it.
     pub(crate) fn open(file: PathBuf) -> Result<Self, String> {
         Self::with_limit(file, MAX_BYTES)
     }
 
     fn with_limit(path: PathBuf, max_bytes: u64) -> Result<Self, String> {
         let log = Log::open(&path, max_bytes);
-        let log =
-            log.map_err(|error| format!("the audit log {} cannot be written: {error}", path.display()))?;
+        let log = log.map_err(|error| format!("cannot write the audit log {}: {error}", path.display()))?;
         Ok(Self(Arc::new(Mutex::new(log))))
     }
 
-    /// Durable when it returns. Fails if it cannot be kept: then the command must not be done either.
-    pub(crate) async fn note(
+    /// Appends an entry, which is durable when this returns. If it fails, the command must not run.
+    pub(crate) async fn record(
         &self,
         at: Timestamp,
         who: &str,
@@ -102,11 +101,11 @@ impl Audit {
         let detail = entry.detail.as_ref().map(ToString::to_string);
         tracing::info!(target: "audit", who, what, on = entry.on, why = entry.why, detail, refused = entry.refused);
         let log = self.0.clone();
-        // Written to the end even if the caller goes away in the meantime.
+        // In a task of its own, so that the write completes even if the client disconnects.
         let written = tokio::task::spawn_blocking(move || locked(&log).append(entry)).await;
         let written = written.unwrap_or_else(|error| Err(io::Error::other(error)));
         written.map_err(|error| {
-            tracing::error!(%error, what, "the audit log cannot be written; what was asked for is not done");
+            tracing::error!(%error, what, "failed to write the audit log; the command does not run");
             ApiError::new(
                 AUDIT,
                 "the audit log cannot be written, so nothing was done; see the service's log",
@@ -114,10 +113,10 @@ impl Audit {
         })
     }
 
-    /// The latest entries, newest first.
+    /// Returns the latest entries, newest first.
     pub(crate) async fn latest(&self, max: usize) -> ApiResult<Vec<AuditEntry>> {
         let log = self.0.clone();
-        // The lock is held while the disk writes.
+        // A blocking task, because a writer holds the lock while the disk syncs.
         let read = move || locked(&log).latest.iter().rev().take(max).cloned().collect();
         let read = tokio::task::spawn_blocking(read).await;
         read.map_err(|error| ApiError::new(AUDIT, format!("the audit log cannot be read: {error}")))
@@ -134,8 +133,8 @@ impl Log {
             std::fs::create_dir_all(folder)?;
         }
         let mut latest = VecDeque::new();
-        // Right after the file was put aside, the latest are in the other one.
-        if let Ok(mut before) = File::open(aside(path)) {
+        // Right after a rotation the latest entries are in the rotated file.
+        if let Ok(mut before) = File::open(rotated(path)) {
             read_tail(&mut before, &mut latest)?;
         }
         let mut file = open(path)?;
@@ -155,7 +154,7 @@ impl Log {
         serde_json::to_writer(&mut line, &entry)?;
         line.push(b'\n');
         if self.bytes > 0 && self.bytes + line.len() as u64 > self.max_bytes {
-            std::fs::rename(&self.path, aside(&self.path))?;
+            std::fs::rename(&self.path, rotated(&self.path))?;
             self.file = open(&self.path)?;
             self.bytes = 0;
         }
@@ -176,13 +175,14 @@ fn remember(latest: &mut VecDeque<AuditEntry>, entry: AuditEntry) {
     latest.push_back(entry);
 }
 
-fn aside(path: &Path) -> PathBuf {
+/// The path of the rotated file.
+fn rotated(path: &Path) -> PathBuf {
     let mut name = path.as_os_str().to_owned();
     name.push(".1");
     name.into()
 }
 
-/// For appending; made if it is missing, for its owner only.
+/// Opens the file for appending. Creates it if it is missing, readable by its owner only.
 fn open(path: &Path) -> io::Result<File> {
     let file = OpenOptions::new()
         .read(true)
@@ -191,13 +191,13 @@ fn open(path: &Path) -> io::Result<File> {
         .mode(0o600)
         .open(path)?;
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
-    // A file is safe only when its folder knows it.
+    // A new file survives a crash only after its folder is synced.
     File::open(folder.unwrap_or(Path::new(".")))?.sync_all()?;
     Ok(file)
 }
 
-/// Takes the last entries into `latest`; true if the file ends within a line. What is no entry is passed over:
-/// the line that a crash tore.
+/// Reads the last entries into `latest`; returns true if the file ends within a line. It skips lines that are not entries:
+/// a crash may have torn one.
 fn read_tail(file: &mut File, latest: &mut VecDeque<AuditEntry>) -> io::Result<bool> {
     let bytes = file.metadata()?.len();
     let skipped = bytes.saturating_sub(TAIL_BYTES);
@@ -219,11 +219,11 @@ mod tests {
 
     use super::*;
 
-    async fn note(audit: &Audit, on: &str) -> ApiResult<()> {
+    async fn record(audit: &Audit, on: &str) -> ApiResult<()> {
         let command = AuditedCommand::new("group.pause", on)
             .because(Some("because".into()))
-            .asked(&serde_json::json!({"n": 1}));
-        audit.note(Timestamp(1_000), "ops", command, None).await
+            .with_detail(&serde_json::json!({"n": 1}));
+        audit.record(Timestamp(1_000), "ops", command, None).await
     }
 
     async fn on(audit: &Audit) -> Vec<String> {
@@ -232,12 +232,12 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn entries_are_kept_over_a_restart() {
+    async fn entries_survive_a_restart() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("deep/audit.jsonl");
         let audit = Audit::open(path.clone()).unwrap();
-        note(&audit, "A").await.unwrap();
-        note(&audit, "B").await.unwrap();
+        record(&audit, "A").await.unwrap();
+        record(&audit, "B").await.unwrap();
         assert_eq!(on(&audit).await, ["B", "A"]);
         assert_eq!(audit.latest(1).await.unwrap()[0].on, "B");
         let text = std::fs::read_to_string(&path).unwrap();
@@ -247,34 +247,34 @@ mod tests {
         assert_eq!(mode & 0o777, 0o600);
         drop(audit);
         let audit = Audit::open(path).unwrap();
-        note(&audit, "C").await.unwrap();
+        record(&audit, "C").await.unwrap();
         assert_eq!(on(&audit).await, ["C", "B", "A"]);
     }
 
     #[tokio::test]
-    async fn a_line_that_a_crash_tore_costs_no_other() {
+    async fn a_torn_line_costs_no_other_entry() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("audit.jsonl");
         let audit = Audit::open(path.clone()).unwrap();
-        note(&audit, "A").await.unwrap();
-        note(&audit, "B").await.unwrap();
+        record(&audit, "A").await.unwrap();
+        record(&audit, "B").await.unwrap();
         drop(audit);
         let text = std::fs::read(&path).unwrap();
         std::fs::write(&path, &text[..text.len() - 20]).unwrap();
         let audit = Audit::open(path.clone()).unwrap();
         assert_eq!(on(&audit).await, ["A"]);
-        note(&audit, "C").await.unwrap();
+        record(&audit, "C").await.unwrap();
         drop(audit);
         assert_eq!(on(&Audit::open(path).unwrap()).await, ["C", "A"]);
     }
 
     #[tokio::test]
-    async fn a_long_log_is_put_aside_once() {
+    async fn a_long_log_rotates_and_keeps_one_earlier_file() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("audit.jsonl");
         let audit = Audit::with_limit(path.clone(), 1_000).unwrap();
         for entry in 0..50 {
-            note(&audit, &entry.to_string()).await.unwrap();
+            record(&audit, &entry.to_string()).await.unwrap();
         }
         assert_eq!(on(&audit).await.len(), 50);
         let mut names: Vec<_> = folder
@@ -309,14 +309,17 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_cannot_be_written_is_refused() {
+    async fn a_log_that_cannot_be_written_is_refused() {
         let folder = tempfile::tempdir().unwrap();
         std::fs::write(folder.path().join("file"), "").unwrap();
         let error = Audit::open(folder.path().join("file/audit.jsonl")).unwrap_err();
-        assert!(error.contains("audit.jsonl cannot be written: "), "{error}");
+        assert!(
+            error.starts_with("cannot write the audit log ") && error.contains("audit.jsonl: "),
+            "{error}"
+        );
 
         let audit = Audit::open("/dev/full".into()).unwrap();
-        let refused = note(&audit, "A").await.unwrap_err();
+        let refused = record(&audit, "A").await.unwrap_err();
         assert_eq!(refused.kind, AUDIT);
         assert!(refused.detail.contains("nothing was done"), "{}", refused.detail);
         assert!(on(&audit).await.is_empty());

@@ -1,4 +1,4 @@
-//! Bodies, addresses and queries of requests, with errors that say what was wrong.
+//! Extractors for bodies, paths and queries. Their errors say what is wrong with the request.
 
 use std::time::Duration;
 
@@ -17,7 +17,7 @@ use tidegate_core::bulk::views::Cursor;
 use crate::problem::{ApiError, ApiResult, BAD_CURSOR, BAD_REQUEST, MEDIA_TYPE, TIMEOUT, TOO_LARGE};
 use crate::state::App;
 
-/// The part of a media type before its parameters.
+/// The media type of the body, without its parameters.
 pub(crate) fn media_type(headers: &HeaderMap) -> Option<&str> {
     let value = headers.get(CONTENT_TYPE)?.to_str().ok()?;
     Some(value.split(';').next().unwrap_or(value).trim())
@@ -28,7 +28,7 @@ fn is_json(media: &str) -> bool {
         || (media.len() > 5 && media[media.len() - 5..].eq_ignore_ascii_case("+json"))
 }
 
-/// A pause of the client longer than `pause`, or more than `max` bytes, ends the read.
+/// Reads a whole body. Fails if the client pauses for longer than `pause`, or sends more than `max` bytes.
 pub(crate) async fn whole_body(body: Body, max: u64, pause: Duration) -> ApiResult<Bytes> {
     let mut stream = body.into_data_stream();
     let mut whole = BytesMut::new();
@@ -42,7 +42,7 @@ pub(crate) async fn whole_body(body: Body, max: u64, pause: Duration) -> ApiResu
                     return Err(ApiError::new(
                         TOO_LARGE,
                         format!(
-                            "the body has more than {max} bytes; send less at once, or jobs as application/x-ndjson"
+                            "the body has more than {max} bytes; send less at once, or send jobs as application/x-ndjson"
                         ),
                     ));
                 }
@@ -54,14 +54,17 @@ pub(crate) async fn whole_body(body: Body, max: u64, pause: Duration) -> ApiResu
 
 pub(crate) fn slow(pause: Duration) -> ApiError {
     let ms = pause.as_millis();
-    ApiError::new(TIMEOUT, format!("the body paused for more than {ms} ms"))
+    ApiError::new(
+        TIMEOUT,
+        format!("the client paused for more than {ms} ms within the body"),
+    )
 }
 
 pub(crate) fn broken(error: &dyn std::fmt::Display) -> ApiError {
-    ApiError::new(BAD_REQUEST, format!("the body cannot be read: {error}"))
+    ApiError::new(BAD_REQUEST, format!("cannot read the body: {error}"))
 }
 
-/// A body of JSON. Absent is `{}`, so that requests without arguments need no body.
+/// A JSON body. An absent one counts as `{}`, so that requests without arguments need no body.
 #[derive(Debug)]
 pub(crate) struct Json<T>(pub(crate) T);
 
@@ -79,7 +82,7 @@ impl<T: DeserializeOwned> FromRequest<App> for Json<T> {
         let longest = Duration::from(server.request_timeout_ms);
         let body = tokio::time::timeout(longest, body).await.map_err(|_| {
             let ms = longest.as_millis();
-            ApiError::new(TIMEOUT, format!("the body did not come within {ms} ms"))
+            ApiError::new(TIMEOUT, format!("the body did not arrive within {ms} ms"))
         })??;
         match media.as_deref() {
             Some(media) if is_json(media) => {}
@@ -95,7 +98,7 @@ impl<T: DeserializeOwned> FromRequest<App> for Json<T> {
         }
         let text = if body.is_empty() { &b"{}"[..] } else { &body };
         serde_json::from_slice(text).map(Json).map_err(|error| {
-            // What is JSON but not what was asked for is another mistake than what is no JSON.
+            // JSON with wrong fields is 422; a text that is not JSON is 400.
             let detail = format!("invalid request body: {error}");
             if error.is_data() {
                 ApiError::invalid(detail)
@@ -116,14 +119,18 @@ impl<T: Serialize> IntoResponse for Json<T> {
                 response
             }
             Err(error) => {
-                tracing::error!(%error, "an answer cannot be written");
-                ApiError::new(crate::problem::INTERNAL, "the answer cannot be written").into_response()
+                tracing::error!(%error, "failed to serialize a response");
+                ApiError::new(
+                    crate::problem::INTERNAL,
+                    "the response cannot be serialized; see the service's log",
+                )
+                .into_response()
             }
         }
     }
 }
 
-/// The names in an address.
+/// The parameters in a path.
 #[derive(Debug)]
 pub(crate) struct PathParams<T>(pub(crate) T);
 
@@ -138,7 +145,7 @@ impl<T: DeserializeOwned + Send> FromRequestParts<App> for PathParams<T> {
     }
 }
 
-/// The part of an address after the question mark.
+/// The parameters after the question mark.
 #[derive(Debug)]
 pub(crate) struct QueryParams<T>(pub(crate) T);
 
@@ -146,14 +153,14 @@ impl<T: DeserializeOwned + Send> FromRequestParts<App> for QueryParams<T> {
     type Rejection = ApiError;
 
     async fn from_request_parts(parts: &mut Parts, app: &App) -> Result<Self, ApiError> {
-        let Query(asked) = Query::<T>::from_request_parts(parts, app)
+        let Query(params) = Query::<T>::from_request_parts(parts, app)
             .await
             .map_err(|error| ApiError::invalid(format!("invalid query parameter: {}", error.body_text())))?;
-        Ok(Self(asked))
+        Ok(Self(params))
     }
 }
 
-/// A cursor as the API writes it: opaque, so that nobody counts with it.
+/// Writes a cursor as the API shows it. It is opaque, so that clients do not calculate with it.
 pub(crate) fn cursor_text(cursor: Cursor) -> String {
     format!("c{:x}", cursor.0)
 }
@@ -169,8 +176,9 @@ pub(crate) fn cursor(text: Option<&str>) -> ApiResult<Option<Cursor>> {
     match number {
         Some(number) => Ok(Some(Cursor(number))),
         None => {
-            let detail =
-                format!("{text:?} is not a cursor; pass what `next` of the page before says, or nothing");
+            let detail = format!(
+                "{text:?} is not a cursor; pass `next` of the previous page, or leave the cursor out"
+            );
             Err(ApiError::new(BAD_CURSOR, detail))
         }
     }

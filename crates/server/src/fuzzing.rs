@@ -1,7 +1,6 @@
-//! The parsers of requests, for whoever wants to throw bytes at them: `fuzz/`, and the test below.
+//! The entry point for fuzzing the request parsers: `fuzz/` and the tests below call it.
 //!
-//! Whatever comes, nothing panics, nothing grows beyond its input, and what was read is written and read again
-//! the same.
+//! For any bytes, no parser panics or allocates more than its input, and what a parser accepts survives a round trip.
 
 use std::time::Duration;
 
@@ -12,29 +11,29 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use tidegate_api as api;
 
-use crate::convert;
+use crate::bulk::convert;
 use crate::extract::{cursor, cursor_text};
 use crate::ndjson::Lines;
 
-/// Reads `data` as every kind of request.
+/// Parses `data` as every kind of request.
 pub fn requests(data: &[u8]) {
-    again::<api::NewJob>(data);
-    again::<api::EnqueueJobs>(data);
-    again::<api::Lease>(data);
-    again::<api::Extend>(data);
-    again::<api::Settle>(data);
-    again::<api::OpenBatch>(data);
-    again::<api::PatchGroup>(data);
-    again::<api::PatchLimits>(data);
-    again::<api::DeadSelection>(data);
-    again::<api::Reason>(data);
+    round_trip::<api::NewJob>(data);
+    round_trip::<api::EnqueueJobs>(data);
+    round_trip::<api::Lease>(data);
+    round_trip::<api::Extend>(data);
+    round_trip::<api::Settle>(data);
+    round_trip::<api::OpenBatch>(data);
+    round_trip::<api::PatchGroup>(data);
+    round_trip::<api::PatchLimits>(data);
+    round_trip::<api::DeadSelection>(data);
+    round_trip::<api::Reason>(data);
     let _json_or_base64 = convert::raw(&Bytes::copy_from_slice(data));
     if let Ok(text) = std::str::from_utf8(data) {
         if let Some(lease) = convert::lease(text) {
             assert_eq!(convert::lease(&convert::lease_text(lease)), Some(lease));
         }
-        if let Ok(Some(place)) = cursor(Some(text)) {
-            assert_eq!(cursor(Some(&cursor_text(place))).ok().flatten(), Some(place));
+        if let Ok(Some(parsed)) = cursor(Some(text)) {
+            assert_eq!(cursor(Some(&cursor_text(parsed))).ok().flatten(), Some(parsed));
         }
         if let Ok(time) = text.parse::<api::Time>() {
             assert_eq!(time.to_string().parse(), Ok(time));
@@ -43,13 +42,16 @@ pub fn requests(data: &[u8]) {
     lines(data);
 }
 
-/// What is accepted means the same when it is written and read again.
-fn again<T: DeserializeOwned + Serialize>(data: &[u8]) {
+/// A value that a parser accepts serializes to a text that parses to the same value.
+fn round_trip<T: DeserializeOwned + Serialize>(data: &[u8]) {
     let Ok(value) = serde_json::from_slice::<T>(data) else {
         return;
     };
     let Ok(text) = serde_json::to_vec(&value) else {
-        panic!("{} was read and cannot be written", std::any::type_name::<T>())
+        panic!(
+            "{} was parsed and cannot be serialized",
+            std::any::type_name::<T>()
+        )
     };
     let once_more = serde_json::from_slice::<T>(&text)
         .ok()
@@ -57,7 +59,7 @@ fn again<T: DeserializeOwned + Serialize>(data: &[u8]) {
     assert_eq!(once_more.as_deref(), Some(&text[..]));
 }
 
-/// However the body is cut into pieces, the lines are those of the whole.
+/// The lines are the same however the body is cut into chunks.
 fn lines(data: &[u8]) {
     let piece = usize::from(data.first().copied().unwrap_or(0) % 16) + 1;
     let pieces: Vec<Result<Bytes, std::io::Error>> = data
@@ -68,7 +70,7 @@ fn lines(data: &[u8]) {
     let mut lines = Lines::new(body, u64::MAX, u64::MAX, Duration::from_secs(60));
     let blank = |line: &&[u8]| !line.iter().all(u8::is_ascii_whitespace);
     let mut wanted = data.split(|&byte| byte == b'\n').filter(blank);
-    // Everything is there already, so nothing is waited for; a runtime is not needed but for the clock.
+    // The body is complete, so the reader never waits; it needs a runtime only for the clock.
     let read = async {
         while let Ok(Some(line)) = lines.next().await {
             assert_eq!(Some(&line[..]), wanted.next());
@@ -76,7 +78,7 @@ fn lines(data: &[u8]) {
         assert_eq!(wanted.next(), None);
     };
     match tokio::runtime::Handle::try_current() {
-        Ok(_) => assert!(read.now_or_never().is_some(), "nothing is waited for"),
+        Ok(_) => assert!(read.now_or_never().is_some(), "the reader waited"),
         Err(_) => {
             let runtime = tokio::runtime::Builder::new_current_thread()
                 .enable_time()
@@ -88,10 +90,11 @@ fn lines(data: &[u8]) {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
     use proptest::prelude::*;
 
-    /// Requests as they should be; mutations of them get further into the parsers than noise does.
+    use super::*;
+
+    /// Valid requests. Mutations of them reach deeper into the parsers than noise does.
     const SEEDS: &[&str] = &[
         r#"{"group":"g","batch":"a","id":"1","type":"T","priority":"HIGH","payload":{"a":[1,2,{"b":null}]},"runAt":"2026-03-01T09:30:00Z"}"#,
         r#"{"jobs":[{"id":"1","type":"T"},{"id":"2","type":"T","payload":"\ud83c\udf0a"}]}"#,
@@ -107,7 +110,7 @@ mod tests {
     ];
 
     #[test]
-    fn requests_as_they_should_be() {
+    fn valid_requests_are_parsed() {
         for seed in SEEDS {
             requests(seed.as_bytes());
         }
@@ -115,12 +118,12 @@ mod tests {
 
     proptest! {
         #[test]
-        fn any_bytes(data in proptest::collection::vec(any::<u8>(), 0..300)) {
+        fn any_bytes_are_survived(data in proptest::collection::vec(any::<u8>(), 0..300)) {
             requests(&data);
         }
 
         #[test]
-        fn requests_with_bytes_changed(
+        fn mutated_requests_are_survived(
             seed in 0..SEEDS.len(),
             changes in proptest::collection::vec((any::<prop::sample::Index>(), any::<u8>(), 0u8..3), 1..6),
         ) {

@@ -1,4 +1,4 @@
-//! Lines of a body, read as they come: memory for one line and one piece of the body, however long it is.
+//! Reads a body line by line as it arrives. It needs memory for one line and one chunk, however long the body is.
 
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ use crate::problem::{ApiError, ApiResult, TOO_LARGE};
 pub(crate) struct Lines {
     body: BodyDataStream,
     buffer: BytesMut,
-    /// Up to here the buffer holds no line end.
+    /// The buffer holds no line end before this position.
     searched: usize,
     ended: bool,
     left: u64,
@@ -35,7 +35,7 @@ impl Lines {
         }
     }
 
-    /// The next line that is not blank, without its end.
+    /// Returns the next line that is not blank, without its line end.
     pub(crate) async fn next(&mut self) -> ApiResult<Option<Bytes>> {
         loop {
             while let Some(line) = self.split() {
@@ -49,7 +49,7 @@ impl Lines {
             if self.buffer.len() as u64 > self.max_line {
                 return Err(ApiError::new(
                     TOO_LARGE,
-                    format!("a line has more than {} bytes", self.max_line),
+                    format!("a line has more than {} bytes; send smaller jobs", self.max_line),
                 ));
             }
             let piece = tokio::time::timeout(self.pause, self.body.next()).await;
@@ -61,7 +61,7 @@ impl Lines {
                         ApiError::new(
                             TOO_LARGE,
                             format!(
-                                "the stream has more than {} bytes; send it in parts",
+                                "the stream has more than {} bytes; send it in several requests",
                                 self.max_bytes
                             ),
                         )
@@ -114,7 +114,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn lines_are_found_wherever_the_body_is_cut() {
+    async fn lines_are_found_wherever_the_chunks_end() {
         assert_eq!(
             lines(&["a\nb", "b\n", "\n", "  \n", "c"], 100).await.unwrap(),
             ["a", "bb", "c"]
@@ -126,6 +126,6 @@ mod tests {
     #[tokio::test]
     async fn a_line_without_end_is_refused() {
         let refused = lines(&["aaaaaaaaaaaaaaaa", "aaaa"], 10).await.unwrap_err();
-        assert_eq!(refused.detail, "a line has more than 10 bytes");
+        assert_eq!(refused.detail, "a line has more than 10 bytes; send smaller jobs");
     }
 }

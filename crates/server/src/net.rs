@@ -1,4 +1,4 @@
-//! Connections: accepts them within bounds, speaks HTTP (and TLS), and ends them in order.
+//! Connections: accepts them within bounds, serves HTTP (and TLS), and drains them at shutdown.
 
 use std::io;
 use std::net::SocketAddr;
@@ -22,15 +22,15 @@ use tower::ServiceExt;
 
 use crate::config::ServerConfig;
 
-/// After an error that is not one connection's, like too many open files.
+/// How long the listener pauses after an error that concerns all connections, like too many open files.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 /// Limit: the head of a request.
 const MAX_HEAD_BYTES: usize = 64 * 1024;
-/// What an HTTP/2 connection begins with; the shortest request with a host is longer.
+/// The preface of HTTP/2. The shortest HTTP/1 request with a host is longer.
 const PREFACE: [u8; 24] = *b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
-/// Between two looks at a beginning that is not whole.
-const LOOK_AGAIN: Duration = Duration::from_millis(10);
-/// How both sides of TLS name HTTP/2.
+/// The pause between two peeks at an incomplete preface.
+const PEEK_PAUSE: Duration = Duration::from_millis(10);
+/// The ALPN name of HTTP/2.
 const ALPN_TWO: &[u8] = b"h2";
 const MAX_STREAMS_PER_CONNECTION: u32 = 256;
 
@@ -46,16 +46,16 @@ impl Net {
     pub(crate) async fn run(self, stop: CancellationToken) {
         let header_timeout = Duration::from(self.config.header_timeout_ms);
         let http = Arc::new(Http::new(header_timeout));
-        let limits = Patience {
+        let limits = ClientTimeouts {
             first_bytes: header_timeout,
             unread: Duration::from(self.config.body_pause_ms),
         };
         let unacknowledged = Duration::from(self.config.unacknowledged_ms);
-        let places = Arc::new(Semaphore::new(self.config.max_connections as usize));
+        let permits = Arc::new(Semaphore::new(self.config.max_connections as usize));
         let open = GracefulShutdown::new();
         loop {
-            let place = tokio::select! {
-                place = places.clone().acquire_owned() => place.expect("the semaphore is never closed"),
+            let permit = tokio::select! {
+                permit = permits.clone().acquire_owned() => permit.expect("the semaphore is never closed"),
                 () = stop.cancelled() => break,
             };
             let (stream, peer) = tokio::select! {
@@ -63,7 +63,7 @@ impl Net {
                     Ok(accepted) => accepted,
                     Err(error) => {
                         if !is_one_connections(&error) {
-                            tracing::warn!(%error, "no connection can be accepted");
+                            tracing::warn!(%error, "failed to accept a connection");
                             tokio::time::sleep(ACCEPT_PAUSE).await;
                         }
                         continue;
@@ -71,21 +71,22 @@ impl Net {
                 },
                 () = stop.cancelled() => break,
             };
-            // Answers are small and wanted at once.
+            // Responses are small, and clients wait for them.
             let _ = stream.set_nodelay(true);
-            if let Err(error) = notice_the_dead(&stream, unacknowledged, limits.unread) {
-                tracing::debug!(%peer, %error, "a peer that vanishes will be noticed late");
+            if let Err(error) = detect_dead_peers(&stream, unacknowledged, limits.unread) {
+                tracing::debug!(%peer, %error, "failed to set keepalive; a dead peer will be detected late");
             }
             let (http, router, tls) = (http.clone(), self.router.clone(), self.tls.clone());
             let watcher = open.watcher();
             tokio::spawn(async move {
-                let _place = place;
-                // A task is as large as its largest part: most connections are plain ones, and there may be many.
+                let _permit = permit;
+                // A task is as large as its largest branch. The TLS branch is boxed, because most connections are plain
+                // and there may be many.
                 match tls {
-                    None => match tokio::time::timeout(header_timeout, begins_as_two(&stream)).await {
+                    None => match tokio::time::timeout(header_timeout, is_http2(&stream)).await {
                         Ok(Ok(two)) => http.serve(limits.on(stream), two, peer, router, watcher).await,
                         Ok(Err(error)) => tracing::debug!(%peer, %error, "a connection ended"),
-                        Err(_) => tracing::debug!(%peer, "nothing was asked in time"),
+                        Err(_) => tracing::debug!(%peer, "the client sent no request in time"),
                     },
                     Some(tls) => {
                         let secure = async move {
@@ -94,8 +95,8 @@ impl Net {
                                     let two = stream.get_ref().1.alpn_protocol() == Some(ALPN_TWO);
                                     http.serve(limits.on(stream), two, peer, router, watcher).await;
                                 }
-                                Ok(Err(error)) => tracing::debug!(%peer, %error, "no TLS"),
-                                Err(_) => tracing::debug!(%peer, "TLS took too long"),
+                                Ok(Err(error)) => tracing::debug!(%peer, %error, "the TLS handshake failed"),
+                                Err(_) => tracing::debug!(%peer, "the TLS handshake took too long"),
                             }
                         };
                         Box::pin(secure).await;
@@ -106,51 +107,53 @@ impl Net {
         drop(self.listener);
         let grace = Duration::from(self.config.shutdown_grace_period_ms);
         if tokio::time::timeout(grace, open.shutdown()).await.is_err() {
-            tracing::warn!("requests are still open after the grace period, and are left");
+            tracing::warn!("closing connections whose requests are still open after the grace period");
         }
     }
 }
 
-/// How long a client is waited for.
+/// How long the server waits for a client.
 #[derive(Clone, Copy)]
-struct Patience {
+struct ClientTimeouts {
     first_bytes: Duration,
-    /// While it takes nothing of what is written.
+    /// The longest time in which the client reads nothing that the server writes.
     unread: Duration,
 }
 
-impl Patience {
-    fn on<S>(self, stream: S) -> Prompt<S> {
-        Prompt {
+impl ClientTimeouts {
+    fn on<S>(self, stream: S) -> TimedStream<S> {
+        TimedStream {
             stream,
-            patience: self,
-            waits: Some(Box::pin(tokio::time::sleep(self.first_bytes))),
+            timeouts: self,
+            first_bytes: Some(Box::pin(tokio::time::sleep(self.first_bytes))),
             missing: PREFACE.len(),
             unread: None,
         }
     }
 }
 
-/// A connection whose first bytes must come in time, and whose answers must be read. HTTP/2 has no timeout of its own
-/// before its first bytes. A client that never reads would keep its answer in memory, and its place, for ever.
-struct Prompt<S> {
+/// A connection that fails if its first bytes come too late, or if the client does not read.
+///
+/// HTTP/2 has no timeout of its own before its first bytes. A client that never reads would hold its response in memory,
+/// and its connection permit, forever.
+struct TimedStream<S> {
     stream: S,
-    patience: Patience,
-    /// Until the first bytes are there.
-    waits: Option<Pin<Box<tokio::time::Sleep>>>,
+    timeouts: ClientTimeouts,
+    /// Runs until the first bytes have arrived.
+    first_bytes: Option<Pin<Box<tokio::time::Sleep>>>,
     missing: usize,
-    /// While the client takes nothing.
+    /// Runs while the client reads nothing.
     unread: Option<Pin<Box<tokio::time::Sleep>>>,
 }
 
-impl<S> Prompt<S> {
-    /// What became of a write, or that the client has read nothing for too long.
+impl<S> TimedStream<S> {
+    /// Returns the result of a write, or a timeout if the client has read nothing for too long.
     fn written<T>(&mut self, context: &mut Context<'_>, written: Poll<io::Result<T>>) -> Poll<io::Result<T>> {
         if written.is_ready() {
             self.unread = None;
             return written;
         }
-        let longest = self.patience.unread;
+        let longest = self.timeouts.unread;
         let unread = self
             .unread
             .get_or_insert_with(|| Box::pin(tokio::time::sleep(longest)));
@@ -161,7 +164,7 @@ impl<S> Prompt<S> {
     }
 }
 
-impl<S: AsyncRead + Unpin> AsyncRead for Prompt<S> {
+impl<S: AsyncRead + Unpin> AsyncRead for TimedStream<S> {
     fn poll_read(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
@@ -169,21 +172,21 @@ impl<S: AsyncRead + Unpin> AsyncRead for Prompt<S> {
     ) -> Poll<io::Result<()>> {
         let before = buffer.filled().len();
         let read = Pin::new(&mut self.stream).poll_read(context, buffer);
-        let Some(waits) = &mut self.waits else {
+        let Some(first_bytes) = &mut self.first_bytes else {
             return read;
         };
-        if read.is_pending() && waits.as_mut().poll(context).is_ready() {
+        if read.is_pending() && first_bytes.as_mut().poll(context).is_ready() {
             return Poll::Ready(Err(io::ErrorKind::TimedOut.into()));
         }
         self.missing = self.missing.saturating_sub(buffer.filled().len() - before);
         if self.missing == 0 {
-            self.waits = None;
+            self.first_bytes = None;
         }
         read
     }
 }
 
-impl<S: AsyncWrite + Unpin> AsyncWrite for Prompt<S> {
+impl<S: AsyncWrite + Unpin> AsyncWrite for TimedStream<S> {
     fn poll_write(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
@@ -216,28 +219,31 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Prompt<S> {
     }
 }
 
-/// A peer that vanished without a word (a dead battery, a cut cable) would count as there until the system gives up what was
-/// sent to it, which takes a quarter of an hour, and for ever if nothing is. Neither the standard library nor tokio can
-/// set this; `socket2`, which tokio is built on, can.
+/// Makes the system close connections whose peer has died.
 ///
-/// A peer to which nothing is sent is asked after as long whether it is there, and again every third of it.
-fn notice_the_dead(stream: &TcpStream, unacknowledged: Duration, unread: Duration) -> io::Result<()> {
+/// A peer may die without closing its connection (an empty battery, a cut cable). The system then keeps retransmitting for a
+/// quarter of an hour, and it never notices if there is nothing to send. With keepalive it probes an idle peer after
+/// `unacknowledged`, and then every third of that time. Neither the standard library nor tokio can set this; `socket2`,
+/// which tokio is built on, can.
+fn detect_dead_peers(stream: &TcpStream, unacknowledged: Duration, unread: Duration) -> io::Result<()> {
     let socket = socket2::SockRef::from(stream);
     // The system counts these in seconds.
     let seconds = |time: Duration| time.max(Duration::from_secs(1));
-    let asked = socket2::TcpKeepalive::new()
+    let keepalive = socket2::TcpKeepalive::new()
         .with_time(seconds(unacknowledged))
         .with_interval(seconds(unacknowledged / 3));
-    socket.set_tcp_keepalive(&asked)?;
-    // The system also counts the time in which a peer has no room for more, for which there is a limit of its own.
+    socket.set_tcp_keepalive(&keepalive)?;
+    // This timeout also runs while the peer's receive window is full, which `unread` limits.
     #[cfg(target_os = "linux")]
     socket.set_tcp_user_timeout(Some(unacknowledged.max(unread)))?;
     Ok(())
 }
 
-/// Whether a connection begins as HTTP/2 does. It looks without taking: a buffer of what was taken would be kept for as
-/// long as the connection, and make that of HTTP/1 twice as large.
-async fn begins_as_two(stream: &TcpStream) -> io::Result<bool> {
+/// Whether a connection begins with the preface of HTTP/2.
+///
+/// It peeks at the bytes instead of reading them: a buffer of read bytes would live as long as the connection, and double
+/// the memory of one with HTTP/1.
+async fn is_http2(stream: &TcpStream) -> io::Result<bool> {
     let mut first = [0; PREFACE.len()];
     loop {
         let seen = stream.peek(&mut first).await?;
@@ -247,7 +253,7 @@ async fn begins_as_two(stream: &TcpStream) -> io::Result<bool> {
         if seen == PREFACE.len() {
             return Ok(true);
         }
-        tokio::time::sleep(LOOK_AGAIN).await;
+        tokio::time::sleep(PEEK_PAUSE).await;
     }
 }
 
@@ -304,7 +310,7 @@ fn is_one_connections(error: &io::Error) -> bool {
     )
 }
 
-/// Which certificate cannot be used, and why.
+/// Builds the TLS acceptor. The error names the setting and what is wrong with it.
 pub(crate) fn tls(config: &crate::config::TlsConfig) -> Result<TlsAcceptor, String> {
     use rustls::pki_types::pem::PemObject;
     use rustls::pki_types::{CertificateDer, PrivateKeyDer};
@@ -320,12 +326,12 @@ pub(crate) fn tls(config: &crate::config::TlsConfig) -> Result<TlsAcceptor, Stri
         .map_err(|error| error.to_string())?
         .with_no_client_auth()
         .with_single_cert(certificates, key)
-        .map_err(|error| format!("server.tls.cert {shown} and server.tls.key do not go together: {error}"))?;
+        .map_err(|error| format!("server.tls.cert {shown} and server.tls.key do not match: {error}"))?;
     server.alpn_protocols = vec![ALPN_TWO.to_vec(), b"http/1.1".to_vec()];
     Ok(TlsAcceptor::from(Arc::new(server)))
 }
 
-/// A socket that a service of the same address before us does not block.
+/// Listens on the address. An earlier service of the same address does not block it.
 pub(crate) async fn listen(address: SocketAddr) -> io::Result<TcpListener> {
     TcpListener::bind(address).await
 }
@@ -335,22 +341,22 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn a_peer_that_vanished_is_given_up_in_time() {
+    async fn a_dead_peer_is_detected_in_time() {
         let listener = listen("127.0.0.1:0".parse().unwrap()).await.unwrap();
         let _client = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
         let (stream, _) = listener.accept().await.unwrap();
         let socket = socket2::SockRef::from(&stream);
         let ms = Duration::from_millis;
-        for (unacknowledged, unread, longest, asked) in [
+        for (unacknowledged, unread, longest, keepalive) in [
             (30_000, 1, 30_000, (30_000, 10_000)),
             (30_000, 30_000, 30_000, (30_000, 10_000)),
             (30_000, 90_000, 90_000, (30_000, 10_000)),
             (500, 1, 500, (1_000, 1_000)),
         ] {
-            notice_the_dead(&stream, ms(unacknowledged), ms(unread)).unwrap();
+            detect_dead_peers(&stream, ms(unacknowledged), ms(unread)).unwrap();
             assert_eq!(socket.tcp_user_timeout().unwrap(), Some(ms(longest)));
-            assert_eq!(socket.tcp_keepalive_time().unwrap(), ms(asked.0));
-            assert_eq!(socket.tcp_keepalive_interval().unwrap(), ms(asked.1));
+            assert_eq!(socket.tcp_keepalive_time().unwrap(), ms(keepalive.0));
+            assert_eq!(socket.tcp_keepalive_interval().unwrap(), ms(keepalive.1));
         }
         assert!(socket.keepalive().unwrap());
     }

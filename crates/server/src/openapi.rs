@@ -1,7 +1,8 @@
-//! The OpenAPI 3.1 document: what stands around the descriptions that handlers carry themselves.
+//! The OpenAPI 3.1 document: everything beside the descriptions that the handlers carry themselves.
 
 mod problems;
 
+use problems::Facts;
 use serde_json::Value;
 use tidegate_api::Problem;
 use utoipa::openapi::content::ContentBuilder;
@@ -17,11 +18,19 @@ use utoipa::openapi::{
 use utoipa::{PartialSchema, ToSchema};
 
 use crate::problem::{KINDS, Kind};
-use problems::Facts;
 
 const SCHEMAS: &str = "#/components/schemas/";
 /// Generators name a page of groups `GroupPage`; utoipa writes `Page_Group`.
 const PAGE: &str = "Page_";
+/// What was skipped names its item.
+const SKIPPED: &str = "DeadSkipped_";
+/// Other generic schemas, and what they are called.
+const GENERIC_NAMES: [(&str, &str); 4] = [
+    ("DeadOutcome_DeadLetterName", "DeadLettersOutcome"),
+    ("DeadOutcome_JobName", "DeadJobsOutcome"),
+    ("DeadSkipped_DeadLetterName", "DeadLetterSkipped"),
+    ("DeadSkipped_JobName", "DeadJobSkipped"),
+];
 
 const ABOUT: &str = "\
 Tidegate runs bulk jobs fairly and within rate limits, refreshes cached records within a provider's budget, and puts visitors \
@@ -86,11 +95,11 @@ const TAGS: [(&str, &str); 15] = [
     ("service", "The caller's identity and the audit log."),
     (
         "visitors",
-        "What a visitor's browser asks of a waiting room. A cookie or a token of the shop identifies the visitor.",
+        "What a visitor's browser requests from a waiting room. A cookie or a token of the shop identifies the visitor.",
     ),
 ];
 
-/// What the names in paths mean.
+/// The descriptions of path parameters.
 const NAMES: [(&str, &str); 9] = [
     ("group", "The group's id."),
     ("batch", "The batch's id, unique within its group."),
@@ -141,7 +150,7 @@ fn codes() -> String {
     KINDS.iter().map(code).collect::<Vec<_>>().join(", ")
 }
 
-/// Adds what operations have in common: problems, roles, and what the names in paths mean.
+/// Adds what operations have in common: problems, roles, and descriptions of path parameters.
 pub(crate) fn finish(mut document: OpenApi) -> OpenApi {
     for (path, item) in &mut document.paths.paths {
         for (method, operation) in [
@@ -179,7 +188,7 @@ pub(crate) fn finish(mut document: OpenApi) -> OpenApi {
             "The cookie that the service gives a visitor's browser. Over HTTPS its name is `__Host-tidegate_place`.",
         ))),
     );
-    name_pages(&mut document);
+    name_generics(&mut document);
     document
 }
 
@@ -187,8 +196,8 @@ fn complete(path: &str, changes: bool, operation: &mut Operation) {
     let roles = roles(operation);
     if let [role] = &roles.as_deref().unwrap_or_default() {
         let needs = format!("Requires a key with the role `{role}`.");
-        let told = operation.description.take().filter(|text| !text.is_empty());
-        operation.description = Some(told.map_or(needs.clone(), |text| format!("{text}\n\n{needs}")));
+        let described = operation.description.take().filter(|text| !text.is_empty());
+        operation.description = Some(described.map_or(needs.clone(), |text| format!("{text}\n\n{needs}")));
     }
     for parameter in operation.parameters.iter_mut().flatten() {
         let RefOr::T(Parameter {
@@ -257,8 +266,8 @@ fn streams(operation: &Operation) -> bool {
 }
 
 fn problem(status: u16, kinds: &[Kind]) -> Response {
-    let told = |Kind(_, code, title): &Kind| format!("`{code}`: {title}.");
-    let description = kinds.iter().map(told).collect::<Vec<_>>().join(" ");
+    let sentence = |Kind(_, code, title): &Kind| format!("`{code}`: {title}.");
+    let description = kinds.iter().map(sentence).collect::<Vec<_>>().join(" ");
     let content = ContentBuilder::new()
         .schema(Some(RefOr::Ref(Ref::from_schema_name(Problem::name()))))
         .build();
@@ -278,8 +287,8 @@ fn problem(status: u16, kinds: &[Kind]) -> Response {
     response.header("Retry-After", header.build()).build()
 }
 
-/// Names pages after what they hold, and lets them refer to it instead of repeating it.
-fn name_pages(document: &mut OpenApi) {
+/// Names generic schemas as people would, and lets them refer to their items' schema instead of repeating it.
+fn name_generics(document: &mut OpenApi) {
     let items = document.paths.paths.values_mut();
     let operations = items.flat_map(|item| {
         [
@@ -297,7 +306,7 @@ fn name_pages(document: &mut OpenApi) {
                 if let RefOr::T(content) = content
                     && let Some(schema) = &mut content.schema
                 {
-                    name_page(schema);
+                    name_plainly(schema);
                 }
             }
         }
@@ -308,28 +317,46 @@ fn name_pages(document: &mut OpenApi) {
     let schemas = std::mem::take(&mut components.schemas);
     for (name, mut schema) in schemas {
         if let RefOr::T(Schema::Object(object)) = &mut schema {
-            object.properties.values_mut().for_each(name_page);
+            object.properties.values_mut().for_each(name_plainly);
             if let Some(item) = name.strip_prefix(PAGE)
                 && let Some(RefOr::T(Schema::Array(items))) = object.properties.get_mut("items")
             {
                 items.items = ArrayItems::RefOrSchema(Box::new(RefOr::Ref(Ref::from_schema_name(item))));
             }
+            if let Some(item) = name.strip_prefix(SKIPPED)
+                && let Some(named) = object.properties.get_mut("item")
+            {
+                *named = RefOr::Ref(Ref::from_schema_name(item));
+            }
         }
-        let name = page_name(&name).unwrap_or(name);
+        let name = plain_name(&name).unwrap_or(name);
         components.schemas.insert(name, schema);
     }
 }
 
-fn name_page(schema: &mut RefOr<Schema>) {
-    if let RefOr::Ref(schema) = schema
-        && let Some(name) = schema.ref_location.strip_prefix(SCHEMAS).and_then(page_name)
-    {
-        schema.ref_location = format!("{SCHEMAS}{name}");
+fn name_plainly(schema: &mut RefOr<Schema>) {
+    match schema {
+        RefOr::Ref(schema) => {
+            if let Some(name) = schema.ref_location.strip_prefix(SCHEMAS).and_then(plain_name) {
+                schema.ref_location = format!("{SCHEMAS}{name}");
+            }
+        }
+        RefOr::T(Schema::Array(array)) => {
+            if let ArrayItems::RefOrSchema(items) = &mut array.items {
+                name_plainly(items);
+            }
+        }
+        RefOr::T(_) => {}
     }
 }
 
-fn page_name(name: &str) -> Option<String> {
-    name.strip_prefix(PAGE).map(|item| format!("{item}Page"))
+/// The name of a generic schema, without the underscore that utoipa writes.
+fn plain_name(name: &str) -> Option<String> {
+    if let Some(item) = name.strip_prefix(PAGE) {
+        return Some(format!("{item}Page"));
+    }
+    let found = GENERIC_NAMES.iter().find(|(generic, _)| *generic == name);
+    found.map(|(_, plain)| (*plain).to_owned())
 }
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! What is not the API: health, metrics, the description of the API, and the dashboard's files.
+//! Routes beside the API: health, metrics, the OpenAPI document, and the dashboard's files.
 
 use axum::Router;
 use axum::extract::{Path, State};
@@ -7,25 +7,25 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use rust_embed::RustEmbed;
 use serde::Deserialize;
+use tidegate_api::Role;
 use utoipa::openapi::OpenApi;
 
 use crate::auth::Caller;
 use crate::extract::QueryParams;
 use crate::problem::{ApiError, ApiResult, NOT_FOUND};
 use crate::state::App;
-use tidegate_api::Role;
 
 /// The files of `web/`.
 #[derive(RustEmbed)]
 #[folder = "../../web"]
 struct Web;
 
-/// What the pages may do: only what is ours, nothing inline, nothing framed.
+/// The content security policy of the pages: only own resources, nothing inline, nothing framed.
 const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; \
                       connect-src 'self'; font-src 'self'; manifest-src 'self'; base-uri 'none'; form-action 'self'; \
                       frame-ancestors 'none'";
 
-/// Needs no key.
+/// Routes that need no key.
 pub(crate) fn public() -> Router<App> {
     Router::new()
         .route("/healthz", get(healthz))
@@ -35,7 +35,7 @@ pub(crate) fn public() -> Router<App> {
         .route("/assets/{*path}", get(asset))
 }
 
-/// Needs the role to read.
+/// Routes that need the role `read`.
 pub(crate) fn private(description: OpenApi) -> Router<App> {
     let description = axum::body::Bytes::from(description.to_json().unwrap_or_default());
     Router::new().route("/metrics", get(metrics)).route(
@@ -47,12 +47,12 @@ pub(crate) fn private(description: OpenApi) -> Router<App> {
     )
 }
 
-/// The process lives. Says nothing of the store: restarting us would not bring it back.
+/// Liveness of the process. It ignores the store, because restarting this process would not repair the store.
 async fn healthz() -> &'static str {
     "ok\n"
 }
 
-/// What readiness is asked for.
+/// What a readiness check can be limited to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 enum Part {
@@ -65,28 +65,33 @@ struct Readiness {
     part: Option<Part>,
 }
 
-/// Requests can be served, or every reason why not, a line each. Anybody may ask: what exactly failed is in the log. Reads
-/// of records need the database alone: a store that is away is no reason to send them elsewhere, where it is away as well.
-async fn readyz(State(app): State<App>, QueryParams(asked): QueryParams<Readiness>) -> Response {
-    let only_records = asked.part == Some(Part::Records);
+/// Readiness: `ok`, or every reason why not, one per line.
+///
+/// The reasons are general, because callers need no key; the log has the details. Reads of records need only the database.
+/// An unavailable store is no reason to send them to another process, for which it is unavailable as well.
+async fn readyz(State(app): State<App>, QueryParams(query): QueryParams<Readiness>) -> Response {
+    let only_records = query.part == Some(Part::Records);
     let needs_store = !only_records && !app.config.only_queries();
     let rooms = app.rooms.as_ref().filter(|_| !only_records);
     let rooms_failed = rooms.is_some_and(|rooms| rooms.handle.has_failed());
-    let rooms_away = rooms.is_some_and(|rooms| rooms.handle.is_away());
+    let rooms_unavailable = rooms.is_some_and(|rooms| rooms.handle.is_unavailable());
     let reasons: String = [
-        (app.stopping.is_cancelled(), "stopping\n"),
+        (app.stopping.is_cancelled(), "the service is shutting down\n"),
         (
-            needs_store && app.sampler.away_since().is_some(),
-            "the store is away\n",
+            needs_store && app.sampler.unavailable_since().is_some(),
+            "the store is unavailable\n",
         ),
-        (!needs_store && !can_read(&app).await, "records cannot be read\n"),
+        (
+            !needs_store && !can_read(&app).await,
+            "the database of the records is unavailable\n",
+        ),
         (
             rooms_failed,
-            "the store of the rooms has failed: start the service again\n",
+            "the store of the rooms has failed: restart the service\n",
         ),
         (
-            rooms_away && !rooms_failed,
-            "the store of the rooms is away: nobody is let in, and nobody loses a place\n",
+            rooms_unavailable && !rooms_failed,
+            "the store of the rooms is unavailable: nobody is let in, and nobody loses a ticket\n",
         ),
     ]
     .into_iter()
@@ -125,7 +130,7 @@ async fn asset(Path(path): Path<String>) -> ApiResult<Response> {
 
 fn file(path: &str) -> ApiResult<Response> {
     let file =
-        Web::get(path).ok_or_else(|| ApiError::new(NOT_FOUND, format!("there is no file {path:?}")))?;
+        Web::get(path).ok_or_else(|| ApiError::new(NOT_FOUND, format!("file {path:?} does not exist")))?;
     let kind = match path.rsplit('.').next() {
         Some("html") => "text/html; charset=utf-8",
         Some("css") => "text/css; charset=utf-8",
@@ -137,12 +142,12 @@ fn file(path: &str) -> ApiResult<Response> {
     let mut response = file.data.into_owned().into_response();
     let headers = response.headers_mut();
     headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(kind));
-    // Files change with the program only, but a browser must not run an old page on a new API.
+    // A browser must not run a cached page of another version against this API.
     headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-cache"));
     Ok(guarded(response))
 }
 
-/// A page that a browser keeps to itself.
+/// Adds the security headers of a page.
 pub(crate) fn guarded(mut response: Response) -> Response {
     let headers = response.headers_mut();
     headers.insert(header::CONTENT_SECURITY_POLICY, HeaderValue::from_static(POLICY));
@@ -158,7 +163,7 @@ pub(crate) async fn nothing_here(request: axum::extract::Request) -> ApiError {
     let (method, path) = (request.method().clone(), request.uri().path().to_owned());
     ApiError::new(
         NOT_FOUND,
-        format!("there is nothing at {method} {path}; see /docs"),
+        format!("{method} {path} does not exist; see /docs for the API"),
     )
 }
 
@@ -166,6 +171,6 @@ pub(crate) async fn wrong_method(request: axum::extract::Request) -> ApiError {
     let (method, path) = (request.method().clone(), request.uri().path().to_owned());
     ApiError::new(
         crate::problem::METHOD,
-        format!("{path} does not take {method}; see /docs"),
+        format!("{path} does not support {method}; see /docs for the API"),
     )
 }

@@ -1,4 +1,4 @@
-//! What goes wrong, as the API tells it: RFC 9457, with codes that stay the same between versions.
+//! Problems as the API reports them (RFC 9457). Their codes stay the same between versions.
 
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
@@ -8,7 +8,7 @@ use tidegate_core::ids::IdError;
 use tidegate_core::time::Millis;
 use tidegate_store::StoreError;
 
-/// When a client should come back after the store was away, in seconds.
+/// When a client should retry while the store is unavailable, in seconds.
 pub(crate) const RETRY_AFTER_SEC: u64 = 2;
 
 /// A kind of problem: its status, its code and its title.
@@ -87,11 +87,11 @@ kinds! {
 pub(crate) struct ApiError {
     pub(crate) kind: Kind,
     pub(crate) detail: String,
-    /// When to come back, in seconds, if it is known better than by the kind.
+    /// When to retry, in seconds, if it is known more exactly than by the kind.
     retry_after: Option<u64>,
 }
 
-/// What every handler returns.
+/// The result of every handler.
 pub(crate) type ApiResult<T> = Result<T, ApiError>;
 
 impl ApiError {
@@ -103,7 +103,7 @@ impl ApiError {
         }
     }
 
-    /// When it is worth asking again.
+    /// Says when the client should retry.
     pub(crate) fn after(mut self, wait: Millis) -> Self {
         self.retry_after = Some(wait.0.div_ceil(1_000).max(1));
         self
@@ -139,7 +139,7 @@ impl From<StoreError> for ApiError {
                 format!("{error}; repeating the request later is safe"),
             ),
             StoreError::UnknownRoom(_) => Self::new(UNKNOWN_ROOM, error.to_string()),
-            StoreError::Closed => Self::new(STOPPING, "the store is closed: the service is stopping"),
+            StoreError::Closed => Self::new(STOPPING, "the store is closed: the service is shutting down"),
             other => {
                 tracing::error!(error = %other, "the store failed");
                 Self::new(UNAVAILABLE, "the store has failed; see the service's log")
@@ -148,7 +148,7 @@ impl From<StoreError> for ApiError {
     }
 }
 
-/// The kind of a refusal of the state machine.
+/// The problem for a refusal of the state machine.
 pub(crate) fn kind_of(refusal: &Refusal) -> Kind {
     match refusal {
         Refusal::UnknownGroup(_) => UNKNOWN_GROUP,
@@ -185,7 +185,7 @@ impl From<IdError> for ApiError {
     }
 }
 
-/// The code of a job that was not accepted.
+/// The code for a job that the store refused.
 pub(crate) fn job_code(refusal: &JobRefusal) -> &'static str {
     match refusal {
         JobRefusal::PayloadTooLarge { .. } => "payload_too_large",
@@ -214,7 +214,7 @@ impl IntoResponse for ApiError {
             let scheme = HeaderValue::from_static("Bearer realm=\"tidegate\"");
             headers.insert(header::WWW_AUTHENTICATE, scheme);
         }
-        // Middleware reads it from here instead of from the body.
+        // Middleware reads the kind from here instead of parsing the body.
         response.extensions_mut().insert(self.kind);
         response
     }

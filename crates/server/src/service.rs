@@ -1,51 +1,52 @@
-//! The service: a store, an engine, and the port; started and ended in order.
+//! The service: starts the stores, the engine and the port, and ends them in the reverse order.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
+use tidegate_core::clock::{Clock, SystemClock};
+use tidegate_engine::bulk::{BulkService, BulkServiceBuilder};
 use tidegate_engine::refresh::RefreshHandle;
-use tidegate_engine::{Engine, EngineBuilder};
-use tidegate_store::embedded::{Durability, EmbeddedOptions, EmbeddedStore};
-use tidegate_store::redis::{RedisOptions, RedisStore};
-use tidegate_store::{Clock, Store, StoreError, SystemClock};
+use tidegate_store::StoreError;
+use tidegate_store::bulk::{
+    BulkStore, EmbeddedBulkOptions, EmbeddedBulkStore, RedisBulkOptions, RedisBulkStore,
+};
 use tokio::sync::Semaphore;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
 use crate::audit::Audit;
 use crate::auth::{Attempts, Keys, Sessions};
-use crate::config::{Config, ConfigError, DurabilityConfig, StoreKind};
-use crate::files;
+use crate::bulk::observed_store::Observed;
+use crate::bulk::pull_workers::QueueActivity;
+use crate::bulk::push::{self, Callbacks, Targets};
+use crate::config::{Config, ConfigError, StoreKind};
 use crate::metrics::Metrics;
 use crate::net::{self, Net};
-use crate::observe::Observed;
-use crate::push::{self, Callbacks, Targets};
-use crate::queues::QueueActivity;
 use crate::refresh::Refresh;
 use crate::room::module::RoomModule;
 use crate::sampler::Sampler;
-use crate::stack;
 use crate::state::{App, Inner};
+use crate::{files, stack};
 
-/// Limit: how long the start of a process that reads records looks for the store.
-const LOOK: Duration = Duration::from_secs(3);
+/// Limit: how long the start of a process that only reads records waits for the store.
+const CHECK_TIMEOUT: Duration = Duration::from_secs(3);
 
-/// Why a service does not start, or did not end well.
+/// Why a service failed to start or to shut down.
 #[derive(Debug, thiserror::Error)]
 pub enum ServiceError {
     #[error(transparent)]
     Config(#[from] ConfigError),
     #[error(transparent)]
-    Store(#[from] StoreError),
+    BulkStore(#[from] StoreError),
     #[error(transparent)]
-    Engine(#[from] tidegate_engine::EngineError),
+    BulkService(#[from] tidegate_engine::bulk::EngineError),
     #[error(transparent)]
     Log(#[from] tidegate_log::LogError),
     #[error(transparent)]
     Snapshots(#[from] tidegate_snapshots::SnapshotsError),
-    /// Of the refresh part.
+    /// An error of the refresh module.
     #[error("{0}")]
     Refresh(String),
     #[error("cannot listen on {address}: {error}")]
@@ -62,10 +63,10 @@ pub struct Service {
     address: SocketAddr,
     tls: bool,
     app: App,
-    engine: Engine,
+    engine: BulkService,
     refresh: Option<Refresh>,
     rooms: Option<RoomModule>,
-    folder: Option<Arc<EmbeddedStore>>,
+    folder: Option<Arc<EmbeddedBulkStore>>,
     stop_net: CancellationToken,
     net: JoinHandle<()>,
     sampler: JoinHandle<()>,
@@ -85,10 +86,10 @@ impl Service {
         Self::start_with(config, |engine| engine).await
     }
 
-    /// The same, with handlers in this process beside the configured targets: `register` adds them to the engine.
+    /// Starts the service with handlers in this process beside the configured targets: `register` adds them to the engine.
     pub async fn start_with(
         config: Config,
-        register: impl FnOnce(EngineBuilder) -> EngineBuilder,
+        register: impl FnOnce(BulkServiceBuilder) -> BulkServiceBuilder,
     ) -> Result<Self, ServiceError> {
         config.validate()?;
         let tls = config
@@ -106,7 +107,7 @@ impl Service {
         let client = push::client().map_err(ServiceError::Setting)?;
         let targets = Targets::new(&config, &client, &clock).map_err(ServiceError::Setting)?;
         let address = config.server.listen;
-        // Before the store: a port that is taken is noticed before anything is touched.
+        // Before the store, so that a port that is in use fails the start before it changes anything.
         let listener = net::listen(address)
             .await
             .map_err(|error| ServiceError::Listen { address, error })?;
@@ -117,16 +118,16 @@ impl Service {
         let refresh = Refresh::start(&config, &clock).await?;
         let rooms = RoomModule::start(&config, &client).await?;
         let metrics = Arc::new(Metrics::new(&config, clock.now()));
-        let store: Arc<dyn Store> = Arc::new(Observed::new(store, metrics.clone()));
+        let store: Arc<dyn BulkStore> = Arc::new(Observed::new(store, metrics.clone()));
         let audit = Audit::open(audit_file(&config)).map_err(ServiceError::Setting)?;
         let callbacks = Callbacks::new(&config, &client, store.clone(), clock.clone());
         let callbacks = Arc::new(callbacks.map_err(ServiceError::Setting)?);
-        let telling = callbacks.clone();
-        let engine = EngineBuilder::new(store.clone(), config.bulk())
+        let on_complete = callbacks.clone();
+        let engine = BulkServiceBuilder::new(store.clone(), config.bulk())
             .fold_batches(true)
             .on_complete(move |completed| {
-                let callbacks = telling.clone();
-                async move { callbacks.tell(completed).await }
+                let callbacks = on_complete.clone();
+                async move { callbacks.deliver(completed).await }
             });
         let budgets = refresh.as_ref().map(Refresh::for_pushes);
         let engine = register(targets.register(&config, budgets.as_ref(), engine)).start()?;
@@ -174,28 +175,28 @@ impl Service {
         })
     }
 
-    /// Where it listens; the port is the real one if the configuration says 0.
+    /// The address that the service listens on. It has the real port if the configuration says 0.
     pub fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// Where the dashboard is.
+    /// The URL of the dashboard.
     pub fn url(&self) -> String {
         let scheme = if self.tls { "https" } else { "http" };
         format!("{scheme}://{}", self.address)
     }
 
-    /// The store behind it.
-    pub fn store(&self) -> &Arc<dyn Store> {
+    /// The store of the bulk jobs.
+    pub fn store(&self) -> &Arc<dyn BulkStore> {
         &self.app.store
     }
 
-    /// The refresh part, if there is one.
+    /// The refresh module; `None` without sources.
     pub fn refresh(&self) -> Option<RefreshHandle> {
         self.app.refresh.clone()
     }
 
-    /// Resolves when a store has failed for good: nothing more will run here.
+    /// Resolves when a store has failed permanently: then this process can do no more work.
     pub async fn failed(&self) {
         let refresh = async {
             match &self.refresh {
@@ -216,8 +217,8 @@ impl Service {
         }
     }
 
-    /// Takes no more connections, lets open requests and running jobs finish within their grace periods, gives
-    /// back the rest, and lets go of the store.
+    /// Shuts the service down. It accepts no more connections, lets open requests and running jobs finish within their
+    /// grace periods, releases the remaining jobs, and closes the store.
     pub async fn shutdown(self) -> Result<(), ServiceError> {
         let Self {
             app,
@@ -234,7 +235,7 @@ impl Service {
         stop_net.cancel();
         let _ = net.await;
         let _ = sampler.await;
-        // Before the refresh part: pushes take their tokens there.
+        // Before the refresh module, because pushes take their tokens from it.
         let result = engine.shutdown().await;
         drop(app);
         let refreshed = match refresh {
@@ -245,7 +246,7 @@ impl Service {
             Some(rooms) => rooms.shutdown().await,
             None => Ok(()),
         };
-        // Someone may still hold the store; then the folder is let go of when they do.
+        // If somebody else still holds the store, it closes when they drop it.
         if let Some(store) = folder.and_then(Arc::into_inner) {
             store.close().await?;
         }
@@ -255,29 +256,26 @@ impl Service {
     }
 }
 
-async fn open(config: &Config) -> Result<(Arc<dyn Store>, Option<Arc<EmbeddedStore>>), ServiceError> {
+async fn open(config: &Config) -> Result<(Arc<dyn BulkStore>, Option<Arc<EmbeddedBulkStore>>), ServiceError> {
     match config.store.kind {
         StoreKind::Embedded => {
-            let store = Arc::new(EmbeddedStore::open(EmbeddedOptions {
+            let store = Arc::new(EmbeddedBulkStore::open(EmbeddedBulkOptions {
                 folder: config.store.data.clone(),
-                durability: match config.store.durability {
-                    DurabilityConfig::Sync => Durability::Sync,
-                    DurabilityConfig::Buffered => Durability::Buffered,
-                },
+                durability: config.store.durability,
                 config: config.bulk(),
                 clock: Arc::new(SystemClock),
             })?);
             Ok((store.clone(), Some(store)))
         }
         StoreKind::Redis => {
-            let store = RedisStore::open_lazily(RedisOptions {
+            let store = RedisBulkStore::open_lazily(RedisBulkOptions {
                 urls: config.redis.urls(),
                 prefix: config.redis.key_prefix.clone(),
                 shards: config.redis.shards,
                 config: config.bulk(),
                 clock: None,
             })?;
-            // What is wrong with the server shows now, not with the first request.
+            // A server that cannot be used fails the start, not the first request.
             match config.only_queries() {
                 true => check_shortly(&store).await?,
                 false => store.check().await?,
@@ -287,16 +285,16 @@ async fn open(config: &Config) -> Result<(Arc<dyn Store>, Option<Arc<EmbeddedSto
     }
 }
 
-/// A store that does not suit is told now. One that is away is not: records are read without it.
-async fn check_shortly(store: &RedisStore) -> Result<(), StoreError> {
-    match tokio::time::timeout(LOOK, store.check()).await {
+/// Fails if the store cannot be used. An unavailable store is no error, because reading records does not need it.
+async fn check_shortly(store: &RedisBulkStore) -> Result<(), StoreError> {
+    match tokio::time::timeout(CHECK_TIMEOUT, store.check()).await {
         Ok(Err(error)) if !error.is_retryable() => Err(error),
         Ok(Err(error)) => {
-            tracing::warn!(%error, "the store is away; records are read without it");
+            tracing::warn!(%error, "the store is unavailable; this process serves records without it");
             Ok(())
         }
         Err(_) => {
-            tracing::warn!("the store does not answer; records are read without it");
+            tracing::warn!("the store does not answer; this process serves records without it");
             Ok(())
         }
         Ok(Ok(())) => Ok(()),

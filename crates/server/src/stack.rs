@@ -1,5 +1,5 @@
-//! The layers around every request, outermost first: packed answers, a request id, panics, the guard, packed
-//! bodies, time.
+//! The layers around every request, outermost first: compression, request id, panics, authentication, decompression,
+//! timeout.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -16,30 +16,27 @@ use tower_http::compression::CompressionLayer;
 use tower_http::decompression::RequestDecompressionLayer;
 use tracing::Instrument;
 
-use crate::auth;
-use crate::pages;
 use crate::problem::{ApiError, INTERNAL, Kind, MEDIA_TYPE, TOO_SLOW};
-use crate::routes;
 use crate::stale::{self, Stale};
 use crate::state::App;
-use crate::telemetry;
+use crate::{auth, pages, routes, telemetry};
 
 const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 
-/// Everything that the port serves.
+/// Builds the router for everything that the port serves.
 pub(crate) fn router(app: &App) -> Router {
     let (api, visitors, description) = routes::api();
     let api = api
         .layer(middleware::from_fn_with_state(
             Arc::new(Stale::default()),
-            stale::remember,
+            stale::cache,
         ))
         .layer(middleware::from_fn_with_state(app.clone(), in_time))
         .layer(RequestDecompressionLayer::new());
     Router::new()
         .merge(api)
         .merge(visitors)
-        .merge(routes::room_page::routes())
+        .merge(crate::room::page::route::routes())
         .merge(pages::private(description))
         .merge(pages::public())
         .merge(auth::routes())
@@ -48,7 +45,7 @@ pub(crate) fn router(app: &App) -> Router {
         .layer(middleware::from_fn_with_state(app.clone(), auth::guard))
         .layer(CatchPanicLayer::custom(panicked))
         .layer(middleware::from_fn_with_state(app.clone(), identified))
-        // Outside of all that looks into answers.
+        // Outermost, because the inner layers read bodies that are not compressed.
         .layer(CompressionLayer::new())
         .with_state(app.clone())
 }
@@ -57,17 +54,13 @@ fn panicked(panic: Box<dyn std::any::Any + Send>) -> Response {
     let text = panic.downcast_ref::<&str>().copied();
     let text = text.or_else(|| panic.downcast_ref::<String>().map(String::as_str));
     tracing::error!(panic = text.unwrap_or("no message"), "a request panicked");
-    ApiError::new(
-        INTERNAL,
-        "the request met a mistake of ours; it is in the service's log",
-    )
-    .into_response()
+    ApiError::new(INTERNAL, "the request handler panicked; see the service's log").into_response()
 }
 
-/// Gives every request an id that its answer, its problem and the log carry.
+/// Gives every request an id. The response, its problem and the log carry it.
 async fn identified(State(app): State<App>, mut request: Request, next: Next) -> Response {
     let given = request.headers().get(&REQUEST_ID).filter(|id| {
-        // It goes into the log: short and plain, or it is not taken.
+        // The id goes into the log, so only short and plain ones are accepted.
         id.len() <= 64
             && id
                 .as_bytes()
@@ -92,9 +85,9 @@ async fn identified(State(app): State<App>, mut request: Request, next: Next) ->
     span.record("status", status);
     app.metrics.request(&method, route.as_deref(), status, took);
     tracing::debug!(id = text, %method, path, route, status, ms = took.as_millis() as u64, "request");
-    // The layer that unpacks bodies knows no problems.
+    // The decompression layer answers without a problem document.
     if status == 415 && response.extensions().get::<Kind>().is_none() {
-        let detail = "the body's Content-Encoding is not understood; use gzip, zstd or none";
+        let detail = "the body's Content-Encoding is not supported; use gzip, zstd or none";
         response = ApiError::new(MEDIA_TYPE, detail).into_response();
     }
     if response.extensions().get::<Kind>().is_some() {
@@ -104,7 +97,7 @@ async fn identified(State(app): State<App>, mut request: Request, next: Next) ->
     response
 }
 
-/// A problem tells the request's id, so that a screenshot is enough to find it in the log.
+/// Adds the request's id to a problem, so that a screenshot is enough to find the request in the log.
 async fn with_id(response: Response, id: &str) -> Response {
     let (mut head, body) = response.into_parts();
     let Ok(body) = body.collect().await else {
@@ -122,7 +115,7 @@ async fn with_id(response: Response, id: &str) -> Response {
     Response::from_parts(head, Body::from(body))
 }
 
-/// Long polls, streams of jobs, and what walks over all dead jobs have bounds of their own.
+/// Routes with bounds of their own: long polls, streams of jobs, and commands on all dead jobs or dead letters.
 const UNBOUNDED: [&str; 8] = [
     "/v1/leases",
     "/v1/jobs",
@@ -134,7 +127,7 @@ const UNBOUNDED: [&str; 8] = [
     "/v1/refresh/dead-letters/purge",
 ];
 
-/// Ends requests that take too long.
+/// Ends a request that takes longer than `server.request_timeout_ms`.
 async fn in_time(
     State(app): State<App>,
     route: Option<MatchedPath>,
@@ -149,7 +142,7 @@ async fn in_time(
         Ok(response) => response,
         Err(_) => ApiError::new(
             TOO_SLOW,
-            format!("the request took longer than {longest}; whether it was carried out is not known"),
+            format!("the request took longer than {longest}; it may or may not have been carried out"),
         )
         .into_response(),
     }

@@ -1,7 +1,7 @@
-//! Reads while the store is away are answered with what was answered last.
+//! A cache of responses for reads while the store is unavailable.
 //!
-//! Every good answer to a read is remembered, within bounds. When the same read later meets a store that is
-//! away, the remembered answer is given, with its age in the headers. What was never read cannot be told.
+//! The cache keeps every successful response to a read, within bounds. When the store is unavailable, the same read gets the
+//! cached response, with its age in the headers. A read without a cached response is refused.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Mutex, PoisonError};
@@ -17,59 +17,59 @@ use bytes::Bytes;
 use crate::auth::Caller;
 use crate::problem::{self, Kind};
 
-/// Limit: what is remembered in all, and of one answer.
+/// Limit: bytes of the whole cache, and of one response in it.
 const MAX_BYTES: usize = 32 * 1024 * 1024;
-const MAX_ANSWER: usize = 1024 * 1024;
+const MAX_RESPONSE: usize = 1024 * 1024;
 
-/// Who asked for what: another key may see less.
+/// The caller and the path. The caller is part of it because another key may see less.
 type Key = (String, String);
 
 #[derive(Debug, Clone)]
-struct Remembered {
+struct Cached {
     body: Bytes,
     at: Instant,
 }
 
 #[derive(Debug, Default)]
-pub(crate) struct Stale(Mutex<Memory>);
+pub(crate) struct Stale(Mutex<Cache>);
 
 #[derive(Debug, Default)]
-struct Memory {
-    answers: HashMap<Key, Remembered>,
-    /// In the order in which they were first remembered.
+struct Cache {
+    responses: HashMap<Key, Cached>,
+    /// The keys in the order of their first insertion.
     order: VecDeque<Key>,
     bytes: usize,
 }
 
-impl Memory {
-    fn size(key: &Key, answer: &Remembered) -> usize {
-        2 * (key.0.len() + key.1.len()) + answer.body.len() + 128
+impl Cache {
+    fn size(key: &Key, response: &Cached) -> usize {
+        2 * (key.0.len() + key.1.len()) + response.body.len() + 128
     }
 
-    fn put(&mut self, key: Key, answer: Remembered) {
-        self.bytes += Self::size(&key, &answer);
-        match self.answers.insert(key.clone(), answer) {
+    fn put(&mut self, key: Key, response: Cached) {
+        self.bytes += Self::size(&key, &response);
+        match self.responses.insert(key.clone(), response) {
             Some(before) => self.bytes -= Self::size(&key, &before),
             None => self.order.push_back(key),
         }
         while self.bytes > MAX_BYTES
             && let Some(oldest) = self.order.pop_front()
         {
-            if let Some(gone) = self.answers.remove(&oldest) {
+            if let Some(gone) = self.responses.remove(&oldest) {
                 self.bytes -= Self::size(&oldest, &gone);
             }
         }
     }
 }
 
-/// Around every read of the API.
-pub(crate) async fn remember(
+/// Middleware around every read of the API: caches its response, or answers from the cache.
+pub(crate) async fn cache(
     State(stale): State<std::sync::Arc<Stale>>,
     caller: Caller,
     request: Request,
     next: Next,
 ) -> Response {
-    // Records tell themselves how old they are, and do not need the store.
+    // Records report their own age, and reading them does not need the store.
     if request.method() != Method::GET || request.uri().path().starts_with("/v1/records/") {
         return next.run(request).await;
     }
@@ -77,9 +77,9 @@ pub(crate) async fn remember(
     let key = (caller.name, address.unwrap_or_default());
     let response = next.run(request).await;
     if response.extensions().get::<Kind>() == Some(&problem::UNAVAILABLE) {
-        let memory = stale.0.lock().unwrap_or_else(PoisonError::into_inner);
-        return match memory.answers.get(&key) {
-            Some(answer) => old(answer),
+        let cache = stale.0.lock().unwrap_or_else(PoisonError::into_inner);
+        return match cache.responses.get(&key) {
+            Some(cached) => stale_response(cached),
             None => response,
         };
     }
@@ -89,12 +89,12 @@ pub(crate) async fn remember(
         return response;
     }
     let (head, body) = response.into_parts();
-    // The body is there as one piece: only streams are not, and they are not JSON.
+    // The body is complete in memory: only streams are not, and they are not JSON.
     let Ok(body) = axum::body::to_bytes(body, usize::MAX).await else {
         return Response::from_parts(head, Body::empty());
     };
-    if body.len() <= MAX_ANSWER {
-        let answer = Remembered {
+    if body.len() <= MAX_RESPONSE {
+        let cached = Cached {
             body: body.clone(),
             at: Instant::now(),
         };
@@ -102,20 +102,22 @@ pub(crate) async fn remember(
             .0
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
-            .put(key, answer);
+            .put(key, cached);
     }
     Response::from_parts(head, Body::from(body))
 }
 
-fn old(answer: &Remembered) -> Response {
-    let mut response = Response::new(Body::from(answer.body.clone()));
+fn stale_response(cached: &Cached) -> Response {
+    let mut response = Response::new(Body::from(cached.body.clone()));
     let headers = response.headers_mut();
     headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
-    headers.insert(header::AGE, HeaderValue::from(answer.at.elapsed().as_secs()));
+    headers.insert(header::AGE, HeaderValue::from(cached.at.elapsed().as_secs()));
     headers.insert("tidegate-stale", HeaderValue::from_static("true"));
     headers.insert(
         header::WARNING,
-        HeaderValue::from_static("110 tidegate \"the store is away: this is what was answered last\""),
+        HeaderValue::from_static(
+            "110 tidegate \"the store is unavailable: this is the last known response\"",
+        ),
     );
     response
 }
@@ -125,17 +127,17 @@ mod tests {
     use super::*;
 
     #[test]
-    fn memory_stays_within_its_bound() {
-        let mut memory = Memory::default();
+    fn the_cache_stays_within_its_bound() {
+        let mut cache = Cache::default();
         for n in 0..200 {
-            let answer = Remembered {
-                body: Bytes::from(vec![0; MAX_ANSWER]),
+            let response = Cached {
+                body: Bytes::from(vec![0; MAX_RESPONSE]),
                 at: Instant::now(),
             };
-            memory.put(("key".into(), format!("/v1/{}", n % 150)), answer);
-            assert!(memory.bytes <= MAX_BYTES);
+            cache.put(("key".into(), format!("/v1/{}", n % 150)), response);
+            assert!(cache.bytes <= MAX_BYTES);
         }
-        assert_eq!(memory.answers.len(), memory.order.len());
-        assert!(memory.answers.contains_key(&("key".into(), "/v1/49".into())));
+        assert_eq!(cache.responses.len(), cache.order.len());
+        assert!(cache.responses.contains_key(&("key".into(), "/v1/49".into())));
     }
 }

@@ -1,29 +1,30 @@
-//! What every request can reach.
+//! The state that every request shares: configuration, stores, sessions and metrics.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use tidegate_core::bulk::views::{Query, View};
 use tidegate_core::bulk::{Command, LeaseOutcome, LeaseParams, Transition};
+use tidegate_core::clock::Clock;
 use tidegate_core::ids::{BatchId, GroupId, JobId};
 use tidegate_core::time::Timestamp;
 use tidegate_engine::refresh::RefreshHandle;
-use tidegate_store::{Clock, LeasedJob, Store, StoreExt};
+use tidegate_store::bulk::{BulkStore, BulkStoreExt, LeasedJob};
 use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 
 use crate::audit::{Audit, AuditedCommand};
 use crate::auth::{Attempts, Caller, Keys, Sessions};
+use crate::bulk::pull_workers::QueueActivity;
+use crate::bulk::push::{Callbacks, Targets};
 use crate::config::Config;
 use crate::metrics::Metrics;
 use crate::problem::{ApiError, ApiResult, STOPPING, UNAVAILABLE};
-use crate::push::{Callbacks, Targets};
-use crate::queues::QueueActivity;
 use crate::refresh::Budgets;
 use crate::room::module::Rooms;
 use crate::sampler::Sampler;
 
-/// One per service; cheap to clone.
+/// The shared state of one service. Cloning it copies one pointer.
 #[derive(Clone)]
 pub(crate) struct App(Arc<Inner>);
 
@@ -42,7 +43,7 @@ impl std::fmt::Debug for App {
 
 pub(crate) struct Inner {
     pub(crate) config: Config,
-    pub(crate) store: Arc<dyn Store>,
+    pub(crate) store: Arc<dyn BulkStore>,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) keys: Keys,
     pub(crate) sessions: Sessions,
@@ -50,18 +51,18 @@ pub(crate) struct Inner {
     pub(crate) audit: Audit,
     pub(crate) targets: Targets,
     pub(crate) callbacks: Arc<Callbacks>,
-    /// The refresh part; none without sources.
+    /// The refresh module; `None` without sources.
     pub(crate) refresh: Option<RefreshHandle>,
-    /// As they were last seen; none without budgets.
+    /// The budgets as this process last read them; `None` without budgets.
     pub(crate) budgets: Option<Arc<Budgets>>,
-    /// Waiting rooms; none where none are configured.
+    /// Waiting rooms; `None` if the configuration has none.
     pub(crate) rooms: Option<Arc<Rooms>>,
     pub(crate) queues: QueueActivity,
     pub(crate) sampler: Sampler,
     pub(crate) metrics: Arc<Metrics>,
-    /// Open streams of events.
+    /// Limits the open event streams.
     pub(crate) event_streams: Arc<Semaphore>,
-    /// No more long waits: streams end, long polls answer.
+    /// Cancelled at shutdown: then streams end and long polls answer.
     pub(crate) stopping: CancellationToken,
     pub(crate) requests: AtomicU64,
 }
@@ -75,15 +76,15 @@ impl App {
         self.clock.now()
     }
 
-    /// Refuses at once while the store is known to be away, instead of letting everybody wait for it.
-    fn available(&self) -> ApiResult<()> {
+    /// Refuses at once while the sampler reports the store unavailable, so that no request waits for it.
+    fn check_available(&self) -> ApiResult<()> {
         if self.stopping.is_cancelled() {
             return Err(ApiError::new(
                 STOPPING,
-                "the service is stopping; ask another one, or again later",
+                "the service is shutting down; send the request to another instance, or again later",
             ));
         }
-        match self.sampler.away_since() {
+        match self.sampler.unavailable_since() {
             None => Ok(()),
             Some(_) => Err(ApiError::new(
                 UNAVAILABLE,
@@ -92,72 +93,74 @@ impl App {
         }
     }
 
-    /// One transition whose refusals are the request's.
-    pub(crate) async fn call<T, O>(&self, params: T) -> ApiResult<O>
+    /// Applies a transition, and turns its refusal into the problem of the request.
+    pub(crate) async fn execute<T, O>(&self, params: T) -> ApiResult<O>
     where
         T: Transition<Outcome = Result<O, tidegate_core::bulk::Refusal>> + Send + 'static,
         O: Send,
     {
-        self.available()?;
+        self.check_available()?;
         Ok(self.store.call(params).await??)
     }
 
-    /// One transition that is never refused.
-    pub(crate) async fn ask<T: Transition + Send + 'static>(&self, params: T) -> ApiResult<T::Outcome> {
-        self.available()?;
+    /// Applies a transition, and returns its outcome whatever it is.
+    pub(crate) async fn apply<T: Transition + Send + 'static>(&self, params: T) -> ApiResult<T::Outcome> {
+        self.check_available()?;
         Ok(self.store.call(params).await?)
     }
 
     pub(crate) async fn lease(&self, params: LeaseParams) -> ApiResult<LeaseOutcome<LeasedJob>> {
-        self.available()?;
+        self.check_available()?;
         Ok(self.store.lease(params).await?)
     }
 
-    /// The store, if it can be used.
-    pub(crate) fn reach(&self) -> ApiResult<&Arc<dyn Store>> {
-        self.available()?;
+    /// The store, unless it is unavailable.
+    pub(crate) fn available_store(&self) -> ApiResult<&Arc<dyn BulkStore>> {
+        self.check_available()?;
         Ok(&self.store)
     }
 
-    pub(crate) async fn view(&self, query: Query) -> ApiResult<View> {
+    pub(crate) async fn query(&self, query: Query) -> ApiResult<View> {
         debug_assert!(matches!(query.clone().into_command(), Command::Query(_)));
-        self.call(query).await
+        self.execute(query).await
     }
 
-    /// Does what the audit log tells. It is written before it is done: an entry without its command is better than
-    /// the other way, and if it is refused, a second entry says so.
+    /// Runs a command after the audit log has recorded it.
+    ///
+    /// The entry comes first, because an entry without its command does less harm than a command without its entry. If
+    /// the command is refused, a second entry says so.
     pub(crate) async fn audited<T>(
         &self,
         caller: &Caller,
         command: AuditedCommand,
-        doing: impl Future<Output = ApiResult<T>>,
+        run: impl Future<Output = ApiResult<T>>,
     ) -> ApiResult<T> {
-        // What is refused anyway is no command.
-        self.available()?;
+        // A request that cannot run is not a command.
+        self.check_available()?;
         self.audit
-            .note(self.now(), &caller.name, command.clone(), None)
+            .record(self.now(), &caller.name, command.clone(), None)
             .await?;
-        let done = doing.await;
-        if let Err(refused) = &done {
+        let result = run.await;
+        if let Err(refused) = &result {
             let why = format!("{}: {}", refused.kind.1, refused.detail);
-            let noted = self.audit.note(self.now(), &caller.name, command, Some(why));
-            if let Err(error) = noted.await {
+            let recorded = self.audit.record(self.now(), &caller.name, command, Some(why));
+            if let Err(error) = recorded.await {
                 tracing::warn!(
                     error = error.detail,
-                    "that a command was refused is not in the audit log"
+                    "failed to record in the audit log that a command was refused"
                 );
             }
         }
-        done
+        result
     }
 
-    /// A number for a request that brings none of its own.
+    /// Returns the next number, for the id of a request that brings none.
     pub(crate) fn request_number(&self) -> u64 {
         self.requests.fetch_add(1, Ordering::Relaxed)
     }
 }
 
-/// Names in addresses, checked.
+/// Checks a group id from a path or a body.
 pub(crate) fn group_id(name: &str) -> ApiResult<GroupId> {
     Ok(GroupId::new(name)?)
 }

@@ -1,8 +1,7 @@
 //! Traces for an OTLP collector: a span for every request and every call of a target.
 //!
-//! Built with the feature `otlp` only. Without it nothing is sent, and a configured collector is refused at start
-//! rather than ignored. Spans themselves are always there: their fields, the request's id among them, are part of
-//! every log line that is written inside.
+//! Only a build with the feature `otlp` exports them. A build without it refuses a configured collector at start instead of
+//! ignoring it. Every build makes the spans, because log lines carry their fields, such as the request's id.
 
 use axum::http::HeaderMap;
 use tracing::{Span, Subscriber};
@@ -11,11 +10,13 @@ use tracing_subscriber::registry::LookupSpan;
 
 use crate::config::TracingConfig;
 
-/// Goes into the subscriber beside the one that writes the log.
+/// A layer for the subscriber, beside the one that writes the log.
 pub type Traces<S> = Box<dyn Layer<S> + Send + Sync>;
 
-/// What sends the spans to the configured collector, or none without one. The guard sends what is left when it is
-/// dropped: keep it until everything else has ended, and drop it outside of async code, because it waits.
+/// Returns the layer that exports spans to the configured collector; `None` without a collector.
+///
+/// The guard exports the remaining spans when it is dropped. Keep it until everything else has ended, and drop it outside
+/// of async code, because it blocks.
 pub fn layer<S>(config: &TracingConfig) -> Result<Option<(Traces<S>, Guard)>, String>
 where
     S: Subscriber + for<'a> LookupSpan<'a> + Send + Sync,
@@ -28,7 +29,7 @@ where
 
 pub use sender::Guard;
 
-/// The span of one request; `status` is recorded when it is answered.
+/// The span of one request. The caller records `status` with the response.
 pub(crate) fn request_span(method: &str, route: Option<&str>, id: &str, headers: &HeaderMap) -> Span {
     let route = route.unwrap_or("none");
     let span = tracing::info_span!(
@@ -45,7 +46,7 @@ pub(crate) fn request_span(method: &str, route: Option<&str>, id: &str, headers:
     span
 }
 
-/// The span of one call of a target; `status` is recorded when it is answered.
+/// The span of one call of a target. The caller records `status` with the response.
 pub fn push_span(target: &str, group: &str, job: &str, attempt: u32) -> Span {
     let span = tracing::info_span!(
         "push",
@@ -61,14 +62,14 @@ pub fn push_span(target: &str, group: &str, job: &str, attempt: u32) -> Span {
     span
 }
 
-/// The header `traceparent` of the current span, for whoever is called inside of it. None if nothing is traced.
+/// The header `traceparent` of the current span, for calls inside it. `None` without tracing.
 pub fn traceparent() -> Option<String> {
     sender::traceparent(&Span::current())
 }
 
 #[cfg(feature = "otlp")]
 mod sender {
-    //! The spans on their way to the collector.
+    //! Exports the spans to the collector.
 
     use std::time::Duration;
 
@@ -86,17 +87,17 @@ mod sender {
 
     use super::Traces;
 
-    /// Limit: how long one export, and the last one at the end, may take.
+    /// Limit: how long one export may take, the last one included.
     const LONGEST: Duration = Duration::from_secs(5);
 
-    /// Sends what is left when it is dropped.
+    /// Exports the remaining spans when it is dropped.
     #[derive(Debug)]
     pub struct Guard(SdkTracerProvider);
 
     impl Drop for Guard {
         fn drop(&mut self) {
             if let Err(error) = self.0.shutdown_with_timeout(LONGEST) {
-                tracing::warn!(%error, "the last spans could not be sent");
+                tracing::warn!(%error, "failed to export the last spans");
             }
         }
     }
@@ -131,18 +132,18 @@ mod sender {
             .with_resource(resource.build())
             .build();
         let layer = tracing_opentelemetry::layer().with_tracer(provider.tracer("tidegate"));
-        // Only ours: a request of the exporter itself must not become a span that is exported.
+        // Only spans of this program: a request of the exporter itself must not become a span that it exports.
         let ours = tracing_subscriber::filter::filter_fn(|about| {
             about.is_span() && about.target().starts_with("tidegate")
         });
         Ok((Box::new(layer.with_filter(ours)), Guard(provider)))
     }
 
-    /// The spans are sent by a thread without a runtime, so the client is one that blocks; it is made in a thread
-    /// of its own because it may not be made inside of a runtime.
+    /// Makes the HTTP client of the exporter. It is a blocking one, because the exporter's thread has no runtime. A thread of
+    /// its own makes it, because a runtime must not.
     fn client() -> Result<reqwest::blocking::Client, String> {
         let make = || {
-            // Fails if there is one already, and that is as good.
+            // Fails if a provider is installed already, which is fine.
             let _ = rustls::crypto::ring::default_provider().install_default();
             reqwest::blocking::Client::builder()
                 .redirect(reqwest::redirect::Policy::none())
@@ -151,8 +152,8 @@ mod sender {
                 .build()
         };
         let made = std::thread::spawn(make).join();
-        made.map_err(|_| "the HTTP client for traces cannot be made".to_owned())?
-            .map_err(|error| format!("the HTTP client for traces cannot be made: {error}"))
+        made.map_err(|_| "cannot make the HTTP client for traces".to_owned())?
+            .map_err(|error| format!("cannot make the HTTP client for traces: {error}"))
     }
 
     struct Headers<'a>(&'a HeaderMap);
@@ -167,16 +168,16 @@ mod sender {
         }
     }
 
-    /// What collectors show; a log line says it already.
+    /// Sets the name that collectors show. Log lines carry the same data already.
     pub(super) fn name(span: &Span, kind: &str, name: impl FnOnce() -> String) {
         span.record("otel.name", name()).record("otel.kind", kind);
     }
 
-    /// The request goes on with the caller's trace, if it names one.
+    /// Continues the caller's trace, if the request names one.
     pub(super) fn adopt(span: &Span, headers: &HeaderMap) {
         let caller = TraceContextPropagator::new().extract(&Headers(headers));
         if caller.span().span_context().is_valid() {
-            // Fails if nobody traces.
+            // Fails without a tracing layer, which is fine.
             let _ = span.set_parent(caller);
         }
     }
@@ -194,14 +195,14 @@ mod sender {
 
 #[cfg(not(feature = "otlp"))]
 mod sender {
-    //! Nothing is sent.
+    //! Exports nothing.
 
     use axum::http::HeaderMap;
     use tracing::Span;
 
     use super::Traces;
 
-    /// Has nothing to send.
+    /// Has nothing to export.
     #[derive(Debug)]
     pub struct Guard(());
 
@@ -223,11 +224,12 @@ mod sender {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
     use tracing_subscriber::Registry;
 
+    use super::*;
+
     #[test]
-    fn nothing_is_configured() {
+    fn without_a_collector_there_is_no_layer() {
         assert!(layer::<Registry>(&TracingConfig::default()).unwrap().is_none());
     }
 
@@ -252,9 +254,9 @@ mod tests {
 
     #[cfg(feature = "otlp")]
     #[test]
-    fn a_request_goes_on_with_the_trace_of_its_caller() {
+    fn a_request_continues_the_trace_of_its_caller() {
         use tracing_subscriber::layer::SubscriberExt;
-        // Nobody listens there, and nobody waits for it: the span is never ended while the guard lives.
+        // Nobody listens on this port. The test does not wait for it, because the span outlives the guard.
         let config = TracingConfig {
             otlp_endpoint: Some("http://127.0.0.1:9".into()),
         };

@@ -10,7 +10,7 @@ pub const MIGRATE_COMMAND: &str = "tidegate migrate";
 /// A database could not do its work. A write that lost against a newer version has an outcome, not an error.
 #[derive(Debug, Clone, thiserror::Error)]
 pub enum SnapshotsError {
-    #[error("{database} cannot be used now: {reason}")]
+    #[error("{database} is unavailable: {reason}")]
     Unavailable { database: String, reason: String },
     #[error("{database} did not answer within {after}")]
     Timeout { database: String, after: Millis },
@@ -21,11 +21,11 @@ pub enum SnapshotsError {
     NoSchema { database: String },
     #[error("{database} has schema {found}, this program needs schema {SCHEMA_VERSION}; {}", other_schema_help(*.found))]
     OtherSchema { database: String, found: u32 },
-    #[error("{database} refused a statement: {reason}")]
+    #[error("{database} rejected a statement: {reason}")]
     Rejected { database: String, reason: String },
-    #[error("what is to be stored does not fit: {0}")]
+    #[error("invalid value: {0}")]
     Invalid(String),
-    #[error("what {database} holds cannot be read: {reason}")]
+    #[error("{database} holds corrupt data: {reason}")]
     Corrupt { database: String, reason: String },
 }
 

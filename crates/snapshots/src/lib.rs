@@ -19,18 +19,20 @@ pub mod mysql;
 mod options;
 #[cfg(feature = "postgres")]
 pub mod postgres;
-mod seam;
+mod rows;
+mod snapshots;
 mod sql;
 pub mod sqlite;
 mod write;
 
 pub use error::{MIGRATE_COMMAND, SnapshotsError};
 pub use options::{SnapshotsOptions, Timeouts};
-pub use seam::{
-    CountAsk, Counts, DeadLetterMark, DeadLetterPosition, FreshnessTier, Handled, HistoryAsk, HistoryCursor,
-    HistoryRow, Lapsed, LapsedAsk, MAX_TIERS, PrefetchAsk, PrefetchTier, Prefetched, RecordRef, Retry, Row,
-    Snapshot, Snapshots, Status, StatusCounts, StatusState,
+pub use rows::{
+    CountParams, Counts, DeadLetterMark, DeadLetterPosition, FreshnessTier, Handled, HistoryCursor,
+    HistoryParams, HistoryRow, Lapsed, LapsedParams, MAX_TIERS, PrefetchParams, PrefetchTier, Prefetched,
+    RecordRef, Retry, Row, Snapshot, Status, StatusCounts, StatusState,
 };
+pub use snapshots::Snapshots;
 pub use sql::SqlSnapshots;
 pub use sql::schema::SCHEMA_VERSION;
 pub use write::{Failure, MAX_DATA_BYTES, MAX_ERROR_CODE, MAX_ERROR_MESSAGE, Write, WriteOutcome};

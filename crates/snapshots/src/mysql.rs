@@ -185,9 +185,9 @@ enum MySqlSession {
 }
 
 impl MySqlSession {
-    fn ask(&mut self) -> Result<&mut MySqlConnection, sqlx::Error> {
+    fn connection(&mut self) -> Result<&mut MySqlConnection, sqlx::Error> {
         match self {
-            MySqlSession::Lent(lent) => lent.ask(),
+            MySqlSession::Lent(lent) => lent.connection(),
             MySqlSession::Migration(connection) => Ok(connection),
         }
     }

@@ -126,7 +126,7 @@ impl Driver for PostgresDriver {
         let mut lent = Lent::begin(&self.pool).await?;
         // Waiting for another migration, or building an index, may take long.
         for sql in ["SET LOCAL statement_timeout = 0", MIGRATION_LOCK] {
-            let done = lent.ask()?.execute(sql).await;
+            let done = lent.connection()?.execute(sql).await;
             lent.heard(done)?;
         }
         Ok(Box::new(PostgresSession(lent)))
@@ -136,8 +136,8 @@ impl Driver for PostgresDriver {
 struct PostgresSession(Lent<Postgres>);
 
 impl PostgresSession {
-    fn ask(&mut self) -> Result<&mut PgConnection, sqlx::Error> {
-        self.0.ask()
+    fn connection(&mut self) -> Result<&mut PgConnection, sqlx::Error> {
+        self.0.connection()
     }
 
     fn heard<T>(&mut self, answer: Result<T, sqlx::Error>) -> Result<T, sqlx::Error> {

@@ -162,7 +162,7 @@ enum SqliteSession {
 }
 
 impl SqliteSession {
-    fn ask(&mut self) -> Result<&mut SqliteConnection, sqlx::Error> {
+    fn connection(&mut self) -> Result<&mut SqliteConnection, sqlx::Error> {
         Ok(match self {
             SqliteSession::Reader(connection) => connection,
             SqliteSession::Writer(transaction) => transaction,

@@ -5,7 +5,7 @@ use tidegate_core::refresh::Version;
 use tidegate_core::time::Timestamp;
 
 use crate::SnapshotsError;
-use crate::seam::{RecordRef, StatusState};
+use crate::rows::{RecordRef, StatusState};
 
 /// Limit: the data of one snapshot. Below the smallest default packet limit of database servers (16 MB).
 pub const MAX_DATA_BYTES: usize = 8 << 20;
@@ -77,13 +77,13 @@ impl Write {
         if bytes > MAX_DATA_BYTES {
             let record = self.record();
             return Err(SnapshotsError::Invalid(format!(
-                "record {:?} of source {:?} has {bytes} bytes; at most {MAX_DATA_BYTES} are stored",
+                "record {:?} of source {:?} has {bytes} bytes; at most {MAX_DATA_BYTES} are allowed",
                 record.key, record.source
             )));
         }
         if i64::try_from(self.version().0).is_err() {
             return Err(SnapshotsError::Invalid(format!(
-                "version {} is beyond what a database counts to",
+                "version {} is larger than a database can store",
                 self.version()
             )));
         }

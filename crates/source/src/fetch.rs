@@ -15,7 +15,7 @@ use crate::hash::{Hash, hash};
 pub struct FetchParams {
     /// The record's key.
     pub key: String,
-    /// Values for the placeholders in the source's URL that a resolver found for this key, like `ocid`.
+    /// Values for the placeholders in the source's URL besides the key.
     pub params: BTreeMap<String, String>,
     /// The response is useless after this time; the source's own timeout applies in any case.
     pub deadline: Option<Instant>,
@@ -149,12 +149,14 @@ impl FetchOutcome {
         }
     }
 
-    pub(crate) fn transient(code: TransientCode, message: impl Into<String>) -> Self {
+    /// A failure that a later attempt may not meet.
+    pub fn transient(code: TransientCode, message: impl Into<String>) -> Self {
         let message = message.into();
         Self::Transient { code, message }
     }
 
-    pub(crate) fn permanent(code: PermanentCode, message: impl Into<String>) -> Self {
+    /// A failure that every attempt meets.
+    pub fn permanent(code: PermanentCode, message: impl Into<String>) -> Self {
         let message = message.into();
         Self::Permanent { code, message }
     }

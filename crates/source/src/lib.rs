@@ -10,12 +10,12 @@ mod bench;
 mod fetch;
 mod hash;
 #[cfg(feature = "http")]
+mod header;
+#[cfg(feature = "http")]
 mod http;
 mod key;
 mod pack;
 mod project;
-#[cfg(feature = "http")]
-mod secret;
 #[cfg(feature = "http")]
 mod settings;
 #[cfg(feature = "http")]
@@ -25,12 +25,12 @@ pub use bench::{ProjectionFigures, bench_projection};
 pub use fetch::{FetchOutcome, FetchParams, Fetcher, PermanentCode, Projected, TransientCode};
 pub use hash::{Hash, hash};
 #[cfg(feature = "http")]
+pub use header::HeaderSetting;
+#[cfg(feature = "http")]
 pub use http::{HttpFetcher, punctual};
 pub use key::{KeyError, KeyRule};
 pub use pack::{pack, unpack};
 pub use project::{Canonical, FieldError, ProjectError, Projection, Scratch};
-#[cfg(feature = "http")]
-pub use secret::{HeaderSetting, Secret};
 #[cfg(feature = "http")]
 pub use settings::{SettingsError, SourceSettings, TierTtl};
 #[cfg(feature = "http")]

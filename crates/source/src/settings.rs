@@ -5,9 +5,9 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 use tidegate_core::time::Millis;
 
+use crate::header::HeaderSetting;
 use crate::key::KeyRule;
 use crate::project::{FieldError, Projection};
-use crate::secret::HeaderSetting;
 use crate::template::{TemplateError, UrlTemplate};
 
 /// Limit: a longer timeout would hold a record for longer than it may wait.
@@ -197,8 +197,9 @@ impl SourceSettings {
         for (setting, name) in [("id", &self.id), ("target", &self.target)] {
             let fits = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_');
             if name.is_empty() || name.len() > MAX_ID_BYTES || !name.bytes().all(fits) {
-                let problem =
-                    format!("{name:?} is no name; it must be 1 to {MAX_ID_BYTES} letters, digits, - and _");
+                let problem = format!(
+                    "{name:?} is not a valid name; it must be 1 to {MAX_ID_BYTES} letters, digits, - and _"
+                );
                 return Err(self.wrong(setting, problem));
             }
         }
@@ -208,13 +209,13 @@ impl SourceSettings {
     fn check_headers(&self) -> Result<(), SettingsError> {
         for name in self.headers.keys() {
             if http::HeaderName::try_from(name).is_err() {
-                return Err(self.wrong("headers", format!("{name:?} is no name of a header")));
+                return Err(self.wrong("headers", format!("{name:?} is not a header name")));
             }
             // The fetcher decodes the body according to its own request headers.
             if name.eq_ignore_ascii_case("accept-encoding") || name.eq_ignore_ascii_case("host") {
                 return Err(self.wrong(
                     "headers",
-                    format!("{name} is set by the call itself; leave it out"),
+                    format!("{name} is set by the client itself; remove it"),
                 ));
             }
         }
@@ -336,15 +337,11 @@ mod tests {
             (
                 "activity_field = \"item_equipment[].t\"",
                 "activity_field",
-                "cannot lie in a list",
+                "cannot be in a list",
             ),
             ("key = { max_bytes = 0 }", "key", "from 1 to 1024"),
-            ("headers = { \"a b\" = \"c\" }", "headers", "no name of a header"),
-            (
-                "headers = { Accept-Encoding = \"br\" }",
-                "headers",
-                "leave it out",
-            ),
+            ("headers = { \"a b\" = \"c\" }", "headers", "is not a header name"),
+            ("headers = { Accept-Encoding = \"br\" }", "headers", "remove it"),
         ] {
             let error = read(more).check().unwrap_err();
             assert_eq!(error.setting, setting, "{error}");

@@ -24,13 +24,13 @@ pub enum TemplateError {
     Address(String),
     #[error("it must be http:// or https:// with a host, without user, password or fragment")]
     Kind,
-    #[error("a {{ at byte {0} has no }}; names stand in braces, like {{key}}")]
+    #[error("a {{ at byte {0} has no }}; put names in braces, like {{key}}")]
     Unclosed(usize),
-    #[error("{{{0}}} is no name; names are letters, digits and _, like {{key}}")]
+    #[error("{{{0}}} is not a name; names are letters, digits and _, like {{key}}")]
     Name(String),
-    #[error("names in braces may stand in the path and the query only, and {{{0}}} does not")]
+    #[error("names in braces are allowed only in the path and the query, not like {{{0}}}")]
     Place(String),
-    #[error("no name in braces depends on the record; use {{key}}, or a name that is resolved from the key")]
+    #[error("the URL does not depend on the record; use {{key}}, or a name that is resolved from the key")]
     Constant,
     #[error("no value for {{{0}}}; it has to be resolved before the record is fetched")]
     Missing(String),

@@ -1,4 +1,4 @@
-//! Starts real servers for trying things by hand, as tests do, and prints where they are. Ends with its input.
+//! Starts real servers for experiments, as tests do, and prints their addresses. It ends with its input.
 //!
 //! ```console
 //! $ cargo run -p tidegate-testkit --example servers

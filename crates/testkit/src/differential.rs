@@ -1,214 +1,44 @@
-//! Two stores side by side: every command goes to both, and both must answer the same.
-//!
-//! The yardstick is the pure state machine. Reads of the other store do not move its clock, so both are
-//! brought to the same time first.
+//! Two stores side by side: every command goes to both, and both must answer the same. The reference is the pure state
+//! machine.
 
-use std::fmt::{self, Debug};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::collections::BTreeMap;
+use std::fmt::Debug;
 
-use async_trait::async_trait;
-use tidegate_core::bulk::views::{Cursor, DeadFilter, GroupView, Page, Query, View};
-use tidegate_core::bulk::{
-    Command, DeathReason, LeaseOutcome, LeaseParams, Outcome, Refusal, ResetStatsParams,
-};
-use tidegate_core::ids::{BatchId, GroupId, JobId};
-use tidegate_store::{DeadJob, JobDetails, LeasedJob, Notifier, Store, StoreError};
-
-/// Commands between two looks at everything.
-const LOOK_EVERY: u64 = 40;
-
-pub struct Pair {
-    yardstick: Arc<dyn Store>,
-    other: Arc<dyn Store>,
-    commands: AtomicU64,
-}
-
-impl Debug for Pair {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Pair").finish_non_exhaustive()
-    }
-}
-
-fn same<T: PartialEq + Debug>(asked: &dyn Debug, yardstick: T, other: T) -> T {
+/// Both answers are equal; returns the answer. `context` says where in the history this is.
+pub fn same<T: PartialEq + Debug>(context: &dyn Debug, request: &dyn Debug, reference: T, other: T) -> T {
     assert!(
-        yardstick == other,
-        "the stores differ\n     asked: {asked:?}\n yardstick: {yardstick:?}\n     other: {other:?}"
+        reference == other,
+        "the stores differ: {context:?}\n   request: {request:?}\n reference: {reference:?}\n     other: {other:?}"
     );
-    yardstick
+    reference
 }
 
-impl Pair {
-    pub fn new(yardstick: Arc<dyn Store>, other: Arc<dyn Store>) -> Self {
-        Self {
-            yardstick,
-            other,
-            commands: AtomicU64::new(0),
+/// What histories saw, so that a test can check what they covered.
+#[derive(Debug, Default, Clone, PartialEq, Eq)]
+pub struct Seen(BTreeMap<&'static str, u64>);
+
+impl Seen {
+    /// Counts this once more.
+    pub fn count(&mut self, what: &'static str) {
+        *self.0.entry(what).or_default() += 1;
+    }
+
+    /// Adds what another history saw.
+    pub fn add(&mut self, other: Seen) {
+        for (what, count) in other.0 {
+            *self.0.entry(what).or_default() += count;
         }
     }
 
-    async fn both(&self, command: Command) -> Result<Outcome, StoreError> {
-        let asked = command.clone();
-        let one = self.yardstick.apply(command.clone()).await?;
-        let other = self.other.apply(command).await?;
-        Ok(same(&asked, one, other))
+    /// The first of these that no history saw.
+    pub fn missing<'a>(&self, wanted: &[&'a str]) -> Option<&'a str> {
+        wanted.iter().copied().find(|what| !self.0.contains_key(what))
     }
 
-    async fn same_time(&self) -> Result<(), StoreError> {
-        let nobody = GroupId::new("nobody").expect("a short name");
-        let nothing = ResetStatsParams { group: nobody };
-        self.both(Command::ResetStats(nothing)).await.map(drop)
-    }
-
-    async fn query(&self, query: Query) -> Result<Result<View, Refusal>, StoreError> {
-        match self.both(Command::Query(query)).await? {
-            Outcome::Query(view) => Ok(view),
-            other => unreachable!("a query is answered with a view, not {other:?}"),
+    /// Panics if one of these was never seen.
+    pub fn expect_all(&self, wanted: &[&str]) {
+        if let Some(missing) = self.missing(wanted) {
+            panic!("no history saw {missing:?}: {self:?}");
         }
-    }
-
-    /// Compares a view of something that is there.
-    async fn seen(&self, query: Query) -> Result<(), StoreError> {
-        let asked = query.clone();
-        match self.query(query).await? {
-            Ok(_) => Ok(()),
-            Err(refusal) => panic!("{asked:?} was refused: {refusal}"),
-        }
-    }
-
-    /// Compares everything that can be read.
-    async fn look(&self) -> Result<(), StoreError> {
-        for query in [Query::BulkStats, Query::Queues, Query::Limits] {
-            self.seen(query).await?;
-        }
-        let all = Query::CongestionSummary {
-            after: None,
-            max: 1_000,
-        };
-        self.seen(all).await?;
-        let all = Query::Groups {
-            after: None,
-            max: 1_000,
-        };
-        let Ok(View::Groups(groups)) = self.query(all).await? else {
-            unreachable!("groups are answered with groups");
-        };
-        for group in groups.items {
-            self.look_at(&group).await?;
-        }
-        for reason in [DeathReason::Failed, DeathReason::Cancelled] {
-            let filter = DeadFilter {
-                reason: Some(reason),
-                ..DeadFilter::default()
-            };
-            self.look_at_dead(&filter).await?;
-        }
-        self.look_at_dead(&DeadFilter::default()).await
-    }
-
-    /// Page by page: a place in the listing is the same number on both.
-    async fn look_at_dead(&self, filter: &DeadFilter) -> Result<(), StoreError> {
-        let mut after = None;
-        loop {
-            let max = 7;
-            let page = self.dead(filter, after, max).await?;
-            let filter = filter.clone();
-            self.seen(Query::Dead { filter, after, max }).await?;
-            after = page.next;
-            if after.is_none() {
-                return Ok(());
-            }
-        }
-    }
-
-    async fn look_at(&self, group: &GroupView) -> Result<(), StoreError> {
-        let id = &group.id;
-        for query in [
-            Query::LimitStatus(id.clone()),
-            Query::WhyGroup(id.clone()),
-            Query::Congestion(id.clone()),
-            Query::CongestionHistory {
-                group: id.clone(),
-                max: 5,
-            },
-        ] {
-            self.seen(query).await?;
-        }
-        let of_group = DeadFilter {
-            group: Some(id.clone()),
-            ..DeadFilter::default()
-        };
-        self.look_at_dead(&of_group).await?;
-        for batch in &group.batches {
-            let query = Query::Batch(id.clone(), batch.clone());
-            self.seen(query).await?;
-            let one = self.yardstick.results(id, batch, None, 1_000).await?;
-            let other = self.other.results(id, batch, None, 1_000).await?;
-            let items = |page: Result<Page<JobDetails>, Refusal>| page.map(|page| page.items);
-            let jobs = same(&("jobs of", batch), items(one), items(other)).expect("the batch is there");
-            for job in jobs.into_iter().filter(|job| !job.view.state.is_finished()) {
-                self.seen(Query::WhyJob(id.clone(), job.id)).await?;
-            }
-        }
-        Ok(())
-    }
-}
-
-#[async_trait]
-impl Store for Pair {
-    async fn apply(&self, command: Command) -> Result<Outcome, StoreError> {
-        let read = matches!(command, Command::Query(_));
-        if read {
-            self.same_time().await?;
-        }
-        let outcome = self.both(command).await?;
-        if !read
-            && self
-                .commands
-                .fetch_add(1, Ordering::Relaxed)
-                .is_multiple_of(LOOK_EVERY)
-        {
-            self.look().await?;
-        }
-        Ok(outcome)
-    }
-
-    async fn lease(&self, params: LeaseParams) -> Result<LeaseOutcome<LeasedJob>, StoreError> {
-        let one = self.yardstick.lease(params.clone()).await?;
-        let other = self.other.lease(params.clone()).await?;
-        Ok(same(&params, one, other))
-    }
-
-    async fn job(&self, group: &GroupId, job: &JobId) -> Result<Result<JobDetails, Refusal>, StoreError> {
-        self.same_time().await?;
-        let one = self.yardstick.job(group, job).await?;
-        let other = self.other.job(group, job).await?;
-        Ok(same(&(group, job), one, other))
-    }
-
-    async fn results(
-        &self,
-        group: &GroupId,
-        batch: &BatchId,
-        after: Option<Cursor>,
-        max: u32,
-    ) -> Result<Result<Page<JobDetails>, Refusal>, StoreError> {
-        self.yardstick.results(group, batch, after, max).await
-    }
-
-    async fn dead(
-        &self,
-        filter: &DeadFilter,
-        after: Option<Cursor>,
-        max: u32,
-    ) -> Result<Page<DeadJob>, StoreError> {
-        self.same_time().await?;
-        let one = self.yardstick.dead(filter, after, max).await?;
-        let other = self.other.dead(filter, after, max).await?;
-        Ok(same(&("dead jobs", filter, after, max), one, other))
-    }
-
-    fn notifier(&self) -> Arc<Notifier> {
-        self.yardstick.notifier()
     }
 }

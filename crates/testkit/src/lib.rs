@@ -1,13 +1,21 @@
-//! Tests of Tidegate as a whole.
+//! What the tests of all crates share.
 //!
-//! - [`rng`]: random numbers by seed.
-//! - [`differential`], [`refresh_differential`], [`room_differential`]: two stores that must answer the same.
-//! - [`servers`]: real Redis servers, and a network between that fails on demand.
-//! - [`simulation`]: random histories with crashes and clock steps, checked after every step.
+//! - [`mod@conformance`]: a suite of named cases over any backend, and the proof that it catches wrong ones.
+//! - [`simulation`]: random histories by seed, checked after every step.
+//! - [`differential`]: two stores that must answer the same.
+//! - [`child`]: a second process that a test can kill or starve.
+//! - [`seeds`]: which seeds a test runs.
+//! - [`servers`]: real servers, and a proxy in front that fails on demand.
+//!
+//! Invariant: depends on no other crate of the workspace, so that every crate can use it.
 
+pub mod child;
+pub mod conformance;
 pub mod differential;
-pub mod refresh_differential;
-pub mod rng;
-pub mod room_differential;
+pub mod seeds;
 pub mod servers;
 pub mod simulation;
+mod trace;
+
+pub use differential::Seen;
+pub use trace::Trace;

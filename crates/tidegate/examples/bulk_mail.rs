@@ -1,7 +1,7 @@
 //! Two customers send mail through one gate: `cargo run --example bulk_mail`.
 //!
-//! The mail server now and then says "too much" and now and then fails; Tidegate waits, tries again, and
-//! keeps each customer's share. At the end a reducer folds the results into a summary.
+//! The mail server sometimes throttles and sometimes fails. Tidegate backs off, retries, and keeps each
+//! customer's share. At the end a reducer folds the results into a summary.
 
 use std::collections::HashSet;
 use std::sync::Mutex;
@@ -12,7 +12,7 @@ use tidegate::{BatchOptions, Job, JobDetails, JobError, Millis, Options, Reducer
 
 type Anything = Box<dyn std::error::Error>;
 
-/// Sees every job of one batch after the last has ended, and makes the batch's summary of them.
+/// Folds the finished jobs of one batch into its summary.
 #[derive(Default)]
 struct Summary {
     sent: u64,
@@ -50,9 +50,9 @@ impl Reducer for Summary {
     }
 }
 
-/// One customer's mails as one batch, sealed: it is complete when these jobs have ended.
+/// One customer's mails as a sealed batch: it completes when these jobs have ended.
 fn campaign(customer: &str, mails: u64) -> Result<Submission, Anything> {
-    // With keep_results the reducer sees every job, however many there are.
+    // With `keep_results` the reducer sees every job, however many there are.
     let options = BatchOptions {
         keep_results: true,
         ..BatchOptions::default()
@@ -66,27 +66,27 @@ fn campaign(customer: &str, mails: u64) -> Result<Submission, Anything> {
 
 #[tokio::main]
 async fn main() -> Result<(), Anything> {
-    // Everything lives in this folder. With one that lasts, a process that was killed goes on from there.
+    // Everything is in this folder. A killed process continues from it, if the folder is a lasting one.
     let folder = tempfile::tempdir()?;
     let mut config = BulkConfig::default();
     config.backpressure.global_rps = 200.0;
     config.backpressure.default_backoff_ms = Millis(100);
 
-    // A handler is a closure that gets a job and returns its result, or says what went wrong.
+    // A handler is a closure that gets a job and returns its result or an error.
     let refused = std::sync::Arc::new(Mutex::new(HashSet::new()));
     let send = move |job: Job| {
         let refused = refused.clone();
         async move {
             let mail: u64 = job.id.as_str().trim_start_matches("mail-").parse()?;
-            // "Too much", the first time: costs no attempt, and the gate opens a little less for a while.
+            // The server throttles the first time: this costs no attempt, and Tidegate lowers the rate for a while.
             if mail % 100 == 30 && refused.lock().is_ok_and(|mut all| all.insert((job.group, mail))) {
                 return Err(JobError::throttled(Some(Millis(300))));
             }
-            // A hiccup: costs an attempt, and the job comes again after a backoff.
+            // A transient error: this costs an attempt, and the job runs again after a backoff.
             if mail % 20 == 7 && job.attempt == 1 {
                 return Err(JobError::retry("connection reset"));
             }
-            // No use in trying again.
+            // A permanent error: a retry would not help.
             if mail % 200 == 13 {
                 return Err(JobError::failed("no such mailbox"));
             }
@@ -99,7 +99,7 @@ async fn main() -> Result<(), Anything> {
         .reducer(|_| Some(Box::<Summary>::default()))
         .start()?;
 
-    // The small customer comes second and need not wait for the large one.
+    // The small customer submits second and does not wait for the large one.
     tide.submit(campaign("large", 400)?).await?;
     tide.submit(campaign("small", 40)?).await?;
 
@@ -120,7 +120,7 @@ async fn main() -> Result<(), Anything> {
             String::from_utf8_lossy(&summary)
         );
     }
-    // Running jobs finish, the rest stays in the folder for the next start.
+    // Running jobs finish; the folder keeps the rest for the next start.
     tide.shutdown().await?;
     Ok(())
 }

@@ -1,8 +1,8 @@
 //! A worker on a shared queue: `cargo run --example redis_worker -- redis://127.0.0.1:6379/`.
 //!
-//! Start it as often as you like, on as many machines: all of them together keep one rate limit and one fair
-//! order. With a second argument it also submits so many jobs. Ctrl-C ends it in good order; one that is killed
-//! loses nothing either, the others run its jobs again when their leases have run out.
+//! Start it in any number of processes, on any number of machines: together they keep one rate limit and one
+//! fair order. With a number as the second argument it also submits that many jobs. Ctrl-C stops it in order. A
+//! killed worker loses nothing either: the others run its jobs again when their leases expire.
 
 use std::time::Duration;
 
@@ -17,7 +17,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
         .unwrap_or_else(|| "redis://127.0.0.1:6379/".to_owned());
     let jobs: u64 = arguments.next().map_or(Ok(0), |count| count.parse())?;
 
-    // The same in every process.
+    // Every process needs the same configuration.
     let mut config = BulkConfig::default();
     config.backpressure.global_rps = 20.0;
 
@@ -44,7 +44,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
         tide.submit(submission.seal()).await?;
     }
 
-    // A server that is away for a while is waited for; one that is wrong for good ends this.
+    // The worker waits for an unavailable server. `failed` resolves only if the store is unusable for good.
     tokio::select! {
         interrupted = tokio::signal::ctrl_c() => interrupted?,
         () = tide.failed() => {}

@@ -1,5 +1,5 @@
-//! Waiting rooms as a library: people wait in a strict order, are let in as far as the limits allow, and carry a signed
-//! pass.
+//! Waiting rooms as a library: people wait in a strict order, the room admits them within its limits, and each
+//! admitted person carries a signed pass.
 //!
 //! ```no_run
 //! use tidegate::rooms::{Capacity, Join, RoomConfig, Rooms, VisitEvent};
@@ -12,13 +12,13 @@
 //! let rooms = Rooms::open("data").room("concert", concert)?.start().await?;
 //!
 //! let Join::Visit(mut visit) = rooms.visit("concert", "anna").await? else {
-//!     return Ok(()); // closed, sold out, or her last ticket has ended
+//!     return Ok(()); // closed, sold out or full, or her last ticket has ended
 //! };
-//! while let Some(told) = visit.next().await {
-//!     match told {
+//! while let Some(event) = visit.next().await {
+//!     match event {
 //!         VisitEvent::Waiting { position, eta, .. } => println!("{position}, {eta:?}"),
 //!         VisitEvent::Granted { pass, .. } => {
-//!             rooms.redeem("concert", &pass, None).await?; // the shop's part: lets her in, once
+//!             rooms.redeem("concert", &pass, None).await?; // the shop lets her in, once
 //!             rooms.complete("concert", &pass).await?;     // she has bought: the slot is free again
 //!         }
 //!         other => println!("{other:?}"),
@@ -30,10 +30,11 @@
 //! # }
 //! ```
 //!
-//! A person is a name that the caller vouches for: one name has one ticket per room, however often it comes, and its
-//! newest visit wins. Dropping a visit is a connection that broke: the place is kept for the grace time. Everything is in
-//! one data folder, or on Redis ([`RoomsSetup::on_redis`]), where several processes share rooms. What operators do, like
-//! new limits or a pause, is in the store behind [`Rooms::handle`].
+//! A person is a name that the caller vouches for. One name has one ticket per room, and its newest visit wins.
+//! Dropping a visit counts as a broken connection: the room keeps the ticket for the grace period.
+//!
+//! Everything is in one data folder, or on Redis ([`RoomsSetup::on_redis`]), where several processes share
+//! rooms. Operator commands, like new limits or a pause, are in the store behind [`Rooms::handle`].
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -43,12 +44,13 @@ use std::sync::Arc;
 use tidegate_core::ids::{IdError, PersonId, RoomId, SessionId};
 use tidegate_core::room::command::{JoinOutcome, JoinParams, TicketView};
 use tidegate_core::room::ticket::TicketState;
-use tidegate_engine::room::{RoomHandle, RoomOptions, RoomService, Seen, Update, Visit};
-use tidegate_server::passes::{DrawSecret, PresentedPass, draw};
-use tidegate_store::StoreError;
-use tidegate_store::room::{
-    EmbeddedRoomOptions, EmbeddedRoomStore, RedisRoomOptions, RedisRoomStore, RoomStore,
+use tidegate_engine::room::{
+    DrawSecret, PresentedPass, RoomHandle, RoomOptions, RoomService, Seen, Update, Visit, draw,
 };
+use tidegate_store::StoreError;
+use tidegate_store::room::{EmbeddedRoomOptions, EmbeddedRoomStore, RoomStore};
+#[cfg(feature = "redis")]
+use tidegate_store::room::{RedisRoomOptions, RedisRoomStore};
 
 pub use tidegate_core::config::ConfigError;
 pub use tidegate_core::room::command::{Change, Control, Refused, ResizeParams, RoomView, Status};
@@ -57,27 +59,38 @@ pub use tidegate_core::room::eta::Eta;
 pub use tidegate_core::room::ticket::End;
 pub use tidegate_core::time::{Millis, Timestamp};
 pub use tidegate_engine::room::RoomsHandle;
-pub use tidegate_server::passes::{Claims, PassKeysConfig, PassRefused, ShopError, Signer, Visited};
+pub use tidegate_engine::room::{Claims, PassKeysConfig, PassRefused, ShopError, Signer, Visited};
 
-/// What can go wrong. Refusals of people are no errors: see [`Join`].
+/// Why a call failed. A refused person is not an error: see [`Join`].
 #[derive(Debug, thiserror::Error)]
 pub enum RoomsError {
+    /// The settings of a room are invalid.
     #[error("room {room:?}: {error}")]
-    Config { room: String, error: ConfigError },
+    Config {
+        /// The name of the room.
+        room: String,
+        /// The invalid value, and what would be right.
+        error: ConfigError,
+    },
+    /// The keys that sign passes are unusable, for this reason.
     #[error("the keys of passes: {0}")]
     Keys(String),
+    /// No room has this name.
     #[error("there is no room {0:?}: call `room` before `start`, or open it by the handle")]
     UnknownRoom(String),
+    /// The name of a room, a person or a session is invalid.
     #[error(transparent)]
     Id(#[from] IdError),
+    /// The pass does not allow the call.
     #[error(transparent)]
     Shop(#[from] ShopError),
+    /// The store failed or is unavailable.
     #[error(transparent)]
     Store(#[from] StoreError),
 }
 
 impl RoomsError {
-    /// Whether the same call may work later without anyone stepping in.
+    /// Returns whether the same call may succeed later without an operator.
     pub fn is_retryable(&self) -> bool {
         match self {
             Self::Store(error) | Self::Shop(ShopError::Store(error)) => error.is_retryable(),
@@ -86,17 +99,18 @@ impl RoomsError {
     }
 }
 
-/// Rooms and their settings, before anything runs.
+/// The rooms and their settings, before the service runs.
 #[derive(Debug)]
 pub struct RoomsSetup {
     folder: PathBuf,
+    #[cfg(feature = "redis")]
     redis: Option<RedisRoomOptions>,
     keys: PassKeysConfig,
     rooms: BTreeMap<RoomId, RoomConfig>,
 }
 
 impl RoomsSetup {
-    /// A room. One that the store has already goes on where it was, with these settings.
+    /// Adds a room. A room that the store already has continues with these settings.
     pub fn room(mut self, name: &str, config: RoomConfig) -> Result<Self, RoomsError> {
         config.validate().map_err(|error| RoomsError::Config {
             room: name.to_owned(),
@@ -106,8 +120,10 @@ impl RoomsSetup {
         Ok(self)
     }
 
-    /// On Redis, shared with every process that names the same addresses: those of one server, or some of a Cluster. The
-    /// folder then holds the keys of passes only, and every process needs the same.
+    /// Keeps the rooms on Redis, shared by every process with the same addresses: those of one server, or of
+    /// some nodes of a Cluster. The folder then holds only the keys of passes, and every process needs the same
+    /// keys.
+    #[cfg(feature = "redis")]
     pub fn on_redis<U: Into<String>>(mut self, urls: impl IntoIterator<Item = U>) -> Self {
         let mut options = RedisRoomOptions::new("");
         options.urls = urls.into_iter().map(Into::into).collect();
@@ -115,30 +131,19 @@ impl RoomsSetup {
         self
     }
 
-    /// Which keys sign passes; one is made in the folder if nothing else is said.
+    /// Sets the keys that sign passes. Default: a key that the first start creates in the folder.
     pub fn pass_keys(mut self, keys: PassKeysConfig) -> Self {
         self.keys = keys;
         self
     }
 
-    /// Opens the store and begins to let people in.
+    /// Opens the store and starts to admit people.
     pub async fn start(self) -> Result<Rooms, RoomsError> {
-        let Self {
-            folder,
-            redis,
-            keys,
-            rooms,
-        } = self;
-        let (store, embedded): (Arc<dyn RoomStore>, _) = match redis {
-            Some(options) => (Arc::new(RedisRoomStore::open(options).await?), None),
-            None => {
-                let store = Arc::new(EmbeddedRoomStore::open(EmbeddedRoomOptions::new(&folder))?);
-                (store.clone(), Some(store))
-            }
-        };
-        let signer = Signer::open(&keys, &folder).map_err(RoomsError::Keys)?;
+        // The store first: it takes only a folder that is empty or its own, and the signer writes its key there.
+        let (store, embedded) = self.store().await?;
+        let signer = Signer::open(&self.keys, &self.folder).map_err(RoomsError::Keys)?;
         let service = RoomService::start(store, RoomOptions::default());
-        for (name, config) in rooms {
+        for (name, config) in self.rooms {
             service.handle().open(&name, config).await?;
         }
         Ok(Rooms {
@@ -147,9 +152,38 @@ impl RoomsSetup {
             embedded,
         })
     }
+
+    /// Returns the store, and a second reference if it is an embedded one, which the shutdown closes.
+    async fn store(&self) -> Result<(Arc<dyn RoomStore>, Option<Arc<EmbeddedRoomStore>>), RoomsError> {
+        #[cfg(feature = "redis")]
+        if let Some(options) = &self.redis {
+            return Ok((Arc::new(RedisRoomStore::open(options.clone()).await?), None));
+        }
+        let store = Arc::new(EmbeddedRoomStore::open(EmbeddedRoomOptions::new(&self.folder))?);
+        Ok((store.clone(), Some(store)))
+    }
 }
 
-/// Running waiting rooms. End them with [`Rooms::shutdown`].
+/// Running waiting rooms. Stop them with [`Rooms::shutdown`].
+///
+/// The part of a shop, which redeems the pass that a visitor brings:
+///
+/// ```no_run
+/// use tidegate::rooms::{Millis, Rooms, Visited};
+///
+/// # async fn example(rooms: Rooms, pass: &str) -> Result<(), tidegate::rooms::RoomsError> {
+/// // The same session may redeem the pass again.
+/// if let Visited::Inside { until } = rooms.redeem("concert", pass, Some("basket-42")).await? {
+///     println!("inside until {until:?}");
+/// }
+/// rooms.extend("concert", pass, Millis(5 * 60_000)).await?;
+/// rooms.complete("concert", pass).await?; // or `release`, without a purchase
+///
+/// let view = rooms.view("concert").await?;
+/// println!("{} inside, {} purchases", view.inside, view.counts.completed);
+/// # Ok(())
+/// # }
+/// ```
 pub struct Rooms {
     service: RoomService,
     signer: Arc<Signer>,
@@ -162,67 +196,82 @@ impl fmt::Debug for Rooms {
     }
 }
 
-/// What becomes of somebody who comes.
+/// The outcome of joining a room.
 #[derive(Debug)]
 pub enum Join {
-    /// Has a place, or has been let in.
+    /// The person has a ticket that has not ended.
     Visit(Visitor),
-    /// The last ticket has ended; [`Rooms::visit_again`] takes another one.
+    /// The person's last ticket has ended; [`Rooms::visit_again`] takes a new one.
     Ended(End),
+    /// The room is closed, sold out or full.
     Refused(Refused),
 }
 
-/// What a visitor is told.
+/// An event of a visit.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum VisitEvent {
-    /// The room opens at this time, and the order is drawn then.
-    Early { opens_at: Option<Timestamp> },
+    /// The room has not opened yet; the draw at the opening decides the position.
+    Early {
+        /// When the room opens.
+        opens_at: Option<Timestamp>,
+    },
+    /// The person waits in line.
     Waiting {
-        /// From 1 on.
+        /// The position in the line, 1 for the next person.
         position: u64,
-        /// How many wait in all.
+        /// People who wait in all.
         waiting: u64,
-        /// None while nobody can tell.
+        /// The estimated time until admission; none without an estimate, and while the room admits nobody.
         eta: Option<Eta>,
-        /// Whether people are let in at all.
+        /// Whether the room admits people.
         door: Status,
     },
-    /// Let in. The same ticket has the same pass however often it is told.
-    Granted { pass: String, until: Timestamp },
-    /// The pass was redeemed.
-    Inside { until: Timestamp },
-    /// Nothing more comes.
+    /// The room admitted the person. One ticket has one pass, however often the person joins.
+    Granted {
+        /// The signed pass, for the shop.
+        pass: String,
+        /// The time until which the shop can redeem the pass.
+        until: Timestamp,
+    },
+    /// The shop redeemed the pass.
+    Inside {
+        /// The time until which the visit may last.
+        until: Timestamp,
+    },
+    /// The ticket has ended. This is the last event.
     Ended(End),
-    /// A newer visit of the same person took over; nothing more comes, and nothing changes.
+    /// A newer visit of the same person took over the ticket. This is the last event.
     Superseded,
 }
 
 impl Rooms {
-    /// In a data folder, which is made if it is missing.
+    /// Starts the setup in a data folder, which [`start`](RoomsSetup::start) creates if it is missing.
     pub fn open(folder: impl Into<PathBuf>) -> RoomsSetup {
         RoomsSetup {
             folder: folder.into(),
+            #[cfg(feature = "redis")]
             redis: None,
             keys: PassKeysConfig::default(),
             rooms: BTreeMap::new(),
         }
     }
 
-    /// Takes a place for a person, or finds the one that it has, and follows it.
+    /// Joins a room, or finds the person's ticket, and follows it.
     pub async fn visit(&self, room: &str, person: &str) -> Result<Join, RoomsError> {
-        self.come(room, person, false).await
+        self.join(room, person, false).await
     }
 
-    /// The same, at the end of the line for somebody whose last ticket has ended.
+    /// Joins a room as [`visit`](Self::visit) does, but takes a new ticket at the end of the line if the last
+    /// one has ended.
     pub async fn visit_again(&self, room: &str, person: &str) -> Result<Join, RoomsError> {
-        self.come(room, person, true).await
+        self.join(room, person, true).await
     }
 
-    async fn come(&self, room: &str, person: &str, again: bool) -> Result<Join, RoomsError> {
+    async fn join(&self, room: &str, person: &str, again: bool) -> Result<Join, RoomsError> {
         let room = self.room(room)?;
         let person = PersonId::new(person)?;
         let secret = self.signer.draw_secret(room.name());
-        let opens_at = room.seen_or_look().await?.view.opens_at;
+        let opens_at = room.seen_or_read().await?.view.opens_at;
         let seed = DrawSecret::new(secret, room.name()).seed(opens_at);
         let params = JoinParams {
             draw: draw(&seed, &person),
@@ -246,62 +295,63 @@ impl Rooms {
         })
     }
 
-    /// Gives up the place or the slot.
+    /// Gives up the person's ticket or slot.
     pub async fn leave(&self, room: &str, person: &str) -> Result<(), RoomsError> {
         let room = self.room(room)?;
         room.store().leave(room.name(), &PersonId::new(person)?).await?;
         Ok(())
     }
 
-    /// Lets the visitor of a pass in, once; the same session may ask again.
+    /// Redeems a pass, once: its visitor is inside from then on. The same session may repeat the call.
     pub async fn redeem(&self, room: &str, pass: &str, session: Option<&str>) -> Result<Visited, RoomsError> {
         let (room, claims) = self.shown(room, pass)?;
         let session = session.map(SessionId::new).transpose()?;
         Ok(PresentedPass::new(&room, &claims).redeem(session).await?)
     }
 
-    /// What a pass is worth, without redeeming it.
+    /// Reads the state of a pass's visit without redeeming the pass.
     pub async fn check(&self, room: &str, pass: &str) -> Result<Visited, RoomsError> {
         let (room, claims) = self.shown(room, pass)?;
         Ok(PresentedPass::new(&room, &claims).check().await?)
     }
 
-    /// Lets the visitor of a pass stay for so long from now on; never shorter.
+    /// Extends a visit: it may last this long from now, never shorter than before.
     pub async fn extend(&self, room: &str, pass: &str, by: Millis) -> Result<Visited, RoomsError> {
         let (room, claims) = self.shown(room, pass)?;
         Ok(PresentedPass::new(&room, &claims).extend(by).await?)
     }
 
-    /// The visitor of a pass has bought: the slot is free, the seat stays taken. Said twice, it counts once.
+    /// Completes a visit with a purchase: the slot is free again, and the seat stays taken. Repeating the call
+    /// changes nothing.
     pub async fn complete(&self, room: &str, pass: &str) -> Result<Visited, RoomsError> {
         let (room, claims) = self.shown(room, pass)?;
         Ok(PresentedPass::new(&room, &claims).complete().await?)
     }
 
-    /// The visitor of a pass goes without having bought: slot and seat come back, once.
+    /// Ends a visit without a purchase: slot and seat are free again. Repeating the call changes nothing.
     pub async fn release(&self, room: &str, pass: &str) -> Result<Visited, RoomsError> {
         let (room, claims) = self.shown(room, pass)?;
         Ok(PresentedPass::new(&room, &claims).release().await?)
     }
 
-    /// A room as it is.
+    /// Reads a room: its state, limits and counts.
     pub async fn view(&self, room: &str) -> Result<RoomView, RoomsError> {
         let room = self.room(room)?;
-        Ok(room.store().survey(room.name()).await?)
+        Ok(room.store().overview(room.name()).await?)
     }
 
-    /// Verifies passes, and tells the keys with which others can.
+    /// Returns the signer, which verifies passes and exports the public keys as a JWK Set.
     pub fn signer(&self) -> &Signer {
         &self.signer
     }
 
-    /// Everything else: rooms opened later, new limits, pauses, the last minutes.
+    /// Returns the handle for everything else: more rooms, new limits, pauses, history.
     pub fn handle(&self) -> RoomsHandle {
         self.service.handle()
     }
 
-    /// Stops letting people in. Places and slots are there at the next start; the folder is free for it when all visits
-    /// and handles are gone, too.
+    /// Stops to admit people; the store keeps tickets and slots for the next start. Drop all visits and
+    /// handles, too: they hold the folder.
     pub async fn shutdown(self) -> Result<(), RoomsError> {
         self.service.shutdown().await;
         if let Some(embedded) = self.embedded {
@@ -322,7 +372,8 @@ impl Rooms {
     }
 }
 
-/// One person's visit. Dropped, it is a connection that broke.
+/// The visit of one person. Dropping it counts as a broken connection: the room keeps the ticket for the grace
+/// period.
 pub struct Visitor {
     visit: Visit,
     room: RoomHandle,
@@ -336,7 +387,7 @@ impl fmt::Debug for Visitor {
 }
 
 impl Visitor {
-    /// The next thing to tell; the first comes at once. None when nothing more comes.
+    /// Returns the next event, the first at once; none after the last one.
     pub async fn next(&mut self) -> Option<VisitEvent> {
         let view = loop {
             match self.visit.next().await? {
@@ -347,12 +398,12 @@ impl Visitor {
         };
         let seen = match self.visit.seen() {
             Some(seen) => seen,
-            None => self.room.seen_or_look().await.ok()?,
+            None => self.room.seen_or_read().await.ok()?,
         };
-        Some(self.told(&view, &seen))
+        Some(self.event(&view, &seen))
     }
 
-    fn told(&self, view: &TicketView, seen: &Seen) -> VisitEvent {
+    fn event(&self, view: &TicketView, seen: &Seen) -> VisitEvent {
         match view.ticket.state {
             TicketState::Early { .. } => VisitEvent::Early {
                 opens_at: seen.view.opens_at,
@@ -369,7 +420,7 @@ impl Visitor {
             TicketState::Granted { wave, at, until } => {
                 let claims = Claims {
                     person: self.visit.person().clone(),
-                    born: seen.view.born,
+                    incarnation: seen.view.incarnation,
                     wave,
                     index: view.ticket.index,
                     at,

@@ -1,4 +1,4 @@
-//! Serves the pretend upstream until the process is ended. The first argument may be settings as JSON.
+//! Serves the simulated provider until the process ends. The first argument may be settings as JSON.
 
 use tidegate_upstream::{Upstream, UpstreamSettings};
 

@@ -1,4 +1,4 @@
-//! What a call is answered with: limits first, then errors by chance, then what the settings say about the key.
+//! The answer to a call: limits first, then random errors, then what the settings say about the key.
 
 use std::io;
 use std::sync::Arc;
@@ -10,28 +10,29 @@ use bytes::Bytes;
 use futures_util::{StreamExt, stream};
 use http::header::{CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE, DATE, LOCATION, RETRY_AFTER};
 use http::{HeaderMap, HeaderValue, StatusCode};
+use tidegate_core::rng::Rng;
 
+use crate::call_counter::{Arrival, CallCounter};
 use crate::clock::Moment;
-use crate::ledger::{Arrival, Ledger};
 use crate::library::Library;
 use crate::piece::{self, Part, Piece};
-use crate::rng::{Rng, number_of};
+use crate::rng::number_of;
 use crate::settings::{Answer, UpstreamSettings};
 
 pub(crate) const API_KEY_HEADER: &str = "x-nxopen-api-key";
 const SLOW_PIECES: usize = 10;
 const SLOW_PAUSE: Duration = Duration::from_secs(1);
 const CUT_AFTER: Duration = Duration::from_millis(50);
-/// Huge answers are this much, again and again.
+/// Huge answers repeat a block of this size.
 const PADDING_BYTES: usize = 1_000_000;
 
-/// Marks an answer instead of which the connection is reset.
+/// Marks a response that is replaced by a reset of the connection.
 #[derive(Debug, Clone)]
 pub(crate) struct Reset;
 
-/// A call that is being answered; counted as such until its last byte is handed over or the caller has left.
+/// A call in progress: counted until its last byte is handed over or the caller has left.
 #[derive(Debug)]
-struct Open(Arc<Ledger>);
+struct Open(Arc<CallCounter>);
 
 impl Drop for Open {
     fn drop(&mut self) {
@@ -46,7 +47,7 @@ pub(crate) struct Call {
     pub(crate) headers: HeaderMap,
     pub(crate) settings: Arc<UpstreamSettings>,
     pub(crate) library: Arc<Library>,
-    pub(crate) ledger: Arc<Ledger>,
+    pub(crate) counter: Arc<CallCounter>,
     pub(crate) now: Moment,
     pub(crate) rng: Rng,
 }
@@ -54,8 +55,8 @@ pub(crate) struct Call {
 impl Call {
     pub(crate) async fn answer(mut self) -> Response {
         let day = self.now.day(self.settings.utc_offset_s);
-        let arrival = self.ledger.arrive(&self.key, day, &self.settings);
-        let open = Open(self.ledger.clone());
+        let arrival = self.counter.arrive(&self.key, day, &self.settings);
+        let open = Open(self.counter.clone());
         let answer = self.decide(arrival);
         self.wait().await;
         let mut response = match answer {
@@ -148,11 +149,11 @@ impl Call {
             Answer::Error400 => self.refused(StatusCode::BAD_REQUEST, open),
             Answer::Throttled => self.refused(StatusCode::TOO_MANY_REQUESTS, open),
             Answer::Hang => {
-                self.ledger.answered("hang");
+                self.counter.answered("hang");
                 std::future::pending().await
             }
             Answer::Reset => {
-                self.ledger.answered("reset");
+                self.counter.answered("reset");
                 let mut response = Response::new(Body::empty());
                 response.extensions_mut().insert(Reset);
                 response
@@ -228,7 +229,7 @@ impl Call {
 
     fn slow(&mut self, open: Open) -> Response {
         let whole = self.plain_record();
-        self.ledger.answered("200");
+        self.counter.answered("200");
         let size = whole.len().div_ceil(SLOW_PIECES);
         let pieces = stream::unfold((whole, open), move |(mut rest, open)| async move {
             if rest.is_empty() {
@@ -243,11 +244,11 @@ impl Call {
 
     fn cut(&mut self, open: Open) -> Response {
         let whole = self.plain_record();
-        self.ledger.answered("200");
+        self.counter.answered("200");
         let length = HeaderValue::from(whole.len());
         let half = Ok(whole.slice(..whole.len() / 2));
         let pieces = stream::iter([half]).chain(stream::once(async move {
-            // Until the first half is on its way: an error at once would take it back.
+            // Gives the first half time to leave: an error at once would discard it.
             tokio::time::sleep(CUT_AFTER).await;
             drop(open);
             Err(io::Error::other("cut off as the settings say"))
@@ -290,7 +291,7 @@ impl Call {
     }
 
     fn text(&self, status: StatusCode, kind: &'static str, chunks: Vec<Bytes>, open: Open) -> Response {
-        self.ledger.answered(status.as_str());
+        self.counter.answered(status.as_str());
         let length: usize = chunks.iter().map(Bytes::len).sum();
         let pieces = stream::iter(chunks).map(move |chunk| {
             let _ = &open;

@@ -1,10 +1,10 @@
-//! The upstream's own clock, which may be far off the caller's.
+//! The provider's own clock, which may be far off the caller's.
 
 use std::time::{Duration, Instant, SystemTime};
 
 const DAY_S: i64 = 86_400;
 
-/// When a call arrived, by the upstream's clock.
+/// When a call arrived, by the provider's clock.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Moment {
     unix_ms: i64,

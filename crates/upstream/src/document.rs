@@ -1,13 +1,13 @@
 //! The records: characters of a game, as JSON text made from key and revision alone.
 //!
-//! A document is a small head that belongs to one key, and sections that several keys share, because making
-//! 300 KB for each call would cost the server more than answering.
+//! A document is a small head that belongs to one key, and sections that several keys share: building 300 KB for each
+//! call would cost the server more than answering.
 
 use std::fmt::Write;
 
-use crate::rng::Rng;
+use tidegate_core::rng::Rng;
 
-/// What an application would keep: about 17 KB of the default 300 KB.
+/// The fields that an application would keep: about 17 KB of the default 300 KB.
 pub const CORE_FIELDS: &[&str] = &[
     "ocid",
     "character_name",
@@ -122,7 +122,7 @@ const GRADES: &[&str] = &["레어", "에픽", "유니크", "레전드리"];
 const SYLLABLES: &[&str] = &[
     "가", "나", "다", "람", "쥐", "별", "달", "해", "용", "검", "빛", "솔", "온", "휘", "츄", "뿅",
 ];
-/// What the part that nobody keeps is made of.
+/// Text of the fields that no application keeps.
 const PROSE: &[&str] = &[
     "적을 공격하여 일정 시간 동안 지속 피해를 입힌다.",
     "파티원 전체의 공격력을 증가시키는 버프를 사용한다.",
@@ -135,7 +135,7 @@ const PROSE: &[&str] = &[
 /// Bytes of everything but the prose, about; below it the equipment shrinks.
 const CORE_BYTES: usize = 24_000;
 
-/// The fields of one key, without braces. `moment` is the upstream's clock and differs in every answer.
+/// The fields of one key, without braces. `moment` is the provider's clock and differs in every answer.
 pub(crate) fn head(key: &str, number: u64, revision: u64, moment: &str, order: &mut Rng) -> String {
     let mut rng = Rng::new(number);
     let name: String = (0..2 + rng.below(4)).map(|_| *rng.pick(SYLLABLES)).collect();
@@ -251,7 +251,7 @@ fn symbol(n: usize, rng: &mut Rng, order: &mut Rng) -> String {
         format!(r#""symbol_level":{}"#, 1 + rng.below(20)),
         format!(
             r#""symbol_icon":"https://static.example/symbol/{n}/{:016x}.png""#,
-            rng.next()
+            rng.next_u64()
         ),
         format!(r#""symbol_description":"{}""#, rng.pick(PROSE)),
     ];
@@ -269,7 +269,7 @@ fn item(n: usize, rng: &mut Rng, order: &mut Rng) -> String {
         format!(r#""item_name":"{} {}""#, rng.pick(ADJECTIVES), PARTS[n]),
         format!(
             r#""item_icon":"https://static.example/item/{:032x}.png""#,
-            u128::from(rng.next()) << 40
+            u128::from(rng.next_u64()) << 40
         ),
         format!(r#""item_description":"{}""#, rng.pick(PROSE)),
         format!(r#""item_total_option":{total}"#),
@@ -319,8 +319,8 @@ fn filler(rng: &mut Rng, order: &mut Rng) -> String {
         format!(r#""skill_effect":"{effect}""#),
         format!(
             r#""skill_icon":"https://static.example/skill/{:016x}{:016x}.png""#,
-            rng.next(),
-            rng.next()
+            rng.next_u64(),
+            rng.next_u64()
         ),
         format!(
             r#""rates":[{},{}.5,{}e-3,true,null]"#,
@@ -333,7 +333,7 @@ fn filler(rng: &mut Rng, order: &mut Rng) -> String {
     object(&mut fields, order)
 }
 
-/// A whole answer as text, for whoever wants to measure what reading one costs.
+/// A whole answer as text, to measure the cost of reading one.
 pub fn sample(key: &str, payload_bytes: usize) -> String {
     shuffled(key, 0, payload_bytes, 1)
 }
@@ -354,7 +354,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_document_is_valid_and_as_long_as_asked() {
+    fn a_document_is_valid_and_as_long_as_configured() {
         for (payload, from, to) in [
             (300_000, 290_000, 310_000),
             (30_000, 24_000, 36_000),

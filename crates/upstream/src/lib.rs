@@ -1,13 +1,13 @@
-//! A pretend API for tests and the demo: characters of a game behind limits that it enforces and counts itself.
+//! A simulated provider for tests and the demo: characters of a game behind limits that it enforces and counts itself.
 //!
-//! It runs on a thread of its own, so that what a test does to its runtime does not move the arrivals. Counting
-//! is exact and at arrival: a caller that stays within a limit on its own side and bunches calls on the way is
-//! found out here. Nothing of it knows Tidegate.
+//! It runs on a thread of its own, so that a test's runtime does not affect the arrivals. It counts exactly and at
+//! arrival: it finds a caller that stays within a limit on its own side and bunches calls on the way. It knows nothing
+//! of Tidegate.
 
 mod answer;
+mod call_counter;
 mod clock;
 mod document;
-mod ledger;
 mod library;
 mod piece;
 mod rng;
@@ -23,12 +23,12 @@ use std::thread::JoinHandle;
 use tokio::net::{TcpListener, TcpSocket};
 use tokio::sync::oneshot;
 
+pub use call_counter::{Busiest, Report};
 pub use document::{CORE_FIELDS, sample};
-pub use ledger::{Busiest, Report};
 pub use settings::{Answer, UpstreamSettings};
 use shared::Shared;
 
-/// A running upstream; it stops when it is dropped.
+/// A running provider; it stops when it is dropped.
 #[derive(Debug)]
 pub struct Upstream {
     address: SocketAddr,
@@ -38,7 +38,7 @@ pub struct Upstream {
 }
 
 impl Upstream {
-    /// Listens when it returns.
+    /// Starts the provider; it listens when this returns.
     pub fn start(settings: UpstreamSettings) -> io::Result<Self> {
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()
@@ -77,24 +77,24 @@ impl Upstream {
         self.shared.current().0.as_ref().clone()
     }
 
-    /// Changes the behaviour for calls from here on; calls that are open keep theirs.
+    /// Changes the behaviour for calls from here on; open calls keep theirs.
     pub fn set(&self, change: impl FnOnce(&mut UpstreamSettings)) -> io::Result<()> {
         let mut settings = self.settings();
         change(&mut settings);
         self.shared.set(settings)
     }
 
-    /// What was seen so far, with the counts of every key.
+    /// The counts so far, with those of every key.
     pub fn report(&self) -> Report {
-        self.shared.ledger.report(true)
+        self.shared.counter.report(true)
     }
 
-    /// Begins to count anew.
+    /// Resets the counts.
     pub fn reset(&self) {
-        self.shared.ledger.reset();
+        self.shared.counter.reset();
     }
 
-    /// Ends every connection, frees the port, and tells what was seen.
+    /// Ends every connection, frees the port, and returns the counts.
     pub fn stop(mut self) -> Report {
         self.end();
         self.report()
@@ -115,7 +115,7 @@ fn listen(settings: &UpstreamSettings) -> io::Result<TcpListener> {
         SocketAddr::V4(_) => TcpSocket::new_v4()?,
         SocketAddr::V6(_) => TcpSocket::new_v6()?,
     };
-    // As every server does: a port that connections of the last run still know is free.
+    // As every server does: a port that only old connections still use is free.
     socket.set_reuseaddr(true)?;
     socket.bind(settings.listen)?;
     socket.listen(settings.backlog)

@@ -1,13 +1,14 @@
-//! All bodies below the head, made before the first call: making one in the middle of a test would hold up
-//! other calls and bunch their arrivals.
+//! All bodies below the head, built before the first call: building one during a test would delay other calls and
+//! bunch their arrivals.
 
 use std::io;
 
 use bytes::Bytes;
+use tidegate_core::rng::Rng;
 
 use crate::document::{head, sections};
 use crate::piece::{Part, Piece};
-use crate::rng::{Rng, number_of};
+use crate::rng::number_of;
 
 /// Revisions take turns with this many bodies of a key.
 const TURNS: u64 = 2;

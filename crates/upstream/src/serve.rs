@@ -24,8 +24,8 @@ use tokio::time::MissedTickBehavior;
 use tower::ServiceExt;
 
 use crate::answer::{Call, Reset};
+use crate::call_counter::BEAT;
 use crate::clock::Moment;
-use crate::ledger::BEAT;
 use crate::shared::Shared;
 
 fn router(shared: Arc<Shared>) -> Router {
@@ -46,7 +46,7 @@ pub(crate) async fn serve(listener: TcpListener, shared: Arc<Shared>, mut stop: 
     beat.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
         tokio::select! {
-            // Looked at again with every beat.
+            // Checked again at every beat.
             accepted = listener.accept(), if shared.current().0.accepting => {
                 if let Ok((stream, _)) = accepted {
                     let _ = stream.set_nodelay(true);
@@ -57,9 +57,9 @@ pub(crate) async fn serve(listener: TcpListener, shared: Arc<Shared>, mut stop: 
                 }
             }
             _ = beat.tick() => {
-                // Read first: time that is spent waiting for the ledger belongs to the next beat.
+                // Read first: time that is spent waiting for the counter belongs to the next beat.
                 let now = Instant::now();
-                shared.ledger.beat(now);
+                shared.counter.beat(now);
             }
             Some(_) = connections.join_next(), if !connections.is_empty() => {}
             _ = &mut stop => return,
@@ -69,7 +69,7 @@ pub(crate) async fn serve(listener: TcpListener, shared: Arc<Shared>, mut stop: 
 
 async fn connection(stream: TcpStream, router: Router) {
     let reset = Arc::new(AtomicBool::new(false));
-    let line = Line {
+    let stream = ResettableStream {
         stream,
         reset: reset.clone(),
     };
@@ -84,9 +84,9 @@ async fn connection(stream: TcpStream, router: Router) {
             Ok(response)
         }
     });
-    // The caller sees why; nobody here needs to know.
+    // The caller sees the error; nothing here needs it.
     let _ = http1::Builder::new()
-        .serve_connection(TokioIo::new(line), service)
+        .serve_connection(TokioIo::new(stream), service)
         .await;
 }
 
@@ -95,7 +95,7 @@ async fn by_ocid(
     Query(query): Query<HashMap<String, String>>,
     headers: HeaderMap,
 ) -> Response {
-    // A call without its parameter is a call too, and is counted.
+    // A call without its parameter counts, too.
     let key = query
         .get("ocid")
         .cloned()
@@ -108,12 +108,12 @@ async fn by_key(State(shared): State<Arc<Shared>>, Path(key): Path<String>, head
 }
 
 async fn call(shared: &Shared, key: String, headers: HeaderMap) -> Response {
-    shared.ledger.send();
-    let (settings, library) = shared.let_in().await;
+    shared.counter.send();
+    let (settings, library) = shared.admit().await;
     let call = Call {
         now: Moment::now(settings.clock_offset_s, shared.started),
         rng: shared.rng(),
-        ledger: shared.ledger.clone(),
+        counter: shared.counter.clone(),
         key,
         headers,
         settings,
@@ -127,7 +127,7 @@ async fn report(
     Query(query): Query<HashMap<String, String>>,
 ) -> impl IntoResponse {
     let with_keys = query.get("keys").is_some_and(|value| value == "true");
-    Json(shared.ledger.report(with_keys))
+    Json(shared.counter.report(with_keys))
 }
 
 async fn set(
@@ -145,17 +145,17 @@ async fn set(
 }
 
 async fn reset(State(shared): State<Arc<Shared>>) -> StatusCode {
-    shared.ledger.reset();
+    shared.counter.reset();
     StatusCode::NO_CONTENT
 }
 
-/// A connection that ends with a reset instead of a goodbye if it was told to.
-struct Line {
+/// A connection that ends with a reset instead of an orderly close, if `reset` is set.
+struct ResettableStream {
     stream: TcpStream,
     reset: Arc<AtomicBool>,
 }
 
-impl Drop for Line {
+impl Drop for ResettableStream {
     fn drop(&mut self) {
         if self.reset.load(Ordering::Relaxed) {
             let _ = self.stream.set_zero_linger();
@@ -163,7 +163,7 @@ impl Drop for Line {
     }
 }
 
-impl AsyncRead for Line {
+impl AsyncRead for ResettableStream {
     fn poll_read(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
@@ -173,7 +173,7 @@ impl AsyncRead for Line {
     }
 }
 
-impl AsyncWrite for Line {
+impl AsyncWrite for ResettableStream {
     fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
         Pin::new(&mut self.stream).poll_write(cx, buf)
     }

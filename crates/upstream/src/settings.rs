@@ -1,23 +1,24 @@
-//! How the upstream behaves. Every field can be changed while it runs; `listen` and `backlog` only
-//! count at the start.
+//! How the provider behaves. Every field can be changed while it runs; `listen` and `backlog` only apply at the
+//! start.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 
 use serde::{Deserialize, Serialize};
 
-/// Behaviour of the upstream; the default answers every key at once, within the limits of the original API.
+/// Behaviour of the provider; the default answers every key at once, within the usual limits of a game's API.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct UpstreamSettings {
     /// Where it listens; port 0 takes a free one. Default 127.0.0.1:0.
     pub listen: SocketAddr,
-    /// Connections that the system takes for it before it does, about; further ones are answered late, when it takes some.
-    /// Counts at the start alone. Default 1,024.
+    /// Length of the listen queue, about; the provider accepts further connections late. Applies at the start only.
+    /// Default 1,024.
     pub backlog: u32,
-    /// While false it takes no connection; those that there are go on. Default true.
+    /// While false it accepts no connection; open ones go on. Default true.
     pub accepting: bool,
-    /// While true, calls are held before they arrive, as a network may do; then all of them arrive at once. Default false.
+    /// While true, calls are held before they arrive, as a network may do; then all of them arrive at once. Default
+    /// false.
     pub holding: bool,
     /// The value that the header `x-nxopen-api-key` must have; without it the answer is 403. Default: none needed.
     pub api_key: Option<String>,
@@ -31,8 +32,8 @@ pub struct UpstreamSettings {
     pub revision: u64,
     /// The revision of single records.
     pub revisions: BTreeMap<String, u64>,
-    /// A record's revision grows by one each time this span passes, in milliseconds; records turn at
-    /// different moments. Default 0: never.
+    /// A record's revision grows by one each time this span passes, in milliseconds; records change at different
+    /// times. Default 0: never.
     pub change_every_ms: u64,
 
     /// Shortest time until the answer, in milliseconds. Default 0.
@@ -48,11 +49,11 @@ pub struct UpstreamSettings {
     pub utc_offset_s: i32,
     /// Whether calls over a limit are answered with 429 (they are counted in any case). Default true.
     pub enforce: bool,
-    /// What 429 and 503 say in Retry-After, in seconds. Default 1; none leaves the header out.
+    /// Retry-After of 429 and 503, in seconds. Default 1; none leaves the header out.
     pub retry_after_s: Option<u64>,
-    /// Says Retry-After as a date of the upstream's own clock. Default false.
+    /// Sends Retry-After as a date of the provider's own clock. Default false.
     pub retry_after_as_date: bool,
-    /// Added to the upstream's clock, in seconds: the Date header, the date in the answers, and its day.
+    /// Added to the provider's clock, in seconds: the Date header, the date in the answers, and its day.
     /// Default 0.
     pub clock_offset_s: i64,
 
@@ -62,16 +63,16 @@ pub struct UpstreamSettings {
     pub rate_503: f64,
     /// … with 429 and Retry-After, whatever the limits say.
     pub rate_429: f64,
-    /// … never.
+    /// … never answered.
     pub rate_hang: f64,
-    /// … by a reset of the connection.
+    /// … answered by a reset of the connection.
     pub rate_reset: f64,
 
-    /// Keys that do not exist (404); one that ends with `*` stands for all that begin so. Default `missing-*`.
+    /// Keys that do not exist (404); one that ends with `*` is a prefix. Default `missing-*`.
     pub missing: Vec<String>,
-    /// What every key is answered with. Default `normal`.
+    /// The answer to every key. Default `normal`.
     pub answer: Answer,
-    /// What single keys are answered with.
+    /// The answers to single keys.
     pub answers: BTreeMap<String, Answer>,
     /// Size of the answers `huge`, `huge_chunked` and `gzip_bomb`, in bytes. Default 50,000,000.
     pub huge_bytes: usize,
@@ -112,7 +113,7 @@ impl Default for UpstreamSettings {
     }
 }
 
-/// What a call is answered with, unless limits, errors or a missing key come first.
+/// The answer to a call, unless limits, errors or a missing key come first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Answer {
@@ -129,7 +130,7 @@ pub enum Answer {
     Huge,
     /// The same, not announced.
     HugeChunked,
-    /// The same, small as long as nobody unpacks it.
+    /// The same, small until it is unpacked.
     GzipBomb,
     /// 200 and no body.
     Empty,

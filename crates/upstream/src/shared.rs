@@ -5,20 +5,20 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Instant;
 
+use tidegate_core::rng::Rng;
 use tokio::sync::Notify;
 
-use crate::ledger::Ledger;
+use crate::call_counter::CallCounter;
 use crate::library::Library;
-use crate::rng::Rng;
 use crate::settings::UpstreamSettings;
 
 #[derive(Debug)]
 pub(crate) struct Shared {
     current: RwLock<(Arc<UpstreamSettings>, Arc<Library>)>,
-    pub(crate) ledger: Arc<Ledger>,
+    pub(crate) counter: Arc<CallCounter>,
     pub(crate) started: Instant,
     seeds: AtomicU64,
-    /// Rings when the settings have changed.
+    /// Signals that the settings have changed.
     changed: Notify,
 }
 
@@ -27,7 +27,7 @@ impl Shared {
         let library = Library::new(settings.payload_bytes, settings.bodies)?;
         Ok(Self {
             current: RwLock::new((Arc::new(settings), Arc::new(library))),
-            ledger: Arc::default(),
+            counter: Arc::default(),
             started: Instant::now(),
             seeds: AtomicU64::new(0),
             changed: Notify::new(),
@@ -54,9 +54,9 @@ impl Shared {
     }
 
     /// The same as `current`, as soon as calls are not held.
-    pub(crate) async fn let_in(&self) -> (Arc<UpstreamSettings>, Arc<Library>) {
+    pub(crate) async fn admit(&self) -> (Arc<UpstreamSettings>, Arc<Library>) {
         loop {
-            // Before the look, so that no change is missed.
+            // Before the check, so that no change is missed.
             let changed = self.changed.notified();
             let current = self.current();
             if !current.0.holding {
@@ -66,7 +66,7 @@ impl Shared {
         }
     }
 
-    /// Another one for each call.
+    /// A different one for each call.
     pub(crate) fn rng(&self) -> Rng {
         Rng::new(self.seeds.fetch_add(0x9E37_79B9, Ordering::Relaxed))
     }

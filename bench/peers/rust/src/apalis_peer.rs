@@ -98,12 +98,12 @@ pub async fn run(mode: &str, args: &Args) -> Fallible<Value> {
             let mut storage = storage(args).await?;
             let start = Instant::now();
             add(&mut storage, 'A', args.jobs(), args).await?;
-            Ok(json!({ "enqueue_s": start.elapsed().as_secs_f64() }))
+            Ok(json!({ "enqueueSec": start.elapsed().as_secs_f64() }))
         }
         "process" => {
             let start = Instant::now();
             work(args, args.jobs(), |_| {}).await?;
-            Ok(json!({ "process_s": start.elapsed().as_secs_f64() }))
+            Ok(json!({ "processSec": start.elapsed().as_secs_f64() }))
         }
         "latency" => {
             let (adds, per_sec) = (args.get("adds", 1_000), args.get("rate", 200));
@@ -147,7 +147,7 @@ pub async fn run(mode: &str, args: &Args) -> Fallible<Value> {
                 }
             })
             .await?;
-            Ok(json!({ "b_done_after": last_b.load(Relaxed), "of": done.load(Relaxed) }))
+            Ok(json!({ "bDoneAfter": last_b.load(Relaxed), "of": done.load(Relaxed) }))
         }
         other => Err(format!("no mode {other}").into()),
     }

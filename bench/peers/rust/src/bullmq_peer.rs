@@ -103,7 +103,7 @@ pub async fn run(mode: &str, args: &Args) -> Fallible<Value> {
             let queue = queue(args).await?;
             let start = Instant::now();
             add(&queue, 'A', args.jobs(), args).await?;
-            Ok(json!({ "enqueue_s": start.elapsed().as_secs_f64() }))
+            Ok(json!({ "enqueueSec": start.elapsed().as_secs_f64() }))
         }
         "process" => {
             let start = Instant::now();
@@ -111,7 +111,7 @@ pub async fn run(mode: &str, args: &Args) -> Fallible<Value> {
             let workers = completions(workers, args.jobs()).await?;
             let elapsed = start.elapsed().as_secs_f64();
             close(workers).await?;
-            Ok(json!({ "process_s": elapsed }))
+            Ok(json!({ "processSec": elapsed }))
         }
         "latency" => {
             let (adds, per_sec) = (args.get("adds", 1_000), args.get("rate", 200));
@@ -154,7 +154,7 @@ pub async fn run(mode: &str, args: &Args) -> Fallible<Value> {
             })
             .await?;
             close(completions(workers, a + b).await?).await?;
-            Ok(json!({ "b_done_after": last_b.load(Relaxed), "of": done.load(Relaxed) }))
+            Ok(json!({ "bDoneAfter": last_b.load(Relaxed), "of": done.load(Relaxed) }))
         }
         other => Err(format!("no mode {other}").into()),
     }

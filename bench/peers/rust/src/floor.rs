@@ -34,7 +34,7 @@ end
 if redis.call('LLEN', 'wake') == 0 then redis.call('LPUSH', 'wake', 1) end
 ";
 
-/// ARGV: how many jobs. One of each group in turn; who was served goes to the end.
+/// ARGV: how many jobs. One of each group in turn; a group that was served goes to the end.
 const POP: &str = r"
 local want = tonumber(ARGV[1])
 local groups = redis.call('ZRANGE', 'groups', 0, want - 1)
@@ -136,7 +136,7 @@ pub fn run(mode: &str, args: &Args) -> Fallible<Value> {
                     range.map(|i| ((i % groups).to_string(), text('A', i, PAYLOAD))),
                 )?;
             }
-            Ok(json!({ "enqueue_s": start.elapsed().as_secs_f64() }))
+            Ok(json!({ "enqueueSec": start.elapsed().as_secs_f64() }))
         }
         "process" => {
             let start = Instant::now();
@@ -154,7 +154,7 @@ pub fn run(mode: &str, args: &Args) -> Fallible<Value> {
             if done != args.jobs() {
                 return Err(format!("{done} jobs done").into());
             }
-            Ok(json!({ "process_s": elapsed }))
+            Ok(json!({ "processSec": elapsed }))
         }
         "latency" => latency(client, args),
         "fairness" => {
@@ -182,7 +182,7 @@ pub fn run(mode: &str, args: &Args) -> Fallible<Value> {
                 }
                 finished = ids;
             }
-            Ok(json!({ "b_done_after": last_b, "of": done }))
+            Ok(json!({ "bDoneAfter": last_b, "of": done }))
         }
         other => Err(format!("no mode {other}").into()),
     }

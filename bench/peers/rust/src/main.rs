@@ -61,7 +61,7 @@ pub fn due(start: Instant, i: usize, per_sec: usize) -> Instant {
     start + Duration::from_nanos(1_000_000_000 / per_sec as u64 * i as u64)
 }
 
-/// Sleeps to a moment exactly: timers alone are a millisecond coarse.
+/// Sleeps until a moment.
 pub fn sleep_until(moment: Instant) {
     std::thread::sleep(moment.saturating_duration_since(Instant::now()));
 }
@@ -69,7 +69,7 @@ pub fn sleep_until(moment: Instant) {
 pub fn percentiles(mut millis: Vec<f64>) -> serde_json::Value {
     millis.sort_by(f64::total_cmp);
     let at = |p: f64| millis[((millis.len() - 1) as f64 * p).round() as usize];
-    serde_json::json!({ "start_p50_ms": at(0.5), "start_p99_ms": at(0.99), "samples": millis.len() })
+    serde_json::json!({ "startP50Ms": at(0.5), "startP99Ms": at(0.99), "samples": millis.len() })
 }
 
 fn main() -> Fallible<()> {

@@ -1,13 +1,12 @@
-//! The client against a service that is away, slow, or no Tidegate at all.
+//! The client against a service that is unavailable, slow, or not Tidegate at all.
 
 use std::time::Duration;
 
 use futures_util::StreamExt;
+use scripted::{Scripted, Turn};
 use tidegate_client::{Client, ClientError, Destination, Lease, LimitBy, PatchCapacity, new_job};
 
 use crate::scripted;
-
-use scripted::{Scripted, Turn};
 
 fn problem(status: &'static str, code: &str) -> Turn {
     let number: u16 = status[..3].parse().unwrap();
@@ -15,14 +14,14 @@ fn problem(status: &'static str, code: &str) -> Turn {
         "type": format!("urn:tidegate:problem:{code}"), "title": "t", "status": number, "code": code, "detail": "d",
         "retryAfterSec": (number == 503).then_some(0),
     });
-    Turn::Settlement(status, body.to_string())
+    Turn::Answer(status, body.to_string())
 }
 
 fn enqueued() -> Turn {
-    Turn::Settlement("200 OK", r#"{"accepted":1,"duplicates":0,"refused":0}"#.into())
+    Turn::Answer("200 OK", r#"{"accepted":1,"duplicates":0,"refused":0}"#.into())
 }
 
-/// A machine that stalls is no service that is slow or away.
+/// Patient: a machine that stalls must not look like a slow or unavailable service.
 fn client(service: &Scripted) -> Client {
     Client::builder(&service.url)
         .key("tg_k")
@@ -33,7 +32,7 @@ fn client(service: &Scripted) -> Client {
 }
 
 #[tokio::test]
-async fn a_service_that_comes_back_is_asked_again() {
+async fn a_service_that_recovers_gets_the_request_again() {
     let service = Scripted::start(vec![
         problem("503 Unavailable", "store_unavailable"),
         Turn::HangUp,
@@ -46,9 +45,9 @@ async fn a_service_that_comes_back_is_asked_again() {
         .await
         .unwrap();
     assert_eq!(done.accepted, 1);
-    let asked = service.asked();
-    assert_eq!(asked.len(), 3);
-    for request in asked {
+    let requests = service.requests();
+    assert_eq!(requests.len(), 3);
+    for request in requests {
         assert!(
             request.starts_with("POST /v1/groups/A/jobs HTTP/1.1\r\n"),
             "{request}"
@@ -62,7 +61,7 @@ async fn a_service_that_comes_back_is_asked_again() {
 }
 
 #[tokio::test]
-async fn what_may_have_been_done_is_not_done_again() {
+async fn a_call_that_may_have_been_done_is_not_retried() {
     let service = Scripted::start(vec![Turn::HangUp]).await;
     let error = client(&service).cancel_group("A", None).await.unwrap_err();
     assert!(
@@ -70,14 +69,14 @@ async fn what_may_have_been_done_is_not_done_again() {
         "{error}"
     );
     assert!(error.is_retryable());
-    assert_eq!(service.asked().len(), 1);
+    assert_eq!(service.requests().len(), 1);
     let error = client(&service).lease(&Lease::default()).await.unwrap_err();
     assert!(error.is_retryable());
-    assert_eq!(service.asked().len(), 2);
+    assert_eq!(service.requests().len(), 2);
 }
 
 #[tokio::test]
-async fn a_change_of_limits_is_sent_again_only_if_it_can_be_known_again() {
+async fn a_change_of_limits_is_retried_only_if_it_can_be_recognized() {
     for (request, times) in [(None, 1), (Some("row-7".to_owned()), 2)] {
         let service = Scripted::start(vec![Turn::HangUp, problem("409 Conflict", "conflict")]).await;
         let patch = PatchCapacity {
@@ -86,33 +85,33 @@ async fn a_change_of_limits_is_sent_again_only_if_it_can_be_known_again() {
             ..PatchCapacity::default()
         };
         client(&service).resize_room("concert", &patch).await.unwrap_err();
-        let asked = service.asked();
-        assert_eq!(asked.len(), times, "{asked:?}");
+        let requests = service.requests();
+        assert_eq!(requests.len(), times, "{requests:?}");
         let body = serde_json::to_string(&patch).unwrap();
-        assert!(asked.iter().all(|asked| asked.ends_with(&body)), "{asked:?}");
+        assert!(requests.iter().all(|sent| sent.ends_with(&body)), "{requests:?}");
     }
 }
 
 #[tokio::test]
-async fn a_refusal_is_final_and_a_budget_ends() {
+async fn a_refusal_is_final_and_retries_end() {
     let service = Scripted::start(vec![problem("404 Not Found", "unknown_group")]).await;
     let error = client(&service).group("A").await.unwrap_err();
     assert_eq!(error.code(), Some("unknown_group"));
     assert!(!error.is_retryable());
-    assert_eq!(service.asked().len(), 1);
+    assert_eq!(service.requests().len(), 1);
 
     let service = Scripted::start(vec![problem("503 Unavailable", "store_unavailable")]).await;
-    // Longer than a stall, and short enough that pauses of a few seconds leave little time for tries.
+    // Longer than a stall, and so short that few retries fit between pauses of a few seconds.
     let hasty = client(&service).with_retry_for(Duration::from_secs(15));
     let error = hasty.group("A").await.unwrap_err();
     assert_eq!(error.status(), Some(503));
-    let times = service.asked().len();
+    let times = service.requests().len();
     assert!((2..20).contains(&times), "{times}");
 }
 
 #[tokio::test]
-async fn whoever_is_not_there_is_told_with_the_reason() {
-    // Bound, and nobody listens: as long as it is here the port is nobody else's.
+async fn an_unreachable_service_is_reported_with_the_reason() {
+    // Bound but not listening: no other process can take the port.
     let socket = tokio::net::TcpSocket::new_v4().unwrap();
     socket.bind("127.0.0.1:0".parse().unwrap()).unwrap();
     let gone = socket.local_addr().unwrap();
@@ -130,18 +129,18 @@ async fn whoever_is_not_there_is_told_with_the_reason() {
 
 #[tokio::test]
 async fn what_is_no_tidegate_is_not_understood() {
-    let service = Scripted::start(vec![Turn::Settlement("200 OK", "<html>hello".into())]).await;
+    let service = Scripted::start(vec![Turn::Answer("200 OK", "<html>hello".into())]).await;
     let error = client(&service).stats().await.unwrap_err();
     assert!(error.to_string().contains("is not understood"), "{error}");
     assert!(!error.is_retryable());
 
-    let service = Scripted::start(vec![Turn::Settlement("400 Bad", "<html>hello".into())]).await;
+    let service = Scripted::start(vec![Turn::Answer("400 Bad", "<html>hello".into())]).await;
     let error = client(&service).stats().await.unwrap_err();
     assert!(error.to_string().contains("(status 400): <html>hello"), "{error}");
 }
 
 #[tokio::test]
-async fn silence_has_an_end() {
+async fn a_silent_service_times_out() {
     let service = Scripted::start(vec![Turn::Silence]).await;
     let client = Client::builder(&service.url)
         .timeout(Duration::from_millis(200))
@@ -178,14 +177,14 @@ fn batch(status: &str, success: u64) -> String {
 }
 
 #[tokio::test]
-async fn a_stream_of_events_that_breaks_is_taken_up_again() {
+async fn a_broken_event_stream_is_resumed() {
     let head = "200 OK\r\ncontent-type: text/event-stream";
     let service = Scripted::start(vec![
-        Turn::Settlement(head, batch("RUNNING", 0)),
+        Turn::Answer(head, batch("RUNNING", 0)),
         problem("503 Unavailable", "stopping"),
-        Turn::Settlement(head, batch("RUNNING", 0) + ": alive\n\n" + &batch("RUNNING", 1)),
+        Turn::Answer(head, batch("RUNNING", 0) + ": alive\n\n" + &batch("RUNNING", 1)),
         Turn::HangUp,
-        Turn::Settlement(head, batch("COMPLETED", 2) + &batch("COMPLETED", 2)),
+        Turn::Answer(head, batch("COMPLETED", 2) + &batch("COMPLETED", 2)),
     ])
     .await;
     let seen: Vec<u64> = client(&service)
@@ -194,11 +193,11 @@ async fn a_stream_of_events_that_breaks_is_taken_up_again() {
         .collect()
         .await;
     assert_eq!(seen, [0, 1, 2]);
-    assert_eq!(service.asked().len(), 5);
+    assert_eq!(service.requests().len(), 5);
 }
 
 #[tokio::test]
-async fn a_stream_of_events_of_what_is_gone_ends_with_the_problem() {
+async fn an_event_stream_of_an_unknown_batch_ends_with_the_problem() {
     let service = Scripted::start(vec![problem("404 Not Found", "unknown_batch")]).await;
     let seen: Vec<_> = client(&service).follow_batch("A", "x").collect().await;
     assert_eq!(seen.len(), 1);

@@ -1,4 +1,4 @@
-//! A server that answers what it is told to, one answer per request, and keeps what it was asked.
+//! A scripted server: one answer per request, in order. It keeps the requests.
 
 use std::sync::{Arc, Mutex};
 
@@ -9,25 +9,25 @@ use tokio::net::{TcpListener, TcpStream};
 #[derive(Debug, Clone)]
 pub(crate) enum Turn {
     /// Status line and headers, then a body.
-    Settlement(&'static str, String),
+    Answer(&'static str, String),
     /// Reads the request and closes the connection.
     HangUp,
-    /// Reads the request and says nothing.
+    /// Reads the request and does not answer.
     Silence,
 }
 
 pub(crate) struct Scripted {
     pub(crate) url: String,
-    asked: Arc<Mutex<Vec<String>>>,
+    requests: Arc<Mutex<Vec<String>>>,
 }
 
 impl Scripted {
-    /// Does these turns in their order; the last one again and again.
+    /// Plays these turns in order, and repeats the last one.
     pub(crate) async fn start(turns: Vec<Turn>) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let url = format!("http://{}", listener.local_addr().unwrap());
-        let asked = Arc::new(Mutex::new(Vec::new()));
-        let seen = asked.clone();
+        let requests = Arc::new(Mutex::new(Vec::new()));
+        let seen = requests.clone();
         tokio::spawn(async move {
             let mut turns = turns.into_iter().peekable();
             loop {
@@ -39,7 +39,7 @@ impl Scripted {
                     turns.next();
                 }
                 match turn {
-                    Turn::Settlement(head, body) => {
+                    Turn::Answer(head, body) => {
                         let length = body.len();
                         let text = format!(
                             "HTTP/1.1 {head}\r\ncontent-length: {length}\r\nconnection: close\r\n\r\n{body}"
@@ -56,11 +56,11 @@ impl Scripted {
                 }
             }
         });
-        Self { url, asked }
+        Self { url, requests }
     }
 
-    pub(crate) fn asked(&self) -> Vec<String> {
-        self.asked.lock().unwrap().clone()
+    pub(crate) fn requests(&self) -> Vec<String> {
+        self.requests.lock().unwrap().clone()
     }
 }
 

@@ -9,8 +9,8 @@ use futures_util::{StreamExt, TryStreamExt, stream};
 use tempfile::TempDir;
 use tidegate_client::{
     BatchStatus, Client, DeadFilter, DeadSelection, Destination, JobOutcome, JobState, JoinRoom, Lease,
-    LeasedJob, LimitBy, OpenBatch, Outcome, PatchCapacity, PatchGroup, PatchLimits, RedeemPass, RoomEvent,
-    RoomTicket, Settlement, StreamEnd, TicketEnd, TicketState, Waiting, Worker, new_job,
+    LeasedJob, LimitBy, Nullable, OpenBatch, Outcome, PatchCapacity, PatchGroup, PatchLimits, RedeemPass,
+    RoomEvent, RoomTicket, Settlement, StreamEnd, TicketEnd, TicketState, Waiting, Worker, new_job,
 };
 use tidegate_core::ids::RoomId;
 use tidegate_core::time::Millis;
@@ -48,14 +48,14 @@ async fn in_time<T>(what: impl Future<Output = T>) -> T {
         .expect("it takes too long")
 }
 
-/// Leases so many jobs and says this of them.
+/// Leases this many jobs and settles them with this outcome.
 async fn settle(client: &Client, max: u32, outcome: JobOutcome) {
-    let asked = Lease {
+    let request = Lease {
         max: Some(max),
         wait_ms: Some(10_000),
         ..Lease::default()
     };
-    let leased = client.lease(&asked).await.unwrap().jobs;
+    let leased = client.lease(&request).await.unwrap().jobs;
     assert_eq!(leased.len(), max as usize);
     let answer = |job: LeasedJob| Settlement {
         lease: job.lease,
@@ -115,9 +115,16 @@ async fn groups_and_batches_can_be_seen_and_changed() {
     let jobs: Vec<_> = (0..3)
         .map(|id| new_job(format!("{id}"), "T", &id).unwrap())
         .collect();
-    let place = Destination::batch("A", "spring").seal();
-    assert_eq!(client.enqueue_in(&place, &jobs).await.unwrap().accepted, 3);
-    assert_eq!(client.enqueue_in(&place, &jobs[..0]).await.unwrap().accepted, 0);
+    let destination = Destination::batch("A", "spring").seal();
+    assert_eq!(client.enqueue_in(&destination, &jobs).await.unwrap().accepted, 3);
+    assert_eq!(
+        client
+            .enqueue_in(&destination, &jobs[..0])
+            .await
+            .unwrap()
+            .accepted,
+        0
+    );
     let patch = PatchGroup {
         weight: Some(2.0),
         ..PatchGroup::default()
@@ -172,7 +179,7 @@ async fn groups_and_batches_can_be_seen_and_changed() {
 }
 
 #[tokio::test]
-async fn dead_jobs_limits_and_reasons_can_be_asked_for() {
+async fn dead_jobs_limits_and_reasons_can_be_seen_and_changed() {
     let running = start(|_| {}).await;
     let client = &running.client;
     let jobs: Vec<_> = (0..4)
@@ -194,12 +201,12 @@ async fn dead_jobs_limits_and_reasons_can_be_asked_for() {
         }]),
         ..DeadSelection::default()
     };
-    assert_eq!(client.replay_dead(&which).await.unwrap().jobs, 1);
+    assert_eq!(client.replay_dead(&which).await.unwrap().handled, 1);
     let which = DeadSelection {
         all: true,
         ..DeadSelection::default()
     };
-    assert_eq!(client.purge_dead(&which).await.unwrap().jobs, 1);
+    assert_eq!(client.purge_dead(&which).await.unwrap().handled, 1);
     assert!(!client.why_group("A").await.unwrap().reasons.is_empty());
     assert_eq!(
         client.why_job("A", "3").await.unwrap().state,
@@ -207,7 +214,7 @@ async fn dead_jobs_limits_and_reasons_can_be_asked_for() {
     );
 
     let patch = PatchLimits {
-        global_rps: Some(Some(20.0)),
+        global_rps: Nullable::Value(20.0),
         why: Some("a test".into()),
         ..PatchLimits::default()
     };
@@ -215,7 +222,7 @@ async fn dead_jobs_limits_and_reasons_can_be_asked_for() {
     assert_eq!(limits.global_rps, 20.0);
     assert_eq!(limits.changes.last().unwrap().why, "a test");
     let patch = PatchLimits {
-        global_rps: Some(None),
+        global_rps: Nullable::Null,
         ..PatchLimits::default()
     };
     client.patch_limits(&patch).await.unwrap();
@@ -272,12 +279,12 @@ async fn a_worker_settles_everything_and_stops_in_order() {
     let stop = {
         let client = client.clone();
         async move {
-            let decided = client
+            let updates = client
                 .follow_batch("A", "all")
                 .try_collect::<Vec<_>>()
                 .await
                 .unwrap();
-            assert_eq!(decided.last().unwrap().status, BatchStatus::Completed);
+            assert_eq!(updates.last().unwrap().status, BatchStatus::Completed);
         }
     };
     let worker = Worker::new(client.clone()).name("w").concurrency(64).batch(500);
@@ -294,8 +301,8 @@ async fn a_worker_settles_everything_and_stops_in_order() {
 }
 
 #[tokio::test]
-async fn a_long_run_keeps_its_lease_and_a_stop_gives_back_what_is_not_done() {
-    // It is extended after half of the timeout: the other half is longer than a stall.
+async fn a_long_run_keeps_its_lease_and_a_stop_releases_unfinished_jobs() {
+    // The worker extends a lease after half of the timeout: the other half is longer than a stall.
     let running = start(|config| {
         config.worker_pool.job_timeout_ms = Millis(15_000);
         config.worker_pool.lease_margin_ms = Millis(5_000);
@@ -330,7 +337,7 @@ async fn a_long_run_keeps_its_lease_and_a_stop_gives_back_what_is_not_done() {
     running.service.shutdown().await.unwrap();
 }
 
-/// A certificate for 127.0.0.1 that nobody but its holder trusts, and its key.
+/// A self-signed certificate for 127.0.0.1, and its key.
 fn certificate(folder: &Path) -> (PathBuf, PathBuf) {
     let (cert, key) = (folder.join("cert.pem"), folder.join("key.pem"));
     let made = std::process::Command::new("openssl")
@@ -357,7 +364,7 @@ fn certificate(folder: &Path) -> (PathBuf, PathBuf) {
 }
 
 #[tokio::test]
-async fn tls_is_spoken_with_whom_the_root_certificate_vouches_for() {
+async fn tls_needs_a_service_that_the_root_certificate_vouches_for() {
     let folder = tempfile::tempdir().unwrap();
     let (cert, key) = certificate(folder.path());
     let pem = std::fs::read(&cert).unwrap();
@@ -381,14 +388,14 @@ async fn tls_is_spoken_with_whom_the_root_certificate_vouches_for() {
     running.service.shutdown().await.unwrap();
 }
 
-/// A place in the room "concert", as somebody whom nobody knows.
-async fn comes(client: &Client) -> (Waiting, RoomTicket) {
+/// Joins the room "concert" as a new visitor.
+async fn joins(client: &Client) -> (Waiting, RoomTicket) {
     let mut waiting = client
         .wait_in_room("concert", &JoinRoom::default(), None)
         .await
         .unwrap();
-    let place = place(&mut waiting).await;
-    (waiting, place)
+    let ticket = ticket(&mut waiting).await;
+    (waiting, ticket)
 }
 
 async fn event(waiting: &mut Waiting) -> RoomEvent {
@@ -398,25 +405,25 @@ async fn event(waiting: &mut Waiting) -> RoomEvent {
         .unwrap()
 }
 
-async fn place(waiting: &mut Waiting) -> RoomTicket {
+async fn ticket(waiting: &mut Waiting) -> RoomTicket {
     match event(waiting).await {
-        RoomEvent::Ticket(place) => place,
-        other => panic!("{other:?} is no place"),
+        RoomEvent::Ticket(ticket) => ticket,
+        other => panic!("{other:?} is no ticket"),
     }
 }
 
-/// The last event, and the one before which nothing else may come but places.
+/// The last event, before which nothing but tickets may come.
 async fn last(waiting: &mut Waiting) -> RoomEvent {
-    let mut told = event(waiting).await;
-    while let RoomEvent::Ticket(_) = told {
-        told = event(waiting).await;
+    let mut last = event(waiting).await;
+    while let RoomEvent::Ticket(_) = last {
+        last = event(waiting).await;
     }
-    assert!(in_time(waiting.next()).await.is_none(), "{told:?} was the last");
-    told
+    assert!(in_time(waiting.next()).await.is_none(), "{last:?} was the last");
+    last
 }
 
 #[tokio::test]
-async fn a_visitor_keeps_the_place_by_its_cookie_until_it_is_let_in() {
+async fn a_visitor_keeps_the_ticket_by_its_cookie_until_it_is_let_in() {
     let running = start(|config| {
         let mut room = RoomSettings::default();
         room.capacity.inside = 0;
@@ -424,48 +431,48 @@ async fn a_visitor_keeps_the_place_by_its_cookie_until_it_is_let_in() {
     })
     .await;
     let client = &running.client;
-    let (mut ada, first) = comes(client).await;
+    let (mut ada, first) = joins(client).await;
     assert_eq!((first.state, first.position), (TicketState::Waiting, Some(1)));
-    let (mut bob, second) = comes(client).await;
+    let (mut bob, second) = joins(client).await;
     assert_eq!(second.position, Some(2));
     let cookie = bob.cookie().unwrap().clone();
 
-    // Another stream of the same visitor takes over, at the same place.
+    // Another stream of the same visitor takes over, at the same position.
     let join = JoinRoom::default();
     let mut again = client
         .wait_in_room("concert", &join, Some(&cookie))
         .await
         .unwrap();
     assert_eq!(again.cookie(), Some(&cookie));
-    assert_eq!(place(&mut again).await.position, Some(2));
+    assert_eq!(ticket(&mut again).await.position, Some(2));
     assert_eq!(last(&mut bob).await, RoomEvent::Superseded);
 
-    // Away and back.
+    // Disconnected and reconnected.
     drop(again);
     let mut bob = client
         .wait_in_room("concert", &join, Some(&cookie))
         .await
         .unwrap();
-    assert_eq!(place(&mut bob).await.position, Some(2));
+    assert_eq!(ticket(&mut bob).await.position, Some(2));
     assert_eq!(
         client.ticket_in_room("concert", &cookie).await.unwrap().position,
         Some(2)
     );
 
-    // Whoever leaves is told so, and moves those behind.
+    // A visitor who leaves gets a final event, and those behind move up.
     let left = client.leave_room("concert", ada.cookie().unwrap()).await.unwrap();
     assert_eq!(
         (left.state, left.end),
         (TicketState::Ended, Some(TicketEnd::Left))
     );
     let RoomEvent::Closed(closed) = last(&mut ada).await else {
-        panic!("nobody told that the stream is over")
+        panic!("the stream was not closed")
     };
     assert_eq!(
         (closed.reason, closed.end),
         (StreamEnd::Ended, Some(TicketEnd::Left))
     );
-    while place(&mut bob).await.position != Some(1) {}
+    while ticket(&mut bob).await.position != Some(1) {}
 
     let one = PatchCapacity {
         inside: Some(LimitBy::Set(Some(1))),
@@ -475,7 +482,7 @@ async fn a_visitor_keeps_the_place_by_its_cookie_until_it_is_let_in() {
     let granted = loop {
         match event(&mut bob).await {
             RoomEvent::Ticket(_) => {}
-            RoomEvent::Granted(place) => break place,
+            RoomEvent::Granted(ticket) => break ticket,
             other => panic!("{other:?} instead of a pass"),
         }
     };

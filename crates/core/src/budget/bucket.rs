@@ -12,7 +12,7 @@ pub const TOKEN: u64 = 1_000;
 
 /// The refill rate and the capacity of a bucket.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Flow {
+pub struct BucketConfig {
     /// Tokens per second; at least 1.
     pub rate: u64,
     /// Capacity in tokens; at least 1.
@@ -36,13 +36,13 @@ impl Bucket {
 
     /// Mints the tokens due at `now`. A clock that went back mints nothing, one that jumped ahead at most the
     /// burst.
-    pub fn refill(&mut self, flow: Flow, now: Timestamp) {
-        let full = flow.burst * TOKEN;
+    pub fn refill(&mut self, config: BucketConfig, now: Timestamp) {
+        let full = config.burst * TOKEN;
         let elapsed = now.since(self.at).0;
         // Bounded before the multiplication: a long silence must stay within the range of exact numbers.
-        self.level = match elapsed >= full.div_ceil(flow.rate) {
+        self.level = match elapsed >= full.div_ceil(config.rate) {
             true => full,
-            false => full.min(self.level + elapsed * flow.rate),
+            false => full.min(self.level + elapsed * config.rate),
         };
         self.at = self.at.max(now);
     }
@@ -59,12 +59,12 @@ impl Bucket {
     }
 
     /// When `tokens` are available if nobody takes any: time 0 if they are, `None` if they exceed the burst.
-    pub fn ready_at(&self, flow: Flow, tokens: u64) -> Option<Timestamp> {
+    pub fn ready_at(&self, config: BucketConfig, tokens: u64) -> Option<Timestamp> {
         let missing = (tokens * TOKEN).saturating_sub(self.level);
         match missing {
             0 => Some(Timestamp(0)),
-            _ if tokens > flow.burst => None,
-            _ => Some(self.at + Millis(missing.div_ceil(flow.rate))),
+            _ if tokens > config.burst => None,
+            _ => Some(self.at + Millis(missing.div_ceil(config.rate))),
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::bucket::Flow;
+use super::bucket::BucketConfig;
 use super::day::DayZone;
 use crate::config::{ConfigError, ensure};
 use crate::priority::Priority;
@@ -68,8 +68,8 @@ impl Default for BudgetConfig {
 
 impl BudgetConfig {
     /// The bucket of all calls.
-    pub fn flow(&self) -> Flow {
-        Flow {
+    pub fn bucket(&self) -> BucketConfig {
+        BucketConfig {
             rate: self.rate,
             burst: self.burst,
         }
@@ -77,8 +77,8 @@ impl BudgetConfig {
 
     /// The bucket of low-priority calls. Its rate is what `low_rate × (1 s + validity) + low_burst ≤ low_cap`
     /// leaves.
-    pub fn low_flow(&self) -> Flow {
-        Flow {
+    pub fn low_bucket(&self) -> BucketConfig {
+        BucketConfig {
             rate: self.low_cap.saturating_sub(self.low_burst) * 1_000 / (1_000 + self.validity_ms.0),
             burst: self.low_burst,
         }
@@ -151,7 +151,7 @@ impl BudgetConfig {
             self.hard_limit
         );
         ensure!(
-            self.low_flow().rate >= 1,
+            self.low_bucket().rate >= 1,
             "budgets.{name}: low_cap = {} with low_burst = {} and validity {} leaves low priority no call \
              per second; raise low_cap or lower low_burst",
             self.low_cap,

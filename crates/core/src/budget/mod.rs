@@ -35,7 +35,7 @@ mod tests;
 use serde::{Deserialize, Serialize};
 
 pub use answer::{asked_hold, asks_for_time};
-pub use bucket::{Bucket, Flow, TOKEN};
+pub use bucket::{Bucket, BucketConfig, TOKEN};
 pub use config::{BudgetConfig, MAX_PER_DAY, MAX_RATE};
 pub use day::{DAY_MS, DayCount, DayZone, Moment};
 
@@ -193,11 +193,11 @@ impl Budget {
 
     /// Changes the settings; tokens above the burst are lost.
     pub fn configure(&mut self, config: BudgetConfig, now: Timestamp) {
-        self.state.all.refill(self.config.flow(), now);
-        self.state.low.refill(self.config.low_flow(), now);
+        self.state.all.refill(self.config.bucket(), now);
+        self.state.low.refill(self.config.low_bucket(), now);
         self.config = config;
-        self.state.all.refill(self.config.flow(), now);
-        self.state.low.refill(self.config.low_flow(), now);
+        self.state.all.refill(self.config.bucket(), now);
+        self.state.low.refill(self.config.low_bucket(), now);
     }
 
     pub fn config(&self) -> &BudgetConfig {
@@ -289,8 +289,8 @@ impl Budget {
     /// Mints, turns the day, and drops the credit of low priority if it has not returned.
     fn advance(&mut self, priority: Priority, at: Moment) {
         let now = at.now;
-        self.state.all.refill(self.config.flow(), now);
-        self.state.low.refill(self.config.low_flow(), now);
+        self.state.all.refill(self.config.bucket(), now);
+        self.state.low.refill(self.config.low_bucket(), now);
         self.state.day.turn(self.config.zone.day(at.wall));
         self.steady.turn(self.config.zone.day(at.steady));
         if priority == Priority::Low && self.state.low_ask.tokens_at(now) == 0 {
@@ -445,7 +445,7 @@ impl Budget {
         let now = at.now;
         let (mut until, mut by) = (self.next_by_rate(priority, now), LimitedBy::Rate);
         if priority == Priority::Low {
-            let cap = self.ready(self.state.low, self.config.low_flow(), 1);
+            let cap = self.ready(self.state.low, self.config.low_bucket(), 1);
             if cap > until {
                 (until, by) = (cap, LimitedBy::LowCap);
             }
@@ -461,7 +461,7 @@ impl Budget {
     }
 
     fn next_by_rate(&self, priority: Priority, now: Timestamp) -> Timestamp {
-        let one = self.ready(self.state.all, self.config.flow(), 1);
+        let one = self.ready(self.state.all, self.config.bucket(), 1);
         let (kept, ask) = match priority {
             Priority::High => (self.kept_for(Priority::Low, now), self.state.low_ask),
             Priority::Low if self.owed_to_low() > 0 => return one,
@@ -471,11 +471,11 @@ impl Budget {
             return one;
         }
         // Either enough for both is minted, or the other one does not return.
-        let both = self.ready(self.state.all, self.config.flow(), kept + 1);
+        let both = self.ready(self.state.all, self.config.bucket(), kept + 1);
         both.min(one.max(ask.until))
     }
 
-    fn ready(&self, bucket: Bucket, flow: Flow, tokens: u64) -> Timestamp {
-        bucket.ready_at(flow, tokens).unwrap_or(Timestamp(u64::MAX))
+    fn ready(&self, bucket: Bucket, config: BucketConfig, tokens: u64) -> Timestamp {
+        bucket.ready_at(config, tokens).unwrap_or(Timestamp(u64::MAX))
     }
 }

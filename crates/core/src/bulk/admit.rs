@@ -2,10 +2,10 @@
 
 use super::Bulk;
 use super::command::{AdmitOutcome, AdmitParams, BatchStatus, Denied, JobSeq, Priority, Stop};
+use super::config::Hold;
 use super::job::{JobState, Spot};
 use super::list::Slot;
-use super::pick::{Pick, UNHOLD_PER_CALL, looks};
-use crate::config::Hold;
+use super::pick::{Pick, UNHOLD_PER_CALL, inspections};
 use crate::time::Timestamp;
 
 impl Bulk {
@@ -19,7 +19,7 @@ impl Bulk {
             };
         };
         let ready_cap = p.ready_cap.min(self.config.backpressure.ready_queue_max_size);
-        let mut looks = looks(p.max);
+        let mut inspections = inspections(p.max);
         let mut admitted = Vec::new();
         let stop = loop {
             if admitted.len() as u32 >= p.max {
@@ -33,7 +33,7 @@ impl Bulk {
                     until: self.limiter.window_end(),
                 };
             }
-            match self.pick(queue, &mut looks, now) {
+            match self.pick(queue, &mut inspections, now) {
                 Pick::Job(slot) => admitted.push(self.make_ready(slot, now)),
                 Pick::Empty => break self.nothing_startable(),
                 Pick::More => break Stop::More,
@@ -65,11 +65,11 @@ impl Bulk {
     fn make_ready(&mut self, slot: Slot, now: Timestamp) -> JobSeq {
         self.set_waiting(slot, now);
         let job = &mut self.jobs[slot as usize];
-        let (seq, line, batch) = (job.seq, job.line, job.batch);
+        let (seq, flow, batch) = (job.seq, job.flow, job.batch);
         job.state = JobState::Ready;
         job.spot = Spot::Ready;
         job.at = now;
-        let (group, queue) = (self.lines[line as usize].group, self.lines[line as usize].queue);
+        let (group, queue) = (self.flows[flow as usize].group, self.flows[flow as usize].queue);
         self.queues[usize::from(queue)]
             .ready
             .push_back(&mut self.jobs, slot);
@@ -85,15 +85,15 @@ impl Bulk {
     fn deny(&mut self, queue: u16, max: usize, now: Timestamp) -> Vec<Denied> {
         let mut denied = Vec::new();
         let orders = &self.queues[usize::from(queue)].orders;
-        let mut lines: Vec<Slot> = Priority::ALL
+        let mut flows: Vec<Slot> = Priority::ALL
             .iter()
-            .flat_map(|&priority| orders[priority as usize].lines())
+            .flat_map(|&priority| orders[priority as usize].flows())
             .take(max)
             .collect();
-        while denied.len() < max && !lines.is_empty() {
-            lines.retain(|&line| {
+        while denied.len() < max && !flows.is_empty() {
+            flows.retain(|&flow| {
                 denied.len() < max
-                    && self.deny_next(line, now).is_some_and(|one| {
+                    && self.deny_next(flow, now).is_some_and(|one| {
                         denied.push(one);
                         true
                     })
@@ -102,16 +102,16 @@ impl Bulk {
         denied
     }
 
-    fn deny_next(&mut self, line: Slot, now: Timestamp) -> Option<Denied> {
-        let group = self.lines[line as usize].group;
+    fn deny_next(&mut self, flow: Slot, now: Timestamp) -> Option<Denied> {
+        let group = self.flows[flow as usize].group;
         if self.next_backoff(group).uncapped >= self.config.congestion.max_backoff_ms {
             return None;
         }
         // Returned jobs keep the head of the flow: moving them behind throttled ones would change the order.
-        let slot = self.lines[line as usize].fresh.front()?;
+        let slot = self.flows[flow as usize].fresh.front()?;
         // The job stays in its flow, before fresh ones. It starts as soon as there is quota, however long its
         // estimate was, and is never denied twice. The flow keeps its place in the order.
-        self.lines[line as usize].fresh.remove(&mut self.jobs, slot);
+        self.flows[flow as usize].fresh.remove(&mut self.jobs, slot);
         let backoff = self.throttle(slot, now);
         self.set_denied(slot, backoff.wait, now);
         let entry = &self.groups[group as usize];

@@ -15,19 +15,16 @@ impl Bulk {
             let (mut slot, mut len, mut prev) = (list.head, 0, NIL);
             while slot != NIL {
                 assert_eq!(self.jobs[slot as usize].links[QUEUE].prev, prev, "links meet");
-                assert!(
-                    spots.insert(slot, spot).is_none(),
-                    "job {slot} stands in two lists"
-                );
+                assert!(spots.insert(slot, spot).is_none(), "job {slot} is in two lists");
                 len += 1;
                 (prev, slot) = (slot, self.jobs[slot as usize].links[QUEUE].next);
             }
             assert_eq!(len, list.len, "length of a {spot:?} list");
         };
-        for (_, line) in &self.lines {
-            visit(&line.returned, Spot::Returned);
-            visit(&line.throttled, Spot::Throttled);
-            visit(&line.fresh, Spot::Fresh);
+        for (_, flow) in &self.flows {
+            visit(&flow.returned, Spot::Returned);
+            visit(&flow.throttled, Spot::Throttled);
+            visit(&flow.fresh, Spot::Fresh);
         }
         for queue in &self.queues {
             visit(&queue.ready, Spot::Ready);
@@ -39,7 +36,7 @@ impl Bulk {
         }
         visit(&self.finished, Spot::Finished);
         self.check_jobs(&spots);
-        self.check_lines();
+        self.check_flows();
     }
 
     fn check_limits(&self) {
@@ -59,15 +56,11 @@ impl Bulk {
         let mut counts: HashMap<Slot, [u32; 6]> = HashMap::new();
         let mut congested: HashMap<Slot, u32> = HashMap::new();
         let mut unfinished: HashMap<Slot, u32> = HashMap::new();
-        let mut of_line: HashMap<Slot, u32> = HashMap::new();
+        let mut of_flow: HashMap<Slot, u32> = HashMap::new();
         for (slot, job) in &self.jobs {
             let slot = slot as Slot;
             let spot = spots.get(&slot).copied().unwrap_or(Spot::Nowhere);
-            assert_eq!(
-                job.spot, spot,
-                "{:?} {:?} knows where it stands",
-                job.seq, job.state
-            );
+            assert_eq!(job.spot, spot, "{:?} {:?} knows where it is", job.seq, job.state);
             let expected = match job.state {
                 JobState::Waiting => matches!(spot, Spot::Returned | Spot::Fresh | Spot::Parked),
                 JobState::Ready => spot == Spot::Ready,
@@ -77,12 +70,12 @@ impl Bulk {
                 }
                 JobState::Completed | JobState::Dead => matches!(spot, Spot::Finished | Spot::Nowhere),
             };
-            assert!(expected, "{:?} is {:?} but stands {spot:?}", job.seq, job.state);
+            assert!(expected, "{:?} is {:?} but is at {spot:?}", job.seq, job.state);
             let group = self.batches[job.batch as usize].group;
             counts.entry(group).or_default()[job.state as usize] += 1;
             if !job.state.is_finished() {
                 *unfinished.entry(job.batch).or_default() += 1;
-                *of_line.entry(job.line).or_default() += 1;
+                *of_flow.entry(job.flow).or_default() += 1;
             }
             if job.state == JobState::Delayed && job.delay != super::DelayReason::Scheduled {
                 *congested.entry(group).or_default() += 1;
@@ -131,10 +124,10 @@ impl Bulk {
                 batch.id
             );
         }
-        for (slot, line) in &self.lines {
+        for (slot, flow) in &self.flows {
             assert_eq!(
-                line.unfinished,
-                of_line.get(&(slot as Slot)).copied().unwrap_or(0)
+                flow.unfinished,
+                of_flow.get(&(slot as Slot)).copied().unwrap_or(0)
             );
         }
         let active = self.groups.iter().filter(|(_, group)| group.is_active()).count();
@@ -146,12 +139,16 @@ impl Bulk {
         );
     }
 
-    fn check_lines(&self) {
-        for (_, line) in &self.lines {
-            let group = &self.groups[line.group as usize];
-            let stands = line.place.is_some();
-            let should = line.len() > 0 && group.held.is_none();
-            assert_eq!(stands, should, "a line of {:?} in the order: {line:?}", group.id);
+    fn check_flows(&self) {
+        for (_, flow) in &self.flows {
+            let group = &self.groups[flow.group as usize];
+            let is_there = flow.place.is_some();
+            let should = flow.len() > 0 && group.held.is_none();
+            assert_eq!(
+                is_there, should,
+                "a flow of {:?} in the order: {flow:?}",
+                group.id
+            );
         }
     }
 }

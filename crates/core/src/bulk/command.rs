@@ -472,7 +472,7 @@ pub struct Ceilings {
     /// Starts in one window.
     pub starts_per_window: Option<u32>,
     /// Jobs running at once.
-    pub leased_at_once: Option<u32>,
+    pub max_running: Option<u32>,
 }
 
 #[derive(Debug, Clone, PartialEq)]

@@ -6,7 +6,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::config::CongestionConfig;
+use super::config::CongestionConfig;
 use crate::time::{Millis, Timestamp};
 
 /// How congested a group is.
@@ -88,8 +88,9 @@ pub fn estimate_completion(pending: u64, speed: u64, window: Millis, now: Timest
 
 #[cfg(test)]
 mod tests {
-    use super::*;
     use CongestionLevel::*;
+
+    use super::*;
 
     const SECOND: Millis = Millis(1_000);
 
@@ -99,7 +100,7 @@ mod tests {
     }
 
     #[test]
-    fn to_t5_worked_values() {
+    fn backoff_follows_the_worked_values() {
         assert_eq!(of(0, 100), (1_000, None));
         assert_eq!(of(500, 100), (6_000, Moderate));
         assert_eq!(of(1_000_000, 10), (120_000, Critical));

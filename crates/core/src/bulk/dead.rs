@@ -12,7 +12,7 @@ use super::views::{Cursor, DeadFilter, DeadView, Page};
 pub const MAX_PAGE: u32 = 1_000;
 
 /// Limit: dead jobs that one call inspects. A page may be short because of it; `next` shows that there is more.
-pub const MAX_LOOKS: u32 = 10_000;
+pub const MAX_INSPECTIONS: u32 = 10_000;
 
 impl Bulk {
     pub(super) fn dead_page(&self, filter: &DeadFilter, after: Option<Cursor>, max: u32) -> Page<DeadView> {
@@ -23,7 +23,7 @@ impl Bulk {
             items: Vec::new(),
             next: None,
         };
-        for _ in 0..MAX_LOOKS {
+        for _ in 0..MAX_INSPECTIONS {
             let Some((&seq, &slot)) = dead.next() else {
                 break;
             };

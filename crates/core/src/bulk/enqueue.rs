@@ -28,8 +28,8 @@ impl Bulk {
         for job in p.jobs {
             jobs.push(self.enqueue_one(group, batch, job, now));
         }
-        for line in self.groups[group as usize].lines.clone() {
-            self.enter_order(line, now);
+        for flow in self.groups[group as usize].flows.clone() {
+            self.enter_order(flow, now);
         }
         let batch = &self.batches[batch as usize];
         Ok(EnqueueOutcome {
@@ -109,7 +109,7 @@ impl Bulk {
             Err(refusal) => return Enqueued::Refused(refusal),
         };
         let seq = JobSeq(self.give_seq());
-        let line = self.line(group, self.kinds[usize::from(kind)].queue, new.priority);
+        let flow = self.flow(group, self.kinds[usize::from(kind)].queue, new.priority);
         let scheduled = new.run_at.filter(|&at| at > now);
         let slot = self.insert_job(
             Job {
@@ -118,7 +118,7 @@ impl Bulk {
                 fence: Fence(0),
                 at: scheduled.unwrap_or(now),
                 links: [Links::default(); 2],
-                line,
+                flow,
                 batch,
                 created: Job::whole_seconds(now),
                 kind,
@@ -181,8 +181,8 @@ impl Bulk {
 
     /// Adds an unfinished job to the slab, its indexes and its batch, and counts it.
     pub(super) fn insert_job(&mut self, job: Job, expires_at: Option<Timestamp>, now: Timestamp) -> Slot {
-        let (fingerprint, seq, line, batch, state) =
-            (job.fingerprint, job.seq, job.line, job.batch, job.state);
+        let (fingerprint, seq, flow, batch, state) =
+            (job.fingerprint, job.seq, job.flow, job.batch, job.state);
         let slot = self.jobs.insert(job) as Slot;
         self.index_job(fingerprint, slot);
         if let Some(expires_at) = expires_at {
@@ -193,8 +193,8 @@ impl Bulk {
         let entry = &mut self.batches[batch as usize];
         entry.jobs.push_back(&mut self.jobs, slot);
         entry.unfinished += 1;
-        self.line_gains(line);
-        let group = self.lines[line as usize].group;
+        self.flow_gains(flow);
+        let group = self.flows[flow as usize].group;
         self.shift(group, None, Some(state), now);
         slot
     }
@@ -202,7 +202,7 @@ impl Bulk {
     pub(super) fn push_fresh(&mut self, slot: Slot) {
         let job = &mut self.jobs[slot as usize];
         job.spot = Spot::Fresh;
-        self.lines[job.line as usize]
+        self.flows[job.flow as usize]
             .fresh
             .push_back(&mut self.jobs, slot);
     }

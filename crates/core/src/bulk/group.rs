@@ -2,14 +2,14 @@
 
 use super::Bulk;
 use super::command::{Ceilings, ConfigureGroupParams, Priority};
+use super::config::FairPolicy;
+use super::flow::Flow;
 use super::job::JobState;
-use super::line::Line;
 use super::list::Slot;
 use super::policy::{self, MAX_BASE_PRIORITY, PriorityCalculator, PriorityInput};
 use super::record::{Change, GroupRecord, GroupSeq};
 use super::refusal::Refusal;
 use super::stats::CongestionStats;
-use crate::config::FairPolicy;
 use crate::ids::GroupId;
 use crate::time::Timestamp;
 
@@ -20,7 +20,7 @@ pub(super) enum Held {
     /// At its limit of starts in this window; held until the window turns.
     Window(u64),
     /// At its limit of running jobs; held until a lease ends.
-    Leased,
+    Running,
 }
 
 #[derive(Debug)]
@@ -40,7 +40,7 @@ pub(super) struct Group {
     pub(super) congested: u32,
     /// The window and the starts counted in it.
     pub(super) started: (u64, u32),
-    pub(super) lines: Vec<Slot>,
+    pub(super) flows: Vec<Slot>,
     pub(super) batches: Vec<Slot>,
     pub(super) open_batch: Option<Slot>,
     pub(super) stats: CongestionStats,
@@ -117,7 +117,7 @@ impl Bulk {
             counts: [0; 6],
             congested: 0,
             started: (0, 0),
-            lines: Vec::new(),
+            flows: Vec::new(),
             batches: Vec::new(),
             open_batch: None,
             stats: CongestionStats::default(),
@@ -191,8 +191,8 @@ impl Bulk {
         }
         // A ready job that does not start frees its place for the next one, and no ending lease will signal
         // that.
-        let gave_up = from == Some(JobState::Ready) && to != Some(JobState::Running);
-        if gave_up && self.groups[group as usize].held == Some(Held::Leased) {
+        let not_started = from == Some(JobState::Ready) && to != Some(JobState::Running);
+        if not_started && self.groups[group as usize].held == Some(Held::Running) {
             self.unhold(group, now);
         }
     }
@@ -220,15 +220,15 @@ impl Bulk {
         let leased = group.count(JobState::Running) + promised;
         group
             .ceilings
-            .leased_at_once
+            .max_running
             .is_some_and(|most| leased >= most)
-            .then_some(Held::Leased)
+            .then_some(Held::Running)
     }
 
     /// Takes all flows of the group out of the order.
     pub(super) fn hold(&mut self, group: Slot, why: Held) {
-        for line in self.groups[group as usize].lines.clone() {
-            self.leave_order(line);
+        for flow in self.groups[group as usize].flows.clone() {
+            self.leave_order(flow);
         }
         let entry = &mut self.groups[group as usize];
         entry.held = Some(why);
@@ -242,8 +242,8 @@ impl Bulk {
         let entry = &mut self.groups[group as usize];
         entry.held = entry.paused.then_some(Held::Paused);
         if entry.held.is_none() {
-            for line in entry.lines.clone() {
-                self.enter_order(line, now);
+            for flow in entry.flows.clone() {
+                self.enter_order(flow, now);
             }
         }
     }
@@ -271,128 +271,128 @@ impl Bulk {
     }
 
     /// The group's flow in this queue and priority; creates it if needed.
-    pub(super) fn line(&mut self, group: Slot, queue: u16, priority: Priority) -> Slot {
-        let wanted = |&&line: &&Slot| {
-            let line = &self.lines[line as usize];
-            line.queue == queue && line.priority == priority
+    pub(super) fn flow(&mut self, group: Slot, queue: u16, priority: Priority) -> Slot {
+        let wanted = |&&flow: &&Slot| {
+            let flow = &self.flows[flow as usize];
+            flow.queue == queue && flow.priority == priority
         };
-        if let Some(&line) = self.groups[group as usize].lines.iter().find(wanted) {
-            return line;
+        if let Some(&flow) = self.groups[group as usize].flows.iter().find(wanted) {
+            return flow;
         }
-        let line = self.lines.insert(Line::new(group, queue, priority)) as Slot;
-        self.groups[group as usize].lines.push(line);
-        line
+        let flow = self.flows.insert(Flow::new(group, queue, priority)) as Slot;
+        self.groups[group as usize].flows.push(flow);
+        flow
     }
 
     /// Counts one more unfinished job of the flow.
-    pub(super) fn line_gains(&mut self, slot: Slot) {
-        let line = &mut self.lines[slot as usize];
-        if line.unfinished == 0 {
-            let (queue, priority, tag) = (line.queue, line.priority, line.tag);
+    pub(super) fn flow_gains(&mut self, slot: Slot) {
+        let flow = &mut self.flows[slot as usize];
+        if flow.unfinished == 0 {
+            let (queue, priority, tag) = (flow.queue, flow.priority, flow.tag);
             self.queues[usize::from(queue)].orders[priority as usize].recall(slot, tag);
         }
-        line.unfinished += 1;
+        flow.unfinished += 1;
     }
 
-    pub(super) fn line_loses(&mut self, slot: Slot) {
-        let line = &mut self.lines[slot as usize];
-        line.unfinished -= 1;
-        if line.unfinished > 0 {
+    pub(super) fn flow_loses(&mut self, slot: Slot) {
+        let flow = &mut self.flows[slot as usize];
+        flow.unfinished -= 1;
+        if flow.unfinished > 0 {
             return;
         }
-        let (queue, priority, tag) = (line.queue, line.priority, line.tag);
+        let (queue, priority, tag) = (flow.queue, flow.priority, flow.tag);
         let order = &mut self.queues[usize::from(queue)].orders[priority as usize];
         if !order.remember(slot, tag) {
-            self.forget_line(slot);
+            self.forget_flow(slot);
         }
-        self.forget_lines(queue, priority);
+        self.forget_flows(queue, priority);
     }
 
     /// Drops remembered flows that virtual time has caught up with.
-    pub(super) fn forget_lines(&mut self, queue: u16, priority: Priority) {
-        while let Some(line) = self.queues[usize::from(queue)].orders[priority as usize].forgettable() {
-            self.forget_line(line);
+    pub(super) fn forget_flows(&mut self, queue: u16, priority: Priority) {
+        while let Some(flow) = self.queues[usize::from(queue)].orders[priority as usize].forgettable() {
+            self.forget_flow(flow);
         }
     }
 
-    fn forget_line(&mut self, slot: Slot) {
-        let line = self.lines.remove(slot as usize);
-        self.groups[line.group as usize]
-            .lines
+    fn forget_flow(&mut self, slot: Slot) {
+        let flow = self.flows.remove(slot as usize);
+        self.groups[flow.group as usize]
+            .flows
             .retain(|&other| other != slot);
     }
 
     pub(super) fn leave_order(&mut self, slot: Slot) {
-        let line = &self.lines[slot as usize];
-        let order = &mut self.queues[usize::from(line.queue)].orders[line.priority as usize];
-        order.remove(&mut self.lines, slot);
+        let flow = &self.flows[slot as usize];
+        let order = &mut self.queues[usize::from(flow.queue)].orders[flow.priority as usize];
+        order.remove(&mut self.flows, slot);
     }
 
     /// Puts a flow into the order if it has jobs, its group is not held and it is not there yet. A flow already
     /// in the order does not move: arrivals never change the order.
     pub(super) fn enter_order(&mut self, slot: Slot, now: Timestamp) {
-        let line = &mut self.lines[slot as usize];
-        let group = &self.groups[line.group as usize];
-        if line.place.is_some() || group.held.is_some() || line.len() == 0 {
+        let flow = &mut self.flows[slot as usize];
+        let group = &self.groups[flow.group as usize];
+        if flow.place.is_some() || group.held.is_some() || flow.len() == 0 {
             return;
         }
-        let order = &mut self.queues[usize::from(line.queue)].orders[line.priority as usize];
-        line.tag = order.arrival_tag(line.tag);
-        line.since = now;
-        line.served = 0;
+        let order = &mut self.queues[usize::from(flow.queue)].orders[flow.priority as usize];
+        flow.tag = order.arrival_tag(flow.tag);
+        flow.since = now;
+        flow.served = 0;
         let key = match self.config.fair_queue.policy {
-            FairPolicy::Fair => line.tag as i64,
-            FairPolicy::Score => score(self.config.fair_queue.alpha, line, group),
+            FairPolicy::Fair => flow.tag as i64,
+            FairPolicy::Score => score(self.config.fair_queue.alpha, flow, group),
         };
-        order.insert(&mut self.lines, slot, key);
+        order.insert(&mut self.flows, slot, key);
         self.signals.work = true;
     }
 
     /// Moves a served flow back: virtual time advances, and the flow gets its next tag.
     pub(super) fn reenter_order(&mut self, slot: Slot, now: Timestamp) {
         self.leave_order(slot);
-        let line = &mut self.lines[slot as usize];
-        let group = &self.groups[line.group as usize];
-        let (queue, priority) = (line.queue, line.priority);
+        let flow = &mut self.flows[slot as usize];
+        let group = &self.groups[flow.group as usize];
+        let (queue, priority) = (flow.queue, flow.priority);
         let order = &mut self.queues[usize::from(queue)].orders[priority as usize];
-        order.advance(line.tag);
-        line.tag += group.step;
-        line.since = now;
-        line.served += 1;
+        order.advance(flow.tag);
+        flow.tag += group.step;
+        flow.since = now;
+        flow.served += 1;
         if order.needs_rebase(group.step) {
-            let same = |(_, l): &(usize, &mut Line)| l.queue == queue && l.priority == priority;
-            let lines = self
-                .lines
+            let same = |(_, l): &(usize, &mut Flow)| l.queue == queue && l.priority == priority;
+            let flows = self
+                .flows
                 .iter_mut()
                 .filter(same)
-                .map(|(slot, line)| (slot as Slot, line));
-            order.rebase(lines);
+                .map(|(slot, flow)| (slot as Slot, flow));
+            order.rebase(flows);
         }
-        let line = &self.lines[slot as usize];
-        if line.len() > 0 {
+        let flow = &self.flows[slot as usize];
+        if flow.len() > 0 {
             let key = match self.config.fair_queue.policy {
-                FairPolicy::Fair => line.tag as i64,
-                FairPolicy::Score => score(self.config.fair_queue.alpha, line, group),
+                FairPolicy::Fair => flow.tag as i64,
+                FairPolicy::Score => score(self.config.fair_queue.alpha, flow, group),
             };
-            order.insert(&mut self.lines, slot, key);
+            order.insert(&mut self.flows, slot, key);
         }
-        self.forget_lines(queue, priority);
+        self.forget_flows(queue, priority);
     }
 
     /// Reverts the advance of a pick whose job did not start.
     pub(super) fn refund_pick(&mut self, slot: Slot) {
-        let line = &mut self.lines[slot as usize];
-        let step = self.groups[line.group as usize].step;
-        line.tag = line.tag.saturating_sub(step);
+        let flow = &mut self.flows[slot as usize];
+        let step = self.groups[flow.group as usize].step;
+        flow.tag = flow.tag.saturating_sub(step);
     }
 }
 
-fn score(alpha: f64, line: &Line, group: &Group) -> i64 {
+fn score(alpha: f64, flow: &Flow, group: &Group) -> i64 {
     PriorityCalculator { alpha }.calculate(PriorityInput {
-        since_ms: line.since.0,
+        since_ms: flow.since.0,
         base_priority: group.base_priority,
-        total_jobs: line.served + line.len(),
-        done_jobs: line.served,
+        total_jobs: flow.served + flow.len(),
+        done_jobs: flow.served,
     })
 }
 
@@ -401,7 +401,7 @@ impl Ceilings {
     pub fn check(&self) -> Result<(), Refusal> {
         for (what, value) in [
             ("starts_per_window", self.starts_per_window),
-            ("leased_at_once", self.leased_at_once),
+            ("max_running", self.max_running),
         ] {
             if value == Some(0) {
                 return Err(Refusal::ZeroCeiling {

@@ -50,7 +50,7 @@ pub(super) struct Job {
     pub(super) at: Timestamp,
     pub(super) links: [Links; 2],
     /// Its flow; meaningless once finished.
-    pub(super) line: Slot,
+    pub(super) flow: Slot,
     pub(super) batch: Slot,
     /// When the job was accepted, in whole seconds to save memory.
     pub(super) created: u32,

@@ -9,7 +9,7 @@ use super::command::{
 };
 use super::job::{JobState, Spot};
 use super::list::Slot;
-use super::pick::{Pick, Startable, UNHOLD_PER_CALL, looks};
+use super::pick::{Pick, Startable, UNHOLD_PER_CALL, inspections};
 use super::record::Change;
 use crate::ids::Owner;
 use crate::time::Timestamp;
@@ -31,13 +31,13 @@ impl Bulk {
                 stop: Stop::Empty,
             };
         };
-        let mut looks = looks(p.max);
+        let mut inspections = inspections(p.max);
         let mut jobs = Vec::new();
         let stop = loop {
             if jobs.len() as u32 >= p.max {
                 break Stop::Enough;
             }
-            match self.next_start(queue, &mut looks, now) {
+            match self.next_start(queue, &mut inspections, now) {
                 Ok(slot) => jobs.push(self.start(slot, &p.owner, now)),
                 Err(stop) => break stop,
             }
@@ -50,7 +50,7 @@ impl Bulk {
     }
 
     /// The next job to start, detached, within every limit.
-    fn next_start(&mut self, queue: u16, looks: &mut u32, now: Timestamp) -> Result<Slot, Stop> {
+    fn next_start(&mut self, queue: u16, inspections: &mut u32, now: Timestamp) -> Result<Slot, Stop> {
         let limited = Stop::Limited {
             until: self.limiter.window_end(),
         };
@@ -60,20 +60,20 @@ impl Bulk {
             if self.limiter.room() == 0 || state.started >= state.pace.limit(now, window) {
                 return Err(limited);
             }
-            if *looks == 0 {
+            if *inspections == 0 {
                 return Err(Stop::More);
             }
-            *looks -= 1;
-            let group = self.lines[self.jobs[slot as usize].line as usize].group;
+            *inspections -= 1;
+            let group = self.flows[self.jobs[slot as usize].flow as usize].group;
             let held = self.at_ceiling(group, 0);
             match self.startable(slot, now) {
                 Startable::No(reason) => {
                     self.detach(slot);
                     self.die(slot, reason, String::new(), now);
                 }
-                Startable::Yes if self.groups[group as usize].paused => self.unready_line(slot, now),
+                Startable::Yes if self.groups[group as usize].paused => self.unready_flow(slot, now),
                 Startable::Yes if held.is_some() => {
-                    self.unready_line(slot, now);
+                    self.unready_flow(slot, now);
                     self.hold(group, held.expect("just seen"));
                 }
                 Startable::Yes => {
@@ -87,7 +87,7 @@ impl Bulk {
         if self.room(queue, now) == 0 {
             return Err(limited);
         }
-        match self.pick(queue, looks, now) {
+        match self.pick(queue, inspections, now) {
             Pick::Job(slot) => Ok(slot),
             Pick::Empty => Err(self.nothing_startable()),
             Pick::More => Err(Stop::More),
@@ -116,7 +116,7 @@ impl Bulk {
         let (name, timeout) = (kind.name.clone(), kind.timeout);
 
         let job = &mut self.jobs[slot as usize];
-        let (from, seq, line, batch) = (job.state, job.seq, job.line, job.batch);
+        let (from, seq, flow, batch) = (job.state, job.seq, job.flow, job.batch);
         job.state = JobState::Running;
         job.spot = Spot::Nowhere;
         job.fence = fence;
@@ -124,8 +124,8 @@ impl Bulk {
         let attempt = u32::from(job.attempts) + 1;
 
         let (group, queue, priority) = {
-            let line = &self.lines[line as usize];
-            (line.group, line.queue, line.priority)
+            let flow = &self.flows[flow as usize];
+            (flow.group, flow.queue, flow.priority)
         };
         self.limiter.charge();
         self.queues[usize::from(queue)].started += 1;

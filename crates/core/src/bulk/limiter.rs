@@ -127,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn to_t4_ten_start_the_eleventh_waits_for_the_next_window() {
+    fn ten_start_the_eleventh_waits_for_the_next_window() {
         let mut limiter = ten_per_second();
         for _ in 0..10 {
             limiter.try_start(Timestamp(5_300)).unwrap();

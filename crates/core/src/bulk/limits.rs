@@ -8,12 +8,12 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
 
+use super::config::limit_per_window;
 use super::pick::UNHOLD_PER_CALL;
 use super::record::Change;
 use super::refusal::Refusal;
 use super::views::{LimitsView, QueueView};
 use super::{Bulk, pace};
-use crate::config::limit_per_window;
 use crate::ids::QueueId;
 use crate::time::{Millis, Timestamp};
 

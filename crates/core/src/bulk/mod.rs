@@ -29,15 +29,16 @@ mod batch;
 mod cancel;
 mod check;
 pub mod command;
+pub mod config;
 pub mod congestion;
 pub mod dead;
 mod enqueue;
+mod flow;
 mod group;
 mod job;
 mod lease;
 pub mod limiter;
 mod limits;
-mod line;
 mod list;
 mod order;
 pub mod pace;
@@ -62,28 +63,28 @@ pub mod why;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::hash::Hasher;
 
-use hashbrown::{HashMap, HashTable};
-use siphasher::sip128::{Hasher128, SipHasher13};
-use slab::Slab;
-
 use batch::Batch;
 pub use command::*;
+use flow::{Flow, Queue};
 use group::Group;
 pub use group::checked_base_priority;
+use hashbrown::{HashMap, HashTable};
 use job::{Job, Kind};
 pub use job::{JobState, default_queue};
 use lease::LeaseEntry;
 use limiter::WindowLimiter;
 pub use limits::{CHANGES_KEPT, ConfigureLimitsParams, LimitChange, MAX_QUEUES_SET, Set};
-use line::{Line, Queue};
 use list::{List, QUEUE, Slot};
 pub use purge::PurgeParams;
 pub use record::Change;
 use record::{BatchSeq, GroupSeq};
 pub use refusal::{JobRefusal, Refusal};
 pub use settle::cut_error;
+use siphasher::sip128::{Hasher128, SipHasher13};
+use slab::Slab;
 
-use crate::config::{BulkConfig, ConfigError};
+use self::config::BulkConfig;
+use crate::config::ConfigError;
 use crate::ids::{BatchId, GroupId, JobType, QueueId};
 use crate::time::{StoreClock, Timestamp};
 
@@ -120,7 +121,7 @@ pub struct Bulk {
     groups_by_seq: BTreeMap<GroupSeq, Slot>,
     batches: Slab<Batch>,
     batch_slots: HashMap<(Slot, BatchId), Slot>,
-    lines: Slab<Line>,
+    flows: Slab<Flow>,
     queues: Vec<Queue>,
     queue_slots: HashMap<QueueId, u16>,
     kinds: Vec<Kind>,
@@ -178,7 +179,7 @@ impl Bulk {
             groups_by_seq: BTreeMap::new(),
             batches: Slab::new(),
             batch_slots: HashMap::new(),
-            lines: Slab::new(),
+            flows: Slab::new(),
             queues: Vec::new(),
             queue_slots: HashMap::new(),
             kinds: Vec::new(),

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use slab::Slab;
 
-use super::line::Line;
+use super::flow::Flow;
 use super::list::Slot;
 use super::policy::TAG_LIMIT;
 
@@ -33,10 +33,10 @@ impl FairOrder {
     }
 
     pub(super) fn first(&self) -> Option<Slot> {
-        self.places.first_key_value().map(|(_, &line)| line)
+        self.places.first_key_value().map(|(_, &flow)| flow)
     }
 
-    pub(super) fn lines(&self) -> impl Iterator<Item = Slot> + '_ {
+    pub(super) fn flows(&self) -> impl Iterator<Item = Slot> + '_ {
         self.places.values().copied()
     }
 
@@ -44,20 +44,20 @@ impl FairOrder {
         self.places.len()
     }
 
-    pub(super) fn insert(&mut self, lines: &mut Slab<Line>, line: Slot, key: i64) {
+    pub(super) fn insert(&mut self, flows: &mut Slab<Flow>, flow: Slot, key: i64) {
         self.next_turn += 1;
-        let entry = &mut lines[line as usize];
-        assert!(entry.place.is_none(), "a line stands in the order once");
+        let entry = &mut flows[flow as usize];
+        assert!(entry.place.is_none(), "a flow is in the order at most once");
         entry.place = Some((key, self.next_turn));
-        self.places.insert(place((key, self.next_turn)), line);
+        self.places.insert(place((key, self.next_turn)), flow);
     }
 
-    pub(super) fn remove(&mut self, lines: &mut Slab<Line>, line: Slot) {
-        let Some(taken) = lines[line as usize].place.take() else {
+    pub(super) fn remove(&mut self, flows: &mut Slab<Flow>, flow: Slot) {
+        let Some(taken) = flows[flow as usize].place.take() else {
             return;
         };
         // Nearly always it is the first, which needs no comparison.
-        if self.first() == Some(line) {
+        if self.first() == Some(flow) {
             self.places.pop_first();
         } else {
             self.places.remove(&place(taken));
@@ -80,24 +80,24 @@ impl FairOrder {
     }
 
     /// Remembers the tag of a flow without unfinished jobs; returns false if there is nothing to remember.
-    pub(super) fn remember(&mut self, line: Slot, tag: u64) -> bool {
-        tag > self.virtual_time && self.remembered.insert((tag, line))
+    pub(super) fn remember(&mut self, flow: Slot, tag: u64) -> bool {
+        tag > self.virtual_time && self.remembered.insert((tag, flow))
     }
 
-    pub(super) fn recall(&mut self, line: Slot, tag: u64) {
-        self.remembered.remove(&(tag, line));
+    pub(super) fn recall(&mut self, flow: Slot, tag: u64) {
+        self.remembered.remove(&(tag, flow));
     }
 
     /// The next remembered flow that may be forgotten. When the order is empty, the busy period is over:
     /// virtual time jumps ahead, and everyone starts equal.
     pub(super) fn forgettable(&mut self) -> Option<Slot> {
-        let &(tag, line) = self.remembered.first()?;
+        let &(tag, flow) = self.remembered.first()?;
         if self.places.is_empty() {
             self.virtual_time = self.virtual_time.max(tag);
         }
         (tag <= self.virtual_time).then(|| {
             self.remembered.pop_first();
-            line
+            flow
         })
     }
 
@@ -110,22 +110,22 @@ impl FairOrder {
     }
 
     /// Subtracts virtual time from every tag, so that tags stay below [`TAG_LIMIT`]. The order does not change.
-    pub(super) fn rebase<'a>(&mut self, lines: impl Iterator<Item = (Slot, &'a mut Line)>) {
+    pub(super) fn rebase<'a>(&mut self, flows: impl Iterator<Item = (Slot, &'a mut Flow)>) {
         let base = self.virtual_time;
         self.virtual_time = 0;
         self.places.clear();
         self.remembered.clear();
-        for (slot, line) in lines {
-            let was = line.tag as i64;
-            line.tag = line.tag.saturating_sub(base);
-            if let Some((key, turn)) = &mut line.place {
+        for (slot, flow) in flows {
+            let was = flow.tag as i64;
+            flow.tag = flow.tag.saturating_sub(base);
+            if let Some((key, turn)) = &mut flow.place {
                 // Scores are not tags and stay as they are.
                 if *key == was {
-                    *key = line.tag as i64;
+                    *key = flow.tag as i64;
                 }
                 self.places.insert(place((*key, *turn)), slot);
-            } else if line.unfinished == 0 {
-                self.remembered.insert((line.tag, slot));
+            } else if flow.unfinished == 0 {
+                self.remembered.insert((flow.tag, slot));
             }
         }
     }
@@ -138,7 +138,7 @@ mod tests {
     use super::super::policy::STEP_UNIT;
     use super::super::{Bulk, EnqueueParams, LeaseParams, NewJob, Priority, default_queue};
     use super::TAG_LIMIT;
-    use crate::config::BulkConfig;
+    use crate::bulk::config::BulkConfig;
     use crate::ids::{GroupId, JobId, JobType, Owner};
     use crate::time::Timestamp;
 
@@ -189,8 +189,8 @@ mod tests {
         enqueue(&mut bulk, "b", 20);
         enqueue(&mut bulk, "c", 20);
         assert_eq!(serve(&mut bulk, 24), "bc".repeat(12));
-        for (_, line) in &bulk.lines {
-            assert!(line.tag < near, "the tag was rebased: {}", line.tag);
+        for (_, flow) in &bulk.flows {
+            assert!(flow.tag < near, "the tag was rebased: {}", flow.tag);
         }
         // A newcomer after the rebase is not delayed, and delays nobody.
         enqueue(&mut bulk, "d", 3);
@@ -215,9 +215,9 @@ mod tests {
             let answers = answers.collect();
             bulk.call(super::super::SettleParams { answers }, Timestamp(1));
             assert!(
-                bulk.lines.len() <= 4,
-                "{} lines after visitor {visitor}",
-                bulk.lines.len()
+                bulk.flows.len() <= 4,
+                "{} flows after visitor {visitor}",
+                bulk.flows.len()
             );
         }
     }

@@ -48,16 +48,16 @@ impl Bulk {
     }
 
     pub(super) fn unpark(&mut self, batch: Slot, now: Timestamp) {
-        for (line, mut list) in std::mem::take(&mut self.batches[batch as usize].parked) {
+        for (flow, mut list) in std::mem::take(&mut self.batches[batch as usize].parked) {
             while let Some(slot) = list.back() {
                 list.remove(&mut self.jobs, slot);
                 self.jobs[slot as usize].spot = Spot::Returned;
-                self.lines[line as usize]
+                self.flows[flow as usize]
                     .returned
                     .push_front(&mut self.jobs, slot);
             }
-            if self.lines.contains(line as usize) {
-                self.enter_order(line, now);
+            if self.flows.contains(flow as usize) {
+                self.enter_order(flow, now);
             }
         }
     }

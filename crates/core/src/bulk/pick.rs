@@ -23,7 +23,7 @@ pub(super) enum Startable {
 }
 
 /// Limit: inspections of groups and jobs that turn out not to be startable, per call.
-pub(super) fn looks(max: u32) -> u32 {
+pub(super) fn inspections(max: u32) -> u32 {
     max.saturating_mul(10).saturating_add(1_000)
 }
 
@@ -32,14 +32,14 @@ pub(super) const UNHOLD_PER_CALL: usize = 1_000;
 
 impl Bulk {
     /// Takes the next job of the queue out of its flow. The flow is already charged for it.
-    pub(super) fn pick(&mut self, queue: u16, looks: &mut u32, now: Timestamp) -> Pick {
+    pub(super) fn pick(&mut self, queue: u16, inspections: &mut u32, now: Timestamp) -> Pick {
         let percent = [
             0,
             self.config.fair_queue.normal_min_percent,
             self.config.fair_queue.low_min_percent,
         ];
         loop {
-            if *looks == 0 {
+            if *inspections == 0 {
                 return Pick::More;
             }
             let state = &self.queues[usize::from(queue)];
@@ -47,21 +47,21 @@ impl Bulk {
             let Some(priority) = state.credits.choose(waits) else {
                 return Pick::Empty;
             };
-            let line = state.orders[priority as usize]
+            let flow = state.orders[priority as usize]
                 .first()
-                .expect("a priority that waits has a first line");
-            let group = self.lines[line as usize].group;
+                .expect("a priority that waits has a first flow");
+            let group = self.flows[flow as usize].group;
             let ready = self.groups[group as usize].count(JobState::Ready);
             if let Some(held) = self.at_ceiling(group, ready) {
                 self.hold(group, held);
-                *looks -= 1;
+                *inspections -= 1;
                 continue;
             }
-            if let Some(slot) = self.take_startable(line, looks, now) {
+            if let Some(slot) = self.take_startable(flow, inspections, now) {
                 self.queues[usize::from(queue)]
                     .credits
                     .book(priority, waits, percent);
-                self.reenter_order(line, now);
+                self.reenter_order(flow, now);
                 return Pick::Job(slot);
             }
         }
@@ -69,9 +69,9 @@ impl Bulk {
 
     /// The first job of the flow that may start; handles those before it that may not. The flow may be gone
     /// afterwards.
-    fn take_startable(&mut self, line: Slot, looks: &mut u32, now: Timestamp) -> Option<Slot> {
-        while let Some(slot) = self.lines.get(line as usize).and_then(|line| line.front()) {
-            if *looks == 0 {
+    fn take_startable(&mut self, flow: Slot, inspections: &mut u32, now: Timestamp) -> Option<Slot> {
+        while let Some(slot) = self.flows.get(flow as usize).and_then(|flow| flow.front()) {
+            if *inspections == 0 {
                 return None;
             }
             match self.startable(slot, now) {
@@ -85,7 +85,7 @@ impl Bulk {
                     self.die(slot, reason, String::new(), now);
                 }
             }
-            *looks -= 1;
+            *inspections -= 1;
         }
         None
     }
@@ -105,11 +105,11 @@ impl Bulk {
 
     /// Takes a job out of whatever holds it: flow, parking, ready or the delayed index. Its state stays.
     pub(super) fn detach(&mut self, slot: Slot) {
-        let (spot, line, batch) = {
+        let (spot, flow, batch) = {
             let job = &self.jobs[slot as usize];
-            (job.spot, job.line, job.batch)
+            (job.spot, job.flow, job.batch)
         };
-        let entry = &mut self.lines[line as usize];
+        let entry = &mut self.flows[flow as usize];
         match spot {
             Spot::Returned => entry.returned.remove(&mut self.jobs, slot),
             Spot::Throttled => entry.throttled.remove(&mut self.jobs, slot),
@@ -118,7 +118,7 @@ impl Bulk {
                 let parked = &mut self.batches[batch as usize].parked;
                 let list = parked
                     .iter_mut()
-                    .find(|(of, _)| *of == line)
+                    .find(|(of, _)| *of == flow)
                     .expect("a parked job has its list");
                 list.1.remove(&mut self.jobs, slot);
             }
@@ -134,28 +134,28 @@ impl Bulk {
                     self.delayed.remove(&(job.at, job.seq, slot));
                 }
             }
-            Spot::Finished => unreachable!("finished jobs stand in no line"),
+            Spot::Finished => unreachable!("a finished job is in no flow"),
         }
         self.jobs[slot as usize].spot = Spot::Nowhere;
-        if self.lines[line as usize].len() == 0 {
-            self.leave_order(line);
+        if self.flows[flow as usize].len() == 0 {
+            self.leave_order(flow);
         }
     }
 
     /// Appends an unfinished, detached job to the returned jobs of its flow.
     pub(super) fn push_returned(&mut self, slot: Slot, now: Timestamp) {
-        let line = self.jobs[slot as usize].line;
+        let flow = self.jobs[slot as usize].flow;
         self.jobs[slot as usize].spot = Spot::Returned;
-        self.lines[line as usize].returned.push_back(&mut self.jobs, slot);
-        self.enter_order(line, now);
+        self.flows[flow as usize].returned.push_back(&mut self.jobs, slot);
+        self.enter_order(flow, now);
     }
 
     /// Puts a job back at the head of its flow. Jobs that were never leased keep their order of arrival among
     /// each other, however many return and in whatever order.
     pub(super) fn give_back(&mut self, slot: Slot, now: Timestamp) {
-        let (line, seq) = (self.jobs[slot as usize].line, self.jobs[slot as usize].seq);
+        let (flow, seq) = (self.jobs[slot as usize].flow, self.jobs[slot as usize].seq);
         self.jobs[slot as usize].spot = Spot::Returned;
-        let returned = &mut self.lines[line as usize].returned;
+        let returned = &mut self.flows[flow as usize].returned;
         let mut next = returned.head;
         while next != NIL && self.jobs[next as usize].fence == Fence(0) && self.jobs[next as usize].seq < seq
         {
@@ -165,19 +165,19 @@ impl Bulk {
             NIL => returned.push_back(&mut self.jobs, slot),
             next => returned.insert_before(&mut self.jobs, next, slot),
         }
-        self.enter_order(line, now);
+        self.enter_order(flow, now);
     }
 
     /// Moves a job of a paused batch from its flow to the batch's parking.
     fn park(&mut self, slot: Slot, now: Timestamp) {
         self.detach(slot);
         self.set_waiting(slot, now);
-        let (line, batch) = (self.jobs[slot as usize].line, self.jobs[slot as usize].batch);
+        let (flow, batch) = (self.jobs[slot as usize].flow, self.jobs[slot as usize].batch);
         let parked = &mut self.batches[batch as usize].parked;
-        let list = match parked.iter_mut().position(|(of, _)| *of == line) {
+        let list = match parked.iter_mut().position(|(of, _)| *of == flow) {
             Some(found) => &mut parked[found].1,
             None => {
-                parked.push((line, List::default()));
+                parked.push((flow, List::default()));
                 &mut parked.last_mut().expect("just pushed").1
             }
         };
@@ -188,11 +188,11 @@ impl Bulk {
     /// Counts a job as waiting, whatever it was before.
     pub(super) fn set_waiting(&mut self, slot: Slot, now: Timestamp) {
         let job = &self.jobs[slot as usize];
-        let (from, line, delay) = (job.state, job.line, job.delay);
+        let (from, flow, delay) = (job.state, job.flow, job.delay);
         if from == JobState::Waiting {
             return;
         }
-        let group = self.lines[line as usize].group;
+        let group = self.flows[flow as usize].group;
         if from == JobState::Delayed {
             self.uncongest(group, delay);
         }
@@ -202,24 +202,24 @@ impl Bulk {
 
     /// Moves a ready job back to the head of its flow and reverts its pick.
     pub(super) fn unready(&mut self, slot: Slot, now: Timestamp) {
-        let line = self.jobs[slot as usize].line;
+        let flow = self.jobs[slot as usize].flow;
         self.detach(slot);
         self.set_waiting(slot, now);
-        self.leave_order(line);
-        self.refund_pick(line);
+        self.leave_order(flow);
+        self.refund_pick(flow);
         self.give_back(slot, now);
     }
 
     /// Moves back all ready jobs of the flow that `slot` belongs to: those behind it must not overtake it.
-    pub(super) fn unready_line(&mut self, slot: Slot, now: Timestamp) {
-        let line = self.jobs[slot as usize].line;
-        let mut next = self.queues[usize::from(self.lines[line as usize].queue)]
+    pub(super) fn unready_flow(&mut self, slot: Slot, now: Timestamp) {
+        let flow = self.jobs[slot as usize].flow;
+        let mut next = self.queues[usize::from(self.flows[flow as usize].queue)]
             .ready
             .head;
         while next != NIL {
             let slot = next;
             next = self.jobs[slot as usize].links[QUEUE].next;
-            if self.jobs[slot as usize].line == line {
+            if self.jobs[slot as usize].flow == flow {
                 self.unready(slot, now);
             }
         }

@@ -80,9 +80,9 @@ impl Bulk {
     /// until the picker finds them.
     fn waiting_since(&self, group: &Group) -> Option<Timestamp> {
         let firsts = group
-            .lines
+            .flows
             .iter()
-            .filter_map(|&line| self.lines[line as usize].front());
+            .filter_map(|&flow| self.flows[flow as usize].front());
         let created = firsts.map(|slot| self.jobs[slot as usize].created).min();
         created.map(|seconds| Timestamp(u64::from(seconds) * 1_000))
     }
@@ -174,7 +174,7 @@ impl Bulk {
                 .sum::<u64>()
         };
         let [high, normal, low] = Priority::ALL.map(groups_at);
-        let remembered = |queue: &super::line::Queue| {
+        let remembered = |queue: &super::flow::Queue| {
             queue
                 .orders
                 .iter()
@@ -193,9 +193,9 @@ impl Bulk {
             limit_per_window: self.limiter.limit(),
             throttles: self.totals.throttles,
             saved_spins: self.totals.saved_spins,
-            groups_kept: self.groups.len() as u64,
-            batches_kept: self.batches.len() as u64,
-            lines_kept: self.lines.len() as u64,
+            groups_in_memory: self.groups.len() as u64,
+            batches_in_memory: self.batches.len() as u64,
+            flows_in_memory: self.flows.len() as u64,
             tags_remembered: self.queues.iter().map(remembered).sum(),
         }
     }

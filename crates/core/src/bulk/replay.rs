@@ -22,13 +22,13 @@ impl Bulk {
             self.finished.remove(&mut self.jobs, slot);
         }
         self.dead_jobs.remove(&seq);
-        let line = self.line(group, self.kinds[usize::from(kind)].queue, priority);
+        let flow = self.flow(group, self.kinds[usize::from(kind)].queue, priority);
         let job = &mut self.jobs[slot as usize];
-        job.line = line;
+        job.flow = flow;
         job.state = JobState::Waiting;
         job.attempts = 0;
         job.at = now;
-        self.line_gains(line);
+        self.flow_gains(flow);
         self.shift(group, Some(JobState::Dead), Some(JobState::Waiting), now);
         let batch = &mut self.batches[batch as usize];
         batch.unfinished += 1;

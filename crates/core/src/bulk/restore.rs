@@ -7,12 +7,13 @@
 use hashbrown::HashMap;
 
 use super::command::{BatchStatus, DeathReason, DelayReason, Fence, JobSeq, Priority};
+use super::config::BulkConfig;
 use super::job::{Job, JobState, Spot};
 use super::lease::LeaseEntry;
 use super::list::{Links, Slot};
 use super::record::{BatchRecord, BatchSeq, GroupRecord, GroupSeq, JobProgress, LimitsRecord, StoredState};
 use super::{Bulk, FingerprintKey};
-use crate::config::{BulkConfig, ConfigError};
+use crate::config::ConfigError;
 use crate::ids::{JobType, Owner};
 use crate::time::{StoreClock, Timestamp};
 
@@ -156,7 +157,7 @@ impl Restore {
         };
         let group = self.bulk.batches[batch as usize].group;
         let bulk = &mut self.bulk;
-        let line = bulk.line(group, bulk.kinds[usize::from(kind)].queue, head.priority);
+        let flow = bulk.flow(group, bulk.kinds[usize::from(kind)].queue, head.priority);
         let fingerprint = bulk.fingerprint(bulk.groups[group as usize].seq, head.id);
         if bulk.find_job(fingerprint).is_some() {
             return Err(RestoreError::Twice(format!("job {:?}", head.id)));
@@ -167,7 +168,7 @@ impl Restore {
             fence: state.map_or(Fence(0), |state| state.fence),
             at: self.now,
             links: [Links::default(); 2],
-            line,
+            flow,
             batch,
             created: Job::whole_seconds(head.created_at),
             kind,
@@ -242,7 +243,7 @@ impl Restore {
         job.state = JobState::Delayed;
         job.delay = reason;
         job.at = due;
-        let group = self.bulk.lines[job.line as usize].group;
+        let group = self.bulk.flows[job.flow as usize].group;
         let slot = self.insert_unfinished(job, head);
         self.bulk.delayed.insert((due, head.seq, slot));
         if reason != DelayReason::Scheduled {
@@ -335,27 +336,27 @@ impl Bulk {
         }
         // Flows that only finished jobs refer to.
         let unused: Vec<Slot> = self
-            .lines
+            .flows
             .iter()
-            .filter(|(_, line)| line.unfinished == 0)
+            .filter(|(_, flow)| flow.unfinished == 0)
             .map(|(slot, _)| slot as Slot)
             .collect();
-        for line in unused {
-            let group = self.lines.remove(line as usize).group;
-            self.groups[group as usize].lines.retain(|&other| other != line);
+        for flow in unused {
+            let group = self.flows.remove(flow as usize).group;
+            self.groups[group as usize].flows.retain(|&other| other != flow);
         }
         // In order of arrival: the group with the oldest waiting job goes first.
         let mut waiting: Vec<(JobSeq, Slot)> = self
-            .lines
+            .flows
             .iter()
-            .filter_map(|(slot, line)| Some((self.jobs[line.front()? as usize].seq, slot as Slot)))
+            .filter_map(|(slot, flow)| Some((self.jobs[flow.front()? as usize].seq, slot as Slot)))
             .collect();
         waiting.sort_unstable();
-        for &(_, line) in &waiting {
-            self.leave_order(line);
+        for &(_, flow) in &waiting {
+            self.leave_order(flow);
         }
-        for (_, line) in waiting {
-            self.enter_order(line, now);
+        for (_, flow) in waiting {
+            self.enter_order(flow, now);
         }
         for slot in 0..self.batches.capacity() as u32 {
             let Some(batch) = self.batches.get_mut(slot as usize) else {

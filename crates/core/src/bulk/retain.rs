@@ -158,11 +158,11 @@ impl Bulk {
             for batch in group.batches.clone() {
                 self.drop_batch(batch);
             }
-            let lines = std::mem::take(&mut self.groups[slot as usize].lines);
-            for line in lines {
-                let line_entry = self.lines.remove(line as usize);
-                let queue = &mut self.queues[usize::from(line_entry.queue)];
-                queue.orders[line_entry.priority as usize].recall(line, line_entry.tag);
+            let flows = std::mem::take(&mut self.groups[slot as usize].flows);
+            for flow in flows {
+                let flow_entry = self.flows.remove(flow as usize);
+                let queue = &mut self.queues[usize::from(flow_entry.queue)];
+                queue.orders[flow_entry.priority as usize].recall(flow, flow_entry.tag);
             }
             let group = self.groups.remove(slot as usize);
             self.group_slots.remove(&group.id);

@@ -52,7 +52,7 @@ impl Bulk {
     /// Releases a group that was held for too many running jobs.
     pub(super) fn lease_ended(&mut self, slot: Slot, now: Timestamp) {
         let group = self.batches[self.jobs[slot as usize].batch as usize].group;
-        if self.groups[group as usize].held == Some(Held::Leased) {
+        if self.groups[group as usize].held == Some(Held::Running) {
             self.unhold(group, now);
         }
     }
@@ -67,7 +67,7 @@ impl Bulk {
         let job = &self.jobs[slot as usize];
         let (kind, queue) = (
             &self.kinds[usize::from(job.kind)],
-            self.lines[job.line as usize].queue,
+            self.flows[job.flow as usize].queue,
         );
         let attempts = job.attempts;
         let again = !matches!(outcome, JobOutcome::Completed { .. } | JobOutcome::Failed { .. });
@@ -130,7 +130,7 @@ impl Bulk {
 
     fn done(&mut self, slot: Slot, result: Bytes, now: Timestamp) -> bool {
         let throttles = u64::from(self.jobs[slot as usize].throttles);
-        let group = self.lines[self.jobs[slot as usize].line as usize].group;
+        let group = self.flows[self.jobs[slot as usize].flow as usize].group;
         let stats = &mut self.groups[group as usize].stats;
         stats.completed += 1;
         stats.completed_throttles += throttles;
@@ -194,13 +194,13 @@ impl Bulk {
             self.expiring.remove(&(at, self.jobs[slot as usize].seq, slot));
         }
         let job = &mut self.jobs[slot as usize];
-        let (from, line, batch) = (job.state, job.line, job.batch);
+        let (from, flow, batch) = (job.state, job.flow, job.batch);
         job.state = state;
         job.at = now;
         job.expires = false;
-        let group = self.lines[line as usize].group;
+        let group = self.flows[flow as usize].group;
         self.shift(group, Some(from), Some(state), now);
-        self.line_loses(line);
+        self.flow_loses(flow);
         let entry = &mut self.batches[batch as usize];
         entry.unfinished -= 1;
         // If the batch keeps its results, its jobs are deleted together with it.

@@ -23,7 +23,7 @@ impl Bulk {
     pub(super) fn throttle(&mut self, slot: Slot, now: Timestamp) -> Backoff {
         let job = &mut self.jobs[slot as usize];
         job.throttles = job.throttles.saturating_add(1);
-        let group = self.lines[job.line as usize].group;
+        let group = self.flows[job.flow as usize].group;
         let backoff = self.next_backoff(group);
         let stats = &mut self.groups[group as usize].stats;
         stats.total_throttle_count += 1;
@@ -41,11 +41,11 @@ impl Bulk {
         job.delay = DelayReason::RateLimited;
         job.spot = Spot::Throttled;
         job.at = now + wait;
-        let line = job.line;
-        self.lines[line as usize]
+        let flow = job.flow;
+        self.flows[flow as usize]
             .throttled
             .push_back(&mut self.jobs, slot);
-        let group = self.lines[line as usize].group;
+        let group = self.flows[flow as usize].group;
         self.groups[group as usize].congested += 1;
         self.shift(group, Some(JobState::Waiting), Some(JobState::Delayed), now);
     }
@@ -56,7 +56,7 @@ impl Bulk {
         job.state = JobState::Delayed;
         job.delay = reason;
         job.at = due;
-        let (seq, group) = (job.seq, self.lines[job.line as usize].group);
+        let (seq, group) = (job.seq, self.flows[job.flow as usize].group);
         self.delayed.insert((due, seq, slot));
         self.groups[group as usize].congested += 1;
         self.shift(group, Some(JobState::Running), Some(JobState::Delayed), now);

@@ -171,9 +171,9 @@ pub struct BulkStats {
     pub throttles: u64,
     pub saved_spins: u64,
     /// Groups, batches and flows in memory, and the remembered tags of absent groups.
-    pub groups_kept: u64,
-    pub batches_kept: u64,
-    pub lines_kept: u64,
+    pub groups_in_memory: u64,
+    pub batches_in_memory: u64,
+    pub flows_in_memory: u64,
     pub tags_remembered: u64,
 }
 

@@ -13,10 +13,10 @@ use crate::ids::QueueId;
 use crate::time::{Millis, Timestamp};
 
 /// Limit: jobs inspected to find a job's position in its flow, or the group's delayed job that is due first.
-pub const MAX_LOOKS: usize = 100_000;
+pub const MAX_INSPECTIONS: usize = 100_000;
 
 /// Limit: jobs inspected in one flow for the first that may start.
-pub const LOOKS_PER_LINE: usize = 1_000;
+pub const INSPECTIONS_PER_FLOW: usize = 1_000;
 
 /// Everything that decides when one unfinished job starts.
 #[derive(Debug, Clone, PartialEq)]
@@ -43,7 +43,7 @@ pub struct GroupFacts {
     pub ready: u64,
     pub leased: u64,
     pub starts_per_window: Option<u64>,
-    pub leased_at_once: Option<u64>,
+    pub max_running: Option<u64>,
     /// Out of the order until the window turns.
     pub held: bool,
     /// The share of a window that each group gets if all want more, and whether it is a ceiling.
@@ -98,7 +98,7 @@ pub fn why(facts: &WhyFacts) -> Why {
     }
     // A job of a paused batch has left its flow, or will when the picker finds it: nothing else holds it.
     if facts.delayed.is_none() && !facts.batch_paused {
-        held_in_line(facts, &mut waits);
+        held_in_flow(facts, &mut waits);
     }
     let starts_at = (!facts.group_paused && !facts.batch_paused).then(|| starts_at(facts, &waits));
     Why {
@@ -109,7 +109,7 @@ pub fn why(facts: &WhyFacts) -> Why {
 }
 
 /// What holds a waiting or ready job. A job behind others waits for what holds the first of them.
-fn held_in_line(facts: &WhyFacts, waits: &mut Vec<Wait>) {
+fn held_in_flow(facts: &WhyFacts, waits: &mut Vec<Wait>) {
     let (group, window, queue) = (&facts.group, &facts.window, &facts.of_queue);
     let until = window.ends;
     // A ready job has reserved its start.
@@ -125,7 +125,7 @@ fn held_in_line(facts: &WhyFacts, waits: &mut Vec<Wait>) {
     {
         waits.push(Wait::ShareUsedUp { ceiling, until });
     }
-    if let Some(ceiling) = group.leased_at_once
+    if let Some(ceiling) = group.max_running
         && group.leased + promised(group.ready) >= ceiling
     {
         waits.push(Wait::GroupBusy { ceiling });
@@ -186,7 +186,7 @@ impl Bulk {
     pub(super) fn why_group(&self, group: Slot, now: Timestamp) -> Why {
         let next = self
             .first_ready(group)
-            .or_else(|| self.first_in_line(group, now))
+            .or_else(|| self.first_in_flows(group, now))
             .or_else(|| self.first_parked(group))
             .or_else(|| self.first_due(group));
         match next {
@@ -200,10 +200,10 @@ impl Bulk {
 
     fn why_facts(&self, slot: Slot, ahead: u64, now: Timestamp) -> WhyFacts {
         let job = &self.jobs[slot as usize];
-        let line = &self.lines[job.line as usize];
+        let flow = &self.flows[job.flow as usize];
         let (group, queue) = (
-            &self.groups[line.group as usize],
-            &self.queues[usize::from(line.queue)],
+            &self.groups[flow.group as usize],
+            &self.queues[usize::from(flow.queue)],
         );
         let window = self.limiter.window();
         WhyFacts {
@@ -219,7 +219,7 @@ impl Bulk {
                 ready: u64::from(group.count(JobState::Ready)),
                 leased: u64::from(group.count(JobState::Running)),
                 starts_per_window: group.ceilings.starts_per_window.map(u64::from),
-                leased_at_once: group.ceilings.leased_at_once.map(u64::from),
+                max_running: group.ceilings.max_running.map(u64::from),
                 held: group.held == Some(Held::Window(window)),
                 share: self.per_group_limit(),
                 share_is_strict: self.config.backpressure.strict_share,
@@ -243,21 +243,21 @@ impl Bulk {
     /// Jobs ahead of it in its flow.
     fn ahead_of(&self, slot: Slot) -> u64 {
         let job = &self.jobs[slot as usize];
-        let line = &self.lines[job.line as usize];
+        let flow = &self.flows[job.flow as usize];
         let before = match job.spot {
             Spot::Returned => 0,
-            Spot::Throttled => line.returned.len,
-            Spot::Fresh => line.returned.len + line.throttled.len,
+            Spot::Throttled => flow.returned.len,
+            Spot::Fresh => flow.returned.len + flow.throttled.len,
             // Out of its flow until its batch is resumed.
             _ => return 0,
         };
         let mut prev = job.links[QUEUE].prev;
-        let mut looks = 0;
-        while prev != NIL && looks < MAX_LOOKS {
+        let mut inspections = 0;
+        while prev != NIL && inspections < MAX_INSPECTIONS {
             prev = self.jobs[prev as usize].links[QUEUE].prev;
-            looks += 1;
+            inspections += 1;
         }
-        u64::from(before) + looks as u64
+        u64::from(before) + inspections as u64
     }
 
     /// The highest priority first, then the earliest arrival.
@@ -282,23 +282,23 @@ impl Bulk {
         if self.groups[group as usize].count(JobState::Ready) == 0 {
             return None;
         }
-        let of_group = |slot: &Slot| self.lines[self.jobs[*slot as usize].line as usize].group == group;
+        let of_group = |slot: &Slot| self.flows[self.jobs[*slot as usize].flow as usize].group == group;
         let first = |queue: &super::Queue| self.chain(queue.ready.head, QUEUE).find(of_group);
         self.next_of(self.queues.iter().filter_map(first))
     }
 
     /// The first job of each flow that may start, or its first job if none of the inspected ones may.
-    fn first_in_line(&self, group: Slot, now: Timestamp) -> Option<Slot> {
-        let first = |&line: &Slot| {
-            let line = &self.lines[line as usize];
-            let jobs = [&line.returned, &line.throttled, &line.fresh]
+    fn first_in_flows(&self, group: Slot, now: Timestamp) -> Option<Slot> {
+        let first = |&flow: &Slot| {
+            let flow = &self.flows[flow as usize];
+            let jobs = [&flow.returned, &flow.throttled, &flow.fresh]
                 .into_iter()
                 .flat_map(|list| self.chain(list.head, QUEUE));
-            let mut some = jobs.take(LOOKS_PER_LINE);
+            let mut some = jobs.take(INSPECTIONS_PER_FLOW);
             some.find(|&slot| self.startable(slot, now) == Startable::Yes)
-                .or(line.front())
+                .or(flow.front())
         };
-        self.next_of(self.groups[group as usize].lines.iter().filter_map(first))
+        self.next_of(self.groups[group as usize].flows.iter().filter_map(first))
     }
 
     fn first_parked(&self, group: Slot) -> Option<Slot> {
@@ -314,7 +314,7 @@ impl Bulk {
         }
         let batches = self.groups[group as usize].batches.iter();
         let jobs = batches.flat_map(|&batch| self.chain(self.batches[batch as usize].jobs.head, BATCH));
-        jobs.take(MAX_LOOKS)
+        jobs.take(MAX_INSPECTIONS)
             .filter(|&slot| self.jobs[slot as usize].state == JobState::Delayed)
             .min_by_key(|&slot| {
                 let job = &self.jobs[slot as usize];

@@ -46,7 +46,7 @@ enum Phase {
     Open {
         until: Timestamp,
     },
-    /// Probes in flight, and the results of those that finished. Probes without a result are given up at
+    /// Probes in flight, and the results of those that finished. Probes without a result are abandoned at
     /// `until`.
     HalfOpen {
         given: u32,

@@ -107,7 +107,7 @@ impl Record {
 use Priority::{High, Low};
 
 #[test]
-fn to_04_published_once_then_already_processing() {
+fn published_once_then_already_processing() {
     let mut record = Record::new();
     let first = record.request(Low);
     assert_eq!(first.as_str(), "PUBLISHED");

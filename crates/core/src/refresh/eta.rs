@@ -7,7 +7,7 @@ use crate::time::{Millis, Timestamp};
 
 /// One sample of the log.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Look {
+struct Sample {
     at: Timestamp,
     /// Waiting events: the end offset minus the committed one, or minus the start if nothing is committed.
     lag: u64,
@@ -18,41 +18,41 @@ struct Look {
 /// Keeps samples of the log for as long as throughput is measured over.
 #[derive(Debug, Clone, Default)]
 pub struct Eta {
-    looks: VecDeque<Look>,
+    samples: VecDeque<Sample>,
 }
 
 impl Eta {
-    /// Adds a successful sample. Callers skip failed ones: the kept samples age by themselves.
+    /// Adds a successful sample. Callers skip failed ones: the stored samples age by themselves.
     pub fn observe(&mut self, config: &EtaConfig, lag: u64, settled: u64, now: Timestamp) {
         // A counter that restarted, or a clock that went back, invalidates the samples before it.
         if self
-            .looks
+            .samples
             .back()
             .is_some_and(|last| settled < last.settled || now < last.at)
         {
-            self.looks.clear();
+            self.samples.clear();
         }
-        self.looks.push_back(Look {
+        self.samples.push_back(Sample {
             at: now,
             lag,
             settled,
         });
         // The oldest sample stays until a younger one spans the whole window.
         while self
-            .looks
+            .samples
             .get(1)
             .is_some_and(|second| now.since(second.at) >= config.window_ms)
         {
-            self.looks.pop_front();
+            self.samples.pop_front();
         }
     }
 
     /// Thousandths of an event per second; the assumed rate until something was settled.
     pub fn milli_rate(&self, config: &EtaConfig) -> u64 {
         let measured = self
-            .looks
+            .samples
             .front()
-            .zip(self.looks.back())
+            .zip(self.samples.back())
             .and_then(|(first, last)| {
                 let settled = u128::from(last.settled - first.settled);
                 let rate = (settled * 1_000_000).checked_div(u128::from(last.at.since(first.at).0))?;
@@ -63,7 +63,7 @@ impl Eta {
 
     /// Waiting events. `None` if the last sample is older than `within` and so no longer valid.
     pub fn lag(&self, within: Millis, now: Timestamp) -> Option<u64> {
-        let last = self.looks.back()?;
+        let last = self.samples.back()?;
         (now.since(last.at) < within).then_some(last.lag)
     }
 
@@ -118,7 +118,7 @@ mod tests {
             eta.observe(&config, 1_000, settled, Timestamp(look * 5_000));
         }
         assert_eq!(eta.milli_rate(&config), 100_000);
-        assert!(eta.looks.len() <= 14, "{}", eta.looks.len());
+        assert!(eta.samples.len() <= 14, "{}", eta.samples.len());
         eta.observe(&config, 1_000, 3, Timestamp(500_000));
         assert_eq!(eta.milli_rate(&config), 100_000, "as assumed");
     }

@@ -6,8 +6,8 @@
 //! |---|---|
 //! | `schemaVersion` | `"1.1"`; any `1.x` is accepted, another major version is rejected |
 //! | `eventId` | unique |
-//! | `source`, `key` | which record. `characterId`, text or whole number, is accepted as `key` |
-//! | `ocid` | the upstream's id of the record, if that is not its key |
+//! | `source`, `key` | which record; a key may be text or a whole number |
+//! | `params` | values for the placeholders of the source's URL, besides the key; absent if there are none |
 //! | `priority` | `HIGH`, `LOW` |
 //! | `reason` | `CACHE_MISS`, `STALE`, `PREFETCH`, `USER_REQUEST`, `RETRY`, `REPLAY` |
 //! | `requestedAt` | ISO-8601, UTC |
@@ -16,6 +16,7 @@
 //!
 //! Unknown fields are ignored, so that a later 1.x can add some.
 
+use std::collections::BTreeMap;
 use std::fmt;
 
 use serde::de::{Error, Visitor};
@@ -90,10 +91,10 @@ pub struct UpdateRequestEvent {
     pub schema_version: SchemaVersion,
     pub event_id: EventId,
     pub source: SourceId,
-    #[serde(alias = "characterId", deserialize_with = "text_or_number")]
+    #[serde(deserialize_with = "text_or_number")]
     pub key: RecordKey,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub ocid: Option<String>,
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub params: BTreeMap<String, String>,
     pub priority: Priority,
     pub reason: Reason,
     #[serde(with = "iso8601")]
@@ -150,7 +151,7 @@ pub(super) fn an_event() -> UpdateRequestEvent {
         event_id: EventId::new("6f1c").unwrap(),
         source: SourceId::new("characters").unwrap(),
         key: RecordKey::new("12345").unwrap(),
-        ocid: Some("a1b2".into()),
+        params: BTreeMap::from([("id".into(), "a1b2".into())]),
         priority: Priority::High,
         reason: Reason::CacheMiss,
         requested_at: Timestamp(1_794_821_400_250),
@@ -163,7 +164,7 @@ pub(super) fn an_event() -> UpdateRequestEvent {
 mod tests {
     use super::*;
 
-    const WIRE: &str = r#"{"schemaVersion":"1.1","eventId":"6f1c","source":"characters","key":"12345","ocid":"a1b2","priority":"HIGH","reason":"CACHE_MISS","requestedAt":"2026-11-16T09:30:00.250Z","correlationId":"req-9","version":1837897113856000}"#;
+    const WIRE: &str = r#"{"schemaVersion":"1.1","eventId":"6f1c","source":"characters","key":"12345","params":{"id":"a1b2"},"priority":"HIGH","reason":"CACHE_MISS","requestedAt":"2026-11-16T09:30:00.250Z","correlationId":"req-9","version":1837897113856000}"#;
 
     #[test]
     fn the_fields_on_the_wire() {
@@ -174,8 +175,8 @@ mod tests {
     }
 
     #[test]
-    fn a_character_id_is_a_key_and_unknown_fields_are_ignored() {
-        let old = WIRE.replace(r#""key":"12345""#, r#""characterId":12345,"later":[1]"#);
+    fn a_number_is_a_key_and_unknown_fields_are_ignored() {
+        let old = WIRE.replace(r#""key":"12345""#, r#""key":12345,"later":[1]"#);
         let old = old.replace("\"1.1\"", "\"1.7\"");
         let read: UpdateRequestEvent = serde_json::from_str(&old).unwrap();
         assert_eq!(read.key.as_str(), "12345");

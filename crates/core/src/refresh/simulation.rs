@@ -3,38 +3,21 @@
 
 use std::collections::VecDeque;
 
+use tidegate_testkit::{seeds, simulation};
+
 use super::Version;
-use super::coalescer::{self, BeginOutcome, BeginParams, RecordState, RequestOutcome, RequestParams};
-use super::coalescer::{SettleParams, Settlement};
+use super::coalescer::{
+    self, BeginOutcome, BeginParams, RecordState, RequestOutcome, RequestParams, SettleParams, Settlement,
+};
 use super::config::CoalescerConfig;
 use crate::budget::{Budget, BudgetConfig, BudgetRecord, DayZone, TakeOutcome};
 use crate::ids::Owner;
 use crate::priority::Priority;
+use crate::rng::Rng;
 use crate::time::{Millis, StoreClock, Timestamp};
 
 const START: Timestamp = Timestamp(1_790_000_000_000);
 const CLAIM: Millis = Millis(2_000);
-
-/// A small generator with a full period (splitmix64).
-struct Dice(u64);
-
-impl Dice {
-    fn roll(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut mixed = self.0;
-        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        mixed ^ (mixed >> 31)
-    }
-
-    fn below(&mut self, end: u64) -> u64 {
-        self.roll() % end
-    }
-
-    fn one_in(&mut self, chances: u64) -> bool {
-        self.below(chances) == 0
-    }
-}
 
 #[derive(Debug, Clone, Copy)]
 struct Event {
@@ -64,7 +47,7 @@ enum Work {
 }
 
 struct World {
-    dice: Dice,
+    rng: Rng,
     config: CoalescerConfig,
     records: Vec<Record>,
     log: VecDeque<Event>,
@@ -87,7 +70,7 @@ struct World {
 impl World {
     fn new(seed: u64, records: usize, budget: BudgetConfig) -> Self {
         Self {
-            dice: Dice(seed),
+            rng: Rng::new(seed),
             config: CoalescerConfig::default(),
             records: (0..records).map(|_| Record::default()).collect(),
             log: VecDeque::new(),
@@ -110,14 +93,14 @@ impl World {
     }
 
     /// Injects a fault with this chance, unless it is calm.
-    fn trouble(&mut self, chances: u64) -> bool {
-        !self.calm && self.dice.one_in(chances)
+    fn inject_fault(&mut self, chances: u64) -> bool {
+        !self.calm && self.rng.one_in(chances)
     }
 
     fn request(&mut self, index: usize, priority: Priority) {
         let now = self.now();
         // The reader's clock is off by up to five seconds, and it read up to a second ago.
-        let read_at = Timestamp(now.0 + self.dice.below(10_000) - 5_000 - self.dice.below(1_000));
+        let read_at = Timestamp(now.0 + self.rng.below(10_000) - 5_000 - self.rng.below(1_000));
         let record = &mut self.records[index];
         let params = RequestParams {
             priority,
@@ -142,11 +125,11 @@ impl World {
         let now = self.now();
         // The process dies before sending, the log rejects the event, or all is well; then it may die before
         // confirming.
-        if self.trouble(20) {
+        if self.inject_fault(20) {
             return;
         }
         let state = self.records[event.record].state.take();
-        if self.trouble(20) {
+        if self.inject_fault(20) {
             let (state, _) = coalescer::send_failed(state, &self.config, event.version, now);
             self.records[event.record].state = state;
             return;
@@ -154,7 +137,7 @@ impl World {
         self.log.push_back(event);
         let accepted = &mut self.records[event.record].accepted;
         *accepted = event.version.max(*accepted);
-        let state = match self.trouble(10) {
+        let state = match self.inject_fault(10) {
             true => state,
             false => coalescer::confirm_sent(state, &self.config, event.version, now).0,
         };
@@ -173,7 +156,7 @@ impl World {
             }
             Work::Started(event) | Work::Fetching(event, _) | Work::Written(event) => event,
         };
-        if self.trouble(40) {
+        if self.inject_fault(40) {
             // The worker died: nothing was committed, so the event is delivered again.
             self.log.push_back(event);
             self.workers[worker] = Work::Idle;
@@ -202,7 +185,7 @@ impl World {
             BeginOutcome::Go => self.workers[worker] = Work::Started(event),
             BeginOutcome::Busy { .. } => self.log.push_back(event),
             // Committed. Occasionally the commit is lost and the event comes again.
-            BeginOutcome::Obsolete if self.trouble(20) => self.log.push_back(event),
+            BeginOutcome::Obsolete if self.inject_fault(20) => self.log.push_back(event),
             BeginOutcome::Obsolete => {}
         }
     }
@@ -213,14 +196,14 @@ impl World {
         let TakeOutcome::Granted { use_by, .. } = outcome else {
             return Work::Started(event);
         };
-        let delay = Millis(self.dice.below(use_by.since(now).0 + 1));
+        let delay = Millis(self.rng.below(use_by.since(now).0 + 1));
         self.arrivals.push(self.real + delay);
         self.records[event.record].calls += 1;
         // Sometimes longer than the claim.
-        let takes = if self.trouble(30) {
+        let takes = if self.inject_fault(30) {
             5_000
         } else {
-            self.dice.below(400)
+            self.rng.below(400)
         };
         Work::Fetching(event, self.real + Millis(takes))
     }
@@ -242,7 +225,7 @@ impl World {
         let record = &mut self.records[event.record];
         let (state, _) = coalescer::settle(record.state.take(), &self.config, params, now);
         record.state = state;
-        if self.trouble(30) {
+        if self.inject_fault(30) {
             self.log.push_back(event);
         }
         Work::Idle
@@ -250,25 +233,25 @@ impl World {
 
     /// Faults outside of the workers.
     fn disturb(&mut self) {
-        if self.trouble(4_000) {
+        if self.inject_fault(4_000) {
             self.lagging = !self.lagging;
         }
-        if self.trouble(3_000) {
-            let back = self.dice.one_in(2);
-            let by = self.dice.below(40_000) as i64;
+        if self.inject_fault(3_000) {
+            let back = self.rng.one_in(2);
+            let by = self.rng.below(40_000) as i64;
             self.step += if back { -by } else { by };
             if !back {
                 self.jumps.push(self.real);
             }
         }
-        if self.trouble(4_000) {
+        if self.inject_fault(4_000) {
             let now = self.now();
             self.budget = Budget::restored(self.budget.config().clone(), self.kept, now);
         }
-        if self.trouble(50) {
+        if self.inject_fault(50) {
             let now = self.now();
-            let index = self.dice.below(self.records.len() as u64) as usize;
-            let lost = self.dice.one_in(10);
+            let index = self.rng.below(self.records.len() as u64) as usize;
+            let lost = self.rng.one_in(10);
             let config = &self.config;
             self.records[index]
                 .state
@@ -277,11 +260,11 @@ impl World {
     }
 
     fn tick(&mut self, requests: u64) {
-        self.real = self.real + Millis(1 + self.dice.below(4));
+        self.real = self.real + Millis(1 + self.rng.below(4));
         self.disturb();
         for _ in 0..requests {
-            let index = self.dice.below(self.records.len() as u64) as usize;
-            let priority = if self.dice.one_in(3) {
+            let index = self.rng.below(self.records.len() as u64) as usize;
+            let priority = if self.rng.one_in(3) {
                 Priority::High
             } else {
                 Priority::Low
@@ -335,39 +318,50 @@ fn small_budget() -> BudgetConfig {
     }
 }
 
+impl simulation::World for World {
+    /// Calls that arrived upstream.
+    type Report = usize;
+
+    fn step(&mut self) -> Result<(), String> {
+        let requests = self.rng.below(3) / 2;
+        self.tick(requests);
+        Ok(())
+    }
+
+    fn finish(&mut self) -> Result<usize, String> {
+        // Workers run, and there are no more faults.
+        (self.calm, self.lagging) = (true, false);
+        let mut ticks = 0;
+        while !self.is_worked_off() {
+            self.tick(0);
+            ticks += 1;
+            if ticks == 1_000_000 {
+                return Err(format!("{} events never end", self.log.len()));
+            }
+        }
+        for (index, record) in self.records.iter().enumerate() {
+            if record.snapshot.unwrap_or_default() < record.accepted {
+                let (accepted, snapshot) = (record.accepted, record.snapshot);
+                return Err(format!(
+                    "record {index} was promised {accepted} and has {snapshot:?}"
+                ));
+            }
+        }
+        self.check_calls();
+        Ok(self.arrivals.len())
+    }
+}
+
 #[test]
 fn nothing_is_lost_and_nothing_goes_back_whatever_goes_wrong() {
     let mut calls = 0;
-    for seed in 0..60 {
-        let mut world = World::new(seed, 40, small_budget());
-        for _ in 0..20_000 {
-            let requests = world.dice.below(3) / 2;
-            world.tick(requests);
-        }
-        // Workers run, and there are no more faults.
-        (world.calm, world.lagging) = (true, false);
-        let mut ticks = 0;
-        while !world.is_worked_off() {
-            world.tick(0);
-            ticks += 1;
-            assert!(
-                ticks < 1_000_000,
-                "seed {seed}: {} events never end",
-                world.log.len()
-            );
-        }
-        for (index, record) in world.records.iter().enumerate() {
-            assert!(
-                record.snapshot.unwrap_or_default() >= record.accepted,
-                "seed {seed}: record {index} was promised {} and has {:?}",
-                record.accepted,
-                record.snapshot
-            );
-        }
-        world.check_calls();
-        calls += world.arrivals.len();
+    for seed in seeds::fixed(60) {
+        calls += simulation::holds(seed, 20_000, |seed| World::new(seed, 40, small_budget()));
     }
-    assert!(calls > 60_000, "{calls} calls are too few to prove anything");
+    assert!(
+        seeds::again().is_some() || calls > 60_000,
+        "{calls} calls are too few to prove anything"
+    );
 }
 
 #[test]
@@ -381,16 +375,16 @@ fn the_day_is_never_over_through_crashes() {
             ..small_budget()
         };
         let mut budget = Budget::new(config.clone(), START);
-        let (mut kept, mut dice, mut calls) = (BudgetRecord::default(), Dice(seed), Vec::new());
+        let (mut kept, mut rng, mut calls) = (BudgetRecord::default(), Rng::new(seed), Vec::new());
         let mut now = zone.start(zone.day(START) + 1) - Millis(25_000);
         for _ in 0..20_000 {
-            now = now + Millis(dice.below(6));
-            if dice.one_in(2_000) {
+            now = now + Millis(rng.below(6));
+            if rng.one_in(2_000) {
                 budget = Budget::restored(config.clone(), kept, now);
             }
-            let priority = Priority::ALL[dice.below(2) as usize];
+            let priority = Priority::ALL[rng.below(2) as usize];
             if let TakeOutcome::Granted { tokens, use_by } = budget.take(priority, 3, now) {
-                let at = now + Millis(dice.below(use_by.since(now).0 + 1));
+                let at = now + Millis(rng.below(use_by.since(now).0 + 1));
                 calls.extend((0..tokens).map(|_| zone.day(at)));
             }
             kept = budget.take_record().unwrap_or(kept);
@@ -470,7 +464,7 @@ fn refreshed_under_lag(config: &CoalescerConfig, priority: Priority, mixed: bool
 }
 
 #[test]
-fn b_139_records_requested_for_ever_are_refreshed_at_every_pass() {
+fn records_requested_for_ever_are_refreshed_at_every_pass() {
     for (priority, mixed) in [
         (Priority::High, false),
         (Priority::Low, false),
@@ -502,13 +496,13 @@ fn events_that_are_not_waited_for_are_not_replaced_by_those_that_follow() {
 #[test]
 fn ten_thousand_readers_of_one_stale_record_cause_one_call() {
     for seed in 0..20 {
-        let (config, mut dice) = (CoalescerConfig::default(), Dice(seed));
+        let (config, mut rng) = (CoalescerConfig::default(), Rng::new(seed));
         let mut record = Record::default();
         let (mut log, mut fetching, mut calls) = (VecDeque::new(), None, 0);
         // All read before the snapshot is written; their requests arrive over 25 seconds, before and after it.
         let written = START + Millis(1_500);
         let mut arrivals: Vec<(u64, u64)> = (0..10_000)
-            .map(|_| (dice.below(25_000), dice.below(1_000)))
+            .map(|_| (rng.below(25_000), rng.below(1_000)))
             .collect();
         arrivals.sort();
         for (arrives, looked) in arrivals {

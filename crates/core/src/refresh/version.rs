@@ -15,6 +15,9 @@ pub struct Version(pub u64);
 impl Version {
     /// Limit: scripts count exactly up to here. Store time reaches it in the year 2248.
     pub const MAX: Version = Version((1 << 53) - 1);
+    /// Limit: larger versions from outside are rejected. The rest up to [`Version::MAX`] is room to grow, so that a damaged
+    /// event cannot exhaust a record's versions.
+    pub const LAST_FROM_OUTSIDE: Version = Version(Self::MAX.0 / 8 * 7);
     /// Versions that one record may get in one millisecond before they run ahead of time.
     pub const PER_MILLI: u64 = 1_024;
 

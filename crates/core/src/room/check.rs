@@ -20,27 +20,27 @@ impl Room {
                 TicketState::Inside { .. } => inside += 1,
                 TicketState::Waiting { .. } => {
                     waiting += 1;
-                    if !self.places.has(ticket.index.0) {
-                        return Err(format!("{person} waits without a place: {ticket:?}"));
+                    if !self.positions.has(ticket.index.0) {
+                        return Err(format!("{person} waits without a position: {ticket:?}"));
                     }
                 }
                 TicketState::Early { .. } => early += 1,
                 TicketState::Ended { .. } => {}
             }
         }
-        for (index, person) in &self.line {
+        for (index, person) in &self.queue {
             let ticket = self.tickets.get(person);
-            if ticket.is_none_or(|ticket| ticket.index != *index || !self.places.has(index.0)) {
-                return Err(format!("{person} stands in line at {index:?} with {ticket:?}"));
+            if ticket.is_none_or(|ticket| ticket.index != *index || !self.positions.has(index.0)) {
+                return Err(format!("{person} is queued at {index:?} with {ticket:?}"));
             }
         }
-        let same = |what: &str, kept: u64, counted: u64| match kept == counted {
+        let same = |what: &str, stored: u64, counted: u64| match stored == counted {
             true => Ok(()),
-            false => Err(format!("{what}: {kept} are kept, {counted} counted")),
+            false => Err(format!("{what}: {stored} stored, {counted} counted")),
         };
         same("granted", self.head.granted, granted)?;
         same("inside", self.head.inside, inside)?;
-        same("waiting", self.places.total(), waiting)?;
+        same("waiting", self.positions.total(), waiting)?;
         same("early", self.early.len() as u64, early)?;
         let deadlines = self.due.absences.len() + self.due.others.len();
         same("deadlines", deadlines as u64, self.tickets.len() as u64)

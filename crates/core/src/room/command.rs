@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::config::Capacity;
-use super::places::PlacesView;
+use super::positions::PositionsView;
 use super::ticket::{End, Index, Stream, Ticket, Wave};
 use crate::ids::{PersonId, SessionId};
 use crate::time::{Millis, Timestamp};
@@ -225,7 +225,7 @@ pub enum ResizeOutcome {
     Invalid(String),
 }
 
-/// What an operator does to the door.
+/// What an operator does to a room's status.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Control {
     Pause,
@@ -276,7 +276,7 @@ pub struct Counts {
 pub struct RoomView {
     pub now: Timestamp,
     /// The incarnation: distinguishes it from a lost room of the same name; part of every pass.
-    pub born: u64,
+    pub incarnation: u64,
     pub status: Status,
     pub opens_at: Option<Timestamp>,
     /// The limits in effect.
@@ -293,12 +293,12 @@ pub struct RoomView {
     pub voided: Wave,
     pub counts: Counts,
     pub changes: Vec<Resized>,
-    pub places: PlacesView,
+    pub positions: PositionsView,
 }
 
 impl RoomView {
     pub fn waiting(&self) -> u64 {
-        self.places.total()
+        self.positions.total()
     }
 
     pub fn sold_out(&self) -> bool {
@@ -313,8 +313,8 @@ impl RoomView {
         people == 0 && (self.status == Status::Closed || self.sold_out())
     }
 
-    /// How many could be admitted now if the rate allows it: free slots that have a seat. None while the door
-    /// is not open.
+    /// How many could be admitted now if the rate allows it: free slots that have a seat. Zero unless the room
+    /// is open.
     pub fn free(&self) -> u64 {
         let opened = self.opens_at.is_none_or(|at| at <= self.now);
         if self.status != Status::Open || !opened {
@@ -331,15 +331,15 @@ impl RoomView {
 pub struct Signals {
     /// Somebody may be admitted now.
     pub promote: bool,
-    /// Somebody was admitted, or the room changed: the people waiting are informed.
-    pub tell: bool,
+    /// Somebody was admitted, or the room changed: streams send an update.
+    pub update: bool,
     /// People who opened a stream while they may have another one open.
     pub taken_over: Vec<TakenOver>,
 }
 
 impl Signals {
     pub fn any(&self) -> bool {
-        self.promote || self.tell || !self.taken_over.is_empty()
+        self.promote || self.update || !self.taken_over.is_empty()
     }
 }
 

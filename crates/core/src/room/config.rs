@@ -117,7 +117,7 @@ impl RoomConfig {
         );
         ensure!(
             self.opens_at.is_none_or(|at| at.0 < 1 << 52),
-            "opens_at = {}: that is no time in milliseconds since 1970",
+            "opens_at = {}: it must be a time in milliseconds since 1970",
             self.opens_at.unwrap_or_default().0
         );
         Ok(())

@@ -9,9 +9,10 @@ use super::command::{InsideOutcome, JoinParams, ReapParams, RedeemOutcome, Redee
 use super::config::{Capacity, RoomConfig};
 use super::eta::{Eta, eta};
 use super::pace::Pace;
-use super::simulation::{Dice, START};
+use super::simulation::START;
 use super::ticket::TicketState;
 use crate::ids::PersonId;
+use crate::rng::Rng;
 use crate::time::{Millis, Timestamp};
 
 /// The interval of the samples and of the room's moves.
@@ -51,7 +52,7 @@ impl Shown {
 
 struct Stage {
     scene: Scene,
-    dice: Dice,
+    rng: Rng,
     room: Room,
     now: Timestamp,
     people: Vec<PersonId>,
@@ -72,7 +73,7 @@ impl Stage {
         };
         let mut stage = Self {
             scene,
-            dice: Dice(seed),
+            rng: Rng::new(seed),
             room: Room::new(seed, config),
             now: START,
             people: (0..scene.people)
@@ -100,7 +101,7 @@ impl Stage {
 
     /// An exponentially distributed span.
     fn chance(&mut self, mean: f64) -> Millis {
-        Millis((-self.dice.fraction().ln() * mean) as u64)
+        Millis((-self.rng.fraction().ln() * mean) as u64)
     }
 
     fn waits(&self, number: usize) -> bool {
@@ -128,7 +129,7 @@ impl Stage {
         for granted in self.room.promote(1_000, self.now).granted {
             let number: usize = granted.person.as_str()[1..].parse().unwrap();
             self.let_in[number] = Some(self.now);
-            if self.dice.below(100) >= self.scene.no_shows {
+            if self.rng.below(100) >= self.scene.no_shows {
                 self.comes(number);
             }
         }
@@ -163,7 +164,7 @@ impl Stage {
             if !past.is_multiple_of(LOOK) {
                 continue;
             }
-            let view = self.room.survey(self.now);
+            let view = self.room.overview(self.now);
             pace.look(&view);
             if view.waiting() == 0 {
                 break;
@@ -173,10 +174,10 @@ impl Stage {
             }
             let rates = pace.rates().expect("people were let in");
             for _ in 0..10 {
-                let number = self.dice.below(self.people.len() as u64) as usize;
+                let number = self.rng.below(self.people.len() as u64) as usize;
                 if self.waits(number) {
                     let ticket = self.room.ticket(&self.people[number]).unwrap();
-                    let ahead = view.places.ahead(ticket.index.0);
+                    let ahead = view.positions.ahead(ticket.index.0);
                     asked.push((number, self.now, eta(ahead, &rates)));
                 }
             }
@@ -245,13 +246,13 @@ fn by_visits() -> Scene {
 }
 
 #[test]
-fn a_steady_rate_is_told_well() {
+fn a_steady_rate_is_estimated_well() {
     let figures = measure("steady rate", steady());
     assert!(figures.median <= 0.10 && figures.ninetieth <= 0.25);
 }
 
 #[test]
-fn random_visits_are_told_well() {
+fn random_visits_are_estimated_well() {
     let figures = measure("random visits", by_visits());
     assert!(figures.median <= 0.10 && figures.ninetieth <= 0.25);
 }

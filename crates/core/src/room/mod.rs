@@ -14,8 +14,8 @@
 //! EXPIRED are three ways to expire.
 //!
 //! - [`config`]: settings and limits. [`ticket`]: states and deadlines. [`command`]: parameters and outcomes.
-//! - [`places`]: positions. `line`: join, leave and promote. `slots`: passes, visits and expiry. `door`: what
-//!   operators do. [`pace`], [`eta`]: how fast it goes, and how long it takes.
+//! - [`positions`]: who is ahead of whom. `queue`: join, leave and promote. `slots`: passes, visits and expiry.
+//!   `admin`: what operators do. [`pace`], [`eta`]: how fast people are admitted, and how long a wait is.
 //!
 //! Invariant: a ticket that holds a slot is GRANTED or INSIDE, and has a deadline. Only leaving that state
 //! frees the slot, so the slot is freed exactly once, whoever dies.
@@ -23,14 +23,14 @@
 //! Invariant: nobody with a larger index is admitted before a person who is present. An absent person is
 //! skipped, keeps the index, and goes first on return.
 
+mod admin;
 mod check;
 pub mod command;
 pub mod config;
-mod door;
 pub mod eta;
-mod line;
 pub mod pace;
-pub mod places;
+pub mod positions;
+mod queue;
 mod slots;
 pub mod ticket;
 
@@ -48,7 +48,7 @@ use serde::{Deserialize, Serialize};
 
 use self::command::{Counts, Resized, RoomView, Signals, Status, TicketView};
 use self::config::{Capacity, RoomConfig};
-use self::places::{Places, Undrawn};
+use self::positions::{Positions, Undrawn};
 use self::ticket::{Index, Ticket, TicketState, Wave};
 use crate::ids::PersonId;
 use crate::time::Timestamp;
@@ -56,14 +56,23 @@ use crate::time::Timestamp;
 /// Limit: early tickets that one promotion draws.
 pub const DRAW_STEP: u64 = 500;
 /// Limit: absent people that one promotion inspects beyond those it admits.
-pub const LOOKS: u64 = 500;
+pub const INSPECTIONS: u64 = 500;
 /// Limit: changes of the limits kept in the history.
 pub const CHANGES: usize = 20;
+
+/// Whether something overrides the configured number of seats.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub enum SeatsOverride {
+    #[default]
+    Configured,
+    /// This number; none for as many as come.
+    To(Option<u64>),
+}
 
 /// Limits that override the configured ones.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Overrides {
-    pub seats: Option<Option<u64>>,
+    pub seats: SeatsOverride,
     pub inside: Option<u64>,
     pub per_second: Option<u64>,
 }
@@ -72,13 +81,13 @@ pub struct Overrides {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Head {
     /// The incarnation: drawn when the room was created.
-    pub born: u64,
+    pub incarnation: u64,
     pub config: RoomConfig,
     pub overrides: Overrides,
     pub status: Status,
-    /// The next place.
+    /// The index of the next ticket.
     pub next_index: u64,
-    /// Places reserved for early tickets and not yet assigned.
+    /// Indices reserved for early tickets and not yet assigned.
     pub draw_next: u64,
     pub draw_end: u64,
     pub wave: Wave,
@@ -92,9 +101,9 @@ pub struct Head {
 }
 
 impl Head {
-    pub fn new(born: u64, config: RoomConfig) -> Self {
+    pub fn new(incarnation: u64, config: RoomConfig) -> Self {
         Self {
-            born,
+            incarnation,
             config,
             overrides: Overrides::default(),
             status: Status::Open,
@@ -115,7 +124,10 @@ impl Head {
     pub fn capacity(&self) -> Capacity {
         let configured = self.config.capacity;
         Capacity {
-            seats: self.overrides.seats.unwrap_or(configured.seats),
+            seats: match self.overrides.seats {
+                SeatsOverride::Configured => configured.seats,
+                SeatsOverride::To(seats) => seats,
+            },
             inside: self.overrides.inside.unwrap_or(configured.inside),
             per_second: self.overrides.per_second.unwrap_or(configured.per_second),
         }
@@ -142,10 +154,10 @@ pub struct Room {
     head: Head,
     tickets: HashMap<PersonId, Ticket>,
     /// Waiting people who were present at the last inspection.
-    line: BTreeMap<Index, PersonId>,
+    queue: BTreeMap<Index, PersonId>,
     /// People who joined before the room opened, in the order of the draw.
     early: BTreeSet<(u64, PersonId)>,
-    places: Places,
+    positions: Positions,
     /// When time changes a ticket; one entry each.
     due: Due,
     changed: Changed,
@@ -185,21 +197,21 @@ pub struct Changed {
 }
 
 impl Room {
-    pub fn new(born: u64, config: RoomConfig) -> Self {
-        Self::with_door(born, config, Status::Open)
+    pub fn new(incarnation: u64, config: RoomConfig) -> Self {
+        Self::with_status(incarnation, config, Status::Open)
     }
 
-    /// A room whose door has this status from the beginning.
-    pub fn with_door(born: u64, config: RoomConfig, door: Status) -> Self {
+    /// A room that has this status from the beginning.
+    pub fn with_status(incarnation: u64, config: RoomConfig, status: Status) -> Self {
         Self {
             head: Head {
-                status: door,
-                ..Head::new(born, config)
+                status,
+                ..Head::new(incarnation, config)
             },
             tickets: HashMap::new(),
-            line: BTreeMap::new(),
+            queue: BTreeMap::new(),
             early: BTreeSet::new(),
-            places: Places::default(),
+            positions: Positions::default(),
             due: Due::default(),
             changed: Changed {
                 head: true,
@@ -212,7 +224,7 @@ impl Room {
     /// A room of an earlier run. Its connections died with that run, so everybody who waits is absent from now
     /// on.
     pub fn restored(head: Head, tickets: Vec<(PersonId, Ticket)>, now: Timestamp) -> Self {
-        let mut room = Self::new(head.born, head.config.clone());
+        let mut room = Self::new(head.incarnation, head.config.clone());
         for (person, mut ticket) in tickets {
             if let TicketState::Early { present_until, .. } | TicketState::Waiting { present_until } =
                 &mut ticket.state
@@ -264,7 +276,7 @@ impl Room {
             match before.state {
                 TicketState::Early { draw, .. } => drop(self.early.remove(&(draw, person.clone()))),
                 TicketState::Waiting { .. } => {
-                    self.line.remove(&before.index);
+                    self.queue.remove(&before.index);
                     if !matches!(
                         ticket,
                         Some(Ticket {
@@ -272,7 +284,7 @@ impl Room {
                             ..
                         })
                     ) {
-                        self.places.remove(before.index.0);
+                        self.positions.remove(before.index.0);
                     }
                 }
                 TicketState::Granted { .. } => self.head.granted -= 1,
@@ -289,9 +301,9 @@ impl Room {
         match ticket.state {
             TicketState::Early { draw, .. } => drop(self.early.insert((draw, person.clone()))),
             TicketState::Waiting { present_until } => {
-                self.places.add(ticket.index.0);
+                self.positions.add(ticket.index.0);
                 if present_until > now {
-                    self.line.insert(ticket.index, person.clone());
+                    self.queue.insert(ticket.index, person.clone());
                 }
             }
             TicketState::Granted { .. } => self.head.granted += 1,
@@ -304,12 +316,12 @@ impl Room {
         }
     }
 
-    /// Early tickets whose draw is in progress, or waits for a door that is not open.
+    /// Early tickets whose draw is in progress, or waits until the room is open.
     fn undrawn(&self) -> Undrawn {
-        // If the opening was moved after the places were reserved, people who joined early since then have none
+        // If the opening was moved after the indices were reserved, people who joined early since then have none
         // of them.
-        let set_aside = self.head.draw_end - self.head.draw_next;
-        match set_aside.min(self.early.len() as u64) {
+        let reserved = self.head.draw_end - self.head.draw_next;
+        match reserved.min(self.early.len() as u64) {
             0 => Undrawn::default(),
             people => Undrawn {
                 before: self.head.draw_end,
@@ -326,10 +338,10 @@ impl Room {
         TicketView {
             ticket: ticket.clone(),
             ahead: match waits {
-                true => self.places.ahead(index) + self.undrawn().ahead(index),
+                true => self.positions.ahead(index) + self.undrawn().ahead(index),
                 false => 0,
             },
-            waiting: self.places.total(),
+            waiting: self.positions.total(),
         }
     }
 
@@ -340,11 +352,11 @@ impl Room {
     }
 
     /// The room with everybody's position.
-    pub fn survey(&self, now: Timestamp) -> RoomView {
+    pub fn overview(&self, now: Timestamp) -> RoomView {
         let head = &self.head;
         RoomView {
             now,
-            born: head.born,
+            incarnation: head.incarnation,
             status: head.status,
             opens_at: head.config.opens_at,
             capacity: head.capacity(),
@@ -356,7 +368,7 @@ impl Room {
             voided: head.voided,
             counts: head.counts,
             changes: head.changes.clone(),
-            places: self.places.view().with_undrawn(self.undrawn()),
+            positions: self.positions.view().with_undrawn(self.undrawn()),
         }
     }
 

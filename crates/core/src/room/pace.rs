@@ -202,7 +202,7 @@ mod tests {
     }
 
     #[test]
-    fn a_rush_was_told_the_pace_of_the_quiet_time_before_it() {
+    fn a_rush_got_the_pace_of_the_quiet_time_before_it() {
         let (mut pace, mut admitted) = (Pace::default(), 0);
         watch(&mut pace, 0, 200, &mut admitted, 0, (true, false));
         assert_eq!(pace.rates(), None);

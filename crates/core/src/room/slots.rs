@@ -83,7 +83,7 @@ impl Room {
             TicketState::Granted { .. } | TicketState::Inside { .. } => {
                 self.head.counts.completed += 1;
                 self.end(person, ticket, End::Completed, now);
-                self.signals.tell = true;
+                self.signals.update = true;
                 InsideOutcome::Ended(End::Completed)
             }
         }

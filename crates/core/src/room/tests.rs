@@ -375,11 +375,7 @@ fn paused_and_closed_rooms_keep_everybody_where_they_are() {
         draw: 0,
     };
     assert_eq!(room.join(&new, at(4)), JoinOutcome::Refused(Refused::Closed));
-    assert_eq!(
-        joins(&mut room, "a", at(5)).ahead,
-        0,
-        "who is here is told, not lost"
-    );
+    assert_eq!(joins(&mut room, "a", at(5)).ahead, 0, "existing tickets stay");
     room.control(Control::Resume);
     assert_eq!(let_in(&mut room, at(7)), ["a", "b"]);
 }
@@ -441,7 +437,7 @@ fn a_room_comes_back_as_it_was_with_everybody_absent() {
 fn as_many_are_let_in_as_slots_are_free() {
     // A limit of 3 inside and 4 seats.
     let mut room = room(Some(4), 3, 100);
-    let free = |room: &Room, ms| room.survey(at(ms)).free();
+    let free = |room: &Room, ms| room.overview(at(ms)).free();
     for name in ["a", "b", "c", "d", "e", "f"] {
         joins(&mut room, name, at(0));
     }
@@ -471,6 +467,6 @@ fn no_slot_is_free_before_the_opening() {
         ..RoomConfig::default()
     };
     let room = Room::new(7, config);
-    assert_eq!(room.survey(at(9)).free(), 0);
-    assert_eq!(room.survey(at(10)).free(), Capacity::default().inside);
+    assert_eq!(room.overview(at(9)).free(), 0);
+    assert_eq!(room.overview(at(10)).free(), Capacity::default().inside);
 }

@@ -6,7 +6,7 @@ use super::config::RoomConfig;
 use crate::ids::SessionId;
 use crate::time::Timestamp;
 
-/// The place of a ticket in its room. Smaller goes first; never reused.
+/// The order of a ticket in its room. Smaller goes first; never reused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Index(pub u64);
@@ -24,7 +24,7 @@ pub struct Stream(pub u64);
 /// The state of a ticket. The module documentation draws the transitions.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum TicketState {
-    /// The room has not opened: the draw will assign a place.
+    /// The room has not opened: the draw will assign an index.
     Early {
         draw: u64,
         present_until: Timestamp,
@@ -81,7 +81,7 @@ impl End {
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Ticket {
-    /// The place. Before the draw: the order of arrival.
+    /// Before the draw: the order of arrival.
     pub index: Index,
     pub joined_at: Timestamp,
     pub stream: Stream,

@@ -64,13 +64,13 @@ impl WatchSettings {
         for (name, every, longest) in [
             ("watch.lag_every_ms", self.lag_every_ms, HOUR),
             ("watch.retry_every_ms", self.retry_every_ms, HOUR),
-            ("watch.mix_every_ms", self.mix_every_ms, DAY),
+            ("watch.census_every_ms", self.census_every_ms, DAY),
             ("watch.follow_every_ms", self.follow_every_ms, HOUR),
         ] {
             within(name, every.0, SHORTEST_LOOK.0..=longest)?;
         }
         within("watch.retry_batch", self.retry_batch.into(), 1..=10_000)?;
-        within("watch.mix_slice", self.mix_slice.into(), 1..=100_000)
+        within("watch.census_slice", self.census_slice.into(), 1..=100_000)
     }
 }
 

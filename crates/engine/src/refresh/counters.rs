@@ -3,9 +3,10 @@
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use crate::histogram::{Histogram, HistogramView};
 use tidegate_core::priority::Priority;
 use tidegate_core::refresh::dead_letter::FailureReason;
+
+use crate::histogram::{Histogram, HistogramView};
 
 /// Every reason why an event may fail.
 pub(crate) const REASONS: [FailureReason; 7] = [

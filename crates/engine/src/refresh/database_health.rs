@@ -29,7 +29,7 @@ impl Presence {
         let answered = match tokio::time::timeout(limit, shared.options.snapshots.check()).await {
             Ok(Ok(())) => true,
             Ok(Err(error)) => {
-                tracing::debug!(%error, "the database does not answer");
+                tracing::debug!(%error, "the database does not respond");
                 false
             }
             Err(_) => false,

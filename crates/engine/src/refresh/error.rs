@@ -17,13 +17,13 @@ pub enum RefreshError {
     ReadTimeout(u64),
     #[error("too many reads wait for the database")]
     Overloaded,
-    #[error("the configuration does not work: {0}")]
+    #[error("invalid configuration: {0}")]
     Config(String),
-    #[error("there is no source {0:?}")]
+    #[error("unknown source {0:?}")]
     UnknownSource(SourceId),
-    #[error("this is no key of source {source_id:?}: {reason}")]
+    #[error("invalid key for source {source_id:?}: {reason}")]
     BadKey { source_id: SourceId, reason: String },
-    #[error("this process does not answer reads: its role is another one")]
+    #[error("this process answers no reads: it does not have the query role")]
     NotQuerying,
     #[error("the refresh service has ended")]
     Closed,

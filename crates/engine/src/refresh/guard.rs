@@ -5,15 +5,14 @@ use std::future::Future;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use crate::histogram::{Histogram, HistogramView};
 use tidegate_core::refresh::breaker::{Breaker, BreakerState};
 use tidegate_core::refresh::config::BreakerConfig;
+use tidegate_core::retry::pause;
 use tidegate_core::time::{Millis, Timestamp};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-/// Limit: the pause between two attempts.
-const LONGEST_PAUSE: Duration = Duration::from_secs(2);
+use crate::histogram::{Histogram, HistogramView};
 
 /// Why a call failed.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -125,17 +124,17 @@ impl Guard {
             let wait = match self.call(call()).await {
                 Ok(answer) => {
                     if tries > 0 {
-                        tracing::info!("{} can be used again", self.name);
+                        tracing::info!("{} is available again", self.name);
                     }
                     return Some(Ok(answer));
                 }
                 Err(Guarded::Failed(error)) if !error.is_outage() => return Some(Err(error)),
                 Err(Guarded::Failed(error)) => {
                     if tries == 0 {
-                        tracing::warn!(%error, "{} cannot be used now; work waits until it can", self.name);
+                        tracing::warn!(%error, "{} is unavailable; work waits", self.name);
                     }
                     tries += 1;
-                    (Duration::from_millis(50) * tries).min(LONGEST_PAUSE)
+                    pause(tries)
                 }
                 Err(Guarded::Open { wait }) => wait.max(Duration::from_millis(1)),
             };
@@ -163,7 +162,7 @@ mod tests {
 
     use super::*;
 
-    fn away() -> StoreError {
+    fn store_error() -> StoreError {
         StoreError::Unavailable {
             server: "a server".into(),
             reason: "a test".into(),
@@ -174,7 +173,7 @@ mod tests {
     async fn failures_open_it_and_work_goes_on_when_it_works_again() {
         let guard = Guard::new("the store", BreakerConfig::default());
         for _ in 0..10 {
-            let answer = guard.call(std::future::ready(Err::<(), _>(away()))).await;
+            let answer = guard.call(std::future::ready(Err::<(), _>(store_error()))).await;
             assert!(matches!(answer, Err(Guarded::Failed(_))));
         }
         assert_eq!(guard.state(), BreakerState::Open);
@@ -191,7 +190,7 @@ mod tests {
     async fn who_finds_all_probes_out_does_not_wait_as_if_it_had_opened_again() {
         let guard = Guard::new("the store", BreakerConfig::default());
         for _ in 0..10 {
-            let _ = guard.call(std::future::ready(Err::<(), _>(away()))).await;
+            let _ = guard.call(std::future::ready(Err::<(), _>(store_error()))).await;
         }
         let (begun, stop) = (Instant::now(), CancellationToken::new());
         let quick = || async {
@@ -219,7 +218,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn an_error_of_the_call_is_told_at_once() {
+    async fn an_error_of_the_call_is_returned_at_once() {
         let guard = Guard::new("the store", BreakerConfig::default());
         let stop = CancellationToken::new();
         let answer = guard

@@ -12,17 +12,17 @@ use tidegate_core::time::Timestamp;
 use tokio_util::sync::CancellationToken;
 
 use super::counters::CountersView;
-use super::dead_letter_reader::DeadLetterReader;
+use super::dead_letters::DeadLetterReader;
 use super::error::RefreshError;
-use super::follow::RecordFollower;
-use super::freshness_census::{Censuses, FreshnessCensus};
 use super::options::{RefreshOptions, SourceOptions};
-use super::pressure::{LagWatcher, Lags};
-use super::publisher::PublishOutcome;
-use super::reader::Reader;
+use super::plan::freshness_census::{Censuses, FreshnessCensus};
+use super::plan::pressure::{LagWatcher, Lags};
+use super::publish::publisher::PublishOutcome;
+use super::read::follow::RecordFollower;
+use super::read::reader::Reader;
+use super::read::view::RecordView;
 use super::shared::Shared;
-use super::token_dispenser::TokenDispenser;
-use super::view::RecordView;
+use super::work::token_dispenser::TokenDispenser;
 use crate::histogram::HistogramView;
 
 /// The circuit breakers in front of the store and the database.
@@ -82,7 +82,7 @@ impl RefreshHandle {
         self.reader()?.request(record, correlation, wait).await
     }
 
-    /// Follows a record until it is fresh, known to be absent, or given up. With `since`, only an event of that
+    /// Follows a record until it is fresh, known to be absent, or dead-lettered. With `since`, only an event of that
     /// version or a later one ends it; [`PublishOutcome::version`] names the version.
     pub fn follow(&self, record: RecordId, since: Option<Version>) -> Result<RecordFollower, RefreshError> {
         self.shared.options.source(&record)?;

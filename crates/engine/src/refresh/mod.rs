@@ -15,55 +15,34 @@
 //! Options → [`RefreshService`] → [`RefreshHandle`], [`RefreshError`]. Any number of processes may share the work,
 //! each in any of the [`Roles`]. Nothing here speaks HTTP or names a particular store, log or database.
 
-mod activity;
 mod bounds;
-mod cache;
-mod change_feed;
-mod claims;
-mod consumer;
 mod counters;
 mod database_health;
-mod dead_letter_reader;
-mod dead_letter_writer;
+mod dead_letters;
 mod error;
-mod events;
-mod follow;
-mod freshness_census;
 mod guard;
 mod handle;
-mod in_doubt;
-mod keyed_queue;
-mod offsets;
 mod options;
-mod prefetch;
-mod pressure;
-mod publisher;
-mod reader;
-mod retries;
+mod plan;
+mod publish;
+mod read;
 mod service;
 mod shared;
 mod single_flight;
 mod status;
 mod store_time;
-mod token_dispenser;
-mod tokens;
-mod turn;
-mod view;
 mod work;
-mod writer;
 
 pub use counters::{CountersView, PriorityCounts, reason_name};
-pub use dead_letter_reader::{
-    DeadLetterPage, DeadLetterQuery, DeadLetterReader, DeadLetterView, ReplayOutcome,
-};
+pub use dead_letters::{DeadLetterPage, DeadLetterQuery, DeadLetterReader, DeadLetterView, ReplayOutcome};
 pub use error::RefreshError;
-pub use follow::RecordFollower;
-pub use freshness_census::FreshnessCensus;
 pub use handle::{Breakers, RefreshHandle};
 pub use options::{QuerySettings, RefreshOptions, Roles, SourceOptions, WatchSettings, WorkSettings};
-pub use pressure::{LagView, Lags};
-pub use publisher::PublishOutcome;
+pub use plan::freshness_census::FreshnessCensus;
+pub use plan::pressure::{LagView, Lags};
+pub use publish::publisher::PublishOutcome;
+pub use read::follow::RecordFollower;
+pub use read::view::{Queued, RecordView};
 pub use service::RefreshService;
-pub use token_dispenser::{Acquired, Token, TokenDispenser, TokensView};
-pub use tokens::TokenCounts;
-pub use view::{Queued, RecordView};
+pub use work::token_counts::TokenCounts;
+pub use work::token_dispenser::{Acquired, Token, TokenDispenser, TokensView};

@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 use tidegate_core::budget::DayZone;
+use tidegate_core::clock::{Clock, SystemClock};
 use tidegate_core::config::ConfigError;
 use tidegate_core::ids::{Owner, RecordId, SourceId, TargetId};
 use tidegate_core::refresh::config::{RefreshConfig, TierConfig};
@@ -14,10 +15,9 @@ use tidegate_log::Log;
 use tidegate_snapshots::Snapshots;
 use tidegate_source::{Fetcher, KeyRule};
 use tidegate_store::refresh::RefreshStore;
-use tidegate_store::{Clock, SystemClock};
 
 use super::error::RefreshError;
-use crate::engine::unique_owner;
+use crate::owner::unique_owner;
 
 /// One kind of refreshed data.
 #[derive(Clone)]
@@ -190,9 +190,9 @@ pub struct WatchSettings {
     /// Retries claimed in one poll. Default 500.
     pub retry_batch: u32,
     /// Pause between two freshness censuses, in milliseconds. Default 60,000.
-    pub mix_every_ms: Millis,
+    pub census_every_ms: Millis,
     /// Records that the census counts in one call. Default 5,000.
-    pub mix_slice: u32,
+    pub census_slice: u32,
     /// How often a follower polls for writes of other processes, in milliseconds. Default 1,000.
     pub follow_every_ms: Millis,
 }
@@ -203,8 +203,8 @@ impl Default for WatchSettings {
             lag_every_ms: Millis(5_000),
             retry_every_ms: Millis(5_000),
             retry_batch: 500,
-            mix_every_ms: Millis(60_000),
-            mix_slice: 5_000,
+            census_every_ms: Millis(60_000),
+            census_slice: 5_000,
             follow_every_ms: Millis(1_000),
         }
     }

@@ -1,32 +1,31 @@
 //! Starts the components of a refresh service over one set of stores, and stops them in order.
 
-use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
 
 use tidegate_core::priority::Priority;
 use tokio::sync::watch;
-use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
-use super::activity::Activity;
-use super::claims::Claims;
-use super::consumer::Worker;
-use super::dead_letter_reader::DeadLetterReader;
-use super::dead_letter_writer::DeadLetterWriter;
+use super::dead_letters::DeadLetterReader;
 use super::error::RefreshError;
-use super::freshness_census::Censuses;
 use super::handle::RefreshHandle;
 use super::options::RefreshOptions;
-use super::prefetch::Prefetch;
-use super::pressure::LagWatcher;
-use super::publisher::{PublishWorker, Publisher};
-use super::reader::Reader;
-use super::retries;
+use super::plan::freshness_census::Censuses;
+use super::plan::prefetch::Prefetch;
+use super::plan::pressure::LagWatcher;
+use super::plan::retries;
+use super::publish::publisher::{PublishWorker, Publisher};
+use super::read::activity::Activity;
+use super::read::reader::Reader;
 use super::shared::Shared;
-use super::token_dispenser::TokenDispenser;
-use super::work::{Begins, Looks, Settles, Work};
-use super::writer::Writer;
+use super::work::claims::Claims;
+use super::work::consumer::Worker;
+use super::work::dead_letter_writer::DeadLetterWriter;
+use super::work::event::{Begins, Inspections, Settles, Work};
+use super::work::token_dispenser::TokenDispenser;
+use super::work::writer::Writer;
+use crate::tasks::Tasks;
 
 /// Limit: how long shutdown waits for components that should end at once.
 const LAST_GRACE: Duration = Duration::from_secs(5);
@@ -60,7 +59,7 @@ impl RefreshService {
         // Stopping the rest also stops the polling.
         let stop_rest = shared.failed.child_token();
         let (stop, abort) = (stop_rest.child_token(), shared.failed.child_token());
-        let (mut workers, mut rest) = (Tasks::new(&shared), Tasks::new(&shared));
+        let (mut workers, mut rest) = (Tasks::new(&shared.failed), Tasks::new(&shared.failed));
 
         let (counters, guard) = (shared.counters.clone(), shared.store_guard.clone());
         let token_dispenser = TokenDispenser::new(shared.options.store.clone(), guard, counters);
@@ -68,10 +67,10 @@ impl RefreshService {
         let censuses = Arc::new(Censuses::default());
         let publish_worker = Arc::new(PublishWorker::new(shared.clone()));
         let (activity, noting) = Activity::new(shared.clone(), stop_rest.clone());
-        rest.add(noting);
+        rest.add_sure(noting);
         let store = shared.options.store.clone();
-        rest.add(shared.time.clone().follow(store, stop_rest.clone()));
-        rest.add(lags.clone().run(stop_rest.clone()));
+        rest.add_sure(shared.time.clone().follow(store, stop_rest.clone()));
+        rest.add_sure(lags.clone().run(stop_rest.clone()));
 
         let mut reader = None;
         if roles.query {
@@ -94,15 +93,15 @@ impl RefreshService {
             parts.start(&mut workers, &mut rest);
         }
         if roles.plan {
-            rest.add(retries::run(shared.clone(), publish_worker.clone(), stop.clone()));
-            rest.add(censuses.clone().run(shared.clone(), stop_rest.clone()));
+            rest.add_sure(retries::run(shared.clone(), publish_worker.clone(), stop.clone()));
+            rest.add_sure(censuses.clone().run(shared.clone(), stop_rest.clone()));
             let prefetch = Prefetch {
                 shared: shared.clone(),
                 publish_worker: publish_worker.clone(),
                 lags: lags.clone(),
                 stop: stop.clone(),
             };
-            rest.add(prefetch.run());
+            rest.add_sure(prefetch.run());
         }
         let handle = RefreshHandle {
             shared: shared.clone(),
@@ -137,14 +136,15 @@ impl RefreshService {
     /// Stops polling, lets started events finish within the grace period, commits them, releases partitions and
     /// claims, then stops the rest. Returns the error that ended the service, if any.
     pub async fn shutdown(mut self) -> Result<(), RefreshError> {
+        // The tasks themselves return no error: they record what failed.
         self.stop.cancel();
         let grace = Duration::from(self.shared.options.work.grace_ms);
         if tokio::time::timeout(grace, self.workers.join()).await.is_err() {
             self.abort.cancel();
-            self.workers.join_within(LAST_GRACE).await;
+            self.workers.join_within(LAST_GRACE).await.ok();
         }
         self.stop_rest.cancel();
-        self.rest.join_within(LAST_GRACE).await;
+        self.rest.join_within(LAST_GRACE).await.ok();
         self.handle.token_dispenser.close().await;
         match self.shared.failure() {
             Some(error) => Err(error),
@@ -183,15 +183,15 @@ struct Parts<'a> {
 impl Parts<'_> {
     fn start(&self, workers: &mut Tasks, rest: &mut Tasks) {
         let claims = Claims::new(self.shared.clone());
-        let (looks, begins, settles) = self.store_calls(workers);
+        let (inspections, begins, settles) = self.store_calls(workers);
         for priority in Priority::ALL {
             let (writer, writing) = Writer::new(self.shared.clone(), priority, self.abort.clone());
-            workers.add(writing);
+            workers.add_sure(writing);
             let work = Work {
                 shared: self.shared.clone(),
                 token_dispenser: self.token_dispenser.clone(),
                 claims: claims.clone(),
-                looks: looks.clone(),
+                inspections: inspections.clone(),
                 begins: begins.clone(),
                 settles: settles.clone(),
                 writer,
@@ -209,16 +209,16 @@ impl Parts<'_> {
                 stop: self.stop.clone(),
                 abort: self.abort.clone(),
             };
-            workers.add(worker.run());
+            workers.add_sure(worker.run());
         }
-        rest.add(claims.run(self.stop_rest.clone()));
+        rest.add_sure(claims.run(self.stop_rest.clone()));
     }
 
     /// Batches the inspections, begins and settlements of all events, and retries each batch until the store answers.
-    fn store_calls(&self, workers: &mut Tasks) -> (Looks, Begins, Settles) {
-        let (looks, looked) = Looks::new(BATCH);
+    fn store_calls(&self, workers: &mut Tasks) -> (Inspections, Begins, Settles) {
+        let (inspections, inspected) = Inspections::new(BATCH);
         let (shared, abort) = (self.shared.clone(), self.abort.clone());
-        workers.add(looked.run(BATCH, move |batch| {
+        workers.add_sure(inspected.run(BATCH, move |batch| {
             let (shared, abort) = (shared.clone(), abort.clone());
             async move {
                 let store = &shared.options.store;
@@ -227,7 +227,7 @@ impl Parts<'_> {
         }));
         let (begins, begun) = Begins::new(BATCH);
         let (shared, abort) = (self.shared.clone(), self.abort.clone());
-        workers.add(begun.run(BATCH, move |batch| {
+        workers.add_sure(begun.run(BATCH, move |batch| {
             let (shared, abort) = (shared.clone(), abort.clone());
             async move {
                 let store = &shared.options.store;
@@ -236,62 +236,13 @@ impl Parts<'_> {
         }));
         let (settles, settled) = Settles::new(BATCH);
         let (shared, abort) = (self.shared.clone(), self.abort.clone());
-        workers.add(settled.run(BATCH, move |batch| {
+        workers.add_sure(settled.run(BATCH, move |batch| {
             let (shared, abort) = (shared.clone(), abort.clone());
             async move {
                 let store = &shared.options.store;
                 shared.store_call(&abort, || store.settle(batch.clone())).await
             }
         }));
-        (looks, begins, settles)
-    }
-}
-
-/// Tasks that end together. If one panics, the service fails.
-#[derive(Debug)]
-struct Tasks {
-    tasks: JoinSet<()>,
-    failed: CancellationToken,
-}
-
-impl Tasks {
-    fn new(shared: &Shared) -> Self {
-        Self {
-            tasks: JoinSet::new(),
-            failed: shared.failed.clone(),
-        }
-    }
-
-    fn add(&mut self, task: impl Future<Output = ()> + Send + 'static) {
-        let failed = self.failed.clone();
-        self.tasks.spawn(async move {
-            let failed = failed.drop_guard();
-            task.await;
-            failed.disarm();
-        });
-    }
-
-    fn add_until(&mut self, stop: &CancellationToken, task: impl Future<Output = ()> + Send + 'static) {
-        let stop = stop.clone();
-        self.add(async move {
-            tokio::select! {
-                () = task => {}
-                () = stop.cancelled() => {}
-            }
-        });
-    }
-
-    async fn join(&mut self) {
-        while let Some(ended) = self.tasks.join_next().await {
-            // Propagate the panic of a component to the caller that waits.
-            ended.unwrap_or_else(|error| std::panic::resume_unwind(error.into_panic()));
-        }
-    }
-
-    async fn join_within(&mut self, longest: Duration) {
-        if tokio::time::timeout(longest, self.join()).await.is_err() {
-            tracing::error!("parts of the refresh service do not end and are left behind");
-            self.tasks.abort_all();
-        }
+        (inspections, begins, settles)
     }
 }

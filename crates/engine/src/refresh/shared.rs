@@ -8,14 +8,14 @@ use tidegate_snapshots::RecordRef;
 use tidegate_store::StoreError;
 use tokio_util::sync::CancellationToken;
 
-use super::cache::Cache;
-use super::change_feed::ChangeFeed;
 use super::counters::Counters;
 use super::database_health::Presence;
 use super::error::RefreshError;
 use super::guard::Guard;
-use super::in_doubt::InDoubt;
 use super::options::RefreshOptions;
+use super::publish::in_doubt::InDoubt;
+use super::read::cache::Cache;
+use super::read::change_feed::ChangeFeed;
 use super::store_time::StoreTime;
 
 #[derive(Debug)]
@@ -88,7 +88,7 @@ impl Shared {
     /// Somebody wrote the record: invalidates the cached row and notifies followers.
     pub(crate) fn written(&self, record: &RecordId) {
         self.cache.forget(record);
-        self.changes.tell(record);
+        self.changes.notify(record);
     }
 }
 

@@ -1,5 +1,5 @@
-//! Merges concurrent calls for the same key into one, and batches calls for different keys. The queue is bounded,
-//! and no caller waits for it: a full queue rejects.
+//! Merges concurrent calls for the same key into one, over a [`Batcher`] of calls for different keys. No caller waits
+//! for the queue: a full one rejects.
 
 use std::collections::HashMap;
 use std::future::Future;
@@ -8,17 +8,18 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use futures_util::FutureExt;
 use futures_util::future::{BoxFuture, Shared};
-use tokio::sync::{mpsc, oneshot};
+
+use crate::batcher::{BatchWorker, Batcher};
 
 /// Resolves to the response; none if the flight worker has ended.
 pub(crate) type Flight<O> = Shared<BoxFuture<'static, Option<O>>>;
 
-type Call<K, P, O> = (K, P, oneshot::Sender<O>);
+type Flights<K, O> = Arc<Mutex<HashMap<K, Flight<O>>>>;
 
 #[derive(Debug)]
 pub(crate) struct SingleFlight<K, P, O: Clone> {
-    queue: mpsc::Sender<Call<K, P, O>>,
-    under_way: Arc<Mutex<HashMap<K, Flight<O>>>>,
+    batcher: Batcher<(K, P), O>,
+    under_way: Flights<K, O>,
 }
 
 impl<K, P, O> SingleFlight<K, P, O>
@@ -27,13 +28,13 @@ where
     O: Clone + Send + 'static,
 {
     pub(crate) fn new(max_queued: usize) -> (Self, FlightWorker<K, P, O>) {
-        let (queue, calls) = mpsc::channel(max_queued);
-        let under_way = Arc::default();
+        let (batcher, batches) = Batcher::new(max_queued);
+        let under_way = Flights::default();
         let flight_worker = FlightWorker {
-            calls: Arc::new(tokio::sync::Mutex::new(calls)),
+            batches,
             under_way: Arc::clone(&under_way),
         };
-        (Self { queue, under_way }, flight_worker)
+        (Self { batcher, under_way }, flight_worker)
     }
 
     /// Joins the call for `key` in progress, or starts one. None: the queue is full.
@@ -42,8 +43,7 @@ where
         if let Some(flight) = under_way.get(&key) {
             return Some(flight.clone());
         }
-        let (reply, answer) = oneshot::channel();
-        self.queue.try_send((key.clone(), params(), reply)).ok()?;
+        let answer = self.batcher.start((key.clone(), params()))?;
         let flight = answer.map(Result::ok).boxed().shared();
         under_way.insert(key, flight.clone());
         Some(flight)
@@ -51,21 +51,21 @@ where
 
     /// No flight worker makes calls any more.
     pub(crate) fn has_ended(&self) -> bool {
-        self.queue.is_closed()
+        self.batcher.has_ended()
     }
 }
 
 /// Makes the calls. Clones share the queue, so that several batches can be in flight.
 #[derive(Debug)]
 pub(crate) struct FlightWorker<K, P, O: Clone> {
-    calls: Arc<tokio::sync::Mutex<mpsc::Receiver<Call<K, P, O>>>>,
-    under_way: Arc<Mutex<HashMap<K, Flight<O>>>>,
+    batches: BatchWorker<(K, P), O>,
+    under_way: Flights<K, O>,
 }
 
 impl<K, P, O: Clone> Clone for FlightWorker<K, P, O> {
     fn clone(&self) -> Self {
         Self {
-            calls: self.calls.clone(),
+            batches: self.batches.clone(),
             under_way: self.under_way.clone(),
         }
     }
@@ -81,25 +81,21 @@ where
     where
         Answers: Future<Output = Vec<O>>,
     {
-        let mut calls = Vec::with_capacity(max);
-        loop {
-            let got = self.calls.lock().await.recv_many(&mut calls, max).await;
-            if got == 0 {
-                return;
+        let under_way = &self.under_way;
+        let batches = self.batches.run(max, |batch| {
+            let keys: Vec<K> = batch.iter().map(|(key, _)| key.clone()).collect();
+            let answers = carry_out(batch);
+            async move {
+                let answers = answers.await;
+                // Remove them before the replies, so that a later caller starts a new call.
+                let mut under_way = lock(under_way);
+                for key in &keys {
+                    under_way.remove(key);
+                }
+                Some(answers)
             }
-            let mut replies = Vec::with_capacity(calls.len());
-            let mut batch = Vec::with_capacity(calls.len());
-            for (key, params, reply) in calls.drain(..) {
-                replies.push((key.clone(), reply));
-                batch.push((key, params));
-            }
-            let answers = carry_out(batch).await;
-            for ((key, reply), answer) in replies.into_iter().zip(answers) {
-                // Remove it before the reply, so that a later caller starts a new call.
-                lock(&self.under_way).remove(&key);
-                let _ = reply.send(answer);
-            }
-        }
+        });
+        batches.await;
     }
 }
 

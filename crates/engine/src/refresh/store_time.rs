@@ -7,8 +7,8 @@
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use tidegate_core::clock::Clock;
 use tidegate_core::time::{Millis, Timestamp};
-use tidegate_store::Clock;
 use tidegate_store::refresh::RefreshStore;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;

@@ -24,7 +24,7 @@ pub(super) async fn keep(state: Arc<RoomState>, stop: CancellationToken) {
         let wait = match round(&state).await {
             Ok(()) => state.presence() / 3,
             Err(error) => {
-                tracing::debug!(%error, room = %state.name, "heartbeats do not get through");
+                tracing::debug!(%error, room = %state.name, "failed to send heartbeats");
                 state.settling.lose(Instant::now());
                 AGAIN
             }
@@ -36,10 +36,10 @@ pub(super) async fn keep(state: Arc<RoomState>, stop: CancellationToken) {
     }
 }
 
-/// Sends the heartbeats of all streams, the head of the line first.
+/// Sends the heartbeats of all streams, the head of the queue first.
 async fn round(state: &RoomState) -> Result<(), StoreError> {
     let begun = Instant::now();
-    for people in state.registry.in_line().chunks(BATCH) {
+    for people in state.registry.in_queue_order().chunks(BATCH) {
         // Read the registry again: a stream may have ended since the round began, and its end is already reported.
         let batch = state.registry.touches(people);
         let outcomes = state.store.touch(&state.name, batch.clone()).await?;
@@ -47,7 +47,7 @@ async fn round(state: &RoomState) -> Result<(), StoreError> {
             state.registry.touched(touch, outcome);
         }
     }
-    state.settling.told(begun);
+    state.settling.heartbeats_sent(begun);
     Ok(())
 }
 
@@ -75,7 +75,7 @@ pub(super) async fn ends(
         }
         // If the report fails, the missing heartbeats say the same later.
         if let Err(error) = state.store.touch(&state.name, std::mem::take(&mut batch)).await {
-            tracing::debug!(%error, room = %state.name, "ends of streams do not get through");
+            tracing::debug!(%error, room = %state.name, "failed to report ended streams");
         }
     }
 }

@@ -1,33 +1,53 @@
-//! Waiting rooms at work: streams of visitors, and the services that let people in.
+//! Waiting rooms at work: streams of visitors, and the services that admit people.
 //!
 //! ```text
 //!   visitor ── Visit ◄── mailbox ──┐            promoter: reap, promote ──► store ◄── other processes
 //!                 ▲                │                                          │
-//!                 └── Seen ── poller ◄── signal, or a slice is due ── survey ─┘
+//!                 └── Seen ── poller ◄── signal, or a slice is due ── overview ─┘
 //!                                  │
 //!                        heartbeat: heartbeats of every stream, in batches
 //! ```
 //!
 //! | service, one per room | what it does | wakes on | at the latest after |
 //! |---|---|---|---|
-//! | `promoter` | ends expired tickets and slots, lets people in | a free slot, a newcomer, the rate | a second |
-//! | `poller` | reads the room, finds who was let in, broadcasts positions | an admission, another change | a second |
+//! | `promoter` | ends expired tickets and slots, admits people | a free slot, a newcomer, the rate | a second |
+//! | `poller` | reads the room, finds who was admitted, broadcasts positions | an admission, another change | a second |
 //! | `heartbeat` | reports live and ended streams and takeovers | time, stream changes | a third of `presence_ms` |
+//!
+//! Beside the services: who a visitor is (`identity`), who may take a ticket (`entry`, `joins`, `proof`, `draw`), the
+//! signed pass (`pass`) and what a shop may do with it (`shop`).
 //!
 //! The process that promotes people does not notify them. Every process finds its own promoted visitors in the
 //! positions that it reads anyway. So it does not matter who promotes, where a visitor is connected, or which
 //! process died in between.
 
+mod address;
 mod broadcast;
+mod draw;
+mod entry;
+pub mod fail_open;
 mod heartbeat;
+pub mod identity;
+mod joins;
+mod jwt;
+mod pass;
 mod poller;
 mod promoter;
+mod proof;
 mod registry;
 mod service;
 mod settling;
+mod shop;
 mod state;
 mod visit;
 
+pub use address::AddressBlock;
+pub use draw::{DrawSecret, commitment, draw};
+pub use entry::{Applicant, Entry, EntryRefused, JoinOptions};
+pub use joins::{JoinLimitsConfig, Joins, TooMany};
+pub use pass::{Claims, PassKeysConfig, PassRefused, Signer};
+pub use proof::{ProofConfig, ProofRefused, Proofs};
 pub use service::{RoomOptions, RoomService, RoomsHandle};
+pub use shop::{PresentedPass, ShopError, Visited};
 pub use state::{RoomHandle, Sample, Seen, WorkView};
 pub use visit::{Update, Visit};

@@ -1,5 +1,5 @@
-//! Reads the whole room: at once on a signal, and at least every second. Tells visitors who no longer wait to read
-//! their ticket. Everybody else computes the position when its slice is due.
+//! Reads the whole room: at once on a signal, and at least every second. Streams of visitors who no longer wait then
+//! read their ticket. Every other stream computes its position when its slice is due.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -25,11 +25,11 @@ pub(super) async fn poll(state: Arc<RoomState>, stop: CancellationToken) {
     let mut schedule = BroadcastSchedule::begin(Instant::now());
     let mut failures: u32 = 0;
     loop {
-        let notified = signal.tell.notified();
+        let notified = signal.update.notified();
         tokio::pin!(notified);
         // Subscribe first, then read: no signal gets lost.
         notified.as_mut().enable();
-        let read = state.store.survey(&state.name).await;
+        let read = state.store.overview(&state.name).await;
         let (now, streams) = (Instant::now(), state.registry.len());
         let turn = schedule.due(now, streams);
         let next = match read {
@@ -55,7 +55,7 @@ pub(super) async fn poll(state: Arc<RoomState>, stop: CancellationToken) {
             Err(error) => {
                 failures += 1;
                 if failures == 1 {
-                    tracing::warn!(%error, room = %state.name, "the room cannot be read; nobody is let in, and nobody loses a place");
+                    tracing::warn!(%error, room = %state.name, "failed to read the room; it admits nobody, and nobody loses a ticket");
                 }
                 if matches!(error, StoreError::Closed) {
                     return;

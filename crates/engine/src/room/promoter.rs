@@ -1,12 +1,13 @@
-//! Lets people in. Every process that serves the room does this; the store ensures that nobody is let in twice.
+//! Admits people. Every process that serves the room does this; the store ensures that nobody is admitted twice.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use tidegate_core::clock::Clock;
 use tidegate_core::room::command::{PromoteOutcome, ReapParams, Stop};
 use tidegate_core::time::{Millis, Timestamp};
-use tidegate_store::{Clock, StoreError};
+use tidegate_store::StoreError;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
@@ -38,7 +39,7 @@ pub(super) async fn promote(
             Ok(Turn::Over(_)) => longest,
             Err(StoreError::Closed) => return,
             Err(error) => {
-                tracing::debug!(%error, room = %state.name, "nobody can be let in now");
+                tracing::debug!(%error, room = %state.name, "failed to admit people");
                 state.settling.lose(Instant::now());
                 longest
             }
@@ -54,13 +55,13 @@ pub(super) async fn promote(
 /// How a turn ended.
 enum Turn {
     Over(Stop),
-    /// Nobody is let in before then: people ahead may be present but unable to report it.
+    /// Nobody is admitted before then: people ahead may be present but unable to report it.
     Settling {
         until: Instant,
     },
 }
 
-/// Ends what has expired, then lets people in, both in bounded steps. Streams from before an outage or a restart
+/// Ends what has expired, then admits people, both in bounded steps. Streams from before an outage or a restart
 /// get one round of heartbeats before anybody counts as lost. Slots still expire meanwhile, because their deadlines
 /// do not depend on heartbeats.
 ///
@@ -83,7 +84,7 @@ async fn turn(
         let reaped = state.store.reap(&state.name, params).await?;
         *heard = Some(reaped.now);
         if in_time.is_some_and(|in_time| reaped.now > in_time) {
-            tracing::warn!(room = %state.name, "time has gone on without heartbeats; who waits has time for one now");
+            tracing::warn!(room = %state.name, "time passed without heartbeats; waiting people get time for one");
             state.settling.lose(Instant::now());
         }
         more = reaped.more;
@@ -92,7 +93,7 @@ async fn turn(
         }
     }
     if let Some(until) = state.settling.settling_until(state.presence(), Instant::now()) {
-        let view = state.store.survey(&state.name).await?;
+        let view = state.store.overview(&state.name).await?;
         if view.waiting() + view.early > 0 {
             return Ok(if more {
                 Turn::Over(Stop::More)

@@ -1,4 +1,4 @@
-//! The streams of this process in one room: who they are, where they stand, and how to reach them.
+//! The streams of this process in one room: whose they are, their positions, and how to reach them.
 
 use std::collections::HashMap;
 use std::future::poll_fn;
@@ -57,7 +57,7 @@ impl Mailbox {
 /// What must happen before a stream reads its ticket again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Until {
-    /// The place is empty.
+    /// The ticket no longer waits.
     Place(u64),
     /// The draw has begun.
     Draw,
@@ -79,7 +79,7 @@ impl Until {
 
     fn has_come(self, view: &RoomView) -> bool {
         match self {
-            Self::Place(index) => !view.places.has(index),
+            Self::Place(index) => !view.positions.has(index),
             Self::Draw => view.opens_at.is_none_or(|at| at <= view.now),
             Self::Void(wave) => view.voided >= wave,
             Self::Time => false,
@@ -200,8 +200,8 @@ impl Registry {
             .for_each(|entry| entry.mailbox.leave(Note::Gone));
     }
 
-    /// Everybody, ordered by place; people without a place come last.
-    pub(super) fn in_line(&self) -> Vec<PersonId> {
+    /// Everybody in the order of the queue; people who do not wait come last.
+    pub(super) fn in_queue_order(&self) -> Vec<PersonId> {
         let entries = self.entries();
         let mut people: Vec<(u64, &PersonId)> = entries
             .iter()

@@ -6,12 +6,14 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 use std::time::Duration;
 
 use futures_util::future::join_all;
+use tidegate_core::clock::{Clock, SystemClock};
 use tidegate_core::ids::{PersonId, RoomId};
 use tidegate_core::room::command::{JoinParams, RemoveOutcome, Status};
 use tidegate_core::room::config::RoomConfig;
 use tidegate_core::time::Millis;
+use tidegate_durable::DurableError;
+use tidegate_store::StoreError;
 use tidegate_store::room::RoomStore;
-use tidegate_store::{Clock, StoreError, SystemClock};
 use tokio::sync::{Notify, mpsc};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
@@ -34,19 +36,19 @@ const FIND: Duration = Duration::from_secs(5);
 const FIND_AGAIN: Duration = Duration::from_millis(500);
 /// A longer probe counts as an unavailable store. Calls retry for longer than that, but readiness checks need to
 /// know sooner.
-const LOOK: Duration = Duration::from_secs(2);
+const PROBE_TIMEOUT: Duration = Duration::from_secs(2);
 /// Limit: rooms probed concurrently.
-const LOOKS: usize = 16;
+const PROBES: usize = 16;
 /// Pause between two probes that a failed call triggered.
-const DOUBT: Duration = Duration::from_millis(50);
+const PROBE_PAUSE: Duration = Duration::from_millis(50);
 /// Failed probes that make an outage: one alone is none.
-const AWAY: u32 = 2;
+const UNAVAILABLE_AFTER: u32 = 2;
 
 #[derive(Debug, Clone)]
 pub struct RoomOptions {
-    /// Longest time between two sweeps for expired slots and for people to let in, in milliseconds.
+    /// Longest time between two sweeps for expired slots and for people to admit, in milliseconds.
     pub sweep_ms: Millis,
-    /// People that one call lets in or ends.
+    /// People that one call admits or ends.
     pub chunk: u64,
 }
 
@@ -81,7 +83,7 @@ struct Shared {
     /// How many rooms the store lost.
     losses: AtomicU64,
     /// Signals a failed call to the store, which triggers a probe at once.
-    doubt: Arc<Notify>,
+    call_failed: Arc<Notify>,
     /// Failed probes in a row.
     failures: AtomicU32,
     /// The store has failed unrecoverably.
@@ -100,7 +102,7 @@ impl RoomService {
             opened: Mutex::default(),
             lost: Mutex::default(),
             losses: AtomicU64::new(0),
-            doubt: Arc::default(),
+            call_failed: Arc::default(),
             failures: AtomicU32::new(0),
             failed: CancellationToken::new(),
             tasks: TaskTracker::new(),
@@ -114,12 +116,12 @@ impl RoomService {
         self.handle.clone()
     }
 
-    /// Resolves when the store has failed unrecoverably: this process lets nobody in any more.
+    /// Resolves when the store has failed unrecoverably: this process admits nobody any more.
     pub async fn failed(&self) {
         self.handle.0.failed.cancelled().await;
     }
 
-    /// Ends every task. Streams end when dropped; the store keeps their places for the grace period.
+    /// Ends every task. Streams end when dropped; the store keeps their tickets for the grace period.
     pub async fn shutdown(self) {
         self.handle.0.stop.cancel();
         self.handle.0.tasks.close();
@@ -134,32 +136,32 @@ impl RoomService {
 async fn find(handle: RoomsHandle) {
     let Shared {
         stop,
-        doubt,
+        call_failed,
         failures,
         failed,
         ..
     } = &*handle.0;
     loop {
-        let looked = tokio::time::timeout(LOOK, handle.compare()).await;
+        let looked = tokio::time::timeout(PROBE_TIMEOUT, handle.compare()).await;
         let wait = match looked.unwrap_or_else(|_| Err(late())) {
             Ok(()) => {
                 failures.store(0, Ordering::Relaxed);
                 tokio::select! {
                     () = stop.cancelled() => return,
                     () = tokio::time::sleep(FIND) => continue,
-                    () = doubt.notified() => DOUBT,
+                    () = call_failed.notified() => PROBE_PAUSE,
                 }
             }
-            Err(error @ (StoreError::Closed | StoreError::Poisoned(_))) => {
+            Err(error @ (StoreError::Closed | StoreError::Durable(DurableError::Poisoned(_)))) => {
                 if !stop.is_cancelled() {
-                    tracing::error!(%error, "the store of the rooms has failed; nobody is let in any more");
+                    tracing::error!(%error, "the room store has failed; no room admits anybody any more");
                     failed.cancel();
                 }
                 return;
             }
             Err(error) => {
                 failures.fetch_add(1, Ordering::Relaxed);
-                tracing::debug!(%error, "the rooms cannot be listed");
+                tracing::debug!(%error, "failed to list the rooms");
                 FIND_AGAIN
             }
         };
@@ -172,8 +174,8 @@ async fn find(handle: RoomsHandle) {
 
 fn late() -> StoreError {
     StoreError::Unavailable {
-        server: "the store of the rooms".to_owned(),
-        reason: format!("it has not answered for {LOOK:?}"),
+        server: "the room store".to_owned(),
+        reason: format!("no answer within {PROBE_TIMEOUT:?}"),
     }
 }
 
@@ -197,12 +199,12 @@ impl RoomsHandle {
     /// any more how many seats it sold, or what operators had set.
     pub async fn make(&self, room: &RoomId, config: RoomConfig) -> Result<RoomHandle, StoreError> {
         let presence = config.presence_ms;
-        let door = match self.lost_mut().contains(room) {
+        let status = match self.lost_mut().contains(room) {
             true => Status::Paused,
             false => Status::Open,
         };
-        if self.0.store.make(room, config, door).await? && door == Status::Paused {
-            tracing::error!(%room, "the store has lost a room; it was made again, nobody is in it, and it is paused until an operator resumes it");
+        if self.0.store.make(room, config, status).await? && status == Status::Paused {
+            tracing::error!(%room, "the store lost a room; created it again, empty and paused until an operator resumes it");
         }
         self.lost_mut().remove(room);
         Ok(self.serve(room.clone(), Some(presence)))
@@ -237,8 +239,8 @@ impl RoomsHandle {
     }
 
     /// The store has not answered for a while, or never will.
-    pub fn is_away(&self) -> bool {
-        self.has_failed() || self.0.failures.load(Ordering::Relaxed) >= AWAY
+    pub fn is_unavailable(&self) -> bool {
+        self.has_failed() || self.0.failures.load(Ordering::Relaxed) >= UNAVAILABLE_AFTER
     }
 
     /// The store will never answer again.
@@ -265,9 +267,9 @@ impl RoomsHandle {
         let served: BTreeSet<RoomId> = self.rooms_mut().keys().cloned().collect();
         let listed: BTreeSet<RoomId> = self.0.store.rooms().await?.into_iter().collect();
         let known: Vec<&RoomId> = served.union(&listed).collect();
-        for some in known.chunks(LOOKS) {
-            let looks = join_all(some.iter().map(|room| self.has(room))).await;
-            for (room, there) in some.iter().zip(looks) {
+        for some in known.chunks(PROBES) {
+            let inspections = join_all(some.iter().map(|room| self.has(room))).await;
+            for (room, there) in some.iter().zip(inspections) {
                 match (there?, listed.contains(*room), served.contains(*room)) {
                     (true, true, _) => drop(self.serve((*room).clone(), None)),
                     (there, _, true) => self.differs(room, there).await?,
@@ -343,13 +345,13 @@ impl RoomsHandle {
         let Shared {
             store,
             options,
-            doubt,
+            call_failed,
             tasks,
             stop,
             ..
         } = &*self.0;
         let (joins, joining) = Batcher::new(QUEUED);
-        let (looks, looking) = Batcher::new(QUEUED);
+        let (inspections, inspecting) = Batcher::new(QUEUED);
         let (ended, ends) = mpsc::channel(ENDS);
         let stop = &stop.child_token();
         let state = Arc::new(RoomState {
@@ -358,7 +360,7 @@ impl RoomsHandle {
             registry: super::registry::Registry::default(),
             seen: RwLock::default(),
             joins,
-            looks,
+            inspections,
             ended,
             samples: Mutex::default(),
             counters: Counters::default(),
@@ -369,14 +371,14 @@ impl RoomsHandle {
         });
         let until_stop = |stop: &CancellationToken| stop.clone().cancelled_owned();
         {
-            let (store, room, doubt) = (store.clone(), room.clone(), doubt.clone());
+            let (store, room, call_failed) = (store.clone(), room.clone(), call_failed.clone());
             let run = joining.run(BATCH, move |joins: Vec<JoinParams>| {
-                let (store, room, doubt) = (store.clone(), room.clone(), doubt.clone());
+                let (store, room, call_failed) = (store.clone(), room.clone(), call_failed.clone());
                 async move {
                     let count = joins.len();
                     let joined = store.join(&room, joins).await;
                     if joined.is_err() {
-                        doubt.notify_one();
+                        call_failed.notify_one();
                     }
                     Some(each(joined, count))
                 }
@@ -388,7 +390,7 @@ impl RoomsHandle {
         }
         {
             let store = store.clone();
-            let run = looking.run(BATCH, move |people: Vec<PersonId>| {
+            let run = inspecting.run(BATCH, move |people: Vec<PersonId>| {
                 let (store, room) = (store.clone(), room.clone());
                 async move {
                     let count = people.len();

@@ -1,6 +1,6 @@
 //! The settling period: whether the store knows who is present. After a restart of the store, or an outage longer
 //! than the presence period, everybody who waits counts as absent. The first people whose heartbeat gets through
-//! would then overtake others ahead of them who were connected all the time. So nobody is let in until all had time
+//! would then overtake others ahead of them who were connected all the time. So nobody is admitted until all had time
 //! for a heartbeat.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -21,7 +21,7 @@ struct State {
     /// When a call to the store last failed; initially, the start of this process.
     lost: Instant,
     /// Since then, every stream of this process has sent a heartbeat.
-    told: bool,
+    heard: bool,
     /// Since then, there was a moment without anybody waiting.
     nobody: bool,
 }
@@ -30,7 +30,7 @@ impl Settling {
     pub(super) fn begin(now: Instant) -> Self {
         Self(Mutex::new(State {
             lost: now,
-            told: false,
+            heard: false,
             nobody: false,
         }))
     }
@@ -43,15 +43,15 @@ impl Settling {
     pub(super) fn lose(&self, now: Instant) {
         *self.state() = State {
             lost: now,
-            told: false,
+            heard: false,
             nobody: false,
         };
     }
 
     /// All streams of this process have sent a heartbeat, the first of them at `begun`.
-    pub(super) fn told(&self, begun: Instant) {
+    pub(super) fn heartbeats_sent(&self, begun: Instant) {
         let mut state = self.state();
-        state.told |= state.lost <= begun;
+        state.heard |= state.lost <= begun;
     }
 
     /// Nobody waits, so nobody can be overtaken.
@@ -67,7 +67,7 @@ impl Settling {
             return None;
         }
         let all_had_time = state.lost + (presence / 2).min(LONGEST);
-        let until = match state.told {
+        let until = match state.heard {
             true => all_had_time,
             false => all_had_time.max(now + AGAIN),
         };
@@ -87,11 +87,11 @@ mod tests {
     const PRESENCE: Duration = Duration::from_secs(15);
 
     #[test]
-    fn nobody_is_let_in_before_all_had_the_time_to_say_that_they_are_there() {
+    fn nobody_is_admitted_before_all_had_time_for_a_heartbeat() {
         let begun = Instant::now();
         let after = |seconds| begun + Duration::from_secs(seconds);
         let settling = Settling::begin(begun);
-        settling.told(after(1));
+        settling.heartbeats_sent(after(1));
         assert_eq!(
             settling.settling_until(PRESENCE, after(1)),
             Some(begun + PRESENCE / 2)
@@ -100,17 +100,17 @@ mod tests {
         assert!(!settling.sees_absence(PRESENCE, after(14)) && settling.sees_absence(PRESENCE, after(15)));
         settling.lose(after(20));
         // A round that began before the outage says nothing about the time after it.
-        settling.told(after(19));
+        settling.heartbeats_sent(after(19));
         assert_eq!(
             settling.settling_until(PRESENCE, after(60)),
             Some(after(60) + AGAIN)
         );
-        settling.told(after(60));
+        settling.heartbeats_sent(after(60));
         assert_eq!(settling.settling_until(PRESENCE, after(60)), None);
     }
 
     #[test]
-    fn where_nobody_waits_nobody_is_passed_over() {
+    fn where_nobody_waits_nobody_is_overtaken() {
         let begun = Instant::now();
         let settling = Settling::begin(begun);
         settling.nobody_waits();

@@ -29,7 +29,7 @@ const SAMPLES: usize = 600;
 #[derive(Debug)]
 pub struct Seen {
     pub view: RoomView,
-    /// How fast the room advances; none until it let in somebody who waited.
+    /// How fast the room advances; none until it admitted a person who waited.
     pub rates: Option<Rates>,
     /// Admissions per millisecond, whether anybody waited or not; none until the first one.
     pub lately: Option<f64>,
@@ -61,29 +61,29 @@ pub struct Sample {
 pub(super) struct Counters {
     pub(super) promoted: AtomicU64,
     pub(super) promotions: Histogram,
-    pub(super) told: AtomicU64,
+    pub(super) updates: AtomicU64,
     pub(super) broadcasts: Histogram,
 }
 
 /// What this process has done for a room, and what is still queued.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct WorkView {
-    /// People whom this process let in.
+    /// People whom this process admitted.
     pub promoted: u64,
     /// Calls of `promote`, including failed ones.
     pub promotions: HistogramView,
     /// Updates sent to streams, including the first one of each.
-    pub told: u64,
+    pub updates: u64,
     /// Time from an overview of the room until a stream received the position that follows from it.
     pub broadcasts: HistogramView,
     /// Joins that wait for a batch. Limit: 4,096; further callers wait outside the queue and do not count.
     pub queued_joins: u64,
     /// Inspections that wait for a batch, likewise.
-    pub queued_looks: u64,
+    pub queued_inspections: u64,
 }
 
 pub(super) type Joins = Batcher<JoinParams, Result<JoinOutcome, StoreError>>;
-pub(super) type Looks = Batcher<PersonId, Result<Option<TicketView>, StoreError>>;
+pub(super) type Inspections = Batcher<PersonId, Result<Option<TicketView>, StoreError>>;
 
 #[derive(Debug)]
 pub(super) struct RoomState {
@@ -93,7 +93,7 @@ pub(super) struct RoomState {
     /// The last overview of the room.
     pub(super) seen: RwLock<Option<Arc<Seen>>>,
     pub(super) joins: Joins,
-    pub(super) looks: Looks,
+    pub(super) inspections: Inspections,
     /// Streams that have ended.
     pub(super) ended: mpsc::Sender<TouchParams>,
     pub(super) samples: Mutex<VecDeque<Sample>>,
@@ -146,7 +146,7 @@ impl RoomState {
 
     /// Reads the ticket, batched with other calls.
     pub(super) async fn look(&self, person: &PersonId) -> Result<Option<TicketView>, StoreError> {
-        let looked = self.looks.call(person.clone()).await;
+        let looked = self.inspections.call(person.clone()).await;
         looked.unwrap_or(Err(StoreError::Closed))
     }
 }
@@ -169,13 +169,13 @@ impl RoomHandle {
         self.0.gone.is_cancelled()
     }
 
-    /// Takes or finds a place, batched with concurrent joins.
+    /// Issues or finds a ticket, batched with concurrent joins.
     pub async fn join(&self, params: JoinParams) -> Result<JoinOutcome, StoreError> {
         let joined = self.0.joins.call(params).await;
         joined.unwrap_or(Err(StoreError::Closed))
     }
 
-    /// Takes or finds a place and follows it. The inner error says why there is none.
+    /// Issues or finds a ticket and follows it. The inner error says why there is none.
     pub async fn visit(&self, params: JoinParams) -> Result<Result<Visit, JoinOutcome>, StoreError> {
         let params = JoinParams {
             stream: true,
@@ -199,16 +199,16 @@ impl RoomHandle {
     }
 
     /// The last overview of the room, or a fresh one if there was none.
-    pub async fn seen_or_look(&self) -> Result<Arc<Seen>, StoreError> {
+    pub async fn seen_or_read(&self) -> Result<Arc<Seen>, StoreError> {
         match self.seen() {
             Some(seen) => Ok(seen),
-            None => self.look_at_it().await,
+            None => self.read_overview().await,
         }
     }
 
     /// A fresh overview, for a caller that has just changed the room.
-    pub async fn look_at_it(&self) -> Result<Arc<Seen>, StoreError> {
-        let view = self.0.store.survey(&self.0.name).await?;
+    pub async fn read_overview(&self) -> Result<Arc<Seen>, StoreError> {
+        let view = self.0.store.overview(&self.0.name).await?;
         let seen = self.seen();
         Ok(Arc::new(Seen {
             view,
@@ -238,16 +238,16 @@ impl RoomHandle {
         let RoomState {
             counters,
             joins,
-            looks,
+            inspections,
             ..
         } = &*self.0;
         WorkView {
             promoted: counters.promoted.load(Ordering::Relaxed),
             promotions: counters.promotions.view(),
-            told: counters.told.load(Ordering::Relaxed),
+            updates: counters.updates.load(Ordering::Relaxed),
             broadcasts: counters.broadcasts.view(),
             queued_joins: joins.queued() as u64,
-            queued_looks: looks.queued() as u64,
+            queued_inspections: inspections.queued() as u64,
         }
     }
 }

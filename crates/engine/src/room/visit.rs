@@ -1,4 +1,4 @@
-//! One visitor's stream: the current place, and every change of it.
+//! One visitor's stream: the current ticket, and every change of it.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -13,19 +13,19 @@ use tokio::time::Instant;
 use super::registry::{Mailbox, Note};
 use super::state::{RoomState, Seen};
 
-/// How often a stream reads a ticket that no overview covers: one that was let in.
-const LOOK_AGAIN: Duration = Duration::from_secs(5);
+/// How often a stream reads a ticket that no overview covers: an admitted one.
+const READ_AGAIN: Duration = Duration::from_secs(5);
 /// Longest time without an update while waiting: estimates move, too.
-const TELL_AGAIN: Duration = Duration::from_secs(10);
+const UPDATE_AFTER: Duration = Duration::from_secs(10);
 /// Longest silence: proxies and browsers must see that the connection is alive.
 const QUIET: Duration = Duration::from_secs(15);
 /// People behind come and go all the time, so they alone trigger fewer updates than the position does.
-const TELL_BEHIND: Duration = Duration::from_secs(3);
+const UPDATE_BEHIND_AFTER: Duration = Duration::from_secs(3);
 
 /// What a stream sends.
 #[derive(Debug, Clone)]
 pub enum Update {
-    /// The place of the ticket, or its current state.
+    /// The position of the ticket, or its current state.
     Ticket(TicketView),
     /// A newer stream of the same person superseded this one: it ends and changes nothing.
     Superseded,
@@ -41,9 +41,9 @@ pub struct Visit {
     stream: Stream,
     mailbox: Arc<Mailbox>,
     now: TicketView,
-    /// The door as last sent: paused, sold out, open.
-    door: Option<(Status, bool, bool)>,
-    told: Instant,
+    /// The status of the room as last sent: paused, sold out, open.
+    room_status: Option<(Status, bool, bool)>,
+    sent: Instant,
     /// When the stream last read the ticket.
     looked: Instant,
     begun: bool,
@@ -53,7 +53,7 @@ pub struct Visit {
 impl Visit {
     pub(super) fn begin(state: Arc<RoomState>, person: PersonId, now: TicketView) -> Self {
         let mailbox = state.registry.add(&person, &now.ticket);
-        // Somebody let in between the join and this point appears in no later overview, so compare with the last one.
+        // A person admitted between the join and this point is in no later overview, so compare with the last one.
         if let Some(seen) = state.seen() {
             state.registry.compare_one(&person, &seen.view);
         }
@@ -63,8 +63,8 @@ impl Visit {
             state,
             person,
             now,
-            door: None,
-            told: Instant::now(),
+            room_status: None,
+            sent: Instant::now(),
             looked: Instant::now(),
             begun: false,
             over: false,
@@ -88,7 +88,7 @@ impl Visit {
         }
         if !std::mem::replace(&mut self.begun, true) {
             self.moved();
-            return Some(self.tell());
+            return Some(self.update());
         }
         // The room may have gone before anybody could leave a note here.
         while !self.state.gone.is_cancelled() {
@@ -100,7 +100,7 @@ impl Visit {
                 Note::Gone => break,
                 Note::Look => {
                     if self.look().await {
-                        return Some(self.tell());
+                        return Some(self.update());
                     }
                 }
                 Note::Beat => {
@@ -111,26 +111,26 @@ impl Visit {
             }
         }
         self.vanished();
-        Some(self.tell())
+        Some(self.update())
     }
 
     /// What to send when this stream's slice is due.
     async fn turn(&mut self) -> Option<Update> {
         if let Some(read) = self.moved() {
-            let update = self.tell();
-            self.state.counters.broadcasts.observe(self.told - read);
+            let update = self.update();
+            self.state.counters.broadcasts.observe(self.sent - read);
             return Some(update);
         }
         let now = Instant::now();
         let again = match self.waits() {
-            true => now - self.told >= TELL_AGAIN,
-            false => now - self.looked >= LOOK_AGAIN && self.look().await,
+            true => now - self.sent >= UPDATE_AFTER,
+            false => now - self.looked >= READ_AGAIN && self.look().await,
         };
         if again {
-            return Some(self.tell());
+            return Some(self.update());
         }
-        (now - self.told >= QUIET).then(|| {
-            self.told = now;
+        (now - self.sent >= QUIET).then(|| {
+            self.sent = now;
             Update::Quiet
         })
     }
@@ -142,10 +142,10 @@ impl Visit {
         )
     }
 
-    fn tell(&mut self) -> Update {
-        self.told = Instant::now();
+    fn update(&mut self) -> Update {
+        self.sent = Instant::now();
         self.over = matches!(self.now.ticket.state, TicketState::Ended { .. });
-        self.state.counters.told.fetch_add(1, Ordering::Relaxed);
+        self.state.counters.updates.fetch_add(1, Ordering::Relaxed);
         Update::Ticket(self.now.clone())
     }
 
@@ -153,22 +153,22 @@ impl Visit {
     fn moved(&mut self) -> Option<Instant> {
         let seen = self.state.seen()?;
         let view = &seen.view;
-        let door = Some((
+        let room_status = Some((
             view.status,
             view.sold_out(),
             view.opens_at.is_none_or(|at| at <= view.now),
         ));
-        let turned = self.door != door;
-        self.door = door;
+        let turned = self.room_status != room_status;
+        self.room_status = room_status;
         let index = self.now.ticket.index.0;
-        // The overview is older than the ticket, or the place is empty: in that case a note follows, too.
-        if !matches!(self.now.ticket.state, TicketState::Waiting { .. }) || !view.places.has(index) {
+        // The overview is older than the ticket, or the ticket no longer waits: in that case a note follows, too.
+        if !matches!(self.now.ticket.state, TicketState::Waiting { .. }) || !view.positions.has(index) {
             return turned.then_some(seen.read);
         }
         // The number ahead only shrinks: an overview from before the last update must not raise it.
-        let ahead = view.places.ahead(index).min(self.now.ahead);
+        let ahead = view.positions.ahead(index).min(self.now.ahead);
         let waiting = view.waiting().max(ahead + 1);
-        let behind = waiting != self.now.waiting && self.told.elapsed() >= TELL_BEHIND;
+        let behind = waiting != self.now.waiting && self.sent.elapsed() >= UPDATE_BEHIND_AFTER;
         let moved = ahead != self.now.ahead || behind || turned;
         if moved {
             (self.now.ahead, self.now.waiting) = (ahead, waiting);
@@ -184,7 +184,7 @@ impl Visit {
             Ok(None) => return self.vanished(),
             // The stream reads it again with the next note, or after a while.
             Err(error) => {
-                tracing::debug!(%error, room = %self.state.name, "a ticket cannot be looked at");
+                tracing::debug!(%error, room = %self.state.name, "failed to read a ticket");
                 return false;
             }
         };
@@ -202,7 +202,7 @@ impl Visit {
                 .unwrap_or(found),
             Ok(false) => found,
             Err(error) => {
-                tracing::debug!(%error, room = %self.state.name, "a pass cannot be given anew");
+                tracing::debug!(%error, room = %self.state.name, "failed to reissue a pass");
                 found
             }
         };

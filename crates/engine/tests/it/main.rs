@@ -1,4 +1,4 @@
-//! The running parts, mostly in virtual time.
+//! The engine's services, mostly in virtual time.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on panics")]
 

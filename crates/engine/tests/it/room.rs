@@ -3,6 +3,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use tidegate_core::clock::{Clock, ManualClock, SystemClock};
 use tidegate_core::ids::{PersonId, RoomId};
 use tidegate_core::room::command::{
     Control, InsideOutcome, JoinOutcome, JoinParams, RedeemOutcome, RedeemParams, RemoveOutcome,
@@ -10,10 +11,11 @@ use tidegate_core::room::command::{
 use tidegate_core::room::config::{Capacity, MAX_PER_SECOND, MAX_SPAN, RoomConfig};
 use tidegate_core::room::ticket::{End, Ticket, TicketState};
 use tidegate_core::time::{Millis, Timestamp};
+use tidegate_durable::DurableError;
+use tidegate_durable::memory_disk::MemoryDisk;
 use tidegate_engine::room::{RoomHandle, RoomOptions, RoomService, Update, Visit};
-use tidegate_store::embedded::memory_disk::MemoryDisk;
+use tidegate_store::StoreError;
 use tidegate_store::room::{EmbeddedRoomOptions, EmbeddedRoomStore, RoomStore};
-use tidegate_store::{Clock, ManualClock, StoreError, SystemClock};
 use tokio::time::timeout;
 
 const SOON: Duration = Duration::from_secs(60);
@@ -25,7 +27,7 @@ struct World {
     _folder: tempfile::TempDir,
 }
 
-/// Nobody is absent, and nobody is lost, because the machine stalls.
+/// Long enough that nobody becomes absent or lost because the machine stalls.
 async fn world(inside: u64) -> World {
     world_with(inside, Millis(30_000), Millis(120_000)).await
 }
@@ -53,7 +55,7 @@ async fn world_with(inside: u64, presence_ms: Millis, grace_ms: Millis) -> World
     }
 }
 
-/// A store whose time goes on only as the test says.
+/// A store whose time advances only as the test says.
 fn store_in_our_time() -> (Arc<dyn RoomStore>, Arc<ManualClock>, tempfile::TempDir) {
     let folder = tempfile::tempdir().unwrap();
     let clock = Arc::new(ManualClock::at(Timestamp(1_706_000_000_000)));
@@ -92,15 +94,15 @@ async fn until(visit: &mut Visit, fits: impl Fn(&Ticket, u64) -> bool) -> Ticket
             match visit.next().await {
                 Some(Update::Ticket(view)) if fits(&view.ticket, view.ahead) => return view.ticket,
                 Some(Update::Ticket(_) | Update::Quiet) => {}
-                other => panic!("the stream told {other:?}"),
+                other => panic!("the stream sent {other:?}"),
             }
         }
     })
     .await
-    .expect("it is told soon")
+    .expect("it is sent soon")
 }
 
-/// Waits until it is so.
+/// Waits until the condition holds.
 async fn soon(what: &str, mut holds: impl FnMut() -> bool) {
     let wait = async {
         while !holds() {
@@ -143,7 +145,7 @@ async fn positions_move_and_people_are_let_in_as_slots_free_up() {
     until(&mut third, |_, ahead| ahead == 0).await;
     let mut fourth = visits(room, "fourth").await;
     until(&mut fourth, |_, ahead| ahead == 1).await;
-    // A look at the room of the same millisecond may have made it look at its ticket; that tells the position, too.
+    // An overview in the same millisecond may have made it read its ticket, which sends the position, too.
     let _ = timeout(Duration::from_millis(300), fourth.next()).await;
     store.leave(&name(), &person("third")).await.unwrap();
     until(&mut fourth, |_, ahead| ahead == 0).await;
@@ -157,14 +159,14 @@ async fn positions_move_and_people_are_let_in_as_slots_free_up() {
         seen.is_some_and(|seen| (seen.view.granted, seen.view.waiting()) == (1, 1))
     })
     .await;
-    // Whoever is let in may hear of it before it is counted.
+    // An admitted visitor may get its update before the counters include it.
     soon("both are counted", || room.work().promoted == 2).await;
     let work = room.work();
     assert!(work.promotions.count() >= 2, "{work:?}");
-    // The fourth moved up because the room was read; everybody's first word came from the join.
+    // The fourth moved up after an overview; every first update came from the join.
     let broadcasts = work.broadcasts.count();
-    assert!((1..=work.told - 4).contains(&broadcasts), "{work:?}");
-    assert_eq!((work.queued_joins, work.queued_looks), (0, 0));
+    assert!((1..=work.updates - 4).contains(&broadcasts), "{work:?}");
+    assert_eq!((work.queued_joins, work.queued_inspections), (0, 0));
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -180,8 +182,8 @@ async fn a_newer_stream_takes_over_and_the_older_one_changes_nothing() {
     ));
     assert!(old.next().await.is_none());
     drop(old);
-    // Longer than presence and grace together: only the newer stream's heartbeats keep the place. The grace is longer than
-    // a stall in which it gives none.
+    // Longer than presence and grace together: only the newer stream's heartbeats keep the ticket. The grace period is
+    // longer than a stall in which it sends none.
     tokio::time::sleep(Duration::from_millis(9_500)).await;
     let looked = store.look(&name(), vec![person("a")]).await.unwrap();
     let state = looked[0].as_ref().unwrap().ticket.state.clone();
@@ -202,7 +204,7 @@ async fn a_dropped_stream_keeps_its_place_for_the_grace_time_and_is_passed_over(
     let absent = async {
         loop {
             let looked = store.look(&name(), vec![person("gone")]).await.unwrap();
-            // Told by the end of the stream or, if a heartbeat was under way, by the next one that does not come.
+            // The store learns it from the end of the stream or, if a heartbeat was in flight, from the next missing one.
             if looked[0].as_ref().unwrap().ticket.is_absent(SystemClock.now()) {
                 return;
             }
@@ -212,7 +214,7 @@ async fn a_dropped_stream_keeps_its_place_for_the_grace_time_and_is_passed_over(
     timeout(SOON, absent).await.expect("it is absent");
     store.leave(&name(), &person("inside")).await.unwrap();
     granted(&mut next).await;
-    // Back within the grace time: the same place, and the next slot.
+    // Back within the grace period: the same index, and the next slot.
     let mut back = visits(room, "gone").await;
     until(&mut back, |ticket, ahead| ticket.index.0 == 1 && ahead == 0).await;
     store.leave(&name(), &person("next")).await.unwrap();
@@ -270,7 +272,7 @@ async fn a_closed_room_takes_nobody_and_a_restart_keeps_the_places() {
     service.shutdown().await;
 }
 
-/// A heartbeat that counts for ten minutes says nothing about passes that are over after a second.
+/// A heartbeat that is valid for ten minutes does not extend a pass that expires after a second.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn after_a_start_slots_come_back_at_their_time_and_nobody_absent_is_lost() {
     let (store, clock, _folder) = store_in_our_time();
@@ -285,7 +287,7 @@ async fn after_a_start_slots_come_back_at_their_time_and_nobody_absent_is_lost()
         ..RoomConfig::default()
     };
     store.open(&name(), config.clone()).await.unwrap();
-    let both = vec![comes("no show"), comes("away")];
+    let both = vec![comes("no show"), comes("absent")];
     store.join(&name(), both).await.unwrap();
     assert_eq!(store.promote(&name(), 9).await.unwrap().granted.len(), 1);
     // An outage of every process: longer than anybody may be absent.
@@ -294,19 +296,19 @@ async fn after_a_start_slots_come_back_at_their_time_and_nobody_absent_is_lost()
     let service = RoomService::start(store.clone(), RoomOptions::default());
     let room = service.handle().open(&name(), config).await.unwrap();
     timeout(SOON * 3, async {
-        while store.survey(&name()).await.unwrap().granted > 0 {
+        while store.overview(&name()).await.unwrap().granted > 0 {
             tokio::time::sleep(Duration::from_millis(10)).await;
         }
     })
     .await
     .expect("the slot comes back");
-    let mut away = visits(&room, "away").await;
-    assert_eq!(granted(&mut away).await.index.0, 1, "the place is still there");
-    drop(away);
+    let mut absent = visits(&room, "absent").await;
+    assert_eq!(granted(&mut absent).await.index.0, 1, "the place is still there");
+    drop(absent);
     service.shutdown().await;
 }
 
-/// The machine's time, and what a test lets pass at once, as if everything had stood still. A stall of the machine moves it, too.
+/// The machine's time plus what a test adds, as if everything had been frozen. A stall of the machine moves it, too.
 #[derive(Debug, Default)]
 struct Stepped(AtomicU64);
 
@@ -316,11 +318,11 @@ impl Clock for Stepped {
     }
 }
 
-/// A machine that slept, a process or a store that was stopped: no call fails, and everybody's last heartbeat is old.
+/// A machine that slept, or a process or store that was stopped: no call fails, and every last heartbeat is old.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn nobody_who_is_connected_loses_the_place_because_time_stood_still() {
-    // After it stood still, everybody has this time for a heartbeat, one of which comes every third of it: long enough for
-    // a stall of that task alone.
+    // After the freeze, everybody has this time for a heartbeat, and streams send one every third of it. It is long enough
+    // for a stall of that task alone.
     let presence = Millis(9_000);
     let folder = tempfile::tempdir().unwrap();
     let clock = Arc::new(Stepped::default());
@@ -344,7 +346,7 @@ async fn nobody_who_is_connected_loses_the_place_because_time_stood_still() {
         ..RoomOptions::default()
     };
     let service = RoomService::start(store.clone(), options);
-    // Each has tasks of its own, which go on in any order.
+    // Each room has its own tasks, which run in any order.
     let names: Vec<RoomId> = (0..10)
         .map(|n| RoomId::new(format!("concert-{n}")).unwrap())
         .collect();
@@ -360,13 +362,13 @@ async fn nobody_who_is_connected_loses_the_place_because_time_stood_still() {
     }
     tokio::time::sleep(Duration::from(presence) + Duration::from_millis(500)).await;
     for name in &names {
-        let lost = store.survey(name).await.unwrap().counts.lost;
+        let lost = store.overview(name).await.unwrap().counts.lost;
         assert_eq!(lost, 0, "{name}");
     }
     drop(stay);
     for name in &names {
         let lost = async {
-            while store.survey(name).await.unwrap().counts.lost == 0 {
+            while store.overview(name).await.unwrap().counts.lost == 0 {
                 tokio::time::sleep(Duration::from_millis(20)).await;
             }
         };
@@ -375,7 +377,7 @@ async fn nobody_who_is_connected_loses_the_place_because_time_stood_still() {
     service.shutdown().await;
 }
 
-/// Everybody counts as absent after a start. Whoever is back first must not be let in before those who stand ahead.
+/// Everybody counts as absent after a start. The first to return must not be admitted before people ahead.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn after_a_start_nobody_overtakes_those_who_need_a_moment_to_come_back() {
     let folder = tempfile::tempdir().unwrap();
@@ -385,7 +387,7 @@ async fn after_a_start_nobody_overtakes_those_who_need_a_moment_to_come_back() {
             inside: 0,
             per_second: 1_000,
         },
-        // Half of it, and no more than ten seconds, is the moment that they have.
+        // They have half of it, at most ten seconds.
         presence_ms: Millis(30_000),
         ..RoomConfig::default()
     };
@@ -398,7 +400,7 @@ async fn after_a_start_nobody_overtakes_those_who_need_a_moment_to_come_back() {
     let store = Arc::new(EmbeddedRoomStore::open(EmbeddedRoomOptions::new(folder.path())).unwrap());
     let service = RoomService::start(store, RoomOptions::default());
     let room = service.handle().open(&name(), config.clone()).await.unwrap();
-    // A slot is free from the first moment on.
+    // A slot is free from the beginning.
     let config = RoomConfig {
         capacity: Capacity {
             inside: 1,
@@ -416,7 +418,7 @@ async fn after_a_start_nobody_overtakes_those_who_need_a_moment_to_come_back() {
     service.shutdown().await;
 }
 
-/// A process that goes on would be ready, and let nobody in.
+/// Otherwise the process would report ready and admit nobody.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_store_that_has_failed_for_good_ends_the_service() {
     let disk = MemoryDisk::default();
@@ -431,13 +433,16 @@ async fn a_store_that_has_failed_for_good_ends_the_service() {
             .await
             .is_err()
     );
-    // Two looks in a row that a stall held up would say otherwise, for a moment.
-    soon("the store is there", || !handle.is_away()).await;
+    // Two probes in a row that a stall delayed would say otherwise, for a moment.
+    soon("the store is there", || !handle.is_unavailable()).await;
     disk.fail_syncs(true);
     let refused = room.join(comes("a")).await.unwrap_err();
-    assert!(matches!(refused, StoreError::Poisoned(_)), "{refused}");
+    assert!(
+        matches!(refused, StoreError::Durable(DurableError::Poisoned(_))),
+        "{refused}"
+    );
     timeout(SOON * 3, service.failed()).await.expect("it is noticed");
-    assert!(handle.is_away());
+    assert!(handle.is_unavailable());
     service.shutdown().await;
 }
 
@@ -467,8 +472,8 @@ async fn a_room_that_was_removed_ends_with_its_streams_and_can_be_made_again() {
     granted(&mut visits(&again, "a").await).await;
 }
 
-/// Goes on by a millisecond whenever the store looks at it, which is once for everything that it does together: times are
-/// counts of the store's turns, however fast the machine is.
+/// Advances by a millisecond at every read, which the store does once per batch. So times count the store's turns,
+/// however fast the machine is.
 #[derive(Debug)]
 struct Turns(AtomicU64);
 
@@ -478,12 +483,12 @@ impl Clock for Turns {
     }
 }
 
-/// Turns of the store from a free slot to the next one inside. There are a handful: the end that frees it, the sweep and the
-/// promotion, each beside at most one call of every other service, and more of them where a disk is slow. A crowd is let in by
-/// 100 a turn, up to 20 turns on end: whoever had to wait for that, and for the next one, would be seen.
+/// Turns of the store from a free slot to the next admission. There are a handful: the end that frees the slot, the sweep
+/// and the promotion, each beside at most one call of every other service, and more with a slow disk. A crowd is admitted
+/// 100 per turn, up to 20 turns in a row. A wait for all of that would show.
 const AT_MOST: u64 = 40;
 
-/// B-222. On one thread, so that services take turns as they ask.
+/// On one thread, so that services take turns in the order of their calls.
 #[tokio::test]
 async fn a_crowd_with_many_slots_does_not_hold_up_a_small_room() {
     const CROWD: u64 = 20_000;
@@ -521,7 +526,7 @@ async fn a_crowd_with_many_slots_does_not_hold_up_a_small_room() {
                 if let TicketState::Granted { at, .. } = ticket(room, at).await {
                     return at;
                 }
-                // Looks are turns of the store, too.
+                // Inspections are turns of the store, too.
                 tokio::time::sleep(Duration::from_millis(1)).await;
             }
         };

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use bytes::Bytes;
 
 use super::harness::{Backend, Harness, record, text, texts};
-use crate::seam::MAX_RECORD;
+use crate::log::MAX_RECORD;
 use crate::{LogError, Record, Topic};
 
 pub async fn what_was_appended_is_read_in_order(backend: &dyn Backend) {

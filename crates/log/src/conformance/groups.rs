@@ -18,7 +18,7 @@ pub async fn what_was_not_committed_comes_again(backend: &dyn Backend) {
     assert_eq!(after, before);
 }
 
-pub async fn nothing_before_the_mark_comes_again(backend: &dyn Backend) {
+pub async fn nothing_before_the_committed_offset_comes_again(backend: &dyn Backend) {
     let harness = Harness::new(backend).await;
     let numbers: Vec<String> = (0..20).map(|number| number.to_string()).collect();
     let records: Vec<(&str, &str)> = numbers.iter().map(|number| ("a", number.as_str())).collect();
@@ -38,7 +38,7 @@ pub async fn nothing_before_the_mark_comes_again(backend: &dyn Backend) {
 }
 
 /// The log stores what the caller committed, not the read position.
-pub async fn only_the_mark_counts_not_what_was_handed_out(backend: &dyn Backend) {
+pub async fn only_the_committed_offset_counts_not_what_was_handed_out(backend: &dyn Backend) {
     let harness = Harness::new(backend).await;
     let positions = harness.append(&[("a", "1"), ("a", "2"), ("a", "3")]).await;
     let partition = positions[0].partition;
@@ -54,7 +54,7 @@ pub async fn only_the_mark_counts_not_what_was_handed_out(backend: &dyn Backend)
     assert_eq!(texts(second.take(2).await), ["2", "3"]);
 }
 
-pub async fn a_mark_never_goes_back(backend: &dyn Backend) {
+pub async fn a_committed_offset_never_goes_back(backend: &dyn Backend) {
     let harness = Harness::new(backend).await;
     let positions = harness.append(&[("a", "1"), ("a", "2"), ("a", "3")]).await;
     let partition = positions[0].partition;
@@ -70,7 +70,7 @@ pub async fn a_mark_never_goes_back(backend: &dyn Backend) {
     assert_eq!(texts(next.take(1).await), ["3"]);
 }
 
-pub async fn a_mark_beyond_what_was_delivered_is_refused(backend: &dyn Backend) {
+pub async fn an_offset_beyond_what_was_delivered_is_refused(backend: &dyn Backend) {
     let harness = Harness::new(backend).await;
     let positions = harness.append(&[("a", "1"), ("a", "2"), ("a", "3")]).await;
     let partition = positions[0].partition;

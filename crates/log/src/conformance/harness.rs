@@ -13,8 +13,8 @@ use tidegate_core::time::Millis;
 use tokio::time::Instant;
 
 use crate::{
-    Batch, CommitOutcome, ConsumeParams, Consumer, Delivered, Log, LogError, LogSettings, Mark, Position,
-    Record, Topic,
+    Batch, CommitOutcome, CommittedOffset, ConsumeParams, Consumer, Delivered, Log, LogError, LogSettings,
+    Position, Record, Topic,
 };
 
 /// One poll of a case that waits for something.
@@ -55,7 +55,7 @@ pub trait Place: Send + Sync {
     }
 }
 
-/// Retries until there is a response. Backends soon give up calls that no caller in particular waits for, and a busy
+/// Retries until there is a response. Backends soon abandon calls that no caller in particular waits for, and a busy
 /// machine may be too slow for that.
 async fn answered<T, F: Future<Output = Result<T, LogError>>>(
     what: &str,
@@ -334,20 +334,20 @@ impl Member {
     }
 
     pub async fn commit(&self, partition: u32, next: u64) -> CommitOutcome {
-        let marks = [Mark { partition, next }];
-        answered("commit", self.patience, || self.consumer.commit(&marks)).await[0]
+        let offsets = [CommittedOffset { partition, next }];
+        answered("commit", self.patience, || self.consumer.commit(&offsets)).await[0]
     }
 
     /// Commits everything that was delivered in partitions still owned.
     pub async fn commit_all(&self) {
-        let mut marks = BTreeMap::new();
+        let mut offsets = BTreeMap::new();
         for record in &self.records {
             let Position { partition, offset } = record.position;
             if self.owned.contains(&partition) {
-                marks.insert(partition, offset + 1);
+                offsets.insert(partition, offset + 1);
             }
         }
-        for (partition, next) in marks {
+        for (partition, next) in offsets {
             assert_eq!(self.commit(partition, next).await, CommitOutcome::Committed);
         }
     }

@@ -59,7 +59,7 @@ pub async fn shares_are_even(backend: &dyn Backend) {
     }
 }
 
-pub async fn a_partition_that_moves_begins_at_its_mark(backend: &dyn Backend) {
+pub async fn a_partition_that_moves_begins_at_its_committed_offset(backend: &dyn Backend) {
     let harness = Harness::new(backend).await;
     harness.append_numbers(0, 60).await;
     let mut first = harness.consume().await;
@@ -84,7 +84,10 @@ pub async fn a_partition_that_moves_begins_at_its_mark(backend: &dyn Backend) {
         .collect();
     members[1].take(expected.len()).await;
     let moved: BTreeSet<_> = members[1].records.iter().map(|record| record.position).collect();
-    assert_eq!(moved, expected, "from the mark on, and nothing before it");
+    assert_eq!(
+        moved, expected,
+        "from the committed offset on, and nothing before it"
+    );
 }
 
 pub async fn the_partitions_of_a_dead_owner_go_to_another(backend: &dyn Backend) {

@@ -1,14 +1,30 @@
-//! Keys and values as bytes. Numbers in keys are big-endian, so that records lie in the order of their offsets.
+//! Keys and values as numbers and bytes. A record's key is its place and its offset, so that the records of a partition lie
+//! in the order of their offsets.
+
+use std::ops::RangeInclusive;
 
 use bytes::Bytes;
+use serde::{Deserialize, Serialize};
 use tidegate_core::time::Timestamp;
+use tidegate_durable::DiskError;
 
-use super::disk::{DiskError, Head, Place, Stored};
+use super::place::{Head, Place, Stored};
 use crate::Topic;
 
-const PLACE: usize = 5;
+/// Bits of a record's key for the offset. Limit: 2^48 records of a partition, which is 17,000 years at 500 a second.
+const OFFSET_BITS: u32 = 48;
+/// Bits of a place's number for the partition. Limit: 4,096 partitions.
+const PARTITION_BITS: u32 = 12;
 
-pub(super) fn topic_number(topic: Topic) -> u8 {
+/// The committed offset of a group.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Committed {
+    pub(super) place: u64,
+    pub(super) group: String,
+    pub(super) next: u64,
+}
+
+pub(super) fn topic_number(topic: Topic) -> u64 {
     match topic {
         Topic::High => 0,
         Topic::Low => 1,
@@ -16,55 +32,53 @@ pub(super) fn topic_number(topic: Topic) -> u8 {
     }
 }
 
-pub(super) fn topic_of(number: u8) -> Result<Topic, DiskError> {
+pub(super) fn topic_of(number: u64) -> Result<Topic, DiskError> {
     let found = Topic::ALL
         .into_iter()
         .find(|topic| topic_number(*topic) == number);
     found.ok_or_else(|| DiskError(format!("a topic with the number {number}")))
 }
 
-pub(super) fn place_key(place: Place) -> Vec<u8> {
-    let mut key = Vec::with_capacity(PLACE + 12);
-    key.push(topic_number(place.topic));
-    key.extend_from_slice(&place.partition.to_be_bytes());
-    key
+pub(super) fn place_number(place: Place) -> u64 {
+    topic_number(place.topic) << PARTITION_BITS | u64::from(place.partition)
 }
 
-pub(super) fn record_key(place: Place, offset: u64) -> Vec<u8> {
-    let mut key = place_key(place);
-    key.extend_from_slice(&offset.to_be_bytes());
-    key
+pub(super) fn place_of(number: u64) -> Result<Place, DiskError> {
+    Ok(Place {
+        topic: topic_of(number >> PARTITION_BITS)?,
+        partition: (number & ((1 << PARTITION_BITS) - 1)) as u32,
+    })
 }
 
-pub(super) fn piece_key(place: Place, offset: u64, index: u32) -> Vec<u8> {
-    let mut key = record_key(place, offset);
-    key.extend_from_slice(&index.to_be_bytes());
-    key
+pub(super) fn record_key(place: Place, offset: u64) -> u64 {
+    place_number(place) << OFFSET_BITS | offset
 }
 
-pub(super) fn mark_key(place: Place, group: &str) -> Vec<u8> {
-    let mut key = place_key(place);
-    key.extend_from_slice(group.as_bytes());
-    key
+pub(super) fn record_keys(place: Place, offsets: std::ops::Range<u64>) -> RangeInclusive<u64> {
+    // An empty range of offsets must not reach into the partition before.
+    match offsets.is_empty() {
+        true => RangeInclusive::new(1, 0),
+        false => record_key(place, offsets.start)..=record_key(place, offsets.end - 1),
+    }
 }
 
-/// Reads a place, and returns the rest of the key.
-pub(super) fn read_place(key: &[u8]) -> Result<(Place, &[u8]), DiskError> {
-    let Some((&[topic, a, b, c, d], rest)) = key.split_first_chunk::<PLACE>() else {
-        return Err(DiskError(format!("a key of {} bytes", key.len())));
-    };
-    let place = Place {
-        topic: topic_of(topic)?,
-        partition: u32::from_be_bytes([a, b, c, d]),
-    };
-    Ok((place, rest))
+pub(super) fn offset_of(key: u64) -> u64 {
+    key & ((1 << OFFSET_BITS) - 1)
 }
 
-pub(super) fn number(bytes: &[u8]) -> Result<u64, DiskError> {
+fn number(bytes: &[u8]) -> Result<u64, DiskError> {
     let bytes = bytes
         .try_into()
         .map_err(|_| DiskError(format!("a number of {} bytes", bytes.len())))?;
     Ok(u64::from_be_bytes(bytes))
+}
+
+/// When a record was appended: its first bytes.
+pub(super) fn appended_at(record: &[u8]) -> Result<Timestamp, DiskError> {
+    let time = record
+        .get(..8)
+        .ok_or_else(|| DiskError("a record without a time".into()))?;
+    Ok(Timestamp(number(time)?))
 }
 
 pub(super) fn head(head: Head) -> Vec<u8> {
@@ -139,6 +153,17 @@ mod tests {
             last_at: Timestamp(3),
         };
         assert_eq!(read_head(&head(known)).unwrap(), known);
+    }
+
+    #[test]
+    fn places_and_offsets_come_back_from_their_numbers() {
+        for (topic, partition, offset) in [(Topic::High, 0, 0), (Topic::Dead, 1_023, (1 << 48) - 1)] {
+            let place = Place { topic, partition };
+            assert_eq!(place_of(place_number(place)).unwrap(), place);
+            assert_eq!(offset_of(record_key(place, offset)), offset);
+            assert!(record_keys(place, 5..5).is_empty());
+        }
+        place_of(3 << PARTITION_BITS).unwrap_err();
     }
 
     #[test]

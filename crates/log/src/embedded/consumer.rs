@@ -10,13 +10,17 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use async_trait::async_trait;
+use tidegate_core::time::Timestamp;
+use tidegate_durable::{ReplyAfter, Run};
 use tokio::time::Instant;
 
-use super::disk::{Place, Span, Stored};
+use super::place::{Place, Span, Stored};
 use super::state::Member;
-use super::writer::{Commit, Request, lock};
-use super::{MAX_READ_BYTES, Shared};
-use crate::{Batch, CommitOutcome, ConsumeParams, Consumer, Delivered, LogError, Mark, Position, Topic};
+use super::writer::{Commit, Writer};
+use super::{MAX_READ_BYTES, Shared, lock, read_span};
+use crate::{
+    Batch, CommitOutcome, CommittedOffset, ConsumeParams, Consumer, Delivered, LogError, Position, Topic,
+};
 
 /// How far the consumer has handed out a partition since its assignment.
 #[derive(Debug, Clone, Copy)]
@@ -62,8 +66,8 @@ impl EmbeddedConsumer {
         let ConsumeParams {
             topic, group, owner, ..
         } = params;
-        let member = shared.state().join(topic, &group);
-        shared.signal(topic).notify_waiters();
+        let member = shared.visible.state().join(topic, &group);
+        shared.visible.signal(topic).notify_waiters();
         Self {
             shared,
             topic,
@@ -78,7 +82,11 @@ impl EmbeddedConsumer {
 
     /// Reconciles the reading state with the owned partitions, and returns what to read.
     fn plan(&self, max: usize) -> Vec<Span> {
-        let owned = self.shared.state().owned(self.topic, &self.group, self.member);
+        let owned = self
+            .shared
+            .visible
+            .state()
+            .owned(self.topic, &self.group, self.member);
         let reading = &mut *lock(&self.reading);
         reading.partitions.retain(|partition, progress| {
             let kept = owned
@@ -157,7 +165,7 @@ impl EmbeddedConsumer {
             .on_disk(move |disk| {
                 let (mut found, mut bytes) = (Vec::new(), 0);
                 for span in spans {
-                    let stored = disk.read(&span)?;
+                    let stored = read_span(disk, &span)?;
                     bytes += stored.iter().map(|stored| stored.value.len()).sum::<usize>();
                     found.push((span.place.partition, stored));
                     if bytes >= MAX_READ_BYTES {
@@ -189,10 +197,10 @@ impl Consumer for EmbeddedConsumer {
         let until = Instant::now() + wait;
         loop {
             // Subscribe first, then read: no signal in between gets lost.
-            let signal = self.shared.signal(self.topic).notified();
+            let signal = self.shared.visible.signal(self.topic).notified();
             tokio::pin!(signal);
             signal.as_mut().enable();
-            self.shared.open()?;
+            self.shared.runner()?;
             let spans = self.plan(max);
             let batch = self.take(self.read(spans).await?);
             if !batch.is_empty() || tokio::time::timeout_at(until, signal).await.is_err() {
@@ -201,29 +209,26 @@ impl Consumer for EmbeddedConsumer {
         }
     }
 
-    async fn commit(&self, marks: &[Mark]) -> Result<Vec<CommitOutcome>, LogError> {
+    async fn commit(&self, offsets: &[CommittedOffset]) -> Result<Vec<CommitOutcome>, LogError> {
         // A commit beyond the delivered records would skip some.
         let delivered: Vec<bool> = {
             let reading = lock(&self.reading);
-            let known = |mark: &Mark| reading.partitions.get(&mark.partition);
-            marks
+            let known = |offset: &CommittedOffset| reading.partitions.get(&offset.partition);
+            offsets
                 .iter()
-                .map(|mark| known(mark).is_none_or(|progress| mark.next <= progress.next))
+                .map(|offset| known(offset).is_none_or(|progress| offset.next <= progress.next))
                 .collect()
         };
         let commit = Commit {
             topic: self.topic,
             group: self.group.clone(),
             member: self.member,
-            marks: (marks.iter().zip(&delivered))
-                .filter_map(|(mark, delivered)| delivered.then_some(*mark))
+            offsets: (offsets.iter().zip(&delivered))
+                .filter_map(|(offset, delivered)| delivered.then_some(*offset))
                 .collect(),
         };
-        let mut stored = self
-            .shared
-            .ask(|reply| Request::Commit(commit, reply))
-            .await?
-            .into_iter();
+        let work = |writer: &mut Writer, _: Timestamp| (writer.commit(commit), ReplyAfter::Sync);
+        let mut stored = self.shared.runner()?.run(work).await?.into_iter();
         let outcome = |delivered: bool| {
             if delivered { stored.next() } else { None }.unwrap_or(CommitOutcome::NotDelivered)
         };
@@ -232,7 +237,7 @@ impl Consumer for EmbeddedConsumer {
 
     fn set_paused(&self, paused: bool) {
         self.paused.store(paused, Ordering::SeqCst);
-        self.shared.signal(self.topic).notify_waiters();
+        self.shared.visible.signal(self.topic).notify_waiters();
     }
 
     async fn close(self: Box<Self>) {}
@@ -240,7 +245,10 @@ impl Consumer for EmbeddedConsumer {
 
 impl Drop for EmbeddedConsumer {
     fn drop(&mut self) {
-        self.shared.state().leave(self.topic, &self.group, self.member);
-        self.shared.signal(self.topic).notify_waiters();
+        self.shared
+            .visible
+            .state()
+            .leave(self.topic, &self.group, self.member);
+        self.shared.visible.signal(self.topic).notify_waiters();
     }
 }

@@ -1,9 +1,9 @@
-//! The log in a folder of this machine.
+//! The log in the data folder of this process.
 //!
 //! ```text
-//!   append ─┬─> queue ─> writer thread: one write, one sync ─> visible ─> replies
-//!   commit ─┘                                                     │
-//!   next, read, lag <──────────── records read from disk <────────┘
+//!   append ─┬─> runner: one write, one sync ─> visible ─> replies
+//!   commit ─┘                                     │
+//!   next, read, lag <─── records read from disk <─┘
 //! ```
 //!
 //! Consumers in this process share the partitions; no other process can open the folder. Memory holds only where
@@ -11,28 +11,31 @@
 
 mod codec;
 mod consumer;
-mod disk;
-mod fjall_disk;
-mod folder;
+mod place;
+mod recover;
 mod state;
+mod sweeper;
+mod tables;
 #[cfg(test)]
 mod tests;
 mod writer;
 
 use std::path::PathBuf;
-use std::sync::mpsc::{SyncSender, TrySendError, sync_channel};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
+use std::sync::mpsc::{SyncSender, sync_channel};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use tidegate_store::{Clock, SystemClock};
-use tokio::sync::{Notify, oneshot};
+use tidegate_core::clock::{Clock, SystemClock};
+use tidegate_core::time::Timestamp;
+use tidegate_durable::{Disk, DiskError, DurableError, Reader, ReplyAfter, Runner, RunnerOptions, folder};
+use tokio::sync::Notify;
 
 use self::consumer::{EmbeddedConsumer, delivered};
-use self::disk::{Disk, DiskError, Op, Place, Span};
-use self::fjall_disk::FjallDisk;
+use self::place::{Head, Place, Span, Stored};
 use self::state::State;
-use self::writer::{Reply, Request, Writer, lock};
+use self::tables::RECORDS;
+use self::writer::Writer;
 use crate::capacity::Capacity;
 use crate::settings::check_some_name;
 use crate::{
@@ -40,21 +43,22 @@ use crate::{
     Topic,
 };
 
-/// Limit: requests that wait for the writer. The settings bound the records.
+/// Its sub-folder of the data folder.
+const FOLDER: &str = "log";
+/// Limit: requests that wait for the runner. The settings bound the records.
 const MAX_REQUESTS: usize = 4_096;
 /// Limit: bytes in one read, except for a single larger record.
 const MAX_READ_BYTES: usize = 8 * 1024 * 1024;
 
 #[derive(Debug, Clone)]
-pub struct EmbeddedOptions {
-    /// Created if it is missing. If it lies within the store's data folder, open the store first: the store rejects a
-    /// folder with content it does not know.
+pub struct EmbeddedLogOptions {
+    /// The data folder, shared with the other parts, which have their own sub-folders.
     pub folder: PathBuf,
     pub settings: LogSettings,
     pub clock: Arc<dyn Clock>,
 }
 
-impl EmbeddedOptions {
+impl EmbeddedLogOptions {
     pub fn new(folder: impl Into<PathBuf>) -> Self {
         Self {
             folder: folder.into(),
@@ -64,22 +68,15 @@ impl EmbeddedOptions {
     }
 }
 
-/// State that the log, its writer and its consumers share.
+/// What consumers see: durable changes only.
 #[derive(Debug)]
-struct Shared {
-    settings: LogSettings,
-    clock: Arc<dyn Clock>,
-    disk: Arc<dyn Disk>,
+struct Visible {
     state: Mutex<State>,
-    poison: OnceLock<LogError>,
     /// Signal changes of a topic: records, owners, pauses.
     signals: [Notify; Topic::ALL.len()],
-    /// None once the log is closed.
-    writer: Mutex<Option<SyncSender<Request>>>,
-    room: Capacity,
 }
 
-impl Shared {
+impl Visible {
     fn state(&self) -> MutexGuard<'_, State> {
         lock(&self.state)
     }
@@ -88,14 +85,41 @@ impl Shared {
         &self.signals[topic as usize]
     }
 
-    fn healthy(&self) -> Result<(), LogError> {
-        self.poison.get().map_or(Ok(()), |error| Err(error.clone()))
+    /// Shows changes to consumers.
+    fn publish(&self, heads: &[(Place, Head)], committed: Vec<(Place, String, u64)>) {
+        {
+            let mut state = self.state();
+            for (place, head) in heads {
+                state.set_head(*place, *head);
+            }
+            for (place, group, next) in committed {
+                state.commit(place, &group, next);
+            }
+        }
+        for (place, _) in heads {
+            self.signal(place.topic).notify_waiters();
+        }
     }
+}
 
-    /// Healthy, and not closed.
-    fn open(&self) -> Result<(), LogError> {
-        self.healthy()?;
-        lock(&self.writer).as_ref().map(drop).ok_or(LogError::Closed)
+/// State that the log and its consumers share.
+#[derive(Debug)]
+struct Shared {
+    settings: LogSettings,
+    clock: Arc<dyn Clock>,
+    disk: Arc<dyn Disk>,
+    visible: Arc<Visible>,
+    /// None once the log is closed.
+    runner: Mutex<Option<Arc<Runner<Writer>>>>,
+    capacity: Capacity,
+}
+
+impl Shared {
+    /// The runner, if the log is open and healthy.
+    fn runner(&self) -> Result<Arc<Runner<Writer>>, LogError> {
+        let runner = lock(&self.runner).clone().ok_or(LogError::Closed)?;
+        runner.healthy()?;
+        Ok(runner)
     }
 
     fn places(&self) -> impl Iterator<Item = Place> + '_ {
@@ -114,105 +138,113 @@ impl Shared {
         )))
     }
 
-    fn send(&self, request: Request) -> Result<(), LogError> {
-        self.healthy()?;
-        let writer = lock(&self.writer);
-        let writer = writer.as_ref().ok_or(LogError::Closed)?;
-        writer.try_send(request).map_err(|error| match error {
-            TrySendError::Full(_) => LogError::Full,
-            TrySendError::Disconnected(_) => LogError::Closed,
-        })
-    }
-
-    /// Sends a request and waits for its reply.
-    async fn ask<T>(&self, request: impl FnOnce(Reply<T>) -> Request) -> Result<T, LogError> {
-        let (reply, answer) = oneshot::channel();
-        self.send(request(reply))?;
-        answer.await.unwrap_or(Err(LogError::Closed))
-    }
-
     /// Reads on a blocking thread: a read may have to wait for the disk.
     async fn on_disk<T: Send + 'static>(
         &self,
         read: impl FnOnce(&dyn Disk) -> Result<T, DiskError> + Send + 'static,
     ) -> Result<T, LogError> {
-        self.open()?;
+        self.runner()?;
         let disk = self.disk.clone();
         match tokio::task::spawn_blocking(move || read(&*disk)).await {
-            Ok(Ok(found)) => Ok(found),
-            Ok(Err(error)) => Err(LogError::Corrupt(error.to_string())),
+            Ok(found) => Ok(found.map_err(DurableError::from)?),
             Err(error) => Err(LogError::Corrupt(format!("a read failed: {error}"))),
         }
     }
+}
+
+/// The records of a span, in order.
+fn read_span(disk: &(impl Reader + ?Sized), span: &Span) -> Result<Vec<Stored>, DiskError> {
+    let (mut found, mut bytes) = (Vec::new(), 0);
+    let keys = codec::record_keys(span.place, span.offsets.clone());
+    disk.scan(RECORDS, keys, &mut |key, record| {
+        bytes += record.len();
+        found.push(codec::read_record(codec::offset_of(key), record.to_vec()));
+        Ok(match bytes >= span.max_bytes {
+            true => std::ops::ControlFlow::Break(()),
+            false => std::ops::ControlFlow::Continue(()),
+        })
+    })?;
+    Ok(found)
+}
+
+/// The lock covers a few copies at most; a panic there leaves nothing half done.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// The log in a folder. Dropping it ends it like [`close`](Log::close), but nobody waits for that.
 #[derive(Debug)]
 pub struct EmbeddedLog {
     shared: Arc<Shared>,
+    /// Ends the sweeper when it is dropped.
+    _sweeper: SyncSender<()>,
 }
 
 impl EmbeddedLog {
-    pub fn open(options: EmbeddedOptions) -> Result<Self, LogError> {
-        let EmbeddedOptions {
+    /// Opens the log in a data folder, and creates both if they are missing.
+    pub fn open(options: EmbeddedLogOptions) -> Result<Self, LogError> {
+        let EmbeddedLogOptions {
             folder,
             settings,
             clock,
         } = options;
         settings.validate()?;
-        folder::prepare(&folder)?;
-        Self::on(Arc::new(FjallDisk::open(&folder)?), settings, clock)
+        let disk = folder::open(&folder, FOLDER, &tables::ALL)?;
+        Self::on(Arc::new(disk), settings, clock)
+    }
+
+    /// Opens on a durable layer whose power a test can cut.
+    pub fn open_for_test(
+        disk: Arc<dyn Disk>,
+        settings: LogSettings,
+        clock: Arc<dyn Clock>,
+    ) -> Result<Self, LogError> {
+        settings.validate()?;
+        Self::on(disk, settings, clock)
     }
 
     fn on(disk: Arc<dyn Disk>, settings: LogSettings, clock: Arc<dyn Clock>) -> Result<Self, LogError> {
-        let corrupt = |error: DiskError| LogError::Corrupt(error.to_string());
-        let loaded = disk.load().map_err(corrupt)?;
-        let mut layout = Vec::new();
-        for topic in Topic::ALL {
-            let configured = settings.partitions(topic);
-            match loaded.layout.iter().find(|(known, _)| *known == topic) {
-                None => layout.push(Op::Layout(topic, configured)),
-                Some((_, found)) if *found == configured => {}
-                Some((_, found)) => {
-                    return Err(LogError::Layout {
-                        topic: settings.name(topic),
-                        configured,
-                        found: *found,
-                    });
-                }
-            }
-        }
-        if !layout.is_empty() {
-            disk.write(layout).and_then(|()| disk.sync()).map_err(corrupt)?;
-        }
-        let (writer, requests) = sync_channel(MAX_REQUESTS);
+        let loaded = recover::recover(&*disk, &settings)?;
+        let visible = Arc::new(Visible {
+            state: Mutex::new(State::new(&settings, &loaded)),
+            signals: Default::default(),
+        });
+        let writer = Writer::new(settings.clone(), visible.clone(), loaded);
+        let options = RunnerOptions {
+            inbox: MAX_REQUESTS,
+            ..RunnerOptions::new("tidegate-log")
+        };
+        let runner = Runner::start(writer, disk.clone(), clock.clone(), options)?;
         let shared = Arc::new(Shared {
-            state: Mutex::new(State::from_disk(&settings, loaded)?),
-            room: Capacity::new(settings.max_queued),
+            capacity: Capacity::new(settings.max_queued),
             settings,
             clock,
             disk,
-            poison: OnceLock::new(),
-            signals: Default::default(),
-            writer: Mutex::new(Some(writer)),
+            visible,
+            runner: Mutex::new(Some(Arc::new(runner))),
         });
-        let thread = Writer::new(shared.clone());
+        let (sweeper, stop) = sync_channel(0);
+        let weak = Arc::downgrade(&shared);
         std::thread::Builder::new()
-            .name("log-writer".into())
-            .spawn(move || thread.run(requests))
+            .name("tidegate-log-sweep".into())
+            .spawn(move || sweeper::run(&weak, &stop))
             .map_err(|error| LogError::Config(format!("no thread for the log: {error}")))?;
-        Ok(Self { shared })
+        Ok(Self {
+            shared,
+            _sweeper: sweeper,
+        })
     }
 
     async fn append_all(&self, records: Vec<Record>) -> Result<Vec<Position>, LogError> {
         let shared = &self.shared;
-        // The writer returns the capacity once the records are written, even if nobody waits for them any more.
-        let taken = shared.room.take(records.len())?;
-        let (reply, answer) = oneshot::channel();
-        shared.send(Request::Append(records, taken, reply))?;
+        // The machine returns the capacity once the records are written, even if nobody waits for them any more.
+        let taken = shared.capacity.take(records.len())?;
+        let append =
+            |writer: &mut Writer, now: Timestamp| (writer.append(records, taken, now), ReplyAfter::Sync);
+        let pending = shared.runner()?.try_run(append)?.ok_or(LogError::Full)?;
         let limit = shared.settings.send_timeout;
-        match tokio::time::timeout(Duration::from(limit), answer).await {
-            Ok(answer) => answer.unwrap_or(Err(LogError::Closed)),
+        match tokio::time::timeout(Duration::from(limit), pending.reply()).await {
+            Ok(positions) => Ok(positions?),
             Err(_) => Err(LogError::Timeout(limit.0)),
         }
     }
@@ -247,14 +279,14 @@ impl Log for EmbeddedLog {
 
     async fn consume(&self, params: ConsumeParams) -> Result<Box<dyn Consumer>, LogError> {
         check_some_name("the group", &params.group)?;
-        self.shared.open()?;
+        self.shared.runner()?;
         Ok(Box::new(EmbeddedConsumer::join(self.shared.clone(), params)))
     }
 
     async fn lag(&self, topic: Topic, group: &str) -> Result<Lag, LogError> {
         check_some_name("the group", group)?;
         let mut partitions: Vec<PartitionLag> = {
-            let state = self.shared.state();
+            let state = self.shared.visible.state();
             (0..self.shared.settings.partitions(topic))
                 .map(|partition| {
                     let place = Place { topic, partition };
@@ -263,7 +295,7 @@ impl Log for EmbeddedLog {
                         partition,
                         start: head.start,
                         end: head.end,
-                        committed: state.mark(place, group),
+                        committed: state.committed(place, group),
                         oldest: None,
                     }
                 })
@@ -272,7 +304,9 @@ impl Log for EmbeddedLog {
         let fill = move |disk: &dyn Disk| {
             for lag in partitions.iter_mut().filter(|lag| lag.records() > 0) {
                 let partition = lag.partition;
-                lag.oldest = disk.appended_at(Place { topic, partition }, lag.next())?;
+                let key = codec::record_key(Place { topic, partition }, lag.next());
+                let record = disk.get(RECORDS, key)?;
+                lag.oldest = record.map(|record| codec::appended_at(&record)).transpose()?;
             }
             Ok(Lag { partitions })
         };
@@ -281,14 +315,14 @@ impl Log for EmbeddedLog {
 
     async fn read(&self, topic: Topic, from: Position, max: usize) -> Result<Vec<Delivered>, LogError> {
         let place = self.shared.place(topic, from.partition)?;
-        let head = self.shared.state().head(place).unwrap_or_default();
+        let head = self.shared.visible.state().head(place).unwrap_or_default();
         let begin = from.offset.max(head.start);
         let span = Span {
             place,
             offsets: begin..head.end.min(begin.saturating_add(max as u64)).max(begin),
             max_bytes: MAX_READ_BYTES,
         };
-        let found = self.shared.on_disk(move |disk| disk.read(&span)).await?;
+        let found = self.shared.on_disk(move |disk| read_span(disk, &span)).await?;
         let partition = from.partition;
         Ok(found
             .into_iter()
@@ -298,27 +332,25 @@ impl Log for EmbeddedLog {
 
     async fn check(&self) -> Result<(), LogError> {
         // `open` compared the layout, and nobody else can have changed it since.
-        self.shared.open()
+        self.shared.runner().map(drop)
     }
 
     async fn close(&self) {
-        let Some(writer) = lock(&self.shared.writer).take() else {
+        let Some(runner) = lock(&self.shared.runner).take() else {
             return;
         };
-        let (reply, done) = oneshot::channel();
-        let sent = tokio::task::spawn_blocking(move || writer.send(Request::Close(reply))).await;
-        if sent.is_ok() {
-            let _ = done.await;
+        if let Err(error) = runner.close().await {
+            tracing::warn!(%error, "the log did not close cleanly");
         }
         for topic in Topic::ALL {
-            self.shared.signal(topic).notify_waiters();
+            self.shared.visible.signal(topic).notify_waiters();
         }
     }
 }
 
 impl Drop for EmbeddedLog {
     fn drop(&mut self) {
-        // The writer ends when its queue is empty and nobody can add to it.
-        lock(&self.shared.writer).take();
+        // The runner ends when its inbox is empty and nobody can add to it.
+        lock(&self.shared.runner).take();
     }
 }

@@ -4,9 +4,10 @@
 
 use std::collections::BTreeMap;
 
-use super::disk::{Head, Loaded, Place};
+use super::place::{Head, Place};
+use super::recover::Loaded;
 use crate::share::spread;
-use crate::{CommitOutcome, LogError, LogSettings, Mark, Topic};
+use crate::{CommitOutcome, LogSettings, Topic};
 
 /// A member of a consumer group; the log reuses no number while it is open.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -24,7 +25,7 @@ pub(super) struct Owned {
 
 #[derive(Debug, Default)]
 struct Group {
-    marks: BTreeMap<u32, u64>,
+    offsets: BTreeMap<u32, u64>,
     members: Vec<Member>,
     owners: Vec<Option<Member>>,
     terms: Vec<u64>,
@@ -63,7 +64,7 @@ pub(super) struct State {
 }
 
 impl State {
-    pub(super) fn from_disk(settings: &LogSettings, loaded: Loaded) -> Result<Self, LogError> {
+    pub(super) fn new(settings: &LogSettings, loaded: &Loaded) -> Self {
         let mut state = Self {
             topics: Topic::ALL.map(|topic| TopicState {
                 heads: vec![Head::default(); settings.partitions(topic) as usize],
@@ -71,17 +72,13 @@ impl State {
             }),
             members: 0,
         };
-        for (place, head) in loaded.heads {
-            *state.head_mut(place)? = head;
+        for (place, head) in &loaded.heads {
+            state.set_head(*place, *head);
         }
-        for (place, group, next) in loaded.marks {
-            state.head_mut(place)?;
-            state
-                .group(place.topic, &group)
-                .marks
-                .insert(place.partition, next);
+        for ((place, group), (_, next)) in &loaded.offsets {
+            state.commit(*place, group, *next);
         }
-        Ok(state)
+        state
     }
 
     fn topic(&self, topic: Topic) -> &TopicState {
@@ -104,35 +101,28 @@ impl State {
             .copied()
     }
 
-    fn head_mut(&mut self, place: Place) -> Result<&mut Head, LogError> {
-        self.topics[place.topic as usize]
-            .heads
-            .get_mut(place.partition as usize)
-            .ok_or_else(|| LogError::Corrupt(format!("{} has a partition {}", place.topic, place.partition)))
-    }
-
-    /// The place must come from this state.
+    /// The place must be one of this log.
     pub(super) fn set_head(&mut self, place: Place, head: Head) {
-        if let Ok(known) = self.head_mut(place) {
-            *known = head;
-        }
+        self.topics[place.topic as usize].heads[place.partition as usize] = head;
     }
 
-    pub(super) fn set_mark(&mut self, place: Place, group: &str, next: u64) {
-        self.group(place.topic, group).marks.insert(place.partition, next);
+    pub(super) fn commit(&mut self, place: Place, group: &str, next: u64) {
+        self.group(place.topic, group)
+            .offsets
+            .insert(place.partition, next);
     }
 
-    pub(super) fn mark(&self, place: Place, group: &str) -> Option<u64> {
+    pub(super) fn committed(&self, place: Place, group: &str) -> Option<u64> {
         let group = self.topic(place.topic).groups.get(group)?;
-        group.marks.get(&place.partition).copied()
+        group.offsets.get(&place.partition).copied()
     }
 
     /// The first offset that some group is not done with; none if no group ever committed here.
     pub(super) fn done(&self, place: Place) -> Option<u64> {
         let groups = self.topic(place.topic).groups.values();
-        let marks = groups.filter(|group| !group.marks.is_empty() || !group.members.is_empty());
-        marks
-            .map(|group| group.marks.get(&place.partition).copied().unwrap_or_default())
+        let known = groups.filter(|group| !group.offsets.is_empty() || !group.members.is_empty());
+        known
+            .map(|group| group.offsets.get(&place.partition).copied().unwrap_or_default())
             .min()
     }
 
@@ -162,34 +152,24 @@ impl State {
             .filter(|(_, owner)| **owner == Some(member));
         mine.map(|(partition, _)| {
             let head = known.heads[partition as usize];
-            let mark = group.marks.get(&partition).copied().unwrap_or_default();
+            let committed = group.offsets.get(&partition).copied().unwrap_or_default();
             Owned {
                 partition,
                 term: group.terms[partition as usize],
-                next: mark.max(head.start),
+                next: committed.max(head.start),
                 head,
             }
         })
         .collect()
     }
 
-    /// Whether a commit is valid, and if so, whether it has to be written.
-    pub(super) fn admit(
-        &self,
-        topic: Topic,
-        group: &str,
-        member: Member,
-        mark: Mark,
-    ) -> (CommitOutcome, bool) {
+    /// Whether a member may commit in a partition.
+    pub(super) fn admit(&self, topic: Topic, group: &str, member: Member, partition: u32) -> CommitOutcome {
         let known = self.topic(topic).groups.get(group);
-        let owner = known.and_then(|group| *group.owners.get(mark.partition as usize)?);
-        if owner != Some(member) {
-            return (CommitOutcome::Lost, false);
+        let owner = known.and_then(|group| *group.owners.get(partition as usize)?);
+        match owner == Some(member) {
+            true => CommitOutcome::Committed,
+            false => CommitOutcome::Lost,
         }
-        let stored = known.and_then(|group| group.marks.get(&mark.partition));
-        (
-            CommitOutcome::Committed,
-            stored.is_none_or(|stored| *stored < mark.next),
-        )
     }
 }

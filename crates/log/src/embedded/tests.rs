@@ -1,46 +1,13 @@
 //! Cases that only a failing disk can show.
 
-use std::sync::atomic::{AtomicBool, Ordering};
-
 use bytes::Bytes;
+use tidegate_core::clock::ManualClock;
 use tidegate_core::time::{Millis, Timestamp};
-use tidegate_store::ManualClock;
+use tidegate_durable::DurableError;
+use tidegate_durable::memory_disk::MemoryDisk;
 
-use super::disk::{Loaded, Stored};
 use super::*;
-use crate::{CommitOutcome, Mark};
-
-/// A real disk whose sync fails on demand.
-#[derive(Debug)]
-struct Failing {
-    real: FjallDisk,
-    fails: AtomicBool,
-}
-
-impl Disk for Failing {
-    fn load(&self) -> Result<Loaded, DiskError> {
-        self.real.load()
-    }
-
-    fn write(&self, ops: Vec<Op>) -> Result<(), DiskError> {
-        self.real.write(ops)
-    }
-
-    fn sync(&self) -> Result<(), DiskError> {
-        if self.fails.load(Ordering::SeqCst) {
-            return Err(DiskError("input/output error".into()));
-        }
-        self.real.sync()
-    }
-
-    fn appended_at(&self, place: Place, offset: u64) -> Result<Option<Timestamp>, DiskError> {
-        self.real.appended_at(place, offset)
-    }
-
-    fn read(&self, span: &Span) -> Result<Vec<Stored>, DiskError> {
-        self.real.read(span)
-    }
-}
+use crate::{CommitOutcome, CommittedOffset};
 
 fn record(number: u32) -> Record {
     Record {
@@ -69,28 +36,29 @@ fn patient() -> LogSettings {
 
 #[tokio::test]
 async fn after_a_failed_sync_nothing_is_answered_any_more() {
-    let folder = tempfile::tempdir().unwrap();
-    let disk = Arc::new(Failing {
-        real: FjallDisk::open(folder.path()).unwrap(),
-        fails: AtomicBool::new(false),
-    });
+    let disk = MemoryDisk::default();
     let clock = Arc::new(ManualClock::at(Timestamp(1_000)));
-    let log = EmbeddedLog::on(disk.clone(), patient(), clock).unwrap();
+    let log = EmbeddedLog::open_for_test(Arc::new(disk.clone()), patient(), clock).unwrap();
     let position = log.append(vec![record(1)]).await.remove(0).unwrap();
     let consumer = log.consume(consumer()).await.unwrap();
     let batch = consumer.next(10, Duration::ZERO).await.unwrap();
     assert_eq!(batch.records.len(), 1);
 
-    disk.fails.store(true, Ordering::SeqCst);
-    let poisoned = |error: LogError| assert!(matches!(error, LogError::Poisoned(_)), "{error}");
+    disk.fail_syncs(true);
+    let poisoned = |error: LogError| {
+        assert!(
+            matches!(error, LogError::Durable(DurableError::Poisoned(_))),
+            "{error}"
+        )
+    };
     poisoned(log.append(vec![record(2)]).await.remove(0).unwrap_err());
-    disk.fails.store(false, Ordering::SeqCst);
+    disk.fail_syncs(false);
     poisoned(log.append(vec![record(3)]).await.remove(0).unwrap_err());
-    let mark = Mark {
+    let offset = CommittedOffset {
         partition: position.partition,
         next: position.offset + 1,
     };
-    poisoned(consumer.commit(&[mark]).await.unwrap_err());
+    poisoned(consumer.commit(&[offset]).await.unwrap_err());
     poisoned(consumer.next(10, Duration::ZERO).await.unwrap_err());
     poisoned(log.lag(Topic::High, "high-worker").await.unwrap_err());
     poisoned(log.check().await.unwrap_err());
@@ -100,10 +68,10 @@ async fn after_a_failed_sync_nothing_is_answered_any_more() {
 async fn a_wall_clock_that_steps_back_leaves_times_in_order() {
     let folder = tempfile::tempdir().unwrap();
     let clock = Arc::new(ManualClock::at(Timestamp(10_000)));
-    let options = EmbeddedOptions {
+    let options = EmbeddedLogOptions {
         clock: clock.clone(),
         settings: patient(),
-        ..EmbeddedOptions::new(folder.path().join("log"))
+        ..EmbeddedLogOptions::new(folder.path().join("log"))
     };
     let log = EmbeddedLog::open(options.clone()).unwrap();
     log.append(vec![record(1)]).await.remove(0).unwrap();
@@ -125,10 +93,10 @@ async fn a_wall_clock_that_steps_back_leaves_times_in_order() {
 async fn a_large_backlog_of_old_records_goes_in_bounded_steps() {
     let folder = tempfile::tempdir().unwrap();
     let clock = Arc::new(ManualClock::at(Timestamp(1_000_000)));
-    let mut options = EmbeddedOptions {
+    let mut options = EmbeddedLogOptions {
         clock: clock.clone(),
         settings: patient(),
-        ..EmbeddedOptions::new(folder.path().join("log"))
+        ..EmbeddedLogOptions::new(folder.path().join("log"))
     };
     options.settings.sweep_every = Millis(10);
     options.settings.high.retention = Millis(5_000);
@@ -157,7 +125,7 @@ async fn a_large_backlog_of_old_records_goes_in_bounded_steps() {
 #[tokio::test]
 async fn a_full_queue_is_refused_at_once() {
     let folder = tempfile::tempdir().unwrap();
-    let mut options = EmbeddedOptions::new(folder.path().join("log"));
+    let mut options = EmbeddedLogOptions::new(folder.path().join("log"));
     options.settings = patient();
     options.settings.max_queued = 10;
     let log = EmbeddedLog::open(options).unwrap();
@@ -171,12 +139,61 @@ async fn a_full_queue_is_refused_at_once() {
     let consumer = log.consume(consumer()).await.unwrap();
     let batch = consumer.next(100, Duration::ZERO).await.unwrap();
     assert_eq!(batch.records.len(), 10);
-    let mark = Mark {
+    let offset = CommittedOffset {
         partition: batch.records[0].position.partition,
         next: 1,
     };
     assert_eq!(
-        consumer.commit(&[mark]).await.unwrap(),
+        consumer.commit(&[offset]).await.unwrap(),
         [CommitOutcome::Committed]
     );
+}
+
+#[tokio::test]
+async fn what_was_answered_survives_a_power_cut_and_nothing_else_is_seen() {
+    let (disk, clock) = (MemoryDisk::default(), Arc::new(ManualClock::at(Timestamp(1_000))));
+    let log = EmbeddedLog::open_for_test(Arc::new(disk.clone()), patient(), clock.clone()).unwrap();
+    let answers = log.append((0..50).map(record).collect()).await;
+    assert!(answers.iter().all(Result::is_ok));
+    let member = log.consume(consumer()).await.unwrap();
+    let batch = member.next(10, Duration::ZERO).await.unwrap();
+    let done = batch.records[0].position;
+    let offset = CommittedOffset {
+        partition: done.partition,
+        next: done.offset + 1,
+    };
+    assert_eq!(
+        member.commit(&[offset]).await.unwrap(),
+        [CommitOutcome::Committed]
+    );
+    // What fails to sync is neither answered nor delivered.
+    disk.fail_syncs(true);
+    log.append(vec![record(99)]).await.remove(0).unwrap_err();
+
+    let after = disk.after_power_cut(0);
+    let log = EmbeddedLog::open_for_test(Arc::new(after), patient(), clock).unwrap();
+    let lag = log.lag(Topic::High, "high-worker").await.unwrap();
+    assert_eq!(lag.records(), 49);
+    let kept: u64 = lag.partitions.iter().map(|lag| lag.end - lag.start).sum();
+    assert_eq!(kept, 50);
+}
+
+#[tokio::test]
+async fn commits_that_meet_in_one_write_never_move_an_offset_back() {
+    let (disk, clock) = (MemoryDisk::default(), Arc::new(ManualClock::at(Timestamp(1_000))));
+    let log = EmbeddedLog::open_for_test(Arc::new(disk.clone()), patient(), clock.clone()).unwrap();
+    let partition = log.append(vec![record(1); 20]).await.remove(0).unwrap().partition;
+    let member = log.consume(consumer()).await.unwrap();
+    member.next(100, Duration::ZERO).await.unwrap();
+    for next in [5, 10, 15, 20] {
+        let offset = |next| [CommittedOffset { partition, next }];
+        let (later, earlier) = (offset(next), offset(next - 3));
+        let (one, other) = tokio::join!(member.commit(&later), member.commit(&earlier));
+        assert!(one.is_ok() && other.is_ok());
+        let lag = log.lag(Topic::High, "high-worker").await.unwrap();
+        assert_eq!(lag.partitions[partition as usize].committed, Some(next));
+    }
+    let log = EmbeddedLog::open_for_test(Arc::new(disk.after_kill()), patient(), clock).unwrap();
+    let lag = log.lag(Topic::High, "high-worker").await.unwrap();
+    assert_eq!(lag.partitions[partition as usize].committed, Some(20));
 }

@@ -13,7 +13,7 @@ use rdkafka::consumer::{BaseConsumer, ConsumerContext};
 use rdkafka::error::{KafkaError, RDKafkaErrorCode};
 use rdkafka::producer::FutureProducer;
 
-use crate::seam::max_record;
+use crate::log::max_record;
 use crate::{LogError, LogSettings, Topic};
 
 /// Limit: one record of a topic on the wire, with its framing. The log creates the topics with the same limit.
@@ -26,10 +26,10 @@ pub(super) fn max_message(topic: Topic) -> usize {
 const HEARTBEAT_MS: u64 = 1_000;
 
 /// Shortest time between two log lines that the brokers reject our credentials or permissions.
-const TELL_EVERY: Duration = Duration::from_secs(30);
+const LOG_EVERY: Duration = Duration::from_secs(30);
 
 /// A consumer that only reads and joins no group.
-pub(super) type Looker = BaseConsumer<Quiet>;
+pub(super) type ReaderClient = BaseConsumer<Quiet>;
 
 /// Logs the client's own messages at debug level only: callers receive failures, and the end of a partition is none.
 #[derive(Debug, Clone, Copy)]
@@ -51,9 +51,9 @@ pub(super) struct Clients {
     name: String,
     admin: AdminClient<DefaultClientContext>,
     /// Reads records and the ends of partitions, one call at a time.
-    reader: Mutex<Looker>,
+    reader: Mutex<ReaderClient>,
     /// One for each group whose committed offsets somebody reads; none of them is a member.
-    observers: Mutex<HashMap<String, Arc<Looker>>>,
+    observers: Mutex<HashMap<String, Arc<ReaderClient>>>,
 }
 
 impl std::fmt::Debug for Clients {
@@ -84,7 +84,7 @@ pub(super) fn unavailable(brokers: &str, error: &KafkaError) -> LogError {
             | RDKafkaErrorCode::SaslAuthenticationFailed
             | RDKafkaErrorCode::Authentication,
         ) => {
-            if may_tell() {
+            if may_log() {
                 tracing::error!(
                     server,
                     reason,
@@ -103,12 +103,12 @@ pub(super) fn unavailable(brokers: &str, error: &KafkaError) -> LogError {
 }
 
 /// Every call fails then, so one line at intervals reports it.
-fn may_tell() -> bool {
-    static TOLD: Mutex<Option<Instant>> = Mutex::new(None);
-    let mut told = TOLD.lock().unwrap_or_else(PoisonError::into_inner);
-    let due = told.is_none_or(|told| told.elapsed() >= TELL_EVERY);
+fn may_log() -> bool {
+    static LAST_LOGGED: Mutex<Option<Instant>> = Mutex::new(None);
+    let mut last = LAST_LOGGED.lock().unwrap_or_else(PoisonError::into_inner);
+    let due = last.is_none_or(|last| last.elapsed() >= LOG_EVERY);
     if due {
-        *told = Some(Instant::now());
+        *last = Some(Instant::now());
     }
     due
 }
@@ -126,7 +126,7 @@ impl Clients {
             .set("client.id", format!("{name}-admin"))
             .create()
             .map_err(|error| unusable(&error))?;
-        let reader = looking(base.clone())
+        let reader = reader_config(base.clone())
             .set("client.id", format!("{name}-reader"))
             .set("group.id", format!("{}{name}-reader", settings.prefix))
             .create_with_context(Quiet)
@@ -155,16 +155,16 @@ impl Clients {
         &self.admin
     }
 
-    pub(super) fn reader(&self) -> MutexGuard<'_, Looker> {
+    pub(super) fn reader(&self) -> MutexGuard<'_, ReaderClient> {
         self.reader.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    pub(super) fn observer(&self, group: &str) -> Result<Arc<Looker>, LogError> {
+    pub(super) fn observer(&self, group: &str) -> Result<Arc<ReaderClient>, LogError> {
         let mut observers = self.observers.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(observer) = observers.get(group) {
             return Ok(observer.clone());
         }
-        let observer: Looker = looking(base(&self.brokers, &self.properties))
+        let observer: ReaderClient = reader_config(base(&self.brokers, &self.properties))
             .set("client.id", format!("{}-observer", self.name))
             .set("group.id", self.group(group))
             .create_with_context(Quiet)
@@ -237,7 +237,7 @@ fn base(brokers: &str, properties: &BTreeMap<String, String>) -> ClientConfig {
     config
 }
 
-fn looking(mut config: ClientConfig) -> ClientConfig {
+fn reader_config(mut config: ClientConfig) -> ClientConfig {
     config
         .set("enable.auto.commit", "false")
         .set("enable.auto.offset.store", "false")
@@ -253,7 +253,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_right_that_was_taken_away_is_trouble_that_passes() {
+    fn a_revoked_right_is_a_failure_that_passes() {
         for (code, passes) in [
             (RDKafkaErrorCode::TopicAuthorizationFailed, true),
             (RDKafkaErrorCode::GroupAuthorizationFailed, true),

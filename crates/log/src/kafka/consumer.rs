@@ -14,7 +14,7 @@ use tokio::time::Instant;
 use super::Shared;
 use super::client::unavailable;
 use super::poll::{Joined, Listener, poll_for_ever};
-use crate::{Batch, CommitOutcome, ConsumeParams, Consumer, LogError, Mark};
+use crate::{Batch, CommitOutcome, CommittedOffset, ConsumeParams, Consumer, LogError};
 
 /// Limit: attempts of a commit during a rebalance.
 const TRIES: u32 = 40;
@@ -80,11 +80,11 @@ impl KafkaConsumer {
 fn store(
     joined: &Joined,
     client: &BaseConsumer<Listener>,
-    marks: &[Mark],
+    offsets: &[CommittedOffset],
 ) -> Result<Vec<CommitOutcome>, LogError> {
     let mut tries = 0;
     loop {
-        match try_store(joined, client, marks) {
+        match try_store(joined, client, offsets) {
             Ok(outcomes) => return Ok(outcomes),
             // A rebalance is in progress: after it we know which partitions we still own.
             Err(error) if fenced(&error) && tries < TRIES => {
@@ -111,21 +111,21 @@ fn fenced(error: &KafkaError) -> bool {
 fn try_store(
     joined: &Joined,
     client: &BaseConsumer<Listener>,
-    marks: &[Mark],
+    offsets: &[CommittedOffset],
 ) -> Result<Vec<CommitOutcome>, KafkaError> {
-    let _nothing_is_given_up = joined.committing.read().unwrap_or_else(PoisonError::into_inner);
+    let _no_partition_is_released = joined.committing.read().unwrap_or_else(PoisonError::into_inner);
     let mut list = TopicPartitionList::new();
-    let mut outcomes = Vec::with_capacity(marks.len());
+    let mut outcomes = Vec::with_capacity(offsets.len());
     {
         let assignment = joined.assignment();
-        for mark in marks {
-            let outcome = match assignment.partitions.get(&mark.partition) {
+        for offset in offsets {
+            let outcome = match assignment.partitions.get(&offset.partition) {
                 None => CommitOutcome::Lost,
-                Some(held) if mark.next <= held.done => CommitOutcome::Committed,
-                Some(held) if mark.next > held.next => CommitOutcome::NotDelivered,
+                Some(held) if offset.next <= held.done => CommitOutcome::Committed,
+                Some(held) if offset.next > held.next => CommitOutcome::NotDelivered,
                 Some(_) => {
-                    let next = Offset::Offset(mark.next as i64);
-                    list.add_partition_offset(&joined.name, mark.partition as i32, next)?;
+                    let next = Offset::Offset(offset.next as i64);
+                    list.add_partition_offset(&joined.name, offset.partition as i32, next)?;
                     CommitOutcome::Committed
                 }
             };
@@ -137,11 +137,11 @@ fn try_store(
     }
     client.commit(&list, CommitMode::Sync)?;
     let mut assignment = joined.assignment();
-    for mark in marks {
-        if let Some(held) = assignment.partitions.get_mut(&mark.partition)
-            && mark.next <= held.next
+    for offset in offsets {
+        if let Some(held) = assignment.partitions.get_mut(&offset.partition)
+            && offset.next <= held.next
         {
-            held.done = held.done.max(mark.next);
+            held.done = held.done.max(offset.next);
         }
     }
     Ok(outcomes)
@@ -166,13 +166,13 @@ impl Consumer for KafkaConsumer {
         }
     }
 
-    async fn commit(&self, marks: &[Mark]) -> Result<Vec<CommitOutcome>, LogError> {
+    async fn commit(&self, offsets: &[CommittedOffset]) -> Result<Vec<CommitOutcome>, LogError> {
         self.shared.open()?;
         let _committing = self.committing.lock().await;
-        let (joined, client, marks) = (self.joined.clone(), self.client.clone(), marks.to_vec());
+        let (joined, client, offsets) = (self.joined.clone(), self.client.clone(), offsets.to_vec());
         let stored = tokio::task::spawn_blocking(move || {
             let client = client.upgrade().ok_or(LogError::Closed)?;
-            store(&joined, &client, &marks)
+            store(&joined, &client, &offsets)
         });
         let stored = stored.await;
         stored.unwrap_or_else(|error| Err(LogError::Corrupt(format!("a commit failed: {error}"))))

@@ -114,8 +114,8 @@ async fn check_settings(shared: &Shared, found: &Found) -> Result<(), LogError> 
                     check_setting(shared.settings.topic(*topic).retention, name, &resource)?;
                 }
             }
-            Err(error) if may_not_look(&error) => {
-                tracing::warn!(%error, "whether the topics keep records as configured cannot be looked at");
+            Err(error) if may_not_describe(&error) => {
+                tracing::warn!(%error, "cannot check whether the topics retain records as configured");
             }
             Err(error) => return Err(unavailable(shared.clients.brokers(), &error)),
         }
@@ -124,7 +124,7 @@ async fn check_settings(shared: &Shared, found: &Found) -> Result<(), LogError> 
 }
 
 /// Describing settings is a separate permission, which a client that only uses topics need not have.
-fn may_not_look(error: &KafkaError) -> bool {
+fn may_not_describe(error: &KafkaError) -> bool {
     matches!(
         code_of(error),
         Some(
@@ -251,7 +251,7 @@ async fn create(shared: &Shared, topics: &[Topic]) -> Result<(), LogError> {
             Ok(_) | Err((_, RDKafkaErrorCode::TopicAlreadyExists)) => {}
             Err((name, error)) => {
                 let error = KafkaError::AdminOp(error);
-                tracing::warn!(topic = name, %error, "a topic cannot be made");
+                tracing::warn!(topic = name, %error, "failed to create a topic");
                 return Err(unavailable(shared.clients.brokers(), &error));
             }
         }

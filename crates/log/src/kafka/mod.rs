@@ -13,8 +13,8 @@
 mod client;
 mod consumer;
 mod layout;
-mod look;
 mod poll;
+mod reader;
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -225,11 +225,11 @@ impl Log for KafkaLog {
         let limit = shared.settings.send_timeout;
         let ready = tokio::time::timeout(Duration::from(limit), shared.ready()).await;
         // Nothing was sent, for certain.
-        let away = || LogError::Unavailable {
+        let unavailable = || LogError::Unavailable {
             server: format!("Kafka at {}", shared.clients.brokers()),
             reason: format!("no answer within {} ms", limit.0),
         };
-        if let Err(error) = ready.unwrap_or_else(|_| Err(away())) {
+        if let Err(error) = ready.unwrap_or_else(|_| Err(unavailable())) {
             return vec![Err(error); records.len()];
         }
         // Queue all records before waiting for any: they travel together, and in order.
@@ -264,7 +264,7 @@ impl Log for KafkaLog {
         self.shared().ready().await?;
         let group = group.to_owned();
         self.shared()
-            .blocking(move |shared| look::lag(shared, topic, &group))
+            .blocking(move |shared| reader::lag(shared, topic, &group))
             .await
     }
 
@@ -272,7 +272,7 @@ impl Log for KafkaLog {
         self.shared().check_partition(topic, from.partition)?;
         self.shared().ready().await?;
         self.shared()
-            .blocking(move |shared| look::read(shared, topic, from, max))
+            .blocking(move |shared| reader::read(shared, topic, from, max))
             .await
     }
 

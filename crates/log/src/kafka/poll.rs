@@ -12,7 +12,7 @@ use rdkafka::error::{KafkaError, RDKafkaErrorCode};
 use tokio::sync::Notify;
 
 use super::client::unavailable;
-use super::look::delivered;
+use super::reader::delivered;
 use crate::LogError;
 use crate::assignment::Assignment;
 
@@ -30,7 +30,7 @@ pub(super) struct Joined {
     pub(super) closing: AtomicBool,
     /// Signals that there is something to report.
     pub(super) filled: Notify,
-    /// Held during a commit, so that no partition is given up in between. Otherwise the commit could overtake one of
+    /// Held during a commit, so that no partition is released in between. Otherwise the commit could overtake one of
     /// the next owner.
     pub(super) committing: RwLock<()>,
     terms: AtomicU64,
@@ -55,8 +55,8 @@ impl Joined {
         self.assignment.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn trouble(&self, error: LogError) {
-        self.assignment().trouble(error);
+    fn report(&self, error: LogError) {
+        self.assignment().report(error);
         self.filled.notify_waiters();
     }
 
@@ -64,7 +64,7 @@ impl Joined {
         let mut assignment = self.assignment();
         for element in partitions.elements_for_topic(&self.name) {
             let term = self.terms.fetch_add(1, Ordering::SeqCst) + 1;
-            // The first record tells where the partition begins.
+            // The first record shows where the partition begins.
             assignment.gain(element.partition() as u32, term, 0, None);
         }
         drop(assignment);
@@ -103,7 +103,7 @@ impl ConsumerContext for Listener {
         match rebalance {
             Rebalance::Assign(partitions) => self.0.gain(partitions),
             Rebalance::Revoke(_) => {}
-            Rebalance::Error(error) => self.0.trouble(unavailable(&self.0.brokers, error)),
+            Rebalance::Error(error) => self.0.report(unavailable(&self.0.brokers, error)),
         }
     }
 }
@@ -152,7 +152,7 @@ fn complain(joined: &Joined, error: &KafkaError) {
         }
         _ => {
             tracing::debug!(%error, "a poll failed");
-            joined.trouble(unavailable(&joined.brokers, error));
+            joined.report(unavailable(&joined.brokers, error));
         }
     }
 }

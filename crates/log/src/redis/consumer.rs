@@ -10,11 +10,10 @@ use tokio::sync::Notify;
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
-use super::Shared;
-use super::server::Call;
-use super::{fetch, member};
+use super::server::call;
+use super::{Shared, fetch, member, scripts};
 use crate::assignment::Assignment;
-use crate::{Batch, CommitOutcome, ConsumeParams, Consumer, LogError, Mark, Topic};
+use crate::{Batch, CommitOutcome, CommittedOffset, ConsumeParams, Consumer, LogError, Topic};
 
 /// State that the caller and the tasks share.
 #[derive(Debug)]
@@ -39,39 +38,39 @@ impl Joined {
         self.assignment.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    pub(super) fn trouble(&self, error: LogError) {
-        self.assignment().trouble(error);
+    pub(super) fn report(&self, error: LogError) {
+        self.assignment().report(error);
         self.filled.notify_waiters();
     }
 
-    async fn commit(&self, mark: Mark) -> Result<CommitOutcome, LogError> {
+    async fn commit(&self, offset: CommittedOffset) -> Result<CommitOutcome, LogError> {
         let held = {
             let mut assignment = self.assignment();
             assignment.expire(Instant::now());
-            let held = assignment.partitions.get(&mark.partition);
+            let held = assignment.partitions.get(&offset.partition);
             held.map(|held| (held.fence, held.next, held.done))
         };
         let Some((fence, next, done)) = held else {
             return Ok(CommitOutcome::Lost);
         };
-        if mark.next <= done {
+        if offset.next <= done {
             return Ok(CommitOutcome::Committed);
         }
-        if mark.next > next {
+        if offset.next > next {
             return Ok(CommitOutcome::NotDelivered);
         }
-        let keys = self.shared.keys.partition(self.topic, mark.partition);
-        let call = Call::new("commit", [keys.lease(&self.group), keys.marks()])
-            .saying_run()
+        let keys = self.shared.keys.partition(self.topic, offset.partition);
+        let call = call(&scripts::COMMIT, [keys.lease(&self.group), keys.offsets()])
+            .run_id()
             .arg(self.group.clone())
             .arg(self.member.clone())
             .number(fence)
-            .number(mark.next);
+            .number(offset.next);
         let stored = self.shared.server.number(&call).await? == 1;
         let mut assignment = self.assignment();
-        match assignment.partitions.get_mut(&mark.partition) {
-            Some(held) if held.fence == fence && stored => held.done = held.done.max(mark.next),
-            _ => assignment.lose_under(mark.partition, fence),
+        match assignment.partitions.get_mut(&offset.partition) {
+            Some(held) if held.fence == fence && stored => held.done = held.done.max(offset.next),
+            _ => assignment.lose_under(offset.partition, fence),
         }
         Ok(match stored {
             true => CommitOutcome::Committed,
@@ -99,7 +98,7 @@ impl RedisConsumer {
         let joined = Arc::new(Joined {
             topic,
             group,
-            member: format!("{owner}-{}", shared.server.request()),
+            member: format!("{owner}-{}", shared.server.caller.request_id()),
             session: shared.settings.session_timeout.into(),
             max_buffered,
             assignment: Mutex::default(),
@@ -146,9 +145,9 @@ impl Consumer for RedisConsumer {
         }
     }
 
-    async fn commit(&self, marks: &[Mark]) -> Result<Vec<CommitOutcome>, LogError> {
+    async fn commit(&self, offsets: &[CommittedOffset]) -> Result<Vec<CommitOutcome>, LogError> {
         self.joined.shared.open()?;
-        let commits = marks.iter().map(|mark| self.joined.commit(*mark));
+        let commits = offsets.iter().map(|offset| self.joined.commit(*offset));
         join_all(commits).await.into_iter().collect()
     }
 

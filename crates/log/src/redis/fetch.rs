@@ -16,7 +16,7 @@ const SHORTEST: Duration = Duration::from_millis(2);
 /// Limit: how late the consumer sees a record.
 const LONGEST: Duration = Duration::from_millis(50);
 /// Pause after a failed read.
-const TROUBLE: Duration = Duration::from_millis(250);
+const PAUSE_AFTER_FAILURE: Duration = Duration::from_millis(250);
 
 /// Reads until the consumer is gone.
 pub(super) async fn fetch_for_ever(joined: Arc<Joined>) {
@@ -33,9 +33,9 @@ pub(super) async fn fetch_for_ever(joined: Arc<Joined>) {
             }
             Ok(_) => pause = SHORTEST,
             Err(error) => {
-                tracing::debug!(%error, "records cannot be read now");
-                joined.trouble(error);
-                tokio::time::sleep(TROUBLE).await;
+                tracing::debug!(%error, "failed to read records");
+                joined.report(error);
+                tokio::time::sleep(PAUSE_AFTER_FAILURE).await;
             }
         }
     }
@@ -59,7 +59,7 @@ impl Joined {
             let range = self.shared.server.range(&keys, Some(&lease), from, want.max);
             (want, range.await)
         });
-        let (mut came, mut trouble) = (0, Ok(()));
+        let (mut came, mut failure) = (0, Ok(()));
         for (want, found) in join_all(reads).await {
             match found {
                 Ok(Some(records)) => {
@@ -70,12 +70,12 @@ impl Joined {
                     self.assignment().lose_under(want.partition, want.fence);
                     self.filled.notify_waiters();
                 }
-                Err(error) => trouble = Err(error),
+                Err(error) => failure = Err(error),
             }
         }
         if came > 0 {
             self.filled.notify_waiters();
         }
-        trouble.map(|()| came)
+        failure.map(|()| came)
     }
 }

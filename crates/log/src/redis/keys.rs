@@ -53,8 +53,8 @@ impl PartitionKeys {
         format!("{}recent", self.stem)
     }
 
-    pub(super) fn marks(&self) -> String {
-        format!("{}marks", self.stem)
+    pub(super) fn offsets(&self) -> String {
+        format!("{}offsets", self.stem)
     }
 
     pub(super) fn groups(&self) -> String {

@@ -11,7 +11,8 @@ use futures_util::future::join_all;
 use tokio::time::Instant;
 
 use super::consumer::Joined;
-use super::server::Call;
+use super::scripts;
+use super::server::call;
 use crate::LogError;
 use crate::share::quota;
 
@@ -24,7 +25,7 @@ pub(super) async fn attend_for_ever(joined: Arc<Joined>) {
     loop {
         if let Err(error) = joined.beat(beat).await {
             tracing::debug!(%error, "a consumer cannot reach its group");
-            joined.trouble(error);
+            joined.report(error);
         }
         tokio::time::sleep(beat).await;
     }
@@ -63,8 +64,8 @@ impl Joined {
     /// Returns the live members. A span of zero leaves the group.
     async fn attend(&self, span: Duration, patience: Duration) -> Result<Vec<String>, LogError> {
         let members = self.shared.keys.members(self.topic, &self.group);
-        let call = Call::new("attend", [members])
-            .arg(self.shared.server.time())
+        let call = call(&scripts::ATTEND, [members])
+            .arg(self.shared.server.caller.time())
             .arg(self.member.clone())
             .number(span.as_millis() as u64)
             .patience(patience);
@@ -76,9 +77,9 @@ impl Joined {
         let held = self.assignment().fences();
         let calls = held.into_iter().map(|(partition, fence)| async move {
             let keys = self.shared.keys.partition(self.topic, partition);
-            let call = Call::new("renew", [keys.lease(&self.group)])
-                .saying_run()
-                .arg(self.shared.server.time())
+            let call = call(&scripts::RENEW, [keys.lease(&self.group)])
+                .run_id()
+                .arg(self.shared.server.caller.time())
                 .arg(self.member.clone())
                 .number(fence)
                 .number(self.session.as_millis() as u64)
@@ -100,12 +101,17 @@ impl Joined {
 
     async fn own(&self, partition: u32, patience: Duration) -> Result<(), LogError> {
         let keys = self.shared.keys.partition(self.topic, partition);
-        let call = Call::new(
-            "own",
-            [keys.lease(&self.group), keys.marks(), keys.head(), keys.groups()],
+        let call = call(
+            &scripts::OWN,
+            [
+                keys.lease(&self.group),
+                keys.offsets(),
+                keys.head(),
+                keys.groups(),
+            ],
         )
-        .saying_run()
-        .arg(self.shared.server.time())
+        .run_id()
+        .arg(self.shared.server.caller.time())
         .arg(self.group.clone())
         .arg(self.member.clone())
         .number(self.session.as_millis() as u64)
@@ -125,7 +131,7 @@ impl Joined {
         self.assignment().lose(partition);
         self.changed.notify_waiters();
         let keys = self.shared.keys.partition(self.topic, partition);
-        let call = Call::new("release", [keys.lease(&self.group)]).arg(self.member.clone());
+        let call = call(&scripts::RELEASE, [keys.lease(&self.group)]).arg(self.member.clone());
         self.shared.server.number(&call).await.map(drop)
     }
 

@@ -31,14 +31,14 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use futures_util::future::join_all;
+use tidegate_core::clock::Clock;
 use tidegate_core::time::Timestamp;
-use tidegate_store::Clock;
 use tokio::sync::OnceCell;
 use tokio::task::JoinHandle;
 
 use self::consumer::RedisConsumer;
 use self::keys::Keys;
-use self::server::{Call, Server};
+use self::server::{Server, call};
 use crate::capacity::{Capacity, Taken};
 use crate::settings::check_some_name;
 use crate::{
@@ -102,7 +102,7 @@ impl Shared {
     }
 
     async fn check_layout(&self) -> Result<(), LogError> {
-        let mut call = Call::new("layout", [self.keys.layout()]);
+        let mut call = call(&scripts::LAYOUT, [self.keys.layout()]);
         for topic in Topic::ALL {
             call = call
                 .arg(topic.name())
@@ -136,11 +136,11 @@ impl Shared {
     async fn append_to(&self, topic: Topic, partition: u32, records: Vec<Record>) -> Result<u64, LogError> {
         let keys = self.keys.partition(topic, partition);
         let limit = self.settings.send_timeout;
-        let mut call = Call::new("append", [keys.records(), keys.head(), keys.recent()])
-            .saying_again()
+        let mut call = call(&scripts::APPEND, [keys.records(), keys.head(), keys.recent()])
+            .again()
             .patience(limit.into())
-            .arg(self.server.time())
-            .arg(self.server.request());
+            .arg(self.server.caller.time())
+            .arg(self.server.caller.request_id());
         for record in records {
             call = call.arg(record.key).arg(record.value);
         }
@@ -166,11 +166,11 @@ impl Shared {
             let settings = self.settings.topic(topic);
             for partition in 0..settings.partitions {
                 let keys = self.keys.partition(topic, partition);
-                let call = Call::new(
-                    "sweep",
-                    [keys.records(), keys.head(), keys.marks(), keys.groups()],
+                let call = call(
+                    &scripts::SWEEP,
+                    [keys.records(), keys.head(), keys.offsets(), keys.groups()],
                 )
-                .arg(self.server.time())
+                .arg(self.server.caller.time())
                 .number(settings.retention.0)
                 .number(settings.done_retention().0)
                 .number(MAX_DROPPED);
@@ -187,16 +187,16 @@ impl Shared {
         group: &str,
     ) -> Result<PartitionLag, LogError> {
         let keys = self.keys.partition(topic, partition);
-        let call = Call::new("lag", [keys.records(), keys.head(), keys.marks()]).arg(group.to_owned());
+        let call = call(&scripts::LAG, [keys.records(), keys.head(), keys.offsets()]).arg(group);
         let numbers = self.server.numbers(&call).await?;
-        let [start, end, mark, oldest] = numbers[..] else {
+        let [start, end, committed, oldest] = numbers[..] else {
             return Err(LogError::Corrupt(format!("a lag of {} numbers", numbers.len())));
         };
         Ok(PartitionLag {
             partition,
             start: start as u64,
             end: end as u64,
-            committed: u64::try_from(mark).ok(),
+            committed: u64::try_from(committed).ok(),
             oldest: u64::try_from(oldest).ok().map(Timestamp),
         })
     }

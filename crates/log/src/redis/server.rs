@@ -1,20 +1,16 @@
 //! Calls the log's functions on the server that has the key.
 
-use std::collections::hash_map::RandomState;
-use std::hash::{BuildHasher, Hasher};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
-use async_trait::async_trait;
 use bytes::Bytes;
-use redis::{Cmd, Value};
+use redis::Value;
+use tidegate_core::clock::Clock;
 use tidegate_core::time::Timestamp;
-use tidegate_store::Clock;
-use tidegate_store::redis::connect::{Failure, Live, Request, Servers};
+use tidegate_redis::{Call, Caller, Script, Servers};
 
 use super::keys::PartitionKeys;
-use super::scripts::LIBRARY;
+use super::scripts;
 use crate::{Delivered, LogError, Position};
 
 /// Limit: how long to retry a call that no caller in particular waits for.
@@ -23,39 +19,27 @@ pub(super) const PATIENCE: Duration = Duration::from_secs(2);
 #[derive(Debug)]
 pub(super) struct Server {
     servers: Servers,
-    /// A test clock; without one, the server's own clock applies.
-    clock: Option<Arc<dyn Clock>>,
-    /// Distinguishes this process's requests from those of others.
-    pub(super) name: String,
-    requests: AtomicU64,
+    pub(super) caller: Caller,
+}
+
+/// A call of the log: short of patience.
+pub(super) fn call<const N: usize>(script: &'static Script, keys: [String; N]) -> Call {
+    let mut keys = keys.into_iter();
+    let first = keys.next().unwrap_or_default();
+    let call = Call::function(script, first).patience(PATIENCE);
+    keys.fold(call, Call::also)
 }
 
 impl Server {
     pub(super) fn new(urls: &[String], clock: Option<Arc<dyn Clock>>) -> Result<Self, LogError> {
         Ok(Self {
-            servers: Servers::with_library(urls, &LIBRARY.text)?,
-            clock,
-            name: format!("{:016x}", RandomState::new().build_hasher().finish()),
-            requests: AtomicU64::new(0),
+            servers: Servers::new(urls, &scripts::LIBRARY)?,
+            caller: Caller::new(clock),
         })
     }
 
-    pub(super) fn time(&self) -> String {
-        let given = self.clock.as_ref();
-        given.map_or_else(String::new, |clock| clock.now().0.to_string())
-    }
-
-    /// A unique request name.
-    pub(super) fn request(&self) -> String {
-        format!(
-            "{}-{:x}",
-            self.name,
-            self.requests.fetch_add(1, Ordering::Relaxed)
-        )
-    }
-
     pub(super) async fn run(&self, call: &Call) -> Result<Value, LogError> {
-        Ok(self.servers.run(&call.keys[0], call).await?)
+        Ok(self.servers.run(call.key(), call).await?)
     }
 
     /// A call that returns numbers.
@@ -98,7 +82,7 @@ impl Server {
         if ours && records.len() == entries.len() {
             return Ok(Some(records));
         }
-        let adopt = Call::new("adopt", [keys.records(), keys.head()]).arg(self.time());
+        let adopt = call(&scripts::ADOPT, [keys.records(), keys.head()]).arg(self.caller.time());
         let Some(last) = self
             .number(&adopt)
             .await?
@@ -125,16 +109,17 @@ impl Server {
         max: usize,
     ) -> Result<Option<Vec<Value>>, LogError> {
         let call = match lease {
-            Some(lease) => Call::new("fetch", [keys.lease(lease.group), keys.records()])
-                .saying_run()
-                .arg(lease.member.to_owned())
+            Some(lease) => call(&scripts::FETCH, [keys.lease(lease.group), keys.records()])
+                .run_id()
+                .arg(lease.member)
                 .number(lease.fence)
                 .number(from)
-                .arg(to.to_owned())
+                .arg(to)
                 .arg(max.to_string()),
-            None => Call::plain("XRANGE", keys.records())
+            None => Call::command("XRANGE", keys.records())
+                .patience(PATIENCE)
                 .arg(format!("{from}-0"))
-                .arg(to.to_owned())
+                .arg(to)
                 .arg("COUNT")
                 .arg(max.to_string()),
         };
@@ -190,111 +175,4 @@ fn delivered(partition: u32, entry: &Value) -> Option<Delivered> {
         value: Bytes::copy_from_slice(value),
         appended_at: Timestamp(std::str::from_utf8(time).ok().and_then(number)?),
     })
-}
-
-/// One call; all its keys are on one server.
-#[derive(Debug)]
-pub(super) struct Call {
-    command: String,
-    function: bool,
-    keys: Vec<String>,
-    args: Vec<Bytes>,
-    /// The first argument says whether an earlier attempt may have run.
-    says_again: bool,
-    /// The first argument is the current run of the server.
-    says_run: bool,
-    patience: Duration,
-    /// It was sent, and no reply said that it did not run.
-    maybe_ran: AtomicBool,
-}
-
-impl Call {
-    pub(super) fn new<const N: usize>(function: &str, keys: [String; N]) -> Self {
-        Self {
-            command: format!("{}_{function}", LIBRARY.name),
-            function: true,
-            keys: keys.into(),
-            args: Vec::new(),
-            says_again: false,
-            says_run: false,
-            patience: PATIENCE,
-            maybe_ran: AtomicBool::new(false),
-        }
-    }
-
-    fn plain(command: &str, key: String) -> Self {
-        Self {
-            command: command.to_owned(),
-            function: false,
-            ..Self::new("", [key])
-        }
-    }
-
-    pub(super) fn arg(mut self, arg: impl Into<Bytes>) -> Self {
-        self.args.push(arg.into());
-        self
-    }
-
-    pub(super) fn number(self, number: u64) -> Self {
-        self.arg(number.to_string())
-    }
-
-    pub(super) fn saying_again(mut self) -> Self {
-        self.says_again = true;
-        self
-    }
-
-    pub(super) fn saying_run(mut self) -> Self {
-        self.says_run = true;
-        self
-    }
-
-    pub(super) fn patience(mut self, patience: Duration) -> Self {
-        self.patience = patience;
-        self
-    }
-
-    /// Whether it may have run although no reply came.
-    pub(super) fn maybe_ran(&self) -> bool {
-        self.maybe_ran.load(Ordering::Relaxed)
-    }
-}
-
-#[async_trait]
-impl Request for Call {
-    fn command(&self, live: &Live, maybe_ran: bool) -> Cmd {
-        self.maybe_ran.store(true, Ordering::Relaxed);
-        let mut command = match self.function {
-            true => redis::cmd("FCALL"),
-            false => redis::cmd(&self.command),
-        };
-        if self.function {
-            command.arg(&self.command).arg(self.keys.len());
-        }
-        for key in &self.keys {
-            command.arg(key);
-        }
-        if self.says_again {
-            command.arg(if maybe_ran { "1" } else { "" });
-        }
-        if self.says_run {
-            command.arg(&live.run_id);
-        }
-        for arg in &self.args {
-            command.arg(&arg[..]);
-        }
-        command
-    }
-
-    async fn prepare(&self, _live: &Live) -> Result<(), Failure> {
-        Ok(())
-    }
-
-    fn refused(&self, maybe_ran: bool) {
-        self.maybe_ran.store(maybe_ran, Ordering::Relaxed);
-    }
-
-    fn patience(&self) -> Duration {
-        self.patience
-    }
 }

@@ -7,9 +7,10 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use tidegate_core::time::Millis;
-use tidegate_log::embedded::{EmbeddedLog, EmbeddedOptions};
-use tidegate_log::{ConsumeParams, Log, LogError, Mark, Position, Record, Topic};
-use tidegate_store::embedded::{EmbeddedOptions as StoreOptions, EmbeddedStore};
+use tidegate_durable::DurableError;
+use tidegate_log::embedded::{EmbeddedLog, EmbeddedLogOptions};
+use tidegate_log::{CommittedOffset, ConsumeParams, Log, LogError, Position, Record, Topic};
+use tidegate_store::bulk::{EmbeddedBulkOptions as StoreOptions, EmbeddedBulkStore};
 use tokio::io::{AsyncBufReadExt, BufReader};
 
 const FOLDER: &str = "TIDEGATE_TEST_CHILD_FOLDER";
@@ -18,8 +19,8 @@ const KILLS: usize = 8;
 const GROUP: &str = "high-worker";
 
 fn open(folder: &Path) -> Result<EmbeddedLog, LogError> {
-    let mut options = EmbeddedOptions::new(folder);
-    // A disk that is busy is no trouble here.
+    let mut options = EmbeddedLogOptions::new(folder);
+    // A busy disk must not fail these tests.
     options.settings.send_timeout = Millis(60_000);
     EmbeddedLog::open(options)
 }
@@ -39,7 +40,7 @@ fn number(value: &[u8]) -> u64 {
     text.trim().parse().expect("a number")
 }
 
-/// The highest number of each key, as it is in the log; they must be without gaps.
+/// The highest number of each key in the log; there must be no gaps.
 async fn kept(log: &EmbeddedLog) -> BTreeMap<Bytes, u64> {
     let mut highest = BTreeMap::new();
     for partition in 0..log.settings().partitions(Topic::High) {
@@ -62,7 +63,7 @@ async fn kept(log: &EmbeddedLog) -> BTreeMap<Bytes, u64> {
     highest
 }
 
-/// The process that is killed: appends rounds over all keys, consumes and commits, and says what was answered.
+/// The process that is killed: appends rounds over all keys, consumes and commits, and prints what was confirmed.
 async fn work(folder: &Path) {
     let log = open(folder).expect("the log opens after a kill");
     let mut next = kept(&log).await.values().max().map_or(0, |highest| highest + 1);
@@ -93,16 +94,16 @@ async fn work(folder: &Path) {
         println!("ANSWERED {next}");
         next += 1;
         let batch = consumer.next(1_000, Duration::ZERO).await.expect("next");
-        let mut marks = BTreeMap::new();
+        let mut offsets = BTreeMap::new();
         for record in batch.records {
-            marks.insert(record.position.partition, record.position.offset + 1);
+            offsets.insert(record.position.partition, record.position.offset + 1);
         }
-        let marks: Vec<Mark> = marks
+        let offsets: Vec<CommittedOffset> = offsets
             .into_iter()
-            .map(|(partition, next)| Mark { partition, next })
+            .map(|(partition, next)| CommittedOffset { partition, next })
             .collect();
-        consumer.commit(&marks).await.expect("committed");
-        for Mark { partition, next } in marks {
+        consumer.commit(&offsets).await.expect("committed");
+        for CommittedOffset { partition, next } in offsets {
             println!("COMMITTED {partition} {next}");
         }
     }
@@ -115,7 +116,7 @@ async fn a_killed_process_loses_nothing_that_was_answered() {
     }
     let folder = tempfile::tempdir().expect("a folder");
     let path = folder.path().join("log");
-    let (mut answered, mut marks) = (None, BTreeMap::new());
+    let (mut answered, mut offsets) = (None, BTreeMap::new());
     for kill in 0..KILLS {
         let mut child = tokio::process::Command::new(std::env::current_exe().expect("this test"))
             .args([
@@ -143,7 +144,7 @@ async fn a_killed_process_loses_nothing_that_was_answered() {
                 ["ANSWERED", number] => answered = Some(number.parse::<u64>().expect("a number")),
                 ["COMMITTED", partition, next] => {
                     let partition: u32 = partition.parse().expect("a number");
-                    marks.insert(partition, next.parse::<u64>().expect("a number"));
+                    offsets.insert(partition, next.parse::<u64>().expect("a number"));
                 }
                 _ => continue,
             }
@@ -160,7 +161,7 @@ async fn a_killed_process_loses_nothing_that_was_answered() {
             "{answered} was answered: {kept:?}"
         );
         for lag in log.lag(Topic::High, GROUP).await.expect("lag").partitions {
-            let committed = marks.get(&lag.partition).copied();
+            let committed = offsets.get(&lag.partition).copied();
             assert!(
                 lag.committed >= committed,
                 "{lag:?} was committed up to {committed:?}"
@@ -178,8 +179,8 @@ async fn a_killed_process_loses_nothing_that_was_answered() {
 async fn the_store_and_the_log_share_a_data_folder() {
     let folder = tempfile::tempdir().expect("a folder");
     for round in 0..3 {
-        let store = EmbeddedStore::open(StoreOptions::new(folder.path())).expect("the store opens");
-        let log = open(&folder.path().join("log")).expect("the log opens");
+        let store = EmbeddedBulkStore::open(StoreOptions::new(folder.path())).expect("the store opens");
+        let log = open(folder.path()).expect("the log opens");
         let at = log
             .append(vec![record(1, round)])
             .await
@@ -197,14 +198,15 @@ async fn a_folder_in_use_or_of_something_else_is_refused() {
     let folder = tempfile::tempdir().expect("a folder");
     let path = folder.path().join("log");
     let log = open(&path).expect("the log opens");
-    assert_eq!(open(&path).expect_err("in use"), LogError::Locked(path.clone()));
+    let locked = DurableError::Locked(path.clone());
+    assert_eq!(open(&path).expect_err("in use"), LogError::Durable(locked));
     log.close().await;
     drop(log);
     open(&path).expect("free again").close().await;
 
-    std::fs::write(path.join("FORMAT"), "tidegate-log 9\n").expect("written");
+    std::fs::write(path.join("FORMAT"), "tidegate 9\n").expect("written");
     let refused = open(&path).expect_err("another format").to_string();
-    assert!(refused.contains("tidegate-log 9"), "{refused}");
+    assert!(refused.contains("format 9"), "{refused}");
 
     let other = folder.path().join("other");
     std::fs::create_dir(&other).expect("a folder");

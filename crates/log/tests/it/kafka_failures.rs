@@ -1,5 +1,5 @@
-//! What only the log on Kafka promises: a broker that is started again in the middle loses nothing, one that is away
-//! is told quickly, and topics are made as configured.
+//! What only the log on Kafka promises: a broker that restarts in the middle loses nothing, an unavailable one is
+//! reported quickly, and topics are created as configured.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -11,12 +11,12 @@ use rdkafka::ClientConfig;
 use rdkafka::producer::{FutureProducer, FutureRecord};
 use tidegate_core::time::Millis;
 use tidegate_log::kafka::{KafkaLog, KafkaLogOptions};
-use tidegate_log::{ConsumeParams, Consumer, Log, LogError, LogSettings, Mark, Record, Topic};
+use tidegate_log::{CommittedOffset, ConsumeParams, Consumer, Log, LogError, LogSettings, Record, Topic};
 use tidegate_testkit::servers::{KafkaOptions, KafkaServer};
 use tokio::time::Instant;
 
 const DEADLINE: Duration = Duration::from_secs(300);
-/// For an answer that a broker is away. Without a bound of ours, a client waits for five minutes.
+/// Limit: until a call reports an unavailable broker. Without our own limit, a client waits for five minutes.
 const BOUND: Duration = Duration::from_secs(200);
 const GROUP: &str = "high-worker";
 
@@ -52,7 +52,7 @@ async fn consume(log: &KafkaLog) -> Box<dyn Consumer> {
     log.consume(params).await.expect("a consumer")
 }
 
-/// Consumes and commits until everything is done and nobody appends any more; how often each number came.
+/// Consumes and commits until everything is done and nobody appends any more; returns how often each number came.
 async fn work(log: Arc<KafkaLog>, appending: Arc<AtomicBool>) -> BTreeMap<u64, u32> {
     let consumer = consume(&log).await;
     let mut seen = BTreeMap::new();
@@ -65,21 +65,21 @@ async fn work(log: Arc<KafkaLog>, appending: Arc<AtomicBool>) -> BTreeMap<u64, u
                 continue;
             }
         };
-        let mut marks = BTreeMap::new();
+        let mut offsets = BTreeMap::new();
         for record in batch.records {
-            marks.insert(record.position.partition, record.position.offset + 1);
+            offsets.insert(record.position.partition, record.position.offset + 1);
             let number: u64 = String::from_utf8_lossy(&record.value).parse().expect("a number");
             *seen.entry(number).or_default() += 1;
         }
-        let marks: Vec<Mark> = marks
+        let offsets: Vec<CommittedOffset> = offsets
             .into_iter()
-            .map(|(partition, next)| Mark { partition, next })
+            .map(|(partition, next)| CommittedOffset { partition, next })
             .collect();
-        if let Err(error) = consumer.commit(&marks).await {
+        if let Err(error) = consumer.commit(&offsets).await {
             assert!(error.is_retryable(), "{error}");
         }
         if quiet
-            && marks.is_empty()
+            && offsets.is_empty()
             && log
                 .lag(Topic::High, GROUP)
                 .await
@@ -102,7 +102,7 @@ async fn a_broker_that_is_started_again_loses_nothing() {
         async move {
             let mut answered = Vec::new();
             for number in 0..2_000 {
-                // One by one, so that many are on their way when the broker goes.
+                // One by one, so that many are in flight when the broker stops.
                 let answers = log.append(vec![record(number)]).await;
                 if answers[0].is_ok() {
                     answered.push(number);
@@ -133,7 +133,7 @@ async fn a_broker_that_is_started_again_loses_nothing() {
         .filter(|number| !seen.contains_key(number))
         .collect();
     assert!(lost.is_empty(), "{lost:?}");
-    // Appended once each: what came twice was delivered again, not written again.
+    // Each is appended once: duplicates were delivered again, not written again.
     let until = Instant::now() + DEADLINE;
     let lag = loop {
         match log.lag(Topic::High, GROUP).await {
@@ -146,11 +146,11 @@ async fn a_broker_that_is_started_again_loses_nothing() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_broker_that_is_away_is_told_quickly() {
+async fn an_unavailable_broker_is_reported_quickly() {
     let mut server = KafkaServer::start(KafkaOptions::default()).expect("a broker");
     let log = open(&server, |settings| {
         settings.max_queued = 50;
-        // Longer than a machine stands still: what is queued must still be there when the last ones come.
+        // Longer than a machine stalls: the queued records must still wait when the last ones come.
         settings.send_timeout = Millis(10_000);
     });
     let until = Instant::now() + DEADLINE;
@@ -177,7 +177,7 @@ async fn a_broker_that_is_away_is_told_quickly() {
         assert!(error.is_retryable() && Instant::now() < until, "{error}");
     }
 
-    // A log that is opened while nobody is there: an answer, and a log that works later.
+    // A log opened while no broker runs: it reports an error, and works later.
     server.stop().expect("stopped");
     let late = open(&server, |settings| settings.prefix = "late.".into());
     let begun = Instant::now();
@@ -195,7 +195,7 @@ async fn a_broker_that_is_away_is_told_quickly() {
     }
 }
 
-/// A topic that somebody else makes, with as many partitions as ours have.
+/// A topic that an operator creates, with as many partitions as ours have.
 fn create(server: &KafkaServer, name: &str, settings: &[&str]) {
     let partitions = match name {
         name if name.ends_with("-high") => "4",
@@ -229,14 +229,14 @@ async fn the_topics_are_those_of_the_documentation() {
         ("update-dlq", 12, 168),
     ] {
         let args = ["--describe", "--topic", &format!("documented.{name}")];
-        let told = server.command("kafka-topics.sh", &args).expect("described");
+        let described = server.command("kafka-topics.sh", &args).expect("described");
         for part in [
             format!("PartitionCount: {partitions}"),
             format!("retention.ms={}", hours * 3_600_000),
             "cleanup.policy=delete".to_owned(),
             "ReplicationFactor: 1".to_owned(),
         ] {
-            assert!(told.contains(&part), "{part}: {told}");
+            assert!(described.contains(&part), "{part}: {described}");
         }
     }
     log.check().await.expect("as it was made");
@@ -283,7 +283,7 @@ async fn records_without_key_or_value_are_delivered_and_the_partition_goes_on() 
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn topics_are_made_as_configured_and_a_wrong_layout_is_told() {
+async fn topics_are_created_as_configured_and_a_wrong_layout_is_reported() {
     let server = KafkaServer::shared();
     let log = open(server, |settings| settings.prefix = "made.".into());
     log.check().await.expect("made");
@@ -354,7 +354,7 @@ async fn topics_are_made_as_configured_and_a_wrong_layout_is_told() {
         "ample.update-priority-high",
         &["retention.ms=-1", "cleanup.policy=delete"],
     );
-    // Fewer copies than configured, but made by somebody who knows: told, not refused.
+    // Fewer replicas than configured, but created on purpose: a warning, not a rejection.
     for topic in ["update-priority-low", "update-dlq"] {
         create(server, &format!("ample.{topic}"), &["retention.ms=900000000"]);
     }

@@ -1,4 +1,4 @@
-//! The suite bites: logs that are wrong in one way each fail the case that is about it.
+//! The suite catches mutants: each log has one fault and fails the case for it.
 //!
 //! Each fault sits between a case and the embedded log, which passes the same case.
 
@@ -8,36 +8,37 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use tempfile::TempDir;
-use tidegate_log::conformance::{Backend, Case, Place, cases};
-use tidegate_log::embedded::{EmbeddedLog, EmbeddedOptions};
+use tidegate_log::conformance::{Backend, Place, case};
+use tidegate_log::embedded::{EmbeddedLog, EmbeddedLogOptions};
 use tidegate_log::{
-    Batch, CommitOutcome, ConsumeParams, Consumer, Delivered, Lag, Log, LogError, LogSettings, Mark,
-    Position, Record, Topic,
+    Batch, CommitOutcome, CommittedOffset, ConsumeParams, Consumer, Delivered, Lag, Log, LogError,
+    LogSettings, Position, Record, Topic,
 };
+use tidegate_testkit::conformance::catches;
 
-/// One way to be wrong.
+/// One fault.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Fault {
     None,
     /// Keeps everything in memory: a new folder at every start.
     ForgetsAtRestart,
-    /// Every consumer is alone in a group of its own.
+    /// Puts every consumer into its own group.
     GivesEachOwnerEverything,
-    /// Takes a mark for what was handed out, not for what is done.
+    /// Commits what was handed out, not what is done.
     CommitsWhatWasHandedOut,
-    /// Says yes to every commit.
+    /// Confirms every commit.
     HidesLostCommits,
     /// Hands out records while paused.
     IgnoresPauses,
     /// Answers "appended" to every fifth record and forgets it.
     LosesRecords,
-    /// Appends each call from its end.
+    /// Appends each call in reverse order.
     ReversesCalls,
-    /// Leaves out partitions without a mark.
+    /// Omits partitions without a committed offset.
     CountsOnlyCommittedPartitions,
-    /// Keeps old records for ever.
+    /// Keeps old records forever.
     NeverDropsAnything,
-    /// Cuts values where it thinks text ends.
+    /// Truncates values at what looks like the end of a text.
     StopsAtZeroBytes,
 }
 
@@ -144,20 +145,20 @@ impl Consumer for WrongConsumer {
         Ok(batch)
     }
 
-    async fn commit(&self, marks: &[Mark]) -> Result<Vec<CommitOutcome>, LogError> {
-        let mut marks = marks.to_vec();
+    async fn commit(&self, offsets: &[CommittedOffset]) -> Result<Vec<CommitOutcome>, LogError> {
+        let mut offsets = offsets.to_vec();
         if self.fault == Fault::CommitsWhatWasHandedOut {
-            for mark in &mut marks {
+            for offset in &mut offsets {
                 let handed_out = self.handed_out.lock().expect("no panic inside");
                 let last = handed_out
                     .iter()
-                    .rfind(|position| position.partition == mark.partition);
-                mark.next = last.map_or(mark.next, |last| last.offset + 1);
+                    .rfind(|position| position.partition == offset.partition);
+                offset.next = last.map_or(offset.next, |last| last.offset + 1);
             }
         }
-        let outcomes = self.inner.commit(&marks).await?;
+        let outcomes = self.inner.commit(&offsets).await?;
         Ok(match self.fault {
-            Fault::HidesLostCommits => vec![CommitOutcome::Committed; marks.len()],
+            Fault::HidesLostCommits => vec![CommitOutcome::Committed; offsets.len()],
             _ => outcomes,
         })
     }
@@ -193,8 +194,8 @@ impl Backend for WrongFolders {
 
 #[async_trait]
 impl Place for WrongFolder {
-    /// Most faults show in something that never comes. Old records must have had the time to go; and a log that conforms has
-    /// as much time as its machine needs.
+    /// Most faults show in something that never comes. Old records must have had time to expire. A conforming log has as
+    /// much time as its machine needs.
     fn patience(&self) -> Duration {
         Duration::from_secs(match self.fault {
             Fault::None => 120,
@@ -211,9 +212,9 @@ impl Place for WrongFolder {
         if self.fault == Fault::NeverDropsAnything {
             settings.high.retention = settings.low.retention;
         }
-        let options = EmbeddedOptions {
+        let options = EmbeddedLogOptions {
             settings,
-            ..EmbeddedOptions::new(self.folder.path().join(format!("log-{start}")))
+            ..EmbeddedLogOptions::new(self.folder.path().join(format!("log-{start}")))
         };
         Ok(Arc::new(Wrong {
             inner: EmbeddedLog::open(options)?,
@@ -224,50 +225,35 @@ impl Place for WrongFolder {
     }
 }
 
-async fn conforms(case: Case, fault: Fault) -> bool {
-    let run = tokio::spawn(async move { case.run(&WrongFolders(fault)).await });
-    match run.await {
-        Ok(()) => true,
-        Err(error) => {
-            assert!(error.is_panic(), "{case:?} was cancelled");
-            false
-        }
-    }
-}
-
 /// The named case passes without the fault and fails with it.
-async fn bites(fault: Fault, name: &str) {
-    let found = cases().into_iter().find(|case| case.name == name);
-    let case = found.unwrap_or_else(|| panic!("there is no case {name}"));
-    assert!(
-        conforms(case, Fault::None).await,
-        "{name} fails on a log that conforms"
-    );
-    assert!(
-        !conforms(case, fault).await,
-        "{name} passes on a log with the fault {fault:?}"
-    );
+async fn caught(fault: Fault, name: &str) {
+    catches(
+        case(name),
+        Arc::new(WrongFolders(Fault::None)),
+        Arc::new(WrongFolders(fault)),
+    )
+    .await;
 }
 
-macro_rules! bites {
+macro_rules! caught {
     ($($test:ident: $fault:ident, $case:literal;)+) => {
         $(#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
         async fn $test() {
-            bites(Fault::$fault, $case).await;
+            caught(Fault::$fault, $case).await;
         })+
     };
 }
 
-bites! {
-    forgets_at_restart: ForgetsAtRestart, "kept::everything_is_there_after_a_restart";
-    begins_again_at_restart: ForgetsAtRestart, "kept::a_restart_goes_on_with_the_next_offset";
+caught! {
+    forgets_at_restart: ForgetsAtRestart, "durability::everything_is_there_after_a_restart";
+    begins_again_at_restart: ForgetsAtRestart, "durability::a_restart_goes_on_with_the_next_offset";
     gives_each_owner_everything: GivesEachOwnerEverything, "sharing::two_consumers_share_all_partitions_without_overlap";
-    commits_what_was_handed_out: CommitsWhatWasHandedOut, "groups::only_the_mark_counts_not_what_was_handed_out";
+    commits_what_was_handed_out: CommitsWhatWasHandedOut, "groups::only_the_committed_offset_counts_not_what_was_handed_out";
     hides_lost_commits: HidesLostCommits, "sharing::a_commit_to_a_lost_partition_is_refused";
     ignores_pauses: IgnoresPauses, "consume::a_paused_consumer_gets_nothing_and_keeps_its_partitions";
     loses_records: LosesRecords, "consume::every_record_is_delivered_once_without_faults";
     reverses_calls: ReversesCalls, "append::concurrent_appends_lose_nothing_and_keep_each_order";
     counts_only_committed_partitions: CountsOnlyCommittedPartitions, "lag::a_group_that_never_committed_is_behind_by_everything";
-    never_drops_what_is_old: NeverDropsAnything, "kept::old_records_are_dropped";
+    never_drops_what_is_old: NeverDropsAnything, "durability::old_records_are_dropped";
     stops_at_zero_bytes: StopsAtZeroBytes, "append::any_bytes_pass_through_untouched";
 }

@@ -1,5 +1,5 @@
-//! What only the log on Redis promises: it outlives a server that goes away, a lost answer is not a second record,
-//! and an owner that was away too long has no say.
+//! What only the log on Redis promises: it survives an unavailable server, a lost reply is not a second record, and an
+//! owner that was absent too long is fenced.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -12,7 +12,8 @@ use bytes::Bytes;
 use tidegate_core::time::Millis;
 use tidegate_log::redis::{RedisLog, RedisLogOptions};
 use tidegate_log::{
-    Batch, CommitOutcome, ConsumeParams, Consumer, Lag, Log, LogError, LogSettings, Mark, Record, Topic,
+    Batch, CommitOutcome, CommittedOffset, ConsumeParams, Consumer, Lag, Log, LogError, LogSettings, Record,
+    Topic,
 };
 use tidegate_testkit::servers::{Proxy, RedisOptions, RedisServer};
 use tokio::time::Instant;
@@ -20,7 +21,7 @@ use tokio::time::Instant;
 const DEADLINE: Duration = Duration::from_secs(150);
 const GROUP: &str = "high-worker";
 
-/// Nobody loses a partition because the machine stands still for a while.
+/// Long enough that nobody loses a partition because the machine stalls.
 fn open(url: String, prefix: &str) -> RedisLog {
     open_for(url, prefix, Millis(60_000))
 }
@@ -66,9 +67,8 @@ async fn look(consumer: &dyn Consumer) -> Batch {
     })
 }
 
-/// Asks until there is an answer. Calls that nobody in particular waits for are given up after two seconds, and a busy machine
-/// may be late for that.
-async fn patiently<T, F: Future<Output = Result<T, LogError>>>(mut call: impl FnMut() -> F) -> T {
+/// Retries until there is a reply. Background calls fail after two seconds, and a busy machine may take longer.
+async fn retry_until_available<T, F: Future<Output = Result<T, LogError>>>(mut call: impl FnMut() -> F) -> T {
     let until = Instant::now() + DEADLINE;
     loop {
         match call().await {
@@ -78,22 +78,22 @@ async fn patiently<T, F: Future<Output = Result<T, LogError>>>(mut call: impl Fn
     }
 }
 
-async fn commit(consumer: &dyn Consumer, marks: &[Mark]) -> Vec<CommitOutcome> {
-    patiently(|| consumer.commit(marks)).await
+async fn commit(consumer: &dyn Consumer, offsets: &[CommittedOffset]) -> Vec<CommitOutcome> {
+    retry_until_available(|| consumer.commit(offsets)).await
 }
 
 async fn lag(log: &RedisLog) -> Lag {
-    patiently(|| log.lag(Topic::High, GROUP)).await
+    retry_until_available(|| log.lag(Topic::High, GROUP)).await
 }
 
-fn marks(batch: &Batch) -> Vec<Mark> {
-    let mut marks = BTreeMap::new();
+fn offsets(batch: &Batch) -> Vec<CommittedOffset> {
+    let mut offsets = BTreeMap::new();
     for record in &batch.records {
-        marks.insert(record.position.partition, record.position.offset + 1);
+        offsets.insert(record.position.partition, record.position.offset + 1);
     }
-    marks
+    offsets
         .into_iter()
-        .map(|(partition, next)| Mark { partition, next })
+        .map(|(partition, next)| CommittedOffset { partition, next })
         .collect()
 }
 
@@ -101,7 +101,7 @@ fn marks(batch: &Batch) -> Vec<Mark> {
 async fn an_append_whose_answer_is_lost_is_one_record() {
     let proxy = Proxy::start(RedisServer::shared().port()).expect("a proxy");
     let log = open(proxy.url(), "lost-answer.");
-    patiently(|| log.check()).await;
+    retry_until_available(|| log.check()).await;
     for number in 0..20 {
         proxy.drop_next_reply();
         log.append(vec![record("a", number)])
@@ -115,7 +115,7 @@ async fn an_append_whose_answer_is_lost_is_one_record() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_server_that_is_away_is_told_quickly_and_nothing_that_was_answered_is_lost() {
+async fn an_unavailable_server_is_reported_quickly_and_nothing_that_was_answered_is_lost() {
     let mut server = RedisServer::start(RedisOptions::durable()).expect("a server");
     let log = open(server.url(), "");
     let consumer = consume(&log).await;
@@ -140,9 +140,9 @@ async fn a_server_that_is_away_is_told_quickly_and_nothing_that_was_answered_is_
         .remove(0)
         .expect_err("nobody is there");
     assert!(refused.is_retryable(), "{refused}");
-    // It is tried for twenty seconds.
+    // The call retries for twenty seconds.
     assert!(begun.elapsed() < DEADLINE, "{:?}", begun.elapsed());
-    let trouble = tokio::time::timeout(DEADLINE, async {
+    let failure = tokio::time::timeout(DEADLINE, async {
         loop {
             match consumer.next(100, Duration::from_millis(100)).await {
                 Ok(batch) => seen.extend(batch.records),
@@ -150,11 +150,11 @@ async fn a_server_that_is_away_is_told_quickly_and_nothing_that_was_answered_is_
             }
         }
     });
-    let trouble = trouble.await.expect("it is told");
-    assert!(matches!(trouble, LogError::Unavailable { .. }), "{trouble}");
+    let failure = failure.await.expect("it is reported");
+    assert!(matches!(failure, LogError::Unavailable { .. }), "{failure}");
 
     server.restart().expect("started again");
-    // Whether the one that was refused got there is open: a client may not know.
+    // The rejected record may have arrived: a client cannot know.
     for number in 51..100 {
         log.append(vec![record("a", number)])
             .await
@@ -165,7 +165,7 @@ async fn a_server_that_is_away_is_told_quickly_and_nothing_that_was_answered_is_
     let all = tokio::time::timeout(DEADLINE, async {
         loop {
             let batch = look(&*consumer).await;
-            commit(&*consumer, &marks(&batch)).await;
+            commit(&*consumer, &offsets(&batch)).await;
             seen.extend(batch.records);
             let lag = lag(&log).await;
             if lag.records() == 0 && lag.partitions.iter().any(|lag| lag.end >= answered) {
@@ -189,10 +189,10 @@ async fn a_server_that_is_away_is_told_quickly_and_nothing_that_was_answered_is_
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn an_owner_that_was_away_too_long_is_fenced() {
+async fn an_owner_that_was_absent_too_long_is_fenced() {
     let server = RedisServer::shared();
     let proxy = Proxy::start(server.port()).expect("a proxy");
-    // Longer than a machine stands still: nobody but the stalled one may lose anything.
+    // Longer than a machine stalls: only the stalled member may lose partitions.
     let open = |url| open_for(url, "fenced.", Millis(12_000));
     let (stalled_log, other_log) = (open(proxy.url()), open(server.url()));
     for number in 0..40 {
@@ -210,10 +210,10 @@ async fn an_owner_that_was_away_too_long_is_fenced() {
     }
 
     proxy.stall(true);
-    // On its way while it is still the owner, there when it is not any more.
+    // Sent while it is the owner, received when it no longer is.
     let on_its_way = tokio::spawn({
-        let (stalled, marks) = (stalled.clone(), marks(&taken));
-        async move { stalled.commit(&marks).await }
+        let (stalled, offsets) = (stalled.clone(), offsets(&taken));
+        async move { stalled.commit(&offsets).await }
     });
     let other = consume(&other_log).await;
     let heir = tokio::time::timeout(DEADLINE, async {
@@ -224,7 +224,7 @@ async fn an_owner_that_was_away_too_long_is_fenced() {
         heir
     });
     let heir = heir.await.expect("the other gets everything");
-    // While it hears nothing it gives up by itself what another may have.
+    // While it gets no replies, it releases by itself what another may have.
     let mut revoked = Vec::new();
     while revoked.len() < 4 {
         let batch = look(&*stalled).await;
@@ -235,7 +235,7 @@ async fn an_owner_that_was_away_too_long_is_fenced() {
         revoked.extend(batch.revoked);
     }
     proxy.stall(false);
-    let late = commit(&*stalled, &marks(&taken)).await;
+    let late = commit(&*stalled, &offsets(&taken)).await;
     assert!(
         late.iter().all(|outcome| *outcome == CommitOutcome::Lost),
         "{late:?}"
@@ -248,8 +248,8 @@ async fn an_owner_that_was_away_too_long_is_fenced() {
         Err(error) => assert!(error.is_retryable(), "{error}"),
     }
     assert_eq!(lag(&other_log).await.records(), 40);
-    let marks = marks(&heir);
-    let outcomes = commit(&*other, &marks).await;
+    let offsets = offsets(&heir);
+    let outcomes = commit(&*other, &offsets).await;
     let held: usize = outcomes
         .iter()
         .filter(|outcome| **outcome == CommitOutcome::Committed)
@@ -266,7 +266,7 @@ async fn a_full_queue_is_refused_at_once() {
     let mut settings = LogSettings {
         prefix: "full.".into(),
         max_queued: 10,
-        // Longer than a machine stands still: until then the room is taken.
+        // Longer than a machine stalls: until then the capacity is taken.
         send_timeout: Millis(15_000),
         ..LogSettings::default()
     };
@@ -276,11 +276,11 @@ async fn a_full_queue_is_refused_at_once() {
         ..RedisLogOptions::new(proxy.url())
     };
     let log = RedisLog::open(options).expect("the log opens");
-    patiently(|| log.check()).await;
+    retry_until_available(|| log.check()).await;
     proxy.stall(true);
     let waiting = log.append((0..10).map(|number| record("a", number)).collect());
     tokio::pin!(waiting);
-    // Begun, so it has taken all the room.
+    // It has started, so it has taken all the capacity.
     let begun = tokio::time::timeout(Duration::from_millis(1), waiting.as_mut()).await;
     assert!(begun.is_err(), "no answer can come");
     let refused = log.append(vec![record("a", 10)]).await.remove(0);
@@ -301,14 +301,14 @@ async fn a_full_queue_is_refused_at_once() {
         .expect("there is room again");
 }
 
-/// Everything that is not done, in order; what comes is committed.
+/// Everything that is not done, in order; commits what it returns.
 async fn drain(consumer: &dyn Consumer, count: usize) -> Vec<(String, String)> {
     let until = Instant::now() + DEADLINE;
     let mut seen = Vec::new();
     while seen.len() < count {
         assert!(Instant::now() < until, "waited in vain: {seen:?}");
         let batch = look(consumer).await;
-        for outcome in commit(&*consumer, &marks(&batch)).await {
+        for outcome in commit(consumer, &offsets(&batch)).await {
             assert_eq!(outcome, CommitOutcome::Committed);
         }
         let text = |bytes: &Bytes| String::from_utf8_lossy(bytes).into_owned();
@@ -340,7 +340,7 @@ async fn what_others_wrote_into_a_stream_ended_every_start() {
         let reply = server.command(&words).expect("an answer");
         reply.text().unwrap_or_else(|| panic!("{reply:?}"))
     };
-    // Ids that Redis makes, two of them in one millisecond or not; an id beside ours; more and fewer fields than ours.
+    // Ids that Redis assigns, in one millisecond or not; an id beside ours; more and fewer fields than ours.
     let beside = write(&format!("{}-7", first.offset), &["note", "beside"]);
     let ids = [
         write("*", &["note", "\"quoted\""]),
@@ -358,7 +358,7 @@ async fn what_others_wrote_into_a_stream_ended_every_start() {
     ];
     assert_eq!(drain(&*consumer, 5).await, wanted, "{known}");
 
-    // What is written between two appends, and one that leaves only its id behind.
+    // Entries between two appends, and one that leaves only its id behind.
     let between = write("*", &["note", "between"]);
     log.append(vec![record("a", 2)])
         .await
@@ -441,7 +441,7 @@ async fn logs_with_other_key_prefixes_are_apart() {
     assert!(refused.contains("{a}:"), "{refused}");
 }
 
-/// Replaces what the folder of a server holds by a copy of it.
+/// Replaces the contents of a server's folder by a copy.
 fn copy(from: &Path, to: &Path) {
     let _ = fs::remove_dir_all(to);
     fs::create_dir(to).expect("a folder");
@@ -458,7 +458,7 @@ async fn append(log: &RedisLog, numbers: Range<u64>) -> u32 {
     positions[0].partition
 }
 
-/// Looks until so many records have come, whatever is told between them.
+/// Polls until so many records have come, whatever is reported between them.
 async fn numbers(consumer: &dyn Consumer, count: usize) -> Vec<u64> {
     let until = Instant::now() + DEADLINE;
     let mut numbers = Vec::new();
@@ -471,8 +471,8 @@ async fn numbers(consumer: &dyn Consumer, count: usize) -> Vec<u64> {
     numbers
 }
 
-/// As with `appendfsync everysec` after a crash, or a replica that was promoted: the server is back within the session,
-/// and has forgotten its last moments. Whatever it takes in their place is delivered.
+/// As with `appendfsync everysec` after a crash, or a promoted replica: the server returns within the session and has lost
+/// its last moments. The log delivers the records that replace the lost ones.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn records_in_the_place_of_forgotten_ones_were_skipped() {
     let mut server = RedisServer::start(RedisOptions::durable()).expect("a server");
@@ -480,8 +480,8 @@ async fn records_in_the_place_of_forgotten_ones_were_skipped() {
     let consumer = consume(&log).await;
     let partition = append(&log, 0..10).await;
     assert_eq!(numbers(&*consumer, 10).await, (0..10).collect::<Vec<_>>());
-    let mark = |next| [Mark { partition, next }];
-    let stored = commit(&*consumer, &mark(4)).await;
+    let offset = |next| [CommittedOffset { partition, next }];
+    let stored = commit(&*consumer, &offset(4)).await;
     assert_eq!(stored, [CommitOutcome::Committed]);
 
     let (files, kept) = (
@@ -495,16 +495,16 @@ async fn records_in_the_place_of_forgotten_ones_were_skipped() {
     copy(&kept, &files);
     server.restart().expect("started again");
 
-    // What is due of the forgotten ones is not stored over those that come in their place, early or late; nor do reads go
-    // on behind them, although there are records.
-    let early = commit(&*consumer, &mark(15)).await;
+    // Offsets of the lost records must not cover their replacements, early or late. Nor do reads continue behind them while
+    // there are records.
+    let early = commit(&*consumer, &offset(15)).await;
     assert_eq!(early, [CommitOutcome::Lost]);
     append(&log, 100..110).await;
-    let late = commit(&*consumer, &mark(15)).await;
+    let late = commit(&*consumer, &offset(15)).await;
     assert_ne!(late, [CommitOutcome::Committed]);
     let wanted: Vec<u64> = (4..10).chain(100..110).collect();
     assert_eq!(numbers(&*consumer, 16).await, wanted);
-    let stored = commit(&*consumer, &mark(20)).await;
+    let stored = commit(&*consumer, &offset(20)).await;
     assert_eq!(stored, [CommitOutcome::Committed]);
     assert_eq!(lag(&log).await.records(), 0);
     append(&log, 110..112).await;
@@ -517,23 +517,23 @@ async fn a_mark_beyond_the_end_hid_the_next_records() {
     let server = RedisServer::shared();
     let log = open(server.url(), "beyond.");
     let partition = append(&log, 0..3).await;
-    let marks = format!("beyond.log:{{beyond.update-priority-high:{partition}}}:marks");
+    let offsets = format!("beyond.log:{{beyond.update-priority-high:{partition}}}:offsets");
     server
-        .command(&["HSET", &marks, GROUP, "8"])
-        .expect("a mark of records that the server forgot");
+        .command(&["HSET", &offsets, GROUP, "8"])
+        .expect("an offset of records that the server forgot");
     let consumer = consume(&log).await;
     while !look(&*consumer).await.assigned.contains(&partition) {}
     append(&log, 3..6).await;
     assert_eq!(numbers(&*consumer, 3).await, [3, 4, 5]);
-    let mark = [Mark { partition, next: 4 }];
-    let stored = commit(&*consumer, &mark).await;
+    let offset = [CommittedOffset { partition, next: 4 }];
+    let stored = commit(&*consumer, &offset).await;
     assert_eq!(stored, [CommitOutcome::Committed]);
     assert_eq!(lag(&log).await.records(), 2);
     consumer.close().await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn an_append_that_may_have_run_is_told_from_one_that_did_not() {
+async fn an_append_that_may_have_run_is_distinguished_from_one_that_did_not() {
     let server = RedisServer::start(RedisOptions::default()).expect("a server");
     let proxy = Proxy::start(server.port()).expect("a proxy");
     let open = |url: String| {
@@ -543,7 +543,7 @@ async fn an_append_that_may_have_run_is_told_from_one_that_did_not() {
     };
     let log = open(proxy.url());
     let append = async || log.append(vec![record("a", 1)]).await.remove(0);
-    patiently(|| async { append().await }).await;
+    retry_until_available(|| async { append().await }).await;
 
     proxy.stall(true);
     assert_eq!(append().await, Err(LogError::Timeout(1_500)), "nobody knows");
@@ -556,7 +556,7 @@ async fn an_append_that_may_have_run_is_told_from_one_that_did_not() {
         let refused = append().await.expect_err("it is refused");
         match &refused {
             LogError::Unavailable { reason, .. } if reason.contains("maxmemory") => break,
-            // A server that a busy machine holds up says nothing in time.
+            // A server on a busy machine may not reply in time.
             _ => assert!(refused.is_retryable() && Instant::now() < until, "{refused}"),
         }
     }

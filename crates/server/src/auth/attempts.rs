@@ -1,4 +1,4 @@
-//! Wrong logins per address and minute: whoever tries too often waits.
+//! Limits failed logins per address and minute.
 
 use std::collections::HashMap;
 use std::net::{IpAddr, Ipv6Addr};
@@ -6,10 +6,10 @@ use std::sync::{Mutex, PoisonError};
 
 use tidegate_core::time::{Millis, Timestamp};
 
-/// Limit: wrong logins of one address in a minute.
+/// Limit: failed logins of one address in a minute.
 pub(super) const MAX_WRONG: u32 = 10;
 const MINUTE_MS: u64 = 60_000;
-/// Limit: addresses counted; those beyond share one count.
+/// Limit: addresses with a count of their own. All others share one.
 const MAX_ADDRESSES: usize = 10_000;
 
 #[derive(Debug, Default)]
@@ -22,7 +22,7 @@ struct Minute {
 }
 
 impl Minute {
-    /// What is counted; a minute that is over is forgotten.
+    /// The count of an address. A new minute clears all counts.
     fn count(&mut self, from: IpAddr, now: Timestamp) -> &mut u32 {
         let number = now.0 / MINUTE_MS;
         if number != self.number {
@@ -38,8 +38,9 @@ impl Minute {
 }
 
 impl Attempts {
-    /// Takes one of the address's attempts of this minute; false if there are none left. Taken before the key is
-    /// looked at, so that requests at once are no way around the limit.
+    /// Takes one of the address's attempts of this minute; returns false if none is left.
+    ///
+    /// The caller takes it before it checks the key, so that concurrent requests cannot bypass the limit.
     pub(super) fn take(&self, from: IpAddr, now: Timestamp) -> bool {
         let mut minute = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let wrong = minute.count(network(from), now);
@@ -48,7 +49,7 @@ impl Attempts {
         left
     }
 
-    /// Until there are attempts again.
+    /// How long until the address has attempts again.
     pub(super) fn wait(now: Timestamp) -> Millis {
         Millis(MINUTE_MS - now.0 % MINUTE_MS)
     }
@@ -61,7 +62,7 @@ impl Attempts {
     }
 }
 
-/// One user of IPv6 has a network of 64 bits to choose addresses from.
+/// The network that counts as one address. An IPv6 user can choose any address of a /64.
 fn network(from: IpAddr) -> IpAddr {
     match from.to_canonical() {
         IpAddr::V6(address) => Ipv6Addr::from_bits(address.to_bits() >> 64 << 64).into(),
@@ -74,7 +75,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_address_has_ten_wrong_logins_a_minute() {
+    fn an_address_has_ten_failed_logins_a_minute() {
         let attempts = Attempts::default();
         let (one, other): (IpAddr, IpAddr) = ("10.0.0.1".parse().unwrap(), "10.0.0.2".parse().unwrap());
         let now = Timestamp(60_000_000);
@@ -105,7 +106,7 @@ mod tests {
         assert!(attempts.0.lock().unwrap().wrong.len() <= MAX_ADDRESSES + 1);
         assert!(
             !attempts.take(address(1 << 100), Timestamp(0)),
-            "the rest shares a count"
+            "all other addresses share a count"
         );
     }
 }

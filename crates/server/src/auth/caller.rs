@@ -1,4 +1,4 @@
-//! Somebody who asks: a key, a browser's session, or anybody where no keys are configured.
+//! The caller of a request: a key, a browser's session, or anybody if no keys are configured.
 
 use axum::extract::FromRequestParts;
 use axum::http::request::Parts;
@@ -7,21 +7,21 @@ use tidegate_core::ids::GroupId;
 
 use crate::problem::{ApiError, FORBIDDEN, UNAUTHORIZED};
 
-/// The name of whoever asks where no keys are configured.
+/// The name of every caller if no keys are configured.
 pub(crate) const ANYBODY: &str = "anybody";
 
-/// Put into every request by the guard.
+/// The guard adds it to every request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Caller {
     /// The key's name, for the audit log.
     pub(crate) name: String,
     pub(crate) roles: Vec<Role>,
-    /// Only these groups, if any are named; `*` at the end stands for any rest.
+    /// The groups that the caller may access; all if empty. A `*` at the end matches any suffix.
     pub(crate) groups: Vec<String>,
 }
 
 impl Caller {
-    /// Whoever asks where no keys are configured.
+    /// The caller of every request if no keys are configured.
     pub(crate) fn anybody() -> Self {
         Self {
             name: ANYBODY.into(),
@@ -35,11 +35,11 @@ impl Caller {
     }
 
     pub(crate) fn sees(&self, group: &str) -> bool {
-        let fits = |pattern: &String| match pattern.strip_suffix('*') {
+        let matches = |pattern: &String| match pattern.strip_suffix('*') {
             Some(start) => group.starts_with(start),
             None => group == pattern,
         };
-        self.groups.is_empty() || self.groups.iter().any(fits)
+        self.groups.is_empty() || self.groups.iter().any(matches)
     }
 
     pub(crate) fn need(&self, role: Role) -> Result<(), ApiError> {
@@ -53,7 +53,7 @@ impl Caller {
         ))
     }
 
-    /// The role, for one group.
+    /// Requires the role for one group.
     pub(crate) fn need_for(&self, role: Role, group: &GroupId) -> Result<(), ApiError> {
         self.need(role)?;
         if self.sees(group.as_str()) {
@@ -62,11 +62,11 @@ impl Caller {
         let name = &self.name;
         Err(ApiError::new(
             FORBIDDEN,
-            format!("key {name:?} is not for group {group:?}"),
+            format!("key {name:?} has no access to group {group:?}"),
         ))
     }
 
-    /// The role, for what concerns all groups.
+    /// Requires the role for all groups.
     pub(crate) fn need_for_all(&self, role: Role) -> Result<(), ApiError> {
         self.need(role)?;
         if self.groups.is_empty() {
@@ -75,7 +75,7 @@ impl Caller {
         let name = &self.name;
         Err(ApiError::new(
             FORBIDDEN,
-            format!("key {name:?} is for some groups only, and this concerns all"),
+            format!("key {name:?} has access to some groups only; this request needs access to all"),
         ))
     }
 }
@@ -85,7 +85,10 @@ impl<S: Send + Sync> FromRequestParts<S> for Caller {
 
     async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, ApiError> {
         let caller = parts.extensions.get::<Caller>().cloned();
-        caller.ok_or_else(|| ApiError::new(UNAUTHORIZED, "nobody has been asked who you are"))
+        caller.ok_or_else(|| {
+            let detail = "the request has no key; send one as `Authorization: Bearer <key>`";
+            ApiError::new(UNAUTHORIZED, detail)
+        })
     }
 }
 
@@ -94,7 +97,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_key_for_some_groups_sees_those_only() {
+    fn a_key_for_some_groups_has_access_to_those_only() {
         let caller = Caller {
             name: "shop".into(),
             roles: vec![Role::Read],

@@ -1,4 +1,4 @@
-//! Before every request: is it meant for this service, and who is asking?
+//! The guard before every request: checks the host and the origin, and identifies the caller.
 
 use axum::extract::{Request, State};
 use axum::middleware::Next;
@@ -20,7 +20,7 @@ pub(crate) async fn guard(State(app): State<App>, mut request: Request, next: Ne
 
 fn admit(app: &App, request: &mut Request) -> ApiResult<()> {
     let server = &app.config.server;
-    // Whoever watches over us calls us by any name, and is told nothing but that we are there.
+    // Health checks may use any host name: their responses reveal nothing but health.
     if !is_health(request.uri().path()) {
         check_host(server, request)?;
         check_origin(server, request)?;
@@ -38,13 +38,13 @@ fn admit(app: &App, request: &mut Request) -> ApiResult<()> {
     Ok(())
 }
 
-/// By key, or by the session of a browser.
+/// Identifies the caller by key, or by the session of a browser.
 fn identify(app: &App, request: &mut Request) -> ApiResult<Caller> {
     let unknown = |detail: &str| ApiError::new(UNAUTHORIZED, detail);
-    match keys::given(request.headers()).map_err(unknown)? {
+    match keys::from_headers(request.headers()).map_err(unknown)? {
         Some(key) => {
-            let caller = app.keys.whose(key).cloned();
-            caller.ok_or_else(|| unknown("the key is not one of this service's"))
+            let caller = app.keys.caller(key).cloned();
+            caller.ok_or_else(|| unknown("the key is not valid for this service"))
         }
         None => {
             let tls = app.config.server.tls.is_some();
@@ -58,7 +58,9 @@ fn identify(app: &App, request: &mut Request) -> ApiResult<Caller> {
             if changes_something(request.method()) && !session.allows(token) {
                 return Err(ApiError::new(
                     BAD_CSRF,
-                    format!("a change in a session needs the header {CSRF} with the token that /v1/me tells"),
+                    format!(
+                        "a change in a session needs the header {CSRF} with the `csrf` token from /v1/me"
+                    ),
                 ));
             }
             request.extensions_mut().insert(MaybeSession::new(&session));
@@ -71,7 +73,7 @@ fn is_health(path: &str) -> bool {
     matches!(path, "/healthz" | "/readyz")
 }
 
-/// What tells nothing that is not known to everybody.
+/// Paths whose responses are public.
 fn is_public(path: &str) -> bool {
     is_health(path)
         || matches!(
@@ -82,13 +84,13 @@ fn is_public(path: &str) -> bool {
         || is_visitors(path)
 }
 
-/// What visitors of waiting rooms ask; who they are, their cookie or token says.
+/// Paths of visitors of waiting rooms. A cookie or a token identifies visitors, not a key.
 fn is_visitors(path: &str) -> bool {
-    let asked = |path: &str| path.rsplit_once('/').map(|(_, what)| what.to_owned());
+    let last_segment = |path: &str| path.rsplit_once('/').map(|(_, what)| what.to_owned());
     path.starts_with("/rooms/")
         || path.starts_with("/events/")
         || path
             .strip_prefix("/v1/rooms/")
-            .and_then(asked)
+            .and_then(last_segment)
             .is_some_and(|what| matches!(what.as_str(), "join" | "ticket" | "leave" | "challenge" | "draw"))
 }

@@ -1,6 +1,6 @@
-//! API keys: kept as hashes, compared in constant time.
+//! API keys: stored as hashes, compared in constant time.
 //!
-//! A key has 256 random bits, so a fast hash is enough: there is nothing to guess.
+//! A key has 256 random bits and cannot be guessed, so a fast hash is enough.
 
 use axum::http::{HeaderMap, header};
 use sha2::{Digest, Sha256};
@@ -11,7 +11,7 @@ use crate::config::KeyConfig;
 
 const PREFIX: &str = "tg_";
 const HASH: &str = "sha256:";
-/// Limit: what is longer is no key and is not hashed.
+/// Limit: a longer text is not a key, and is not hashed.
 const MAX_KEY_BYTES: usize = 1024;
 
 #[derive(Default)]
@@ -26,7 +26,7 @@ impl std::fmt::Debug for Keys {
 }
 
 impl Keys {
-    /// A key whose hash cannot be read fits nothing; the configuration's check refuses it before.
+    /// Ignores keys whose hash cannot be parsed. The check of the configuration has refused them before.
     pub(crate) fn new(keys: &[KeyConfig]) -> Self {
         let known = keys.iter().filter_map(|key| {
             let caller = Caller {
@@ -39,14 +39,14 @@ impl Keys {
         Self(known.collect())
     }
 
-    /// Whoever has no key is refused.
+    /// Whether requests need a key.
     pub(crate) fn required(&self) -> bool {
         !self.0.is_empty()
     }
 
-    /// Whose key it is. Looks at all of them, so that the time tells nothing.
-    pub(crate) fn whose(&self, key: &str) -> Option<&Caller> {
-        // The digest of nothing is known to everybody.
+    /// Returns the caller that the key belongs to. It compares all keys, so that the time reveals nothing.
+    pub(crate) fn caller(&self, key: &str) -> Option<&Caller> {
+        // Everybody knows the digest of an empty key.
         if key.is_empty() || key.len() > MAX_KEY_BYTES {
             return None;
         }
@@ -61,13 +61,13 @@ impl Keys {
     }
 }
 
-/// The key that a request brings; `Err` if it brings something else in its place.
-pub(super) fn given(headers: &HeaderMap) -> Result<Option<&str>, &'static str> {
+/// The key in the headers of a request; `Err` if there is something else in its place.
+pub(super) fn from_headers(headers: &HeaderMap) -> Result<Option<&str>, &'static str> {
     if let Some(value) = headers.get(header::AUTHORIZATION) {
         let words = value.to_str().ok().and_then(|value| value.trim().split_once(' '));
         return match words {
             Some((scheme, key)) if scheme.eq_ignore_ascii_case("bearer") => Ok(Some(key.trim())),
-            _ => Err("the header Authorization must be `Bearer` and a key"),
+            _ => Err("the header Authorization must be `Bearer <key>`"),
         };
     }
     match headers.get("x-api-key") {
@@ -75,11 +75,11 @@ pub(super) fn given(headers: &HeaderMap) -> Result<Option<&str>, &'static str> {
         Some(key) => key
             .to_str()
             .map(Some)
-            .map_err(|_| "the header x-api-key must be a key"),
+            .map_err(|_| "the header x-api-key must hold a key in ASCII"),
     }
 }
 
-/// The digest in a hash like `sha256:…`.
+/// Parses a hash like `sha256:…`.
 pub(crate) fn digest(hash: &str) -> Option<[u8; 32]> {
     let hex = hash.strip_prefix(HASH)?;
     if hex.len() != 64 || !hex.bytes().all(|byte| byte.is_ascii_hexdigit()) {
@@ -92,7 +92,7 @@ pub(crate) fn digest(hash: &str) -> Option<[u8; 32]> {
     Some(digest)
 }
 
-/// A key that nobody else has, and the hash for the configuration.
+/// A new random key, and its hash for the configuration.
 pub struct FreshKey {
     pub key: String,
     pub hash: String,
@@ -106,7 +106,7 @@ impl std::fmt::Debug for FreshKey {
     }
 }
 
-/// Makes a key out of the operating system's randomness.
+/// Generates a key with the randomness of the operating system.
 pub fn fresh_key() -> std::io::Result<FreshKey> {
     let key = format!("{PREFIX}{}", super::random_text().map_err(std::io::Error::other)?);
     let hex: String = Sha256::digest(&key)
@@ -121,11 +121,12 @@ pub fn fresh_key() -> std::io::Result<FreshKey> {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
     use tidegate_api::Role;
 
+    use super::*;
+
     #[test]
-    fn a_key_is_known_by_its_hash() {
+    fn a_key_is_found_by_its_hash() {
         let (one, other) = (fresh_key().unwrap(), fresh_key().unwrap());
         assert_ne!(one.key, other.key);
         assert_eq!(one.key.len(), 3 + 43);
@@ -142,10 +143,10 @@ mod tests {
             config("one", &one.hash),
             config("other", &other.hash.to_uppercase().replace("SHA", "sha")),
         ]);
-        assert_eq!(keys.whose(&one.key).unwrap().name, "one");
-        assert_eq!(keys.whose(&other.key).unwrap().name, "other");
+        assert_eq!(keys.caller(&one.key).unwrap().name, "one");
+        assert_eq!(keys.caller(&other.key).unwrap().name, "other");
         for wrong in ["", "tg_", &one.hash, &one.key[..45], &"x".repeat(2_000)] {
-            assert_eq!(keys.whose(wrong), None, "{wrong}");
+            assert_eq!(keys.caller(wrong), None, "{wrong}");
         }
     }
 

@@ -1,4 +1,4 @@
-//! A browser's login: a key for a session. As JSON for the dashboard, as a form where no script runs.
+//! The login of a browser, which exchanges a key for a session. It takes JSON from the dashboard, or a form without scripts.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -54,7 +54,13 @@ async fn login(
     let pause = Duration::from(app.config.server.body_pause_ms);
     let read = tokio::time::timeout(longest, whole_body(body, MAX_BYTES, pause)).await;
     let begun = match read {
-        Err(_) => Err(ApiError::new(TIMEOUT, "the body took too long")),
+        Err(_) => {
+            let ms = longest.as_millis();
+            Err(ApiError::new(
+                TIMEOUT,
+                format!("the body did not arrive within {ms} ms"),
+            ))
+        }
         Ok(Err(refused)) => Err(refused),
         Ok(Ok(body)) => begin(&app, peer, &parts.headers, is_form, &body).await,
     };
@@ -82,7 +88,7 @@ async fn begin(
     is_form: bool,
     body: &[u8],
 ) -> ApiResult<(Identity, Option<HeaderValue>)> {
-    let key = asked_key(headers, is_form, body)?;
+    let key = submitted_key(headers, is_form, body)?;
     if !app.keys.required() {
         return Ok((identity(app, Caller::anybody(), None), None));
     }
@@ -90,21 +96,24 @@ async fn begin(
     if !app.attempts.take(peer.ip(), now) {
         return Err(ApiError::new(
             TOO_MANY,
-            format!("{MAX_WRONG} wrong keys within a minute from this address; try again a minute later"),
+            format!("{MAX_WRONG} wrong keys from this address within a minute; try again in a minute"),
         )
         .after(Attempts::wait(now)));
     }
     let from = peer.ip().to_canonical().to_string();
-    let Some(caller) = app.keys.whose(&key).cloned() else {
-        let noted = app
+    let Some(caller) = app.keys.caller(&key).cloned() else {
+        let recorded = app
             .audit
-            .note(now, ANYBODY, AuditedCommand::new("login.refused", from), None);
-        if let Err(refused) = noted.await {
-            tracing::warn!(error = refused.detail, "a refused login is not in the audit log");
+            .record(now, ANYBODY, AuditedCommand::new("login.refused", from), None);
+        if let Err(refused) = recorded.await {
+            tracing::warn!(
+                error = refused.detail,
+                "failed to record a refused login in the audit log"
+            );
         }
         return Err(ApiError::new(
             UNAUTHORIZED,
-            "the key is not one of this service's",
+            "the key is not valid for this service",
         ));
     };
     app.attempts.give_back(peer.ip(), now);
@@ -113,8 +122,8 @@ async fn begin(
         app.sessions.end(headers, server.tls.is_some());
         let begun = app.sessions.begin(caller.clone(), now, server.session_ms);
         begun.map_err(|error| {
-            tracing::error!(%error, "the operating system gives no randomness");
-            ApiError::new(INTERNAL, "no session can be made; see the service's log")
+            tracing::error!(%error, "the operating system provides no randomness");
+            ApiError::new(INTERNAL, "cannot create a session; see the service's log")
         })
     };
     let begun = app
@@ -129,25 +138,25 @@ async fn begin(
     Ok((identity(app, caller, Some(begun.csrf)), Some(cookie)))
 }
 
-fn asked_key(headers: &HeaderMap, is_form: bool, body: &[u8]) -> ApiResult<String> {
+fn submitted_key(headers: &HeaderMap, is_form: bool, body: &[u8]) -> ApiResult<String> {
     if is_form {
         let text = std::str::from_utf8(body).unwrap_or_default();
         let login = Uri::try_from(format!("/login?{text}")).ok();
         let login = login.and_then(|uri| Query::<Login>::try_from_uri(&uri).ok());
         let login =
-            login.ok_or_else(|| ApiError::new(BAD_REQUEST, "the form must have the field `key` only"))?;
+            login.ok_or_else(|| ApiError::new(BAD_REQUEST, "the form must have exactly the field `key`"))?;
         return Ok(login.0.key.trim().to_owned());
     }
     let is_json = media_type(headers).is_some_and(|media| media.eq_ignore_ascii_case("application/json"));
     if !is_json {
         return Err(ApiError::new(
             MEDIA_TYPE,
-            format!("a login is application/json, like {{\"key\": \"tg_…\"}}, or {FORM}"),
+            format!("the body must be application/json, like {{\"key\": \"tg_…\"}}, or {FORM}"),
         ));
     }
-    // The reader's own error could repeat a part of the key.
+    // The parser's own error could repeat a part of the key.
     let login: Result<Login, _> = serde_json::from_slice(body);
-    let login = login.map_err(|_| ApiError::new(BAD_REQUEST, "a login is like {\"key\": \"tg_…\"}"))?;
+    let login = login.map_err(|_| ApiError::new(BAD_REQUEST, "the body must be like {\"key\": \"tg_…\"}"))?;
     Ok(login.key.trim().to_owned())
 }
 
@@ -161,14 +170,14 @@ fn identity(app: &App, caller: Caller, csrf: Option<String>) -> Identity {
     }
 }
 
-/// Ends the session. Whoever has none is as well off as after it.
+/// Ends the session. Succeeds without one, too.
 async fn logout(State(app): State<App>, headers: HeaderMap) -> Response {
     let server = &app.config.server;
     let tls = server.tls.is_some();
     if let Some(session) = app.sessions.of(&headers, tls, app.now()) {
         let token = headers.get(CSRF).map(|token| token.as_bytes());
         if !session.allows(token) {
-            let detail = format!("a logout needs the header {CSRF} with the token that /v1/me tells");
+            let detail = format!("a logout needs the header {CSRF} with the `csrf` token from /v1/me");
             return ApiError::new(BAD_CSRF, detail).into_response();
         }
         app.sessions.end(&headers, tls);
@@ -187,7 +196,7 @@ fn uncached(mut response: Response) -> Response {
     response
 }
 
-/// A page without script. What it says is ours: nothing of the request is repeated.
+/// The login page, which needs no script. It repeats nothing of the request.
 fn form(status: StatusCode, problem: &str) -> Response {
     let problem = if problem.is_empty() {
         String::new()

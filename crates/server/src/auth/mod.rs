@@ -1,4 +1,4 @@
-//! Who is asking, and what they may do.
+//! Authentication and authorization: keys, sessions, hosts and origins.
 
 mod attempts;
 mod caller;
@@ -18,7 +18,7 @@ pub(crate) use session::{MaybeSession, Sessions};
 
 pub use keys::{FreshKey, fresh_key};
 
-/// Randomness of the operating system, as text for headers and addresses.
+/// 32 random bytes of the operating system, as text that fits into headers and URLs.
 fn random_text() -> Result<String, getrandom::Error> {
     use base64::Engine;
     let mut bytes = [0u8; 32];

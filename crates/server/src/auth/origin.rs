@@ -1,8 +1,7 @@
-//! Where a request was meant to go, and which page made a browser send it.
+//! Checks the host that a request names, and the origin of the page that made a browser send it.
 //!
-//! A page on the internet can make a browser send requests to this service: under a name of its own that it
-//! points here (DNS rebinding), or to our name from its origin. Neither is let through. Programs other than
-//! browsers send no `Origin`, and are told by their key.
+//! A page on the internet can make a browser send requests to this service: by a host name of its own that points here (DNS
+//! rebinding), or across origins. The guard refuses both. Other programs send no `Origin`; their key identifies them.
 
 use std::net::IpAddr;
 
@@ -16,18 +15,21 @@ pub(super) fn changes_something(method: &Method) -> bool {
     !matches!(*method, Method::GET | Method::HEAD | Method::OPTIONS)
 }
 
-/// Refuses names that are not ours.
+/// Refuses host names that are not names of this service.
 pub(super) fn check_host(server: &ServerConfig, request: &Request) -> ApiResult<()> {
-    // HTTP/2 puts the name into the address.
-    let in_address = request.uri().authority().map(|authority| authority.as_str());
+    // HTTP/2 puts the name into the URI.
+    let in_uri = request.uri().authority().map(|authority| authority.as_str());
     let in_header = request
         .headers()
         .get(header::HOST)
         .map(|host| host.to_str().unwrap_or_default());
-    if in_address.is_none() && in_header.is_none() {
-        return Err(ApiError::new(BAD_HOST, "the request does not name a host"));
+    if in_uri.is_none() && in_header.is_none() {
+        return Err(ApiError::new(
+            BAD_HOST,
+            "the request does not name a host; send the header Host",
+        ));
     }
-    for host in [in_address, in_header].into_iter().flatten() {
+    for host in [in_uri, in_header].into_iter().flatten() {
         if !is_ours(server, host) {
             return Err(ApiError::new(
                 BAD_HOST,
@@ -38,7 +40,8 @@ pub(super) fn check_host(server: &ServerConfig, request: &Request) -> ApiResult<
     Ok(())
 }
 
-/// The port does not matter: it may be another one at a proxy or a tunnel, and no page can choose our name.
+/// Whether a host name is one of this service. The port does not matter: a proxy or a tunnel may use another one, and a page
+/// cannot choose the name.
 fn is_ours(server: &ServerConfig, host: &str) -> bool {
     let name = without_port(host);
     if server.hosts.iter().any(|known| known.eq_ignore_ascii_case(name)) {
@@ -47,7 +50,7 @@ fn is_ours(server: &ServerConfig, host: &str) -> bool {
     let listen = server.listen.ip().to_canonical();
     let bare = name.trim_start_matches('[').trim_end_matches(']');
     match bare.parse::<IpAddr>().map(|address| address.to_canonical()) {
-        // Nobody can point a number elsewhere.
+        // DNS cannot redirect a numeric address.
         Ok(address) if listen.is_unspecified() => !address.is_unspecified(),
         Ok(address) if listen.is_loopback() => address.is_loopback(),
         Ok(address) => address == listen,
@@ -63,18 +66,21 @@ fn without_port(host: &str) -> &str {
     name.strip_suffix('.').unwrap_or(name)
 }
 
-/// Refuses what the page of another site made a browser send.
+/// Refuses requests that the page of another site made a browser send.
 pub(super) fn check_origin(server: &ServerConfig, request: &Request) -> ApiResult<()> {
     let headers = request.headers();
     let changes = changes_something(request.method());
     let cross_site = headers
         .get("sec-fetch-site")
         .is_some_and(|site| site.as_bytes().eq_ignore_ascii_case(b"cross-site"));
-    // Below /events a GET takes a place: an image on any site would put its readers in line. The page of a room is ours,
-    // and a shop sends visitors to it by a link.
+    // A GET below /events takes a ticket, so an image on any site would put its readers into the queue. The page of a room
+    // is allowed, because shops link to it.
     let path = request.uri().path();
     if cross_site && (changes || path.starts_with("/v1") || path.starts_with("/events/")) {
-        return Err(ApiError::new(BAD_ORIGIN, "a page of another site asked for this"));
+        return Err(ApiError::new(
+            BAD_ORIGIN,
+            "a page of another site sent this request; send it from a page of this service",
+        ));
     }
     let Some(origin) = headers.get(header::ORIGIN) else {
         return Ok(());
@@ -84,7 +90,7 @@ pub(super) fn check_origin(server: &ServerConfig, request: &Request) -> ApiResul
     }
     Err(ApiError::new(
         BAD_ORIGIN,
-        format!("the page at {origin:?} is not one of this service's"),
+        format!("the origin {origin:?} is not this service; send the request from one of its pages"),
     ))
 }
 
@@ -96,12 +102,12 @@ fn same_origin(server: &ServerConfig, request: &Request, origin: &str) -> bool {
     let Some(host) = host.or_else(|| request.uri().authority().map(|authority| authority.as_str())) else {
         return false;
     };
-    let Some((scheme, place)) = origin.split_once("://") else {
+    let Some((scheme, authority)) = origin.split_once("://") else {
         return false;
     };
     let (default_port, same_scheme) = match scheme {
         "http" => (":80", server.tls.is_none()),
-        // Names that are configured may stand on a proxy that speaks TLS for us.
+        // A configured name may belong to a proxy that terminates TLS.
         "https" => {
             let proxied = server
                 .hosts
@@ -111,16 +117,16 @@ fn same_origin(server: &ServerConfig, request: &Request, origin: &str) -> bool {
         }
         _ => return false,
     };
-    let plain = |place: &str| {
-        place
+    let plain = |authority: &str| {
+        authority
             .strip_suffix(default_port)
-            .unwrap_or(place)
+            .unwrap_or(authority)
             .to_ascii_lowercase()
     };
-    same_scheme && plain(host) == plain(place)
+    same_scheme && plain(host) == plain(authority)
 }
 
-/// The browser reached us by TLS, be it ours or a proxy's.
+/// Whether the browser used TLS, to this service or to a proxy.
 pub(crate) fn came_by_tls(server: &ServerConfig, headers: &HeaderMap) -> bool {
     let origin = headers.get(header::ORIGIN);
     server.tls.is_some() || origin.is_some_and(|origin| origin.as_bytes().starts_with(b"https://"))
@@ -128,8 +134,9 @@ pub(crate) fn came_by_tls(server: &ServerConfig, headers: &HeaderMap) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
     use axum::body::Body;
+
+    use super::*;
 
     fn server(listen: &str, hosts: &[&str]) -> ServerConfig {
         ServerConfig {
@@ -140,7 +147,7 @@ mod tests {
     }
 
     #[test]
-    fn only_our_names_are_ours() {
+    fn only_names_of_this_service_are_accepted() {
         let loopback = server("127.0.0.1:7171", &["Queue.example.com"]);
         for ours in [
             "127.0.0.1:7171",
@@ -176,7 +183,7 @@ mod tests {
     }
 
     #[test]
-    fn a_change_from_a_page_needs_our_page() {
+    fn a_change_must_come_from_a_page_of_this_service() {
         let check = |server: &ServerConfig, method: &str, host: &str, name: &str, value: &str| {
             let request = Request::builder()
                 .method(method)
@@ -221,7 +228,7 @@ mod tests {
     }
 
     #[test]
-    fn a_page_of_another_site_takes_no_place_and_may_link_to_ours() {
+    fn a_page_of_another_site_takes_no_ticket_and_may_link_to_the_room() {
         let server = server("127.0.0.1:7171", &[]);
         let check = |path: &str, site: &str| {
             let request = Request::builder().uri(path).header("sec-fetch-site", site);

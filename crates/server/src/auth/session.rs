@@ -1,6 +1,6 @@
-//! Sessions of browsers: a cookie and a token against forged requests.
+//! Sessions of browsers: a cookie, and a token against cross-site request forgery.
 //!
-//! Kept in memory, by the hash of the cookie's value: a restart ends them, and the memory tells no cookie.
+//! They live in memory, by the hash of the cookie's value. A restart ends them, and a memory dump reveals no cookie.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -15,9 +15,9 @@ use tidegate_core::time::{Millis, Timestamp};
 use super::{Caller, random_text};
 
 const COOKIE: &str = "tidegate_session";
-/// A browser takes a cookie of this name from HTTPS only, for this host only.
+/// Browsers accept a cookie of this name over HTTPS only, and for this host only.
 const SECURE_COOKIE: &str = "__Host-tidegate_session";
-/// Limit: sessions at once; the oldest goes first.
+/// Limit: concurrent sessions. Beyond it the oldest one ends.
 const MAX_SESSIONS: usize = 10_000;
 
 type Key = [u8; 32];
@@ -28,7 +28,7 @@ pub(crate) struct Sessions(Mutex<Open>);
 #[derive(Default)]
 struct Open {
     by_cookie: HashMap<Key, Session>,
-    /// All last equally long, so the oldest is the next to end.
+    /// All sessions last equally long, so the oldest is the next to end.
     oldest_first: VecDeque<Key>,
 }
 
@@ -48,13 +48,13 @@ pub(super) struct Session {
 }
 
 impl Session {
-    /// Whether a change may be made with this token.
+    /// Whether this token allows a change.
     pub(super) fn allows(&self, token: Option<&[u8]>) -> bool {
         token.is_some_and(|token| token.ct_eq(self.csrf.as_bytes()).into())
     }
 }
 
-/// What the browser keeps, and the session that it stands for.
+/// A new session: the cookie for the browser, and the token for changes.
 pub(super) struct Begun {
     pub(super) cookie: String,
     pub(super) csrf: String,
@@ -106,7 +106,7 @@ impl Sessions {
 
     pub(super) fn end(&self, headers: &HeaderMap, tls: bool) {
         if let Some(cookie) = cookie_of(headers, tls) {
-            // Its place in the order is given up when it comes to the front.
+            // `begin` removes its key from `oldest_first` when it reaches the front.
             self.open().by_cookie.remove(&hashed(cookie));
         }
     }
@@ -125,7 +125,7 @@ fn cookie_of(headers: &HeaderMap, tls: bool) -> Option<&str> {
     for (name, value) in pairs.filter_map(|pair| pair.trim().split_once('=')) {
         match name {
             SECURE_COOKIE => return Some(value),
-            // With TLS, only what no page of another host could have set.
+            // With TLS, only a cookie that no page of another host could have set.
             COOKIE if !tls => found = Some(value),
             _ => {}
         }
@@ -133,7 +133,7 @@ fn cookie_of(headers: &HeaderMap, tls: bool) -> Option<&str> {
     found
 }
 
-/// The header that gives the browser its cookie, or takes it away.
+/// The `Set-Cookie` header that sets the cookie, or removes it.
 pub(super) fn set_cookie(value: Option<&str>, lasts: Millis, secure: bool) -> String {
     let (name, secure) = if secure {
         (SECURE_COOKIE, "; Secure")
@@ -144,7 +144,7 @@ pub(super) fn set_cookie(value: Option<&str>, lasts: Millis, secure: bool) -> St
     format!("{name}={value}; Path=/; Max-Age={seconds}; HttpOnly; SameSite=Strict{secure}")
 }
 
-/// The browser's session, if the request came in one.
+/// The browser's session, if the request has one.
 #[derive(Clone, Default)]
 pub(crate) struct MaybeSession(Option<String>);
 
@@ -213,7 +213,7 @@ mod tests {
     }
 
     #[test]
-    fn the_oldest_makes_room() {
+    fn the_oldest_session_ends_beyond_the_limit() {
         let sessions = Sessions::default();
         let first = sessions.begin(Caller::anybody(), Timestamp(0), HOUR).unwrap();
         let first = with(&format!("tidegate_session={}", first.cookie));
@@ -227,10 +227,6 @@ mod tests {
         sessions
             .begin(Caller::anybody(), Timestamp(2) + HOUR, HOUR)
             .unwrap();
-        assert_eq!(
-            sessions.open().by_cookie.len(),
-            1,
-            "those that ended are forgotten"
-        );
+        assert_eq!(sessions.open().by_cookie.len(), 1, "ended sessions are removed");
     }
 }

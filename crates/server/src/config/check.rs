@@ -1,4 +1,4 @@
-//! Relations between the service's settings that must hold.
+//! Checks the service's settings and the relations between them.
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 
@@ -8,15 +8,16 @@ use base64::engine::general_purpose::STANDARD;
 use reqwest::Url;
 use tidegate_api::Role;
 use tidegate_core::ids::{JobType, QueueId};
+use tidegate_core::secret::Secret;
 use tidegate_core::time::Millis;
-use tidegate_store::redis::MAX_SHARDS;
+use tidegate_store::bulk::MAX_SHARDS;
 
-use super::{Config, ConfigError, Secret, StoreKind};
+use super::{Config, ConfigError, StoreKind};
 use crate::auth::{ANYBODY, key_digest};
 
-/// The digest of an empty key, which is in every book.
+/// The digest of an empty key, which everybody knows.
 const EMPTY_KEY: &str = "sha256:e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855";
-/// Limit: several tries have to fit into one claim on a batch.
+/// Limit: several attempts have to fit into one claim on a batch.
 const MAX_CALLBACK_TIMEOUT: Millis = Millis(30_000);
 
 macro_rules! ensure {
@@ -31,12 +32,12 @@ pub(super) use ensure;
 
 /// The queue of job types that have none of their own.
 const DEFAULT_QUEUE: &str = "default";
-/// What a signing secret begins with, and the bytes it may have: Standard Webhooks.
+/// The prefix of a signing secret, and how many bytes it may have, by Standard Webhooks.
 const SECRET_PREFIX: &str = "whsec_";
 const SECRET_BYTES: std::ops::RangeInclusive<usize> = 24..=64;
 
 impl Config {
-    /// Checks every value and every relation; the message names the values and what would be right.
+    /// Checks every value and every relation. The error names the values and says what would be right.
     pub fn validate(&self) -> Result<(), ConfigError> {
         self.check_server()?;
         self.check_store()?;
@@ -66,20 +67,20 @@ impl Config {
         let server = &self.server;
         ensure!(
             server.listen.ip().to_canonical().is_loopback() || !self.keys.is_empty() || server.open,
-            "server.listen = \"{}\" is reachable from elsewhere, and there are no keys: make one with `tidegate key`, \
-             listen on 127.0.0.1, or set server.open = true to let everybody do everything",
+            "server.listen = \"{}\" is reachable from other machines, but there are no keys: generate one with `tidegate \
+             key`, listen on 127.0.0.1, or set server.open = true to let everybody do everything",
             server.listen
         );
         ensure!(
             !server.open || self.keys.is_empty(),
-            "server.open = true lets everybody do everything, but there are {} keys: leave out one of both",
+            "server.open = true lets everybody do everything, but there are {} keys: remove server.open or the keys",
             self.keys.len()
         );
         for host in &server.hosts {
             let plain = |c: char| c.is_ascii_alphanumeric() || c == '-' || c == '.' || c == '_';
             ensure!(
                 !host.is_empty() && host.chars().all(plain),
-                "server.hosts has {host:?}: it must be a name without scheme, port and path, like \"queue.example.com\""
+                "server.hosts contains {host:?}: it must be a name without scheme, port and path, like \"queue.example.com\""
             );
         }
         for (name, value) in [
@@ -134,19 +135,19 @@ impl Config {
         );
         ensure!(
             !redis.key_prefix.contains(['{', '}']),
-            "redis.key_prefix = {:?} has a brace, which would change where a Cluster keeps the keys: leave it out",
+            "redis.key_prefix = {:?} has a brace, which would change the hash slots of a Cluster: leave it out",
             redis.key_prefix
         );
         ensure!(
             !redis.key_prefix.is_empty(),
-            "redis.key_prefix is empty: give one, like \"bulk-action:\", that no other program uses"
+            "redis.key_prefix is empty: name one that no other program uses, like \"bulk-action:\""
         );
         for url in &redis.urls {
             let parsed = Url::parse(url.expose()).ok();
             let fits = parsed.is_some_and(|url| matches!(url.scheme(), "redis" | "rediss") && url.has_host());
             ensure!(
                 fits,
-                "redis.urls has \"{url}\": it must be redis://user:password@host:port/number or rediss://…"
+                "redis.urls contains \"{url}\": it must be redis://user:password@host:port/number or rediss://…"
             );
         }
         if self.store.kind == StoreKind::Redis && redis.urls.is_empty() {
@@ -155,7 +156,7 @@ impl Config {
             let address = !host.contains(':') || host.parse::<std::net::Ipv6Addr>().is_ok();
             ensure!(
                 !host.is_empty() && address && !host.contains(['/', '@', ' ']),
-                "redis.host = {host:?}: it must be a name or an address, without port and scheme"
+                "redis.host = {host:?}: it must be a host name or an address without port and scheme"
             );
         }
         Ok(())
@@ -167,22 +168,25 @@ impl Config {
             let at = format!("targets.{name}");
             ensure!(
                 name.as_str() != DEFAULT_QUEUE,
-                "targets.{DEFAULT_QUEUE}: job types that are not named stand in the queue `{DEFAULT_QUEUE}`, and would be \
-                 sent to no one; give the target another name"
+                "targets.{DEFAULT_QUEUE}: the queue `{DEFAULT_QUEUE}` holds all job types without a queue of their own, which \
+                 the target would never get; give the target another name"
             );
             check_url(&format!("{at}.url"), &target.url)?;
             check_secret(&at, target.secret.as_ref())?;
             check_headers(&at, &target.headers)?;
             ensure!(
                 !target.types.is_empty(),
-                "{at}.types is empty: name the job types that are sent there"
+                "{at}.types is empty: name the job types that the target runs"
             );
             for kind in &target.types {
                 let other = sent_to.insert(kind, name);
-                ensure!(other != Some(name), "{at}.types has {kind:?} twice");
+                ensure!(
+                    other != Some(name),
+                    "{at}.types contains {kind:?} twice: leave one out"
+                );
                 if let Some(other) = other {
                     return Err(ConfigError(format!(
-                        "job type {kind:?} is in targets.{other}.types and in {at}.types: it can be sent to one target only"
+                        "job type {kind:?} is in targets.{other}.types and in {at}.types: only one target can run it"
                     )));
                 }
                 let queue = self
@@ -191,8 +195,8 @@ impl Config {
                     .and_then(|settings| settings.queue.as_ref());
                 ensure!(
                     queue.is_none_or(|queue| queue == name),
-                    "job_types.{kind}.queue = {:?}, but {at}.types has {kind:?}, whose queue is the target's name: leave the \
-                     queue out",
+                    "job_types.{kind}.queue = {:?}, but {at}.types contains {kind:?}, whose queue has the target's name: leave \
+                     the queue out",
                     queue.map_or("", |queue| queue.as_str())
                 );
             }
@@ -224,7 +228,7 @@ impl Config {
                 ] {
                     ensure!(
                         !given,
-                        "queues.{name}.{field}: the queue is a target's, whose {at}.{instead} decides; leave it out"
+                        "queues.{name}.{field}: the queue belongs to a target, so {at}.{instead} decides; leave it out"
                     );
                 }
             }
@@ -236,8 +240,8 @@ impl Config {
                 .filter(|queue| self.targets.contains_key(*queue));
             ensure!(
                 queue.is_none() || sent_to.contains_key(kind),
-                "job_types.{kind}.queue = {:?} is a target that {kind:?} is not sent to, so nobody would work on it: add it to \
-                 targets.{}.types",
+                "job_types.{kind}.queue = {:?} belongs to a target that does not run {kind:?}, so no worker would: add the type \
+                 to targets.{}.types",
                 queue.map_or("", |queue| queue.as_str()),
                 queue.map_or("", |queue| queue.as_str())
             );
@@ -247,7 +251,10 @@ impl Config {
 
     fn check_callbacks(&self) -> Result<(), ConfigError> {
         for (name, callback) in &self.callbacks {
-            ensure!(!name.is_empty(), "callbacks has an empty name: give it one");
+            ensure!(
+                !name.is_empty(),
+                "callbacks contains an empty name: name the callback"
+            );
             let at = format!("callbacks.{name}");
             check_url(&format!("{at}.url"), &callback.url)?;
             check_secret(&at, callback.secret.as_ref())?;
@@ -259,7 +266,7 @@ impl Config {
             );
             ensure!(
                 timeout <= MAX_CALLBACK_TIMEOUT,
-                "{at}.timeout_ms = {}: it may be up to {}",
+                "{at}.timeout_ms = {}: it must be at most {}",
                 timeout.0,
                 MAX_CALLBACK_TIMEOUT.0
             );
@@ -279,32 +286,32 @@ impl Config {
             let name = &key.name;
             ensure!(
                 !name.is_empty() && !name.chars().any(char::is_control),
-                "keys has the name {name:?}: it must tell who it is, in plain characters"
+                "keys contains the name {name:?}: it must name the owner, without control characters"
             );
             ensure!(
                 name != ANYBODY,
-                "keys has the name {name:?}, which is that of a caller without a key; give it another"
+                "keys contains the name {name:?}, which callers without a key have; choose another"
             );
             ensure!(
                 names.insert(name),
-                "keys has {name:?} twice: each needs a name of its own"
+                "keys contains {name:?} twice: each key needs its own name"
             );
             let Some(digest) = key_digest(&key.hash) else {
                 return Err(ConfigError(format!(
-                    "the hash of key {name:?} must be `sha256:` and 64 hex digits; `tidegate key` makes one"
+                    "the hash of key {name:?} must be `sha256:` and 64 hex digits; `tidegate key` generates one"
                 )));
             };
             ensure!(
                 !key.hash.eq_ignore_ascii_case(EMPTY_KEY),
-                "the hash of key {name:?} is that of an empty key; `tidegate key` makes a key and its hash"
+                "the hash of key {name:?} is that of an empty key; `tidegate key` generates a key and its hash"
             );
             ensure!(
                 key.groups.is_empty() || !key.roles.contains(&Role::Work),
-                "key {name:?} has the role work and groups: whoever works sees jobs of all groups, so give it one of both"
+                "key {name:?} has the role work and groups, but workers get jobs of all groups: leave the role or the groups out"
             );
             if let Some(other) = digests.insert(digest, name) {
                 return Err(ConfigError(format!(
-                    "keys {other:?} and {name:?} have the same hash: each needs a key of its own"
+                    "keys {other:?} and {name:?} have the same hash: each needs its own key"
                 )));
             }
             ensure!(
@@ -315,7 +322,7 @@ impl Config {
                 let start = group.strip_suffix('*').unwrap_or(group);
                 ensure!(
                     !group.is_empty() && !start.contains('*'),
-                    "key {name:?} has the group {group:?}: it must be a name, or the beginning of one and `*`"
+                    "key {name:?} has the group {group:?}: it must be a group id, or a prefix of one and `*`"
                 );
             }
         }
@@ -323,12 +330,12 @@ impl Config {
     }
 }
 
-/// Somebody to call: HTTP, and nothing in it that must be kept secret. The message does not repeat it for that
-/// reason.
+/// Checks a URL that the service calls: it must be HTTP without credentials. The error does not repeat the URL, because it
+/// may hold a secret.
 fn check_url(name: &str, url: &str) -> Result<(), ConfigError> {
     let parsed = Url::parse(url).map_err(|error| {
         ConfigError(format!(
-            "{name} is not an address ({error}): it must be like http://host:port/path"
+            "{name} is not a URL ({error}): it must be like http://host:port/path"
         ))
     })?;
     ensure!(
@@ -338,7 +345,7 @@ fn check_url(name: &str, url: &str) -> Result<(), ConfigError> {
     );
     ensure!(
         parsed.username().is_empty() && parsed.password().is_none(),
-        "{name} has a user or a password in it, which addresses show: put them into a header, like \
+        "{name} contains a user or a password, which the service would show: put them into a header, like \
          headers = {{ authorization = \"Basic …\" }}"
     );
     Ok(())
@@ -362,12 +369,12 @@ fn check_headers(at: &str, headers: &BTreeMap<String, Secret>) -> Result<(), Con
     for (name, value) in headers {
         let Ok(header) = HeaderName::try_from(name.as_str()) else {
             return Err(ConfigError(format!(
-                "{at}.headers has {name:?}, which is no name of a header"
+                "{at}.headers contains {name:?}, which is not a valid header name"
             )));
         };
         ensure!(
             HeaderValue::from_str(value).is_ok(),
-            "{at}.headers.{name} has characters that a header cannot carry"
+            "{at}.headers.{name} contains characters that a header must not have"
         );
         let ours = header.as_str().starts_with("webhook-")
             || matches!(
@@ -376,11 +383,11 @@ fn check_headers(at: &str, headers: &BTreeMap<String, Secret>) -> Result<(), Con
             );
         ensure!(
             !ours,
-            "{at}.headers.{name}: this header is set by every call itself; leave it out"
+            "{at}.headers.{name}: the service sets this header itself; leave it out"
         );
         ensure!(
             seen.insert(header),
-            "{at}.headers has {name:?} twice, written differently"
+            "{at}.headers contains {name:?} twice, in different case: leave one out"
         );
     }
     Ok(())
@@ -404,7 +411,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_right_is_taken() {
+    fn valid_settings_are_accepted() {
         for text in [
             &format!("{KEY}[server]\nlisten = \"0.0.0.0:80\"\nhosts = [\"queue.example.com\"]"),
             "[server]\nlisten = \"[::ffff:127.0.0.1]:80\"",
@@ -422,18 +429,18 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_work_is_refused_with_the_values() {
+    fn invalid_settings_are_refused_with_their_values() {
         let target = |more: &str| format!("[targets.mail]\nurl = \"http://a/\"\ntypes = [\"A\"]\n{more}");
         let callback = |more: &str| format!("[callbacks.shop]\nurl = \"http://a/\"\n{more}");
         let key = |more: &str| KEY.replace("name = \"ops\"", more);
         for (text, expected) in [
             (
                 "[server]\nlisten = \"0.0.0.0:80\"".into(),
-                "server.listen = \"0.0.0.0:80\" is reachable from elsewhere",
+                "server.listen = \"0.0.0.0:80\" is reachable from other machines",
             ),
             (
                 "[server]\nlisten = \"[::]:80\"".into(),
-                "and there are no keys: make one with `tidegate key`",
+                "but there are no keys: generate one with `tidegate key`",
             ),
             (
                 format!("{KEY}[server]\nopen = true"),
@@ -441,7 +448,7 @@ mod tests {
             ),
             (
                 "[server]\nhosts = [\"http://x\"]".into(),
-                "server.hosts has \"http://x\"",
+                "server.hosts contains \"http://x\"",
             ),
             (
                 "[server]\nhosts = [\"x:80\"]".into(),
@@ -469,7 +476,7 @@ mod tests {
             ),
             (
                 "[rooms.hall]\ndraw_seed = \"hunter2\"".into(),
-                "rooms.hall.draw_seed has 7 bytes, and can be guessed from the commitment that everybody is told; it needs 32",
+                "rooms.hall.draw_seed has 7 bytes, so it can be guessed from the public commitment: it must have at least 32",
             ),
             (
                 "[server]\nmax_event_streams = 0".into(),
@@ -510,11 +517,11 @@ mod tests {
             ("[redis]\nkey_prefix = \"\"".into(), "redis.key_prefix is empty"),
             (
                 "[redis]\nurls = [\"http://:p@host\"]".into(),
-                "redis.urls has \"http://:***@host\": it must be redis://",
+                "redis.urls contains \"http://:***@host\": it must be redis://",
             ),
             (
                 "[redis]\nurls = [\"host:6379\"]".into(),
-                "redis.urls has \"host:6379\"",
+                "redis.urls contains \"host:6379\"",
             ),
             (
                 "[store]\nkind = \"redis\"\n[redis]\nport = 0".into(),
@@ -526,11 +533,11 @@ mod tests {
             ),
             (
                 "[store]\nkind = \"redis\"\n[redis]\nhost = \"redis://x\"".into(),
-                "redis.host = \"redis://x\": it must be a name",
+                "redis.host = \"redis://x\": it must be a host name",
             ),
             (
                 target("").replace("http://a/", "a/b"),
-                "targets.mail.url is not an address",
+                "targets.mail.url is not a URL",
             ),
             (
                 target("").replace("http://a/", "ftp://a/"),
@@ -538,16 +545,16 @@ mod tests {
             ),
             (
                 target("").replace("http://a/", "http://me@a/"),
-                "targets.mail.url has a user or a password in it",
+                "targets.mail.url contains a user or a password",
             ),
             (target("").replace("[\"A\"]", "[]"), "targets.mail.types is empty"),
             (
                 target("").replace("[\"A\"]", "[\"A\", \"A\"]"),
-                "targets.mail.types has \"A\" twice",
+                "targets.mail.types contains \"A\" twice",
             ),
             (
                 target("").replace("mail", "default"),
-                "targets.default: job types that are not named",
+                "targets.default: the queue `default` holds all job types",
             ),
             (
                 target("[targets.other]\nurl = \"http://a/\"\ntypes = [\"A\"]"),
@@ -570,35 +577,35 @@ mod tests {
             (target("secret = \"whsec_YWJj\""), "targets.mail.secret must be"),
             (
                 target("headers = { \"a b\" = \"x\" }"),
-                "targets.mail.headers has \"a b\", which is no name of a header",
+                "targets.mail.headers contains \"a b\", which is not a valid header name",
             ),
             (
                 target("headers = { a = \"x\\ny\" }"),
-                "targets.mail.headers.a has characters",
+                "targets.mail.headers.a contains characters",
             ),
             (
                 target("headers = { Webhook-Id = \"x\" }"),
-                "targets.mail.headers.Webhook-Id: this header is set by every call",
+                "targets.mail.headers.Webhook-Id: the service sets this header itself",
             ),
             (
                 target("headers = { a = \"x\", A = \"y\" }"),
-                "twice, written differently",
+                "twice, in different case",
             ),
             (
                 target("[job_types.A]\nqueue = \"other\""),
-                "job_types.A.queue = \"other\", but targets.mail.types has \"A\"",
+                "job_types.A.queue = \"other\", but targets.mail.types contains \"A\"",
             ),
             (
                 target("[job_types.B]\nqueue = \"mail\""),
-                "job_types.B.queue = \"mail\" is a target that \"B\" is not sent to",
+                "job_types.B.queue = \"mail\" belongs to a target that does not run \"B\"",
             ),
             (
                 target("[queues.mail]\nworker_count = 3"),
-                "queues.mail.worker_count: the queue is a target's, whose targets.mail.concurrency",
+                "queues.mail.worker_count: the queue belongs to a target, so targets.mail.concurrency",
             ),
             (
                 target("rps = 1\n[queues.mail]\nrps = 3"),
-                "queues.mail.rps: the queue is a target's",
+                "queues.mail.rps: the queue belongs to a target",
             ),
             (
                 callback("").replace("http://a/", "mailto:x"),
@@ -607,19 +614,19 @@ mod tests {
             (callback("secret = \"x\""), "callbacks.shop.secret must be"),
             (
                 callback("headers = { \"\" = \"x\" }"),
-                "callbacks.shop.headers has \"\"",
+                "callbacks.shop.headers contains \"\"",
             ),
             (callback("timeout_ms = 0"), "callbacks.shop.timeout_ms = 0"),
             (
                 callback("give_up_after_ms = 5"),
                 "callbacks.shop.give_up_after_ms = 5 is shorter than callbacks.shop.timeout_ms = 15000",
             ),
-            (key("name = \"\""), "keys has the name \"\""),
+            (key("name = \"\""), "keys contains the name \"\""),
             (
                 key("name = \"anybody\""),
-                "keys has the name \"anybody\", which is that of a caller without a key",
+                "keys contains the name \"anybody\", which callers without a key have",
             ),
-            (format!("{KEY}{KEY}"), "keys has \"ops\" twice"),
+            (format!("{KEY}{KEY}"), "keys contains \"ops\" twice"),
             (
                 format!("{KEY}{}", key("name = \"b\"")),
                 "keys \"ops\" and \"b\" have the same hash",
@@ -648,7 +655,7 @@ mod tests {
             ("[audit]\nfile = \"\"".into(), "audit.file is empty"),
             (
                 "[tracing]\notlp_endpoint = \"x\"".into(),
-                "tracing.otlp_endpoint is not an address",
+                "tracing.otlp_endpoint is not a URL",
             ),
             (
                 "[worker_pool]\nworker_count = 0".into(),

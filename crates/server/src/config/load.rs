@@ -1,8 +1,8 @@
-//! Reads the settings: defaults, then one TOML file, then the environment, then flags; the later one wins.
+//! Reads the settings: defaults, then one TOML file, then the environment, then flags. The later source wins.
 //!
-//! Environment: `REDIS_HOST` and `REDIS_PORT`, then `TIDEGATE__SECTION__FIELD=value`. Two underscores separate
-//! levels; sections and fields in any case, names of targets, queues, job types and callbacks as they are. Values
-//! are TOML; what is none is a string. Every error names the line, the variable or the flag that it comes from.
+//! Environment: `REDIS_HOST` and `REDIS_PORT`, then `TIDEGATE__SECTION__FIELD=value`. Two underscores separate levels. Sections
+//! and fields may have any case; names of targets, queues, job types and callbacks keep theirs. A value that is not TOML is a
+//! string. Every error names the line, the variable or the flag that it comes from.
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -10,16 +10,16 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
-use tidegate_store::{Clock, SystemClock};
+use tidegate_core::clock::{Clock, SystemClock};
 use toml::{Table, Value};
 
 use super::{Config, ConfigError};
 
-/// Used if it is in the working directory and no other file is named.
+/// The default file, if it is in the working directory and no other file is named.
 pub const FILE: &str = "tidegate.toml";
 
 const PREFIX: &str = "TIDEGATE__";
-/// Sections whose second level are names that users give.
+/// Sections whose second level is a name that users choose.
 const NAMED: &[&str] = &[
     "job_types",
     "queues",
@@ -33,9 +33,9 @@ const NAMED: &[&str] = &[
 /// A setting from the command line.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Flag {
-    /// As it is called, like `--listen`.
+    /// The name of the flag, like `--listen`.
     pub flag: String,
-    /// Like `server.listen`; names with other than letters, digits, `-` and `_` in quotes.
+    /// The setting, like `server.listen`. Names with characters other than letters, digits, `-` and `_` are in quotes.
     pub key: String,
     pub value: String,
 }
@@ -47,12 +47,12 @@ impl fmt::Debug for Flag {
     }
 }
 
-/// Where settings come from, the weakest first.
+/// The sources of the settings. Later ones override earlier ones.
 #[derive(Clone, Default)]
 pub struct Sources {
-    /// The file to read; it must be there.
+    /// The file to read; it must exist.
     pub file: Option<PathBuf>,
-    /// Where [`FILE`] is looked for if none is named.
+    /// The folder of [`FILE`], which applies if no file is named.
     pub folder: PathBuf,
     pub env: Vec<(OsString, OsString)>,
     pub flags: Vec<Flag>,
@@ -60,7 +60,7 @@ pub struct Sources {
 
 impl fmt::Debug for Sources {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // The environment may hold anybody's secrets.
+        // The environment may hold secrets.
         f.debug_struct("Sources")
             .field("file", &self.file)
             .field("flags", &self.flags)
@@ -68,43 +68,43 @@ impl fmt::Debug for Sources {
     }
 }
 
-/// Settings that are valid, and where they come from.
+/// Valid settings, and the source of each.
 #[derive(Debug, Clone)]
 pub struct Loaded {
     pub config: Config,
-    /// The file that was read.
+    /// The file that the settings were read from.
     pub file: Option<PathBuf>,
-    /// Who said so, per setting that is said somewhere, like `server.listen`.
+    /// The source of every setting that is not a default, by names like `server.listen`.
     pub from: BTreeMap<String, String>,
 }
 
-/// Reads all sources and checks the result.
+/// Reads all sources, and validates the result.
 pub fn load(sources: &Sources) -> Result<Loaded, ConfigError> {
     let file = match &sources.file {
         Some(file) => Some(file.clone()),
         None => Some(sources.folder.join(FILE)).filter(|file| file.is_file()),
     };
-    let mut said = Said::default();
+    let mut merged = Merged::default();
     if let Some(file) = &file {
-        said.file(file)?;
+        merged.file(file)?;
     }
     for setting in environment(&sources.env)? {
-        said.put(setting)?;
+        merged.put(setting)?;
     }
     for flag in &sources.flags {
-        said.put(setting_of(flag)?)?;
+        merged.put(setting_of(flag)?)?;
     }
-    let config = said.config()?;
+    let config = merged.config()?;
     config.validate()?;
     config.validate_at(SystemClock.now())?;
     Ok(Loaded {
         config,
         file,
-        from: said.from,
+        from: merged.from,
     })
 }
 
-/// One setting that is not from the file.
+/// One setting of the environment or the command line.
 struct Setting {
     /// The variable or the flag.
     source: String,
@@ -112,17 +112,17 @@ struct Setting {
     value: String,
 }
 
-/// What the sources so far say together.
+/// The settings of all sources so far.
 #[derive(Default)]
-struct Said {
+struct Merged {
     table: Table,
     from: BTreeMap<String, String>,
-    /// What is wrong with it, as it is told. Kept until the end, because a later source may complete what an
-    /// earlier one began.
+    /// What is wrong with the table, and the error to report. It waits until the end, because a later source may complete
+    /// an earlier one.
     wrong: Option<(Wrong, ConfigError)>,
 }
 
-impl Said {
+impl Merged {
     fn file(&mut self, file: &Path) -> Result<(), ConfigError> {
         let shown = file.display().to_string();
         let text = std::fs::read_to_string(file).map_err(|error| ConfigError(format!("{shown}: {error}")))?;
@@ -134,9 +134,9 @@ impl Said {
             ConfigError(format!("{shown}{line}: {}", Wrong::new(error)))
         };
         self.table = toml::from_str(&text).map_err(located)?;
-        // Read once more from the text, which knows the lines.
-        let told = toml::from_str::<Config>(&text).err().map(located);
-        self.wrong = wrong_with(&self.table).zip(told);
+        // Parsed again from the text, because the table has no line numbers.
+        let error = toml::from_str::<Config>(&text).err().map(located);
+        self.wrong = wrong_with(&self.table).zip(error);
         leaves(&self.table, &[], &mut |path| {
             self.from.insert(path.join("."), shown.clone());
         });
@@ -152,7 +152,7 @@ impl Said {
         merge(&mut changed, &path, value.clone()).map_err(refused)?;
         let before = self.wrong.as_ref().map(|(wrong, _)| wrong);
         let mut after = wrong_with(&changed);
-        // A password of digits only is a string all the same.
+        // A value like a password of digits only is TOML, but the setting may need a string.
         if after.is_some() && after.as_ref() != before {
             let mut with_text = self.table.clone();
             merge(&mut with_text, &path, text.clone()).map_err(refused)?;
@@ -162,8 +162,8 @@ impl Said {
         }
         if after.as_ref() != before {
             self.wrong = after.map(|wrong| {
-                let told = ConfigError(format!("{source}: {wrong}"));
-                (wrong, told)
+                let error = ConfigError(format!("{source}: {wrong}"));
+                (wrong, error)
             });
         }
         self.table = changed;
@@ -182,14 +182,14 @@ impl Said {
 
     fn config(&self) -> Result<Config, ConfigError> {
         match &self.wrong {
-            Some((_, told)) => Err(told.clone()),
+            Some((_, error)) => Err(error.clone()),
             None => Config::deserialize(self.table.clone())
                 .map_err(|error| ConfigError(Wrong::new(error).to_string())),
         }
     }
 }
 
-/// What a table is refused for. The text of the source is not part of it: it may hold secrets.
+/// Why a table is invalid. It does not contain the text of the source, which may hold secrets.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Wrong {
     message: String,
@@ -199,12 +199,12 @@ struct Wrong {
 
 impl Wrong {
     fn new(mut error: toml::de::Error) -> Self {
-        // Only without its text does an error tell the path.
+        // An error shows the path only without its input.
         error.set_input(None);
         let text = error.to_string();
         let at = text.trim_end().rsplit_once("\nin `").map_or("", |(_, at)| at);
         let message = error.message().trim_end().replace('\n', ", ");
-        // A string in the wrong place is told without its text: it may be an address with a password.
+        // A string of the wrong type is left out, because it may be a URL with a password.
         let around = message.split_once("string \"").and_then(|(before, rest)| {
             let (_, after) = rest.rsplit_once("\", expected ")?;
             Some(format!("{before}string, expected {after}"))
@@ -231,7 +231,7 @@ impl fmt::Display for Wrong {
         let known: Vec<&str> = expected.split('`').skip(1).step_by(2).collect();
         match closest(unknown, &known) {
             Some(close) => write!(f, "; did you mean `{close}`?"),
-            None => write!(f, "; there are {}", known.join(", ")),
+            None => write!(f, "; known fields are {}", known.join(", ")),
         }
     }
 }
@@ -239,7 +239,7 @@ impl fmt::Display for Wrong {
 fn closest<'a>(unknown: &str, known: &[&'a str]) -> Option<&'a str> {
     let unknown = unknown.to_lowercase().replace('-', "_");
     let rated = known.iter().map(|known| {
-        // The original's names are the same but for their case.
+        // Ignores underscores, so that camelCase names match their snake_case form.
         let folded =
             strsim::normalized_damerau_levenshtein(&unknown.replace('_', ""), &known.replace('_', ""));
         (folded, *known)
@@ -252,18 +252,18 @@ fn wrong_with(table: &Table) -> Option<Wrong> {
     Config::deserialize(table.clone()).err().map(Wrong::new)
 }
 
-/// A TOML value, if it is one.
+/// Parses a TOML value.
 fn parsed(value: &str) -> Option<Value> {
     let mut table: Table = toml::from_str(&format!("value = {value}")).ok()?;
     let value = table.remove("value")?;
-    // More than a value: a text with line ends that happens to look like settings.
+    // A text with line ends may parse as more settings than the one value.
     table.is_empty().then_some(value)
 }
 
-/// Sets what `path` names; tables are joined, everything else is replaced.
+/// Sets the setting that `path` names. Merges tables, and replaces everything else.
 fn merge(table: &mut Table, path: &[String], value: Value) -> Result<(), String> {
     let Some((first, rest)) = path.split_first() else {
-        return Err("no setting is named".into());
+        return Err("the name of the setting is empty; name one, like server.listen".into());
     };
     if rest.is_empty() {
         match (table.get_mut(first), value) {
@@ -284,7 +284,7 @@ fn merge(table: &mut Table, path: &[String], value: Value) -> Result<(), String>
     match below {
         Value::Table(below) => merge(below, rest, value),
         _ => Err(format!(
-            "`{first}` is no section, so there is no `{}` in it",
+            "`{first}` is not a section, so it cannot have a field `{}`",
             rest.join(".")
         )),
     }
@@ -321,7 +321,7 @@ fn environment(env: &[(OsString, OsString)]) -> Result<Vec<Setting>, ConfigError
         let name = name.to_str()?;
         Some((name, name.strip_prefix(PREFIX)?, value))
     });
-    // Sorted, so that a section comes before its fields and the result is the same every time.
+    // Sorted, so that a section comes before its fields and the result is deterministic.
     let ours: BTreeMap<_, _> = ours.map(|(name, path, value)| (name, (path, value))).collect();
     for (name, (path, value)) in ours {
         settings.push(Setting {
@@ -335,18 +335,22 @@ fn environment(env: &[(OsString, OsString)]) -> Result<Vec<Setting>, ConfigError
 
 fn text(variable: &str, value: &OsString) -> Result<String, ConfigError> {
     let text = value.to_str().map(str::to_owned);
-    text.ok_or_else(|| ConfigError(format!("{variable}: the value is not valid UTF-8")))
+    text.ok_or_else(|| ConfigError(format!("{variable}: the value is not valid UTF-8; it must be")))
 }
 
-/// Names of users keep their case, and so do headers; everything else is ours.
+/// Splits the name of a variable into a path. Names that users choose and headers keep their case; the rest is lower-cased.
 fn path_of(variable: &str) -> Vec<String> {
     let mut path: Vec<String> = Vec::new();
     for (level, part) in variable.split("__").enumerate() {
         let named = path
             .first()
             .is_some_and(|section| NAMED.contains(&section.as_str()));
-        let kept = named && (level == 1 || level >= 3);
-        path.push(if kept { part.into() } else { part.to_lowercase() });
+        let verbatim = named && (level == 1 || level >= 3);
+        path.push(if verbatim {
+            part.into()
+        } else {
+            part.to_lowercase()
+        });
     }
     path
 }
@@ -355,7 +359,7 @@ fn setting_of(flag: &Flag) -> Result<Setting, ConfigError> {
     let Flag { flag, key, value } = flag;
     let bad = || {
         ConfigError(format!(
-            "{flag}: {key:?} is not the name of a setting, like server.listen"
+            "{flag}: {key:?} is not the name of a setting; it must be like server.listen"
         ))
     };
     // TOML's own rules for keys: `targets."a.b".url` has three levels.
@@ -410,7 +414,7 @@ mod tests {
     }
 
     #[test]
-    fn later_sources_win_and_keep_what_they_do_not_name() {
+    fn later_sources_win_and_leave_other_settings_alone() {
         let file = "[backpressure]\nglobal_rps = 1\nstrict_share = true\n[server]\nhosts = [\"a\"]\n\
                     [targets.Mail]\nurl = \"http://a/\"\ntypes = [\"SEND\"]";
         let env = [
@@ -466,7 +470,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_shown_can_be_read_again() {
+    fn the_shown_settings_can_be_loaded_again() {
         let file = "[[keys]]\nname = \"ops\"\nhash = \"sha256:0000000000000000000000000000000000000000000000000000000000000000\"\n\
                     roles = [\"admin\"]\n[queues.\"a b\"]\nrps = 2\n[job_types.X]\nqueue = \"a b\"";
         let loaded = read(file, &[], &[]).unwrap();
@@ -475,7 +479,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_read_is_named_with_its_place_and_what_would_be_right() {
+    fn invalid_settings_are_reported_with_their_location_and_the_remedy() {
         for (file, env, flags, expected) in [
             (
                 "\n[backpressure]\nglobal_rqs = 5",
@@ -499,7 +503,7 @@ mod tests {
                 "[log]\nqqq = 1",
                 &[],
                 &[],
-                "tidegate.toml, line 2: unknown field `qqq` in [log]; there are format, filter",
+                "tidegate.toml, line 2: unknown field `qqq` in [log]; known fields are format, filter",
             ),
             ("[log]\nformat = 1 2", &[], &[], "tidegate.toml, line 2: "),
             (
@@ -512,7 +516,7 @@ mod tests {
                 "[server]\nlisten = \"here\"",
                 &[],
                 &[],
-                "tidegate.toml, line 2: server.listen: \"here\" is not an address and a port, like \"127.0.0.1:7171\"",
+                "tidegate.toml, line 2: server.listen: \"here\" is not an address and a port; it must be like \"127.0.0.1:7171\"",
             ),
             (
                 "[targets.mail]\nurl = \"http://a\"",
@@ -555,14 +559,14 @@ mod tests {
                 "",
                 &[],
                 &[("a b", "1")],
-                "--set: \"a b\" is not the name of a setting, like server.listen",
+                "--set: \"a b\" is not the name of a setting; it must be like server.listen",
             ),
             ("", &[], &[("", "1")], "--set: \"\" is not the name of a setting"),
             (
                 "[server]\nhosts = [\"a\"]",
                 &[],
                 &[("server.hosts.a", "1")],
-                "--set: `hosts` is no section, so there is no `a` in it",
+                "--set: `hosts` is not a section, so it cannot have a field `a`",
             ),
             (
                 "[backpressure]\nglobal_rps = 0",
@@ -574,7 +578,7 @@ mod tests {
             let error = read(file, env, flags).unwrap_err();
             assert!(
                 error.starts_with(expected),
-                "{error:?} should begin with {expected:?}"
+                "{error:?} should start with {expected:?}"
             );
         }
     }
@@ -592,13 +596,13 @@ mod tests {
     }
 
     #[test]
-    fn what_others_set_for_another_purpose_is_left_alone() {
+    fn variables_for_another_purpose_are_ignored() {
         let env = [("REDIS_PORT", "tcp://10.0.0.1:6379"), ("REDIS_HOST", "")];
         assert_eq!(read("", &env, &[]).unwrap().config, Config::default());
     }
 
     #[test]
-    fn a_file_that_is_named_must_be_there() {
+    fn a_named_file_must_exist() {
         let sources = Sources {
             file: Some("no such file".into()),
             ..Sources::default()
@@ -608,7 +612,7 @@ mod tests {
     }
 
     #[test]
-    fn errors_tell_no_secrets() {
+    fn errors_contain_no_secrets() {
         for file in [
             "[redis]\npassword = \"hunter2\"\nqqq = 1",
             "[redis]\npassword = { hunter2 = 1 }",

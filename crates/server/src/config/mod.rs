@@ -1,15 +1,12 @@
-//! Every setting of the service. One TOML file, environment and flags over it; see `load.rs`.
+//! Every setting of the service. `load.rs` reads them from a TOML file, the environment and flags.
 //!
-//! The sections of the bulk part keep their original names and defaults, those of the refresh part are in
-//! `refresh.rs`; the others are the service's own.
+//! `service.rs`, `refresh/` and `room.rs` define the service's own sections; those of bulk jobs come from the core.
 
 mod check;
-mod check_refresh;
 mod load;
 mod refresh;
 mod roles;
-mod rooms;
-mod secret;
+mod room;
 mod service;
 mod show;
 
@@ -17,35 +14,33 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 use tidegate_core::budget::BudgetConfig;
-use tidegate_core::config::{
+use tidegate_core::bulk::config::{
     BackpressureConfig, BulkConfig, CongestionConfig, FairQueueConfig, JobTypeConfig, LimitsConfig,
     QueueConfig, RetentionConfig, WorkerPoolConfig,
 };
 use tidegate_core::ids::{JobType, QueueId, RoomId, SourceId, TargetId};
 use tidegate_source::SourceSettings;
 
-pub use crate::room::address::{ProxiesConfig, ProxyHeader};
 pub use crate::room::event_service::EventServiceConfig;
-pub use crate::room::joins::JoinLimitsConfig;
 pub use crate::room::page::{Colour, Colours, OwnTexts};
-pub use crate::room::pass::PassKeysConfig;
-pub use crate::room::proof::ProofConfig;
-pub use crate::room::visitor::ShopKeyConfig;
-#[cfg(not(all(feature = "kafka", feature = "postgres", feature = "mysql", feature = "s3")))]
-pub(crate) use check_refresh::need_feature;
+pub use crate::room::proxies::{ProxiesConfig, ProxyHeader};
 pub use load::{FILE, Flag, Loaded, Sources, load};
+#[cfg(not(all(feature = "kafka", feature = "postgres", feature = "mysql", feature = "s3")))]
+pub(crate) use refresh::need_feature;
 pub use refresh::{
     ArchiveConfig, ArchiveTierConfig, DatabaseKind, LogKind, RefreshLogConfig, RefreshSection, RolesConfig,
     SnapshotsConfig,
 };
-pub use rooms::{RoomSection, RoomSettings};
-pub use secret::{Secret, ServerUrl};
+pub use room::{RoomSection, RoomSettings};
 pub use service::{
-    AuditConfig, CallbackConfig, DurabilityConfig, KeyConfig, LogConfig, LogFormat, MetricsConfig,
-    RedisConfig, ServerConfig, StoreConfig, StoreKind, TargetConfig, TlsConfig, TracingConfig,
+    AuditConfig, CallbackConfig, KeyConfig, LogConfig, LogFormat, MetricsConfig, RedisConfig, ServerConfig,
+    StoreConfig, StoreKind, TargetConfig, TlsConfig, TracingConfig,
 };
 pub use tidegate_api::Role;
 pub use tidegate_core::config::ConfigError;
+pub use tidegate_core::secret::{Secret, ServerUrl};
+pub use tidegate_engine::room::identity::ShopKeyConfig;
+pub use tidegate_engine::room::{JoinLimitsConfig, PassKeysConfig, ProofConfig};
 
 /// Settings of the service.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
@@ -64,20 +59,20 @@ pub struct Config {
     pub job_types: BTreeMap<JobType, JobTypeConfig>,
     /// Settings of single queues.
     pub queues: BTreeMap<QueueId, QueueConfig>,
-    /// Who is called for which job types.
+    /// Push targets: the services that Tidegate calls, with their job types.
     pub targets: BTreeMap<QueueId, TargetConfig>,
-    /// Who can be told when a batch is decided.
+    /// Callbacks that batches can name, which the service calls when a batch ends.
     pub callbacks: BTreeMap<String, CallbackConfig>,
-    /// How often providers may be called: by refreshes of the sources that name it, and by pushes that do.
+    /// How often the service may call a provider, by refreshes and pushes together.
     pub budgets: BTreeMap<TargetId, BudgetConfig>,
-    /// Where records come from that are kept fresh; without any there is no refresh part.
+    /// Where records come from. Without any there is no refresh module.
     pub sources: BTreeMap<SourceId, SourceSettings>,
     pub refresh: RefreshSection,
-    /// Waiting rooms; without any, and without `room.event_service`, there are none.
+    /// Waiting rooms. `room.event_service` can add more.
     pub rooms: BTreeMap<RoomId, RoomSettings>,
-    /// What all rooms share.
+    /// The settings that all rooms share.
     pub room: RoomSection,
-    /// Who may do what. Without keys everybody may do everything, and the service listens on loopback only.
+    /// API keys. Without keys everybody may do everything, and the service listens on loopback only.
     pub keys: Vec<KeyConfig>,
     pub audit: AuditConfig,
     pub metrics: MetricsConfig,
@@ -86,7 +81,7 @@ pub struct Config {
 }
 
 impl Config {
-    /// The settings of the bulk part: each target is a queue of its own name with its types in it.
+    /// The settings of bulk jobs. Each target adds a queue of its name, with its job types.
     pub fn bulk(&self) -> BulkConfig {
         let mut bulk = BulkConfig {
             fair_queue: self.fair_queue.clone(),

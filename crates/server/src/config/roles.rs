@@ -1,6 +1,7 @@
-//! Roles in a settings file are in lower case (`roles = ["read"]`), as every word there; on the wire they are in upper case.
+//! Serializes roles in lower case (`roles = ["read"]`), like every value in a settings file. On the wire they are in upper case.
 
-use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error};
+use serde::de::Error;
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use tidegate_api::Role;
 
 const NAMES: [(&str, Role); 5] = [

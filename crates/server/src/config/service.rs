@@ -1,4 +1,4 @@
-//! The sections that are the service's own.
+//! The sections of the service itself: port, store, targets, callbacks, keys, logs.
 
 use std::collections::BTreeMap;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -7,45 +7,45 @@ use std::path::PathBuf;
 use serde::{Deserialize, Deserializer, Serialize};
 use tidegate_api::Role;
 use tidegate_core::ids::{JobType, TargetId};
+use tidegate_core::secret::{Secret, ServerUrl};
 use tidegate_core::time::Millis;
+use tidegate_durable::Durability;
 
-use super::secret::{Secret, ServerUrl};
-
-/// Where and how the service listens.
+/// The port of the service and its limits.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct ServerConfig {
     /// Address and port. Anything but loopback needs keys, or `open = true`.
     #[serde(deserialize_with = "address")]
     pub listen: SocketAddr,
-    /// Listens beyond loopback without keys: everybody who reaches the port may do everything.
+    /// Allows listening beyond loopback without keys: everybody who reaches the port may do everything.
     pub open: bool,
     /// Host names that browsers may use for this service, besides loopback and the address it listens on.
     pub hosts: Vec<String>,
-    /// Serves HTTPS when given.
+    /// The certificate; with one the service serves HTTPS.
     pub tls: Option<TlsConfig>,
-    /// Largest body of a request that is read as one piece, in bytes (16 MiB).
+    /// Largest body of a request other than an NDJSON stream, in bytes (16 MiB).
     pub max_body_bytes: u64,
     /// Largest body of one NDJSON stream, in bytes (64 GiB).
     pub max_stream_bytes: u64,
     /// Longest time for one request, in milliseconds; streams and long polls have their own.
     pub request_timeout_ms: Millis,
-    /// Longest pause of a client in the middle of a body, sent or received, in milliseconds.
+    /// Longest pause of a client within a body that it sends or receives, in milliseconds.
     pub body_pause_ms: Millis,
-    /// How long a client may acknowledge nothing that was sent to it, in milliseconds: then it counts as gone. At least
-    /// `body_pause_ms`, if that is longer. Twice the heartbeat of visitors' streams, so that one lost packet ends none.
+    /// How long a client may acknowledge nothing before its connection ends, in milliseconds. `body_pause_ms` counts if it is
+    /// longer. The default is twice the heartbeat of visitors' streams, so that one lost packet ends no stream.
     pub unacknowledged_ms: Millis,
     /// Longest time for the head of a request, in milliseconds.
     pub header_timeout_ms: Millis,
-    /// Longest wait of a call for work, in milliseconds; one that asks for longer is answered after this.
+    /// Longest wait of a lease call, in milliseconds. The service answers a call that waits longer after this time.
     pub max_wait_ms: Millis,
-    /// Most connections at once; more wait.
+    /// Most concurrent connections. Further ones wait.
     pub max_connections: u32,
-    /// Most streams of events (progress, dashboard) at once.
+    /// Most concurrent event streams (progress, dashboard).
     pub max_event_streams: u32,
     /// How long a session of the dashboard lasts, in milliseconds (12 hours).
     pub session_ms: Millis,
-    /// How long a stop waits for open requests, in milliseconds.
+    /// How long a shutdown waits for open requests, in milliseconds.
     pub shutdown_grace_period_ms: Millis,
 }
 
@@ -80,16 +80,16 @@ pub struct TlsConfig {
     pub key: PathBuf,
 }
 
-/// Where jobs are kept.
+/// The store of jobs, refresh state and rooms.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct StoreConfig {
     /// `embedded` (a data folder, one process) or `redis` (any number of processes).
     pub kind: StoreKind,
-    /// The data folder; made if it is missing.
+    /// The data folder. The service creates it if it is missing.
     pub data: PathBuf,
-    /// `sync` (answered means on disk) or `buffered` (may lose the last moments).
-    pub durability: DurabilityConfig,
+    /// `sync` (a response means that the data is on disk) or `buffered` (a crash may lose the last writes).
+    pub durability: Durability,
 }
 
 impl Default for StoreConfig {
@@ -97,7 +97,7 @@ impl Default for StoreConfig {
         Self {
             kind: StoreKind::default(),
             data: PathBuf::from("tidegate-data"),
-            durability: DurabilityConfig::default(),
+            durability: Durability::default(),
         }
     }
 }
@@ -110,28 +110,20 @@ pub enum StoreKind {
     Redis,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum DurabilityConfig {
-    #[default]
-    Sync,
-    Buffered,
-}
-
 /// The Redis server or Cluster, with `store.kind = "redis"`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct RedisConfig {
-    /// `redis://user:password@host:port/number` or `rediss://…`, several for a Cluster; instead of what follows.
+    /// `redis://user:password@host:port/number` or `rediss://…`, several for a Cluster. They replace the fields below.
     pub urls: Vec<ServerUrl>,
     pub host: String,
     pub port: u16,
     pub password: Option<Secret>,
     /// Number of the database.
     pub db: u32,
-    /// What every key begins with.
+    /// The prefix of every key.
     pub key_prefix: String,
-    /// Groups are spread over so many; fixed when the store is made.
+    /// The number of shards of the groups, fixed when the store is created.
     pub shards: u32,
 }
 
@@ -149,18 +141,18 @@ impl Default for RedisConfig {
     }
 }
 
-/// Somebody who does the work of some job types and is called for each job.
+/// A push target: a service that runs some job types, and that Tidegate calls for each job.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct TargetConfig {
-    /// Jobs are sent here by POST.
+    /// The URL that the service sends jobs to by POST.
     pub url: String,
-    /// The job types that are sent; their queue is the target's name.
+    /// The job types that the target runs. Their queue has the target's name.
     pub types: Vec<JobType>,
-    /// Signs every call, as Standard Webhooks say: `whsec_` and base64 of 24 to 64 bytes.
+    /// The secret that signs every call by Standard Webhooks: `whsec_` and base64 of 24 to 64 bytes.
     #[serde(default)]
     pub secret: Option<Secret>,
-    /// Calls at once.
+    /// Most concurrent calls.
     #[serde(default = "default_concurrency")]
     pub concurrency: u32,
     /// Starts per second; the global rate if absent.
@@ -169,13 +161,13 @@ pub struct TargetConfig {
     /// Longest time for one call, in milliseconds; `worker_pool.job_timeout_ms` if absent.
     #[serde(default)]
     pub timeout_ms: Option<Millis>,
-    /// An answer slower than this counts like a throttle for the target's rate, in milliseconds.
+    /// A response slower than this lowers the target's rate like a throttle, in milliseconds.
     #[serde(default)]
     pub slow_ms: Option<Millis>,
-    /// Sent with every call.
+    /// Headers of every call.
     #[serde(default)]
     pub headers: BTreeMap<String, Secret>,
-    /// The budget that every call is taken from, as refreshes of the same provider are.
+    /// The budget that every call needs a token of. Refreshes of the same provider share it.
     #[serde(default)]
     pub budget: Option<TargetId>,
 }
@@ -184,22 +176,22 @@ fn default_concurrency() -> u32 {
     10
 }
 
-/// Somebody who is told when a batch is decided.
+/// A callback: a URL that the service calls when a batch ends.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct CallbackConfig {
     /// Where the service sends POST requests.
     pub url: String,
-    /// Signs every call, as Standard Webhooks say.
+    /// The secret that signs every call by Standard Webhooks.
     #[serde(default)]
     pub secret: Option<Secret>,
     /// Longest time for one call, in milliseconds.
     #[serde(default = "default_callback_timeout")]
     pub timeout_ms: Millis,
-    /// Given up after so long, in milliseconds (3 days).
+    /// How long the service retries, in milliseconds (3 days).
     #[serde(default = "default_give_up_after")]
     pub give_up_after_ms: Millis,
-    /// Sent with every call.
+    /// Headers of every call.
     #[serde(default)]
     pub headers: BTreeMap<String, Secret>,
 }
@@ -212,22 +204,22 @@ fn default_give_up_after() -> Millis {
     Millis(3 * 86_400_000)
 }
 
-/// Somebody who may do something.
+/// An API key.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct KeyConfig {
-    /// Who it is, for the audit log.
+    /// The name of the key's owner, for the audit log.
     pub name: String,
-    /// `sha256:` and the digest of the key in hex; `tidegate key` makes both.
+    /// `sha256:` and the digest of the key in hex; `tidegate key` generates both.
     pub hash: String,
     #[serde(with = "super::roles")]
     pub roles: Vec<Role>,
-    /// Only these groups; `*` at the end stands for any rest. All if empty.
+    /// The groups that the key has access to; all if empty. A `*` at the end matches any suffix.
     #[serde(default)]
     pub groups: Vec<String>,
 }
 
-/// Where it is kept who did what.
+/// The audit log.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct AuditConfig {
@@ -235,13 +227,13 @@ pub struct AuditConfig {
     pub file: Option<PathBuf>,
 }
 
-/// What `/metrics` tells.
+/// What `/metrics` exposes.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct MetricsConfig {
-    /// Groups with labels of their own, those with most to do first; the rest is `other`.
+    /// How many groups get labels of their own, the busiest first. All others share `other`.
     pub max_groups: u32,
-    /// Expose metrics under the names of the original design documents, too, beside their own names.
+    /// Exposes metrics under the names of the original design documents as well.
     pub original_names: bool,
 }
 
@@ -254,13 +246,13 @@ impl Default for MetricsConfig {
     }
 }
 
-/// What is logged, and how.
+/// The log of the process.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct LogConfig {
     /// `text` or `json`.
     pub format: LogFormat,
-    /// Like `info` or `tidegate_server=debug,info`; the variable TIDEGATE_LOG goes before.
+    /// A filter like `info` or `tidegate_server=debug,info`. The variable TIDEGATE_LOG overrides it.
     pub filter: String,
 }
 
@@ -268,7 +260,7 @@ impl Default for LogConfig {
     fn default() -> Self {
         Self {
             format: LogFormat::default(),
-            // The storage engine tells every file it writes.
+            // The storage engine logs every file that it writes.
             filter: "info,fjall=warn,lsm_tree=warn".into(),
         }
     }
@@ -282,17 +274,17 @@ pub enum LogFormat {
     Json,
 }
 
-/// Where traces are sent.
+/// The export of traces.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct TracingConfig {
-    /// An OTLP collector's address for HTTP, like `http://127.0.0.1:4318`; nothing is sent if absent. Needs a
-    /// build with the feature `otlp`.
+    /// The URL of an OTLP collector, like `http://127.0.0.1:4318`; the service exports nothing if absent. Needs a build with
+    /// the feature `otlp`.
     pub otlp_endpoint: Option<String>,
 }
 
 impl RedisConfig {
-    /// The addresses, made of host, port, password and number if none are given.
+    /// The URLs. Without any, one of host, port, password and database number.
     pub fn urls(&self) -> Vec<String> {
         if !self.urls.is_empty() {
             return self.urls.iter().map(|url| url.expose().to_owned()).collect();
@@ -304,7 +296,7 @@ impl RedisConfig {
             self.host.clone()
         };
         let plain = format!("redis://{host}:{port}/{db}");
-        // A password may hold any characters, so it is not pasted into the address.
+        // A password may hold any characters, so the URL must escape it.
         let with_password = self.password.as_ref().and_then(|password| {
             let mut url = reqwest::Url::parse(&plain).ok()?;
             url.set_password(Some(password.expose())).ok()?;
@@ -318,7 +310,7 @@ fn address<'de, D: Deserializer<'de>>(from: D) -> Result<SocketAddr, D::Error> {
     let text = String::deserialize(from)?;
     text.parse().map_err(|_| {
         serde::de::Error::custom(format!(
-            "{text:?} is not an address and a port, like \"127.0.0.1:7171\" or \"[::1]:7171\""
+            "{text:?} is not an address and a port; it must be like \"127.0.0.1:7171\" or \"[::1]:7171\""
         ))
     })
 }

@@ -1,4 +1,4 @@
-//! The settings as they hold, for people: secrets hidden, and who said what.
+//! Shows the effective settings to people: hides secrets, and names the source of each setting.
 
 use std::fmt::Write;
 
@@ -7,25 +7,26 @@ use toml::{Table, Value};
 use super::{Config, Loaded};
 
 impl Config {
-    /// As TOML, with secrets hidden. What is not set is absent.
+    /// The settings as TOML, with hidden secrets. Settings without a value are absent.
     pub fn shown(&self) -> Table {
         match Value::try_from(self) {
             Ok(Value::Table(table)) => table,
-            // Not reached: every setting has a form in TOML.
+            // Unreachable: every setting serializes to TOML.
             _ => Table::new(),
         }
     }
 }
 
 impl Loaded {
-    /// A file that means the same, but for the hidden secrets. Settings that a source says name it.
+    /// A file with the same settings, except for the hidden secrets. A comment names the source of each setting that is not
+    /// a default.
     pub fn to_toml(&self) -> String {
         let mut out = String::new();
         self.section(&mut out, "", "", &self.config.shown());
         out
     }
 
-    /// `at` is what the header says, `path` what `from` calls it.
+    /// `at` is the section's name in its header, `path` its name in `from`.
     fn section(&self, out: &mut String, at: &str, path: &str, table: &Table) {
         let below = |at: &str, key: &str| match at {
             "" => key.to_owned(),
@@ -57,7 +58,7 @@ impl Loaded {
         }
     }
 
-    /// Who said it, or the section or list that it is in.
+    /// The source of a setting, or of the section or list that contains it.
     fn source(&self, path: &str) -> Option<&String> {
         let mut path = path;
         loop {

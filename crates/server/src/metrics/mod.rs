@@ -1,19 +1,14 @@
 //! The Prometheus metrics of `/metrics`.
 //!
-//! The service counts events where they happen, and keeps gauges as the sampler saw them last: a scrape never calls
-//! the store. Names are `tidegate_<part>_<what>_<unit>`; the part is `bulk`, `refresh` or `room`, and absent for what
-//! the whole process shares. `docs/metrics.md` documents every name. The number of series is bounded: by
-//! `metrics.max_groups` for groups, by the configuration for everything else.
+//! The service counts events where they happen, and takes gauges from the sampler's last reading, so a scrape never calls the
+//! store. Names are `tidegate_<part>_<what>_<unit>`. The part is `bulk`, `refresh` or `room`, or a component that the whole
+//! process shares. `docs/metrics.md` documents every name. `metrics.max_groups` bounds the series of groups, and the
+//! configuration bounds all others.
 
-mod budgets;
-mod congestion;
-mod groups;
 mod original_names;
 mod process;
-mod refresh;
-mod rooms;
-mod scrape;
-mod series;
+pub(crate) mod scrape;
+pub(crate) mod series;
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -25,20 +20,22 @@ use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::histogram::Histogram;
-use tidegate_core::bulk::views::GroupView;
-use tidegate_core::bulk::{AdmitOutcome, DelayReason, EnqueueOutcome, Enqueued, ExpireLeasesOutcome};
-use tidegate_core::bulk::{ReleaseDueOutcome, Settled, Stop};
-use tidegate_core::config::CongestionConfig;
-use tidegate_core::ids::GroupId;
-use tidegate_core::time::Timestamp;
-use tidegate_store::Store;
-
-use crate::config::Config;
-use crate::state::App;
-use congestion::Congestion;
-use groups::Groups;
 use scrape::Scrape;
 use series::Timer;
+use tidegate_core::bulk::config::CongestionConfig;
+use tidegate_core::bulk::views::GroupView;
+use tidegate_core::bulk::{
+    AdmitOutcome, DelayReason, EnqueueOutcome, Enqueued, ExpireLeasesOutcome, ReleaseDueOutcome, Settled,
+    Stop,
+};
+use tidegate_core::ids::GroupId;
+use tidegate_core::time::Timestamp;
+use tidegate_store::bulk::BulkStore;
+
+use crate::bulk::metrics::congestion::{self, Congestion};
+use crate::bulk::metrics::groups::Groups;
+use crate::config::Config;
+use crate::state::App;
 
 const REQUEST_SECONDS: [f64; 11] = [0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 1.0, 5.0, 30.0];
 /// Why a lease or an admission stopped.
@@ -66,14 +63,14 @@ struct Answered {
     status: u16,
 }
 
-/// What this process counts; [`scrape`] adds what it only reads.
+/// The counters of this process. [`scrape`] adds the values that it reads elsewhere.
 #[derive(Debug)]
 pub(crate) struct Metrics {
     max_groups: usize,
     original_names: bool,
     congestion_config: CongestionConfig,
     ready_cap: u32,
-    started_at: Timestamp,
+    pub(crate) started_at: Timestamp,
     groups: Groups,
     congestion: Mutex<Congestion>,
     /// By operation.
@@ -94,7 +91,7 @@ pub(crate) struct Metrics {
     request_time: Family<Route, Histogram, fn() -> Histogram>,
 }
 
-fn add(counter: &AtomicU64, by: usize) {
+pub(crate) fn add(counter: &AtomicU64, by: usize) {
     counter.fetch_add(by as u64, Ordering::Relaxed);
 }
 
@@ -148,7 +145,7 @@ impl Metrics {
         add(&self.enqueued, outcome.jobs.iter().filter(accepted).count());
     }
 
-    /// Counts jobs of these groups that workers leased. A lease charges the rate, so these are the jobs it allowed.
+    /// Counts jobs of these groups that workers leased. A lease charges the rate, so the rate allowed these jobs.
     pub(crate) fn leased<'a>(&self, groups: impl ExactSizeIterator<Item = &'a GroupId>, stop: Stop) {
         let stop = match stop {
             Stop::Enough => 0,
@@ -231,13 +228,13 @@ impl Metrics {
         self.requests.get_or_create(&answered).inc();
     }
 
-    /// Decides which groups get labels, and reads how congested they are. The sampler calls it after every look.
-    pub(crate) async fn refresh(&self, store: &dyn Store, groups: &[GroupView]) {
+    /// Decides which groups get labels, and reads their congestion. The sampler calls it after every reading.
+    pub(crate) async fn refresh(&self, store: &dyn BulkStore, groups: &[GroupView]) {
         let top = scrape::top(groups, self.max_groups);
         self.groups
             .refresh(top.iter().map(|group| &group.id), Instant::now());
         let wanted = self.congestion().wanted(&top);
-        let states = congestion::ask(store, wanted).await;
+        let states = congestion::read_states(store, wanted).await;
         let mut congestion = self.congestion();
         for state in states {
             let seen = congestion.put(state, self.started_at);
@@ -249,7 +246,7 @@ impl Metrics {
         self.congestion.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The text of a scrape.
+    /// Renders a scrape as text.
     pub(crate) fn render(&self, app: &App) -> String {
         self.text(&Scrape::take(app))
     }
@@ -272,8 +269,4 @@ fn named(method: &Method) -> &'static str {
 #[cfg(test)]
 mod name_tests;
 #[cfg(test)]
-mod refresh_tests;
-#[cfg(test)]
-mod room_tests;
-#[cfg(test)]
-mod tests;
+pub(crate) mod tests;

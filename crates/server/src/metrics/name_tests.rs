@@ -1,4 +1,4 @@
-//! Every name follows the naming rule, and the names of the original design documents are there if they are wanted.
+//! Every metric's name follows the naming rule, and the setting adds the names of the original design documents.
 
 use std::collections::BTreeSet;
 
@@ -7,11 +7,11 @@ use super::scrape::Scrape;
 use super::tests::{exercised, full, names, samples};
 use super::*;
 
-/// What stands after `tidegate_`: a part of the product, or what the whole process shares.
+/// The words after `tidegate_`: a module, or a component that the whole process shares.
 const PARTS: [&str; 9] = [
     "bulk", "refresh", "room", "budget", "build", "database", "http", "log", "store",
 ];
-/// What a gauge counts or measures, or the state that it tells.
+/// The last word of a gauge's name: what it counts or measures, or the state that it shows.
 const GAUGES: [&str; 21] = [
     "seconds",
     "per_second",
@@ -39,7 +39,7 @@ const GAUGES: [&str; 21] = [
 const AVOIDED: [&str; 10] = [
     "lua", "redis", "kafka", "db", "sql", "dlq", "ms", "millis", "rps", "action",
 ];
-/// Labels whose values somebody else chooses: users, operators or HTTP.
+/// Labels whose values users, operators or HTTP choose.
 const FOREIGN: [&str; 13] = [
     "group",
     "queue",
@@ -69,7 +69,7 @@ fn ends_in(name: &str, words: &[&str]) -> bool {
 #[test]
 fn every_name_follows_the_naming_rule() {
     let all = names(&exercised().text(&full()));
-    // What every client library of Prometheus calls so.
+    // Client libraries of Prometheus fix the names of process metrics.
     let ours: Vec<_> = all
         .iter()
         .filter(|(name, _)| !name.starts_with("process_"))
@@ -93,7 +93,7 @@ fn every_name_follows_the_naming_rule() {
     }
 }
 
-/// The labels of a sample, and their values.
+/// Parses the labels of a sample.
 fn labels(sample: &str) -> Vec<(String, String)> {
     let Some((_, rest)) = sample.split_once('{') else {
         return Vec::new();
@@ -117,7 +117,7 @@ fn labels_and_their_values_are_in_snake_case() {
     }
 }
 
-/// Metrics and a scrape with a value of its own behind every original name.
+/// Metrics and a scrape with a distinct value behind every original name.
 fn distinct() -> (Metrics, Scrape) {
     let (metrics, mut scrape) = (exercised(), full());
     metrics.called("lease", Duration::from_millis(2), true);
@@ -149,7 +149,7 @@ fn distinct() -> (Metrics, Scrape) {
     (metrics, scrape)
 }
 
-/// One sample or more of every original name.
+/// At least one sample of every original name.
 const EXPECTED: &[(&str, f64)] = &[
     (r#"bulk_action_queue_groups{priority="high"}"#, 1.0),
     (r#"bulk_action_queue_groups{priority="normal"}"#, 2.0),
@@ -278,7 +278,7 @@ fn the_setting_adds_every_original_name_with_its_value() {
         assert!(kind(row.canonical).is_some(), "there is no {}", row.canonical);
         assert_eq!(kind(row.original), kind(row.canonical), "{}", row.original);
     }
-    // The setting adds nothing else, and takes nothing away.
+    // The setting adds nothing else, and removes nothing.
     let added: Vec<&String> = with.keys().filter(|name| !without.contains_key(*name)).collect();
     assert!(added.iter().all(|name| original(name).is_some()), "{added:?}");
     assert!(without.keys().all(|name| with.contains_key(name)));

@@ -78,10 +78,10 @@ impl OriginalName {
         if !self.only.is_none_or(only) {
             return None;
         }
-        let kept = labels
+        let remaining = labels
             .iter()
             .filter(|(name, _)| self.only.is_none_or(|(label, _)| *name != label));
-        let renamed = kept.map(|(name, value)| (self.label(name), self.spell(name, value)));
+        let renamed = remaining.map(|(name, value)| (self.label(name), self.spell(name, value)));
         Some(renamed.collect())
     }
 

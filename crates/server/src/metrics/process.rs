@@ -1,4 +1,4 @@
-//! What the system knows of this process, from `/proc`. What cannot be read is left out.
+//! Metrics of this process from `/proc`. Values that cannot be read are absent.
 
 use std::fs;
 
@@ -6,15 +6,15 @@ use std::fs;
 const TICKS: f64 = 100.0;
 
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
-pub(super) struct Process {
-    pub(super) resident_bytes: Option<f64>,
-    pub(super) open_fds: Option<f64>,
-    pub(super) max_fds: Option<f64>,
-    pub(super) cpu_seconds: Option<f64>,
+pub(crate) struct Process {
+    pub(crate) resident_bytes: Option<f64>,
+    pub(crate) open_fds: Option<f64>,
+    pub(crate) max_fds: Option<f64>,
+    pub(crate) cpu_seconds: Option<f64>,
 }
 
 impl Process {
-    pub(super) fn look() -> Self {
+    pub(crate) fn read() -> Self {
         let text = |file: &str| fs::read_to_string(format!("/proc/self/{file}")).unwrap_or_default();
         Self {
             resident_bytes: resident(&text("status")),
@@ -38,7 +38,7 @@ fn most_files(limits: &str) -> Option<f64> {
     line.split_whitespace().next()?.parse().ok()
 }
 
-/// User and system time are the 14th and 15th field; the second one is a name that may hold blanks.
+/// Parses user and system time, the 14th and 15th field. The second field is a name that may hold spaces.
 fn processor(stat: &str) -> Option<f64> {
     let (_, after_name) = stat.rsplit_once(')')?;
     let mut fields = after_name.split_whitespace().skip(11);
@@ -51,8 +51,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_process_knows_itself() {
-        let process = Process::look();
+    fn the_values_of_this_process_are_read() {
+        let process = Process::read();
         assert!(process.resident_bytes.unwrap() > 100_000.0, "{process:?}");
         assert!(process.open_fds.unwrap() >= 3.0, "{process:?}");
         assert!(process.cpu_seconds.is_some(), "{process:?}");
@@ -63,7 +63,7 @@ mod tests {
     }
 
     #[test]
-    fn names_with_blanks_and_brackets_are_no_fields() {
+    fn names_with_spaces_and_parentheses_are_one_field() {
         let stat = "7 (a ) b) S 1 7 7 0 -1 4194304 100 0 0 0 250 50 0 0 20 0 1 0 1 1 1";
         assert_eq!(processor(stat), Some(3.0));
         assert_eq!(processor(""), None);

@@ -1,4 +1,4 @@
-//! One scrape: what the service counted and what it saw last, as text.
+//! One scrape: renders the counters and the last readings of the service as text.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, PoisonError};
@@ -8,37 +8,37 @@ use tidegate_core::bulk::congestion::CongestionLevel;
 use tidegate_core::bulk::views::GroupView;
 use tidegate_core::time::Timestamp;
 
-use super::budgets::Budgeted;
-use super::groups::{BACKOFF_MS, Counts, OTHER};
 use super::process::Process;
-use super::refresh::Refreshing;
-use super::rooms::RoomsSeen;
 use super::series::{Buckets, Exposition, Labels};
 use super::{Metrics, SETTLED, STOPS};
+use crate::bulk::metrics::groups::{BACKOFF_MS, Counts, OTHER};
+use crate::refresh::metrics::Refreshing;
+use crate::refresh::metrics::budgets::Budgeted;
+use crate::room::metrics::RoomsSeen;
 use crate::state::App;
 
-/// Everything that a scrape reads and the metrics do not count themselves.
+/// The values that a scrape reads elsewhere, because the metrics do not count them.
 #[derive(Debug, Default)]
-pub(super) struct Scrape {
-    pub(super) now: Timestamp,
-    /// None until the store was reached for the first time.
-    pub(super) stats: Option<Stats>,
-    pub(super) groups: Arc<Vec<GroupView>>,
-    pub(super) targets: Vec<Target>,
-    /// Name, calls that were delivered, calls that failed.
-    pub(super) callbacks: Vec<(String, u64, u64)>,
-    /// None without budgets.
-    pub(super) budgets: Option<Budgeted>,
-    /// None without sources.
-    pub(super) refresh: Option<Refreshing>,
-    /// None without rooms.
-    pub(super) rooms: Option<RoomsSeen>,
-    pub(super) event_streams: usize,
-    pub(super) process: Process,
+pub(crate) struct Scrape {
+    pub(crate) now: Timestamp,
+    /// `None` until the store has answered for the first time.
+    pub(crate) stats: Option<Stats>,
+    pub(crate) groups: Arc<Vec<GroupView>>,
+    pub(crate) targets: Vec<Target>,
+    /// Name, delivered calls, failed calls.
+    pub(crate) callbacks: Vec<(String, u64, u64)>,
+    /// `None` without budgets.
+    pub(crate) budgets: Option<Budgeted>,
+    /// `None` without sources.
+    pub(crate) refresh: Option<Refreshing>,
+    /// `None` without rooms.
+    pub(crate) rooms: Option<RoomsSeen>,
+    pub(crate) event_streams: usize,
+    pub(crate) process: Process,
 }
 
 impl Scrape {
-    pub(super) fn take(app: &App) -> Self {
+    pub(crate) fn take(app: &App) -> Self {
         let (_, groups) = app.sampler.last();
         let most = app.config.server.max_event_streams as usize;
         Self {
@@ -51,13 +51,13 @@ impl Scrape {
             refresh: Refreshing::take(app),
             rooms: RoomsSeen::take(app),
             event_streams: most.saturating_sub(app.event_streams.available_permits()),
-            process: Process::look(),
+            process: Process::read(),
         }
     }
 }
 
-/// The groups with most to do, at most so many; those with nothing to do are not among them.
-pub(super) fn top(groups: &[GroupView], most: usize) -> Vec<&GroupView> {
+/// The busiest groups, at most `most`. Groups without unfinished jobs are not among them.
+pub(crate) fn top(groups: &[GroupView], most: usize) -> Vec<&GroupView> {
     let named = |group: &&GroupView| group.counts.unfinished() > 0 && group.id.as_str() != OTHER;
     let mut top: Vec<&GroupView> = groups.iter().filter(named).collect();
     let most_first = |group: &&GroupView| std::cmp::Reverse(group.counts.unfinished());
@@ -73,7 +73,7 @@ fn of(counter: &AtomicU64) -> f64 {
     counter.load(Ordering::Relaxed) as f64
 }
 
-pub(super) fn label(name: &'static str, value: impl Into<String>) -> Labels {
+pub(crate) fn label(name: &'static str, value: impl Into<String>) -> Labels {
     vec![(name, value.into())]
 }
 
@@ -88,7 +88,7 @@ fn level(level: CongestionLevel) -> &'static str {
 }
 
 impl Metrics {
-    pub(super) fn text(&self, scrape: &Scrape) -> String {
+    pub(crate) fn text(&self, scrape: &Scrape) -> String {
         let mut all = Exposition::new(self.original_names);
         self.jobs(scrape, &mut all);
         self.store(scrape, &mut all);
@@ -98,20 +98,20 @@ impl Metrics {
         queues(scrape, self.ready_cap, &mut all);
         targets(scrape, &mut all);
         if let Some(budgets) = &scrape.budgets {
-            budgets.tell(&mut all);
+            budgets.render(&mut all);
         }
         if let Some(refresh) = &scrape.refresh {
-            refresh.tell(&mut all);
+            refresh.render(&mut all);
         }
         if let Some(rooms) = &scrape.rooms {
-            rooms.tell(&mut all);
+            rooms.render(&mut all);
         }
         self.http(scrape, &mut all);
         self.process(scrape, &mut all);
         all.text()
     }
 
-    /// Jobs and groups of the bulk part.
+    /// Jobs and groups.
     fn jobs(&self, scrape: &Scrape, all: &mut Exposition) {
         let stats = scrape.stats.as_ref();
         let groups = stats.map(|stats| {
@@ -216,7 +216,7 @@ impl Metrics {
         );
     }
 
-    /// One counter of every group that has labels.
+    /// One counter of every group with a label.
     fn by_group(&self, counter: impl Fn(&Counts) -> &AtomicU64) -> Vec<(Labels, f64)> {
         let mut values = Vec::new();
         self.groups
@@ -224,7 +224,7 @@ impl Metrics {
         values
     }
 
-    /// The rate: how many jobs start, how many may, and whom it denied.
+    /// The rate: how many jobs start, how many may start, and how many it denied.
     fn limits(&self, scrape: &Scrape, all: &mut Exposition) {
         let stats = scrape.stats.as_ref();
         all.gauge(

@@ -1,4 +1,4 @@
-//! The values of one scrape, in the form that the encoder takes.
+//! The values of one scrape, in the form that the encoder needs.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -11,9 +11,9 @@ use tidegate_engine::{BOUNDS_MS, HistogramView};
 use super::original_names::{self, OriginalName};
 
 /// Names and values of one series' labels.
-pub(super) type Labels = Vec<(&'static str, String)>;
+pub(crate) type Labels = Vec<(&'static str, String)>;
 
-/// One metric with all its series.
+/// One counter or gauge with all its series.
 #[derive(Debug, Clone)]
 struct Series {
     kind: MetricType,
@@ -45,7 +45,7 @@ impl EncodeMetric for Series {
     fn encode(&self, mut encoder: MetricEncoder<'_>) -> Result<(), std::fmt::Error> {
         for (labels, value) in &self.values {
             if labels.is_empty() {
-                // As a family it would be written with `{}`.
+                // The encoder would write a family without labels with `{}`.
                 self.one(&mut encoder, *value)?;
             } else {
                 self.one(&mut encoder.encode_family(labels)?, *value)?;
@@ -59,21 +59,21 @@ impl EncodeMetric for Series {
     }
 }
 
-/// Upper bounds of the buckets of a [`Timer`], in seconds; one more bucket takes what is above. They reach from what
-/// a store in memory takes to what a call of an unavailable store takes.
+/// Upper bounds of the buckets of a [`Timer`], in seconds. One more bucket counts everything above. They reach from calls of a
+/// store in memory to calls of an unavailable store.
 const TIMER_BOUNDS: [f64; 13] = [
     0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 1.0, 10.0,
 ];
 
 /// Counts durations where they happen.
 #[derive(Debug, Default)]
-pub(super) struct Timer {
+pub(crate) struct Timer {
     buckets: [AtomicU64; TIMER_BOUNDS.len() + 1],
     sum_nanos: AtomicU64,
 }
 
 impl Timer {
-    pub(super) fn observe(&self, took: Duration) {
+    pub(crate) fn observe(&self, took: Duration) {
         let seconds = took.as_secs_f64();
         let bucket = TIMER_BOUNDS.iter().position(|bound| seconds <= *bound);
         self.buckets[bucket.unwrap_or(TIMER_BOUNDS.len())].fetch_add(1, Ordering::Relaxed);
@@ -88,17 +88,17 @@ impl Timer {
     }
 }
 
-/// A histogram with all its series: sum, and how many are in each bucket.
+/// A histogram with all its series: the sum, and the count of each bucket.
 #[derive(Debug, Clone)]
-pub(super) struct Buckets {
-    /// Upper ends of all buckets but the last, which has none.
-    pub(super) edges: Vec<f64>,
-    pub(super) values: Vec<(Labels, f64, Vec<u64>)>,
+pub(crate) struct Buckets {
+    /// Upper bounds of all buckets except the last, which has none.
+    pub(crate) edges: Vec<f64>,
+    pub(crate) values: Vec<(Labels, f64, Vec<u64>)>,
 }
 
 impl Buckets {
-    /// Of durations that the engine counted, in seconds.
-    pub(super) fn durations<'a>(values: impl IntoIterator<Item = (Labels, &'a HistogramView)>) -> Self {
+    /// Converts durations that the engine counted to seconds.
+    pub(crate) fn durations<'a>(values: impl IntoIterator<Item = (Labels, &'a HistogramView)>) -> Self {
         let one =
             |(labels, view): (Labels, &HistogramView)| (labels, view.sum.as_secs_f64(), view.buckets.clone());
         Self {
@@ -107,8 +107,8 @@ impl Buckets {
         }
     }
 
-    /// Of durations that this process counted in timers, in seconds.
-    pub(super) fn timers<'a>(values: impl IntoIterator<Item = (Labels, &'a Timer)>) -> Self {
+    /// Converts durations that this crate counted in timers to seconds.
+    pub(crate) fn timers<'a>(values: impl IntoIterator<Item = (Labels, &'a Timer)>) -> Self {
         let one = |(labels, timer): (Labels, &Timer)| {
             let (sum, buckets) = timer.read();
             (labels, sum, buckets)
@@ -155,40 +155,40 @@ impl EncodeMetric for Buckets {
 /// Everything that one scrape exposes. The encoder adds the full stop to a help text, and `_total` to the name of a
 /// counter: names are given without it.
 #[derive(Debug, Default)]
-pub(super) struct Exposition {
+pub(crate) struct Exposition {
     registry: Registry,
     original_names: bool,
 }
 
 impl Exposition {
-    pub(super) fn new(original_names: bool) -> Self {
+    pub(crate) fn new(original_names: bool) -> Self {
         Self {
             registry: Registry::default(),
             original_names,
         }
     }
 
-    pub(super) fn text(&self) -> String {
+    pub(crate) fn text(&self) -> String {
         let mut text = String::new();
-        text::encode(&mut text, &self.registry).expect("a string takes everything");
+        text::encode(&mut text, &self.registry).expect("writing to a string never fails");
         text
     }
 
-    pub(super) fn gauge(&mut self, name: &str, help: &str, value: impl Into<Option<f64>>) {
+    pub(crate) fn gauge(&mut self, name: &str, help: &str, value: impl Into<Option<f64>>) {
         let values = value.into().map(|value| (Labels::new(), value));
         self.gauges(name, help, values);
     }
 
-    pub(super) fn gauges(&mut self, name: &str, help: &str, values: impl IntoIterator<Item = (Labels, f64)>) {
+    pub(crate) fn gauges(&mut self, name: &str, help: &str, values: impl IntoIterator<Item = (Labels, f64)>) {
         self.series(MetricType::Gauge, name, help, values);
     }
 
-    pub(super) fn counter(&mut self, name: &str, help: &str, value: impl Into<Option<f64>>) {
+    pub(crate) fn counter(&mut self, name: &str, help: &str, value: impl Into<Option<f64>>) {
         let values = value.into().map(|value| (Labels::new(), value));
         self.counters(name, help, values);
     }
 
-    pub(super) fn counters(
+    pub(crate) fn counters(
         &mut self,
         name: &str,
         help: &str,
@@ -197,7 +197,7 @@ impl Exposition {
         self.series(MetricType::Counter, name, help, values);
     }
 
-    pub(super) fn histogram(&mut self, name: &str, help: &str, values: Buckets) {
+    pub(crate) fn histogram(&mut self, name: &str, help: &str, values: Buckets) {
         for original in self.originals(name) {
             self.registry
                 .register(original.original, help, values.renamed(original));
@@ -205,8 +205,8 @@ impl Exposition {
         self.registry.register(name, help, values);
     }
 
-    /// A metric that the library counts. It has no other name.
-    pub(super) fn counted(&mut self, name: &str, help: &str, metric: impl Metric) {
+    /// Adds a metric that the metrics library counts itself. It has no original name.
+    pub(crate) fn counted(&mut self, name: &str, help: &str, metric: impl Metric) {
         self.registry.register(name, help, metric);
     }
 
@@ -229,7 +229,7 @@ impl Exposition {
         self.registry.register(name, help, series);
     }
 
-    /// The further names of a metric, if the settings ask for them.
+    /// The original names of a metric, if the settings enable them.
     fn originals(&self, name: &str) -> impl Iterator<Item = &'static OriginalName> + use<> {
         let wanted = self.original_names.then(|| original_names::of(name));
         wanted.into_iter().flatten()

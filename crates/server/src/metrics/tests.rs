@@ -1,4 +1,4 @@
-//! What a scrape exposes, and that it stays within its bounds.
+//! What a scrape exposes, and its bounds.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::Write;
@@ -6,27 +6,27 @@ use std::process::{Command, Stdio};
 use std::sync::Arc;
 
 use tidegate_api::{Calls, OldestWait, Queue, Stats, StoreState, Target, TargetState, Time, Workers};
+use tidegate_core::bulk::config::Hold;
 use tidegate_core::bulk::congestion::{CongestionLevel, Estimate};
 use tidegate_core::bulk::views::{CongestionState, Query, StateCounts, View};
 use tidegate_core::bulk::{
     AdmitParams, Ceilings, EnqueueParams, ExpireLeasesParams, JobOutcome, LeaseParams, NewJob, Priority,
     ReleaseDueParams, SettleParams, Settlement,
 };
-use tidegate_core::config::Hold;
+use tidegate_core::clock::{Clock, ManualClock};
 use tidegate_core::ids::{JobId, JobType, Owner, QueueId};
 use tidegate_core::time::Millis;
-use tidegate_store::model::ModelStore;
-use tidegate_store::{Clock, ManualClock, Store, StoreExt};
+use tidegate_store::bulk::{BulkStore, BulkStoreExt, ModelBulkStore};
 
 use super::process::Process;
-use super::refresh_tests as refreshing;
-use super::room_tests as rooms;
 use super::*;
-use crate::observe::Observed;
+use crate::bulk::observed_store::Observed;
+use crate::refresh::metrics::tests as refreshing;
+use crate::room::metrics::tests as rooms;
 
 const START: Timestamp = Timestamp(1_000_000);
 
-pub(super) fn metrics(max_groups: u32) -> Metrics {
+pub(crate) fn metrics(max_groups: u32) -> Metrics {
     let mut config = Config::default();
     config.metrics.max_groups = max_groups;
     Metrics::new(&config, START)
@@ -72,7 +72,7 @@ fn state(id: &str, throttles: u64, backoff: u64) -> CongestionState {
 }
 
 /// One of everything.
-pub(super) fn full() -> Scrape {
+pub(crate) fn full() -> Scrape {
     let stats = Stats {
         at: Time(START.0),
         counts: tidegate_api::StateCounts::default(),
@@ -105,7 +105,7 @@ pub(super) fn full() -> Scrape {
         store: StoreState {
             kind: "embedded".into(),
             available: true,
-            away_since: None,
+            unavailable_since: None,
         },
         version: "0".into(),
     };
@@ -139,12 +139,12 @@ pub(super) fn full() -> Scrape {
         refresh: Some(refreshing::refreshing()),
         rooms: Some(rooms::seen()),
         event_streams: 4,
-        process: Process::look(),
+        process: Process::read(),
     }
 }
 
-/// Every sample: its name with labels, and its value.
-pub(super) fn samples(text: &str) -> BTreeMap<String, f64> {
+/// Parses every sample: its name with labels, and its value.
+pub(crate) fn samples(text: &str) -> BTreeMap<String, f64> {
     let lines = text.lines().filter(|line| !line.starts_with('#'));
     let read = lines.map(|line| {
         let (name, value) = line.rsplit_once(' ').unwrap();
@@ -156,8 +156,8 @@ pub(super) fn samples(text: &str) -> BTreeMap<String, f64> {
     map
 }
 
-/// Every metric with its type, counters with their suffix.
-pub(super) fn names(text: &str) -> BTreeSet<(String, String)> {
+/// Parses every metric's name and type. Counters have their suffix.
+pub(crate) fn names(text: &str) -> BTreeSet<(String, String)> {
     let types = text.lines().filter_map(|line| line.strip_prefix("# TYPE "));
     let read = types.map(|line| {
         let (name, kind) = line.split_once(' ').unwrap();
@@ -167,8 +167,8 @@ pub(super) fn names(text: &str) -> BTreeSet<(String, String)> {
     read.collect()
 }
 
-/// Everything that is only there once something has happened.
-pub(super) fn exercised() -> Metrics {
+/// Metrics with the series that exist only after an event.
+pub(crate) fn exercised() -> Metrics {
     let metrics = metrics(10);
     metrics.called("enqueue", Duration::from_millis(1), false);
     let took = Duration::from_millis(3);
@@ -180,8 +180,8 @@ pub(super) fn exercised() -> Metrics {
 }
 
 #[test]
-fn every_metric_is_documented_and_every_documented_one_is_told() {
-    let told = names(&exercised().text(&full()));
+fn every_metric_is_documented_and_every_documented_one_is_exposed() {
+    let exposed = names(&exercised().text(&full()));
     let document = include_str!("../../../../docs/metrics.md");
     let rows = document.lines().filter_map(|line| line.strip_prefix("| `"));
     let documented: BTreeSet<(String, String)> = rows
@@ -191,7 +191,7 @@ fn every_metric_is_documented_and_every_documented_one_is_told() {
             (name.to_owned(), kind.to_owned())
         })
         .collect();
-    assert_eq!(told, documented);
+    assert_eq!(exposed, documented);
 }
 
 #[test]
@@ -280,15 +280,15 @@ fn names_labels_and_units_are_as_documented() {
 }
 
 #[test]
-fn before_the_store_was_reached_there_is_something_to_tell() {
+fn a_scrape_before_the_first_reading_reports_the_store_unavailable() {
     let text = metrics(10).text(&Scrape::default());
     assert_eq!(samples(&text).get("tidegate_store_available"), Some(&0.0));
     assert!(!samples(&text).contains_key("tidegate_bulk_starts_per_second"));
     assert!(text.ends_with("# EOF\n"));
 }
 
-/// promtool reads it without an error. It finds nothing odd but that OpenMetrics writes the help of a counter under
-/// its name without `_total`, and what the names of the original design documents are.
+/// promtool parses a scrape without an error. Its only complaints are that OpenMetrics writes the help of a counter under its
+/// name without `_total`, and the names of the original design documents.
 #[test]
 fn promtool_reads_it() {
     let mut metrics = exercised();
@@ -301,13 +301,13 @@ fn promtool_reads_it() {
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
         .spawn()
-        .expect("promtool is there; scripts/test installs it");
+        .expect("promtool is installed; scripts/test installs it");
     let text = metrics.text(&full());
     child.stdin.take().unwrap().write_all(text.as_bytes()).unwrap();
     let output = child.wait_with_output().unwrap();
-    let said = String::from_utf8_lossy(&output.stderr);
-    assert!(matches!(output.status.code(), Some(0 | 3)), "{said}");
-    for line in said.lines() {
+    let complaints = String::from_utf8_lossy(&output.stderr);
+    assert!(matches!(output.status.code(), Some(0 | 3)), "{complaints}");
+    for line in complaints.lines() {
         let ours = line.starts_with("tidegate_") || line.starts_with("process_");
         assert!(!ours || line.contains("no help text"), "{line}");
     }
@@ -322,7 +322,7 @@ fn ten_thousand_groups_stay_bounded_and_nothing_counted_is_lost() {
     let mut before: BTreeMap<String, f64> = BTreeMap::new();
     let mut now = Instant::now();
     for round in 0..40 {
-        // Each round, a part of the groups works; 30 of them have most to do, and they change.
+        // In each round other groups lease jobs, and another 30 are the busiest.
         let working = all.iter().skip(round * 250).take(500);
         for _ in 0..2 {
             metrics.leased(working.clone().collect::<Vec<_>>().into_iter(), Stop::Enough);
@@ -341,9 +341,9 @@ fn ten_thousand_groups_stay_bounded_and_nothing_counted_is_lost() {
             groups: Arc::new(groups),
             ..Scrape::default()
         };
-        let told = samples(&metrics.text(&scrape));
+        let scraped = samples(&metrics.text(&scrape));
         let of = |name: &str| -> Vec<f64> {
-            let some = told.iter().filter(|(key, _)| key.starts_with(name));
+            let some = scraped.iter().filter(|(key, _)| key.starts_with(name));
             some.map(|(_, value)| *value).collect()
         };
         let allowed = of("tidegate_bulk_rate_limit_allowed_total{");
@@ -352,24 +352,24 @@ fn ten_thousand_groups_stay_bounded_and_nothing_counted_is_lost() {
         let pending = of("tidegate_bulk_group_waiting_jobs{");
         assert_eq!(pending.len(), MOST + 1);
         assert_eq!(pending.iter().sum::<f64>(), (30 * 1_000 + 10_000 - 30) as f64);
-        assert!(told.len() < 40 * MOST, "{} series in all", told.len());
-        for (name, value) in &told {
+        assert!(scraped.len() < 40 * MOST, "{} series in all", scraped.len());
+        for (name, value) in &scraped {
             let earlier = before.get(name).copied().unwrap_or_default();
             assert!(!name.contains("_total") || *value >= earlier, "{name} went down");
         }
-        before = told;
+        before = scraped;
     }
-    // Everybody of the latest top has a place.
+    // Every one of the last busiest groups has a label.
     let top = all[39 * 30..40 * 30].iter();
-    let told = top.filter(|id| {
+    let labelled = top.filter(|id| {
         let name = format!("tidegate_bulk_rate_limit_allowed_total{{group=\"{id}\"}}");
         before.contains_key(&name)
     });
-    assert_eq!(told.count(), MOST);
+    assert_eq!(labelled.count(), MOST);
 }
 
 #[test]
-fn a_place_is_kept_for_a_while_and_then_goes_to_who_needs_it() {
+fn a_group_keeps_its_label_for_a_while_and_then_loses_it_to_a_busier_one() {
     let metrics = metrics(1);
     let (a, b, c, d) = (group("a"), group("b"), group("c"), group("d"));
     let count = |id: &GroupId| metrics.leased([id].into_iter(), Stop::Enough);
@@ -387,7 +387,7 @@ fn a_place_is_kept_for_a_while_and_then_goes_to_who_needs_it() {
     metrics.groups.refresh([&b].into_iter(), now);
     count(&b);
     assert_eq!(named(), [("a".into(), 1), ("b".into(), 1), ("other".into(), 1)]);
-    // Both were there lately.
+    // Both were among the busiest recently.
     metrics
         .groups
         .refresh([&c].into_iter(), now + Duration::from_secs(60));
@@ -404,7 +404,7 @@ fn a_place_is_kept_for_a_while_and_then_goes_to_who_needs_it() {
 }
 
 #[test]
-fn a_group_that_is_called_other_is_among_the_others() {
+fn a_group_named_other_is_counted_as_other() {
     let metrics = metrics(5);
     let other = group("other");
     metrics.leased([&other, &other].into_iter(), Stop::Enough);
@@ -413,12 +413,12 @@ fn a_group_that_is_called_other_is_among_the_others() {
         groups: Arc::new(vec![view("other", 3), view("a", 2)]),
         ..Scrape::default()
     };
-    let told = samples(&metrics.text(&scrape));
+    let scraped = samples(&metrics.text(&scrape));
     assert_eq!(
-        told["tidegate_bulk_rate_limit_allowed_total{group=\"other\"}"],
+        scraped["tidegate_bulk_rate_limit_allowed_total{group=\"other\"}"],
         2.0
     );
-    assert_eq!(told["tidegate_bulk_group_waiting_jobs{group=\"other\"}"], 3.0);
+    assert_eq!(scraped["tidegate_bulk_group_waiting_jobs{group=\"other\"}"], 3.0);
 }
 
 #[test]
@@ -426,7 +426,7 @@ fn throttles_are_counted_once_each() {
     let mut congestion = Congestion::default();
     let mut seen = |throttles| congestion.put(state("a", throttles, 1_000), START).1;
     assert_eq!([seen(3), seen(3), seen(8)], [3, 0, 5]);
-    // The group had finished, and begins again.
+    // The group finished its batches, so its count restarted.
     assert_eq!(seen(2), 2);
     let mut old = state("b", 9, 1_000);
     old.last_throttle_at = Some(START - Millis(1));
@@ -441,23 +441,23 @@ fn with_many_congested_groups_each_has_its_turn() {
         group.counts.delayed = 1;
     }
     let top: Vec<&GroupView> = groups.iter().collect();
-    let mut asked = BTreeSet::new();
+    let mut read = BTreeSet::new();
     for _ in 0..3 {
         let wanted = congestion.wanted(&top);
         assert_eq!(wanted.len(), 50);
-        asked.extend(wanted);
+        read.extend(wanted);
     }
-    assert_eq!(asked.len(), 130);
+    assert_eq!(read.len(), 130);
     assert!(congestion.wanted(&[]).is_empty());
 }
 
-/// A store that is counted, 10 starts per second, `hold = "job"`.
+/// An observed store with 10 starts per second and `hold = "job"`.
 fn observed() -> (Observed, Arc<Metrics>, Arc<ManualClock>) {
     let clock = Arc::new(ManualClock::at(START));
     let mut config = Config::default();
     config.backpressure.global_rps = 10.0;
     config.backpressure.hold = Hold::Job;
-    let store = ModelStore::new(config.bulk(), clock.clone() as Arc<dyn Clock>).unwrap();
+    let store = ModelBulkStore::new(config.bulk(), clock.clone() as Arc<dyn Clock>).unwrap();
     let metrics = Arc::new(Metrics::new(&config, START));
     (Observed::new(Arc::new(store), metrics.clone()), metrics, clock)
 }
@@ -480,7 +480,7 @@ fn jobs(of: &str, count: usize) -> EnqueueParams {
 }
 
 #[tokio::test]
-async fn a_store_is_counted_whoever_works_on_it() {
+async fn every_call_of_the_store_is_counted() {
     let (store, metrics, clock) = observed();
     let queue = QueueId::new("default").unwrap();
     store.call(jobs("a", 15)).await.unwrap().unwrap();
@@ -499,7 +499,7 @@ async fn a_store_is_counted_whoever_works_on_it() {
     };
     let leased = store.lease(lease).await.unwrap();
     assert_eq!(leased.jobs.len(), 10);
-    let answer = |(n, job): (usize, &tidegate_store::LeasedJob)| Settlement {
+    let answer = |(n, job): (usize, &tidegate_store::bulk::LeasedJob)| Settlement {
         lease: job.leased.lease,
         outcome: match n {
             0 => JobOutcome::Failed { error: "no".into() },
@@ -522,14 +522,14 @@ async fn a_store_is_counted_whoever_works_on_it() {
     store.call(ReleaseDueParams { max: 100 }).await.unwrap();
     store.call(ExpireLeasesParams { max: 100 }).await.unwrap();
     let Ok(View::Groups(page)) = store.call(Query::Groups { after: None, max: 10 }).await.unwrap() else {
-        panic!("groups are answered with groups")
+        panic!("a query for groups returns groups")
     };
     metrics.refresh(&store, &page.items).await;
     let scrape = Scrape {
         groups: Arc::new(page.items),
         ..Scrape::default()
     };
-    let told = samples(&metrics.text(&scrape));
+    let scraped = samples(&metrics.text(&scrape));
     for (name, value) in [
         ("tidegate_bulk_enqueued_jobs_total", 15.0),
         ("tidegate_bulk_leased_jobs_total", 10.0),
@@ -546,7 +546,7 @@ async fn a_store_is_counted_whoever_works_on_it() {
             "tidegate_bulk_backpressure_admitted_jobs_total{destination=\"delayed\"}",
             6.0,
         ),
-        // Denied jobs stay in their line: only the throttled one was moved.
+        // Denied jobs stay in their flow: the dispatcher moved only the throttled one.
         ("tidegate_bulk_dispatch_moved_jobs_total", 1.0),
         ("tidegate_bulk_dispatch_empty_cycles_total", 1.0),
         ("tidegate_bulk_settled_jobs_total{outcome=\"completed\"}", 7.0),
@@ -566,6 +566,6 @@ async fn a_store_is_counted_whoever_works_on_it() {
         ("tidegate_bulk_congestion_backoff_seconds_count{group=\"a\"}", 6.0),
         ("tidegate_bulk_congestion_level{group=\"a\",level=\"none\"}", 1.0),
     ] {
-        assert_eq!(told.get(name), Some(&value), "{name} in {told:#?}");
+        assert_eq!(scraped.get(name), Some(&value), "{name} in {scraped:#?}");
     }
 }

@@ -13,16 +13,16 @@ use crate::problem::{
     UNKNOWN_GROUP, UNKNOWN_JOB, UNKNOWN_ROOM, UNKNOWN_SOURCE, UNKNOWN_TARGET, VISIT_ENDED,
 };
 
-/// What decides it.
+/// The properties of an operation that decide its problems.
 pub(super) struct Facts<'a> {
     pub(super) path: &'a str,
     /// The operation's id.
     pub(super) id: &'a str,
     /// Not a GET.
     pub(super) changes: bool,
-    /// Takes a key.
+    /// Needs a key, if keys are configured.
     pub(super) keyed: bool,
-    /// The key needs the role ADMIN: the audit log is written, or read.
+    /// The key needs the role ADMIN: the operation writes or reads the audit log.
     pub(super) admin: bool,
     pub(super) body: bool,
     /// Has parameters, in the path or in the query.
@@ -45,10 +45,10 @@ impl Facts<'_> {
         problems
     }
 
-    /// What follows from the kind of request.
+    /// The problems that follow from the kind of request.
     fn common(&self) -> Vec<Kind> {
         let mut kinds = vec![BAD_HOST, INTERNAL];
-        // These answer from memory.
+        // These operations answer from memory.
         let in_memory = matches!(self.id, "getPassKeys" | "getIdentity");
         // A cursor into a list of dead jobs or dead letters never gets lost.
         let loses = !self.path.starts_with("/v1/dead-jobs") && !self.path.starts_with("/v1/refresh");
@@ -70,10 +70,10 @@ impl Facts<'_> {
         kinds
     }
 
-    /// What follows from the names in the path.
+    /// The problems that follow from the parameters in the path.
     fn of_path(&self) -> Vec<Kind> {
         let mut kinds = Vec::new();
-        // These create the group and the batch.
+        // These operations create the group and the batch.
         let creates = self.id == "openBatch" || self.id.starts_with("enqueue");
         if self.path.contains("{group}") && !creates {
             kinds.push(UNKNOWN_GROUP);
@@ -100,11 +100,11 @@ impl Facts<'_> {
     }
 }
 
-/// What only some operations answer.
+/// The problems that only some operations have.
 fn of_operation(id: &str) -> &'static [Kind] {
     match id {
         "openBatch" => &[BATCH_FINISHED, CANCELLED, SEALED],
-        // It seals the batch on request.
+        // The operation seals the batch on request.
         "enqueueBatchJobs" => &[UNKNOWN_GROUP, UNKNOWN_BATCH],
         "replayJob" => &[NOT_DEAD, CANCELLED],
         "refreshRecord" => &[REFRESH_HELD, NOT_QUEUED],
@@ -122,7 +122,7 @@ fn of_operation(id: &str) -> &'static [Kind] {
     }
 }
 
-/// Whether an answer says when the same request may succeed.
+/// Whether a response says when the same request may succeed.
 pub(super) fn says_when(status: u16, kinds: &[Kind]) -> bool {
     let later = [StatusCode::TOO_MANY_REQUESTS, StatusCode::SERVICE_UNAVAILABLE];
     later.iter().any(|one| one.as_u16() == status) || kinds.contains(&REFRESH_HELD)

@@ -1,4 +1,4 @@
-//! The document as generators read it: unique operations, described responses.
+//! The document is fit for generators: operations are unique, and everything has a description.
 
 use std::collections::HashSet;
 
@@ -57,18 +57,18 @@ fn every_operation_response_and_parameter_is_described() {
                 .unwrap()
                 .iter()
                 .all(|tag| tags.contains(tag)),
-            "{name}: its tag is not described"
+            "{name}: its tag has no description"
         );
         assert!(operation["security"].is_array(), "{name}: who may call it?");
         for parameter in operation["parameters"].as_array().into_iter().flatten() {
-            let told = parameter["description"].as_str().unwrap_or_default();
-            assert!(!told.is_empty(), "{name}: parameter {}", parameter["name"]);
+            let description = parameter["description"].as_str().unwrap_or_default();
+            assert!(!description.is_empty(), "{name}: parameter {}", parameter["name"]);
             let camel = |name: &str| name.bytes().all(|byte| byte.is_ascii_alphanumeric());
             assert!(camel(parameter["name"].as_str().unwrap()), "{name}: {parameter}");
         }
         for (status, response) in operation["responses"].as_object().unwrap() {
-            let told = response["description"].as_str().unwrap_or_default();
-            assert!(!told.is_empty(), "{name}: response {status}");
+            let description = response["description"].as_str().unwrap_or_default();
+            assert!(!description.is_empty(), "{name}: response {status}");
             let problem = &response["content"]["application/problem+json"];
             assert_eq!(status.as_str() >= "400", problem.is_object(), "{name}: {status}");
         }
@@ -76,7 +76,7 @@ fn every_operation_response_and_parameter_is_described() {
 }
 
 #[test]
-fn fields_are_camel_case_values_upper_case_and_pages_refer_to_what_they_hold() {
+fn fields_are_camel_case_values_upper_case_and_pages_refer_to_their_items() {
     let document = document();
     let schemas = document["components"]["schemas"].as_object().unwrap();
     fn fields(name: &str, schema: &Value) {

@@ -1,12 +1,12 @@
-//! The archive of the settings, and its daily run.
+//! The configured archive, and its daily run.
 
 use std::sync::Arc;
 use std::time::Duration;
 
+use tidegate_core::clock::Clock;
 use tidegate_core::time::{Millis, Timestamp};
 use tidegate_snapshots::Snapshots;
 use tidegate_snapshots::archive::{Archive, ArchiveError, ArchivePlace, ArchiveSettings, ArchiveTier};
-use tidegate_store::Clock;
 use tokio_util::sync::CancellationToken;
 
 use super::open;
@@ -15,13 +15,13 @@ use crate::service::ServiceError;
 
 const DAY_MS: u64 = 86_400_000;
 const MINUTE_MS: u64 = 60_000;
-/// Limit: the clock is looked at this often, because it may be set.
-const LOOK: Duration = Duration::from_secs(30);
-/// After a failure that may pass.
-const AGAIN: Duration = Duration::from_secs(600);
-const TRIES: u32 = 6;
+/// Limit: how long the task sleeps before it reads the clock again, because somebody may set the clock.
+const CLOCK_CHECK: Duration = Duration::from_secs(30);
+/// The pause after a failure that may pass.
+const RETRY_PAUSE: Duration = Duration::from_secs(600);
+const ATTEMPTS: u32 = 6;
 
-/// As the archive itself knows them.
+/// Converts the settings to those of the archive itself.
 pub(crate) fn archive_settings(config: &ArchiveConfig) -> ArchiveSettings {
     let tiers = config.tiers.iter().map(|tier| ArchiveTier {
         name: tier.name.clone(),
@@ -36,12 +36,12 @@ pub(crate) fn archive_settings(config: &ArchiveConfig) -> ArchiveSettings {
     }
 }
 
-/// The archive of the settings, over their database. For commands: nothing else is started.
+/// Opens the configured archive and its database. Starts nothing else, for use by commands.
 pub async fn open_archive(config: &Config) -> Result<Archive, ServiceError> {
     config.validate()?;
     let none = || {
-        let words = "refresh.archive.to is not set: name a folder or s3://bucket/prefix to archive to";
-        ServiceError::Setting(words.to_owned())
+        let message = "refresh.archive.to is not set: name a folder or s3://bucket/prefix";
+        ServiceError::Setting(message.to_owned())
     };
     if config.refresh.archive.to.is_none() {
         return Err(none());
@@ -50,18 +50,18 @@ pub async fn open_archive(config: &Config) -> Result<Archive, ServiceError> {
     archive(config, snapshots)?.ok_or_else(none)
 }
 
-/// None if nothing is archived.
-pub(super) fn archive(
+/// Returns the configured archive; `None` without one.
+pub(crate) fn archive(
     config: &Config,
     snapshots: Arc<dyn Snapshots>,
 ) -> Result<Option<Archive>, ServiceError> {
     let section = &config.refresh.archive;
     let Some(to) = &section.to else { return Ok(None) };
-    let place = place(to, section)?;
-    Ok(Some(Archive::new(snapshots, place, archive_settings(section))?))
+    let target = target(to, section)?;
+    Ok(Some(Archive::new(snapshots, target, archive_settings(section))?))
 }
 
-fn place(to: &str, section: &ArchiveConfig) -> Result<ArchivePlace, ServiceError> {
+fn target(to: &str, section: &ArchiveConfig) -> Result<ArchivePlace, ServiceError> {
     match to.strip_prefix("s3://") {
         Some(bucket) => s3(bucket, section),
         None => Ok(ArchivePlace::folder(to)?),
@@ -86,7 +86,7 @@ fn s3(bucket: &str, section: &ArchiveConfig) -> Result<ArchivePlace, ServiceErro
 #[cfg(not(feature = "s3"))]
 fn s3(_: &str, _: &ArchiveConfig) -> Result<ArchivePlace, ServiceError> {
     crate::config::need_feature("refresh.archive.to = \"s3://…\"", "s3", false)?;
-    unreachable!("a feature that is not built in is refused")
+    unreachable!("the check refuses a missing feature")
 }
 
 impl From<ArchiveError> for ServiceError {
@@ -98,9 +98,9 @@ impl From<ArchiveError> for ServiceError {
     }
 }
 
-/// The next time of the day after `now`.
+/// The time of the next run after `now`.
 fn next(config: &ArchiveConfig, now: Timestamp) -> Timestamp {
-    // Checked where the settings were read.
+    // The check of the settings has accepted it.
     let minutes = u64::from(config.minutes().unwrap_or_default());
     let offset = i64::from(config.utc_offset_minutes) * MINUTE_MS as i64;
     let local = now.0.saturating_add_signed(offset);
@@ -109,8 +109,8 @@ fn next(config: &ArchiveConfig, now: Timestamp) -> Timestamp {
     Timestamp(next.saturating_add_signed(-offset))
 }
 
-/// Runs once a day. Several processes may do so: then the work is done twice, and nothing else.
-pub(super) async fn daily(
+/// Runs the archive once a day. If several processes do so, they do the same work twice, which does no harm.
+pub(crate) async fn daily(
     archive: Archive,
     config: ArchiveConfig,
     clock: Arc<dyn Clock>,
@@ -119,7 +119,7 @@ pub(super) async fn daily(
     let mut due = next(&config, clock.now());
     loop {
         while clock.now() < due {
-            let wait = Duration::from(due.since(clock.now())).min(LOOK);
+            let wait = Duration::from(due.since(clock.now())).min(CLOCK_CHECK);
             tokio::select! {
                 () = tokio::time::sleep(wait) => {}
                 () = stop.cancelled() => return,
@@ -134,19 +134,19 @@ pub(super) async fn daily(
 }
 
 async fn once(archive: &Archive, clock: &dyn Clock) {
-    for _ in 0..TRIES {
+    for _ in 0..ATTEMPTS {
         match archive.run(clock.now(), &|_| {}).await {
             Ok(report) => {
                 let (rows, objects, moved) = (report.rows, report.objects, report.moved);
-                tracing::info!(rows, objects, moved, "history was archived");
+                tracing::info!(rows, objects, moved, "archived the history");
                 return;
             }
             Err(error) if error.is_retryable() => {
-                tracing::warn!(%error, "history could not be archived; it is tried again");
-                tokio::time::sleep(AGAIN).await;
+                tracing::warn!(%error, "failed to archive the history; the service retries");
+                tokio::time::sleep(RETRY_PAUSE).await;
             }
             Err(error) => {
-                tracing::error!(%error, "history could not be archived");
+                tracing::error!(%error, "failed to archive the history");
                 return;
             }
         }
@@ -158,7 +158,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_next_run_is_the_next_such_time_in_the_zone() {
+    fn the_next_run_is_at_the_configured_time_in_the_zone() {
         let config = |at: &str, offset| ArchiveConfig {
             at: at.into(),
             utc_offset_minutes: offset,
@@ -170,7 +170,7 @@ mod tests {
             (config("03:00", 0), day, day + 3 * hour),
             (config("03:00", 0), day + 3 * hour, day + DAY_MS + 3 * hour),
             (config("03:00", 0), day + 4 * hour, day + DAY_MS + 3 * hour),
-            // 03:00 in Seoul is 18:00 of the day before.
+            // 03:00 in Seoul is 18:00 UTC on the previous day.
             (config("03:00", 540), day, day + 18 * hour),
             (config("03:00", -480), day, day + 11 * hour),
         ] {

@@ -1,30 +1,31 @@
-//! The budgets as they were last seen: whoever shows them does not wait for the store.
+//! Reads the budgets every second, so that pages and metrics need not wait for the store.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use tidegate_core::budget::BudgetView;
+use tidegate_core::clock::Clock;
 use tidegate_core::ids::TargetId;
 use tidegate_core::time::Timestamp;
 use tidegate_engine::refresh::{TokenDispenser, TokensView};
+use tidegate_store::StoreError;
 use tidegate_store::refresh::RefreshStore;
-use tidegate_store::{Clock, StoreError};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use super::pace::Pace;
 
 const EVERY: Duration = Duration::from_secs(1);
-/// Limit: how long one look may take.
-const PATIENCE: Duration = Duration::from_secs(2);
+/// Limit: how long reading one budget may take.
+const READ_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// One budget at one moment.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct SeenBudget {
     pub(crate) view: BudgetView,
     pub(crate) at: Timestamp,
-    /// Calls per second that were let through, by all processes; none if it was not seen often enough.
+    /// Calls per second that the budget allowed to all processes; `None` with too few readings.
     pub(crate) calls_per_second: Option<f64>,
 }
 
@@ -39,11 +40,11 @@ pub(crate) struct Budgets {
 struct Seen {
     budgets: BTreeMap<TargetId, SeenBudget>,
     paces: BTreeMap<TargetId, Pace>,
-    away: bool,
+    unavailable: bool,
 }
 
 impl Budgets {
-    pub(super) fn new(token_dispenser: TokenDispenser, store: Arc<dyn RefreshStore>) -> Self {
+    pub(crate) fn new(token_dispenser: TokenDispenser, store: Arc<dyn RefreshStore>) -> Self {
         Self {
             token_dispenser,
             store,
@@ -51,26 +52,26 @@ impl Budgets {
         }
     }
 
-    /// What this process took of them.
+    /// The tokens that this process took.
     pub(crate) fn taken(&self) -> TokensView {
         self.token_dispenser.view()
     }
 
-    /// One budget; none before it was seen for the first time.
+    /// One budget; `None` before the first reading.
     pub(crate) fn of(&self, target: &TargetId) -> Option<SeenBudget> {
         self.seen(|seen| seen.budgets.get(target).cloned())
     }
 
-    /// Whether the store did not answer when it was last asked.
-    pub(crate) fn away(&self) -> bool {
-        self.seen(|seen| seen.away)
+    /// Whether the store did not answer the last reading.
+    pub(crate) fn is_unavailable(&self) -> bool {
+        self.seen(|seen| seen.unavailable)
     }
 
-    fn seen<T>(&self, look: impl FnOnce(&mut Seen) -> T) -> T {
-        look(&mut self.seen.lock().unwrap_or_else(PoisonError::into_inner))
+    fn seen<T>(&self, access: impl FnOnce(&mut Seen) -> T) -> T {
+        access(&mut self.seen.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Calls are made again although the provider asked to be left alone. False if it had not.
+    /// Lifts the hold that a `Retry-After` of the provider set. Returns false if there was none.
     pub(crate) async fn lift(&self, target: &TargetId) -> Result<bool, StoreError> {
         let lifted = self.store.lift(target).await?;
         self.seen(|seen| {
@@ -81,17 +82,17 @@ impl Budgets {
         Ok(lifted)
     }
 
-    /// Looks every second, until it is told to stop.
-    pub(super) async fn run(
+    /// Reads the budgets every second until `stop`.
+    pub(crate) async fn run(
         self: Arc<Self>,
         targets: Vec<TargetId>,
         clock: Arc<dyn Clock>,
         stop: CancellationToken,
     ) {
         loop {
-            let look = self.look(&targets, &*clock);
+            let read = self.read(&targets, &*clock);
             tokio::select! {
-                () = look => {}
+                () = read => {}
                 () = stop.cancelled() => return,
             }
             tokio::select! {
@@ -101,16 +102,16 @@ impl Budgets {
         }
     }
 
-    async fn look(&self, targets: &[TargetId], clock: &dyn Clock) {
+    async fn read(&self, targets: &[TargetId], clock: &dyn Clock) {
         for target in targets {
-            let asked = Instant::now();
-            let view = tokio::time::timeout(PATIENCE, self.store.budget(target)).await;
+            let requested = Instant::now();
+            let view = tokio::time::timeout(READ_TIMEOUT, self.store.budget(target)).await;
             let at = clock.now();
-            let is_there = match view {
+            let available = match view {
                 Ok(Ok(view)) => {
                     self.seen(|seen| {
                         let pace = seen.paces.entry(target.clone()).or_default();
-                        pace.saw(&view, asked, Instant::now());
+                        pace.observe(&view, requested, Instant::now());
                         let calls_per_second = pace.rate();
                         let budget = SeenBudget {
                             view,
@@ -122,14 +123,14 @@ impl Budgets {
                     true
                 }
                 Ok(Err(error)) => {
-                    tracing::debug!(%error, %target, "a budget could not be looked at");
+                    tracing::debug!(%error, %target, "failed to read a budget");
                     false
                 }
                 Err(_) => false,
             };
-            self.seen(|seen| seen.away = !is_there);
-            // The others would not be told either.
-            if !is_there {
+            self.seen(|seen| seen.unavailable = !available);
+            // The store would not answer for the other budgets either.
+            if !available {
                 return;
             }
         }

@@ -1,15 +1,21 @@
-//! The refresh part as the service runs it: opened from the settings, started after the bulk store and ended before it.
+//! The refresh module of the service. It starts after the bulk store and ends before it.
 //!
-//! Without sources there are only the budgets, for pushes; without budgets there is nothing.
+//! Without sources it only serves the budgets of pushes. Without budgets there is no refresh module.
 
 mod archive;
 mod budgets;
+mod convert;
+pub(crate) mod dead_letters;
+pub(crate) mod metrics;
 mod open;
 mod pace;
+pub(crate) mod records;
+pub(crate) mod status;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use tidegate_core::clock::Clock;
 use tidegate_core::ids::SourceId;
 use tidegate_core::time::Timestamp;
 use tidegate_engine::refresh::{
@@ -17,7 +23,6 @@ use tidegate_engine::refresh::{
 };
 use tidegate_log::Log;
 use tidegate_source::HttpFetcher;
-use tidegate_store::Clock;
 use tidegate_store::refresh::RefreshStore;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
@@ -31,7 +36,7 @@ pub use open::{migrate, open_snapshots};
 use crate::config::{Config, RolesConfig};
 use crate::service::ServiceError;
 
-/// What pushes need to take from the same budgets.
+/// What pushes need to share the budgets.
 #[derive(Clone)]
 pub(crate) struct PushBudgets {
     pub(crate) token_dispenser: TokenDispenser,
@@ -49,12 +54,12 @@ pub(crate) struct Refresh {
 }
 
 impl Refresh {
-    /// Nothing without budgets.
+    /// Starts the module; returns `None` without budgets.
     pub(crate) async fn start(config: &Config, clock: &Arc<dyn Clock>) -> Result<Option<Self>, ServiceError> {
         if config.budgets.is_empty() {
             return Ok(None);
         }
-        // Secrets that cannot be read are told before anything is touched.
+        // First, so that invalid settings fail the start before it changes anything.
         let sources = sources(config)?;
         let store = open::store(config, clock).await?;
         let mut log = None;
@@ -72,7 +77,7 @@ impl Refresh {
                 work: config.refresh.work.clone(),
                 watch: config.refresh.watch.clone(),
                 clock: clock.clone(),
-                ..RefreshOptions::new(store.seam(), opened.clone(), snapshots.clone())
+                ..RefreshOptions::new(store.store(), opened.clone(), snapshots.clone())
             };
             if config.refresh.roles != RolesConfig::Query
                 && let Some(archive) = archive::archive(config, snapshots)?
@@ -90,9 +95,9 @@ impl Refresh {
         }
         let token_dispenser = match &service {
             Some(service) => service.handle().token_dispenser(),
-            None => TokenDispenser::over(store.seam(), config.refresh.breaker.clone()),
+            None => TokenDispenser::over(store.store(), config.refresh.breaker.clone()),
         };
-        let budgets = Arc::new(Budgets::new(token_dispenser.clone(), store.seam()));
+        let budgets = Arc::new(Budgets::new(token_dispenser.clone(), store.store()));
         let targets = config.budgets.keys().cloned().collect();
         tasks.push(tokio::spawn(budgets.clone().run(
             targets,
@@ -110,7 +115,7 @@ impl Refresh {
         }))
     }
 
-    /// For requests; none without sources.
+    /// The handle for requests; `None` without sources.
     pub(crate) fn handle(&self) -> Option<RefreshHandle> {
         self.service.as_ref().map(RefreshService::handle)
     }
@@ -122,11 +127,11 @@ impl Refresh {
     pub(crate) fn for_pushes(&self) -> PushBudgets {
         PushBudgets {
             token_dispenser: self.token_dispenser.clone(),
-            store: self.store.seam(),
+            store: self.store.store(),
         }
     }
 
-    /// Resolves when something has failed for good.
+    /// Resolves when the module has failed permanently.
     pub(crate) async fn failed(&self) {
         match &self.service {
             Some(service) => service.failed().await,
@@ -134,7 +139,7 @@ impl Refresh {
         }
     }
 
-    /// Lets what is begun finish within its grace, then lets go of log and store.
+    /// Lets running work finish within its grace period, then closes the log and the store.
     pub(crate) async fn shutdown(self) -> Result<(), ServiceError> {
         self.stop.cancel();
         for task in self.tasks {
@@ -202,7 +207,7 @@ impl From<RefreshError> for ServiceError {
     }
 }
 
-/// What somebody sees while the store is away: the time by this machine.
+/// `at`, if it is still ahead. Callers pass the time of this machine, because the store may be unavailable.
 pub(crate) fn until(at: Timestamp, now: Timestamp) -> Option<Timestamp> {
     (at > now).then_some(at)
 }

@@ -1,50 +1,47 @@
-//! Opens the refresh part's store, log and database from the settings. What is away is waited for a little, what does
-//! not fit is refused at once.
+//! Opens the store, the log and the database of the refresh module. A start waits for an unavailable one for a short time, and
+//! fails at once if one does not match the configuration.
 
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
+use tidegate_core::clock::Clock;
+use tidegate_durable::Durability;
 use tidegate_log::embedded::EmbeddedLog;
 use tidegate_log::redis::{RedisLog, RedisLogOptions};
 use tidegate_log::{Log, Topic};
 use tidegate_snapshots::sqlite::{self, SqliteOptions};
 use tidegate_snapshots::{Snapshots, SnapshotsError, SnapshotsOptions, Timeouts};
-use tidegate_store::Clock;
-use tidegate_store::embedded::Durability;
 use tidegate_store::refresh::{
     EmbeddedRefreshOptions, EmbeddedRefreshStore, RedisRefreshOptions, RedisRefreshStore, RefreshSettings,
     RefreshStore,
 };
 use tokio::time::Instant;
 
-use crate::config::{Config, DatabaseKind, DurabilityConfig, LogKind, StoreKind};
+use crate::config::{Config, DatabaseKind, LogKind, StoreKind};
 use crate::service::ServiceError;
 
-/// How long a database that is away at start is waited for.
-const PATIENCE: Duration = Duration::from_secs(10);
+/// How long a start waits for an unavailable database.
+const MAX_WAIT: Duration = Duration::from_secs(10);
 const PAUSE: Duration = Duration::from_millis(250);
-/// Limit: how long a start looks whether the log is as configured.
-const LOOK: Duration = Duration::from_secs(3);
+/// Limit: how long a start checks whether the log matches the configuration.
+const CHECK_TIMEOUT: Duration = Duration::from_secs(3);
 
-/// The log's folder in the data folder.
-const LOG_FOLDER: &str = "refresh-log";
-
-/// The store, and how it is let go of.
-pub(super) enum OpenStore {
+/// The opened store. Only an embedded one has to be closed.
+pub(crate) enum OpenStore {
     Embedded(Arc<EmbeddedRefreshStore>),
     Shared(Arc<dyn RefreshStore>),
 }
 
 impl OpenStore {
-    pub(super) fn seam(&self) -> Arc<dyn RefreshStore> {
+    pub(crate) fn store(&self) -> Arc<dyn RefreshStore> {
         match self {
             OpenStore::Embedded(store) => store.clone(),
             OpenStore::Shared(store) => store.clone(),
         }
     }
 
-    pub(super) async fn close(self) -> Result<(), ServiceError> {
+    pub(crate) async fn close(self) -> Result<(), ServiceError> {
         match self {
             OpenStore::Embedded(store) => Ok(store.close().await?),
             OpenStore::Shared(_) => Ok(()),
@@ -52,7 +49,7 @@ impl OpenStore {
     }
 }
 
-pub(super) async fn store(config: &Config, clock: &Arc<dyn Clock>) -> Result<OpenStore, ServiceError> {
+pub(crate) async fn store(config: &Config, clock: &Arc<dyn Clock>) -> Result<OpenStore, ServiceError> {
     let settings = RefreshSettings {
         budgets: config.budgets.clone(),
         coalescer: config.refresh.coalescer.clone(),
@@ -61,10 +58,7 @@ pub(super) async fn store(config: &Config, clock: &Arc<dyn Clock>) -> Result<Ope
         StoreKind::Embedded => {
             let store = EmbeddedRefreshStore::open(EmbeddedRefreshOptions {
                 folder: config.store.data.clone(),
-                durability: match config.store.durability {
-                    DurabilityConfig::Sync => Durability::Sync,
-                    DurabilityConfig::Buffered => Durability::Buffered,
-                },
+                durability: config.store.durability,
                 settings,
                 clock: clock.clone(),
             })?;
@@ -74,12 +68,12 @@ pub(super) async fn store(config: &Config, clock: &Arc<dyn Clock>) -> Result<Ope
     }
 }
 
-pub(super) async fn log(config: &Config, clock: &Arc<dyn Clock>) -> Result<Arc<dyn Log>, ServiceError> {
+pub(crate) async fn log(config: &Config, clock: &Arc<dyn Clock>) -> Result<Arc<dyn Log>, ServiceError> {
     let (log, settings) = (&config.refresh.log, config.refresh.log.settings());
     let opened: Arc<dyn Log> = match config.log_kind() {
         LogKind::Embedded => {
-            let options = tidegate_log::embedded::EmbeddedOptions {
-                folder: config.store.data.join(LOG_FOLDER),
+            let options = tidegate_log::embedded::EmbeddedLogOptions {
+                folder: config.store.data.clone(),
                 settings,
                 clock: clock.clone(),
             };
@@ -100,12 +94,12 @@ pub(super) async fn log(config: &Config, clock: &Arc<dyn Clock>) -> Result<Arc<d
         }
         LogKind::Kafka => kafka_log(config, settings)?,
     };
-    // Another layout is told now. A log that is away is not: reads are answered without it.
-    let looked = tokio::time::timeout(LOOK, opened.lag(Topic::High, &config.refresh.work.high_group)).await;
-    match looked {
+    // A log with another layout fails the start. An unavailable log does not, because reads do not need it.
+    let lag = opened.lag(Topic::High, &config.refresh.work.high_group);
+    match tokio::time::timeout(CHECK_TIMEOUT, lag).await {
         Ok(Err(error)) if !error.is_retryable() => return Err(error.into()),
-        Ok(Err(error)) => tracing::warn!(%error, "the log cannot be used yet; refreshes wait for it"),
-        Err(_) => tracing::warn!("the log does not answer yet; refreshes wait for it"),
+        Ok(Err(error)) => tracing::warn!(%error, "the log is unavailable; refreshes wait for it"),
+        Err(_) => tracing::warn!("the log does not answer; refreshes wait for it"),
         Ok(Ok(_)) => {}
     }
     Ok(opened)
@@ -131,22 +125,22 @@ fn kafka_log(_: &Config, _: tidegate_log::LogSettings) -> Result<Arc<dyn Log>, S
     Err(missing("refresh.log.kind = \"kafka\"", "kafka"))
 }
 
-/// Brings the database's schema up to date, as every start does. For commands: nothing else is started.
+/// Migrates the database's schema, as every start does. Starts nothing else, for use by commands.
 pub async fn migrate(config: &Config) -> Result<(), ServiceError> {
     open_snapshots(config).await.map(|_| ())
 }
 
-/// The database alone, up to date. For commands: nothing else is started.
+/// Opens the database with a current schema. Starts nothing else, for use by commands.
 pub async fn open_snapshots(config: &Config) -> Result<Arc<dyn Snapshots>, ServiceError> {
     config.validate()?;
     snapshots(config).await
 }
 
-/// The database, with the schema of this program.
-pub(super) async fn snapshots(config: &Config) -> Result<Arc<dyn Snapshots>, ServiceError> {
+/// Opens the database, and migrates its schema.
+pub(crate) async fn snapshots(config: &Config) -> Result<Arc<dyn Snapshots>, ServiceError> {
     let section = &config.refresh.snapshots;
     let options = SnapshotsOptions {
-        // Only the archive reads it: without one it would grow for ever.
+        // Only the archive reads the history; without an archive it would grow forever.
         history: config.refresh.archive.to.is_some(),
         timeouts: Timeouts {
             read: config.refresh.query.read_timeout_ms,
@@ -159,13 +153,13 @@ pub(super) async fn snapshots(config: &Config) -> Result<Arc<dyn Snapshots>, Ser
     loop {
         let opened = match connect(config, options.clone()).await {
             Ok(snapshots) => snapshots.migrate().await.map(|()| snapshots),
-            Err(Unusable::Now(error)) => Err(error),
-            Err(Unusable::Ever(error)) => return Err(error),
+            Err(ConnectError::Database(error)) => Err(error),
+            Err(ConnectError::Permanent(error)) => return Err(error),
         };
         match opened {
             Ok(snapshots) => return Ok(snapshots),
-            Err(error) if error.is_retryable() && begun.elapsed() < PATIENCE => {
-                tracing::debug!(%error, "the database is waited for");
+            Err(error) if error.is_retryable() && begun.elapsed() < MAX_WAIT => {
+                tracing::debug!(%error, "the database is unavailable; the start waits for it");
                 tokio::time::sleep(PAUSE).await;
             }
             Err(error) => return Err(error.into()),
@@ -173,18 +167,20 @@ pub(super) async fn snapshots(config: &Config) -> Result<Arc<dyn Snapshots>, Ser
     }
 }
 
-enum Unusable {
-    Now(SnapshotsError),
-    Ever(ServiceError),
+enum ConnectError {
+    /// The error says whether a retry may help.
+    Database(SnapshotsError),
+    /// A retry does not help.
+    Permanent(ServiceError),
 }
 
-impl From<SnapshotsError> for Unusable {
+impl From<SnapshotsError> for ConnectError {
     fn from(error: SnapshotsError) -> Self {
-        Self::Now(error)
+        Self::Database(error)
     }
 }
 
-async fn connect(config: &Config, options: SnapshotsOptions) -> Result<Arc<dyn Snapshots>, Unusable> {
+async fn connect(config: &Config, options: SnapshotsOptions) -> Result<Arc<dyn Snapshots>, ConnectError> {
     match config.refresh.snapshots.kind() {
         Some(DatabaseKind::Postgres) => postgres(config, options),
         Some(DatabaseKind::Mysql) => mysql(config, options),
@@ -192,8 +188,8 @@ async fn connect(config: &Config, options: SnapshotsOptions) -> Result<Arc<dyn S
             let file = config.snapshots_file();
             folder_of(&file)?;
             let durability = match config.store.durability {
-                DurabilityConfig::Sync => sqlite::Durability::Sync,
-                DurabilityConfig::Buffered => sqlite::Durability::Buffered,
+                Durability::Sync => sqlite::Durability::Sync,
+                Durability::Buffered => sqlite::Durability::Buffered,
             };
             let options = SqliteOptions {
                 file,
@@ -205,42 +201,42 @@ async fn connect(config: &Config, options: SnapshotsOptions) -> Result<Arc<dyn S
     }
 }
 
-/// SQLite makes the file, but no folder.
-fn folder_of(file: &Path) -> Result<(), Unusable> {
+/// Creates the folder of the file, because SQLite creates only the file.
+fn folder_of(file: &Path) -> Result<(), ConnectError> {
     let Some(folder) = file.parent().filter(|folder| !folder.as_os_str().is_empty()) else {
         return Ok(());
     };
     std::fs::create_dir_all(folder).map_err(|error| {
-        let reason = format!("the folder {} cannot be used: {error}", folder.display());
-        Unusable::Ever(ServiceError::Refresh(reason))
+        let reason = format!("cannot create the folder {}: {error}", folder.display());
+        ConnectError::Permanent(ServiceError::Refresh(reason))
     })
 }
 
 #[cfg(feature = "postgres")]
-fn postgres(config: &Config, snapshots: SnapshotsOptions) -> Result<Arc<dyn Snapshots>, Unusable> {
+fn postgres(config: &Config, snapshots: SnapshotsOptions) -> Result<Arc<dyn Snapshots>, ConnectError> {
     use tidegate_snapshots::postgres::{self, PostgresOptions};
     let url = config.refresh.snapshots.url.expose().to_owned();
     Ok(Arc::new(postgres::open(PostgresOptions { url, snapshots })?))
 }
 
 #[cfg(not(feature = "postgres"))]
-fn postgres(_: &Config, _: SnapshotsOptions) -> Result<Arc<dyn Snapshots>, Unusable> {
-    Err(Unusable::Ever(missing(
+fn postgres(_: &Config, _: SnapshotsOptions) -> Result<Arc<dyn Snapshots>, ConnectError> {
+    Err(ConnectError::Permanent(missing(
         "refresh.snapshots.url = \"postgres://…\"",
         "postgres",
     )))
 }
 
 #[cfg(feature = "mysql")]
-fn mysql(config: &Config, snapshots: SnapshotsOptions) -> Result<Arc<dyn Snapshots>, Unusable> {
+fn mysql(config: &Config, snapshots: SnapshotsOptions) -> Result<Arc<dyn Snapshots>, ConnectError> {
     use tidegate_snapshots::mysql::{self, MySqlOptions};
     let url = config.refresh.snapshots.url.expose().to_owned();
     Ok(Arc::new(mysql::open(MySqlOptions { url, snapshots })?))
 }
 
 #[cfg(not(feature = "mysql"))]
-fn mysql(_: &Config, _: SnapshotsOptions) -> Result<Arc<dyn Snapshots>, Unusable> {
-    Err(Unusable::Ever(missing(
+fn mysql(_: &Config, _: SnapshotsOptions) -> Result<Arc<dyn Snapshots>, ConnectError> {
+    Err(ConnectError::Permanent(missing(
         "refresh.snapshots.url = \"mysql://…\"",
         "mysql",
     )))
@@ -250,11 +246,11 @@ fn mysql(_: &Config, _: SnapshotsOptions) -> Result<Arc<dyn Snapshots>, Unusable
 fn missing(setting: &str, feature: &str) -> ServiceError {
     match crate::config::need_feature(setting, feature, false) {
         Err(error) => error.into(),
-        Ok(()) => unreachable!("a feature that is not built in is refused"),
+        Ok(()) => unreachable!("the check refuses a missing feature"),
     }
 }
 
-/// Beside the bulk store's keys, under a name of its own.
+/// Opens the Redis store. Its keys have their own prefix, beside those of bulk jobs.
 async fn redis_store(config: &Config, settings: RefreshSettings) -> Result<OpenStore, ServiceError> {
     let options = RedisRefreshOptions {
         urls: config.redis.urls(),

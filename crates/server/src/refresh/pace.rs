@@ -1,4 +1,4 @@
-//! How many calls a target gets per second, of all processes, from looks at what its day has used.
+//! Calculates how many calls per second all processes make to a target, from readings of the day's used calls.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -8,49 +8,49 @@ use tidegate_core::time::Timestamp;
 use tokio::time::Instant;
 
 const OVER: Duration = Duration::from_secs(5);
-/// Within less, a burst that is allowed would look like a rate that is not.
+/// Over less time, an allowed burst would look like a rate above the limit.
 const LEAST: Duration = Duration::from_secs(1);
 
-/// The store looked at some time between `asked` and `answered`.
+/// One reading. The store read the count at some time between `requested` and `answered`.
 #[derive(Debug, Clone, Copy)]
-struct Look {
-    asked: Instant,
+struct Reading {
+    requested: Instant,
     answered: Instant,
-    /// The most that the day had used by then.
+    /// The highest count of used calls so far.
     used: u64,
 }
 
 #[derive(Debug, Default)]
-pub(super) struct Pace {
-    looks: VecDeque<Look>,
+pub(crate) struct Pace {
+    readings: VecDeque<Reading>,
     day_ends: Timestamp,
 }
 
 impl Pace {
-    pub(super) fn saw(&mut self, view: &BudgetView, asked: Instant, answered: Instant) {
+    pub(crate) fn observe(&mut self, view: &BudgetView, requested: Instant, answered: Instant) {
         if self.day_ends != view.day_ends {
-            self.looks.clear();
+            self.readings.clear();
             self.day_ends = view.day_ends;
         }
-        // A server that forgot its last moments is told of them again: those calls are not made twice.
-        let before = self.looks.back().map_or(0, |look| look.used);
-        self.looks.push_back(Look {
-            asked,
+        // A server that lost its last writes gets them again. Those calls must not count twice.
+        let before = self.readings.back().map_or(0, |reading| reading.used);
+        self.readings.push_back(Reading {
+            requested,
             answered,
             used: view.day_used.max(before),
         });
-        while let Some(next) = self.looks.get(1)
-            && answered - next.asked >= OVER
+        while let Some(next) = self.readings.get(1)
+            && answered - next.requested >= OVER
         {
-            self.looks.pop_front();
+            self.readings.pop_front();
         }
     }
 
-    /// Never more than it was: a slow answer makes the time longer, not shorter.
-    pub(super) fn rate(&self) -> Option<f64> {
-        let (first, last) = (self.looks.front()?, self.looks.back()?);
-        let elapsed = last.answered - first.asked;
-        let known = self.looks.len() > 1 && elapsed >= LEAST;
+    /// The rate, which never exceeds the real one: a slow answer makes the elapsed time longer, not shorter.
+    pub(crate) fn rate(&self) -> Option<f64> {
+        let (first, last) = (self.readings.front()?, self.readings.back()?);
+        let elapsed = last.answered - first.requested;
+        let known = self.readings.len() > 1 && elapsed >= LEAST;
         known.then(|| (last.used - first.used) as f64 / elapsed.as_secs_f64())
     }
 }
@@ -77,41 +77,41 @@ mod tests {
         let at = |secs: u64| begun + Duration::from_secs(secs);
         let mut pace = Pace::default();
         assert_eq!(pace.rate(), None);
-        pace.saw(&view(1_000_000, 1), at(0), at(0));
-        assert_eq!(pace.rate(), None, "what was used before is no rate");
+        pace.observe(&view(1_000_000, 1), at(0), at(0));
+        assert_eq!(pace.rate(), None, "calls before the first reading are no rate");
         for second in 1..=20 {
-            pace.saw(&view(1_000_000 + second * 450, 1), at(second), at(second));
+            pace.observe(&view(1_000_000 + second * 450, 1), at(second), at(second));
             assert_eq!(pace.rate(), Some(450.0));
         }
         for second in 21..=25 {
-            pace.saw(&view(1_009_000, 1), at(second), at(second));
+            pace.observe(&view(1_009_000, 1), at(second), at(second));
         }
         assert_eq!(pace.rate(), Some(0.0));
     }
 
-    /// A process that stalls after the store has answered sees two looks close together.
+    /// A process that stalls after the store has answered makes two readings close together.
     #[test]
     fn a_slow_answer_is_no_burst() {
         let begun = Instant::now();
         let at = |ms: u64| begun + Duration::from_millis(ms);
         let mut pace = Pace::default();
-        pace.saw(&view(0, 1), at(0), at(900));
-        pace.saw(&view(850, 1), at(1_900), at(1_901));
+        pace.observe(&view(0, 1), at(0), at(900));
+        pace.observe(&view(850, 1), at(1_900), at(1_901));
         assert!(pace.rate().unwrap() <= 450.0, "{:?}", pace.rate());
     }
 
     #[test]
-    fn a_day_that_turns_or_is_remembered_again_is_no_burst() {
+    fn a_new_day_or_a_restored_count_is_no_burst() {
         let begun = Instant::now();
         let at = |secs: u64| begun + Duration::from_secs(secs);
         let mut pace = Pace::default();
         for (second, used) in [(0, 5_000), (1, 5_100), (2, 4_000), (3, 5_200)] {
-            pace.saw(&view(used, 1), at(second), at(second));
+            pace.observe(&view(used, 1), at(second), at(second));
         }
         assert_eq!(pace.rate(), Some(200.0 / 3.0));
-        pace.saw(&view(40, 2), at(4), at(4));
+        pace.observe(&view(40, 2), at(4), at(4));
         assert_eq!(pace.rate(), None);
-        pace.saw(&view(140, 2), at(5), at(5));
+        pace.observe(&view(140, 2), at(5), at(5));
         assert_eq!(pace.rate(), Some(100.0));
     }
 }

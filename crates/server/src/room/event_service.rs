@@ -1,8 +1,8 @@
-//! Asks the shop's Event Service how many seats a room has, when somebody comes to a room that is not configured.
+//! Fetches the seats of a room from the shop's event service, when a visitor requests a room that is not configured.
 //!
-//! A crowd comes at once, so one call answers all who ask for the same room meanwhile; what it said, or that it failed, is
-//! kept for a moment. What a room has is kept for good by the store, so a room is asked for once. Few calls run at once, because
-//! names of rooms can be made up, and whoever begins one must be allowed to.
+//! A crowd requests a room at once, so calls are single-flight: concurrent requests for the same room share one call, and its
+//! answer or failure is cached for a moment. The store keeps the room, so a room needs one call. Visitors can make up names of
+//! rooms, so few calls run concurrently, and the caller's rate limit applies to each new call.
 
 use std::collections::{BTreeMap, HashMap};
 use std::fmt;
@@ -16,40 +16,40 @@ use serde::{Deserialize, Serialize};
 use tidegate_api::Time;
 use tidegate_core::ids::RoomId;
 use tidegate_core::room::config::Capacity;
+use tidegate_core::secret::Secret;
 use tidegate_core::time::{Millis, Timestamp};
+use tidegate_engine::room::TooMany;
 use tidegate_source::{TemplateError, UrlTemplate};
 use tokio::sync::{Semaphore, watch};
 use tokio::time::{Instant, timeout};
 
-use super::joins::TooMany;
-use crate::config::Secret;
-use crate::push::told;
+use crate::bulk::push::describe;
 
-/// The name in the address that stands for the room.
+/// The placeholder of the room in the URL.
 const ROOM: &str = "room";
-/// Limit: an answer.
+/// Limit: the size of an answer.
 const MAX_ANSWER_BYTES: usize = 64 * 1024;
-/// Limit: calls at once; more wait, and their time runs.
+/// Limit: concurrent calls. Further ones wait within their timeout.
 const MAX_CALLS: usize = 16;
-/// Limit: rooms that are asked for or were answered just now. More are not asked for.
+/// Limit: rooms with a running call or a cached answer. Requests for further rooms fail.
 const MAX_OPEN: usize = 10_000;
-/// How long an answer is the answer: by then the store has the room.
+/// How long an answer is cached. By then the store has the room.
 const ANSWERED_FOR: Duration = Duration::from_secs(10);
-/// How long a failure is the answer.
+/// How long a failure is cached.
 const FAILED_FOR: Duration = Duration::from_secs(2);
 const LONGEST: Millis = Millis(30_000);
 
-/// Who knows the rooms.
+/// The service that knows rooms without a section of their own.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct EventServiceConfig {
-    /// Requested by GET, with the room in place of `{room}`: `https://shop.example/events/{room}/seats`. Redirects are not
-    /// followed.
+    /// The URL for GET requests, with `{room}` for the room: `https://shop.example/events/{room}/seats`. The service follows no
+    /// redirects.
     pub url: String,
     /// Longest time for one call, in milliseconds.
     #[serde(default = "default_timeout")]
     pub timeout_ms: Millis,
-    /// Sent with every call.
+    /// Headers of every call.
     #[serde(default)]
     pub headers: BTreeMap<String, Secret>,
 }
@@ -58,7 +58,7 @@ fn default_timeout() -> Millis {
     Millis(2_000)
 }
 
-/// What the Event Service says of a room. What is absent is as the configuration says.
+/// The event service's answer about a room. The configuration decides the absent values.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Event {
     pub(crate) seats: u64,
@@ -67,10 +67,10 @@ pub(crate) struct Event {
     pub(crate) opens_at: Option<Timestamp>,
 }
 
-/// Why nothing is known of a room. While it is so, nobody gets in.
+/// Why a room is unknown. Nobody can join it meanwhile.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum EventFailure {
-    #[error("there is no such room: the event service does not know it")]
+    #[error("the event service does not know the room")]
     UnknownRoom,
     #[error("the event service cannot be reached: {0}")]
     Unreachable(String),
@@ -78,16 +78,16 @@ pub(crate) enum EventFailure {
     Slow(Millis),
     #[error("the event service answered {0}")]
     Status(u16),
-    #[error("the event service's answer cannot be used: {0}")]
-    Nonsense(String),
-    #[error("too many rooms are asked for at once")]
+    #[error("the answer of the event service is not valid: {0}")]
+    Invalid(String),
+    #[error("too many unknown rooms are requested at once")]
     Busy,
-    /// By one visitor; others may ask.
-    #[error("too many rooms that nobody has heard of are asked for from there")]
+    /// Limits one address; others may continue.
+    #[error("too many unknown rooms are requested from your address within a minute")]
     TooMany(TooMany),
 }
 
-/// Asks, and remembers for a moment.
+/// The client of the event service, with its short-lived cache.
 #[derive(Debug, Clone)]
 pub(crate) struct EventService(Arc<Inner>);
 
@@ -97,7 +97,7 @@ struct Inner {
     headers: HeaderMap,
     timeout: Millis,
     calls: Semaphore,
-    rooms: Mutex<HashMap<RoomId, Open>>,
+    rooms: Mutex<HashMap<RoomId, Lookup>>,
 }
 
 impl fmt::Debug for Inner {
@@ -110,13 +110,14 @@ impl fmt::Debug for Inner {
 
 type Answer = Result<Event, EventFailure>;
 
-enum Open {
+/// A running call, or a cached answer with its end.
+enum Lookup {
     Requested(watch::Receiver<Option<Answer>>),
     Answered(Answer, Instant),
 }
 
-impl Open {
-    /// Says nothing any more: the answer was long ago, or the call ended without an answer.
+impl Lookup {
+    /// Whether the cached answer has expired, or the call ended without an answer.
     fn is_over(&self, now: Instant) -> bool {
         match self {
             Self::Requested(answer) => answer.has_changed().is_err() && answer.borrow().is_none(),
@@ -126,14 +127,15 @@ impl Open {
 }
 
 impl EventService {
-    /// With the client of the pushes, which follows no redirects. Which setting of `what` cannot be used, and why.
+    /// Checks the settings of `what`; the error names the setting and what is wrong with it. `client` must not follow
+    /// redirects.
     pub(crate) fn new(client: &Client, what: &str, config: &EventServiceConfig) -> Result<Self, String> {
         let url = UrlTemplate::parse(&config.url).map_err(|error| match error {
-            TemplateError::Constant => format!("{what}.url: it must have {{{ROOM}}} in it, for the room"),
+            TemplateError::Constant => format!("{what}.url: it must contain {{{ROOM}}} for the room"),
             error => format!("{what}.url: {error}"),
         })?;
         if url.fill("", &params("1")).is_err() || url.names().len() != 1 {
-            return Err(format!("{what}.url: {{{ROOM}}} is the only name that is known"));
+            return Err(format!("{what}.url: {{{ROOM}}} must be the only placeholder"));
         }
         if !(Millis(1)..=LONGEST).contains(&config.timeout_ms) {
             return Err(format!(
@@ -144,7 +146,7 @@ impl EventService {
         let mut headers = HeaderMap::new();
         headers.insert(ACCEPT, HeaderValue::from_static("application/json"));
         for (name, value) in &config.headers {
-            let odd = || format!("{what}.headers: {name:?} or its value cannot be sent");
+            let odd = || format!("{what}.headers: {name:?} or its value is not a valid HTTP header");
             let key = HeaderName::try_from(name).map_err(|_| odd())?;
             let mut value = HeaderValue::try_from(value.expose()).map_err(|_| odd())?;
             value.set_sensitive(true);
@@ -160,84 +162,84 @@ impl EventService {
         })))
     }
 
-    /// What is known of a room, asking if it has to, and if `may` lets it. Whoever gives up waiting does not take the answer
-    /// from others.
-    pub(crate) async fn ask(&self, room: &RoomId, may: impl FnOnce() -> Result<(), TooMany>) -> Answer {
-        let mut answer = match self.begin(room, may) {
+    /// Returns the answer about a room, and makes a call if it has to and `allow` permits it. A caller that stops waiting
+    /// does not cancel the call for others.
+    pub(crate) async fn fetch(&self, room: &RoomId, allow: impl FnOnce() -> Result<(), TooMany>) -> Answer {
+        let mut answer = match self.begin(room, allow) {
             Ok(answer) => answer,
             Err(known) => return known,
         };
         match answer.wait_for(Option::is_some).await {
             Ok(answer) => answer.clone().unwrap_or(Err(EventFailure::Busy)),
-            // Not reached unless the runtime stops.
-            Err(_) => Err(EventFailure::Unreachable("the call ended".into())),
+            // Reached only when the runtime stops.
+            Err(_) => Err(EventFailure::Unreachable("the call was cancelled".into())),
         }
     }
 
-    /// The call that answers, or the answer.
+    /// Joins the running call for a room or starts one; `Err` holds a cached answer.
     fn begin(
         &self,
         room: &RoomId,
-        may: impl FnOnce() -> Result<(), TooMany>,
+        allow: impl FnOnce() -> Result<(), TooMany>,
     ) -> Result<watch::Receiver<Option<Answer>>, Answer> {
         let now = Instant::now();
         let mut rooms = self.0.rooms();
         match rooms.get(room) {
-            Some(open) if open.is_over(now) => {}
-            Some(Open::Requested(answer)) => return Ok(answer.clone()),
-            Some(Open::Answered(answer, _)) => return Err(answer.clone()),
+            Some(lookup) if lookup.is_over(now) => {}
+            Some(Lookup::Requested(answer)) => return Ok(answer.clone()),
+            Some(Lookup::Answered(answer, _)) => return Err(answer.clone()),
             None => {}
         }
         if rooms.len() >= MAX_OPEN {
-            rooms.retain(|_, open| !open.is_over(now));
+            rooms.retain(|_, lookup| !lookup.is_over(now));
         }
         if rooms.len() >= MAX_OPEN {
             return Err(Err(EventFailure::Busy));
         }
-        if let Err(too_many) = may() {
+        if let Err(too_many) = allow() {
             return Err(Err(EventFailure::TooMany(too_many)));
         }
-        let (tell, answer) = watch::channel(None);
-        rooms.insert(room.clone(), Open::Requested(answer.clone()));
+        let (sender, answer) = watch::channel(None);
+        rooms.insert(room.clone(), Lookup::Requested(answer.clone()));
         drop(rooms);
         let (inner, room) = (self.0.clone(), room.clone());
-        // On its own: it goes on if those who wait for it go away.
+        // In a task of its own, so that the call continues when a waiting caller disconnects.
         tokio::spawn(async move {
             let answer = inner.call(&room).await;
-            inner.note(&room, &answer);
-            tell.send_replace(Some(answer));
+            inner.cache(&room, &answer);
+            sender.send_replace(Some(answer));
         });
         Ok(answer)
     }
 }
 
 impl Inner {
-    fn rooms(&self) -> MutexGuard<'_, HashMap<RoomId, Open>> {
+    fn rooms(&self) -> MutexGuard<'_, HashMap<RoomId, Lookup>> {
         self.rooms.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn note(&self, room: &RoomId, answer: &Answer) {
+    fn cache(&self, room: &RoomId, answer: &Answer) {
         if let Err(failure) = answer
             && *failure != EventFailure::UnknownRoom
         {
-            tracing::warn!(%room, error = %failure, "the event service does not say what a room has");
+            tracing::warn!(%room, error = %failure, "failed to fetch a room from the event service");
         }
-        let kept = match answer {
+        let cached_for = match answer {
             Ok(_) => ANSWERED_FOR,
             Err(_) => FAILED_FOR,
         };
-        let answered = Open::Answered(answer.clone(), Instant::now() + kept);
+        let answered = Lookup::Answered(answer.clone(), Instant::now() + cached_for);
         self.rooms().insert(room.clone(), answered);
     }
 
     async fn call(&self, room: &RoomId) -> Answer {
-        // A name that would climb in the path is nobody's room.
+        // A name that would change the path, like `..`, cannot be a room.
         let url = self.url.fill("", &params(room.as_str()));
         let url = url.map_err(|_| EventFailure::UnknownRoom)?;
         let call = async {
-            let _place = self.calls.acquire().await;
+            let _permit = self.calls.acquire().await;
             let request = self.client.get(url).headers(self.headers.clone());
-            let failed = |error: reqwest::Error| EventFailure::Unreachable(told(&error));
+            let failed = |error: reqwest::Error| EventFailure::Unreachable(describe(&error));
             let mut response = request.send().await.map_err(failed)?;
             match response.status() {
                 StatusCode::OK => {}
@@ -248,7 +250,7 @@ impl Inner {
             while let Some(piece) = response.chunk().await.map_err(failed)? {
                 if body.len() + piece.len() > MAX_ANSWER_BYTES {
                     let most = MAX_ANSWER_BYTES;
-                    return Err(EventFailure::Nonsense(format!("it has more than {most} bytes")));
+                    return Err(EventFailure::Invalid(format!("it has more than {most} bytes")));
                 }
                 body.extend_from_slice(&piece);
             }
@@ -263,10 +265,10 @@ fn params(room: &str) -> BTreeMap<String, String> {
     BTreeMap::from([(ROOM.to_owned(), room.to_owned())])
 }
 
-/// Fields that are not known are left alone: the service may have more to say.
+/// The answer as JSON. Unknown fields are ignored, because the event service may have more of them.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct Written {
+struct Body {
     seats: u64,
     inside: Option<u64>,
     per_second: Option<u64>,
@@ -274,20 +276,20 @@ struct Written {
 }
 
 fn read(body: &[u8]) -> Answer {
-    let nonsense = |problem: String| EventFailure::Nonsense(problem);
-    let written: Written = serde_json::from_slice(body).map_err(|error| nonsense(error.to_string()))?;
-    let usual = Capacity::default();
+    let invalid = |problem: String| EventFailure::Invalid(problem);
+    let body: Body = serde_json::from_slice(body).map_err(|error| invalid(error.to_string()))?;
+    let default = Capacity::default();
     let capacity = Capacity {
-        seats: Some(written.seats),
-        inside: written.inside.unwrap_or(usual.inside),
-        per_second: written.per_second.unwrap_or(usual.per_second),
+        seats: Some(body.seats),
+        inside: body.inside.unwrap_or(default.inside),
+        per_second: body.per_second.unwrap_or(default.per_second),
     };
-    capacity.validate().map_err(|error| nonsense(error.to_string()))?;
+    capacity.validate().map_err(|error| invalid(error.to_string()))?;
     Ok(Event {
-        seats: written.seats,
-        inside: written.inside,
-        per_second: written.per_second,
-        opens_at: written.opens_at.map(|at| Timestamp(at.0)),
+        seats: body.seats,
+        inside: body.inside,
+        per_second: body.per_second,
+        opens_at: body.opens_at.map(|at| Timestamp(at.0)),
     })
 }
 
@@ -302,7 +304,7 @@ mod tests {
     use axum::routing::get;
 
     use super::*;
-    use crate::push::client;
+    use crate::bulk::push::client;
 
     #[derive(Clone, Default)]
     struct Shop {
@@ -348,7 +350,7 @@ mod tests {
         }
     }
 
-    /// A real service at a free port.
+    /// Starts a real HTTP service on a free port.
     async fn shop() -> (Shop, String) {
         let shop = Shop::default();
         let router = Router::new()
@@ -369,7 +371,7 @@ mod tests {
         EventService::new(&client().unwrap(), "event_service", &config).unwrap()
     }
 
-    fn freely() -> Result<(), TooMany> {
+    fn allowed() -> Result<(), TooMany> {
         Ok(())
     }
 
@@ -378,118 +380,121 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_crowd_makes_one_call() {
+    async fn concurrent_requests_share_one_call() {
         let (shop, url) = shop().await;
         let service = service(&url, 30_000);
-        let asks = (0..1_000).map(|_| {
+        let requests = (0..1_000).map(|_| {
             let service = service.clone();
-            tokio::spawn(async move { service.ask(&room("concert"), freely).await })
+            tokio::spawn(async move { service.fetch(&room("concert"), allowed).await })
         });
-        let asks: Vec<_> = asks.collect();
-        // Whoever began the call goes away.
-        asks[0].abort();
+        let requests: Vec<_> = requests.collect();
+        // The caller that started the call disconnects.
+        requests[0].abort();
         let event = Event {
             seats: 500,
             inside: Some(50),
             per_second: Some(5),
             opens_at: Some(Timestamp(1_772_357_400_000)),
         };
-        for ask in asks.into_iter().skip(1) {
-            assert_eq!(ask.await.unwrap(), Ok(event.clone()));
+        for request in requests.into_iter().skip(1) {
+            assert_eq!(request.await.unwrap(), Ok(event.clone()));
         }
-        assert_eq!(service.ask(&room("concert"), freely).await, Ok(event));
+        assert_eq!(service.fetch(&room("concert"), allowed).await, Ok(event));
         assert_eq!(shop.calls(), 1);
     }
 
     #[tokio::test]
-    async fn only_whoever_begins_a_call_must_be_allowed_to() {
+    async fn only_the_caller_that_starts_a_call_is_rate_limited() {
         let (shop, url) = shop().await;
         let service = service(&url, 30_000);
         let wait = Millis(2_000);
         let never = || Err(TooMany { wait });
         let refused = Err(EventFailure::TooMany(TooMany { wait }));
-        assert_eq!(service.ask(&room("concert"), never).await, refused);
-        let refused = service.ask(&room("concert"), never).await;
-        assert!(refused.is_err() && shop.calls() == 0, "nothing is kept of it");
-        // Others who come meanwhile, or just after, wait for the same call.
+        assert_eq!(service.fetch(&room("concert"), never).await, refused);
+        let refused = service.fetch(&room("concert"), never).await;
+        assert!(refused.is_err() && shop.calls() == 0, "the refusal is not cached");
+        // Callers that come meanwhile, or just after, share the same call.
         let concert = room("concert");
-        let (first, second) = tokio::join!(service.ask(&concert, freely), service.ask(&concert, never));
+        let (first, second) = tokio::join!(service.fetch(&concert, allowed), service.fetch(&concert, never));
         assert!(first.is_ok() && second == first, "{second:?}");
-        assert!(service.ask(&room("concert"), never).await.is_ok());
+        assert!(service.fetch(&room("concert"), never).await.is_ok());
         assert_eq!(shop.calls(), 1);
     }
 
     #[tokio::test]
-    async fn a_room_is_one_part_of_the_address() {
+    async fn a_room_is_one_segment_of_the_path() {
         let (shop, url) = shop().await;
         let service = service(&url, 30_000);
-        assert_eq!(service.ask(&room("a/b ä?#"), freely).await.unwrap().seats, 1);
-        assert_eq!(service.ask(&room("private"), freely).await.unwrap().seats, 7);
+        assert_eq!(service.fetch(&room("a/b ä?#"), allowed).await.unwrap().seats, 1);
+        assert_eq!(service.fetch(&room("private"), allowed).await.unwrap().seats, 7);
         assert_eq!(shop.calls(), 2);
         for climbing in [".", ".."] {
             assert_eq!(
-                service.ask(&room(climbing), freely).await,
+                service.fetch(&room(climbing), allowed).await,
                 Err(EventFailure::UnknownRoom)
             );
         }
-        assert_eq!(shop.calls(), 2, "not even asked for");
+        assert_eq!(shop.calls(), 2, "the service makes no call");
     }
 
     #[tokio::test]
-    async fn a_failure_is_the_answer_for_a_moment() {
+    async fn a_failure_is_cached_for_a_moment() {
         let (shop, url) = shop().await;
         let service = service(&url, 30_000);
         let failed: Answer = Err(EventFailure::Status(503));
-        assert_eq!(service.ask(&room("broken"), freely).await, failed);
-        // The moment ends when the test says so, not in the middle of it because the machine stalls.
+        assert_eq!(service.fetch(&room("broken"), allowed).await, failed);
+        // The test sets the end, so that the entry does not expire early on a stalled machine.
         let end = |at: Instant| match service.0.rooms().get_mut(&room("broken")) {
-            Some(Open::Answered(_, until)) => std::mem::replace(until, at),
-            _ => panic!("the failure is not kept"),
+            Some(Lookup::Answered(_, until)) => std::mem::replace(until, at),
+            _ => panic!("the failure is not cached"),
         };
         let until = end(Instant::now() + Duration::from_secs(600));
-        assert!(until <= Instant::now() + FAILED_FOR, "it would be kept for long");
+        assert!(
+            until <= Instant::now() + FAILED_FOR,
+            "it would be cached for long"
+        );
         for _ in 0..10 {
-            assert_eq!(service.ask(&room("broken"), freely).await, failed);
+            assert_eq!(service.fetch(&room("broken"), allowed).await, failed);
         }
         assert_eq!(shop.calls(), 1);
         shop.repaired.store(1, Ordering::SeqCst);
         end(Instant::now());
-        assert_eq!(service.ask(&room("broken"), freely).await.unwrap().seats, 3);
+        assert_eq!(service.fetch(&room("broken"), allowed).await.unwrap().seats, 3);
         assert_eq!(shop.calls(), 2);
     }
 
     #[tokio::test]
-    async fn failures_are_told_apart() {
+    async fn failures_are_distinguished() {
         let (shop, url) = shop().await;
-        let hasty = service(&url, 300);
+        let impatient = service(&url, 300);
         assert_eq!(
-            hasty.ask(&room("slow"), freely).await,
+            impatient.fetch(&room("slow"), allowed).await,
             Err(EventFailure::Slow(Millis(300)))
         );
         let service = service(&url, 20_000);
         assert_eq!(
-            service.ask(&room("unheard"), freely).await,
+            service.fetch(&room("unheard"), allowed).await,
             Err(EventFailure::UnknownRoom)
         );
         let calls = shop.calls();
         assert_eq!(
-            service.ask(&room("moved"), freely).await,
+            service.fetch(&room("moved"), allowed).await,
             Err(EventFailure::Status(302))
         );
         assert_eq!(shop.calls(), calls + 1, "redirects are not followed");
         for name in ["huge", "odd", "negative", "endless", "many", "when"] {
-            let answer = service.ask(&room(name), freely).await;
+            let answer = service.fetch(&room(name), allowed).await;
             assert!(
-                matches!(answer, Err(EventFailure::Nonsense(_))),
+                matches!(answer, Err(EventFailure::Invalid(_))),
                 "{name}: {answer:?}"
             );
         }
-        // Bound, and nobody listens: as long as it is here the port is nobody else's.
+        // The socket is bound but does not listen, so that no other process gets the port.
         let closed = tokio::net::TcpSocket::new_v4().unwrap();
         closed.bind("127.0.0.1:0".parse().unwrap()).unwrap();
         let url = format!("http://{}/{{room}}?key=secret", closed.local_addr().unwrap());
         let answer = self::service(&url, 30_000)
-            .ask(&room("concert"), freely)
+            .fetch(&room("concert"), allowed)
             .await
             .unwrap_err();
         assert!(matches!(answer, EventFailure::Unreachable(_)), "{answer:?}");
@@ -504,19 +509,19 @@ mod tests {
             let until = Instant::now() + Duration::from_secs(60);
             let mut rooms = service.0.rooms();
             for number in 0..MAX_OPEN {
-                let failed = Open::Answered(Err(EventFailure::UnknownRoom), until);
+                let failed = Lookup::Answered(Err(EventFailure::UnknownRoom), until);
                 rooms.insert(room(&number.to_string()), failed);
             }
         }
         assert_eq!(
-            service.ask(&room("concert"), freely).await,
+            service.fetch(&room("concert"), allowed).await,
             Err(EventFailure::Busy)
         );
         assert_eq!(shop.calls(), 0);
-        for open in service.0.rooms().values_mut() {
-            *open = Open::Answered(Err(EventFailure::UnknownRoom), Instant::now());
+        for lookup in service.0.rooms().values_mut() {
+            *lookup = Lookup::Answered(Err(EventFailure::UnknownRoom), Instant::now());
         }
-        assert!(service.ask(&room("concert"), freely).await.is_ok());
+        assert!(service.fetch(&room("concert"), allowed).await.is_ok());
         assert_eq!(service.0.rooms().len(), 1);
     }
 
@@ -532,22 +537,22 @@ mod tests {
         };
         let good = "https://shop.example/events/{room}?key=secret";
         for (error, problem) in [
-            (refused("https://shop.example/", 1, "a"), "must have {room} in it"),
+            (refused("https://shop.example/", 1, "a"), "must contain {room}"),
             (
                 refused("https://shop.example/{key}", 1, "a"),
-                "{room} is the only name",
+                "{room} must be the only placeholder",
             ),
             (
                 refused("https://shop.example/{room}/{key}", 1, "a"),
-                "{room} is the only name",
+                "{room} must be the only placeholder",
             ),
             (
                 refused("https://shop.example/{room}/{other}", 1, "a"),
-                "{room} is the only name",
+                "{room} must be the only placeholder",
             ),
             (
                 refused("https://{room}.example/", 1, "a"),
-                "path and the query only",
+                "only in the path and the query",
             ),
             (
                 refused("https://a:secret@shop.example/{room}", 1, "a"),

@@ -1,16 +1,16 @@
-//! The programs of `examples/shop` take the passes that the service signs, and no others.
+//! The programs of `examples/shop` accept the passes that the service signs, and no others.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use base64::Engine as _;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use tidegate_core::ids::{PersonId, RoomId};
 use tidegate_core::room::ticket::{Index, Wave};
 use tidegate_core::time::Timestamp;
+use tidegate_engine::room::{Claims, PassKeysConfig, Signer};
 
-use super::jwt::encoded;
-use super::pass::{Claims, PassKeysConfig, Signer};
-
-/// Some day in 2020, and one in 2100: the programs look at the real clock.
+/// A day in 2020 and one in 2100, because the programs use the real clock.
 const BEFORE: u64 = 1_577_836_800_000;
 const AFTER: u64 = 4_102_444_800_000;
 
@@ -31,7 +31,7 @@ impl Shop {
     fn pass(&self, room: &str, at: u64, until: u64) -> String {
         let claims = Claims {
             person: PersonId::new("somebody").unwrap(),
-            born: 7,
+            incarnation: 7,
             wave: Wave(1),
             index: Index(2),
             at: Timestamp(at),
@@ -40,7 +40,7 @@ impl Shop {
         self.signer.sign(&RoomId::new(room).unwrap(), &claims)
     }
 
-    /// What each program says: its claims, or its reason.
+    /// The output of each program: the claims of the pass, or the reason for refusing it.
     fn checked(&self, pass: &str) -> [Result<String, String>; 3] {
         let example = |name: &str| -> PathBuf {
             Path::new(env!("CARGO_MANIFEST_DIR"))
@@ -65,14 +65,14 @@ impl Shop {
         [
             run("node", None, "check-pass.mjs"),
             run("python3", None, "check_pass.py"),
-            // Without packages: OpenSSL checks the signature.
+            // Without packages OpenSSL verifies the signature.
             run("python3", Some("-S"), "check_pass.py"),
         ]
     }
 }
 
 #[test]
-fn the_examples_take_a_good_pass() {
+fn the_examples_accept_a_valid_pass() {
     let shop = Shop::new();
     for claims in shop.checked(&shop.pass("concert", BEFORE, AFTER)) {
         assert_eq!(
@@ -92,7 +92,7 @@ fn the_examples_say_why_they_refuse() {
         "{header}.{claims}.{}",
         other.split_off(other.rfind('.').unwrap() + 1)
     );
-    let unsigned = format!("{}.{claims}.", encoded(r#"{"alg":"none"}"#));
+    let unsigned = format!("{}.{claims}.", URL_SAFE_NO_PAD.encode(r#"{"alg":"none"}"#));
     for (pass, reason) in [
         (shop.pass("concert", BEFORE, BEFORE + 300_000), "expired"),
         (shop.pass("concert", AFTER, AFTER + 300_000), "not valid yet"),

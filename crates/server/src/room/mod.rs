@@ -1,22 +1,17 @@
-//! Waiting rooms over HTTP: who may come, who has come in, and what they are shown.
+//! Waiting rooms over HTTP: the routes and the page of visitors, passes for shops, and the commands of operators.
 
-pub(crate) mod address;
-pub(crate) mod draw;
+mod cookies;
 pub(crate) mod event_service;
 pub(crate) mod fail_open;
-pub(crate) mod identity_cookie;
-pub(crate) mod joins;
-mod jwt;
-mod keys;
+pub(crate) mod metrics;
 pub(crate) mod module;
 pub(crate) mod page;
-pub(crate) mod pass;
-pub(crate) mod proof;
-pub(crate) mod shop;
-mod spki;
+pub(crate) mod passes;
+pub(crate) mod proxies;
+pub(crate) mod rooms;
 pub(crate) mod ticket;
-pub(crate) mod visitor;
 pub(crate) mod visitors;
+pub(crate) mod visits;
 
 #[cfg(test)]
 mod examples_tests;

@@ -1,4 +1,4 @@
-//! The rooms of this service: their store, the services that let people in, and what every request about them needs.
+//! The room module of the service: its store, its engine service, and the state that requests about rooms share.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::atomic::AtomicU64;
@@ -6,50 +6,48 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use reqwest::Client;
 use sha2::{Digest, Sha256};
-use tidegate_core::ids::{PersonId, RoomId};
+use tidegate_core::ids::RoomId;
 use tidegate_core::room::command::RemoveOutcome;
 use tidegate_core::time::Timestamp;
-use tidegate_engine::room::{RoomHandle, RoomOptions, RoomService, RoomsHandle};
-use tidegate_store::embedded::Durability;
+use tidegate_engine::room::fail_open::FailOpen;
+use tidegate_engine::room::identity::{CookieSigner, ShopKeys};
+use tidegate_engine::room::{
+    AddressBlock, DrawSecret, Entry, Joins, Proofs, RoomHandle, RoomOptions, RoomService, RoomsHandle,
+    Signer, TooMany,
+};
 use tidegate_store::room::{
     EmbeddedRoomOptions, EmbeddedRoomStore, RedisRoomOptions, RedisRoomStore, RoomStore,
 };
 use tokio::sync::Semaphore;
 
-use super::address::{Block, Proxies};
-use super::draw;
 use super::event_service::{EventFailure, EventService};
-use super::identity_cookie::CookieSigner;
-use super::joins::{Joins, TooMany};
 use super::page::{Lang, OwnTexts, Texts};
-use super::pass::Signer;
-use super::proof::Proofs;
-use super::visitor::ShopKeys;
-use crate::config::{Config, DurabilityConfig, RoomSettings, StoreKind};
+use super::proxies::Proxies;
+use crate::config::{Config, RoomSettings, StoreKind};
 use crate::problem::{ApiError, ApiResult, CONFLICT, EVENT_SERVICE, NO_ROOMS, TOO_MANY_JOINS, UNKNOWN_ROOM};
 use crate::service::ServiceError;
 use crate::state::App;
 
-/// Started and ended by the service.
+/// The running room module. The service starts it and shuts it down.
 pub(crate) struct RoomModule {
     service: RoomService,
     rooms: Arc<Rooms>,
     folder: Option<Arc<EmbeddedRoomStore>>,
 }
 
-/// What requests reach.
+/// The state that requests share.
 pub(crate) struct Rooms {
     pub(crate) handle: RoomsHandle,
     pub(crate) signer: Signer,
     pub(crate) proxies: Proxies,
     pub(crate) joins: Joins,
     pub(crate) proofs: Proofs,
-    pub(crate) seal: CookieSigner,
+    pub(crate) cookies: CookieSigner,
     pub(crate) streams: Arc<Semaphore>,
     events: Option<EventService>,
     defaults: RoomSettings,
     configured: BTreeMap<RoomId, Arc<ServedRoom>>,
-    /// Those of the store that are not configured, with the settings of the template.
+    /// Rooms of the store that the configuration does not have. They have the settings of the template.
     found: Mutex<HashMap<RoomId, Arc<ServedRoom>>>,
 }
 
@@ -59,16 +57,16 @@ impl std::fmt::Debug for Rooms {
     }
 }
 
-/// One room, with its settings.
+/// A room that this process serves, with its settings.
 #[derive(Debug)]
 pub(crate) struct ServedRoom {
     pub(crate) room: RoomHandle,
     pub(crate) settings: RoomSettings,
     pub(crate) shop_keys: ShopKeys,
     texts: [(Lang, Texts); 2],
-    /// What the seed of every draw is made from.
-    draws: draw::Secret,
-    /// Passes that this process gave without the store.
+    /// Derives the seed of every draw.
+    draws: DrawSecret,
+    /// Passes that this process issued without the store.
     pub(crate) failed_open: AtomicU64,
 }
 
@@ -84,7 +82,7 @@ impl ServedRoom {
         Ok(Self {
             shop_keys: ShopKeys::open(&format!("rooms.{name}.signed_by"), &settings.signed_by)?,
             texts: [texts(Lang::En, &own(Lang::En)), texts(Lang::Ko, &own(Lang::Ko))],
-            draws: draw::Secret::new(secret, &name),
+            draws: DrawSecret::new(secret, &name),
             failed_open: AtomicU64::new(0),
             room,
             settings,
@@ -96,10 +94,25 @@ impl ServedRoom {
         &found.unwrap_or(&self.texts[0]).1
     }
 
-    /// Decides the place if the room opens at this time. Without one it decides nothing, and cannot be guessed either: the
-    /// room may have been given a time that is not seen yet.
-    pub(crate) fn draw(&self, person: &PersonId, opens_at: Option<Timestamp>) -> u64 {
-        draw::draw(&self.seed(opens_at), person)
+    /// The checks before a visitor may take a ticket.
+    pub(crate) fn entry<'a>(&'a self, rooms: &'a Rooms) -> Entry<'a> {
+        Entry {
+            room: &self.room,
+            joins: &rooms.joins,
+            proofs: &rooms.proofs,
+            proof: self.settings.proof.as_ref(),
+            again: self.settings.again,
+            draws: &self.draws,
+        }
+    }
+
+    /// The settings for failing open while the store is unavailable.
+    pub(crate) fn fail_open(&self) -> FailOpen {
+        FailOpen {
+            until: self.settings.fail_open_until.map(|at| Timestamp(at.0)),
+            pass_ms: self.settings.pass_ms,
+            inside_ms: self.settings.inside_ms,
+        }
     }
 
     /// The seed of the draw of an opening.
@@ -109,7 +122,7 @@ impl ServedRoom {
 }
 
 impl RoomModule {
-    /// None without rooms.
+    /// Starts the module; returns `None` without rooms.
     pub(crate) async fn start(config: &Config, client: &Client) -> Result<Option<Self>, ServiceError> {
         if !config.has_rooms() {
             return Ok(None);
@@ -132,13 +145,13 @@ impl RoomModule {
         let mut configured = BTreeMap::new();
         for (name, settings) in &config.rooms {
             let room = handle.open(name, settings.core()).await?;
-            let door = ServedRoom::new(room, settings.clone(), &signer).map_err(ServiceError::Setting)?;
-            configured.insert(name.clone(), Arc::new(door));
+            let served = ServedRoom::new(room, settings.clone(), &signer).map_err(ServiceError::Setting)?;
+            configured.insert(name.clone(), Arc::new(served));
         }
         let rooms = Rooms {
             handle,
             proofs: Proofs::new(signer.secrets_for("proof")),
-            seal: CookieSigner::new(&signer.secrets_for("named")),
+            cookies: CookieSigner::new(&signer.secrets_for("named")),
             joins: Joins::new(&section.joins),
             streams: Arc::new(Semaphore::new(section.max_streams as usize)),
             defaults: config.room_template(),
@@ -159,7 +172,7 @@ impl RoomModule {
         self.rooms.clone()
     }
 
-    /// Resolves when the store has failed for good.
+    /// Resolves when the store has failed permanently.
     pub(crate) async fn failed(&self) {
         self.service.failed().await;
     }
@@ -178,10 +191,7 @@ async fn open(config: &Config) -> Result<(Arc<dyn RoomStore>, Option<Arc<Embedde
     match config.store.kind {
         StoreKind::Embedded => {
             let store = Arc::new(EmbeddedRoomStore::open(EmbeddedRoomOptions {
-                durability: match config.store.durability {
-                    DurabilityConfig::Sync => Durability::Sync,
-                    DurabilityConfig::Buffered => Durability::Buffered,
-                },
+                durability: config.store.durability,
                 ..EmbeddedRoomOptions::new(&config.store.data)
             })?);
             Ok((store.clone(), Some(store)))
@@ -198,48 +208,49 @@ async fn open(config: &Config) -> Result<(Arc<dyn RoomStore>, Option<Arc<Embedde
 }
 
 impl Rooms {
-    /// The room of this name. One that is not configured and that the store does not have is asked for where rooms are
-    /// known, and made. What the store has is not asked for again: its limits hold, and those who wait in it can come
-    /// back whether or not anybody answers. `visitor`: from where somebody asks who has no key, and when. Such a one may not
-    /// make up many names.
-    pub(crate) async fn door(
+    /// Returns the room of this name.
+    ///
+    /// If neither the configuration nor the store has the room, the event service decides whether it exists, and this
+    /// creates it. Rooms of the store do not need the event service: their limits hold, and their visitors can return
+    /// while it is unavailable. `visitor` is the address of a request without a key, and its time. It limits how many
+    /// unknown names one address can request.
+    pub(crate) async fn room(
         &self,
         name: &str,
-        visitor: Option<(Block, Timestamp)>,
+        visitor: Option<(AddressBlock, Timestamp)>,
     ) -> ApiResult<Arc<ServedRoom>> {
         let unknown = || unknown(name);
         let id = RoomId::new(name).map_err(|_| unknown())?;
-        if let Some(door) = self.configured.get(&id) {
-            return Ok(door.clone());
+        if let Some(served) = self.configured.get(&id) {
+            return Ok(served.clone());
         }
-        // Without it, a room of the store is one of a former configuration: who may come in is not known.
+        // Without an event service, a room of the store belongs to an earlier configuration, and its entry rules are unknown.
         let Some(events) = &self.events else {
             return Err(unknown());
         };
-        if let Some(door) = self.stored(&id).await? {
-            return Ok(door);
+        if let Some(served) = self.stored(&id).await? {
+            return Ok(served);
         }
         let mut counted = None;
-        let may = || -> Result<(), TooMany> {
+        let allow = || -> Result<(), TooMany> {
             if let Some((from, now)) = visitor {
                 self.joins.take_unheard(from, now)?;
                 counted = visitor;
             }
             Ok(())
         };
-        let asked = events.ask(&id, may).await;
-        if let (Ok(_), Some((from, now))) = (&asked, counted) {
+        let answer = events.fetch(&id, allow).await;
+        if let (Ok(_), Some((from, now))) = (&answer, counted) {
             self.joins.give_back_unheard(from, now);
         }
-        let event = asked.map_err(|failure| match failure {
+        let event = answer.map_err(|failure| match failure {
             EventFailure::UnknownRoom => unknown(),
             EventFailure::TooMany(TooMany { wait }) => {
-                let detail = format!("{failure} within a minute; try again later");
-                ApiError::new(TOO_MANY_JOINS, detail).after(wait)
+                ApiError::new(TOO_MANY_JOINS, format!("{failure}; try again later")).after(wait)
             }
             failure => {
-                tracing::warn!(room = name, %failure, "a room cannot be opened");
-                let detail = format!("how many seats the room has cannot be told now: {failure}");
+                tracing::warn!(room = name, %failure, "failed to open a room");
+                let detail = format!("the seats of room {name:?} are unknown: {failure}; try again later");
                 ApiError::new(EVENT_SERVICE, detail)
             }
         })?;
@@ -250,67 +261,67 @@ impl Rooms {
         capacity.per_second = event.per_second.unwrap_or(capacity.per_second);
         let opens_at = event.opens_at.map(|at| tidegate_api::Time(at.0));
         settings.opens_at = opens_at.or(settings.opens_at);
-        // Another process may have made it meanwhile: then that one's answer holds.
+        // Another process may have created it meanwhile: then its answer of the event service holds.
         let room = self.handle.make(&id, settings.core()).await?;
         self.of_template(room)
     }
 
-    /// The room of this name for operators: also one of a former configuration that the store still has.
-    pub(crate) async fn any_door(&self, name: &str) -> ApiResult<Arc<ServedRoom>> {
+    /// Returns the room of this name for operators. It may belong to an earlier configuration, if the store still has it.
+    pub(crate) async fn any_room(&self, name: &str) -> ApiResult<Arc<ServedRoom>> {
         let id = RoomId::new(name).map_err(|_| unknown(name))?;
         match self.configured.contains_key(&id) || self.events.is_some() {
-            true => self.door(name, None).await,
+            true => self.room(name, None).await,
             false => self.stored(&id).await?.ok_or_else(|| unknown(name)),
         }
     }
 
-    /// A room that is not configured, if the store has it.
+    /// Returns a room that the store has and the configuration does not.
     async fn stored(&self, id: &RoomId) -> ApiResult<Option<Arc<ServedRoom>>> {
         let known = self.found().get(id).cloned();
-        if let Some(door) = known.filter(|door| !door.room.is_gone()) {
-            return Ok(Some(door));
+        if let Some(served) = known.filter(|served| !served.room.is_gone()) {
+            return Ok(Some(served));
         }
         let room = self.handle.find(id).await?;
         room.map(|room| self.of_template(room)).transpose()
     }
 
-    /// A room with the settings of the template; what the state machine needs is in the store.
+    /// Serves a room with the settings of the template. The store has the settings of the state machine.
     fn of_template(&self, room: RoomHandle) -> ApiResult<Arc<ServedRoom>> {
         let name = room.name().clone();
         let mut found = self.found();
-        if let Some(known) = found.get(&name).filter(|door| !door.room.is_gone()) {
+        if let Some(known) = found.get(&name).filter(|served| !served.room.is_gone()) {
             return Ok(known.clone());
         }
         room.set_presence(self.defaults.presence_ms);
-        let door = ServedRoom::new(room, self.defaults.clone(), &self.signer).map_err(|reason| {
-            tracing::error!(room = %name, reason, "a room cannot be opened");
+        let served = ServedRoom::new(room, self.defaults.clone(), &self.signer).map_err(|reason| {
+            tracing::error!(room = %name, reason, "failed to open a room");
             unknown(name.as_str())
         })?;
-        let door = Arc::new(door);
-        found.insert(name, door.clone());
-        Ok(door)
+        let served = Arc::new(served);
+        found.insert(name, served.clone());
+        Ok(served)
     }
 
     fn found(&self) -> MutexGuard<'_, HashMap<RoomId, Arc<ServedRoom>>> {
         self.found.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Every room that is served here, in the order of their names.
-    pub(crate) fn doors(&self) -> Vec<Arc<ServedRoom>> {
-        let served = self.handle.rooms().into_iter();
-        served
+    /// Every room that this process serves, in the order of their names.
+    pub(crate) fn served_rooms(&self) -> Vec<Arc<ServedRoom>> {
+        let rooms = self.handle.rooms().into_iter();
+        rooms
             .filter_map(|room| match self.configured.get(room.name()) {
-                Some(door) => Some(door.clone()),
+                Some(served) => Some(served.clone()),
                 None => self.of_template(room).ok(),
             })
             .collect()
     }
 
-    /// Removes a room that is over and not configured.
+    /// Removes a room that is over and that the configuration does not have.
     pub(crate) async fn remove(&self, name: &str) -> ApiResult<()> {
         let id = RoomId::new(name).map_err(|_| unknown(name))?;
         if self.configured.contains_key(&id) {
-            let detail = format!("room {name:?} is in the configuration: take it out of [rooms] first");
+            let detail = format!("room {name:?} is in the configuration: remove it from [rooms] first");
             return Err(ApiError::new(CONFLICT, detail));
         }
         match self.handle.remove(&id).await? {
@@ -325,7 +336,7 @@ impl Rooms {
             RemoveOutcome::Used { waiting, inside } => Err(ApiError::new(
                 CONFLICT,
                 format!(
-                    "in room {name:?} {waiting} people wait and {inside} are let in or inside: wait until they have gone"
+                    "room {name:?} is in use: {waiting} people wait and {inside} are admitted or inside; wait until they have left"
                 ),
             )),
         }
@@ -337,10 +348,10 @@ fn unknown(name: &str) -> ApiError {
 }
 
 impl App {
-    /// The rooms, if there are any.
+    /// The rooms; a problem without any.
     pub(crate) fn rooms(&self) -> ApiResult<&Arc<Rooms>> {
         self.rooms.as_ref().ok_or_else(|| {
-            let detail = "no room is configured; add one to [rooms] of the settings, or [room.event_service]";
+            let detail = "the configuration has no rooms; add one to [rooms], or add [room.event_service]";
             ApiError::new(NO_ROOMS, detail)
         })
     }

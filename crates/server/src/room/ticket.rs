@@ -1,4 +1,4 @@
-//! Tickets and rooms as the API tells them.
+//! Converts tickets and rooms to the types of the API.
 
 use std::sync::Arc;
 
@@ -10,11 +10,11 @@ use tidegate_core::room::config::Capacity;
 use tidegate_core::room::eta::Eta;
 use tidegate_core::room::ticket::{End, TicketState};
 use tidegate_core::time::Timestamp;
+use tidegate_engine::room::Claims;
 use tidegate_engine::room::{Sample, Seen};
 
 use super::module::{Rooms, ServedRoom};
-use super::pass::Claims;
-use crate::convert::time;
+use crate::bulk::convert::time;
 
 pub(crate) fn end(end: End) -> TicketEnd {
     match end {
@@ -30,7 +30,7 @@ pub(crate) fn status(view: &RoomView) -> RoomStatus {
     status_at(view, view.now)
 }
 
-/// What the door is like at another time than the room was read, if nobody has touched it since.
+/// The status of a room at another time than that of its reading, if nobody has changed the room since.
 pub(crate) fn status_at(view: &RoomView, now: Timestamp) -> RoomStatus {
     match view.status {
         Status::Closed => RoomStatus::Closed,
@@ -50,74 +50,74 @@ fn range(eta: Eta) -> EtaRange {
 }
 
 impl Rooms {
-    /// What a visitor is told. `seen` is the room at its last look.
-    pub(crate) fn place(
+    /// The ticket as its visitor sees it. `seen` is the last reading of the room.
+    pub(crate) fn ticket(
         &self,
-        door: &ServedRoom,
+        served: &ServedRoom,
         person: &PersonId,
-        told: &TicketView,
+        stored: &TicketView,
         seen: &Seen,
     ) -> Ticket {
-        let (ticket, view) = (&told.ticket, &seen.view);
-        let mut place = Ticket {
-            room: door.room.name().to_string(),
+        let view = &seen.view;
+        let mut ticket = Ticket {
+            room: served.room.name().to_string(),
             person: person.to_string(),
-            number: Some(ticket.index.0),
+            number: Some(stored.ticket.index.0),
             state: api::TicketState::Waiting,
             room_status: status(view),
             position: None,
             ahead: None,
             behind: None,
-            waiting: told.waiting,
+            waiting: stored.waiting,
             eta: None,
             opens_at: None,
             pass: None,
             end: None,
             at: time(view.now),
         };
-        match ticket.state {
+        match stored.ticket.state {
             TicketState::Early { .. } => {
-                place.state = api::TicketState::Early;
-                place.number = None;
-                place.waiting = view.early.max(1);
-                place.opens_at = view.opens_at.map(time);
+                ticket.state = api::TicketState::Early;
+                ticket.number = None;
+                ticket.waiting = view.early.max(1);
+                ticket.opens_at = view.opens_at.map(time);
             }
             TicketState::Waiting { .. } => {
-                // Those whose draw is not over stand ahead, too.
-                place.waiting = told.waiting.max(told.ahead + 1);
-                place.position = Some(told.ahead + 1);
-                place.ahead = Some(told.ahead);
-                place.behind = Some(told.waiting.saturating_sub(told.ahead + 1));
-                let goes_on = place.room_status == RoomStatus::Open;
-                place.eta = seen.eta(told.ahead).filter(|_| goes_on).map(range);
+                // `ahead` includes early visitors who are still in the draw, so it may exceed `waiting`.
+                ticket.waiting = stored.waiting.max(stored.ahead + 1);
+                ticket.position = Some(stored.ahead + 1);
+                ticket.ahead = Some(stored.ahead);
+                ticket.behind = Some(stored.waiting.saturating_sub(stored.ahead + 1));
+                let is_open = ticket.room_status == RoomStatus::Open;
+                ticket.eta = seen.eta(stored.ahead).filter(|_| is_open).map(range);
             }
             TicketState::Granted { wave, at, until } => {
-                place.state = api::TicketState::Granted;
+                ticket.state = api::TicketState::Granted;
                 let token = self.signer.sign(
-                    door.room.name(),
+                    served.room.name(),
                     &Claims {
                         person: person.clone(),
-                        born: view.born,
+                        incarnation: view.incarnation,
                         wave,
-                        index: ticket.index,
+                        index: stored.ticket.index,
                         at,
                         until,
                     },
                 );
-                place.pass = Some(pass(door, token, until));
+                ticket.pass = Some(pass(served, token, until));
             }
-            TicketState::Inside { .. } => place.state = api::TicketState::Inside,
+            TicketState::Inside { .. } => ticket.state = api::TicketState::Inside,
             TicketState::Ended { end: how, .. } => {
-                place.state = api::TicketState::Ended;
-                place.end = Some(end(how));
+                ticket.state = api::TicketState::Ended;
+                ticket.end = Some(end(how));
             }
         }
-        place
+        ticket
     }
 }
 
-pub(crate) fn pass(door: &ServedRoom, token: String, until: Timestamp) -> api::Pass {
-    let go_to = door.settings.shop.as_ref().and_then(|shop| {
+pub(crate) fn pass(served: &ServedRoom, token: String, until: Timestamp) -> api::Pass {
+    let go_to = served.settings.shop.as_ref().and_then(|shop| {
         let mut url = reqwest::Url::parse(shop).ok()?;
         url.query_pairs_mut().append_pair("pass", &token);
         Some(url.to_string())
@@ -138,7 +138,7 @@ fn capacity(capacity: Capacity) -> api::RoomCapacity {
 }
 
 /// A room as operators see it.
-pub(crate) fn room(door: &ServedRoom, seen: &Arc<Seen>) -> api::Room {
+pub(crate) fn room(served: &ServedRoom, seen: &Arc<Seen>) -> api::Room {
     let view = &seen.view;
     let counts = view.counts;
     let changes = view.changes.iter().map(|change| api::CapacityChange {
@@ -149,7 +149,7 @@ pub(crate) fn room(door: &ServedRoom, seen: &Arc<Seen>) -> api::Room {
     });
     let status = status(view);
     api::Room {
-        room: door.room.name().to_string(),
+        room: served.room.name().to_string(),
         status,
         opens_at: view.opens_at.map(time),
         capacity: capacity(view.capacity),
@@ -163,7 +163,7 @@ pub(crate) fn room(door: &ServedRoom, seen: &Arc<Seen>) -> api::Room {
             .eta(view.waiting())
             .filter(|_| status == RoomStatus::Open)
             .map(range),
-        streams: door.room.streams() as u64,
+        streams: served.room.streams() as u64,
         wave: view.wave.0,
         voided: view.voided.0,
         counts: api::RoomCounts {

@@ -1,4 +1,4 @@
-//! Who asks about a place: identified, counted and, where a room wants it, made to work first.
+//! Visitors: identifies them, limits their joins, and requires a proof of work if the room does.
 
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
@@ -6,38 +6,28 @@ use std::sync::Arc;
 use axum::extract::ConnectInfo;
 use axum::http::request::Parts;
 use axum::http::{HeaderMap, HeaderName, HeaderValue, header};
-use sha2::{Digest, Sha256};
-use tidegate_core::ids::PersonId;
-use tidegate_core::room::command::{JoinOutcome, JoinParams, Refused as NotTaken};
-use tidegate_core::room::ticket::{End, TicketState};
+use tidegate_core::room::command::{JoinParams, Refused as NotTaken};
 use tidegate_core::time::Timestamp;
+use tidegate_engine::room::identity::{Browser, TokenRefused};
+use tidegate_engine::room::{AddressBlock, Applicant, EntryRefused, JoinOptions};
 
-use super::address::Block;
+use super::cookies;
 use super::module::{Rooms, ServedRoom};
-use super::visitor::{Browser, TokenRefused};
 use crate::auth::came_by_tls;
 use crate::problem::{
     ApiError, ApiResult, BAD_TOKEN, INTERNAL, PROOF_NEEDED, ROOM_CLOSED, ROOM_FULL, SOLD_OUT, TOO_MANY_JOINS,
 };
 use crate::state::App;
 
-/// How long a browser keeps in mind whom the shop named: a day.
-const NAMED_SECONDS: u64 = 24 * 3_600;
-
-/// Somebody who asks.
+/// An identified visitor.
 #[derive(Debug)]
 pub(crate) struct Visitor {
-    pub(crate) person: PersonId,
-    /// Nobody has asked by this name before: there is no ticket.
-    fresh: bool,
-    /// The shop's token has ended since: only the place that there is can be found.
-    late: bool,
-    from: Block,
-    /// What the browser is given to be known again.
+    pub(crate) applicant: Applicant,
+    /// The cookies to set, so that the next request identifies the visitor.
     cookies: Vec<HeaderValue>,
 }
 
-/// What a request tells of who asks.
+/// The properties of a request that identify its visitor.
 #[derive(Debug)]
 pub(crate) struct VisitorRequest {
     headers: HeaderMap,
@@ -61,109 +51,87 @@ impl VisitorRequest {
         &self.headers
     }
 
-    pub(crate) fn from(&self, rooms: &Rooms) -> Block {
-        Block::of(rooms.proxies.visitor(self.peer, &self.headers))
+    pub(crate) fn from(&self, rooms: &Rooms) -> AddressBlock {
+        AddressBlock::of(rooms.proxies.visitor(self.peer, &self.headers))
     }
 
     /// The room of this name.
-    pub(crate) async fn door(&self, app: &App, rooms: &Rooms, name: &str) -> ApiResult<Arc<ServedRoom>> {
-        rooms.door(name, Some((self.from(rooms), app.now()))).await
+    pub(crate) async fn room(&self, app: &App, rooms: &Rooms, name: &str) -> ApiResult<Arc<ServedRoom>> {
+        rooms.room(name, Some((self.from(rooms), app.now()))).await
     }
 
-    /// The cookie that keeps whom the shop named, for one room.
-    fn named_cookie(door: &ServedRoom, tls: bool) -> String {
-        let hash = Sha256::digest(door.room.name().as_str());
-        let short: String = hash[..6].iter().map(|byte| format!("{byte:02x}")).collect();
-        let prefix = if tls { "__Host-" } else { "" };
-        format!("{prefix}tidegate_named_{short}")
-    }
-
-    /// Whether the browser reached us by TLS, ours or that of a proxy of ours: then only cookies of TLS are believed.
+    /// Whether the browser used TLS to this service or to a trusted proxy. Then only cookies set over TLS count.
     fn by_tls(&self, app: &App, rooms: &Rooms) -> bool {
-        app.config.server.tls.is_some() || rooms.proxies.say_tls(self.peer, &self.headers)
+        app.config.server.tls.is_some() || rooms.proxies.report_tls(self.peer, &self.headers)
     }
 
-    fn cookie(&self, wanted: &str) -> Option<&str> {
-        let all = self.headers.get_all(header::COOKIE).iter();
-        all.filter_map(|value| value.to_str().ok())
-            .flat_map(|value| value.split(';'))
-            .filter_map(|pair| pair.trim().split_once('='))
-            .find_map(|(name, value)| (name == wanted).then_some(value))
-    }
-
-    /// Who asks: by a token of the shop, given now or kept since, or as a browser. None: a browser that nobody knows,
-    /// unless `make` gives it a name.
-    pub(crate) fn who(
+    /// Identifies the visitor: by a token of the shop, by the identity cookie of an earlier token, or as a browser. For an
+    /// unknown browser it returns `None`, unless `make` is set: then it creates an identity.
+    pub(crate) fn identify(
         &self,
         app: &App,
-        door: &ServedRoom,
+        served: &ServedRoom,
         token: Option<&str>,
         make: bool,
     ) -> ApiResult<Option<Visitor>> {
         let rooms = app.rooms()?;
         let (tls, now, from) = (self.by_tls(app, rooms), app.now(), self.from(rooms));
-        // A form or a script tells where its page is from, which a stream does not: good enough to give a better cookie, not
-        // to refuse the one that a stream was given.
+        // A form or a script sends the origin of its page, but a stream does not. So the origin may upgrade a cookie, but must
+        // not invalidate one that a stream got.
         let secure = tls || came_by_tls(&app.config.server, &self.headers);
-        let room = door.room.name();
-        let visitor = |person, fresh, cookies| Visitor {
-            person,
-            fresh,
-            late: false,
-            from,
-            cookies,
+        let room = served.room.name();
+        let visitor = |person, fresh, late, cookie: Option<HeaderValue>| Visitor {
+            applicant: Applicant {
+                person,
+                fresh,
+                late,
+                from,
+            },
+            cookies: cookie.into_iter().collect(),
         };
-        if !door.shop_keys.is_empty() {
-            let mut kept = [true, false]
+        if !served.shop_keys.is_empty() {
+            let mut stored = [true, false]
                 .into_iter()
                 .filter(|secure| *secure || !tls)
-                .filter_map(|secure| self.cookie(&Self::named_cookie(door, secure)));
-            let kept = kept.find_map(|kept| rooms.seal.open(room, kept));
+                .filter_map(|secure| cookies::value(&self.headers, &cookies::named(room, secure)));
+            let stored = stored.find_map(|cookie| rooms.cookies.verify(room, cookie));
             let bad = |refused: TokenRefused| ApiError::new(BAD_TOKEN, refused.to_string());
-            let given = token.map(|token| door.shop_keys.named(token, room, now));
+            let given = token.map(|token| served.shop_keys.named(token, room, now));
             let given = given.transpose().map_err(bad)?;
-            match (given, kept) {
+            match (given, stored) {
                 (Some(named), _) if named.until > now => {
-                    let (name, value) = (Self::named_cookie(door, secure), rooms.seal.close(room, &named));
-                    let secure = if secure { "; Secure" } else { "" };
-                    let cookie = format!(
-                        "{name}={value}; Path=/; Max-Age={NAMED_SECONDS}; HttpOnly; SameSite=Lax{secure}"
-                    );
-                    let cookie = HeaderValue::try_from(cookie).ok();
-                    return Ok(Some(visitor(named.person, false, cookie.into_iter().collect())));
+                    let cookie = cookies::set_named(room, &rooms.cookies.sign(room, &named), secure);
+                    return Ok(Some(visitor(named.person, false, false, cookie)));
                 }
-                // By the old link of one person a browser that several use does not become another.
-                (Some(named), Some(kept)) if named.person != kept.person => {
+                // An expired link of another person must not change the identity of a shared browser.
+                (Some(named), Some(stored)) if named.person != stored.person => {
                     return Err(bad(TokenRefused::Expired));
                 }
                 (Some(_), None) => return Err(bad(TokenRefused::Expired)),
-                // A stream that broke comes back with the token that it began with, however long ago that was.
-                (_, Some(kept)) => {
-                    return Ok(Some(Visitor {
-                        late: kept.until <= now,
-                        ..visitor(kept.person, false, Vec::new())
-                    }));
+                // A broken stream reconnects with the token that it began with, even if that has expired.
+                (_, Some(stored)) => {
+                    return Ok(Some(visitor(stored.person, false, stored.until <= now, None)));
                 }
                 (None, None) => {}
             }
-            if !door.settings.anonymous {
-                let detail =
-                    "this room lets in those whom the shop names: come by the shop's link, which has a token";
+            if !served.settings.anonymous {
+                let detail = "the room needs a token of the shop, and the request has none; open the room by the shop's link";
                 return Err(ApiError::new(BAD_TOKEN, detail));
             }
         } else if token.is_some() {
-            let detail = "a token is given, but the room has no key of a shop (signed_by) to check it with";
+            let detail =
+                "the request has a token, but the room has no shop keys (signed_by); leave the token out";
             return Err(ApiError::new(BAD_TOKEN, detail));
         }
-        if let Some(browser) = Browser::of(&self.headers, tls) {
-            return Ok(Some(visitor(browser.person(room), false, Vec::new())));
+        if let Some(browser) = cookies::browser(&self.headers, tls) {
+            return Ok(Some(visitor(browser.person(room), false, false, None)));
         }
         if !make {
             return Ok(None);
         }
-        let browser = Browser::fresh().map_err(|_| ApiError::new(INTERNAL, "there is no randomness"))?;
-        let cookie = browser.cookie(secure);
-        Ok(Some(visitor(browser.person(room), true, vec![cookie])))
+        let browser = Browser::fresh().map_err(|_| no_randomness())?;
+        let cookie = cookies::set_browser(&browser, secure);
+        Ok(Some(visitor(browser.person(room), true, false, cookie)))
     }
 }
 
@@ -174,88 +142,47 @@ impl Visitor {
         }
     }
 
-    /// Checks whether it may come, and how it comes.
-    pub(crate) async fn comes(
+    /// Checks whether the visitor may take a ticket, and returns the parameters to join with.
+    pub(crate) async fn may_join(
         &self,
         rooms: &Rooms,
-        door: &ServedRoom,
-        asked: &JoinOptions<'_>,
+        served: &ServedRoom,
+        options: JoinOptions<'_>,
         now: Timestamp,
     ) -> ApiResult<JoinParams> {
-        let found = match self.fresh {
-            true => None,
-            false => door.room.look(&self.person).await?,
-        };
-        let state = found.map(|found| found.ticket.state);
-        let active = state
-            .as_ref()
-            .is_some_and(|state| !matches!(state, TicketState::Ended { .. }));
-        let told = matches!(state, Some(TicketState::Ended { .. })) && !asked.again;
-        if self.late && !(active || told) {
-            return Err(ApiError::new(BAD_TOKEN, TokenRefused::Expired.to_string()));
-        }
-        // Whoever has a ticket, or is only told how it ended, takes nothing.
-        rooms
-            .joins
-            .take(&self.person, self.from, active || told, now)
-            .map_err(|too_many| {
-                let detail = "too many have come from your address, or you too often, within a minute; try again later";
+        let checked = served.entry(rooms).check(&self.applicant, options, now).await?;
+        checked.map_err(|refused| match refused {
+            EntryRefused::Token(refused) => ApiError::new(BAD_TOKEN, refused.to_string()),
+            EntryRefused::TooMany(too_many) => {
+                let detail = "too many joins by you or from your address within a minute; try again later";
                 ApiError::new(TOO_MANY_JOINS, detail).after(too_many.wait)
-            })?;
-        if let (Some(proof), false) = (&door.settings.proof, active || told) {
-            let given = asked.proof.ok_or_else(|| {
-                let room = door.room.name();
-                ApiError::new(
-                    PROOF_NEEDED,
-                    format!("ask for a challenge at /v1/rooms/{room}/challenge, work it out, and come with the answer"),
-                )
-            })?;
-            let verified = rooms
-                .proofs
-                .verify(proof, given, door.room.name(), self.from, now);
-            verified.map_err(|refused| ApiError::new(PROOF_NEEDED, refused.to_string()))?;
-        }
-        let completed = matches!(
-            state,
-            Some(TicketState::Ended {
-                end: End::Completed,
-                ..
-            })
-        );
-        let seen = door.room.seen_or_look().await?;
-        Ok(JoinParams {
-            person: self.person.clone(),
-            stream: false,
-            again: asked.again && (door.settings.again || !completed),
-            draw: door.draw(&self.person, seen.view.opens_at),
+            }
+            EntryRefused::ProofNeeded => {
+                let room = served.room.name();
+                let detail = format!(
+                    "the request has no proof of work; solve the challenge of /v1/rooms/{room}/challenge, and send the solution as `proof`"
+                );
+                ApiError::new(PROOF_NEEDED, detail)
+            }
+            EntryRefused::Proof(refused) => ApiError::new(PROOF_NEEDED, refused.to_string()),
         })
     }
-
-    /// Somebody was turned away who had been counted.
-    pub(crate) fn turned_away(&self, rooms: &Rooms, outcome: &JoinOutcome, now: Timestamp) {
-        if matches!(outcome, JoinOutcome::Refused(_)) {
-            rooms.joins.give_back(self.from, now);
-        }
-    }
-}
-
-/// How somebody wants to come.
-#[derive(Debug, Default)]
-pub(crate) struct JoinOptions<'a> {
-    pub(crate) again: bool,
-    pub(crate) proof: Option<&'a str>,
 }
 
 pub(crate) fn not_taken(refused: NotTaken) -> ApiError {
     match refused {
         NotTaken::Closed => ApiError::new(ROOM_CLOSED, "the room is closed"),
-        NotTaken::SoldOut => ApiError::new(SOLD_OUT, "everything is sold"),
+        NotTaken::SoldOut => ApiError::new(SOLD_OUT, "all seats are sold"),
         NotTaken::Full => ApiError::new(ROOM_FULL, "the waiting room is full; try again later"),
     }
 }
 
-/// Against proxies that would keep events back, or an answer that is one visitor's.
-pub(crate) const NOT_KEPT: [(HeaderName, HeaderValue); 2] = [
+pub(crate) fn no_randomness() -> ApiError {
+    ApiError::new(INTERNAL, "the operating system provides no randomness")
+}
+
+/// Headers against proxies that would buffer events, or cache the response to one visitor.
+pub(crate) const NOT_CACHED: [(HeaderName, HeaderValue); 2] = [
     (
         header::CACHE_CONTROL,
         HeaderValue::from_static("no-store, no-transform"),

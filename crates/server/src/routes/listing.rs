@@ -1,4 +1,4 @@
-//! Pages of a listing: where they begin, and how much they hold.
+//! Pages of a listing: where a page begins, and how much it holds.
 
 use serde::Deserialize;
 use tidegate_core::bulk::views::{Cursor, Page};
@@ -8,13 +8,13 @@ use crate::problem::{ApiError, ApiResult};
 
 /// Limit: items of one page.
 const MAX_PAGE: u32 = 1_000;
-/// Limit: about what a page of jobs holds. Payloads and results are large; a page ends after the read that reaches
-/// this, with the cursor to go on.
+/// Limit: about how many bytes a page of jobs holds, because payloads and results are large. A page ends after the read that
+/// reaches this, with a cursor for the rest.
 const PAGE_BYTES: usize = 8 * 1024 * 1024;
-/// Limit: jobs of one read, so that a page is at most this many of the largest jobs over its bytes.
+/// Limit: jobs of one read. A page exceeds its bytes by at most this many of the largest jobs.
 const READ: u32 = 50;
 
-/// Where a listing goes on, and how long a page is.
+/// Where a page begins, and how many items it has.
 #[derive(Debug, Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
@@ -26,18 +26,18 @@ pub(crate) struct Listing {
     pub(crate) limit: Option<u32>,
 }
 
-/// Most items of a page.
+/// Checks the `limit` of a request.
 pub(crate) fn page_size(limit: Option<u32>) -> ApiResult<u32> {
     match limit.unwrap_or(100) {
         limit @ 1..=MAX_PAGE => Ok(limit),
         other => Err(ApiError::invalid(format!(
-            "limit = {other}: it may be from 1 to {MAX_PAGE}"
+            "limit = {other}: it must be from 1 to {MAX_PAGE}"
         ))),
     }
 }
 
-/// A page of jobs that is read piece by piece, up to so many items or [`PAGE_BYTES`].
-pub(super) struct Filling<T> {
+/// Fills a page of jobs read by read, up to `max` items or [`PAGE_BYTES`].
+pub(crate) struct Filling<T> {
     page: Page<T>,
     max: u32,
     bytes: usize,
@@ -45,7 +45,7 @@ pub(super) struct Filling<T> {
 }
 
 impl<T> Filling<T> {
-    pub(super) fn new(after: Option<Cursor>, max: u32) -> Self {
+    pub(crate) fn new(after: Option<Cursor>, max: u32) -> Self {
         Self {
             page: Page {
                 items: Vec::new(),
@@ -57,13 +57,13 @@ impl<T> Filling<T> {
         }
     }
 
-    /// After what, and how many, to read; `None` when the page is full.
-    pub(super) fn wants(&mut self) -> Option<(Option<Cursor>, u32)> {
+    /// Returns the cursor and the size of the next read; `None` when the page is full.
+    pub(crate) fn wants(&mut self) -> Option<(Option<Cursor>, u32)> {
         let missing = self.max - self.page.items.len() as u32;
         (!self.full).then(|| (self.page.next.take(), READ.min(missing)))
     }
 
-    pub(super) fn take(&mut self, read: Page<T>, bytes: impl Fn(&T) -> usize) {
+    pub(crate) fn take(&mut self, read: Page<T>, bytes: impl Fn(&T) -> usize) {
         self.bytes += read.items.iter().map(bytes).sum::<usize>();
         self.page.items.extend(read.items);
         self.page.next = read.next;
@@ -72,7 +72,7 @@ impl<T> Filling<T> {
             || self.bytes >= PAGE_BYTES;
     }
 
-    pub(super) fn page(self) -> Page<T> {
+    pub(crate) fn page(self) -> Page<T> {
         self.page
     }
 }

@@ -1,32 +1,21 @@
-//! The API's addresses. Each handler is described where it stands; the description is served as OpenAPI.
+//! The API's routes. Each handler carries its own description, and the OpenAPI document collects them.
 
-mod batches;
-mod congestion;
-mod dead;
-mod dead_letters;
-mod groups;
-mod jobs;
-mod leases;
-mod limits;
-mod listing;
-mod passes;
-mod records;
-mod refresh;
-pub(crate) mod room_page;
-mod rooms;
+pub(crate) mod listing;
 mod stats;
-mod visits;
-mod why;
 
 use utoipa::openapi::OpenApi;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
+use crate::bulk::{batches, congestion, dead, groups, jobs, leases, limits, why};
 use crate::openapi;
+use crate::refresh::{dead_letters, records, status};
+use crate::room::{passes, rooms, visits};
 use crate::state::App;
 
-/// Everything below `/v1`, what visitors of rooms ask, and the description of both. Visitors' answers are their own:
-/// nothing that keeps answers may stand before them.
+/// Returns the routes below `/v1`, the routes of visitors, and the description of both.
+///
+/// The visitors' routes are separate, because their responses are personal: no layer that caches responses may wrap them.
 pub(crate) fn api() -> (axum::Router<App>, axum::Router<App>, OpenApi) {
     let (router, mut description) = OpenApiRouter::with_openapi(openapi::head())
         .routes(routes!(groups::list))
@@ -51,7 +40,7 @@ pub(crate) fn api() -> (axum::Router<App>, axum::Router<App>, OpenApi) {
         .routes(routes!(jobs::enqueue))
         .routes(routes!(jobs::enqueue_for_group))
         .routes(routes!(jobs::read))
-        .routes(routes!(jobs::retry))
+        .routes(routes!(jobs::replay))
         .routes(routes!(why::job))
         .routes(routes!(leases::lease))
         .routes(routes!(leases::extend))
@@ -64,9 +53,9 @@ pub(crate) fn api() -> (axum::Router<App>, axum::Router<App>, OpenApi) {
         .routes(routes!(records::refresh))
         .routes(routes!(records::read_many))
         .routes(routes!(records::follow))
-        .routes(routes!(refresh::overview))
-        .routes(routes!(refresh::sources))
-        .routes(routes!(refresh::release))
+        .routes(routes!(status::overview))
+        .routes(routes!(status::sources))
+        .routes(routes!(status::release))
         .routes(routes!(dead_letters::list))
         .routes(routes!(dead_letters::inspect))
         .routes(routes!(dead_letters::replay))
@@ -96,7 +85,7 @@ pub(crate) fn api() -> (axum::Router<App>, axum::Router<App>, OpenApi) {
     let (visitors, theirs) = OpenApiRouter::new()
         .routes(routes!(visits::stream))
         .routes(routes!(visits::join))
-        .routes(routes!(visits::place))
+        .routes(routes!(visits::ticket))
         .routes(routes!(visits::leave))
         .routes(routes!(visits::challenge))
         .routes(routes!(visits::draw))

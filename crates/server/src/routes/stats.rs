@@ -1,4 +1,4 @@
-//! The whole system: statistics, the last minutes, targets, what was done by whom.
+//! The whole system: statistics and their history, targets, the audit log, the caller's identity.
 
 use std::convert::Infallible;
 
@@ -22,7 +22,7 @@ use crate::state::App;
 
 /// Reads statistics of the whole system.
 ///
-/// While the store is unavailable, the answer is what the service last saw.
+/// While the store is unavailable, the answer is the last known state.
 #[utoipa::path(
     get, path = "/v1/stats",
     operation_id = "getStats", tag = "statistics", security(("apiKey" = ["READ"]), ()),
@@ -68,15 +68,15 @@ pub(super) async fn follow(State(app): State<App>, caller: Caller) -> ApiResult<
 }
 
 fn every_second(app: App, first: Stats) -> impl Stream<Item = Result<Event, Infallible>> {
-    let news = app.sampler.subscribe();
-    futures_util::stream::unfold((news, Some(first)), |(mut news, first)| async move {
+    let updates = app.sampler.subscribe();
+    futures_util::stream::unfold((updates, Some(first)), |(mut updates, first)| async move {
         if let Some(first) = first {
-            return Some((Ok(event("stats", &first)), (news, None)));
+            return Some((Ok(event("stats", &first)), (updates, None)));
         }
         loop {
-            match news.recv().await {
-                Ok(stats) => return Some((Ok(event("stats", &*stats)), (news, None))),
-                // A reader that is too slow misses some seconds.
+            match updates.recv().await {
+                Ok(stats) => return Some((Ok(event("stats", &*stats)), (updates, None))),
+                // A client that reads too slowly misses some seconds.
                 Err(RecvError::Lagged(_)) => {}
                 Err(RecvError::Closed) => return None,
             }
@@ -159,7 +159,7 @@ pub(super) async fn disable(
     caller.need_for_all(Role::Admin)?;
     target(&app, &name)?;
     let why = reason.why.as_deref().unwrap_or("no reason given");
-    let shown = format!("switched off by {}: {why}", caller.name);
+    let shown = format!("disabled by {}: {why}", caller.name);
     let command = AuditedCommand::new("target.disable", &name).because(reason.why);
     app.audited(&caller, command, async {
         app.targets.disable(&QueueId::new(&name)?, shown);
@@ -187,11 +187,11 @@ pub(super) struct Recent {
 pub(super) async fn audit(
     State(app): State<App>,
     caller: Caller,
-    QueryParams(asked): QueryParams<Recent>,
+    QueryParams(query): QueryParams<Recent>,
 ) -> ApiResult<Json<Page<AuditEntry>>> {
     caller.need_for_all(Role::Admin)?;
     Ok(Json(Page {
-        items: app.audit.latest(page_size(asked.limit)? as usize).await?,
+        items: app.audit.latest(page_size(query.limit)? as usize).await?,
         next: None,
     }))
 }

@@ -1,4 +1,4 @@
-//! What is in `deploy/` fits the program: its metrics, its settings and its operations page.
+//! The files of `deploy/` match the program: its metrics, its settings and its operations page.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -11,7 +11,7 @@ fn read(path: &str) -> String {
     fs::read_to_string(root.join(path)).unwrap_or_else(|error| panic!("{path}: {error}"))
 }
 
-/// The metrics that `docs/metrics.md` documents. A test beside the code holds it equal to what is told.
+/// The metrics that `docs/metrics.md` documents. A test beside the code compares it with the exposed metrics.
 fn documented() -> BTreeSet<String> {
     let document = read("docs/metrics.md");
     let rows = document.lines().filter_map(|line| line.strip_prefix("| `"));
@@ -20,7 +20,7 @@ fn documented() -> BTreeSet<String> {
         .collect()
 }
 
-/// Everything in a text that is written like the name of a metric of ours, without the suffixes of histograms.
+/// Every word of a text that looks like the name of a metric of this program, without the suffixes of histograms.
 fn used(text: &str) -> BTreeSet<String> {
     let words = text.split(|c: char| !(c.is_ascii_alphanumeric() || c == '_'));
     let ours = words.filter(|word| {
@@ -56,7 +56,7 @@ fn rules_and_dashboard_use_metrics_that_exist() {
 }
 
 #[test]
-fn every_alert_says_where_to_read_on_and_is_tested() {
+fn every_alert_has_a_runbook_and_a_test() {
     let (rules, page) = (
         read("deploy/prometheus/tidegate.rules.yml"),
         read("docs/operations.md"),
@@ -95,7 +95,7 @@ fn rules() -> Vec<(String, String)> {
 }
 
 #[test]
-fn whoever_is_paged_is_paged_by_one_table() {
+fn alerts_page_with_the_agreed_severity() {
     let paged: Vec<(String, String)> = rules()
         .into_iter()
         .filter(|(_, rule)| rule.contains("page: "))
@@ -144,7 +144,7 @@ fn every_alert_that_pages_is_tested_both_ways() {
     }
 }
 
-/// The panels of a row of the dashboard.
+/// The panels of one row of the dashboard.
 fn row(title: &str) -> Vec<serde_json::Value> {
     let dashboard: serde_json::Value =
         serde_json::from_str(&read("deploy/grafana/tidegate.json")).expect("a dashboard is JSON");
@@ -160,7 +160,7 @@ fn row(title: &str) -> Vec<serde_json::Value> {
         .collect()
 }
 
-/// Whether one of the panels shows all of it.
+/// Whether one panel shows all of these metrics.
 fn shows(row: &[serde_json::Value], wanted: &[&str]) -> bool {
     row.iter().any(|panel| {
         let text = panel["targets"].to_string();
@@ -234,7 +234,7 @@ fn refreshes_have_their_panels() {
 }
 
 #[test]
-fn the_dashboard_is_one_that_grafana_can_load() {
+fn grafana_can_load_the_dashboard() {
     let dashboard: serde_json::Value =
         serde_json::from_str(&read("deploy/grafana/tidegate.json")).expect("a dashboard is JSON");
     let panels = dashboard["panels"].as_array().unwrap();
@@ -252,7 +252,7 @@ fn the_dashboard_is_one_that_grafana_can_load() {
 }
 
 #[test]
-fn the_settings_of_the_compose_file_work() {
+fn the_settings_of_the_compose_file_are_valid() {
     let config: Config = toml::from_str(&read("deploy/tidegate.toml")).unwrap();
     config.validate().unwrap();
     assert_eq!(config.redis.urls(), ["redis://redis:6379/0"]);

@@ -1,4 +1,4 @@
-//! The service through its port.
+//! End-to-end tests of the service through its port.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on panics")]
 

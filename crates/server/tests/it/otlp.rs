@@ -1,4 +1,4 @@
-//! Traces arrive at a collector.
+//! The service exports traces to a collector.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpListener;
@@ -9,14 +9,14 @@ use tidegate_server::config::TracingConfig;
 use tidegate_server::telemetry;
 use tracing_subscriber::layer::SubscriberExt;
 
-/// First line and headers, and the body.
+/// The first line with the headers, and the body.
 type Export = (Vec<String>, Vec<u8>);
 
-/// Takes one export.
+/// Starts a collector that accepts one export.
 fn collector() -> (String, mpsc::Receiver<Export>) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = format!("http://{}", listener.local_addr().unwrap());
-    let (heard, exports) = mpsc::channel();
+    let (sender, exports) = mpsc::channel();
     std::thread::spawn(move || {
         let (stream, _) = listener.accept().unwrap();
         let mut stream = BufReader::new(stream);
@@ -34,7 +34,7 @@ fn collector() -> (String, mpsc::Receiver<Export>) {
         stream.read_exact(&mut body).unwrap();
         let answer = "HTTP/1.1 200 OK\r\ncontent-type: application/x-protobuf\r\ncontent-length: 0\r\n\r\n";
         stream.get_mut().write_all(answer.as_bytes()).unwrap();
-        heard.send((head, body)).unwrap();
+        sender.send((head, body)).unwrap();
     });
     (address, exports)
 }
@@ -52,7 +52,7 @@ fn a_call_of_a_target_is_exported_when_the_service_ends() {
     let (layer, guard) = telemetry::layer(&config).unwrap().unwrap();
     let subscriber = tracing_subscriber::registry().with(layer);
     let parent = tracing::subscriber::with_default(subscriber, || {
-        assert_eq!(telemetry::traceparent(), None, "nothing is traced here");
+        assert_eq!(telemetry::traceparent(), None, "there is no span here");
         let span = telemetry::push_span("mail", "customer-a", "job-1", 2);
         span.record("status", 200);
         span.in_scope(telemetry::traceparent)
@@ -67,7 +67,7 @@ fn a_call_of_a_target_is_exported_when_the_service_ends() {
     for text in ["push mail", "customer-a", "job-1", "service.name", "tidegate"] {
         assert!(contains(&body, text), "{text} is not in the export");
     }
-    // 00-<trace>-<span>-01, as the target sees it.
+    // The target gets 00-<trace>-<span>-01.
     let parent = parent.unwrap();
     let parts: Vec<&str> = parent.split('-').collect();
     assert_eq!(

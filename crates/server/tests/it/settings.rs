@@ -7,7 +7,7 @@ use tidegate_server::config::Config;
 
 const FILE: &str = include_str!("../../../../tidegate.toml");
 
-/// Settings and sections are `# field = value` and `# [section]`; other comments are prose.
+/// Settings and sections are written as `# field = value` and `# [section]`; other comments are prose.
 fn is_setting(line: &str) -> bool {
     let Some(text) = line.strip_prefix("# ") else {
         return false;
@@ -24,7 +24,7 @@ fn uncommented() -> String {
     lines.flat_map(|line| [line, "\n"]).collect()
 }
 
-/// The paths of all fields, absent ones too. Headers are values of users.
+/// Collects the paths of all fields, including absent ones. Users choose the names of headers.
 fn fields(value: &Value, at: &str, found: &mut BTreeSet<String>) {
     match value {
         Value::Object(object) if !at.ends_with(".headers") => {
@@ -39,7 +39,7 @@ fn fields(value: &Value, at: &str, found: &mut BTreeSet<String>) {
     }
 }
 
-/// Compares what has a default.
+/// Compares the fields that have a default.
 fn same(default: &Value, shown: &Value, at: &str) {
     match (default, shown) {
         (Value::Null, _) => {}
@@ -48,10 +48,7 @@ fn same(default: &Value, shown: &Value, at: &str) {
                 same(value, &shown[key], &format!("{at}.{key}"));
             }
         }
-        _ => assert_eq!(
-            default, shown,
-            "{at}: the file shows another value than the default"
-        ),
+        _ => assert_eq!(default, shown, "{at}: the value in the file is not the default"),
     }
 }
 
@@ -60,18 +57,18 @@ fn read(text: &str) -> Config {
 }
 
 fn json(config: &Config) -> Value {
-    serde_json::to_value(config).expect("settings can be written")
+    serde_json::to_value(config).expect("settings serialize to JSON")
 }
 
 #[test]
-fn as_it_is_it_changes_nothing() {
+fn the_file_changes_nothing() {
     assert_eq!(read(FILE), Config::default());
 }
 
 #[test]
-fn every_setting_is_in_it() {
+fn every_setting_is_in_the_file() {
     let all = uncommented();
-    // TOML itself refuses a field that is there twice.
+    // TOML itself refuses a duplicate field.
     let table: toml::Table = all.parse().unwrap_or_else(|error| panic!("uncommented: {error}"));
     let (mut shown, mut known) = (BTreeSet::new(), BTreeSet::new());
     fields(&serde_json::to_value(&table).unwrap(), "", &mut shown);
@@ -95,11 +92,11 @@ fn every_setting_is_in_it() {
 #[test]
 fn the_values_are_the_defaults() {
     let mut defaults = json(&Config::default());
-    // Has an example; none by default.
+    // The file has an example, but there is none by default.
     defaults.as_object_mut().unwrap().remove("keys");
     let shown = json(&read(&uncommented()));
     same(&defaults, &shown, "");
-    // What is required, and nothing else.
+    // Only the required fields.
     let least = read(
         "[targets.mail]\nurl = \"https://mail.example.com/jobs\"\ntypes = [\"SEND_MAIL\"]\n\
          [callbacks.shop]\nurl = \"https://shop.example.com/done\"\n[budgets.nexon]\n\
@@ -114,7 +111,7 @@ fn the_values_are_the_defaults() {
         ("sources", "character"),
         ("rooms", "concert"),
     ] {
-        // Examples of what has no default.
+        // The file has examples of these, but they have no default.
         for field in ["headers", "texts", "colours"] {
             least[section][entry].as_object_mut().unwrap().remove(field);
         }
@@ -123,7 +120,7 @@ fn the_values_are_the_defaults() {
 }
 
 #[test]
-fn what_has_no_default_says_so() {
+fn settings_without_a_default_say_so() {
     let defaults = json(&Config::default());
     let (mut section, mut prose) = (String::new(), String::new());
     for line in FILE.lines() {
@@ -135,7 +132,7 @@ fn what_has_no_default_says_so() {
             let none = defaults.get(&section).and_then(|section| section.get(field)) == Some(&Value::Null);
             assert!(
                 prose.contains("No default") || !none,
-                "{section}.{field} has no default, which the file does not say"
+                "{section}.{field} has no default, but the file does not say so"
             );
         }
         let is_prose = line.starts_with('#') && !is_setting(line);
@@ -143,9 +140,9 @@ fn what_has_no_default_says_so() {
     }
 }
 
-/// The original's names in snake_case, with the original's defaults.
+/// Operators rely on these names and values, so a change must be deliberate.
 #[test]
-fn the_original_defaults_hold() {
+fn the_documented_defaults_hold() {
     let shown = json(&read(&uncommented()));
     for (path, value) in [
         ("/redis/host", "\"localhost\""),
@@ -156,7 +153,6 @@ fn the_original_defaults_hold() {
         ("/backpressure/global_rps", "10000.0"),
         ("/backpressure/ready_queue_max_size", "10000"),
         ("/backpressure/rate_limit_window_sec", "1.0"),
-        ("/backpressure/rate_limit_key_ttl_sec", "2.0"),
         ("/backpressure/dispatch_interval_ms", "100"),
         ("/backpressure/dispatch_batch_size", "100"),
         ("/backpressure/default_backoff_ms", "1000"),
@@ -179,7 +175,7 @@ fn the_original_defaults_hold() {
     }
 }
 
-/// The blocks of TOML of a page, in order. A page leaves secrets out.
+/// The TOML blocks of a page, in order. Pages leave secrets out.
 fn examples(page: &str) -> Vec<String> {
     let secret = format!("whsec_{}", "A".repeat(32));
     let blocks = page.split("```toml\n").skip(1);
@@ -199,9 +195,9 @@ fn add(to: &mut toml::Table, more: toml::Table) {
     }
 }
 
-/// Later examples of a page may build on earlier ones.
+/// Later examples of a page may extend earlier ones.
 #[test]
-fn every_example_of_the_documentation_is_a_configuration_that_works() {
+fn every_example_of_the_documentation_is_a_valid_configuration() {
     let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     let docs = std::fs::read_dir(root.join("docs")).unwrap();
     let mut pages: Vec<_> = docs.map(|entry| entry.unwrap().path()).collect();
@@ -226,5 +222,5 @@ fn every_example_of_the_documentation_is_a_configuration_that_works() {
             seen += 1;
         }
     }
-    assert!(seen >= 5, "only {seen} examples were found");
+    assert!(seen >= 5, "found only {seen} examples");
 }

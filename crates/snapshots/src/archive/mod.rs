@@ -30,8 +30,8 @@ pub use place::ArchivePlace;
 pub use place::S3Options;
 pub use restore::{RestoreFilter, RestoreReport};
 
-use crate::SnapshotsError;
-use crate::seam::{HistoryAsk, HistoryRow, Snapshots};
+use crate::rows::{HistoryParams, HistoryRow};
+use crate::{Snapshots, SnapshotsError};
 use place::{Day, object_path};
 
 const DAY: Millis = Millis::from_secs(24 * 60 * 60);
@@ -89,7 +89,7 @@ impl ArchiveSettings {
     pub fn check(&self) -> Result<(), ArchiveError> {
         let wrong = |reason: String| Err(ArchiveError::Settings(reason));
         if self.tiers.is_empty() {
-            return wrong("there is no tier".to_owned());
+            return wrong("there is no tier; configure at least one".to_owned());
         }
         for pair in self.tiers.windows(2) {
             if pair[0].from >= pair[1].from {
@@ -105,7 +105,7 @@ impl ArchiveSettings {
                 return wrong(format!("tier {:?} needs a name of a-z, 0-9 and -", tier.name));
             }
             if self.tiers[..index].iter().any(|other| other.name == tier.name) {
-                return wrong(format!("two tiers are called {:?}", tier.name));
+                return wrong(format!("two tiers have the name {:?}", tier.name));
             }
         }
         if self.object_rows == 0 || self.object_bytes == 0 || self.object_bytes > MAX_OBJECT_BYTES {
@@ -128,7 +128,7 @@ impl ArchiveSettings {
 pub enum ArchiveError {
     #[error(transparent)]
     Snapshots(#[from] SnapshotsError),
-    #[error("the settings of the archive do not work: {0}")]
+    #[error("invalid archive settings: {0}")]
     Settings(String),
     #[error("{place} cannot be used for {object}: {reason}")]
     Storage {
@@ -136,7 +136,7 @@ pub enum ArchiveError {
         object: String,
         reason: String,
     },
-    #[error("{object} in {place} is not what was written there: {reason}; the rows are kept where they were")]
+    #[error("{object} in {place} is damaged: {reason}; the rows stay where they were")]
     Damaged {
         place: String,
         object: String,
@@ -246,7 +246,7 @@ impl Archive {
     ) -> Result<bool, ArchiveError> {
         // Only days that are completely over: an object never gets a second part later.
         let before = Day::of(now - self.settings.tiers[0].from).start();
-        let ask = HistoryAsk {
+        let params = HistoryParams {
             source: source.clone(),
             from: Timestamp(0),
             before,
@@ -254,7 +254,7 @@ impl Archive {
             max_rows: self.settings.object_rows,
             max_bytes: self.settings.object_bytes,
         };
-        let rows = one_day(self.snapshots.history(&ask).await?);
+        let rows = one_day(self.snapshots.history(&params).await?);
         let (Some(first), Some(last)) = (rows.first(), rows.last()) else {
             return Ok(false);
         };

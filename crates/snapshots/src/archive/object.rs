@@ -14,7 +14,7 @@ use tidegate_core::time::Timestamp;
 
 use super::MAX_OBJECT_BYTES;
 use crate::MAX_DATA_BYTES;
-use crate::seam::{HistoryRow, RecordRef, Snapshot};
+use crate::rows::{HistoryRow, RecordRef, Snapshot};
 
 const MAGIC: &[u8; 4] = b"TGA1";
 /// Limit: bytes of an object after decompression: its data, one row beyond the limit, and the framing.

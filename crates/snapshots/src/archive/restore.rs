@@ -6,7 +6,7 @@ use tidegate_core::time::Timestamp;
 
 use super::place::{Day, source_name};
 use super::{Archive, ArchiveError, ArchiveProgress, ArchiveStep};
-use crate::seam::HistoryRow;
+use crate::rows::HistoryRow;
 
 /// Limit: rows that one call restores.
 const MAX_ROWS: usize = 500;

@@ -5,8 +5,8 @@ use tidegate_core::time::Timestamp;
 use super::harness::*;
 use crate::*;
 
-fn ask(max: u32) -> CountAsk {
-    CountAsk {
+fn params(max: u32) -> CountParams {
+    CountParams {
         source: source("characters"),
         tiers: vec![
             FreshnessTier {
@@ -40,7 +40,7 @@ pub async fn freshness_goes_by_tier(backend: &dyn Backend) {
             h.active(&record(key), before(active)).await;
         }
     }
-    let counts = h.snapshots.counts(&ask(100)).await.expect("counts");
+    let counts = h.snapshots.counts(&params(100)).await.expect("counts");
     let expected = Counts {
         fresh: 3,
         stale: 2,
@@ -63,15 +63,15 @@ pub async fn counting_goes_in_slices(backend: &dyn Backend) {
         })
         .collect();
     h.write(&writes).await;
-    let mut ask = ask(10);
+    let mut params = params(10);
     let (mut slices, mut fresh, mut stale) = (0, 0, 0);
     loop {
-        let counts = h.snapshots.counts(&ask).await.expect("counts");
+        let counts = h.snapshots.counts(&params).await.expect("counts");
         slices += 1;
         fresh += counts.fresh;
         stale += counts.stale;
-        ask.after = counts.next;
-        if ask.after.is_none() {
+        params.after = counts.next;
+        if params.after.is_none() {
             break;
         }
     }

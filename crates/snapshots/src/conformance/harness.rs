@@ -128,8 +128,8 @@ impl Harness {
     }
 
     /// Claims up to `max` and returns the keys, in order.
-    pub async fn stale(&self, ask: &PrefetchAsk) -> Vec<String> {
-        let claimed = self.snapshots.claim_stale(ask).await.expect("a claim");
+    pub async fn stale(&self, params: &PrefetchParams) -> Vec<String> {
+        let claimed = self.snapshots.claim_stale(params).await.expect("a claim");
         claimed
             .into_iter()
             .map(|claimed| claimed.record.key.to_string())

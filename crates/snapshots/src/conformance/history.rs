@@ -6,8 +6,8 @@ use tidegate_core::time::Timestamp;
 use super::harness::*;
 use crate::*;
 
-fn ask(max_rows: u32) -> HistoryAsk {
-    HistoryAsk {
+fn params(max_rows: u32) -> HistoryParams {
+    HistoryParams {
         source: source("characters"),
         from: Timestamp(0),
         before: after(1_000_000),
@@ -77,14 +77,14 @@ pub async fn history_comes_in_slices_oldest_first(backend: &dyn Backend) {
     let h = Harness::new(backend).await;
     change(&h, &record("a"), 6).await;
     change(&h, &record("b"), 6).await;
-    let mut ask = ask(3);
-    ask.before = after(6);
+    let mut params = params(3);
+    params.before = after(6);
     let mut seen = Vec::new();
     loop {
-        let rows = h.snapshots.history(&ask).await.expect("history");
+        let rows = h.snapshots.history(&params).await.expect("history");
         assert!(rows.len() <= 3);
         let Some(last) = rows.last() else { break };
-        ask.after = Some(last.cursor());
+        params.after = Some(last.cursor());
         seen.extend(
             rows.into_iter()
                 .map(|row| (row.replaced_at, row.record.key.to_string())),
@@ -96,11 +96,11 @@ pub async fn history_comes_in_slices_oldest_first(backend: &dyn Backend) {
         expected.push((after(second), "b".to_owned()));
     }
     assert_eq!(seen, expected);
-    ask.after = None;
-    ask.from = after(5);
-    assert_eq!(h.snapshots.history(&ask).await.expect("history").len(), 2);
-    ask.source = source("guilds");
-    assert!(h.snapshots.history(&ask).await.expect("history").is_empty());
+    params.after = None;
+    params.from = after(5);
+    assert_eq!(h.snapshots.history(&params).await.expect("history").len(), 2);
+    params.source = source("guilds");
+    assert!(h.snapshots.history(&params).await.expect("history").is_empty());
 }
 
 pub async fn a_slice_ends_when_it_is_large(backend: &dyn Backend) {
@@ -114,12 +114,12 @@ pub async fn a_slice_ends_when_it_is_large(backend: &dyn Backend) {
         ))
         .await;
     }
-    let mut ask = ask(100);
-    ask.max_bytes = 2_500;
-    assert_eq!(h.snapshots.history(&ask).await.expect("history").len(), 2);
-    ask.max_bytes = 1;
+    let mut params = params(100);
+    params.max_bytes = 2_500;
+    assert_eq!(h.snapshots.history(&params).await.expect("history").len(), 2);
+    params.max_bytes = 1;
     assert_eq!(
-        h.snapshots.history(&ask).await.expect("history").len(),
+        h.snapshots.history(&params).await.expect("history").len(),
         1,
         "always one"
     );
@@ -128,7 +128,7 @@ pub async fn a_slice_ends_when_it_is_large(backend: &dyn Backend) {
 pub async fn deleted_rows_are_gone(backend: &dyn Backend) {
     let h = Harness::new(backend).await;
     change(&h, &record("a"), 4).await;
-    let rows = h.snapshots.history(&ask(2)).await.expect("history");
+    let rows = h.snapshots.history(&params(2)).await.expect("history");
     let ids: Vec<_> = rows.iter().map(|row| row.id).collect();
     assert_eq!(h.snapshots.delete_history(&ids).await.expect("deleted"), 2);
     assert_eq!(h.snapshots.delete_history(&ids).await.expect("deleted"), 0);
@@ -141,7 +141,7 @@ pub async fn deleted_rows_are_gone(backend: &dyn Backend) {
 pub async fn restored_rows_are_as_they_were(backend: &dyn Backend) {
     let h = Harness::new(backend).await;
     change(&h, &record("a"), 4).await;
-    let rows = h.snapshots.history(&ask(100)).await.expect("history");
+    let rows = h.snapshots.history(&params(100)).await.expect("history");
     let ids: Vec<_> = rows.iter().map(|row| row.id).collect();
     h.snapshots.delete_history(&ids[..2]).await.expect("deleted");
     let restored = h
@@ -165,13 +165,13 @@ pub async fn restored_rows_are_as_they_were(backend: &dyn Backend) {
 pub async fn restored_rows_are_not_archived_again(backend: &dyn Backend) {
     let h = Harness::new(backend).await;
     change(&h, &record("a"), 3).await;
-    let rows = h.snapshots.history(&ask(100)).await.expect("history");
+    let rows = h.snapshots.history(&params(100)).await.expect("history");
     h.snapshots.delete_history(&[rows[0].id]).await.expect("deleted");
     h.snapshots
         .restore_history(&rows[..1], after(500))
         .await
         .expect("restored");
-    let left = h.snapshots.history(&ask(100)).await.expect("history");
+    let left = h.snapshots.history(&params(100)).await.expect("history");
     assert_eq!(left, rows[1..]);
     // A row added afterwards gets its own id.
     h.write_one(full(&record("a"), 9, "nine", after(9))).await;
@@ -188,7 +188,7 @@ pub async fn restored_rows_are_not_archived_again(backend: &dyn Backend) {
 pub async fn rows_of_another_database_hide_no_changes(backend: &dyn Backend) {
     let h = Harness::new(backend).await;
     change(&h, &record("a"), 4).await;
-    let rows = h.snapshots.history(&ask(100)).await.expect("history");
+    let rows = h.snapshots.history(&params(100)).await.expect("history");
     let other = Harness::new(backend).await;
     let restored = other.snapshots.restore_history(&rows, after(500)).await;
     assert_eq!(restored.expect("restored"), 3);
@@ -200,7 +200,7 @@ pub async fn rows_of_another_database_hide_no_changes(backend: &dyn Backend) {
 pub async fn restored_rows_go_when_their_time_is_up(backend: &dyn Backend) {
     let h = Harness::new(backend).await;
     change(&h, &record("a"), 4).await;
-    let rows = h.snapshots.history(&ask(100)).await.expect("history");
+    let rows = h.snapshots.history(&params(100)).await.expect("history");
     let ids: Vec<_> = rows.iter().map(|row| row.id).collect();
     h.snapshots.delete_history(&ids[..2]).await.expect("deleted");
     h.snapshots

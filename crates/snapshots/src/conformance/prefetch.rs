@@ -11,13 +11,13 @@ const HOUR: u64 = 3_600;
 const DAY: u64 = 24 * HOUR;
 
 /// Hot: requested within a day, every hour. Warm: within a week, every six hours. Cold: every day.
-fn ask_at(now: Timestamp, max: u32) -> PrefetchAsk {
+fn params_at(now: Timestamp, max: u32) -> PrefetchParams {
     let ago = |secs| now - tidegate_core::time::Millis::from_secs(secs);
     let tier = |active, every| PrefetchTier {
         active_since: ago(active),
         checked_before: ago(every),
     };
-    PrefetchAsk {
+    PrefetchParams {
         source: source("characters"),
         tiers: vec![
             tier(DAY, HOUR),
@@ -48,7 +48,11 @@ pub async fn what_is_stale_is_claimed_most_overdue_first(backend: &dyn Backend) 
     }
     checked_ago(&h, "fresh", DAY - HOUR).await;
     h.write_one(full(&record("fresh"), 2, "one", before(HOUR))).await;
-    let claimed = h.snapshots.claim_stale(&ask_at(T0, 10)).await.expect("a claim");
+    let claimed = h
+        .snapshots
+        .claim_stale(&params_at(T0, 10))
+        .await
+        .expect("a claim");
     let keys: Vec<_> = claimed
         .iter()
         .map(|claimed| claimed.record.key.as_str())
@@ -65,7 +69,11 @@ pub async fn what_was_never_fetched_comes_first(backend: &dyn Backend) {
     let h = Harness::new(backend).await;
     checked_ago(&h, "old", 30 * DAY).await;
     active_ago(&h, "new", 5).await;
-    let claimed = h.snapshots.claim_stale(&ask_at(T0, 10)).await.expect("a claim");
+    let claimed = h
+        .snapshots
+        .claim_stale(&params_at(T0, 10))
+        .await
+        .expect("a claim");
     let found: Vec<_> = claimed
         .iter()
         .map(|claimed| (claimed.record.key.as_str(), claimed.version.0))
@@ -81,11 +89,11 @@ pub async fn activity_decides_the_tier(backend: &dyn Backend) {
         active_ago(&h, key, active).await;
     }
     checked_ago(&h, "nobody", 2 * HOUR).await;
-    assert_eq!(h.stale(&ask_at(T0, 10)).await, ["hot"]);
+    assert_eq!(h.stale(&params_at(T0, 10)).await, ["hot"]);
     let later = T0 + tidegate_core::time::Millis::from_secs(5 * HOUR);
     let claimed = h
         .snapshots
-        .claim_stale(&ask_at(later, 10))
+        .claim_stale(&params_at(later, 10))
         .await
         .expect("a claim");
     let found: Vec<_> = claimed
@@ -108,9 +116,9 @@ pub async fn the_most_overdue_of_all_tiers_goes_first(backend: &dyn Backend) {
         active_ago(&h, key, active).await;
     }
     // All of them were requested, and cool down to their right tier while none is due.
-    assert!(h.stale(&ask_at(before(3_601), 10)).await.is_empty());
-    assert_eq!(h.stale(&ask_at(T0, 2)).await, ["hot", "warm"]);
-    assert_eq!(h.stale(&ask_at(T0, 2)).await, ["cold"]);
+    assert!(h.stale(&params_at(before(3_601), 10)).await.is_empty());
+    assert_eq!(h.stale(&params_at(T0, 2)).await, ["hot", "warm"]);
+    assert_eq!(h.stale(&params_at(T0, 2)).await, ["cold"]);
 }
 
 pub async fn a_record_cools_down(backend: &dyn Backend) {
@@ -120,19 +128,19 @@ pub async fn a_record_cools_down(backend: &dyn Backend) {
     // Nobody requests it any more. After three days it is warm: two hours do not make it due.
     let at = |secs| T0 + tidegate_core::time::Millis::from_secs(secs);
     h.write_one(full(&record("a"), 2, "one", at(3 * DAY))).await;
-    assert!(h.stale(&ask_at(at(3 * DAY + 2 * HOUR), 10)).await.is_empty());
-    assert_eq!(h.stale(&ask_at(at(3 * DAY + 7 * HOUR), 10)).await, ["a"]);
+    assert!(h.stale(&params_at(at(3 * DAY + 2 * HOUR), 10)).await.is_empty());
+    assert_eq!(h.stale(&params_at(at(3 * DAY + 7 * HOUR), 10)).await, ["a"]);
     h.write_one(full(&record("a"), 3, "one", at(9 * DAY))).await;
-    assert!(h.stale(&ask_at(at(9 * DAY + 7 * HOUR), 10)).await.is_empty());
-    assert_eq!(h.stale(&ask_at(at(10 * DAY + HOUR), 10)).await, ["a"]);
+    assert!(h.stale(&params_at(at(9 * DAY + 7 * HOUR), 10)).await.is_empty());
+    assert_eq!(h.stale(&params_at(at(10 * DAY + HOUR), 10)).await, ["a"]);
 }
 
 pub async fn a_record_that_is_asked_for_heats_up(backend: &dyn Backend) {
     let h = Harness::new(backend).await;
     checked_ago(&h, "a", 2 * HOUR).await;
-    assert!(h.stale(&ask_at(T0, 10)).await.is_empty());
+    assert!(h.stale(&params_at(T0, 10)).await.is_empty());
     active_ago(&h, "a", 1).await;
-    assert_eq!(h.stale(&ask_at(T0, 10)).await, ["a"]);
+    assert_eq!(h.stale(&params_at(T0, 10)).await, ["a"]);
 }
 
 pub async fn cooling_down_hides_nobody(backend: &dyn Backend) {
@@ -150,20 +158,20 @@ pub async fn cooling_down_hides_nobody(backend: &dyn Backend) {
     active_ago(&h, "hot", 1).await;
     let mut claimed = Vec::new();
     for _ in 0..20 {
-        claimed.extend(h.stale(&ask_at(T0, 5)).await);
+        claimed.extend(h.stale(&params_at(T0, 5)).await);
     }
     assert_eq!(claimed, ["hot"]);
 }
 
-pub async fn a_claim_keeps_others_away_until_it_ends(backend: &dyn Backend) {
+pub async fn a_claim_excludes_others_until_it_ends(backend: &dyn Backend) {
     let h = Harness::new(backend).await;
     checked_ago(&h, "a", 2 * DAY).await;
     checked_ago(&h, "b", 3 * DAY).await;
     active_ago(&h, "b", 60).await;
-    assert_eq!(h.stale(&ask_at(T0, 10)).await, ["b", "a"]);
-    assert!(h.stale(&ask_at(after(599), 10)).await.is_empty());
+    assert_eq!(h.stale(&params_at(T0, 10)).await, ["b", "a"]);
+    assert!(h.stale(&params_at(after(599), 10)).await.is_empty());
     // The claimer died.
-    let mut again = h.stale(&ask_at(after(601), 10)).await;
+    let mut again = h.stale(&params_at(after(601), 10)).await;
     again.sort();
     assert_eq!(again, ["a", "b"]);
 }
@@ -171,21 +179,21 @@ pub async fn a_claim_keeps_others_away_until_it_ends(backend: &dyn Backend) {
 pub async fn a_claim_holds_although_the_tier_changes(backend: &dyn Backend) {
     let h = Harness::new(backend).await;
     checked_ago(&h, "a", 2 * DAY).await;
-    assert_eq!(h.stale(&ask_at(T0, 10)).await, ["a"]);
+    assert_eq!(h.stale(&params_at(T0, 10)).await, ["a"]);
     // As a hot record it would be due at once.
     h.active(&record("a"), after(1)).await;
-    assert!(h.stale(&ask_at(after(2), 10)).await.is_empty());
-    assert!(h.stale(&ask_at(after(599), 10)).await.is_empty());
-    assert_eq!(h.stale(&ask_at(after(601), 10)).await, ["a"]);
+    assert!(h.stale(&params_at(after(2), 10)).await.is_empty());
+    assert!(h.stale(&params_at(after(599), 10)).await.is_empty());
+    assert_eq!(h.stale(&params_at(after(601), 10)).await, ["a"]);
 }
 
 pub async fn a_check_makes_a_claimed_record_fresh(backend: &dyn Backend) {
     let h = Harness::new(backend).await;
     checked_ago(&h, "a", 2 * DAY).await;
-    assert_eq!(h.stale(&ask_at(T0, 10)).await, ["a"]);
+    assert_eq!(h.stale(&params_at(T0, 10)).await, ["a"]);
     h.write_one(full(&record("a"), 2, "one", after(30))).await;
-    assert!(h.stale(&ask_at(after(DAY), 10)).await.is_empty());
-    assert_eq!(h.stale(&ask_at(after(DAY + 31), 10)).await, ["a"]);
+    assert!(h.stale(&params_at(after(DAY), 10)).await.is_empty());
+    assert_eq!(h.stale(&params_at(after(DAY + 31), 10)).await, ["a"]);
 }
 
 pub async fn two_schedulers_never_get_the_same(backend: &dyn Backend) {
@@ -201,7 +209,7 @@ pub async fn two_schedulers_never_get_the_same(backend: &dyn Backend) {
             tokio::spawn(async move {
                 let mut claimed = Vec::new();
                 for _ in 0..30 {
-                    claimed.extend(snapshots.claim_stale(&ask_at(T0, 10)).await.expect("a claim"));
+                    claimed.extend(snapshots.claim_stale(&params_at(T0, 10)).await.expect("a claim"));
                 }
                 claimed
             })
@@ -211,7 +219,12 @@ pub async fn two_schedulers_never_get_the_same(backend: &dyn Backend) {
     for task in tasks {
         claimed.extend(task.await.expect("a scheduler"));
     }
-    claimed.extend(h.snapshots.claim_stale(&ask_at(T0, 200)).await.expect("a claim"));
+    claimed.extend(
+        h.snapshots
+            .claim_stale(&params_at(T0, 200))
+            .await
+            .expect("a claim"),
+    );
     let distinct: HashSet<_> = claimed.iter().map(|claimed| claimed.record.clone()).collect();
     assert_eq!((claimed.len(), distinct.len()), (200, 200));
 }
@@ -223,8 +236,8 @@ pub async fn a_failed_record_is_not_fetched_ahead_before_its_time(backend: &dyn 
     absent.state = StatusState::Failed;
     absent.next_retry_at = Some(after(7 * DAY));
     h.write_one(Write::Failed(absent)).await;
-    assert!(h.stale(&ask_at(after(7 * DAY), 10)).await.is_empty());
-    assert_eq!(h.stale(&ask_at(after(9 * DAY), 10)).await, ["a"]);
+    assert!(h.stale(&params_at(after(7 * DAY), 10)).await.is_empty());
+    assert_eq!(h.stale(&params_at(after(9 * DAY), 10)).await, ["a"]);
 }
 
 pub async fn sources_do_not_mix(backend: &dyn Backend) {
@@ -233,7 +246,7 @@ pub async fn sources_do_not_mix(backend: &dyn Backend) {
     other.source = source("guilds");
     h.active(&other, T0).await;
     h.active(&record("mine"), T0).await;
-    assert_eq!(h.stale(&ask_at(T0, 10)).await, ["mine"]);
+    assert_eq!(h.stale(&params_at(T0, 10)).await, ["mine"]);
 }
 
 pub async fn activity_never_goes_back(backend: &dyn Backend) {
@@ -256,17 +269,21 @@ pub async fn no_more_than_asked(backend: &dyn Backend) {
     let h = Harness::new(backend).await;
     let seen: Vec<_> = (0..30).map(|n| (record(format!("r{n}")), T0)).collect();
     h.snapshots.mark_active(&seen).await.expect("activity");
-    assert_eq!(h.stale(&ask_at(T0, 7)).await.len(), 7);
-    assert_eq!(h.stale(&ask_at(T0, 0)).await.len(), 0);
-    assert_eq!(h.stale(&ask_at(T0, 100)).await.len(), 23);
+    assert_eq!(h.stale(&params_at(T0, 7)).await.len(), 7);
+    assert_eq!(h.stale(&params_at(T0, 0)).await.len(), 0);
+    assert_eq!(h.stale(&params_at(T0, 100)).await.len(), 23);
 }
 
 pub async fn too_many_tiers_are_refused(backend: &dyn Backend) {
     let h = Harness::new(backend).await;
-    let mut ask = ask_at(T0, 10);
-    ask.tiers = vec![ask.tiers[0]; MAX_TIERS + 1];
-    let error = h.snapshots.claim_stale(&ask).await.expect_err("too many tiers");
+    let mut params = params_at(T0, 10);
+    params.tiers = vec![params.tiers[0]; MAX_TIERS + 1];
+    let error = h
+        .snapshots
+        .claim_stale(&params)
+        .await
+        .expect_err("too many tiers");
     assert!(matches!(error, SnapshotsError::Invalid(_)), "{error}");
-    ask.tiers.clear();
-    assert!(h.snapshots.claim_stale(&ask).await.is_err());
+    params.tiers.clear();
+    assert!(h.snapshots.claim_stale(&params).await.is_err());
 }

@@ -191,7 +191,7 @@ pub async fn long_and_odd_errors_are_made_to_fit(backend: &dyn Backend) {
 }
 
 /// Given up; a request before `next_retry_at` is pointless.
-fn given_up(key: &str, version: u64, next_retry_at: Timestamp) -> Write {
+fn failed_for_good(key: &str, version: u64, next_retry_at: Timestamp) -> Write {
     let mut failure = failure(&record(key), version, T0);
     failure.state = StatusState::Failed;
     failure.next_retry_at = Some(next_retry_at);
@@ -205,19 +205,19 @@ pub async fn failures_of_made_up_keys_are_forgotten(backend: &dyn Backend) {
     let mut parked = failure(&record("parked"), 2, T0);
     parked.next_retry_at = Some(after(60));
     h.write(&[
-        given_up("made up", 2, after(60)),
-        given_up("registered", 2, after(60)),
-        given_up("fetched", 2, after(60)),
-        given_up("later", 2, after(100)),
+        failed_for_good("made up", 2, after(60)),
+        failed_for_good("registered", 2, after(60)),
+        failed_for_good("fetched", 2, after(60)),
+        failed_for_good("later", 2, after(100)),
         Write::Parked(parked),
     ])
     .await;
-    let ask = LapsedAsk {
+    let params = LapsedParams {
         from: Timestamp(0),
         before: after(100),
         max: 10,
     };
-    let lapsed = h.snapshots.forget_lapsed(&ask).await.expect("forgotten");
+    let lapsed = h.snapshots.forget_lapsed(&params).await.expect("forgotten");
     assert_eq!((lapsed.forgotten, lapsed.next), (2, None));
     for (key, is_kept) in [
         ("made up", false),
@@ -231,7 +231,7 @@ pub async fn failures_of_made_up_keys_are_forgotten(backend: &dyn Backend) {
     }
     assert!(h.row(&record("fetched")).await.snapshot.is_some());
     // The count of failures starts at one again.
-    h.write_one(given_up("made up", 3, after(200))).await;
+    h.write_one(failed_for_good("made up", 3, after(200))).await;
     assert_eq!(h.status(&record("made up")).await.fail_count, 1);
 }
 
@@ -244,23 +244,23 @@ pub async fn forgetting_goes_in_slices_and_passes_over_what_stays(backend: &dyn 
     h.write(&fetched).await;
     let mut failures = Vec::new();
     for n in 0..5 {
-        failures.push(given_up(&format!("fetched{n}"), 2, after(1)));
-        failures.push(given_up(&format!("made up{n}"), 2, after(2)));
+        failures.push(failed_for_good(&format!("fetched{n}"), 2, after(1)));
+        failures.push(failed_for_good(&format!("made up{n}"), 2, after(2)));
     }
     h.write(&failures).await;
-    let mut ask = LapsedAsk {
+    let mut params = LapsedParams {
         from: Timestamp(0),
         before: after(10),
         max: 2,
     };
     let (mut forgotten, mut slices) = (0, 0);
     loop {
-        let lapsed = h.snapshots.forget_lapsed(&ask).await.expect("forgotten");
+        let lapsed = h.snapshots.forget_lapsed(&params).await.expect("forgotten");
         (forgotten, slices) = (forgotten + lapsed.forgotten, slices + 1);
         assert!(lapsed.forgotten <= 2);
         let Some(next) = lapsed.next else { break };
-        assert!(next >= ask.from && slices < 20, "it goes on and on");
-        ask.from = next;
+        assert!(next >= params.from && slices < 20, "it goes on and on");
+        params.from = next;
     }
     assert_eq!(forgotten, 5);
     for n in 0..5 {

@@ -54,8 +54,8 @@ pub async fn the_same_hash_moves_only_the_check(backend: &dyn Backend) {
     let record = record("a");
     h.write_one(full(&record, 1, "one", T0)).await;
     let mut same = full(&record, 2, "other bytes", after(5));
-    if let Write::Full { hash: told, .. } = &mut same {
-        *told = hash(b"one");
+    if let Write::Full { hash: claimed, .. } = &mut same {
+        *claimed = hash(b"one");
     }
     assert_eq!(h.write_one(same).await, WriteOutcome::Unchanged);
     let snapshot = h.snapshot(&record).await;

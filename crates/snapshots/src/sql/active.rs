@@ -9,7 +9,7 @@ use super::driver::Fault;
 use super::prefetch::HOTTEST;
 use super::record::column;
 use super::statement::{Statement, Value, portions};
-use crate::seam::RecordRef;
+use crate::rows::RecordRef;
 
 impl SqlSnapshots {
     pub(super) async fn note_active(&self, seen: &[(RecordRef, Timestamp)]) -> Result<(), Fault> {

@@ -7,19 +7,19 @@ use super::SqlSnapshots;
 use super::driver::Fault;
 use super::record::{key, number, state, time};
 use super::statement::Statement;
-use crate::seam::{CountAsk, Counts, StatusCounts, StatusState};
+use crate::rows::{CountParams, Counts, StatusCounts, StatusState};
 
 impl SqlSnapshots {
-    pub(super) async fn count_slice(&self, ask: &CountAsk) -> Result<Counts, Fault> {
+    pub(super) async fn count_slice(&self, params: &CountParams) -> Result<Counts, Fault> {
         let mut select = Statement::new(
             self.driver.dialect(),
             "SELECT record_key, last_checked_at, active_at FROM snapshot WHERE ",
         )
-        .source(ask.source.as_str());
-        if let Some(after) = &ask.after {
+        .source(params.source.as_str());
+        if let Some(after) = &params.after {
             select = select.push(" AND record_key > ").bytes(after.as_str().as_bytes());
         }
-        let select = select.push(" ORDER BY record_key LIMIT ").int(ask.max.into());
+        let select = select.push(" ORDER BY record_key LIMIT ").int(params.max.into());
         let mut session = self.driver.reader().await?;
         let rows = session.fetch(select).await?;
         let mut counts = Counts::default();
@@ -28,11 +28,11 @@ impl SqlSnapshots {
             let active_at = row.maybe_int(2)?.map(time);
             match checked_at {
                 None => counts.missing += 1,
-                Some(checked_at) if checked_at >= fresh_since(ask, active_at) => counts.fresh += 1,
+                Some(checked_at) if checked_at >= fresh_since(params, active_at) => counts.fresh += 1,
                 Some(_) => counts.stale += 1,
             }
         }
-        if rows.len() >= ask.max as usize
+        if rows.len() >= params.max as usize
             && let Some(last) = rows.last()
         {
             counts.next = Some(key(last.bytes(0)?)?);
@@ -62,8 +62,8 @@ impl SqlSnapshots {
     }
 }
 
-fn fresh_since(ask: &CountAsk, active_at: Option<Timestamp>) -> Timestamp {
-    let tier = active_at.and_then(|at| ask.tiers.iter().find(|tier| tier.active_since <= at));
-    tier.or(ask.tiers.last())
+fn fresh_since(params: &CountParams, active_at: Option<Timestamp>) -> Timestamp {
+    let tier = active_at.and_then(|at| params.tiers.iter().find(|tier| tier.active_since <= at));
+    tier.or(params.tiers.last())
         .map_or(Timestamp(0), |tier| tier.checked_since)
 }

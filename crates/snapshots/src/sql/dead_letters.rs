@@ -6,7 +6,7 @@ use super::SqlSnapshots;
 use super::driver::{Fault, SqlRow};
 use super::record::{column, fitting, number, time};
 use super::statement::{Statement, Value, portions};
-use crate::seam::{DeadLetterMark, DeadLetterPosition, Handled};
+use crate::rows::{DeadLetterMark, DeadLetterPosition, Handled};
 
 /// Limit: positions in one statement.
 const MAX_POSITIONS: usize = 500;

@@ -97,7 +97,7 @@ impl SqlRow {
 pub(crate) enum Fault {
     Sql(sqlx::Error),
     /// Already an error for the caller.
-    Told(SnapshotsError),
+    Typed(SnapshotsError),
     /// A value in the database that this program does not write.
     Odd(String),
 }
@@ -119,7 +119,7 @@ macro_rules! session {
                 statement: $crate::sql::statement::Statement<'_>,
             ) -> Result<Vec<$crate::sql::driver::SqlRow>, sqlx::Error> {
                 let query = $crate::sql::driver::bind!($db, statement);
-                let rows = query.fetch_all(self.ask()?).await;
+                let rows = query.fetch_all(self.connection()?).await;
                 Ok(self
                     .heard(rows)?
                     .into_iter()
@@ -132,7 +132,7 @@ macro_rules! session {
                 statement: $crate::sql::statement::Statement<'_>,
             ) -> Result<u64, sqlx::Error> {
                 let query = $crate::sql::driver::bind!($db, statement);
-                let done = query.execute(self.ask()?).await;
+                let done = query.execute(self.connection()?).await;
                 Ok(self.heard(done)?.rows_affected())
             }
 

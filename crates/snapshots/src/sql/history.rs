@@ -7,7 +7,7 @@ use super::SqlSnapshots;
 use super::driver::{Fault, Session, SqlRow};
 use super::record::{column, hash, number, record, source, time, version};
 use super::statement::{Statement, Value, portions};
-use crate::seam::{HistoryAsk, HistoryRow, RecordRef, Snapshot};
+use crate::rows::{HistoryParams, HistoryRow, RecordRef, Snapshot};
 
 /// Columns of a row, in the order in which [`row_at`] reads them.
 const COLUMNS: &str =
@@ -35,9 +35,9 @@ impl SqlSnapshots {
         Ok(sources)
     }
 
-    pub(super) async fn history_slice(&self, ask: &HistoryAsk) -> Result<Vec<HistoryRow>, Fault> {
+    pub(super) async fn history_slice(&self, params: &HistoryParams) -> Result<Vec<HistoryRow>, Fault> {
         let mut session = self.driver.reader().await?;
-        let ids = self.slice_ids(session.as_mut(), ask).await?;
+        let ids = self.slice_ids(session.as_mut(), params).await?;
         let mut rows = Vec::with_capacity(ids.len());
         for portion in ids.chunks(MAX_IDS) {
             let select = Statement::new(self.driver.dialect(), "SELECT ")
@@ -55,12 +55,12 @@ impl SqlSnapshots {
 
     /// The row ids of the slice. Checks sizes before it reads any data, so that it never loads hundreds of rows of
     /// megabytes.
-    async fn slice_ids(&self, session: &mut dyn Session, ask: &HistoryAsk) -> Result<Vec<i64>, Fault> {
+    async fn slice_ids(&self, session: &mut dyn Session, params: &HistoryParams) -> Result<Vec<i64>, Fault> {
         let mut ids = Vec::new();
         let mut bytes = 0;
-        for row in session.fetch(self.select_slice(ask)).await? {
+        for row in session.fetch(self.select_slice(params)).await? {
             bytes += number(row.int(1)?);
-            if bytes > ask.max_bytes as u64 && !ids.is_empty() {
+            if bytes > params.max_bytes as u64 && !ids.is_empty() {
                 break;
             }
             ids.push(row.int(0)?);
@@ -68,21 +68,21 @@ impl SqlSnapshots {
         Ok(ids)
     }
 
-    pub(super) fn select_slice<'a>(&self, ask: &'a HistoryAsk) -> Statement<'a> {
+    pub(super) fn select_slice<'a>(&self, params: &'a HistoryParams) -> Statement<'a> {
         let dialect = self.driver.dialect();
-        let from = ask
+        let from = params
             .after
-            .map_or(ask.from, |after| ask.from.max(after.replaced_at));
+            .map_or(params.from, |after| params.from.max(after.replaced_at));
         let mut select = Statement::new(dialect, "SELECT id, ")
             .push(&dialect.byte_length("data"))
             .push(" FROM snapshot_history WHERE ")
-            .source(ask.source.as_str())
+            .source(params.source.as_str())
             .push(" AND replaced_at >= ")
             .int(column(from.0))
             .push(" AND replaced_at < ")
-            .int(column(ask.before.0))
+            .int(column(params.before.0))
             .push(" AND restored_until IS NULL");
-        if let Some(after) = ask.after {
+        if let Some(after) = params.after {
             select = select
                 .push(" AND (replaced_at > ")
                 .int(column(after.replaced_at.0))
@@ -92,7 +92,7 @@ impl SqlSnapshots {
         }
         select
             .push(" ORDER BY replaced_at, id LIMIT ")
-            .int(ask.max_rows.into())
+            .int(params.max_rows.into())
     }
 
     pub(super) async fn forget_history(&self, ids: &[u64]) -> Result<u64, Fault> {

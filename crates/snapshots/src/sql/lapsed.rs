@@ -10,14 +10,14 @@ use super::driver::{Fault, Session};
 use super::record::{column, record, time};
 use super::statement::Statement;
 use super::steps::MAX_NAMED;
-use crate::seam::{Lapsed, LapsedAsk, RecordRef};
+use crate::rows::{Lapsed, LapsedParams, RecordRef};
 
 impl SqlSnapshots {
-    pub(super) async fn forget_lapsed_slice(&self, ask: &LapsedAsk) -> Result<Lapsed, Fault> {
+    pub(super) async fn forget_lapsed_slice(&self, params: &LapsedParams) -> Result<Lapsed, Fault> {
         let mut session = self.driver.begin().await?;
         let mut records = Vec::new();
-        let mut last = ask.from;
-        for row in session.fetch(self.select_lapsed(ask)).await? {
+        let mut last = params.from;
+        for row in session.fetch(self.select_lapsed(params)).await? {
             records.push(record(&row, 0)?);
             last = time(row.int(2)?);
         }
@@ -34,31 +34,31 @@ impl SqlSnapshots {
             let delete = Statement::new(self.driver.dialect(), "DELETE FROM update_status WHERE ")
                 .records("", unknown)
                 .push(" AND state = 'FAILED' AND next_retry_at < ")
-                .int(column(ask.before.0));
+                .int(column(params.before.0));
             forgotten += session.run(delete).await?;
         }
         session.commit().await?;
-        let full = records.len() >= ask.max as usize && ask.max > 0;
+        let full = records.len() >= params.max as usize && params.max > 0;
         // One timestamp may have more rows than a slice takes; each deletion makes room for the others.
-        let stuck = forgotten == 0 && last == ask.from;
+        let stuck = forgotten == 0 && last == params.from;
         Ok(Lapsed {
             forgotten,
             next: full.then(|| if stuck { last + Millis(1) } else { last }),
         })
     }
 
-    pub(super) fn select_lapsed(&self, ask: &LapsedAsk) -> Statement<'static> {
+    pub(super) fn select_lapsed(&self, params: &LapsedParams) -> Statement<'static> {
         let dialect = self.driver.dialect();
         Statement::new(
             dialect,
             "SELECT source, record_key, next_retry_at FROM update_status \
              WHERE state = 'FAILED' AND next_retry_at >= ",
         )
-        .int(column(ask.from.0))
+        .int(column(params.from.0))
         .push(" AND next_retry_at < ")
-        .int(column(ask.before.0))
+        .int(column(params.before.0))
         .push(" ORDER BY next_retry_at LIMIT ")
-        .int(ask.max.into())
+        .int(params.max.into())
         .push(dialect.skip_locked())
     }
 

@@ -41,21 +41,21 @@ where
     /// A transaction. Dropping it without [`commit`](Self::commit) rolls it back.
     pub(crate) async fn begin(pool: &Pool<DB>) -> Result<Self, sqlx::Error> {
         let mut lent = Self::from(pool).await?;
-        let begun = lent.ask()?.execute("BEGIN").await;
+        let begun = lent.connection()?.execute("BEGIN").await;
         lent.heard(begun)?;
         lent.in_transaction = true;
         Ok(lent)
     }
 
     pub(crate) async fn commit(mut self) -> Result<(), sqlx::Error> {
-        let committed = self.ask()?.execute("COMMIT").await;
+        let committed = self.connection()?.execute("COMMIT").await;
         self.heard(committed)?;
         self.in_transaction = false;
         Ok(())
     }
 
     /// The connection, for one request; pass its result to [`heard`](Self::heard).
-    pub(crate) fn ask(&mut self) -> Result<&mut DB::Connection, sqlx::Error> {
+    pub(crate) fn connection(&mut self) -> Result<&mut DB::Connection, sqlx::Error> {
         self.owes_answer = true;
         self.connection.as_deref_mut().ok_or(sqlx::Error::PoolClosed)
     }
@@ -92,7 +92,7 @@ where
                 connection.return_to_pool().await;
             };
             if tokio::time::timeout(RETURN, back).await.is_err() {
-                tracing::debug!("a connection to the database went silent and is given up");
+                tracing::debug!("a connection to the database went silent and is closed");
             }
         });
     }

@@ -30,8 +30,8 @@ use tidegate_core::ids::SourceId;
 use tidegate_core::time::{Millis, Timestamp};
 
 use crate::options::SnapshotsOptions;
-use crate::seam::*;
-use crate::{SnapshotsError, Write, WriteOutcome};
+use crate::rows::*;
+use crate::{Snapshots, SnapshotsError, Write, WriteOutcome};
 use driver::{Driver, Fault, Meaning};
 
 /// How often to repeat a transaction after a conflict before the caller gets an error.
@@ -75,7 +75,7 @@ impl SqlSnapshots {
             }
         };
         match tokio::time::timeout(limit.into(), attempts).await {
-            Ok(answer) => answer.map_err(|fault| self.told(fault)),
+            Ok(answer) => answer.map_err(|fault| self.error_of(fault)),
             Err(_) => Err(SnapshotsError::Timeout {
                 database: self.driver.name().to_owned(),
                 after: limit,
@@ -87,10 +87,10 @@ impl SqlSnapshots {
         matches!(error, sqlx::Error::Database(error) if self.driver.meaning(error.as_ref()) == Meaning::Conflict)
     }
 
-    fn told(&self, fault: Fault) -> SnapshotsError {
+    fn error_of(&self, fault: Fault) -> SnapshotsError {
         let database = self.driver.name().to_owned();
         let error = match fault {
-            Fault::Told(error) => return error,
+            Fault::Typed(error) => return error,
             Fault::Odd(reason) => return SnapshotsError::Corrupt { database, reason },
             Fault::Sql(error) => error,
         };
@@ -140,8 +140,8 @@ impl Snapshots for SqlSnapshots {
         .await
     }
 
-    async fn forget_lapsed(&self, ask: &LapsedAsk) -> Result<Lapsed, SnapshotsError> {
-        self.call(self.options.timeouts.write, || self.forget_lapsed_slice(ask))
+    async fn forget_lapsed(&self, params: &LapsedParams) -> Result<Lapsed, SnapshotsError> {
+        self.call(self.options.timeouts.write, || self.forget_lapsed_slice(params))
             .await
     }
 
@@ -150,24 +150,24 @@ impl Snapshots for SqlSnapshots {
             .await
     }
 
-    async fn claim_stale(&self, ask: &PrefetchAsk) -> Result<Vec<Prefetched>, SnapshotsError> {
-        if ask.tiers.is_empty() || ask.tiers.len() > MAX_TIERS {
+    async fn claim_stale(&self, params: &PrefetchParams) -> Result<Vec<Prefetched>, SnapshotsError> {
+        if params.tiers.is_empty() || params.tiers.len() > MAX_TIERS {
             return Err(SnapshotsError::Invalid(format!(
-                "{} tiers were asked for; 1 to {MAX_TIERS} are possible",
-                ask.tiers.len()
+                "{} tiers were requested; 1 to {MAX_TIERS} are allowed",
+                params.tiers.len()
             )));
         }
-        self.call(self.options.timeouts.write, || self.claim_candidates(ask))
+        self.call(self.options.timeouts.write, || self.claim_candidates(params))
             .await
     }
 
-    async fn counts(&self, ask: &CountAsk) -> Result<Counts, SnapshotsError> {
-        if ask.tiers.is_empty() {
+    async fn counts(&self, params: &CountParams) -> Result<Counts, SnapshotsError> {
+        if params.tiers.is_empty() {
             return Err(SnapshotsError::Invalid(
                 "counting needs at least one tier".to_owned(),
             ));
         }
-        self.call(self.options.timeouts.bulk, || self.count_slice(ask))
+        self.call(self.options.timeouts.bulk, || self.count_slice(params))
             .await
     }
 
@@ -181,8 +181,8 @@ impl Snapshots for SqlSnapshots {
             .await
     }
 
-    async fn history(&self, ask: &HistoryAsk) -> Result<Vec<HistoryRow>, SnapshotsError> {
-        self.call(self.options.timeouts.bulk, || self.history_slice(ask))
+    async fn history(&self, params: &HistoryParams) -> Result<Vec<HistoryRow>, SnapshotsError> {
+        self.call(self.options.timeouts.bulk, || self.history_slice(params))
             .await
     }
 

@@ -8,8 +8,8 @@ use tidegate_core::time::{Millis, Timestamp};
 use super::SqlSnapshots;
 use super::prefetch::of_keys;
 use super::statement::{Dialect, Statement};
-use crate::seam::*;
-use crate::{Failure, Write};
+use crate::rows::*;
+use crate::{Failure, Snapshots, Write};
 
 const NOW: Timestamp = Timestamp(1_706_000_000_000);
 const ROWS: u64 = 100_000;
@@ -131,7 +131,7 @@ fn assert_by_index(plan: &str, index: &str, dialect: Dialect) {
 async fn every_query_finds_its_rows_by_index(snapshots: SqlSnapshots) {
     fill(&snapshots).await;
     let dialect = snapshots.driver.dialect();
-    let ask = PrefetchAsk {
+    let params = PrefetchParams {
         source: record(0).source,
         tiers: vec![PrefetchTier {
             active_since: Timestamp(0),
@@ -142,13 +142,13 @@ async fn every_query_finds_its_rows_by_index(snapshots: SqlSnapshots) {
         claim_until: NOW,
     };
     // Most rows are due: a full scan with a sort would be just as possible.
-    let candidates = snapshots.select_candidates(&ask, 0, ask.tiers[0].checked_before, 100);
+    let candidates = snapshots.select_candidates(&params, 0, params.tiers[0].checked_before, 100);
     assert_by_index(&plan(&snapshots, candidates).await, "idx_prefetch", dialect);
 
     let due = snapshots.select_due(NOW + Millis(ROWS / 2), 100);
     assert_by_index(&plan(&snapshots, due).await, "idx_state_next_retry", dialect);
 
-    let lapsed = LapsedAsk {
+    let lapsed = LapsedParams {
         from: NOW,
         before: NOW + Millis(ROWS / 2),
         max: 100,
@@ -156,7 +156,7 @@ async fn every_query_finds_its_rows_by_index(snapshots: SqlSnapshots) {
     let lapsed = snapshots.select_lapsed(&lapsed);
     assert_by_index(&plan(&snapshots, lapsed).await, "idx_state_next_retry", dialect);
 
-    let slice = HistoryAsk {
+    let slice = HistoryParams {
         source: record(0).source,
         from: Timestamp(0),
         before: NOW - Millis(ROWS * 500),
@@ -195,7 +195,7 @@ async fn newcomers_are_found_by_key(snapshots: &SqlSnapshots, key: &str) {
     let records: Vec<_> = (0..BATCH).map(|n| record_of("newcomers", n)).collect();
     let seen: Vec<_> = records.iter().map(|record| (record.clone(), NOW)).collect();
     snapshots.mark_active(&seen).await.expect("activity");
-    let ask = PrefetchAsk {
+    let params = PrefetchParams {
         source: records[0].source.clone(),
         tiers: Vec::new(),
         max: 100,
@@ -209,7 +209,7 @@ async fn newcomers_are_found_by_key(snapshots: &SqlSnapshots, key: &str) {
     let statements = [
         snapshots.select_rows(&read),
         snapshots.lock_rows(&wanted),
-        of_keys(update, &ask, &keys),
+        of_keys(update, &params, &keys),
     ];
     for statement in statements {
         let plan = plan(snapshots, statement).await;

@@ -23,7 +23,7 @@ use super::SqlSnapshots;
 use super::driver::{Fault, Session};
 use super::record::{column, key, time, version};
 use super::statement::{Statement, Value};
-use crate::seam::{MAX_TIERS, PrefetchAsk, Prefetched, RecordRef};
+use crate::rows::{MAX_TIERS, PrefetchParams, Prefetched, RecordRef};
 
 /// Hint of a record that a user has just requested.
 pub(super) const HOTTEST: i64 = 0;
@@ -47,20 +47,20 @@ struct Candidate {
 }
 
 impl SqlSnapshots {
-    pub(super) async fn claim_candidates(&self, ask: &PrefetchAsk) -> Result<Vec<Prefetched>, Fault> {
+    pub(super) async fn claim_candidates(&self, params: &PrefetchParams) -> Result<Vec<Prefetched>, Fault> {
         let mut claimed = Vec::new();
         for _ in 0..MAX_PASSES {
-            let wanted = ask.max.saturating_sub(claimed.len() as u32);
+            let wanted = params.max.saturating_sub(claimed.len() as u32);
             if wanted == 0 {
                 break;
             }
-            let (due, misplaced) = match self.claim_pass(ask, wanted).await {
+            let (due, misplaced) = match self.claim_pass(params, wanted).await {
                 Ok(pass) => pass,
                 // Return the rows already claimed: nobody else gets them.
                 Err(_) if !claimed.is_empty() => break,
                 Err(fault) => return Err(fault),
             };
-            claimed.extend(due.into_iter().map(|candidate| candidate.claimed(ask)));
+            claimed.extend(due.into_iter().map(|candidate| candidate.claimed(params)));
             // Misplaced rows took the places of rows behind them.
             if misplaced == 0 {
                 break;
@@ -70,12 +70,16 @@ impl SqlSnapshots {
     }
 
     /// Claims the due rows among the first ones, and returns how many of the others were misplaced.
-    async fn claim_pass(&self, ask: &PrefetchAsk, wanted: u32) -> Result<(Vec<Candidate>, usize), Fault> {
+    async fn claim_pass(
+        &self,
+        params: &PrefetchParams,
+        wanted: u32,
+    ) -> Result<(Vec<Candidate>, usize), Fault> {
         let mut session = self.driver.begin().await?;
-        let candidates = self.candidates(session.as_mut(), ask, wanted).await?;
-        let (due, misplaced) = split(ask, candidates, wanted as usize);
-        self.schedule(session.as_mut(), ask, &due).await?;
-        self.put_in_place(session.as_mut(), ask, &misplaced).await?;
+        let candidates = self.candidates(session.as_mut(), params, wanted).await?;
+        let (due, misplaced) = split(params, candidates, wanted as usize);
+        self.schedule(session.as_mut(), params, &due).await?;
+        self.put_in_place(session.as_mut(), params, &misplaced).await?;
         session.commit().await?;
         Ok((due, misplaced.len()))
     }
@@ -84,19 +88,19 @@ impl SqlSnapshots {
     async fn candidates(
         &self,
         session: &mut dyn Session,
-        ask: &PrefetchAsk,
+        params: &PrefetchParams,
         wanted: u32,
     ) -> Result<Vec<Candidate>, Fault> {
         let mut candidates = Vec::new();
         for hint in (0..MAX_TIERS as i64 - 1).chain([COLDEST]) {
-            let tier = &ask.tiers[tier_of_hint(ask, hint)];
-            let select = self.select_candidates(ask, hint, tier.checked_before, wanted);
+            let tier = &params.tiers[tier_of_hint(params, hint)];
+            let select = self.select_candidates(params, hint, tier.checked_before, wanted);
             for row in session.fetch(select).await? {
                 candidates.push(Candidate {
                     key: key(row.bytes(0)?)?,
                     version: version(row.int(1)?),
                     hint,
-                    tier: tier_of(ask, row.maybe_int(2)?.map(time)),
+                    tier: tier_of(params, row.maybe_int(2)?.map(time)),
                     prefetch_at: time(row.int(3)?),
                     claimed_until: time(row.int(4)?),
                 });
@@ -107,7 +111,7 @@ impl SqlSnapshots {
 
     pub(super) fn select_candidates<'a>(
         &self,
-        ask: &'a PrefetchAsk,
+        params: &'a PrefetchParams,
         hint: i64,
         checked_before: Timestamp,
         wanted: u32,
@@ -117,7 +121,7 @@ impl SqlSnapshots {
             dialect,
             "SELECT record_key, version, active_at, prefetch_at, claimed_until FROM snapshot WHERE ",
         )
-        .source(ask.source.as_str())
+        .source(params.source.as_str())
         .push(" AND tier = ")
         .int(hint)
         .push(" AND prefetch_at < ")
@@ -131,19 +135,19 @@ impl SqlSnapshots {
     async fn schedule(
         &self,
         session: &mut dyn Session,
-        ask: &PrefetchAsk,
+        params: &PrefetchParams,
         due: &[Candidate],
     ) -> Result<(), Fault> {
-        for tier in 0..ask.tiers.len() {
+        for tier in 0..params.tiers.len() {
             let keys = keys(due.iter().filter(|candidate| candidate.tier == tier));
             for keys in keys.chunks(MAX_KEYS) {
                 let update = Statement::new(self.driver.dialect(), "UPDATE snapshot SET tier = ")
-                    .int(hint_of_tier(ask, tier))
+                    .int(hint_of_tier(params, tier))
                     .push(", prefetch_at = ")
-                    .int(column(due_when(ask, tier, ask.claim_until).0))
+                    .int(column(due_when(params, tier, params.claim_until).0))
                     .push(", claimed_until = ")
-                    .int(column(ask.claim_until.0));
-                session.run(of_keys(update, ask, keys)).await?;
+                    .int(column(params.claim_until.0));
+                session.run(of_keys(update, params, keys)).await?;
             }
         }
         Ok(())
@@ -153,12 +157,12 @@ impl SqlSnapshots {
     async fn put_in_place(
         &self,
         session: &mut dyn Session,
-        ask: &PrefetchAsk,
+        params: &PrefetchParams,
         misplaced: &[Candidate],
     ) -> Result<(), Fault> {
         let mut places: BTreeMap<(usize, Option<Timestamp>), Vec<&Candidate>> = BTreeMap::new();
         for candidate in misplaced {
-            let claimed = Some(candidate.claimed_until).filter(|until| *until > ask.now);
+            let claimed = Some(candidate.claimed_until).filter(|until| *until > params.now);
             places
                 .entry((candidate.tier, claimed))
                 .or_default()
@@ -167,13 +171,13 @@ impl SqlSnapshots {
         for ((tier, claimed), candidates) in places {
             for keys in keys(candidates.into_iter()).chunks(MAX_KEYS) {
                 let mut update = Statement::new(self.driver.dialect(), "UPDATE snapshot SET tier = ")
-                    .int(hint_of_tier(ask, tier));
+                    .int(hint_of_tier(params, tier));
                 if let Some(until) = claimed {
                     update = update
                         .push(", prefetch_at = ")
-                        .int(column(due_when(ask, tier, until).0));
+                        .int(column(due_when(params, tier, until).0));
                 }
-                session.run(of_keys(update, ask, keys)).await?;
+                session.run(of_keys(update, params, keys)).await?;
             }
         }
         Ok(())
@@ -181,15 +185,15 @@ impl SqlSnapshots {
 }
 
 /// The check time that makes a record of this tier due at `until`.
-fn due_when(ask: &PrefetchAsk, tier: usize, until: Timestamp) -> Timestamp {
-    ask.tiers[tier].checked_before + until.since(ask.now)
+fn due_when(params: &PrefetchParams, tier: usize, until: Timestamp) -> Timestamp {
+    params.tiers[tier].checked_before + until.since(params.now)
 }
 
 impl Candidate {
-    fn claimed(self, ask: &PrefetchAsk) -> Prefetched {
+    fn claimed(self, params: &PrefetchParams) -> Prefetched {
         Prefetched {
             record: RecordRef {
-                source: ask.source.clone(),
+                source: params.source.clone(),
                 key: self.key,
             },
             version: self.version,
@@ -197,42 +201,51 @@ impl Candidate {
         }
     }
 
-    fn checked_before(&self, ask: &PrefetchAsk) -> Timestamp {
-        ask.tiers[self.tier].checked_before
+    fn checked_before(&self, params: &PrefetchParams) -> Timestamp {
+        params.tiers[self.tier].checked_before
     }
 }
 
 /// Splits into rows to claim, most overdue first, and rows that are only misplaced.
-fn split(ask: &PrefetchAsk, candidates: Vec<Candidate>, wanted: usize) -> (Vec<Candidate>, Vec<Candidate>) {
-    let is_claimed = |candidate: &Candidate| candidate.claimed_until > ask.now;
+fn split(
+    params: &PrefetchParams,
+    candidates: Vec<Candidate>,
+    wanted: usize,
+) -> (Vec<Candidate>, Vec<Candidate>) {
+    let is_claimed = |candidate: &Candidate| candidate.claimed_until > params.now;
     let is_due = |candidate: &Candidate| {
-        !is_claimed(candidate) && candidate.prefetch_at < candidate.checked_before(ask)
+        !is_claimed(candidate) && candidate.prefetch_at < candidate.checked_before(params)
     };
     let (mut due, mut misplaced): (Vec<_>, Vec<_>) = candidates.into_iter().partition(is_due);
     due.sort_by_key(|candidate| {
-        let interval = ask.now.since(candidate.checked_before(ask));
-        let overdue = overdue(interval, candidate.prefetch_at, ask.now);
+        let interval = params.now.since(candidate.checked_before(params));
+        let overdue = overdue(interval, candidate.prefetch_at, params.now);
         (Reverse(overdue), candidate.prefetch_at, candidate.tier)
     });
     misplaced.extend(due.split_off(wanted.min(due.len())));
     misplaced
-        .retain(|candidate| is_claimed(candidate) || candidate.hint != hint_of_tier(ask, candidate.tier));
+        .retain(|candidate| is_claimed(candidate) || candidate.hint != hint_of_tier(params, candidate.tier));
     (due, misplaced)
 }
 
 /// The first tier that fits a record with this activity.
-fn tier_of(ask: &PrefetchAsk, active_at: Option<Timestamp>) -> usize {
-    let fits = |active_at: Timestamp| ask.tiers.iter().position(|tier| tier.active_since <= active_at);
-    active_at.and_then(fits).unwrap_or(ask.tiers.len() - 1)
+fn tier_of(params: &PrefetchParams, active_at: Option<Timestamp>) -> usize {
+    let fits = |active_at: Timestamp| {
+        params
+            .tiers
+            .iter()
+            .position(|tier| tier.active_since <= active_at)
+    };
+    active_at.and_then(fits).unwrap_or(params.tiers.len() - 1)
 }
 
 /// Hints of tiers that this request does not have belong to the last one.
-fn tier_of_hint(ask: &PrefetchAsk, hint: i64) -> usize {
-    usize::try_from(hint).unwrap_or(0).min(ask.tiers.len() - 1)
+fn tier_of_hint(params: &PrefetchParams, hint: i64) -> usize {
+    usize::try_from(hint).unwrap_or(0).min(params.tiers.len() - 1)
 }
 
-fn hint_of_tier(ask: &PrefetchAsk, tier: usize) -> i64 {
-    if tier + 1 == ask.tiers.len() {
+fn hint_of_tier(params: &PrefetchParams, tier: usize) -> i64 {
+    if tier + 1 == params.tiers.len() {
         COLDEST
     } else {
         tier as i64
@@ -247,13 +260,13 @@ fn keys<'c>(candidates: impl Iterator<Item = &'c Candidate>) -> Vec<&'c RecordKe
 
 pub(super) fn of_keys<'a>(
     update: Statement<'a>,
-    ask: &'a PrefetchAsk,
+    params: &'a PrefetchParams,
     keys: &[&'a RecordKey],
 ) -> Statement<'a> {
     let keys = keys.iter().map(|key| Value::Bytes(key.as_str().as_bytes()));
     update
         .push(" WHERE ")
-        .source(ask.source.as_str())
+        .source(params.source.as_str())
         .push(" AND record_key IN (")
         .values(keys)
         .push(")")

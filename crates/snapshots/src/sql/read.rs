@@ -6,7 +6,7 @@ use super::SqlSnapshots;
 use super::driver::{Fault, SqlRow};
 use super::record::{blob, hash, number, record, state, time, version};
 use super::statement::Statement;
-use crate::seam::{RecordRef, Row, Snapshot, Status};
+use crate::rows::{RecordRef, Row, Snapshot, Status};
 
 /// Limit: records in one statement; further ones go into further statements.
 const MAX_RECORDS: usize = 1_000;

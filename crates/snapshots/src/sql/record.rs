@@ -6,7 +6,7 @@ use tidegate_core::refresh::Version;
 use tidegate_core::time::Timestamp;
 
 use super::driver::{Fault, SqlRow};
-use crate::seam::{RecordRef, StatusState};
+use crate::rows::{RecordRef, StatusState};
 
 /// Database integers are signed; times and offsets beyond their range are as good as the end of time.
 pub(super) fn column(number: u64) -> i64 {

@@ -8,7 +8,7 @@ use super::read::{STATUS_COLUMNS, status_at};
 use super::record::{column, record};
 use super::statement::Statement;
 use super::steps::MAX_NAMED;
-use crate::seam::Retry;
+use crate::rows::Retry;
 
 impl SqlSnapshots {
     pub(super) async fn claim_due_retries(

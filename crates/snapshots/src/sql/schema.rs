@@ -213,7 +213,7 @@ impl SqlSnapshots {
         match self.found(session.as_mut()).await? {
             Some(SCHEMA_VERSION) => Ok(()),
             Some(found) => Err(self.other_schema(found)),
-            None => Err(Fault::Told(SnapshotsError::NoSchema {
+            None => Err(Fault::Typed(SnapshotsError::NoSchema {
                 database: self.driver.name().to_owned(),
             })),
         }
@@ -262,7 +262,7 @@ impl SqlSnapshots {
     }
 
     fn other_schema(&self, found: u32) -> Fault {
-        Fault::Told(SnapshotsError::OtherSchema {
+        Fault::Typed(SnapshotsError::OtherSchema {
             database: self.driver.name().to_owned(),
             found,
         })

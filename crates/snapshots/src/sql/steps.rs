@@ -9,7 +9,7 @@ use super::prefetch::COLDEST;
 use super::record::{column, fitting, state_name};
 use super::statement::{Dialect, Statement, Value, portions};
 use crate::decide::Known;
-use crate::seam::RecordRef;
+use crate::rows::RecordRef;
 use crate::{Failure, MAX_ERROR_CODE, MAX_ERROR_MESSAGE, Write};
 
 /// Limit: records in a condition that names each of them.

@@ -9,7 +9,7 @@ use super::record::{hash, record, version};
 use super::statement::{Statement, portions};
 use super::steps::{MAX_NAMED, Plan, Steps, registered};
 use crate::decide::{Decision, Known, KnownRow, Step, decide};
-use crate::seam::RecordRef;
+use crate::rows::RecordRef;
 use crate::{Write, WriteOutcome};
 
 impl SqlSnapshots {

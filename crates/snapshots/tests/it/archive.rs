@@ -1,6 +1,4 @@
-//! The archive over a folder and over a real S3 server, from a real database, also when it ends in the middle.
-
-use crate::wrapped;
+//! The archive in a folder and on a real S3 server, from a real database, also when it is interrupted.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -17,6 +15,8 @@ use tidegate_snapshots::sqlite::{self, Durability, SqliteOptions};
 use tidegate_snapshots::*;
 use tidegate_testkit::servers::S3Server;
 use wrapped::{Fault, Wrapped};
+
+use crate::wrapped;
 
 /// Noon of a day.
 const NOW: Timestamp = Timestamp(1_706_011_200_000);
@@ -176,7 +176,7 @@ async fn moves_and_comes_back(world: &World, archive: &Archive) {
         .await
         .expect("restored");
     assert_eq!(again.restored, 0);
-    // What was put back stays as long as was said, and is not stored a second time.
+    // Restored rows stay as long as requested, and are not archived a second time.
     let run = archive.run(NOW, &quiet).await.expect("a run");
     assert_eq!(run, ArchiveReport::default());
     let run = archive.run(KEPT, &quiet).await.expect("a run");
@@ -227,7 +227,7 @@ async fn ages(world: &World, archive: &Archive) {
     world.history(&["characters"], 2, 40).await;
     archive.run(NOW, &quiet).await.expect("a run");
     let run = archive.run(NOW + days(70), &quiet).await.expect("a run");
-    // All of it is old enough by then; what went to `warm` before goes on to `cold`.
+    // All of it is old enough by then; what moved to `warm` before moves on to `cold`.
     assert_eq!((run.rows, run.moved), (2 * 30, 9));
     let run = archive.run(NOW + days(400), &quiet).await.expect("a run");
     assert_eq!((run.rows, run.moved), (0, 39));
@@ -265,7 +265,7 @@ async fn history_goes_from_tier_to_tier_on_s3() {
     ages(&world, &archive).await;
 }
 
-/// Ends as if the program had died right before rows are deleted.
+/// Ends as if the program died right before it deletes rows.
 #[derive(Debug, Default)]
 struct DiesBeforeDeleting(AtomicBool);
 
@@ -331,7 +331,7 @@ async fn an_end_in_the_middle_of_moving_on_does_no_harm() {
     archive.run(NOW, &quiet).await.expect("a run");
     let folder = world.archive_folder();
     let before = files(&folder);
-    // One object is in both tiers, as after an end between writing there and deleting here.
+    // One object is in both tiers, as after a crash between writing there and deleting here.
     let name = before.first().expect("an object").clone();
     let copy = folder.join(name.replacen("warm", "cold", 1));
     std::fs::create_dir_all(copy.parent().expect("a folder")).expect("a folder");
@@ -392,7 +392,7 @@ async fn objects_have_no_more_rows_than_set() {
 }
 
 #[tokio::test]
-async fn a_damaged_object_is_told_and_nothing_is_lost() {
+async fn a_damaged_object_is_reported_and_nothing_is_lost() {
     let world = World::new().await;
     world.history(&["characters"], 2, 40).await;
     let archive = world.in_folder();
@@ -409,13 +409,13 @@ async fn a_damaged_object_is_told_and_nothing_is_lost() {
         .expect_err("damaged");
     assert!(matches!(error, ArchiveError::Damaged { .. }), "{error}");
     assert!(error.to_string().contains(&name) && !error.is_retryable());
-    // It does not move on either: the only copy stays where it is.
+    // It does not move on: the only copy stays where it is.
     archive.run(NOW + days(70), &quiet).await.expect_err("damaged");
     assert!(files(&folder).contains(&name));
 }
 
 #[tokio::test]
-async fn a_place_that_is_away_is_told_and_the_rows_stay() {
+async fn an_unavailable_archive_is_reported_and_the_rows_stay() {
     let world = World::new().await;
     world.history(&["characters"], 2, 40).await;
     let place = s3("there-is-no-such-bucket", "");

@@ -1,4 +1,4 @@
-//! Databases that do not answer, are not there, or are not what they should be: which errors a caller may wait out.
+//! Databases that do not respond, do not exist, or are unsuitable: which errors a caller may retry.
 
 use std::time::{Duration, Instant};
 
@@ -32,7 +32,7 @@ fn hasty() -> SnapshotsOptions {
 /// Longer than any machine needs for one step.
 const PATIENCE: Duration = Duration::from_secs(180);
 
-/// Repeats a read until the database is back.
+/// Repeats a read until the database is available again.
 async fn comes_back(snapshots: &dyn Snapshots) {
     let deadline = Instant::now() + PATIENCE;
     loop {
@@ -45,20 +45,20 @@ async fn comes_back(snapshots: &dyn Snapshots) {
     }
 }
 
-/// Nobody waits longer than was said.
-async fn is_told_in_time(snapshots: &dyn Snapshots) {
+/// No call waits longer than its timeout.
+async fn is_reported_in_time(snapshots: &dyn Snapshots) {
     for _ in 0..3 {
         let start = Instant::now();
         let error = snapshots.read(&[record()]).await.expect_err("no answer");
         assert!(matches!(error, SnapshotsError::Timeout { .. }), "{error}");
         assert!(error.is_retryable());
-        // 500 ms, and much patience with a busy machine: what is not bounded never ends.
+        // 500 ms, and much patience with a busy machine: an unbounded call would never end.
         assert!(start.elapsed() < PATIENCE);
     }
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_postgres_that_does_not_answer_is_told_in_time_and_comes_back() {
+async fn a_postgres_that_does_not_answer_is_reported_in_time_and_comes_back() {
     let mut server = PostgresServer::start(SqlOptions::default()).expect("a server");
     let options = PostgresOptions {
         snapshots: hasty(),
@@ -68,13 +68,13 @@ async fn a_postgres_that_does_not_answer_is_told_in_time_and_comes_back() {
     snapshots.migrate().await.expect("the schema is made");
     comes_back(&snapshots).await;
     server.pause().expect("paused");
-    is_told_in_time(&snapshots).await;
+    is_reported_in_time(&snapshots).await;
     server.resume().expect("resumed");
     comes_back(&snapshots).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_mariadb_that_does_not_answer_is_told_in_time_and_comes_back() {
+async fn a_mariadb_that_does_not_answer_is_reported_in_time_and_comes_back() {
     let mut server = MariaDbServer::start(SqlOptions::default()).expect("a server");
     let options = MySqlOptions {
         snapshots: hasty(),
@@ -84,13 +84,12 @@ async fn a_mariadb_that_does_not_answer_is_told_in_time_and_comes_back() {
     snapshots.migrate().await.expect("the schema is made");
     comes_back(&snapshots).await;
     server.pause().expect("paused");
-    is_told_in_time(&snapshots).await;
+    is_reported_in_time(&snapshots).await;
     server.resume().expect("resumed");
     comes_back(&snapshots).await;
 }
 
-/// One connection, and a machine behind it that loses its power, whatever the connection is doing at that moment: its
-/// place in the pool is free again in time.
+/// One connection, to a machine that loses its power at any moment: its slot in the pool is free again in time.
 async fn outlasts_silence(snapshots: &dyn Snapshots, proxy: &Proxy) {
     for round in 0..3 {
         let reads = async { while snapshots.read(&[record()]).await.is_ok() {} };
@@ -100,7 +99,7 @@ async fn outlasts_silence(snapshots: &dyn Snapshots, proxy: &Proxy) {
         };
         tokio::join!(reads, silence);
         comes_back(snapshots).await;
-        // A transaction that was cut off, too.
+        // Also for an interrupted transaction.
         proxy.silence_open();
         let seen = [(record(), Timestamp(1))];
         let error = snapshots.mark_active(&seen).await.expect_err("no answer");
@@ -148,7 +147,7 @@ async fn connections_to_a_mariadb_that_went_silent_held_the_pool() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_server_that_is_not_there_may_come() {
-    // Bound, and nobody listens: as long as it is here the port is nobody else's.
+    // Bound, but nobody listens: the port stays reserved while this exists.
     let socket = tokio::net::TcpSocket::new_v4().expect("a socket");
     let any = std::net::SocketAddr::from(([127, 0, 0, 1], 0));
     socket.bind(any).expect("a port");
@@ -230,7 +229,7 @@ async fn a_file_that_is_no_database_is_no_matter_of_time() {
     assert!(error.to_string().contains("missing"), "{error}");
 }
 
-/// Two processes on one file take turns; one that waits too long may try again.
+/// Two processes on one file take turns; one that waits too long may retry.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_sqlite_file_that_another_process_holds_is_busy_for_now() {
     let folder = TempDir::new().expect("a temporary folder");
@@ -248,7 +247,7 @@ async fn a_sqlite_file_that_another_process_holds_is_busy_for_now() {
     let seen = [(record(), tidegate_core::time::Timestamp(1))];
     let error = snapshots.mark_active(&seen).await.expect_err("it is busy");
     assert!(error.is_retryable(), "{error}");
-    // Readers do not wait: this comes back while the other still has it.
+    // Readers do not wait: this returns while the other still holds the lock.
     comes_back(&snapshots).await;
     other.rollback().await.expect("the lock is free");
     let deadline = Instant::now() + PATIENCE;

@@ -1,7 +1,4 @@
-//! The suite bites: backends that are wrong in one way each fail the case that is about it, and SQLite behind the same
-//! wrapper passes it.
-
-use crate::wrapped;
+//! The suite catches mutants: each backend has one fault and fails the case for it. SQLite behind the same wrapper passes.
 
 use std::marker::PhantomData;
 use std::sync::Arc;
@@ -10,10 +7,13 @@ use async_trait::async_trait;
 use tempfile::TempDir;
 use tidegate_core::refresh::Version;
 use tidegate_core::time::Timestamp;
-use tidegate_snapshots::conformance::{Backend, Case, Database, cases};
+use tidegate_snapshots::conformance::{Backend, Database, case};
 use tidegate_snapshots::sqlite::{self, Durability, SqliteOptions};
 use tidegate_snapshots::*;
+use tidegate_testkit::conformance::catches;
 use wrapped::{Fault, Wrapped};
+
+use crate::wrapped;
 
 struct Wrong<F>(PhantomData<F>);
 
@@ -47,41 +47,22 @@ impl<F: Fault + Default> Database for File<F> {
     }
 
     async fn execute(&self, _sql: &'static str) {
-        panic!("no case that is named here looks past the seam");
-    }
-}
-
-async fn conforms<F: Fault + Default>(case: Case) -> bool {
-    let run = tokio::spawn(async move { case.run(&Wrong::<F>(PhantomData)).await });
-    match run.await {
-        Ok(()) => true,
-        Err(error) => {
-            assert!(error.is_panic(), "{case:?} was cancelled");
-            false
-        }
+        panic!("no case that is named here looks past the trait");
     }
 }
 
 /// The named case passes without the fault and fails with it.
-async fn bites<F: Fault + Default>(name: &str) {
-    let found = cases().into_iter().find(|case| case.name == name);
-    let case = found.unwrap_or_else(|| panic!("there is no case {name}"));
-    assert!(
-        conforms::<Flawless>(case).await,
-        "{name} fails on a backend that conforms"
-    );
-    assert!(
-        !conforms::<F>(case).await,
-        "{name} passes on a backend that does not conform"
-    );
+async fn caught<F: Fault + Default>(name: &str) {
+    let right = Arc::new(Wrong::<Flawless>(PhantomData));
+    catches(case(name), right, Arc::new(Wrong::<F>(PhantomData))).await;
 }
 
-/// A fault that is none.
+/// No fault.
 #[derive(Debug, Default)]
 struct Flawless;
 impl Fault for Flawless {}
 
-/// Writes without looking at versions.
+/// Writes without comparing versions.
 #[derive(Debug, Default)]
 struct Unfenced;
 
@@ -100,12 +81,12 @@ impl Fault for Unfenced {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_backend_without_fence_is_found() {
-    bites::<Unfenced>("write::an_older_version_is_refused").await;
-    bites::<Unfenced>("status::an_older_failure_changes_nothing").await;
-    bites::<Unfenced>("concurrent::writers_of_one_record_end_with_the_newest").await;
+    caught::<Unfenced>("write::an_older_version_is_refused").await;
+    caught::<Unfenced>("status::an_older_failure_changes_nothing").await;
+    caught::<Unfenced>("concurrent::writers_of_one_record_end_with_the_newest").await;
 }
 
-/// Tells the outcomes of a batch in another order.
+/// Returns the outcomes of a batch in another order.
 #[derive(Debug, Default)]
 struct OutOfOrder;
 
@@ -117,10 +98,10 @@ impl Fault for OutOfOrder {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_backend_that_mixes_up_outcomes_is_found() {
-    bites::<OutOfOrder>("write::outcomes_come_in_the_order_of_the_batch").await;
+    caught::<OutOfOrder>("write::outcomes_come_in_the_order_of_the_batch").await;
 }
 
-/// Takes every check for a change, as if hashes were never compared.
+/// Treats every check as a change, as if it never compared hashes.
 #[derive(Debug, Default)]
 struct NeverTheSame;
 
@@ -138,11 +119,11 @@ impl Fault for NeverTheSame {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_backend_that_compares_no_hashes_is_found() {
-    bites::<NeverTheSame>("write::an_unchanged_record_never_stays_stale").await;
-    bites::<NeverTheSame>("history::a_check_is_no_change").await;
+    caught::<NeverTheSame>("write::an_unchanged_record_never_stays_stale").await;
+    caught::<NeverTheSame>("history::a_check_is_no_change").await;
 }
 
-/// Gives claimed records back at once.
+/// Releases claimed records at once.
 #[derive(Debug, Default)]
 struct ClaimsTwice;
 
@@ -168,8 +149,8 @@ impl Fault for ClaimsTwice {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_backend_that_hands_out_retries_twice_is_found() {
-    bites::<ClaimsTwice>("retries::a_claim_holds_until_it_ends").await;
-    bites::<ClaimsTwice>("retries::two_claimers_never_get_the_same").await;
+    caught::<ClaimsTwice>("retries::a_claim_holds_until_it_ends").await;
+    caught::<ClaimsTwice>("retries::two_claimers_never_get_the_same").await;
 }
 
 /// Loses the last candidate of every claim.
@@ -184,6 +165,6 @@ impl Fault for LosesCandidates {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_backend_that_loses_candidates_is_found() {
-    bites::<LosesCandidates>("prefetch::two_schedulers_never_get_the_same").await;
-    bites::<LosesCandidates>("prefetch::activity_decides_the_tier").await;
+    caught::<LosesCandidates>("prefetch::two_schedulers_never_get_the_same").await;
+    caught::<LosesCandidates>("prefetch::activity_decides_the_tier").await;
 }

@@ -7,7 +7,7 @@ use tidegate_core::ids::SourceId;
 use tidegate_core::time::Timestamp;
 use tidegate_snapshots::*;
 
-/// What is done differently; by default nothing is.
+/// What it does differently; by default nothing.
 #[async_trait]
 pub(crate) trait Fault: Send + Sync + std::fmt::Debug + 'static {
     fn before_write(&self, writes: &[Write]) -> Vec<Write> {
@@ -54,22 +54,22 @@ impl<F: Fault> Snapshots for Wrapped<F> {
         Ok(claimed)
     }
 
-    async fn forget_lapsed(&self, ask: &LapsedAsk) -> Result<Lapsed, SnapshotsError> {
-        self.inner.forget_lapsed(ask).await
+    async fn forget_lapsed(&self, params: &LapsedParams) -> Result<Lapsed, SnapshotsError> {
+        self.inner.forget_lapsed(params).await
     }
 
     async fn mark_active(&self, seen: &[(RecordRef, Timestamp)]) -> Result<(), SnapshotsError> {
         self.inner.mark_active(seen).await
     }
 
-    async fn claim_stale(&self, ask: &PrefetchAsk) -> Result<Vec<Prefetched>, SnapshotsError> {
-        let mut claimed = self.inner.claim_stale(ask).await?;
+    async fn claim_stale(&self, params: &PrefetchParams) -> Result<Vec<Prefetched>, SnapshotsError> {
+        let mut claimed = self.inner.claim_stale(params).await?;
         self.fault.after_stale(&mut claimed);
         Ok(claimed)
     }
 
-    async fn counts(&self, ask: &CountAsk) -> Result<Counts, SnapshotsError> {
-        self.inner.counts(ask).await
+    async fn counts(&self, params: &CountParams) -> Result<Counts, SnapshotsError> {
+        self.inner.counts(params).await
     }
 
     async fn status_counts(&self, source: &SourceId, limit: u32) -> Result<StatusCounts, SnapshotsError> {
@@ -80,8 +80,8 @@ impl<F: Fault> Snapshots for Wrapped<F> {
         self.inner.history_sources().await
     }
 
-    async fn history(&self, ask: &HistoryAsk) -> Result<Vec<HistoryRow>, SnapshotsError> {
-        self.inner.history(ask).await
+    async fn history(&self, params: &HistoryParams) -> Result<Vec<HistoryRow>, SnapshotsError> {
+        self.inner.history(params).await
     }
 
     async fn delete_history(&self, ids: &[u64]) -> Result<u64, SnapshotsError> {

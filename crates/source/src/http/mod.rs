@@ -211,7 +211,7 @@ fn client(settings: &SourceSettings) -> Result<Client, SettingsError> {
     client.map_err(|error| {
         settings.wrong(
             "url",
-            format!("no HTTP client can be made: {}", errors::deepest(&error)),
+            format!("failed to create an HTTP client: {}", errors::deepest(&error)),
         )
     })
 }
@@ -222,7 +222,7 @@ fn headers(settings: &SourceSettings) -> Result<HeaderMap, SettingsError> {
     all.insert(ACCEPT_ENCODING, HeaderValue::from_static("gzip"));
     for (name, setting) in &settings.headers {
         let wrong = |problem: String| settings.wrong(&format!("headers.{name}"), problem);
-        let key = HeaderName::try_from(name).map_err(|_| wrong("this is no name of a header".to_owned()))?;
+        let key = HeaderName::try_from(name).map_err(|_| wrong("it is not a header name".to_owned()))?;
         let secret = setting.read().map_err(wrong)?;
         let mut value = HeaderValue::try_from(secret.expose())
             .map_err(|_| wrong("its value cannot be sent; it may hold no control characters".to_owned()))?;

@@ -156,8 +156,8 @@ where
                 return Ok(connection);
             }
             let (reply, made) = oneshot::channel();
-            let (tell, told) = oneshot::channel();
-            // If the caller goes away, the connection serves the next one.
+            let (done, outcome) = oneshot::channel();
+            // If the caller leaves, the connection serves the next one.
             tokio::spawn(async move {
                 let connected = tokio::time::timeout(within, connect).await;
                 let connected = connected.unwrap_or_else(|elapsed| Err(elapsed.into()));
@@ -165,16 +165,16 @@ where
                     Ok(()) => Ok(()),
                     Err(Ok(connection)) => {
                         spare.put(Box::new(connection));
-                        tell.send(Ok(()))
+                        done.send(Ok(()))
                     }
-                    Err(Err(error)) => tell.send(Err(error)),
+                    Err(Err(error)) => done.send(Err(error)),
                 };
             });
             match tokio::time::timeout_at(turn.send_by, made).await {
                 Ok(Ok(connected)) => connected,
                 Ok(Err(gone)) => Err(gone.into()),
                 Err(_) => {
-                    *turn.late.lock().unwrap_or_else(PoisonError::into_inner) = Some(told);
+                    *turn.late.lock().unwrap_or_else(PoisonError::into_inner) = Some(outcome);
                     Err(NotInTime.into())
                 }
             }

@@ -82,7 +82,7 @@ pub(super) fn compile(
         require(&mut root, path)?;
     }
     if let Some(path) = activity {
-        tell_activity(&mut root, path)?;
+        mark_activity(&mut root, path)?;
     }
     Ok(root.finish())
 }
@@ -195,22 +195,22 @@ fn require(root: &mut Draft, path: &str) -> Result<(), FieldError> {
     Ok(())
 }
 
-fn tell_activity(root: &mut Draft, path: &str) -> Result<(), FieldError> {
+fn mark_activity(root: &mut Draft, path: &str) -> Result<(), FieldError> {
     let mut at = root;
     for step in steps(path)? {
         if step == Step::Each {
-            return Err(wrong(path, "tells activity, so it cannot lie in a list"));
+            return Err(wrong(path, "is the activity field, so it cannot be in a list"));
         }
         if at.whole {
             return Err(wrong(
                 path,
-                "tells activity but lies within a field that is kept whole; keep its parts instead",
+                "is the activity field but is inside a field that is kept whole; keep its parts instead",
             ));
         }
         at = at.enter(step).map_err(|problem| wrong(path, problem))?;
     }
     if !at.fields.is_empty() || at.each.is_some() {
-        return Err(wrong(path, "tells activity, so it must be a single value"));
+        return Err(wrong(path, "is the activity field, so it must be a single value"));
     }
     at.activity = true;
     Ok(())
@@ -292,7 +292,7 @@ mod tests {
             problem(&["a.b", "a[].c"], &[], None).contains("an object in one path and a list in another")
         );
         assert!(problem(&["a"], &["b"], None).contains("not kept"));
-        assert!(problem(&["a[].b"], &[], Some("a[].t")).contains("cannot lie in a list"));
+        assert!(problem(&["a[].b"], &[], Some("a[].t")).contains("cannot be in a list"));
         assert!(problem(&["a"], &[], Some("a.t")).contains("kept whole"));
         assert!(problem(&[&"a.".repeat(40)[..79]], &[], None).contains("deeper than 32"));
     }

@@ -61,7 +61,7 @@ pub struct Canonical<'a> {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ProjectError {
     /// Not JSON. The error does not repeat the text.
-    #[error("the answer is no valid JSON: {0}")]
+    #[error("the response is not valid JSON: {0}")]
     Parse(String),
     #[error("{path} is {found} where {wanted} is expected")]
     WrongType {

@@ -1,4 +1,4 @@
-//! The fetcher against a real upstream on the loopback: every kind of answer has its outcome.
+//! The fetcher against a real upstream on the loopback: every kind of response has its outcome.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -25,7 +25,7 @@ fn upstream() -> Upstream {
     Upstream::start(settings).unwrap()
 }
 
-/// Patient: a machine that stands still for a while makes no answer late.
+/// Generous timeouts: a stalled machine makes no response late.
 fn settings(upstream: &Upstream) -> SourceSettings {
     let url = format!("{}/character/basic?token={SECRET}&ocid={{key}}", upstream.url());
     SourceSettings {
@@ -310,10 +310,10 @@ async fn secrets_come_from_files_and_what_is_missing_is_named() {
     assert!(error.contains("x-key") && !error.contains("hunter2"), "{error}");
 }
 
-/// Accepts nothing until it is told to, as a provider whose accepts stall: who connects waits in its kernel or ours.
+/// Accepts nothing until it is released, like a provider that stalls: connections wait in its kernel or ours.
 struct Stalled {
     listener: tokio::net::TcpListener,
-    /// They fill its queue, so that further ones have to wait.
+    /// These fill its queue, so that further ones have to wait.
     queued: Vec<tokio::net::TcpStream>,
 }
 
@@ -337,7 +337,7 @@ impl Stalled {
         Self { listener, queued }
     }
 
-    /// Answers every request from here on; how many there were, and on how many connections.
+    /// Responds to every request from here on; returns how many there were, and on how many connections.
     fn go_on(self) -> Arc<(AtomicU64, AtomicU64)> {
         let counted = Arc::new((AtomicU64::new(0), AtomicU64::new(0)));
         let counts = counted.clone();
@@ -378,7 +378,7 @@ async fn a_call_whose_connection_comes_too_late_is_not_sent_and_the_next_one_use
         ..record("a")
     };
     let mut first = Box::pin(fetcher.fetch(late));
-    // Beyond its time, and as yet there is no connection.
+    // Past its deadline, without a connection yet.
     let waited = tokio::time::timeout(Duration::from_millis(200), &mut first).await;
     assert!(waited.is_err(), "{waited:?}");
     let counted = stalled.go_on();

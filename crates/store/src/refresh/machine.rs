@@ -17,10 +17,10 @@ use tidegate_core::refresh::coalescer::{
 };
 use tidegate_core::refresh::config::CoalescerConfig;
 use tidegate_core::time::{Millis, StoreClock, Timestamp};
+use tidegate_durable::{ReplyAfter, Run};
 
-use super::seam::{RefreshSettings, RefreshStore, TakeOutcome, counted_all};
+use super::{RefreshSettings, RefreshStore, TakeOutcome, counted_all};
 use crate::StoreError;
-use crate::machine::{Keep, RunOn};
 
 /// A record may become idle earlier than predicted: it is checked again after this time at the latest.
 const LOOK_AGAIN: Millis = Millis(15 * 60_000);
@@ -36,11 +36,13 @@ pub struct Machine {
     forgettable: BinaryHeap<Reverse<(Timestamp, RecordId)>>,
     changed: Vec<RecordId>,
     due: Vec<(TargetId, BudgetRecord)>,
+    /// How many budget records there were in all.
+    mark: u64,
 }
 
 impl Machine {
     /// An empty machine. `kept` are the budget records of an earlier run.
-    pub(crate) fn new(
+    pub(super) fn new(
         settings: RefreshSettings,
         mut clock: StoreClock,
         kept: &BTreeMap<TargetId, BudgetRecord>,
@@ -60,46 +62,52 @@ impl Machine {
             forgettable: BinaryHeap::new(),
             changed: Vec::new(),
             due: Vec::new(),
+            mark: 0,
         }
     }
 
     /// A record of an earlier run.
-    pub(crate) fn restore(&mut self, record: RecordId, state: RecordState) {
+    pub(super) fn restore(&mut self, record: RecordId, state: RecordState) {
         let idle_at = state.idle_at(&self.settings.coalescer);
         self.forgettable.push(Reverse((idle_at, record.clone())));
         self.records.insert(record, state);
     }
 
     /// Sets the time of the clock that nobody steps; called before every command.
-    pub(crate) fn tell_steady(&mut self, steady: Timestamp) {
+    pub(super) fn set_steady(&mut self, steady: Timestamp) {
         self.steady = steady;
     }
 
-    pub(crate) fn clock(&self) -> StoreClock {
+    pub(super) fn clock(&self) -> StoreClock {
         self.clock
     }
 
-    pub(crate) fn record(&self, record: &RecordId) -> Option<&RecordState> {
+    pub(super) fn record(&self, record: &RecordId) -> Option<&RecordState> {
         self.records.get(record)
     }
 
     /// Whether anything changed that no caller has taken yet.
-    pub(crate) fn changes(&self) -> usize {
-        self.changed.len()
+    pub(super) fn changes(&self) -> u64 {
+        self.changed.len() as u64
     }
 
     /// Records that changed or were forgotten; one may occur more than once.
-    pub(crate) fn take_changed(&mut self) -> Vec<RecordId> {
+    pub(super) fn take_changed(&mut self) -> Vec<RecordId> {
         std::mem::take(&mut self.changed)
     }
 
     /// Budget records that must be durable before any later grant is returned.
-    pub(crate) fn take_due(&mut self) -> Vec<(TargetId, BudgetRecord)> {
+    pub(super) fn take_due(&mut self) -> Vec<(TargetId, BudgetRecord)> {
         std::mem::take(&mut self.due)
     }
 
+    /// Grows with every budget record: a grant is returned once the records up to its mark are durable.
+    pub(super) fn mark(&self) -> u64 {
+        self.mark
+    }
+
     /// Forgets idle records; inspects at most `max`.
-    pub(crate) fn forget(&mut self, max: usize) {
+    pub(super) fn forget(&mut self, max: usize) {
         let (config, now) = (&self.settings.coalescer, self.clock.last());
         for _ in 0..max {
             if self.forgettable.peek().is_none_or(|Reverse((at, _))| *at > now) {
@@ -177,13 +185,14 @@ impl Machine {
         let answer = step(budget, at);
         if let Some(record) = budget.take_record() {
             self.due.push((target.clone(), record));
+            self.mark += 1;
         }
         Ok(answer)
     }
 }
 
 /// Converts the core's outcome to spans.
-pub(crate) fn in_spans(outcome: budget::TakeOutcome, now: Timestamp) -> TakeOutcome {
+pub(super) fn in_spans(outcome: budget::TakeOutcome, now: Timestamp) -> TakeOutcome {
     match outcome {
         budget::TakeOutcome::Granted { tokens, use_by } => TakeOutcome::Taken {
             tokens,
@@ -203,21 +212,21 @@ pub(crate) fn in_spans(outcome: budget::TakeOutcome, now: Timestamp) -> TakeOutc
 ///
 /// Versions (`request`), ends (`settle`), holds and days are on disk before the store replies.
 #[async_trait]
-impl<M: RunOn<Machine>> RefreshStore for M {
+impl<M: Run<Machine>> RefreshStore for M {
     async fn request(&self, asks: Vec<(RecordId, RequestParams)>) -> Result<Vec<RequestOutcome>, StoreError> {
         counted_all(asks.iter().filter_map(|(_, params)| params.snapshot_version))?;
         let work = |machine: &mut Machine, wall| machine.each(asks, wall, coalescer::request);
-        self.run_on(Keep::Synced, work).await
+        synced(self, work).await
     }
 
     async fn confirm_sent(&self, sent: Vec<(RecordId, Version)>) -> Result<Vec<bool>, StoreError> {
         let work = |machine: &mut Machine, wall| machine.each(sent, wall, coalescer::confirm_sent);
-        self.run_on(Keep::Written, work).await
+        written(self, work).await
     }
 
     async fn send_failed(&self, unsent: Vec<(RecordId, Version)>) -> Result<Vec<bool>, StoreError> {
         let work = |machine: &mut Machine, wall| machine.each(unsent, wall, coalescer::send_failed);
-        self.run_on(Keep::Written, work).await
+        written(self, work).await
     }
 
     async fn begin(&self, begun: Vec<(RecordId, BeginParams)>) -> Result<Vec<BeginOutcome>, StoreError> {
@@ -227,7 +236,7 @@ impl<M: RunOn<Machine>> RefreshStore for M {
                 coalescer::begin(state, config, &params, now)
             })
         };
-        self.run_on(Keep::Written, work).await
+        written(self, work).await
     }
 
     async fn extend(&self, claims: Vec<(RecordId, BeginParams)>) -> Result<Vec<bool>, StoreError> {
@@ -236,7 +245,7 @@ impl<M: RunOn<Machine>> RefreshStore for M {
                 coalescer::extend(state, config, &params, now)
             })
         };
-        self.run_on(Keep::Written, work).await
+        written(self, work).await
     }
 
     async fn abandon(&self, claims: Vec<(RecordId, Version, Owner)>) -> Result<Vec<bool>, StoreError> {
@@ -249,18 +258,18 @@ impl<M: RunOn<Machine>> RefreshStore for M {
                 coalescer::abandon(state, config, version, &owner, now)
             })
         };
-        self.run_on(Keep::Written, work).await
+        written(self, work).await
     }
 
     async fn settle(&self, settled: Vec<(RecordId, SettleParams)>) -> Result<Vec<SettleOutcome>, StoreError> {
         counted_all(settled.iter().map(|(_, params)| params.version))?;
         let work = |machine: &mut Machine, wall| machine.each(settled, wall, coalescer::settle);
-        self.run_on(Keep::Synced, work).await
+        synced(self, work).await
     }
 
     async fn look(&self, records: Vec<RecordId>) -> Result<Vec<Option<RecordState>>, StoreError> {
         let work = move |machine: &mut Machine, wall| machine.look(&records, wall);
-        self.run_on(Keep::Written, work).await
+        written(self, work).await
     }
 
     async fn take(
@@ -277,7 +286,7 @@ impl<M: RunOn<Machine>> RefreshStore for M {
                 in_spans(budget.take(priority, max_tokens, at), at.now)
             })
         };
-        self.run_on(Keep::Granted, work).await?
+        granted(self, work).await?
     }
 
     async fn hold(&self, target: &TargetId, until_in: Millis) -> Result<Millis, StoreError> {
@@ -285,7 +294,7 @@ impl<M: RunOn<Machine>> RefreshStore for M {
         let work = move |machine: &mut Machine, wall| {
             machine.with_budget(&target, wall, |budget, at| budget.hold(until_in, at.now))
         };
-        self.run_on(Keep::Granted, work).await?
+        granted(self, work).await?
     }
 
     async fn lift(&self, target: &TargetId) -> Result<bool, StoreError> {
@@ -293,7 +302,7 @@ impl<M: RunOn<Machine>> RefreshStore for M {
         let work = move |machine: &mut Machine, wall| {
             machine.with_budget(&target, wall, |budget, at| budget.lift(at.now))
         };
-        self.run_on(Keep::Granted, work).await?
+        granted(self, work).await?
     }
 
     async fn budget(&self, target: &TargetId) -> Result<BudgetView, StoreError> {
@@ -301,11 +310,41 @@ impl<M: RunOn<Machine>> RefreshStore for M {
         let work = move |machine: &mut Machine, wall| {
             machine.with_budget(&target, wall, |budget, at| budget.view(at))
         };
-        self.run_on(Keep::Written, work).await?
+        written(self, work).await?
     }
 
     async fn now(&self) -> Result<Timestamp, StoreError> {
         let work = |machine: &mut Machine, wall| machine.clock.observe(wall);
-        self.run_on(Keep::Granted, work).await
+        granted(self, work).await
     }
+}
+
+/// Runs work that replies after the sync.
+async fn synced<T: Send + 'static>(
+    on: &impl Run<Machine>,
+    work: impl FnOnce(&mut Machine, Timestamp) -> T + Send + 'static,
+) -> Result<T, StoreError> {
+    let work = |machine: &mut Machine, wall: Timestamp| (work(machine, wall), ReplyAfter::Sync);
+    Ok(on.run(work).await?)
+}
+
+/// Runs work that replies after the write.
+async fn written<T: Send + 'static>(
+    on: &impl Run<Machine>,
+    work: impl FnOnce(&mut Machine, Timestamp) -> T + Send + 'static,
+) -> Result<T, StoreError> {
+    let work = |machine: &mut Machine, wall: Timestamp| (work(machine, wall), ReplyAfter::Write);
+    Ok(on.run(work).await?)
+}
+
+/// Runs work that replies once every budget record up to it is durable.
+async fn granted<T: Send + 'static>(
+    on: &impl Run<Machine>,
+    work: impl FnOnce(&mut Machine, Timestamp) -> T + Send + 'static,
+) -> Result<T, StoreError> {
+    let work = |machine: &mut Machine, wall: Timestamp| {
+        let outcome = work(machine, wall);
+        (outcome, ReplyAfter::Mark(machine.mark()))
+    };
+    Ok(on.run(work).await?)
 }

@@ -1,5 +1,4 @@
-//! The refresh part of the storage traits: the coalescer of every record and the budget of every target are
-//! behind [`RefreshStore`].
+//! The coalescer of every record and the budget of every target are behind [`RefreshStore`].
 //!
 //! - [`RefreshStore`]: one method per transition; batches in, outcomes in their order.
 //! - [`ModelRefreshStore`]: the pure state machine behind the trait, the reference for every backend.
@@ -9,14 +8,20 @@
 //! Every backend forgets an idle record at the moment the core names: no outcome depends on when memory is
 //! swept or a key expires.
 
+#[cfg(feature = "conformance")]
+pub mod conformance;
+mod embedded;
 mod machine;
 mod model;
-mod seam;
+#[cfg(feature = "redis")]
+mod redis;
+mod store;
 
-pub(crate) use machine::Machine;
+pub use embedded::{EmbeddedRefreshOptions, EmbeddedRefreshStore};
 pub use model::ModelRefreshStore;
-pub(crate) use seam::counted_all;
-pub use seam::{RefreshSettings, RefreshStore, TakeOutcome};
+#[cfg(feature = "redis")]
+pub use redis::{RedisRefreshOptions, RedisRefreshStore};
+pub use store::{RefreshSettings, RefreshStore, TakeOutcome};
 
-pub use crate::embedded::refresh::{EmbeddedRefreshOptions, EmbeddedRefreshStore};
-pub use crate::redis::refresh::{RedisRefreshOptions, RedisRefreshStore};
+use machine::Machine;
+use store::counted_all;

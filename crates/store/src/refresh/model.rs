@@ -2,23 +2,23 @@
 //! other backend must match.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use async_trait::async_trait;
+use tidegate_core::clock::Clock;
 use tidegate_core::time::{StoreClock, Timestamp};
+use tidegate_durable::{DurableError, Model, ReplyAfter, Run, Volatile};
 
-use super::machine::Machine;
-use super::seam::RefreshSettings;
-use crate::machine::{Keep, RunOn};
-use crate::{Clock, StoreError};
+use super::{Machine, RefreshSettings};
+use crate::StoreError;
 
 /// Limit: records inspected after every call, to forget idle ones.
 const FORGET: usize = 64;
 
+/// Coalescer and budgets in memory.
 #[derive(Debug)]
 pub struct ModelRefreshStore {
-    machine: Mutex<Machine>,
-    clock: Arc<dyn Clock>,
+    model: Model<Machine>,
 }
 
 impl ModelRefreshStore {
@@ -26,25 +26,29 @@ impl ModelRefreshStore {
         settings.validate()?;
         let machine = Machine::new(settings, StoreClock::default(), &BTreeMap::new(), clock.now());
         Ok(Self {
-            machine: Mutex::new(machine),
-            clock,
+            model: Model::new(machine, clock),
         })
     }
 }
 
+impl Volatile for Machine {
+    fn set_steady(&mut self, steady: Timestamp) {
+        Machine::set_steady(self, steady);
+    }
+
+    fn discard_changes(&mut self) {
+        self.forget(FORGET);
+        self.take_changed();
+        self.take_due();
+    }
+}
+
 #[async_trait]
-impl RunOn<Machine> for ModelRefreshStore {
-    async fn run_on<T: Send + 'static>(
+impl Run<Machine> for ModelRefreshStore {
+    async fn run<T: Send + 'static>(
         &self,
-        _keep: Keep,
-        work: impl for<'m> FnOnce(&'m mut Machine, Timestamp) -> T + Send + 'static,
-    ) -> Result<T, StoreError> {
-        let mut machine = self.machine.lock().unwrap_or_else(PoisonError::into_inner);
-        machine.tell_steady(self.clock.steady());
-        let answer = work(&mut machine, self.clock.now());
-        machine.forget(FORGET);
-        machine.take_changed();
-        machine.take_due();
-        Ok(answer)
+        work: impl for<'s> FnOnce(&'s mut Machine, Timestamp) -> (T, ReplyAfter) + Send + 'static,
+    ) -> Result<T, DurableError> {
+        self.model.run(work).await
     }
 }

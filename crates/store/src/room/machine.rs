@@ -13,27 +13,27 @@ use crate::StoreError;
 
 /// What has to be written of one room.
 #[derive(Debug)]
-pub(crate) struct RoomChange {
-    pub(crate) room: RoomId,
+pub(super) struct RoomChange {
+    pub(super) room: RoomId,
     /// Everything written for it before is deleted.
-    pub(crate) removed: bool,
-    pub(crate) head: Option<Head>,
+    pub(super) removed: bool,
+    pub(super) head: Option<Head>,
     /// None: forgotten. One person may occur more than once.
-    pub(crate) tickets: Vec<(PersonId, Option<Ticket>)>,
+    pub(super) tickets: Vec<(PersonId, Option<Ticket>)>,
 }
 
 #[derive(Debug, Default)]
-pub(crate) struct Rooms {
+pub(super) struct Rooms {
     clock: StoreClock,
     rooms: BTreeMap<RoomId, Room>,
     /// Grows with every call that changed something.
-    changes: usize,
+    changes: u64,
     changed: BTreeSet<RoomId>,
     removed: BTreeSet<RoomId>,
 }
 
 impl Rooms {
-    pub(crate) fn resume(clock: StoreClock) -> Self {
+    pub(super) fn resume(clock: StoreClock) -> Self {
         Self {
             clock,
             ..Self::default()
@@ -41,7 +41,7 @@ impl Rooms {
     }
 
     /// A room of an earlier run.
-    pub(crate) fn restore(
+    pub(super) fn restore(
         &mut self,
         room: RoomId,
         head: Head,
@@ -52,20 +52,20 @@ impl Rooms {
         self.rooms.insert(room, Room::restored(head, tickets, now));
     }
 
-    pub(crate) fn clock(&self) -> StoreClock {
+    pub(super) fn clock(&self) -> StoreClock {
         self.clock
     }
 
-    pub(crate) fn changes(&self) -> usize {
+    pub(super) fn changes(&self) -> u64 {
         self.changes
     }
 
-    pub(crate) fn names(&self) -> Vec<RoomId> {
+    pub(super) fn names(&self) -> Vec<RoomId> {
         self.rooms.keys().cloned().collect()
     }
 
     /// Everything that changed since the last call.
-    pub(crate) fn take_changed(&mut self) -> Vec<RoomChange> {
+    pub(super) fn take_changed(&mut self) -> Vec<RoomChange> {
         let names = std::mem::take(&mut self.changed);
         // First: a room of the same name may have been created since.
         let removed = std::mem::take(&mut self.removed).into_iter();
@@ -99,21 +99,27 @@ impl Rooms {
         changes
     }
 
-    pub(crate) fn open(&mut self, name: &RoomId, born: u64, config: RoomConfig, wall: Timestamp) -> Signals {
+    pub(super) fn open(
+        &mut self,
+        name: &RoomId,
+        incarnation: u64,
+        config: RoomConfig,
+        wall: Timestamp,
+    ) -> Signals {
         self.clock.observe(wall);
         let room = self.rooms.entry(name.clone());
-        let room = room.or_insert_with(|| Room::new(born, config.clone()));
+        let room = room.or_insert_with(|| Room::new(incarnation, config.clone()));
         room.configure(&config);
         self.finish(name)
     }
 
     /// Returns false if it exists; it stays as it is.
-    pub(crate) fn make(
+    pub(super) fn make(
         &mut self,
         name: &RoomId,
-        born: u64,
+        incarnation: u64,
         config: RoomConfig,
-        door: Status,
+        status: Status,
         wall: Timestamp,
     ) -> bool {
         self.clock.observe(wall);
@@ -121,12 +127,12 @@ impl Rooms {
             return false;
         }
         self.rooms
-            .insert(name.clone(), Room::with_door(born, config, door));
+            .insert(name.clone(), Room::with_status(incarnation, config, status));
         self.finish(name);
         true
     }
 
-    pub(crate) fn remove(&mut self, name: &RoomId, wall: Timestamp) -> Result<RemoveOutcome, StoreError> {
+    pub(super) fn remove(&mut self, name: &RoomId, wall: Timestamp) -> Result<RemoveOutcome, StoreError> {
         self.clock.observe(wall);
         let Some(room) = self.rooms.get(name) else {
             return Err(StoreError::UnknownRoom(name.to_string()));
@@ -141,7 +147,7 @@ impl Rooms {
     }
 
     /// Runs a transition on an existing room, and returns whom to notify.
-    pub(crate) fn on<T>(
+    pub(super) fn on<T>(
         &mut self,
         name: &RoomId,
         wall: Timestamp,

@@ -1,50 +1,49 @@
 //! The pure state machine behind the trait: nothing durable, nothing shared. It is the reference that every
 //! other backend must match.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use async_trait::async_trait;
+use tidegate_core::clock::Clock;
 use tidegate_core::time::Timestamp;
+use tidegate_durable::{DurableError, Model, ReplyAfter, Run, Volatile};
 
-use super::machine::Rooms;
-use super::run::HasNotifier;
-use super::signals::RoomNotifier;
-use crate::machine::{Keep, RunOn};
-use crate::{Clock, StoreError};
+use super::{HasNotifier, RoomNotifier, Rooms};
 
+/// Waiting rooms in memory.
 #[derive(Debug)]
 pub struct ModelRoomStore {
-    rooms: Mutex<Rooms>,
-    signals: Arc<RoomNotifier>,
-    clock: Arc<dyn Clock>,
+    model: Model<Rooms>,
+    notifier: Arc<RoomNotifier>,
 }
 
 impl ModelRoomStore {
     pub fn new(clock: Arc<dyn Clock>) -> Self {
         Self {
-            rooms: Mutex::default(),
-            signals: Arc::default(),
-            clock,
+            model: Model::new(Rooms::default(), clock),
+            notifier: Arc::default(),
         }
+    }
+}
+
+impl Volatile for Rooms {
+    fn discard_changes(&mut self) {
+        self.take_changed();
     }
 }
 
 impl HasNotifier for ModelRoomStore {
     fn room_notifier(&self) -> &Arc<RoomNotifier> {
-        &self.signals
+        &self.notifier
     }
 }
 
 #[async_trait]
-impl RunOn<Rooms> for ModelRoomStore {
-    async fn run_on<T: Send + 'static>(
+impl Run<Rooms> for ModelRoomStore {
+    async fn run<T: Send + 'static>(
         &self,
-        _keep: Keep,
-        work: impl for<'m> FnOnce(&'m mut Rooms, Timestamp) -> T + Send + 'static,
-    ) -> Result<T, StoreError> {
-        let mut rooms = self.rooms.lock().unwrap_or_else(PoisonError::into_inner);
-        let answer = work(&mut rooms, self.clock.now());
-        rooms.take_changed();
-        Ok(answer)
+        work: impl for<'s> FnOnce(&'s mut Rooms, Timestamp) -> (T, ReplyAfter) + Send + 'static,
+    ) -> Result<T, DurableError> {
+        self.model.run(work).await
     }
 }

@@ -14,38 +14,36 @@ use tidegate_core::room::command::{
 use tidegate_core::room::config::RoomConfig;
 use tidegate_core::room::ticket::Wave;
 use tidegate_core::time::Timestamp;
+use tidegate_durable::{ReplyAfter, Run};
 
-use super::machine::Rooms;
-use super::seam::RoomStore;
-use super::signals::RoomNotifier;
+use super::{RoomNotifier, RoomStore, Rooms};
 use crate::StoreError;
-use crate::machine::{Keep, RunOn};
 
 /// The incarnation of a room: distinguishes it from a lost room of the same name. The randomness comes from the
 /// standard library's hasher keys; 52 bits, because some backends have no larger integers.
-pub(crate) fn born() -> u64 {
+pub(super) fn new_incarnation() -> u64 {
     RandomState::new().build_hasher().finish() >> 12
 }
 
-pub(crate) trait HasNotifier {
+pub(super) trait HasNotifier {
     fn room_notifier(&self) -> &Arc<RoomNotifier>;
 }
 
 /// Runs a transition, and signals once it is persisted.
-async fn step<S: RunOn<Rooms> + HasNotifier, T: Send + 'static>(
+async fn step<S: Run<Rooms> + HasNotifier, T: Send + 'static>(
     store: &S,
     room: &RoomId,
-    keep: Keep,
+    after: ReplyAfter,
     work: impl FnOnce(&mut Room, Timestamp) -> T + Send + 'static,
 ) -> Result<T, StoreError> {
     let name = room.clone();
-    let run = move |rooms: &mut Rooms, wall: Timestamp| rooms.on(&name, wall, work);
-    let (outcome, signals) = store.run_on(keep, run).await??;
+    let run = move |rooms: &mut Rooms, wall: Timestamp| (rooms.on(&name, wall, work), after);
+    let (outcome, signals) = store.run(run).await??;
     store.room_notifier().notify(room, signals);
     Ok(outcome)
 }
 
-pub(crate) fn validated(config: &RoomConfig) -> Result<(), StoreError> {
+pub(super) fn validated(config: &RoomConfig) -> Result<(), StoreError> {
     config
         .validate()
         .map_err(|error| StoreError::Config(error.to_string()))
@@ -54,50 +52,63 @@ pub(crate) fn validated(config: &RoomConfig) -> Result<(), StoreError> {
 /// What a power cut may lose, and why that is harmless: heartbeats, because after a restart everybody counts as
 /// absent; and what a reap ended, because the next reap ends it again.
 #[async_trait]
-impl<S: RunOn<Rooms> + HasNotifier> RoomStore for S {
+impl<S: Run<Rooms> + HasNotifier> RoomStore for S {
     async fn open(&self, room: &RoomId, config: RoomConfig) -> Result<(), StoreError> {
         validated(&config)?;
         let name = room.clone();
-        let run = move |rooms: &mut Rooms, wall| rooms.open(&name, born(), config, wall);
-        let signals = self.run_on(Keep::Synced, run).await?;
+        let run = move |rooms: &mut Rooms, wall| {
+            (
+                rooms.open(&name, new_incarnation(), config, wall),
+                ReplyAfter::Sync,
+            )
+        };
+        let signals = self.run(run).await?;
         self.room_notifier().notify(room, signals);
         Ok(())
     }
 
-    async fn make(&self, room: &RoomId, config: RoomConfig, door: Status) -> Result<bool, StoreError> {
+    async fn make(&self, room: &RoomId, config: RoomConfig, status: Status) -> Result<bool, StoreError> {
         validated(&config)?;
         let name = room.clone();
-        let run = move |rooms: &mut Rooms, wall| rooms.make(&name, born(), config, door, wall);
-        self.run_on(Keep::Synced, run).await
+        let run = move |rooms: &mut Rooms, wall| {
+            (
+                rooms.make(&name, new_incarnation(), config, status, wall),
+                ReplyAfter::Sync,
+            )
+        };
+        Ok(self.run(run).await?)
     }
 
     async fn remove(&self, room: &RoomId) -> Result<RemoveOutcome, StoreError> {
         let name = room.clone();
-        let run = move |rooms: &mut Rooms, wall| rooms.remove(&name, wall);
-        self.run_on(Keep::Synced, run).await?
+        let run = move |rooms: &mut Rooms, wall| (rooms.remove(&name, wall), ReplyAfter::Sync);
+        self.run(run).await?
     }
 
     async fn rooms(&self) -> Result<Vec<RoomId>, StoreError> {
-        self.run_on(Keep::Written, |rooms: &mut Rooms, _| rooms.names())
-            .await
+        let run = |rooms: &mut Rooms, _: Timestamp| (rooms.names(), ReplyAfter::Write);
+        Ok(self.run(run).await?)
     }
 
     async fn join(&self, room: &RoomId, joins: Vec<JoinParams>) -> Result<Vec<JoinOutcome>, StoreError> {
         let work = move |room: &mut Room, now| joins.iter().map(|join| room.join(join, now)).collect();
-        step(self, room, Keep::Synced, work).await
+        step(self, room, ReplyAfter::Sync, work).await
     }
 
     async fn touch(&self, room: &RoomId, touches: Vec<TouchParams>) -> Result<Vec<TouchOutcome>, StoreError> {
         let work = move |room: &mut Room, now| touches.iter().map(|touch| room.touch(touch, now)).collect();
-        step(self, room, Keep::Written, work).await
+        step(self, room, ReplyAfter::Write, work).await
     }
 
     async fn promote(&self, room: &RoomId, max: u64) -> Result<PromoteOutcome, StoreError> {
-        step(self, room, Keep::Synced, move |room, now| room.promote(max, now)).await
+        step(self, room, ReplyAfter::Sync, move |room, now| {
+            room.promote(max, now)
+        })
+        .await
     }
 
     async fn redeem(&self, room: &RoomId, params: RedeemParams) -> Result<RedeemOutcome, StoreError> {
-        step(self, room, Keep::Synced, move |room, now| {
+        step(self, room, ReplyAfter::Sync, move |room, now| {
             room.redeem(&params, now)
         })
         .await
@@ -105,14 +116,14 @@ impl<S: RunOn<Rooms> + HasNotifier> RoomStore for S {
 
     async fn reissue(&self, room: &RoomId, person: &PersonId) -> Result<bool, StoreError> {
         let person = person.clone();
-        step(self, room, Keep::Synced, move |room, now| {
+        step(self, room, ReplyAfter::Sync, move |room, now| {
             room.reissue(&person, now)
         })
         .await
     }
 
     async fn extend(&self, room: &RoomId, params: ExtendParams) -> Result<InsideOutcome, StoreError> {
-        step(self, room, Keep::Synced, move |room, now| {
+        step(self, room, ReplyAfter::Sync, move |room, now| {
             room.extend(&params, now)
         })
         .await
@@ -120,7 +131,7 @@ impl<S: RunOn<Rooms> + HasNotifier> RoomStore for S {
 
     async fn complete(&self, room: &RoomId, person: &PersonId) -> Result<InsideOutcome, StoreError> {
         let person = person.clone();
-        step(self, room, Keep::Synced, move |room, now| {
+        step(self, room, ReplyAfter::Sync, move |room, now| {
             room.complete(&person, now)
         })
         .await
@@ -128,29 +139,32 @@ impl<S: RunOn<Rooms> + HasNotifier> RoomStore for S {
 
     async fn leave(&self, room: &RoomId, person: &PersonId) -> Result<InsideOutcome, StoreError> {
         let person = person.clone();
-        step(self, room, Keep::Synced, move |room, now| {
+        step(self, room, ReplyAfter::Sync, move |room, now| {
             room.leave(&person, now)
         })
         .await
     }
 
     async fn reap(&self, room: &RoomId, params: ReapParams) -> Result<ReapOutcome, StoreError> {
-        step(self, room, Keep::Written, move |room, now| room.reap(params, now)).await
+        step(self, room, ReplyAfter::Write, move |room, now| {
+            room.reap(params, now)
+        })
+        .await
     }
 
     async fn resize(&self, room: &RoomId, params: ResizeParams) -> Result<ResizeOutcome, StoreError> {
-        step(self, room, Keep::Synced, move |room, now| {
+        step(self, room, ReplyAfter::Sync, move |room, now| {
             room.resize(&params, now)
         })
         .await
     }
 
     async fn control(&self, room: &RoomId, control: Control) -> Result<(), StoreError> {
-        step(self, room, Keep::Synced, move |room, _| room.control(control)).await
+        step(self, room, ReplyAfter::Sync, move |room, _| room.control(control)).await
     }
 
     async fn void(&self, room: &RoomId, through: Option<Wave>) -> Result<Wave, StoreError> {
-        step(self, room, Keep::Synced, move |room, _| room.void(through)).await
+        step(self, room, ReplyAfter::Sync, move |room, _| room.void(through)).await
     }
 
     async fn look(
@@ -158,11 +172,11 @@ impl<S: RunOn<Rooms> + HasNotifier> RoomStore for S {
         room: &RoomId,
         people: Vec<PersonId>,
     ) -> Result<Vec<Option<TicketView>>, StoreError> {
-        step(self, room, Keep::Written, move |room, _| room.look(&people)).await
+        step(self, room, ReplyAfter::Write, move |room, _| room.look(&people)).await
     }
 
-    async fn survey(&self, room: &RoomId) -> Result<RoomView, StoreError> {
-        step(self, room, Keep::Written, |room, now| room.survey(now)).await
+    async fn overview(&self, room: &RoomId) -> Result<RoomView, StoreError> {
+        step(self, room, ReplyAfter::Write, |room, now| room.overview(now)).await
     }
 
     fn signals(&self) -> Arc<RoomNotifier> {

@@ -1,4 +1,4 @@
-//! Whose rights a server gets. Database servers refuse to run as root; their packages bring accounts for them.
+//! The account that a server runs as. Database servers refuse to run as root; their packages bring accounts.
 
 use std::fs;
 use std::io;
@@ -18,8 +18,8 @@ pub(super) struct Account {
 }
 
 impl Account {
-    /// The account for a server: if this process is root's, the one of that name, else none, as the server can
-    /// have the rights that this process has.
+    /// The account for a server. If this process runs as root, it is the one of that name. Otherwise there is none:
+    /// the server runs with the rights of this process.
     pub(super) fn for_server(name: &str, package: &str) -> io::Result<Option<Self>> {
         if !geteuid().is_root() {
             return Ok(None);

@@ -1,5 +1,5 @@
-//! A Redis Cluster of masters. Like a real one by default it serves nothing while a slot has no master
-//! (`cluster-require-full-coverage yes`); a master that is gone is noticed after two seconds.
+//! A Redis Cluster of masters. Like a real one it serves nothing by default while a slot has no master
+//! (`cluster-require-full-coverage yes`). The others notice a dead master after the node timeout.
 
 use std::io;
 use std::sync::OnceLock;
@@ -29,7 +29,7 @@ impl RedisCluster {
     /// slot.
     pub fn start_with(masters: usize, options: RedisOptions) -> io::Result<Self> {
         assert!((1..=SLOTS).contains(&masters), "{masters} masters");
-        // A node that a busy machine holds up is not taken for a dead one; a test that wants this soon says so.
+        // Long, so that a node on a busy machine is not taken for dead; a test that needs less sets it.
         let ours = [
             ["--cluster-enabled", "yes"],
             ["--cluster-config-file", "nodes.conf"],
@@ -100,7 +100,7 @@ impl RedisCluster {
             .ok_or_else(|| io::Error::other(format!("nobody serves {key}: {slots:?}")))
     }
 
-    /// Waits until every node knows every other, serves, and knows a master that is there for every slot.
+    /// Waits until every node knows every other, serves, and knows an available master for every slot.
     pub fn wait_settled(&self) -> io::Result<()> {
         let wanted = [
             "cluster_state:ok\r\n".to_owned(),
@@ -110,8 +110,8 @@ impl RedisCluster {
         ];
         for node in &self.nodes {
             wait_for("a settled cluster", SETTLE_LIMIT, || {
-                let said = node.command(&["CLUSTER", "INFO"])?.text().unwrap_or_default();
-                Ok(wanted.iter().all(|line| said.contains(line)).then_some(()))
+                let info = node.command(&["CLUSTER", "INFO"])?.text().unwrap_or_default();
+                Ok(wanted.iter().all(|line| info.contains(line)).then_some(()))
             })?;
         }
         Ok(())
@@ -133,7 +133,7 @@ impl RedisCluster {
         Ok(())
     }
 
-    /// Every node to every later one: quicker than to let the news spread.
+    /// Introduces every node to every later one: quicker than gossip.
     fn introduce(&self) -> io::Result<()> {
         for (index, node) in self.nodes.iter().enumerate() {
             for other in &self.nodes[index + 1..] {

@@ -17,7 +17,7 @@ use super::account::Account;
 const PREFIX: &str = "tidegate-server-";
 const LOCK: &str = "owner.lock";
 
-/// Between the making of a folder and the locking of its file, it looks like one left behind.
+/// A younger folder may not be locked yet: it would look like one that was left behind.
 const YOUNG: Duration = Duration::from_secs(60);
 
 /// Removed, with everything in it, when dropped.
@@ -47,7 +47,7 @@ impl Folder {
     }
 }
 
-/// Removes the folders of processes that are no more. What cannot be removed is left to a later run.
+/// Removes the folders of processes that have ended. What cannot be removed is left to a later run.
 fn sweep(below: &Path) {
     let Ok(entries) = fs::read_dir(below) else { return };
     for entry in entries.flatten() {

@@ -1,5 +1,5 @@
-//! The jars of servers that run on the Java machine. A script fetches them once, outside the checkout; a list in
-//! the checkout says which.
+//! The jars of servers that run on the JVM. A script fetches them once, outside the checkout; a list in the checkout
+//! names them.
 
 use std::env;
 use std::ffi::OsString;
@@ -23,7 +23,7 @@ pub(super) struct Jars {
 }
 
 impl Jars {
-    /// A [`mortal`] Java machine that starts `class`. Small, and quick to start rather than quick later on.
+    /// A [`mortal`] JVM that starts `class`. Small, and quick to start rather than fast later on.
     pub(super) fn java(&self, params: &JavaParams<'_>) -> io::Result<Command> {
         let mut command = mortal(&find("java", "default-jre-headless")?)?;
         let mut temporary = OsString::from("-Djava.io.tmpdir=");
@@ -52,7 +52,7 @@ impl Jars {
         let folder = cache.join(format!("{}-{}", self.name, self.version()?));
         let jars: Vec<PathBuf> = self.names().map(|jar| folder.join(jar)).collect();
         if let Some(missing) = jars.iter().find(|jar| !jar.is_file()) {
-            let text = format!("{} is not there: run {}", missing.display(), self.script);
+            let text = format!("{} is missing: run {}", missing.display(), self.script);
             return Err(io::Error::new(io::ErrorKind::NotFound, text));
         }
         env::join_paths(jars).map_err(io::Error::other)
@@ -75,7 +75,7 @@ impl Jars {
     }
 }
 
-/// What a Java machine is to run, and how.
+/// What a JVM runs, and how.
 #[derive(Debug)]
 pub(super) struct JavaParams<'a> {
     pub(super) class: &'a str,
@@ -120,7 +120,7 @@ mod tests {
         fs::write(folder.join("salt-1.jar"), "").unwrap();
         let error = JARS.class_path(cache.path()).unwrap_err().to_string();
         assert!(
-            error.contains("sea_2-3.4.jar is not there: run scripts/fetch-sea"),
+            error.contains("sea_2-3.4.jar is missing: run scripts/fetch-sea"),
             "{error}"
         );
 

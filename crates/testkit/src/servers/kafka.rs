@@ -1,15 +1,14 @@
 //! One Kafka broker that is its own controller (KRaft), from the jars that `scripts/fetch-kafka` fetches.
 //!
-//! It makes no topics on its own, so a wrong name shows. Like any Kafka it leaves writing to disk to the system:
-//! what was answered survives a kill, not the end of the machine.
+//! It creates no topics on its own, so that a wrong name shows. Like any Kafka it leaves syncing to the system:
+//! acknowledged records survive a kill, but not a power loss.
 
 use std::collections::BTreeMap;
-use std::fs;
-use std::io;
 use std::path::Path;
 use std::process::Command;
 use std::sync::OnceLock;
 use std::time::Duration;
+use std::{fs, io};
 
 use rustix::process::Signal;
 
@@ -21,14 +20,14 @@ use super::port::BUS;
 use super::process::{Process, Refusal, StartParams, at_free_port, at_same_port};
 use super::proxy::Proxy;
 use super::wait::wait_for;
-use crate::rng::fresh_seed;
+use crate::seeds::fresh_seed;
 
-/// For a start on a busy machine, with all logs read again after a kill.
+/// Limit: a start on a busy machine, which reads all logs after a kill.
 const START_LIMIT: Duration = Duration::from_secs(300);
-/// For one request.
+/// Limit: one request.
 const REQUEST_LIMIT: Duration = Duration::from_secs(120);
-/// For one look whether a broker answers: whoever has taken its port may never do so.
-const LOOK_LIMIT: Duration = Duration::from_secs(2);
+/// Limit: one readiness probe. Another process at the port may never answer.
+const PROBE_LIMIT: Duration = Duration::from_secs(2);
 const FOLDER_OF_DATA: &str = "data";
 const SETTINGS: &str = "server.properties";
 const LOGGING: &str = "log4j.properties";
@@ -43,10 +42,10 @@ const JARS: Jars = Jars {
 /// How a broker is to run.
 #[derive(Debug, Clone, Default)]
 pub struct KafkaOptions {
-    /// Clients are sent through a [`Proxy`], which can fail them: a broker tells its clients where to connect, so
-    /// that a proxy that it does not know of would be passed by.
+    /// Clients connect through a [`Proxy`], which can fail them. A broker advertises the address to connect to, so
+    /// clients would bypass a proxy that it does not know.
     pub behind_proxy: bool,
-    /// Settings of the broker, such as `("message.max.bytes", "1000")`. They win over ours.
+    /// Settings of the broker, such as `("message.max.bytes", "1000")`. They take precedence over ours.
     pub settings: Vec<(String, String)>,
 }
 
@@ -106,7 +105,7 @@ impl KafkaServer {
         format!("127.0.0.1:{port}")
     }
 
-    /// What stands between clients and the broker, if that was wanted.
+    /// The proxy in front of the broker, if there is one.
     pub fn proxy(&self) -> Option<&Proxy> {
         self.proxy.as_ref()
     }
@@ -116,7 +115,7 @@ impl KafkaServer {
         self.folder.path()
     }
 
-    /// Makes a topic and waits until every partition has a leader. An error if it is there already.
+    /// Creates a topic and waits until every partition has a leader. An error if the topic exists.
     pub fn create_topic(&self, name: &str, partitions: u16) -> io::Result<()> {
         let mut connection = self.connection()?;
         connection.create_topic(name, i32::from(partitions), REQUEST_LIMIT)?;
@@ -133,7 +132,7 @@ impl KafkaServer {
         Ok(topics.map(|topic| (topic.name, topic.partitions)).collect())
     }
 
-    /// What one of Kafka's own commands prints, such as `kafka-topics.sh --list`. The broker is told to it.
+    /// The output of one of Kafka's own commands for this broker, such as `kafka-topics.sh --list`.
     pub fn command(&self, name: &str, args: &[&str]) -> io::Result<String> {
         let class = match name {
             "kafka-topics.sh" => "org.apache.kafka.tools.TopicCommand",
@@ -145,18 +144,18 @@ impl KafkaServer {
         finish(name, command)
     }
 
-    /// Asks the broker to end, and waits until it has. Nothing happens if it is gone already.
+    /// Stops the broker gracefully, and waits for its end. Does nothing if it has ended already.
     pub fn stop(&mut self) -> io::Result<()> {
         self.process.stop(Signal::TERM)
     }
 
-    /// `kill -9`, and waits until it is gone. Nothing happens if it is gone already.
+    /// `kill -9`, and waits for the end. Does nothing if it has ended already.
     pub fn kill(&mut self) -> io::Result<()> {
         self.process.kill()
     }
 
-    /// Kills the broker if it runs and starts it again, same port and folder. Waits until it serves. For an
-    /// orderly restart [`stop`](Self::stop) it first.
+    /// Kills the broker if it runs and starts it again, same port and folder. Waits until it serves. For a graceful
+    /// restart [`stop`](Self::stop) it first.
     pub fn restart(&mut self) -> io::Result<()> {
         self.kill()?;
         let again = || run(self.folder.path(), self.port, &self.cluster);
@@ -164,7 +163,7 @@ impl KafkaServer {
         Ok(())
     }
 
-    /// Stops the broker where it stands: connections stay open, nothing is answered.
+    /// Suspends the broker: connections stay open, nothing is answered.
     pub fn pause(&mut self) -> io::Result<()> {
         self.process.pause()
     }
@@ -193,9 +192,9 @@ fn write_settings(options: &KafkaOptions, folder: &Path, ports: Ports) -> io::Re
     let Ports { port, advertised } = ports;
     let controller = port + BUS;
     let data = folder.join(FOLDER_OF_DATA);
-    // A broker that was killed is let in again only when its session is over, after 9 s by default: sooner here, but not so
-    // soon that one which a busy machine holds up is shut out. Consumers of tests come one by one, so that nobody is waited
-    // for, and may be missed sooner than the usual 6 s. Of the cleaner's memory the default is nearly half of the heap.
+    // A killed broker may join again only when its session has expired, after 9 s by default: sooner here, but not
+    // so soon that a stall shuts it out. Consumers of tests join one by one, so that no rebalance waits, and their
+    // sessions may expire sooner than the usual 6 s. The cleaner's buffer is nearly half of the heap by default.
     let mut text = format!(
         "process.roles=broker,controller\n\
          node.id=1\n\
@@ -231,7 +230,7 @@ fn write_settings(options: &KafkaOptions, folder: &Path, ports: Ports) -> io::Re
     fs::write(folder.join(LOGGING), logging)
 }
 
-/// Makes the folder that of a cluster's node. A broker starts with no other.
+/// Formats the folder for a node of the cluster. A broker starts with no other.
 fn format_folder(folder: &Path, cluster: &str) -> io::Result<()> {
     let mut command = java(folder, "kafka.tools.StorageTool")?;
     command.args(["format", "-t", cluster, "-c", SETTINGS]);
@@ -262,10 +261,10 @@ fn java(folder: &Path, class: &str) -> io::Result<Command> {
     })
 }
 
-/// Whether this very broker answers (at a port that was taken, another one does) and its controller lets it serve.
+/// Whether this broker answers, not another one at a port that was taken, and its controller lets it serve.
 fn serves(port: u16, cluster: &str) -> bool {
-    let ask = || -> io::Result<Metadata> { Connection::open(port, LOOK_LIMIT)?.metadata() };
-    ask().is_ok_and(|said| {
-        said.cluster == cluster && said.brokers == 1 && said.topics.iter().all(|topic| topic.led)
+    let probe = || -> io::Result<Metadata> { Connection::open(port, PROBE_LIMIT)?.metadata() };
+    probe().is_ok_and(|metadata| {
+        metadata.cluster == cluster && metadata.brokers == 1 && metadata.topics.iter().all(|topic| topic.led)
     })
 }

@@ -1,4 +1,4 @@
-//! The little of Kafka's protocol that a start and the making of topics need: old versions of requests, which have
+//! The part of Kafka's protocol that a start and the creation of topics need: old versions of requests, which have
 //! fixed layouts. Every read and write has a time limit.
 
 use std::io::{self, Read, Write};
@@ -11,7 +11,7 @@ const CREATE_TOPICS: [i16; 2] = [19, 2];
 /// An answer is a few hundred bytes per topic; a longer one comes from something else.
 const LONGEST_ANSWER: usize = 16 * 1024 * 1024;
 
-/// What a broker says of itself.
+/// What a broker reports.
 #[derive(Debug)]
 pub(super) struct Metadata {
     pub(super) cluster: String,
@@ -47,7 +47,7 @@ impl Connection {
     /// The broker, and all topics.
     pub(super) fn metadata(&mut self) -> io::Result<Metadata> {
         let mut body = Vec::new();
-        // All topics, and none to be made.
+        // All topics, and no creation of missing ones.
         put_i32(&mut body, -1);
         body.push(0);
         let mut answer = self.request(METADATA, &body)?;
@@ -68,14 +68,14 @@ impl Connection {
         })
     }
 
-    /// Makes a topic with one replica. An error if it is there already.
+    /// Creates a topic with one replica. An error if it exists.
     pub(super) fn create_topic(&mut self, name: &str, partitions: i32, limit: Duration) -> io::Result<()> {
         let mut body = Vec::new();
         put_i32(&mut body, 1);
         put_text(&mut body, name)?;
         put_i32(&mut body, partitions);
         body.extend(1_i16.to_be_bytes());
-        // The broker chooses where; no settings of its own.
+        // The broker places the partitions; the topic has no settings of its own.
         put_i32(&mut body, 0);
         put_i32(&mut body, 0);
         put_i32(&mut body, i32::try_from(limit.as_millis()).unwrap_or(i32::MAX));

@@ -1,9 +1,8 @@
 //! Starting a program that dies with the test process, however that ends.
 //!
-//! The kernel sends the signal that `setpriv --pdeathsig` asks for when the *thread* that started the program
-//! ends. Test threads end early, so one thread that lives as long as the process starts them all. `setpriv`
-//! replaces itself by the program: the process id stays the same. (Asking from inside the new process would
-//! need unsafe code.)
+//! `setpriv --pdeathsig` makes the kernel send a signal when the *thread* that started the program ends. Test
+//! threads end early, so one thread that lives as long as the process starts them all. `setpriv` replaces itself by
+//! the program: the process id stays the same. (Setting the signal inside the new process would need unsafe code.)
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -19,12 +18,12 @@ struct Order {
     answer: Sender<io::Result<Child>>,
 }
 
-/// Where a program is, or an error that says which Debian package brings it.
+/// The path of a program, or an error that names its Debian package.
 pub(super) fn find(program: &str, package: &str) -> io::Result<PathBuf> {
     find_also(program, package, &[])
 }
 
-/// Like [`find`]; programs that are there for servers only are often in other folders than those on PATH.
+/// Like [`find`], also in other folders: programs of servers are often not on PATH.
 pub(super) fn find_also(program: &str, package: &str, more: &[PathBuf]) -> io::Result<PathBuf> {
     let path = std::env::var_os("PATH").unwrap_or_default();
     let found = std::env::split_paths(&path)
@@ -63,20 +62,20 @@ pub(super) fn mortal_as(account: Option<&Account>, program: &Path) -> io::Result
     Ok(command)
 }
 
-/// Runs a [`mortal`] command to its end. What it said is the answer, and part of the error if it fails.
+/// Runs a [`mortal`] command to its end. Returns its output, which is also part of the error if it fails.
 pub(super) fn finish(what: &str, mut command: Command) -> io::Result<String> {
     command
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
         .stderr(Stdio::piped());
     let output = launch(command)?.wait_with_output()?;
-    let said = String::from_utf8_lossy(&output.stdout).into_owned();
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
     if output.status.success() {
-        return Ok(said);
+        return Ok(text);
     }
     let error = String::from_utf8_lossy(&output.stderr);
     Err(io::Error::other(format!(
-        "{what}: {}: {error}{said}",
+        "{what}: {}: {error}{text}",
         output.status
     )))
 }
@@ -96,8 +95,8 @@ pub(super) fn launch(command: Command) -> io::Result<Child> {
     let (answer, child) = channel();
     launcher
         .send(Order { command, answer })
-        .map_err(|_| io::Error::other("the launcher thread is gone"))?;
+        .map_err(|_| io::Error::other("the launcher thread has ended"))?;
     child
         .recv()
-        .map_err(|_| io::Error::other("the launcher thread is gone"))?
+        .map_err(|_| io::Error::other("the launcher thread has ended"))?
 }

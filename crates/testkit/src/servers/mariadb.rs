@@ -23,8 +23,8 @@ const ACCOUNT: &str = "mysql";
 const USER: &str = "tidegate";
 const FIRST_STATEMENTS: &str = "first.sql";
 const PID: &str = "mariadb.pid";
-/// For one look whether a server answers: whoever has taken its port may never do so.
-const LOOK_LIMIT: Duration = Duration::from_secs(2);
+/// Limit: one readiness probe. Another process at the port may never answer.
+const PROBE_LIMIT: Duration = Duration::from_secs(2);
 
 /// A running `mariadbd`. Dropping it kills it and removes its folder.
 #[derive(Debug)]
@@ -72,12 +72,12 @@ impl MariaDbServer {
         self.port
     }
 
-    /// Of the database that is always there: the server's own. Tests make others.
+    /// The URL of the server's own database, which always exists.
     pub fn url(&self) -> String {
         self.url_of("mysql")
     }
 
-    /// Of one of its databases.
+    /// The URL of one of its databases.
     pub fn url_of(&self, database: &str) -> String {
         format!("mysql://{USER}:{USER}@127.0.0.1:{}/{database}", self.port)
     }
@@ -87,30 +87,30 @@ impl MariaDbServer {
         self.folder.path()
     }
 
-    /// Makes an empty database and gives back its URL.
+    /// Creates an empty database and returns its URL.
     pub fn create_database(&self, name: &str) -> io::Result<String> {
         let name_quoted = name.replace('`', "``");
         self.execute("mysql", &format!("CREATE DATABASE `{name_quoted}`"))?;
         Ok(self.url_of(name))
     }
 
-    /// Runs one statement by the command line client. The answer has a line per row, with tabs between columns.
+    /// Runs one statement with the command line client. The answer has a line per row, with tabs between columns.
     pub fn execute(&self, database: &str, statement: &str) -> io::Result<String> {
         execute(self.port, database, statement)
     }
 
-    /// Asks the server to end, and waits until it has. Nothing happens if it is gone already.
+    /// Stops the server gracefully, and waits for its end. Does nothing if it has ended already.
     pub fn stop(&mut self) -> io::Result<()> {
         self.process.stop(Signal::TERM)
     }
 
-    /// `kill -9`, and waits until it is gone. Nothing happens if it is gone already.
+    /// `kill -9`, and waits for the end. Does nothing if it has ended already.
     pub fn kill(&mut self) -> io::Result<()> {
         self.process.kill()
     }
 
-    /// Kills the server if it runs and starts it again, same port and folder. Waits until it serves. For an
-    /// orderly restart [`stop`](Self::stop) it first.
+    /// Kills the server if it runs and starts it again, same port and folder. Waits until it serves. For a graceful
+    /// restart [`stop`](Self::stop) it first.
     pub fn restart(&mut self) -> io::Result<()> {
         self.kill()?;
         let again = || {
@@ -125,7 +125,7 @@ impl MariaDbServer {
         Ok(())
     }
 
-    /// Stops the server where it stands: connections stay open, nothing is answered.
+    /// Suspends the server: connections stay open, nothing is answered.
     pub fn pause(&mut self) -> io::Result<()> {
         self.process.pause()
     }
@@ -148,7 +148,7 @@ fn initialise(account: Option<&Account>, folder: &Path) -> io::Result<()> {
         "--skip-name-resolve",
     ]);
     finish("mariadb-install-db", command)?;
-    // At every start: the server runs them before it takes clients.
+    // The server runs them at every start, before it accepts clients.
     let statements = format!(
         "CREATE USER IF NOT EXISTS '{USER}'@'127.0.0.1' IDENTIFIED BY '{USER}';\n\
          GRANT ALL ON *.* TO '{USER}'@'127.0.0.1' WITH GRANT OPTION;\n"
@@ -196,7 +196,7 @@ fn in_folder(account: Option<&Account>, name: &str, folder: &Path) -> io::Result
         .current_dir(folder)
         .arg("--no-defaults")
         .arg(format!("--datadir={}", folder.join("data").display()))
-        // Each removes whatever it finds of others' temporary tables when it starts.
+        // At its start a server removes the temporary tables that it finds here, also those of others.
         .arg(format!("--tmpdir={}", folder.display()));
     Ok(command)
 }
@@ -220,8 +220,8 @@ fn execute(port: u16, database: &str, statement: &str) -> io::Result<String> {
     finish("mariadb", command)
 }
 
-/// Whether this very process has written its id down (at a port that was taken, another one would answer), greets
-/// and answers.
+/// Whether this process has written its id (at a port that was taken, another one would answer), greets and
+/// answers.
 fn serves(folder: &Path, port: u16, process: u32) -> bool {
     let written = fs::read_to_string(folder.join(PID)).unwrap_or_default();
     written.trim() == process.to_string()
@@ -231,6 +231,6 @@ fn serves(folder: &Path, port: u16, process: u32) -> bool {
 
 fn greets(port: u16) -> io::Result<()> {
     let mut stream = TcpStream::connect((Ipv4Addr::LOCALHOST, port))?;
-    stream.set_read_timeout(Some(LOOK_LIMIT))?;
+    stream.set_read_timeout(Some(PROBE_LIMIT))?;
     stream.read_exact(&mut [0; 4])
 }

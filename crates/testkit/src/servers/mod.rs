@@ -1,12 +1,12 @@
-//! Real servers for tests: each on its own loopback port, with its own folder, gone when the test is.
+//! Real servers for tests: each on its own loopback port, with its own folder, removed with the test.
 //!
-//! - [`RedisServer`]: one `redis-server` that can be killed, started again, paused and resumed.
+//! - [`RedisServer`]: one `redis-server` that can be killed, restarted, paused and resumed.
 //! - [`RedisCluster`]: masters that share the slots.
 //! - [`KafkaServer`]: one Kafka broker that is its own controller.
 //! - [`PostgresServer`], [`MariaDbServer`]: databases with folders of their own.
 //! - [`S3Server`]: object storage over a folder.
-//! - [`Client`] and [`Reply`]: a tiny blocking client, to look at keys with the server's own eyes.
-//! - [`Proxy`]: stands between a client and a server and does what networks do.
+//! - [`Client`] and [`Reply`]: a tiny blocking client, to inspect keys.
+//! - [`Proxy`]: forwards between a client and a server, and fails as networks do.
 //!
 //! A test that kills, pauses or flushes a server starts its own. Others take the shared one and keep to keys of
 //! their own; `shared` hands out no mutable server, so it cannot be killed or paused.

@@ -9,7 +9,7 @@ use std::net::{Ipv4Addr, TcpListener};
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use crate::rng::fresh_seed;
+use crate::seeds::fresh_seed;
 
 const FIRST: u16 = 10_000;
 const COUNT: u16 = 10_000;

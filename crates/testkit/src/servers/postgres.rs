@@ -66,12 +66,12 @@ impl PostgresServer {
         self.port
     }
 
-    /// Of the database that is always there.
+    /// The URL of the database that always exists.
     pub fn url(&self) -> String {
         self.url_of("postgres")
     }
 
-    /// Of one of its databases.
+    /// The URL of one of its databases.
     pub fn url_of(&self, database: &str) -> String {
         format!("postgres://{USER}@127.0.0.1:{}/{database}", self.port)
     }
@@ -81,14 +81,14 @@ impl PostgresServer {
         self.folder.path()
     }
 
-    /// Makes an empty database and gives back its URL.
+    /// Creates an empty database and returns its URL.
     pub fn create_database(&self, name: &str) -> io::Result<String> {
         let name_quoted = name.replace('"', "\"\"");
         self.execute("postgres", &format!("CREATE DATABASE \"{name_quoted}\""))?;
         Ok(self.url_of(name))
     }
 
-    /// Runs one statement by `psql`. The answer has a line per row, with `|` between columns.
+    /// Runs one statement with `psql`. The answer has a line per row, with `|` between columns.
     pub fn execute(&self, database: &str, statement: &str) -> io::Result<String> {
         let mut command = mortal(&program("psql")?)?;
         command
@@ -112,20 +112,20 @@ impl PostgresServer {
         finish("psql", command)
     }
 
-    /// Asks the server to end without waiting for its clients, and waits until it has. Nothing happens if it is
-    /// gone already.
+    /// Stops the server without waiting for its clients, and waits for its end. Does nothing if it has ended
+    /// already.
     pub fn stop(&mut self) -> io::Result<()> {
         self.process.stop(Signal::INT)
     }
 
-    /// `kill -9`, also of the processes that serve its clients, and waits until it is gone. Nothing happens if it
-    /// is gone already.
+    /// `kill -9`, also of the processes that serve its clients, and waits for the end. Does nothing if it has ended
+    /// already.
     pub fn kill(&mut self) -> io::Result<()> {
         self.process.kill()
     }
 
-    /// Kills the server if it runs and starts it again, same port and folder. Waits until it serves. For an
-    /// orderly restart [`stop`](Self::stop) it first.
+    /// Kills the server if it runs and starts it again, same port and folder. Waits until it serves. For a graceful
+    /// restart [`stop`](Self::stop) it first.
     pub fn restart(&mut self) -> io::Result<()> {
         self.kill()?;
         let again = || {
@@ -140,7 +140,7 @@ impl PostgresServer {
         Ok(())
     }
 
-    /// Stops the server where it stands: connections stay open, nothing is answered.
+    /// Suspends the server: connections stay open, nothing is answered.
     pub fn pause(&mut self) -> io::Result<()> {
         self.process.pause()
     }
@@ -178,7 +178,7 @@ fn initialise(account: Option<&Account>, folder: &Path) -> io::Result<()> {
             "--locale",
             "C",
         ])
-        // What it makes is of no use after the end of the machine.
+        // The data need not survive a power loss.
         .arg("--no-sync");
     finish("initdb", command).map(drop)
 }
@@ -211,10 +211,10 @@ fn in_folder(account: Option<&Account>, name: &str, folder: &Path) -> io::Result
     Ok(command)
 }
 
-/// Whether this very process says that it takes clients: in the first and the eighth line of its own file. At a
+/// Whether this process reports that it accepts clients, in the first and the eighth line of its own file. At a
 /// port that was taken, another one would answer.
 fn serves(folder: &Path, process: u32) -> bool {
-    let said = fs::read_to_string(folder.join(DATA).join("postmaster.pid")).unwrap_or_default();
-    let lines: Vec<&str> = said.lines().map(str::trim).collect();
+    let text = fs::read_to_string(folder.join(DATA).join("postmaster.pid")).unwrap_or_default();
+    let lines: Vec<&str> = text.lines().map(str::trim).collect();
     lines.first().is_some_and(|id| *id == process.to_string()) && lines.get(7) == Some(&"ready")
 }

@@ -1,6 +1,6 @@
-//! A server's process: started with a time limit, ended, paused, and never left behind.
+//! A server's process: started with a time limit, stopped, suspended, and never left behind.
 //!
-//! What is done to it is done to its children, too: PostgreSQL answers every client from a process of its own.
+//! Signals go to its children, too: PostgreSQL answers every client from a process of its own.
 
 use std::fs::{self, File};
 use std::io;
@@ -14,11 +14,11 @@ use super::folder::Folder;
 use super::launch::launch;
 use super::{port, wait::wait_for};
 
-/// For a server that was asked to end to write down what it has to.
+/// Limit: a graceful stop, with everything that the server still has to write.
 const STOP_LIMIT: Duration = Duration::from_secs(120);
 const PAUSE_LIMIT: Duration = Duration::from_secs(120);
 const KILL_LIMIT: Duration = Duration::from_secs(120);
-/// Another process can take a port between our look and the server's.
+/// Another process can take a port between our check and the server's bind.
 const TRIES: usize = 5;
 
 /// A running program. Dropping it kills it.
@@ -46,13 +46,13 @@ impl From<io::Error> for Refusal {
 pub(super) struct StartParams<'a> {
     /// For messages.
     pub(super) name: &'static str,
-    /// A file for all that it says.
+    /// A file for its output.
     pub(super) log: &'a Path,
     pub(super) limit: Duration,
 }
 
 impl Process {
-    /// Starts a [`mortal`](super::launch::mortal) command and waits until `is_ready` says so of its process id.
+    /// Starts a [`mortal`](super::launch::mortal) command and waits until `is_ready` holds for its process id.
     pub(super) fn start(
         mut command: Command,
         params: &StartParams<'_>,
@@ -76,9 +76,9 @@ impl Process {
         });
         let Err(error) = ready else { return Ok(process) };
         process.kill()?;
-        let said = fs::read_to_string(params.log).unwrap_or_default();
-        let taken = said.contains("Address already in use");
-        let error = io::Error::new(error.kind(), format!("{error}; it said: {said}"));
+        let output = fs::read_to_string(params.log).unwrap_or_default();
+        let taken = output.contains("Address already in use");
+        let error = io::Error::new(error.kind(), format!("{error}; its output: {output}"));
         Err(if taken {
             Refusal::PortTaken(error)
         } else {
@@ -86,16 +86,16 @@ impl Process {
         })
     }
 
-    /// `kill -9`, and waits until it is gone. Nothing happens if it is gone already.
+    /// `kill -9`, and waits for the end. Does nothing if it has ended already.
     pub(super) fn kill(&mut self) -> io::Result<()> {
         if self.child.try_wait()?.is_some() {
             return Ok(());
         }
-        // Stopped first, or it could start more children. If that fails, it has to end all the same.
+        // Suspended first, or it could start more children. If that fails, it is killed all the same.
         let _ = self.pause();
         let children = children(self.child.id()).unwrap_or_default();
         for child in &children {
-            // One that is gone meanwhile is what is wanted.
+            // It may have ended meanwhile.
             let _ = kill_process(*child, Signal::KILL);
         }
         self.child.kill()?;
@@ -109,20 +109,20 @@ impl Process {
         Ok(())
     }
 
-    /// Asks it to end, by the signal that this server takes as that, and waits until it has. Nothing happens if
-    /// it is gone already.
+    /// Stops it gracefully, with the signal of this server, and waits for its end. Does nothing if it has ended
+    /// already.
     pub(super) fn stop(&mut self, signal: Signal) -> io::Result<()> {
         if self.child.try_wait()?.is_some() {
             return Ok(());
         }
-        // A paused one could not do as it is asked.
+        // A suspended process could not handle the signal.
         self.resume()?;
         self.signal(signal)?;
         let what = format!("the end of {}", self.name);
         wait_for(&what, STOP_LIMIT, || self.child.try_wait()).map(drop)
     }
 
-    /// Stops it where it stands: connections stay open, nothing is answered.
+    /// Suspends it: connections stay open, nothing is answered.
     pub(super) fn pause(&mut self) -> io::Result<()> {
         self.signal(Signal::STOP)?;
         // Without a wait it could still answer a request that is sent right after this.
@@ -149,7 +149,7 @@ impl Process {
         Ok(())
     }
 
-    /// A child that has ended and was waited for has no process id of its own any more.
+    /// A child that was waited for has no process id any more.
     fn signal(&mut self, signal: Signal) -> io::Result<()> {
         match self.child.try_wait()? {
             None => Ok(kill_process(Pid::from_child(&self.child), signal)?),
@@ -184,7 +184,7 @@ pub(super) fn at_free_port<T>(
     }
 }
 
-/// Starts something again where it was. Its port may be taken for a moment by what it was.
+/// Starts something again at its port, which the old process may still have for a moment.
 pub(super) fn at_same_port<T>(limit: Duration, mut run: impl FnMut() -> Result<T, Refusal>) -> io::Result<T> {
     wait_for("a restart", limit, || match run() {
         Ok(started) => Ok(Some(started)),
@@ -200,7 +200,7 @@ struct Stat {
 }
 
 impl Stat {
-    /// It may be there until it was waited for, but it has nothing any more.
+    /// It may be a zombie until it was waited for, but it holds nothing any more.
     fn has_ended(&self) -> bool {
         self.state == "Z" || self.state == "X"
     }
@@ -216,7 +216,7 @@ fn stat(process: Pid) -> Option<Stat> {
     Some(Stat { parent, state })
 }
 
-/// The children of a process; theirs are not looked for.
+/// The direct children of a process.
 fn children(parent: u32) -> io::Result<Vec<Pid>> {
     let mut found = Vec::new();
     for entry in fs::read_dir("/proc")?.flatten() {

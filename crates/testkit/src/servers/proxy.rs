@@ -1,4 +1,5 @@
-//! A TCP proxy that does on demand what networks and busy servers do: cut, refuse, stall, lose an answer, answer late, go silent.
+//! A TCP proxy that does on demand what networks and busy servers do: cut, refuse, stall, lose an answer, answer late,
+//! go silent.
 //!
 //! Two threads per connection, one for each direction. A connection is closed in both directions as soon as
 //! one ends.
@@ -31,7 +32,7 @@ struct State {
     ended: bool,
     refuse: bool,
     stall: bool,
-    /// How long what the server sends is held back.
+    /// How long the proxy holds back what the server sends.
     delay: Duration,
     /// Connections with a smaller number are silent for good.
     silent_below: u64,
@@ -89,39 +90,39 @@ impl Proxy {
         format!("redis://127.0.0.1:{}/", self.port)
     }
 
-    /// Closes all connections that there are. Clients can connect again.
+    /// Closes all open connections. Clients can connect again.
     pub fn cut(&self) {
         self.shared.cut();
     }
 
-    /// While on, new connections are closed at once. Those that there are stay.
+    /// While on, the proxy closes new connections at once. Open ones stay.
     pub fn refuse(&self, on: bool) {
         self.shared.lock().refuse = on;
     }
 
-    /// While on, nothing is forwarded in either direction, on old and new connections. What was held back
-    /// goes on its way afterwards.
+    /// While on, the proxy forwards nothing in either direction, on old and new connections. It forwards what it held
+    /// back afterwards.
     pub fn stall(&self, on: bool) {
         self.shared.lock().stall = on;
         self.shared.signal.notify_all();
     }
 
-    /// From now on whatever the server sends is held back for so long, on old and new connections. Zero ends it at once,
-    /// also for what is being held.
+    /// Holds back whatever the server sends for this long, on old and new connections. Zero ends it at once, also for
+    /// what is being held.
     pub fn delay_replies(&self, delay: Duration) {
         self.shared.lock().delay = delay;
         self.shared.signal.notify_all();
     }
 
-    /// From here on nothing is forwarded on the connections that there are, and they stay open: the machine behind them
-    /// has lost its power. Connections that are made later work.
+    /// Forwards nothing more on the open connections, and keeps them open: the machine behind them has lost its power.
+    /// Later connections work.
     pub fn silence_open(&self) {
         let mut state = self.shared.lock();
         state.silent_below = state.next;
     }
 
     /// Swallows the next bytes that the server sends on any connection and closes that connection: the
-    /// command ran, but the client never hears. Called twice, it does so twice.
+    /// command ran, but the client never gets the reply. Called twice, it does so twice.
     pub fn drop_next_reply(&self) {
         self.shared.lock().drop_replies += 1;
     }
@@ -169,7 +170,7 @@ impl Shared {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Until the end; then waits for the threads of all connections.
+    /// Accepts until the end, and then waits for the threads of all connections.
     fn accept(&self, listener: &TcpListener, target: SocketAddr) {
         thread::scope(|scope| {
             for client in listener.incoming().map_while(Result::ok) {
@@ -193,7 +194,7 @@ impl Shared {
         });
     }
 
-    /// Takes a connection into the list.
+    /// Registers a connection.
     fn open(&self, client: TcpStream, server: TcpStream) -> io::Result<[Half; 2]> {
         client.set_nodelay(true)?;
         server.set_nodelay(true)?;
@@ -238,7 +239,8 @@ impl Shared {
         self.close(|connection| connection.number == half.number);
     }
 
-    /// Waits for the end of a stall, and as long as replies are held back. False if the bytes must not go on and the connection is to be closed.
+    /// Waits for the end of a stall, and for as long as replies are held back. False if the bytes must not go on and
+    /// the connection is to be closed.
     fn passes(&self, number: u64, direction: Direction) -> bool {
         let is_open = |state: &State| state.open.iter().any(|connection| connection.number == number);
         let came = Instant::now();

@@ -10,12 +10,12 @@ use super::launch::{find, mortal};
 use super::process::{Process, Refusal, StartParams, at_free_port, at_same_port};
 use super::resp::{Client, Reply};
 
-/// For a start, with everything that is to be loaded.
+/// Limit: a start, with everything that the server loads.
 const START_LIMIT: Duration = Duration::from_secs(180);
-/// For one command.
+/// Limit: one command.
 const COMMAND_LIMIT: Duration = Duration::from_secs(120);
-/// For one look whether a server answers: whoever has taken its port may never do so.
-const LOOK_LIMIT: Duration = Duration::from_secs(2);
+/// Limit: one readiness probe. Another process at the port may never answer.
+const PROBE_LIMIT: Duration = Duration::from_secs(2);
 
 /// How a server is to run. The default keeps nothing on disk.
 #[derive(Debug, Clone)]
@@ -24,7 +24,7 @@ pub struct RedisOptions {
     pub appendonly: bool,
     /// `always`, `everysec` or `no`.
     pub appendfsync: &'static str,
-    /// More arguments, such as `["--maxmemory", "10mb"]`. They win over ours.
+    /// More arguments, such as `["--maxmemory", "10mb"]`. They take precedence over ours.
     pub args: Vec<String>,
 }
 
@@ -39,7 +39,7 @@ impl Default for RedisOptions {
 }
 
 impl RedisOptions {
-    /// What was answered is on disk.
+    /// Acknowledged writes are on disk.
     pub fn durable() -> Self {
         Self {
             appendonly: true,
@@ -106,7 +106,7 @@ impl RedisServer {
         self.client()?.command(words)
     }
 
-    /// `kill -9`, and waits until it is gone. Nothing happens if it is gone already.
+    /// `kill -9`, and waits for the end. Does nothing if it has ended already.
     pub fn kill(&mut self) -> io::Result<()> {
         self.process.kill()
     }
@@ -120,7 +120,7 @@ impl RedisServer {
         Ok(())
     }
 
-    /// Stops the server where it stands: connections stay open, nothing is answered.
+    /// Suspends the server: connections stay open, nothing is answered.
     pub fn pause(&mut self) -> io::Result<()> {
         self.process.pause()
     }
@@ -150,10 +150,10 @@ fn run(options: &RedisOptions, folder: &Path, port: u16) -> Result<Process, Refu
     Process::start(command, &params, |process| answers(port, process))
 }
 
-/// Whether this very process answers, and has loaded its data: at a port that was taken, another one does.
+/// Whether this process answers, not another one at a port that was taken, and has loaded its data.
 fn answers(port: u16, process: u32) -> bool {
     let ask = |words: &[&str]| {
-        let mut client = Client::connect(port, LOOK_LIMIT)?;
+        let mut client = Client::connect(port, PROBE_LIMIT)?;
         client.command(words)
     };
     let ours = format!("process_id:{process}\r\n");
@@ -168,7 +168,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_port_that_was_taken_is_told_from_other_failures() {
+    fn a_port_that_was_taken_is_distinguished_from_other_failures() {
         let options = RedisOptions::default();
         let folder = Folder::new().unwrap();
         let taken = |port| matches!(run(&options, folder.path(), port), Err(Refusal::PortTaken(_)));
@@ -179,7 +179,7 @@ mod tests {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         assert!(
             taken(listener.local_addr().unwrap().port()),
-            "by something that says nothing"
+            "by something that does not answer"
         );
     }
 }

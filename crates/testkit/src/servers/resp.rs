@@ -72,14 +72,14 @@ impl Client {
         Ok(Self { stream })
     }
 
-    /// Limits reads and writes from here on, to see that there is no answer. Connecting is the system's part, also where a
-    /// server stands still.
+    /// Limits reads and writes from here on, to check that there is no answer. The system accepts connections even for
+    /// a suspended server.
     pub fn limit(&self, timeout: Duration) -> io::Result<()> {
         self.stream.get_ref().set_read_timeout(Some(timeout))?;
         self.stream.get_ref().set_write_timeout(Some(timeout))
     }
 
-    /// Sends one command and reads its reply. After an error the connection is of no more use.
+    /// Sends one command and reads its reply. After an error the connection is unusable.
     pub fn command(&mut self, words: &[&str]) -> io::Result<Reply> {
         self.send(words)?;
         self.reply()

@@ -13,12 +13,12 @@ use rustix::process::Signal;
 use super::folder::Folder;
 use super::jars::{Jars, JavaParams};
 use super::process::{Process, Refusal, StartParams, at_free_port, at_same_port};
-use crate::rng::fresh_seed;
+use crate::seeds::fresh_seed;
 
-/// For a start on a busy machine.
+/// Limit: a start on a busy machine.
 const START_LIMIT: Duration = Duration::from_secs(300);
-/// For one look whether a server answers: whoever has taken its port may never do so.
-const LOOK_LIMIT: Duration = Duration::from_secs(2);
+/// Limit: one readiness probe. Another process at the port may never answer.
+const PROBE_LIMIT: Duration = Duration::from_secs(2);
 const ACCESS_KEY: &str = "tidegate";
 /// A folder per bucket.
 const BUCKETS: &str = "buckets";
@@ -96,18 +96,18 @@ impl S3Server {
         self.folder.path()
     }
 
-    /// Makes an empty bucket. An error if it is there already.
+    /// Creates an empty bucket. An error if it exists.
     pub fn create_bucket(&self, name: &str) -> io::Result<()> {
-        // What the server itself would do when it is asked, without a signed request.
+        // What the server itself would do, without a signed request.
         fs::create_dir(self.folder.path().join(BUCKETS).join(name))
     }
 
-    /// Asks the server to end, and waits until it has. Nothing happens if it is gone already.
+    /// Stops the server gracefully, and waits for its end. Does nothing if it has ended already.
     pub fn stop(&mut self) -> io::Result<()> {
         self.process.stop(Signal::TERM)
     }
 
-    /// `kill -9`, and waits until it is gone. Nothing happens if it is gone already.
+    /// `kill -9`, and waits for the end. Does nothing if it has ended already.
     pub fn kill(&mut self) -> io::Result<()> {
         self.process.kill()
     }
@@ -119,7 +119,7 @@ impl S3Server {
         Ok(())
     }
 
-    /// Stops the server where it stands: connections stay open, nothing is answered.
+    /// Suspends the server: connections stay open, nothing is answered.
     pub fn pause(&mut self) -> io::Result<()> {
         self.process.pause()
     }
@@ -172,17 +172,17 @@ fn run(folder: &Path, port: u16) -> Result<Process, Refusal> {
     })
 }
 
-/// Whether this very server says that it has the port: at one that was taken, another would answer.
+/// Whether this server reports that it has the port: at one that was taken, another would answer.
 fn listens(folder: &Path, port: u16) -> bool {
-    let said = fs::read_to_string(folder.join(LOG)).unwrap_or_default();
+    let log = fs::read_to_string(folder.join(LOG)).unwrap_or_default();
     let here = format!("{{127.0.0.1:{port}}}");
-    said.lines()
+    log.lines()
         .any(|line| line.contains("INFO Started ") && line.contains(&here))
 }
 
 fn answers(port: u16) -> io::Result<()> {
     let mut stream = TcpStream::connect((Ipv4Addr::LOCALHOST, port))?;
-    stream.set_read_timeout(Some(LOOK_LIMIT))?;
+    stream.set_read_timeout(Some(PROBE_LIMIT))?;
     write!(
         stream,
         "GET / HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\nConnection: close\r\n\r\n"

@@ -2,16 +2,15 @@
 
 use std::time::Duration;
 
-/// For a start on a busy machine, with everything that is to be recovered after a kill.
+/// Limit: a start on a busy machine, with recovery after a kill.
 pub(super) const START_LIMIT: Duration = Duration::from_secs(300);
 
-/// How a database server is to run. The default is as durable as it would be in earnest.
+/// How a database server is to run. The default is as durable as in production.
 #[derive(Debug, Clone)]
 pub struct SqlOptions {
-    /// Waits for the disk at every commit. Without it tests are quicker, and what was committed survives a kill
-    /// or not.
+    /// Waits for the disk at every commit. Without it tests are quicker, and a commit may or may not survive a kill.
     pub fsync: bool,
-    /// More arguments of the server. They win over ours.
+    /// More arguments of the server. They take precedence over ours.
     pub args: Vec<String>,
 }
 

@@ -3,16 +3,16 @@
 use std::io;
 use std::time::{Duration, Instant};
 
-/// Asks every few milliseconds until there is an answer. An error ends the wait at once.
+/// Polls every few milliseconds until there is a value. An error ends the wait at once.
 pub(super) fn wait_for<T>(
     what: &str,
     limit: Duration,
-    mut ask: impl FnMut() -> io::Result<Option<T>>,
+    mut poll: impl FnMut() -> io::Result<Option<T>>,
 ) -> io::Result<T> {
     let deadline = Instant::now() + limit;
     loop {
-        if let Some(answer) = ask()? {
-            return Ok(answer);
+        if let Some(value) = poll()? {
+            return Ok(value);
         }
         if Instant::now() >= deadline {
             let text = format!("{what}: not within {limit:?}");
@@ -24,7 +24,7 @@ pub(super) fn wait_for<T>(
 
 #[expect(
     clippy::disallowed_methods,
-    reason = "the one pause between two looks at a condition"
+    reason = "the one pause between two polls of a condition"
 )]
 fn pause(time: Duration) {
     std::thread::sleep(time);

@@ -1,10 +1,7 @@
-//! The library and the command as users meet them: processes, kills, real servers.
+//! The library as its users meet it: processes, kills, full disks, real servers.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on panics")]
 
 mod bulk;
-mod cli;
 mod refresh;
-mod room;
-mod support;
-mod tidy;
+mod rooms;

@@ -1,4 +1,4 @@
-//! The pretend upstream.
+//! The simulated provider.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on panics")]
 

@@ -1,4 +1,4 @@
-//! The upstream through its port: what it answers, and that it counts exactly.
+//! The provider through its port: what it answers, and that it counts exactly.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -16,7 +16,7 @@ fn small() -> UpstreamSettings {
 }
 
 fn client() -> reqwest::Client {
-    // Fails if there is one already, and that is as good.
+    // Fails if there is one already, which is as good.
     let _ = rustls::crypto::ring::default_provider().install_default();
     reqwest::Client::builder()
         .no_proxy()
@@ -139,7 +139,7 @@ async fn answers_differ_in_order_and_clock_and_are_the_same_record() {
 }
 
 #[tokio::test]
-async fn records_change_by_themselves_when_told_to() {
+async fn records_change_by_themselves_if_configured() {
     let upstream = Upstream::start(UpstreamSettings {
         change_every_ms: 20,
         ..small()
@@ -179,7 +179,7 @@ async fn a_caller_without_the_key_is_refused_and_counted() {
 }
 
 #[tokio::test]
-async fn every_kind_of_trouble_looks_as_it_should() {
+async fn every_kind_of_failure_looks_as_it_should() {
     let upstream = Upstream::start(small()).unwrap();
     let client = client();
     let answer = async |answer: Answer| {

@@ -2,10 +2,13 @@
 
 use std::collections::BTreeMap;
 
+use tidegate_testkit::simulation;
+
 use super::ask::{Answer, Ask, Conduct, Connection};
 use super::oracle::Oracle;
-use super::{Dice, START, name};
+use super::{START, name};
 use crate::ids::{PersonId, SessionId};
+use crate::rng::Rng;
 use crate::room::command::*;
 use crate::room::config::{Capacity, RoomConfig};
 use crate::room::ticket::{Index, Ticket, TicketState, Wave};
@@ -48,7 +51,7 @@ struct Visitor {
 }
 
 pub(super) struct World<C: Conduct> {
-    dice: Dice,
+    rng: Rng,
     now: Timestamp,
     people: Vec<PersonId>,
     visitors: Vec<Visitor>,
@@ -71,32 +74,32 @@ pub(super) struct World<C: Conduct> {
     last_beat: Timestamp,
     requests: u64,
     calm: bool,
-    pub(super) seen: Seen,
+    seen: Seen,
     conduct: std::marker::PhantomData<C>,
 }
 
-fn config(dice: &mut Dice) -> RoomConfig {
+fn config(rng: &mut Rng) -> RoomConfig {
     RoomConfig {
         capacity: Capacity {
-            seats: dice.one_in(2).then(|| 2 + dice.below(10)),
-            inside: 1 + dice.below(4),
-            per_second: 1 + dice.below(4),
+            seats: rng.one_in(2).then(|| 2 + rng.below(10)),
+            inside: 1 + rng.below(4),
+            per_second: 1 + rng.below(4),
         },
-        opens_at: dice.one_in(3).then(|| START + Millis(dice.below(6_000))),
+        opens_at: rng.one_in(3).then(|| START + Millis(rng.below(6_000))),
         presence_ms: Millis(3_000),
         grace_ms: Millis(6_000),
-        pass_ms: Millis(4_000 + dice.below(4_000)),
-        inside_ms: Millis(5_000 + dice.below(5_000)),
-        remember_ms: Millis(1 + dice.below(10_000)),
-        max_waiting: 5 + dice.below(20),
+        pass_ms: Millis(4_000 + rng.below(4_000)),
+        inside_ms: Millis(5_000 + rng.below(5_000)),
+        remember_ms: Millis(1 + rng.below(10_000)),
+        max_waiting: 5 + rng.below(20),
     }
 }
 
 impl<C: Conduct> World<C> {
     pub(super) fn new(seed: u64) -> Self {
-        let mut dice = Dice(seed);
-        let config = config(&mut dice);
-        let count = 6 + dice.below(8) as usize;
+        let mut rng = Rng::new(seed);
+        let config = config(&mut rng);
+        let count = 6 + rng.below(8) as usize;
         let mut room = Room::new(seed, config.clone());
         room.take_changed();
         let disk = Disk {
@@ -105,7 +108,7 @@ impl<C: Conduct> World<C> {
         };
         let oracle = Oracle::new(&config, count);
         Self {
-            dice,
+            rng,
             now: START,
             people: (0..count).map(name).collect(),
             visitors: vec![Visitor::default(); count],
@@ -162,7 +165,7 @@ impl<C: Conduct> World<C> {
             self.synced_oracle = self.oracle.clone();
         }
         for (ask, answer, _) in pending {
-            if !self.calm && self.dice.one_in(8) {
+            if !self.calm && self.rng.one_in(8) {
                 self.seen.lost_answers += 1;
                 self.retries.push(ask);
             } else {
@@ -174,7 +177,7 @@ impl<C: Conduct> World<C> {
 
     fn audit(&mut self) -> Result<(), String> {
         let views = self.room.look(&self.people);
-        self.oracle.audit(&views, &self.room.survey(self.now))?;
+        self.oracle.audit(&views, &self.room.overview(self.now))?;
         match C::CHECKED {
             true => self.room.check(),
             false => Ok(()),
@@ -185,12 +188,12 @@ impl<C: Conduct> World<C> {
     fn crash(&mut self) -> Result<(), String> {
         let asked = std::mem::take(&mut self.pending);
         for (ask, ..) in asked {
-            if self.dice.one_in(2) {
+            if self.rng.one_in(2) {
                 self.retries.push(ask);
             }
         }
-        self.now = self.now + Millis(self.dice.below(4_000));
-        if self.dice.one_in(2) {
+        self.now = self.now + Millis(self.rng.below(4_000));
+        if self.rng.one_in(2) {
             self.written = self.synced.clone();
             self.oracle = self.synced_oracle.clone();
         }
@@ -236,9 +239,7 @@ impl<C: Conduct> World<C> {
                 let inside = matches!(outcome, RedeemOutcome::Inside { .. });
                 self.visitors[who].inside |= inside;
                 // Some present a rejected pass again.
-                self.visitors[who]
-                    .pass
-                    .take_if(|_| !inside && self.dice.one_in(2));
+                self.visitors[who].pass.take_if(|_| !inside && self.rng.one_in(2));
             }
             // The broker that gets the outcome informs the admitted people.
             (Ask::Promote(_), Answer::Promoted(outcome)) => {
@@ -257,13 +258,13 @@ impl<C: Conduct> World<C> {
     }
 
     fn somebody(&mut self) -> usize {
-        self.dice.below(self.people.len() as u64) as usize
+        self.rng.below(self.people.len() as u64) as usize
     }
 
     fn join(&mut self, who: usize) {
-        let stream = !self.dice.one_in(5);
+        let stream = !self.rng.one_in(5);
         if stream {
-            let broker = self.dice.below(BROKERS);
+            let broker = self.rng.below(BROKERS);
             let before = self.visitors[who].at.replace((broker, None));
             // The other tab, or the broker it was connected to, does not know yet.
             self.old
@@ -272,8 +273,8 @@ impl<C: Conduct> World<C> {
         let params = JoinParams {
             person: self.people[who].clone(),
             stream,
-            again: self.dice.one_in(2),
-            draw: self.dice.below(5),
+            again: self.rng.one_in(2),
+            draw: self.rng.below(5),
         };
         self.ask(Ask::Join(who, params));
     }
@@ -282,7 +283,7 @@ impl<C: Conduct> World<C> {
         let Some((index, wave)) = self.visitors[who].pass else {
             return self.ask(Ask::Look(who));
         };
-        let session = match self.dice.below(3) {
+        let session = match self.rng.below(3) {
             0 => None,
             number => SessionId::new(format!("s{number}")).ok(),
         };
@@ -296,14 +297,14 @@ impl<C: Conduct> World<C> {
     }
 
     fn shop(&mut self, who: usize) {
-        if !self.visitors[who].inside && !self.dice.one_in(6) {
+        if !self.visitors[who].inside && !self.rng.one_in(6) {
             return self.redeem(who);
         }
-        match self.dice.below(6) {
+        match self.rng.below(6) {
             0 | 1 => self.ask(Ask::Complete(who)),
             2 => self.ask(Ask::Leave(who)),
             3 => {
-                let by = Millis(self.dice.below(9_000));
+                let by = Millis(self.rng.below(9_000));
                 self.ask(Ask::Extend(who, by));
             }
             // Vanishes.
@@ -312,13 +313,13 @@ impl<C: Conduct> World<C> {
     }
 
     fn operate(&mut self) {
-        match self.dice.below(9) {
+        match self.rng.below(9) {
             0 => self.ask(Ask::Control(Control::Pause)),
-            1 if self.dice.one_in(3) => self.ask(Ask::Control(Control::Close)),
+            1 if self.rng.one_in(3) => self.ask(Ask::Control(Control::Close)),
             1..=4 => self.ask(Ask::Control(Control::Resume)),
             5 => {
                 let waves = self.room.head().wave.0 + 2;
-                let through = self.dice.one_in(2).then(|| Wave(self.dice.below(waves)));
+                let through = self.rng.one_in(2).then(|| Wave(self.rng.below(waves)));
                 self.ask(Ask::Void(through));
             }
             6 => {
@@ -327,13 +328,13 @@ impl<C: Conduct> World<C> {
             }
             _ => {
                 self.requests += 1;
-                let change = |dice: &mut Dice| match dice.below(4) {
+                let change = |rng: &mut Rng| match rng.below(4) {
                     0 => None,
-                    1 => Some(Change::Set(dice.below(5))),
-                    2 => Some(Change::Add(dice.below(5) as i64 - 2)),
+                    1 => Some(Change::Set(rng.below(5))),
+                    2 => Some(Change::Add(rng.below(5) as i64 - 2)),
                     _ => Some(Change::Reset),
                 };
-                let seats = match change(&mut self.dice) {
+                let seats = match change(&mut self.rng) {
                     None => None,
                     Some(Change::Set(seats)) => Some(Change::Set((seats > 0).then_some(seats * 3))),
                     Some(Change::Add(by)) => Some(Change::Add(by)),
@@ -342,8 +343,8 @@ impl<C: Conduct> World<C> {
                 let params = ResizeParams {
                     request: self.requests,
                     seats,
-                    inside: change(&mut self.dice),
-                    per_second: change(&mut self.dice),
+                    inside: change(&mut self.rng),
+                    per_second: change(&mut self.rng),
                     by: String::new(),
                     why: String::new(),
                 };
@@ -354,12 +355,12 @@ impl<C: Conduct> World<C> {
 
     fn act(&mut self) {
         let who = self.somebody();
-        match self.dice.below(40) {
+        match self.rng.below(40) {
             0..=9 => self.join(who),
             10..=11 => {
                 // The connection ends; the broker reports it at once, later, or never.
                 if let Some((_, Some(connection))) = self.visitors[who].at.take() {
-                    match self.dice.below(3) {
+                    match self.rng.below(3) {
                         0 => self.ask(Ask::Touch(who, connection, false)),
                         1 => self.old.push((who, connection)),
                         _ => {}
@@ -368,9 +369,9 @@ impl<C: Conduct> World<C> {
             }
             12 => self.ask(Ask::Leave(who)),
             13..=19 => {
-                let max = 1 + self.dice.below(4);
+                let max = 1 + self.rng.below(4);
                 self.ask(Ask::Promote(max));
-                if self.dice.one_in(3) {
+                if self.rng.one_in(3) {
                     self.ask(Ask::Promote(max));
                 }
             }
@@ -386,16 +387,16 @@ impl<C: Conduct> World<C> {
             30..=32 => self.ask(Ask::Look(who)),
             33 => self.operate(),
             34 => {
-                let broker = self.dice.below(BROKERS);
+                let broker = self.rng.below(BROKERS);
                 for visitor in &mut self.visitors {
                     visitor.at.take_if(|(at, _)| *at == broker);
                 }
             }
             35..=36 => {
                 if !self.old.is_empty() {
-                    let index = self.dice.below(self.old.len() as u64) as usize;
+                    let index = self.rng.below(self.old.len() as u64) as usize;
                     let (who, connection) = self.old.swap_remove(index);
-                    let present = self.dice.one_in(2);
+                    let present = self.rng.one_in(2);
                     self.ask(Ask::Touch(who, connection, present));
                 }
             }
@@ -420,7 +421,7 @@ impl<C: Conduct> World<C> {
         if self.now >= self.last_sweep + SWEEP {
             self.last_sweep = self.now;
             loop {
-                let max = 1 + self.dice.below(4);
+                let max = 1 + self.rng.below(4);
                 let mut params = ReapParams::all(max);
                 params.absent_by = params.absent_by.filter(|_| self.now >= self.lost_from);
                 self.ask(Ask::Reap(params));
@@ -432,21 +433,25 @@ impl<C: Conduct> World<C> {
             }
         }
     }
+}
 
-    pub(super) fn step(&mut self) -> Result<(), String> {
+impl<C: Conduct> simulation::World for World<C> {
+    type Report = Seen;
+
+    fn step(&mut self) -> Result<(), String> {
         self.seen.steps += 1;
-        let jump = self.dice.one_in(60);
-        let by = self.dice.below(if jump { 15_000 } else { 300 });
+        let jump = self.rng.one_in(60);
+        let by = self.rng.below(if jump { 15_000 } else { 300 });
         self.now = self.now + Millis(by);
         self.services();
         self.act();
-        if self.dice.one_in(50) {
+        if self.rng.one_in(50) {
             self.crash()?;
         }
-        if self.pending.len() >= BATCH || self.dice.one_in(2) {
+        if self.pending.len() >= BATCH || self.rng.one_in(2) {
             self.commit()?;
         }
-        if self.dice.one_in(100) {
+        if self.rng.one_in(100) {
             self.crash()?;
         }
         self.seen.completed = self.oracle.completed;
@@ -454,12 +459,12 @@ impl<C: Conduct> World<C> {
     }
 
     /// No more faults, and everybody leaves or has left. Nothing may remain.
-    pub(super) fn end(&mut self) -> Result<(), String> {
+    fn finish(&mut self) -> Result<Seen, String> {
         self.calm = true;
         self.commit()?;
         for who in 0..self.people.len() {
             self.visitors[who].at = None;
-            if self.dice.one_in(2) {
+            if self.rng.one_in(2) {
                 self.ask(Ask::Leave(who));
             }
         }
@@ -477,7 +482,7 @@ impl<C: Conduct> World<C> {
             self.room.head().slots(),
             self.room.next_due(),
         ) {
-            (0, 0, None) => Ok(()),
+            (0, 0, None) => Ok(self.seen),
             left => Err(format!(
                 "everybody is gone, and slots or tickets are kept: {left:?}"
             )),

@@ -1,6 +1,4 @@
-//! Completion callbacks in virtual time: those that fail, hang and panic, and what they are told.
-
-use super::world;
+//! Completion callbacks in virtual time: those that fail, hang and panic, and what they receive.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -13,12 +11,15 @@ use tidegate_core::bulk::{
 };
 use tidegate_core::ids::{BatchId, GroupId, JobId};
 use tidegate_core::time::Millis;
-use tidegate_engine::{CompletedBatch, EngineBuilder, Job, JobError, Reducer};
-use tidegate_store::model::ModelStore;
-use tidegate_store::{DeadJob, JobDetails, LeasedJob, Notifier, Store, StoreError, StoreExt};
+use tidegate_engine::bulk::{BulkServiceBuilder, CompletedBatch, Job, JobError, Reducer};
+use tidegate_store::StoreError;
+use tidegate_store::bulk::{
+    BulkNotifier, BulkStore, BulkStoreExt, DeadJob, JobDetails, LeasedJob, ModelBulkStore,
+};
 use tokio::time::Instant;
-
 use world::{World, batch, decided, kind};
+
+use super::world;
 
 const CLAIM_FOR: Millis = Millis(5_000);
 
@@ -34,7 +35,7 @@ async fn work(job: Job) -> Result<(), JobError> {
     }
 }
 
-fn builder(world: &World) -> EngineBuilder {
+fn builder(world: &World) -> BulkServiceBuilder {
     world.builder().handler(kind(), work).claim_for(CLAIM_FOR)
 }
 
@@ -55,7 +56,7 @@ async fn open(world: &World, group: &str) {
     world.seal(group).await;
 }
 
-/// What was called, and when.
+/// The calls, and when they came.
 #[derive(Clone)]
 struct Calls(Instant, Arc<Mutex<Vec<(u64, CompletedBatch)>>>);
 
@@ -64,7 +65,7 @@ impl Calls {
         Self(Instant::now(), Arc::default())
     }
 
-    /// How many calls there have been for this group, with this one.
+    /// The number of calls for this group, including this one.
     fn add(&self, completed: &CompletedBatch) -> usize {
         let mut calls = self.1.lock().unwrap();
         calls.push((self.0.elapsed().as_millis() as u64, completed.clone()));
@@ -72,7 +73,7 @@ impl Calls {
         calls.iter().filter(same).count()
     }
 
-    /// Of this group.
+    /// The calls for this group.
     fn of(&self, group: &str) -> Vec<(u64, CompletedBatch)> {
         let calls = self.1.lock().unwrap();
         let same = |call: &&(u64, CompletedBatch)| call.1.group.as_str() == group;
@@ -95,7 +96,7 @@ async fn a_callback_that_fails_is_called_again_when_its_claim_has_run_out() {
         .unwrap();
     sleep(100).await;
     let view = world.batch("A").await;
-    assert_eq!(view.status, BatchStatus::Completed, "decided, told or not");
+    assert_eq!(view.status, BatchStatus::Completed, "decided, delivered or not");
     sleep(60_000).await;
     let calls = calls.of("A");
     let gaps: Vec<_> = calls.windows(2).map(|two| two[1].0 - two[0].0).collect();
@@ -103,7 +104,7 @@ async fn a_callback_that_fails_is_called_again_when_its_claim_has_run_out() {
     for gap in gaps {
         assert!((5_000..=6_010).contains(&gap), "{gap}");
     }
-    let told = CompletedBatch {
+    let expected = CompletedBatch {
         group: GroupId::new("A").unwrap(),
         batch: batch(),
         status: BatchStatus::Completed,
@@ -112,9 +113,9 @@ async fn a_callback_that_fails_is_called_again_when_its_claim_has_run_out() {
         summary: view.summary,
         callback: Some("https://example.org/done".into()),
     };
-    assert!(told.summary.is_some());
+    assert!(expected.summary.is_some());
     for (_, call) in calls {
-        assert_eq!(call, told, "the same each time");
+        assert_eq!(call, expected, "the same each time");
     }
     engine.shutdown().await.unwrap();
     assert_eq!(world.stats().await.counts.completed, 2);
@@ -145,7 +146,7 @@ async fn callbacks_that_hang_hold_up_neither_folds_nor_other_callbacks() {
     sleep(10).await;
     assert_eq!(calls.of("B").len(), 1);
 
-    // As many as may be called at once, and more.
+    // More than may run concurrently.
     for n in 20..200 {
         open(&world, &format!("hangs-{n}")).await;
     }
@@ -212,7 +213,7 @@ async fn shutdown_lets_a_running_callback_finish() {
         "{:?}",
         begun.elapsed()
     );
-    // The next watcher calls again only for what was left behind.
+    // The next aggregator calls back only for what was left behind.
     let engine = start();
     sleep(130_000).await;
     assert_eq!((calls.of("short").len(), calls.of("long").len()), (1, 2));
@@ -233,7 +234,7 @@ impl Reducer for Count {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_callback_is_told_why_there_is_no_summary() {
+async fn a_callback_learns_why_there_is_no_summary() {
     let world = World::new(|_| {});
     open(&world, "A").await;
     open(&world, "B").await;
@@ -260,10 +261,10 @@ async fn a_callback_is_told_why_there_is_no_summary() {
 }
 
 /// A store that takes longer to read results than a claim lasts.
-struct Slow(Arc<ModelStore>);
+struct Slow(Arc<ModelBulkStore>);
 
 #[async_trait]
-impl Store for Slow {
+impl BulkStore for Slow {
     async fn apply(&self, command: Command) -> Result<Outcome, StoreError> {
         self.0.apply(command).await
     }
@@ -296,7 +297,7 @@ impl Store for Slow {
         self.0.dead(filter, after, max).await
     }
 
-    fn notifier(&self) -> Arc<Notifier> {
+    fn notifier(&self) -> Arc<BulkNotifier> {
         self.0.notifier()
     }
 }
@@ -307,7 +308,7 @@ async fn a_fold_that_takes_longer_than_its_claim_is_not_begun_again() {
     open(&world, "A").await;
     let (folds, calls) = (Arc::new(Mutex::new(0)), Calls::new());
     let (folded, called) = (folds.clone(), calls.clone());
-    let engine = EngineBuilder::new(Arc::new(Slow(world.store.clone())), world.config.clone())
+    let engine = BulkServiceBuilder::new(Arc::new(Slow(world.store.clone())), world.config.clone())
         .clock(world.clock.clone())
         .handler(kind(), work)
         .claim_for(CLAIM_FOR)

@@ -1,26 +1,26 @@
 //! The services in virtual time: tokio's clock is paused and drives the store's clock, so seconds pass in
 //! milliseconds and every run is the same.
 
-use super::world;
-
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
+use tidegate_core::bulk::config::Hold;
 use tidegate_core::bulk::{
     BatchOptions, BatchStatus, Ceilings, ConfigureGroupParams, JobOutcome, LeaseParams, OpenBatchParams,
     SettleParams, Settlement,
 };
-use tidegate_core::config::Hold;
+use tidegate_core::clock::Clock;
 use tidegate_core::ids::{GroupId, JobId, Owner, QueueId};
 use tidegate_core::time::Millis;
-use tidegate_engine::dispatcher::Dispatcher;
-use tidegate_engine::{EngineError, Job, JobError, Reducer};
-use tidegate_store::{Clock, JobDetails, Store, StoreExt};
+use tidegate_engine::bulk::Dispatcher;
+use tidegate_engine::bulk::{EngineError, Job, JobError, Reducer};
+use tidegate_store::bulk::{BulkStore, BulkStoreExt, JobDetails};
 use tokio::time::Instant;
-
 use world::{World, batch, decided, kind};
+
+use super::world;
 
 async fn nothing(_: Job) -> Result<(), JobError> {
     Ok(())
@@ -254,11 +254,10 @@ async fn a_reducer_sees_every_result_and_the_callback_comes_once() {
 async fn a_group_at_its_ceiling_does_not_keep_others_waiting() {
     let world = World::new(|config| {
         config.backpressure.rate_limit_window_sec = 60.0;
-        config.backpressure.rate_limit_key_ttl_sec = 120.0;
     });
     let ceilings = Ceilings {
         starts_per_window: Some(1),
-        leased_at_once: None,
+        max_running: None,
     };
     let held = GroupId::new("A").unwrap();
     let params = ConfigureGroupParams {
@@ -322,14 +321,14 @@ async fn an_engine_without_handlers_folds_batches_if_asked_to() {
         world.submit("A", "mail", 0..3).await;
         world.seal("A").await;
         let engine = world.builder().fold_batches(asked).start().unwrap();
-        // Somebody else's workers.
+        // The workers of another process.
         let params = LeaseParams {
             queue: QueueId::new("default").unwrap(),
             max: 10,
             owner: Owner::new("elsewhere").unwrap(),
         };
         let jobs = world.store.lease(params).await.unwrap().jobs;
-        let answer = |job: &tidegate_store::LeasedJob| Settlement {
+        let answer = |job: &tidegate_store::bulk::LeasedJob| Settlement {
             lease: job.leased.lease,
             outcome: JobOutcome::Completed { result: Bytes::new() },
         };

@@ -1,5 +1,5 @@
-//! Leases whose answers come late, in virtual time: the process, the machine or the server stood still between a lease and
-//! its start. A run whose time is over by then is not begun: another worker may have the job.
+//! Leases whose replies come late, in virtual time: the process, the machine or the server stalled between a lease and
+//! the start of the job. A job whose lease is too old by then does not start: another worker may have it.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
@@ -10,19 +10,19 @@ use tidegate_core::bulk::views::{Cursor, DeadFilter, Page};
 use tidegate_core::bulk::{Command, LeaseOutcome, LeaseParams, Outcome, Refusal};
 use tidegate_core::ids::{BatchId, GroupId, JobId};
 use tidegate_core::time::Millis;
-use tidegate_engine::{EngineBuilder, Job, JobError};
-use tidegate_store::model::ModelStore;
-use tidegate_store::{DeadJob, JobDetails, LeasedJob, Notifier, Store, StoreError};
+use tidegate_engine::bulk::{BulkServiceBuilder, Job, JobError};
+use tidegate_store::StoreError;
+use tidegate_store::bulk::{BulkNotifier, BulkStore, DeadJob, JobDetails, LeasedJob, ModelBulkStore};
 
 use super::world::{World, decided, kind};
 
 const TIMEOUT: Millis = Millis(500);
 
-/// A store whose first answer with leases in it is on its way for so long. The leases begin before that.
+/// A store whose first reply with leases is delayed this long. The leases begin before the delay.
 struct Slow {
-    inner: Arc<ModelStore>,
+    inner: Arc<ModelBulkStore>,
     late_ms: AtomicU64,
-    /// How many there were so far.
+    /// How many such replies there were.
     leases: AtomicU64,
 }
 
@@ -35,8 +35,8 @@ impl Slow {
         })
     }
 
-    fn builder(self: &Arc<Self>, world: &World) -> EngineBuilder {
-        EngineBuilder::new(self.clone(), world.config.clone()).clock(world.clock.clone())
+    fn builder(self: &Arc<Self>, world: &World) -> BulkServiceBuilder {
+        BulkServiceBuilder::new(self.clone(), world.config.clone()).clock(world.clock.clone())
     }
 
     fn leases(&self) -> u64 {
@@ -45,7 +45,7 @@ impl Slow {
 }
 
 #[async_trait]
-impl Store for Slow {
+impl BulkStore for Slow {
     async fn apply(&self, command: Command) -> Result<Outcome, StoreError> {
         self.inner.apply(command).await
     }
@@ -85,7 +85,7 @@ impl Store for Slow {
         self.inner.dead(filter, after, max).await
     }
 
-    fn notifier(&self) -> Arc<Notifier> {
+    fn notifier(&self) -> Arc<BulkNotifier> {
         self.inner.notifier()
     }
 }
@@ -94,7 +94,7 @@ async fn sleep(ms: u64) {
     tokio::time::sleep(Duration::from_millis(ms)).await;
 }
 
-/// One worker, one job, and leases that last for so much longer than a run may take.
+/// One worker, one job, and leases that outlast the timeout of a run by this much.
 async fn world(margin: Millis, retries: u32) -> World {
     let world = World::new(|config| {
         config.worker_pool.worker_count = 1;
@@ -107,7 +107,7 @@ async fn world(margin: Millis, retries: u32) -> World {
     world
 }
 
-/// Which attempts were begun, by whom, in order.
+/// Which attempts started, by which worker, in order.
 type Begun = Arc<Mutex<Vec<(&'static str, u32)>>>;
 
 fn handler(
@@ -120,11 +120,11 @@ fn handler(
     }
 }
 
-/// With no retry at all, an attempt that was used up would leave the job dead.
+/// Without retries, one used attempt would leave the job dead.
 #[tokio::test(start_paused = true)]
 async fn a_job_whose_time_was_over_before_it_began_is_given_back_without_an_attempt() {
     let world = world(Millis(2_000), 0).await;
-    // Later than a run may take, and the lease still lasts.
+    // Later than the timeout of a run, while the lease is still valid.
     let slow = Slow::new(&world, TIMEOUT);
     let begun = Begun::default();
     let engine = slow

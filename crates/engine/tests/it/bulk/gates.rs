@@ -1,19 +1,18 @@
 //! Gates of queues in virtual time: what is leased while they are closed, and when they open.
 
-use super::world;
-
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use tidegate_core::bulk::BatchStatus;
-use tidegate_core::config::{Hold, QueueConfig};
+use tidegate_core::bulk::config::{Hold, QueueConfig};
 use tidegate_core::ids::{GroupId, JobId, JobType, QueueId};
-use tidegate_engine::{EngineError, Gate, Job, JobError, PoolView};
-use tidegate_store::Store;
+use tidegate_engine::bulk::{EngineError, Gate, Job, JobError, PoolView};
+use tidegate_store::bulk::BulkStore;
 use tokio::time::Instant;
-
 use world::{World, decided, kind};
+
+use super::world;
 
 fn queue() -> QueueId {
     QueueId::new("default").unwrap()
@@ -167,6 +166,6 @@ async fn gates_that_would_do_nothing_are_refused() {
     let elsewhere = builder().gate(QueueId::new("letters").unwrap(), Gate::default());
     assert_eq!(
         elsewhere.start().unwrap_err().to_string(),
-        "queue \"letters\" was given a gate but has no handler here; queues that have one: {\"default\"}"
+        "queue \"letters\" has a gate but no handler here; queues with a handler: {\"default\"}"
     );
 }

@@ -1,4 +1,4 @@
-//! A store that is unavailable for a while: the services wait in virtual time, go on by themselves, and lose
+//! A store that is unavailable for a while: the services wait in virtual time, continue by themselves, and lose
 //! nothing.
 
 use std::collections::BTreeMap;
@@ -8,17 +8,20 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use bytes::Bytes;
+use tidegate_core::bulk::config::BulkConfig;
 use tidegate_core::bulk::views::{BulkStats, Cursor, DeadFilter, Page, Query, View};
 use tidegate_core::bulk::{
     Command, EnqueueParams, ExpireLeasesParams, JobState, LeaseOutcome, LeaseParams, NewJob, Outcome,
     Priority, Refusal, SealBatchParams,
 };
-use tidegate_core::config::BulkConfig;
+use tidegate_core::clock::Clock;
 use tidegate_core::ids::{BatchId, GroupId, JobId, JobType, QueueId};
 use tidegate_core::time::{Millis, Timestamp};
-use tidegate_engine::{Engine, EngineBuilder, EngineError, Gate, Job, JobError};
-use tidegate_store::model::ModelStore;
-use tidegate_store::{Clock, DeadJob, JobDetails, LeasedJob, Notifier, Store, StoreError, StoreExt};
+use tidegate_engine::bulk::{BulkService, BulkServiceBuilder, EngineError, Gate, Job, JobError};
+use tidegate_store::StoreError;
+use tidegate_store::bulk::{
+    BulkNotifier, BulkStore, BulkStoreExt, DeadJob, JobDetails, LeasedJob, ModelBulkStore,
+};
 use tokio::time::Instant;
 
 /// Virtual time, so many milliseconds ahead.
@@ -34,18 +37,18 @@ impl Clock for VirtualClock {
 /// How calls end.
 const FINE: u8 = 0;
 /// Not carried out.
-const AWAY: u8 = 1;
+const UNAVAILABLE: u8 = 1;
 /// Carried out, but the answer is lost.
 const MUTE: u8 = 2;
 /// Never again.
 const BROKEN: u8 = 3;
 
-/// Half of the jobs are on a server that does not answer: what is settled with them fails late, the rest is done.
+/// Half of the jobs are on a server that does not respond: their outcomes fail late, the others settle.
 const PART: u8 = 4;
 
 /// A store with a bad connection.
 struct Shaky {
-    inner: ModelStore,
+    inner: ModelBulkStore,
     mode: AtomicU8,
     calls: AtomicU64,
 }
@@ -62,7 +65,7 @@ impl Shaky {
     fn before(&self) -> Result<(), StoreError> {
         self.calls.fetch_add(1, Ordering::SeqCst);
         match self.mode.load(Ordering::SeqCst) {
-            AWAY => Err(away()),
+            UNAVAILABLE => Err(store_error()),
             BROKEN => Err(StoreError::Corrupt("on purpose".into())),
             _ => Ok(()),
         }
@@ -70,13 +73,13 @@ impl Shaky {
 
     fn after<T>(&self, answer: T) -> Result<T, StoreError> {
         match self.mode.load(Ordering::SeqCst) {
-            MUTE => Err(away()),
+            MUTE => Err(store_error()),
             _ => Ok(answer),
         }
     }
 }
 
-fn away() -> StoreError {
+fn store_error() -> StoreError {
     StoreError::Unavailable {
         server: "the store".into(),
         reason: "on purpose".into(),
@@ -84,7 +87,7 @@ fn away() -> StoreError {
 }
 
 #[async_trait]
-impl Store for Shaky {
+impl BulkStore for Shaky {
     async fn apply(&self, mut command: Command) -> Result<Outcome, StoreError> {
         self.before()?;
         if let (PART, Command::Settle(params)) = (self.mode.load(Ordering::SeqCst), &mut command) {
@@ -93,7 +96,7 @@ impl Store for Shaky {
             if params.answers.len() < all {
                 self.inner.apply(command).await?;
                 sleep(5_000).await;
-                return Err(away());
+                return Err(store_error());
             }
         }
         self.after(self.inner.apply(command).await?)
@@ -130,7 +133,7 @@ impl Store for Shaky {
         self.after(self.inner.dead(filter, after, max).await?)
     }
 
-    fn notifier(&self) -> Arc<Notifier> {
+    fn notifier(&self) -> Arc<BulkNotifier> {
         self.inner.notifier()
     }
 }
@@ -153,15 +156,15 @@ impl World {
         change(&mut config);
         let clock = Arc::new(VirtualClock(Instant::now(), 0));
         let store = Arc::new(Shaky {
-            inner: ModelStore::new(config.clone(), clock.clone()).unwrap(),
+            inner: ModelBulkStore::new(config.clone(), clock.clone()).unwrap(),
             mode: AtomicU8::new(FINE),
             calls: AtomicU64::new(0),
         });
         Self { store, config, clock }
     }
 
-    fn builder(&self) -> EngineBuilder {
-        EngineBuilder::new(self.store.clone(), self.config.clone())
+    fn builder(&self) -> BulkServiceBuilder {
+        BulkServiceBuilder::new(self.store.clone(), self.config.clone())
             .clock(self.clock.clone())
             .claim_for(Millis(5_000))
     }
@@ -212,8 +215,8 @@ async fn work(_: Job) -> Result<(), JobError> {
     Ok(())
 }
 
-/// Waits for the batch to be decided: how many jobs succeeded.
-async fn decided(engine: &Engine) -> u64 {
+/// Waits for the batch to be decided; returns how many jobs succeeded.
+async fn decided(engine: &BulkService) -> u64 {
     let mut progress = engine.follow(group(), batch());
     let mut success = 0;
     while let Some(now) = progress.next().await {
@@ -226,9 +229,9 @@ async fn sleep(ms: u64) {
     tokio::time::sleep(Duration::from_millis(ms)).await;
 }
 
-/// The leases of what is on the other servers would run out, and those jobs run again.
+/// Otherwise the leases of jobs on other servers would expire, and those jobs would run again.
 #[tokio::test(start_paused = true)]
-async fn answers_for_a_server_that_is_away_hold_up_no_others() {
+async fn answers_for_an_unavailable_server_hold_up_no_others() {
     let world = World::new(|_| {});
     world.submit(200).await;
     world.store.set(PART);
@@ -257,7 +260,7 @@ async fn answers_for_a_server_that_is_away_hold_up_no_others() {
 
 #[tokio::test(start_paused = true)]
 async fn a_paused_pipeline_resumes_by_itself_and_loses_nothing() {
-    for mode in [AWAY, MUTE] {
+    for mode in [UNAVAILABLE, MUTE] {
         let world = World::new(|_| {});
         world.submit(500).await;
         let callbacks = Arc::new(AtomicU64::new(0));
@@ -289,13 +292,13 @@ async fn a_paused_pipeline_resumes_by_itself_and_loses_nothing() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn no_service_hammers_a_store_that_is_away() {
+async fn no_service_hammers_an_unavailable_store() {
     let world = World::new(|_| {});
     world.submit(5).await;
     let engine = world.builder().handler(kind(), work).start().unwrap();
-    world.store.set(AWAY);
+    world.store.set(UNAVAILABLE);
     sleep(100_000).await;
-    // Seven services that ask every two seconds, and the short pauses before that.
+    // Seven services that retry every two seconds, and the shorter pauses before that.
     let calls = world.store.calls();
     assert!(calls < 1_000, "{calls}");
     world.store.set(FINE);
@@ -311,11 +314,11 @@ async fn an_outage_can_be_looked_at() {
     sleep(3_000).await;
     assert_eq!(outage.lasts(), None);
     let begun = world.clock.now();
-    world.store.set(AWAY);
-    // Every service asks within a second or so.
+    world.store.set(UNAVAILABLE);
+    // Every service calls within about a second.
     sleep(3_000).await;
     let unavailable = outage.lasts().unwrap();
-    assert_eq!(unavailable.error, away().to_string());
+    assert_eq!(unavailable.error, store_error().to_string());
     assert!(unavailable.since.since(begun) <= Millis(1_000), "{unavailable:?}");
     sleep(60_000).await;
     assert_eq!(outage.lasts(), Some(unavailable));
@@ -329,7 +332,7 @@ async fn an_outage_can_be_looked_at() {
 async fn what_is_leased_behind_a_gate_that_has_been_closed_is_given_back() {
     let world = World::new(|_| {});
     world.submit(4).await;
-    world.store.set(AWAY);
+    world.store.set(UNAVAILABLE);
     let (gate, runs) = (Gate::default(), Arc::new(AtomicU64::new(0)));
     let counted = runs.clone();
     let handler = move |_: Job| {
@@ -340,7 +343,7 @@ async fn what_is_leased_behind_a_gate_that_has_been_closed_is_given_back() {
     let queue = QueueId::new("default").unwrap();
     let engine = builder.gate(queue, gate.clone()).start().unwrap();
     sleep(1_000).await;
-    // The lease is under way, and will be until the store is back.
+    // The lease call is in flight, and stays so until the store is available again.
     gate.close("on purpose");
     world.store.set(FINE);
     sleep(10_000).await;
@@ -362,7 +365,7 @@ async fn answers_are_delivered_if_the_store_comes_back_within_the_grace_period()
     let engine = world.builder().handler(kind(), work).start().unwrap();
     sleep(10).await;
     assert_eq!(world.stats().await.counts.running, 4);
-    world.store.set(AWAY);
+    world.store.set(UNAVAILABLE);
     let store = world.store.clone();
     tokio::spawn(async move {
         sleep(700).await;
@@ -373,12 +376,12 @@ async fn answers_are_delivered_if_the_store_comes_back_within_the_grace_period()
 }
 
 #[tokio::test(start_paused = true)]
-async fn shutdown_does_not_wait_for_ever_for_a_store_that_is_away() {
+async fn shutdown_does_not_wait_for_ever_for_an_unavailable_store() {
     let world = World::new(|config| config.worker_pool.worker_count = 4);
     world.submit(4).await;
     let engine = world.builder().handler(kind(), work).start().unwrap();
     sleep(10).await;
-    world.store.set(AWAY);
+    world.store.set(UNAVAILABLE);
     let mut progress = engine.follow(group(), batch());
     let begun = Instant::now();
     engine.shutdown().await.unwrap();
@@ -388,7 +391,7 @@ async fn shutdown_does_not_wait_for_ever_for_a_store_that_is_away() {
         begun.elapsed()
     );
     while progress.next().await.is_some() {}
-    // What could not be delivered runs out by its lease.
+    // The leases of undelivered outcomes expire.
     world.store.set(FINE);
     assert_eq!(world.stats().await.counts.running, 4);
     sleep(1_000).await;
@@ -436,7 +439,7 @@ async fn a_store_whose_clock_is_behind_is_not_asked_all_the_time() {
         sleep(10).await;
     }
     let calls = world.store.calls();
-    // Five windows, each asked some twenty times by the pool; settles, and the services' own looks.
+    // Five windows with about twenty calls each by the pool; settles, and the services' own polls.
     assert!(calls < 900, "{calls}");
     assert_eq!(world.stats().await.most_started_per_window, 50);
     sleep(10_000).await;
@@ -458,11 +461,11 @@ async fn an_engine_without_handlers_leaves_jobs_and_batches_to_others() {
     looking.shutdown().await.unwrap();
 }
 
-/// Counts what is told at each level.
+/// Counts the log lines of each level.
 #[derive(Clone, Default)]
-struct Told(Arc<[AtomicU64; 2]>);
+struct Logged(Arc<[AtomicU64; 2]>);
 
-impl tracing::Subscriber for Told {
+impl tracing::Subscriber for Logged {
     fn enabled(&self, metadata: &tracing::Metadata<'_>) -> bool {
         metadata.target().ends_with("::outage")
     }
@@ -480,19 +483,19 @@ impl tracing::Subscriber for Told {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_outage_is_told_once_when_it_begins_and_once_when_it_is_over() {
-    let told = Told::default();
-    // While a process has but one subscriber, an event that another test's thread meets first counts as switched
-    // off for all threads: so there are two.
-    let _second = tracing::Dispatch::new(told.clone());
-    let _guard = tracing::subscriber::set_default(told.clone());
-    let counts = || [0, 1].map(|level: usize| told.0[level].load(Ordering::SeqCst));
+async fn an_outage_is_logged_once_when_it_begins_and_once_when_it_is_over() {
+    let logged = Logged::default();
+    // With only one subscriber, tracing caches a callsite as disabled for all threads if another test's thread meets it
+    // first. A second subscriber prevents that.
+    let _second = tracing::Dispatch::new(logged.clone());
+    let _guard = tracing::subscriber::set_default(logged.clone());
+    let counts = || [0, 1].map(|level: usize| logged.0[level].load(Ordering::SeqCst));
     let world = World::new(|_| {});
     world.submit(500).await;
     let engine = world.builder().handler(kind(), work).start().unwrap();
     sleep(100).await;
     assert_eq!(counts(), [0, 0]);
-    world.store.set(AWAY);
+    world.store.set(UNAVAILABLE);
     sleep(20_000).await;
     assert_eq!(counts(), [1, 0]);
     world.store.set(FINE);

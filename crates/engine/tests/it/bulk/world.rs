@@ -4,17 +4,17 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use bytes::Bytes;
+use tidegate_core::bulk::config::BulkConfig;
 use tidegate_core::bulk::views::{BatchView, BulkStats, Query, View};
 use tidegate_core::bulk::{EnqueueParams, NewJob, Priority, SealBatchParams};
-use tidegate_core::config::BulkConfig;
+use tidegate_core::clock::Clock;
 use tidegate_core::ids::{BatchId, GroupId, JobId, JobType};
 use tidegate_core::time::{Millis, Timestamp};
-use tidegate_engine::{Engine, EngineBuilder};
-use tidegate_store::model::ModelStore;
-use tidegate_store::{Clock, StoreExt};
+use tidegate_engine::bulk::{BulkService, BulkServiceBuilder};
+use tidegate_store::bulk::{BulkStoreExt, ModelBulkStore};
 use tokio::time::Instant;
 
-/// Wall time as tokio tells it, and a step.
+/// Wall time from tokio's clock, and a step.
 #[derive(Debug)]
 pub(crate) struct VirtualClock(Instant, pub(crate) AtomicU64);
 
@@ -30,7 +30,7 @@ impl Clock for VirtualClock {
 }
 
 pub(crate) struct World {
-    pub(crate) store: Arc<ModelStore>,
+    pub(crate) store: Arc<ModelBulkStore>,
     pub(crate) clock: Arc<VirtualClock>,
     pub(crate) config: BulkConfig,
 }
@@ -40,12 +40,12 @@ impl World {
         let mut config = BulkConfig::default();
         change(&mut config);
         let clock = Arc::new(VirtualClock(Instant::now(), AtomicU64::new(0)));
-        let store = Arc::new(ModelStore::new(config.clone(), clock.clone()).unwrap());
+        let store = Arc::new(ModelBulkStore::new(config.clone(), clock.clone()).unwrap());
         Self { store, clock, config }
     }
 
-    pub(crate) fn builder(&self) -> EngineBuilder {
-        EngineBuilder::new(self.store.clone(), self.config.clone()).clock(self.clock.clone())
+    pub(crate) fn builder(&self) -> BulkServiceBuilder {
+        BulkServiceBuilder::new(self.store.clone(), self.config.clone()).clock(self.clock.clone())
     }
 
     pub(crate) async fn submit(&self, group: &str, kind: &str, jobs: std::ops::Range<u64>) {
@@ -104,7 +104,7 @@ pub(crate) fn kind() -> JobType {
 }
 
 /// Waits for the batch to be decided.
-pub(crate) async fn decided(engine: &Engine, group: &str) {
+pub(crate) async fn decided(engine: &BulkService, group: &str) {
     let mut progress = engine.follow(GroupId::new(group).unwrap(), batch());
     while let Some(now) = progress.next().await {
         now.unwrap();

@@ -1,4 +1,4 @@
-//! Against the pretend upstream, which counts for itself.
+//! Against the simulated upstream, which has its own counts.
 
 use std::sync::Arc;
 
@@ -24,7 +24,7 @@ fn upstream(change: impl FnOnce(&mut UpstreamSettings)) -> Upstream {
 fn fetcher(upstream: &Upstream) -> Arc<HttpFetcher> {
     let url = format!("{}/character/{{key}}", upstream.url());
     let mut settings = SourceSettings::new("characters", &url, "game", CORE_FIELDS);
-    // A machine that stalls is no upstream that is slow: a call that was given up is made again, and counted twice.
+    // Generous, because a stalled machine must not look like a slow upstream: a call that timed out would count twice.
     (settings.connect_timeout_ms, settings.timeout_ms) = (Millis(60_000), Millis(60_000));
     Arc::new(HttpFetcher::new(settings).unwrap())
 }
@@ -33,10 +33,10 @@ fn fetcher(upstream: &Upstream) -> Arc<HttpFetcher> {
 async fn the_upstream_never_sees_more_than_it_allows() {
     let upstream = upstream(|settings| {
         settings.latency_max_ms = 40;
-        // It counts what it sees and refuses nothing: a machine that stalls would make it refuse.
+        // It counts the calls and rejects none, because a stalled machine could exceed the limit.
         settings.per_second = 10_000;
     });
-    // Less than the limit by more than what a caller that stood still had in its hands.
+    // Below the limit by more than the tokens that stalled callers can hold.
     let budget = BudgetConfig {
         rate: 400,
         ..BudgetConfig::default()
@@ -48,7 +48,7 @@ async fn the_upstream_never_sees_more_than_it_allows() {
     }
     let service = world.start(fetcher(&upstream)).await;
     until("half is done", || async { upstream.report().calls > 500 }).await;
-    // A restart knows nothing of what was handed out just before.
+    // A restarted process does not know which tokens it granted just before.
     service.shutdown().await.unwrap();
     let service = world.start(fetcher(&upstream)).await;
     until("all are done", || async { world.waiting().await == 0 }).await;

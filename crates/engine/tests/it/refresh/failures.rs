@@ -1,4 +1,4 @@
-//! What upstreams and events do wrong.
+//! Failures of upstreams, and invalid events.
 
 use std::sync::atomic::Ordering;
 
@@ -69,12 +69,12 @@ async fn made_up_keys_filled_the_table() {
         message: "no such character".into(),
     });
     let mut options = world.options(fetcher.clone());
-    options.watch.mix_every_ms = Millis(50);
+    options.watch.census_every_ms = Millis(50);
     let service = RefreshService::start(options).await.unwrap();
     let handle = service.handle();
     let made_up: Vec<_> = (0..20).map(|n| record(&format!("k{n}"))).collect();
     handle.read_many(&made_up).await.unwrap();
-    until("all were given up", || async {
+    until("all were dead-lettered", || async {
         world.dead().await == 20 && world.waiting().await == 0
     })
     .await;
@@ -98,12 +98,12 @@ async fn every_attempt_of_a_storm_costs_a_token() {
     let handle = service.handle();
     let records: Vec<_> = (0..20).map(|n| record(&format!("k{n}"))).collect();
     handle.read_many(&records).await.unwrap();
-    until("all were given up", || async {
+    until("all were dead-lettered", || async {
         world.dead().await == 20 && world.waiting().await == 0
     })
     .await;
     assert_eq!(fetcher.all_calls(), 80, "one attempt and three retries each");
-    // A caller may use its token a moment before the token is counted: whoever counts ends first.
+    // A caller may use its token a moment before the counters include it, so stop the service first.
     service.shutdown().await.unwrap();
     let counters = handle.counters();
     assert_eq!(counters.attempts.high, 80);
@@ -172,7 +172,7 @@ async fn a_long_event_that_cannot_be_read_was_cut() {
     let world = World::new().await;
     let service = world.start(Scripted::constant()).await;
     let handle = service.handle();
-    // As long as the log takes them, key and value together.
+    // As long as the log allows for key and value together.
     let key = Bytes::from(vec![b'k'; 2_000]);
     let value: Bytes = (0..1_098_000u32).map(|number| (number % 251) as u8).collect();
     let raw = Record {
@@ -211,10 +211,10 @@ async fn a_fetcher_that_panics_harms_only_its_record() {
     assert_eq!(
         last,
         Some(UpdateState::Failed),
-        "who follows it is told that it was given up"
+        "followers see that it was dead-lettered"
     );
     until_fresh(&handle, "a").await;
-    until("it was given up", || async {
+    until("it was dead-lettered", || async {
         world.dead().await == 1 && world.waiting().await == 0
     })
     .await;
@@ -225,7 +225,7 @@ async fn a_fetcher_that_panics_harms_only_its_record() {
 async fn a_long_retry_after_parks_the_record_and_it_comes_back() {
     let world = World::new().await;
     let fetcher = Scripted::new(|key, before| match before {
-        // Longer than it takes to look at what is parked, also if the machine stalls.
+        // Longer than it takes to find parked records, even if the machine stalls.
         0 => FetchOutcome::Throttled {
             retry_after: Some(Millis(20_000)),
         },
@@ -285,7 +285,7 @@ async fn a_dead_letter_is_replayed_once_with_a_version_of_its_own() {
     let service = world.start(fetcher.clone()).await;
     let handle = service.handle();
     handle.read(&record("a"), None).await.unwrap();
-    until("it was given up", || async {
+    until("it was dead-lettered", || async {
         world.dead().await == 1 && world.waiting().await == 0
     })
     .await;
@@ -331,7 +331,7 @@ async fn one_row_that_does_not_fit_does_not_hold_up_the_others() {
     records.insert(5, record("bad"));
     handle.read_many(&records).await.unwrap();
     let later = std::sync::atomic::AtomicU64::new(0);
-    // That others are written is what speaks against the row, so others are.
+    // Only other rows that are written prove the row bad, so write some.
     until("all are done", || async {
         let key = format!("later{}", later.fetch_add(1, Ordering::SeqCst));
         handle.read(&record(&key), None).await.unwrap();
@@ -362,8 +362,8 @@ async fn an_event_that_could_not_be_put_aside_was_not_lost() {
     let handle = service.handle();
     handle.read(&record("bad"), None).await.unwrap();
     let later = std::sync::atomic::AtomicU64::new(0);
-    // That others are put aside is what speaks against the row, so others are.
-    until("it was given up", || async {
+    // Only other rows that are parked prove the row bad, so park some.
+    until("it was dead-lettered", || async {
         let key = format!("later{}", later.fetch_add(1, Ordering::SeqCst));
         handle.read(&record(&key), None).await.unwrap();
         world.dead().await == 1
@@ -388,7 +388,7 @@ async fn an_event_that_could_not_be_put_aside_was_not_lost() {
     service.shutdown().await.unwrap();
 }
 
-/// One absurd answer holds the target for as long as its budget allows, and a hold can be lifted.
+/// One absurd Retry-After holds the target for as long as its budget allows, and an operator can lift the hold.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_retry_after_of_decades_parks_nothing_for_decades() {
     let world = World::new().await;
@@ -410,13 +410,13 @@ async fn a_retry_after_of_decades_parks_nothing_for_decades() {
     let due = row.status.unwrap().next_retry_at.unwrap();
     assert!(due <= latest, "tried again at {due:?}");
     assert!(world.store.inner().lift(&target()).await.unwrap());
-    // Whoever is asked for from here on is fetched.
+    // Records requested from here on are fetched.
     until_fresh(&handle, "second").await;
     service.shutdown().await.unwrap();
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_was_given_up_is_not_tried_again_by_itself() {
+async fn a_dead_lettered_record_is_not_retried_by_itself() {
     let mut config = RefreshConfig::default();
     config.status.retry_base_ms = Millis(1);
     config.status.retry_max_ms = Millis(1);
@@ -428,20 +428,20 @@ async fn what_was_given_up_is_not_tried_again_by_itself() {
     let service = world.start(fetcher.clone()).await;
     let handle = service.handle();
     handle.read(&record("x"), None).await.unwrap();
-    until("it was given up", || async {
+    until("it was dead-lettered", || async {
         world.dead().await == 1 && world.waiting().await == 0
     })
     .await;
     let status = world.row("x").await.status.unwrap();
     assert_eq!(status.state, StatusState::Failed, "not waiting for a retry");
     assert_eq!(status.event, None);
-    // Retries that are due are looked for all the time; this one, due by itself, is found and the failed one is not.
+    // The service polls for due retries all the time. It finds this one, and not the failed one.
     let now = world.store.inner().now().await.unwrap();
     let due = parked(reference("y"), now);
     world.snapshots.inner().write(&[due]).await.unwrap();
     until("the parked one was tried", || async { fetcher.calls("y") > 0 }).await;
     assert_eq!(fetcher.calls("x"), 4, "one attempt and three retries");
-    // Somebody who reads it is another matter. One whose time is behind the store's seems to have looked before it failed.
+    // A reader does request it. A reader whose time lags behind the store's seems to have read before the failure.
     until("it was tried for the reader", || async {
         handle.read(&record("x"), None).await.unwrap();
         fetcher.calls("x") > 4
@@ -472,9 +472,9 @@ async fn a_provider_whose_clock_is_ahead_does_not_keep_its_records_hot() {
     assert!(active <= now, "active at {active:?}, and it is {now:?}");
 }
 
-/// The dead letter is in the log before the failure is settled; whoever replays it then must not be told that it is tried again.
+/// The dead letter is in the log before the failure settles. A replay in between must not report a retry.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_dead_letter_that_was_replayed_too_soon_was_put_away_untried() {
+async fn a_dead_letter_that_was_replayed_too_soon_was_dead_lettered_untried() {
     let world = World::new().await;
     let fetcher = Scripted::new(|key, before| match before {
         0 => FetchOutcome::Permanent {
@@ -525,7 +525,7 @@ async fn the_upstreams_name_of_a_record_was_lost_with_a_replay_or_a_retry() {
     let handle = service.handle();
     let dead_letters = handle.dead_letters();
     publish_as(&world, "dead", Priority::High, Some("d-7")).await;
-    until("it was given up", || async {
+    until("it was dead-lettered", || async {
         world.dead().await == 1 && world.waiting().await == 0
     })
     .await;
@@ -534,13 +534,13 @@ async fn the_upstreams_name_of_a_record_was_lost_with_a_replay_or_a_retry() {
     until("it was tried again", || async { fetcher.calls("dead") == 2 }).await;
     publish_as(&world, "parked", Priority::High, Some("p-7")).await;
     until("it came back", || async { fetcher.calls("parked") == 2 }).await;
-    let named: Vec<_> = fetcher.ocids.lock().unwrap().iter().flatten().cloned().collect();
+    let named: Vec<_> = fetcher.ids.lock().unwrap().iter().flatten().cloned().collect();
     assert_eq!(named, ["d-7", "d-7", "p-7", "p-7"]);
     service.shutdown().await.unwrap();
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_dead_letter_tells_what_every_attempt_came_to() {
+async fn a_dead_letter_has_the_error_of_every_attempt() {
     let world = World::new().await;
     let fetcher = Scripted::new(|_, before| FetchOutcome::Transient {
         code: TransientCode::Api5xx,
@@ -549,7 +549,7 @@ async fn a_dead_letter_tells_what_every_attempt_came_to() {
     let service = world.start(fetcher).await;
     let handle = service.handle();
     handle.read(&record("a"), None).await.unwrap();
-    until("it was given up", || async { world.dead().await == 1 }).await;
+    until("it was dead-lettered", || async { world.dead().await == 1 }).await;
     let found = handle.dead_letters().list(all()).await.unwrap().dead_letters;
     let dead_letter = found[0].dead_letter.as_ref().unwrap();
     assert_eq!(dead_letter.error_message, "the answer 3 was 500");

@@ -1,4 +1,4 @@
-//! Stores and logs that fail, or can be taken away in the middle of things.
+//! Stores and logs that fail, or become unavailable in the middle of things.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
@@ -14,12 +14,12 @@ use tidegate_core::refresh::coalescer::{
 };
 use tidegate_core::time::{Millis, Timestamp};
 use tidegate_log::{
-    Batch, CommitOutcome, ConsumeParams, Consumer, Delivered, Lag, Log, LogError, LogSettings, Mark,
-    Position, Record, Topic,
+    Batch, CommitOutcome, CommittedOffset, ConsumeParams, Consumer, Delivered, Lag, Log, LogError,
+    LogSettings, Position, Record, Topic,
 };
 use tidegate_snapshots::{
-    CountAsk, Counts, DeadLetterMark, DeadLetterPosition, HistoryAsk, HistoryRow, Lapsed, LapsedAsk,
-    PrefetchAsk, Prefetched, RecordRef, Retry, Row, Snapshots, SnapshotsError, StatusCounts, Write,
+    CountParams, Counts, DeadLetterMark, DeadLetterPosition, HistoryParams, HistoryRow, Lapsed, LapsedParams,
+    PrefetchParams, Prefetched, RecordRef, Retry, Row, Snapshots, SnapshotsError, StatusCounts, Write,
     WriteOutcome,
 };
 use tidegate_store::StoreError;
@@ -28,12 +28,12 @@ use tidegate_store::refresh::{RefreshStore, TakeOutcome};
 #[derive(Debug)]
 pub(crate) struct FaultySnapshots {
     inner: Arc<dyn Snapshots>,
-    pub(crate) away: AtomicBool,
-    /// Writes that were refused because of it.
+    pub(crate) unavailable: AtomicBool,
+    /// Writes that it rejected.
     pub(crate) refused: AtomicU64,
-    /// What was fetched of this key, or that it has to wait, is refused for good, whoever is with it.
+    /// Rejects every write of this key, alone or in a batch.
     pub(crate) bad_key: Mutex<Option<String>>,
-    /// Failures of records are not written yet.
+    /// Blocks writes of failures.
     pub(crate) holds_failures: AtomicBool,
 }
 
@@ -41,7 +41,7 @@ impl FaultySnapshots {
     pub(crate) fn new(inner: Arc<dyn Snapshots>) -> Self {
         Self {
             inner,
-            away: AtomicBool::new(false),
+            unavailable: AtomicBool::new(false),
             refused: AtomicU64::new(0),
             bad_key: Mutex::default(),
             holds_failures: AtomicBool::new(false),
@@ -53,11 +53,11 @@ impl FaultySnapshots {
     }
 
     fn here(&self) -> Result<&dyn Snapshots, SnapshotsError> {
-        match self.away.load(Ordering::SeqCst) {
+        match self.unavailable.load(Ordering::SeqCst) {
             false => Ok(&*self.inner),
             true => Err(SnapshotsError::Unavailable {
                 database: "the test's database".into(),
-                reason: "taken away".into(),
+                reason: "made unavailable".into(),
             }),
         }
     }
@@ -100,20 +100,20 @@ impl Snapshots for FaultySnapshots {
         self.here()?.claim_retries(now, claim_until, max).await
     }
 
-    async fn forget_lapsed(&self, ask: &LapsedAsk) -> Result<Lapsed, SnapshotsError> {
-        self.here()?.forget_lapsed(ask).await
+    async fn forget_lapsed(&self, params: &LapsedParams) -> Result<Lapsed, SnapshotsError> {
+        self.here()?.forget_lapsed(params).await
     }
 
     async fn mark_active(&self, seen: &[(RecordRef, Timestamp)]) -> Result<(), SnapshotsError> {
         self.here()?.mark_active(seen).await
     }
 
-    async fn claim_stale(&self, ask: &PrefetchAsk) -> Result<Vec<Prefetched>, SnapshotsError> {
-        self.here()?.claim_stale(ask).await
+    async fn claim_stale(&self, params: &PrefetchParams) -> Result<Vec<Prefetched>, SnapshotsError> {
+        self.here()?.claim_stale(params).await
     }
 
-    async fn counts(&self, ask: &CountAsk) -> Result<Counts, SnapshotsError> {
-        self.here()?.counts(ask).await
+    async fn counts(&self, params: &CountParams) -> Result<Counts, SnapshotsError> {
+        self.here()?.counts(params).await
     }
 
     async fn status_counts(&self, source: &SourceId, limit: u32) -> Result<StatusCounts, SnapshotsError> {
@@ -124,8 +124,8 @@ impl Snapshots for FaultySnapshots {
         self.here()?.history_sources().await
     }
 
-    async fn history(&self, ask: &HistoryAsk) -> Result<Vec<HistoryRow>, SnapshotsError> {
-        self.here()?.history(ask).await
+    async fn history(&self, params: &HistoryParams) -> Result<Vec<HistoryRow>, SnapshotsError> {
+        self.here()?.history(params).await
     }
 
     async fn delete_history(&self, ids: &[u64]) -> Result<u64, SnapshotsError> {
@@ -175,12 +175,12 @@ impl Snapshots for FaultySnapshots {
 #[derive(Debug)]
 pub(crate) struct FaultyStore {
     inner: Arc<dyn RefreshStore>,
-    pub(crate) away: AtomicBool,
-    /// There are no tokens for LOW.
+    pub(crate) unavailable: AtomicBool,
+    /// Grants LOW no tokens.
     pub(crate) no_low: AtomicBool,
-    /// Tokens that were handed out.
+    /// Tokens that it granted.
     pub(crate) taken: AtomicU64,
-    /// Calls that found it away.
+    /// Calls that found it unavailable.
     pub(crate) refused: AtomicU64,
 }
 
@@ -188,7 +188,7 @@ impl FaultyStore {
     pub(crate) fn new(inner: Arc<dyn RefreshStore>) -> Self {
         Self {
             inner,
-            away: AtomicBool::new(false),
+            unavailable: AtomicBool::new(false),
             no_low: AtomicBool::new(false),
             taken: AtomicU64::new(0),
             refused: AtomicU64::new(0),
@@ -200,13 +200,13 @@ impl FaultyStore {
     }
 
     fn here(&self) -> Result<&dyn RefreshStore, StoreError> {
-        match self.away.load(Ordering::SeqCst) {
+        match self.unavailable.load(Ordering::SeqCst) {
             false => Ok(&*self.inner),
             true => {
                 self.refused.fetch_add(1, Ordering::SeqCst);
                 Err(StoreError::Unavailable {
                     server: "the test's store".into(),
-                    reason: "taken away".into(),
+                    reason: "made unavailable".into(),
                 })
             }
         }
@@ -284,13 +284,13 @@ impl RefreshStore for FaultyStore {
     }
 }
 
-/// What becomes of records that are appended.
+/// How appends end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Fate {
     Confirmed,
-    /// They get there, and nobody hears of it in time.
+    /// The records arrive, but the confirmation comes too late.
     Late,
-    /// They do not get there, and nobody hears of it in time.
+    /// The records are lost, and the confirmation comes too late.
     Lost,
 }
 
@@ -298,9 +298,9 @@ pub(crate) enum Fate {
 pub(crate) struct FaultyLog {
     inner: Arc<dyn Log>,
     pub(crate) fate: Mutex<Fate>,
-    /// Topics whose lag cannot be looked at.
+    /// Topics whose lag cannot be measured.
     pub(crate) hidden: Mutex<Vec<Topic>>,
-    /// How often such a look failed.
+    /// How often such a measurement failed.
     pub(crate) failed_looks: AtomicU64,
     /// The consumer of LOW gets nothing.
     pub(crate) low_stands_back: Arc<AtomicBool>,
@@ -318,7 +318,7 @@ impl FaultyLog {
     }
 }
 
-/// A consumer whose pauses can be seen from outside.
+/// A consumer whose pauses a test can observe.
 #[derive(Debug)]
 struct SeenConsumer {
     inner: Box<dyn Consumer>,
@@ -331,8 +331,8 @@ impl Consumer for SeenConsumer {
         self.inner.next(max, wait).await
     }
 
-    async fn commit(&self, marks: &[Mark]) -> Result<Vec<CommitOutcome>, LogError> {
-        self.inner.commit(marks).await
+    async fn commit(&self, offsets: &[CommittedOffset]) -> Result<Vec<CommitOutcome>, LogError> {
+        self.inner.commit(offsets).await
     }
 
     fn set_paused(&self, paused: bool) {

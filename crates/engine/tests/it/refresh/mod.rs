@@ -1,9 +1,9 @@
-//! The refresh service over the embedded log, SQLite and the model of the store, and against the pretend upstream.
+//! The refresh service over the embedded log, SQLite and the model of the store, and against the simulated upstream.
 
 mod budget;
+mod dead_letters;
 mod failures;
 mod faulty;
-mod given_up;
 mod outages;
 mod reads;
 mod sharing;

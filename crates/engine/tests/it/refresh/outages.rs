@@ -1,4 +1,4 @@
-//! Databases that go away and processes that die.
+//! Databases that become unavailable and processes that die.
 
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -35,7 +35,7 @@ async fn all_stored(world: &World, count: u64) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_database_that_goes_away_in_the_middle_loses_nothing() {
+async fn a_database_that_becomes_unavailable_in_the_middle_loses_nothing() {
     let world = World::with(wide_budget(), quick_breaker()).await;
     publish_all(&world, 400).await;
     let fetcher = Scripted::constant();
@@ -43,23 +43,23 @@ async fn a_database_that_goes_away_in_the_middle_loses_nothing() {
     fetcher.most.store(150, Ordering::SeqCst);
     let service = world.start_small(fetcher.clone()).await;
     until("a part is done", || async { fetcher.all_calls() > 100 }).await;
-    world.snapshots.away.store(true, Ordering::SeqCst);
+    world.snapshots.unavailable.store(true, Ordering::SeqCst);
     fetcher.most.store(u64::MAX, Ordering::SeqCst);
     until("writes fail", || async {
         world.snapshots.refused.load(Ordering::SeqCst) > 3
     })
     .await;
-    // Requests go on meanwhile: newer versions of what is held.
+    // Meanwhile requests continue, with newer versions of the blocked records.
     for n in 0..20 {
         publish(&world, &format!("k{n}"), Priority::High).await;
     }
-    world.snapshots.away.store(false, Ordering::SeqCst);
+    world.snapshots.unavailable.store(false, Ordering::SeqCst);
     until("all are done", || async { world.waiting().await == 0 }).await;
     all_stored(&world, 400).await;
     assert_eq!(
         world.dead().await,
         0,
-        "a database that is away is no reason for a dead letter"
+        "an unavailable database is no reason for a dead letter"
     );
     for n in 0..400 {
         let record = record(&format!("k{n}"));
@@ -82,7 +82,7 @@ async fn a_database_that_goes_away_in_the_middle_loses_nothing() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_store_that_goes_away_in_the_middle_loses_nothing() {
+async fn a_store_that_becomes_unavailable_in_the_middle_loses_nothing() {
     let world = World::with(wide_budget(), quick_breaker()).await;
     publish_all(&world, 300).await;
     let fetcher = Scripted::constant();
@@ -90,14 +90,14 @@ async fn a_store_that_goes_away_in_the_middle_loses_nothing() {
     fetcher.most.store(150, Ordering::SeqCst);
     let service = world.start_small(fetcher.clone()).await;
     until("a part is done", || async { fetcher.all_calls() > 100 }).await;
-    world.store.away.store(true, Ordering::SeqCst);
+    world.store.unavailable.store(true, Ordering::SeqCst);
     fetcher.most.store(u64::MAX, Ordering::SeqCst);
     let refused = || world.store.refused.load(Ordering::SeqCst);
     until("it was asked in vain", || async { refused() > 35 }).await;
-    // Whoever had a token before may have stood still with it, and calls late.
+    // A caller that had a token before the outage may have stalled, and calls late.
     let (calls, taken) = (fetcher.all_calls(), world.store.taken.load(Ordering::SeqCst));
     assert!(calls <= taken, "no token, no call: {calls} calls, {taken} tokens");
-    world.store.away.store(false, Ordering::SeqCst);
+    world.store.unavailable.store(false, Ordering::SeqCst);
     until("all are done", || async { world.waiting().await == 0 }).await;
     all_stored(&world, 300).await;
     assert_eq!(world.dead().await, 0);
@@ -114,7 +114,7 @@ async fn a_process_that_dies_loses_nothing() {
     let mut options = world.options(fetcher.clone());
     options.work.high_in_flight = 10;
     options.work.low_in_flight = 10;
-    // What it was at when it died is nobody's before its claims have run out.
+    // Nobody gets its records before its claims have expired.
     options.work.claim_ms = Millis(1_000);
     let dies = RefreshService::start(options).await.unwrap();
     until("a part is done", || async { fetcher.all_calls() > 60 }).await;
@@ -136,7 +136,7 @@ async fn a_shutdown_finishes_what_is_begun_and_leaves_the_rest() {
     fetcher.most.store(60, Ordering::SeqCst);
     let first = world.start_small(fetcher.clone()).await;
     until("a part is done", || async { fetcher.all_calls() > 40 }).await;
-    // Some are begun and go on while it stops, never all: the last hundred wait for the second.
+    // Some have started and finish during the stop, but not all: the last hundred wait for the second process.
     let go_on = async {
         tokio::time::sleep(Duration::from_millis(200)).await;
         fetcher.most.store(200, Ordering::SeqCst);

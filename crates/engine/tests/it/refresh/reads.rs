@@ -39,7 +39,7 @@ async fn ten_thousand_reads_of_one_stale_record_are_one_call() {
     })
     .await;
     let before = fetcher.calls("a");
-    // The call is not answered before all have read, however long that takes: nobody reads what it brings once it is stale.
+    // The upstream responds after all have read, however long that takes, so nobody reads the snapshot after it is stale.
     fetcher.most.store(before, Ordering::SeqCst);
     let key = record("a");
     let views = join_all((0..10_000).map(|_| handle.read(&key, None))).await;
@@ -50,7 +50,7 @@ async fn ten_thousand_reads_of_one_stale_record_are_one_call() {
     assert!(stale.clone().count() > 0);
     assert!(
         stale.clone().all(|view| view.update_queued()),
-        "somebody was told that nothing is queued"
+        "a reader saw that nothing is queued"
     );
     fetcher.most.store(u64::MAX, Ordering::SeqCst);
     until("it was fetched", || async {
@@ -69,7 +69,7 @@ async fn an_unchanged_record_only_moves_its_check() {
     let service = world.start(fetcher.clone()).await;
     let handle = service.handle();
     until_fresh(&handle, "a").await;
-    // On a slow machine it was stale again before anybody saw it fresh, and fetched more than once.
+    // On a slow machine, it became stale before anybody saw it fresh, and was fetched more than once.
     let before = fetcher.calls("a");
     let first = handle.peek(&record("a")).await.unwrap();
     until("it was checked three more times", || async {
@@ -137,7 +137,7 @@ async fn a_user_may_ask_for_what_is_fresh_and_follow_it() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn reads_go_on_while_the_store_is_away() {
+async fn reads_go_on_while_the_store_is_unavailable() {
     let mut config = RefreshConfig::default();
     config.breaker.open_ms = Millis(200);
     let mut world = World::with(wide_budget(), config).await;
@@ -146,7 +146,7 @@ async fn reads_go_on_while_the_store_is_away() {
     let service = world.start(fetcher.clone()).await;
     let handle = service.handle();
     until_fresh(&handle, "a").await;
-    world.store.away.store(true, Ordering::SeqCst);
+    world.store.unavailable.store(true, Ordering::SeqCst);
     until("it is stale and nothing is queued", || async {
         let view = handle.read(&record("a"), None).await.unwrap();
         view.freshness == Freshness::Stale && !view.update_queued() && view.snapshot.is_some()
@@ -162,7 +162,7 @@ async fn reads_go_on_while_the_store_is_away() {
         .await
         .unwrap();
     assert!(matches!(asked, PublishOutcome::Refused { .. }), "{asked:?}");
-    world.store.away.store(false, Ordering::SeqCst);
+    world.store.unavailable.store(false, Ordering::SeqCst);
     until_fresh(&handle, "b").await;
     service.shutdown().await.unwrap();
 }
@@ -172,19 +172,19 @@ async fn records_can_be_read_as_long_as_the_database_answers() {
     let world = World::new().await;
     let service = world.start(Scripted::constant()).await;
     let handle = service.handle();
-    world.store.away.store(true, Ordering::SeqCst);
+    world.store.unavailable.store(true, Ordering::SeqCst);
     assert!(handle.can_read().await);
-    world.snapshots.away.store(true, Ordering::SeqCst);
-    until("it is seen that the database is away", || async {
+    world.snapshots.unavailable.store(true, Ordering::SeqCst);
+    until("the service sees that the database is unavailable", || async {
         !handle.can_read().await
     })
     .await;
-    world.snapshots.away.store(false, Ordering::SeqCst);
+    world.snapshots.unavailable.store(false, Ordering::SeqCst);
     until("it is seen that the database is back", || async {
         handle.can_read().await
     })
     .await;
-    world.store.away.store(false, Ordering::SeqCst);
+    world.store.unavailable.store(false, Ordering::SeqCst);
     service.shutdown().await.unwrap();
 }
 
@@ -208,7 +208,7 @@ async fn unknown_sources_and_bad_keys_are_refused() {
     service.shutdown().await.unwrap();
 }
 
-/// A log that takes just too long (LS-09): the event is in it, and only its confirmation is missing.
+/// A log that takes just too long: it has the event, and only the confirmation is missing.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_event_that_was_confirmed_too_late_was_sent_again() {
     let mut config = RefreshConfig::default();
@@ -224,7 +224,7 @@ async fn an_event_that_was_confirmed_too_late_was_sent_again() {
     let first = handle.read(&record("a"), None).await.unwrap();
     assert_eq!(first.queued, Queued::Unknown, "it may be there or not");
     *world.faulty_log.fate.lock().unwrap() = Fate::Confirmed;
-    // Within the time that its slot is kept for: nobody sends another, and nobody says that one is queued.
+    // Until its slot expires, nobody sends another event, and nobody reports one as queued.
     for _ in 0..20 {
         tokio::time::sleep(Duration::from_millis(5)).await;
         let view = handle.read(&record("a"), None).await.unwrap();

@@ -34,7 +34,7 @@ async fn low_stands_back_while_high_lags_and_goes_on_afterwards() {
     }
     let fetcher = Scripted::constant();
     fetcher.latency_ms.store(40, Ordering::SeqCst);
-    // High does not catch up before low stands back, however late somebody looks.
+    // HIGH does not catch up before LOW pauses, however late the measurement is.
     fetcher.most.store(0, Ordering::SeqCst);
     let mut options = world.options(fetcher.clone());
     options.work.high_in_flight = 2;
@@ -52,7 +52,7 @@ async fn low_stands_back_while_high_lags_and_goes_on_afterwards() {
         keys.map(|key| fetcher.calls(&key)).sum()
     };
     let (low_calls, high_calls) = (|| calls("low", 20), || calls("high", 80));
-    // None of high is done, then most are, and more than enough wait for low to stand back: it has all the time.
+    // First no HIGH event is done, then most are. Enough of them wait for LOW to pause, however long that takes.
     for (done, begun) in [(0, 2), (60, 62)] {
         fetcher.most.store(done, Ordering::SeqCst);
         until("high is so far", || async { high_calls() == begun }).await;
@@ -68,7 +68,7 @@ async fn low_stands_back_while_high_lags_and_goes_on_afterwards() {
     }
     fetcher.most.store(u64::MAX, Ordering::SeqCst);
     until("low goes on", || async {
-        // In this order: of high there were no more when low began.
+        // In this order: no HIGH event was left when LOW began.
         let (low, high) = (low_calls(), high_calls());
         assert!(low == 0 || high > 75, "{low} of low after {high} of high");
         low > 0
@@ -80,7 +80,7 @@ async fn low_stands_back_while_high_lags_and_goes_on_afterwards() {
     service.shutdown().await.unwrap();
 }
 
-/// Lag of more than ten times the time for which a refresh absorbs requests, and every record read all the time.
+/// The lag is more than ten times the time for which a refresh absorbs requests, and readers read every record.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn records_that_are_always_asked_for_are_refreshed_at_every_pass() {
     let config = RefreshConfig {
@@ -129,7 +129,7 @@ async fn processes_share_the_work_in_any_roles() {
     }
     let handle = services[0].handle();
     assert!(services[1].handle().read(&record("a"), None).await.is_err());
-    // Until both have their part of the partitions.
+    // Until both own partitions.
     let warm = std::sync::atomic::AtomicU64::new(0);
     until("both work", || async {
         let key = format!("warm{}", warm.fetch_add(1, Ordering::SeqCst));
@@ -144,7 +144,7 @@ async fn processes_share_the_work_in_any_roles() {
     let records: Vec<_> = (0..200).map(|n| record(&format!("k{n}"))).collect();
     handle.read_many(&records).await.unwrap();
     until("all are done", || async { world.waiting().await == 0 }).await;
-    // Written by another process: found by looking.
+    // Written by another process, so polling finds it.
     until_fresh(&handle, "k0").await;
     assert_eq!(fetcher.all_calls() - warm, 200, "each was fetched once");
     for service in services {
@@ -165,7 +165,7 @@ async fn due_records_are_prefetched_by_one_process_a_tick() {
     let world = World::with(wide_budget(), config).await;
     let store = world.store.inner();
     let now = store.now().await.unwrap();
-    // Known, and never fetched: all of them are due.
+    // Known but never fetched, so all of them are due.
     let due: Vec<_> = (0..DUE).map(|n| (reference(&format!("k{n}")), now)).collect();
     world.snapshots.inner().mark_active(&due).await.unwrap();
     let fetcher = Scripted::constant();
@@ -173,16 +173,16 @@ async fn due_records_are_prefetched_by_one_process_a_tick() {
     let first = world.start(fetcher.clone()).await;
     let second = world.start(fetcher.clone()).await;
     until("each was fetched ahead", || async {
-        // In this order: more ticks may have begun since.
+        // In this order, because more ticks may have begun since.
         let ahead = first.handle().counters().prefetched + second.handle().counters().prefetched;
         let ticks = store.now().await.unwrap().0 / TICK - begun + 1;
-        // Twice in one tick if whoever plans it stands still until nobody waits for it any more.
+        // Twice in one tick if its planner stalls until its claim expires.
         assert!(ahead <= (ticks + 1) * PLAN, "{ahead} prefetched in {ticks} ticks");
         ahead >= DUE && (0..DUE).all(|n| fetcher.calls(&format!("k{n}")) >= 1)
     })
     .await;
     assert_eq!(fetcher.all_calls(), DUE, "each was fetched once");
-    until("the mix is counted", || async {
+    until("the census is done", || async {
         first.handle().census().values().next().is_some()
     })
     .await;
@@ -193,14 +193,14 @@ async fn due_records_are_prefetched_by_one_process_a_tick() {
     second.shutdown().await.unwrap();
 }
 
-/// LOW gets no call for now; a reader of a record whose LOW event waits for one is not made to wait with it.
+/// LOW gets no tokens. A reader of a record whose LOW event waits for one must not wait with it.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_reader_does_not_wait_behind_a_low_event_that_waits_for_its_token() {
     let budget = BudgetConfig {
         low_cap: 3,
         low_burst: 1,
         low_floor_percent: 0,
-        // Long enough that a busy machine finds no token void.
+        // Long enough that tokens stay valid on a busy machine.
         validity_ms: Millis(900),
         ..wide_budget()
     };
@@ -208,7 +208,7 @@ async fn a_reader_does_not_wait_behind_a_low_event_that_waits_for_its_token() {
     for n in 0..8 {
         publish(&world, &format!("low{n}"), Priority::Low).await;
     }
-    // With a token now and then, a stall would let the event be fetched that the reader is to find waiting.
+    // With an occasional token, a stall would allow a fetch of the event that the reader should find waiting.
     world.store.no_low.store(true, Ordering::SeqCst);
     let fetcher = Scripted::constant();
     let service = world.start(fetcher.clone()).await;
@@ -229,21 +229,21 @@ async fn a_reader_does_not_wait_behind_a_low_event_that_waits_for_its_token() {
     assert_eq!(fetcher.all_calls(), 1, "before the others");
     world.store.no_low.store(false, Ordering::SeqCst);
     until("all are done", || async { world.waiting().await == 0 }).await;
-    // Whatever was given back when nobody waited is for this one.
+    // Tokens that were returned while nobody waited go to this one.
     publish(&world, "last", Priority::Low).await;
     until("the last is done", || async { world.waiting().await == 0 }).await;
-    // A caller may use its token a moment before the token is counted: whoever counts ends first.
+    // A caller may use its token a moment before the counters include it, so stop the service first.
     service.shutdown().await.unwrap();
     let counters = handle.counters();
     assert_eq!((counters.attempts.high, counters.attempts.low), (1, 8));
     assert_eq!(counters.obsolete, 1, "the event that was replaced is skipped");
     assert_eq!(fetcher.all_calls(), 9, "each was fetched once");
-    // What it did not need was handed on, or void before anybody wanted it.
+    // Unneeded tokens went to other callers, or expired before anybody wanted them.
     let acquired = counters.tokens_acquired.high + counters.tokens_acquired.low;
     assert!((9..=9 + counters.tokens_late).contains(&acquired), "{counters:?}");
 }
 
-/// A LOW that pauses between two attempts is not being fetched: a reader's HIGH goes before it.
+/// A LOW event between two attempts does not count as being fetched: a reader's HIGH overtakes it.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_reader_waited_for_the_back_off_of_a_low_event() {
     let world = World::new().await;
@@ -279,7 +279,7 @@ async fn a_reader_waited_for_the_back_off_of_a_low_event() {
     service.shutdown().await.unwrap();
 }
 
-/// A LOW that was put aside holds up no reader; their HIGH is put aside in its place while the target is held.
+/// A parked LOW event blocks no reader. While the target is on hold, the reader's HIGH is parked in its place.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_reader_waited_for_the_retry_of_a_low_event_that_was_put_aside() {
     let mut config = RefreshConfig::default();
@@ -334,7 +334,7 @@ async fn low_stood_back_for_ever_while_the_lag_could_not_be_seen() {
         pressure: PressureConfig {
             pause_above: 20,
             resume_below: 5,
-            // Longer than the test may stand still before it looks.
+            // Longer than the test may stall before it checks.
             max_pause_ms: Millis(10_000),
             min_run_ms: Millis(600_000),
         },
@@ -391,7 +391,7 @@ async fn nothing_is_prefetched_while_nobody_knows_how_much_waits() {
     until_fresh(&handle, "a").await;
     let failed = || world.faulty_log.failed_looks.load(Ordering::SeqCst);
     let before = failed();
-    // Four looks in a tick.
+    // Four polls in a tick.
     until("some ticks have passed", || async { failed() > before + 40 }).await;
     assert_eq!(handle.counters().prefetched, 0);
     world.faulty_log.hidden.lock().unwrap().clear();

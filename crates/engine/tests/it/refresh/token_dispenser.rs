@@ -1,5 +1,5 @@
-//! Tokens for everyone in a process. In virtual time: a token that a stalled machine lets pass would be counted as one
-//! that was wasted.
+//! Tokens for every caller in a process. In virtual time: a token that expires while the machine stalls would count as
+//! wasted.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -8,18 +8,18 @@ use std::time::Duration;
 
 use futures_util::future::join_all;
 use tidegate_core::budget::{BudgetConfig, LimitedBy};
+use tidegate_core::clock::Clock;
 use tidegate_core::priority::Priority;
 use tidegate_core::refresh::config::{BreakerConfig, CoalescerConfig};
 use tidegate_core::time::{Millis, Timestamp};
 use tidegate_engine::refresh::{Acquired, TokenDispenser};
-use tidegate_store::Clock;
 use tidegate_store::refresh::{ModelRefreshStore, RefreshSettings, RefreshStore};
 use tokio::time::Instant;
 
 use super::faulty::FaultyStore;
 use super::world::{target, until};
 
-/// Wall time as tokio tells it.
+/// Wall time from tokio's clock.
 #[derive(Debug)]
 struct VirtualClock(Instant);
 
@@ -53,7 +53,7 @@ async fn as_many_are_taken_as_are_used_and_each_is_valid() {
     let begun = Instant::now();
     let target = target();
     let acquired = join_all((0..100).map(|_| token_dispenser.acquire(&target, Priority::High))).await;
-    // 10 at once and 200 a second from the second on in which the budget settles.
+    // 10 at once, then 200 per second after the budget's first second.
     assert!(
         begun.elapsed() >= Duration::from_millis(1_400),
         "{:?}",
@@ -65,7 +65,7 @@ async fn as_many_are_taken_as_are_used_and_each_is_valid() {
             .all(|acquired| matches!(acquired, Acquired::Token(_)))
     );
     assert!(store.taken.load(Ordering::SeqCst) < 110, "hardly any was wasted");
-    // A caller may hold its token a moment before the token is counted: the takers end first.
+    // A caller may hold its token a moment before the counters include it, so stop the takers first.
     token_dispenser.close().await;
     let view = token_dispenser.view();
     let counts = view.tokens[&target];
@@ -76,7 +76,7 @@ async fn as_many_are_taken_as_are_used_and_each_is_valid() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_long_hold_sends_away_who_has_no_patience_and_keeps_the_others() {
+async fn a_long_hold_fails_impatient_callers_and_keeps_the_others() {
     let store = store();
     let token_dispenser = TokenDispenser::over(store.clone(), BreakerConfig::default());
     store.hold(&target(), Millis(2_000)).await.unwrap();
@@ -93,10 +93,10 @@ async fn a_long_hold_sends_away_who_has_no_patience_and_keeps_the_others() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn nobody_gets_a_token_and_nobody_is_sent_away_while_the_store_is_away() {
+async fn nobody_gets_a_token_and_nobody_fails_while_the_store_is_unavailable() {
     let store = store();
     let token_dispenser = TokenDispenser::over(store.clone(), BreakerConfig::default());
-    store.away.store(true, Ordering::SeqCst);
+    store.unavailable.store(true, Ordering::SeqCst);
     let target = target();
     let mut waiting = Box::pin(token_dispenser.acquire(&target, Priority::Low));
     let in_vain = until("it was asked in vain", || async {
@@ -107,7 +107,7 @@ async fn nobody_gets_a_token_and_nobody_is_sent_away_while_the_store_is_away() {
         () = in_vain => {}
     }
     assert_eq!(store.taken.load(Ordering::SeqCst), 0);
-    store.away.store(false, Ordering::SeqCst);
+    store.unavailable.store(false, Ordering::SeqCst);
     let got = tokio::time::timeout(Duration::from_secs(60), waiting)
         .await
         .unwrap();
@@ -115,7 +115,7 @@ async fn nobody_gets_a_token_and_nobody_is_sent_away_while_the_store_is_away() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_token_that_is_given_back_goes_to_the_next_in_line() {
+async fn a_token_that_is_given_back_goes_to_the_next_waiter() {
     let store = store_with(BudgetConfig {
         rate: 1,
         burst: 1,
@@ -128,8 +128,8 @@ async fn a_token_that_is_given_back_goes_to_the_next_in_line() {
     let Acquired::Token(first) = token_dispenser.acquire(&target, Priority::High).await else {
         panic!("no token");
     };
-    // From here on the store has none to give.
-    store.away.store(true, Ordering::SeqCst);
+    // From here on the store grants no tokens.
+    store.unavailable.store(true, Ordering::SeqCst);
     let mut next = Box::pin(token_dispenser.acquire(&target, Priority::High));
     let in_vain = until("it was asked in vain", || async {
         store.refused.load(Ordering::SeqCst) > 0

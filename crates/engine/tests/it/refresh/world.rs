@@ -1,4 +1,4 @@
-//! A refresh service over the embedded store, the embedded log and SQLite, with faults where a test wants them.
+//! A refresh service over the embedded store, the embedded log and SQLite, with injectable faults.
 
 use std::collections::{BTreeMap, HashMap};
 use std::fmt;
@@ -10,6 +10,7 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use tempfile::TempDir;
 use tidegate_core::budget::BudgetConfig;
+use tidegate_core::clock::{Clock, SystemClock};
 use tidegate_core::ids::{RecordId, RecordKey, SourceId, TargetId};
 use tidegate_core::priority::Priority;
 use tidegate_core::refresh::Version;
@@ -18,13 +19,12 @@ use tidegate_core::time::{Millis, Timestamp};
 use tidegate_engine::refresh::{
     PublishOutcome, RefreshHandle, RefreshOptions, RefreshService, SourceOptions,
 };
-use tidegate_log::embedded::{EmbeddedLog, EmbeddedOptions};
+use tidegate_log::embedded::{EmbeddedLog, EmbeddedLogOptions};
 use tidegate_log::{Log, LogSettings};
 use tidegate_snapshots::sqlite::{self, SqliteOptions};
 use tidegate_snapshots::{Failure, RecordRef, Snapshots, StatusState, Write};
 use tidegate_source::{FetchOutcome, FetchParams, Fetcher, Projected, hash};
 use tidegate_store::refresh::{ModelRefreshStore, RefreshSettings, RefreshStore};
-use tidegate_store::{Clock, SystemClock};
 
 use super::faulty::{FaultyLog, FaultySnapshots, FaultyStore};
 
@@ -40,7 +40,7 @@ pub(crate) fn reference(key: &str) -> RecordRef {
     RecordRef { source, key }
 }
 
-/// A record that was put aside and is due.
+/// A parked record whose retry is due.
 pub(crate) fn parked(record: RecordRef, at: Timestamp) -> Write {
     Write::Parked(Failure {
         record,
@@ -61,14 +61,14 @@ pub(crate) fn target() -> TargetId {
 
 type Script = dyn Fn(&str, u64) -> FetchOutcome + Send + Sync;
 
-/// Answers as a test says, by key and by how often that key was fetched before.
+/// Responds as a test says, by key and by how often that key was fetched before.
 pub(crate) struct Scripted {
     script: Box<Script>,
     pub(crate) calls: Mutex<HashMap<String, u64>>,
-    /// What each call named its record, in order.
-    pub(crate) ocids: Mutex<Vec<Option<String>>>,
+    /// The upstream name of the record in each call, in order.
+    pub(crate) ids: Mutex<Vec<Option<String>>>,
     pub(crate) latency_ms: AtomicU64,
-    /// Calls beyond so many wait until there may be more.
+    /// Further calls wait until the test permits more.
     pub(crate) most: AtomicU64,
 }
 
@@ -83,13 +83,13 @@ impl Scripted {
         Arc::new(Self {
             script: Box::new(script),
             calls: Mutex::default(),
-            ocids: Mutex::default(),
+            ids: Mutex::default(),
             latency_ms: AtomicU64::new(0),
             most: AtomicU64::new(u64::MAX),
         })
     }
 
-    /// Always the same answer for a key.
+    /// Always the same response for a key.
     pub(crate) fn constant() -> Arc<Self> {
         Self::new(|key, _| fetched(key))
     }
@@ -106,8 +106,8 @@ impl Scripted {
 #[async_trait]
 impl Fetcher for Scripted {
     async fn fetch(&self, params: FetchParams) -> FetchOutcome {
-        let ocid = params.params.get("ocid").cloned();
-        self.ocids.lock().unwrap().push(ocid);
+        let id = params.params.get("id").cloned();
+        self.ids.lock().unwrap().push(id);
         let (before, number) = {
             let mut calls = self.calls.lock().unwrap();
             let count = calls.entry(params.key.clone()).or_insert(0);
@@ -136,9 +136,9 @@ pub(crate) fn fetched(text: &str) -> FetchOutcome {
 
 pub(crate) struct World {
     pub(crate) store: Arc<FaultyStore>,
-    /// As it is, for whoever looks from outside.
+    /// Without faults, for checks from outside.
     pub(crate) log: Arc<dyn Log>,
-    /// As services have it.
+    /// With faults, for the services.
     pub(crate) faulty_log: Arc<FaultyLog>,
     pub(crate) snapshots: Arc<FaultySnapshots>,
     pub(crate) tiers: TierConfig,
@@ -146,9 +146,9 @@ pub(crate) struct World {
     _folder: TempDir,
 }
 
-/// Longer than a busy machine stalls: no test here is about something slow.
+/// Longer than a busy machine stalls: no test here is about slowness.
 const PATIENT: Millis = Millis(30_000);
-/// The same for whoever waits to hear what came of asking.
+/// The same for callers that wait for the result of a request.
 pub(crate) const ASK_WAIT: Duration = Duration::from_secs(60);
 
 /// Enough for tests of anything but the budget.
@@ -171,7 +171,7 @@ impl World {
     }
 
     pub(crate) async fn with(budget: BudgetConfig, mut config: RefreshConfig) -> Self {
-        // A machine that stalls is no store that is away.
+        // A machine that stalls does not make the store unavailable.
         config.breaker.slow_ms = PATIENT;
         config.coalescer.send_timeout_ms = config.coalescer.send_timeout_ms.max(Millis(3 * PATIENT.0));
         let folder = tempfile::tempdir().unwrap();
@@ -181,7 +181,7 @@ impl World {
             coalescer: config.coalescer.clone(),
         };
         let store = ModelRefreshStore::new(settings, clock.clone()).unwrap();
-        let mut options = EmbeddedOptions::new(folder.path().join("log"));
+        let mut options = EmbeddedLogOptions::new(folder.path().join("log"));
         options.settings = LogSettings {
             session_timeout: Millis(1_000),
             send_timeout: PATIENT,
@@ -228,7 +228,7 @@ impl World {
         RefreshService::start(self.options(fetcher)).await.unwrap()
     }
 
-    /// One that works on few events at once.
+    /// A service with few events in flight.
     pub(crate) async fn start_small(&self, fetcher: Arc<dyn Fetcher>) -> RefreshService {
         let mut options = self.options(fetcher);
         options.work.high_in_flight = 10;
@@ -281,7 +281,7 @@ pub(crate) async fn until<Fut: Future<Output = bool>>(what: &str, mut holds: imp
     }
 }
 
-/// Reads until the record is fresh. That takes longest after an event that got lost, whose slot is kept for a while.
+/// Reads until the record is fresh. That takes longest after a lost event, whose slot has to expire first.
 pub(crate) async fn until_fresh(handle: &RefreshHandle, key: &str) {
     let mut follower = handle.follow(record(key), None).unwrap();
     let follow = async {
@@ -296,10 +296,10 @@ pub(crate) async fn until_fresh(handle: &RefreshHandle, key: &str) {
         .unwrap();
 }
 
-/// A user asks for a refresh, again as long as the last one answers it. The service's time is behind the store's by what a
-/// look at it took: after a stall, whoever asks seems to have looked before a refresh that was settled long ago.
+/// Requests a refresh as a user, until a new one starts. The service's time lags behind the store's by the duration of its
+/// last poll. So after a stall, a request may seem older than a refresh that settled long ago.
 ///
-/// In a world whose refreshes absorb requests for longer than this asks, else the mark would end instead.
+/// Only for a world whose refreshes absorb requests for longer than this retries; otherwise the mark would expire.
 pub(crate) async fn ask_anew(handle: &RefreshHandle, key: &str) -> PublishOutcome {
     let deadline = tokio::time::Instant::now() + Duration::from_secs(120);
     loop {
@@ -313,13 +313,13 @@ pub(crate) async fn ask_anew(handle: &RefreshHandle, key: &str) -> PublishOutcom
     }
 }
 
-/// Puts an event into the log through the coalescer, as prefetch would.
+/// Publishes an event through the coalescer, as prefetch does.
 pub(crate) async fn publish(world: &World, key: &str, priority: Priority) {
     publish_as(world, key, priority, None).await;
 }
 
 /// The same with another name for the upstream.
-pub(crate) async fn publish_as(world: &World, key: &str, priority: Priority, ocid: Option<&str>) {
+pub(crate) async fn publish_as(world: &World, key: &str, priority: Priority, id: Option<&str>) {
     use tidegate_core::refresh::coalescer::RequestParams;
     use tidegate_core::refresh::event::{Reason, SchemaVersion, UpdateRequestEvent};
     let record = record(key);
@@ -337,7 +337,10 @@ pub(crate) async fn publish_as(world: &World, key: &str, priority: Priority, oci
         event_id: format!("event-{version}").try_into().unwrap(),
         source: record.source.clone(),
         key: record.key.clone(),
-        ocid: ocid.map(str::to_owned),
+        params: id
+            .map(|id| ("id".to_owned(), id.to_owned()))
+            .into_iter()
+            .collect(),
         priority,
         reason: Reason::Prefetch,
         requested_at: read_at,

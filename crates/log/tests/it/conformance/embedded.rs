@@ -5,7 +5,7 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use tempfile::TempDir;
 use tidegate_log::conformance::{Backend, Place};
-use tidegate_log::embedded::{EmbeddedLog, EmbeddedOptions};
+use tidegate_log::embedded::{EmbeddedLog, EmbeddedLogOptions};
 use tidegate_log::{Log, LogError, LogSettings, log_conformance_suite};
 
 struct Folders;
@@ -21,9 +21,9 @@ impl Backend for Folders {
 #[async_trait]
 impl Place for Folder {
     async fn open(&self, settings: LogSettings) -> Result<Arc<dyn Log>, LogError> {
-        let options = EmbeddedOptions {
+        let options = EmbeddedLogOptions {
             settings,
-            ..EmbeddedOptions::new(self.0.path().join("log"))
+            ..EmbeddedLogOptions::new(self.0.path().join("log"))
         };
         Ok(Arc::new(EmbeddedLog::open(options)?))
     }
@@ -33,4 +33,4 @@ fn folders() -> Folders {
     Folders
 }
 
-log_conformance_suite!(folders);
+log_conformance_suite!(folders());

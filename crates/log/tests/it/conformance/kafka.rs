@@ -12,7 +12,7 @@ use tidegate_testkit::servers::{KafkaOptions, KafkaServer};
 
 static PLACES: AtomicU64 = AtomicU64::new(0);
 
-/// A broker that looks for old records often and lets sessions be short.
+/// A broker that checks for old records often and allows short sessions.
 fn broker() -> &'static KafkaServer {
     static BROKER: OnceLock<KafkaServer> = OnceLock::new();
     BROKER.get_or_init(|| {
@@ -67,4 +67,4 @@ fn prefixes() -> Prefixes {
     Prefixes
 }
 
-log_conformance_suite!(prefixes);
+log_conformance_suite!(prefixes());

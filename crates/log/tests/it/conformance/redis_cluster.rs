@@ -47,4 +47,4 @@ fn prefixes() -> Prefixes {
     Prefixes
 }
 
-log_conformance_suite!(prefixes);
+log_conformance_suite!(prefixes());

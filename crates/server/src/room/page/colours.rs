@@ -1,11 +1,11 @@
-//! A room's own colours as a style sheet: the content policy allows no style inside the page.
+//! A room's own colours as a stylesheet, because the content security policy allows no style inside the page.
 //!
-//! Whoever picks two colours has not thought of dark screens, of text on buttons or of links. What is readable is
-//! worked out here, so that any pair gives a page with the contrast that WCAG AA asks for.
+//! Operators choose two colours, and this module derives readable ones for dark mode, buttons and links. So any pair gives a
+//! page with the contrast that WCAG AA requires.
 
 use serde::{Deserialize, Serialize};
 
-/// The panels of `web/room/room.css` that the accent has to be readable on: light, dark.
+/// The panel colours of `web/room/room.css`, light and dark. The accent has to be readable on them.
 const PANELS: [Colour; 2] = [Colour([0xff, 0xff, 0xff]), Colour([0x16, 0x1d, 0x22])];
 const WHITE: Colour = Colour([0xff, 0xff, 0xff]);
 const INK: Colour = Colour([0x10, 0x18, 0x1e]);
@@ -30,7 +30,7 @@ pub struct Colours {
 impl TryFrom<String> for Colour {
     type Error = String;
     fn try_from(text: String) -> Result<Self, String> {
-        let wrong = || format!("{text:?} is not a colour; write it like #0a6489");
+        let wrong = || format!("{text:?} is not a colour; it must be like #0a6489");
         let digits = text.strip_prefix('#').ok_or_else(wrong)?;
         let digits = match digits.len() {
             3 => digits.chars().flat_map(|digit| [digit, digit]).collect(),
@@ -52,8 +52,8 @@ impl From<Colour> for String {
 }
 
 impl Colour {
-    /// How bright it looks, from 0 to 1.
-    fn light(self) -> f64 {
+    /// The relative luminance by WCAG, from 0 to 1.
+    fn luminance(self) -> f64 {
         let part = |value: u8| {
             let value = f64::from(value) / 255.0;
             if value <= 0.04045 {
@@ -66,13 +66,13 @@ impl Colour {
         0.2126 * part(red) + 0.7152 * part(green) + 0.0722 * part(blue)
     }
 
-    pub(super) fn contrast(self, other: Self) -> f64 {
-        let (a, b) = (self.light(), other.light());
+    pub(crate) fn contrast(self, other: Self) -> f64 {
+        let (a, b) = (self.luminance(), other.luminance());
         (a.max(b) + 0.05) / (a.min(b) + 0.05)
     }
 
-    /// `share` of it, the rest of the other one.
-    fn mix(self, other: Self, share: f64) -> Self {
+    /// Blends `share` of this colour with the rest of the other.
+    fn blend(self, other: Self, share: f64) -> Self {
         let mut all = self.0;
         for (mine, its) in all.iter_mut().zip(other.0) {
             *mine = (f64::from(*mine) * share + f64::from(its) * (1.0 - share)).round() as u8;
@@ -80,16 +80,16 @@ impl Colour {
         Self(all)
     }
 
-    /// The nearest to it, on the way to white or ink, that can be read on `ground`.
+    /// The nearest colour, on the way to white or ink, that is readable on `ground`.
     fn readable_on(self, ground: Self) -> Self {
-        let away = ground.text_on_it();
+        let text = ground.text_on_it();
         (0..=20)
-            .map(|step| self.mix(away, 1.0 - f64::from(step) / 20.0))
+            .map(|step| self.blend(text, 1.0 - f64::from(step) / 20.0))
             .find(|colour| colour.contrast(ground) >= READABLE)
-            .unwrap_or(away)
+            .unwrap_or(text)
     }
 
-    /// White or ink, whichever is clearer; black on the few greys where neither is clear enough.
+    /// White or ink, whichever has more contrast; black on the few greys where neither has enough.
     fn text_on_it(self) -> Self {
         let clearer = |a: Self, b: Self| {
             if self.contrast(a) >= self.contrast(b) {
@@ -112,7 +112,7 @@ fn pair(name: &str, [light, dark]: [Colour; 2]) -> String {
     format!("  --{name}: light-dark({light}, {dark});\n")
 }
 
-/// The style sheet of a room, after that of all rooms.
+/// The stylesheet of a room, which overrides that of all rooms.
 pub(crate) fn stylesheet(colours: &Colours) -> String {
     let mut all = String::from(":root {\n");
     if let Some(accent) = colours.accent {
@@ -121,17 +121,17 @@ pub(crate) fn stylesheet(colours: &Colours) -> String {
         all += &pair("on-accent", accents.map(Colour::text_on_it));
     }
     if let Some(background) = colours.background {
-        // It holds where it fits, by day or by night; the other gets a tint of it.
-        let grounds = if background.light() > 0.18 {
-            [background, background.mix(NIGHT, 0.05)]
+        // A light colour becomes the ground of light mode, a dark one that of dark mode. The other mode gets a tint of it.
+        let grounds = if background.luminance() > 0.18 {
+            [background, background.blend(NIGHT, 0.05)]
         } else {
-            [background.mix(WHITE, 0.12), background]
+            [background.blend(WHITE, 0.12), background]
         };
         all += &pair("ground", grounds);
         all += &pair("on-ground", grounds.map(Colour::text_on_it));
         all += &pair(
             "muted-on-ground",
-            grounds.map(|ground| ground.text_on_it().mix(ground, 0.72).readable_on(ground)),
+            grounds.map(|ground| ground.text_on_it().blend(ground, 0.72).readable_on(ground)),
         );
     }
     all += "}\n";

@@ -1,4 +1,4 @@
-//! The visitor page: nothing gets in unescaped, both languages are whole, every state can be read and acted upon.
+//! The visitor page escapes everything, is complete in both languages, and shows every state with its actions.
 
 use tidegate_api::{EtaRange, Pass, RoomStatus, Ticket, TicketEnd, TicketState, Time};
 
@@ -7,7 +7,7 @@ use super::*;
 
 const NOW: Time = Time(1_772_359_200_000);
 
-fn place(state: TicketState) -> Ticket {
+fn ticket(state: TicketState) -> Ticket {
     Ticket {
         room: "concert".to_owned(),
         person: "somebody".to_owned(),
@@ -36,7 +36,7 @@ fn waiting() -> Ticket {
             likely_ms: 300_000,
             high_ms: 350_000,
         }),
-        ..place(TicketState::Waiting)
+        ..ticket(TicketState::Waiting)
     }
 }
 
@@ -48,22 +48,22 @@ fn granted(go_to: Option<&str>) -> Ticket {
     };
     Ticket {
         pass: Some(pass),
-        ..place(TicketState::Granted)
+        ..ticket(TicketState::Granted)
     }
 }
 
 fn ended(end: TicketEnd) -> Ticket {
     Ticket {
         end: Some(end),
-        ..place(TicketState::Ended)
+        ..ticket(TicketState::Ended)
     }
 }
 
-fn page(lang: Lang, place: Option<Ticket>, change: impl FnOnce(&mut PageView)) -> String {
-    page_of(&OwnTexts::default(), lang, place, change)
+fn page(lang: Lang, ticket: Option<Ticket>, change: impl FnOnce(&mut PageView)) -> String {
+    page_of(&OwnTexts::default(), lang, ticket, change)
 }
 
-fn page_of(own: &OwnTexts, lang: Lang, place: Option<Ticket>, change: impl FnOnce(&mut PageView)) -> String {
+fn page_of(own: &OwnTexts, lang: Lang, ticket: Option<Ticket>, change: impl FnOnce(&mut PageView)) -> String {
     let texts = Texts::new(lang, own);
     let mut view = PageView {
         room: "concert",
@@ -76,21 +76,21 @@ fn page_of(own: &OwnTexts, lang: Lang, place: Option<Ticket>, change: impl FnOnc
         opens_at: None,
         waiting: 1_500,
         at: NOW,
-        kept_ms: 45_000,
-        place,
+        grace_ms: 45_000,
+        ticket,
         notice: None,
     };
     change(&mut view);
     render(&view)
 }
 
-/// What stands between the frame and the scripts' data: what is seen.
+/// The visible part of the page, after the data for the scripts.
 fn stage(page: &str) -> &str {
     page.split_once("<main").unwrap().1
 }
 
 #[test]
-fn everything_that_comes_from_elsewhere_is_escaped() {
+fn all_foreign_text_is_escaped() {
     let evil = "\"><script>alert('x')</script>&";
     let own = OwnTexts {
         title: Some(evil.to_owned()),
@@ -103,31 +103,31 @@ fn everything_that_comes_from_elsewhere_is_escaped() {
     shop.room = evil.to_owned();
     let mut closed = waiting();
     closed.room_status = RoomStatus::Closed;
-    for place in [
+    for ticket in [
         None,
         Some(waiting()),
         Some(shop),
         Some(granted(None)),
         Some(closed),
     ] {
-        let page = page_of(&own, Lang::En, place, |view| {
+        let page = page_of(&own, Lang::En, ticket, |view| {
             view.room = evil;
             view.coloured = true;
             view.status = RoomStatus::Closed;
         });
         assert!(!page.contains("<script>"), "{page}");
         assert!(!page.contains("alert('x')<"), "{page}");
-        assert_eq!(page.matches("<script").count(), 2, "only our own");
+        assert_eq!(page.matches("<script").count(), 2, "only the scripts of the page");
         assert_eq!(page.matches("</script>").count(), 2);
         assert!(
             !page.contains("style=") && !page.contains("onclick"),
-            "the policy"
+            "the content security policy forbids them"
         );
     }
 }
 
 #[test]
-fn the_data_for_the_scripts_is_json_as_it_was() {
+fn the_data_for_the_scripts_is_valid_json() {
     let own = OwnTexts {
         title: Some("</script><!-- & \u{2028}".to_owned()),
         ..OwnTexts::default()
@@ -146,8 +146,8 @@ fn the_data_for_the_scripts_is_json_as_it_was() {
 }
 
 #[test]
-fn a_page_without_a_room_is_escaped_and_leads_back() {
-    let seen = away("\"><script>&", Lang::Ko, true);
+fn the_page_of_an_unavailable_room_is_escaped_and_links_back() {
+    let seen = unavailable("\"><script>&", Lang::Ko, true);
     assert_eq!(seen.matches("<script").count(), 1, "{seen}");
     assert!(
         seen.contains("href=\"/rooms/%22%3E%3Cscript%3E%26?lang=ko\""),
@@ -157,7 +157,7 @@ fn a_page_without_a_room_is_escaped_and_leads_back() {
 }
 
 #[test]
-fn a_link_never_leads_to_a_script() {
+fn a_link_never_runs_a_script() {
     for address in [
         "javascript:alert(1)",
         "data:text/html,x",
@@ -179,8 +179,8 @@ fn a_link_never_leads_to_a_script() {
 }
 
 #[test]
-fn the_language_is_the_one_asked_for_or_liked_best() {
-    for (asked, accept, lang, chosen) in [
+fn the_language_is_the_requested_or_preferred_one() {
+    for (requested, accept, lang, chosen) in [
         (None, None, Lang::En, false),
         (None, Some("ko-KR,ko;q=0.9,en-US;q=0.8"), Lang::Ko, false),
         (None, Some("en;q=0.4, ko;q=0.7"), Lang::Ko, false),
@@ -194,18 +194,18 @@ fn the_language_is_the_one_asked_for_or_liked_best() {
         (Some(""), None, Lang::En, false),
     ] {
         assert_eq!(
-            Lang::choose(asked, accept),
+            Lang::choose(requested, accept),
             (lang, chosen),
-            "{asked:?} {accept:?}"
+            "{requested:?} {accept:?}"
         );
     }
 }
 
 #[test]
-fn both_languages_say_everything_with_the_same_gaps() {
+fn both_languages_have_every_text_with_the_same_placeholders() {
     let value = |lang: Lang| serde_json::to_value(lang.words()).unwrap();
     let (en, ko) = (value(Lang::En), value(Lang::Ko));
-    let gaps = |text: &str| {
+    let placeholders = |text: &str| {
         let mut all: Vec<String> = text
             .split('{')
             .skip(1)
@@ -218,14 +218,14 @@ fn both_languages_say_everything_with_the_same_gaps() {
     for (name, text) in en.as_object().unwrap() {
         let (text, other) = (text.as_str().unwrap(), ko[name].as_str().unwrap());
         assert!(!text.is_empty() && !other.is_empty(), "{name}");
-        assert_eq!(gaps(text), gaps(other), "{name}");
+        assert_eq!(placeholders(text), placeholders(other), "{name}");
         let hangul = other.chars().any(|letter| ('가'..='힣').contains(&letter));
         assert!(hangul || name == "people", "{name} is not Korean: {other}");
     }
 }
 
 #[test]
-fn a_language_stays_through_forms_and_links() {
+fn forms_and_links_keep_the_language() {
     let korean = page(Lang::Ko, Some(waiting()), |view| view.lang_chosen = true);
     assert!(korean.contains("<html lang=\"ko\">"));
     assert!(korean.contains("action=\"/rooms/concert/leave?lang=ko\""));
@@ -238,7 +238,7 @@ fn a_language_stays_through_forms_and_links() {
 }
 
 #[test]
-fn texts_of_a_room_take_the_place_of_the_usual_ones() {
+fn texts_of_a_room_replace_the_defaults() {
     let own = OwnTexts {
         title: Some("Winter tour".to_owned()),
         next: Some("First this.\n\n  Then that. ".to_owned()),
@@ -251,7 +251,7 @@ fn texts_of_a_room_take_the_place_of_the_usual_ones() {
 }
 
 #[test]
-fn whoever_has_no_place_can_take_one_while_there_are_any() {
+fn a_visitor_without_a_ticket_can_join_unless_the_room_is_over() {
     let open = page(Lang::En, None, |_| {});
     assert!(
         stage(&open).contains("action=\"/rooms/concert/join\"") && stage(&open).contains("Join the queue")
@@ -273,14 +273,14 @@ fn whoever_has_no_place_can_take_one_while_there_are_any() {
 }
 
 #[test]
-fn a_room_that_asks_for_work_says_that_it_needs_a_script() {
+fn a_room_with_a_proof_of_work_says_that_it_needs_a_script() {
     for lang in [Lang::En, Lang::Ko] {
-        for place in [None, Some(ended(TicketEnd::Left))] {
-            let seen = page(lang, place.clone(), |view| view.proof = true);
+        for ticket in [None, Some(ended(TicketEnd::Left))] {
+            let seen = page(lang, ticket.clone(), |view| view.proof = true);
             let (seen, words) = (stage(&seen), lang.words());
             assert!(seen.contains(&escaped(words.needs_script)) && seen.contains(words.check));
-            assert!(!seen.contains("/join"), "a form that only leads to a refusal");
-            let seen = page(lang, place, |_| {});
+            assert!(!seen.contains("/join"), "the form would be refused");
+            let seen = page(lang, ticket, |_| {});
             assert!(!stage(&seen).contains(&escaped(words.needs_script)));
         }
         let seen = page(lang, Some(waiting()), |view| view.proof = true);
@@ -289,8 +289,8 @@ fn a_room_that_asks_for_work_says_that_it_needs_a_script() {
 }
 
 #[test]
-fn a_place_is_shown_with_all_that_is_known() {
-    let page = |place| page(Lang::En, Some(place), |_| {});
+fn a_ticket_is_shown_with_all_its_figures() {
+    let page = |ticket| page(Lang::En, Some(ticket), |_| {});
     let seen = page(waiting());
     let seen = stage(&seen);
     for part in [
@@ -306,7 +306,10 @@ fn a_place_is_shown_with_all_that_is_known() {
     ] {
         assert!(seen.contains(part), "{part} is not in {seen}");
     }
-    assert!(!seen.contains("http-equiv"), "nothing reloads by itself");
+    assert!(
+        !seen.contains("http-equiv"),
+        "the page does not reload automatically"
+    );
     let mut paused = waiting();
     (paused.room_status, paused.eta) = (RoomStatus::Paused, None);
     let seen = page(paused);
@@ -317,24 +320,21 @@ fn a_place_is_shown_with_all_that_is_known() {
     sold.room_status = RoomStatus::SoldOut;
     let seen = page(sold);
     assert!(stage(&seen).contains("Every seat is sold") && stage(&seen).contains("Check again</a>"));
-    assert!(
-        !stage(&seen).contains("1,204"),
-        "a line that does not move any more"
-    );
+    assert!(!stage(&seen).contains("1,204"), "the position no longer matters");
     let early = Ticket {
         room_status: RoomStatus::NotOpen,
         opens_at: Some(Time(NOW.0 + 30_000)),
-        ..place(TicketState::Early)
+        ..ticket(TicketState::Early)
     };
     let seen = page(early);
     assert!(stage(&seen).contains("You are in the draw") && stage(&seen).contains("less than a minute"));
     let seen = page(granted(Some("https://shop.example/?pass=x")));
     assert!(stage(&seen).contains("Go to the shop</a>") && stage(&seen).contains("another 4 minutes"));
-    assert!(stage(&page(place(TicketState::Inside))).contains("You are inside"));
+    assert!(stage(&page(ticket(TicketState::Inside))).contains("You are inside"));
 }
 
 #[test]
-fn an_end_says_how_and_offers_a_new_place() {
+fn an_ended_ticket_shows_how_it_ended_and_offers_another() {
     for (end, text) in [
         (TicketEnd::Completed, "All done"),
         (TicketEnd::Left, "You have left the queue"),
@@ -348,15 +348,12 @@ fn an_end_says_how_and_offers_a_new_place() {
         let mut over = ended(end);
         over.room_status = RoomStatus::Closed;
         let seen = page(Lang::En, Some(over), |_| {});
-        assert!(
-            !stage(&seen).contains("<form"),
-            "there is nothing to come back to"
-        );
+        assert!(!stage(&seen).contains("<form"), "a closed room offers no form");
     }
 }
 
 #[test]
-fn what_went_wrong_is_said() {
+fn a_failed_form_shows_a_notice() {
     for notice in [
         Notice::Full,
         Notice::TooMany,
@@ -373,7 +370,7 @@ fn what_went_wrong_is_said() {
 }
 
 #[test]
-fn an_opening_that_is_far_away_is_counted_in_days() {
+fn a_distant_opening_is_counted_in_days() {
     const HOUR: u64 = 3_600_000;
     for (hours, english, korean) in [
         (5, "about 5 hours", "약 5시간"),
@@ -386,9 +383,9 @@ fn an_opening_that_is_far_away_is_counted_in_days() {
     }
 }
 
-/// The living page says the same: its test reads the same file.
+/// The live page uses the same wording: its test reads the same file.
 #[test]
-fn spans_are_said_without_false_precision() {
+fn durations_are_worded_without_false_precision() {
     let cases: Vec<(u64, u64, String, String)> =
         serde_json::from_str(include_str!("../../../../../tests/browser/spans.json")).unwrap();
     assert!(cases.len() > 10);
@@ -396,7 +393,7 @@ fn spans_are_said_without_false_precision() {
         assert_eq!(range(Lang::En.words(), low, high), en, "{low} to {high}");
         assert_eq!(range(Lang::Ko.words(), low, high), ko, "{low} to {high}");
     }
-    let said: Vec<_> = [1_000, 45_000, 90_000, 240_000, 3_599_000, 3_600_000, 10_000_000]
+    let worded: Vec<_> = [1_000, 45_000, 90_000, 240_000, 3_599_000, 3_600_000, 10_000_000]
         .map(|ms| lasting(Lang::En.words(), ms))
         .to_vec();
     let wanted = [
@@ -408,7 +405,7 @@ fn spans_are_said_without_false_precision() {
         "1 hour",
         "2 hours",
     ];
-    assert_eq!(said, wanted);
+    assert_eq!(worded, wanted);
     assert_eq!(
         [0, 999, 1_000, 1_234_567].map(count),
         ["0", "999", "1,000", "1,234,567"]
@@ -416,7 +413,7 @@ fn spans_are_said_without_false_precision() {
 }
 
 #[test]
-fn only_colours_are_colours() {
+fn only_hex_colours_are_accepted() {
     let colour = |text: &str| Colour::try_from(text.to_owned());
     assert_eq!(colour("#FA0").map(String::from), Ok("#ffaa00".to_owned()));
     assert_eq!(colour("#0a6489").map(String::from), Ok("#0a6489".to_owned()));
@@ -441,8 +438,8 @@ fn only_colours_are_colours() {
 #[test]
 fn any_colours_make_a_readable_page() {
     assert_eq!(stylesheet(&Colours::default()), ":root {\n}\n");
-    let named = |sheet: &str, name: &str| -> [Colour; 2] {
-        let (_, after) = sheet.split_once(&format!("--{name}: light-dark(")).unwrap();
+    let named = |stylesheet: &str, name: &str| -> [Colour; 2] {
+        let (_, after) = stylesheet.split_once(&format!("--{name}: light-dark(")).unwrap();
         let (pair, _) = after.split_once(')').unwrap();
         let (light, dark) = pair.split_once(", ").unwrap();
         [light, dark].map(|text| Colour::try_from(text.to_owned()).unwrap())
@@ -452,22 +449,22 @@ fn any_colours_make_a_readable_page() {
         "#000", "#fff", "#ffe100", "#0a6489", "#777", "#e4002b", "#00ff7f", "#1b1040",
     ] {
         let colour = Colour::try_from(text.to_owned()).unwrap();
-        let sheet = stylesheet(&Colours {
+        let css = stylesheet(&Colours {
             accent: Some(colour),
             background: Some(colour),
         });
-        let (accent, ground) = (named(&sheet, "accent"), named(&sheet, "ground"));
+        let (accent, ground) = (named(&css, "accent"), named(&css, "ground"));
         for (name, on) in [
             ("on-accent", accent),
             ("on-ground", ground),
             ("muted-on-ground", ground),
         ] {
-            for (front, back) in named(&sheet, name).into_iter().zip(on) {
-                assert!(front.contrast(back) >= 4.5, "{text}: {name} in {sheet}");
+            for (front, back) in named(&css, name).into_iter().zip(on) {
+                assert!(front.contrast(back) >= 4.5, "{text}: {name} in {css}");
             }
         }
         for (accent, panel) in accent.into_iter().zip(panels) {
-            assert!(accent.contrast(panel) >= 4.5, "{text}: accent in {sheet}");
+            assert!(accent.contrast(panel) >= 4.5, "{text}: accent in {css}");
         }
     }
 }

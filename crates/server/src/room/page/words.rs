@@ -1,10 +1,10 @@
-//! What the visitor page says, in English and Korean, and how numbers and spans become words.
+//! The texts of the visitor page in English and Korean, and the wording of numbers and durations.
 //!
-//! The one place for all of it: the page without scripts is made of these, and the living page is handed the same.
+//! The rendered page uses these texts, and passes them to the scripts of the live page.
 
 use serde::{Deserialize, Serialize};
 
-/// The languages that the page speaks.
+/// The languages of the page.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Lang {
@@ -27,14 +27,14 @@ impl Lang {
         }
     }
 
-    pub(super) fn other(self) -> Self {
+    pub(crate) fn other(self) -> Self {
         match self {
             Self::En => Self::Ko,
             Self::Ko => Self::En,
         }
     }
 
-    /// A language tag such as `ko-KR`.
+    /// Parses a language tag such as `ko-KR`.
     fn of_tag(tag: &str) -> Option<Self> {
         match tag.trim().split(['-', '_']).next()?.to_ascii_lowercase().as_str() {
             "en" => Some(Self::En),
@@ -43,10 +43,10 @@ impl Lang {
         }
     }
 
-    /// The language that was asked for by `?lang=`, else the one that the browser likes best, else English. The second
-    /// is whether it was asked for: then it has to stay through the forms.
-    pub(crate) fn choose(asked: Option<&str>, accept: Option<&str>) -> (Self, bool) {
-        if let Some(lang) = asked.and_then(Self::of_tag) {
+    /// Chooses the language of `?lang=`, else the one that the browser prefers, else English. The second value is whether
+    /// `?lang=` decided: then forms have to keep it.
+    pub(crate) fn choose(requested: Option<&str>, accept: Option<&str>) -> (Self, bool) {
+        if let Some(lang) = requested.and_then(Self::of_tag) {
             return (lang, true);
         }
         let mut best: Option<(Self, f32)> = None;
@@ -67,18 +67,18 @@ impl Lang {
     }
 }
 
-/// What a room says for itself.
+/// The texts that a room can replace.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub(crate) struct Texts {
     pub(crate) title: String,
     pub(crate) intro: String,
-    /// What happens next: a step per line.
+    /// What happens next, one step per line.
     pub(crate) next: String,
     pub(crate) granted: String,
     pub(crate) closed: String,
 }
 
-/// Texts of a room that take the place of the usual ones.
+/// A room's own texts. Absent ones have their default.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct OwnTexts {
@@ -92,7 +92,7 @@ pub struct OwnTexts {
 impl Texts {
     pub(crate) fn new(lang: Lang, own: &OwnTexts) -> Self {
         let words = lang.words();
-        let or = |own: &Option<String>, usual: &str| own.clone().unwrap_or_else(|| usual.to_owned());
+        let or = |own: &Option<String>, default: &str| own.clone().unwrap_or_else(|| default.to_owned());
         Self {
             title: or(&own.title, words.title),
             intro: or(&own.intro, words.intro),
@@ -105,7 +105,7 @@ impl Texts {
 
 macro_rules! words {
     ($($name:ident: $en:literal, $ko:literal;)*) => {
-        /// Every sentence of the page; `{n}` and the like are filled in.
+        /// Every sentence of the page. [`fill`] replaces placeholders like `{n}`.
         #[derive(Debug, Serialize)]
         #[serde(rename_all = "camelCase")]
         pub(crate) struct Words {
@@ -201,7 +201,7 @@ words! {
     next_one: "You are next", "바로 다음 차례입니다";
     paused_text: "Admission is paused at the moment. Your place is kept, and the queue continues automatically.",
         "지금은 입장이 잠시 멈췄습니다. 순서는 유지되며 자동으로 다시 진행됩니다.";
-    paused_door: "Admission is paused at the moment. You can join the queue in the meantime.",
+    paused_join: "Admission is paused at the moment. You can join the queue in the meantime.",
         "지금은 입장이 잠시 멈췄습니다. 미리 대기열에 참여할 수 있습니다.";
     sold_out_text: "Every seat is sold. No one else is let in unless seats are added.",
         "모든 좌석이 판매되었습니다. 좌석이 추가되지 않는 한 더 입장할 수 없습니다.";
@@ -256,7 +256,7 @@ words! {
     unavailable: "The waiting room is unavailable at the moment. Places are kept; please try again in a moment.",
         "대기실을 잠시 이용할 수 없습니다. 순서는 유지됩니다. 잠시 뒤에 다시 시도해 주세요.";
     refused: "This browser cannot join the queue.", "이 브라우저에서는 대기열에 참여할 수 없습니다.";
-    away_heading: "One moment, please", "잠시만 기다려 주세요";
+    unavailable_heading: "One moment, please", "잠시만 기다려 주세요";
     missing_heading: "Waiting room not found", "대기실을 찾을 수 없습니다";
     missing_text: "The address may be misspelt, or the room no longer exists.",
         "주소가 잘못되었거나 대기실이 더 이상 없습니다.";
@@ -275,15 +275,15 @@ words! {
     said_granted: "It is your turn.", "입장할 차례입니다.";
 }
 
-/// Fills in what is in braces.
-pub(super) fn fill(text: &str, values: &[(&str, &str)]) -> String {
+/// Replaces the placeholders in braces.
+pub(crate) fn fill(text: &str, values: &[(&str, &str)]) -> String {
     values.iter().fold(text.to_owned(), |text, (name, value)| {
         text.replace(&format!("{{{name}}}"), value)
     })
 }
 
-/// A number with its thousands apart, as both languages write it.
-pub(super) fn count(value: u64) -> String {
+/// A number with thousands separators, as both languages write it.
+pub(crate) fn count(value: u64) -> String {
     let digits = value.to_string();
     let mut text = String::with_capacity(digits.len() + digits.len() / 3);
     for (index, digit) in digits.chars().enumerate() {
@@ -298,7 +298,7 @@ pub(super) fn count(value: u64) -> String {
 const MINUTE_MS: u64 = 60_000;
 const DAY: u64 = 24 * 60;
 
-/// Minutes between two values that are worth telling apart.
+/// The rounding step in minutes: coarser for longer times.
 fn step(minutes: u64) -> u64 {
     match minutes {
         0..=10 => 1,
@@ -308,7 +308,7 @@ fn step(minutes: u64) -> u64 {
     }
 }
 
-/// Minutes as they are said: whole hours, or hours and a half, beyond one hour.
+/// Words minutes as minutes, or beyond one hour as whole or half hours.
 fn amount(words: &Words, minutes: u64) -> String {
     let (n, text) = match minutes {
         1 => (1, words.minute),
@@ -320,8 +320,8 @@ fn amount(words: &Words, minutes: u64) -> String {
     fill(text, &[("n", &n.to_string())])
 }
 
-/// A range of time, never finer than anybody can know it.
-pub(super) fn range(words: &Words, low_ms: u64, high_ms: u64) -> String {
+/// Words a range of time without false precision.
+pub(crate) fn range(words: &Words, low_ms: u64, high_ms: u64) -> String {
     let high_ms = high_ms.max(low_ms);
     if high_ms < MINUTE_MS {
         return words.less_than_minute.to_owned();
@@ -339,7 +339,7 @@ pub(super) fn range(words: &Words, low_ms: u64, high_ms: u64) -> String {
     if low == high {
         return fill(words.about, &[("high", &most)]);
     }
-    // “4 to 6 minutes”: the unit is said once where it is the same.
+    // “4 to 6 minutes”: a common unit comes once.
     let least = if high < 60 {
         low.to_string()
     } else if low >= 60 && low.is_multiple_of(60) && high.is_multiple_of(60) {
@@ -350,8 +350,8 @@ pub(super) fn range(words: &Words, low_ms: u64, high_ms: u64) -> String {
     fill(words.about_range, &[("low", &least), ("high", &most)])
 }
 
-/// A span that is a setting or runs out: seconds as far as they matter, else whole minutes or hours.
-pub(super) fn lasting(words: &Words, ms: u64) -> String {
+/// Words a fixed duration: seconds up to 90, else whole minutes or hours.
+pub(crate) fn lasting(words: &Words, ms: u64) -> String {
     let seconds = ms / 1_000;
     match seconds {
         1 => fill(words.second, &[("n", "1")]),
@@ -361,8 +361,8 @@ pub(super) fn lasting(words: &Words, ms: u64) -> String {
     }
 }
 
-/// What is left until an opening, for a page that does not count down: whole days if it is far away.
-pub(super) fn until_opening(words: &Words, ms: u64) -> String {
+/// Words the time until an opening, for a page without a countdown: whole days if it is distant.
+pub(crate) fn until_opening(words: &Words, ms: u64) -> String {
     let days = ms / (DAY * MINUTE_MS);
     match days {
         0 | 1 => range(words, ms, ms),

@@ -1,17 +1,17 @@
 //! Groups, dead jobs, limits, reasons and refusals, through a real port, over both stores.
 
-use crate::support;
-
 use serde_json::{Value, json};
 use support::{Backend, Running, lease, settle};
+
+use crate::support;
 
 on_both_stores! {
     groups_are_weighed_paused_resumed_and_cancelled
     dead_jobs_are_listed_replayed_and_purged
     limits_change_at_run_time_and_stay
-    why_something_waits_is_told
+    the_reasons_of_a_wait_are_explained
     odd_names_work_everywhere
-    bad_requests_are_told_what_was_wrong
+    invalid_requests_are_refused_with_the_reason
 }
 
 async fn groups_are_weighed_paused_resumed_and_cancelled(backend: Backend) {
@@ -28,14 +28,14 @@ async fn groups_are_weighed_paused_resumed_and_cancelled(backend: Backend) {
     let (status, group) = running
         .patch(
             "/v1/groups/a",
-            json!({ "weight": 4, "ceilings": { "leasedAtOnce": 1 }, "why": "a large customer" }),
+            json!({ "weight": 4, "ceilings": { "maxRunning": 1 }, "why": "a large customer" }),
         )
         .await;
     assert_eq!(
         (status, &group["weight"], &group["basePriority"]),
         (200, &json!(4.0), &json!(-2_000_000))
     );
-    assert_eq!(group["ceilings"], json!({ "leasedAtOnce": 1 }));
+    assert_eq!(group["ceilings"], json!({ "maxRunning": 1 }));
     let paused = running
         .did("/v1/groups/b/pause", json!({ "why": "they asked for it" }))
         .await;
@@ -113,13 +113,13 @@ async fn dead_jobs_are_listed_replayed_and_purged(backend: Backend) {
             json!({ "group": "a", "why": "mailboxes were made" }),
         )
         .await;
-    assert_eq!(done, json!({ "jobs": 2, "skipped": 0 }));
+    assert_eq!(done, json!({ "handled": 2, "skipped": 0 }));
     let named = json!({ "jobs": [{ "group": "b", "id": "spring-0" }, { "group": "b", "id": "nobody" }] });
     let done = running.did("/v1/dead-jobs/purge", named).await;
-    assert_eq!((&done["jobs"], &done["skipped"]), (&json!(1), &json!(1)));
+    assert_eq!((&done["handled"], &done["skipped"]), (&json!(1), &json!(1)));
     assert_eq!(done["errors"][0]["code"], "unknown_job");
     let done = running.did("/v1/dead-jobs/purge", json!({ "all": true })).await;
-    assert_eq!(done["jobs"], 2);
+    assert_eq!(done["handled"], 2);
     assert!(
         running.ok("/v1/dead-jobs").await["items"]
             .as_array()
@@ -175,10 +175,10 @@ async fn limits_change_at_run_time_and_stay(backend: Backend) {
     running.stop().await;
 }
 
-async fn why_something_waits_is_told(backend: Backend) {
+async fn the_reasons_of_a_wait_are_explained(backend: Backend) {
     let running = Running::start(
         backend,
-        "[backpressure]\nglobal_rps = 0.0002\nrate_limit_window_sec = 10000\nrate_limit_key_ttl_sec = 10001",
+        "[backpressure]\nglobal_rps = 0.0002\nrate_limit_window_sec = 10000",
     )
     .await;
     running.enqueue("shop", "spring", "MAIL", 5).await;
@@ -215,7 +215,7 @@ async fn why_something_waits_is_told(backend: Backend) {
                 leased[0]["id"].as_str().unwrap()
             ))
             .await["text"],
-        "It is running."
+        "The job is running."
     );
     assert_eq!(running.get("/v1/groups/shop/jobs/nobody/why").await.0, 404);
     running.stop().await;
@@ -240,14 +240,14 @@ async fn odd_names_work_everywhere(backend: Backend) {
     running.stop().await;
 }
 
-async fn bad_requests_are_told_what_was_wrong(backend: Backend) {
+async fn invalid_requests_are_refused_with_the_reason(backend: Backend) {
     let running = Running::start(backend, "").await;
     for (path, body, status, words) in [
         (
             "/v1/leases",
             json!({ "max": 0 }),
             422,
-            "max = 0: it may be from 1 to 1000",
+            "max = 0: it must be from 1 to 1000",
         ),
         ("/v1/leases", json!({ "waitMs": 70_000 }), 422, "waitMs = 70000"),
         (
@@ -266,7 +266,7 @@ async fn bad_requests_are_told_what_was_wrong(backend: Backend) {
             "/v1/leases/settle",
             json!({ "settlements": [{ "lease": "1.1", "outcome": "COMPLETED", "error": "?" }] }),
             422,
-            "answer 0: `result` goes with COMPLETED",
+            "settlement 0: `result` goes with COMPLETED",
         ),
         (
             "/v1/leases/extend",
@@ -280,13 +280,8 @@ async fn bad_requests_are_told_what_was_wrong(backend: Backend) {
             404,
             "group \"nobody\" is unknown",
         ),
-        (
-            "/v1/nowhere",
-            json!({}),
-            404,
-            "there is nothing at POST /v1/nowhere",
-        ),
-        ("/v1/stats", json!({}), 405, "does not take POST"),
+        ("/v1/nowhere", json!({}), 404, "POST /v1/nowhere does not exist"),
+        ("/v1/stats", json!({}), 405, "does not support POST"),
     ] {
         let (got, refused) = running.post(path, body).await;
         assert_eq!(got, status, "{path}: {refused}");

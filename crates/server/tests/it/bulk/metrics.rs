@@ -1,4 +1,4 @@
-//! Metrics through the port, as Prometheus gets them.
+//! Metrics through the port, as Prometheus scrapes them.
 
 use std::time::{Duration, Instant};
 
@@ -20,7 +20,7 @@ impl Running {
         let mut config = Config::default();
         config.server.listen.set_port(0);
         config.store.data = folder.path().join("data");
-        // Fails if there is one already, and that is as good.
+        // Fails if a provider is installed already, which is fine.
         let _ = rustls::crypto::ring::default_provider().install_default();
         Self {
             service: Service::start(config).await.unwrap(),
@@ -47,14 +47,14 @@ impl Running {
         response.text().await.unwrap()
     }
 
-    /// Gauges follow within seconds.
+    /// Waits until a scrape has these lines. Gauges follow within seconds.
     async fn shows(&self, wanted: &[&str]) {
         let begun = Instant::now();
         loop {
             let text = self.metrics().await;
             let missing: Vec<&&str> = wanted
                 .iter()
-                .filter(|line| !text.lines().any(|told| told == **line))
+                .filter(|line| !text.lines().any(|scraped| scraped == **line))
                 .collect();
             if missing.is_empty() {
                 assert!(text.ends_with("# EOF\n"));
@@ -67,7 +67,7 @@ impl Running {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_happens_is_counted() {
+async fn events_are_counted() {
     let running = Running::start().await;
     let jobs: Vec<Value> = (0..5)
         .map(|n| json!({"id": format!("job-{n}"), "type": "mail", "payload": {}}))
@@ -80,9 +80,9 @@ async fn what_happens_is_counted() {
         .await;
     let leases = leased["jobs"].as_array().unwrap();
     assert_eq!(leases.len(), 2);
-    let answer = json!({"lease": leases[0]["lease"], "outcome": "COMPLETED"});
+    let settlement = json!({"lease": leases[0]["lease"], "outcome": "COMPLETED"});
     running
-        .post("/v1/leases/settle", &json!({ "settlements": [answer] }))
+        .post("/v1/leases/settle", &json!({ "settlements": [settlement] }))
         .await;
     let nowhere = format!("{}/v1/nowhere/secret", running.service.url());
     running.client.get(nowhere).send().await.unwrap();
@@ -102,7 +102,7 @@ async fn what_happens_is_counted() {
         .await;
     assert!(
         !running.metrics().await.contains("secret"),
-        "no label is what a client wrote"
+        "no label contains text of a client"
     );
     running.service.shutdown().await.unwrap();
 }

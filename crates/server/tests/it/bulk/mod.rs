@@ -1,4 +1,4 @@
-//! Jobs through the port: the API, workers that pull, targets that are called.
+//! Jobs through the port: the API, pull workers, push targets.
 
 mod api;
 mod metrics;

@@ -1,13 +1,13 @@
-//! A service whose Redis is taken away answers reads, refuses writes, and recovers by itself.
-
-use crate::support;
+//! While Redis is unavailable, the service answers reads and refuses writes; then it recovers by itself.
 
 use serde_json::json;
 use support::{Backend, Running, config};
 use tidegate_testkit::servers::{RedisOptions, RedisServer};
 
+use crate::support;
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn reads_go_on_writes_are_refused_and_all_is_well_again() {
+async fn during_an_outage_reads_continue_and_writes_are_refused_until_it_ends() {
     let mut redis = RedisServer::start(RedisOptions::durable()).unwrap();
     let folder = tempfile::tempdir().unwrap();
     let mut settings = config(Backend::Redis, &folder, "");
@@ -22,8 +22,8 @@ async fn reads_go_on_writes_are_refused_and_all_is_well_again() {
     let stats = running
         .until("/v1/stats", |stats| stats["store"]["available"] == false)
         .await;
-    assert_eq!(stats["counts"]["waiting"], 5, "as it was last seen");
-    // Health is about the process, readiness about the store.
+    assert_eq!(stats["counts"]["waiting"], 5, "the last known state");
+    // Health concerns the process, readiness the store.
     assert_eq!(running.get("/healthz").await.0, 200);
     assert_eq!(running.get("/readyz").await.0, 503);
     let response = running
@@ -35,10 +35,10 @@ async fn reads_go_on_writes_are_refused_and_all_is_well_again() {
     assert_eq!(response.status(), 200);
     assert_eq!(response.headers()["tidegate-stale"], "true");
     assert_eq!(response.json::<serde_json::Value>().await.unwrap(), before);
-    // What was never read cannot be told, and nothing is written; both are said at once, without asking the store.
-    let at_once = "the store cannot be reached; repeating the request later is safe";
+    // The service refuses reads without a cached response, and all writes, at once and without calling the store.
+    let detail = "the store cannot be reached; repeating the request later is safe";
     let (status, refused) = running.get("/v1/groups/other").await;
-    assert_eq!((status, &refused["detail"]), (503, &json!(at_once)));
+    assert_eq!((status, &refused["detail"]), (503, &json!(detail)));
     let response = running
         .http
         .post(format!("{}/v1/groups/shop/jobs", running.url))
@@ -50,7 +50,7 @@ async fn reads_go_on_writes_are_refused_and_all_is_well_again() {
     assert!(response.headers().contains_key("retry-after"));
     let refused: serde_json::Value = response.json().await.unwrap();
     assert_eq!(refused["code"], "store_unavailable", "{refused}");
-    assert_eq!(refused["detail"], at_once);
+    assert_eq!(refused["detail"], detail);
 
     redis.restart().unwrap();
     running.until("/readyz", |body| body == "ok\n").await;

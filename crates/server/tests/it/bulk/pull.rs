@@ -1,20 +1,20 @@
-//! Pull workers, and the jobs that they work on, through a real port, over both stores.
-
-use crate::support;
+//! Pull workers and their jobs, through a real port, over both stores.
 
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 use support::{Backend, Running, lease, settle};
 
+use crate::support;
+
 on_both_stores! {
     jobs_are_leased_extended_and_settled
     a_lease_waits_for_work
-    late_answers_are_refused
-    enqueueing_is_idempotent_and_tells_what_it_refused
-    lines_of_jobs_are_taken_as_they_come
-    progress_is_followed
-    nothing_is_lost_over_a_restart
+    late_settlements_are_refused
+    enqueueing_is_idempotent_and_reports_refused_jobs
+    a_stream_of_jobs_is_accepted_line_by_line
+    progress_is_streamed
+    nothing_is_lost_by_a_restart
 }
 
 async fn jobs_are_leased_extended_and_settled(backend: Backend) {
@@ -91,12 +91,12 @@ async fn a_lease_waits_for_work(backend: Backend) {
         running.enqueue("shop", "spring", "MAIL", 1).await;
     });
     assert_eq!(leased["jobs"].as_array().unwrap().len(), 1);
-    // Not when the wait was over.
+    // The lease returned before its wait was over.
     assert!(begun.elapsed() < Duration::from_secs(55), "{:?}", begun.elapsed());
     running.stop().await;
 }
 
-async fn late_answers_are_refused(backend: Backend) {
+async fn late_settlements_are_refused(backend: Backend) {
     let running = Running::start(backend, "[worker_pool]\njob_timeout_ms = 100\nlease_margin_ms = 100\n[backpressure]\ndefault_backoff_ms = 10\nmax_backoff_ms = 10").await;
     running.enqueue("shop", "spring", "MAIL", 1).await;
     let first = lease(&running, 1).await;
@@ -115,7 +115,7 @@ async fn late_answers_are_refused(backend: Backend) {
     running.stop().await;
 }
 
-async fn enqueueing_is_idempotent_and_tells_what_it_refused(backend: Backend) {
+async fn enqueueing_is_idempotent_and_reports_refused_jobs(backend: Backend) {
     let running = Running::start(
         backend,
         "[limits]\nmax_payload_bytes = 100\nmax_enqueue_batch = 10",
@@ -150,7 +150,7 @@ async fn enqueueing_is_idempotent_and_tells_what_it_refused(backend: Backend) {
             (5, "invalid")
         ]
     );
-    // With something refused, nothing is sealed: it may still be sent.
+    // A refused job prevents the seal, because the client may still send a corrected one.
     let odd = json!({ "jobs": [{ "id": "b", "type": "MAIL", "payload": "x".repeat(200) }, { "id": "e", "type": "MAIL" }] });
     let done = running
         .did("/v1/groups/shop/batches/spring/jobs?seal=true", odd)
@@ -193,7 +193,7 @@ async fn enqueueing_is_idempotent_and_tells_what_it_refused(backend: Backend) {
     running.stop().await;
 }
 
-async fn lines_of_jobs_are_taken_as_they_come(backend: Backend) {
+async fn a_stream_of_jobs_is_accepted_line_by_line(backend: Backend) {
     let running = Running::start(backend, "").await;
     let mut lines = String::new();
     for n in 0..2_500 {
@@ -221,7 +221,7 @@ async fn lines_of_jobs_are_taken_as_they_come(backend: Backend) {
     running.stop().await;
 }
 
-async fn progress_is_followed(backend: Backend) {
+async fn progress_is_streamed(backend: Backend) {
     let running = Running::start(backend, "").await;
     running.enqueue("shop", "spring", "MAIL", 2).await;
     let mut stream = running
@@ -231,9 +231,9 @@ async fn progress_is_followed(backend: Backend) {
         .await
         .unwrap();
     assert_eq!(stream.headers()["content-type"], "text/event-stream");
-    let told = |text: &str| -> Vec<Value> {
+    let parsed = |text: &str| -> Vec<Value> {
         let events = text.lines().filter_map(|line| line.strip_prefix("data: "));
-        // The last one may be on its way.
+        // The last event may be incomplete.
         events
             .filter_map(|data| serde_json::from_str(data).ok())
             .collect()
@@ -241,22 +241,24 @@ async fn progress_is_followed(backend: Backend) {
     let (mut text, mut done) = (String::new(), 0);
     while let Some(piece) = stream.chunk().await.unwrap() {
         text += std::str::from_utf8(&piece).unwrap();
-        // One is done as soon as the one before was told.
-        let last = told(&text).last().map(|batch| batch["counts"]["success"].clone());
+        // Complete the next job as soon as the stream has reported the previous one.
+        let last = parsed(&text)
+            .last()
+            .map(|batch| batch["counts"]["success"].clone());
         if last == Some(done.into()) && done < 2 {
             let jobs = lease(&running, 1).await;
             settle(&running, &jobs, json!({ "outcome": "COMPLETED" })).await;
             done += 1;
         }
     }
-    let seen = told(&text);
+    let seen = parsed(&text);
     assert!(seen.len() >= 3, "{text}");
     assert_eq!(seen.last().unwrap()["status"], "COMPLETED");
     assert!(seen.iter().any(|batch| batch["counts"]["success"] == 1), "{text}");
     running.stop().await;
 }
 
-async fn nothing_is_lost_over_a_restart(backend: Backend) {
+async fn nothing_is_lost_by_a_restart(backend: Backend) {
     let mut running = Running::start(backend, "").await;
     running.enqueue("shop", "spring", "MAIL", 30).await;
     for _ in 0..3 {

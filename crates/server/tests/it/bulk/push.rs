@@ -1,7 +1,5 @@
 //! Push targets and completion callbacks, through real ports.
 
-use crate::support;
-
 use std::time::Duration;
 
 use base64::Engine as _;
@@ -10,9 +8,11 @@ use serde_json::json;
 use sha2::Sha256;
 use support::{Backend, Received, Receiver, Running, Script};
 
+use crate::support;
+
 const SECRET: &str = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw";
 
-/// Short pauses, so that retries do not take the test's time. A machine that stalls is no target that is slow.
+/// Settings with short backoffs, so that retries are quick, and long timeouts, so that a stalled machine fails no call.
 fn settings(receiver: &Receiver, more: &str) -> String {
     let url = &receiver.url;
     format!(
@@ -36,7 +36,7 @@ fn settings(receiver: &Receiver, more: &str) -> String {
     )
 }
 
-/// As a receiver checks it, by the specification and not by our code.
+/// Verifies the signature as a receiver does, by the specification and without the code under test.
 fn assert_signed(call: &Received) {
     let key = base64::engine::general_purpose::STANDARD
         .decode(SECRET.strip_prefix("whsec_").unwrap())
@@ -50,16 +50,16 @@ fn assert_signed(call: &Received) {
 }
 
 on_both_stores! {
-    jobs_are_sent_signed_and_their_answers_become_results
-    answers_decide_what_becomes_of_a_job
+    jobs_are_sent_signed_and_their_responses_become_results
+    the_response_decides_the_outcome_of_a_job
     a_target_that_is_gone_is_disabled_and_loses_nothing
-    no_more_calls_at_once_than_the_target_takes
-    a_type_may_take_longer_than_others
-    too_much_lowers_the_rate_and_time_raises_it
-    a_callback_is_told_until_it_hears
+    concurrent_calls_stay_within_the_targets_concurrency
+    a_type_may_have_a_longer_timeout_than_others
+    throttling_lowers_the_rate_and_time_raises_it
+    a_callback_is_retried_until_it_is_delivered
 }
 
-async fn jobs_are_sent_signed_and_their_answers_become_results(backend: Backend) {
+async fn jobs_are_sent_signed_and_their_responses_become_results(backend: Backend) {
     let receiver = Receiver::start().await;
     receiver.then(Script::status(200).body("{\"sent\": true}"));
     let running = Running::start(backend, &settings(&receiver, "")).await;
@@ -89,14 +89,14 @@ async fn jobs_are_sent_signed_and_their_answers_become_results(backend: Backend)
     running.stop().await;
 }
 
-async fn answers_decide_what_becomes_of_a_job(backend: Backend) {
+async fn the_response_decides_the_outcome_of_a_job(backend: Backend) {
     let receiver = Receiver::start().await;
     let more = "[worker_pool]\nmax_retry_count = 2";
-    // One call is not answered in time, and all others are, also if the machine stalls.
+    // Long enough that only the one call times out, even on a stalled machine.
     let settings = settings(&receiver, more).replacen("timeout_ms = 60000", "timeout_ms = 10000", 1);
     let running = Running::start(backend, &settings).await;
 
-    // A mistake of the client's is final.
+    // A 4xx is final.
     receiver.then(Script::status(422).body("no such mailbox"));
     running.enqueue("shop", "wrong", "MAIL", 1).await;
     let job = running
@@ -105,7 +105,7 @@ async fn answers_decide_what_becomes_of_a_job(backend: Backend) {
     assert_eq!(job["deathReason"], "FAILED");
     assert_eq!(job["error"], "answered 422 Unprocessable Entity: no such mailbox");
 
-    // A server's mistake, no answer in time and a redirect are tried again, under the same id.
+    // A 5xx and a timeout are retried with the same message id.
     let before = receiver.received().len();
     receiver
         .then(Script::status(500))
@@ -120,7 +120,7 @@ async fn answers_decide_what_becomes_of_a_job(backend: Backend) {
     assert_eq!(calls[0].header("webhook-id"), calls[2].header("webhook-id"));
     assert_eq!(calls[2].header("tidegate-attempt"), "3");
 
-    // Retries end.
+    // A redirect is retried, too, and retries end.
     for _ in 0..3 {
         receiver.then(Script::status(302).header("location", "http://127.0.0.1:1/"));
     }
@@ -137,7 +137,7 @@ async fn answers_decide_what_becomes_of_a_job(backend: Backend) {
         "{job}"
     );
 
-    // Being throttled uses up no attempt, and Retry-After is kept to.
+    // Throttling uses no attempt, and the service respects Retry-After.
     let before = receiver.received().len();
     for _ in 0..4 {
         receiver.then(Script::status(429).header("retry-after", "0"));
@@ -156,7 +156,7 @@ async fn answers_decide_what_becomes_of_a_job(backend: Backend) {
     assert!(begun.elapsed() >= Duration::from_secs(1));
     assert_eq!(receiver.received().len() - before, 6);
 
-    // Longer than a result may be.
+    // The response is longer than a result may be.
     receiver.then(Script::status(200).body(&"x".repeat(300 * 1024)));
     running.enqueue("shop", "long", "MAIL", 1).await;
     let job = running
@@ -213,7 +213,7 @@ async fn a_target_that_is_gone_is_disabled_and_loses_nothing(backend: Backend) {
     running.stop().await;
 }
 
-async fn a_type_may_take_longer_than_others(backend: Backend) {
+async fn a_type_may_have_a_longer_timeout_than_others(backend: Backend) {
     let receiver = Receiver::start().await;
     receiver.then(Script::status(200).after(Duration::from_millis(1_200)));
     let more = "[worker_pool]\njob_timeout_ms = 300\n[job_types.MAIL]\ntimeout_ms = 30000";
@@ -227,7 +227,7 @@ async fn a_type_may_take_longer_than_others(backend: Backend) {
     running.stop().await;
 }
 
-async fn no_more_calls_at_once_than_the_target_takes(backend: Backend) {
+async fn concurrent_calls_stay_within_the_targets_concurrency(backend: Backend) {
     let receiver = Receiver::start().await;
     for _ in 0..12 {
         receiver.then(Script::status(200).at_once(3).after(Duration::from_millis(300)));
@@ -243,7 +243,7 @@ async fn no_more_calls_at_once_than_the_target_takes(backend: Backend) {
     running.stop().await;
 }
 
-async fn too_much_lowers_the_rate_and_time_raises_it(backend: Backend) {
+async fn throttling_lowers_the_rate_and_time_raises_it(backend: Backend) {
     let receiver = Receiver::start().await;
     let settings = settings(&receiver, "").replace("concurrency = 3", "concurrency = 3\nrps = 100.0");
     for _ in 0..3 {
@@ -252,7 +252,7 @@ async fn too_much_lowers_the_rate_and_time_raises_it(backend: Backend) {
     let running = Running::start(backend, &settings).await;
     running.enqueue("shop", "spring", "MAIL", 3).await;
     let rate = |targets: &serde_json::Value| targets["items"][0]["rps"].as_f64().unwrap();
-    // Three at once are one cut, to 70 of 100; three that a busy machine tears apart are three, to 34 at least.
+    // Three simultaneous throttles are one cut, to 70 of 100. On a busy machine they may be three cuts, to at least 34.
     let targets = running
         .until("/v1/targets", |targets| rate(targets) < 100.0)
         .await;
@@ -265,7 +265,7 @@ async fn too_much_lowers_the_rate_and_time_raises_it(backend: Backend) {
     running.stop().await;
 }
 
-async fn a_callback_is_told_until_it_hears(backend: Backend) {
+async fn a_callback_is_retried_until_it_is_delivered(backend: Backend) {
     let receiver = Receiver::start().await;
     let running = Running::start(backend, &settings(&receiver, "")).await;
     let (status, refused) = running
@@ -282,12 +282,12 @@ async fn a_callback_is_told_until_it_hears(backend: Backend) {
         .then(Script::status(204));
     running.enqueue("shop", "spring", "MAIL", 1).await;
     let calls = receiver.until_received(3).await;
-    let told: Vec<_> = calls
+    let callbacks: Vec<_> = calls
         .iter()
         .filter(|call| call.json()["type"] == "batch.completed")
         .collect();
-    assert_eq!(told.len(), 2, "once in vain, once heard");
-    for call in &told {
+    assert_eq!(callbacks.len(), 2, "one failed, one delivered");
+    for call in &callbacks {
         assert_signed(call);
         let data = &call.json()["data"];
         assert_eq!(
@@ -296,6 +296,9 @@ async fn a_callback_is_told_until_it_hears(backend: Backend) {
         );
         assert_eq!(data["counts"], json!({ "total": 1, "success": 1, "failed": 0 }));
     }
-    assert_eq!(told[0].header("webhook-id"), told[1].header("webhook-id"));
+    assert_eq!(
+        callbacks[0].header("webhook-id"),
+        callbacks[1].header("webhook-id")
+    );
     running.stop().await;
 }

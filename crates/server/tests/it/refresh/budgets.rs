@@ -1,7 +1,5 @@
-//! Budgets through the port: pushes and refreshes share them, a hold can be ended, and services apart stay apart.
-
-use crate::support;
-use crate::support::refresh;
+//! Budgets through the port: pushes and refreshes share them, operators can release a hold, and separate services do not
+//! interfere.
 
 use refresh::{few_partitions, patient, text, upstream, upstream_with};
 use serde_json::{Value, json};
@@ -9,13 +7,15 @@ use support::{Backend, Receiver, Running, Script, config};
 use tidegate_testkit::servers::{RedisOptions, RedisServer};
 use tidegate_upstream::Answer;
 
+use crate::support::{self, refresh};
+
 on_both_stores! {
-    a_provider_that_wants_to_be_left_alone_can_be_called_again
+    an_operator_can_release_the_hold_of_a_provider
     pushes_and_refreshes_share_one_budget
-    a_push_that_was_asked_for_time_holds_refreshes_back
+    a_throttled_push_delays_refreshes
 }
 
-async fn a_provider_that_wants_to_be_left_alone_can_be_called_again(backend: Backend) {
+async fn an_operator_can_release_the_hold_of_a_provider(backend: Backend) {
     let upstream = upstream_with(|settings| {
         settings.answers.insert("anna".into(), Answer::Throttled);
         settings.retry_after_s = Some(999_999_999);
@@ -31,7 +31,7 @@ async fn a_provider_that_wants_to_be_left_alone_can_be_called_again(backend: Bac
     let done = running.did(release, why.clone()).await;
     assert_eq!(done, json!({ "target": "api", "wasHeld": true }));
     running.until_fresh("bert").await;
-    // As it was last seen, and it is looked at every second.
+    // The overview shows the last reading, and the service reads budgets every second.
     running.until("/v1/refresh", |overview| !held(overview)).await;
     let done = running.did(release, why.clone()).await;
     assert_eq!(done["wasHeld"], false, "{done}");
@@ -55,7 +55,7 @@ async fn a_provider_that_wants_to_be_left_alone_can_be_called_again(backend: Bac
 }
 
 async fn pushes_and_refreshes_share_one_budget(backend: Backend) {
-    // It counts what it sees and refuses nothing: a machine that stalls would make it refuse.
+    // The upstream counts calls and refuses none, because a stall could bunch them.
     let upstream = upstream_with(|settings| settings.per_second = 1_000);
     let more = format!(
         "[targets.mail]\nurl = \"{}/character/pushed\"\ntypes = [\"MAIL\"]\nbudget = \"small\"\nconcurrency = 20\n\
@@ -84,7 +84,7 @@ async fn pushes_and_refreshes_share_one_budget(backend: Backend) {
     }
     let report = upstream.report();
     assert_eq!((report.keys["pushed"], report.calls), (100, 180));
-    // And what callers that stood still had in their hands: a burst, and the tokens of the moment that they are valid.
+    // Stalled callers may add a burst, and the tokens that are valid at one moment.
     let most = report.most_allowed(60 + 5 + 3, 50);
     assert!(
         report.max_in_second <= most,
@@ -94,14 +94,14 @@ async fn pushes_and_refreshes_share_one_budget(backend: Backend) {
     running.stop().await;
 }
 
-async fn a_push_that_was_asked_for_time_holds_refreshes_back(backend: Backend) {
+async fn a_throttled_push_delays_refreshes(backend: Backend) {
     let throttled = Script::status(429);
     let overloaded = Script::status(503).header("retry-after", "60");
-    for answer in [throttled, overloaded] {
+    for response in [throttled, overloaded] {
         let receiver = Receiver::start().await;
-        // The first answer may be over before anybody looks; each asks for time anew.
+        // The hold of the first response may end before the test reads it; each further response sets another.
         for _ in 0..100 {
-            receiver.then(answer.clone());
+            receiver.then(response.clone());
         }
         let upstream = upstream();
         let more = format!(
@@ -120,9 +120,9 @@ async fn a_push_that_was_asked_for_time_holds_refreshes_back(backend: Backend) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn budgets_alone_hold_pushes_back_and_lose_none() {
+async fn budgets_without_sources_delay_pushes_and_lose_none() {
     let upstream = upstream_with(|settings| settings.per_second = 40);
-    // Tokens are valid for long: on a busy machine most of the day's would be void before they are used.
+    // Tokens are valid for a long time. On a busy machine most of the day's would otherwise expire unused.
     let text = format!(
         "[targets.mail]\nurl = \"{}/character/pushed\"\ntypes = [\"MAIL\"]\nbudget = \"small\"\nconcurrency = 20\n\
          [budgets.small]\nhard_limit = 40\nrate = 15\nburst = 2\nlow_cap = 15\nlow_burst = 2\nper_day = 40\nday_reserve = 10\n\
@@ -131,8 +131,8 @@ async fn budgets_alone_hold_pushes_back_and_lose_none() {
     );
     let running = Running::start(Backend::Embedded, &text).await;
     running.enqueue("shop", "spring", "MAIL", 50).await;
-    // Priority normal is LOW: of the day's 40 calls it leaves 10 for others. The rest waits, and no attempt is used up.
-    // A token that a slow machine does not use in time is gone, so it may be fewer than 30.
+    // Jobs of normal priority take tokens of low priority, which leave 10 of the day's 40 calls to high. The remaining jobs
+    // wait, and use no attempt. There may be fewer than 30 calls, because a slow machine may lose tokens.
     running
         .until("/v1/groups/shop/batches/spring", |batch| {
             batch["counts"]["success"].as_u64() >= Some(10)
@@ -152,7 +152,7 @@ async fn budgets_alone_hold_pushes_back_and_lose_none() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn services_with_other_key_prefixes_on_one_redis_do_not_take_each_others_events() {
+async fn services_with_different_key_prefixes_on_one_redis_do_not_share_events() {
     let redis = RedisServer::start(RedisOptions::default()).unwrap();
     let upstreams = [upstream(), upstream()];
     let mut running = Vec::new();
@@ -165,7 +165,7 @@ async fn services_with_other_key_prefixes_on_one_redis_do_not_take_each_others_e
         patient(&mut settings);
         running.push(Running::with(settings, folder).await);
     }
-    // More than there are partitions: whoever shared them would have some.
+    // More keys than partitions, so that services that shared them would get some of each other's.
     for (name, running) in ["anna", "bert"].iter().zip(&running) {
         let keys = (0..20).map(|n| format!("{name}-{n}"));
         for key in keys.clone() {

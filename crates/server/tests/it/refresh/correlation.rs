@@ -1,13 +1,11 @@
-//! The id of a request goes with everything that the request set off: its event, the dead letter of that, and what becomes
-//! of the dead letter.
-
-use crate::support;
-use crate::support::refresh;
+//! The id of a request is the correlation id of its event, of the event's dead letter, and of the replay of that.
 
 use refresh::upstream_with;
 use serde_json::{Value, json};
 use support::{Backend, Running};
 use tidegate_upstream::Answer;
+
+use crate::support::{self, refresh};
 
 on_both_stores! {
     the_id_of_a_request_is_in_its_event_and_in_its_dead_letter
@@ -15,14 +13,14 @@ on_both_stores! {
 
 const DEAD_LETTERS: &str = "/v1/refresh/dead-letters";
 
-/// Sends a request: the id that its answer carries, and the answer.
+/// Sends a request; returns the id in its response, and the body.
 async fn sent(request: reqwest::RequestBuilder) -> (String, Value) {
     let response = request.send().await.unwrap();
     let id = response.headers()["x-request-id"].to_str().unwrap().to_owned();
     (id, response.json().await.unwrap())
 }
 
-/// A record's dead letter at another place than this one.
+/// The record's dead letter at another position than this one.
 fn found(page: &Value, key: &str, not_at: &Value) -> Option<Value> {
     let mut dead_letters = page["items"].as_array()?.iter();
     dead_letters
@@ -43,14 +41,14 @@ async fn the_id_of_a_request_is_in_its_event_and_in_its_dead_letter(backend: Bac
     let address = |key: &str| format!("{}/v1/records/character/{key}", running.url);
     let read = running.http.get(address("anna"));
     let (read, _) = sent(read.header("x-request-id", "reader-1")).await;
-    let asked = running.http.post(address("bert") + "/refresh");
-    let (asked, told) = sent(asked.header("x-request-id", "user-2")).await;
-    // Whoever gives none gets one.
+    let refresh = running.http.post(address("bert") + "/refresh");
+    let (refresh, requested) = sent(refresh.header("x-request-id", "user-2")).await;
+    // A request without an id gets one.
     let (made, _) = sent(running.http.get(address("carl"))).await;
-    assert_eq!((read.as_str(), asked.as_str()), ("reader-1", "user-2"));
+    assert_eq!((read.as_str(), refresh.as_str()), ("reader-1", "user-2"));
 
     let mut dead_letters = Vec::new();
-    for (key, id) in [("anna", &read), ("bert", &asked), ("carl", &made)] {
+    for (key, id) in [("anna", &read), ("bert", &refresh), ("carl", &made)] {
         let dead_letter = dead_letter(&running, key, &Value::Null).await;
         assert_eq!(
             dead_letter["originalEvent"]["correlationId"],
@@ -60,11 +58,11 @@ async fn the_id_of_a_request_is_in_its_event_and_in_its_dead_letter(backend: Bac
         dead_letters.push(dead_letter);
     }
     assert_eq!(
-        dead_letters[1]["originalEvent"]["version"], told["version"],
-        "{told}"
+        dead_letters[1]["originalEvent"]["version"], requested["version"],
+        "{requested}"
     );
 
-    // A failure is told before it is settled, and replayed only after.
+    // The record reports the failure before the event is settled, but a replay needs the settled event.
     running
         .until("/v1/refresh", |view| {
             view["counters"]["settled"]["high"].as_u64() >= Some(3)
@@ -73,7 +71,7 @@ async fn the_id_of_a_request_is_in_its_event_and_in_its_dead_letter(backend: Bac
     let (first, position) = (&dead_letters[0]["originalEvent"], &dead_letters[0]["position"]);
     let chosen = json!({ "positions": [position], "why": "once more" });
     let done = running.did(&format!("{DEAD_LETTERS}/replay"), chosen).await;
-    assert_eq!(done, json!({ "deadLetters": 1, "skipped": 0 }));
+    assert_eq!(done, json!({ "handled": 1, "skipped": 0 }));
     let again = dead_letter(&running, "anna", position).await["originalEvent"].take();
     assert_eq!(
         (&again["correlationId"], &again["reason"]),

@@ -1,18 +1,17 @@
-//! What others wrote into the log: it is put aside as it is, and everything else goes on.
-
-use crate::support;
-use crate::support::refresh;
+//! Foreign entries in the log become dead letters, and everything else continues.
 
 use refresh::{few_partitions, patient, text, upstream};
 use support::{Backend, Running, config};
 use tidegate_testkit::servers::RedisServer;
 use tidegate_upstream::Upstream;
 
+use crate::support::{self, refresh};
+
 fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// The raw events of all dead letters, once there are so many.
+/// Waits for `count` dead letters, and returns their raw events.
 async fn raw_events(running: &Running, count: usize) -> Vec<String> {
     let page = running
         .until("/v1/refresh/dead-letters", |page| {
@@ -30,7 +29,7 @@ async fn raw_events(running: &Running, count: usize) -> Vec<String> {
         .collect()
 }
 
-/// Enough to be in every partition.
+/// Refreshes records in every partition.
 async fn all_are_refreshed(running: &Running, upstream: &Upstream, name: &str) {
     let keys: Vec<String> = (0..20).map(|n| format!("{name}-{n}")).collect();
     for key in &keys {
@@ -77,7 +76,7 @@ async fn a_foreign_entry_in_a_redis_stream_ended_the_service() {
 
 #[cfg(feature = "kafka")]
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn garbage_in_a_kafka_topic_is_put_aside() {
+async fn garbage_in_a_kafka_topic_becomes_dead_letters() {
     use tidegate_log::kafka::{KafkaLog, KafkaLogOptions};
     use tidegate_log::{Log, Record, Topic};
     use tidegate_testkit::servers::KafkaServer;
@@ -97,7 +96,7 @@ async fn garbage_in_a_kafka_topic_is_put_aside() {
     all_are_refreshed(&running, &upstream, "before").await;
 
     let log = KafkaLog::open(options).unwrap();
-    // Also one that is as long as the log takes them.
+    // One entry is as long as the log allows.
     let noise = (0..1_099_990u32).map(|number| number.wrapping_mul(2_654_435_761).to_le_bytes()[3]);
     let garbage = [b"\xff\x00 no event".to_vec(), b"[]".to_vec(), noise.collect()];
     for (number, value) in garbage.iter().enumerate() {
@@ -115,7 +114,7 @@ async fn garbage_in_a_kafka_topic_is_put_aside() {
     let mut written: Vec<String> = garbage.iter().map(|bytes| hex(bytes)).collect();
     raw.sort();
     written.sort();
-    assert!(raw == written, "what was put aside is not what was written");
+    assert!(raw == written, "the dead letters differ from the entries");
     log.close().await;
     running.stop().await;
 }

@@ -1,7 +1,4 @@
-//! Metrics of budgets and of the refresh part through the port, with a real upstream.
-
-use crate::support;
-use crate::support::refresh;
+//! Metrics of budgets and of the refresh module through the port, with a real upstream.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -13,9 +10,11 @@ use tidegate_core::time::Millis;
 use tidegate_testkit::servers::{RedisOptions, RedisServer};
 use tidegate_upstream::Answer;
 
+use crate::support::{self, refresh};
+
 on_both_stores! {
     reads_refreshes_and_failures_are_counted
-    a_busy_budget_is_told
+    a_busy_budget_is_exposed
 }
 
 type Samples = BTreeMap<String, f64>;
@@ -37,15 +36,15 @@ async fn scrape(running: &Running) -> Samples {
     read.collect()
 }
 
-/// Gauges follow within seconds.
+/// Scrapes until the samples are as wanted. Gauges follow within seconds.
 async fn until(running: &Running, what: &str, wanted: impl Fn(&Samples) -> bool) -> Samples {
     let begun = Instant::now();
     loop {
-        let told = scrape(running).await;
-        if wanted(&told) {
-            return told;
+        let scraped = scrape(running).await;
+        if wanted(&scraped) {
+            return scraped;
         }
-        let ours: Vec<_> = told
+        let ours: Vec<_> = scraped
             .iter()
             .filter(|(name, _)| !name.contains("_bucket") && !name.contains("http"))
             .collect();
@@ -54,8 +53,8 @@ async fn until(running: &Running, what: &str, wanted: impl Fn(&Samples) -> bool)
     }
 }
 
-fn at_least(told: &Samples, name: &str, least: f64) -> bool {
-    told.get(name).is_some_and(|value| *value >= least)
+fn at_least(scraped: &Samples, name: &str, least: f64) -> bool {
+    scraped.get(name).is_some_and(|value| *value >= least)
 }
 
 async fn reads_refreshes_and_failures_are_counted(backend: Backend) {
@@ -91,23 +90,23 @@ async fn reads_refreshes_and_failures_are_counted(backend: Backend) {
     }
     let topic = format!("{}update-priority-high", running.config.refresh.log.prefix);
     let line = format!("{{topic=\"{topic}\",consumer_group=\"high-worker\",priority=\"high\"}}");
-    let told = until(&running, "everything is counted", |told| {
+    let scraped = until(&running, "everything is counted", |scraped| {
         at_least(
-            told,
+            scraped,
             "tidegate_refresh_settled_events_total{priority=\"high\"}",
             4.0,
-        ) && at_least(told, "tidegate_refresh_dead_letters", 2.0)
-            && at_least(told, "tidegate_budget_day_used_calls{target=\"api\"}", 4.0)
+        ) && at_least(scraped, "tidegate_refresh_dead_letters", 2.0)
+            && at_least(scraped, "tidegate_budget_day_used_calls{target=\"api\"}", 4.0)
             && at_least(
-                told,
+                scraped,
                 "tidegate_refresh_failing_records{source=\"character\",state=\"failed\"}",
                 2.0,
             )
-            && at_least(told, &format!("tidegate_budget_acquired_tokens_total{high}"), 4.0)
-            // Marks are committed after that, and then looked for.
-            && told.get(&format!("tidegate_log_lag_events{line}")) == Some(&0.0)
-            && told.get("tidegate_refresh_event_duration_seconds_count{priority=\"high\"}") == Some(&4.0)
-            && told.get("tidegate_refresh_records{source=\"character\",freshness=\"fresh\"}") == Some(&2.0)
+            && at_least(scraped, &format!("tidegate_budget_acquired_tokens_total{high}"), 4.0)
+            // Offsets are committed after that, and the lag is read later.
+            && scraped.get(&format!("tidegate_log_lag_events{line}")) == Some(&0.0)
+            && scraped.get("tidegate_refresh_event_duration_seconds_count{priority=\"high\"}") == Some(&4.0)
+            && scraped.get("tidegate_refresh_records{source=\"character\",freshness=\"fresh\"}") == Some(&2.0)
     })
     .await;
     for (name, value) in [
@@ -144,53 +143,53 @@ async fn reads_refreshes_and_failures_are_counted(backend: Backend) {
         ("tidegate_budget_day_reserved_calls{target=\"api\"}", 2_000_000.0),
         ("tidegate_budget_hold_seconds{target=\"api\"}", 0.0),
     ] {
-        assert_eq!(told.get(name), Some(&value), "{name} in {told:#?}");
+        assert_eq!(scraped.get(name), Some(&value), "{name} in {scraped:#?}");
     }
     assert_eq!(upstream.report().calls, 4);
-    // A token that a slow machine does not use in time is taken anew.
-    let acquired = told[&format!("tidegate_budget_acquired_tokens_total{high}")];
-    let late = told["tidegate_budget_late_tokens_total"];
+    // A slow machine replaces a token that expired unused.
+    let acquired = scraped[&format!("tidegate_budget_acquired_tokens_total{high}")];
+    let late = scraped["tidegate_budget_late_tokens_total"];
     assert!((4.0..=4.0 + late).contains(&acquired), "{acquired} {late}");
-    let peak = told["tidegate_budget_peak_calls_per_second{target=\"api\"}"];
+    let peak = scraped["tidegate_budget_peak_calls_per_second{target=\"api\"}"];
     assert!((1.0..=acquired).contains(&peak), "{peak} {acquired}");
-    let used = told["tidegate_budget_day_used_calls{target=\"api\"}"];
-    let left = told["tidegate_budget_day_remaining_calls{target=\"api\",priority=\"high\"}"];
+    let used = scraped["tidegate_budget_day_used_calls{target=\"api\"}"];
+    let left = scraped["tidegate_budget_day_remaining_calls{target=\"api\",priority=\"high\"}"];
     assert_eq!(used + left, 20_000_000.0);
-    assert!(told["tidegate_refresh_reads_total"] >= 4.0);
-    assert!(told["tidegate_database_write_duration_seconds_count"] >= 1.0);
-    assert!(told["tidegate_refresh_store_call_duration_seconds_count"] >= 1.0);
-    assert!(told["tidegate_log_observation_age_seconds"] < 20.0);
-    assert!(told["tidegate_budget_observation_age_seconds{target=\"api\"}"] < 10.0);
+    assert!(scraped["tidegate_refresh_reads_total"] >= 4.0);
+    assert!(scraped["tidegate_database_write_duration_seconds_count"] >= 1.0);
+    assert!(scraped["tidegate_refresh_store_call_duration_seconds_count"] >= 1.0);
+    assert!(scraped["tidegate_log_observation_age_seconds"] < 20.0);
+    assert!(scraped["tidegate_budget_observation_age_seconds{target=\"api\"}"] < 10.0);
 
-    // A refresh that finds the same, and one that is under way already, however long it takes to ask for it.
+    // One refresh finds the snapshot unchanged. The upstream holds its call, so that another request joins it.
     upstream.set(|settings| settings.holding = true).unwrap();
     let path = "/v1/records/character/anna/refresh";
-    let mut asked = running.did(path, json!({})).await;
-    while asked["outcome"] != "PUBLISHED" {
+    let mut requested = running.did(path, json!({})).await;
+    while requested["outcome"] != "PUBLISHED" {
         tokio::time::sleep(Duration::from_millis(20)).await;
-        asked = running.did(path, json!({})).await;
+        requested = running.did(path, json!({})).await;
     }
     assert_eq!(
         running.did(path, json!({})).await["outcome"],
         "ALREADY_PROCESSING"
     );
     upstream.set(|settings| settings.holding = false).unwrap();
-    until(&running, "the second refresh is counted", |told| {
-        told["tidegate_refresh_snapshot_writes_total{outcome=\"unchanged\"}"] == 1.0
-            && told["tidegate_refresh_coalesced_requests_total"] >= 1.0
-            && told["tidegate_refresh_upstream_calls_total{priority=\"high\"}"] == 5.0
+    until(&running, "the second refresh is counted", |scraped| {
+        scraped["tidegate_refresh_snapshot_writes_total{outcome=\"unchanged\"}"] == 1.0
+            && scraped["tidegate_refresh_coalesced_requests_total"] >= 1.0
+            && scraped["tidegate_refresh_upstream_calls_total{priority=\"high\"}"] == 5.0
     })
     .await;
-    let told = scrape(&running).await;
+    let scraped = scrape(&running).await;
     assert!(
-        !told.keys().any(|name| name.contains("anna")),
-        "no label is a key that somebody asked for"
+        !scraped.keys().any(|name| name.contains("anna")),
+        "no label is the key of a record"
     );
     running.stop().await;
 }
 
-/// Pushes alone: there is a budget, and nothing to refresh.
-async fn a_busy_budget_is_told(backend: Backend) {
+/// Only pushes use the budget; there are no sources.
+async fn a_busy_budget_is_exposed(backend: Backend) {
     let upstream = upstream();
     let text = format!(
         "[targets.mail]\nurl = \"{}/character/pushed\"\ntypes = [\"MAIL\"]\nbudget = \"small\"\nconcurrency = 20\n\
@@ -199,43 +198,43 @@ async fn a_busy_budget_is_told(backend: Backend) {
         upstream.url()
     );
     let running = Running::start(backend, &text).await;
-    // Busy for more than ten seconds: a stall does not hide it.
+    // Busy for more than ten seconds, so that a stall does not hide it.
     running.enqueue("shop", "spring", "MAIL", 150).await;
     let low = "{target=\"small\",priority=\"low\"}";
     let rates =
         ["calls", "peak_calls"].map(|name| format!("tidegate_budget_{name}_per_second{{target=\"small\"}}"));
-    // A look at the budget that is too old is left out.
-    let is_told = |told: &Samples| rates.iter().all(|name| told.contains_key(name));
-    let busy = until(&running, "calls are made and held back", |told| {
-        at_least(told, "tidegate_budget_calls_per_second{target=\"small\"}", 5.0)
-            && at_least(told, &format!("tidegate_budget_rejections_total{low}"), 1.0)
-            && is_told(told)
+    // Scrapes leave out a reading that is too old.
+    let is_exposed = |scraped: &Samples| rates.iter().all(|name| scraped.contains_key(name));
+    let busy = until(&running, "calls are made and held back", |scraped| {
+        at_least(scraped, "tidegate_budget_calls_per_second{target=\"small\"}", 5.0)
+            && at_least(scraped, &format!("tidegate_budget_rejections_total{low}"), 1.0)
+            && is_exposed(scraped)
     })
     .await;
-    let done = until(&running, "all is done", |told| {
+    let done = until(&running, "all is done", |scraped| {
         at_least(
-            told,
+            scraped,
             &format!("tidegate_budget_acquired_tokens_total{low}"),
             150.0,
-        ) && is_told(told)
+        ) && is_exposed(scraped)
     })
     .await;
-    for told in [&busy, &done] {
+    for scraped in [&busy, &done] {
         for name in &rates {
-            assert!(told[name] <= 40.0, "{name} is {}", told[name]);
+            assert!(scraped[name] <= 40.0, "{name} is {}", scraped[name]);
         }
         assert_eq!(
-            told["tidegate_budget_acquired_tokens_total{target=\"small\",priority=\"high\"}"],
+            scraped["tidegate_budget_acquired_tokens_total{target=\"small\",priority=\"high\"}"],
             0.0
         );
-        assert!(!told.contains_key("tidegate_budget_day_quota_calls{target=\"small\"}"));
-        assert!(!told.contains_key("tidegate_refresh_reads_total"));
+        assert!(!scraped.contains_key("tidegate_budget_day_quota_calls{target=\"small\"}"));
+        assert!(!scraped.contains_key("tidegate_refresh_reads_total"));
     }
     running.stop().await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_store_that_is_away_is_told_and_holds_no_scrape_up() {
+async fn an_unavailable_store_is_exposed_and_delays_no_scrape() {
     let mut redis = RedisServer::start(RedisOptions::durable()).unwrap();
     let upstream = upstream();
     let folder = tempfile::tempdir().unwrap();
@@ -246,8 +245,8 @@ async fn a_store_that_is_away_is_told_and_holds_no_scrape_up() {
     few_partitions(&mut settings);
     let running = Running::with(settings, folder).await;
     running.until_fresh("anna").await;
-    until(&running, "the budget was seen", |told| {
-        told.contains_key("tidegate_budget_day_used_calls{target=\"api\"}")
+    until(&running, "the budget was read", |scraped| {
+        scraped.contains_key("tidegate_budget_day_used_calls{target=\"api\"}")
     })
     .await;
 
@@ -255,36 +254,37 @@ async fn a_store_that_is_away_is_told_and_holds_no_scrape_up() {
     let begun = Instant::now();
     let (mut scrapes, mut slow) = (0, 0);
     let mut opened = false;
-    // Readers make the breaker see that the store is away; meanwhile what is known of it grows old.
+    // Reads make the breaker detect the outage. Meanwhile the readings grow old.
     for n in 0.. {
         running.record(&format!("key-{n}")).await;
-        let asked = Instant::now();
-        let told = scrape(&running).await;
+        let requested = Instant::now();
+        let scraped = scrape(&running).await;
         scrapes += 1;
-        slow += u32::from(asked.elapsed() > Duration::from_secs(5));
-        opened |= told["tidegate_store_breaker_state"] == 2.0;
-        let gone = !told.contains_key("tidegate_budget_available_tokens{target=\"api\",bucket=\"global\"}")
-            && !told.contains_key("tidegate_budget_calls_per_second{target=\"api\"}")
-            && !told.contains_key("tidegate_refresh_dead_letters");
+        slow += u32::from(requested.elapsed() > Duration::from_secs(5));
+        opened |= scraped["tidegate_store_breaker_state"] == 2.0;
+        let gone = !scraped
+            .contains_key("tidegate_budget_available_tokens{target=\"api\",bucket=\"global\"}")
+            && !scraped.contains_key("tidegate_budget_calls_per_second{target=\"api\"}")
+            && !scraped.contains_key("tidegate_refresh_dead_letters");
         if opened && gone {
-            assert!(told["tidegate_budget_observation_age_seconds{target=\"api\"}"] > 10.0);
-            assert!(told["tidegate_refresh_refused_requests_total"] >= 1.0);
+            assert!(scraped["tidegate_budget_observation_age_seconds{target=\"api\"}"] > 10.0);
+            assert!(scraped["tidegate_refresh_refused_requests_total"] >= 1.0);
             break;
         }
-        assert!(begun.elapsed() < 3 * PATIENCE, "{told:#?}");
+        assert!(begun.elapsed() < 3 * PATIENCE, "{scraped:#?}");
     }
-    // A stall holds up one of them now and then; whoever waited for the store would be late each time.
-    assert!(2 * slow < scrapes, "{slow} of {scrapes} scrapes were held up");
+    // A stall delays a scrape now and then, but a scrape that waited for the store would be late each time.
+    assert!(2 * slow < scrapes, "{slow} of {scrapes} scrapes were late");
 
     redis.restart().unwrap();
-    // A breaker closes when calls get through again: somebody must ask.
+    // The breaker closes when calls succeed again, so there must be some.
     for key in ["bert", "carl"] {
         running.until_fresh(key).await;
     }
-    until(&running, "all is well again", |told| {
-        told["tidegate_store_breaker_state"] == 0.0
-            && told.contains_key("tidegate_budget_available_tokens{target=\"api\",bucket=\"global\"}")
-            && told.contains_key("tidegate_refresh_dead_letters")
+    until(&running, "all is well again", |scraped| {
+        scraped["tidegate_store_breaker_state"] == 0.0
+            && scraped.contains_key("tidegate_budget_available_tokens{target=\"api\",bucket=\"global\"}")
+            && scraped.contains_key("tidegate_refresh_dead_letters")
     })
     .await;
     running.stop().await;

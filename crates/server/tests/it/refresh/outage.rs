@@ -1,7 +1,5 @@
-//! Records while everything else is away: reads go on, requests for refreshes are refused, and all is well again.
-
-use crate::support;
-use crate::support::refresh;
+//! While everything but the database is unavailable, reads of records continue and refresh requests are refused; then the
+//! service recovers.
 
 use std::time::Duration;
 
@@ -11,12 +9,14 @@ use support::{Backend, PATIENCE, Running, config};
 use tidegate_core::time::Millis;
 use tidegate_testkit::servers::{RedisOptions, RedisServer};
 
+use crate::support::{self, refresh};
+
 const SHORT: &str = "[refresh.tiers]\nhot_ms = 300\nwarm_ms = 300\ncold_ms = 300\nhot_fresh_ms = 300\nwarm_fresh_ms = 300\n\
                      cold_fresh_ms = 300\n[refresh.coalescer]\nhigh_mark_ms = 100\nlow_mark_ms = 100\n\
                      [refresh.breaker]\nopen_ms = 500\n";
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn reads_go_on_while_redis_and_the_upstream_are_away() {
+async fn reads_continue_while_redis_and_the_upstream_are_unavailable() {
     let mut redis = RedisServer::start(RedisOptions::durable()).unwrap();
     let upstream = upstream();
     let folder = tempfile::tempdir().unwrap();
@@ -32,20 +32,20 @@ async fn reads_go_on_while_redis_and_the_upstream_are_away() {
     running
         .until("/v1/refresh", |view| view["storeAvailable"] == false)
         .await;
-    // Longer than a token of before is valid.
+    // Longer than an earlier token is valid.
     tokio::time::sleep(Duration::from_millis(200)).await;
     let calls = upstream.report().calls;
     let mut slowest = Duration::ZERO;
     for _ in 0..20 {
         let begun = tokio::time::Instant::now();
         let read = tokio::time::timeout(PATIENCE, running.record("anna"));
-        let record = read.await.expect("a reader waits for what is away");
+        let record = read.await.expect("a read waits for the unavailable store");
         slowest = slowest.max(begun.elapsed());
         assert_eq!(record["snapshot"], known["snapshot"], "{record}");
         assert_eq!(record["updateQueued"], false, "{record}");
         tokio::time::sleep(Duration::from_millis(30)).await;
     }
-    // Redis is still away, and nothing was fetched for any of them.
+    // Redis is still unavailable, and no read caused a fetch.
     println!("20 reads without Redis and the upstream: the slowest took {slowest:?}");
     assert_eq!(upstream.report().calls, calls);
     let stale = running
@@ -57,7 +57,7 @@ async fn reads_go_on_while_redis_and_the_upstream_are_away() {
         ["NOT_QUEUED", "NOT_KNOWN"].contains(&stale["why"]["code"].as_str().unwrap()),
         "{stale}"
     );
-    // What was never fetched cannot be told, and nobody pretends.
+    // A record without a snapshot is reported as unavailable.
     let unknown = running.record("bert").await;
     assert_eq!(unknown["freshness"], "UNAVAILABLE", "{unknown}");
     let response = running
@@ -81,7 +81,7 @@ async fn reads_go_on_while_redis_and_the_upstream_are_away() {
         .await;
     assert_eq!(fresh["snapshot"]["revision"], known["snapshot"]["revision"]);
     running.until_fresh("bert").await;
-    // In these settings a stall looks like an outage.
+    // With these settings a stall looks like an outage, so the request may need a retry.
     let (begun, path) = (tokio::time::Instant::now(), "/v1/records/character/carl/refresh");
     while running.post(path, json!({})).await.0 != 202 {
         assert!(begun.elapsed() < PATIENCE, "nothing can be queued");
@@ -92,7 +92,7 @@ async fn reads_go_on_while_redis_and_the_upstream_are_away() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_process_that_reads_records_starts_and_is_ready_while_redis_is_away() {
+async fn a_process_that_only_reads_records_starts_and_is_ready_while_redis_is_unavailable() {
     let mut redis = RedisServer::start(RedisOptions::durable()).unwrap();
     let upstream = upstream();
     let folder = tempfile::tempdir().unwrap();
@@ -106,7 +106,7 @@ async fn a_process_that_reads_records_starts_and_is_ready_while_redis_is_away() 
     running
         .until("/v1/stats", |stats| stats["store"]["available"] == false)
         .await;
-    // This one has more to do than to read records, but can be asked about those alone.
+    // This process has other roles, too, but its readiness can be checked for records alone.
     assert_eq!(running.get("/readyz").await.0, 503);
     assert_eq!(running.get("/readyz?for=records").await.0, 200);
     let (status, problem) = running.get("/readyz?for=lunch").await;
@@ -133,7 +133,7 @@ async fn a_process_that_reads_records_starts_and_is_ready_while_redis_is_away() 
     assert_eq!(
         running.get("/readyz").await.0,
         200,
-        "also once it is known to be away"
+        "also after it has detected the outage"
     );
 
     redis.restart().unwrap();
@@ -149,13 +149,13 @@ async fn a_process_that_reads_records_starts_and_is_ready_while_redis_is_away() 
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_database_that_is_no_database_is_refused_with_its_name() {
+async fn a_file_that_is_not_a_database_is_refused_with_its_name() {
     let upstream = upstream();
     let folder = tempfile::tempdir().unwrap();
     let settings = config(Backend::Embedded, &folder, &text(&upstream, ""));
     std::fs::create_dir_all(&settings.store.data).unwrap();
     let file = folder.path().join("other.db");
-    std::fs::write(&file, b"this is a dead letter and no database, and it is longer than a header of one hundred bytes is, by a little").unwrap();
+    std::fs::write(&file, b"this is a text and not a database, and it is a little longer than the header of a database, which has one hundred bytes").unwrap();
     let mut settings = settings;
     settings.refresh.snapshots.url = format!("sqlite:{}", file.display()).into();
     let error = tidegate_server::Service::start(settings)
@@ -166,7 +166,7 @@ async fn a_database_that_is_no_database_is_refused_with_its_name() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn another_layout_of_the_log_is_refused_with_both_numbers() {
+async fn a_log_with_another_layout_is_refused_with_both_numbers() {
     let upstream = upstream();
     let folder = tempfile::tempdir().unwrap();
     let mut settings = config(Backend::Embedded, &folder, &text(&upstream, ""));

@@ -1,7 +1,4 @@
-//! Records through the port: read, refresh, batch, follow, dead letters; on both stores, with a real upstream.
-
-use crate::support;
-use crate::support::refresh;
+//! Records through the port: reads, refreshes, batches, streams and dead letters, on both stores, with a real upstream.
 
 use std::time::Duration;
 
@@ -11,20 +8,22 @@ use serde_json::{Value, json};
 use support::{Backend, Running, answer};
 use tidegate_upstream::Answer;
 
+use crate::support::{self, refresh};
+
 on_both_stores! {
-    what_is_missing_is_fetched_and_told_fresh
-    what_is_stale_is_told_and_refreshed
-    what_does_not_exist_is_told_so_and_not_asked_for_again
-    a_thousand_readers_of_one_record_are_one_call
-    a_user_asks_for_a_refresh
-    a_batch_answers_each_in_order
-    a_follower_hears_until_it_is_fresh
+    a_missing_record_is_fetched_and_becomes_fresh
+    a_stale_record_is_returned_and_refreshed
+    a_record_that_does_not_exist_is_reported_and_not_fetched_again
+    a_thousand_readers_of_one_record_cause_one_call
+    a_user_requests_a_refresh
+    a_batch_read_answers_each_record_in_order
+    a_stream_follows_a_record_until_it_is_fresh
     dead_letters_are_listed_replayed_and_purged
-    the_overview_tells_how_things_stand
-    what_is_known_survives_a_restart
+    the_overview_shows_the_state_of_the_module
+    snapshots_survive_a_restart
 }
 
-async fn what_is_missing_is_fetched_and_told_fresh(backend: Backend) {
+async fn a_missing_record_is_fetched_and_becomes_fresh(backend: Backend) {
     let upstream = upstream();
     let running = Running::refreshing(backend, &upstream, "").await;
     let first = running.record("anna").await;
@@ -43,7 +42,7 @@ async fn what_is_missing_is_fetched_and_told_fresh(backend: Backend) {
     assert_eq!(fields, ["character_level", "character_name", "revision"]);
     assert_eq!(upstream.report().keys["anna"], 1);
 
-    // Whoever has it already is told so.
+    // A client that has the snapshot already gets 304.
     let address = format!("{}/v1/records/character/anna", running.url);
     let response = running.http.get(&address).send().await.unwrap();
     let tag = response.headers()["etag"].clone();
@@ -62,7 +61,7 @@ async fn what_is_missing_is_fetched_and_told_fresh(backend: Backend) {
 const SHORT: &str = "[refresh.tiers]\nhot_ms = 400\nwarm_ms = 400\ncold_ms = 400\nhot_fresh_ms = 400\nwarm_fresh_ms = 400\n\
                      cold_fresh_ms = 400\n";
 
-async fn what_is_stale_is_told_and_refreshed(backend: Backend) {
+async fn a_stale_record_is_returned_and_refreshed(backend: Backend) {
     let upstream = upstream();
     let running = Running::refreshing(backend, &upstream, SHORT).await;
     let first = running.until_fresh("anna").await;
@@ -71,7 +70,7 @@ async fn what_is_stale_is_told_and_refreshed(backend: Backend) {
     let stale = running.until(path, |record| record["freshness"] == "STALE").await;
     assert_eq!(
         stale["snapshot"], first["snapshot"],
-        "what is stored is told meanwhile"
+        "the stored snapshot is returned meanwhile"
     );
     let newer = running
         .until(path, |record| {
@@ -82,7 +81,7 @@ async fn what_is_stale_is_told_and_refreshed(backend: Backend) {
     running.stop().await;
 }
 
-async fn what_does_not_exist_is_told_so_and_not_asked_for_again(backend: Backend) {
+async fn a_record_that_does_not_exist_is_reported_and_not_fetched_again(backend: Backend) {
     let upstream = upstream();
     let running = Running::refreshing(backend, &upstream, "").await;
     let path = "/v1/records/character/missing-1";
@@ -96,7 +95,7 @@ async fn what_does_not_exist_is_told_so_and_not_asked_for_again(backend: Backend
         tokio::time::sleep(Duration::from_millis(60)).await;
     }
     assert_eq!(upstream.report().keys["missing-1"], 1);
-    // Also a user has to wait, and is told for how long.
+    // A user's request is refused, too, with the time to wait.
     let response = running
         .http
         .post(format!("{}{path}/refresh", running.url))
@@ -109,7 +108,7 @@ async fn what_does_not_exist_is_told_so_and_not_asked_for_again(backend: Backend
     running.stop().await;
 }
 
-async fn a_thousand_readers_of_one_record_are_one_call(backend: Backend) {
+async fn a_thousand_readers_of_one_record_cause_one_call(backend: Backend) {
     let upstream = upstream_with(|settings| settings.latency_min_ms = 300);
     let running = Running::refreshing(backend, &upstream, "").await;
     let reads = (0..1_000).map(|_| running.record("anna"));
@@ -129,20 +128,20 @@ async fn a_thousand_readers_of_one_record_are_one_call(backend: Backend) {
     running.stop().await;
 }
 
-/// Asks until it is a refresh of its own: within the same moment the one before answers it.
-async fn asked_anew(running: &Running, path: &str) -> Value {
+/// Requests a refresh until the service publishes another one. Right after a refresh it does not.
+async fn publish_refresh(running: &Running, path: &str) -> Value {
     let begun = tokio::time::Instant::now();
     loop {
-        let asked = running.did(path, json!({})).await;
-        if asked["outcome"] == "PUBLISHED" || begun.elapsed() > support::PATIENCE {
-            return asked;
+        let requested = running.did(path, json!({})).await;
+        if requested["outcome"] == "PUBLISHED" || begun.elapsed() > support::PATIENCE {
+            return requested;
         }
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
 }
 
-async fn a_user_asks_for_a_refresh(backend: Backend) {
-    // The first is under way until the second was asked for, however long that takes.
+async fn a_user_requests_a_refresh(backend: Backend) {
+    // The upstream holds the first call until the test has requested the second refresh.
     let upstream = upstream_with(|settings| settings.holding = true);
     let running = Running::refreshing(backend, &upstream, "").await;
     let path = "/v1/records/character/anna/refresh";
@@ -158,8 +157,8 @@ async fn a_user_asks_for_a_refresh(backend: Backend) {
     upstream.set(|settings| settings.holding = false).unwrap();
     let fresh = running.until_fresh("anna").await;
     assert_eq!(fresh["version"], first["version"]);
-    // What is fresh is refreshed all the same: that is what was asked for.
-    let third = asked_anew(&running, path).await;
+    // A request refreshes a fresh record, too.
+    let third = publish_refresh(&running, path).await;
     assert_eq!(third["outcome"], "PUBLISHED", "{third}");
     running
         .until("/v1/records/character/anna", |record| {
@@ -170,17 +169,17 @@ async fn a_user_asks_for_a_refresh(backend: Backend) {
     running.stop().await;
 }
 
-async fn a_batch_answers_each_in_order(backend: Backend) {
+async fn a_batch_read_answers_each_record_in_order(backend: Backend) {
     let upstream = upstream();
     let running = Running::refreshing(backend, &upstream, "").await;
     running.until_fresh("anna").await;
-    let asked = json!({ "records": [
+    let body = json!({ "records": [
         { "source": "character", "key": "anna" },
         { "source": "nothing", "key": "anna" },
         { "source": "character", "key": "a b" },
         { "source": "character", "key": "bert" },
     ]});
-    let read = running.did("/v1/records/read", asked).await;
+    let read = running.did("/v1/records/read", body).await;
     let records = read["records"].as_array().unwrap();
     assert_eq!(records.len(), 4);
     assert_eq!(records[0]["record"]["freshness"], "FRESH", "{read}");
@@ -197,8 +196,8 @@ async fn a_batch_answers_each_in_order(backend: Backend) {
     running.stop().await;
 }
 
-/// The events of a stream until it ends: names and data.
-async fn heard(running: &Running, path: &str) -> Vec<(String, Value)> {
+/// Reads a stream until it ends; returns the names and the data of its events.
+async fn streamed(running: &Running, path: &str) -> Vec<(String, Value)> {
     let response = running
         .http
         .get(format!("{}{path}", running.url))
@@ -218,10 +217,10 @@ async fn heard(running: &Running, path: &str) -> Vec<(String, Value)> {
     events.collect()
 }
 
-async fn a_follower_hears_until_it_is_fresh(backend: Backend) {
+async fn a_stream_follows_a_record_until_it_is_fresh(backend: Backend) {
     let upstream = upstream_with(|settings| settings.latency_min_ms = 200);
     let running = Running::refreshing(backend, &upstream, "").await;
-    let events = heard(&running, "/v1/records/character/anna/events").await;
+    let events = streamed(&running, "/v1/records/character/anna/events").await;
     assert_eq!(events[0].0, "record");
     assert_eq!(events[0].1["freshness"], "UPDATING", "{events:?}");
     let (name, last) = events.last().unwrap();
@@ -230,17 +229,17 @@ async fn a_follower_hears_until_it_is_fresh(backend: Backend) {
         ("last", &json!("FRESH")),
         "{events:?}"
     );
-    // A user's own refresh is followed to its end.
-    let asked = asked_anew(&running, "/v1/records/character/anna/refresh").await;
-    let version = &asked["version"];
-    let events = heard(
+    // A stream with a version follows the user's own refresh.
+    let requested = publish_refresh(&running, "/v1/records/character/anna/refresh").await;
+    let version = &requested["version"];
+    let events = streamed(
         &running,
         &format!("/v1/records/character/anna/events?version={version}"),
     )
     .await;
     let (name, last) = events.last().unwrap();
     assert_eq!(name, "last");
-    assert_eq!(last["version"], asked["version"], "{events:?}");
+    assert_eq!(last["version"], requested["version"], "{events:?}");
     assert_eq!(
         running
             .get("/v1/records/character/anna/events?version=soon")
@@ -283,7 +282,7 @@ async fn dead_letters_are_listed_replayed_and_purged(backend: Backend) {
     assert!(anna["failedAt"].is_string() && anna["workerId"].is_string() && anna["errorMessage"].is_string());
     let only = running.ok(&format!("{list}?reason=API_4XX")).await;
     assert_eq!(only["items"].as_array().unwrap().len(), 1);
-    // Page by page it is the same.
+    // Reading page by page returns the same.
     let mut paged = Vec::new();
     let mut next = String::new();
     loop {
@@ -302,7 +301,7 @@ async fn dead_letters_are_listed_replayed_and_purged(backend: Backend) {
     assert_eq!(running.get(&format!("{list}?cursor=x")).await.0, 400);
 
     upstream.set(|settings| settings.answers.clear()).unwrap();
-    // A failure is told before it is settled, and replayed only after.
+    // The record reports the failure before the event is settled, but a replay needs the settled event.
     running
         .until("/v1/refresh", |view| {
             view["counters"]["settled"]["high"].as_u64() >= Some(3)
@@ -310,14 +309,14 @@ async fn dead_letters_are_listed_replayed_and_purged(backend: Backend) {
         .await;
     let chosen = json!({ "positions": [position], "why": "repaired" });
     let done = running.did(&format!("{list}/replay"), chosen.clone()).await;
-    assert_eq!(done, json!({ "deadLetters": 1, "skipped": 0 }));
+    assert_eq!(done, json!({ "handled": 1, "skipped": 0 }));
     running.until_fresh("anna").await;
     let again = running.did(&format!("{list}/replay"), chosen).await;
     assert_eq!(again["errors"][0]["code"], "already_handled", "{again}");
     let done = running
         .did(&format!("{list}/purge"), json!({ "source": "character" }))
         .await;
-    assert_eq!(done["deadLetters"], 2, "{done}");
+    assert_eq!(done["handled"], 2, "{done}");
     assert_eq!(running.ok(list).await["items"], json!([]));
     let handled = running.ok(&format!("{list}?handled=true")).await;
     assert_eq!(handled["items"].as_array().unwrap().len(), 3);
@@ -341,9 +340,9 @@ async fn dead_letters_are_listed_replayed_and_purged(backend: Backend) {
     running.stop().await;
 }
 
-/// Each bad answer has its reason, and none holds up the others.
+/// Each invalid response has its own failure reason, and delays no other record.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn whatever_the_upstream_answers_has_a_stated_outcome() {
+async fn every_response_of_the_upstream_has_a_defined_outcome() {
     let odd = [
         (Answer::BrokenJson, "PARSE_ERROR", "ends too early"),
         (Answer::Empty, "PARSE_ERROR", "empty"),
@@ -389,7 +388,7 @@ async fn whatever_the_upstream_answers_has_a_stated_outcome() {
     running.stop().await;
 }
 
-async fn the_overview_tells_how_things_stand(backend: Backend) {
+async fn the_overview_shows_the_state_of_the_module(backend: Backend) {
     let upstream = upstream();
     let running = Running::refreshing(backend, &upstream, "").await;
     running.until_fresh("anna").await;
@@ -428,7 +427,7 @@ async fn the_overview_tells_how_things_stand(backend: Backend) {
     running.stop().await;
 }
 
-async fn what_is_known_survives_a_restart(backend: Backend) {
+async fn snapshots_survive_a_restart(backend: Backend) {
     let upstream = upstream();
     let running = Running::refreshing(backend, &upstream, "").await;
     let before = running.until_fresh("anna").await;
@@ -441,13 +440,16 @@ async fn what_is_known_survives_a_restart(backend: Backend) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_cannot_be_asked_for_is_refused_with_what_can() {
+async fn unknown_sources_and_invalid_keys_are_refused() {
     let upstream = upstream();
     let running = Running::refreshing(Backend::Embedded, &upstream, "").await;
     let (status, body) = running.get("/v1/records/charakter/anna").await;
     assert_eq!((status, &body["code"]), (404, &json!("unknown_source")));
     assert!(
-        body["detail"].as_str().unwrap().contains("there are character"),
+        body["detail"]
+            .as_str()
+            .unwrap()
+            .contains("configured sources are character"),
         "{body}"
     );
     for odd in ["a%20b", "a%2Fb", "..%2F", "%00"] {
@@ -462,7 +464,7 @@ async fn what_cannot_be_asked_for_is_refused_with_what_can() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn without_sources_there_is_nothing_to_read() {
+async fn without_sources_the_routes_of_records_answer_not_found() {
     let running = Running::start(Backend::Embedded, "").await;
     for path in [
         "/v1/records/character/anna",
@@ -481,7 +483,7 @@ async fn without_sources_there_is_nothing_to_read() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn roles_and_groups_of_keys_hold_for_records() {
+async fn roles_and_groups_of_keys_apply_to_records() {
     let upstream = upstream();
     let (reader, writer) = (
         tidegate_server::fresh_key().unwrap(),
@@ -497,12 +499,15 @@ async fn roles_and_groups_of_keys_hold_for_records() {
     let running = Running::refreshing(Backend::Embedded, &upstream, &keys).await;
     let address = format!("{}/v1/records/character/anna", running.url);
     let get = |key: &str| answer(running.http.get(&address).bearer_auth(key));
-    let ask = |key: &str| answer(running.http.post(format!("{address}/refresh")).bearer_auth(key));
+    let refresh = |key: &str| answer(running.http.post(format!("{address}/refresh")).bearer_auth(key));
     assert_eq!(get(&reader.key).await.0, 200);
-    assert_eq!(ask(&reader.key).await.0, 403);
+    assert_eq!(refresh(&reader.key).await.0, 403);
     assert_eq!(get(&writer.key).await.0, 403);
-    assert_eq!(ask(&writer.key).await.0, 202);
-    assert_eq!((get(&scoped.key).await.0, ask(&scoped.key).await.0), (403, 403));
+    assert_eq!(refresh(&writer.key).await.0, 202);
+    assert_eq!(
+        (get(&scoped.key).await.0, refresh(&scoped.key).await.0),
+        (403, 403)
+    );
     let purge = running
         .http
         .post(format!("{}/v1/refresh/dead-letters/purge", running.url));

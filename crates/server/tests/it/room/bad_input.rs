@@ -1,27 +1,23 @@
-//! What is wrong, forged or too much: a clear answer, and nobody else is harmed.
+//! Invalid, forged and excessive requests get a clear problem, and affect nobody else.
 
 use serde_json::json;
 
-use super::people::{ROOM, Visitor, shows};
+use super::people::{ROOM, Visitor, with_pass};
 use crate::support::{Backend, Running, answer};
 
 on_both_stores! {
-    unknown_rooms_and_forged_things_are_refused
-    limits_that_cannot_be_are_refused
+    unknown_rooms_and_forged_credentials_are_refused
+    invalid_limits_are_refused
 }
 
-async fn unknown_rooms_and_forged_things_are_refused(backend: Backend) {
+async fn unknown_rooms_and_forged_credentials_are_refused(backend: Backend) {
     let running = Running::start(backend, ROOM).await;
     let mut nobody = Visitor::of(&running, "nowhere");
     let (status, problem) = nobody.stream_with("").await.err().unwrap();
     assert_eq!((status, &problem["code"]), (404, &json!("unknown_room")));
     assert_eq!(nobody.post("join", json!({})).await.0, 404);
-    assert_eq!(
-        nobody.cookie(),
-        None,
-        "nothing is remembered of a room that there is not"
-    );
-    // A cookie that nobody gave is no cookie: a new one is given, and the place is a new one.
+    assert_eq!(nobody.cookie(), None, "an unknown room sets no cookie");
+    // An invalid cookie counts as none: the service sets a new one, and the ticket is a new one.
     let mut forger = Visitor::of(&running, "concert").with_cookie("tidegate_place=forged");
     let (status, _) = forger.post("join", json!({})).await;
     assert_eq!(status, 200);
@@ -31,7 +27,7 @@ async fn unknown_rooms_and_forged_things_are_refused(backend: Backend) {
         ("x.y.z", "bad_pass"),
         ("eyJhbGciOiJub25lIn0.eyJzdWIiOiJhIn0.", "bad_pass"),
     ] {
-        let (status, problem) = forger.shop("redeem", shows(pass)).await;
+        let (status, problem) = forger.shop("redeem", with_pass(pass)).await;
         assert_eq!(
             (status, &problem["code"]),
             (403, &json!(kind)),
@@ -45,20 +41,20 @@ async fn unknown_rooms_and_forged_things_are_refused(backend: Backend) {
         "{problem}"
     );
     let (status, _) = forger.post("join", json!({ "agian": true })).await;
-    assert_eq!(status, 422, "a field that there is not");
+    assert_eq!(status, 422, "an unknown field");
     let long = format!("tidegate_place={}", "x".repeat(10_000));
     let mut huge = Visitor::of(&running, "concert").with_cookie(&long);
     assert_eq!(huge.get("ticket").await.1["code"], "no_ticket");
     running.stop().await;
 }
 
-async fn limits_that_cannot_be_are_refused(backend: Backend) {
+async fn invalid_limits_are_refused(backend: Backend) {
     let running = Running::start(backend, ROOM).await;
     let path = "/v1/rooms/concert/capacity";
     for (change, part) in [
-        (json!({}), "nothing is to change"),
+        (json!({}), "the body changes nothing"),
         (json!({ "inside": { "set": -1 } }), "inside = -1"),
-        (json!({ "inside": { "set": null } }), "null is for seats only"),
+        (json!({ "inside": { "set": null } }), "only seats can be null"),
         (
             json!({ "seats": { "set": 9_000_000_000_000_i64 } }),
             "seats = 9000000000000",
@@ -87,7 +83,7 @@ async fn limits_that_cannot_be_are_refused(backend: Backend) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_flood_from_one_address_takes_few_places() {
+async fn a_flood_from_one_address_takes_few_tickets() {
     let running = Running::start(Backend::Embedded, ROOM).await;
     let mut taken = 0;
     for _ in 0..100 {
@@ -98,12 +94,12 @@ async fn a_flood_from_one_address_takes_few_places() {
             other => panic!("{other} {problem}"),
         }
     }
-    assert!((30..90).contains(&taken), "{taken} were let in");
+    assert!((30..90).contains(&taken), "{taken} joined");
     running.stop().await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn the_shop_says_who_visitors_are() {
+async fn a_token_of_the_shop_identifies_a_visitor() {
     let text = r#"
 [rooms.members]
 signed_by = [{ secret = "0123456789abcdef0123456789abcdef" }]
@@ -122,17 +118,17 @@ capacity = { inside = 0, per_second = 1 }
     );
     let (mut phone, mut laptop) = (Visitor::of(&running, "members"), Visitor::of(&running, "members"));
     for device in [&mut phone, &mut laptop] {
-        let (status, place) = device.post("join", json!({ "token": token })).await;
+        let (status, ticket) = device.post("join", json!({ "token": token })).await;
         assert_eq!(
-            (status, &place["position"], &place["waiting"]),
+            (status, &ticket["position"], &ticket["waiting"]),
             (200, &json!(1), &json!(1)),
-            "{place}"
+            "{ticket}"
         );
     }
     assert_eq!(
         laptop.get("ticket").await.1["position"],
         1,
-        "the token is remembered"
+        "the cookie keeps the identity"
     );
     for (claims, secret) in [
         (
@@ -165,9 +161,9 @@ capacity = { inside = 0, per_second = 1 }
     running.stop().await;
 }
 
-/// What a browser keeps for one room it may send to another, whose shop never named it.
+/// A browser could send the identity cookie of one room to another room, whose shop never signed the identity.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn whoever_was_named_for_one_room_comes_to_no_other_by_it() {
+async fn the_identity_cookie_of_one_room_is_not_valid_for_another() {
     let (concert, members) = (
         "0123456789abcdef0123456789abcdef",
         "fedcba9876543210fedcba9876543210",
@@ -181,31 +177,35 @@ signed_by = [{{ secret = "{members}" }}]
 "#
     );
     let running = Running::start(Backend::Embedded, &text).await;
-    let coming = |room: &str, secret: &str| {
+    let token = |room: &str, secret: &str| {
         let claims = json!({ "sub": "eve", "aud": room, "exp": 4_000_000_000_u64 });
         json!({ "token": signed(secret, claims) })
     };
     let mut eve = Visitor::of(&running, "concert");
-    assert_eq!(eve.post("join", coming("concert", concert)).await.0, 200);
-    let (_, kept) = eve.cookie().unwrap().split_once('=').unwrap();
+    assert_eq!(eve.post("join", token("concert", concert)).await.0, 200);
+    let (_, foreign) = eve.cookie().unwrap().split_once('=').unwrap();
     let mut member = Visitor::of(&running, "members");
-    assert_eq!(member.post("join", coming("members", members)).await.0, 200);
+    assert_eq!(member.post("join", token("members", members)).await.0, 200);
     let (name, own) = member.cookie().unwrap().split_once('=').unwrap();
     let with = |value: &str| Visitor::of(&running, "members").with_cookie(&format!("{name}={value}"));
-    assert_eq!(with(own).stream_with("").await.err(), None, "the room's own");
-    let (status, problem) = with(kept).stream_with("").await.err().unwrap();
+    assert_eq!(
+        with(own).stream_with("").await.err(),
+        None,
+        "the cookie of this room"
+    );
+    let (status, problem) = with(foreign).stream_with("").await.err().unwrap();
     assert_eq!(
         (status, &problem["code"]),
         (401, &json!("bad_token")),
         "{problem}"
     );
-    assert_eq!(with(kept).post("join", json!({})).await.0, 401);
+    assert_eq!(with(foreign).post("join", json!({})).await.0, 401);
     let room = running.ok("/v1/rooms/members").await;
     assert_eq!(room["counts"]["joined"], 1, "{room}");
     running.stop().await;
 }
 
-/// A token as a shop signs it.
+/// Signs a token as a shop does.
 pub(crate) fn signed(secret: &str, claims: serde_json::Value) -> String {
     use base64::Engine;
     use base64::engine::general_purpose::URL_SAFE_NO_PAD;
@@ -223,7 +223,7 @@ pub(crate) fn signed(secret: &str, claims: serde_json::Value) -> String {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_page_is_shown_in_two_languages_and_takes_no_place_by_itself() {
+async fn a_page_has_two_languages_and_takes_no_ticket_by_itself() {
     let running = Running::start(Backend::Embedded, ROOM).await;
     let page = |lang: &'static str| {
         let request = running.http.get(format!("{}/rooms/concert", running.url));

@@ -1,4 +1,4 @@
-//! What a browser is shown, and how it is known again.
+//! The page of a room, and the cookies of its visitors.
 
 use axum::Router;
 use axum::http::StatusCode;
@@ -8,16 +8,16 @@ use tidegate_testkit::servers::{RedisOptions, RedisServer};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::time::timeout;
 
-use super::people::{ROOM, Visitor, a_moment, shows};
+use super::people::{ROOM, Visitor, pause, with_pass};
 use super::times::soon;
-use super::visits::told;
+use super::visits::until_scraped;
 use crate::support::{Backend, PATIENCE, Running, config};
 
 on_both_stores! {
-    a_sold_out_and_a_closed_room_tell_the_visitor_so
+    a_sold_out_and_a_closed_room_show_it_to_the_visitor
 }
 
-/// A page as a browser asks for it: status, text, and when to come again.
+/// Requests a page as a browser does; returns the status, the text and `Retry-After`.
 async fn page(running: &Running, path: &str, headers: &[(&str, &str)]) -> (u16, String, Option<String>) {
     let mut request = running.http.get(format!("{}{path}", running.url));
     for (name, value) in headers {
@@ -38,10 +38,10 @@ async fn page(running: &Running, path: &str, headers: &[(&str, &str)]) -> (u16, 
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn while_the_event_service_is_away_a_page_says_so() {
-    // It is away whenever somebody asks for the one room, and knows no other.
-    let away = get(|| async { StatusCode::SERVICE_UNAVAILABLE });
-    let shop = Router::new().route("/concert", away);
+async fn while_the_event_service_is_unavailable_a_page_says_so() {
+    // It is unavailable for the one room, and knows no other.
+    let unavailable = get(|| async { StatusCode::SERVICE_UNAVAILABLE });
+    let shop = Router::new().route("/concert", unavailable);
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let url = format!("http://{}", listener.local_addr().unwrap());
     tokio::spawn(async move { axum::serve(listener, shop).await.unwrap() });
@@ -51,7 +51,7 @@ async fn while_the_event_service_is_away_a_page_says_so() {
     assert_eq!(status, 503);
     assert!(after.is_some_and(|after| after.parse::<u64>().unwrap() > 0));
     assert!(text.contains("<html lang=\"ko\">") && text.contains("href=\"/rooms/concert?lang=ko\""));
-    // Forms are answered as the page is, as long as it is so.
+    // Forms get the same page during the outage.
     let form = running.http.post(format!("{}/rooms/concert/join", running.url));
     let form = form.header("accept-language", "en").send().await.unwrap();
     assert_eq!(form.status(), 503);
@@ -68,7 +68,7 @@ async fn while_the_event_service_is_away_a_page_says_so() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_room_that_there_is_not_has_a_page_that_says_so() {
+async fn a_room_that_does_not_exist_has_a_page_that_says_so() {
     for settings in [ROOM, ""] {
         let running = Running::start(Backend::Embedded, settings).await;
         let long = format!("/rooms/{}", "x".repeat(2_000));
@@ -82,7 +82,7 @@ async fn a_room_that_there_is_not_has_a_page_that_says_so() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn while_the_store_is_away_a_page_says_so_and_places_are_kept() {
+async fn while_the_store_is_unavailable_a_page_says_so_and_tickets_are_kept() {
     let mut redis = RedisServer::start(RedisOptions::durable()).unwrap();
     let folder = tempfile::tempdir().unwrap();
     let text = format!(
@@ -99,12 +99,12 @@ async fn while_the_store_is_away_a_page_says_so_and_places_are_kept() {
         page(&running, "/rooms/concert", &[("cookie", &cookie)]).await.0,
         200
     );
-    told(&running, "tidegate_room_open{room=\"open\"}", |open| open == 1.0).await;
+    until_scraped(&running, "tidegate_room_open{room=\"open\"}", |open| open == 1.0).await;
     redis.kill().unwrap();
     for known in [&[("cookie", cookie.as_str())][..], &[]] {
         let begun = tokio::time::Instant::now();
         loop {
-            // Whoever is not known is shown the room as it was for a few seconds.
+            // For a few seconds an unknown visitor gets the page of the last reading.
             let (status, text, after) = page(&running, "/rooms/concert", known).await;
             if status == 503 {
                 assert!(
@@ -115,10 +115,10 @@ async fn while_the_store_is_away_a_page_says_so_and_places_are_kept() {
                 break;
             }
             assert!(begun.elapsed() < PATIENCE, "{status} {text}");
-            a_moment(100).await;
+            pause(100).await;
         }
     }
-    // Where everybody is let in meanwhile, the page lets them in.
+    // A room that fails open admits everybody by its page.
     let (status, text, _) = page(&running, "/rooms/open", &[]).await;
     assert_eq!(status, 200);
     assert!(text.contains("Join the queue"), "{text}");
@@ -134,7 +134,7 @@ async fn while_the_store_is_away_a_page_says_so_and_places_are_kept() {
             break;
         }
         assert!(begun.elapsed() < PATIENCE, "{status} {text}");
-        a_moment(100).await;
+        pause(100).await;
     }
     running.stop().await;
 }
@@ -172,25 +172,30 @@ async fn behind_a_proxy_with_tls_cookies_are_for_tls_only() {
         let cookie = joined.headers()["set-cookie"].to_str().unwrap().to_owned();
         assert_eq!(cookie.starts_with("__Host-tidegate_place="), secure, "{cookie}");
         assert_eq!(cookie.contains("; Secure"), secure, "{cookie}");
-        let kept = cookie.split(';').next().unwrap();
-        let again = call(reqwest::Method::GET, "/v1/rooms/concert/ticket", Some(kept), &[]);
+        let stored = cookie.split(';').next().unwrap();
+        let again = call(
+            reqwest::Method::GET,
+            "/v1/rooms/concert/ticket",
+            Some(stored),
+            &[],
+        );
         assert_eq!(
             again.send().await.unwrap().status(),
             200,
-            "{cookie} is known again"
+            "{cookie} identifies the visitor"
         );
         if !secure {
-            // A stream says nothing of its page: the place that it took stays the visitor's when a form speaks of TLS.
+            // A stream does not send the origin of its page. Its ticket must stay the visitor's when a form of the page does.
             let form = call(
                 reqwest::Method::GET,
                 "/v1/rooms/concert/ticket",
-                Some(kept),
+                Some(stored),
                 by_page,
             );
             assert_eq!(form.send().await.unwrap().status(), 200);
         }
-        // Where the proxy says so each time, a cookie that another host could have set is none.
-        let plain = kept.replace("__Host-", "");
+        // If the proxy reports TLS, a cookie that another host could have set does not count.
+        let plain = stored.replace("__Host-", "");
         let fixed = call(
             reqwest::Method::GET,
             "/v1/rooms/concert/ticket",
@@ -203,7 +208,7 @@ async fn behind_a_proxy_with_tls_cookies_are_for_tls_only() {
     }
 }
 
-async fn a_sold_out_and_a_closed_room_tell_the_visitor_so(backend: Backend) {
+async fn a_sold_out_and_a_closed_room_show_it_to_the_visitor(backend: Backend) {
     let text = "[rooms.sold]\ncapacity = { seats = 1, inside = 1 }\n[rooms.shut]\ncapacity = { inside = 0 }";
     let running = Running::start(backend, text).await;
     let mut buyer = Visitor::of(&running, "sold");
@@ -214,8 +219,8 @@ async fn a_sold_out_and_a_closed_room_tell_the_visitor_so(backend: Backend) {
     for stream in [&mut waiting, &mut shut_out] {
         assert_eq!(stream.next().await.unwrap().0, "queued");
     }
-    assert_eq!(buyer.shop("redeem", shows(&pass)).await.0, 200);
-    assert_eq!(buyer.shop("complete", shows(&pass)).await.0, 200);
+    assert_eq!(buyer.shop("redeem", with_pass(&pass)).await.0, 200);
+    assert_eq!(buyer.shop("complete", with_pass(&pass)).await.0, 200);
     running
         .did("/v1/rooms/shut/close", json!({ "why": "over" }))
         .await;
@@ -238,15 +243,15 @@ async fn a_sold_out_and_a_closed_room_tell_the_visitor_so(backend: Backend) {
         ),
     ] {
         stream.until("closed", |closed| closed["reason"] == reason).await;
-        assert!(stream.next().await.is_none(), "the last word");
+        assert!(stream.next().await.is_none(), "the stream ends");
         assert_eq!(visitor.get("ticket").await.1["roomStatus"], reason);
         let mut late = Visitor::of(&running, room);
         let (status, problem) = late.post("join", json!({})).await;
         assert_eq!((status, &problem["code"]), (410, &json!(code)), "{problem}");
-        let mut told = late.stream().await;
-        let (name, closed) = told.next().await.unwrap();
+        let mut events = late.stream().await;
+        let (name, closed) = events.next().await.unwrap();
         assert_eq!((name.as_str(), &closed["reason"]), ("closed", &json!(reason)));
-        assert!(told.next().await.is_none());
+        assert!(events.next().await.is_none());
         let path = format!("/rooms/{room}");
         let (status, text, _) = page(&running, &path, &[]).await;
         assert_eq!(status, 200);
@@ -254,20 +259,20 @@ async fn a_sold_out_and_a_closed_room_tell_the_visitor_so(backend: Backend) {
             text.contains(&format!("<h2 class=\"lead\">{heading}</h2>")),
             "{text}"
         );
-        assert!(!text.contains("/join\""), "there is nothing to join: {text}");
-        // Without a script those who wait are told by the same page.
+        assert!(!text.contains("/join\""), "the page has no join form: {text}");
+        // Without a script the page with_pass the same to visitors who wait.
         let cookie = visitor.cookie().unwrap().to_owned();
         let (_, text, _) = page(&running, &path, &[("cookie", &cookie)]).await;
-        let look = reason.to_lowercase().replace('_', "-");
-        assert!(text.contains(&format!("class=\"chip {look}\"")), "{text}");
+        let class = reason.to_lowercase().replace('_', "-");
+        assert!(text.contains(&format!("class=\"chip {class}\"")), "{text}");
     }
     running.stop().await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_visitor_who_never_reads_is_cut_off_and_the_others_go_on() {
-    // An address so long that few events are more than the system keeps for somebody. Whoever reads is not cut off because the
-    // machine stalls.
+async fn a_visitor_who_never_reads_is_disconnected_and_the_others_continue() {
+    // The URL of the shop is so long that a few events fill the system's buffers. The pause is long enough that a stall
+    // disconnects no visitor who reads.
     let text = format!(
         "[server]\nbody_pause_ms = 10000\n[rooms.concert]\ncapacity = {{ inside = 5, per_second = 5 }}\nshop = \"https://shop.example/{}\"",
         "x".repeat(400_000)
@@ -294,31 +299,34 @@ async fn a_visitor_who_never_reads_is_cut_off_and_the_others_go_on() {
     };
     assert_eq!(streams().await, 2.0);
     let begun = tokio::time::Instant::now();
-    // Each time everybody gets another pass. One stream is left, that of the one who reads.
+    // Each round issues another pass to everybody, until only the stream of the visitor who reads is left.
     while streams().await > 1.0 {
-        a_moment(200).await;
+        pause(200).await;
         assert!(
             begun.elapsed() < 2 * PATIENCE,
-            "the stream that nobody reads is still there"
+            "the stream that nobody reads is still open"
         );
         running
             .did("/v1/rooms/concert/void", json!({ "why": "once more" }))
             .await;
-        let place = stream
-            .until("granted", |place| place["pass"]["token"] != pass.as_str())
+        let ticket = stream
+            .until("granted", |ticket| ticket["pass"]["token"] != pass.as_str())
             .await;
-        pass = place["pass"]["token"].as_str().unwrap().to_owned();
+        pass = ticket["pass"]["token"].as_str().unwrap().to_owned();
     }
     let mut read = Vec::new();
-    // Reset or closed: gone is gone.
+    // The connection may be reset or closed.
     let _ = timeout(PATIENCE, deaf.read_to_end(&mut read))
         .await
-        .expect("the connection is ended");
-    assert!(!read.ends_with(b"\r\n0\r\n\r\n"), "cut off, not ended in order");
+        .expect("the connection ends");
+    assert!(
+        !read.ends_with(b"\r\n0\r\n\r\n"),
+        "the service aborts the response"
+    );
     assert_eq!(
-        hears.shop("redeem", shows(&pass)).await.0,
+        hears.shop("redeem", with_pass(&pass)).await.0,
         200,
-        "nobody else is harmed"
+        "other visitors are not affected"
     );
     running.stop().await;
 }

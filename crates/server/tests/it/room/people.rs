@@ -1,4 +1,4 @@
-//! Visitors as browsers are: a cookie, a stream of events, requests.
+//! Visitors that behave like browsers: with a cookie, an event stream and requests.
 
 use std::time::Duration;
 
@@ -42,7 +42,7 @@ impl Visitor {
         self
     }
 
-    fn keep(&mut self, response: &reqwest::Response) {
+    fn store_cookie(&mut self, response: &reqwest::Response) {
         for cookie in response.headers().get_all("set-cookie") {
             let cookie = cookie.to_str().unwrap();
             assert!(
@@ -53,7 +53,7 @@ impl Visitor {
         }
     }
 
-    fn asks(&self, request: reqwest::RequestBuilder) -> reqwest::RequestBuilder {
+    fn with_own_cookie(&self, request: reqwest::RequestBuilder) -> reqwest::RequestBuilder {
         match &self.cookie {
             Some(cookie) => request.header("cookie", cookie),
             None => request,
@@ -64,32 +64,32 @@ impl Visitor {
         let request = self
             .http
             .get(format!("{}/v1/rooms/{}/{what}", self.url, self.room));
-        self.answer(self.asks(request)).await
+        self.answer(self.with_own_cookie(request)).await
     }
 
     pub(crate) async fn post(&mut self, what: &str, body: Value) -> (u16, Value) {
         let request = self
             .http
             .post(format!("{}/v1/rooms/{}/{what}", self.url, self.room));
-        self.answer(self.asks(request).json(&body)).await
+        self.answer(self.with_own_cookie(request).json(&body)).await
     }
 
     async fn answer(&mut self, request: reqwest::RequestBuilder) -> (u16, Value) {
         let response = request.send().await.unwrap();
-        self.keep(&response);
+        self.store_cookie(&response);
         let status = response.status().as_u16();
         let text = response.text().await.unwrap();
         (status, serde_json::from_str(&text).unwrap_or(Value::String(text)))
     }
 
-    /// Opens the stream, or says why not.
+    /// Opens the stream; the error is the status and the problem.
     pub(crate) async fn stream_with(&mut self, query: &str) -> Result<Stream, (u16, Value)> {
         let request = self.http.get(format!(
             "{}/events/{}/tickets/waiting{query}",
             self.url, self.room
         ));
-        let response = self.asks(request).send().await.unwrap();
-        self.keep(&response);
+        let response = self.with_own_cookie(request).send().await.unwrap();
+        self.store_cookie(&response);
         if !response.status().is_success() {
             let status = response.status().as_u16();
             return Err((status, response.json().await.unwrap()));
@@ -115,7 +115,7 @@ impl Visitor {
         }
     }
 
-    /// Redeems and the like, as the shop.
+    /// Calls a route of shops, like `redeem`.
     pub(crate) async fn shop(&self, what: &str, body: Value) -> (u16, Value) {
         let request = self
             .http
@@ -125,7 +125,7 @@ impl Visitor {
 }
 
 impl Stream {
-    /// The next event; none when the stream is over.
+    /// Returns the next event; `None` after the last one.
     pub(crate) async fn next(&mut self) -> Option<Event> {
         loop {
             if let Some(end) = self.text.find("\n\n") {
@@ -139,31 +139,33 @@ impl Stream {
             }
             let piece = timeout(PATIENCE, self.bytes.next())
                 .await
-                .expect("something comes")?;
+                .expect("the stream sends an event in time")?;
             self.text += std::str::from_utf8(&piece.ok()?).unwrap();
         }
     }
 
-    /// Waits for an event of this name that fits.
-    pub(crate) async fn until(&mut self, name: &str, fits: impl Fn(&Value) -> bool) -> Value {
+    /// Waits for an event of this name whose data is as wanted.
+    pub(crate) async fn until(&mut self, name: &str, wanted: impl Fn(&Value) -> bool) -> Value {
         let found = timeout(PATIENCE, async {
             loop {
-                let (found, data) = self.next().await.expect("the stream goes on");
-                if found == name && fits(&data) {
+                let (found, data) = self.next().await.expect("the stream continues");
+                if found == name && wanted(&data) {
                     return data;
                 }
             }
         });
-        found.await.unwrap_or_else(|_| panic!("{name} does not come"))
+        found
+            .await
+            .unwrap_or_else(|_| panic!("the stream sends no {name} in time"))
     }
 
     pub(crate) async fn granted(&mut self) -> String {
-        let place = self.until("granted", |_| true).await;
-        place["pass"]["token"].as_str().unwrap().to_owned()
+        let ticket = self.until("granted", |_| true).await;
+        ticket["pass"]["token"].as_str().unwrap().to_owned()
     }
 }
 
-/// A room with one slot. Nobody is absent, and nobody is lost, because the machine stalls.
+/// A room with one slot. Its times are long, so that no visitor counts as absent on a stalled machine.
 pub(crate) const ROOM: &str = r#"
 [rooms.concert]
 capacity = { seats = 50, inside = 1, per_second = 100 }
@@ -172,17 +174,17 @@ grace_ms = 60000
 shop = "https://shop.example/enter?from=queue"
 "#;
 
-/// The same room, whose visitors go soon when their connection does.
+/// The same room with other times, so that visitors lose their tickets soon after they disconnect.
 pub(crate) fn room_for(presence_ms: u64, grace_ms: u64) -> String {
     ROOM.replace("presence_ms = 15000", &format!("presence_ms = {presence_ms}"))
         .replace("grace_ms = 60000", &format!("grace_ms = {grace_ms}"))
 }
 
-pub(crate) fn shows(pass: &str) -> Value {
+pub(crate) fn with_pass(pass: &str) -> Value {
     json!({ "pass": pass })
 }
 
-/// As long as nothing else says that it is time.
-pub(crate) async fn a_moment(ms: u64) {
+/// Sleeps, where the test has no condition to wait for.
+pub(crate) async fn pause(ms: u64) {
     tokio::time::sleep(Duration::from_millis(ms)).await;
 }

@@ -1,4 +1,5 @@
-//! What `/readyz` says while the store of the rooms is away, and when it has failed. `/healthz` is about the process.
+//! The answer of `/readyz` while the store of the rooms is unavailable, and after it has failed. `/healthz` concerns only the
+//! process.
 
 use std::fs::File;
 use std::io::Write;
@@ -11,10 +12,10 @@ use super::people::{ROOM, Visitor};
 use crate::support::{Backend, Running, config};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn while_redis_is_away_it_is_not_ready_and_then_it_is_again() {
+async fn the_service_is_not_ready_while_redis_is_unavailable() {
     let mut redis = RedisServer::start(RedisOptions::durable()).unwrap();
     let folder = tempfile::tempdir().unwrap();
-    // Nobody is let in, so that everybody's place stays as it is.
+    // The room admits nobody, so that positions do not change.
     let text = ROOM
         .replace("inside = 1", "inside = 0")
         .replace("grace_ms = 60000", "grace_ms = 600000");
@@ -28,10 +29,10 @@ async fn while_redis_is_away_it_is_not_ready_and_then_it_is_again() {
     }
 
     redis.kill().unwrap();
-    let says = "the store of the rooms is away: nobody is let in, and nobody loses a place\n";
+    let reason = "the store of the rooms is unavailable: nobody is let in, and nobody loses a ticket\n";
     let why = running
         .until("/readyz", |body| {
-            body.as_str().is_some_and(|body| body.contains(says))
+            body.as_str().is_some_and(|body| body.contains(reason))
         })
         .await;
     assert!(!why.to_string().contains("failed"), "{why}");
@@ -40,24 +41,24 @@ async fn while_redis_is_away_it_is_not_ready_and_then_it_is_again() {
 
     redis.restart().unwrap();
     running.until("/readyz", |body| body == "ok\n").await;
-    let (status, place) = visitors[1].get("ticket").await;
-    assert_eq!((status, &place["position"]), (200, &json!(2)), "{place}");
+    let (status, ticket) = visitors[1].get("ticket").await;
+    assert_eq!((status, &ticket["position"]), (200, &json!(2)), "{ticket}");
     running.stop().await;
 }
 
 const APART: &str = "TIDEGATE_TEST_SMALL_DISK";
 
-/// The test runs itself again where a disk of its own can be mounted, which is then full. Where users may make namespaces this
-/// needs no other rights; where they may not, and root neither, it fails.
+/// The test runs itself again in a mount namespace with a small disk, and fills the disk. It needs the right to create user
+/// namespaces, and fails without it.
 #[cfg(target_os = "linux")]
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_store_that_has_failed_is_not_ready_and_says_so() {
+async fn the_service_is_not_ready_after_its_store_has_failed() {
     if let Some(folder) = std::env::var_os(APART) {
         return fails(folder.as_ref()).await;
     }
     let folder = tempfile::tempdir().unwrap();
     let small = r#"mount -t tmpfs -o size=24m none "$TIDEGATE_TEST_SMALL_DISK" && exec "$0" "$@""#;
-    let name = "room::readiness::a_store_that_has_failed_is_not_ready_and_says_so";
+    let name = "room::readiness::the_service_is_not_ready_after_its_store_has_failed";
     let mut apart = Command::new("unshare");
     apart
         .args(["--user", "--map-root-user", "--mount", "sh", "-c", small])
@@ -66,15 +67,15 @@ async fn a_store_that_has_failed_is_not_ready_and_says_so() {
         .env(APART, folder.path());
     let ended = tokio::task::spawn_blocking(move || apart.output()).await.unwrap();
     let ended = ended.unwrap();
-    let said = String::from_utf8_lossy(&ended.stdout);
+    let output = String::from_utf8_lossy(&ended.stdout);
     let errors = String::from_utf8_lossy(&ended.stderr);
     assert!(
-        ended.status.success() && said.contains("1 passed"),
-        "{said}\n{errors}"
+        ended.status.success() && output.contains("1 passed"),
+        "{output}\n{errors}"
     );
 }
 
-/// With a small disk.
+/// The test on the small disk.
 #[cfg(target_os = "linux")]
 async fn fails(disk: &std::path::Path) {
     let folder = tempfile::tempdir_in(disk).unwrap();
@@ -82,7 +83,7 @@ async fn fails(disk: &std::path::Path) {
     running.until("/readyz", |body| body == "ok\n").await;
     let mut filler = File::create(disk.join("filler")).unwrap();
     while filler.write_all(&[0; 4_096]).is_ok() {}
-    // The journal has some room of its own.
+    // The journal has preallocated space, so some joins still succeed.
     let mut joins = 0;
     loop {
         let (status, body) = Visitor::of(&running, "concert").post("join", json!({})).await;
@@ -92,10 +93,10 @@ async fn fails(disk: &std::path::Path) {
         joins += 1;
         assert!(status == 200 && joins < 10_000, "{status} {body}");
     }
-    let says = "the store of the rooms has failed: start the service again\n";
+    let reason = "the store of the rooms has failed: restart the service\n";
     running
         .until("/readyz", |body| {
-            body.as_str().is_some_and(|body| body.contains(says))
+            body.as_str().is_some_and(|body| body.contains(reason))
         })
         .await;
     assert_eq!(running.get("/readyz").await.0, 503);

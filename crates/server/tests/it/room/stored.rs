@@ -1,4 +1,4 @@
-//! Rooms that are in the store and not in the configuration, or the other way round; and the draw, which outlives both.
+//! Rooms that only the store or only the configuration has; and the draw, which does not depend on either.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -13,8 +13,8 @@ use futures_util::future::join_all;
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 use tidegate_api::Time;
+use tidegate_core::clock::{Clock, SystemClock};
 use tidegate_core::ids::RoomId;
-use tidegate_store::{Clock, SystemClock};
 use tidegate_testkit::servers::{RedisOptions, RedisServer};
 use tokio::sync::Barrier;
 
@@ -25,10 +25,10 @@ use crate::support::{Backend, PATIENCE, Running, answer, config};
 on_both_stores! {
     rooms_of_the_store_are_served_while_the_event_service_is_down
     a_room_that_is_over_is_removed
-    a_seed_is_told_only_of_an_opening_that_is_past
+    a_seed_is_public_only_after_its_opening
 }
 
-/// An Event Service that says so many hundred seats as it was asked. It answers when `at_once` have asked.
+/// An event service whose n-th answer has n hundred seats. It answers once `at_once` calls have arrived.
 struct Events {
     url: String,
     calls: Arc<AtomicU64>,
@@ -71,7 +71,7 @@ impl Events {
     }
 }
 
-/// It knows one room, and takes its time for any.
+/// The event service knows one room, and every answer is slow.
 async fn slow_seats(State(calls): State<Arc<AtomicU64>>, Path(room): Path<String>) -> Response {
     calls.fetch_add(1, Ordering::SeqCst);
     tokio::time::sleep(Duration::from_millis(500)).await;
@@ -81,9 +81,9 @@ async fn slow_seats(State(calls): State<Arc<AtomicU64>>, Path(room): Path<String
     }
 }
 
-/// Sixteen calls run at once, and whoever waits for one waits no longer than for its answer.
+/// At most sixteen calls run concurrently, so made-up rooms could delay a real one.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn made_up_rooms_of_one_address_do_not_keep_others_from_a_real_one() {
+async fn made_up_rooms_from_one_address_do_not_block_a_real_one() {
     let calls = Arc::new(AtomicU64::new(0));
     let router = Router::new()
         .route("/{room}", get(slow_seats))
@@ -105,14 +105,14 @@ async fn made_up_rooms_of_one_address_do_not_keep_others_from_a_real_one() {
         .collect();
     let begun = tokio::time::Instant::now();
     while calls.load(Ordering::SeqCst) < 16 {
-        assert!(begun.elapsed() < PATIENCE, "the flood does not come");
+        assert!(begun.elapsed() < PATIENCE, "the flood does not arrive");
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
     let (status, answered) = get("gala", "198.51.100.1").await;
     assert_eq!(status, 200, "{answered}");
     let mut refused = 0;
-    for asked in flood {
-        let (status, problem) = asked.await.unwrap();
+    for request in flood {
+        let (status, problem) = request.await.unwrap();
         match status {
             404 => {}
             429 => refused += 1,
@@ -122,11 +122,11 @@ async fn made_up_rooms_of_one_address_do_not_keep_others_from_a_real_one() {
             assert_eq!(problem["code"], "too_many_joins", "{problem}");
         }
     }
-    // Thirty at once and one every two seconds; the real one beside them.
+    // The limit is thirty at once and one every two seconds, besides the real room.
     assert!(refused > 200, "{refused} of 300 were refused");
     assert!(calls.load(Ordering::SeqCst) < 100);
-    // A browser is answered by a page, and the room that there is stays open to the flooder.
-    // More than it may ask for again by now, however long the flood took.
+    // A browser gets a page, and the flooder can still join the real room. A hundred requests exceed what the limit allows
+    // again, however long the flood took.
     let pages = (0..100).map(|number| {
         let page = running
             .http
@@ -154,8 +154,8 @@ async fn rooms_of_the_store_are_served_while_the_event_service_is_down(backend: 
     let mut first = Visitor::of(&running, "gala");
     assert_eq!(first.post("join", json!({})).await.0, 200);
     let mut visitor = Visitor::of(&running, "gala");
-    let (_, place) = visitor.post("join", json!({})).await;
-    assert_eq!(place["position"], 2, "{place}");
+    let (_, ticket) = visitor.post("join", json!({})).await;
+    assert_eq!(ticket["position"], 2, "{ticket}");
     let cookie = visitor.cookie().unwrap().to_owned();
     let set = json!({ "seats": { "set": 7 }, "why": "a broken row" });
     assert_eq!(running.patch("/v1/rooms/gala/capacity", set).await.0, 200);
@@ -163,8 +163,8 @@ async fn rooms_of_the_store_are_served_while_the_event_service_is_down(backend: 
     events.stop().await;
     let running = running.restart().await;
     let mut visitor = Visitor::of(&running, "gala").with_cookie(&cookie);
-    let (status, place) = visitor.post("join", json!({})).await;
-    assert_eq!((status, &place["position"]), (200, &json!(2)), "{place}");
+    let (status, ticket) = visitor.post("join", json!({})).await;
+    assert_eq!((status, &ticket["position"]), (200, &json!(2)), "{ticket}");
     let room = running.ok("/v1/rooms/gala").await;
     assert_eq!(
         (&room["capacity"]["seats"], &room["configured"]["seats"]),
@@ -177,7 +177,7 @@ async fn rooms_of_the_store_are_served_while_the_event_service_is_down(backend: 
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn found_rooms_are_listed_after_a_restart_before_anybody_asks_for_them() {
+async fn rooms_of_the_store_are_listed_after_a_restart_before_anybody_requests_them() {
     let events = Events::start(1).await;
     let running = Running::start(Backend::Embedded, &events.settings()).await;
     let (status, _) = Visitor::of(&running, "gala").post("join", json!({})).await;
@@ -187,13 +187,13 @@ async fn found_rooms_are_listed_after_a_restart_before_anybody_asks_for_them() {
         .until("/v1/rooms", |rooms| names(rooms).contains(&"gala"))
         .await;
     assert_eq!(names(&rooms), ["concert", "gala"]);
-    assert_eq!(events.calls(), 1, "nobody is asked again");
+    assert_eq!(events.calls(), 1, "there is no further call");
     running.stop().await;
 }
 
-/// B-198: both are asked before either has answered.
+/// Both processes call the event service before either has an answer.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn two_brokers_that_are_told_different_things_keep_the_first() {
+async fn two_processes_with_different_answers_keep_the_first() {
     let events = Events::start(2).await;
     let (one, other) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
     let first = config(Backend::Redis, &one, &events.settings());
@@ -211,7 +211,7 @@ async fn two_brokers_that_are_told_different_things_keep_the_first() {
     let by = json!({ "seats": { "add": 5 }, "why": "another row" });
     let (_, room) = second.patch("/v1/rooms/gala/capacity", by).await;
     let held = room["capacity"]["seats"].clone();
-    // A third process begins, and asks nobody.
+    // A restarted process does not call the event service.
     let second = second.restart().await;
     assert_eq!(second.ok("/v1/rooms/gala").await["capacity"]["seats"], held);
     assert_eq!(first.ok("/v1/rooms/gala").await["waiting"], 2);
@@ -221,17 +221,17 @@ async fn two_brokers_that_are_told_different_things_keep_the_first() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn rooms_that_redis_lost_are_there_again_without_a_restart_and_let_nobody_in() {
+async fn rooms_that_redis_lost_are_created_again_without_a_restart_and_admit_nobody() {
     lost("*room:*").await;
 }
 
-/// One server of a Cluster lost its data, and the list of rooms is on another.
+/// One server of a Cluster lost its data, but the list of rooms is on another.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_room_that_is_only_on_the_list_is_there_again_and_lets_nobody_in() {
+async fn a_room_that_is_only_on_the_list_is_created_again_and_admits_nobody() {
     lost("*room:{*").await;
 }
 
-/// Keys that look like this are lost.
+/// Deletes the keys that match, and checks what becomes of the room.
 async fn lost(keys: &str) {
     let redis = RedisServer::start(RedisOptions::durable()).unwrap();
     let folder = tempfile::tempdir().unwrap();
@@ -242,21 +242,21 @@ async fn lost(keys: &str) {
         Visitor::of(&running, "concert").post("join", json!({})).await.0,
         200
     );
-    // Of the rooms only: the other parts have their own ways.
+    // Only keys of rooms, because the other modules recover differently.
     let forget = "for _, key in ipairs(redis.call('KEYS', ARGV[1])) do redis.call('DEL', key) end";
     redis.command(&["EVAL", forget, "0", keys]).unwrap();
     let begun = tokio::time::Instant::now();
-    let place = loop {
-        let (status, place) = Visitor::of(&running, "concert").post("join", json!({})).await;
+    let ticket = loop {
+        let (status, ticket) = Visitor::of(&running, "concert").post("join", json!({})).await;
         if status == 200 {
-            break place;
+            break ticket;
         }
-        assert!(begun.elapsed() < PATIENCE, "{status} {place}");
+        assert!(begun.elapsed() < PATIENCE, "{status} {ticket}");
         tokio::time::sleep(Duration::from_millis(500)).await;
     };
-    assert_eq!(place["number"], 0, "{place}");
-    // How many seats were sold is not known any more.
-    assert_eq!(place["state"], "WAITING", "{place}");
+    assert_eq!(ticket["number"], 0, "{ticket}");
+    // The room is paused, because the number of sold seats is lost.
+    assert_eq!(ticket["state"], "WAITING", "{ticket}");
     running
         .until("/v1/rooms/concert", |room| room["status"] == "PAUSED")
         .await;
@@ -278,14 +278,13 @@ async fn lost(keys: &str) {
     running.stop().await;
 }
 
-/// What a process has sent lies there meanwhile, and is done when Redis goes on: at a time at which everybody's last sign of
-/// life is too old.
+/// Redis executes the commands of a process only when it continues, and by then every heartbeat is too old.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn nobody_who_is_connected_loses_the_place_because_redis_stood_still() {
+async fn connected_visitors_keep_their_tickets_while_redis_is_frozen() {
     let mut redis = RedisServer::start(RedisOptions::durable()).unwrap();
     let folder = tempfile::tempdir().unwrap();
-    // Together shorter than Redis stands still, and that is shorter than calls are tried for: none of them fails. After it
-    // there is time for a heartbeat, also if that is late.
+    // Presence and grace together are shorter than the freeze, and the freeze is shorter than the retries of a call, so that
+    // none fails. After it there is time for a late heartbeat.
     let mut settings = config(Backend::Redis, &folder, &room_for(5_000, 1_000));
     settings.redis.urls = vec![redis.url().into()];
     let running = Running::with(settings, folder).await;
@@ -296,10 +295,10 @@ async fn nobody_who_is_connected_loses_the_place_because_redis_stood_still() {
     running
         .until("/v1/rooms/concert", |room| room["waiting"] == 11)
         .await;
-    // Absences count from then on.
+    // After this the settling period is over, and absences count.
     tokio::time::sleep(Duration::from_millis(6_000)).await;
     redis.pause().unwrap();
-    // Longer than the place of somebody absent is kept; so is the time afterwards, in which nothing may happen.
+    // Longer than an absent visitor keeps the ticket. The wait afterwards is as long, and no ticket may get lost in it.
     tokio::time::sleep(Duration::from_millis(7_000)).await;
     redis.resume().unwrap();
     tokio::time::sleep(Duration::from_millis(7_000)).await;
@@ -326,9 +325,9 @@ async fn a_room_that_is_over_is_removed(backend: Backend) {
     let mut visitor = Visitor::of(&running, "gala");
     let mut stream = visitor.stream().await;
     stream.next().await.unwrap();
-    let refused = |(status, problem): (u16, Value), says: &str| {
+    let refused = |(status, problem): (u16, Value), reason: &str| {
         assert_eq!(status, 409, "{problem}");
-        assert!(problem["detail"].as_str().unwrap().contains(says), "{problem}");
+        assert!(problem["detail"].as_str().unwrap().contains(reason), "{problem}");
     };
     refused(remove("gala").await, "neither closed nor sold out");
     running.did("/v1/rooms/gala/close", json!({})).await;
@@ -361,8 +360,8 @@ fn opens(settings: &mut tidegate_server::config::Config, at: Option<u64>) {
     room.opens_at = at.map(Time);
 }
 
-/// One that was told would tell those who come before the next opening which cookie goes first.
-async fn a_seed_is_told_only_of_an_opening_that_is_past(backend: Backend) {
+/// A public seed would show visitors before the opening which cookie gets the best position.
+async fn a_seed_is_public_only_after_its_opening(backend: Backend) {
     let folder = tempfile::tempdir().unwrap();
     let settings = config(backend, &folder, ROOM);
     let running = Running::with(settings.clone(), folder).await;
@@ -370,7 +369,7 @@ async fn a_seed_is_told_only_of_an_opening_that_is_past(backend: Backend) {
     assert_eq!(
         (&draw["commitment"], &draw["seed"]),
         (&Value::Null, &Value::Null),
-        "no opening, no draw"
+        "a room without an opening has no draw"
     );
     let past = running
         .ok("/v1/rooms/concert/draw?opensAt=2001-02-03T04:05:06Z")
@@ -391,11 +390,11 @@ async fn a_seed_is_told_only_of_an_opening_that_is_past(backend: Backend) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_draw_can_be_worked_out_again_by_those_who_took_part() {
+async fn visitors_can_verify_the_draw() {
     let folder = tempfile::tempdir().unwrap();
     let mut settings = config(Backend::Embedded, &folder, ROOM);
     let now = SystemClock.now().0;
-    // Long enough for all to come before, however busy the machine is.
+    // Long enough that all join before the opening, even on a busy machine.
     opens(&mut settings, Some(now + 30_000));
     let room = settings.rooms.get_mut(&RoomId::new("concert").unwrap()).unwrap();
     (room.capacity.inside, room.presence_ms.0) = (0, 600_000);
@@ -404,9 +403,9 @@ async fn a_draw_can_be_worked_out_again_by_those_who_took_part() {
     let mut visitors = Vec::new();
     for _ in 0..8 {
         let mut visitor = Visitor::of(&running, "concert");
-        let (status, place) = visitor.post("join", json!({})).await;
-        assert_eq!((status, &place["state"]), (200, &json!("EARLY")), "{place}");
-        assert_eq!(place.get("number"), None, "{place}");
+        let (status, ticket) = visitor.post("join", json!({})).await;
+        assert_eq!((status, &ticket["state"]), (200, &json!("EARLY")), "{ticket}");
+        assert_eq!(ticket.get("number"), None, "{ticket}");
         visitors.push(visitor);
     }
     let draw = running
@@ -420,21 +419,21 @@ async fn a_draw_can_be_worked_out_again_by_those_who_took_part() {
         .await;
     let mut people = Vec::new();
     for visitor in &mut visitors {
-        let (_, place) = visitor.get("ticket").await;
-        let person = place["person"].as_str().unwrap().to_owned();
+        let (_, ticket) = visitor.get("ticket").await;
+        let person = ticket["person"].as_str().unwrap().to_owned();
         let hash = Sha256::new().chain_update(&seed).chain_update(&person).finalize();
         // 13 digits of hex are 52 bits.
         let drawn = u64::from_str_radix(&hex(hash)[..13], 16).unwrap();
-        people.push((place["number"].as_u64().unwrap(), drawn));
+        people.push((ticket["number"].as_u64().unwrap(), drawn));
     }
     people.sort_unstable();
     assert!(people.is_sorted_by_key(|(_, drawn)| *drawn), "{people:?}");
     running.stop().await;
 }
 
-/// Another key signs from then on, as `docs/rooms.md` says; what was told, given or asked before still holds.
+/// The new key signs from then on, as `docs/rooms.md` says. Earlier commitments, cookies and tickets stay valid.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_key_is_replaced_while_a_draw_is_announced_and_people_wait() {
+async fn a_key_can_be_replaced_while_visitors_wait_for_a_draw() {
     let secret = "0123456789abcdef0123456789abcdef";
     let text = format!(
         r#"
@@ -445,11 +444,11 @@ grace_ms = 600000
 "#
     );
     let running = Running::start(Backend::Embedded, &text).await;
-    let told = running.ok("/v1/rooms/gala/draw").await;
+    let draw = running.ok("/v1/rooms/gala/draw").await;
     let claims = json!({ "sub": "ana", "aud": "gala", "exp": 4_000_000_000_u64 });
     let mut ana = Visitor::of(&running, "gala");
-    let (status, place) = ana.post("join", json!({ "token": signed(secret, claims) })).await;
-    assert_eq!((status, &place["state"]), (200, &json!("EARLY")), "{place}");
+    let (status, ticket) = ana.post("join", json!({ "token": signed(secret, claims) })).await;
+    assert_eq!((status, &ticket["state"]), (200, &json!("EARLY")), "{ticket}");
     let cookie = ana.cookie().unwrap().to_owned();
     let keys = running.ok("/.well-known/jwks.json").await;
     let made = std::process::Command::new("openssl")
@@ -459,11 +458,11 @@ grace_ms = 600000
     assert!(made.unwrap().status.success());
     let running = running.restart().await;
     let both = running.ok("/.well-known/jwks.json").await;
-    assert_ne!(both["keys"][0], keys["keys"][0], "another one signs");
+    assert_ne!(both["keys"][0], keys["keys"][0], "the new key signs");
     assert_eq!(both["keys"][1], keys["keys"][0]);
-    assert_eq!(running.ok("/v1/rooms/gala/draw").await, told);
+    assert_eq!(running.ok("/v1/rooms/gala/draw").await, draw);
     let mut ana = Visitor::of(&running, "gala").with_cookie(&cookie);
-    let (status, place) = ana.get("ticket").await;
-    assert_eq!((status, &place["state"]), (200, &json!("EARLY")), "{place}");
+    let (status, ticket) = ana.get("ticket").await;
+    assert_eq!((status, &ticket["state"]), (200, &json!("EARLY")), "{ticket}");
     running.stop().await;
 }

@@ -1,21 +1,21 @@
-//! Tokens, passes and exceptions that end before the visit does, or with it.
+//! Tokens, passes and the time for failing open end before a visit does, or with it.
 
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use tidegate_store::{Clock, SystemClock};
+use tidegate_core::clock::{Clock, SystemClock};
 use tidegate_testkit::servers::{RedisOptions, RedisServer};
 
 use super::bad_input::signed;
-use super::people::{ROOM, Visitor, a_moment, shows};
-use super::visits::told;
+use super::people::{ROOM, Visitor, pause, with_pass};
+use super::visits::until_scraped;
 use crate::support::{Backend, Running, config};
 
 const SECRET: &str = "0123456789abcdef0123456789abcdef";
 
-/// A line may be longer than the shop's token lasts.
+/// A visitor may wait longer than the shop's token is valid.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn whoever_was_named_keeps_the_place_when_the_token_has_expired() {
+async fn a_visitor_keeps_the_ticket_after_the_token_has_expired() {
     let text = format!(
         r#"
 [rooms.members]
@@ -25,14 +25,14 @@ grace_ms = 600000
 "#
     );
     let running = Running::start(Backend::Embedded, &text).await;
-    // Long enough to join with it, also if the machine stalls.
+    // Long enough to join with it on a stalled machine.
     let end = SystemClock.now().0.div_ceil(1_000) + 15;
     let token = signed(SECRET, json!({ "sub": "ana", "aud": "members", "exp": end }));
     let mut ana = Visitor::of(&running, "members");
-    let (status, place) = ana.post("join", json!({ "token": token })).await;
-    assert_eq!((status, &place["position"]), (200, &json!(1)), "{place}");
+    let (status, ticket) = ana.post("join", json!({ "token": token })).await;
+    assert_eq!((status, &ticket["position"]), (200, &json!(1)), "{ticket}");
     while SystemClock.now().0 <= end * 1_000 {
-        a_moment(100).await;
+        pause(100).await;
     }
     let (status, problem) = Visitor::of(&running, "members")
         .post("join", json!({ "token": token }))
@@ -40,15 +40,15 @@ grace_ms = 600000
     assert_eq!(
         (status, &problem["code"]),
         (401, &json!("bad_token")),
-        "for others the token is over: {problem}"
+        "the token has expired for other browsers: {problem}"
     );
-    let (status, place) = ana.get("ticket").await;
-    assert_eq!((status, &place["position"]), (200, &json!(1)), "{place}");
-    // A browser's stream comes back by the address that it began with.
+    let (status, ticket) = ana.get("ticket").await;
+    assert_eq!((status, &ticket["position"]), (200, &json!(1)), "{ticket}");
+    // A browser reconnects its stream with the URL that it began with.
     let mut stream = ana.stream_with(&format!("?token={token}")).await.ok().unwrap();
     assert_eq!(stream.next().await.unwrap().1["position"], 1);
     drop(stream);
-    // Somebody else's old link in the same browser is not hers.
+    // An expired link of another person in the same browser is refused.
     let old = signed(SECRET, json!({ "sub": "bob", "aud": "members", "exp": 1_000 }));
     let (status, problem) = ana.stream_with(&format!("?token={old}")).await.err().unwrap();
     assert_eq!(
@@ -56,7 +56,7 @@ grace_ms = 600000
         (401, &json!("bad_token")),
         "{problem}"
     );
-    // Another place needs another token.
+    // Another ticket needs another token.
     let (status, left) = ana.post("leave", json!({})).await;
     assert_eq!((status, &left["end"]), (200, &json!("LEFT")), "{left}");
     let (status, problem) = ana.post("join", json!({ "again": true })).await;
@@ -65,12 +65,12 @@ grace_ms = 600000
         (401, &json!("bad_token")),
         "{problem}"
     );
-    // What the browser keeps is no token, and cannot be changed into somebody else.
-    let kept = ana.cookie().unwrap().to_owned();
-    assert!(!kept.contains(&token), "{kept}");
-    let (name, value) = kept.split_once('=').unwrap();
+    // The identity cookie does not contain the token, and a changed cookie is not valid.
+    let stored = ana.cookie().unwrap().to_owned();
+    assert!(!stored.contains(&token), "{stored}");
+    let (name, value) = stored.split_once('=').unwrap();
     let other = format!("{name}=B{}", &value[1..]);
-    let other = if other == kept {
+    let other = if other == stored {
         format!("{name}=C{}", &value[1..])
     } else {
         other
@@ -87,27 +87,27 @@ grace_ms = 600000
     running.stop().await;
 }
 
-/// A visit is longer than the time in which its pass can be redeemed.
+/// A visit may last longer than its pass can be redeemed.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn whoever_is_inside_is_known_by_the_pass_after_its_time() {
-    // Long enough to be redeemed, also if the machine stalls.
+async fn an_expired_pass_still_identifies_a_visitor_who_is_inside() {
+    // Long enough to redeem the pass on a stalled machine.
     let running = Running::start(Backend::Embedded, &format!("{ROOM}pass_ms = 15000\n")).await;
     let mut visitor = Visitor::of(&running, "concert");
     let pass = visitor.stream().await.granted().await;
-    let (status, visit) = visitor.shop("redeem", shows(&pass)).await;
+    let (status, visit) = visitor.shop("redeem", with_pass(&pass)).await;
     assert_eq!((status, &visit["state"]), (200, &json!("INSIDE")), "{visit}");
-    a_moment(16_500).await;
-    let (status, visit) = visitor.shop("check", shows(&pass)).await;
+    pause(16_500).await;
+    let (status, visit) = visitor.shop("check", with_pass(&pass)).await;
     assert_eq!((status, &visit["state"]), (200, &json!("INSIDE")), "{visit}");
-    // One that was not redeemed is over by then.
-    visitor.shop("complete", shows(&pass)).await;
+    // A pass that was not redeemed in time ends the ticket.
+    visitor.shop("complete", with_pass(&pass)).await;
     let mut late = Visitor::of(&running, "concert");
     let mut stream = late.stream().await;
     let pass = stream.granted().await;
     stream.until("closed", |closed| closed["end"] == "NO_SHOW").await;
-    let (_, ended) = late.shop("check", shows(&pass)).await;
+    let (_, ended) = late.shop("check", with_pass(&pass)).await;
     assert_eq!(ended["end"], "NO_SHOW", "{ended}");
-    let (status, problem) = late.shop("redeem", shows(&pass)).await;
+    let (status, problem) = late.shop("redeem", with_pass(&pass)).await;
     assert_eq!(
         (status, &problem["code"]),
         (410, &json!("pass_expired")),
@@ -116,9 +116,9 @@ async fn whoever_is_inside_is_known_by_the_pass_after_its_time() {
     running.stop().await;
 }
 
-/// Lets everybody in while the store is away, because the operator said so, and for as long as said.
+/// The room admits everybody while the store is unavailable, because its settings allow it.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_room_that_may_fail_open_does_so_until_its_time() {
+async fn a_room_that_may_fail_open_does_so_until_the_configured_time() {
     let mut redis = RedisServer::start(RedisOptions::durable()).unwrap();
     let folder = tempfile::tempdir().unwrap();
     let text = format!(
@@ -136,9 +136,12 @@ capacity = {{ inside = 0, per_second = 1 }}
     let mut settings = config(Backend::Redis, &folder, &text);
     settings.redis.urls = vec![redis.url().into()];
     let running = Running::with(settings, folder).await;
-    let (_, place) = Visitor::of(&running, "open").post("join", json!({})).await;
-    assert_eq!(place["state"], "WAITING", "while the store is there: {place}");
-    told(&running, "tidegate_room_open{room=\"open\"}", |open| open == 1.0).await;
+    let (_, ticket) = Visitor::of(&running, "open").post("join", json!({})).await;
+    assert_eq!(
+        ticket["state"], "WAITING",
+        "while the store is available: {ticket}"
+    );
+    until_scraped(&running, "tidegate_room_open{room=\"open\"}", |open| open == 1.0).await;
 
     redis.kill().unwrap();
     let (status, problem) = refused(&running, "shut").await;
@@ -148,33 +151,33 @@ capacity = {{ inside = 0, per_second = 1 }}
         "{problem}"
     );
     let mut visitor = Visitor::of(&running, "open");
-    let (status, place) = visitor.post("join", json!({})).await;
-    assert_eq!((status, &place["state"]), (200, &json!("GRANTED")), "{place}");
-    let pass = place["pass"]["token"].as_str().unwrap().to_owned();
-    let (status, visit) = visitor.shop("redeem", shows(&pass)).await;
+    let (status, ticket) = visitor.post("join", json!({})).await;
+    assert_eq!((status, &ticket["state"]), (200, &json!("GRANTED")), "{ticket}");
+    let pass = ticket["pass"]["token"].as_str().unwrap().to_owned();
+    let (status, visit) = visitor.shop("redeem", with_pass(&pass)).await;
     assert_eq!((status, &visit["state"]), (200, &json!("INSIDE")), "{visit}");
-    let (status, done) = visitor.shop("complete", shows(&pass)).await;
+    let (status, done) = visitor.shop("complete", with_pass(&pass)).await;
     assert_eq!((status, &done["end"]), (200, &json!("COMPLETED")), "{done}");
     let name = visitor.stream_with("").await.ok().unwrap().next().await;
     assert_eq!(name.unwrap().0, "granted");
     let given = "tidegate_room_failed_open_passes_total{room=\"open\"}";
-    told(&running, given, |passes| passes == 2.0).await;
-    a_moment(21_500).await;
-    let (status, problem) = visitor.shop("redeem", shows(&pass)).await;
+    until_scraped(&running, given, |passes| passes == 2.0).await;
+    pause(21_500).await;
+    let (status, problem) = visitor.shop("redeem", with_pass(&pass)).await;
     assert_eq!(
         (status, &problem["code"]),
         (410, &json!("pass_expired")),
-        "it has a time like any other: {problem}"
+        "the pass expires like any other: {problem}"
     );
     running.stop().await;
 }
 
-/// So many seconds from now.
+/// A time this many seconds from now.
 pub(crate) fn soon(seconds: u64) -> String {
     tidegate_api::Time(SystemClock.now().0 + seconds * 1_000).to_string()
 }
 
-/// Nobody could buy there before the store went away: a signed pass would open a sale that has not begun, or is over.
+/// Nobody could buy before the outage, so a pass would open a sale that has not begun or is over.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_room_that_was_not_open_does_not_fail_open() {
     let mut redis = RedisServer::start(RedisOptions::durable()).unwrap();
@@ -207,7 +210,7 @@ async fn a_room_that_was_not_open_does_not_fail_open() {
         ("closed", 0.0),
     ] {
         let series = format!("tidegate_room_open{{room=\"{room}\"}}");
-        told(&running, &series, |told| told == open).await;
+        until_scraped(&running, &series, |value| value == open).await;
     }
     redis.kill().unwrap();
     for room in ["early", "sold", "paused", "closed"] {
@@ -218,16 +221,16 @@ async fn a_room_that_was_not_open_does_not_fail_open() {
             "{room}: {problem}"
         );
         let given = format!("tidegate_room_failed_open_passes_total{{room=\"{room}\"}}");
-        told(&running, &given, |passes| passes == 0.0).await;
+        until_scraped(&running, &given, |passes| passes == 0.0).await;
     }
-    let (status, place) = Visitor::of(&running, "open").post("join", json!({})).await;
-    assert_eq!((status, &place["state"]), (200, &json!("GRANTED")), "{place}");
+    let (status, ticket) = Visitor::of(&running, "open").post("join", json!({})).await;
+    assert_eq!((status, &ticket["state"]), (200, &json!("GRANTED")), "{ticket}");
     running.stop().await;
 }
 
-/// An exception without an end would be forgotten.
+/// Operators would forget a room that fails open forever.
 #[tokio::test]
-async fn an_exception_that_would_not_end_is_refused_at_the_start() {
+async fn failing_open_for_too_long_is_refused_at_the_start() {
     let folder = tempfile::tempdir().unwrap();
     let text = "[rooms.open]\nfail_open_until = \"2100-01-01T00:00:00Z\"";
     let settings = config(Backend::Embedded, &folder, text);
@@ -235,13 +238,13 @@ async fn an_exception_that_would_not_end_is_refused_at_the_start() {
     let refused = refused.to_string();
     assert!(
         refused.contains(
-            "rooms.open.fail_open_until = 2100-01-01T00:00:00.000Z: an exception ends at most 7 days"
+            "rooms.open.fail_open_until = 2100-01-01T00:00:00.000Z: it must be at most 7 days ahead"
         ),
         "{refused}"
     );
 }
 
-/// The first calls after a server has gone may be on their way to it still.
+/// Joins until the room refuses: the first call after the outage may still succeed.
 async fn refused(running: &Running, room: &str) -> (u16, Value) {
     let found = tokio::time::timeout(Duration::from_secs(60), async {
         loop {
@@ -249,8 +252,8 @@ async fn refused(running: &Running, room: &str) -> (u16, Value) {
             if status != 200 {
                 return (status, body);
             }
-            a_moment(100).await;
+            pause(100).await;
         }
     });
-    found.await.expect("a store that is away is noticed")
+    found.await.expect("the service detects the outage")
 }

@@ -1,23 +1,23 @@
-//! How it goes when it goes well: places, positions, passes, and an operator at the door.
+//! Regular visits: tickets, positions, passes, and the commands of operators.
 
 use serde_json::json;
 
-use super::people::{ROOM, Visitor, a_moment, room_for, shows};
+use super::people::{ROOM, Visitor, pause, room_for, with_pass};
 use crate::support::{Backend, PATIENCE, Running, answer};
 
 on_both_stores! {
-    a_visitor_waits_is_let_in_and_buys
-    the_same_browser_has_the_same_place_and_the_newest_stream_wins
-    polling_keeps_a_place_as_a_stream_does
+    a_visitor_waits_is_admitted_and_buys
+    the_same_browser_has_the_same_ticket_and_the_newest_stream_wins
+    polling_keeps_a_ticket_as_a_stream_does
     operators_pause_close_and_change_the_limits
-    a_change_that_is_sent_again_is_made_once
-    a_visit_that_has_ended_is_neither_sold_nor_goes_on
-    passes_are_taken_back_and_given_anew
-    places_outlive_a_restart
-    what_happens_is_counted
+    a_repeated_change_is_applied_once
+    a_visit_that_has_ended_can_be_neither_completed_nor_extended
+    passes_are_revoked_and_issued_again
+    tickets_survive_a_restart
+    visits_are_counted
 }
 
-async fn a_visitor_waits_is_let_in_and_buys(backend: Backend) {
+async fn a_visitor_waits_is_admitted_and_buys(backend: Backend) {
     let running = Running::start(backend, ROOM).await;
     let (mut first, mut second, mut third) = (
         Visitor::of(&running, "concert"),
@@ -27,20 +27,20 @@ async fn a_visitor_waits_is_let_in_and_buys(backend: Backend) {
     let mut first_stream = first.stream().await;
     let pass = first_stream.granted().await;
     let mut second_stream = second.stream().await;
-    let (name, place) = second_stream.next().await.unwrap();
-    assert_eq!((name.as_str(), &place["position"]), ("queued", &json!(1)));
+    let (name, ticket) = second_stream.next().await.unwrap();
+    assert_eq!((name.as_str(), &ticket["position"]), ("queued", &json!(1)));
     assert_eq!(
-        (&place["ahead"], &place["behind"], &place["waiting"]),
+        (&ticket["ahead"], &ticket["behind"], &ticket["waiting"]),
         (&json!(0), &json!(0), &json!(1))
     );
     let mut third_stream = third.stream().await;
-    let (_, place) = third_stream.next().await.unwrap();
+    let (_, ticket) = third_stream.next().await.unwrap();
     assert_eq!(
-        (&place["position"], &place["roomStatus"]),
+        (&ticket["position"], &ticket["roomStatus"]),
         (&json!(2), &json!("OPEN"))
     );
 
-    let (status, visit) = first.shop("check", shows(&pass)).await;
+    let (status, visit) = first.shop("check", with_pass(&pass)).await;
     assert_eq!((status, &visit["state"]), (200, &json!("GRANTED")), "{visit}");
     let named = json!({ "pass": pass, "session": "basket-7" });
     let (status, visit) = first.shop("redeem", named.clone()).await;
@@ -48,9 +48,9 @@ async fn a_visitor_waits_is_let_in_and_buys(backend: Backend) {
     assert_eq!(
         first.shop("redeem", named).await.0,
         200,
-        "the same session may ask again"
+        "the same session may repeat the call"
     );
-    let (status, problem) = first.shop("redeem", shows(&pass)).await;
+    let (status, problem) = first.shop("redeem", with_pass(&pass)).await;
     assert_eq!((status, &problem["code"]), (409, &json!("pass_used")));
     let (status, longer) = first
         .shop("extend", json!({ "pass": pass, "forMs": 3_600_000 }))
@@ -58,10 +58,10 @@ async fn a_visitor_waits_is_let_in_and_buys(backend: Backend) {
     assert_eq!(status, 200);
     assert!(longer["until"].as_str() > visit["until"].as_str(), "{longer}");
     for _ in 0..2 {
-        let (status, done) = first.shop("complete", shows(&pass)).await;
+        let (status, done) = first.shop("complete", with_pass(&pass)).await;
         assert_eq!((status, &done["end"]), (200, &json!("COMPLETED")), "{done}");
     }
-    let (status, problem) = first.shop("extend", shows(&pass)).await;
+    let (status, problem) = first.shop("extend", with_pass(&pass)).await;
     assert_eq!(
         (status, &problem["code"]),
         (409, &json!("visit_ended")),
@@ -72,16 +72,16 @@ async fn a_visitor_waits_is_let_in_and_buys(backend: Backend) {
         detail.contains("(completed)") && detail.contains("seat stays taken"),
         "{detail}"
     );
-    let (status, done) = first.shop("release", shows(&pass)).await;
+    let (status, done) = first.shop("release", with_pass(&pass)).await;
     assert_eq!((status, &done["end"]), (200, &json!("COMPLETED")), "{done}");
     first_stream
         .until("closed", |closed| closed["end"] == "COMPLETED")
         .await;
-    assert!(first_stream.next().await.is_none(), "the last word");
+    assert!(first_stream.next().await.is_none(), "the stream ends");
 
     second_stream.granted().await;
     third_stream
-        .until("position", |place| place["position"] == 1)
+        .until("position", |ticket| ticket["position"] == 1)
         .await;
     let room = running.ok("/v1/rooms/concert").await;
     assert_eq!(
@@ -97,8 +97,8 @@ async fn a_visitor_waits_is_let_in_and_buys(backend: Backend) {
     running.stop().await;
 }
 
-async fn the_same_browser_has_the_same_place_and_the_newest_stream_wins(backend: Backend) {
-    // The grace is longer than a stall: a short break is one also on a slow machine.
+async fn the_same_browser_has_the_same_ticket_and_the_newest_stream_wins(backend: Backend) {
+    // The grace period is longer than a stall, so that a short break stays one on a slow machine.
     let running = Running::start(backend, &room_for(1_500, 10_000)).await;
     let mut inside = Visitor::of(&running, "concert");
     inside.stream().await.granted().await;
@@ -109,74 +109,74 @@ async fn the_same_browser_has_the_same_place_and_the_newest_stream_wins(backend:
     let mut behind = other.stream().await;
     assert_eq!(behind.next().await.unwrap().1["position"], 2);
     let mut new = visitor.stream().await;
-    assert_eq!(new.next().await.unwrap().1["position"], 1, "the place is kept");
+    assert_eq!(new.next().await.unwrap().1["position"], 1, "the ticket is kept");
     old.until("superseded", |_| true).await;
     assert!(old.next().await.is_none());
     drop(old);
-    // Longer than presence and grace: the older stream's end has not touched the place.
-    a_moment(12_000).await;
-    let (status, place) = visitor.get("ticket").await;
-    assert_eq!((status, &place["position"]), (200, &json!(1)), "{place}");
-    // A short break, then another connection: nobody went past.
+    // Longer than presence and grace: the end of the older stream has not affected the ticket.
+    pause(12_000).await;
+    let (status, ticket) = visitor.get("ticket").await;
+    assert_eq!((status, &ticket["position"]), (200, &json!(1)), "{ticket}");
+    // After a short break the position is the same.
     drop(new);
-    a_moment(500).await;
+    pause(500).await;
     assert_eq!(visitor.stream().await.next().await.unwrap().1["position"], 1);
-    // A break longer than all patience, while the other one stays.
+    // A break longer than the grace period loses the ticket, while the other visitor stays.
     running
         .until("/v1/rooms/concert", |room| room["counts"]["lost"] == 1)
         .await;
-    let (_, place) = visitor.get("ticket").await;
+    let (_, ticket) = visitor.get("ticket").await;
     assert_eq!(
-        (&place["state"], &place["end"]),
+        (&ticket["state"], &ticket["end"]),
         (&json!("ENDED"), &json!("LOST"))
     );
-    behind.until("position", |place| place["position"] == 1).await;
+    behind.until("position", |ticket| ticket["position"] == 1).await;
     let mut closed = visitor.stream().await;
     assert_eq!(
         closed.next().await.unwrap().0,
         "closed",
-        "a new place is asked for, not given"
+        "a new ticket needs a request"
     );
     let mut again = visitor.stream_with("?again=1").await.unwrap_or_else(|_| panic!());
     assert_eq!(again.next().await.unwrap().1["position"], 2);
     running.stop().await;
 }
 
-async fn polling_keeps_a_place_as_a_stream_does(backend: Backend) {
+async fn polling_keeps_a_ticket_as_a_stream_does(backend: Backend) {
     let running = Running::start(backend, &room_for(1_500, 10_000)).await;
     let mut inside = Visitor::of(&running, "concert");
     let mut stream = inside.stream().await;
     stream.granted().await;
     let mut polls = Visitor::of(&running, "concert");
     assert_eq!(polls.get("ticket").await.1["code"], "no_ticket");
-    let (status, place) = polls.post("join", json!({})).await;
-    assert_eq!((status, &place["position"]), (200, &json!(1)), "{place}");
-    // Longer in all than presence and grace.
+    let (status, ticket) = polls.post("join", json!({})).await;
+    assert_eq!((status, &ticket["position"]), (200, &json!(1)), "{ticket}");
+    // Altogether longer than presence and grace.
     for _ in 0..13 {
-        a_moment(1_000).await;
+        pause(1_000).await;
         assert_eq!(polls.get("ticket").await.1["position"], 1);
     }
     let (status, left) = inside.post("leave", json!({})).await;
     assert_eq!((status, &left["end"]), (200, &json!("LEFT")));
-    // Who waits for the pass goes on asking: whoever is silent is passed over.
+    // The visitor keeps polling, because the room skips absent visitors.
     let begun = std::time::Instant::now();
-    let place = loop {
-        let (_, place) = polls.get("ticket").await;
-        if place["state"] == "GRANTED" {
-            break place;
+    let ticket = loop {
+        let (_, ticket) = polls.get("ticket").await;
+        if ticket["state"] == "GRANTED" {
+            break ticket;
         }
-        assert!(begun.elapsed() < crate::support::PATIENCE, "{place}");
-        a_moment(50).await;
+        assert!(begun.elapsed() < crate::support::PATIENCE, "{ticket}");
+        pause(50).await;
     };
-    let go_to = place["pass"]["goTo"].as_str().unwrap();
+    let go_to = ticket["pass"]["goTo"].as_str().unwrap();
     assert!(
         go_to.starts_with("https://shop.example/enter?from=queue&pass=ey"),
         "{go_to}"
     );
     assert_eq!(
         polls.get("ticket").await.1["pass"],
-        place["pass"],
-        "signed again, the same"
+        ticket["pass"],
+        "the same pass again"
     );
     running.stop().await;
 }
@@ -193,7 +193,7 @@ async fn operators_pause_close_and_change_the_limits(backend: Backend) {
         .did("/v1/rooms/concert/pause", json!({ "why": "the till broke" }))
         .await;
     assert_eq!(room["status"], "PAUSED");
-    stream.until("paused", |place| place["position"] == 1).await;
+    stream.until("paused", |ticket| ticket["position"] == 1).await;
     let change = json!({ "inside": { "add": 1 }, "why": "another till" });
     let (status, room) = running.patch("/v1/rooms/concert/capacity", change).await;
     assert_eq!((status, &room["capacity"]["inside"]), (200, &json!(2)), "{room}");
@@ -209,7 +209,7 @@ async fn operators_pause_close_and_change_the_limits(backend: Backend) {
     assert_eq!(
         (&room["granted"], &room["capacity"]["inside"]),
         (&json!(2), &json!(0)),
-        "nobody has to go"
+        "nobody has to leave"
     );
     let mut late = Visitor::of(&running, "concert");
     let mut waits = late.stream().await;
@@ -221,7 +221,7 @@ async fn operators_pause_close_and_change_the_limits(backend: Backend) {
     let (status, problem) = Visitor::of(&running, "concert").post("join", json!({})).await;
     assert_eq!((status, &problem["code"]), (410, &json!("room_closed")));
     let audit = running.ok("/v1/audit").await;
-    let told = audit.to_string();
+    let entries = audit.to_string();
     for command in [
         "room.pause",
         "room.resume",
@@ -229,15 +229,15 @@ async fn operators_pause_close_and_change_the_limits(backend: Backend) {
         "room.close",
         "the till broke",
     ] {
-        assert!(told.contains(command), "{command} is not in {told}");
+        assert!(entries.contains(command), "{command} is not in {entries}");
     }
     let history = running.ok("/v1/rooms/concert/history").await;
     assert!(!history["samples"].as_array().unwrap().is_empty());
     running.stop().await;
 }
 
-/// Whoever heard no answer sends it again.
-async fn a_change_that_is_sent_again_is_made_once(backend: Backend) {
+/// A client that got no response repeats its request.
+async fn a_repeated_change_is_applied_once(backend: Backend) {
     let running = Running::start(backend, ROOM).await;
     let by = |many: i64, request: Option<&str>| {
         let mut change = json!({ "seats": { "add": many }, "why": "another row" });
@@ -251,7 +251,7 @@ async fn a_change_that_is_sent_again_is_made_once(backend: Backend) {
         (5, Some("row-7"), 55),
         (5, Some("row-8"), 60),
         (5, Some("row-7"), 60),
-        // A name that was used twice by mistake takes nobody's change away.
+        // A different change with a reused name is applied.
         (3, Some("row-7"), 63),
         (5, None, 68),
         (5, None, 73),
@@ -271,17 +271,17 @@ async fn a_change_that_is_sent_again_is_made_once(backend: Backend) {
     running.stop().await;
 }
 
-/// Somebody else may have its seat.
-async fn a_visit_that_has_ended_is_neither_sold_nor_goes_on(backend: Backend) {
+/// Another visitor may have the seat.
+async fn a_visit_that_has_ended_can_be_neither_completed_nor_extended(backend: Backend) {
     let running = Running::start(backend, &format!("{ROOM}inside_ms = 2000\n")).await;
     let mut visitor = Visitor::of(&running, "concert");
     let pass = visitor.stream().await.granted().await;
-    assert_eq!(visitor.shop("redeem", shows(&pass)).await.0, 200);
+    assert_eq!(visitor.shop("redeem", with_pass(&pass)).await.0, 200);
     running
         .until("/v1/rooms/concert", |room| room["counts"]["expired"] == 1)
         .await;
     for what in ["complete", "extend", "complete"] {
-        let (status, problem) = visitor.shop(what, shows(&pass)).await;
+        let (status, problem) = visitor.shop(what, with_pass(&pass)).await;
         assert_eq!(
             (status, &problem["code"]),
             (409, &json!("visit_ended")),
@@ -294,7 +294,7 @@ async fn a_visit_that_has_ended_is_neither_sold_nor_goes_on(backend: Backend) {
         );
     }
     for what in ["release", "check"] {
-        let (status, visit) = visitor.shop(what, shows(&pass)).await;
+        let (status, visit) = visitor.shop(what, with_pass(&pass)).await;
         assert_eq!(
             (status, &visit["end"]),
             (200, &json!("EXPIRED")),
@@ -310,7 +310,7 @@ async fn a_visit_that_has_ended_is_neither_sold_nor_goes_on(backend: Backend) {
     running.stop().await;
 }
 
-async fn passes_are_taken_back_and_given_anew(backend: Backend) {
+async fn passes_are_revoked_and_issued_again(backend: Backend) {
     let running = Running::start(backend, ROOM).await;
     let mut visitor = Visitor::of(&running, "concert");
     let mut stream = visitor.stream().await;
@@ -321,13 +321,13 @@ async fn passes_are_taken_back_and_given_anew(backend: Backend) {
     let new = stream.granted().await;
     assert_ne!(old, new);
     refused_as_void(&visitor, &old).await;
-    assert_eq!(visitor.shop("redeem", shows(&new)).await.0, 200);
-    // Whoever has the old one is not who is inside.
+    assert_eq!(visitor.shop("redeem", with_pass(&new)).await.0, 200);
+    // The revoked pass does not work for the visitor who is inside, either.
     refused_as_void(&visitor, &old).await;
-    let (status, visit) = visitor.shop("check", shows(&new)).await;
+    let (status, visit) = visitor.shop("check", with_pass(&new)).await;
     assert_eq!((status, &visit["state"]), (200, &json!("INSIDE")), "{visit}");
-    assert_eq!(visitor.shop("extend", shows(&new)).await.0, 200);
-    let (status, done) = visitor.shop("complete", shows(&new)).await;
+    assert_eq!(visitor.shop("extend", with_pass(&new)).await.0, 200);
+    let (status, done) = visitor.shop("complete", with_pass(&new)).await;
     assert_eq!((status, &done["end"]), (200, &json!("COMPLETED")), "{done}");
     let keys = answer(running.http.get(format!("{}/.well-known/jwks.json", running.url)))
         .await
@@ -339,10 +339,10 @@ async fn passes_are_taken_back_and_given_anew(backend: Backend) {
     running.stop().await;
 }
 
-/// By everything that a shop can ask.
+/// Every route of shops refuses the pass.
 async fn refused_as_void(shop: &Visitor, pass: &str) {
     for what in ["redeem", "check", "extend", "complete", "release"] {
-        let (status, problem) = shop.shop(what, shows(pass)).await;
+        let (status, problem) = shop.shop(what, with_pass(pass)).await;
         assert_eq!(
             (status, &problem["code"]),
             (410, &json!("pass_void")),
@@ -351,7 +351,7 @@ async fn refused_as_void(shop: &Visitor, pass: &str) {
     }
 }
 
-async fn places_outlive_a_restart(backend: Backend) {
+async fn tickets_survive_a_restart(backend: Backend) {
     let running = Running::start(backend, ROOM).await;
     let (mut first, mut second) = (Visitor::of(&running, "concert"), Visitor::of(&running, "concert"));
     let mut stream = first.stream().await;
@@ -364,15 +364,15 @@ async fn places_outlive_a_restart(backend: Backend) {
     assert_eq!(second.stream().await.next().await.unwrap().1["position"], 1);
     let shop = Visitor::of(&running, "concert");
     assert_eq!(
-        shop.shop("redeem", shows(&pass)).await.0,
+        shop.shop("redeem", with_pass(&pass)).await.0,
         200,
-        "the pass is as good as before"
+        "the pass is still valid"
     );
     running.stop().await;
 }
 
-/// What `/metrics` tells of the series with this name and labels, once it is as wanted.
-pub(crate) async fn told(running: &Running, series: &str, wanted: impl Fn(f64) -> bool) {
+/// Scrapes `/metrics` until the series with this name and labels is as wanted.
+pub(crate) async fn until_scraped(running: &Running, series: &str, wanted: impl Fn(f64) -> bool) {
     let begun = tokio::time::Instant::now();
     loop {
         let request = running.http.get(format!("{}/metrics", running.url));
@@ -382,11 +382,11 @@ pub(crate) async fn told(running: &Running, series: &str, wanted: impl Fn(f64) -
             return;
         }
         assert!(begun.elapsed() < PATIENCE, "{series} is {value:?} in\n{text}");
-        a_moment(50).await;
+        pause(50).await;
     }
 }
 
-async fn what_happens_is_counted(backend: Backend) {
+async fn visits_are_counted(backend: Backend) {
     let limited = format!("[room]\nmax_streams = 70\n{ROOM}max_waiting = 90\n");
     let running = Running::start(backend, &limited).await;
     let (mut first, mut second, mut third) = (
@@ -397,8 +397,8 @@ async fn what_happens_is_counted(backend: Backend) {
     let mut first_stream = first.stream().await;
     let pass = first_stream.granted().await;
     let (mut second_stream, mut third_stream) = (second.stream().await, third.stream().await);
-    let (_, place) = third_stream.next().await.unwrap();
-    assert_eq!(place["position"], 2);
+    let (_, ticket) = third_stream.next().await.unwrap();
+    assert_eq!(ticket["position"], 2);
     for (series, value) in [
         ("tidegate_room_people{room=\"concert\",state=\"granted\"}", 1.0),
         ("tidegate_room_people{room=\"concert\",state=\"waiting\"}", 2.0),
@@ -412,13 +412,13 @@ async fn what_happens_is_counted(backend: Backend) {
             0.0,
         ),
     ] {
-        told(&running, series, |told| told == value).await;
+        until_scraped(&running, series, |scraped| scraped == value).await;
     }
-    assert_eq!(first.shop("redeem", shows(&pass)).await.0, 200);
-    assert_eq!(first.shop("complete", shows(&pass)).await.0, 200);
+    assert_eq!(first.shop("redeem", with_pass(&pass)).await.0, 200);
+    assert_eq!(first.shop("complete", with_pass(&pass)).await.0, 200);
     second_stream.granted().await;
     third_stream
-        .until("position", |place| place["position"] == 1)
+        .until("position", |ticket| ticket["position"] == 1)
         .await;
     for (series, least) in [
         ("tidegate_room_admissions_total{room=\"concert\"}", 2.0),
@@ -440,7 +440,7 @@ async fn what_happens_is_counted(backend: Backend) {
             1.0,
         ),
     ] {
-        told(&running, series, |told| told >= least).await;
+        until_scraped(&running, series, |scraped| scraped >= least).await;
     }
     running.stop().await;
 }

@@ -1,4 +1,4 @@
-//! Keys: what they may do, for which groups, and who has none.
+//! Keys: their roles, their groups, and requests without a key.
 
 use serde_json::json;
 
@@ -82,7 +82,7 @@ async fn a_key_may_do_what_its_roles_say() {
 }
 
 #[tokio::test]
-async fn a_key_for_some_groups_reaches_those_only() {
+async fn a_key_for_some_groups_has_access_to_those_only() {
     let world = World::with_keys("").await;
     assert_eq!(world.submit("shop", "shop-1").await, 200);
     assert_eq!(world.submit("ops", "bank").await, 200);
@@ -117,7 +117,7 @@ async fn a_key_for_some_groups_reaches_those_only() {
 }
 
 #[tokio::test]
-async fn whoever_has_no_key_sees_what_is_public_only() {
+async fn without_a_key_only_public_paths_are_served() {
     let world = World::with_keys("").await;
     for path in ["/healthz", "/readyz", "/", "/docs", "/login"] {
         ok(world.request("GET", path)).await;
@@ -161,7 +161,7 @@ async fn whoever_has_no_key_sees_what_is_public_only() {
 }
 
 #[tokio::test]
-async fn what_is_not_there_is_a_problem() {
+async fn an_unknown_path_or_method_is_a_problem() {
     let world = World::open("").await;
     let detail = problem(world.request("GET", "/v1/nothing"), 404, "not_found").await;
     assert!(detail.contains("GET /v1/nothing"), "{detail}");
@@ -173,7 +173,7 @@ async fn what_is_not_there_is_a_problem() {
     )
     .await;
     let detail = problem(world.request("DELETE", "/v1/groups"), 405, "method_not_allowed").await;
-    assert!(detail.contains("does not take DELETE"), "{detail}");
+    assert!(detail.contains("does not support DELETE"), "{detail}");
     problem(world.request("GET", "/logout"), 405, "method_not_allowed").await;
     world.end().await;
 }

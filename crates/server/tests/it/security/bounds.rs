@@ -1,14 +1,14 @@
-//! Bounds: bodies, heads, packed bodies, slow clients.
+//! Bounds: bodies, heads, compressed bodies, slow clients.
 
+use serde_json::json;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
 use super::PATIENCE;
 use super::world::{World, ok, problem};
-use serde_json::json;
 
 #[tokio::test]
-async fn what_is_too_much_is_refused() {
+async fn requests_beyond_the_limits_are_refused() {
     let world = World::open("[limits]\nmax_payload_bytes = 1000\n[server]\nmax_body_bytes = 100000").await;
     let post = |body: Vec<u8>| {
         let request = world.request("POST", "/v1/groups/A/jobs");
@@ -37,17 +37,17 @@ async fn what_is_too_much_is_refused() {
     ok(post(gzip(&jobs(1)).await).header("content-encoding", "gzip")).await;
     ok(post(zstd(&jobs(2)).await).header("content-encoding", "zstd")).await;
     let bomb = jobs(200_000_000);
-    for (packed, encoding) in [(gzip(&bomb).await, "gzip"), (zstd(&bomb).await, "zstd")] {
-        assert!(packed.len() < 1_000_000, "{encoding}");
+    for (compressed, encoding) in [(gzip(&bomb).await, "gzip"), (zstd(&bomb).await, "zstd")] {
+        assert!(compressed.len() < 1_000_000, "{encoding}");
         problem(
-            post(packed).header("content-encoding", encoding),
+            post(compressed).header("content-encoding", encoding),
             413,
             "too_large",
         )
         .await;
     }
     problem(
-        post(b"not packed".to_vec()).header("content-encoding", "gzip"),
+        post(b"not compressed".to_vec()).header("content-encoding", "gzip"),
         400,
         "bad_request",
     )
@@ -68,21 +68,21 @@ async fn what_is_too_much_is_refused() {
 }
 
 async fn gzip(bytes: &[u8]) -> Vec<u8> {
-    let mut packer = async_compression::tokio::write::GzipEncoder::new(Vec::new());
-    packer.write_all(bytes).await.unwrap();
-    packer.shutdown().await.unwrap();
-    packer.into_inner()
+    let mut encoder = async_compression::tokio::write::GzipEncoder::new(Vec::new());
+    encoder.write_all(bytes).await.unwrap();
+    encoder.shutdown().await.unwrap();
+    encoder.into_inner()
 }
 
 async fn zstd(bytes: &[u8]) -> Vec<u8> {
-    let mut packer = async_compression::tokio::write::ZstdEncoder::new(Vec::new());
-    packer.write_all(bytes).await.unwrap();
-    packer.shutdown().await.unwrap();
-    packer.into_inner()
+    let mut encoder = async_compression::tokio::write::ZstdEncoder::new(Vec::new());
+    encoder.write_all(bytes).await.unwrap();
+    encoder.shutdown().await.unwrap();
+    encoder.into_inner()
 }
 
 #[tokio::test]
-async fn slow_clients_are_left() {
+async fn slow_clients_are_disconnected() {
     let world = World::open("[server]\nheader_timeout_ms = 300").await;
     let connect = || TcpStream::connect(world.service.address());
     for head in [
@@ -95,7 +95,7 @@ async fn slow_clients_are_left() {
         let mut stream = connect().await.unwrap();
         stream.write_all(head.as_bytes()).await.unwrap();
         let mut answer = Vec::new();
-        // Reset or closed: gone is gone.
+        // The connection may be reset or closed.
         let _ = tokio::time::timeout(PATIENCE, stream.read_to_end(&mut answer))
             .await
             .unwrap();
@@ -106,7 +106,7 @@ async fn slow_clients_are_left() {
         );
     }
     world.end().await;
-    // Heads have their time here: one that a stall held up would be left as well.
+    // The timeout of heads is long here, because a stall must not end the request early.
     let world = World::open("[server]\nbody_pause_ms = 300").await;
     let mut stream = TcpStream::connect(world.service.address()).await.unwrap();
     let head = "POST /v1/groups/A/jobs HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\nContent-Length: 100\r\n\r\n{";
@@ -123,10 +123,10 @@ async fn slow_clients_are_left() {
     world.end().await;
 }
 
-/// The system shows which timer runs on a connection: 02 is the one that asks a silent peer whether it is there.
+/// The system shows which timer runs on a connection: 02 is the keepalive timer.
 #[cfg(target_os = "linux")]
 #[tokio::test]
-async fn silent_peers_are_asked_whether_they_are_there() {
+async fn connections_have_a_keepalive_timer() {
     let world = World::open("").await;
     let address = world.service.address();
     let mut stream = TcpStream::connect(address).await.unwrap();
@@ -134,17 +134,20 @@ async fn silent_peers_are_asked_whether_they_are_there() {
         .write_all(b"GET /healthz HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n")
         .await
         .unwrap();
-    assert!(stream.read(&mut [0; 1024]).await.unwrap() > 0, "it was accepted");
+    assert!(
+        stream.read(&mut [0; 1024]).await.unwrap() > 0,
+        "the service responds"
+    );
     let (ours, theirs) = (address.port(), stream.local_addr().unwrap().port());
     let begun = std::time::Instant::now();
     loop {
         let all = std::fs::read_to_string("/proc/net/tcp").unwrap();
-        let asked = all.lines().any(|line| {
+        let keepalive = all.lines().any(|line| {
             let fields: Vec<_> = line.split_whitespace().collect();
             let port = |field: &str, port: u16| field.ends_with(&format!(":{port:04X}"));
             port(fields[1], ours) && port(fields[2], theirs) && fields[5].starts_with("02:")
         });
-        if asked {
+        if keepalive {
             break;
         }
         assert!(begun.elapsed() < PATIENCE, "{ours} to {theirs} in {all}");
@@ -154,8 +157,8 @@ async fn silent_peers_are_asked_whether_they_are_there() {
 }
 
 #[tokio::test]
-async fn who_does_not_read_is_left() {
-    // Longer than a stall, in which what is sent here would seem to pause as well.
+async fn a_client_that_does_not_read_is_disconnected() {
+    // Longer than a stall, which would look like a pause in the requests of this test.
     let world = World::open("[server]\nbody_pause_ms = 8000").await;
     let payload = "x".repeat(100_000);
     let address = "/v1/groups/A/batches/large";
@@ -168,7 +171,7 @@ async fn who_does_not_read_is_left() {
         ok(feed.json(&json!({"jobs": jobs}))).await;
     }
 
-    // More than a page holds comes as two.
+    // The results need two pages.
     let results = format!("{address}/results?limit=1000");
     let first = ok(world.request("GET", &results)).await;
     let items = first["items"].as_array().unwrap().len();
@@ -188,10 +191,10 @@ async fn who_does_not_read_is_left() {
     tokio::time::sleep(std::time::Duration::from_secs(20)).await;
     let mut answer = Vec::new();
     let ended = tokio::time::timeout(PATIENCE, stream.read_to_end(&mut answer)).await;
-    let _ = ended.expect("the connection is ended");
+    let _ = ended.expect("the connection ends");
     assert!(
         answer.len() < items * payload.len(),
-        "{} bytes came",
+        "received {} bytes",
         answer.len()
     );
     world.end().await;

@@ -8,7 +8,7 @@ use super::PATIENCE;
 use super::world::{World, is_problem, ok, problem};
 
 #[tokio::test]
-async fn another_host_is_not_served() {
+async fn an_unknown_host_name_is_refused() {
     let world = World::open("[server]\nhosts = [\"queue.example.com\"]").await;
     let port = world.service.address().port();
     for host in [
@@ -61,13 +61,13 @@ async fn the_page_of_another_site_changes_nothing() {
     // A link on another site may open the dashboard.
     ok(world.request("GET", "/").header("sec-fetch-site", "cross-site")).await;
     ok(post().header("origin", world.service.url())).await;
-    // A preflight is answered without the headers that would allow it.
-    let asked = world
+    // The response to a preflight has no headers that would allow the request.
+    let preflight = world
         .request("OPTIONS", "/v1/groups")
         .header("origin", "http://evil.example");
-    let answer = asked.send().await.unwrap();
+    let response = preflight.send().await.unwrap();
     assert!(
-        !answer
+        !response
             .headers()
             .keys()
             .any(|name| name.as_str().starts_with("access-control"))
@@ -75,20 +75,20 @@ async fn the_page_of_another_site_changes_nothing() {
     world.end().await;
 }
 
-/// An image, a frame or a script of theirs would take a place per reader.
+/// An image, a frame or a script of another site would take a ticket per reader.
 #[tokio::test]
-async fn the_page_of_another_site_puts_nobody_in_line() {
+async fn the_page_of_another_site_takes_no_ticket() {
     let world = World::open("[rooms.concert]\ncapacity = { inside = 0 }").await;
     let stream = || world.request("GET", "/events/concert/tickets/waiting");
     for kind in ["image", "iframe", "empty"] {
-        let asked = stream()
+        let request = stream()
             .header("sec-fetch-site", "cross-site")
             .header("sec-fetch-dest", kind);
-        problem(asked, 403, "bad_origin").await;
+        problem(request, 403, "bad_origin").await;
     }
     let room = ok(world.request("GET", "/v1/rooms/concert")).await;
     assert_eq!(room["counts"]["joined"], 0, "{room}");
-    // A link of theirs shows our page, which takes a place when somebody asks it to.
+    // A link of another site may open the page of the room, which takes a ticket only on request.
     let page = world.request("GET", "/rooms/concert");
     ok(page.header("sec-fetch-site", "cross-site")).await;
     let own = stream().header("sec-fetch-site", "same-origin").send().await;
@@ -118,8 +118,8 @@ async fn a_session_needs_its_token_for_changes() {
             .request(method, path)
             .header("cookie", format!("theme=dark; {value}"))
     };
-    let told = ok(browser("GET", "/v1/me")).await;
-    assert_eq!((&told["name"], &told["csrf"]), (&json!("ops"), &json!(csrf)));
+    let me = ok(browser("GET", "/v1/me")).await;
+    assert_eq!((&me["name"], &me["csrf"]), (&json!("ops"), &json!(csrf)));
     let pause = || browser("POST", "/v1/groups/A/pause");
     assert_eq!(world.submit("ops", "A").await, 200);
     problem(pause(), 403, "bad_csrf").await;
@@ -133,7 +133,7 @@ async fn a_session_needs_its_token_for_changes() {
     )
     .await;
     ok(pause().header("x-csrf-token", csrf)).await;
-    // Whoever brings a key needs no token, and is who the key says.
+    // A request with a key needs no token, and the key decides its caller.
     let both = pause().bearer_auth(&world.keys["reader"]);
     problem(both, 403, "forbidden").await;
 
@@ -154,13 +154,13 @@ async fn a_session_needs_its_token_for_changes() {
     assert_eq!(
         browser("POST", "/logout").send().await.unwrap().status(),
         204,
-        "out is out"
+        "a logout without a session succeeds"
     );
     world.end().await;
 }
 
 #[tokio::test]
-async fn a_session_ends_by_itself() {
+async fn a_session_expires() {
     let world = World::with_keys("[server]\nsession_ms = 1500").await;
     let key = json!({"key": world.keys["ops"]});
     let response = world.request("POST", "/login").json(&key).send().await.unwrap();
@@ -178,7 +178,7 @@ async fn a_session_ends_by_itself() {
 }
 
 #[tokio::test]
-async fn a_login_works_without_script() {
+async fn a_login_works_without_a_script() {
     let world = World::with_keys("").await;
     let page = world.request("GET", "/login").send().await.unwrap();
     assert!(
@@ -248,11 +248,11 @@ async fn a_login_works_without_script() {
 }
 
 #[tokio::test]
-async fn whoever_tries_too_many_keys_waits() {
+async fn too_many_wrong_keys_are_refused_for_a_minute() {
     let world = World::with_keys("").await;
     let login = |key: &str| world.request("POST", "/login").json(&json!({"key": key}));
     let mut refused = 0;
-    // A minute may turn in the middle, once.
+    // A new minute may begin once within the loop.
     let limited = loop {
         let response = login("tg_wrong").send().await.unwrap();
         if response.status() == 429 {
@@ -260,7 +260,7 @@ async fn whoever_tries_too_many_keys_waits() {
         }
         assert_eq!(response.status(), 401);
         refused += 1;
-        assert!(refused <= 20, "there is a limit");
+        assert!(refused <= 20, "the service has a limit");
     };
     assert!(refused >= 10);
     assert!(limited.headers().contains_key("retry-after"));
@@ -269,13 +269,13 @@ async fn whoever_tries_too_many_keys_waits() {
     assert_eq!(entries.len(), refused);
     assert_eq!(entries[0]["what"], "login.refused");
     assert_eq!(entries[0]["on"], "127.0.0.1");
-    // Keys in headers are not logins.
+    // A key in a header is not a login.
     ok(world.by("reader", "GET", "/v1/me")).await;
     world.end().await;
 }
 
 #[tokio::test]
-async fn with_a_certificate_it_is_https() {
+async fn with_a_certificate_the_service_serves_https() {
     let made = rcgen::generate_simple_self_signed(["127.0.0.1".to_owned(), "localhost".to_owned()]).unwrap();
     let files = tempfile::tempdir().unwrap();
     let (cert, key) = (files.path().join("cert.pem"), files.path().join("key.pem"));
@@ -331,7 +331,7 @@ async fn with_a_certificate_it_is_https() {
     assert!(detail.contains("evil.example"), "{detail}");
     assert!(
         reqwest::get(&format!("{plain}/healthz")).await.is_err(),
-        "no HTTP beside HTTPS"
+        "the port serves no plain HTTP"
     );
     world.end().await;
 }

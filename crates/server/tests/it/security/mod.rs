@@ -1,4 +1,4 @@
-//! Who may do what, through the port: keys, groups, sessions, hosts, origins, bounds, TLS, the audit log.
+//! Authentication and limits through the port: keys, groups, sessions, hosts, origins, bounds, TLS, the audit log.
 
 mod access;
 mod bounds;

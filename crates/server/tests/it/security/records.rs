@@ -1,11 +1,11 @@
-//! What is kept and told: the audit log, and no secrets.
+//! The audit log has every command, and no output contains secrets.
 
 use serde_json::json;
 
 use super::world::{World, logged, ok, problem};
 
 #[tokio::test]
-async fn what_was_done_by_whom_is_kept() {
+async fn the_audit_log_has_every_command_and_its_caller() {
     let world = World::with_keys("").await;
     assert_eq!(world.submit("submitter", "shop-1").await, 200);
     ok(world
@@ -27,12 +27,12 @@ async fn what_was_done_by_whom_is_kept() {
         .json(&json!({"key": world.keys["ops"]})))
     .await;
     let entries = world.audit();
-    let told: Vec<_> = entries
+    let commands: Vec<_> = entries
         .iter()
         .map(|entry| (entry["who"].as_str().unwrap(), entry["what"].as_str().unwrap()))
         .collect();
     assert_eq!(
-        told,
+        commands,
         [("shop", "group.pause"), ("ops", "group.patch"), ("ops", "login")]
     );
     assert_eq!(
@@ -43,7 +43,7 @@ async fn what_was_done_by_whom_is_kept() {
     assert!(entries[0]["at"].as_str().unwrap().ends_with('Z'));
     let shown = ok(world.by("ops", "GET", "/v1/audit?limit=2")).await;
     assert_eq!(shown["items"], json!([entries[2], entries[1]]));
-    // What the store refuses stays, with the reason.
+    // A command that the store refuses stays in the log, with the reason.
     problem(
         world.by("ops", "POST", "/v1/groups/nobody/pause"),
         404,
@@ -59,7 +59,7 @@ async fn what_was_done_by_whom_is_kept() {
 }
 
 #[tokio::test]
-async fn what_cannot_be_noted_is_not_done() {
+async fn a_command_that_cannot_be_audited_does_not_run() {
     let world = World::open("[audit]\nfile = \"/dev/full\"").await;
     let job = json!({"jobs": [{"id": "1", "type": "MAIL"}]});
     ok(world.request("POST", "/v1/groups/A/jobs").json(&job)).await;
@@ -75,7 +75,7 @@ async fn what_cannot_be_noted_is_not_done() {
 }
 
 #[tokio::test]
-async fn secrets_are_told_nowhere() {
+async fn no_output_contains_secrets() {
     let secrets = [
         "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw",
         "Bearer-of-the-target",
@@ -152,12 +152,12 @@ async fn secrets_are_told_nowhere() {
         .map(String::as_str)
         .chain(secrets)
         .for_each(|secret| {
-            assert!(!seen.contains(secret), "{secret} is told");
+            assert!(!seen.contains(secret), "{secret} is in a response");
         });
     let keys = world.keys.clone();
     world.end().await;
     let logged = logged();
-    assert!(logged.contains("group.pause"), "the log is read");
+    assert!(logged.contains("group.pause"), "the log was captured");
     keys.values()
         .chain([&session, &csrf])
         .map(String::as_str)

@@ -1,4 +1,4 @@
-//! A service on a port of its own, with keys of its own, that is gone after the test.
+//! A service on its own port with its own keys, which ends with the test.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, OnceLock};
@@ -9,7 +9,9 @@ use serde_json::Value;
 use tempfile::TempDir;
 use tidegate_server::config::{Config, KeyConfig, Role};
 use tidegate_server::{Service, fresh_key};
-use tracing_subscriber::EnvFilter;
+use tracing_subscriber::filter::Targets;
+use tracing_subscriber::layer::SubscriberExt as _;
+use tracing_subscriber::util::SubscriberInitExt as _;
 
 pub(crate) struct World {
     pub(crate) service: Service,
@@ -18,7 +20,7 @@ pub(crate) struct World {
     pub(crate) keys: BTreeMap<&'static str, String>,
 }
 
-/// Everything that our code has logged in this process.
+/// Everything that the crates of this workspace have logged in this process.
 #[derive(Clone, Default)]
 struct Logged(Arc<Mutex<Vec<u8>>>);
 
@@ -38,13 +40,11 @@ fn log() -> &'static Logged {
     LOG.get_or_init(|| {
         let log = Logged::default();
         let writer = log.clone();
-        tracing_subscriber::fmt()
-            .with_env_filter(EnvFilter::new(
-                "tidegate_server=trace,tidegate_engine=trace,tidegate_store=trace,audit=trace",
-            ))
-            .with_writer(move || writer.clone())
-            .init();
-        // The client takes whichever cryptography is installed.
+        let filter = "tidegate_server=trace,tidegate_engine=trace,tidegate_store=trace,audit=trace";
+        let filter: Targets = filter.parse().unwrap();
+        let lines = tracing_subscriber::fmt::layer().with_writer(move || writer.clone());
+        tracing_subscriber::registry().with(filter).with(lines).init();
+        // The client uses the installed provider.
         let _ = rustls::crypto::ring::default_provider().install_default();
         log
     })
@@ -64,7 +64,7 @@ const KEYS: &[(&str, &[Role], &[&str])] = &[
 ];
 
 impl World {
-    /// Without keys.
+    /// Starts a service without keys.
     pub(crate) async fn open(settings: &str) -> Self {
         Self::start(settings, &[]).await
     }
@@ -113,7 +113,7 @@ impl World {
             .request(Method::from_bytes(method.as_bytes()).unwrap(), self.url(path))
     }
 
-    /// With somebody's key.
+    /// A request with the key of this name.
     pub(crate) fn by(&self, name: &str, method: &str, path: &str) -> RequestBuilder {
         self.request(method, path).bearer_auth(&self.keys[name])
     }
@@ -125,7 +125,7 @@ impl World {
             .collect()
     }
 
-    /// Jobs of a group, so that there is something to see.
+    /// Submits a job of a group, so that the group exists.
     pub(crate) async fn submit(&self, by: &str, group: &str) -> StatusCode {
         let job = serde_json::json!({"jobs": [{"id": "1", "type": "MAIL"}]});
         let path = format!("/v1/groups/{group}/jobs");
@@ -142,7 +142,7 @@ impl World {
     }
 }
 
-/// The answer must be a problem of this status and code; its detail.
+/// Sends a request whose response must be a problem of this status and code; returns its detail.
 pub(crate) async fn problem(request: RequestBuilder, status: u16, code: &str) -> String {
     let response = request.send().await.unwrap();
     is_problem(response, status, code).await

@@ -1,5 +1,4 @@
-//! What the end-to-end tests share: a service on a free port over either store, a client, and a receiver that
-//! plays the target.
+//! Shared by the end-to-end tests: a service on a free port over either store, a client, and a receiver that plays the target.
 
 pub(crate) mod refresh;
 
@@ -19,10 +18,10 @@ use tidegate_server::Service;
 use tidegate_server::config::Config;
 use tidegate_testkit::servers::RedisServer;
 
-/// Longest wait for something that should come.
+/// The longest wait for an expected condition.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 
-/// Where the service keeps its jobs.
+/// The store of the service.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Backend {
     Embedded,
@@ -37,7 +36,7 @@ pub(crate) struct Running {
     pub folder: TempDir,
 }
 
-/// A configuration over the store, with what `text` sets.
+/// A configuration over the store, with the settings of `text`.
 pub(crate) fn config(backend: Backend, folder: &TempDir, text: &str) -> Config {
     static STORES: AtomicU64 = AtomicU64::new(0);
     let mut config: Config = toml::from_str(text).unwrap();
@@ -70,7 +69,7 @@ impl Running {
         }
     }
 
-    /// Stops it and starts it again on the same store.
+    /// Stops the service, and starts it again on the same store.
     pub(crate) async fn restart(self) -> Self {
         let Self {
             service,
@@ -102,7 +101,7 @@ impl Running {
         answer(self.http.patch(format!("{}{path}", self.url)).json(&body)).await
     }
 
-    /// The body of an answer that must be good.
+    /// Returns the body of a response that must have status 200.
     pub(crate) async fn ok(&self, path: &str) -> Value {
         let (status, body) = self.get(path).await;
         assert_eq!(status, 200, "{path}: {body}");
@@ -125,7 +124,7 @@ impl Running {
         assert_eq!(done["accepted"], count, "{done}");
     }
 
-    /// Asks until the answer is as wanted.
+    /// Polls until the response is as wanted.
     pub(crate) async fn until(&self, path: &str, wanted: impl Fn(&Value) -> bool) -> Value {
         let begun = tokio::time::Instant::now();
         loop {
@@ -146,7 +145,7 @@ pub(crate) async fn answer(request: reqwest::RequestBuilder) -> (u16, Value) {
     (status, serde_json::from_str(&text).unwrap_or(Value::String(text)))
 }
 
-/// Leases jobs of the queue `default`, and waits for them a little.
+/// Leases jobs of the queue `default`, and waits for them.
 pub(crate) async fn lease(running: &Running, max: u64) -> Vec<Value> {
     let leased = running
         .did("/v1/leases", serde_json::json!({ "max": max, "waitMs": 60_000 }))
@@ -154,22 +153,25 @@ pub(crate) async fn lease(running: &Running, max: u64) -> Vec<Value> {
     leased["jobs"].as_array().unwrap().clone()
 }
 
-/// Gives the same answer for all of them.
+/// Settles all jobs with the same outcome.
 pub(crate) async fn settle(running: &Running, jobs: &[Value], outcome: Value) -> Value {
-    let answers: Vec<Value> = jobs
+    let settlements: Vec<Value> = jobs
         .iter()
         .map(|job| {
-            let mut answer = outcome.clone();
-            answer["lease"] = job["lease"].clone();
-            answer
+            let mut settlement = outcome.clone();
+            settlement["lease"] = job["lease"].clone();
+            settlement
         })
         .collect();
     running
-        .did("/v1/leases/settle", serde_json::json!({ "settlements": answers }))
+        .did(
+            "/v1/leases/settle",
+            serde_json::json!({ "settlements": settlements }),
+        )
         .await
 }
 
-/// One call that a receiver got.
+/// One call that the receiver got.
 #[derive(Debug, Clone)]
 pub(crate) struct Received {
     pub headers: HeaderMap,
@@ -186,14 +188,14 @@ impl Received {
     }
 }
 
-/// How a receiver answers.
+/// One response of the receiver.
 #[derive(Debug, Clone)]
 pub(crate) struct Script {
     pub status: u16,
     pub headers: Vec<(&'static str, String)>,
     pub body: String,
     pub after: Duration,
-    /// Answered once so many have been there at once.
+    /// The receiver responds once this many calls have run concurrently.
     pub at_once: u32,
 }
 
@@ -237,7 +239,7 @@ struct Stage {
     most_at_once: u32,
 }
 
-/// Plays a target: answers by its script, then with 200.
+/// Plays a target: responds by its script, then with 200.
 #[derive(Clone)]
 pub(crate) struct Receiver {
     pub url: String,
@@ -276,7 +278,7 @@ impl Receiver {
             }
             assert!(
                 begun.elapsed() < PATIENCE,
-                "only {} of {count} calls came",
+                "received only {} of {count} calls",
                 received.len()
             );
             tokio::time::sleep(Duration::from_millis(20)).await;
@@ -304,7 +306,7 @@ async fn receive(State(stage): State<Arc<Mutex<Stage>>>, headers: HeaderMap, bod
     response
 }
 
-/// Makes a test per store.
+/// Generates a test per store.
 macro_rules! on_both_stores {
     ($($(#[$doc:meta])* $name:ident)+) => {
         mod embedded {

@@ -7,7 +7,7 @@ use tidegate_upstream::{Upstream, UpstreamSettings};
 
 use crate::support::{Backend, Running, config};
 
-/// Small answers: how fast large ones are worked on is not the question here.
+/// An upstream with small responses, because these tests do not measure the speed of large ones.
 pub(crate) fn upstream() -> Upstream {
     upstream_with(|_| {})
 }
@@ -21,8 +21,8 @@ pub(crate) fn upstream_with(change: impl FnOnce(&mut UpstreamSettings)) -> Upstr
     Upstream::start(settings).unwrap()
 }
 
-/// Quick enough to be waited for; the budget is that of the upstream. A machine that stalls is no upstream that is slow: a
-/// call that was given up is made again, and counted twice.
+/// Settings with short intervals and the upstream's budget. The timeouts of calls are long: a call that times out on a stalled
+/// machine would be repeated and counted twice.
 pub(crate) fn text(upstream: &Upstream, more: &str) -> String {
     format!(
         r#"
@@ -42,21 +42,21 @@ pub(crate) fn text(upstream: &Upstream, more: &str) -> String {
         backoff_ms = 10
         [refresh.watch]
         lag_every_ms = 200
-        mix_every_ms = 300
+        census_every_ms = 300
         follow_every_ms = 100
         {more}"#,
         upstream.url()
     )
 }
 
-/// As many as few records need.
+/// Sets as many partitions as few records need.
 pub(crate) fn few_partitions(config: &mut Config) {
     config.refresh.log.high_partitions = 4;
     config.refresh.log.low_partitions = 4;
     config.refresh.log.dead_partitions = 2;
 }
 
-/// A machine that stalls is nothing that is away. Tests in which something is take the settings as they are.
+/// Sets long timeouts, so that a stalled machine does not look like an outage. Tests of outages do not use it.
 pub(crate) fn patient(config: &mut Config) {
     let patient = Millis(20_000);
     config.refresh.query.read_timeout_ms = patient;

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use async_trait::async_trait;
 use tidegate_snapshots::conformance::{Backend, Database};
 use tidegate_snapshots::mysql::{self, MySqlOptions};
-use tidegate_snapshots::{Snapshots, SnapshotsError, SnapshotsOptions, conformance_suite};
+use tidegate_snapshots::{Snapshots, SnapshotsError, SnapshotsOptions, snapshots_conformance_suite};
 use tidegate_testkit::servers::{MariaDbServer, SqlOptions};
 use tokio::task::block_in_place;
 
@@ -71,4 +71,4 @@ impl Database for OnServer {
     }
 }
 
-conformance_suite!(MariaDb);
+snapshots_conformance_suite!(MariaDb);

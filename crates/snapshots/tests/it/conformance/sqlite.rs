@@ -7,7 +7,7 @@ use sqlx::Connection;
 use tempfile::TempDir;
 use tidegate_snapshots::conformance::{Backend, Database};
 use tidegate_snapshots::sqlite::{self, Durability, SqliteOptions};
-use tidegate_snapshots::{Snapshots, SnapshotsError, SnapshotsOptions, conformance_suite};
+use tidegate_snapshots::{Snapshots, SnapshotsError, SnapshotsOptions, snapshots_conformance_suite};
 
 struct Sqlite;
 
@@ -47,4 +47,4 @@ impl Database for File {
     }
 }
 
-conformance_suite!(Sqlite);
+snapshots_conformance_suite!(Sqlite);

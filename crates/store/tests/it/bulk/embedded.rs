@@ -3,21 +3,26 @@
 use std::sync::Arc;
 
 use tempfile::TempDir;
-use tidegate_core::config::BulkConfig;
-use tidegate_store::conformance::Guard;
-use tidegate_store::embedded::{Durability, EmbeddedOptions, EmbeddedStore};
-use tidegate_store::{ManualClock, Store, StoreError, conformance_suite};
+use tidegate_core::bulk::config::BulkConfig;
+use tidegate_core::clock::ManualClock;
+use tidegate_durable::Durability;
+use tidegate_store::bulk::conformance::Guard;
+use tidegate_store::bulk::{BulkStore, EmbeddedBulkOptions, EmbeddedBulkStore};
+use tidegate_store::{StoreError, bulk_conformance_suite};
 
-async fn open(config: BulkConfig, clock: Arc<ManualClock>) -> Result<(Arc<dyn Store>, Guard), StoreError> {
+async fn open(
+    config: BulkConfig,
+    clock: Arc<ManualClock>,
+) -> Result<(Arc<dyn BulkStore>, Guard), StoreError> {
     let folder = TempDir::new().expect("a temporary folder");
     // Durability is proven where the power is cut; here it would only cost time.
-    let options = EmbeddedOptions {
+    let options = EmbeddedBulkOptions {
         folder: folder.path().to_owned(),
         durability: Durability::Buffered,
         config,
         clock,
     };
-    Ok((Arc::new(EmbeddedStore::open(options)?), Box::new(folder)))
+    Ok((Arc::new(EmbeddedBulkStore::open(options)?), Box::new(folder)))
 }
 
-conformance_suite!(open);
+bulk_conformance_suite!(open);

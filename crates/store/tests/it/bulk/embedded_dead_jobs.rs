@@ -1,16 +1,16 @@
-//! What the embedded store still knows after a restart: its dead jobs, those that were purged, since when a group waits
-//! and whom a batch calls back.
+//! What the embedded store still knows after a restart: dead jobs, purged jobs, since when a group waits, and the
+//! callback of a batch.
 
 use std::sync::Arc;
 
+use tidegate_core::bulk::config::BulkConfig;
 use tidegate_core::bulk::views::{BatchView, DeadFilter, GroupView, Query, View};
 use tidegate_core::bulk::*;
-use tidegate_core::config::BulkConfig;
+use tidegate_core::clock::ManualClock;
 use tidegate_core::ids::{BatchId, GroupId, JobId, JobType, Owner};
 use tidegate_core::time::{Millis, Timestamp};
-use tidegate_store::embedded::EmbeddedStore;
-use tidegate_store::embedded::memory_disk::MemoryDisk;
-use tidegate_store::{ManualClock, Store, StoreExt};
+use tidegate_durable::memory_disk::MemoryDisk;
+use tidegate_store::bulk::{BulkStore, BulkStoreExt, EmbeddedBulkStore};
 
 const BEGIN: Timestamp = Timestamp(1_706_000_000_000);
 
@@ -22,11 +22,11 @@ fn batch() -> BatchId {
     BatchId::new("spring").unwrap()
 }
 
-fn open(disk: &MemoryDisk, clock: &Arc<ManualClock>) -> EmbeddedStore {
-    EmbeddedStore::open_for_test(Arc::new(disk.clone()), BulkConfig::default(), clock.clone()).unwrap()
+fn open(disk: &MemoryDisk, clock: &Arc<ManualClock>) -> EmbeddedBulkStore {
+    EmbeddedBulkStore::open_for_test(Arc::new(disk.clone()), BulkConfig::default(), clock.clone()).unwrap()
 }
 
-async fn enqueue(store: &EmbeddedStore, ids: impl Iterator<Item = u32>) {
+async fn enqueue(store: &EmbeddedBulkStore, ids: impl Iterator<Item = u32>) {
     let job = |id: u32| NewJob {
         id: JobId::new(format!("job-{id}")).unwrap(),
         kind: JobType::new("mail").unwrap(),
@@ -44,7 +44,7 @@ async fn enqueue(store: &EmbeddedStore, ids: impl Iterator<Item = u32>) {
     store.call(params).await.unwrap().unwrap();
 }
 
-async fn fail(store: &EmbeddedStore, max: u32) {
+async fn fail(store: &EmbeddedBulkStore, max: u32) {
     let params = LeaseParams {
         queue: default_queue(),
         max,
@@ -59,7 +59,7 @@ async fn fail(store: &EmbeddedStore, max: u32) {
     store.call(SettleParams { answers }).await.unwrap();
 }
 
-async fn purge(store: &EmbeddedStore, id: u32) -> Result<(), Refusal> {
+async fn purge(store: &EmbeddedBulkStore, id: u32) -> Result<(), Refusal> {
     let params = PurgeParams {
         group: group(),
         job: JobId::new(format!("job-{id}")).unwrap(),
@@ -67,7 +67,7 @@ async fn purge(store: &EmbeddedStore, id: u32) -> Result<(), Refusal> {
     store.call(params).await.unwrap()
 }
 
-async fn dead(store: &EmbeddedStore) -> Vec<String> {
+async fn dead(store: &EmbeddedBulkStore) -> Vec<String> {
     let page = store.dead(&DeadFilter::default(), None, 100).await.unwrap();
     assert_eq!(page.next, None);
     page.items
@@ -80,7 +80,7 @@ async fn dead(store: &EmbeddedStore) -> Vec<String> {
         .collect()
 }
 
-async fn views(store: &EmbeddedStore) -> (GroupView, BatchView) {
+async fn views(store: &EmbeddedBulkStore) -> (GroupView, BatchView) {
     let View::Group(of_group) = store.call(Query::Group(group())).await.unwrap().unwrap() else {
         panic!("a group is answered with a group");
     };

@@ -1,21 +1,23 @@
-//! What only the embedded store promises: restarts, power cuts, poisoning, its folder, its stream.
+//! What only the embedded store promises: restarts, power cuts, poisoning, its folder, its export.
 
 use std::path::Path;
 use std::sync::Arc;
 
 use bytes::Bytes;
+use tidegate_core::bulk::config::BulkConfig;
 use tidegate_core::bulk::views::{BulkStats, Query, View};
 use tidegate_core::bulk::{
     DropFinishedParams, EnqueueOutcome, EnqueueParams, Enqueued, ExpireLeasesParams, JobOutcome, JobState,
     LeaseParams, NewJob, Priority, ReleaseDueParams, ReplayParams, SealBatchParams, SettleParams, Settled,
     Settlement, Stop, default_queue,
 };
-use tidegate_core::config::BulkConfig;
+use tidegate_core::clock::ManualClock;
 use tidegate_core::ids::{GroupId, JobId, JobType, Owner};
 use tidegate_core::time::{Millis, Timestamp};
-use tidegate_store::embedded::memory_disk::MemoryDisk;
-use tidegate_store::embedded::{Durability, EmbeddedOptions, EmbeddedStore};
-use tidegate_store::{LeasedJob, ManualClock, Store, StoreError, StoreExt};
+use tidegate_durable::memory_disk::MemoryDisk;
+use tidegate_durable::{Durability, DurableError};
+use tidegate_store::StoreError;
+use tidegate_store::bulk::{BulkStore, BulkStoreExt, EmbeddedBulkOptions, EmbeddedBulkStore, LeasedJob};
 
 const BEGIN: Timestamp = Timestamp(1_706_000_000_000);
 
@@ -23,18 +25,18 @@ fn clock() -> Arc<ManualClock> {
     Arc::new(ManualClock::at(BEGIN))
 }
 
-fn on(disk: &MemoryDisk, clock: &Arc<ManualClock>) -> EmbeddedStore {
+fn on(disk: &MemoryDisk, clock: &Arc<ManualClock>) -> EmbeddedBulkStore {
     on_with(disk, clock, BulkConfig::default())
 }
 
-fn on_with(disk: &MemoryDisk, clock: &Arc<ManualClock>, config: BulkConfig) -> EmbeddedStore {
-    EmbeddedStore::open_for_test(Arc::new(disk.clone()), config, clock.clone()).expect("the store opens")
+fn on_with(disk: &MemoryDisk, clock: &Arc<ManualClock>, config: BulkConfig) -> EmbeddedBulkStore {
+    EmbeddedBulkStore::open_for_test(Arc::new(disk.clone()), config, clock.clone()).expect("the store opens")
 }
 
-fn at(folder: &Path) -> Result<EmbeddedStore, StoreError> {
-    EmbeddedStore::open(EmbeddedOptions {
+fn at(folder: &Path) -> Result<EmbeddedBulkStore, StoreError> {
+    EmbeddedBulkStore::open(EmbeddedBulkOptions {
         clock: clock(),
-        ..EmbeddedOptions::new(folder)
+        ..EmbeddedBulkOptions::new(folder)
     })
 }
 
@@ -53,7 +55,7 @@ fn job(number: u64, payload: impl Into<Bytes>) -> NewJob {
     }
 }
 
-async fn enqueue(store: &EmbeddedStore, jobs: Vec<NewJob>) -> Result<EnqueueOutcome, StoreError> {
+async fn enqueue(store: &EmbeddedBulkStore, jobs: Vec<NewJob>) -> Result<EnqueueOutcome, StoreError> {
     let params = EnqueueParams {
         group: group(),
         batch: None,
@@ -63,11 +65,11 @@ async fn enqueue(store: &EmbeddedStore, jobs: Vec<NewJob>) -> Result<EnqueueOutc
     Ok(store.call(params).await?.expect("not refused"))
 }
 
-async fn lease(store: &EmbeddedStore, max: u32) -> Vec<LeasedJob> {
+async fn lease(store: &EmbeddedBulkStore, max: u32) -> Vec<LeasedJob> {
     leased(store, max).await.0
 }
 
-async fn leased(store: &EmbeddedStore, max: u32) -> (Vec<LeasedJob>, Stop) {
+async fn leased(store: &EmbeddedBulkStore, max: u32) -> (Vec<LeasedJob>, Stop) {
     let owner = Owner::new("worker").unwrap();
     let outcome = store
         .lease(LeaseParams {
@@ -80,7 +82,7 @@ async fn leased(store: &EmbeddedStore, max: u32) -> (Vec<LeasedJob>, Stop) {
     (outcome.jobs, outcome.stop)
 }
 
-async fn settle(store: &EmbeddedStore, job: &LeasedJob, outcome: JobOutcome) -> Settled {
+async fn settle(store: &EmbeddedBulkStore, job: &LeasedJob, outcome: JobOutcome) -> Settled {
     let answers = vec![Settlement {
         lease: job.leased.lease,
         outcome,
@@ -94,7 +96,7 @@ fn done(result: impl Into<Bytes>) -> JobOutcome {
     }
 }
 
-async fn stats(store: &EmbeddedStore) -> BulkStats {
+async fn stats(store: &EmbeddedBulkStore) -> BulkStats {
     match store.call(Query::BulkStats).await.unwrap().unwrap() {
         View::BulkStats(stats) => stats,
         other => panic!("{other:?}"),
@@ -111,7 +113,6 @@ async fn what_was_answered_survives_a_power_cut() {
     for leased in lease(&store, 40).await {
         settle(&store, &leased, done("fine")).await;
     }
-    // Nothing that was not synced is kept.
     let store = on(&disk.after_power_cut(0), &clock);
     let counts = stats(&store).await.counts;
     assert_eq!((counts.waiting, counts.completed), (60, 40));
@@ -135,7 +136,7 @@ async fn a_lease_lost_in_a_power_cut_is_refused_later_and_its_window_is_spent() 
     assert_eq!(before.len(), 3);
 
     let store = on_with(&disk.after_power_cut(0), &clock, config);
-    // Seven of ten were left; how many is not known any more, so none is.
+    // Seven of ten starts were left, but the store does not know that any more: none is left.
     assert_eq!(
         leased(&store, 20).await,
         (
@@ -206,11 +207,17 @@ async fn a_failed_sync_poisons_the_store_and_loses_nothing_that_was_answered() {
     enqueue(&store, vec![job(1, "x")]).await.unwrap();
     disk.fail_syncs(true);
     let failed = enqueue(&store, vec![job(2, "x")]).await.unwrap_err();
-    assert!(matches!(failed, StoreError::Poisoned(_)), "{failed}");
+    assert!(
+        matches!(failed, StoreError::Durable(DurableError::Poisoned(_))),
+        "{failed}"
+    );
     disk.fail_syncs(false);
-    // The disk works again, but memory is ahead of it: the store says no rather than lie.
+    // The disk works again, but memory is ahead of it, so the store rejects every call.
     let later = enqueue(&store, vec![job(3, "x")]).await.unwrap_err();
-    assert!(matches!(later, StoreError::Poisoned(_)), "{later}");
+    assert!(
+        matches!(later, StoreError::Durable(DurableError::Poisoned(_))),
+        "{later}"
+    );
     let store = on(&disk.after_power_cut(0), &clock);
     assert_eq!(stats(&store).await.counts.waiting, 1);
 }
@@ -222,7 +229,10 @@ async fn a_failed_write_poisons_too() {
     enqueue(&store, vec![job(1, "x")]).await.unwrap();
     disk.fail_commits(true);
     let failed = enqueue(&store, vec![job(2, "x")]).await.unwrap_err();
-    assert!(failed.to_string().contains("answers nothing more"), "{failed}");
+    assert!(
+        failed.to_string().contains("the store answers nothing more"),
+        "{failed}"
+    );
     let leased = store
         .lease(LeaseParams {
             queue: default_queue(),
@@ -230,7 +240,10 @@ async fn a_failed_write_poisons_too() {
             owner: Owner::new("worker").unwrap(),
         })
         .await;
-    assert!(matches!(leased, Err(StoreError::Poisoned(_))));
+    assert!(matches!(
+        leased,
+        Err(StoreError::Durable(DurableError::Poisoned(_)))
+    ));
 }
 
 #[tokio::test]
@@ -316,11 +329,11 @@ async fn large_payloads_come_back_whole_and_leave_nothing_behind() {
     enqueue(&store, vec![job(1, payload.clone())]).await.unwrap();
     store.close().await.unwrap();
     let clock = Arc::new(ManualClock::at(Timestamp(BEGIN.0 + 1_000)));
-    let options = EmbeddedOptions {
+    let options = EmbeddedBulkOptions {
         clock: clock.clone(),
-        ..EmbeddedOptions::new(folder.path())
+        ..EmbeddedBulkOptions::new(folder.path())
     };
-    let store = EmbeddedStore::open(options).unwrap();
+    let store = EmbeddedBulkStore::open(options).unwrap();
     let leased = lease(&store, 1).await;
     assert_eq!(leased[0].payload, payload);
     settle(&store, &leased[0], done(payload.clone())).await;
@@ -361,7 +374,7 @@ async fn an_unknown_format_is_refused_and_left_alone() {
     for other in [1, 99] {
         std::fs::write(folder.path().join("FORMAT"), format!("tidegate {other}\n")).unwrap();
         let refused = at(folder.path()).unwrap_err().to_string();
-        let expected = format!("has format {other}, this program reads format 2");
+        let expected = format!("has format {other}, this program reads format 3");
         assert!(refused.contains(&expected), "{refused}");
     }
 }
@@ -374,7 +387,7 @@ async fn folders_that_cannot_be_used_are_named() {
     assert!(foreign.contains("is not Tidegate's"), "{foreign}");
     let file = at(&folder.path().join("letter.txt")).unwrap_err().to_string();
     assert!(file.contains("letter.txt cannot be used"), "{file}");
-    // A file system that nobody may write to, not even root.
+    // A file system that even root cannot write to.
     let read_only = at(Path::new("/proc/tidegate")).unwrap_err().to_string();
     assert!(read_only.contains("/proc/tidegate cannot be used"), "{read_only}");
 }
@@ -397,7 +410,7 @@ async fn a_stream_makes_the_same_store_again() {
     store.close().await.unwrap();
 
     let other = folder.path().join("two");
-    assert_eq!(EmbeddedStore::import(&other, &stream[..]).unwrap(), counts);
+    assert_eq!(EmbeddedBulkStore::import(&other, &stream[..]).unwrap(), counts);
     let store = at(&other).unwrap();
     let mut again = Vec::new();
     store.export(&mut again).await.unwrap();
@@ -415,7 +428,7 @@ async fn a_stream_makes_the_same_store_again() {
             "ends without its last line",
         ),
     ] {
-        let refused = EmbeddedStore::import(&folder.path().join("three"), broken)
+        let refused = EmbeddedBulkStore::import(&folder.path().join("three"), broken)
             .unwrap_err()
             .to_string();
         assert!(refused.contains(why), "{refused:?} should contain {why:?}");
@@ -426,17 +439,17 @@ async fn a_stream_makes_the_same_store_again() {
     }
 }
 
-/// The journal of the real engine, cut off at any byte after what was synced: as after a power cut.
+/// The journal of the real engine, truncated at any byte after the last sync, as after a power cut.
 #[tokio::test]
 async fn a_torn_journal_opens_with_everything_that_was_synced() {
     let folder = tempfile::tempdir().unwrap();
     let whole = folder.path().join("whole");
-    let options = EmbeddedOptions {
+    let options = EmbeddedBulkOptions {
         durability: Durability::Sync,
         clock: clock(),
-        ..EmbeddedOptions::new(&whole)
+        ..EmbeddedBulkOptions::new(&whole)
     };
-    let store = EmbeddedStore::open(options).unwrap();
+    let store = EmbeddedBulkStore::open(options).unwrap();
     enqueue(&store, (0..50).map(|n| job(n, vec![b'a'; 300])).collect())
         .await
         .unwrap();
@@ -486,7 +499,7 @@ fn journal(folder: &Path) -> usize {
         .map_or(0, |last| last + 1)
 }
 
-/// Everything from `cut` on is gone; or only one page of it is, as when a disk writes out of order.
+/// Drops everything from `cut` on, or only one page of it, as when a disk writes out of order.
 fn tear(folder: &Path, cut: usize, written: usize, hole: bool) {
     let path = journal_file(folder);
     let mut bytes = std::fs::read(&path).unwrap();
@@ -516,7 +529,7 @@ async fn a_duplicate_is_not_confirmed_before_the_first_is_durable() {
     let (disk, clock) = (MemoryDisk::default(), clock());
     let store = on(&disk, &clock);
     disk.fail_syncs(true);
-    // Both are in the inbox before the owner thread looks: one chunk, and no sync that works.
+    // Both are in the inbox before the owner thread reads it: one chunk, and a sync that fails.
     let (first, second) = tokio::join!(
         enqueue(&store, vec![job(1, "x")]),
         enqueue(&store, vec![job(1, "x")])
@@ -560,7 +573,6 @@ async fn lease_records_go_when_their_jobs_are_settled_also_across_a_kill() {
     let disk = disk.after_kill();
     let store = on(&disk, &clock);
     store.call(ExpireLeasesParams { max: 10 }).await.unwrap();
-    // Two states more than before, and no lease record.
     assert_eq!(disk.records(), before + 2);
 }
 
@@ -582,7 +594,7 @@ async fn a_stream_that_could_not_be_opened_is_not_imported() {
     let text = String::from_utf8(stream).unwrap();
     let orphan = text.replace("\"group\":1,", "\"group\":77,");
     assert_ne!(text, orphan);
-    let refused = EmbeddedStore::import(&folder.path().join("two"), orphan.as_bytes()).unwrap_err();
+    let refused = EmbeddedBulkStore::import(&folder.path().join("two"), orphan.as_bytes()).unwrap_err();
     assert!(refused.to_string().contains("which is missing"), "{refused}");
     assert!(!folder.path().join("two").exists());
 }

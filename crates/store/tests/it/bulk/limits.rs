@@ -1,20 +1,19 @@
-//! Rates that were changed at run time outlive restarts, power cuts, other processes and lost answers.
+//! Rates changed at run time survive restarts, power cuts, other processes and lost replies.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use bytes::Bytes;
+use tidegate_core::bulk::config::BulkConfig;
 use tidegate_core::bulk::views::{LimitsView, Query, QueueView, View};
 use tidegate_core::bulk::{
     ConfigureLimitsParams, EnqueueParams, LeaseParams, NewJob, Priority, Set, default_queue,
 };
-use tidegate_core::config::BulkConfig;
+use tidegate_core::clock::ManualClock;
 use tidegate_core::ids::{GroupId, JobId, JobType, Owner, QueueId};
 use tidegate_core::time::{Millis, Timestamp};
-use tidegate_store::embedded::EmbeddedStore;
-use tidegate_store::embedded::memory_disk::MemoryDisk;
-use tidegate_store::redis::{RedisOptions, RedisStore};
-use tidegate_store::{ManualClock, Store, StoreExt};
+use tidegate_durable::memory_disk::MemoryDisk;
+use tidegate_store::bulk::{BulkStore, BulkStoreExt, EmbeddedBulkStore, RedisBulkOptions, RedisBulkStore};
 use tidegate_testkit::servers::{Proxy, RedisServer};
 
 const BEGIN: Timestamp = Timestamp(1_706_000_000_000);
@@ -31,18 +30,18 @@ fn config(rps: f64) -> BulkConfig {
     config
 }
 
-fn on_disk(disk: &MemoryDisk, rps: f64, clock: &Arc<ManualClock>) -> EmbeddedStore {
-    EmbeddedStore::open_for_test(Arc::new(disk.clone()), config(rps), clock.clone()).unwrap()
+fn on_disk(disk: &MemoryDisk, rps: f64, clock: &Arc<ManualClock>) -> EmbeddedBulkStore {
+    EmbeddedBulkStore::open_for_test(Arc::new(disk.clone()), config(rps), clock.clone()).unwrap()
 }
 
-/// Under a prefix of its own.
-fn on_redis(shards: u32, rps: f64, clock: &Arc<ManualClock>) -> RedisOptions {
-    RedisOptions {
+/// Under its own prefix.
+fn on_redis(shards: u32, rps: f64, clock: &Arc<ManualClock>) -> RedisBulkOptions {
+    RedisBulkOptions {
         prefix: format!("rates-{}:", STORES.fetch_add(1, Ordering::Relaxed)),
         shards,
         config: config(rps),
         clock: Some(clock.clone()),
-        ..RedisOptions::new(RedisServer::shared().url())
+        ..RedisBulkOptions::new(RedisServer::shared().url())
     }
 }
 
@@ -50,7 +49,7 @@ fn queue(name: &str) -> QueueId {
     QueueId::new(name).unwrap()
 }
 
-async fn fill(store: &dyn Store) {
+async fn fill(store: &dyn BulkStore) {
     for group in ["A", "B", "C", "D", "E", "F"] {
         let job = |n: u32| NewJob {
             id: JobId::new(format!("job-{n}")).unwrap(),
@@ -70,7 +69,7 @@ async fn fill(store: &dyn Store) {
     }
 }
 
-async fn set(store: &dyn Store, global_rps: Set<f64>, queues: Vec<(QueueId, Set<f64>)>) {
+async fn set(store: &dyn BulkStore, global_rps: Set<f64>, queues: Vec<(QueueId, Set<f64>)>) {
     let params = ConfigureLimitsParams {
         global_rps,
         queues,
@@ -80,7 +79,7 @@ async fn set(store: &dyn Store, global_rps: Set<f64>, queues: Vec<(QueueId, Set<
     store.call(params).await.unwrap().unwrap();
 }
 
-async fn take(store: &dyn Store, max: u32) -> usize {
+async fn take(store: &dyn BulkStore, max: u32) -> usize {
     let params = LeaseParams {
         queue: default_queue(),
         max,
@@ -89,14 +88,14 @@ async fn take(store: &dyn Store, max: u32) -> usize {
     store.lease(params).await.unwrap().jobs.len()
 }
 
-async fn limits(store: &dyn Store) -> LimitsView {
+async fn limits(store: &dyn BulkStore) -> LimitsView {
     match store.call(Query::Limits).await.unwrap().unwrap() {
         View::Limits(limits) => limits,
         other => panic!("{other:?}"),
     }
 }
 
-async fn queues(store: &dyn Store) -> Vec<QueueView> {
+async fn queues(store: &dyn BulkStore) -> Vec<QueueView> {
     match store.call(Query::Queues).await.unwrap().unwrap() {
         View::Queues(queues) => queues,
         other => panic!("{other:?}"),
@@ -112,7 +111,7 @@ async fn a_power_cut_keeps_what_was_set_and_why() {
     let before = limits(&store).await;
     assert_eq!(before.changes.len(), 2);
 
-    // Nothing that was not synced is kept. The configuration is another one, and does not hold.
+    // Only synced data survives. The configuration differs, and is overridden.
     let store = on_disk(&disk.after_power_cut(0), 20.0, &clock);
     let after = limits(&store).await;
     let expected = LimitsView {
@@ -151,7 +150,7 @@ async fn who_connects_later_does_not_undo_what_was_set() {
     for shards in [1, 3] {
         let clock = clock();
         let options = on_redis(shards, 10.0, &clock);
-        let store = RedisStore::open(options.clone()).await.unwrap();
+        let store = RedisBulkStore::open(options.clone()).await.unwrap();
         fill(&store).await;
         set(
             &store,
@@ -162,27 +161,27 @@ async fn who_connects_later_does_not_undo_what_was_set() {
             ],
         )
         .await;
-        let told = limits(&store).await;
-        assert_eq!(told.queues, [(queue("default"), 3.0), (queue("mail"), 0.1 + 0.2)]);
+        let seen = limits(&store).await;
+        assert_eq!(seen.queues, [(queue("default"), 3.0), (queue("mail"), 0.1 + 0.2)]);
 
-        let other = RedisStore::open(options.clone()).await.unwrap();
-        assert_eq!(limits(&other).await, told);
+        let other = RedisBulkStore::open(options.clone()).await.unwrap();
+        assert_eq!(limits(&other).await, seen);
         assert_eq!(queues(&other).await, queues(&store).await);
         assert_eq!(take(&other, 100).await, 3, "{shards} shards");
         assert_eq!(take(&store, 100).await, 0);
         set(&other, Set::Keep, vec![(queue("default"), Set::Reset)]).await;
         assert_eq!(take(&store, 100).await, 1, "four of the whole system");
 
-        let changed = RedisOptions {
+        let changed = RedisBulkOptions {
             config: config(20.0),
             ..options
         };
-        let other = RedisStore::open(changed).await.unwrap();
+        let other = RedisBulkStore::open(changed).await.unwrap();
         clock.advance(Millis(1_000));
         assert_eq!(take(&other, 100).await, 4);
         set(&store, Set::Reset, Vec::new()).await;
         clock.advance(Millis(1_000));
-        // A store of several shards grants by the configuration of the process that asks.
+        // A store with several shards grants by the configuration of the calling process.
         assert_eq!(take(&other, 100).await, 20);
         assert_eq!(limits(&store).await.configured_global_rps, 20.0);
     }
@@ -192,8 +191,8 @@ async fn who_connects_later_does_not_undo_what_was_set() {
 async fn several_processes_and_shards_never_start_more_than_the_largest_limit() {
     let clock = clock();
     let options = on_redis(3, 12.0, &clock);
-    let one = RedisStore::open(options.clone()).await.unwrap();
-    let two = RedisStore::open(options).await.unwrap();
+    let one = RedisBulkStore::open(options.clone()).await.unwrap();
+    let two = RedisBulkStore::open(options).await.unwrap();
     fill(&one).await;
     for _ in 0..3 {
         let mut started = 0;
@@ -220,12 +219,12 @@ async fn a_change_whose_answer_was_lost_is_remembered_once() {
         let clock = clock();
         let proxy = Proxy::start(RedisServer::shared().port()).unwrap();
         let straight = on_redis(shards, 10.0, &clock);
-        let detour = RedisOptions {
+        let detour = RedisBulkOptions {
             urls: vec![proxy.url()],
             ..straight.clone()
         };
-        let lossy = RedisStore::open(detour).await.unwrap();
-        let store = RedisStore::open(straight).await.unwrap();
+        let lossy = RedisBulkStore::open(detour).await.unwrap();
+        let store = RedisBulkStore::open(straight).await.unwrap();
         fill(&store).await;
         for (i, rps) in [4.0, 7.0, 5.0].into_iter().enumerate() {
             proxy.drop_next_reply();
@@ -243,14 +242,16 @@ async fn what_was_set_moves_with_the_store() {
     let store = on_disk(&disk, 10.0, &clock);
     fill(&store).await;
     set(&store, Set::To(4.3), vec![(queue("mail"), Set::To(1.0 / 3.0))]).await;
-    let told = limits(&store).await;
+    let seen = limits(&store).await;
     let mut stream = Vec::new();
     store.export(&mut stream).await.unwrap();
     for shards in [1, 3] {
         let options = on_redis(shards, 10.0, &clock);
-        RedisStore::import(options.clone(), &stream[..]).await.unwrap();
-        let moved = RedisStore::open(options).await.unwrap();
-        assert_eq!(limits(&moved).await, told);
+        RedisBulkStore::import(options.clone(), &stream[..])
+            .await
+            .unwrap();
+        let moved = RedisBulkStore::open(options).await.unwrap();
+        assert_eq!(limits(&moved).await, seen);
         assert_eq!(take(&moved, 100).await, 4, "{shards} shards");
         set(&moved, Set::To(6.0), Vec::new()).await;
         assert_eq!(take(&moved, 100).await, 2);
@@ -258,13 +259,13 @@ async fn what_was_set_moves_with_the_store() {
         moved.export(&mut again).await.unwrap();
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("data");
-        EmbeddedStore::import(&path, &again[..]).unwrap();
-        let options = tidegate_store::embedded::EmbeddedOptions {
+        EmbeddedBulkStore::import(&path, &again[..]).unwrap();
+        let options = tidegate_store::bulk::EmbeddedBulkOptions {
             config: config(10.0),
             clock: clock.clone(),
-            ..tidegate_store::embedded::EmbeddedOptions::new(&path)
+            ..tidegate_store::bulk::EmbeddedBulkOptions::new(&path)
         };
-        let back = EmbeddedStore::open(options).unwrap();
+        let back = EmbeddedBulkStore::open(options).unwrap();
         assert_eq!(limits(&back).await, limits(&moved).await);
     }
 }

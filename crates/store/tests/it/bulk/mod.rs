@@ -1,5 +1,6 @@
-//! The bulk store: its suite on every backend, and what one backend alone can show.
+//! The bulk store: its suite on every backend, and tests of single backends.
 
+mod differential;
 mod embedded;
 mod embedded_dead_jobs;
 mod embedded_disk;
@@ -11,4 +12,5 @@ mod redis_cluster;
 mod redis_keys;
 mod redis_purge;
 mod redis_shards;
+mod simulation;
 mod transfer;

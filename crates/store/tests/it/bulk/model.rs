@@ -2,13 +2,17 @@
 
 use std::sync::Arc;
 
-use tidegate_core::config::BulkConfig;
-use tidegate_store::conformance::Guard;
-use tidegate_store::model::ModelStore;
-use tidegate_store::{ManualClock, Store, StoreError, conformance_suite};
+use tidegate_core::bulk::config::BulkConfig;
+use tidegate_core::clock::ManualClock;
+use tidegate_store::bulk::conformance::Guard;
+use tidegate_store::bulk::{BulkStore, ModelBulkStore};
+use tidegate_store::{StoreError, bulk_conformance_suite};
 
-async fn open(config: BulkConfig, clock: Arc<ManualClock>) -> Result<(Arc<dyn Store>, Guard), StoreError> {
-    Ok((Arc::new(ModelStore::new(config, clock)?), Box::new(())))
+async fn open(
+    config: BulkConfig,
+    clock: Arc<ManualClock>,
+) -> Result<(Arc<dyn BulkStore>, Guard), StoreError> {
+    Ok((Arc::new(ModelBulkStore::new(config, clock)?), Box::new(())))
 }
 
-conformance_suite!(open);
+bulk_conformance_suite!(open);

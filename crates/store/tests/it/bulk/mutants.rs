@@ -1,4 +1,4 @@
-//! The suite bites: stores that are wrong in one way each fail the case that is about it.
+//! The suite catches mutants: each store has one fault and fails the case for it.
 //!
 //! Each fault sits between a case and the model, which passes the same case.
 
@@ -6,17 +6,19 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use async_trait::async_trait;
+use tidegate_core::bulk::config::BulkConfig;
 use tidegate_core::bulk::views::{Cursor, DeadFilter, Page, View, Wait};
 use tidegate_core::bulk::{
     Command, Enqueued, Fence, JobSeq, LeaseOutcome, LeaseParams, LeaseRef, Outcome, Refusal, Set, Settled,
 };
-use tidegate_core::config::BulkConfig;
+use tidegate_core::clock::ManualClock;
 use tidegate_core::ids::{BatchId, GroupId, JobId};
-use tidegate_store::conformance::{Backend, Case, Guard, cases};
-use tidegate_store::model::ModelStore;
-use tidegate_store::{DeadJob, JobDetails, LeasedJob, ManualClock, Notifier, Store, StoreError};
+use tidegate_store::StoreError;
+use tidegate_store::bulk::conformance::{Guard, case, cases};
+use tidegate_store::bulk::{BulkNotifier, BulkStore, DeadJob, JobDetails, LeasedJob, ModelBulkStore};
+use tidegate_testkit::conformance::catches;
 
-/// What a wrong store does to what passes through it.
+/// What a wrong store does to its calls and answers.
 trait Fault: Default + Send + 'static {
     fn config(&mut self, _config: &mut BulkConfig) {}
     fn before(&mut self, _command: &mut Command) {}
@@ -26,7 +28,7 @@ trait Fault: Default + Send + 'static {
 }
 
 struct Wrong<F> {
-    inner: ModelStore,
+    inner: ModelBulkStore,
     fault: Mutex<F>,
 }
 
@@ -37,7 +39,7 @@ impl<F> Wrong<F> {
 }
 
 #[async_trait]
-impl<F: Fault> Store for Wrong<F> {
+impl<F: Fault> BulkStore for Wrong<F> {
     async fn apply(&self, mut command: Command) -> Result<Outcome, StoreError> {
         self.fault().before(&mut command);
         let mut outcome = self.inner.apply(command).await?;
@@ -76,7 +78,7 @@ impl<F: Fault> Store for Wrong<F> {
         self.inner.dead(&filter, after, max).await
     }
 
-    fn notifier(&self) -> Arc<Notifier> {
+    fn notifier(&self) -> Arc<BulkNotifier> {
         self.inner.notifier()
     }
 }
@@ -84,10 +86,10 @@ impl<F: Fault> Store for Wrong<F> {
 async fn open_wrong<F: Fault>(
     mut config: BulkConfig,
     clock: Arc<ManualClock>,
-) -> Result<(Arc<dyn Store>, Guard), StoreError> {
+) -> Result<(Arc<dyn BulkStore>, Guard), StoreError> {
     let mut fault = F::default();
     fault.config(&mut config);
-    let inner = ModelStore::new(config, clock)?;
+    let inner = ModelBulkStore::new(config, clock)?;
     let store = Wrong {
         inner,
         fault: Mutex::new(fault),
@@ -95,34 +97,19 @@ async fn open_wrong<F: Fault>(
     Ok((Arc::new(store), Box::new(())))
 }
 
-/// A fault that is none: what every named case must pass with.
+/// No fault: every named case must pass with it.
 #[derive(Default)]
 struct Flawless;
 impl Fault for Flawless {}
 
-async fn conforms(case: Case, backend: impl Backend + 'static) -> bool {
-    let run = tokio::spawn(async move { case.run(&backend).await });
-    match run.await {
-        Ok(()) => true,
-        Err(error) => {
-            assert!(error.is_panic(), "{case:?} was cancelled");
-            false
-        }
-    }
-}
-
 /// The named case passes without the fault and fails with it.
-async fn bites<F: Fault>(name: &str) {
-    let found = cases().into_iter().find(|case| case.name == name);
-    let case = found.unwrap_or_else(|| panic!("there is no case {name}"));
-    assert!(
-        conforms(case, open_wrong::<Flawless>).await,
-        "{name} fails on a store that conforms"
-    );
-    assert!(
-        !conforms(case, open_wrong::<F>).await,
-        "{name} passes on a store that does not conform"
-    );
+async fn caught<F: Fault>(name: &str) {
+    catches(
+        case(name),
+        Arc::new(open_wrong::<Flawless>),
+        Arc::new(open_wrong::<F>),
+    )
+    .await;
 }
 
 /// Hands the last job of the call before to the next worker as well.
@@ -172,7 +159,7 @@ impl Fault for LosesJobs {
     }
 }
 
-/// Gives the first group that comes 64 times the weight.
+/// Gives the first group 64 times its weight.
 #[derive(Default)]
 struct HasAFavourite(Option<GroupId>);
 
@@ -196,7 +183,7 @@ impl Fault for RunsOverTheLimit {
     }
 }
 
-/// Takes any answer for a job as that of its latest lease.
+/// Accepts any outcome of a job as that of its latest lease.
 #[derive(Default)]
 struct ForgetsFences(HashMap<JobSeq, Fence>);
 
@@ -218,14 +205,14 @@ impl Fault for ForgetsFences {
     }
 }
 
-/// Answers a repeated answer as it answered the first one, so that completion is told again.
+/// Answers a repeated settle like the first one, so that it reports completion again.
 #[derive(Default)]
-struct TellsTwice {
+struct ReportsTwice {
     asked: Vec<LeaseRef>,
-    told: HashMap<LeaseRef, Settled>,
+    first: HashMap<LeaseRef, Settled>,
 }
 
-impl Fault for TellsTwice {
+impl Fault for ReportsTwice {
     fn before(&mut self, command: &mut Command) {
         if let Command::Settle(params) = command {
             self.asked = params.answers.iter().map(|answer| answer.lease).collect();
@@ -235,13 +222,13 @@ impl Fault for TellsTwice {
     fn after(&mut self, outcome: &mut Outcome) {
         if let Outcome::Settle(settled) = outcome {
             for (lease, settled) in self.asked.iter().zip(settled) {
-                *settled = *self.told.entry(*lease).or_insert(*settled);
+                *settled = *self.first.entry(*lease).or_insert(*settled);
             }
         }
     }
 }
 
-/// Knows no duplicates: the second job of a name is another one.
+/// Detects no duplicates: accepts a second job with the same id.
 #[derive(Default)]
 struct KnowsNoDuplicates(HashMap<(GroupId, JobId), usize>);
 
@@ -301,7 +288,7 @@ impl Fault for IgnoresKeptResults {
     }
 }
 
-/// Makes every job of one priority: priorities are ignored.
+/// Ignores priorities.
 #[derive(Default)]
 struct IgnoresPriorities;
 
@@ -315,7 +302,7 @@ impl Fault for IgnoresPriorities {
     }
 }
 
-/// Lists every dead job, whichever were asked for.
+/// Ignores the filter of a list of dead jobs.
 #[derive(Default)]
 struct ListsAllTheDead;
 
@@ -347,7 +334,7 @@ impl Fault for ForgetsCallbacks {
     }
 }
 
-/// Says that a purge was carried out, whatever came of it.
+/// Reports every purge as successful.
 #[derive(Default)]
 struct AlwaysPurges;
 
@@ -359,7 +346,7 @@ impl Fault for AlwaysPurges {
     }
 }
 
-/// Tells to the millisecond since when a group waits.
+/// Reports to the millisecond since when a group waits.
 #[derive(Default)]
 struct WaitsToTheMillisecond;
 
@@ -373,7 +360,7 @@ impl Fault for WaitsToTheMillisecond {
     }
 }
 
-/// Says yes to another rate and goes on as before.
+/// Accepts a changed rate and ignores it.
 #[derive(Default)]
 struct KeepsItsRates;
 
@@ -400,94 +387,94 @@ impl Fault for ForgetsWhoIsAhead {
 
 #[tokio::test]
 async fn a_rate_that_does_not_change_is_caught() {
-    bites::<KeepsItsRates>("run_time_limits::a_raised_limit_holds_at_once").await;
-    bites::<KeepsItsRates>("run_time_limits::a_lowered_limit_holds_at_once").await;
-    bites::<KeepsItsRates>("run_time_limits::a_queue_gets_another_rate").await;
+    caught::<KeepsItsRates>("run_time_limits::a_raised_limit_holds_at_once").await;
+    caught::<KeepsItsRates>("run_time_limits::a_lowered_limit_holds_at_once").await;
+    caught::<KeepsItsRates>("run_time_limits::a_queue_gets_another_rate").await;
 }
 
 #[tokio::test]
 async fn a_reason_that_leaves_something_out_is_caught() {
-    bites::<ForgetsWhoIsAhead>("why::a_job_knows_how_many_start_before_it").await;
+    caught::<ForgetsWhoIsAhead>("why::a_job_knows_how_many_start_before_it").await;
 }
 
 #[tokio::test]
 async fn a_double_lease_is_caught() {
-    bites::<LeasesTwice>("leases::no_job_is_leased_twice").await;
+    caught::<LeasesTwice>("leases::no_job_is_leased_twice").await;
 }
 
 #[tokio::test]
 async fn a_lost_job_is_caught() {
-    bites::<LosesJobs>("leases::every_accepted_job_runs").await;
+    caught::<LosesJobs>("leases::every_accepted_job_runs").await;
 }
 
 #[tokio::test]
 async fn an_unfair_pick_is_caught() {
-    bites::<HasAFavourite>("fair_order::strict_alternation").await;
-    bites::<HasAFavourite>("fair_order::enqueue_never_moves_a_backlogged_group").await;
+    caught::<HasAFavourite>("fair_order::strict_alternation").await;
+    caught::<HasAFavourite>("fair_order::enqueue_never_moves_a_backlogged_group").await;
 }
 
 #[tokio::test]
 async fn running_over_the_limit_is_caught() {
-    bites::<RunsOverTheLimit>("limits::the_eleventh_waits").await;
-    bites::<RunsOverTheLimit>("limits::no_window_is_ever_overrun").await;
-    bites::<RunsOverTheLimit>("limits::a_stall_does_not_become_a_burst").await;
+    caught::<RunsOverTheLimit>("limits::the_eleventh_waits").await;
+    caught::<RunsOverTheLimit>("limits::no_window_is_ever_overrun").await;
+    caught::<RunsOverTheLimit>("limits::a_stall_does_not_become_a_burst").await;
 }
 
 #[tokio::test]
 async fn a_forgotten_fence_is_caught() {
-    bites::<ForgetsFences>("leases::a_late_answer_changes_nothing").await;
+    caught::<ForgetsFences>("leases::a_late_answer_changes_nothing").await;
 }
 
 #[tokio::test]
-async fn completion_told_twice_is_caught() {
-    bites::<TellsTwice>("settle::completion_is_told_once").await;
+async fn completion_reported_twice_is_caught() {
+    caught::<ReportsTwice>("settle::completion_is_reported_once").await;
 }
 
 #[tokio::test]
 async fn a_duplicate_accepted_is_caught() {
-    bites::<KnowsNoDuplicates>("input::a_second_enqueue_changes_nothing").await;
+    caught::<KnowsNoDuplicates>("input::a_second_enqueue_changes_nothing").await;
 }
 
 #[tokio::test]
 async fn newest_first_is_caught() {
-    bites::<ServesTheNewest>("fair_order::ready_keeps_the_order_of_first_starts").await;
+    caught::<ServesTheNewest>("fair_order::ready_keeps_the_order_of_first_starts").await;
 }
 
 #[tokio::test]
 async fn a_lease_without_end_is_caught() {
-    bites::<WaitsForEver>("leases::a_job_whose_worker_died_comes_back").await;
+    caught::<WaitsForEver>("leases::a_job_whose_worker_died_comes_back").await;
 }
 
 #[tokio::test]
 async fn results_dropped_too_early_are_caught() {
-    bites::<IgnoresKeptResults>("batches::kept_results_outlive_finished_jobs").await;
+    caught::<IgnoresKeptResults>("batches::kept_results_outlive_finished_jobs").await;
 }
 
 #[tokio::test]
 async fn ignored_priorities_are_caught() {
-    bites::<IgnoresPriorities>("fair_order::a_group_may_have_jobs_at_several_priorities").await;
+    caught::<IgnoresPriorities>("fair_order::a_group_may_have_jobs_at_several_priorities").await;
 }
 
 #[tokio::test]
 async fn a_wrong_list_of_the_dead_is_caught() {
-    bites::<ListsAllTheDead>("dead::a_filter_chooses_by_group_type_and_reason").await;
-    bites::<ShowsTheDeadTwice>("dead::dead_jobs_come_in_pages").await;
+    caught::<ListsAllTheDead>("dead::a_filter_chooses_by_group_type_and_reason").await;
+    caught::<ShowsTheDeadTwice>("dead::dead_jobs_come_in_pages").await;
 }
 
 #[tokio::test]
 async fn a_purge_of_what_must_stay_is_caught() {
-    bites::<AlwaysPurges>("dead::only_dead_jobs_are_purged").await;
-    bites::<IgnoresKeptResults>("dead::a_job_that_is_to_be_aggregated_is_not_purged").await;
+    caught::<AlwaysPurges>("dead::only_dead_jobs_are_purged").await;
+    caught::<IgnoresKeptResults>("dead::a_job_that_is_to_be_aggregated_is_not_purged").await;
 }
 
 #[tokio::test]
 async fn a_forgotten_callback_is_caught() {
-    bites::<ForgetsCallbacks>("batches::a_batch_keeps_its_callback").await;
+    caught::<ForgetsCallbacks>("batches::a_batch_keeps_its_callback").await;
 }
 
 #[tokio::test]
 async fn a_wrong_time_of_waiting_is_caught() {
-    bites::<WaitsToTheMillisecond>("waiting_since::the_first_job_of_a_line_says_since_when").await;
+    caught::<WaitsToTheMillisecond>("waiting_since::the_first_job_of_a_flow_says_since_when").await;
 }
 
 #[test]

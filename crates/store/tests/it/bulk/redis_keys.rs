@@ -7,8 +7,7 @@ use tidegate_core::bulk::views::{Query, View};
 use tidegate_core::bulk::*;
 use tidegate_core::ids::{BatchId, GroupId, JobId, JobType, Owner};
 use tidegate_core::time::{Millis, Timestamp};
-use tidegate_store::redis::{RedisOptions, RedisStore};
-use tidegate_store::{Store, StoreExt};
+use tidegate_store::bulk::{BulkStore, BulkStoreExt, RedisBulkOptions, RedisBulkStore};
 use tidegate_testkit::servers::RedisCluster;
 
 const GROUPS: usize = 12;
@@ -45,13 +44,13 @@ fn keys(prefix: &str) -> Vec<(String, i64)> {
 
 #[tokio::test]
 async fn every_key_of_a_shard_is_in_one_slot() {
-    let options = RedisOptions {
+    let options = RedisBulkOptions {
         urls: RedisCluster::shared().urls(),
         shards: 3,
         prefix: "slots:".to_owned(),
-        ..RedisOptions::new("")
+        ..RedisBulkOptions::new("")
     };
-    let store = RedisStore::open(options).await.unwrap();
+    let store = RedisBulkStore::open(options).await.unwrap();
     let owner = Owner::new("worker").unwrap();
     for i in 0..GROUPS {
         let group = GroupId::new(format!("group {{{i}}}")).unwrap();
@@ -64,7 +63,7 @@ async fn every_key_of_a_shard_is_in_one_slot() {
         store.call(params).await.unwrap().unwrap();
         let ceilings = Some(Ceilings {
             starts_per_window: Some(3),
-            leased_at_once: None,
+            max_running: None,
         });
         let configure = ConfigureGroupParams {
             group,
@@ -106,7 +105,7 @@ async fn every_key_of_a_shard_is_in_one_slot() {
     store.call(ReleaseDueParams { max: 100 }).await.unwrap();
     store.call(ExpireLeasesParams { max: 100 }).await.unwrap();
     let claim = ClaimAggregationParams {
-        owner: Owner::new("watcher").unwrap(),
+        owner: Owner::new("aggregator").unwrap(),
         max: 10,
         claim_for: Millis(1_000),
     };
@@ -135,7 +134,7 @@ async fn every_key_of_a_shard_is_in_one_slot() {
     let Ok(View::BulkStats(stats)) = store.call(Query::BulkStats).await.unwrap() else {
         panic!("statistics are answered with statistics");
     };
-    assert_eq!(stats.groups_kept, GROUPS as u64);
+    assert_eq!(stats.groups_in_memory, GROUPS as u64);
     store.remove_all().await.unwrap();
     assert_eq!(keys("slots:"), [], "nothing is left behind");
 }

@@ -1,13 +1,12 @@
-//! A purge whose answer got lost is carried out once, and answered as carried out.
+//! A purge whose reply was lost happens once, and its retry reports success.
 
 use bytes::Bytes;
 use tidegate_core::bulk::*;
 use tidegate_core::ids::{GroupId, JobId, JobType, Owner};
-use tidegate_store::redis::{RedisOptions, RedisStore};
-use tidegate_store::{Store, StoreExt};
+use tidegate_store::bulk::{BulkStore, BulkStoreExt, RedisBulkOptions, RedisBulkStore};
 use tidegate_testkit::servers::{Proxy, RedisServer};
 
-async fn purge(store: &RedisStore, job: &JobId) -> Result<(), Refusal> {
+async fn purge(store: &RedisBulkStore, job: &JobId) -> Result<(), Refusal> {
     let params = PurgeParams {
         group: GroupId::new("A").unwrap(),
         job: job.clone(),
@@ -18,9 +17,9 @@ async fn purge(store: &RedisStore, job: &JobId) -> Result<(), Refusal> {
 #[tokio::test]
 async fn a_purge_whose_answer_got_lost_is_not_refused() {
     let proxy = Proxy::start(RedisServer::shared().port()).unwrap();
-    let store = RedisStore::open(RedisOptions {
+    let store = RedisBulkStore::open(RedisBulkOptions {
         prefix: "purge:".to_owned(),
-        ..RedisOptions::new(proxy.url())
+        ..RedisBulkOptions::new(proxy.url())
     })
     .await
     .unwrap();

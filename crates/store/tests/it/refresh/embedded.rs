@@ -4,10 +4,11 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use tempfile::TempDir;
-use tidegate_store::conformance_refresh::{Backend, Guard, Opened};
-use tidegate_store::embedded::Durability;
+use tidegate_core::clock::ManualClock;
+use tidegate_durable::Durability;
+use tidegate_store::refresh::conformance::{Backend, Guard, Opened};
 use tidegate_store::refresh::{EmbeddedRefreshOptions, EmbeddedRefreshStore, RefreshSettings};
-use tidegate_store::{ManualClock, refresh_conformance_suite};
+use tidegate_store::refresh_conformance_suite;
 
 struct Embedded;
 

@@ -1,22 +1,25 @@
-//! What the embedded store of the refresh part keeps through kills, power cuts and failing disks.
+//! What the embedded refresh store preserves through kills, power cuts and failing disks.
 
 use std::sync::Arc;
 
 use tempfile::TempDir;
 use tidegate_core::budget::{BudgetConfig, LimitedBy};
+use tidegate_core::clock::{Clock, ManualClock};
 use tidegate_core::ids::{Owner, RecordId, RecordKey, SourceId, TargetId};
-use tidegate_core::priority::Priority::{self, High, Low};
+use tidegate_core::priority::Priority;
+use tidegate_core::priority::Priority::{High, Low};
 use tidegate_core::refresh::Version;
 use tidegate_core::refresh::coalescer::{
     BeginOutcome, BeginParams, RequestOutcome, RequestParams, SettleOutcome, SettleParams, Settlement,
 };
 use tidegate_core::time::{Millis, Timestamp};
-use tidegate_store::embedded::memory_disk::MemoryDisk;
-use tidegate_store::embedded::{EmbeddedOptions, EmbeddedStore};
+use tidegate_durable::DurableError;
+use tidegate_durable::memory_disk::MemoryDisk;
+use tidegate_store::StoreError;
+use tidegate_store::bulk::{EmbeddedBulkOptions, EmbeddedBulkStore};
 use tidegate_store::refresh::{
     EmbeddedRefreshOptions, EmbeddedRefreshStore, RefreshSettings, RefreshStore, TakeOutcome,
 };
-use tidegate_store::{Clock, ManualClock, StoreError};
 
 const START: Timestamp = Timestamp(1_706_000_000_000);
 
@@ -155,7 +158,7 @@ async fn versions_grow_although_the_clock_steps_back_over_a_restart() {
     let version = world.request(&record, High).await.to_send().unwrap();
     let unsent = vec![(record.clone(), version)];
     assert_eq!(world.store.send_failed(unsent).await.unwrap(), [true]);
-    // Idle, so that nothing but the clock is remembered.
+    // Idle, so that only the clock is persisted.
     world.clock.advance(Millis(1_000));
     let last = world.request(&other, High).await;
     assert!(last.to_send().is_some());
@@ -218,11 +221,14 @@ async fn a_grant_whose_day_cannot_be_kept_is_not_given() {
     assert!(world.take(High, 10).await.is_ok(), "the first block");
     world.disk.fail_syncs(true);
     let refused = world.take(High, 1).await.unwrap_err();
-    assert!(matches!(refused, StoreError::Poisoned(_)), "{refused}");
+    assert!(
+        matches!(refused, StoreError::Durable(DurableError::Poisoned(_))),
+        "{refused}"
+    );
     world.disk.fail_syncs(false);
     let refused = world.take(High, 1).await.unwrap_err();
     assert!(
-        matches!(refused, StoreError::Poisoned(_)),
+        matches!(refused, StoreError::Durable(DurableError::Poisoned(_))),
         "it stays so: {refused}"
     );
 }
@@ -251,7 +257,10 @@ async fn a_failed_write_stops_the_store() {
         .request(vec![(record("a"), params)])
         .await
         .unwrap_err();
-    assert!(matches!(refused, StoreError::Poisoned(_)), "{refused}");
+    assert!(
+        matches!(refused, StoreError::Durable(DurableError::Poisoned(_))),
+        "{refused}"
+    );
     world.disk.fail_commits(false);
     assert!(
         world.store.look(vec![record("a")]).await.is_err(),
@@ -270,7 +279,7 @@ async fn idle_records_leave_the_disk() {
         assert_eq!(world.settle(&record, version).await, SettleOutcome::Settled);
     }
     assert!(world.disk.records() >= 500, "{}", world.disk.records());
-    // A look from time to time is enough; it goes with whatever else is asked.
+    // A check now and then is enough; it rides along with other calls.
     for _ in 0..5 {
         world.clock.advance(Millis(15 * 60_000));
         world.request(&record("other"), Low).await;
@@ -281,14 +290,17 @@ async fn idle_records_leave_the_disk() {
 #[tokio::test]
 async fn the_data_folder_is_shared_with_bulk_but_not_with_another_process() {
     let folder = TempDir::new().unwrap();
-    let bulk = EmbeddedStore::open(EmbeddedOptions::new(folder.path())).unwrap();
+    let bulk = EmbeddedBulkStore::open(EmbeddedBulkOptions::new(folder.path())).unwrap();
     let options = EmbeddedRefreshOptions {
         settings: settings(BudgetConfig::default()),
         ..EmbeddedRefreshOptions::new(folder.path())
     };
     let store = EmbeddedRefreshStore::open(options.clone()).unwrap();
     let second = EmbeddedRefreshStore::open(options.clone()).unwrap_err();
-    assert!(matches!(second, StoreError::Locked(_)), "{second}");
+    assert!(
+        matches!(second, StoreError::Durable(DurableError::Locked(_))),
+        "{second}"
+    );
     let version = {
         let params = RequestParams {
             priority: High,

@@ -1,5 +1,6 @@
-//! The refresh store: its suite on every backend, and what one backend alone can show.
+//! The refresh store: its suite on every backend, and tests of single backends.
 
+mod differential;
 mod embedded;
 mod embedded_disk;
 mod model;

@@ -3,9 +3,10 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use tidegate_store::conformance_refresh::{Backend, Guard, Opened};
+use tidegate_core::clock::ManualClock;
+use tidegate_store::refresh::conformance::{Backend, Guard, Opened};
 use tidegate_store::refresh::{ModelRefreshStore, RefreshSettings};
-use tidegate_store::{ManualClock, refresh_conformance_suite};
+use tidegate_store::refresh_conformance_suite;
 
 struct Model;
 

@@ -1,4 +1,4 @@
-//! The suite of the refresh part bites: stores that are wrong in one way each fail the case that is about it.
+//! The suite of the refresh store catches mutants: each store has one fault and fails the case for it.
 //!
 //! Each fault sits between a case and the model, which passes the same case.
 
@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use tidegate_core::budget::BudgetView;
+use tidegate_core::clock::ManualClock;
 use tidegate_core::ids::{Owner, RecordId, TargetId};
 use tidegate_core::priority::Priority;
 use tidegate_core::refresh::Version;
@@ -14,11 +15,12 @@ use tidegate_core::refresh::coalescer::{
     BeginOutcome, BeginParams, RecordState, RequestOutcome, RequestParams, SettleOutcome, SettleParams,
 };
 use tidegate_core::time::{Millis, Timestamp};
-use tidegate_store::conformance_refresh::{Backend, Case, Guard, Opened, cases};
+use tidegate_store::StoreError;
+use tidegate_store::refresh::conformance::{Backend, Guard, Opened, case, cases};
 use tidegate_store::refresh::{ModelRefreshStore, RefreshSettings, RefreshStore, TakeOutcome};
-use tidegate_store::{ManualClock, StoreError};
+use tidegate_testkit::conformance::catches;
 
-/// What a wrong store does to what passes through it.
+/// What a wrong store does to its calls and answers.
 trait Fault: std::fmt::Debug + Default + Send + Sync + 'static {
     fn asked(_params: &mut RequestParams) {}
     fn requested(_outcome: &mut RequestOutcome) {}
@@ -170,7 +172,7 @@ impl Fault for GivesBackForAll {
     }
 }
 
-/// Does not compare: whatever is on its way is ended.
+/// Does not compare versions: ends any event in flight.
 #[derive(Debug, Default)]
 struct EndsWhateverIsThere;
 impl Fault for EndsWhateverIsThere {
@@ -200,57 +202,55 @@ impl Fault for WaitsTooLong {
     }
 }
 
-fn case(name: &str) -> Case {
-    let found = cases().into_iter().find(|case| case.name == name);
-    found.unwrap_or_else(|| panic!("there is no case {name}"))
-}
-
-/// The case passes on the model and fails on the wrong store.
-async fn bites<F: Fault>(name: &'static str) {
-    case(name).run(&Broken::<Right>::default()).await;
-    let wrong = tokio::spawn(async move { case(name).run(&Broken::<F>::default()).await });
-    assert!(wrong.await.is_err(), "{name} does not notice");
+/// The named case passes on the model and fails on the wrong store.
+async fn caught<F: Fault>(name: &str) {
+    catches(
+        case(name),
+        Arc::new(Broken::<Right>::default()),
+        Arc::new(Broken::<F>::default()),
+    )
+    .await;
 }
 
 #[tokio::test]
 async fn an_event_for_every_reader_is_caught() {
-    bites::<SendsForEveryReader>("requests::a_herd_of_ten_thousand_is_one_event").await;
-    bites::<SendsForEveryReader>("requests::published_upgraded_and_already_processing").await;
+    caught::<SendsForEveryReader>("requests::a_herd_of_ten_thousand_is_one_event").await;
+    caught::<SendsForEveryReader>("requests::published_upgraded_and_already_processing").await;
 }
 
 #[tokio::test]
 async fn a_late_reader_that_is_not_absorbed_is_caught() {
-    bites::<IgnoresWhenReadersLooked>("requests::a_late_reader_is_absorbed").await;
+    caught::<IgnoresWhenReadersLooked>("requests::a_late_reader_is_absorbed").await;
 }
 
 #[tokio::test]
 async fn two_workers_on_one_record_are_caught() {
-    bites::<LetsEverybodyFetch>("workers::one_worker_fetches_and_others_are_busy").await;
+    caught::<LetsEverybodyFetch>("workers::one_worker_fetches_and_others_are_busy").await;
 }
 
 #[tokio::test]
-async fn an_end_told_to_all_is_caught() {
-    bites::<SettlesForAll>("workers::an_end_is_told_to_one_of_many").await;
-    bites::<SettlesForAll>("workers::settling_is_told_once").await;
-    bites::<GivesBackForAll>("workers::an_end_is_told_to_one_of_many").await;
-    bites::<GivesBackForAll>("workers::an_abandoned_claim_is_free_at_once").await;
+async fn an_end_answered_to_all_is_caught() {
+    caught::<SettlesForAll>("workers::one_of_many_callers_ends_an_event").await;
+    caught::<SettlesForAll>("workers::only_one_settle_succeeds").await;
+    caught::<GivesBackForAll>("workers::one_of_many_callers_ends_an_event").await;
+    caught::<GivesBackForAll>("workers::an_abandoned_claim_is_free_at_once").await;
 }
 
 #[tokio::test]
 async fn an_end_of_what_came_later_is_caught() {
-    bites::<EndsWhateverIsThere>("workers::a_stale_version_ends_nothing_that_came_after_it").await;
-    bites::<GivesBackForAll>("workers::a_stale_version_ends_nothing_that_came_after_it").await;
+    caught::<EndsWhateverIsThere>("workers::a_stale_version_ends_nothing_that_came_after_it").await;
+    caught::<GivesBackForAll>("workers::a_stale_version_ends_nothing_that_came_after_it").await;
 }
 
 #[tokio::test]
 async fn running_over_the_rate_is_caught() {
-    bites::<HandsOutTwice>("budgets::no_second_is_overrun").await;
-    bites::<HandsOutTwice>("budgets::nothing_is_known_so_nothing_is_granted_for_a_second").await;
+    caught::<HandsOutTwice>("budgets::no_second_is_overrun").await;
+    caught::<HandsOutTwice>("budgets::nothing_is_known_so_nothing_is_granted_for_a_second").await;
 }
 
 #[tokio::test]
 async fn a_wait_that_is_not_exact_is_caught() {
-    bites::<WaitsTooLong>("budgets::a_wait_is_exact").await;
+    caught::<WaitsTooLong>("budgets::a_wait_is_exact").await;
 }
 
 #[test]

@@ -4,9 +4,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use async_trait::async_trait;
-use tidegate_store::conformance_refresh::{Backend, Guard, Opened};
+use tidegate_core::clock::ManualClock;
+use tidegate_store::refresh::conformance::{Backend, Guard, Opened};
 use tidegate_store::refresh::{RedisRefreshOptions, RedisRefreshStore, RefreshSettings};
-use tidegate_store::{ManualClock, refresh_conformance_suite};
+use tidegate_store::refresh_conformance_suite;
 use tidegate_testkit::servers::RedisServer;
 
 static STORES: AtomicU64 = AtomicU64::new(0);
@@ -20,7 +21,7 @@ async fn open_under(prefix: String, settings: RefreshSettings, clock: Arc<Manual
         settings,
         clock: Some(clock),
     };
-    // What concerns budgets is given up after two seconds, and a busy machine may be late for that.
+    // Budget calls fail after two seconds, and a busy machine may take longer.
     let mut tries = 0;
     let store = loop {
         match RedisRefreshStore::open(options.clone()).await {

@@ -1,26 +1,28 @@
-//! The refresh part on real Redis servers: several processes on one budget, servers that forget, answers that are lost.
+//! The refresh store on real Redis servers: several processes on one budget, servers that lose data, lost replies.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use tidegate_core::budget::BudgetConfig;
+use tidegate_core::clock::ManualClock;
 use tidegate_core::ids::{RecordId, RecordKey, SourceId, TargetId};
-use tidegate_core::priority::Priority::{self, High, Low};
+use tidegate_core::priority::Priority;
+use tidegate_core::priority::Priority::{High, Low};
 use tidegate_core::refresh::coalescer::{
     RequestOutcome, RequestParams, SettleOutcome, SettleParams, Settlement,
 };
 use tidegate_core::time::{Millis, Timestamp};
+use tidegate_store::StoreError;
 use tidegate_store::refresh::{
     RedisRefreshOptions, RedisRefreshStore, RefreshSettings, RefreshStore, TakeOutcome,
 };
-use tidegate_store::{ManualClock, StoreError};
 use tidegate_testkit::servers::{Proxy, RedisCluster, RedisOptions, RedisServer};
 
 const START: Timestamp = Timestamp(1_706_000_000_000);
 /// Longer than any machine needs for one step.
 const PATIENCE: Duration = Duration::from_secs(180);
-/// Some four seconds' worth of what the budget hands out.
+/// About four seconds' worth of tokens.
 const CALLS: usize = 2_000;
 
 fn record(key: &str) -> RecordId {
@@ -66,9 +68,10 @@ fn worst_second(calls: &[Instant]) -> usize {
     worst
 }
 
-/// Asks until there is an answer. Calls that concern a budget are given up after two seconds, and a busy machine may be late
-/// for that.
-async fn patiently<T, F: Future<Output = Result<T, StoreError>>>(mut call: impl FnMut() -> F) -> T {
+/// Retries until there is an answer. Budget calls fail after two seconds, and a busy machine may take longer.
+async fn retry_until_available<T, F: Future<Output = Result<T, StoreError>>>(
+    mut call: impl FnMut() -> F,
+) -> T {
     let begun = Instant::now();
     loop {
         match call().await {
@@ -78,14 +81,14 @@ async fn patiently<T, F: Future<Output = Result<T, StoreError>>>(mut call: impl 
     }
 }
 
-/// Takes what it can until all together have made enough calls, and uses every token that is still valid at once.
+/// Takes tokens until all together have made enough calls, and uses every valid token at once.
 async fn caller(store: RedisRefreshStore, priority: Priority, made: Arc<AtomicUsize>) -> Vec<Instant> {
     let (begun, mut calls) = (Instant::now(), Vec::new());
     while made.load(Ordering::Relaxed) < CALLS {
         let asked = Instant::now();
         assert!(begun.elapsed() < PATIENCE, "the budget hands out too little");
         match store.take(&target(), priority, 10).await {
-            // A busy machine may be late: what was taken is lost, and nobody uses it.
+            // A busy machine may be late: the tokens are void, and nobody uses them.
             Err(error) => assert!(error.is_retryable(), "{error}"),
             Ok(TakeOutcome::Taken { tokens, valid_for }) => {
                 for _ in 0..tokens {
@@ -107,11 +110,11 @@ async fn callers_of_several_stores_together_keep_to_one_budget() {
     let mut stores = Vec::new();
     for _ in 0..4 {
         let options = options(RedisServer::shared().url(), "together:");
-        stores.push(patiently(|| RedisRefreshStore::open(options.clone())).await);
+        stores.push(retry_until_available(|| RedisRefreshStore::open(options.clone())).await);
     }
     let (target, made) = (target(), Arc::new(AtomicUsize::new(0)));
     let begun = Instant::now();
-    while patiently(|| stores[0].budget(&target)).await.tokens < 25 {
+    while retry_until_available(|| stores[0].budget(&target)).await.tokens < 25 {
         assert!(begun.elapsed() < PATIENCE, "the bucket fills");
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
@@ -133,7 +136,7 @@ async fn callers_of_several_stores_together_keep_to_one_budget() {
 async fn an_answer_that_was_lost_is_given_again() {
     let server = RedisServer::start(RedisOptions::default()).unwrap();
     let proxy = Proxy::start(server.port()).unwrap();
-    let store = patiently(|| RedisRefreshStore::open(options(proxy.url(), "again:"))).await;
+    let store = retry_until_available(|| RedisRefreshStore::open(options(proxy.url(), "again:"))).await;
 
     proxy.drop_next_reply();
     let outcomes = store.request(vec![ask("a", High)]).await.unwrap();
@@ -161,7 +164,7 @@ async fn an_answer_that_was_lost_is_given_again() {
         "once"
     );
 
-    // A whole batch: each record is told to send exactly once.
+    // A whole batch: each record is sent exactly once.
     proxy.drop_next_reply();
     let keys: Vec<String> = (0..100).map(|index| format!("key-{index}")).collect();
     let outcomes = store
@@ -175,17 +178,17 @@ async fn an_answer_that_was_lost_is_given_again() {
     assert_eq!(proxy.dropped_replies(), 3);
 }
 
-/// A store whose time stands still, however long the machine does, unless a test moves it.
+/// A store whose time advances only when a test moves it.
 async fn still(url: String, prefix: &str, clock: &Arc<ManualClock>) -> RedisRefreshStore {
     let mut options = options(url, prefix);
     options.clock = Some(clock.clone());
-    patiently(|| RedisRefreshStore::open(options.clone())).await
+    retry_until_available(|| RedisRefreshStore::open(options.clone())).await
 }
 
-/// Takes tokens from a full bucket: how many, and how many were perhaps taken before without anybody's hearing of it.
+/// Takes tokens from a full bucket; returns how many, and how many an unanswered call may have taken before.
 async fn take_some(store: &RedisRefreshStore, clock: &ManualClock) -> (u64, u64) {
     let (target, mut tries) = (target(), 0);
-    let taken = patiently(|| {
+    let taken = retry_until_available(|| {
         tries += 1;
         clock.advance(Millis(60_000));
         store.take(&target, High, 20)
@@ -205,12 +208,12 @@ async fn tokens_of_before_a_restart_are_not_handed_out_again() {
     let (tokens, unheard) = take_some(&store, &clock).await;
     server.kill().unwrap();
     server.restart().unwrap();
-    let after = patiently(|| store.take(&target, High, 20)).await;
+    let after = retry_until_available(|| store.take(&target, High, 20)).await;
     let TakeOutcome::Limited { wait, .. } = after else {
         panic!("the server may have forgotten its last moments: {after:?}");
     };
     assert!(wait.0 > 900, "{wait}");
-    let used = patiently(|| store.budget(&target)).await.day_used;
+    let used = retry_until_available(|| store.budget(&target)).await.day_used;
     assert!(
         (tokens..=tokens + unheard).contains(&used),
         "the day goes on: {used}, not {tokens}"
@@ -224,11 +227,11 @@ async fn a_budget_that_was_lost_begins_empty_and_its_day_goes_on_from_what_was_s
     let store = still(server.url(), "lost:", &clock).await;
     let (tokens, unheard) = take_some(&store, &clock).await;
     assert!(server.command(&["FLUSHALL"]).unwrap().is_ok());
-    let after = patiently(|| store.take(&target, High, 20)).await;
+    let after = retry_until_available(|| store.take(&target, High, 20)).await;
     assert!(matches!(after, TakeOutcome::Limited { .. }), "{after:?}");
     // Another process learns it from the server.
     let other = still(server.url(), "lost:", &clock).await;
-    let used = patiently(|| other.budget(&target)).await.day_used;
+    let used = retry_until_available(|| other.budget(&target)).await.day_used;
     assert!(
         (tokens..=tokens + unheard).contains(&used),
         "{used}, not {tokens}"
@@ -240,7 +243,7 @@ async fn keys_carry_the_tag_of_their_record_and_end_by_themselves() {
     let cluster = RedisCluster::shared();
     let mut options = options(String::new(), "tags:");
     options.urls = cluster.urls();
-    let store = patiently(|| RedisRefreshStore::open(options.clone())).await;
+    let store = retry_until_available(|| RedisRefreshStore::open(options.clone())).await;
     let asks: Vec<_> = (0..200).map(|index| ask(&format!("{{{index}}}"), Low)).collect();
     store.request(asks).await.unwrap();
     let (mut keys, mut used) = (0, 0);
@@ -249,7 +252,7 @@ async fn keys_carry_the_tag_of_their_record_and_end_by_themselves() {
         used += usize::from(!here.is_empty());
         for key in here {
             let left = node.command(&["PTTL", &key]).unwrap().int().unwrap();
-            // Not sent after 10 s, and one minute more for safety.
+            // Not sent within 10 s, plus one minute for safety.
             assert!((1..=70_000).contains(&left), "{key}: {left}");
             keys += 1;
         }
@@ -279,10 +282,10 @@ async fn a_store_of_another_schema_is_refused() {
 }
 
 #[tokio::test]
-async fn a_server_that_is_away_is_told_from_a_refusal() {
+async fn an_unavailable_server_is_distinguished_from_a_refusal() {
     let mut server = RedisServer::start(RedisOptions::default()).unwrap();
     let clock = Arc::new(ManualClock::at(START));
-    let store = still(server.url(), "away:", &clock).await;
+    let store = still(server.url(), "down:", &clock).await;
     server.kill().unwrap();
     let failed = store.take(&target(), High, 1).await.unwrap_err();
     assert!(failed.is_retryable(), "{failed}");

@@ -4,10 +4,11 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use tempfile::TempDir;
-use tidegate_store::conformance_room::{Backend, Guard, Opened};
-use tidegate_store::embedded::Durability;
+use tidegate_core::clock::ManualClock;
+use tidegate_durable::Durability;
+use tidegate_store::room::conformance::{Backend, Guard, Opened};
 use tidegate_store::room::{EmbeddedRoomOptions, EmbeddedRoomStore};
-use tidegate_store::{ManualClock, room_conformance_suite};
+use tidegate_store::room_conformance_suite;
 
 struct Embedded;
 

@@ -1,20 +1,24 @@
-//! What the embedded store of waiting rooms keeps through kills, power cuts and failing disks.
+//! What the embedded room store preserves through kills, power cuts and failing disks.
 
 use std::collections::HashMap;
 use std::sync::Arc;
 
 use tempfile::TempDir;
+use tidegate_core::clock::{Clock, ManualClock};
 use tidegate_core::ids::{PersonId, RoomId};
+use tidegate_core::rng::Rng;
 use tidegate_core::room::command::*;
 use tidegate_core::room::config::{Capacity, RoomConfig};
 use tidegate_core::room::ticket::{End, Ticket, TicketState};
 use tidegate_core::room::{Head, Room};
 use tidegate_core::time::{Millis, Timestamp};
-use tidegate_store::embedded::disk::{Disk, Op, Reader, Table};
-use tidegate_store::embedded::memory_disk::MemoryDisk;
-use tidegate_store::embedded::{EmbeddedOptions, EmbeddedStore};
+use tidegate_durable::DurableError;
+use tidegate_durable::disk::{Disk, Op, Reader, Table, scan_all};
+use tidegate_durable::memory_disk::MemoryDisk;
+use tidegate_store::StoreError;
+use tidegate_store::bulk::{EmbeddedBulkOptions, EmbeddedBulkStore};
+use tidegate_store::room::tables::{META, ROOMS, TICKETS};
 use tidegate_store::room::{EmbeddedRoomOptions, EmbeddedRoomStore, RoomStore};
-use tidegate_store::{Clock, ManualClock, StoreError};
 
 const START: Timestamp = Timestamp(1_706_000_000_000);
 
@@ -119,8 +123,8 @@ impl World {
         self.store.redeem(&room(), params).await.unwrap()
     }
 
-    async fn survey(&self) -> RoomView {
-        self.store.survey(&room()).await.unwrap()
+    async fn overview(&self) -> RoomView {
+        self.store.overview(&room()).await.unwrap()
     }
 
     async fn reap(&self) -> ReapOutcome {
@@ -146,7 +150,7 @@ async fn every_answer_survives_a_power_cut() {
     world.store.complete(&room(), &person("b")).await.unwrap();
     world.store.leave(&room(), &person("e")).await.unwrap();
     let granted = world.state("c").await;
-    let before = world.survey().await;
+    let before = world.overview().await;
 
     let world = world.after_power_cut();
     assert!(matches!(world.state("a").await, TicketState::Inside { until: kept, .. } if kept == until));
@@ -158,10 +162,10 @@ async fn every_answer_survives_a_power_cut() {
             "{state:?}"
         );
     }
-    let after = world.survey().await;
+    let after = world.overview().await;
     assert_eq!(
-        (after.born, after.counts, after.wave),
-        (before.born, before.counts, before.wave)
+        (after.incarnation, after.counts, after.wave),
+        (before.incarnation, before.counts, before.wave)
     );
     assert_eq!(world.look("d").await.unwrap().ahead, 0);
 
@@ -177,7 +181,7 @@ async fn every_answer_survives_a_power_cut() {
     world.store.control(&room(), Control::Pause).await.unwrap();
     let voided = world.store.void(&room(), None).await.unwrap();
     let world = world.after_power_cut();
-    let after = world.survey().await;
+    let after = world.overview().await;
     assert_eq!(
         (
             after.capacity.inside,
@@ -218,16 +222,16 @@ async fn what_time_ended_ends_again_after_a_power_cut() {
     assert_eq!((swept.no_shows, swept.lost), (1, 1));
     assert!(world.disk.unsynced_batches() > 0, "a sweep costs no sync");
     let cut = world.after_power_cut();
-    assert_eq!(cut.survey().await.granted, 1, "nobody was let in for it");
+    assert_eq!(cut.overview().await.granted, 1, "nobody was let in for it");
     assert_eq!(cut.reap().await.no_shows, 1);
     let killed = world.after_kill();
-    assert_eq!(killed.survey().await.granted, 0);
-    // Whoever gets the slot makes sure that it was free.
+    assert_eq!(killed.overview().await.granted, 0);
+    // The next admission makes the freed slot durable.
     world.join_as("c", true).await;
     assert_eq!(world.let_in().await, ["c"]);
     let cut = world.after_power_cut();
-    let survey = cut.survey().await;
-    assert_eq!((survey.granted, survey.counts.no_shows), (1, 1));
+    let overview = cut.overview().await;
+    assert_eq!((overview.granted, overview.counts.no_shows), (1, 1));
 }
 
 #[tokio::test]
@@ -253,16 +257,19 @@ async fn a_failed_write_stops_the_store() {
     world.join(&["a", "b"]).await;
     world.disk.fail_syncs(true);
     let refused = world.store.promote(&room(), 1).await.unwrap_err();
-    assert!(matches!(refused, StoreError::Poisoned(_)), "{refused}");
-    world.disk.fail_syncs(false);
-    let refused = world.store.survey(&room()).await.unwrap_err();
     assert!(
-        matches!(refused, StoreError::Poisoned(_)),
+        matches!(refused, StoreError::Durable(DurableError::Poisoned(_))),
+        "{refused}"
+    );
+    world.disk.fail_syncs(false);
+    let refused = world.store.overview(&room()).await.unwrap_err();
+    assert!(
+        matches!(refused, StoreError::Durable(DurableError::Poisoned(_))),
         "it stays so: {refused}"
     );
     let world = world.after_power_cut();
     world.join(&["a", "b"]).await;
-    assert_eq!(world.let_in().await, ["a"], "nobody was told anything else");
+    assert_eq!(world.let_in().await, ["a"], "nobody got another answer");
 }
 
 #[tokio::test]
@@ -278,7 +285,7 @@ async fn forgotten_tickets_leave_the_disk() {
     }
     assert!(world.disk.records() < 5, "{}", world.disk.records());
     let world = world.after_kill();
-    assert_eq!(world.survey().await.counts.lost, 300);
+    assert_eq!(world.overview().await.counts.lost, 300);
 }
 
 #[tokio::test]
@@ -297,18 +304,21 @@ async fn the_clock_does_not_go_back_over_a_restart() {
 #[tokio::test]
 async fn the_data_folder_is_shared_with_bulk_but_not_with_another_process() {
     let folder = TempDir::new().unwrap();
-    let bulk = EmbeddedStore::open(EmbeddedOptions::new(folder.path())).unwrap();
+    let bulk = EmbeddedBulkStore::open(EmbeddedBulkOptions::new(folder.path())).unwrap();
     let options = EmbeddedRoomOptions::new(folder.path());
     let store = EmbeddedRoomStore::open(options.clone()).unwrap();
     let second = EmbeddedRoomStore::open(options.clone()).unwrap_err();
-    assert!(matches!(second, StoreError::Locked(_)), "{second}");
+    assert!(
+        matches!(second, StoreError::Durable(DurableError::Locked(_))),
+        "{second}"
+    );
     store.open(&room(), config(None, 1, 1)).await.unwrap();
-    let born = store.survey(&room()).await.unwrap().born;
+    let incarnation = store.overview(&room()).await.unwrap().incarnation;
     store.close().await.unwrap();
     let closed = store.rooms().await.unwrap_err();
     assert!(matches!(closed, StoreError::Closed), "{closed}");
     let again = EmbeddedRoomStore::open(options).unwrap();
-    assert_eq!(again.survey(&room()).await.unwrap().born, born);
+    assert_eq!(again.overview(&room()).await.unwrap().incarnation, incarnation);
     bulk.close().await.unwrap();
 }
 
@@ -321,7 +331,7 @@ fn refuses(disk: &MemoryDisk, clock: &Arc<ManualClock>, says: &str) {
 
 fn first_key(disk: &MemoryDisk, table: Table) -> u64 {
     let mut first = None;
-    disk.scan(table, &mut |key, _| {
+    scan_all(disk, table, |key, _| {
         first.get_or_insert(key);
         Ok(())
     })
@@ -334,48 +344,37 @@ async fn a_corrupt_record_is_a_clear_error() {
     let world = World::new(config(None, 2, 100)).await;
     world.join(&["a", "b"]).await;
     world.let_in().await;
-    let (ticket, head) = (
-        first_key(&world.disk, Table::Tickets),
-        first_key(&world.disk, Table::Rooms),
-    );
+    let (ticket, head) = (first_key(&world.disk, TICKETS), first_key(&world.disk, ROOMS));
     let damaged = |op: Op| {
         let disk = world.disk.after_kill();
         disk.commit(vec![op]).unwrap();
         disk
     };
-    let bytes = world.disk.get(Table::Tickets, ticket).unwrap().unwrap();
+    let bytes = world.disk.get(TICKETS, ticket).unwrap().unwrap();
     let half = bytes[..bytes.len() / 2].to_vec();
-    refuses(
-        &damaged(Op::Put(Table::Tickets, ticket, half)),
-        &world.clock,
-        "a ticket",
-    );
+    refuses(&damaged(Op::Put(TICKETS, ticket, half)), &world.clock, "a ticket");
     let ones = vec![0xff; 40];
     refuses(
-        &damaged(Op::Put(Table::Rooms, head, ones.clone())),
+        &damaged(Op::Put(ROOMS, head, ones.clone())),
         &world.clock,
         "a room",
     );
-    refuses(&damaged(Op::Put(Table::Meta, 0, ones)), &world.clock, "the clock");
-    refuses(
-        &damaged(Op::Delete(Table::Rooms, head)),
-        &world.clock,
-        "not there",
-    );
-    refuses(&damaged(Op::Delete(Table::Tickets, ticket)), &world.clock, "sale");
+    refuses(&damaged(Op::Put(META, 0, ones)), &world.clock, "the clock");
+    refuses(&damaged(Op::Delete(ROOMS, head)), &world.clock, "not there");
+    refuses(&damaged(Op::Delete(TICKETS, ticket)), &world.clock, "sale");
     assert!(open(&world.disk.after_kill(), &world.clock).is_ok());
 }
 
-/// The room as it lies on a disk proves its own invariants.
+/// The room on disk satisfies its invariants.
 fn check(disk: &MemoryDisk, now: Timestamp) {
     let mut heads = HashMap::new();
-    disk.scan(Table::Rooms, &mut |number, bytes| {
+    scan_all(disk, ROOMS, |number, bytes| {
         let (_, head): (RoomId, Head) = postcard::from_bytes(bytes).unwrap();
         heads.insert(number, (head, Vec::new()));
         Ok(())
     })
     .unwrap();
-    disk.scan(Table::Tickets, &mut |_, bytes| {
+    scan_all(disk, TICKETS, |_, bytes| {
         let (number, person, ticket): (u64, PersonId, Ticket) = postcard::from_bytes(bytes).unwrap();
         heads.get_mut(&number).unwrap().1.push((person, ticket));
         Ok(())
@@ -386,7 +385,7 @@ fn check(disk: &MemoryDisk, now: Timestamp) {
     }
 }
 
-/// Whether what is there after a cut is what was answered before. Only what time ended may be undone, because time ends
+/// Whether the state after a cut matches what was answered before. Only what time ended may be undone, because time ends
 /// it again; a kill undoes nothing.
 fn is_kept(answered: Option<&TicketView>, found: Option<&TicketView>, killed: bool) -> bool {
     let ended = |view: &TicketView| match view.ticket.state {
@@ -394,7 +393,7 @@ fn is_kept(answered: Option<&TicketView>, found: Option<&TicketView>, killed: bo
         _ => None,
     };
     let (Some(answered), Some(found)) = (answered, found) else {
-        // A forgotten ticket may come back once more, ended or about to end.
+        // A forgotten ticket may return once more, ended or about to end.
         return found.is_none_or(|_| !killed) && answered.is_none();
     };
     if answered.ticket.index != found.ticket.index {
@@ -412,25 +411,13 @@ fn is_kept(answered: Option<&TicketView>, found: Option<&TicketView>, killed: bo
     }
 }
 
-struct Dice(u64);
-
-impl Dice {
-    fn below(&mut self, end: u64) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut mixed = self.0;
-        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        (mixed ^ (mixed >> 31)) % end
-    }
-}
-
 const PEOPLE: u64 = 8;
 
-async fn act(world: &World, dice: &mut Dice, step: u64) {
-    let name = format!("p{}", dice.below(PEOPLE));
+async fn act(world: &World, rng: &mut Rng, step: u64) {
+    let name = format!("p{}", rng.below(PEOPLE));
     let who = person(&name);
-    world.clock.advance(Millis(dice.below(3_000)));
-    match dice.below(20) {
+    world.clock.advance(Millis(rng.below(3_000)));
+    match rng.below(20) {
         0..=6 => drop(world.join_as(&name, true).await),
         7..=9 => drop(world.let_in().await),
         10..=11 => drop(world.store.leave(&room(), &who).await.unwrap()),
@@ -444,7 +431,7 @@ async fn act(world: &World, dice: &mut Dice, step: u64) {
             let change = ResizeParams {
                 request: step,
                 seats: None,
-                inside: Some(Change::Add(dice.below(5) as i64 - 2)),
+                inside: Some(Change::Add(rng.below(5) as i64 - 2)),
                 per_second: None,
                 by: String::new(),
                 why: String::new(),
@@ -452,7 +439,7 @@ async fn act(world: &World, dice: &mut Dice, step: u64) {
             world.store.resize(&room(), change).await.unwrap();
         }
         16 => {
-            world.clock.advance(Millis(dice.below(20_000)));
+            world.clock.advance(Millis(rng.below(20_000)));
             world.reap().await;
         }
         _ => drop(world.reap().await),
@@ -464,7 +451,7 @@ async fn a_cut_at_every_point_of_a_random_run_keeps_what_was_answered() {
     let people: Vec<PersonId> = (0..PEOPLE).map(|number| person(&format!("p{number}"))).collect();
     let mut cuts = 0;
     for seed in 0..6 {
-        let mut dice = Dice(seed);
+        let mut rng = Rng::new(seed);
         let world = World::new(RoomConfig {
             presence_ms: Millis(6_000),
             grace_ms: Millis(6_000),
@@ -475,9 +462,9 @@ async fn a_cut_at_every_point_of_a_random_run_keeps_what_was_answered() {
         })
         .await;
         for step in 0..100 {
-            act(&world, &mut dice, step).await;
+            act(&world, &mut rng, step).await;
             let answered = world.store.look(&room(), people.clone()).await.unwrap();
-            let survey = world.survey().await;
+            let overview = world.overview().await;
             let unsynced = world.disk.unsynced_batches();
             let disks = (0..=unsynced)
                 .map(|kept| (world.disk.after_power_cut(kept), kept == unsynced))
@@ -492,7 +479,7 @@ async fn a_cut_at_every_point_of_a_random_run_keeps_what_was_answered() {
                         "seed {seed}, step {step}: {before:?} was answered, and {after:?} is there"
                     );
                 }
-                let view = after.survey().await;
+                let view = after.overview().await;
                 assert_eq!(
                     (
                         view.capacity,
@@ -501,10 +488,10 @@ async fn a_cut_at_every_point_of_a_random_run_keeps_what_was_answered() {
                         view.counts.completed
                     ),
                     (
-                        survey.capacity,
-                        survey.wave,
-                        survey.counts.admitted,
-                        survey.counts.completed
+                        overview.capacity,
+                        overview.wave,
+                        overview.counts.admitted,
+                        overview.counts.completed
                     ),
                     "seed {seed}, step {step}"
                 );

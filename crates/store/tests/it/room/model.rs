@@ -1,12 +1,13 @@
-//! The conformance suite of waiting rooms over the model. Nothing outlives it, so a restart finds the same one again, as
-//! processes do that share a store.
+//! The conformance suite of waiting rooms over the model. Nothing survives it, so a restart reuses the same one, like
+//! processes that share a store.
 
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use tidegate_store::conformance_room::{Backend, Guard, Opened};
+use tidegate_core::clock::ManualClock;
 use tidegate_store::room::ModelRoomStore;
-use tidegate_store::{ManualClock, room_conformance_suite};
+use tidegate_store::room::conformance::{Backend, Guard, Opened};
+use tidegate_store::room_conformance_suite;
 
 struct Model;
 

@@ -1,4 +1,4 @@
-//! The suite of waiting rooms bites: stores that are wrong in one way each fail the case that is about it.
+//! The suite of waiting rooms catches mutants: each store has one fault and fails the case for it.
 //!
 //! Each fault sits between a case and the model, which passes the same case.
 
@@ -6,6 +6,7 @@ use std::marker::PhantomData;
 use std::sync::Arc;
 
 use async_trait::async_trait;
+use tidegate_core::clock::ManualClock;
 use tidegate_core::ids::{PersonId, RoomId};
 use tidegate_core::room::command::{
     Change, Control, ExtendParams, InsideOutcome, JoinOutcome, JoinParams, PromoteOutcome, ReapOutcome,
@@ -15,16 +16,17 @@ use tidegate_core::room::command::{
 use tidegate_core::room::config::RoomConfig;
 use tidegate_core::room::ticket::{End, Wave};
 use tidegate_core::time::Millis;
-use tidegate_store::conformance_room::{Backend, Case, Guard, Opened, cases};
+use tidegate_store::StoreError;
+use tidegate_store::room::conformance::{Backend, Guard, Opened, case, cases};
 use tidegate_store::room::{ModelRoomStore, RoomNotifier, RoomStore};
-use tidegate_store::{ManualClock, StoreError};
+use tidegate_testkit::conformance::catches;
 
 type StoreResult<T> = Result<T, StoreError>;
 
-/// What a wrong store does; what is not named here is right.
+/// What a wrong store does; everything else is right.
 #[async_trait]
 trait Fault: std::fmt::Debug + Send + Sync + 'static {
-    /// A room that is there is made as if it were opened.
+    /// Updates an existing room instead of leaving it as it is.
     const TAKES_OVER: bool = false;
 
     fn opened(_config: &mut RoomConfig) {}
@@ -69,7 +71,7 @@ trait Fault: std::fmt::Debug + Send + Sync + 'static {
 
     fn looked(_views: &mut Vec<Option<TicketView>>) {}
 
-    /// The store after a restart, if it is not the same.
+    /// The store after a restart, if it is another one.
     fn restarted(_clock: Arc<ManualClock>) -> Option<ModelRoomStore> {
         None
     }
@@ -92,12 +94,12 @@ impl<F: Fault> RoomStore for Wrong<F> {
         self.right.open(room, config).await
     }
 
-    async fn make(&self, room: &RoomId, config: RoomConfig, door: Status) -> StoreResult<bool> {
+    async fn make(&self, room: &RoomId, config: RoomConfig, status: Status) -> StoreResult<bool> {
         if F::TAKES_OVER {
             self.right.open(room, config).await?;
             return Ok(false);
         }
-        self.right.make(room, config, door).await
+        self.right.make(room, config, status).await
     }
 
     async fn remove(&self, room: &RoomId) -> StoreResult<RemoveOutcome> {
@@ -165,8 +167,8 @@ impl<F: Fault> RoomStore for Wrong<F> {
         Ok(views)
     }
 
-    async fn survey(&self, room: &RoomId) -> StoreResult<RoomView> {
-        self.right.survey(room).await
+    async fn overview(&self, room: &RoomId) -> StoreResult<RoomView> {
+        self.right.overview(room).await
     }
 
     fn signals(&self) -> Arc<RoomNotifier> {
@@ -213,7 +215,7 @@ impl Fault for LetsInOneTooMany {
     }
 }
 
-/// Another change of the limits each time.
+/// Changes the limits anew at every attempt.
 fn one_more(request: u64) -> ResizeParams {
     ResizeParams {
         request,
@@ -230,9 +232,9 @@ struct GivesSlotsBackTwice;
 #[async_trait]
 impl Fault for GivesSlotsBackTwice {
     async fn leave(right: &ModelRoomStore, room: &RoomId, person: &PersonId) -> StoreResult<InsideOutcome> {
-        let before = right.survey(room).await?;
+        let before = right.overview(room).await?;
         let outcome = right.leave(room, person).await?;
-        let after = right.survey(room).await?;
+        let after = right.overview(room).await?;
         if before.counts == after.counts {
             right
                 .resize(room, one_more(1_000 + before.changes.len() as u64))
@@ -322,7 +324,7 @@ impl Fault for TakesPassesTwice {
         room: &RoomId,
         params: RedeemParams,
     ) -> StoreResult<RedeemOutcome> {
-        let until = right.survey(room).await?.now + Millis(900_000);
+        let until = right.overview(room).await?.now + Millis(900_000);
         match right.redeem(room, params).await? {
             RedeemOutcome::AlreadyRedeemed => Ok(RedeemOutcome::Inside { until }),
             other => Ok(other),
@@ -340,7 +342,7 @@ impl Fault for TakesVoidPasses {
         mut params: RedeemParams,
     ) -> StoreResult<RedeemOutcome> {
         if right.reissue(room, &params.person).await? {
-            params.wave = right.survey(room).await?.wave;
+            params.wave = right.overview(room).await?.wave;
         }
         right.redeem(room, params).await
     }
@@ -412,101 +414,99 @@ impl Fault for NeverNotifies {
     }
 }
 
-fn case(name: &str) -> Case {
-    let found = cases().into_iter().find(|case| case.name == name);
-    found.unwrap_or_else(|| panic!("there is no case {name}"))
-}
-
-/// The case passes on the model and fails on the wrong store.
-async fn bites<F: Fault>(name: &'static str) {
-    case(name).run(&Broken::<Right>(PhantomData)).await;
-    let wrong = tokio::spawn(async move { case(name).run(&Broken::<F>(PhantomData)).await });
-    assert!(wrong.await.is_err(), "{name} does not notice");
+/// The named case passes on the model and fails on the wrong store.
+async fn caught<F: Fault>(name: &str) {
+    catches(
+        case(name),
+        Arc::new(Broken::<Right>(PhantomData)),
+        Arc::new(Broken::<F>(PhantomData)),
+    )
+    .await;
 }
 
 #[tokio::test]
 async fn one_too_many_is_caught() {
-    bites::<LetsInOneTooMany>("admission::people_are_let_in_in_order").await;
-    bites::<LetsInOneTooMany>("admission::promoters_at_once_let_in_no_more_than_one").await;
+    caught::<LetsInOneTooMany>("admission::people_are_let_in_in_order").await;
+    caught::<LetsInOneTooMany>("admission::promoters_at_once_let_in_no_more_than_one").await;
 }
 
 #[tokio::test]
 async fn a_slot_that_comes_back_twice_is_caught() {
-    bites::<GivesSlotsBackTwice>("visits::a_slot_comes_back_once").await;
-    bites::<GivesSlotsBackTwice>("visits::many_ends_at_once_are_one").await;
+    caught::<GivesSlotsBackTwice>("visits::a_slot_comes_back_once").await;
+    caught::<GivesSlotsBackTwice>("visits::many_ends_at_once_are_one").await;
 }
 
 #[tokio::test]
 async fn a_seat_that_is_sold_again_is_caught() {
-    bites::<SellsSeatsAgain>("visits::a_seat_that_was_bought_does_not_come_back").await;
-    bites::<SellsSeatsAgain>("door::sold_out_is_told").await;
+    caught::<SellsSeatsAgain>("visits::a_seat_that_was_bought_does_not_come_back").await;
+    caught::<SellsSeatsAgain>("admin::a_sold_out_room_says_so").await;
 }
 
 #[tokio::test]
 async fn a_place_that_is_lost_at_once_is_caught() {
-    bites::<ForgetsPlaces>("presence::an_absence_told_at_once_loses_nothing").await;
-    bites::<HasNoGrace>("presence::a_short_absence_loses_nothing").await;
+    caught::<ForgetsPlaces>("presence::an_absence_reported_at_once_loses_nothing").await;
+    caught::<HasNoGrace>("presence::a_short_absence_loses_nothing").await;
 }
 
 #[tokio::test]
 async fn old_connections_that_are_heard_are_caught() {
-    bites::<HearsOldConnections>("presence::an_older_stream_says_nothing").await;
-    bites::<HearsOldConnections>("presence::a_stream_of_an_earlier_ticket_says_nothing").await;
+    caught::<HearsOldConnections>("presence::an_older_stream_says_nothing").await;
+    caught::<HearsOldConnections>("presence::a_stream_of_an_earlier_ticket_says_nothing").await;
 }
 
 #[tokio::test]
 async fn a_draw_in_another_order_is_caught() {
-    bites::<DrawsBackwards>("draw::the_early_ones_are_drawn").await;
+    caught::<DrawsBackwards>("draw::the_early_ones_are_drawn").await;
 }
 
 #[tokio::test]
 async fn a_pass_that_is_taken_twice_is_caught() {
-    bites::<TakesPassesTwice>("visits::a_pass_is_redeemed_once").await;
-    bites::<TakesPassesTwice>("visits::many_redemptions_at_once_are_one").await;
+    caught::<TakesPassesTwice>("visits::a_pass_is_redeemed_once").await;
+    caught::<TakesPassesTwice>("visits::many_redemptions_at_once_are_one").await;
 }
 
 #[tokio::test]
 async fn a_void_pass_that_is_taken_is_caught() {
-    bites::<TakesVoidPasses>("door::a_void_pass_is_refused_and_another_one_given").await;
+    caught::<TakesVoidPasses>("admin::a_void_pass_is_refused_and_another_one_given").await;
 }
 
 #[tokio::test]
 async fn a_change_that_is_made_twice_is_caught() {
-    bites::<ChangesLimitsEveryTime>("door::limits_change_by_so_many_once").await;
-    bites::<ChangesLimitsEveryTime>("door::many_tries_of_one_change_are_one").await;
+    caught::<ChangesLimitsEveryTime>("admin::limits_change_by_so_many_once").await;
+    caught::<ChangesLimitsEveryTime>("admin::many_tries_of_one_change_are_one").await;
 }
 
 #[tokio::test]
 async fn running_over_the_rate_is_caught() {
-    bites::<LetsInWithoutARate>("admission::the_rate_holds_in_every_second").await;
+    caught::<LetsInWithoutARate>("admission::the_rate_holds_in_every_second").await;
 }
 
 #[tokio::test]
 async fn positions_that_are_not_exact_are_caught() {
-    bites::<CountsOneAhead>("line::positions_are_exact_when_people_ahead_leave").await;
-    bites::<CountsOneAhead>("line::one_survey_tells_everybodys_position").await;
+    caught::<CountsOneAhead>("queue::positions_are_exact_when_people_ahead_leave").await;
+    caught::<CountsOneAhead>("queue::one_overview_has_everybodys_position").await;
 }
 
 #[tokio::test]
 async fn answers_in_another_order_are_caught() {
-    bites::<AnswersInAnyOrder>("line::a_batch_answers_in_its_order").await;
+    caught::<AnswersInAnyOrder>("queue::a_batch_answers_in_its_order").await;
 }
 
 #[tokio::test]
 async fn a_store_that_forgets_is_caught() {
-    bites::<ForgetsWhenItEnds>("restart::every_ticket_is_kept").await;
-    bites::<ForgetsWhenItEnds>("restart::a_room_stays_the_same_room").await;
+    caught::<ForgetsWhenItEnds>("restart::every_ticket_is_kept").await;
+    caught::<ForgetsWhenItEnds>("restart::a_room_stays_the_same_room").await;
 }
 
 #[tokio::test]
 async fn a_promotion_without_a_bound_is_caught() {
-    bites::<IgnoresTheBound>("admission::a_promotion_has_a_bound").await;
+    caught::<IgnoresTheBound>("admission::a_promotion_has_a_bound").await;
 }
 
 #[tokio::test(start_paused = true)]
 async fn signals_that_never_notify_are_caught() {
-    bites::<NeverNotifies>("signals::a_promotion_signals_for_those_who_wait").await;
-    bites::<NeverNotifies>("signals::a_newer_stream_is_told_to_those_who_have_an_older_one").await;
+    caught::<NeverNotifies>("signals::a_promotion_signals_for_those_who_wait").await;
+    caught::<NeverNotifies>("signals::a_newer_stream_signals_the_processes_with_an_older_one").await;
 }
 
 #[test]
@@ -520,10 +520,10 @@ fn every_case_has_a_name_of_its_own() {
 
 #[tokio::test]
 async fn a_store_that_loses_people_after_an_outage_is_caught() {
-    bites::<LosesPeopleAfterAnOutage>("presence::slots_come_back_while_absent_people_are_spared").await;
+    caught::<LosesPeopleAfterAnOutage>("presence::slots_come_back_while_absent_people_are_spared").await;
 }
 
 #[tokio::test]
 async fn a_store_that_makes_a_room_again_is_caught() {
-    bites::<BelievesTheLast>("names::the_first_to_make_a_room_wins").await;
+    caught::<BelievesTheLast>("names::the_first_to_make_a_room_wins").await;
 }

@@ -4,9 +4,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use async_trait::async_trait;
-use tidegate_store::conformance_room::{Backend, Guard, Opened};
+use tidegate_core::clock::ManualClock;
+use tidegate_store::room::conformance::{Backend, Guard, Opened};
 use tidegate_store::room::{RedisRoomOptions, RedisRoomStore};
-use tidegate_store::{ManualClock, room_conformance_suite};
+use tidegate_store::room_conformance_suite;
 use tidegate_testkit::servers::RedisCluster;
 
 static STORES: AtomicU64 = AtomicU64::new(0);

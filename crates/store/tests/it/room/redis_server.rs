@@ -1,9 +1,10 @@
-//! Waiting rooms on real Redis servers: signals between processes, restarts, answers that are lost, names and keys.
+//! Waiting rooms on real Redis servers: signals between processes, restarts, lost replies, names and keys.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use tidegate_core::clock::ManualClock;
 use tidegate_core::ids::{PersonId, RoomId};
 use tidegate_core::room::command::{
     Change, Control, InsideOutcome, JoinOutcome, JoinParams, ReapParams, RedeemOutcome, RedeemParams,
@@ -12,8 +13,8 @@ use tidegate_core::room::command::{
 use tidegate_core::room::config::{Capacity, RoomConfig};
 use tidegate_core::room::ticket::{End, Index, TicketState, Wave};
 use tidegate_core::time::{Millis, Timestamp};
+use tidegate_store::StoreError;
 use tidegate_store::room::{RedisRoomOptions, RedisRoomStore, RoomStore};
-use tidegate_store::{ManualClock, StoreError};
 use tidegate_testkit::servers::{Proxy, RedisCluster, RedisOptions, RedisServer};
 use tokio::time::timeout;
 
@@ -56,7 +57,7 @@ fn add_inside(request: u64) -> ResizeParams {
     }
 }
 
-/// Nobody counts as absent because the machine stands still for a while.
+/// Long enough that nobody counts as absent because the machine stalls.
 fn patient() -> RoomConfig {
     RoomConfig {
         presence_ms: Millis(3_600_000),
@@ -75,7 +76,7 @@ async fn opened(url: String, prefix: &str) -> RedisRoomStore {
     RedisRoomStore::open(options(url, prefix)).await.unwrap()
 }
 
-/// Waits until so many stores listen to the signals.
+/// Waits until this many stores listen to the signals.
 async fn listeners(server: &RedisServer, channel: &str, wanted: i64) {
     let deadline = Instant::now() + Duration::from_secs(60);
     loop {
@@ -101,7 +102,7 @@ async fn a_signal_of_one_store_is_heard_by_another() {
     one.open(&here, patient()).await.unwrap();
     let signal = other.signals().of(&here);
     let silent = other.signals().of(&elsewhere);
-    let quiet = silent.tell.notified();
+    let quiet = silent.update.notified();
     let soon = Duration::from_secs(120);
 
     let heard = signal.promote.notified();
@@ -109,12 +110,12 @@ async fn a_signal_of_one_store_is_heard_by_another() {
     timeout(soon, heard)
         .await
         .expect("somebody may be let in: heard elsewhere");
-    let heard = signal.tell.notified();
+    let heard = signal.update.notified();
     other.promote(&here, 1).await.unwrap();
     timeout(soon, heard)
         .await
         .expect("somebody was let in: heard where it was done");
-    let heard = signal.tell.notified();
+    let heard = signal.update.notified();
     one.control(&here, Control::Pause).await.unwrap();
     timeout(soon, heard)
         .await
@@ -123,7 +124,7 @@ async fn a_signal_of_one_store_is_heard_by_another() {
         .await
         .expect_err("another room is silent");
 
-    // What was missed while nobody listened is not known: everybody looks.
+    // Signals may have been missed while nobody listened, so everybody reads.
     let heard = silent.promote.notified();
     server.command(&["CLIENT", "KILL", "TYPE", "pubsub"]).unwrap();
     timeout(soon, heard)
@@ -148,7 +149,7 @@ async fn signals_notify_across_a_cluster() {
         let hall = room(&format!("hall {number}"));
         one.open(&hall, RoomConfig::default()).await.unwrap();
         let signal = other.signals().of(&hall);
-        let heard = signal.tell.notified();
+        let heard = signal.update.notified();
         one.control(&hall, Control::Close).await.unwrap();
         timeout(Duration::from_secs(120), heard)
             .await
@@ -178,15 +179,15 @@ async fn tickets_survive_a_restart_of_the_server() {
     store.resize(&hall, add_inside(1)).await.unwrap();
     let people: Vec<PersonId> = ["a", "b", "c"].map(person).to_vec();
     let before = store.look(&hall, people.clone()).await.unwrap();
-    let view = store.survey(&hall).await.unwrap();
+    let view = store.overview(&hall).await.unwrap();
 
     server.kill().unwrap();
     server.restart().unwrap();
     assert_eq!(store.look(&hall, people).await.unwrap(), before);
-    let after = store.survey(&hall).await.unwrap();
+    let after = store.overview(&hall).await.unwrap();
     assert_eq!(
-        (after.born, after.counts, &after.changes, &after.places),
-        (view.born, view.counts, &view.changes, &view.places)
+        (after.incarnation, after.counts, &after.changes, &after.positions),
+        (view.incarnation, view.counts, &view.changes, &view.positions)
     );
     let promoted = store.promote(&hall, 5).await.unwrap();
     assert_eq!(promoted.granted[0].person, person("b"), "the line goes on");
@@ -212,7 +213,7 @@ async fn an_answer_that_was_lost_is_given_again() {
         panic!("{joined:?}");
     };
     assert_eq!((ticket.ticket.index, ticket.waiting), (Index(0), 1), "one place");
-    assert_eq!(store.survey(&hall).await.unwrap().counts.joined, 1);
+    assert_eq!(store.overview(&hall).await.unwrap().counts.joined, 1);
 
     store.promote(&hall, 1).await.unwrap();
     store.void(&hall, None).await.unwrap();
@@ -220,7 +221,7 @@ async fn an_answer_that_was_lost_is_given_again() {
     assert!(store.reissue(&hall, &person("a")).await.unwrap());
     assert!(!store.reissue(&hall, &person("a")).await.unwrap(), "once");
 
-    // Without a session the shop could not tell its own visit from another's.
+    // Without a session the shop could not distinguish its own visit from another's.
     lose_next().await;
     let redeemed = store.redeem(&hall, redeem("a", 0, 2)).await.unwrap();
     assert!(matches!(redeemed, RedeemOutcome::Inside { .. }), "{redeemed:?}");
@@ -239,7 +240,7 @@ async fn an_answer_that_was_lost_is_given_again() {
         store.complete(&hall, &person("a")).await.unwrap(),
         InsideOutcome::Ended(End::Completed)
     );
-    assert_eq!(store.survey(&hall).await.unwrap().counts.completed, 1);
+    assert_eq!(store.overview(&hall).await.unwrap().counts.completed, 1);
     assert_eq!(proxy.dropped_replies(), 5);
 }
 
@@ -273,13 +274,13 @@ async fn rooms_of_odd_names_do_not_mix() {
         store.join(&room(name), joins.collect()).await.unwrap();
     }
     for (count, name) in names.iter().enumerate() {
-        let view = store.survey(&room(name)).await.unwrap();
+        let view = store.overview(&room(name)).await.unwrap();
         assert_eq!(view.waiting(), count as u64 + 1, "{name:?}");
     }
     let mut sorted: Vec<RoomId> = names.map(room).to_vec();
     sorted.sort();
     assert_eq!(store.rooms().await.unwrap(), sorted);
-    let unknown = store.survey(&room("b")).await.unwrap_err();
+    let unknown = store.overview(&room("b")).await.unwrap_err();
     assert!(matches!(unknown, StoreError::UnknownRoom(_)), "{unknown}");
     let unknown = store.join(&room("b"), Vec::new()).await.unwrap_err();
     assert!(matches!(unknown, StoreError::UnknownRoom(_)), "{unknown}");
@@ -314,7 +315,7 @@ async fn every_key_is_under_the_prefix_and_the_tag_of_its_room() {
         store.promote(&hall, 9).await.unwrap();
         store.complete(&hall, &person("a")).await.unwrap();
         store.resize(&hall, add_inside(1)).await.unwrap();
-        // One who comes before it opens.
+        // A person who joins before the room opens.
         let later = RoomConfig {
             opens_at: Some(START + Millis(5_000)),
             ..config
@@ -326,7 +327,7 @@ async fn every_key_is_under_the_prefix_and_the_tag_of_its_room() {
     let (mut plain, mut used) = (BTreeSet::new(), 0);
     for node in cluster.nodes() {
         let mut keys = node.command(&["KEYS", "*"]).unwrap().texts();
-        // Those of the other test on this Cluster.
+        // Keys of the other test on this Cluster.
         keys.retain(|key| !key.starts_with("across:"));
         used += usize::from(!keys.is_empty());
         for key in keys {
@@ -346,7 +347,16 @@ async fn every_key_is_under_the_prefix_and_the_tag_of_its_room() {
     assert_eq!(plain, BTreeSet::from(["rooms".to_owned(), "schema".to_owned()]));
     assert_eq!((found.len(), used), (names.len(), 3), "spread over all masters");
     let kinds = [
-        "changes", "early", "ended", "head", "line", "places", "present", "recent", "slots", "tickets",
+        "changes",
+        "early",
+        "ended",
+        "head",
+        "positions",
+        "present",
+        "queue",
+        "recent",
+        "slots",
+        "tickets",
     ];
     for (tag, (slots, found)) in found {
         assert_eq!(slots.len(), 1, "{tag}");
@@ -365,7 +375,7 @@ async fn a_store_of_another_schema_is_refused() {
     assert!(
         refused
             .to_string()
-            .contains("it has schema 7, this program knows schema 1"),
+            .contains("it has schema 7, this program knows schema 2"),
         "{refused}"
     );
     let braces = RedisRoomStore::open(options(server.url(), "a{b}:"))
@@ -387,12 +397,12 @@ async fn places_of_long_ago_cost_nothing() {
     let joins = (0..CAME).map(|number| join(&format!("{number}")));
     let joined = store.join(&hall, joins.collect()).await.unwrap();
     let bytes = || {
-        let length = server.command(&["STRLEN", "history:{hall}:places"]).unwrap();
+        let length = server.command(&["STRLEN", "history:{hall}:positions"]).unwrap();
         length.int().unwrap().cast_unsigned()
     };
     assert_eq!(bytes(), CAME / 8);
 
-    // All but the last ten are gone for longer than they may be.
+    // All but the last ten have been absent for too long.
     clock.advance(Millis(14_000));
     let last = (CAME - 10..CAME).map(|number| TouchParams {
         person: person(&number.to_string()),
@@ -405,13 +415,13 @@ async fn places_of_long_ago_cost_nothing() {
     let kept = store.touch(&hall, last.collect()).await.unwrap();
     assert_eq!(kept, [TouchOutcome::Kept; 10]);
     clock.advance(Millis(31_001));
-    // In steps that also a busy server does within the time of one call.
+    // In steps that even a busy server finishes within the time of one call.
     while store.reap(&hall, ReapParams::all(5_000)).await.unwrap().more {}
     assert!(bytes() < 16_000, "{} bytes for ten people", bytes());
 
-    let view = store.survey(&hall).await.unwrap();
+    let view = store.overview(&hall).await.unwrap();
     assert_eq!((view.counts.lost, view.waiting()), (CAME - 10, 10));
-    assert_eq!(view.places.ahead(CAME), 10);
+    assert_eq!(view.positions.ahead(CAME), 10);
     let looked = store
         .look(&hall, vec![person(&(CAME - 4).to_string()), person("0")])
         .await
@@ -429,7 +439,7 @@ async fn places_of_long_ago_cost_nothing() {
         panic!("{joined:?}");
     };
     assert_eq!((ticket.ticket.index, ticket.ahead), (Index(CAME), 10));
-    // The ten are absent by now, but not for long enough to lose their places.
+    // The ten are absent by now, but not long enough to lose their tickets.
     let promoted = store.promote(&hall, 3).await.unwrap();
     assert_eq!((promoted.granted.len(), promoted.stop), (1, Stop::Nobody));
     assert_eq!(promoted.granted[0].index, Index(CAME));
@@ -445,8 +455,8 @@ async fn time_never_goes_back() {
     store.open(&hall, RoomConfig::default()).await.unwrap();
     clock.set(START - Millis(60_000));
     store.join(&hall, vec![join("a")]).await.unwrap();
-    assert_eq!(store.survey(&hall).await.unwrap().now, START, "it stands, then");
+    assert_eq!(store.overview(&hall).await.unwrap().now, START, "it stands, then");
     clock.advance(Millis(500));
-    let now = store.survey(&hall).await.unwrap().now;
+    let now = store.overview(&hall).await.unwrap().now;
     assert_eq!(now, START + Millis(500), "goes on from where it was");
 }

@@ -1,4 +1,4 @@
-//! The database servers that other tests rely on do what they say.
+//! The database servers that other tests rely on work as documented.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
@@ -112,11 +112,11 @@ fn a_pause_stops_clients_that_are_being_served() {
     assert!(!psql.wait().unwrap().success());
 }
 
-/// Begins a connection and gives back how many bytes of an answer there are, up to one.
+/// Opens a connection, and returns how many bytes of an answer arrive, up to one.
 fn knock(port: u16, url: &str) -> usize {
     let mut stream = TcpStream::connect(("127.0.0.1", port)).unwrap();
     if url.starts_with("postgres") {
-        // Asks whether the server would encrypt; the answer is one letter. MariaDB speaks first.
+        // Asks whether the server would encrypt; the answer is one byte. MariaDB speaks first.
         stream.write_all(&[0, 0, 0, 8, 4, 210, 22, 47]).unwrap();
     }
     stream.read(&mut [0]).unwrap()

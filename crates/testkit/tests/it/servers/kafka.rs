@@ -1,4 +1,4 @@
-//! The Kafka broker that other tests rely on does what it says.
+//! The Kafka broker that other tests rely on works as documented.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -11,7 +11,7 @@ const LIMIT: Duration = Duration::from_secs(120);
 /// For no answer.
 const SHORT: Duration = Duration::from_millis(500);
 
-/// Asks which requests the server knows (ApiVersions 0), and gives back how many kinds those are.
+/// How many kinds of requests the broker supports (ApiVersions 0).
 fn kinds_of_requests(address: &str, limit: Duration) -> std::io::Result<u32> {
     let mut stream = TcpStream::connect(address)?;
     stream.set_read_timeout(Some(limit))?;
@@ -56,7 +56,7 @@ fn a_broker_keeps_its_topics_through_stop_and_kill() {
 }
 
 #[test]
-fn a_wrong_setting_is_told() {
+fn a_wrong_setting_is_reported() {
     let settings = vec![("num.partitions".to_owned(), "x".to_owned())];
     let options = KafkaOptions {
         settings,

@@ -1,4 +1,4 @@
-//! The servers and the proxy that other tests rely on do what they say.
+//! The servers and the proxy that other tests rely on work as documented.
 
 use std::io::{BufRead, BufReader};
 use std::process::{Command, Stdio};
@@ -75,7 +75,7 @@ fn a_paused_server_answers_when_it_is_resumed() {
 }
 
 #[test]
-fn options_reach_the_server_and_bad_ones_are_told() {
+fn options_reach_the_server_and_bad_ones_are_reported() {
     let args = |words: [&str; 2]| RedisOptions {
         args: words.map(str::to_owned).to_vec(),
         ..RedisOptions::default()
@@ -238,7 +238,7 @@ fn a_proxy_without_a_server_closes_and_finds_it_again() {
     assert_eq!(ask().unwrap(), pong());
 }
 
-/// Set for a test process that starts servers, says where, and waits for its end.
+/// Set in a test process that starts servers, prints their ports, and waits to be killed.
 const VICTIM: &str = "TIDEGATE_SERVERS_VICTIM";
 
 #[test]

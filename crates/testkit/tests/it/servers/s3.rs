@@ -1,4 +1,4 @@
-//! The S3 server that other tests rely on does what it says. `curl` signs the requests.
+//! The S3 server that other tests rely on works as documented. `curl` signs the requests.
 
 use std::net::TcpStream;
 use std::process::Command;
@@ -19,7 +19,7 @@ fn ask(server: &S3Server, secret: &str, path: &str, more: &[&str]) -> String {
     String::from_utf8(output.stdout).unwrap()
 }
 
-/// The arguments that put an object, unless it is there.
+/// The arguments that put an object, unless it exists.
 const PUT: [&str; 8] = [
     "--request",
     "PUT",

@@ -1,14 +1,14 @@
-//! A disk that takes no more: the store says so and stops, and everything that it answered is safe.
+//! A full disk: the store reports it and stops, and everything that it acknowledged is safe.
 //!
-//! The disk is filled by a limit on the size of files (`ulimit -f`), whose signal is ignored so that writes
-//! fail instead. The store's journal is allocated 64 MiB ahead, so the limit is above that, and a
-//! submission of 80 MB in one chunk is what does not fit.
-
-use crate::support::child;
+//! A limit on the size of files (`ulimit -f`) fills the disk; its signal is ignored, so that writes fail instead.
+//! The store allocates 64 MiB ahead for its journal, so the limit is above that, and a submission of 80 MB in one
+//! chunk does not fit.
 
 use std::path::Path;
 
 use tidegate::{Job, JobError, Options, Submission, Tidegate};
+
+use tidegate_testkit::child;
 
 const KIND: &str = "SEND";
 const SMALL: u64 = 500;
@@ -30,7 +30,7 @@ fn submission(first: u64, count: u64, bytes: usize) -> Submission {
     submission
 }
 
-/// The process that is starved.
+/// The process with the full disk.
 async fn fill(folder: &Path) {
     let tide = open(folder);
     let submitted = tide.submit(submission(0, SMALL, 10)).await.unwrap();
@@ -78,10 +78,10 @@ async fn a_full_disk_keeps_what_was_answered() {
     for job in 0..SMALL {
         tide.job("A", format!("job-{job}")).await.unwrap();
     }
-    // Not answered, so free to be there or not, but as a whole.
+    // Not acknowledged: it may be stored or not, but only as a whole.
     let kept = tide.batch("A", "spring").await.unwrap().counts.total;
     assert!(kept == SMALL || kept == SMALL + LARGE, "{kept} jobs");
-    // With room again, the store goes on.
+    // With space again, the store continues.
     let again = tide.submit(submission(SMALL, LARGE, LARGE_BYTES)).await.unwrap();
     assert_eq!(again.accepted + again.duplicates, LARGE);
     tide.shutdown().await.unwrap();

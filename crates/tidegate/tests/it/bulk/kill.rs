@@ -1,6 +1,4 @@
-//! A process that is killed twenty times in a row, in the middle of submitting and running, loses nothing.
-
-use crate::support::child;
+//! A process that is killed twenty times in a row, while it submits and runs jobs, loses nothing.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::OpenOptions;
@@ -13,20 +11,21 @@ use tidegate::config::BulkConfig;
 use tidegate::views::{Query, View};
 use tidegate::{BatchStatus, Error, Job, JobError, Millis, Options, Submission, Tidegate};
 use tidegate_core::bulk::Refusal;
-use tidegate_store::StoreExt;
-use tidegate_store::embedded::{EmbeddedOptions, EmbeddedStore};
+use tidegate_store::bulk::{BulkStoreExt, EmbeddedBulkOptions, EmbeddedBulkStore};
+
+use tidegate_testkit::child;
 
 const KIND: &str = "SEND";
 const BATCH: &str = "spring";
 const WORKERS: u32 = 16;
 const KILLS: u32 = 20;
-/// Every other child lives this long after it said that it runs; the others are killed as they submit.
+/// How long every other child lives after its start; the others are killed while they submit.
 const LIFE_MS: std::ops::Range<u64> = 50..400;
-/// Each run of a job. 16 workers need half a minute for all of them, more than the lives of all children that are
-/// killed: on a machine that does not stall for long, every kill hits running jobs.
+/// Duration of a run. 16 workers need half a minute for all jobs, longer than all killed children live together: on a
+/// machine that does not stall for long, every kill hits running jobs.
 const RUN: Duration = Duration::from_millis(80);
 const GROUPS: [(&str, u64); 3] = [("A", 6_600), ("B", 100), ("C", 50)];
-/// While this file is not there, no child ends by itself.
+/// No child ends by itself before this file exists.
 const FINISH: &str = "finish";
 /// Small, so that submitting takes a while.
 const CHUNK: usize = 10;
@@ -34,7 +33,7 @@ const CHUNK: usize = 10;
 fn options(folder: &Path) -> Options {
     let mut config = BulkConfig::default();
     config.backpressure.global_rps = 1e6;
-    // The window that was running when a process ended counts as spent: short, so that little is waited.
+    // The window in which a process ended counts as spent: a short one costs little time.
     config.backpressure.rate_limit_window_sec = 0.01;
     config.backpressure.default_backoff_ms = Millis(20);
     config.backpressure.max_backoff_ms = Millis(100);
@@ -78,7 +77,7 @@ async fn load(folder: &Path) {
             now.unwrap();
         }
     }
-    // Where a machine stalls, the work may be done before the last kill: then it waits to be killed.
+    // On a machine that stalls, the work may be done before the last kill: then the process waits for it.
     while !folder.join(FINISH).exists() {
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
@@ -86,7 +85,7 @@ async fn load(folder: &Path) {
     println!("FINISHED");
 }
 
-/// Submits everything, whatever of it is known. What an earlier process was told is accepted must be.
+/// Submits everything, known or not. The store must know what it acknowledged to an earlier process.
 async fn submit_all(tide: &Tidegate, folder: &Path) {
     let answered: BTreeSet<String> = lines(&folder.join("answered")).into_iter().collect();
     let mut answers = appender(&folder.join("answered"));
@@ -106,10 +105,10 @@ async fn submit_all(tide: &Tidegate, folder: &Path) {
                         "{name}"
                     );
                     if answered.contains(&name) {
-                        assert_eq!(submitted.accepted, 0, "{name} was answered, and forgotten");
+                        assert_eq!(submitted.accepted, 0, "{name} was acknowledged, and lost");
                     }
                 }
-                // An earlier process came as far as the seal.
+                // An earlier process has sealed the batch.
                 Err(Error::Refused(Refusal::Sealed(_))) => assert!(answered.contains(&name), "{name}"),
                 Err(error) => panic!("{name}: {error}"),
             }
@@ -211,9 +210,9 @@ async fn twenty_kills_lose_nothing() {
     );
 }
 
-/// A job counts as leased until its answer is on disk, so this can be more than the workers.
+/// A job counts as leased until its outcome is on disk, so this can be more than the workers.
 async fn leased_when_killed(folder: &Path) -> u64 {
-    let store = EmbeddedStore::open(EmbeddedOptions::new(folder.join("data"))).unwrap();
+    let store = EmbeddedBulkStore::open(EmbeddedBulkOptions::new(folder.join("data"))).unwrap();
     let Ok(View::BulkStats(stats)) = store.call(Query::BulkStats).await.unwrap() else {
         panic!("no statistics");
     };

@@ -1,12 +1,9 @@
-//! Bulk jobs: kills, restarts, full disks, lost servers, workers in other languages.
+//! Bulk jobs: kills, full disks, lost servers, several processes on one Redis.
 
 mod disk_full;
-mod example_workers;
 mod kill;
 mod redis_cluster_down;
 mod redis_failures;
 mod redis_processes;
-mod service_restart;
-mod service_stream;
 mod shutdown;
 mod workers;

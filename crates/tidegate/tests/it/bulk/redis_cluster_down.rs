@@ -1,4 +1,4 @@
-//! A Cluster that has lost one of its servers: what is on the others goes on, and no job is used up by it.
+//! A Cluster that has lost one of its servers: shards on the others continue, and the outage costs them no job.
 
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex};
@@ -14,36 +14,36 @@ const JOBS: u64 = 60;
 const PATIENCE: Duration = Duration::from_secs(180);
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn one_server_of_a_cluster_that_is_away_costs_the_others_nothing() {
+async fn an_unavailable_server_of_a_cluster_costs_the_others_nothing() {
     let mut options = RedisOptions::durable();
     options.args = [
         "--cluster-require-full-coverage",
         "no",
-        // Soon enough for the others to notice, and longer than a busy machine holds one up that is there.
+        // Short enough for the others to notice, and longer than a busy machine stalls.
         "--cluster-node-timeout",
         "6000",
     ]
     .map(String::from)
     .into();
-    // Of three, so that the others are still a majority: without one they would serve nobody.
+    // Of three, so that the others are still a majority: without one they would not serve.
     let mut cluster = tokio::task::block_in_place(|| RedisCluster::start_with(3, options)).unwrap();
     let urls = cluster.urls();
 
     let mut config = BulkConfig::default();
-    // Slow enough that most of the jobs are still there when the server goes, also where that takes its time.
+    // Slow enough that most jobs are unfinished when the server is killed, even if that takes long.
     config.backpressure.global_rps = 30.0;
     config.backpressure.rate_limit_window_sec = 0.1;
-    // Longer than a machine stalls, and shorter than the server is away: answers that waited for it would be late.
+    // Longer than a machine stalls, and shorter than the outage: outcomes that waited for the server would be late.
     config.worker_pool.job_timeout_ms = Millis(7_500);
     config.worker_pool.lease_margin_ms = Millis(7_500);
-    // A job that is leased and whose answer does not come in time is dead.
+    // A leased job whose outcome does not arrive in time is dead.
     config.worker_pool.max_retry_count = 0;
     let workers = u64::from(config.worker_pool.worker_count);
     let ran = Arc::new(Mutex::new(BTreeSet::new()));
     let seen = ran.clone();
     let handler = move |job: Job| {
         seen.lock().unwrap().insert(format!("{}/{}", job.group, job.id));
-        // Long enough that some run when the server goes: their answers have nowhere to go.
+        // Long enough that some jobs run when the server is killed: their outcomes cannot be stored.
         async {
             tokio::time::sleep(Duration::from_millis(80)).await;
             Ok::<_, JobError>(())
@@ -68,7 +68,7 @@ async fn one_server_of_a_cluster_that_is_away_costs_the_others_nothing() {
     while ran.lock().unwrap().len() < 50 {
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
-    // Not the one that counts the starts of all: without it nothing may start.
+    // Not the server that counts the starts of all: without it nothing may start.
     let counting = cluster.owner("bulk-action:{limit}:rate-limit").unwrap().port();
     let other = cluster
         .nodes()
@@ -91,13 +91,13 @@ async fn one_server_of_a_cluster_that_is_away_costs_the_others_nothing() {
         );
         tokio::time::sleep(Duration::from_millis(100)).await;
     };
-    // Jobs that were leased in the last moment still run: as many as there are workers, not more.
+    // Jobs that were leased at the last moment still run: as many as there are workers, not more.
     let ran_meanwhile = |group: u64| {
         let group = format!("group-{group}/");
         meanwhile.iter().filter(|job| job.starts_with(&group)).count() as u64
     };
     println!(
-        "{} before, {} in {:.0?} with one of three servers away",
+        "{} before, {} in {:.0?} with one of three servers unavailable",
         before.len(),
         meanwhile.len(),
         gone.elapsed()
@@ -122,7 +122,7 @@ async fn one_server_of_a_cluster_that_is_away_costs_the_others_nothing() {
     let all = ran.lock().unwrap().len();
     println!("{all} ran, {dead} dead");
     assert_eq!(all as u64, GROUPS * JOBS);
-    // What ran on the server when it went.
+    // The jobs of that server that ran when it was killed.
     assert!(dead <= workers, "{dead}");
     tide.shutdown().await.unwrap();
 }

@@ -1,5 +1,5 @@
-//! A Redis that cannot be used: at the start it is named, later it is waited for; then work goes on by itself
-//! and nothing is lost.
+//! A Redis that is unusable: at the start the error names it, later the engine waits for it. Then work continues by
+//! itself, and nothing is lost.
 
 use std::collections::BTreeSet;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -14,14 +14,14 @@ use tidegate_testkit::servers::{RedisOptions, RedisServer};
 const GROUP: &str = "A";
 const KIND: &str = "SEND";
 const JOBS: u64 = 100;
-/// A call is tried for ten seconds, and the last try may take some more. One that is not bounded never ends; a busy machine
-/// may take much longer than ten seconds, but not this long.
+/// A call is retried for ten seconds, and the last try may take some more. A busy machine may take much longer, but not
+/// this long. A call without a bound would never end.
 const BOUND: Duration = Duration::from_secs(150);
 const DEADLINE: Duration = Duration::from_secs(150);
 
 fn options(url: &str) -> Options<Redis> {
     let mut config = BulkConfig::default();
-    // Slow enough that trouble hits running and waiting jobs.
+    // Slow enough that a failure hits running and waiting jobs.
     config.backpressure.global_rps = 100.0;
     config.backpressure.rate_limit_window_sec = 0.1;
     config.backpressure.default_backoff_ms = Millis(50);
@@ -40,8 +40,8 @@ async fn refused(url: &str) -> (Error, Duration) {
 }
 
 #[tokio::test]
-async fn a_server_that_is_away_at_the_start_is_named_in_bounded_time() {
-    // Bound, and nobody listens: as long as it is here the port is nobody else's.
+async fn a_server_that_is_unavailable_at_the_start_is_named_in_bounded_time() {
+    // Bound but not listening: no other process can take the port.
     let socket = tokio::net::TcpSocket::new_v4().unwrap();
     socket.bind("127.0.0.1:0".parse().unwrap()).unwrap();
     let port = socket.local_addr().unwrap().port();
@@ -54,31 +54,31 @@ async fn a_server_that_is_away_at_the_start_is_named_in_bounded_time() {
 }
 
 #[tokio::test]
-async fn a_wrong_password_is_said_at_once_and_not_repeated() {
+async fn a_wrong_password_is_reported_at_once_and_not_retried() {
     let server = RedisServer::start(RedisOptions::default()).unwrap();
     server
         .command(&["CONFIG", "SET", "requirepass", "open sesame"])
         .unwrap();
-    let place = format!("127.0.0.1:{}", server.port());
+    let address = format!("127.0.0.1:{}", server.port());
     for user in ["", ":simsim@"] {
-        let (error, _) = refused(&format!("redis://{user}{place}/")).await;
+        let (error, _) = refused(&format!("redis://{user}{address}/")).await;
         let text = error.to_string();
         assert!(
             matches!(error, Error::Store(StoreError::Unsuitable { .. })),
             "{error:?}"
         );
-        assert!(text.contains(&place) && !text.contains("simsim"), "{text}");
+        assert!(text.contains(&address) && !text.contains("simsim"), "{text}");
         assert!(
             text.to_lowercase().contains("auth") || text.contains("password"),
             "{text}"
         );
         assert!(!error.is_retryable(), "{error}");
     }
-    // The first thing that every try asks a server, and this one refuses it to whoever says no password.
+    // Every try begins with INFO, which this server rejects without a password.
     let mut client = server.client().unwrap();
     assert!(client.command(&["AUTH", "open sesame"]).unwrap().is_ok());
-    let told = client.command(&["INFO", "commandstats"]).unwrap().text().unwrap();
-    let tries = told
+    let stats = client.command(&["INFO", "commandstats"]).unwrap().text().unwrap();
+    let tries = stats
         .lines()
         .find_map(|line| line.strip_prefix("cmdstat_info:"))
         .and_then(|line| {
@@ -86,12 +86,12 @@ async fn a_wrong_password_is_said_at_once_and_not_repeated() {
                 .find_map(|part| part.strip_prefix("rejected_calls="))
         })
         .and_then(|count| count.parse::<u32>().ok());
-    assert!(tries.is_none_or(|tries| tries <= 1), "asked {tries:?} times");
-    let right = format!("redis://:open%20sesame@{place}/");
+    assert!(tries.is_none_or(|tries| tries <= 1), "{tries:?} tries");
+    let right = format!("redis://:open%20sesame@{address}/");
     Tidegate::connect(options(&right)).await.unwrap();
 }
 
-/// Answers every command as a server of this version would, as far as anyone asks.
+/// Answers the first commands of a client as a server of this version would.
 fn old_server(version: &'static str) -> u16 {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let port = listener.local_addr().unwrap().port();
@@ -166,7 +166,7 @@ async fn many_calls_to_a_server_that_hangs_end_in_bounded_time_each() {
     tide.stats().await.unwrap();
 }
 
-/// What ran, as the handlers saw it.
+/// The jobs that ran, as the handlers saw them.
 type Ran = Arc<Mutex<BTreeSet<String>>>;
 
 async fn start(server: &RedisServer) -> (Tidegate, Ran) {
@@ -192,8 +192,8 @@ async fn submit(tide: &Tidegate, batch: &str) -> Result<Submitted, Error> {
     tide.submit(submission.seal()).await
 }
 
-/// Trouble that begins under load and ends: calls say what is wrong, work waits and goes on, nothing is lost.
-async fn outlasts(
+/// A failure that begins under load and ends: calls report it, work waits and continues, nothing is lost.
+async fn waits_and_continues(
     mut server: RedisServer,
     begin: impl FnOnce(&mut RedisServer),
     says: &str,
@@ -248,7 +248,7 @@ fn ok(server: &RedisServer, words: &[&str]) {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_server_that_hangs_is_waited_for() {
     let server = RedisServer::start(RedisOptions::default()).unwrap();
-    outlasts(
+    waits_and_continues(
         server,
         |server| server.pause().unwrap(),
         "",
@@ -260,7 +260,7 @@ async fn a_server_that_hangs_is_waited_for() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_server_that_is_killed_and_comes_back_much_later_is_waited_for() {
     let server = RedisServer::start(RedisOptions::durable()).unwrap();
-    outlasts(
+    waits_and_continues(
         server,
         |server| server.kill().unwrap(),
         "",
@@ -272,7 +272,7 @@ async fn a_server_that_is_killed_and_comes_back_much_later_is_waited_for() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_server_without_memory_says_so_and_is_waited_for() {
     let server = RedisServer::start(RedisOptions::default()).unwrap();
-    outlasts(
+    waits_and_continues(
         server,
         // Less than it uses.
         |server| ok(server, &["CONFIG", "SET", "maxmemory", "100kb"]),
@@ -286,7 +286,7 @@ async fn a_server_without_memory_says_so_and_is_waited_for() {
 async fn a_server_that_becomes_a_replica_says_so_and_is_waited_for() {
     let server = RedisServer::start(RedisOptions::default()).unwrap();
     // There is no server at that port, so it keeps its data.
-    outlasts(
+    waits_and_continues(
         server,
         |server| ok(server, &["REPLICAOF", "127.0.0.1", "1"]),
         "read only replica",

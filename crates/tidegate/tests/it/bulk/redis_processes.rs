@@ -1,21 +1,22 @@
 //! Several engine processes share one queue on a real Redis: work spreads, the limit holds over all of them
 //! together, and whatever is killed or stalled, nothing is lost and nothing counts twice.
 //!
-//! Figures are printed with `--nocapture`.
-
-use super::workers;
-use crate::support::child::{self, DEADLINE};
+//! The tests print figures with `--nocapture`.
 
 use std::path::Path;
 use std::time::{Duration, Instant};
 
+use super::workers;
 use tempfile::TempDir;
 use tidegate_testkit::servers::{RedisOptions, RedisServer};
 use workers::{
-    Figures, LEASE, LIMIT, Submitting, WORKERS, Worker, begun_again, check, client, decided, loads, submit,
+    Figures, LEASE, LIMIT, Submitting, WORKERS, Worker, all_completed, begun_again, check, client, loads,
+    submit,
 };
 
-/// A folder that says where the server is.
+use tidegate_testkit::child::{self, DEADLINE};
+
+/// A folder with the URL of the server.
 fn folder(url: &str) -> TempDir {
     let folder = tempfile::tempdir().unwrap();
     std::fs::write(folder.path().join("url"), url).unwrap();
@@ -41,7 +42,10 @@ fn print(figures: &Figures) {
         "most begun per window    {:>6} by this machine's clock",
         figures.most_begun_per_window
     );
-    println!("longest way, lease to start {:>3} ms", figures.longest_way_ms);
+    println!(
+        "longest, lease to start  {:>6} ms",
+        figures.longest_lease_to_start_ms
+    );
     println!("begun after the lease    {:>6}", figures.begun_too_late);
     println!("runs per process         {:?}", figures.evidence.processes());
 }
@@ -53,10 +57,10 @@ async fn work_spreads_over_four_processes_and_the_limit_holds_over_all() {
     }
     let server = RedisServer::start(RedisOptions::default()).unwrap();
     let folder = folder(&server.url());
-    // No lease runs out here, however long the machine stalls.
+    // No lease expires here, however long the machine stalls.
     std::fs::write(folder.path().join("timeout"), "120000").unwrap();
-    // No process can have more runs at once than it has workers: when so many have begun and none has ended, each has its
-    // share, and none was too quick for the others.
+    // No process runs more jobs at once than it has workers. When this many have begun and none has ended, each process
+    // has its share, and none was too quick for the others.
     let all_workers = 4 * u64::from(WORKERS);
     std::fs::write(folder.path().join("together"), all_workers.to_string()).unwrap();
     let test = "bulk::redis_processes::work_spreads_over_four_processes_and_the_limit_holds_over_all";
@@ -66,7 +70,7 @@ async fn work_spreads_over_four_processes_and_the_limit_holds_over_all() {
     for load in &loads {
         submit(&tide, load).await;
     }
-    decided(&tide, folder.path(), &loads).await;
+    all_completed(&tide, folder.path(), &loads).await;
     for worker in workers {
         worker.stop().await;
     }
@@ -94,11 +98,11 @@ async fn what_a_killed_process_was_running_runs_again_elsewhere() {
     let killed = workers[0].kill().await;
     let (loads, _) = submitting.end().await;
     let tide = client(&server.url()).await;
-    decided(&tide, folder.path(), &loads).await;
+    all_completed(&tide, folder.path(), &loads).await;
     let figures = check(&tide, folder.path(), &loads).await;
     print(&figures);
-    // A run of the other process may outlive its lease on a machine that stalls, and is repeated, too. What the killed one
-    // was inside of must be.
+    // On a machine that stalls, a run of the other process may outlive its lease and be repeated, too. The runs of the
+    // killed process must be repeated.
     for first in &killed {
         let again = figures.evidence.runs.iter();
         let again: Vec<_> = again
@@ -112,7 +116,7 @@ async fn what_a_killed_process_was_running_runs_again_elsewhere() {
             let after = Duration::from_millis(run.leased - first.leased);
             assert!(
                 after >= LEASE,
-                "{run:?} was leased before the lease of {first:?} had run out"
+                "{run:?} was leased before the lease of {first:?} had expired"
             );
         }
     }
@@ -133,7 +137,7 @@ async fn chaos_loses_nothing_and_never_exceeds_the_limit() {
     let folder = folder(&url);
     let test = "bulk::redis_processes::chaos_loses_nothing_and_never_exceeds_the_limit";
     let mut workers = start(test, folder.path(), 4).await;
-    // Somebody is busy whenever something is to be killed, however long that takes.
+    // Processes are busy whenever one is killed, however long that takes.
     let submitting = Submitting::start(&url, 30).await;
 
     let mut stalled = None;
@@ -148,7 +152,7 @@ async fn chaos_loses_nothing_and_never_exceeds_the_limit() {
         tokio::task::block_in_place(|| server.kill()).unwrap();
         tokio::time::sleep(Duration::from_millis(u64::from(restart % 4) * 150)).await;
         tokio::task::block_in_place(|| server.restart()).unwrap();
-        // It sleeps until another has begun what it is inside of: its answer is late then, and only then must be refused.
+        // It stays stopped until another process has begun one of its runs: then its outcome is late and refused.
         while let Some((since, inside)) = &stalled {
             if begun_again(folder.path(), inside) {
                 println!("stalled for {:?}, leases last {LEASE:?}", since.elapsed());
@@ -165,7 +169,7 @@ async fn chaos_loses_nothing_and_never_exceeds_the_limit() {
     let (loads, repeated) = submitting.end().await;
 
     let tide = client(&url).await;
-    decided(&tide, folder.path(), &loads).await;
+    all_completed(&tide, folder.path(), &loads).await;
     let figures = check(&tide, folder.path(), &loads).await;
     let late = workers[1].late_answers().await;
     print(&figures);

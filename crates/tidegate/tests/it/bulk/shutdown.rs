@@ -1,5 +1,5 @@
-//! How runs end: by shutdown, by panic, by timeout, or because nobody knows how to run them; and how batches
-//! end whose reducer or callback panics.
+//! How runs end: by shutdown, by panic, by timeout, or without a handler; and how batches end whose reducer or
+//! callback panics.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -21,7 +21,7 @@ const DEADLINE: Duration = Duration::from_secs(60);
 fn options(folder: &Path, change: impl FnOnce(&mut BulkConfig)) -> Options {
     let mut config = BulkConfig::default();
     config.backpressure.default_backoff_ms = Millis(1);
-    // What ran in the last window before a shutdown counts as a full window after it.
+    // The last window before a shutdown counts as spent after it.
     config.backpressure.rate_limit_window_sec = 0.01;
     change(&mut config);
     Options::new(folder).config(config)
@@ -53,7 +53,7 @@ async fn job(tide: &Tidegate, id: &str) -> JobDetails {
     tide.job("A", id).await.unwrap()
 }
 
-/// A handler that says which attempt of which job it runs and then does as it is told.
+/// A handler that reports which attempt of which job it runs, and then calls `then`.
 fn reporting<Fut: Future<Output = Result<(), JobError>> + Send + 'static>(
     then: impl Fn(Job) -> Fut + Send + Sync + 'static,
 ) -> (
@@ -94,7 +94,7 @@ async fn running_jobs_finish_and_no_other_starts() {
     assert_eq!(next(&mut starts).await, ("one".into(), 1));
 
     let mut shutdown = Box::pin(tide.shutdown());
-    // The first poll tells the engine to stop; the running job holds the rest up.
+    // The first poll stops the engine; the running job delays the rest.
     assert!(poll_once(&mut shutdown).await.is_none());
     opened.notify_one();
     timeout(DEADLINE, shutdown).await.unwrap().unwrap();
@@ -105,7 +105,7 @@ async fn running_jobs_finish_and_no_other_starts() {
     let tide = setup.start().unwrap();
     assert_eq!(finished(&tide).await, BatchStatus::Completed);
     assert_eq!(next(&mut starts).await, ("two".into(), 1));
-    assert!(starts.try_recv().is_err(), "what was done runs once");
+    assert!(starts.try_recv().is_err(), "a completed job runs once");
     tide.shutdown().await.unwrap();
 }
 
@@ -119,7 +119,7 @@ async fn poll_once<F: Future + Unpin>(future: &mut F) -> Option<F::Output> {
 }
 
 #[tokio::test]
-async fn what_does_not_finish_within_the_grace_period_is_returned_without_an_attempt() {
+async fn a_job_that_does_not_finish_within_the_grace_period_is_released_without_an_attempt() {
     let folder = tempfile::tempdir().unwrap();
     let options = || {
         options(folder.path(), |config| {
@@ -148,7 +148,7 @@ async fn what_does_not_finish_within_the_grace_period_is_returned_without_an_att
 }
 
 #[tokio::test]
-async fn a_follower_does_not_keep_the_folder() {
+async fn a_follower_does_not_keep_the_folder_locked() {
     let folder = tempfile::tempdir().unwrap();
     let options = || {
         options(folder.path(), |config| {
@@ -177,7 +177,7 @@ async fn a_follower_does_not_keep_the_folder() {
 }
 
 #[tokio::test]
-async fn a_panic_is_a_failed_attempt_and_takes_nobody_along() {
+async fn a_panic_is_a_failed_attempt_and_stops_no_other_job() {
     let folder = tempfile::tempdir().unwrap();
     let options = options(folder.path(), |config| {
         config.worker_pool.worker_count = 1;
@@ -210,12 +210,12 @@ async fn a_panic_is_a_failed_attempt_and_takes_nobody_along() {
 }
 
 #[tokio::test]
-async fn a_handler_that_never_returns_gives_its_worker_back() {
+async fn a_handler_that_never_returns_frees_its_worker_at_the_timeout() {
     let folder = tempfile::tempdir().unwrap();
     let options = options(folder.path(), |config| {
         config.worker_pool.worker_count = 1;
         config.worker_pool.max_retry_count = 1;
-        // Long enough for a busy machine to begin a run in time: one that is late for that is given back and leased again.
+        // Long enough for a busy machine to begin a run in time: a late one is released and leased again.
         config.worker_pool.job_timeout_ms = Millis(2_000);
     });
     let (handler, mut starts) = reporting(|job| async move {
@@ -288,7 +288,7 @@ impl Reducer for Clumsy {
 }
 
 #[tokio::test]
-async fn a_panic_at_the_end_of_a_batch_does_not_end_the_watcher() {
+async fn a_panic_at_the_end_of_a_batch_does_not_end_the_aggregator() {
     let folder = tempfile::tempdir().unwrap();
     let handler = |_: Job| std::future::ready(Ok::<_, JobError>(()));
     let (called, mut calls) = mpsc::unbounded_channel();
@@ -326,7 +326,7 @@ async fn a_panic_at_the_end_of_a_batch_does_not_end_the_watcher() {
     for batch in [BATCH, "autumn"] {
         let call = timeout(DEADLINE, calls.recv())
             .await
-            .expect("the watcher is gone");
+            .expect("the aggregator has ended");
         assert_eq!(call.unwrap(), batch);
     }
     tide.shutdown().await.unwrap();

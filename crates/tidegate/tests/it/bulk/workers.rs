@@ -9,13 +9,12 @@
 //!   completed <group>/<batch> <succeeded> <failed> <process>
 //! ```
 //!
-//! A process that is stopped has no say when. So it is stopped first, and then its lines tell whether it stands
-//! inside of a run; if not, it goes on for a moment.
+//! A test cannot choose the moment at which a process stops. So it stops the process first, and then reads in these
+//! lines whether that is inside of a run. If not, the process continues for a moment.
 //!
-//! Rule: a run counts in the window in which it was leased, by the store's clock; that is where the limit is
-//! charged. The store says so itself: a lease ends `job_timeout_ms + lease_margin_ms` after it began. When the
-//! handler begins, by this machine's clock, is later by the way of the answer: short, unless the server or the
-//! process was stopped in between.
+//! Rule: a run counts in the window in which it was leased, by the store's clock, because the limit is charged there.
+//! The lease says when that was: it ends `job_timeout_ms + lease_margin_ms` after it began. The handler begins later,
+//! by this machine's clock: shortly after, unless the server or the process was stopped in between.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{File, OpenOptions};
@@ -29,10 +28,9 @@ use rustix::process::{Pid, Signal, kill_process};
 use tidegate::config::BulkConfig;
 use tidegate::views::BulkStats;
 use tidegate::{CompletedBatch, Job, JobError, Millis, Options, Redis, Submission, Tidegate};
-use tidegate_store::{Clock, SystemClock};
+use tidegate_core::clock::{Clock, SystemClock};
+use tidegate_testkit::child::{self, DEADLINE, Running};
 use tokio::task::JoinHandle;
-
-use crate::support::child::{self, DEADLINE, Running};
 
 pub(crate) const KIND: &str = "SEND";
 pub(crate) const WINDOW: Millis = Millis(200);
@@ -42,9 +40,9 @@ const TIMEOUT: Millis = Millis(1_000);
 const MARGIN: Millis = Millis(1_000);
 /// How long a lease lasts.
 pub(crate) const LEASE: Duration = Duration::from_millis(TIMEOUT.0 + MARGIN.0);
-/// What every run takes.
+/// Duration of a run.
 const RUN: Duration = Duration::from_millis(100);
-/// Every so many jobs, one will never work.
+/// One job in this many always fails.
 const ONE_FAILS_IN: u64 = 50;
 /// Jobs in one call.
 const CHUNK: usize = 20;
@@ -67,7 +65,7 @@ fn config(timeout: Millis) -> BulkConfig {
     config
 }
 
-/// A connection that only submits and looks.
+/// A connection that only submits and reads.
 pub(crate) async fn client(url: &str) -> Tidegate {
     Tidegate::connect(options(url)).await.unwrap().start().unwrap()
 }
@@ -80,18 +78,18 @@ fn now() -> u64 {
     SystemClock.now().0
 }
 
-/// Whether a job will never work.
+/// Whether a job always fails.
 fn fails(job: u64) -> bool {
     job % ONE_FAILS_IN == 7
 }
 
-/// How long a run may take; a test can say so.
+/// The timeout of a run, which a test can set.
 fn timeout(folder: &Path) -> Millis {
     let text = std::fs::read_to_string(folder.join("timeout"));
     text.map_or(TIMEOUT, |text| Millis(text.parse().unwrap()))
 }
 
-/// Says that a run is over, however it ends: a handler that takes too long is dropped.
+/// Records the end of a run, however it ends: a handler that takes too long is dropped.
 struct Ends {
     evidence: Arc<File>,
     line: String,
@@ -104,7 +102,7 @@ impl Drop for Ends {
     }
 }
 
-/// Returns when so many runs have begun in all processes together.
+/// Returns when this many runs have begun in all processes together.
 async fn begun_by_all(folder: &Path, wanted: usize) {
     static SEEN: AtomicBool = AtomicBool::new(false);
     while !SEEN.load(Ordering::Relaxed) {
@@ -114,7 +112,7 @@ async fn begun_by_all(folder: &Path, wanted: usize) {
     }
 }
 
-/// The part of an engine process. It ends in good order on SIGTERM.
+/// Runs as an engine process until SIGTERM shuts it down.
 pub(crate) async fn work(folder: &Path) {
     let log = appender(&folder.join(format!("log-{}", std::process::id())));
     tracing_subscriber::fmt()
@@ -124,7 +122,7 @@ pub(crate) async fn work(folder: &Path) {
         .init();
     let url = std::fs::read_to_string(folder.join("url")).unwrap();
     let timeout = timeout(folder);
-    // No run ends before so many have begun.
+    // No run ends before this many have begun.
     let together = std::fs::read_to_string(folder.join("together"));
     let together = together.map_or(0, |text| text.parse().unwrap());
     let evidence = Arc::new(appender(&folder.join("evidence")));
@@ -206,8 +204,8 @@ impl Worker {
         kill_process(id.unwrap(), signal).unwrap();
     }
 
-    /// Whether every thread of it stands.
-    fn stands(&self) -> bool {
+    /// Whether all its threads are stopped.
+    fn is_stopped(&self) -> bool {
         let threads = std::fs::read_dir(format!("/proc/{}/task", self.id)).unwrap();
         threads.flatten().all(|thread| {
             let stat = std::fs::read_to_string(thread.path().join("stat")).unwrap_or_default();
@@ -217,12 +215,12 @@ impl Worker {
         })
     }
 
-    /// SIGSTOP in the middle of runs: those that it stands inside of. Nobody has begun any of them again by then.
+    /// Stops the process (SIGSTOP) inside of runs, and returns those. No other process has begun any of them by then.
     pub(crate) async fn stall(&self) -> Vec<Run> {
         let begun = Instant::now();
         loop {
             self.signal(Signal::STOP);
-            while !self.stands() {
+            while !self.is_stopped() {
                 tokio::time::sleep(Duration::from_millis(2)).await;
             }
             let inside = Evidence::read(&self.folder).inside(self.id);
@@ -239,26 +237,26 @@ impl Worker {
         }
     }
 
-    /// `kill -9` in the middle of runs: those that never end.
+    /// Kills the process (`kill -9`) inside of runs, and returns those: they never end.
     pub(crate) async fn kill(&mut self) -> Vec<Run> {
         let inside = self.stall().await;
         self.running.process.kill().await.unwrap();
         inside
     }
 
-    /// SIGCONT.
+    /// Continues the process (SIGCONT).
     pub(crate) fn wake(&self) {
         self.signal(Signal::CONT);
     }
 
-    /// Ends in good order.
+    /// Shuts the process down.
     pub(crate) async fn stop(mut self) {
         self.signal(Signal::TERM);
         self.running.says("FINISHED").await;
         assert!(self.running.process.wait().await.unwrap().success());
     }
 
-    /// How many of its answers came too late, by its log. Waits for the first.
+    /// How many of its outcomes were too late, by its log. Waits for the first.
     pub(crate) async fn late_answers(&self) -> u64 {
         let begun = Instant::now();
         loop {
@@ -273,7 +271,7 @@ impl Worker {
             }
             assert!(
                 begun.elapsed() < DEADLINE,
-                "no answer of process {} was refused",
+                "no outcome of process {} was refused",
                 self.id
             );
             tokio::time::sleep(Duration::from_millis(20)).await;
@@ -291,7 +289,7 @@ pub(crate) fn begun_again(folder: &Path, stalled: &[Run]) -> bool {
 /// One batch: its group, its name, its jobs.
 pub(crate) type Load = (String, String, u64);
 
-/// One of `jobs` jobs, in one of three groups.
+/// A batch of `jobs` jobs, in one of three groups.
 fn load(batch: u64, jobs: u64) -> Load {
     let group = ["A", "B", "C"][(batch % 3) as usize];
     (group.to_owned(), format!("batch-{batch}"), jobs)
@@ -302,8 +300,8 @@ pub(crate) fn loads(batches: u64, jobs: u64) -> Vec<Load> {
     (0..batches).map(|batch| load(batch, jobs)).collect()
 }
 
-/// Batches of a hundred jobs that come one after the other for as long as a test wants somebody to be busy, however
-/// slow the machine is.
+/// Submits batches of a hundred jobs, one after the other, for as long as a test needs busy processes, however slow the
+/// machine is.
 pub(crate) struct Submitting {
     over: Arc<AtomicBool>,
     task: JoinHandle<(Vec<Load>, u64)>,
@@ -320,8 +318,8 @@ impl Submitting {
                 let next = load(all.len() as u64, 100);
                 repeated += submit(&tide, &next).await;
                 all.push(next);
-                // Not all at once: servers are to be killed under submissions, too. From the last one that must be on,
-                // no more come than can be done: 40 jobs in 200 ms.
+                // Not all at once: the server is killed during submissions, too. After the minimum, no more
+                // come than can run: 40 jobs in 200 ms.
                 let pause = if all.len() < least { 300 } else { 500 };
                 tokio::time::sleep(Duration::from_millis(pause)).await;
             }
@@ -331,14 +329,14 @@ impl Submitting {
         Self { over, task }
     }
 
-    /// Nobody has to be busy any more: what was submitted, and how many calls had to be repeated.
+    /// Ends the load. Returns the submitted batches, and how many calls had to be repeated.
     pub(crate) async fn end(self) -> (Vec<Load>, u64) {
         self.over.store(true, Ordering::Relaxed);
         self.task.await.unwrap()
     }
 }
 
-/// Submits a batch, again and again while the server is away: calls that had to be repeated.
+/// Submits a batch, and retries while the server is unavailable. Returns how many calls had to be repeated.
 pub(crate) async fn submit(tide: &Tidegate, (group, batch, jobs): &Load) -> u64 {
     let ids: Vec<String> = (0..*jobs).map(|job| format!("{batch}-{job}")).collect();
     let mut repeated = 0;
@@ -365,8 +363,8 @@ pub(crate) async fn submit(tide: &Tidegate, (group, batch, jobs): &Load) -> u64 
     repeated
 }
 
-/// Waits until every batch is decided and its callback was told: that comes a moment later.
-pub(crate) async fn decided(tide: &Tidegate, folder: &Path, loads: &[Load]) {
+/// Waits until every batch has completed and its callback was called, which is a moment later.
+pub(crate) async fn all_completed(tide: &Tidegate, folder: &Path, loads: &[Load]) {
     let wait = async {
         for (group, batch, _) in loads {
             let mut progress = tide.follow(group, batch).unwrap();
@@ -379,7 +377,7 @@ pub(crate) async fn decided(tide: &Tidegate, folder: &Path, loads: &[Load]) {
         }
     };
     if tokio::time::timeout(DEADLINE, wait).await.is_err() {
-        panic!("not all batches are decided: {:#?}", tide.stats().await);
+        panic!("not all batches have completed: {:#?}", tide.stats().await);
     }
 }
 
@@ -397,7 +395,7 @@ pub(crate) struct Evidence {
     pub(crate) runs: Vec<Run>,
     /// Job, attempt and process of every run that is over.
     ended: BTreeSet<(String, u32, u32)>,
-    /// What each callback of a batch was told.
+    /// The counts that each callback of a batch received.
     pub(crate) completed: BTreeMap<String, Vec<(u64, u64)>>,
 }
 
@@ -420,8 +418,12 @@ impl Evidence {
                     evidence.ended.insert((job.to_owned(), attempt, process));
                 }
                 ["completed", batch, success, failed, _] => {
-                    let told = (success.parse().unwrap(), failed.parse().unwrap());
-                    evidence.completed.entry(batch.to_owned()).or_default().push(told);
+                    let counts = (success.parse().unwrap(), failed.parse().unwrap());
+                    evidence
+                        .completed
+                        .entry(batch.to_owned())
+                        .or_default()
+                        .push(counts);
                 }
                 _ => panic!("{line:?}"),
             }
@@ -453,7 +455,7 @@ impl Evidence {
     }
 }
 
-/// What came of it all.
+/// The results of a test.
 #[derive(Debug)]
 pub(crate) struct Figures {
     pub(crate) jobs: u64,
@@ -464,15 +466,15 @@ pub(crate) struct Figures {
     pub(crate) most_per_window: (u64, u64),
     /// Handlers that began in one window by this machine's clock, whenever they were leased.
     pub(crate) most_begun_per_window: u64,
-    /// Runs whose first line came after the end of their lease. A worker looks at the clock before it begins a run; one
-    /// that is stopped between that look and the line can do nothing about it.
+    /// Runs whose first line came after the end of their lease. A worker checks the clock before it begins a run, but
+    /// may be stopped between that check and the line.
     pub(crate) begun_too_late: u64,
-    pub(crate) longest_way_ms: u64,
+    pub(crate) longest_lease_to_start_ms: u64,
     pub(crate) evidence: Evidence,
 }
 
-/// Checks everything that must hold however often what was killed: nothing lost, counts exact, decided once,
-/// never over the limit, late answers refused. How long anything takes is no part of it.
+/// Checks everything that must hold, whatever was killed: nothing lost, counts exact, completed once, never over the
+/// limit, late outcomes refused. It does not check how long anything takes.
 pub(crate) async fn check(tide: &Tidegate, folder: &Path, loads: &[Load]) -> Figures {
     let evidence = Evidence::read(folder);
     let mut attempts: BTreeMap<&str, Vec<&Run>> = BTreeMap::new();
@@ -489,7 +491,7 @@ pub(crate) async fn check(tide: &Tidegate, folder: &Path, loads: &[Load]) -> Fig
     let jobs: u64 = loads.iter().map(|(.., jobs)| jobs).sum();
     assert_eq!(attempts.len() as u64, jobs, "every job ran, and no other");
     for (job, attempts) in &mut attempts {
-        // By their leases, as the store gave them, and not by their lines: a process may be stopped in front of its line.
+        // By their leases, as the store granted them, and not by their lines: a process may be stopped before its line.
         attempts.sort_by_key(|run| run.leased);
         let rising = attempts.is_sorted_by(|a, b| a.leased < b.leased && a.attempt < b.attempt);
         assert!(rising, "{job} ran as attempts {attempts:?}");
@@ -497,7 +499,7 @@ pub(crate) async fn check(tide: &Tidegate, folder: &Path, loads: &[Load]) -> Fig
 
     for (group, batch, jobs) in loads {
         let failed = (0..*jobs).filter(|&job| fails(job)).count() as u64;
-        let told = (jobs - failed, failed);
+        let expected = (jobs - failed, failed);
         let view = tide.batch(group, batch).await.unwrap();
         let counts = view.counts;
         assert!(
@@ -506,24 +508,24 @@ pub(crate) async fn check(tide: &Tidegate, folder: &Path, loads: &[Load]) -> Fig
         );
         assert_eq!(
             (counts.total, counts.success, counts.failed),
-            (*jobs, told.0, told.1)
+            (*jobs, expected.0, expected.1)
         );
         let completed = &evidence.completed[&format!("{group}/{batch}")];
         assert!(
-            completed.iter().all(|one| *one == told),
+            completed.iter().all(|one| *one == expected),
             "{group}/{batch}: {completed:?}"
         );
 
-        // A run counts only if no other was leased after it: the answer of an earlier one was late, and refused.
+        // A run counts only if no other was leased after it: the outcome of an earlier one was late, and refused.
         let mut after = None;
         loop {
             let page = tide.results(group, batch, after, 100).await.unwrap();
             for job in &page.items {
                 let ran = &attempts[format!("{group}/{batch}/{}", job.id).as_str()];
                 let last = ran.last().unwrap();
-                let told = format!("{} {}", last.attempt, last.process);
+                let expected = format!("{} {}", last.attempt, last.process);
                 match &job.result {
-                    Some(result) => assert_eq!(result, told.as_bytes(), "{ran:?}"),
+                    Some(result) => assert_eq!(result, expected.as_bytes(), "{ran:?}"),
                     None => assert_eq!(job.error.as_deref(), Some("never"), "{job:?}"),
                 }
             }
@@ -555,7 +557,7 @@ pub(crate) async fn check(tide: &Tidegate, folder: &Path, loads: &[Load]) -> Fig
             .iter()
             .filter(|run| run.begun >= run.leased + lease)
             .count() as u64,
-        longest_way_ms: evidence
+        longest_lease_to_start_ms: evidence
             .runs
             .iter()
             .map(|run| run.begun - run.leased)

@@ -12,7 +12,7 @@ use crate::time::{Millis, Timestamp};
 
 type Checked = Result<(), String>;
 
-/// The state of a ticket, as far as the answers tell.
+/// The state of a ticket, as far as the answers show it.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) enum Stage {
     /// Before the draw, or waiting; present until then.
@@ -198,7 +198,7 @@ impl Oracle {
                 })
             }
             JoinOutcome::Ended(_) => ensure(ended && !params.again, || {
-                format!("told that the ticket has ended: {before:?}")
+                format!("the answer says that the ticket has ended: {before:?}")
             }),
             JoinOutcome::Placed { ticket, new: true } => {
                 ensure(before.is_none() || (ended && params.again), || {

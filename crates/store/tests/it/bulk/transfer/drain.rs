@@ -1,22 +1,23 @@
-//! Works a store off, and keeps account of everything that happens.
+//! Drains a store, and records everything that happens.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use tidegate_core::bulk::views::{DeadFilter, Query, View};
 use tidegate_core::bulk::*;
+use tidegate_core::clock::ManualClock;
 use tidegate_core::ids::{GroupId, Owner};
 use tidegate_core::time::Millis;
-use tidegate_store::{DeadJob, ManualClock, Store, StoreExt};
+use tidegate_store::bulk::{BulkStore, BulkStoreExt, DeadJob};
 
+use super::content::{Batch, Content, Job};
 use super::rich::{batch, done, group, lease, queues, settle};
-use super::said::{Batch, Job, Said};
 
 #[derive(Debug, Default, PartialEq)]
 pub(crate) struct Account {
     /// In the order of their starts.
     pub(crate) started: Vec<Job>,
-    /// How often each batch was to be folded, with the counts it had.
+    /// How often each batch was claimed for aggregation, with its counts.
     pub(crate) folded: BTreeMap<Batch, (u32, BatchCounts)>,
 }
 
@@ -30,14 +31,14 @@ impl Account {
     }
 }
 
-async fn resume(store: &dyn Store, said: &Said) {
-    for (id, record) in &said.groups {
+async fn resume(store: &dyn BulkStore, content: &Content) {
+    for (id, record) in &content.groups {
         if record.paused {
             let target = Target::Group(group(id));
             store.call(ResumeParams { target }).await.unwrap().unwrap();
         }
     }
-    for ((of, id), record) in &said.batches {
+    for ((of, id), record) in &content.batches {
         if record.paused {
             let target = Target::Batch(group(of), batch(id));
             store.call(ResumeParams { target }).await.unwrap().unwrap();
@@ -45,18 +46,18 @@ async fn resume(store: &dyn Store, said: &Said) {
     }
 }
 
-async fn seal_all(store: &dyn Store, said: &Said) {
-    for ((of, id), record) in &said.batches {
+async fn seal_all(store: &dyn BulkStore, content: &Content) {
+    for ((of, id), record) in &content.batches {
         if !record.sealed {
             super::rich::seal(store, of, id).await;
         }
     }
 }
 
-async fn watch(store: &dyn Store, account: &mut Account) {
+async fn watch(store: &dyn BulkStore, account: &mut Account) {
     let claims = store
         .call(ClaimAggregationParams {
-            owner: Owner::new("watcher").unwrap(),
+            owner: Owner::new("aggregator").unwrap(),
             max: 100,
             claim_for: Millis(1_000_000),
         })
@@ -83,21 +84,21 @@ async fn watch(store: &dyn Store, account: &mut Account) {
     }
 }
 
-/// 100 s pass, second by second; what is paused goes on after 20.
-pub(crate) async fn drain(store: &dyn Store, clock: &Arc<ManualClock>, said: &Said) -> Account {
+/// 100 s pass, second by second; what is paused resumes after 20.
+pub(crate) async fn drain(store: &dyn BulkStore, clock: &Arc<ManualClock>, content: &Content) -> Account {
     let mut account = Account::default();
     for second in 0..100 {
         clock.advance(Millis(1_000));
         store.call(ReleaseDueParams { max: 1_000 }).await.unwrap();
         store.call(ExpireLeasesParams { max: 1_000 }).await.unwrap();
         if second == 20 {
-            resume(store, said).await;
-            seal_all(store, said).await;
+            resume(store, content).await;
+            seal_all(store, content).await;
         }
         for queue in queues() {
             for job in lease(store, &queue, 7).await {
                 let name = (job.leased.group.as_str().to_owned(), job.id.as_str().to_owned());
-                let payload = &said.jobs[&name].1.payload;
+                let payload = &content.jobs[&name].1.payload;
                 assert_eq!(&job.payload, payload, "{name:?}");
                 let settled = settle(store, job.leased.lease, done("drained")).await;
                 assert!(
@@ -112,7 +113,7 @@ pub(crate) async fn drain(store: &dyn Store, clock: &Arc<ManualClock>, said: &Sa
     account
 }
 
-pub(crate) async fn counts(store: &dyn Store, name: &Batch) -> BatchCounts {
+pub(crate) async fn counts(store: &dyn BulkStore, name: &Batch) -> BatchCounts {
     let query = Query::Batch(group(&name.0), batch(&name.1));
     match store.call(query).await.unwrap().unwrap() {
         View::Batch(view) => view.counts,
@@ -120,21 +121,21 @@ pub(crate) async fn counts(store: &dyn Store, name: &Batch) -> BatchCounts {
     }
 }
 
-pub(crate) async fn states(store: &dyn Store, of: &GroupId) -> views::GroupView {
+pub(crate) async fn states(store: &dyn BulkStore, of: &GroupId) -> views::GroupView {
     match store.call(Query::Group(of.clone())).await.unwrap().unwrap() {
         View::Group(view) => view,
         other => panic!("{other:?}"),
     }
 }
 
-pub(crate) async fn stats(store: &dyn Store) -> views::BulkStats {
+pub(crate) async fn stats(store: &dyn BulkStore) -> views::BulkStats {
     match store.call(Query::BulkStats).await.unwrap().unwrap() {
         View::BulkStats(stats) => stats,
         other => panic!("{other:?}"),
     }
 }
 
-pub(crate) async fn congestion(store: &dyn Store, of: &GroupId) -> views::CongestionState {
+pub(crate) async fn congestion(store: &dyn BulkStore, of: &GroupId) -> views::CongestionState {
     match store.call(Query::Congestion(of.clone())).await.unwrap().unwrap() {
         View::Congestion(state) => state,
         other => panic!("{other:?}"),
@@ -142,7 +143,7 @@ pub(crate) async fn congestion(store: &dyn Store, of: &GroupId) -> views::Conges
 }
 
 /// Every dead job that is listed.
-pub(crate) async fn dead(store: &dyn Store) -> BTreeSet<Job> {
+pub(crate) async fn dead(store: &dyn BulkStore) -> BTreeSet<Job> {
     let (mut all, mut after) = (BTreeSet::new(), None);
     loop {
         let page = store.dead(&DeadFilter::default(), after, 3).await.unwrap();

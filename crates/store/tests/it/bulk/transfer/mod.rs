@@ -1,44 +1,44 @@
 //! A whole store moves between a data folder and Redis, both ways, and nothing is lost.
 
+mod content;
 mod drain;
 mod refused;
 mod rich;
-mod said;
 
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use tidegate_core::bulk::*;
-use tidegate_core::time::{Millis, Timestamp};
-use tidegate_store::embedded::{EmbeddedOptions, EmbeddedStore};
-use tidegate_store::redis::{RedisOptions, RedisStore};
-use tidegate_store::transfer::Counts;
-use tidegate_store::{Clock, ManualClock, Store, StoreExt};
-use tidegate_testkit::servers::{Proxy, RedisServer};
-
+use content::{Content, content_of};
 use drain::{Account, congestion, counts, dead, drain, states, stats};
 use rich::{BEGIN, batch, config, done, enqueue, fill, group, job, lease, queue, settle};
-use said::{Said, said};
+use tidegate_core::bulk::*;
+use tidegate_core::clock::{Clock, ManualClock};
+use tidegate_core::time::{Millis, Timestamp};
+use tidegate_store::bulk::transfer::Counts;
+use tidegate_store::bulk::{
+    BulkStore, BulkStoreExt, EmbeddedBulkOptions, EmbeddedBulkStore, RedisBulkOptions, RedisBulkStore,
+};
+use tidegate_testkit::servers::{Proxy, RedisServer};
 
 static STORES: AtomicU64 = AtomicU64::new(0);
 
-/// Under a prefix of its own, at the time of `clock`.
-fn on_redis(shards: u32, clock: &Arc<ManualClock>) -> RedisOptions {
-    RedisOptions {
+/// Under its own prefix, at the time of `clock`.
+fn on_redis(shards: u32, clock: &Arc<ManualClock>) -> RedisBulkOptions {
+    RedisBulkOptions {
         prefix: format!("transfer-{}:", STORES.fetch_add(1, Ordering::Relaxed)),
         shards,
         config: config(),
         clock: Some(clock.clone()),
-        ..RedisOptions::new(RedisServer::shared().url())
+        ..RedisBulkOptions::new(RedisServer::shared().url())
     }
 }
 
-fn in_folder(folder: &Path, clock: &Arc<ManualClock>) -> EmbeddedStore {
-    EmbeddedStore::open(EmbeddedOptions {
+fn in_folder(folder: &Path, clock: &Arc<ManualClock>) -> EmbeddedBulkStore {
+    EmbeddedBulkStore::open(EmbeddedBulkOptions {
         clock: clock.clone(),
         config: config(),
-        ..EmbeddedOptions::new(folder)
+        ..EmbeddedBulkOptions::new(folder)
     })
     .unwrap()
 }
@@ -47,7 +47,7 @@ fn at(now: Timestamp) -> Arc<ManualClock> {
     Arc::new(ManualClock::at(now))
 }
 
-/// The rich store in a folder, as a stream; and the time.
+/// The rich store in a folder, as an export; and the time.
 async fn from_folder() -> (Vec<u8>, Timestamp) {
     let folder = tempfile::tempdir().unwrap();
     let clock = at(BEGIN);
@@ -61,47 +61,47 @@ async fn from_folder() -> (Vec<u8>, Timestamp) {
 
 async fn from_redis(shards: u32) -> (Vec<u8>, Timestamp) {
     let clock = at(BEGIN);
-    let store = RedisStore::open(on_redis(shards, &clock)).await.unwrap();
+    let store = RedisBulkStore::open(on_redis(shards, &clock)).await.unwrap();
     fill(&store, &clock).await;
     let mut stream = Vec::new();
     store.export(&mut stream).await.unwrap();
     (stream, clock.now())
 }
 
-/// Into Redis; the store, its options and what it says of itself.
+/// Imports into Redis; returns the store, its options and its content.
 async fn through_redis(
     stream: &[u8],
     shards: u32,
     now: Timestamp,
-) -> (RedisStore, Arc<ManualClock>, Vec<u8>) {
+) -> (RedisBulkStore, Arc<ManualClock>, Vec<u8>) {
     let clock = at(now);
     let options = on_redis(shards, &clock);
-    let counts = RedisStore::import(options.clone(), stream).await.unwrap();
+    let counts = RedisBulkStore::import(options.clone(), stream).await.unwrap();
     let mut unopened = Vec::new();
     assert_eq!(
-        RedisStore::export_of(&options, &mut unopened).await.unwrap(),
+        RedisBulkStore::export_of(&options, &mut unopened).await.unwrap(),
         counts
     );
-    assert_eq!(RedisStore::shards_of(&options).await.unwrap(), Some(shards));
-    let store = RedisStore::open(options).await.unwrap();
+    assert_eq!(RedisBulkStore::shards_of(&options).await.unwrap(), Some(shards));
+    let store = RedisBulkStore::open(options).await.unwrap();
     let mut opened = Vec::new();
     assert_eq!(store.export(&mut opened).await.unwrap(), counts);
     assert_eq!(unopened, opened);
     (store, clock, opened)
 }
 
-/// What the accounts of a drained store must say, whichever store it was.
-async fn check(store: &dyn Store, account: &Account, said: &Said, now: Timestamp) {
-    let to_run = said.to_run(now + Millis(21_000));
+/// Checks the record of a drained store, whichever store it was.
+async fn check(store: &dyn BulkStore, account: &Account, content: &Content, now: Timestamp) {
+    let to_run = content.to_run(now + Millis(21_000));
     let runs = account.runs();
     let ran: std::collections::BTreeSet<_> = runs.keys().map(|&job| job.clone()).collect();
     assert_eq!(ran, to_run, "every unfinished job runs");
     assert!(runs.values().all(|&times| times == 1), "once");
-    for (name, record) in &said.batches {
-        let before = said.counts(name);
+    for (name, record) in &content.batches {
+        let before = content.counts(name);
         let mut after = before;
         if record.status.is_open() {
-            let of_batch = |job: &&said::Job| said.jobs[*job].0 == *name;
+            let of_batch = |job: &&content::Job| content.jobs[*job].0 == *name;
             after.success += to_run.iter().filter(of_batch).count() as u64;
             after.failed = after.total - after.success;
         }
@@ -125,24 +125,32 @@ async fn a_data_folder_moves_to_redis_and_back() {
     let (first, now) = from_folder().await;
     for shards in [1, 3] {
         let (store, clock, second) = through_redis(&first, shards, now).await;
-        assert_eq!(said(&second, now), said(&first, now), "{shards} shards");
+        assert_eq!(
+            content_of(&second, now),
+            content_of(&first, now),
+            "{shards} shards"
+        );
 
         let folder = tempfile::tempdir().unwrap();
         let back = folder.path().join("back");
-        EmbeddedStore::import(&back, &second[..]).unwrap();
+        EmbeddedBulkStore::import(&back, &second[..]).unwrap();
         let other_clock = at(now);
         let other = in_folder(&back, &other_clock);
         let mut third = Vec::new();
         other.export(&mut third).await.unwrap();
-        assert_eq!(said(&third, now), said(&first, now), "{shards} shards, and back");
+        assert_eq!(
+            content_of(&third, now),
+            content_of(&first, now),
+            "{shards} shards, and back"
+        );
 
-        let said = said(&first, now);
-        assert_eq!(dead(&store).await, said.dead(), "{shards} shards");
-        assert_eq!(dead(&other).await, said.dead(), "{shards} shards, and back");
-        let account = drain(&store, &clock, &said).await;
-        check(&store, &account, &said, now).await;
-        let account = drain(&other, &other_clock, &said).await;
-        check(&other, &account, &said, now).await;
+        let content = content_of(&first, now);
+        assert_eq!(dead(&store).await, content.dead(), "{shards} shards");
+        assert_eq!(dead(&other).await, content.dead(), "{shards} shards, and back");
+        let account = drain(&store, &clock, &content).await;
+        check(&store, &account, &content, now).await;
+        let account = drain(&other, &other_clock, &content).await;
+        check(&other, &account, &content, now).await;
     }
 }
 
@@ -152,28 +160,32 @@ async fn a_store_on_redis_moves_to_a_data_folder_and_back() {
         let (first, now) = from_redis(shards).await;
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("data");
-        EmbeddedStore::import(&path, &first[..]).unwrap();
+        EmbeddedBulkStore::import(&path, &first[..]).unwrap();
         let clock = at(now);
         let store = in_folder(&path, &clock);
         let mut second = Vec::new();
         store.export(&mut second).await.unwrap();
-        assert_eq!(said(&second, now), said(&first, now), "{shards} shards");
-        let said = said(&first, now);
-        let account = drain(&store, &clock, &said).await;
-        check(&store, &account, &said, now).await;
+        assert_eq!(
+            content_of(&second, now),
+            content_of(&first, now),
+            "{shards} shards"
+        );
+        let content = content_of(&first, now);
+        let account = drain(&store, &clock, &content).await;
+        check(&store, &account, &content, now).await;
 
         let (store, clock, third) = through_redis(&second, 4 - shards, now).await;
         assert_eq!(
-            said::said(&third, now),
-            said,
+            content::content_of(&third, now),
+            content,
             "back in Redis, from {shards} shards"
         );
-        let account = drain(&store, &clock, &said).await;
-        check(&store, &account, &said, now).await;
+        let account = drain(&store, &clock, &content).await;
+        check(&store, &account, &content, now).await;
     }
 }
 
-/// Imported from one stream, both stores are the same: figures, views, and who starts when.
+/// Imported from one export, both stores are equal: statistics, views, and the order of starts.
 #[tokio::test]
 async fn what_was_imported_goes_on_as_in_the_embedded_store() {
     let (mut streams, mut now) = (Vec::new(), BEGIN);
@@ -185,19 +197,19 @@ async fn what_was_imported_goes_on_as_in_the_embedded_store() {
         let (redis, redis_clock, _) = through_redis(&stream, 1, now).await;
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("data");
-        EmbeddedStore::import(&path, &stream[..]).unwrap();
+        EmbeddedBulkStore::import(&path, &stream[..]).unwrap();
         let clock = at(now);
         let embedded = in_folder(&path, &clock);
         assert_eq!(stats(&redis).await, stats(&embedded).await);
-        let said = said(&stream, now);
-        for id in said.groups.keys() {
+        let content = content_of(&stream, now);
+        for id in content.groups.keys() {
             let of = group(id);
             assert_eq!(states(&redis, &of).await, states(&embedded, &of).await);
             assert_eq!(congestion(&redis, &of).await, congestion(&embedded, &of).await);
         }
         let (mut one, mut other) = (
-            drain(&redis, &redis_clock, &said).await,
-            drain(&embedded, &clock, &said).await,
+            drain(&redis, &redis_clock, &content).await,
+            drain(&embedded, &clock, &content).await,
         );
         assert_eq!(one.started, other.started, "the same jobs in the same order");
         (one.started, other.started) = (Vec::new(), Vec::new());
@@ -205,7 +217,7 @@ async fn what_was_imported_goes_on_as_in_the_embedded_store() {
         let (mut one, mut other) = (stats(&redis).await, stats(&embedded).await);
         (one.throttles, other.throttles, one.saved_spins, other.saved_spins) = (0, 0, 0, 0);
         assert_eq!(one, other);
-        for (store, clock) in [(&redis as &dyn Store, &redis_clock), (&embedded, &clock)] {
+        for (store, clock) in [(&redis as &dyn BulkStore, &redis_clock), (&embedded, &clock)] {
             clock.advance(Millis(100_000_000_000));
             let drop = DropFinishedParams {
                 max: 100_000,
@@ -214,7 +226,7 @@ async fn what_was_imported_goes_on_as_in_the_embedded_store() {
             while store.call(drop.clone()).await.unwrap().more {}
             let left = stats(store).await;
             assert_eq!(
-                (left.counts.completed, left.counts.dead, left.batches_kept),
+                (left.counts.completed, left.counts.dead, left.batches_in_memory),
                 (0, 0, 0),
                 "{left:?}"
             );
@@ -222,7 +234,7 @@ async fn what_was_imported_goes_on_as_in_the_embedded_store() {
     }
 }
 
-/// A line stands where its first job stands, and that is one that came back, whatever its number.
+/// The position of a flow follows its first job: a returned one, whatever its number.
 #[tokio::test]
 async fn lines_stand_in_the_order_of_their_first_jobs() {
     let folder = tempfile::tempdir().unwrap();
@@ -239,9 +251,9 @@ async fn lines_stand_in_the_order_of_their_first_jobs() {
     let mut stream = Vec::new();
     store.export(&mut stream).await.unwrap();
     let path = folder.path().join("moved");
-    EmbeddedStore::import(&path, &stream[..]).unwrap();
+    EmbeddedBulkStore::import(&path, &stream[..]).unwrap();
     let (redis, ..) = through_redis(&stream, 1, BEGIN).await;
-    for store in [&in_folder(&path, &at(BEGIN)) as &dyn Store, &redis] {
+    for store in [&in_folder(&path, &at(BEGIN)) as &dyn BulkStore, &redis] {
         let started = lease(store, &queue("run"), 4).await;
         let started: Vec<&str> = started.iter().map(|job| job.id.as_str()).collect();
         assert_eq!(started, ["b-1", "a-3", "a-1", "a-2"]);
@@ -254,7 +266,7 @@ async fn many_pages_move_whole_and_in_order() {
     let clock = at(BEGIN);
     let mut options = on_redis(1, &clock);
     options.config.backpressure.global_rps = 100_000.0;
-    let store = RedisStore::open(options.clone()).await.unwrap();
+    let store = RedisBulkStore::open(options.clone()).await.unwrap();
     for n in 0..600 {
         enqueue(
             &store,
@@ -281,7 +293,7 @@ async fn many_pages_move_whole_and_in_order() {
     }
     let jobs = (0..2_500).map(|n| job(&format!("job-{n}"), "run")).collect();
     enqueue(&store, "many", Some("many"), jobs).await;
-    // The last to come are the first to end.
+    // The last jobs to arrive are the first to end.
     let mut leased = lease(&store, &queue("run"), 2_500).await;
     assert_eq!(leased.len(), 2_500);
     leased.reverse();
@@ -304,7 +316,7 @@ async fn many_pages_move_whole_and_in_order() {
     assert_eq!(held, expected);
 
     let (moved, moved_clock, second) = through_redis(&first, 3, clock.now()).await;
-    assert_eq!(said(&second, clock.now()), said(&first, clock.now()));
+    assert_eq!(content_of(&second, clock.now()), content_of(&first, clock.now()));
     moved_clock.advance(Millis(1_000));
     let drop = DropFinishedParams {
         max: 10_000,
@@ -316,13 +328,13 @@ async fn many_pages_move_whole_and_in_order() {
     assert!(moved.job(&group("many"), &last).await.unwrap().is_err());
 }
 
-/// Without a snapshot the stream is still well-formed: everything in it has what it refers to.
+/// Without a snapshot the export is still well-formed: every reference in it resolves.
 #[tokio::test]
 async fn a_store_that_is_in_use_is_exported_well_formed() {
     let clock = at(BEGIN);
     let mut options = on_redis(2, &clock);
     options.config.backpressure.global_rps = 100_000.0;
-    let store = RedisStore::open(options).await.unwrap();
+    let store = RedisBulkStore::open(options).await.unwrap();
     let work = async {
         for round in 0.. {
             for n in 0..10 {
@@ -356,7 +368,7 @@ async fn a_store_that_is_in_use_is_exported_well_formed() {
             last = store.export(&mut stream).await.unwrap();
             let folder = tempfile::tempdir().unwrap();
             assert_eq!(
-                EmbeddedStore::import(&folder.path().join("data"), &stream[..]).unwrap(),
+                EmbeddedBulkStore::import(&folder.path().join("data"), &stream[..]).unwrap(),
                 last
             );
         }
@@ -367,13 +379,13 @@ async fn a_store_that_is_in_use_is_exported_well_formed() {
     }
 }
 
-/// Answers get lost on the way: what was carried out is not carried out again.
+/// Replies get lost: no step runs twice.
 #[tokio::test]
 async fn a_bad_network_imports_nothing_twice() {
     let clock = at(BEGIN);
     let mut options = on_redis(2, &clock);
     options.config.backpressure.global_rps = 100_000.0;
-    let store = RedisStore::open(options.clone()).await.unwrap();
+    let store = RedisBulkStore::open(options.clone()).await.unwrap();
     for n in 0..20 {
         let jobs = (0..300).map(|m| job(&format!("job-{m}"), "run")).collect();
         enqueue(&store, &format!("group-{n}"), Some("all"), jobs).await;
@@ -395,22 +407,22 @@ async fn a_bad_network_imports_nothing_twice() {
         proxy,
         calls: AtomicU64::new(0),
     });
-    let straight = RedisOptions {
+    let straight = RedisBulkOptions {
         config: options.config,
         ..on_redis(2, &clock)
     };
-    let detour = RedisOptions {
+    let detour = RedisBulkOptions {
         urls: vec![url],
         clock: Some(lossy.clone()),
         ..straight.clone()
     };
-    RedisStore::import(detour, &stream[..]).await.unwrap();
+    RedisBulkStore::import(detour, &stream[..]).await.unwrap();
     assert!(lossy.proxy.dropped_replies() >= 8);
     let mut moved = Vec::new();
-    RedisStore::export_of(&straight, &mut moved).await.unwrap();
-    let same = said(&moved, clock.now()) == said(&stream, clock.now());
+    RedisBulkStore::export_of(&straight, &mut moved).await.unwrap();
+    let same = content_of(&moved, clock.now()) == content_of(&stream, clock.now());
     assert!(same, "something was lost or is there twice");
-    let moved = RedisStore::open(straight).await.unwrap();
+    let moved = RedisBulkStore::open(straight).await.unwrap();
     assert_eq!(stats(&moved).await.counts.unfinished(), 2_000);
     clock.advance(Millis(1_000));
     let dropped = moved.call(DropFinishedParams {
@@ -421,7 +433,7 @@ async fn a_bad_network_imports_nothing_twice() {
     assert_eq!(lease(&moved, &queue("run"), 10_000).await.len(), 2_000);
 }
 
-/// Whoever asks for the time is about to call. The answer to every third call gets lost.
+/// A read of the time precedes every call. The reply to every third call gets lost.
 #[derive(Debug)]
 struct Lossy {
     clock: Arc<ManualClock>,
@@ -446,10 +458,10 @@ async fn fences_of_the_stream_are_behind_those_to_come() {
         .replace("\"fence\":0", "\"fence\":987654321");
     let clock = at(now);
     let options = on_redis(1, &clock);
-    RedisStore::import(options.clone(), text.as_bytes())
+    RedisBulkStore::import(options.clone(), text.as_bytes())
         .await
         .unwrap();
-    let store = RedisStore::open(options).await.unwrap();
+    let store = RedisBulkStore::open(options).await.unwrap();
     clock.advance(Millis(1_000));
     let leased = lease(&store, &queue("rest"), 1).await;
     assert!(leased[0].leased.lease.fence > Fence(987_654_321), "{leased:?}");
@@ -460,13 +472,13 @@ async fn fences_of_the_stream_are_behind_those_to_come() {
     assert_eq!(settle(&store, late, done("late")).await, Settled::Stale);
 }
 
-/// A batch without a name is called after its number, and numbers are given anew.
+/// A batch without a name is named after its number, and an import assigns new numbers.
 #[tokio::test]
 async fn later_batches_without_a_name_do_not_take_the_name_of_an_imported_one() {
     let folder = tempfile::tempdir().unwrap();
     let clock = at(BEGIN);
     let store = in_folder(&folder.path().join("data"), &clock);
-    // Numbers that are not used again: jobs, dropped before the export.
+    // Numbers of jobs that were dropped before the export; they are not reused.
     let jobs = (0..30).map(|n| job(&format!("job-{n}"), "run")).collect();
     enqueue(&store, "other", Some("gone"), jobs).await;
     for leased in lease(&store, &queue("run"), 30).await {
@@ -484,9 +496,9 @@ async fn later_batches_without_a_name_do_not_take_the_name_of_an_imported_one() 
 
     let (redis, _, stream) = through_redis(&stream, 1, clock.now()).await;
     let path = folder.path().join("back");
-    EmbeddedStore::import(&path, &stream[..]).unwrap();
+    EmbeddedBulkStore::import(&path, &stream[..]).unwrap();
     let back = in_folder(&path, &clock);
-    for store in [&redis as &dyn Store, &back] {
+    for store in [&redis as &dyn BulkStore, &back] {
         let mut names = vec![name.clone()];
         for n in 0..50 {
             rich::seal(store, "group", names[n].as_str()).await;

@@ -1,17 +1,17 @@
-//! Streams that are not whole, stores that are not empty: refused, and nothing half is left to be used.
+//! Incomplete exports and stores that are not empty: rejected, and no half-imported store can be used.
 
 use std::io::{BufRead, Read};
 
+use tidegate_core::clock::Clock;
 use tidegate_core::time::Millis;
-use tidegate_store::Clock;
-use tidegate_store::redis::{RedisOptions, RedisStore};
+use tidegate_store::bulk::{RedisBulkOptions, RedisBulkStore};
 use tidegate_testkit::servers::RedisServer;
 
+use super::content::content_of;
 use super::rich::{BEGIN, enqueue, job};
-use super::said::said;
 use super::{at, from_folder, in_folder, on_redis};
 
-async fn keys_of(options: &RedisOptions) -> usize {
+async fn keys_of(options: &RedisBulkOptions) -> usize {
     let pattern = format!("{}*", options.prefix);
     RedisServer::shared()
         .command(&["KEYS", &pattern])
@@ -31,7 +31,7 @@ async fn a_torn_stream_is_refused_and_leaves_nothing() {
         for half in [0, 2] {
             let mut torn = lines[..cut].concat();
             torn.extend_from_slice(&lines[cut][..lines[cut].len() / 3 * half]);
-            let refused = RedisStore::import(options.clone(), &torn[..]).await;
+            let refused = RedisBulkStore::import(options.clone(), &torn[..]).await;
             let refused = refused.unwrap_err().to_string();
             assert!(
                 refused.contains("the stream to import cannot be read"),
@@ -40,7 +40,7 @@ async fn a_torn_stream_is_refused_and_leaves_nothing() {
             assert_eq!(keys_of(&options).await, 0, "cut after line {cut}");
         }
     }
-    RedisStore::import(options, &stream[..]).await.unwrap();
+    RedisBulkStore::import(options, &stream[..]).await.unwrap();
 }
 
 #[tokio::test]
@@ -73,7 +73,7 @@ async fn streams_that_contradict_themselves_are_refused_and_leave_nothing() {
         ),
     ] {
         assert_ne!(text, broken, "{why}");
-        let refused = RedisStore::import(options.clone(), broken.as_bytes()).await;
+        let refused = RedisBulkStore::import(options.clone(), broken.as_bytes()).await;
         let refused = refused.unwrap_err().to_string();
         assert!(refused.contains(why), "{refused:?} should contain {why:?}");
         assert_eq!(keys_of(&options).await, 0, "{why}");
@@ -86,12 +86,14 @@ async fn only_an_empty_store_is_imported_into() {
     let clock = at(now);
     for shards in [1, 3] {
         let options = on_redis(shards, &clock);
-        let store = RedisStore::open(options.clone()).await.unwrap();
+        let store = RedisBulkStore::open(options.clone()).await.unwrap();
         // Open, but empty: fine.
-        RedisStore::import(options.clone(), &stream[..]).await.unwrap();
+        RedisBulkStore::import(options.clone(), &stream[..])
+            .await
+            .unwrap();
         let mut before = Vec::new();
         store.export(&mut before).await.unwrap();
-        let refused = RedisStore::import(options.clone(), &stream[..])
+        let refused = RedisBulkStore::import(options.clone(), &stream[..])
             .await
             .unwrap_err();
         assert!(refused.to_string().contains("it is not empty"), "{refused}");
@@ -99,24 +101,26 @@ async fn only_an_empty_store_is_imported_into() {
         store.export(&mut after).await.unwrap();
         assert_eq!(before, after, "what was there is left alone");
 
-        let others = RedisOptions {
+        let others = RedisBulkOptions {
             shards: 4 - shards,
             ..options
         };
-        let refused = RedisStore::import(others.clone(), &stream[..]).await.unwrap_err();
-        let why = format!("it was made with {shards} shards, not {}", 4 - shards);
+        let refused = RedisBulkStore::import(others.clone(), &stream[..])
+            .await
+            .unwrap_err();
+        let why = format!("it was created with {shards} shards, not {}", 4 - shards);
         assert!(refused.to_string().contains(&why), "{refused}");
-        let refused = RedisStore::export_of(&others, Vec::new()).await.unwrap_err();
+        let refused = RedisBulkStore::export_of(&others, Vec::new()).await.unwrap_err();
         assert!(refused.to_string().contains(&why) || refused.to_string().contains("there is none"));
     }
     let missing = on_redis(1, &clock);
-    let refused = RedisStore::export_of(&missing, Vec::new()).await.unwrap_err();
+    let refused = RedisBulkStore::export_of(&missing, Vec::new()).await.unwrap_err();
     assert!(refused.to_string().contains("there is none"), "{refused}");
     assert_eq!(keys_of(&missing).await, 0, "an export makes no store");
-    assert_eq!(RedisStore::shards_of(&missing).await.unwrap(), None);
+    assert_eq!(RedisBulkStore::shards_of(&missing).await.unwrap(), None);
 }
 
-/// Lines up to a number; then the process is gone.
+/// Lines up to a number; then the process dies.
 struct Dying<'a>(std::io::Take<&'a [u8]>);
 
 impl Read for Dying<'_> {
@@ -137,7 +141,7 @@ impl BufRead for Dying<'_> {
 }
 
 #[tokio::test]
-async fn half_an_import_is_not_used_and_the_next_one_clears_it_away() {
+async fn half_an_import_is_not_used_and_the_next_one_clears_it() {
     let clock = at(BEGIN);
     let folder = tempfile::tempdir().unwrap();
     let store = in_folder(&folder.path().join("data"), &clock);
@@ -152,21 +156,24 @@ async fn half_an_import_is_not_used_and_the_next_one_clears_it_away() {
     for shards in [1, 3] {
         let options = on_redis(shards, &clock);
         let most = stream.len() as u64 * 9 / 10;
-        let died = tokio::spawn(RedisStore::import(options.clone(), Dying(stream.take(most)))).await;
+        let died = tokio::spawn(RedisBulkStore::import(options.clone(), Dying(stream.take(most)))).await;
         assert!(died.unwrap_err().is_panic());
         assert!(keys_of(&options).await > 0);
-        let refused = RedisStore::export_of(&options, Vec::new()).await.unwrap_err();
+        let refused = RedisBulkStore::export_of(&options, Vec::new()).await.unwrap_err();
         assert!(refused.to_string().contains("half a store"), "{refused}");
-        let refused = RedisStore::import(options.clone(), stream).await.unwrap_err();
+        let refused = RedisBulkStore::import(options.clone(), stream).await.unwrap_err();
         assert!(
             refused.to_string().contains("another import wrote to it 0 s ago"),
             "{refused}"
         );
 
         clock.advance(Millis(60_000));
-        assert_eq!(RedisStore::import(options.clone(), stream).await.unwrap(), counts);
+        assert_eq!(
+            RedisBulkStore::import(options.clone(), stream).await.unwrap(),
+            counts
+        );
         let mut whole = Vec::new();
-        RedisStore::export_of(&options, &mut whole).await.unwrap();
-        assert_eq!(said(&whole, clock.now()), said(stream, clock.now()));
+        RedisBulkStore::export_of(&options, &mut whole).await.unwrap();
+        assert_eq!(content_of(&whole, clock.now()), content_of(stream, clock.now()));
     }
 }

@@ -1,17 +1,18 @@
-//! A store in which there is one of everything.
+//! A store with one of everything.
 
 use std::sync::Arc;
 
 use bytes::Bytes;
+use tidegate_core::bulk::config::{BulkConfig, Hold, JobTypeConfig};
 use tidegate_core::bulk::*;
-use tidegate_core::config::{BulkConfig, Hold, JobTypeConfig};
+use tidegate_core::clock::ManualClock;
 use tidegate_core::ids::{BatchId, GroupId, JobId, JobType, Owner, QueueId};
 use tidegate_core::time::{Millis, Timestamp};
-use tidegate_store::{LeasedJob, ManualClock, Store, StoreExt};
+use tidegate_store::bulk::{BulkStore, BulkStoreExt, LeasedJob};
 
 pub(crate) const BEGIN: Timestamp = Timestamp(1_706_000_000_000);
 
-/// Each type has a queue of its own, so that a lease takes what it is meant to take.
+/// Each type has its own queue, so that a lease gets the intended job.
 const KINDS: [&str; 5] = ["run", "park", "cancel", "deny", "rest"];
 pub(crate) const ODD: &str = "Größe {0}:*\n\u{0}'\"\\";
 
@@ -56,7 +57,7 @@ pub(crate) fn job(id: &str, kind: &str) -> NewJob {
     }
 }
 
-pub(crate) async fn enqueue(store: &dyn Store, of: &str, to: Option<&str>, jobs: Vec<NewJob>) -> BatchId {
+pub(crate) async fn enqueue(store: &dyn BulkStore, of: &str, to: Option<&str>, jobs: Vec<NewJob>) -> BatchId {
     let params = EnqueueParams {
         group: group(of),
         batch: to.map(batch),
@@ -69,7 +70,7 @@ pub(crate) async fn enqueue(store: &dyn Store, of: &str, to: Option<&str>, jobs:
     outcome.batch
 }
 
-async fn open(store: &dyn Store, of: &str, id: &str, keep_results: bool) {
+async fn open(store: &dyn BulkStore, of: &str, id: &str, keep_results: bool) {
     let params = OpenBatchParams {
         group: group(of),
         batch: batch(id),
@@ -83,7 +84,7 @@ async fn open(store: &dyn Store, of: &str, id: &str, keep_results: bool) {
     store.call(params).await.unwrap().unwrap();
 }
 
-pub(crate) async fn seal(store: &dyn Store, of: &str, id: &str) {
+pub(crate) async fn seal(store: &dyn BulkStore, of: &str, id: &str) {
     let params = SealBatchParams {
         group: group(of),
         batch: Some(batch(id)),
@@ -91,7 +92,7 @@ pub(crate) async fn seal(store: &dyn Store, of: &str, id: &str) {
     store.call(params).await.unwrap().unwrap();
 }
 
-pub(crate) async fn lease(store: &dyn Store, from: &QueueId, max: u32) -> Vec<LeasedJob> {
+pub(crate) async fn lease(store: &dyn BulkStore, from: &QueueId, max: u32) -> Vec<LeasedJob> {
     let params = LeaseParams {
         queue: from.clone(),
         max,
@@ -100,7 +101,7 @@ pub(crate) async fn lease(store: &dyn Store, from: &QueueId, max: u32) -> Vec<Le
     store.lease(params).await.unwrap().jobs
 }
 
-pub(crate) async fn settle(store: &dyn Store, lease: LeaseRef, outcome: JobOutcome) -> Settled {
+pub(crate) async fn settle(store: &dyn BulkStore, lease: LeaseRef, outcome: JobOutcome) -> Settled {
     let answers = vec![Settlement { lease, outcome }];
     store.call(SettleParams { answers }).await.unwrap()[0]
 }
@@ -115,9 +116,9 @@ fn failed(error: &str) -> JobOutcome {
     JobOutcome::Failed { error: error.into() }
 }
 
-/// Folds and decides; confirms if told to.
-async fn aggregate(store: &dyn Store, summary: Result<Bytes, String>, confirm: bool) {
-    let owner = Owner::new("watcher").unwrap();
+/// Folds and decides; confirms if the caller says so.
+async fn aggregate(store: &dyn BulkStore, summary: Result<Bytes, String>, confirm: bool) {
+    let owner = Owner::new("aggregator").unwrap();
     let (max, claim_for) = (10, Millis(1_000));
     let claims = store
         .call(ClaimAggregationParams {
@@ -143,8 +144,8 @@ async fn aggregate(store: &dyn Store, summary: Result<Bytes, String>, confirm: b
     }
 }
 
-/// Leases all of a queue in turn and answers by the names of the jobs.
-async fn work(store: &dyn Store) {
+/// Leases the jobs of a queue one by one, and settles them by their names.
+async fn work(store: &dyn BulkStore) {
     for leased in lease(store, &queue("run"), 40).await {
         let outcome = match leased.id.as_str() {
             "fine" | "keep-fine" => done("result"),
@@ -169,11 +170,11 @@ async fn work(store: &dyn Store) {
 }
 
 /// 13 s pass meanwhile.
-pub(crate) async fn fill(store: &dyn Store, clock: &Arc<ManualClock>) {
+pub(crate) async fn fill(store: &dyn BulkStore, clock: &Arc<ManualClock>) {
     let later = |ms: u64| Some(Timestamp(BEGIN.0 + ms));
     let many = |ids: &str| ids.split(' ').map(|id| job(id, "run")).collect::<Vec<_>>();
 
-    // Two decided batches, one of them with its callback still to be called; one to be folded.
+    // Two decided batches, one of them with its callback pending; one that waits for aggregation.
     open(store, "decided", "good", false).await;
     enqueue(store, "decided", Some("good"), many("fine binary")).await;
     seal(store, "decided", "good").await;
@@ -204,7 +205,7 @@ pub(crate) async fn fill(store: &dyn Store, clock: &Arc<ManualClock>) {
     };
     assert!(store.call(drop).await.unwrap().jobs > 0);
 
-    // Everything that can come of a run, in an open batch and a sealed one. Replays, also in decided ones.
+    // Every outcome of a run, in an open batch and a sealed one. Replays, also in decided ones.
     enqueue(
         store,
         ODD,
@@ -237,7 +238,7 @@ pub(crate) async fn fill(store: &dyn Store, clock: &Arc<ManualClock>) {
         store.call(replay).await.unwrap().unwrap();
     }
 
-    // Cancelled: one runs, one is ended, the others wait for the next look.
+    // Cancelled: one runs, one has ended, the others wait for the next sweep.
     let cancelled: Vec<NewJob> = (0..6).map(|n| job(&format!("cancel-{n}"), "cancel")).collect();
     enqueue(store, "cancelled", Some("half"), cancelled).await;
     assert_eq!(lease(store, &queue("cancel"), 1).await.len(), 1);
@@ -270,10 +271,10 @@ pub(crate) async fn fill(store: &dyn Store, clock: &Arc<ManualClock>) {
     .await;
     let target = Target::Group(group("stopped"));
     store.call(PauseParams { target }).await.unwrap().unwrap();
-    for (of, starts_per_window, leased_at_once) in [("ceilings", Some(3), Some(2)), ("idle", None, Some(9))] {
+    for (of, starts_per_window, max_running) in [("ceilings", Some(3), Some(2)), ("idle", None, Some(9))] {
         let ceilings = Some(Ceilings {
             starts_per_window,
-            leased_at_once,
+            max_running,
         });
         let params = ConfigureGroupParams {
             group: group(of),
@@ -283,7 +284,7 @@ pub(crate) async fn fill(store: &dyn Store, clock: &Arc<ManualClock>) {
         store.call(params).await.unwrap().unwrap();
     }
 
-    // Waiting at every priority, scheduled, expiring: soon, late, and when nobody looks any more.
+    // Waiting at every priority, scheduled, expiring: soon, late, and after the end of the test.
     for (priority, id) in [
         (Priority::Low, "low"),
         (Priority::High, "high"),

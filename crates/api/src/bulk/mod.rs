@@ -1,0 +1,27 @@
+//! Bulk jobs: groups, batches, jobs, leases, limits and push targets.
+
+mod batch;
+mod congestion;
+mod dead;
+mod group;
+mod job;
+mod lease;
+mod limits;
+mod target;
+mod why;
+
+pub use batch::{Batch, BatchCounts, BatchStatus, Cancelled, OpenBatch, Sealed};
+pub use congestion::{Congestion, CongestionLevel, CongestionPoint, CongestionSummary};
+pub use dead::{DeadSelection, JobName};
+pub use group::{Ceilings, Estimate, Group, GroupLimits, PatchGroup, Reason};
+pub use job::{
+    DeathReason, DelayReason, EnqueueJobs, Enqueued, Job, JobPriority, JobState, NewJob, RefusedJob,
+    StateCounts,
+};
+pub use lease::{
+    Extend, ExtendedLease, ExtendedLeases, JobOutcome, Lease, LeasedJob, LeasedJobs, Nothing, Settle,
+    SettledAs, SettledJob, SettledJobs, Settlement,
+};
+pub use limits::{LimitChange, Limits, PatchLimits, QueueRate};
+pub use target::{Calls, LastFailure, Target, TargetState};
+pub use why::{WaitReason, Why};

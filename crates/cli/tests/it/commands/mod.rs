@@ -1,0 +1,7 @@
+//! The command line, command by command.
+
+mod records;
+mod redis;
+mod serve_and_config;
+mod service;
+mod store;

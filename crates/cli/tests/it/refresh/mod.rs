@@ -1,0 +1,4 @@
+//! Records: processes on real servers.
+
+#[cfg(all(feature = "kafka", feature = "mysql", feature = "postgres", feature = "s3"))]
+mod processes;

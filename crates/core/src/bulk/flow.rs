@@ -1,0 +1,149 @@
+//! A flow: the jobs of one group in one queue at one priority, in the order in which they start.
+//!
+//! ```text
+//!   returned  ->  throttled  ->  fresh
+//!   (retries,     (denied by     (first come,
+//!    due again)    a window)      first served)
+//! ```
+//!
+//! Also the queue that flows belong to, with its order per priority, its ready queue and its pace.
+
+use super::command::Priority;
+use super::list::{List, QUEUE, Slot};
+use super::order::FairOrder;
+use super::pace::Pace;
+use crate::ids::QueueId;
+use crate::time::{Millis, Timestamp};
+
+#[derive(Debug)]
+pub(super) struct Flow {
+    pub(super) group: Slot,
+    pub(super) queue: u16,
+    pub(super) priority: Priority,
+    pub(super) returned: List<QUEUE>,
+    pub(super) throttled: List<QUEUE>,
+    pub(super) fresh: List<QUEUE>,
+    /// Unfinished jobs in any state: the flow exists as long as there are any.
+    pub(super) unfinished: u32,
+    pub(super) tag: u64,
+    /// Its key and sequence in the order, while it is there.
+    pub(super) place: Option<(i64, u64)>,
+    /// When it became eligible or was last served (`score` policy).
+    pub(super) since: Timestamp,
+    /// Jobs served since it became eligible (`score` policy).
+    pub(super) served: u64,
+}
+
+impl Flow {
+    pub(super) fn new(group: Slot, queue: u16, priority: Priority) -> Self {
+        Self {
+            group,
+            queue,
+            priority,
+            returned: List::default(),
+            throttled: List::default(),
+            fresh: List::default(),
+            unfinished: 0,
+            tag: 0,
+            place: None,
+            since: Timestamp(0),
+            served: 0,
+        }
+    }
+
+    pub(super) fn front(&self) -> Option<Slot> {
+        self.returned
+            .front()
+            .or(self.throttled.front())
+            .or(self.fresh.front())
+    }
+
+    pub(super) fn len(&self) -> u64 {
+        u64::from(self.returned.len) + u64::from(self.throttled.len) + u64::from(self.fresh.len)
+    }
+}
+
+#[derive(Debug)]
+pub(super) struct Queue {
+    pub(super) name: QueueId,
+    pub(super) orders: [FairOrder; 3],
+    pub(super) credits: PriorityCredits,
+    pub(super) ready: List<QUEUE>,
+    /// Starts in the current window.
+    pub(super) started: u64,
+    pub(super) pace: Pace,
+    pub(super) slow: Option<Millis>,
+}
+
+/// Guarantees waiting lower priorities a minimum of picks. Each pick earns every waiting priority its
+/// percentage; a priority with 100 credits goes first and spends them.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct PriorityCredits {
+    earned: [u32; 3],
+}
+
+const PICK: u32 = 100;
+
+impl PriorityCredits {
+    /// The priority of the next pick, given which priorities have waiting jobs.
+    pub(super) fn choose(&self, waits: [bool; 3]) -> Option<Priority> {
+        let due =
+            |priority: &&Priority| waits[**priority as usize] && self.earned[**priority as usize] >= PICK;
+        let waiting = |priority: &&Priority| waits[**priority as usize];
+        Priority::ALL
+            .iter()
+            .find(due)
+            .or(Priority::ALL.iter().find(waiting))
+            .copied()
+    }
+
+    /// Records a pick of `priority`.
+    pub(super) fn book(&mut self, priority: Priority, waits: [bool; 3], percent: [u32; 3]) {
+        for other in Priority::ALL {
+            let i = other as usize;
+            let earned = if waits[i] {
+                (self.earned[i] + percent[i]).min(2 * PICK)
+            } else {
+                0
+            };
+            self.earned[i] = if other == priority {
+                earned.saturating_sub(PICK)
+            } else {
+                earned
+            };
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn picks(percent: [u32; 3], waits: [bool; 3], n: usize) -> [usize; 3] {
+        let mut credits = PriorityCredits::default();
+        let mut picked = [0; 3];
+        for _ in 0..n {
+            let priority = credits.choose(waits).unwrap();
+            credits.book(priority, waits, percent);
+            picked[priority as usize] += 1;
+        }
+        picked
+    }
+
+    #[test]
+    fn waiting_lower_priorities_get_their_minimum() {
+        let [high, normal, low] = picks([0, 5, 5], [true; 3], 10_000);
+        assert!(normal >= 499 && low >= 499, "{high} {normal} {low}");
+        assert!(high >= 8_900, "{high} {normal} {low}");
+    }
+
+    #[test]
+    fn zero_is_strict_order() {
+        assert_eq!(picks([0, 0, 0], [true; 3], 1_000), [1_000, 0, 0]);
+    }
+
+    #[test]
+    fn an_absent_priority_earns_nothing() {
+        assert_eq!(picks([0, 5, 5], [false, true, false], 100), [0, 100, 0]);
+    }
+}

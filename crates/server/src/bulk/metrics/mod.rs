@@ -1,0 +1,4 @@
+//! Metrics of single groups: their counters and their congestion.
+
+pub(crate) mod congestion;
+pub(crate) mod groups;

@@ -1,0 +1,81 @@
+-- bulk admit: moves jobs to ready in fair order, within every limit. With hold = "job" it also denies the next jobs
+-- once the window is spent. Atomic, so that several dispatchers together promise no more starts than the window has.
+-- KEYS  <prefix>{<shard>}:meta
+-- ARGV  as base.lua, then: queue, maximum jobs, maximum ready jobs
+-- RETURNS  facts, then the admitted jobs, for each denied one: job, group, wait (ms), uncapped wait (ms), congestion
+--   level, starts of all in this window, limit, starts of the group, share of the group; why it stopped (enough,
+--   full, limited, more, empty, held), until when (ms) or 0; ready jobs and weight in the order of the queue
+-- BOUND  the maximum, plus ten times as many inspected jobs and a thousand; a thousand groups whose window turned
+local name, most, cap = next_arg(), next_number(), next_number()
+unhold_turned()
+local index, queue = queue_named(name)
+if not index then return { flush(), {}, {}, 'empty', 0, 0, 0 } end
+cap = min(cap, C.ready_max)
+looks, wanted, marks_changes = most * 10 + 1000, most, true
+local admitted, stop, till = {}, nil, 0
+while not stop do
+  if #admitted >= most then stop = 'enough'
+  elseif queue.r >= cap then stop = 'full'
+  elseif room(queue) == 0 then stop, till = 'limited', window_end()
+  else
+    local J, g, line = pick(index)
+    if J then
+      make_ready(J, g, line)
+      admitted[#admitted + 1] = J.seq
+    elseif g == 'more' then stop = 'more'
+    else stop, till = nothing_startable() end
+  end
+end
+
+-- hold = "job": denies the next jobs in fair order because the window is spent, one per flow and pass.
+local denied = {}
+local function deny_next(g, line)
+  local _, uncapped = next_backoff(g)
+  if uncapped >= C.cmax or line.nf == 0 then return false end
+  local J, l = front_of(g, line, 'f')
+  pop(l)
+  line.nf = line.nf - 1
+  local wait, raw, priority = throttle(g, J)
+  J.ph, J.delay, J.sp, J.at, J.dirty = DELAYED, DELAY.RATE_LIMITED, THROTTLED, now + wait, true
+  push(names.line(int(g.seq), line.k, 't'), entry(J))
+  line.nt = line.nt + 1
+  congest(g)
+  shift(g, WAITING, DELAYED)
+  denied[#denied + 1] = { J.seq, g.id, wait, raw, priority, M.started + M.ready, C.limit,
+    started_in(g, M.win) + g.c[READY], per_group_limit() }
+  return true
+end
+if stop == 'limited' and C.hold_job then
+  local standing = {}
+  for priority = 1, 3 do
+    for seq, g in pairs(groups) do
+      local line = g.lines[index .. ':' .. priority]
+      if line and line.pk and placed[line] ~= member(g, line) then
+        standing[#standing + 1] = { priority, line.pk, line.pt, g, line }
+      end
+    end
+    local got = call('ZRANGE', names.order(index, priority), 0, most + #standing)
+    for _, text in ipairs(got) do
+      local g = get_group(tonumber(string.match(text, ':(%d+)')))
+      local line = g and g.lines[index .. ':' .. priority]
+      if line and placed[line] == text and line.pk and member(g, line) == text then
+        standing[#standing + 1] = { priority, line.pk, line.pt, g, line }
+      end
+    end
+  end
+  table.sort(standing, function(x, y)
+    if x[1] ~= y[1] then return x[1] < y[1] end
+    if x[2] ~= y[2] then return x[2] < y[2] end
+    return x[3] < y[3]
+  end)
+  local left = {}
+  for i = 1, min(most, #standing) do left[i] = standing[i] end
+  while #denied < most and #left > 0 do
+    local still = {}
+    for _, s in ipairs(left) do
+      if #denied < most and deny_next(s[4], s[5]) then still[#still + 1] = s end
+    end
+    left = still
+  end
+end
+return { flush(), admitted, denied, stop, till, queue.r, standing_weight(queue) }

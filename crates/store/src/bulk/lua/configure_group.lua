@@ -1,0 +1,22 @@
+-- bulk configure_group: sets the base priority and the ceilings of a group. Atomic, so that the weights in the order
+-- match the group's own at all times.
+-- KEYS  <prefix>{<shard>}:meta
+-- ARGV  as base.lua, then: group, base priority or "", its step (of 0 without one), "1" with ceilings, starts per
+--   window or "", maximum running jobs or ""
+-- RETURNS  facts, then ok
+-- BOUND  one group and its flows
+local group_id, base_priority, step = next_arg(), next_number(), next_number()
+local given, starts, leased = next_arg() == '1', next_number(), next_number()
+local g = find_or_create_group(group_id, base_priority or 0, step)
+if base_priority then
+  local change = 1048576 / step - 1048576 / g.step
+  if is_active(g) then M.w = max(0, M.w + change) end
+  for _, line in pairs(g.lines) do
+    if line.pk then order_of(line).w = max(0, order_of(line).w + change) end
+  end
+  g.bp, g.step = base_priority, step
+end
+if given then g.cw, g.cl = starts, leased end
+-- A raised ceiling takes effect at once; if the group is still at a ceiling, the next pick holds it again.
+unhold(g)
+return { flush(), 'ok' }

@@ -1,0 +1,389 @@
+-- Groups, their flows, and the fair order of the flows. One record per group, with its flows inside.
+--
+-- Shared by every transition: a pick, a settlement and an enqueue change the same counts and the same order, and they
+-- must agree within one call.
+--
+-- A flow is named "<queue>:<priority>" within its group. `pk` and `pt` are its key and turn while it is in the order.
+-- The member in the sorted set is "<turn>:<group>", so equal keys go by turn.
+
+local groups, dropped_groups, owner, placed, heaps
+resets[#resets + 1] = function() groups, dropped_groups, owner, placed, heaps = {}, {}, {}, {}, {} end
+
+local function order_of(line) return M.queues[line.l].o[line.v] end
+-- A number for each queue and priority.
+local function place_of(queue, priority) return queue * 4 + priority end
+local function member(g, line) return padded(line.pt) .. ':' .. int(g.seq) end
+
+-- Brings a flow's tag to the order's current base (see rebase).
+local function settle_tag(line)
+  local o = order_of(line)
+  if line.ep ~= o.ep then
+    line.tag = line.ep == o.ep - 1 and max(0, line.tag - o.base) or 0
+    line.ep = o.ep
+    if line.pk and not C.score then line.pk = line.tag end
+  end
+end
+
+local function get_group(seq)
+  local g = groups[seq]
+  if g then return g end
+  local raw = call('HGET', K.group, seq)
+  if not raw then return nil end
+  g = decode(raw)
+  g.seq = seq
+  groups[seq] = g
+  for _, line in pairs(g.lines) do
+    owner[line] = g
+    if line.pk then placed[line] = member(g, line) end
+    settle_tag(line)
+  end
+  return g
+end
+local function find_group(id)
+  local seq = call('HGET', K.group_ids, id)
+  return seq and get_group(tonumber(seq))
+end
+local function find_or_create_group(id, base_priority, step)
+  local g = find_group(id)
+  if g then return g end
+  local seq = give_seq()
+  g = {
+    seq = seq, id = id, bp = base_priority, step = step, paused = false, cr = now, idle = now,
+    c = { 0, 0, 0, 0, 0, 0 }, cong = 0, sw = 0, sn = 0, lines = {}, opens = {}, st = { 0, false, 0, 0, 0 },
+  }
+  groups[seq] = g
+  M.groups = M.groups + 1
+  call('HSET', K.group_ids, id, seq)
+  call('ZADD', K.group_seqs, seq, seq)
+  zput(K.idle, padded(seq), now)
+  return g
+end
+local function clear_stats(g)
+  g.st, g.hl, g.ht = { 0, false, 0, 0, 0 }, nil, nil
+  call('DEL', names.history(g.seq))
+end
+
+local function is_active(g) return g.c[WAITING] + g.c[READY] + g.c[LEASED] + g.c[DELAYED] > 0 end
+local function started_in(g, window) return g.sw == window and g.sn or 0 end
+local function per_group_limit() return max(1, floor(C.limit / max(1, M.active + others_active))) end
+
+-- The ceiling that keeps the group from starting one more job: a window's number, 'L', or nil.
+local function at_ceiling(g, promised)
+  local starts = started_in(g, M.win) + promised
+  if (C.strict and starts >= per_group_limit()) or (g.cw and starts >= g.cw) then return M.win end
+  if g.cl and g.c[LEASED] + promised >= g.cl then return 'L' end
+end
+
+-- The part of the order that this call inspects: in-memory heaps by key and turn, filled from the sorted set.
+local heap = {}
+function heap.before(a, b) return a[1] < b[1] or (a[1] == b[1] and a[2] < b[2]) end
+function heap.push(h, entry)
+  local i = #h + 1
+  while i > 1 do
+    local up = floor(i / 2)
+    if not heap.before(entry, h[up]) then break end
+    h[i], i = h[up], up
+  end
+  h[i] = entry
+end
+-- Replaces the first entry.
+function heap.replace(h, entry)
+  local n, i = #h, 1
+  while true do
+    local down = i * 2
+    if down > n then break end
+    if down < n and heap.before(h[down + 1], h[down]) then down = down + 1 end
+    if not heap.before(h[down], entry) then break end
+    h[i], i = h[down], down
+  end
+  h[i] = entry
+end
+function heap.pop(h)
+  local top, last = h[1], table.remove(h)
+  if h[1] then heap.replace(h, last) end
+  return top
+end
+
+local function insert_line(g, line)
+  settle_tag(line)
+  local o = order_of(line)
+  o.turn, o.len, o.w = o.turn + 1, o.len + 1, o.w + 1048576 / g.step
+  if C.score then
+    local waiting = line.nr + line.nt + line.nf
+    line.pk = line.since + g.bp + floor(C.alpha * min(1, line.served / max(1, waiting)))
+  else
+    line.pk = line.tag
+  end
+  line.pt = o.turn
+  local h = heaps[place_of(line.l, line.v)]
+  if not h then return end
+  local top = h[1]
+  if top and top[5] == line then
+    -- Usually the flow that has just been served moves back.
+    top[1], top[2] = line.pk, line.pt
+    heap.replace(h, top)
+  else
+    heap.push(h, { line.pk, line.pt, g.seq, g, line })
+  end
+end
+local function leave_order(line)
+  if line.pk then
+    line.pk, line.pt = nil, nil
+    local o = order_of(line)
+    o.len = o.len - 1
+    o.w = o.len > 0 and max(0, o.w - 1048576 / owner[line].step) or 0
+  end
+end
+local function line_len(line) return line.nr + line.nt + line.nf end
+-- Puts a flow into the order if it has jobs, its group is not held and it is not there yet.
+local function enter_order(g, line)
+  if line.pk or g.held or line_len(line) == 0 then return end
+  settle_tag(line)
+  line.tag = max(line.tag, order_of(line).vt)
+  line.since, line.served = now, 0
+  insert_line(g, line)
+  notify_work = true
+end
+
+-- Keeps tags of flows without unfinished jobs while they are ahead of virtual time.
+local function forget_tags(line)
+  local o = order_of(line)
+  if o.rem == 0 then return end
+  local key = names.remembered(line.l, line.v)
+  if o.len == 0 then
+    local last = call('ZRANGE', key, -1, -1, 'WITHSCORES')
+    if last[2] then o.vt = max(o.vt, tonumber(last[2])) end
+    call('DEL', key)
+    o.rem = 0
+  else
+    o.rem = o.rem - call('ZREMRANGEBYSCORE', key, '-inf', o.vt)
+  end
+end
+
+-- Subtracts virtual time from every tag, so that tags stay exact. Flows not in memory follow at their next read
+-- (settle_tag).
+local function rebase(line)
+  local o = order_of(line)
+  local base = o.vt
+  local function shift(key)
+    local all = call('ZRANGE', key, 0, -1, 'WITHSCORES')
+    local put = {}
+    for i = 1, #all, 2 do
+      put[i], put[i + 1] = max(0, tonumber(all[i + 1]) - base), all[i]
+    end
+    in_parts('ZADD', key, put)
+  end
+  if not C.score then shift(names.order(line.l, line.v)) end
+  shift(names.remembered(line.l, line.v))
+  o.base, o.ep, o.vt = base, o.ep + 1, 0
+  for _, g in pairs(groups) do
+    for _, other in pairs(g.lines) do
+      if other.l == line.l and other.v == line.v then settle_tag(other) end
+    end
+  end
+  local h = heaps[place_of(line.l, line.v)]
+  if h and not C.score then
+    for _, entry in ipairs(h) do entry[1] = max(0, entry[1] - base) end
+    if h.last then h.last[1] = max(0, h.last[1] - base) end
+  end
+end
+
+-- Moves a served flow back: virtual time advances, and the flow gets its next tag.
+local function reenter_order(g, line)
+  leave_order(line)
+  settle_tag(line)
+  local o = order_of(line)
+  o.vt = max(o.vt, line.tag)
+  line.tag = line.tag + g.step
+  line.since, line.served = now, line.served + 1
+  if o.vt >= TAG_LIMIT - 2 * g.step then rebase(line) end
+  if line_len(line) > 0 then insert_line(g, line) end
+  forget_tags(line)
+end
+local function refund_pick(g, line)
+  settle_tag(line)
+  line.tag = max(0, line.tag - g.step)
+end
+
+-- The first flow in the order of a queue and priority, with its group.
+local function first_line(queue, priority, chunk)
+  local h = heaps[place_of(queue, priority)]
+  if not h then
+    h = { read = 0, whole = false, key = names.order(queue, priority) }
+    heaps[place_of(queue, priority)] = h
+    -- Flows that entered the order in this call before the heap was created.
+    for seq, g in pairs(groups) do
+      for _, line in pairs(g.lines) do
+        if line.l == queue and line.v == priority and line.pk and placed[line] ~= member(g, line) then
+          heap.push(h, { line.pk, line.pt, seq })
+        end
+      end
+    end
+  end
+  while true do
+    while not h.whole and (not h[1] or not h.last or heap.before(h.last, h[1])) do
+      local got = call('ZRANGE', h.key, h.read, h.read + chunk - 1, 'WITHSCORES')
+      for i = 1, #got, 2 do
+        local turn, seq = string.match(got[i], '(%d+):(%d+)')
+        local entry = { tonumber(got[i + 1]), tonumber(turn), tonumber(seq) }
+        heap.push(h, entry)
+        h.last = { entry[1], entry[2] }
+      end
+      h.read = h.read + #got / 2
+      if #got / 2 < chunk then h.whole = true end
+    end
+    local top = h[1]
+    if not top then return nil end
+    local g, line = top[4], top[5]
+    if not g then
+      g = get_group(top[3])
+      line = g and g.lines[queue .. ':' .. priority]
+      top[4], top[5] = g, line
+    end
+    if line and line.pk == top[1] and line.pt == top[2] then return g, line end
+    heap.pop(h)
+  end
+end
+
+local function queue_named(name)
+  for i, queue in ipairs(M.queues) do
+    if queue.n == name then return i, queue end
+  end
+end
+local function queue_for(name)
+  local i = queue_named(name)
+  if i then return i end
+  local settings = C.queues[name]
+  local rate = settings and settings.milli or C.milli
+  local order = function() return { vt = 0, turn = 0, len = 0, w = 0, rem = 0, ep = 0, base = 0 } end
+  M.queues[#M.queues + 1] = {
+    n = name, c = { 0, 0, 0 }, r = 0, s = 0, p = rate, cut = false, up = 0,
+    o = { order(), order(), order() },
+  }
+  return #M.queues
+end
+-- The weight of the groups in a queue's order, in thousandths. Groups held until the window turns count, too: they
+-- return without a signal.
+local function standing_weight(queue)
+  return floor((queue.o[1].w + queue.o[2].w + queue.o[3].w + M.held) * 1000 + 0.5)
+end
+local function kind_of(name) return C.kinds[name] or C.kind end
+
+-- The group's flow in this queue and priority; created if needed, with its remembered tag.
+local function line_for(g, queue, priority)
+  local k = queue .. ':' .. priority
+  local line = g.lines[k]
+  if line then return line end
+  line = { k = k, l = queue, v = priority, tag = 0, since = 0, served = 0, un = 0, nr = 0, nt = 0, nf = 0 }
+  local o = M.queues[queue].o[priority]
+  line.ep = o.ep
+  if o.rem > 0 then
+    local tag = call('ZSCORE', names.remembered(queue, priority), g.seq)
+    if tag then
+      line.tag, o.rem = tonumber(tag), o.rem - 1
+      call('ZREM', names.remembered(queue, priority), g.seq)
+    end
+  end
+  g.lines[k], owner[line] = line, g
+  M.lines = M.lines + 1
+  return line
+end
+local function drop_lists(g, line)
+  for _, name in ipairs({ 'r', 't', 'f' }) do
+    local key = names.line(g.seq, line.k, name)
+    lists[key] = nil
+    call('DEL', key)
+  end
+  line.stale = nil
+end
+local function line_loses(g, line)
+  line.un = line.un - 1
+  if line.un > 0 then return end
+  leave_order(line)
+  settle_tag(line)
+  if placed[line] then zdrop(names.order(line.l, line.v), placed[line]) placed[line] = nil end
+  drop_lists(g, line)
+  g.lines[line.k] = nil
+  M.lines = M.lines - 1
+  local o = order_of(line)
+  if line.tag > o.vt then
+    o.rem = o.rem + call('ZADD', names.remembered(line.l, line.v), line.tag, g.seq)
+  end
+  forget_tags(line)
+end
+
+-- Takes all flows of the group out of the order.
+local function hold(g, why)
+  for _, line in pairs(g.lines) do leave_order(line) end
+  g.held = why
+  if type(why) == 'number' then
+    push(K.held, int(why) .. ':' .. int(g.seq))
+    M.held = M.held + 1
+  end
+end
+local function unhold(g)
+  g.held = g.paused and 'P' or nil
+  if not g.held then
+    for _, line in pairs(g.lines) do enter_order(g, line) end
+  end
+end
+-- Puts back groups whose window has turned, or that were held in one before `turn`; at most a thousand.
+local function unhold_turned(turn)
+  if M.held == 0 then return end
+  local l = list(K.held)
+  for _ = 1, 1000 do
+    local entry = head(l, 100)
+    if not entry then return end
+    local window, seq = string.match(entry, '(%d+):(%d+)')
+    window = tonumber(window)
+    if window >= (turn or M.win) then return end
+    pop(l)
+    M.held = M.held - 1
+    local g = get_group(tonumber(seq))
+    if g and g.held == window then unhold(g) end
+  end
+end
+
+-- Counts a job's transition from one state to another.
+local function shift(g, from, to)
+  local was = is_active(g)
+  if from then
+    g.c[from], M.c[from] = g.c[from] - 1, M.c[from] - 1
+  end
+  if to then
+    g.c[to], M.c[to] = g.c[to] + 1, M.c[to] + 1
+  end
+  local is = is_active(g)
+  if is and not was then
+    M.active, M.w = M.active + 1, M.w + 1048576 / g.step
+    zdrop(K.idle, padded(g.seq))
+  elseif was and not is then
+    M.active = M.active - 1
+    M.w = M.active > 0 and max(0, M.w - 1048576 / g.step) or 0
+    g.idle = now
+    zput(K.idle, padded(g.seq), now)
+  end
+  -- A ready job that does not start frees its place for the next one.
+  if from == READY and to ~= LEASED and g.held == 'L' then unhold(g) end
+end
+
+local function write_groups()
+  local put = {}
+  for seq, g in pairs(groups) do
+    if not dropped_groups[seq] then
+      for _, line in pairs(g.lines) do
+        local was, is = placed[line], line.pk and member(g, line)
+        if was ~= is then
+          local key = names.order(line.l, line.v)
+          if was then zdrop(key, was) end
+          if is then zput(key, is, line.pk) end
+        end
+      end
+      g.seq = nil
+      put[#put + 1] = seq
+      put[#put + 1] = encode(g)
+      g.seq = seq
+    end
+  end
+  in_parts('HSET', K.group, put)
+end

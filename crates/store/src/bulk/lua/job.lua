@@ -1,0 +1,248 @@
+-- Jobs: their records, the lists that name them, and their transitions between states.
+--
+-- `job` holds the immutable part: batch, creation, queue, then as the client packed it: flags (priority, run_at,
+-- expires_at), lengths, times, id, type, payload. `job:state` holds the mutable part; a job without a state waits for
+-- its first start.
+--
+-- Lists name jobs by "<number>" or "<number>:<n>". Taking a job out of the middle of a list raises its n, so that the
+-- entry left behind is recognised as stale when it reaches the head.
+
+local NOWHERE, RETURNED, THROTTLED, FRESH, PARKED, IN_READY, FINISHED = 0, 1, 2, 3, 4, 5, 6
+local BLOB = '>I5I6I2BI2I2'
+-- The defaults of a job without a state, and Lua libraries, which are not available while functions are loaded.
+local UNTOUCHED, unpack_blob, cut, last_lease
+local jobs, dropped_jobs
+resets[#resets + 1] = function()
+  jobs, dropped_jobs, unpack_blob, cut, last_lease = {}, {}, struct.unpack, string.sub, {}
+  UNTOUCHED = { __index = {
+    ph = WAITING, sp = FRESH, n = 0, att = 0, thr = 0, fence = 0, at = now, delay = DELAY.SCHEDULED, death = DIED.FAILED,
+    lifted = false, pz = 0, text = '',
+  } }
+end
+
+local function read_job(seq, blob)
+  local a, _, queue, flags, idlen, kindlen, pos = unpack_blob(BLOB, blob)
+  local exp
+  if flags >= 4 then
+    if floor(flags / 4) % 2 == 1 then pos = pos + 7 end
+    if floor(flags / 8) % 2 == 1 then exp, pos = unpack_blob('>I7', blob, pos) end
+  end
+  -- Preallocates the fields that a start will set.
+  return setmetatable({
+    seq = seq, a = a, queue = queue, v = flags % 4 + 1, blob = blob, exp = exp,
+    kind = cut(blob, pos + idlen, pos + idlen + kindlen - 1),
+    ph = nil, sp = nil, fence = nil, at = nil, dirty = nil, started = nil, owner = nil, req = nil, row = nil,
+  }, UNTOUCHED)
+end
+local function job_id(J)
+  local _, _, _, flags, idlen, _, pos = unpack_blob(BLOB, J.blob)
+  if floor(flags / 4) % 2 == 1 then pos = pos + 7 end
+  if floor(flags / 8) % 2 == 1 then pos = pos + 7 end
+  return cut(J.blob, pos, pos + idlen - 1)
+end
+
+local STATE = '>BBI2I2I2I7I7BBBI2'
+local LEASE = '>I7I7I5I2BI2I2'
+local function read_state(J, raw)
+  local lifted, pos
+  J.ph, J.sp, J.n, J.att, J.thr, J.fence, J.at, J.delay, J.death, lifted, J.pz, pos = struct.unpack(STATE, raw)
+  J.lifted = lifted == 1
+  if J.ph == LEASED then
+    local kindlen, ownerlen
+    J.started, J.exp, J.a, J.queue, J.v, kindlen, ownerlen, pos = struct.unpack(LEASE, raw, pos)
+    if J.exp == 0 then J.exp = nil end
+    -- A plain start does not repeat the type if no type has settings.
+    if kindlen > 0 or not J.kind then J.kind = string.sub(raw, pos, pos + kindlen - 1) end
+    J.owner = string.sub(raw, pos + kindlen, pos + kindlen + ownerlen - 1)
+    J.req = string.sub(raw, pos + kindlen + ownerlen)
+  else
+    J.text = string.sub(raw, pos)
+  end
+  return J
+end
+local function state_of(J)
+  local state = struct.pack(STATE, J.ph, J.sp, J.n, J.att, J.thr, J.fence, J.at, J.delay, J.death,
+    J.lifted and 1 or 0, J.pz)
+  if J.ph ~= LEASED then return state .. J.text end
+  -- The same for all leases of one call and batch.
+  local last = last_lease
+  if last.a == J.a and last.req == J.req and last.kind == J.kind and last.v == J.v and not J.exp
+    and last.queue == J.queue and last.started == J.started then
+    return state .. last.text
+  end
+  local text = struct.pack(LEASE, J.started, J.exp or 0, J.a, J.queue, J.v, #J.kind, #J.owner) .. J.kind .. J.owner .. J.req
+  if not J.exp then
+    last.a, last.req, last.kind, last.v, last.queue, last.started, last.text = J.a, J.req, J.kind, J.v, J.queue, J.started, text
+  end
+  return state .. text
+end
+
+-- Reads the jobs that are not in memory yet. `fresh`: none of them can have a state.
+local function load_jobs(seqs, fresh)
+  local missing = {}
+  for _, seq in ipairs(seqs) do
+    if jobs[seq] == nil then missing[#missing + 1] = seq end
+  end
+  for from = 1, #missing, 4000 do
+    local to = min(from + 3999, #missing)
+    local blobs = call('HMGET', K.job, unpack(missing, from, to))
+    local states = not fresh and call('HMGET', K.state, unpack(missing, from, to))
+    for i = from, to do
+      local blob, seq = blobs[i - from + 1], missing[i]
+      jobs[seq] = blob and read_job(seq, blob) or false
+      local state = blob and states and states[i - from + 1]
+      if state then read_state(jobs[seq], state) end
+    end
+  end
+end
+local function get_job(seq)
+  if jobs[seq] == nil then load_jobs({ seq }) end
+  return jobs[seq]
+end
+local function entry(J) return J.n == 0 and int(J.seq) or int(J.seq) .. ':' .. J.n end
+local function parse(text)
+  local seq = tonumber(text)
+  if seq then return seq, 0 end
+  local n
+  seq, n = string.match(text, '(%d+):(%d+)')
+  return tonumber(seq), tonumber(n)
+end
+-- The job that an entry of a list names; nil if the entry is stale.
+local function job_at(text)
+  local seq, n = parse(text)
+  local J = get_job(seq)
+  return J and J.n == n and J or nil
+end
+local function load_entries(entries, fresh)
+  local seqs = {}
+  for i, text in ipairs(entries) do seqs[i] = parse(text) end
+  load_jobs(seqs, fresh)
+end
+
+local function home(J)
+  local a = get_batch(J.a)
+  local g = get_group(a.g)
+  return a, g, g.lines[J.queue .. ':' .. J.v]
+end
+-- The list that a job is in. Resuming a batch moves its parked jobs all at once, without touching each.
+local function spot(J, a)
+  if J.sp == PARKED and not (a.paused and a.pz == J.pz) then return RETURNED end
+  return J.sp
+end
+local function one_less(g, line, sp)
+  if sp == RETURNED then line.nr = line.nr - 1
+  elseif sp == THROTTLED then line.nt = line.nt - 1
+  elseif sp == FRESH then line.nf = line.nf - 1
+  elseif sp == IN_READY then
+    local queue = M.queues[line.l]
+    queue.r, M.ready = queue.r - 1, M.ready - 1
+  end
+  if line_len(line) == 0 then
+    leave_order(line)
+    if line.stale then drop_lists(g, line) end
+  end
+end
+-- Takes a job out of whatever holds it; its state stays. A list keeps a stale entry.
+local function detach(J)
+  local a, g, line = home(J)
+  local sp = spot(J, a)
+  if sp == PARKED then
+    changed_batches[a.seq] = true
+    for _, parked in ipairs(a.parked) do
+      if parked.k == line.k then parked.n = parked.n - 1 end
+    end
+  elseif sp == NOWHERE and J.ph == DELAYED then
+    zdrop(K.delayed, padded(J.seq))
+  end
+  if sp ~= NOWHERE then
+    J.n = (J.n + 1) % 65536
+    line.stale = true
+  end
+  J.sp, J.dirty = NOWHERE, true
+  one_less(g, line, sp)
+end
+
+-- Counts a job as waiting, whatever it was before.
+local function set_waiting(g, J)
+  if J.ph == WAITING then return end
+  local from = J.ph
+  if from == DELAYED then uncongest(g, J.delay) end
+  J.ph, J.dirty = WAITING, true
+  shift(g, from, WAITING)
+end
+-- Delays a job that was running.
+local function delay(g, J, due, reason)
+  J.ph, J.delay, J.at, J.dirty, J.sp, J.text = DELAYED, reason, due, true, NOWHERE, ''
+  zput(K.delayed, padded(J.seq), due)
+  congest(g)
+  shift(g, LEASED, DELAYED)
+  notify_timer = true
+end
+
+-- Counts a detached job as finished.
+local function finish(J, state, text)
+  local a, g, line = home(J)
+  changed_batches[a.seq] = true
+  if J.ph == DELAYED then set_waiting(g, J) end
+  if J.exp and not J.lifted then zdrop(K.expiring, padded(J.seq)) end
+  local from = J.ph
+  J.ph, J.at, J.lifted, J.dirty, J.text, J.sp = state, now, true, true, text, NOWHERE
+  shift(g, from, state)
+  line_loses(g, line)
+  a.un = a.un - 1
+  -- If the batch keeps its results, its jobs are deleted together with it.
+  if not a.keep then
+    J.sp = FINISHED
+    push(K.finished, entry(J))
+    M.fin = M.fin + 1
+  end
+  return a, g
+end
+local DEATHS = {
+  [DIED.FAILED] = 'failed without a reason',
+  [DIED.ATTEMPTS] = 'attempts used up',
+  [DIED.EXPIRED] = 'expired before it could start',
+  [DIED.CANCELLED] = 'cancelled',
+}
+-- Ends a detached job without success; returns true if that completed its batch.
+local function die(J, reason, text)
+  if text == '' then text = DEATHS[reason] end
+  J.death = reason
+  local a = finish(J, DEAD, text)
+  zput(K.dead, int(J.seq), J.seq)
+  if is_open(a) then
+    a.c[3] = a.c[3] + 1
+    if reason ~= DIED.CANCELLED then keep_error(a, text) end
+  end
+  return complete_if_done(a)
+end
+local function end_lease(J) zdrop(K.inflight, padded(J.seq)) end
+-- Releases a group that was held for too many running jobs.
+local function lease_ended(g)
+  if g.held == 'L' then unhold(g) end
+end
+local function retry_backoff(kind, failures) return min(kind.backoff * 2 ^ min(failures, 60), kind.most) end
+
+local function write_jobs()
+  local put = {}
+  for seq, J in pairs(jobs) do
+    if J and J.dirty and not dropped_jobs[seq] then
+      put[#put + 1] = seq
+      put[#put + 1] = state_of(J)
+    end
+  end
+  in_parts('HSET', K.state, put)
+end
+
+-- Writes every decision, then sends the signals.
+local function flush()
+  call('SET', K.meta, encode(M))
+  write_groups()
+  write_batches()
+  write_jobs()
+  for _, l in pairs(lists) do write_list(l) end
+  write_zsets()
+  local bits = (notify_work and 1 or 0) + (notify_aggregate and 2 or 0) + (notify_timer and 4 or 0)
+  if bits > 0 then call('PUBLISH', K.signals, bits) end
+  return facts(bits)
+end

@@ -1,0 +1,44 @@
+-- bulk open: prepares a shard for this program's settings, or rejects it. Atomic, so that of several processes that
+-- start at once one creates the shard, and none uses a shard of another schema.
+-- If the server has restarted since the last call, it may have lost its last moments: the running window counts as
+-- spent.
+-- KEYS  <prefix>{<shard>}:meta
+-- ARGV  time (ms) or "", schema, shards, this shard, settings (JSON), run id of the server
+-- RETURNS  ok and 1 if the stored settings differed, or schema, shards or importing with the stored number
+-- BOUND  three keys and the queues
+local P = string.sub(KEYS[1], 1, -5)
+local schema, shards, shard = tonumber(ARGV[2]), tonumber(ARGV[3]), tonumber(ARGV[4])
+local raw = redis.call('GET', KEYS[1])
+local M
+if raw then
+  M = cmsgpack.unpack(raw)
+  if M.schema ~= schema then return { 'schema', M.schema } end
+  if M.shards ~= shards then return { 'shards', M.shards } end
+  if M.importing then return { 'importing', 0 } end
+else
+  M = {
+    schema = schema, shards = shards, shard = shard, run = ARGV[6], seq = 1, fence = 1, last = 0, off = 0, win = 0,
+    started = 0, ready = 0, active = 0, w = 0, c = { 0, 0, 0, 0, 0, 0 }, tstarted = 0, most = 0, throttles = 0, spins = 0,
+    held = 0, fin = 0, lines = 0, groups = 0, batches = 0, queues = {},
+  }
+end
+local C = in_force(cjson.decode(ARGV[5]), limits_of(redis.call('GET', P .. 'limits')))
+local settings, config = redis.call('GET', P .. 'settings'), redis.call('GET', P .. 'config')
+local changed = settings and settings ~= ARGV[5]
+local other_window = config and cmsgpack.unpack(config).window ~= C.window
+if M.run ~= ARGV[6] or other_window then
+  local wall = tonumber(ARGV[1])
+  if not wall then
+    local t = redis.call('TIME')
+    wall = t[1] * 1000 + math.floor(t[2] / 1000)
+  end
+  M.last = math.max(M.last, wall + M.off)
+  M.win, M.started, M.run = math.floor(M.last / C.window), C.limit, ARGV[6]
+  -- Also if the limit is raised before it ends.
+  M.spent = M.win
+  for _, queue in ipairs(M.queues) do queue.s = 0 end
+end
+redis.call('SET', KEYS[1], cmsgpack.pack(M))
+redis.call('SET', P .. 'settings', ARGV[5])
+redis.call('SET', P .. 'config', cmsgpack.pack(C))
+return { 'ok', changed and 1 or 0 }

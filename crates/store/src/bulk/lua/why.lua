@@ -1,0 +1,136 @@
+-- bulk why: what keeps a job, or a group's next job, from starting; read-only. One call, so that its facts are of one
+-- moment.
+-- KEYS  <prefix>{<shard>}:meta
+-- ARGV  as base.lua, then: group, job or ""
+-- RETURNS  the facts that the core decides by, or only the state (0: none) if nothing holds it; or no group or no job
+-- BOUND  inspected jobs are capped as in the core: 100,000 for a position or a due time (numbers only), a thousand
+--   per flow for one that may start; ready is searched completely
+local MAX_LOOKS, LOOKS_PER_LINE = 100000, 1000
+local group_id, id = next_arg(), next_arg()
+local g = find_group(group_id)
+if not g then return { 'no group' } end
+local common = { now, per_group_limit(), window_end() }
+local function flag(b) return b and 1 or 0 end
+
+local function facts_of(J, line, batch_paused, ahead)
+  local queue = M.queues[line.l]
+  return { common, J.ph, queue.n, flag(g.paused), flag(batch_paused), J.at, J.delay, ahead,
+    started_in(g, M.win), g.c[READY], g.c[LEASED], g.cw or -1, g.cl or -1, flag(g.held == M.win), flag(C.strict),
+    C.limit, window_room(), M.ready, pace_limit(queue), queue.s, queue.r, C.ready_max }
+end
+
+-- How many jobs are ahead of an entry of a list. Stale entries do not count.
+local function place(key, text, count)
+  if call('LLEN', key) == count then
+    return call('LPOS', key, text, 'MAXLEN', MAX_LOOKS + 1) or MAX_LOOKS
+  end
+  local n = 0
+  for from = 0, MAX_LOOKS - 1, 1000 do
+    local entries, seqs = call('LRANGE', key, from, from + 999), {}
+    if #entries == 0 then return n end
+    for i, other in ipairs(entries) do seqs[i] = parse(other) end
+    local states = call('HMGET', K.state, unpack(seqs))
+    for i, other in ipairs(entries) do
+      if other == text then return n end
+      local _, of_entry = parse(other)
+      local of_job = 0
+      if states[i] then of_job = struct.unpack('>I2', states[i], 3)
+      elseif call('HEXISTS', K.job, seqs[i]) == 0 then of_job = -1 end
+      if of_entry == of_job then n = n + 1 end
+    end
+  end
+  return n
+end
+
+if id ~= '' then
+  local seq = call('HGET', names.ids(int(g.seq)), id)
+  local J = seq and get_job(tonumber(seq))
+  if not J then return { 'no job' } end
+  if J.ph == LEASED or J.ph == DONE or J.ph == DEAD then return { common, J.ph } end
+  local a, _, line = home(J)
+  local sp, ahead = spot(J, a), 0
+  if J.ph == WAITING and sp == RETURNED then
+    ahead = place(names.line(int(g.seq), line.k, 'r'), entry(J), line.nr)
+  elseif J.ph == WAITING and sp == FRESH then
+    ahead = line.nr + line.nt + place(names.line(int(g.seq), line.k, 'f'), entry(J), line.nf)
+  end
+  return facts_of(J, line, a.paused, ahead)
+end
+
+-- The highest priority first, then the earliest arrival.
+local best
+local function candidate(J)
+  if J and (not best or J.v < best.v or (J.v == best.v and J.seq < best.seq)) then best = J end
+end
+local function first_ready(index)
+  local entries = call('LRANGE', names.ready(index), 0, -1)
+  load_entries(entries)
+  for _, text in ipairs(entries) do
+    local J = job_at(text)
+    if J and J.sp == IN_READY and J.queue == index and get_batch(J.a).g == g.seq then return J end
+  end
+end
+-- The first job of a flow that may start, or its first job if none of the inspected ones may.
+local function first_in_line(line)
+  local first, looked = nil, 0
+  for _, name in ipairs({ 'r', 't', 'f' }) do
+    local key, from, some = names.line(int(g.seq), line.k, name), 0, 8
+    while from < 10 * LOOKS_PER_LINE do
+      local entries = call('LRANGE', key, from, from + some - 1)
+      if #entries == 0 then break end
+      load_entries(entries)
+      for _, text in ipairs(entries) do
+        local J = job_at(text)
+        if J then
+          first = first or J
+          if startable(J) == YES then return J end
+          looked = looked + 1
+          if looked >= LOOKS_PER_LINE then return first end
+        end
+      end
+      from, some = from + #entries, 100
+    end
+  end
+  return first
+end
+-- The delayed job that is due first.
+local function first_due()
+  local first, at, looked = nil, nil, 0
+  for _, text in ipairs(call('ZRANGE', names.batches(int(g.seq)), 0, -1)) do
+    local a, from = get_batch(tonumber(text)), 0
+    while a.un > 0 and looked < MAX_LOOKS do
+      local seqs, members = numbers_from(a, from, 1000), {}
+      if #seqs == 0 then break end
+      for i, seq in ipairs(seqs) do members[i] = padded(seq) end
+      for i, due in ipairs(call('ZMSCORE', K.delayed, unpack(members))) do
+        due = tonumber(due or nil)
+        if due and (not at or due < at or (due == at and seqs[i] < first)) then first, at = seqs[i], due end
+      end
+      from, looked = seqs[#seqs] + 1, looked + #seqs
+    end
+  end
+  return first and get_job(first)
+end
+
+if g.c[READY] > 0 then
+  for index, queue in ipairs(M.queues) do
+    if queue.r > 0 then candidate(first_ready(index)) end
+  end
+end
+if not best then
+  for _, line in pairs(g.lines) do
+    if line_len(line) > 0 then candidate(first_in_line(line)) end
+  end
+end
+if not best and g.c[WAITING] > 0 then
+  -- All waiting jobs are parked: which of them is next does not matter while their batches are paused.
+  for _, line in pairs(g.lines) do
+    if line.un > 0 then return facts_of({ ph = WAITING, at = now, delay = 0 }, line, true, 0) end
+  end
+end
+if not best and g.c[DELAYED] > 0 then best = first_due() end
+if best then
+  local a, _, line = home(best)
+  return facts_of(best, line, a.paused, 0)
+end
+return { common, g.c[LEASED] > 0 and LEASED or 0 }

@@ -1,7 +1,0 @@
-//! The command line, command by command.
-
-mod records;
-mod redis;
-mod service;
-mod settings;
-mod store;
