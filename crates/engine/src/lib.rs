@@ -6,6 +6,11 @@
 //!
 //! Each part has options, a service and a handle. Nothing here speaks HTTP or names a particular store.
 
+#![cfg_attr(
+    not(all(feature = "bulk", feature = "refresh", feature = "room")),
+    allow(dead_code, reason = "one part alone does not use all that the parts share")
+)]
+
 mod alarm;
 mod batcher;
 #[cfg(feature = "bulk")]

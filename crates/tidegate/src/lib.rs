@@ -28,8 +28,8 @@
 //! | [`refresh`] | `refresh` | [`refresh::Records`] | reads of records behind a rate-limited API |
 //! | [`rooms`] | `rooms` | [`rooms::Rooms`] | people who want in |
 //!
-//! Each module keeps its state in a data folder or, with the feature `redis`, on a Redis server or Cluster that
-//! several processes share. `kafka`, `postgres`, `mysql`, `s3` and `http` add backends of the refresh module.
+//! Each module keeps its state in a data folder. With the feature `redis`, jobs and rooms can be on a Redis server or
+//! Cluster that several processes share; for records, [`refresh::RefreshOptions`] takes such a store and log. `kafka`, `postgres`, `mysql`, `s3` and `http` add backends of the refresh module.
 //! Default features: `bulk`, `refresh`, `rooms`, `redis`.
 //!
 //! Invariant: no HTTP server and no command line; those are in `tidegate-server` and `tidegate-cli`.

@@ -51,6 +51,8 @@ pub use tidegate_engine::refresh::{
 pub use tidegate_source::{
     FetchOutcome, FetchParams, Fetcher, PermanentCode, Projected, Projection, TransientCode, pack, unpack,
 };
+#[cfg(feature = "http")]
+pub use tidegate_source::{HttpFetcher, SettingsError, SourceSettings};
 
 pub use tidegate_log as log;
 pub use tidegate_snapshots as snapshots;
