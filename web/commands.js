@@ -141,7 +141,7 @@ export const sealBatch = (group, batch) =>
 export const cancelBatch = (group, batch) =>
   ask({
     title: `Cancel ${batch}?`,
-    text: 'This cancels its unfinished jobs, except those already running. It cannot be undone.',
+    text: 'This cancels its unfinished jobs, except those already running. It cannot be undone, but cancelled jobs can be replayed from the dead jobs.',
     fields: [reason(true)],
     confirm: 'Cancel batch',
     danger: true,

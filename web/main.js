@@ -148,7 +148,7 @@ function frame({ state, stats }) {
   if (stats)
     morph(
       at('foot'),
-      `Tidegate ${stats.version} · ${stats.store.kind} store · ${count(stats.started)} jobs started since it was opened`,
+      `Tidegate ${stats.version} · ${stats.store.backend.toLowerCase()} store · ${count(stats.started)} jobs started since it was opened`,
     );
   if (!at('nav').hidden) navigation(PAGES.filter(([, , may]) => may()));
 }

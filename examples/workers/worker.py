@@ -260,7 +260,7 @@ class Worker:
             if not due:
                 continue
             try:
-                body = {"leases": due, "byMs": int(seconds * 1000)}
+                body = {"leases": due, "durationMs": int(seconds * 1000)}
                 extended = service.call("/v1/leases/extend", body)["extended"]
             except Exception as error:
                 log(f"could not extend leases: {error}; retrying")

@@ -229,7 +229,7 @@ async function extend(): Promise<void> {
   if (due.length === 0) return;
   const by = Math.max(...due.map(([, held]) => held.timeoutMs));
   try {
-    const body = { leases: due.map(([lease]) => lease), byMs: by };
+    const body = { leases: due.map(([lease]) => lease), durationMs: by };
     const { extended } = await call<{ extended: { until?: string }[] }>("/v1/leases/extend", body);
     due.forEach(([lease, held], index) => {
       if (extended[index]?.until !== undefined) {

@@ -1,4 +1,4 @@
-// Waiting rooms: the visitor's page with and without scripts, through closed tabs and lost networks, and the operator's.
+// Waiting rooms: the visitor's page with and without scripts, through closed tabs and lost networks, and the operator's page.
 
 import assert from 'node:assert/strict';
 import { createHash } from 'node:crypto';
@@ -90,7 +90,7 @@ describe('rooms', { timeout: 1_800_000 }, () => {
   }
 
   /** A paused room with some visitors in the queue. */
-  async function line(t, room, people) {
+  async function startQueue(t, room, people) {
     await api.post(`/v1/rooms/${room}/pause`, { why: 'a test begins' });
     const visitors = [];
     for (let n = 0; n < people; n += 1) visitors.push(await startVisitor(service.url, room));
@@ -109,11 +109,11 @@ describe('rooms', { timeout: 1_800_000 }, () => {
     page.evaluate(() => {
       Date.now = window.runningNow;
     });
-  const take = (page) => page.getByRole('button', { name: 'Join the queue' }).click();
+  const joinQueue = (page) => page.getByRole('button', { name: 'Join the queue' }).click();
   const position = (page, text) => page.locator('.position b', { hasText: new RegExp(`^${text}$`) }).waitFor();
   const heading = (page, name) => page.getByRole('heading', { name });
   const waiting = async (room) => (await api.get(`/v1/rooms/${room}`)).waiting;
-  /** A browser logs every error response; where a test expects one it is no trouble. */
+  /** A browser logs every error response; a test that expects one ignores it. */
   const serious = (trouble) => trouble.filter((text) => !text.includes('Failed to load resource'));
 
   /** Checks that everybody can read the page at any width, and takes screenshots. */
@@ -138,12 +138,12 @@ describe('rooms', { timeout: 1_800_000 }, () => {
   }
 
   test('a visitor joins by pressing, moves up, and keeps the ticket through a closed tab', async (t) => {
-    const [first] = await line(t, 'concert', 3);
+    const [first] = await startQueue(t, 'concert', 3);
     const { page, trouble, tab } = await open(t, 'rooms/concert');
     await heading(page, 'Join the queue').waitFor();
     await page.reload();
     assert.equal(await waiting('concert'), 3, 'a look at the page does not join');
-    await take(page);
+    await joinQueue(page);
     await position(page, 4);
     await until('the title', async () => /^4 · Paused · Winter tour$/.test(await page.title()));
     await page.evaluate(() => {
@@ -165,9 +165,9 @@ describe('rooms', { timeout: 1_800_000 }, () => {
   });
 
   test('the newest tab has the ticket, and the other can take it back', async (t) => {
-    await line(t, 'tabs', 1);
+    await startQueue(t, 'tabs', 1);
     const { page, trouble, tab } = await open(t, 'rooms/tabs');
-    await take(page);
+    await joinQueue(page);
     await position(page, 2);
     const second = await tab();
     await second.goto(`${service.url}/rooms/tabs`);
@@ -181,9 +181,9 @@ describe('rooms', { timeout: 1_800_000 }, () => {
   });
 
   test('a visitor who is let in arrives at the shop', async (t) => {
-    await line(t, 'stage', 2);
+    await startQueue(t, 'stage', 2);
     const { page, trouble } = await open(t, 'rooms/stage');
-    await take(page);
+    await joinQueue(page);
     await position(page, 3);
     await stopClock(page);
     await api.post('/v1/rooms/stage/resume', { why: 'doors open' });
@@ -205,7 +205,7 @@ describe('rooms', { timeout: 1_800_000 }, () => {
     await api.post('/v1/rooms/door/resume', { why: 'a test begins' });
     const { page } = await open(t, 'rooms/door');
     await stopClock(page);
-    await take(page);
+    await joinQueue(page);
     await page.getByRole('button', { name: 'Stay here' }).click();
     await page.getByText('Continue whenever you are ready.').waitFor();
     await runClock(page);
@@ -223,21 +223,21 @@ describe('rooms', { timeout: 1_800_000 }, () => {
   });
 
   test('only milestones are announced', async (t) => {
-    const visitors = await line(t, 'looks', 7);
+    const visitors = await startQueue(t, 'looks', 7);
     const { page } = await open(t, 'rooms/looks');
     await page.evaluate(() => {
-      window.heard = [];
-      const said = document.getElementById('said');
-      new MutationObserver(() => window.heard.push(said.textContent)).observe(said, { childList: true });
+      window.announcements = [];
+      const announcer = document.getElementById('announcer');
+      new MutationObserver(() => window.announcements.push(announcer.textContent)).observe(announcer, { childList: true });
     });
-    await take(page);
+    await joinQueue(page);
     await position(page, 8);
     for (const [n, visitor] of visitors.entries()) {
       await visitor.leave();
       visitor.gone();
       await position(page, 7 - n);
     }
-    assert.deepEqual(await page.evaluate(() => window.heard), [
+    assert.deepEqual(await page.evaluate(() => window.announcements), [
       'You joined the queue. You are number 8.',
       'You are number 5.',
       'You are halfway there. You are number 4.',
@@ -248,11 +248,11 @@ describe('rooms', { timeout: 1_800_000 }, () => {
   });
 
   test('failures are announced', async (t) => {
-    await line(t, 'looks', 0);
+    await startQueue(t, 'looks', 0);
     const { page } = await open(t, 'rooms/looks?notice=refused');
-    const said = (text) => page.locator('#said', { hasText: text }).waitFor({ state: 'attached' });
+    const announced = (text) => page.locator('#announcer', { hasText: text }).waitFor({ state: 'attached' });
     const refused = 'This browser cannot join the queue.';
-    await said(refused);
+    await announced(refused);
     const problem = {
       status: 401,
       contentType: 'application/problem+json',
@@ -261,32 +261,32 @@ describe('rooms', { timeout: 1_800_000 }, () => {
     await page.route('**/events/**', (route) => route.fulfill(problem));
     await page.route('**/v1/rooms/looks/join', (route) => route.fulfill(problem));
     await page.evaluate(() => {
-      window.heard = [];
-      const said = document.getElementById('said');
-      new MutationObserver(() => window.heard.push(said.textContent)).observe(said, { childList: true });
+      window.announcements = [];
+      const announcer = document.getElementById('announcer');
+      new MutationObserver(() => window.announcements.push(announcer.textContent)).observe(announcer, { childList: true });
     });
     for (const times of [1, 2]) {
-      await take(page);
-      // The same words are announced again another time.
+      await joinQueue(page);
+      // The page announces the same error again.
       await until('the refusal', async () => {
-        const heard = await page.evaluate(() => window.heard);
-        return heard.filter((text) => text === refused).length === times;
+        const announcements = await page.evaluate(() => window.announcements);
+        return announcements.filter((text) => text === refused).length === times;
       });
     }
     await page.unroute('**/events/**');
     await page.unroute('**/v1/rooms/looks/join');
-    await take(page);
+    await joinQueue(page);
     await page.locator('.position b').waitFor();
     await page.route('**/v1/rooms/looks/leave', (route) => route.abort());
     await page.getByRole('button', { name: 'Leave the queue' }).click();
     await page.getByRole('dialog').getByRole('button', { name: 'Leave', exact: true }).click();
-    await said('The waiting room is unavailable at the moment');
+    await announced('The waiting room is unavailable at the moment');
   });
 
   test('a lost network is shown, and the ticket is kept until it is back', async (t) => {
-    await line(t, 'offline', 2);
+    await startQueue(t, 'offline', 2);
     const { page, context } = await open(t, 'rooms/offline');
-    await take(page);
+    await joinQueue(page);
     await position(page, 3);
     await context.setOffline(true);
     await page.getByText(/^Reconnecting\. Your place is kept for \d+ seconds\.$/).waitFor();
@@ -297,13 +297,13 @@ describe('rooms', { timeout: 1_800_000 }, () => {
   });
 
   test('where streams are refused the page polls', async (t) => {
-    const [first] = await line(t, 'seoul', 2);
+    const [first] = await startQueue(t, 'seoul', 2);
     const opened = await openPage(browser, service.url);
     t.after(() => opened.close());
     const { page } = opened;
     await page.route('**/events/**', (route) => route.abort());
     await page.goto(`${service.url}/rooms/seoul`);
-    await take(page);
+    await joinQueue(page);
     await page.locator('.position b').waitFor();
     const before = Number(await page.locator('.position b').textContent());
     await first.leave();
@@ -311,9 +311,9 @@ describe('rooms', { timeout: 1_800_000 }, () => {
   });
 
   test('a page that slept for too long says that its ticket is gone, and does not join again by itself', async (t) => {
-    await line(t, 'seoul', 1);
+    await startQueue(t, 'seoul', 1);
     const { page, context, trouble } = await open(t, 'rooms/seoul');
-    await take(page);
+    await joinQueue(page);
     await page.locator('.position b').waitFor();
     const before = await waiting('seoul');
     const requests = [];
@@ -346,9 +346,9 @@ describe('rooms', { timeout: 1_800_000 }, () => {
   });
 
   test('everything works without JavaScript', async (t) => {
-    const [first] = await line(t, 'plain', 2);
+    const [first] = await startQueue(t, 'plain', 2);
     const { page, trouble } = await open(t, 'rooms/plain', { javaScriptEnabled: false });
-    await take(page);
+    await joinQueue(page);
     assert.equal(page.url(), `${service.url}/rooms/plain`);
     await position(page, 3);
     await page.getByText('Ahead of you').waitFor();
@@ -376,26 +376,26 @@ describe('rooms', { timeout: 1_800_000 }, () => {
     const { page, trouble } = await open(t, 'rooms/works');
     await page.evaluate(() => {
       window.seen = [];
-      let breaths = 0;
-      const breathe = () => {
-        breaths += 1;
-        setTimeout(breathe);
+      let ticks = 0;
+      const tick = () => {
+        ticks += 1;
+        setTimeout(tick);
       };
-      breathe();
+      tick();
       new MutationObserver(() => {
-        const bar = document.querySelector('.way [role=progressbar]');
+        const bar = document.querySelector('.progress [role=progressbar]');
         const text = bar?.parentElement.textContent ?? '';
-        if (text.includes('tries')) window.seen.push({ share: Number(bar.ariaValueNow), text, breaths });
-      }).observe(document.getElementById('stage'), { childList: true, subtree: true, characterData: true });
+        if (text.includes('tries')) window.seen.push({ share: Number(bar.ariaValueNow), text, ticks });
+      }).observe(document.getElementById('content'), { childList: true, subtree: true, characterData: true });
     });
-    await take(page);
+    await joinQueue(page);
     await position(page, 1);
     const seen = await page.evaluate(() => window.seen);
     assert.match(seen[0].text, /One moment … .* It takes 65,536 on average/);
     for (const [n, one] of seen.entries()) {
-      const before = seen[n - 1] ?? { share: 0, breaths: 0 };
+      const before = seen[n - 1] ?? { share: 0, ticks: 0 };
       assert.ok(one.share < 100 && one.share >= before.share, 'the share grows, and is not whole before the end');
-      assert.ok(one.breaths > before.breaths, 'other tasks of the page continue');
+      assert.ok(one.ticks > before.ticks, 'other tasks of the page continue');
     }
     await page.reload();
     await position(page, 1);
@@ -420,12 +420,12 @@ describe('rooms', { timeout: 1_800_000 }, () => {
       refused += 1;
       return route.fulfill(late);
     });
-    await take(page);
-    await page.locator('#stage').getByText('The puzzle took too long').waitFor();
+    await joinQueue(page);
+    await page.locator('#content').getByText('The puzzle took too long').waitFor();
     assert.deepEqual([refused, proofs.size], [2, 2]);
     await page.unroute('**/v1/rooms/works/join');
     await page.route('**/v1/rooms/works/join', (route) => route.fulfill(late), { times: 1 });
-    await take(page);
+    await joinQueue(page);
     await page.locator('.position b').waitFor();
   });
 
@@ -435,11 +435,11 @@ describe('rooms', { timeout: 1_800_000 }, () => {
     const { page } = opened;
     await page.route('**/rooms/works', async (route) => {
       const response = await route.fetch();
-      await route.fulfill({ response, body: (await response.text()).replace('"proof":true', '"proof":false') });
+      await route.fulfill({ response, body: (await response.text()).replace('"needsProof":true', '"needsProof":false') });
     });
     await page.goto(`${service.url}/rooms/works`);
-    assert.equal(await page.evaluate(() => JSON.parse(document.getElementById('handed').textContent).proof), false);
-    await take(page);
+    assert.equal(await page.evaluate(() => JSON.parse(document.getElementById('page-data').textContent).needsProof), false);
+    await joinQueue(page);
     await page.locator('.position b').waitFor();
   });
 
@@ -455,19 +455,19 @@ describe('rooms', { timeout: 1_800_000 }, () => {
     const { page } = await open(t, 'rooms/concert');
     const texts = Array.from({ length: 200 }, (_, n) => ['x'.repeat(n), String(n ** 4)]);
     const hashes = await page.evaluate(async (all) => {
-      const { beginning } = await import('/assets/room/sha256.js');
+      const { prefixHasher } = await import('/assets/room/sha256.js');
       const hex = (word) => (word >>> 0).toString(16).padStart(8, '0');
-      return all.map(([text, more]) => [...beginning(text)(more)].map(hex).join(''));
+      return all.map(([text, more]) => [...prefixHasher(text)(more)].map(hex).join(''));
     }, texts);
     const wanted = texts.map(([text, more]) => createHash('sha256').update(text + more).digest('hex'));
     assert.deepEqual(hashes, wanted);
   });
 
   test('Korean for those who read it, and a link to the other language', async (t) => {
-    await line(t, 'seoul', 0);
+    await startQueue(t, 'seoul', 0);
     const { page, trouble } = await open(t, 'rooms/seoul', { locale: 'ko-KR' });
     await assertHangul(page);
-    await check(page, 'korean-door', '겨울 투어', 'ko');
+    await check(page, 'korean-join', '겨울 투어', 'ko');
     await page.getByRole('button', { name: '대기열 참여하기' }).click();
     await page.getByText('내 순서').waitFor();
     await page.locator('.position b', { hasText: /번$/ }).waitFor();
@@ -511,13 +511,13 @@ describe('rooms', { timeout: 1_800_000 }, () => {
       [3, 'ko'],
     ]) {
       const { page } = await open(t, `rooms/concert?lang=${lang}`);
-      const said = await page.evaluate(async (all) => {
-        const { range } = await import('/assets/room/words.js');
-        const { words } = JSON.parse(document.getElementById('handed').textContent);
-        return all.map(([low, high]) => range(words, low, high));
+      const worded = await page.evaluate(async (all) => {
+        const { durationRange } = await import('/assets/room/words.js');
+        const { words } = JSON.parse(document.getElementById('page-data').textContent);
+        return all.map(([low, high]) => durationRange(words, low, high));
       }, cases);
       assert.deepEqual(
-        said,
+        worded,
         cases.map((one) => one[column]),
       );
     }
@@ -525,11 +525,11 @@ describe('rooms', { timeout: 1_800_000 }, () => {
 
   for (const colorScheme of ['light', 'dark']) {
     test(`the page can be used by everybody, narrow and wide, in ${colorScheme}`, async (t) => {
-      await line(t, 'looks', 3);
+      await startQueue(t, 'looks', 3);
       const { page, trouble } = await open(t, 'rooms/looks', { colorScheme });
       await heading(page, 'Join the queue').waitFor();
-      await check(page, `door-${colorScheme}`);
-      await take(page);
+      await check(page, `join-${colorScheme}`);
+      await joinQueue(page);
       await page.locator('.position b').waitFor();
       await check(page, `waiting-${colorScheme}`);
       await page.getByRole('button', { name: 'Leave the queue' }).click();
@@ -537,7 +537,7 @@ describe('rooms', { timeout: 1_800_000 }, () => {
       await heading(page, 'You have left the queue').waitFor();
       await check(page, `left-${colorScheme}`);
       await page.goto(`${service.url}/rooms/later`);
-      await take(page);
+      await joinQueue(page);
       await heading(page, 'You are in the draw').waitFor();
       await assertAccessible(page, { title: 'Waiting room' });
       await assertContrast(page, TEXTS);
@@ -549,7 +549,7 @@ describe('rooms', { timeout: 1_800_000 }, () => {
     await api.post('/v1/rooms/door/resume', { why: 'a test begins' });
     const { page } = await open(t, 'rooms/door');
     await stopClock(page);
-    await take(page);
+    await joinQueue(page);
     await page.getByRole('button', { name: 'Stay here' }).click();
     await check(page, 'granted', 'Your turn');
   });
@@ -579,7 +579,7 @@ describe('rooms', { timeout: 1_800_000 }, () => {
       ],
     ]) {
       const { page, trouble, tab } = await open(t, `rooms/${room}`);
-      await take(page);
+      await joinQueue(page);
       await position(page, 1);
       await over();
       await heading(page, name).waitFor();

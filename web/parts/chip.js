@@ -39,13 +39,18 @@ const TARGETS = {
 };
 export const targetChip = (state) => chip(capital(plain(state)), ...(TARGETS[state] ?? ['calm', 'ring']));
 
-const BATCHES = { COMPLETED: ['good', 'check'], FAILED: ['bad', 'cross'], CREATED: ['calm', 'ring'] };
+const BATCHES = {
+  COMPLETED: ['good', 'check'],
+  FAILED: ['bad', 'cross'],
+  CANCELLED: ['bad', 'cross'],
+  PAUSED: ['warn', 'bars'],
+  CREATED: ['calm', 'ring'],
+};
 export function batchChips(batch) {
   const [tone, shape] = BATCHES[batch.status] ?? ['busy', 'dot'];
   return [
     chip(capital(plain(batch.status)), tone, shape),
-    batch.paused && chip('Paused', 'warn', 'bars'),
-    batch.cancelled && chip('Cancelled', 'bad', 'cross'),
+    batch.cancelled && batch.status !== 'CANCELLED' && chip('Being cancelled', 'bad', 'cross'),
     !batch.sealed && chip('Open', 'calm', 'ring', 'Accepts more jobs until it is sealed'),
   ];
 }

@@ -1,19 +1,19 @@
-// The work that a room may ask for before it gives a place: a nonce whose hash begins with enough zero bits.
+// The proof of work that a room may require before joining: a nonce whose hash begins with enough zero bits.
 //
-// It is done in slices, so that the page stays alive. How many tries it takes is luck: it reports how many were made
-// and how many it takes on average, never how many are left.
+// The search runs in short slices, so that the page stays responsive. The number of attempts depends on luck, so it
+// reports how many it has made and how many are expected on average, never how many remain.
 
-import { beginning } from './sha256.js';
+import { prefixHasher } from './sha256.js';
 
-/** Work between two breaths of the page. */
+/** How long a slice takes before other tasks of the page may run. */
 const SLICE_MS = 12;
-/** Tries between two looks at the clock. */
-const TRIES = 250;
+/** Attempts between two reads of the clock. */
+const ATTEMPTS_PER_CHECK = 250;
 /** How often it reports progress. */
 const REPORT_MS = 150;
 
-// Unlike timers, messages are not held back in a tab that nobody looks at.
-const breath = () =>
+// Browsers throttle the timers of a hidden tab, but not its messages.
+const yieldToPage = () =>
   new Promise((done) => {
     const { port1, port2 } = new MessageChannel();
     port1.onmessage = () => {
@@ -23,22 +23,22 @@ const breath = () =>
     port2.postMessage(null);
   });
 
-/** The proof for a challenge; null if `signal` has ended the work. */
-export async function prove({ challenge, bits }, report, signal) {
-  const hash = beginning(challenge);
-  let tries = 0;
+/** Returns the proof for a challenge, or null if `signal` aborted the search. */
+export async function solve({ challenge, bits }, report, signal) {
+  const hash = prefixHasher(challenge);
+  let attempts = 0;
   let reportedAt = -Infinity;
   while (!signal.aborted) {
-    const begun = performance.now();
-    if (begun - reportedAt > REPORT_MS) {
-      reportedAt = begun;
-      report({ tries, likely: 2 ** bits });
+    const startedAt = performance.now();
+    if (startedAt - reportedAt > REPORT_MS) {
+      reportedAt = startedAt;
+      report({ attempts, expected: 2 ** bits });
     }
     do {
-      for (const until = tries + TRIES; tries < until; tries += 1)
-        if (Math.clz32(hash(String(tries))[0]) >= bits) return `${challenge}.${tries}`;
-    } while (performance.now() - begun < SLICE_MS);
-    await breath();
+      for (const until = attempts + ATTEMPTS_PER_CHECK; attempts < until; attempts += 1)
+        if (Math.clz32(hash(String(attempts))[0]) >= bits) return `${challenge}.${attempts}`;
+    } while (performance.now() - startedAt < SLICE_MS);
+    await yieldToPage();
   }
   return null;
 }

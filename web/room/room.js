@@ -1,312 +1,324 @@
-// The living page of a waiting room: follows the visitor's place, and says aloud only what matters.
+// The live page of a waiting room: follows the visitor's ticket, and announces only important changes.
 //
-// It never takes a place by itself: a browser that fetches pages ahead, or a link in a message, must not stand in line.
+// It never joins without a click: a browser that prefetches the page, or a link preview, must not take a ticket.
 
 import { morph } from '../dom.js';
-import { line } from './line.js';
-import { safe, sure, viewer } from './view.js';
+import { createConnection } from './connection.js';
+import { confirmLeave, createView, safe } from './view.js';
 import { count, fill } from './words.js';
 
-const page = JSON.parse(document.getElementById('handed').textContent);
-const { words, texts } = page;
-const stage = document.getElementById('stage');
-const said = document.getElementById('said');
+const page = JSON.parse(document.getElementById('page-data').textContent);
+const { words } = page;
+const content = document.getElementById('content');
+const announcer = document.getElementById('announcer');
 const title = document.title;
-const STORE = `tidegate-room-${page.room}`;
+const STORAGE_KEY = `tidegate-room-${page.room}`;
 
-/** From being let in to going on. */
-const GO_MS = 5_000;
-/** A pass that is nearly over is used even if nobody looks: better early inside than too late. */
-const LAST_CALL_MS = 90_000;
-/** A short loss of the connection is nobody's business. */
-const QUIET_MS = 1_500;
-/** Positions that are worth saying aloud. */
+/** The countdown from admission to the redirect to the shop. */
+const REDIRECT_DELAY_MS = 5_000;
+/** A hidden page redirects when its pass is about to expire: it is better to enter early than to lose the turn. */
+const PASS_EXPIRING_MS = 90_000;
+/** The page does not show a shorter disconnect. */
+const SHOW_DISCONNECT_MS = 1_500;
+/** Positions that the page announces. */
 const MILESTONES = [100, 50, 10, 5];
 
-function recall() {
+function loadSession() {
   try {
-    return JSON.parse(sessionStorage.getItem(STORE)) ?? {};
+    return JSON.parse(sessionStorage.getItem(STORAGE_KEY)) ?? {};
   } catch {
     return {};
   }
 }
 
-function remember(change) {
-  kept = { ...kept, ...change };
+function saveSession(change) {
+  session = { ...session, ...change };
   try {
-    sessionStorage.setItem(STORE, JSON.stringify(kept));
+    sessionStorage.setItem(STORAGE_KEY, JSON.stringify(session));
   } catch {
-    // A browser that keeps nothing begins its bar anew after a reload.
+    // Without storage the progress bar starts over after a reload.
   }
 }
 
-let kept = recall();
-let mode = page.place ? 'place' : 'entry';
-let place = page.place ?? null;
+/**
+ * What survives a reload: `hasTicket`; `startPosition`, where the progress bar starts; and `redirectDoneFor`, the expiry of
+ * the pass for which the page has already redirected or the visitor chose to stay.
+ */
+let session = loadSession();
+let mode = page.ticket ? 'ticket' : 'entry';
+let ticket = page.ticket ?? null;
 let closed = null;
-let silentSince = null;
-let trouble = null;
+let disconnectedSince = null;
+let errorText = null;
 let copied = false;
-let goAt = null;
-let work = null;
-let ahead = Date.parse(page.at) - Date.now();
-const now = () => Date.now() + ahead;
+let redirectAt = null;
+let proofProgress = null;
+let clockOffset = Date.parse(page.at) - Date.now();
+/** The server's time. */
+const now = () => Date.now() + clockOffset;
 
-const hears = { heard, superseded, closed: over, none, refused, unavailable, working };
-const follow = line(page.room, hears, page.proof, page.keptMs);
-const view = viewer(page, { join, again, leave, here, stay, gone, copy });
+const connection = createConnection(
+  page.room,
+  { onTicket, onSuperseded, onClosed, onNoTicket, onRefused, onDisconnected, onProofProgress },
+  { needsProof: page.needsProof, graceMs: page.graceMs },
+);
+const view = createView(page, { join, joinAgain, leave, useHere, stay, endRedirect, copyPass });
 
-function draw() {
-  const silent = silentSince === null ? 0 : Date.now() - silentSince;
-  const had = stage.contains(document.activeElement);
+function render() {
+  const disconnectedMs = disconnectedSince === null ? 0 : Date.now() - disconnectedSince;
+  const hadFocus = content.contains(document.activeElement);
   morph(
-    stage,
+    content,
     view({
       mode,
-      place,
+      ticket,
       closed,
-      trouble,
+      errorText,
       copied,
-      work,
-      first: Math.max(kept.first ?? 0, place?.position ?? 0),
-      status: place?.roomStatus ?? page.status,
+      proofProgress,
+      startPosition: Math.max(session.startPosition ?? 0, ticket?.position ?? 0),
+      status: ticket?.roomStatus ?? page.status,
       opensAt: page.opensAt,
       waiting: page.waiting,
-      keptMs: page.keptMs,
-      silentMs: silent > QUIET_MS ? silent : null,
-      goMs: goAt === null ? null : Math.max(0, goAt - Date.now()),
+      graceMs: page.graceMs,
+      disconnectedMs: disconnectedMs > SHOW_DISCONNECT_MS ? disconnectedMs : null,
+      redirectMs: redirectAt === null ? null : Math.max(0, redirectAt - Date.now()),
       now: now(),
     }),
   );
-  // What was pressed is gone with what it stood in: the keyboard goes on from the new heading, not from the top.
-  if (had && !stage.contains(document.activeElement))
-    stage.querySelector('h2[tabindex]')?.focus({ preventScroll: true });
-  document.title = tab();
+  // If the focused button is gone, the focus moves to the new heading and not to the top of the page.
+  if (hadFocus && !content.contains(document.activeElement))
+    content.querySelector('h2[tabindex]')?.focus({ preventScroll: true });
+  document.title = tabTitle();
 }
 
-function tab() {
-  if (mode !== 'place') return title;
-  if (place.state === 'GRANTED') return `● ${words.tabTurn} · ${title}`;
-  if (place.state !== 'WAITING' || !place.position) return title;
-  if (['CLOSED', 'SOLD_OUT'].includes(place.roomStatus)) return title;
-  const paused = place.roomStatus === 'PAUSED' ? ` · ${words.tabPaused}` : '';
-  return `${count(place.position)}${paused} · ${title}`;
+function tabTitle() {
+  if (mode !== 'ticket') return title;
+  if (ticket.state === 'GRANTED') return `● ${words.tabTurn} · ${title}`;
+  if (ticket.state !== 'WAITING' || !ticket.position) return title;
+  if (['CLOSED', 'SOLD_OUT'].includes(ticket.roomStatus)) return title;
+  const paused = ticket.roomStatus === 'PAUSED' ? ` · ${words.tabPaused}` : '';
+  return `${count(ticket.position)}${paused} · ${title}`;
 }
 
-function say(text, values = {}) {
-  said.textContent = fill(text, values);
+/** Makes screen readers say a text. */
+function announce(text, values = {}) {
+  announcer.textContent = fill(text, values);
 }
 
-/** Shows what went wrong, and says it: whoever does not see the page would wait for nothing. */
-function warn(text) {
-  trouble = text;
-  say(text);
+/** Shows and announces an error: otherwise people who do not see the page would wait in vain. */
+function showError(text) {
+  errorText = text;
+  announce(text);
 }
 
-/** Says what changed if it is a milestone: a voice at every step would be worse than none. */
-function announce(before, after, joined) {
+/** Announces milestones only: a voice at every step would be worse than none. */
+function announceChange(before, after, joined) {
   const n = after.position && count(after.position);
   if (after.state === 'GRANTED') {
-    if (before?.state !== 'GRANTED') say(words.saidGranted);
+    if (before?.state !== 'GRANTED') announce(words.announceGranted);
   } else if (joined) {
-    if (after.state === 'EARLY') say(words.saidEarly);
-    else if (n) say(words.saidTaken, { n });
+    if (after.state === 'EARLY') announce(words.announceEarly);
+    else if (n) announce(words.announceJoined, { n });
   } else if (before && before.roomStatus !== after.roomStatus && after.roomStatus === 'PAUSED') {
-    say(words.saidPaused);
+    announce(words.announcePaused);
   } else if (before?.roomStatus === 'PAUSED' && after.roomStatus === 'OPEN') {
-    say(words.saidResumed);
+    announce(words.announceResumed);
   } else if (before?.position && after.position) {
-    const passed = (mark) => before.position > mark && after.position <= mark;
-    if (passed(1)) say(words.saidNext);
-    else if (MILESTONES.some(passed)) say(words.saidPosition, { n });
-    else if (passed(Math.ceil(kept.first / 2))) say(words.saidHalf, { n });
+    const reached = (milestone) => before.position > milestone && after.position <= milestone;
+    if (reached(1)) announce(words.announceNext);
+    else if (MILESTONES.some(reached)) announce(words.announcePosition, { n });
+    else if (reached(Math.ceil(session.startPosition / 2))) announce(words.announceHalfway, { n });
   } else if (before?.state === 'EARLY' && n) {
-    say(words.saidPosition, { n });
+    announce(words.announcePosition, { n });
   }
 }
 
-function heard(seen) {
-  const [before, joined] = [place, mode === 'joining'];
-  ahead = Date.parse(seen.at) - Date.now();
-  place = seen;
-  mode = 'place';
+function onTicket(received) {
+  const [before, joined] = [ticket, mode === 'joining'];
+  clockOffset = Date.parse(received.at) - Date.now();
+  ticket = received;
+  mode = 'ticket';
   closed = null;
-  trouble = null;
-  if (joined) remember({ first: 0, stayed: null });
-  remember({ placed: true });
-  if (seen.position) remember({ first: Math.max(kept.first ?? 0, seen.position) });
-  announce(before, seen, joined);
-  if (seen.state === 'GRANTED') begin();
-  else goAt = null;
-  // Who is inside needs no connection any more: the shop has taken over.
-  if (seen.state === 'INSIDE') follow.stop();
-  draw();
+  errorText = null;
+  if (joined) saveSession({ startPosition: 0, redirectDoneFor: null });
+  saveSession({ hasTicket: true });
+  if (ticket.position) saveSession({ startPosition: Math.max(session.startPosition ?? 0, ticket.position) });
+  announceChange(before, ticket, joined);
+  if (ticket.state === 'GRANTED') startRedirect();
+  else redirectAt = null;
+  // Inside, the shop keeps the visit alive, so the page needs no connection.
+  if (ticket.state === 'INSIDE') connection.stop();
+  render();
 }
 
-function begin() {
-  const { pass } = place;
-  if (goAt !== null || !pass?.goTo || !safe(pass.goTo) || kept.stayed === pass.expiresAt) return;
+/** Starts the countdown, unless it runs already or this pass has had its redirect. */
+function startRedirect() {
+  const { pass } = ticket;
+  if (redirectAt !== null || !pass?.goTo || !safe(pass.goTo) || session.redirectDoneFor === pass.expiresAt) return;
   if (document.hidden) return;
-  goAt = Date.now() + GO_MS;
+  redirectAt = Date.now() + REDIRECT_DELAY_MS;
 }
 
-function go() {
-  const address = safe(place.pass.goTo);
-  gone();
+function redirect() {
+  const address = safe(ticket.pass.goTo);
+  endRedirect();
   location.assign(address);
 }
 
-/** Whoever comes back from the shop by the browser's button is not sent there again at once. */
-function gone() {
-  goAt = null;
-  remember({ stayed: place.pass.expiresAt });
+/** Ends the countdown for good, so that the browser's back button does not lead to the next redirect. */
+function endRedirect() {
+  redirectAt = null;
+  saveSession({ redirectDoneFor: ticket.pass.expiresAt });
 }
 
 function stay() {
-  gone();
-  draw();
+  endRedirect();
+  render();
 }
 
-async function copy() {
+async function copyPass() {
   try {
-    await navigator.clipboard.writeText(place.pass.token);
+    await navigator.clipboard.writeText(ticket.pass.token);
     copied = true;
   } catch {
-    // Without the permission it can still be selected.
-    getSelection().selectAllChildren(stage.querySelector('code'));
+    // Without the permission, select the pass, so that the visitor can copy it.
+    getSelection().selectAllChildren(content.querySelector('code'));
   }
-  draw();
+  render();
 }
 
-function superseded() {
-  mode = 'elsewhere';
-  goAt = null;
-  say(words.elsewhereHeading);
-  draw();
+function onSuperseded() {
+  mode = 'superseded';
+  redirectAt = null;
+  announce(words.supersededHeading);
+  render();
 }
 
-function over(why) {
-  closed = why;
-  mode = 'over';
-  goAt = null;
-  remember({ placed: false });
-  if (why.reason === 'ENDED' && place) place = { ...place, state: 'ENDED', end: why.end };
-  draw();
-  say(stage.querySelector('h2')?.textContent ?? '');
+function onClosed(event) {
+  closed = event;
+  mode = 'ended';
+  redirectAt = null;
+  saveSession({ hasTicket: false });
+  if (closed.reason === 'ENDED' && ticket) ticket = { ...ticket, state: 'ENDED', end: closed.end };
+  render();
+  announce(content.querySelector('h2')?.textContent ?? '');
 }
 
-/** Says that the place is gone: nobody is put at the end of the line without having pressed for it. */
-function none(late) {
-  over({ reason: 'ENDED', end: late ? 'LOST' : null });
+/** Shows that the ticket is gone. The page does not join again without a click. */
+function onNoTicket(pastGrace) {
+  onClosed({ reason: 'ENDED', end: pastGrace ? 'LOST' : null });
 }
 
-function refused(problem) {
-  mode = place ? mode : 'entry';
-  if (problem.status === 404) warn(words.missingHeading);
-  else warn(problem.code === 'proof_needed' ? words.workRefused : words.refused);
-  draw();
+function onRefused(problem) {
+  mode = ticket ? mode : 'entry';
+  if (problem.status === 404) showError(words.missingHeading);
+  else showError(problem.code === 'proof_needed' ? words.proofRefused : words.refused);
+  render();
 }
 
-function working(how) {
-  if (!work) say(words.saidWorking);
-  work = how;
-  draw();
+function onProofProgress(progress) {
+  if (!proofProgress) announce(words.announceProof);
+  proofProgress = progress;
+  render();
 }
 
-function unavailable(since) {
-  silentSince = since;
-  draw();
+function onDisconnected(since) {
+  disconnectedSince = since;
+  render();
 }
 
 function join() {
   if (mode === 'joining') return;
   mode = 'joining';
-  place = null;
-  trouble = null;
-  work = null;
-  // The same refusal once more is said once more.
-  say('');
-  follow.open({ join: true });
-  draw();
+  ticket = null;
+  errorText = null;
+  proofProgress = null;
+  // Screen readers announce changes only: clear the text, so that they announce the same error again.
+  announce('');
+  connection.open({ join: true });
+  render();
 }
 
-function again() {
+function joinAgain() {
   mode = 'joining';
-  page.status = place?.roomStatus ?? page.status;
-  place = null;
+  page.status = ticket?.roomStatus ?? page.status;
+  ticket = null;
   closed = null;
-  work = null;
-  follow.open({ anew: true });
-  draw();
+  proofProgress = null;
+  connection.open({ again: true });
+  render();
 }
 
-function here() {
-  mode = place ? 'place' : 'joining';
-  follow.open({ join: !place });
-  draw();
+/** Takes the ticket back from another tab. */
+function useHere() {
+  mode = ticket ? 'ticket' : 'joining';
+  connection.open({ join: !ticket });
+  render();
 }
 
 async function leave() {
-  const turn = place.state === 'GRANTED';
-  if (!(await sure(words, turn ? words.giveUpQuestion : words.leaveQuestion))) return;
-  goAt = null;
+  const granted = ticket.state === 'GRANTED';
+  if (!(await confirmLeave(words, granted ? words.giveUpQuestion : words.leaveQuestion))) return;
+  redirectAt = null;
   try {
-    const left = await follow.leave();
-    place = left;
-    over({ reason: 'ENDED', end: left.end ?? 'LEFT' });
-    stage.querySelector('h2[tabindex]')?.focus({ preventScroll: true });
+    ticket = await connection.leave();
+    onClosed({ reason: 'ENDED', end: ticket.end ?? 'LEFT' });
+    content.querySelector('h2[tabindex]')?.focus({ preventScroll: true });
   } catch {
-    // Not heard: the place is still ours, and so is the question.
-    warn(words.unavailable);
-    follow.open();
-    draw();
+    // The request failed, so the visitor still has the ticket and can try again.
+    showError(words.unavailable);
+    connection.open();
+    render();
   }
 }
 
-async function look() {
+/** Reads the ticket once, and follows it if it is still valid. */
+async function refresh() {
   try {
-    heard(await follow.look());
-    if (['EARLY', 'WAITING', 'GRANTED'].includes(place.state)) follow.open();
+    onTicket(await connection.getTicket());
+    if (['EARLY', 'WAITING', 'GRANTED'].includes(ticket.state)) connection.open();
   } catch {
-    // What is shown stays until something else is known.
-    remember({ placed: false });
+    // The page keeps showing the last known state.
+    saveSession({ hasTicket: false });
   }
 }
 
-/** What runs down is drawn every second; the rest when something is heard. */
+/** Redirects in time, and renders countdowns every second. Events render everything else. */
 function tick() {
-  if (mode === 'place' && place.state === 'GRANTED') {
-    const left = place.pass ? Date.parse(place.pass.expiresAt) - now() : 0;
-    const lastCall = document.hidden && left > 0 && left < LAST_CALL_MS;
-    begin();
-    if (goAt !== null && document.hidden && !lastCall) goAt = Date.now() + GO_MS;
-    if (goAt !== null && Date.now() >= goAt) go();
-    else if (lastCall && kept.stayed !== place.pass.expiresAt && safe(place.pass.goTo ?? 'about:')) go();
+  if (mode === 'ticket' && ticket.state === 'GRANTED') {
+    const left = ticket.pass ? Date.parse(ticket.pass.expiresAt) - now() : 0;
+    const expiring = document.hidden && left > 0 && left < PASS_EXPIRING_MS;
+    startRedirect();
+    if (redirectAt !== null && document.hidden && !expiring) redirectAt = Date.now() + REDIRECT_DELAY_MS;
+    if (redirectAt !== null && Date.now() >= redirectAt) redirect();
+    else if (expiring && session.redirectDoneFor !== ticket.pass.expiresAt && safe(ticket.pass.goTo ?? 'about:'))
+      redirect();
   }
-  const runs =
-    silentSince !== null ||
-    (mode !== 'place' && page.opensAt) ||
-    (mode === 'place' && ['EARLY', 'GRANTED'].includes(place.state));
-  if (runs) draw();
+  const hasCountdown =
+    disconnectedSince !== null ||
+    (mode !== 'ticket' && page.opensAt) ||
+    (mode === 'ticket' && ['EARLY', 'GRANTED'].includes(ticket.state));
+  if (hasCountdown) render();
 }
 
 document.addEventListener('visibilitychange', () => {
-  if (!document.hidden && mode === 'place' && place.state === 'INSIDE') look();
+  if (!document.hidden && mode === 'ticket' && ticket.state === 'INSIDE') refresh();
 });
 document.querySelector('.notice')?.remove();
-// NEEDS_SCRIPT is not among them: who runs this has scripts.
+// NEEDS_SCRIPT is absent, because a browser that runs this has scripts.
 const notice = {
   FULL: words.fullText,
   TOO_MANY: words.tooMany,
   UNAVAILABLE: words.unavailable,
   REFUSED: words.refused,
 }[page.notice];
-if (notice) warn(notice);
-if (place?.state === 'ENDED') mode = 'over';
-else if (place && place.state !== 'INSIDE') follow.open();
-// A browser that goes back may show the page as it was before the place was taken.
-else if (!place && kept.placed) look();
-if (place?.position) remember({ first: Math.max(kept.first ?? 0, place.position) });
-if (place?.state === 'GRANTED') begin();
+if (notice) showError(notice);
+if (ticket?.state === 'ENDED') mode = 'ended';
+else if (ticket && ticket.state !== 'INSIDE') connection.open();
+// The back button may show the page as it was before the visitor joined.
+else if (!ticket && session.hasTicket) refresh();
+if (ticket?.position) saveSession({ startPosition: Math.max(session.startPosition ?? 0, ticket.position) });
+if (ticket?.state === 'GRANTED') startRedirect();
 setInterval(tick, 1_000);
-draw();
+render();

@@ -1,5 +1,6 @@
-// SHA-256 of texts that begin alike. A browser's own is missing on pages without TLS, and a call to it takes longer than
-// the hash itself; here what is the same in all of them is worked out once.
+// SHA-256 of many texts with the same prefix, which is hashed only once.
+//
+// The browser's own implementation is missing on pages without TLS, and each call to it takes longer than the hash itself.
 
 const START = [0x6a09e667, 0xbb67ae85, 0x3c6ef372, 0xa54ff53a, 0x510e527f, 0x9b05688c, 0x1f83d9ab, 0x5be0cd19];
 // prettier-ignore
@@ -17,8 +18,8 @@ const BLOCK = 64;
 
 const schedule = new Int32Array(64);
 
-/** Takes one block of `bytes` into the state. */
-function take(state, bytes, from) {
+/** The compression function: mixes one block of `bytes` into the state. */
+function compress(state, bytes, from) {
   const w = schedule;
   for (let i = 0; i < 16; i += 1) {
     const at = from + 4 * i;
@@ -56,27 +57,30 @@ function take(state, bytes, from) {
   state[7] += h;
 }
 
-/** Hashes of `text` and whatever short plain text follows, as eight words; the next call writes over the last answer. */
-export function beginning(text) {
-  const bytes = new TextEncoder().encode(text);
+/**
+ * Returns a function that hashes `prefix` followed by a short ASCII text. It returns eight 32-bit words, which its next call
+ * overwrites.
+ */
+export function prefixHasher(prefix) {
+  const bytes = new TextEncoder().encode(prefix);
   const whole = bytes.length - (bytes.length % BLOCK);
-  const begun = new Int32Array(START);
-  for (let at = 0; at < whole; at += BLOCK) take(begun, bytes, at);
+  const prefixState = new Int32Array(START);
+  for (let at = 0; at < whole; at += BLOCK) compress(prefixState, bytes, at);
   const rest = bytes.length - whole;
-  // Room for what follows, the bit that ends it, and the length.
+  // Space for the rest of the prefix, the suffix, the padding and the length.
   const tail = new Uint8Array(3 * BLOCK);
   tail.set(bytes.subarray(whole));
   const lengths = new DataView(tail.buffer);
   const state = new Int32Array(8);
-  return (more) => {
-    const end = rest + more.length;
+  return (suffix) => {
+    const end = rest + suffix.length;
     const size = Math.ceil((end + 9) / BLOCK) * BLOCK;
-    for (let i = 0; i < more.length; i += 1) tail[rest + i] = more.charCodeAt(i);
+    for (let i = 0; i < suffix.length; i += 1) tail[rest + i] = suffix.charCodeAt(i);
     tail.fill(0, end, size);
     tail[end] = 0x80;
     lengths.setUint32(size - 4, 8 * (whole + end));
-    state.set(begun);
-    for (let at = 0; at < size; at += BLOCK) take(state, tail, at);
+    state.set(prefixState);
+    for (let at = 0; at < size; at += BLOCK) compress(state, tail, at);
     return state;
   };
 }

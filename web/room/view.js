@@ -1,9 +1,9 @@
-// What the visitor sees for each state: the same parts as the server's page without scripts, and what only lives here.
+// Builds the content of the page for each state: the parts of the server's page without scripts, and the live ones.
 
 import { h } from '../dom.js';
-import { clock, count, days, FAR_MS, fill, lasting, range } from './words.js';
+import { count, countdown, days, duration, durationRange, fill, MAX_COUNTDOWN_MS } from './words.js';
 
-/** For each status of a room: its class, and the name of its word. */
+/** For each status of a room: its class, and the name of its text. */
 const STATUSES = {
   NOT_OPEN: ['not-open', 'statusNotOpen'],
   OPEN: ['open', 'statusOpen'],
@@ -12,7 +12,7 @@ const STATUSES = {
   CLOSED: ['closed', 'statusClosed'],
 };
 
-/** For each end of a ticket: what the names of its words begin with. */
+/** For each end of a ticket: the prefix of the names of its texts. */
 const ENDS = {
   COMPLETED: 'completed',
   LEFT: 'left',
@@ -21,7 +21,7 @@ const ENDS = {
   EXPIRED: 'expired',
 };
 
-/** Addresses that a link may lead to: no scripts, no data. */
+/** Returns the URL if it is safe in a link: HTTP only, no script and no data. Else null. */
 export function safe(address) {
   try {
     const url = new URL(address, location.href);
@@ -31,15 +31,15 @@ export function safe(address) {
   }
 }
 
-/** `page` is what was handed over, `commands` what the buttons do. */
-export function viewer({ words, texts }, commands) {
+/** Returns a function that builds the content for a state. `words` and `texts` are page data; buttons call `handlers`. */
+export function createView({ words, texts }, handlers) {
   const people = (value) => fill(words.people, { n: count(value) });
-  const button = (text, look, click, more) =>
-    h('button', { type: 'button', class: look, on: { click }, ...more }, text);
+  const button = (text, className, click, attributes) =>
+    h('button', { type: 'button', class: className, on: { click }, ...attributes }, text);
 
   const chip = (status) => {
-    const [look, word] = STATUSES[status];
-    return h('p.chip', { class: look }, h('span.unseen', null, `${words.status}: `), words[word]);
+    const [className, text] = STATUSES[status];
+    return h('p.chip', { class: className }, h('span.visually-hidden', null, `${words.status}: `), words[text]);
   };
 
   const figures = (pairs) =>
@@ -66,10 +66,10 @@ export function viewer({ words, texts }, commands) {
       ),
     );
 
-  const message = (key, look, status, heading, text, actions, ...more) =>
+  const message = (key, className, status, heading, text, actions, ...more) =>
     h(
       'section.card.message',
-      { key, class: look },
+      { key, class: className },
       status && chip(status),
       h('h2.lead', { tabindex: -1 }, heading),
       text && h('p', null, text),
@@ -90,28 +90,28 @@ export function viewer({ words, texts }, commands) {
       null,
       h('span.label', null, words.opensIn),
       ' ',
-      // A clock that is read out every second would be a torment: it is for eyes, the moment beside it for all.
+      // Hidden from screen readers, which would read it out every second. They get the time of the opening beside it.
       left > 0
-        ? h('b.time', { 'aria-hidden': 'true' }, left < FAR_MS ? clock(left) : days(words, left))
+        ? h('b.time', { 'aria-hidden': 'true' }, left < MAX_COUNTDOWN_MS ? countdown(left) : days(words, left))
         : h('b.time.soon', null, words.opensSoon),
       ' ',
       h('span.fine', null, h('time', { datetime: opensAt }, fill(words.opensAt, { time: when }))),
     );
   }
 
-  /** Seats may be added, and a room opened again. */
-  const check = () => h('a.button', { href: location.href }, words.check);
+  /** A link to reload the page: operators may add seats, or open the room again. */
+  const checkLink = () => h('a.button', { href: location.href }, words.check);
 
-  const kept = (state) =>
-    h('p.fine', null, fill(words.kept, { span: lasting(words, state.keptMs) }));
+  const graceNotice = (state) =>
+    h('p.fine', null, fill(words.graceNotice, { span: duration(words, state.graceMs) }));
 
   function entry(state) {
     const { status } = state;
     const joining = state.mode === 'joining';
     if (status === 'CLOSED')
-      return message('closed', 'over', status, words.closedHeading, texts.closed, check());
+      return message('closed', 'ended', status, words.closedHeading, texts.closed, checkLink());
     if (status === 'SOLD_OUT')
-      return message('sold', 'over', status, words.soldOutHeading, words.soldOutText, check());
+      return message('sold-out', 'ended', status, words.soldOutHeading, words.soldOutText, checkLink());
     const early = status === 'NOT_OPEN';
     return [
       h(
@@ -122,12 +122,12 @@ export function viewer({ words, texts }, commands) {
         early && opening(state.opensAt, state.now),
         early && h('p', null, words.earlyText),
         status === 'PAUSED' && h('p', null, words.pausedJoin),
-        figures([[early ? words.here : words.waiting, people(state.waiting)]]),
-        joining && state.work && work(state.work),
+        figures([[early ? words.alreadyHere : words.waiting, people(state.waiting)]]),
+        joining && state.proofProgress && proofProgress(state.proofProgress),
         h(
           'div.actions',
           null,
-          button(joining ? words.joining : words.join, 'primary', commands.join, {
+          button(joining ? words.joining : words.join, 'primary', handlers.join, {
             'aria-disabled': joining ? 'true' : null,
           }),
         ),
@@ -137,26 +137,26 @@ export function viewer({ words, texts }, commands) {
   }
 
   function early(state) {
-    const { place } = state;
+    const { ticket } = state;
     return [
       h(
         'section.card',
         { key: 'early' },
-        chip(place.roomStatus),
+        chip(ticket.roomStatus),
         h('h2.lead', { tabindex: -1 }, words.earlyHeading),
-        opening(place.opensAt, state.now),
+        opening(ticket.opensAt, state.now),
         h('p', null, words.earlyText),
-        figures([[words.here, people(place.waiting)]]),
-        h('div.actions', null, button(words.leave, 'quiet', commands.leave)),
-        kept(state),
+        figures([[words.alreadyHere, people(ticket.waiting)]]),
+        h('div.actions', null, button(words.leave, 'quiet', handlers.leave)),
+        graceNotice(state),
       ),
       steps(),
     ];
   }
 
-  const bar = (label, percent) =>
+  const progressBar = (label, percent) =>
     h(
-      'div.track',
+      'div.progress-bar',
       {
         role: 'progressbar',
         'aria-label': label,
@@ -167,76 +167,76 @@ export function viewer({ words, texts }, commands) {
       h('span.fill', { style: { width: `${percent}%` } }),
     );
 
-  /** Nobody knows how many tries are left; how many browsers in a hundred are done by now is known. */
-  function work({ tries, likely }) {
-    const percent = Math.floor(100 * (1 - Math.exp(-tries / likely)));
+  /** Shows the probability that this many attempts solve the challenge, because nobody knows how many remain. */
+  function proofProgress({ attempts, expected }) {
+    const percent = Math.floor(100 * (1 - Math.exp(-attempts / expected)));
     return h(
-      'div.way',
-      { key: 'work' },
-      h('p', null, words.working),
-      bar(words.workProgress, percent),
+      'div.progress',
+      { key: 'proof' },
+      h('p', null, words.proofWorking),
+      progressBar(words.proofProgress, percent),
       h(
         'p.fine',
         { 'aria-hidden': 'true' },
-        fill(words.workTries, { n: count(tries), all: count(likely) }),
+        fill(words.proofAttempts, { n: count(attempts), all: count(expected) }),
       ),
     );
   }
 
-  function track(place, first) {
-    const whole = Math.max(1, first - 1);
-    const share = Math.min(1, Math.max(0, (first - place.position) / whole));
-    const percent = Math.round(100 * (first > 1 ? share : 1));
+  function queueProgress({ position }, startPosition) {
+    const distance = Math.max(1, startPosition - 1);
+    const share = Math.min(1, Math.max(0, (startPosition - position) / distance));
+    const percent = Math.round(100 * (startPosition > 1 ? share : 1));
     return h(
-      'div.way',
+      'div.progress',
       null,
-      bar(words.progress, percent),
+      progressBar(words.progress, percent),
       h(
         'p.fine.ends',
         { 'aria-hidden': 'true' },
-        h('span', null, fill(words.startedAt, { n: count(first) })),
+        h('span', null, fill(words.startedAt, { n: count(startPosition) })),
         h('span', null, words.front),
       ),
     );
   }
 
   function waiting(state) {
-    const { place } = state;
-    const eta = place.eta ? range(words, place.eta.lowMs, place.eta.highMs) : words.etaUnknown;
-    const next = place.position === 1 && place.roomStatus === 'OPEN';
-    const paused = place.roomStatus === 'PAUSED' ? words.pausedText : null;
+    const { ticket } = state;
+    const eta = ticket.eta ? durationRange(words, ticket.eta.lowMs, ticket.eta.highMs) : words.etaUnknown;
+    const next = ticket.position === 1 && ticket.roomStatus === 'OPEN';
+    const paused = ticket.roomStatus === 'PAUSED' ? words.pausedText : null;
     const hint = next ? words.nextOne : paused;
     return [
       h(
         'section.card',
-        { key: 'waiting', class: state.silentMs === null ? '' : 'dim' },
-        chip(place.roomStatus),
+        { key: 'waiting', class: state.disconnectedMs === null ? '' : 'disconnected' },
+        chip(ticket.roomStatus),
         h(
           'h2.position',
           { tabindex: -1 },
           h('span.label', null, words.position),
           ' ',
-          h('b', null, place.position ? fill(words.positionValue, { n: count(place.position) }) : '–'),
+          h('b', null, ticket.position ? fill(words.positionValue, { n: count(ticket.position) }) : '–'),
         ),
         hint && h('p.hint', { class: next ? 'soon' : '' }, hint),
-        place.position && track(place, state.first),
+        ticket.position && queueProgress(ticket, state.startPosition),
         figures([
           [words.eta, eta],
-          [words.ahead, place.ahead === undefined ? null : people(place.ahead)],
-          [words.behind, place.behind === undefined ? null : people(place.behind)],
+          [words.ahead, ticket.ahead === undefined ? null : people(ticket.ahead)],
+          [words.behind, ticket.behind === undefined ? null : people(ticket.behind)],
         ]),
-        h('div.actions', null, button(words.leave, 'quiet', commands.leave)),
-        kept(state),
+        h('div.actions', null, button(words.leave, 'quiet', handlers.leave)),
+        graceNotice(state),
       ),
       steps(),
     ];
   }
 
   function granted(state) {
-    const { pass } = state.place;
+    const { pass } = state.ticket;
     const goTo = pass?.goTo && safe(pass.goTo);
     const left = pass ? Date.parse(pass.expiresAt) - state.now : 0;
-    const going = goTo && state.goMs !== null;
+    const redirecting = goTo && state.redirectMs !== null;
     return message(
       'granted',
       'turn',
@@ -244,15 +244,15 @@ export function viewer({ words, texts }, commands) {
       words.grantedHeading,
       texts.granted,
       [
-        goTo && h('a.button.primary', { href: goTo, on: { click: commands.gone } }, words.go),
-        going && button(words.stay, 'button', commands.stay),
-        !going && button(words.giveUp, 'quiet', commands.leave),
+        goTo && h('a.button.primary', { href: goTo, on: { click: handlers.endRedirect } }, words.go),
+        redirecting && button(words.stay, 'button', handlers.stay),
+        !redirecting && button(words.giveUp, 'quiet', handlers.leave),
       ],
       goTo &&
         h(
-          'p.going',
-          { key: 'going' },
-          going ? fill(words.going, { n: Math.ceil(state.goMs / 1_000) }) : words.stayed,
+          'p.redirect',
+          { key: 'redirect' },
+          redirecting ? fill(words.redirecting, { n: Math.ceil(state.redirectMs / 1_000) }) : words.redirectStopped,
         ),
       pass &&
         !goTo &&
@@ -261,56 +261,56 @@ export function viewer({ words, texts }, commands) {
           { key: 'pass' },
           h('span.label', null, words.pass),
           h('code', { tabindex: 0 }, pass.token),
-          button(state.copied ? words.copied : words.copy, 'button', commands.copy),
+          button(state.copied ? words.copied : words.copy, 'button', handlers.copyPass),
         ),
       pass &&
         h(
           'p.fine',
           { key: 'left' },
-          left > 0 ? fill(words.passFor, { span: lasting(words, left) }) : words.passOver,
+          left > 0 ? fill(words.passFor, { span: duration(words, left) }) : words.passExpired,
         ),
     );
   }
 
   function ended(state) {
-    const { place, closed } = state;
-    const status = closed?.reason === 'SOLD_OUT' ? 'SOLD_OUT' : (place?.roomStatus ?? state.status);
+    const { ticket, closed } = state;
+    const status = closed?.reason === 'SOLD_OUT' ? 'SOLD_OUT' : (ticket?.roomStatus ?? state.status);
     if (closed?.reason === 'CLOSED')
-      return message('closed', 'over', 'CLOSED', words.closedHeading, texts.closed, check());
+      return message('closed', 'ended', 'CLOSED', words.closedHeading, texts.closed, checkLink());
     if (closed?.reason === 'SOLD_OUT')
-      return message('sold', 'over', status, words.soldOutHeading, words.soldOutOver, check());
+      return message('sold-out', 'ended', status, words.soldOutHeading, words.soldOutOver, checkLink());
     if (closed?.reason === 'FULL')
-      return message('full', 'over', null, words.fullHeading, words.fullText, [
-        button(words.check, 'primary', commands.join),
+      return message('full', 'ended', null, words.fullHeading, words.fullText, [
+        button(words.check, 'primary', handlers.join),
       ]);
-    const how = ENDS[closed?.end ?? place?.end] ?? 'ended';
+    const end = ENDS[closed?.end ?? ticket?.end] ?? 'ended';
     return message(
-      `over-${how}`,
-      'over',
+      `ended-${end}`,
+      'ended',
       status,
-      words[`${how}Heading`],
-      words[`${how}Text`],
-      status !== 'CLOSED' && [button(words.again, 'primary', commands.again)],
+      words[`${end}Heading`],
+      words[`${end}Text`],
+      status !== 'CLOSED' && [button(words.again, 'primary', handlers.joinAgain)],
     );
   }
 
-  function stage(state) {
+  function content(state) {
     switch (state.mode) {
-      case 'elsewhere':
-        return message('elsewhere', 'over', null, words.elsewhereHeading, words.elsewhereText, [
-          button(words.useHere, 'primary', commands.here),
+      case 'superseded':
+        return message('superseded', 'ended', null, words.supersededHeading, words.supersededText, [
+          button(words.useHere, 'primary', handlers.useHere),
         ]);
-      case 'over':
+      case 'ended':
         return ended(state);
       case 'entry':
       case 'joining':
         return entry(state);
       default:
     }
-    const { roomStatus: reason } = state.place;
-    if (['EARLY', 'WAITING'].includes(state.place.state) && ['CLOSED', 'SOLD_OUT'].includes(reason))
+    const { roomStatus: reason } = state.ticket;
+    if (['EARLY', 'WAITING'].includes(state.ticket.state) && ['CLOSED', 'SOLD_OUT'].includes(reason))
       return ended({ ...state, closed: { reason } });
-    switch (state.place.state) {
+    switch (state.ticket.state) {
       case 'EARLY':
         return early(state);
       case 'GRANTED':
@@ -325,23 +325,23 @@ export function viewer({ words, texts }, commands) {
   }
 
   function banner(state) {
-    if (state.trouble) return h('p.notice', { key: 'trouble' }, state.trouble);
-    if (state.silentMs === null) return null;
-    const left = state.keptMs - state.silentMs;
+    if (state.errorText) return h('p.notice', { key: 'error' }, state.errorText);
+    if (state.disconnectedMs === null) return null;
+    const left = state.graceMs - state.disconnectedMs;
     let text = words.offline;
     if (state.mode === 'joining') text = words.busy;
-    else if (['WAITING', 'EARLY'].includes(state.place?.state) && left > 0)
-      text = fill(words.offlineFor, { span: lasting(words, left) });
-    return h('p.notice.silent', { key: 'silent' }, text);
+    else if (['WAITING', 'EARLY'].includes(state.ticket?.state) && left > 0)
+      text = fill(words.offlineFor, { span: duration(words, left) });
+    return h('p.notice', { key: 'disconnected' }, text);
   }
 
-  return (state) => [banner(state), stage(state)];
+  return (state) => [banner(state), content(state)];
 }
 
-/** Asks before a place is given up; resolves to whether it is. */
-export function sure(words, question) {
+/** Asks the visitor to confirm giving up the ticket; resolves to whether they do. */
+export function confirmLeave(words, question) {
   return new Promise((resolve) => {
-    let yes = false;
+    let confirmed = false;
     const dialog = h(
       'dialog',
       {
@@ -349,7 +349,7 @@ export function sure(words, question) {
         on: {
           close: () => {
             dialog.remove();
-            resolve(yes);
+            resolve(confirmed);
           },
         },
       },
@@ -365,7 +365,7 @@ export function sure(words, question) {
             type: 'button',
             on: {
               click: () => {
-                yes = true;
+                confirmed = true;
                 dialog.close();
               },
             },

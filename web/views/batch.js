@@ -14,7 +14,7 @@ import { may } from '../session.js';
 
 const PAGE = 50;
 const AGAIN_MS = 3_000;
-const isFinished = (batch) => ['COMPLETED', 'FAILED'].includes(batch.status);
+const isFinished = (batch) => ['COMPLETED', 'FAILED', 'CANCELLED'].includes(batch.status);
 
 /** Calls `heard` with the batch whenever it has changed, until it is finished. */
 function progress(group, batch, heard, wrong, signal) {

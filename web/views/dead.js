@@ -17,7 +17,7 @@ export default function dead({ query, signal }) {
   return deadItems({
     one: 'dead job',
     several: 'dead jobs',
-    caption: 'Dead jobs, the latest accepted first',
+    caption: 'Dead jobs, the latest first',
     home: '#/dead',
     path: '/v1/dead-jobs',
     signal,
@@ -45,7 +45,7 @@ export default function dead({ query, signal }) {
       job.type,
       capital(plain(job.deathReason ?? 'unknown')),
       details(job),
-      count(job.attempts),
+      `${count(job.attempts)} of ${count(job.maxAttempts)}`,
       time(job.finishedAt),
     ],
   });

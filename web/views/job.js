@@ -78,12 +78,9 @@ function about(seen) {
     ['Type', seen.type],
     ['Queue', seen.queue],
     ['Priority', capital(plain(seen.priority))],
-    seen.batch && [
-      'Batch',
-      h('a', { href: href`/groups/${seen.group}/batches/${seen.batch}` }, seen.batch),
-    ],
-    ['Attempts', count(seen.attempts)],
-    ['Throttles', count(seen.throttles)],
+    ['Batch', h('a', { href: href`/groups/${seen.group}/batches/${seen.batch}` }, seen.batch)],
+    ['Attempts', `${count(seen.attempts)} of ${count(seen.maxAttempts)}`],
+    ['Runs', `${count(seen.runs)}, ${count(seen.throttles)} of them throttled`],
     seen.delayedUntil && [
       'Delayed',
       [plain(seen.delayReason), ', due ', time(seen.delayedUntil, 'until')],

@@ -141,7 +141,7 @@ function keep({ at, lag, budgets }) {
   samples = [...samples, sample].filter((one) => one.at >= sample.at - KEPT_MS);
 }
 
-const DOES = { query: 'answers reads', work: 'fetches', plan: 'prefetches' };
+const DOES = { QUERY: 'answers reads', WORK: 'fetches', PLAN: 'prefetches' };
 const does = (roles) => `This process ${roles.map((role) => DOES[role] ?? role).join(', ')}.`;
 
 function unconfigured() {
@@ -167,7 +167,7 @@ function unconfigured() {
 function troubles({ at, storeAvailable, breakers, lag }) {
   const note = (key, head, text) =>
     h('div.problem', { role: 'alert', key }, h('strong', null, head), ' ', text);
-  const looked = lag.lookedAt && Date.parse(at) - Date.parse(lag.lookedAt) > OLD_LOOK_MS;
+  const looked = lag.measuredAt && Date.parse(at) - Date.parse(lag.measuredAt) > OLD_LOOK_MS;
   return [
     (!storeAvailable || breakers.store !== 'CLOSED') &&
       note(
@@ -185,7 +185,7 @@ function troubles({ at, storeAvailable, breakers, lag }) {
       note(
         'log',
         'The log is unavailable.',
-        `The backlog is shown as it was ${span(Date.parse(at) - Date.parse(lag.lookedAt))} ago.`,
+        `The backlog is shown as it was ${span(Date.parse(at) - Date.parse(lag.measuredAt))} ago.`,
       ),
   ];
 }
@@ -321,7 +321,7 @@ function outcomesOf(counters) {
       ['Retried', hint(counters.retried, 'Attempts after the first')],
       ['Throttled', hint(counters.throttled, 'Responses that asked to wait')],
       ['Parked', hint(counters.parked, 'Waiting out a long delay')],
-      ['Not queued', hint(counters.asksRefused, 'The store, the log or the queue was full or unavailable')],
+      ['Not queued', hint(counters.requestsRefused, 'The store, the log or the queue was full or unavailable')],
     ]),
     causes.length > 0 &&
       h(

@@ -35,13 +35,13 @@ export default function targets({ signal }) {
   return { title: 'Targets', body };
 }
 
-function calls({ calls: { done, failed, throttled, retried } }) {
+function calls({ calls: { completed, failed, throttled, retried } }) {
   const part = (value, word, tone) =>
     h('span', { class: value > 0 ? tone : 'muted' }, `${count(value)} ${word}`);
   return h(
     'div.calls',
     null,
-    part(done, 'completed'),
+    part(completed, 'completed'),
     part(failed, 'failed', 'bad-text'),
     part(throttled, 'throttled', 'warn-text'),
     part(retried, 'retried'),

@@ -49,5 +49,5 @@ pub use room::{
     TicketEnd, TicketState, Visit,
 };
 pub use serde_json::value::RawValue;
-pub use stats::{OldestWait, Queue, Sample, Samples, Stats, StoreState, Workers};
+pub use stats::{OldestWait, Queue, Sample, Samples, Stats, StoreBackend, StoreState, Workers};
 pub use time::{Time, TimeError};

@@ -11,7 +11,7 @@ Exit codes:
   0    success
   1    refused or failed (also: a job was refused, a batch FAILED)
   2    invalid arguments or settings
-  3    no such group, batch, job, target, source, record or dead letter
+  3    no such group, batch, job, target, source, record, dead letter or room
   4    the API key is missing or lacks permission
   5    the service is unreachable or unavailable; the same command may succeed later
   130  a second signal stopped it at once";

@@ -1,4 +1,5 @@
-//! The `tidegate` binary: one file per command. Commands about jobs are in `bulk`, about records in `refresh`.
+//! The `tidegate` binary: one file per command. Commands about jobs are in `bulk`, about records in `refresh`,
+//! about waiting rooms in `room`.
 
 mod bench;
 mod bulk;
@@ -9,6 +10,7 @@ mod exit;
 mod key;
 mod refresh;
 mod remote;
+mod room;
 mod serve;
 mod settings;
 mod simulate;
@@ -57,6 +59,8 @@ enum Command {
     Archive(refresh::archive::ArchiveArgs),
     /// Migrate the snapshot database to the current schema; `serve` does this at every start
     Migrate(refresh::migrate::MigrateArgs),
+    /// Waiting rooms: list, show, history, set limits, pause, resume, close, void passes, draw, delete
+    Room(room::rooms::RoomArgs),
     /// Rates: show, change at run time
     Limits(bulk::limits::LimitsArgs),
     /// Explain why a job or a group waits
@@ -112,6 +116,7 @@ fn main() -> ExitCode {
         Command::Refresh(args) => refresh::status::run(args),
         Command::Archive(args) => refresh::archive::run(args),
         Command::Migrate(args) => refresh::migrate::run(args),
+        Command::Room(args) => room::rooms::run(args),
         Command::Limits(args) => bulk::limits::run(args),
         Command::Why(args) => bulk::why::run(args),
         Command::Targets(args) => bulk::targets::run(args),

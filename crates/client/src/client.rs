@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use http::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, COOKIE, USER_AGENT};
-use http::{HeaderValue, Method, Request, Response, Uri};
+use http::{HeaderMap, HeaderValue, Method, Request, Response, Uri};
 use http_body_util::{BodyExt, Full};
 use hyper::body::Incoming;
 use hyper_util::client::legacy::Error as HttpError;
@@ -305,19 +305,32 @@ impl Client {
 
     /// Repeats a request until it succeeds, fails for good, or uses up the retry budget.
     pub(crate) async fn call<T: DeserializeOwned>(&self, call: Call) -> Result<T, ClientError> {
-        let body = self.fetch(&call).await?;
-        serde_json::from_slice(&body).map_err(|error| {
+        Ok(self.call_with_headers(call).await?.1)
+    }
+
+    /// The same, with the headers of the response.
+    pub(crate) async fn call_with_headers<T: DeserializeOwned>(
+        &self,
+        call: Call,
+    ) -> Result<(HeaderMap, T), ClientError> {
+        let (head, body) = self.fetch_response(&call).await?.into_parts();
+        let value = serde_json::from_slice(&body).map_err(|error| {
             let reason = format!("{} {}: {error}", call.method, call.address.as_str());
             ClientError::answer(self.url(), http::StatusCode::OK, reason)
-        })
+        })?;
+        Ok((head.headers, value))
     }
 
     pub(crate) async fn fetch(&self, call: &Call) -> Result<Bytes, ClientError> {
+        Ok(self.fetch_response(call).await?.into_body())
+    }
+
+    async fn fetch_response(&self, call: &Call) -> Result<Response<Bytes>, ClientError> {
         let begun = Instant::now();
         let mut backoff = Backoff::default();
         loop {
             let error = match self.once(call).await {
-                Ok(body) => return Ok(body),
+                Ok(response) => return Ok(response),
                 Err(error) => error,
             };
             if !error.allows_again(call.idempotent) {
@@ -332,7 +345,7 @@ impl Client {
         }
     }
 
-    async fn once(&self, call: &Call) -> Result<Bytes, ClientError> {
+    async fn once(&self, call: &Call) -> Result<Response<Bytes>, ClientError> {
         let whole = async {
             let body = Full::new(call.body.clone()).map_err(|never| match never {});
             // An empty body means no arguments. Empty NDJSON still needs its media type, to differ from JSON.
@@ -347,9 +360,10 @@ impl Client {
                     body.boxed_unsync(),
                 )
                 .await?;
-            let body = answer.into_body().collect().await;
+            let (head, body) = answer.into_parts();
+            let body = body.collect().await;
             let body = body.map_err(|error| ClientError::transport(self.url(), &error, true))?;
-            Ok(body.to_bytes())
+            Ok(Response::from_parts(head, body.to_bytes()))
         };
         match call.patience {
             Patience::Endless => whole.await,

@@ -15,11 +15,11 @@
 //! // Work: the worker leases and settles in batches, and extends the leases of long runs.
 //! let handler = |job: LeasedJob| async move {
 //!     println!("{}/{}: {}", job.group, job.id, job.payload);
-//!     Outcome::done()
+//!     Outcome::completed()
 //! };
 //! let stop = std::future::pending();
 //! let tally = Worker::new(client).concurrency(16).run(handler, stop).await?;
-//! println!("{} completed", tally.done);
+//! println!("{} completed", tally.completed);
 //! # Ok(())
 //! # }
 //! ```
@@ -52,7 +52,7 @@ pub use error::ClientError;
 pub use follow::Events;
 pub use pages::Items;
 pub use refresh::DeadLetterFilter;
-pub use room::{RoomEvent, TicketCookie, Waiting};
+pub use room::{Challenge, Draw, Joined, RoomEvent, TicketCookie, Waiting};
 /// A visitor's entry in a waiting room.
 pub use tidegate_api::Ticket as RoomTicket;
 pub use tidegate_api::*;

@@ -29,4 +29,4 @@ pub use disk::{Disk, DiskError, Op, Reader, Table};
 pub use error::DurableError;
 pub use model::{Model, Volatile};
 pub use run::{ReplyAfter, Run};
-pub use runner::{Asked, Changes, Durability, Pending, Persist, Runner, RunnerOptions, SyncNeed};
+pub use runner::{Changes, Durability, Pending, Persist, ReplyNeeds, Runner, RunnerOptions, SyncNeed};

@@ -45,7 +45,7 @@ pub enum SyncNeed {
 
 /// What the replies of a batch ask for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Asked {
+pub struct ReplyNeeds {
     /// Some work changed something and replies after the sync.
     pub sync: bool,
     /// The largest mark that a reply waits for.
@@ -91,7 +91,7 @@ pub trait Persist: Send + 'static {
     fn changes(&self) -> u64;
 
     /// Takes the changes since the last call. The runner calls it once per batch.
-    fn take_changes(&mut self, asked: Asked) -> Changes;
+    fn take_changes(&mut self, needs: ReplyNeeds) -> Changes;
 }
 
 /// How a runner works.
@@ -332,20 +332,20 @@ impl<P: Persist> Applier<P> {
         }
         let now = self.clock.now();
         self.machine.set_steady(self.clock.steady());
-        let mut asked = Asked::default();
+        let mut needs = ReplyNeeds::default();
         let mut replies = Vec::with_capacity(waiting.len());
         for work in waiting.drain(..) {
             let before = self.machine.changes();
             let Some((after, reply)) = work(Ok((self.machine.state(), now))) else {
                 continue;
             };
-            asked.sync |= after != ReplyAfter::Write && self.machine.changes() > before;
+            needs.sync |= after != ReplyAfter::Write && self.machine.changes() > before;
             if let ReplyAfter::Mark(mark) = after {
-                asked.mark = asked.mark.max(Some(mark));
+                needs.mark = needs.mark.max(Some(mark));
             }
             replies.push((after, reply));
         }
-        let changes = self.machine.take_changes(asked);
+        let changes = self.machine.take_changes(needs);
         self.hand_over(Task::Write(Commit::new(changes, replies)));
     }
 }

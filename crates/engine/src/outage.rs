@@ -19,7 +19,7 @@ pub struct Unavailable {
     pub error: String,
 }
 
-/// Reports whether the store of an engine is available: see [`Engine::outage`](crate::bulk::BulkService::outage).
+/// Reports whether the store of a service is available: see [`BulkService::outage`](crate::bulk::BulkService::outage).
 #[derive(Debug, Clone)]
 pub struct Outage {
     clock: Arc<dyn Clock>,

@@ -55,20 +55,22 @@ pub struct TopicSettings {
     /// applies. A group counts from its first commit. For backends that keep records in memory or on this disk; Kafka
     /// has only the retention. Default: none.
     #[serde(default)]
-    pub done_retention: Option<Millis>,
+    pub completed_retention: Option<Millis>,
 }
 
 impl TopicSettings {
     /// How long the log retains a done record.
-    pub(crate) fn done_retention(&self) -> Millis {
-        self.done_retention.unwrap_or(self.retention).min(self.retention)
+    pub(crate) fn completed_retention(&self) -> Millis {
+        self.completed_retention
+            .unwrap_or(self.retention)
+            .min(self.retention)
     }
 
     fn hours(partitions: u32, hours: u64) -> Self {
         Self {
             partitions,
             retention: Millis(hours * HOUR),
-            done_retention: None,
+            completed_retention: None,
         }
     }
 }

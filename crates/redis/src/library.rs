@@ -3,6 +3,8 @@
 //! A server loads a library once; EVAL would recreate its functions with every call. The library's name ends in a digest of
 //! its text, so that versions do not conflict.
 
+use tidegate_core::hash::fnv1a;
+
 /// What a function needs of the server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Access {
@@ -61,7 +63,7 @@ impl Library {
             let functions = functions.iter().map(|function| registered(library, function));
             shared + &functions.collect::<String>()
         };
-        let name = format!("tidegate_{part}_{:016x}", digest(body("").as_bytes()));
+        let name = format!("tidegate_{part}_{:016x}", fnv1a(body("").as_bytes()));
         Self {
             text: format!("#!lua name={name}\n{}", body(&name)),
             name,
@@ -85,13 +87,6 @@ fn registered(library: &str, function: &Function) -> String {
          function_name = '{library}_{name}', flags = {{ {flags} }}, \
          callback = function(keys, args) {prologue} return transition(keys, args) end }}\nend\n"
     )
-}
-
-/// FNV-1a.
-fn digest(bytes: &[u8]) -> u64 {
-    bytes.iter().fold(0xcbf2_9ce4_8422_2325, |hash, &byte| {
-        (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
-    })
 }
 
 /// Declares the function library of a part, and a [`Script`] for each of its functions.

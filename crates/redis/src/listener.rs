@@ -32,7 +32,7 @@ pub async fn listen(servers: &Servers, channels: &[String], mut heard: impl FnMu
     loop {
         match listen_once(servers, channels, tries, &mut heard).await {
             Ok(()) => tries = 0,
-            Err(error) => tracing::debug!(%error, "signals of other processes are not heard"),
+            Err(error) => tracing::debug!(%error, "cannot subscribe to the signals of other processes"),
         }
         tries += 1;
         tokio::time::sleep(pause(tries)).await;

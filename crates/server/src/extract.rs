@@ -170,9 +170,9 @@ pub(crate) fn cursor(text: Option<&str>) -> ApiResult<Option<Cursor>> {
     let number = text
         .strip_prefix('c')
         .filter(|hex| !hex.starts_with('+'))
-        .and_then(|hex| u64::from_str_radix(hex, 16).ok())
-        // Limit: the stores compare cursors as doubles.
-        .filter(|number| *number < 1 << 53);
+        .and_then(|hex| u128::from_str_radix(hex, 16).ok())
+        // Limit: the stores compare both halves of a cursor as doubles.
+        .filter(|number| (*number as u64) < 1 << 53 && number >> 64 < 1 << 53);
     match number {
         Some(number) => Ok(Some(Cursor(number))),
         None => {

@@ -99,7 +99,7 @@ mod tests {
         r#"{"group":"g","batch":"a","id":"1","type":"T","priority":"HIGH","payload":{"a":[1,2,{"b":null}]},"runAt":"2026-03-01T09:30:00Z"}"#,
         r#"{"jobs":[{"id":"1","type":"T"},{"id":"2","type":"T","payload":"\ud83c\udf0a"}]}"#,
         r#"{"queue":"default","max":10,"waitMs":100,"worker":"w"}"#,
-        r#"{"leases":["1.2","ff.ff"],"byMs":1000}"#,
+        r#"{"leases":["1.2","ff.ff"],"durationMs":1000}"#,
         r#"{"settlements":[{"lease":"1.2","outcome":"COMPLETED","result":{"x":1e400}},{"lease":"1.3","outcome":"RETRY","error":"e","retryAfterMs":5}]}"#,
         r#"{"globalRps":null,"queues":{"a":1.5,"b":null},"why":"w"}"#,
         r#"{"jobs":[{"group":"g","id":"1"}],"why":"w"}"#,

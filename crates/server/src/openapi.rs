@@ -184,8 +184,8 @@ pub(crate) fn finish(mut document: OpenApi) -> OpenApi {
     components.add_security_scheme(
         "visitorCookie",
         SecurityScheme::ApiKey(ApiKey::Cookie(ApiKeyValue::with_description(
-            "tidegate_place",
-            "The cookie that the service gives a visitor's browser. Over HTTPS its name is `__Host-tidegate_place`.",
+            "tidegate_ticket",
+            "The cookie that the service gives a visitor's browser. Over HTTPS its name is `__Host-tidegate_ticket`.",
         ))),
     );
     name_generics(&mut document);

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
+use tidegate_api::StoreBackend;
 use tidegate_core::clock::{Clock, SystemClock};
 use tidegate_engine::bulk::{BulkService, BulkServiceBuilder};
 use tidegate_engine::refresh::RefreshHandle;
@@ -143,8 +144,8 @@ impl Service {
             rooms: rooms.as_ref().map(RoomModule::rooms),
             queues: QueueActivity::default(),
             sampler: Sampler::new(match config.store.kind {
-                StoreKind::Embedded => "embedded",
-                StoreKind::Redis => "redis",
+                StoreKind::Embedded => StoreBackend::Embedded,
+                StoreKind::Redis => StoreBackend::Redis,
             }),
             metrics,
             event_streams: Arc::new(Semaphore::new(config.server.max_event_streams as usize)),

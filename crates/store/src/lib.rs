@@ -11,7 +11,7 @@
 //! Cluster, is shared by several processes. Each part has a conformance suite (feature `conformance`) that every backend
 //! passes.
 //!
-//! Invariant: no HTTP, no handlers, no timers; nothing of an async runtime but its channels.
+//! Invariant: no HTTP and no handlers. Decisions take the time as a parameter.
 
 pub mod bulk;
 mod error;

@@ -224,7 +224,7 @@ pub enum VisitEvent {
         /// The estimated time until admission; none without an estimate, and while the room admits nobody.
         eta: Option<Eta>,
         /// Whether the room admits people.
-        door: Status,
+        status: Status,
     },
     /// The room admitted the person. One ticket has one pass, however often the person joins.
     Granted {
@@ -415,7 +415,7 @@ impl Visitor {
                     Status::Open => seen.eta(view.ahead),
                     Status::Paused | Status::Closed => None,
                 },
-                door: seen.view.status,
+                status: seen.view.status,
             },
             TicketState::Granted { wave, at, until } => {
                 let claims = Claims {

@@ -16,8 +16,8 @@ use crate::call_counter::{Arrival, CallCounter};
 use crate::clock::Moment;
 use crate::library::Library;
 use crate::piece::{self, Part, Piece};
-use crate::rng::number_of;
 use crate::settings::{Answer, UpstreamSettings};
+use crate::text_number::number_of;
 
 pub(crate) const API_KEY_HEADER: &str = "x-nxopen-api-key";
 const SLOW_PIECES: usize = 10;

@@ -341,7 +341,7 @@ pub fn sample(key: &str, payload_bytes: usize) -> String {
 /// The document in the order that `seed` gives.
 fn shuffled(key: &str, revision: u64, payload_bytes: usize, seed: u64) -> String {
     let mut order = Rng::new(seed);
-    let number = crate::rng::number_of(key);
+    let number = crate::text_number::number_of(key);
     let mut parts = sections(number % 8, payload_bytes, &mut order);
     order.shuffle(&mut parts);
     let tail: String = parts.into_iter().map(|(_, text)| text).collect();

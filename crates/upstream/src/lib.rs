@@ -10,10 +10,10 @@ mod clock;
 mod document;
 mod library;
 mod piece;
-mod rng;
 mod serve;
 mod settings;
 mod shared;
+mod text_number;
 
 use std::io;
 use std::net::SocketAddr;

@@ -8,7 +8,7 @@ use tidegate_core::rng::Rng;
 
 use crate::document::{head, sections};
 use crate::piece::{Part, Piece};
-use crate::rng::number_of;
+use crate::text_number::number_of;
 
 /// Revisions take turns with this many bodies of a key.
 const TURNS: u64 = 2;

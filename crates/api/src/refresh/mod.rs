@@ -10,5 +10,5 @@ pub use record::{
 pub use status::{
     BreakerState, BudgetSeen, BudgetState, ByPriority, DeadLetter, DeadLetterHandled, DeadLetterHandling,
     DeadLetterName, DeadLetterSelection, FailureReason, FreshnessCounts, HoldLifted, LagState,
-    RefreshBreakers, RefreshCounters, RefreshLag, RefreshOverview,
+    RefreshBreakers, RefreshCounters, RefreshLag, RefreshOverview, RefreshRole,
 };

@@ -1,11 +1,35 @@
 //! The state of the refresh module, and its dead letters.
 
 use std::collections::BTreeMap;
+use std::fmt;
 
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
 use crate::Time;
+
+/// What a process does for refreshes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[serde(rename_all = "SCREAMING_SNAKE_CASE")]
+pub enum RefreshRole {
+    /// It answers reads.
+    Query,
+    /// It calls providers.
+    Work,
+    /// It plans prefetches.
+    Plan,
+}
+
+impl fmt::Display for RefreshRole {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Query => "query",
+            Self::Work => "work",
+            Self::Plan => "plan",
+        })
+    }
+}
 
 /// The state of the refresh module. The service reports an unavailable part as it last saw it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -14,8 +38,8 @@ use crate::Time;
 pub struct RefreshOverview {
     /// When the service answered.
     pub at: Time,
-    /// The roles of this process: `query`, `work`, `plan`.
-    pub roles: Vec<String>,
+    /// The roles of this process.
+    pub roles: Vec<RefreshRole>,
     /// Whether the store of the budgets is available.
     pub store_available: bool,
     /// The budget of every target.
@@ -114,7 +138,7 @@ pub struct RefreshLag {
     pub low_paused: bool,
     /// When the service last measured the lag; absent before the first time.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub looked_at: Option<Time>,
+    pub measured_at: Option<Time>,
 }
 
 /// The backlog of one priority.
@@ -205,7 +229,7 @@ pub struct RefreshCounters {
     /// Requests for a record whose refresh had just finished.
     pub just_refreshed: u64,
     /// Requests that the service could not queue: the queue was full, or the store or the log was unavailable.
-    pub asks_refused: u64,
+    pub requests_refused: u64,
     /// Events that the log did not confirm.
     pub send_failed: u64,
     /// Tokens that callers received.

@@ -181,7 +181,7 @@ pub struct RedeemPass {
     pub session: Option<String>,
     /// With `extendVisit`: the remaining time of the visit from now on, in milliseconds.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub for_ms: Option<u64>,
+    pub duration_ms: Option<u64>,
 }
 
 /// The visit that belongs to a pass.
@@ -316,7 +316,7 @@ pub enum LimitBy {
     /// Sets the limit. `null` means unlimited; only `seats` can be unlimited.
     #[cfg_attr(feature = "openapi", schema(title = "LimitSet"))]
     Set(Option<i64>),
-    /// Adds to the limit, or subtracts from it; never below zero.
+    /// Adds to the limit, or subtracts from it; the limit stays at zero or above.
     #[cfg_attr(feature = "openapi", schema(title = "LimitAdd"))]
     Add(i64),
     /// Restores the configured limit.

@@ -98,7 +98,14 @@ fn status(view: &RefreshOverview) -> String {
     }
     let done = &view.counters;
     let lines = details(&[
-        ("roles", view.roles.join(", ")),
+        (
+            "roles",
+            view.roles
+                .iter()
+                .map(ToString::to_string)
+                .collect::<Vec<_>>()
+                .join(", "),
+        ),
         (
             "store",
             if view.store_available {

@@ -1,6 +1,10 @@
 //! Waiting rooms, for visitors, shops and operators.
 
+mod challenge;
+mod draw;
 mod rooms;
 mod visit;
 
-pub use visit::{RoomEvent, TicketCookie, Waiting};
+pub use challenge::Challenge;
+pub use draw::Draw;
+pub use visit::{Joined, RoomEvent, TicketCookie, Waiting};

@@ -38,31 +38,51 @@ impl Client {
 
     /// Pauses a room: it admits nobody until an operator resumes it.
     pub async fn pause_room(&self, room: &str, why: Option<&str>) -> Result<Room, ClientError> {
-        self.at_the_door(room, "pause", why).await
+        self.on_room(room, "pause", command(why, None)).await
     }
 
     /// Resumes a paused room, or opens a closed one again.
     pub async fn resume_room(&self, room: &str, why: Option<&str>) -> Result<Room, ClientError> {
-        self.at_the_door(room, "resume", why).await
+        self.on_room(room, "resume", command(why, None)).await
     }
 
     /// Closes a room: nobody can join, it admits nobody, and the streams of waiting visitors end.
     pub async fn close_room(&self, room: &str, why: Option<&str>) -> Result<Room, ClientError> {
-        self.at_the_door(room, "close", why).await
+        self.on_room(room, "close", command(why, None)).await
     }
 
-    /// Revokes all passes that no shop has redeemed. Visitors with a revoked pass get a new one.
-    pub async fn void_passes(&self, room: &str, why: Option<&str>) -> Result<Room, ClientError> {
-        self.at_the_door(room, "void", why).await
+    /// Revokes passes that no shop has redeemed: those of the admission wave `through` and of all earlier ones,
+    /// or all so far without it. Visitors with a revoked pass get a new one.
+    pub async fn void_passes(
+        &self,
+        room: &str,
+        through: Option<u64>,
+        why: Option<&str>,
+    ) -> Result<Room, ClientError> {
+        self.on_room(room, "void", command(why, through)).await
     }
 
-    async fn at_the_door(&self, room: &str, what: &str, why: Option<&str>) -> Result<Room, ClientError> {
-        let command = RoomCommand {
-            why: why.map(str::to_owned),
-            through: None,
-        };
+    async fn on_room(&self, room: &str, what: &str, command: RoomCommand) -> Result<Room, ClientError> {
         let call = Call::post(Address::of(&["rooms", room, what]));
         self.call(call.json(&command)?.idempotent()).await
+    }
+
+    /// Deletes a room that is over and that the configuration does not name. Returns the problem `conflict` if
+    /// the room is neither closed nor sold out, or if somebody waits or is inside.
+    pub async fn delete_room(&self, room: &str, why: Option<&str>) -> Result<(), ClientError> {
+        let call = Call::new(Method::DELETE, Address::of(&["rooms", room]));
+        self.fetch(&call.json(&command(why, None))?).await.map(drop)
+    }
+
+    /// Reads the public keys of passes, a JWK Set. With them a shop verifies passes by itself.
+    pub async fn pass_keys(&self) -> Result<serde_json::Value, ClientError> {
+        self.call(Call::get(Address::bare("/.well-known/jwks.json")))
+            .await
+    }
+
+    /// Checks a pass without redeeming it: the result says where its visitor is.
+    pub async fn check_pass(&self, room: &str, pass: &RedeemPass) -> Result<Visit, ClientError> {
+        self.on_visit(room, "check", pass).await
     }
 
     /// Redeems a pass, once; the same `session` may redeem it again. Without a session the client does not
@@ -73,7 +93,7 @@ impl Client {
         self.call(if again { call.idempotent() } else { call }).await
     }
 
-    /// Extends a visit by `for_ms` from now. Returns the problem `visit_ended` if the visit has ended.
+    /// Extends a visit by `duration_ms` from now. Returns the problem `visit_ended` if the visit has ended.
     pub async fn extend_visit(&self, room: &str, pass: &RedeemPass) -> Result<Visit, ClientError> {
         self.on_visit(room, "extend", pass).await
     }
@@ -92,5 +112,13 @@ impl Client {
     async fn on_visit(&self, room: &str, what: &str, pass: &RedeemPass) -> Result<Visit, ClientError> {
         let call = Call::post(Address::of(&["rooms", room, what]));
         self.call(call.json(pass)?.idempotent()).await
+    }
+}
+
+/// The arguments of a command, as the body of a request.
+fn command(why: Option<&str>, through: Option<u64>) -> RoomCommand {
+    RoomCommand {
+        why: why.map(str::to_owned),
+        through,
     }
 }

@@ -49,12 +49,31 @@ impl TicketCookie {
     fn after(held: Option<&Self>, headers: &HeaderMap) -> Result<Option<Self>, ClientError> {
         let given = headers.get_all(SET_COOKIE).iter();
         let given = given.filter_map(|cookie| cookie.to_str().ok()?.split(';').next());
-        let all: Vec<&str> = held.map(Self::expose).into_iter().chain(given).collect();
+        let given: Vec<&str> = given.collect();
+        // A cookie replaces the one of the same name.
+        let replaced = |held: &str| given.iter().any(|given| name(given) == name(held));
+        let held = held.into_iter().flat_map(|held| held.expose().split("; "));
+        let held = held.filter(|held| !replaced(held));
+        let all: Vec<&str> = held.chain(given.iter().copied()).collect();
         match all.is_empty() {
             true => Ok(None),
             false => Self::new(&all.join("; ")).map(Some),
         }
     }
+}
+
+/// The name of a cookie, `name=value`.
+fn name(cookie: &str) -> Option<&str> {
+    cookie.split('=').next()
+}
+
+/// A visitor who joined without a stream.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Joined {
+    /// The visitor's ticket.
+    pub ticket: Ticket,
+    /// The cookie for later requests; none if the service identifies the visitor in another way.
+    pub cookie: Option<TicketCookie>,
 }
 
 /// An event of a visitor's stream.
@@ -133,6 +152,29 @@ impl Client {
             parser: Parser::default(),
             events: VecDeque::new(),
             over: false,
+        })
+    }
+
+    /// Joins a room without a stream, or finds the ticket of the cookie. Read the ticket every few seconds to keep
+    /// it ([`Client::ticket_in_room`]). Without a cookie and a token the client does not repeat a call that may
+    /// have taken effect.
+    pub async fn join_room(
+        &self,
+        room: &str,
+        join: &JoinRoom,
+        cookie: Option<&TicketCookie>,
+    ) -> Result<Joined, ClientError> {
+        let mut call = Call::post(Address::of(&["rooms", room, "join"])).json(join)?;
+        if let Some(cookie) = cookie {
+            call = call.cookie(&cookie.0);
+        }
+        // A repetition by an unknown visitor would take a second ticket.
+        let known = cookie.is_some() || join.token.is_some();
+        let call = if known { call.idempotent() } else { call };
+        let (headers, ticket) = self.call_with_headers(call).await?;
+        Ok(Joined {
+            ticket,
+            cookie: TicketCookie::after(cookie, &headers)?,
         })
     }
 
@@ -230,7 +272,11 @@ mod tests {
         assert_eq!(cookie.expose(), "place=secret; token=other");
         assert!(!format!("{cookie:?}").contains("secret"));
         let held = TicketCookie::after(Some(&cookie), &HeaderMap::new()).unwrap();
-        assert_eq!(held, Some(cookie));
+        assert_eq!(held.as_ref(), Some(&cookie));
+        let mut headers = HeaderMap::new();
+        headers.append(SET_COOKIE, "place=newer; Path=/".parse().unwrap());
+        let newer = TicketCookie::after(held.as_ref(), &headers).unwrap().unwrap();
+        assert_eq!(newer.expose(), "token=other; place=newer");
         assert!(TicketCookie::new("two\nlines").is_err());
     }
 }

@@ -4,7 +4,9 @@ use std::time::Duration;
 
 use futures_util::StreamExt;
 use scripted::{Scripted, Turn};
-use tidegate_client::{Client, ClientError, Destination, Lease, LimitBy, PatchCapacity, new_job};
+use tidegate_client::{
+    Client, ClientError, Destination, JoinRoom, Lease, LimitBy, PatchCapacity, TicketCookie, new_job,
+};
 
 use crate::scripted;
 
@@ -89,6 +91,48 @@ async fn a_change_of_limits_is_retried_only_if_it_can_be_recognized() {
         assert_eq!(requests.len(), times, "{requests:?}");
         let body = serde_json::to_string(&patch).unwrap();
         assert!(requests.iter().all(|sent| sent.ends_with(&body)), "{requests:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_join_is_retried_only_if_the_visitor_can_be_recognized() {
+    let ticket =
+        r#"{"room":"concert","state":"WAITING","roomStatus":"OPEN","waiting":1,"at":"2026-03-01T09:30:00Z"}"#;
+    let head = "200 OK\r\nset-cookie: tidegate_ticket=new; Path=/; HttpOnly";
+    let unknown = JoinRoom::default();
+    let named = JoinRoom {
+        token: Some("signed".into()),
+        ..JoinRoom::default()
+    };
+    let cookie = TicketCookie::new("tidegate_ticket=old").unwrap();
+    for (join, cookie, times) in [
+        (&unknown, None, 1),
+        (&unknown, Some(&cookie), 2),
+        (&named, None, 2),
+    ] {
+        let service = Scripted::start(vec![Turn::HangUp, Turn::Answer(head, ticket.into())]).await;
+        let joined = client(&service).join_room("concert", join, cookie).await;
+        let requests = service.requests();
+        assert_eq!(requests.len(), times, "{requests:?}");
+        for request in requests {
+            assert!(
+                request.starts_with("POST /v1/rooms/concert/join HTTP/1.1\r\n"),
+                "{request}"
+            );
+            assert_eq!(
+                request.contains("cookie: tidegate_ticket=old\r\n"),
+                cookie.is_some(),
+                "{request}"
+            );
+            assert!(
+                request.ends_with(&serde_json::to_string(join).unwrap()),
+                "{request}"
+            );
+        }
+        match times {
+            1 => assert!(joined.unwrap_err().is_retryable()),
+            _ => assert_eq!(joined.unwrap().cookie.unwrap().expose(), "tidegate_ticket=new"),
+        }
     }
 }
 

@@ -3,5 +3,6 @@
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on panics")]
 
 mod failures;
+mod rooms;
 mod scripted;
 mod service;

@@ -19,13 +19,13 @@ use tidegate_server::config::{Config, RoomSettings, TlsConfig};
 
 const DEADLINE: Duration = Duration::from_secs(60);
 
-struct Running {
-    service: Service,
-    client: Client,
+pub(crate) struct Running {
+    pub(crate) service: Service,
+    pub(crate) client: Client,
     _folder: TempDir,
 }
 
-async fn start(change: impl FnOnce(&mut Config)) -> Running {
+pub(crate) async fn start(change: impl FnOnce(&mut Config)) -> Running {
     let folder = tempfile::tempdir().unwrap();
     let mut config = Config::default();
     config.server.listen = ([127, 0, 0, 1], 0).into();
@@ -42,7 +42,7 @@ async fn start(change: impl FnOnce(&mut Config)) -> Running {
     }
 }
 
-async fn in_time<T>(what: impl Future<Output = T>) -> T {
+pub(crate) async fn in_time<T>(what: impl Future<Output = T>) -> T {
     tokio::time::timeout(DEADLINE, what)
         .await
         .expect("it takes too long")
@@ -63,6 +63,8 @@ async fn settle(client: &Client, max: u32, outcome: JobOutcome) {
         result: None,
         error: Some("no such mailbox".into()),
         retry_after_ms: None,
+        scope: None,
+        overloaded: false,
     };
     let answers: Vec<Settlement> = leased.into_iter().map(answer).collect();
     client.settle(&answers).await.unwrap();
@@ -145,7 +147,7 @@ async fn groups_and_batches_can_be_seen_and_changed() {
     let ended = in_time(client.follow_batch("A", "spring").try_collect::<Vec<_>>())
         .await
         .unwrap();
-    assert_eq!(ended.last().unwrap().status, BatchStatus::Failed);
+    assert_eq!(ended.last().unwrap().status, BatchStatus::Cancelled);
     let results: Vec<_> = client.all_results("A", "spring").try_collect().await.unwrap();
     assert!(
         results.iter().all(|job| job.state == JobState::Dead),
@@ -272,7 +274,7 @@ async fn a_worker_settles_everything_and_stops_in_order() {
                 0 => Outcome::failed("no such mailbox"),
                 1 if job.attempt == 1 => panic!("a mistake"),
                 2 if seen.fetch_add(1, Ordering::Relaxed) == 0 => Outcome::throttled(Some(Duration::ZERO)),
-                number => Outcome::done_with(&(number * 2)),
+                number => Outcome::completed_with(&(number * 2)),
             }
         }
     };
@@ -291,7 +293,7 @@ async fn a_worker_settles_everything_and_stops_in_order() {
     let worker = worker.wait(Duration::from_millis(500));
     let tally = in_time(worker.run(handler, stop)).await.unwrap();
     assert_eq!(
-        (tally.done, tally.dead, tally.delayed),
+        (tally.completed, tally.dead, tally.delayed),
         (1_999, 1, 2),
         "{tally:?}"
     );
@@ -317,7 +319,7 @@ async fn a_long_run_keeps_its_lease_and_a_stop_releases_unfinished_jobs() {
     let handler = |job: LeasedJob| async move {
         let ms: u64 = job.payload.get().parse().unwrap();
         tokio::time::sleep(Duration::from_millis(ms)).await;
-        Outcome::done()
+        Outcome::completed()
     };
     let stop = {
         let client = client.clone();
@@ -331,7 +333,11 @@ async fn a_long_run_keeps_its_lease_and_a_stop_releases_unfinished_jobs() {
     let worker = worker.wait(Duration::from_millis(300));
     let run = tokio::time::timeout(3 * DEADLINE, worker.run(handler, stop));
     let tally = run.await.expect("it takes too long").unwrap();
-    assert_eq!((tally.done, tally.returned, tally.stale), (1, 1, 0), "{tally:?}");
+    assert_eq!(
+        (tally.completed, tally.released, tally.stale),
+        (1, 1, 0),
+        "{tally:?}"
+    );
     let endless = client.job("A", "endless").await.unwrap();
     assert_eq!((endless.state, endless.attempts), (JobState::Waiting, 0));
     running.service.shutdown().await.unwrap();
@@ -489,7 +495,7 @@ async fn a_visitor_keeps_the_ticket_by_its_cookie_until_it_is_let_in() {
     let pass = RedeemPass {
         pass: granted.pass.unwrap().token,
         session: None,
-        for_ms: None,
+        duration_ms: None,
     };
     assert_eq!(
         client.redeem_pass("concert", &pass).await.unwrap().state,

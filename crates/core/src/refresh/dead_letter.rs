@@ -17,7 +17,7 @@ use bytes::Bytes;
 use serde::de::Error;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-use super::event::UpdateRequestEvent;
+use super::event::RefreshEvent;
 use super::iso8601;
 use crate::ids::Owner;
 use crate::time::Timestamp;
@@ -47,7 +47,7 @@ pub enum FailureReason {
 /// What is kept of the event.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Original {
-    Event(Box<UpdateRequestEvent>),
+    Event(Box<RefreshEvent>),
     /// Bytes that could not be parsed as an event.
     Raw(Bytes),
 }
@@ -69,7 +69,7 @@ pub struct DeadLetter {
 #[serde(rename_all = "camelCase")]
 struct Wire {
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    original_event: Option<Box<UpdateRequestEvent>>,
+    original_event: Option<Box<RefreshEvent>>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     raw_event: Option<String>,
     failure_reason: FailureReason,

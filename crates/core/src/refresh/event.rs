@@ -1,4 +1,4 @@
-//! `UpdateRequestEvent`: the request to refresh one record, as it travels through the log.
+//! `RefreshEvent`: the request to refresh one record, as it travels through the log.
 //!
 //! Schema 1.1, JSON on the wire:
 //!
@@ -87,7 +87,7 @@ impl<'de> Deserialize<'de> for SchemaVersion {
 /// See the module documentation.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub struct UpdateRequestEvent {
+pub struct RefreshEvent {
     pub schema_version: SchemaVersion,
     pub event_id: EventId,
     pub source: SourceId,
@@ -104,7 +104,7 @@ pub struct UpdateRequestEvent {
     pub version: Version,
 }
 
-impl UpdateRequestEvent {
+impl RefreshEvent {
     pub fn record(&self) -> RecordId {
         RecordId {
             source: self.source.clone(),
@@ -145,8 +145,8 @@ fn exact_version<'de, D: Deserializer<'de>>(from: D) -> Result<Version, D::Error
 }
 
 #[cfg(test)]
-pub(super) fn an_event() -> UpdateRequestEvent {
-    UpdateRequestEvent {
+pub(super) fn an_event() -> RefreshEvent {
+    RefreshEvent {
         schema_version: SchemaVersion::CURRENT,
         event_id: EventId::new("6f1c").unwrap(),
         source: SourceId::new("characters").unwrap(),
@@ -169,7 +169,7 @@ mod tests {
     #[test]
     fn the_fields_on_the_wire() {
         assert_eq!(serde_json::to_string(&an_event()).unwrap(), WIRE);
-        let read: UpdateRequestEvent = serde_json::from_str(WIRE).unwrap();
+        let read: RefreshEvent = serde_json::from_str(WIRE).unwrap();
         assert_eq!(read, an_event());
         assert_eq!(read.record().to_string(), "characters/12345");
     }
@@ -178,7 +178,7 @@ mod tests {
     fn a_number_is_a_key_and_unknown_fields_are_ignored() {
         let old = WIRE.replace(r#""key":"12345""#, r#""key":12345,"later":[1]"#);
         let old = old.replace("\"1.1\"", "\"1.7\"");
-        let read: UpdateRequestEvent = serde_json::from_str(&old).unwrap();
+        let read: RefreshEvent = serde_json::from_str(&old).unwrap();
         assert_eq!(read.key.as_str(), "12345");
     }
 
@@ -201,7 +201,7 @@ mod tests {
             ("\"12345\"", "\"\"", "record key is empty"),
             ("\"12345\"", "{}", "a record key: text or a whole number"),
         ] {
-            let error = serde_json::from_str::<UpdateRequestEvent>(&WIRE.replace(from, to)).unwrap_err();
+            let error = serde_json::from_str::<RefreshEvent>(&WIRE.replace(from, to)).unwrap_err();
             assert!(error.to_string().contains(message), "{error}");
         }
     }

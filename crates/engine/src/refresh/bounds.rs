@@ -19,16 +19,16 @@ impl QuerySettings {
     /// Checks every value, and those that depend on the coalescer's settings. The error names the valid range.
     pub fn validate(&self, coalescer: &CoalescerConfig) -> Result<(), ConfigError> {
         within("query.read_timeout_ms", self.read_timeout_ms.0, 1..=HOUR)?;
-        within("query.ask_wait_ms", self.ask_wait_ms.0, 0..=HOUR)?;
-        within("query.ask_timeout_ms", self.ask_timeout_ms.0, 1..=HOUR)?;
-        within("query.max_asks", self.max_asks as u64, 1..=1_000_000)?;
+        within("query.request_wait_ms", self.request_wait_ms.0, 0..=HOUR)?;
+        within("query.request_timeout_ms", self.request_timeout_ms.0, 1..=HOUR)?;
+        within("query.max_requests", self.max_requests as u64, 1..=1_000_000)?;
         within("query.cache_ttl_ms", self.cache_ttl_ms.0, 0..=DAY)?;
         within("query.cache_entries", self.cache_entries as u64, 1..=100_000_000)?;
         within("query.active_every_ms", self.active_every_ms.0, 0..=30 * DAY)?;
-        let (ask, slot) = (self.ask_timeout_ms, coalescer.send_timeout_ms);
+        let (ask, slot) = (self.request_timeout_ms, coalescer.send_timeout_ms);
         if ask >= slot {
             return Err(ConfigError(format!(
-                "refresh.query.ask_timeout_ms = {} must be shorter than refresh.coalescer.send_timeout_ms = {}: an event \
+                "refresh.query.request_timeout_ms = {} must be shorter than refresh.coalescer.send_timeout_ms = {}: an event \
                  would count as never sent while it is being sent",
                 ask.0, slot.0
             )));
@@ -146,12 +146,12 @@ mod tests {
                 "refresh.work.low_group = \"\": it must be 1 to 100 letters",
             ),
             (
-                query(|query| query.max_asks = usize::MAX),
-                "refresh.query.max_asks = 18446744073709551615: it must be from 1 to 1000000",
+                query(|query| query.max_requests = usize::MAX),
+                "refresh.query.max_requests = 18446744073709551615: it must be from 1 to 1000000",
             ),
             (
-                query(|query| query.ask_timeout_ms = Millis(10_000)),
-                "refresh.query.ask_timeout_ms = 10000 must be shorter than refresh.coalescer.send_timeout_ms = 10000",
+                query(|query| query.request_timeout_ms = Millis(10_000)),
+                "refresh.query.request_timeout_ms = 10000 must be shorter than refresh.coalescer.send_timeout_ms = 10000",
             ),
         ] {
             assert!(

@@ -89,7 +89,7 @@ pub(crate) struct Counters {
     pub(crate) coalesced: Count,
     pub(crate) just_refreshed: Count,
     pub(crate) conflicts: Count,
-    pub(crate) asks_refused: Count,
+    pub(crate) requests_refused: Count,
     pub(crate) send_failed: Count,
     pub(crate) process: [Histogram; 2],
     pub(crate) attempts: ByPriority,
@@ -134,7 +134,7 @@ impl Counters {
             coalesced: self.coalesced.get(),
             just_refreshed: self.just_refreshed.get(),
             conflicts: self.conflicts.get(),
-            asks_refused: self.asks_refused.get(),
+            requests_refused: self.requests_refused.get(),
             send_failed: self.send_failed.get(),
             process_high: self.process[Priority::High as usize].view(),
             process_low: self.process[Priority::Low as usize].view(),
@@ -196,7 +196,7 @@ pub struct CountersView {
     /// Events whose record another worker was fetching: `dedup_lock_conflict_total`.
     pub conflicts: u64,
     /// Requests that could not be queued: the queue was full, or the store or the log was unavailable.
-    pub asks_refused: u64,
+    pub requests_refused: u64,
     /// Events that the log did not confirm: `kafka_producer_send_failed_total`.
     pub send_failed: u64,
     /// From delivery to settlement: `update_process_duration_seconds`.

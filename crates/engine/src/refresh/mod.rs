@@ -10,7 +10,7 @@
 //! | `claims` | extends claims on records, releases them | the store |
 //! | `pressure` | measures the lag, estimates waits, pauses LOW | the log |
 //! | `prefetch`, `retries` | request records before anybody reads them, and those whose retry is due | |
-//! | `dead_letter_reader`, `freshness_census` | dead letters; how fresh all records are | |
+//! | `dead_letters`, `freshness_census` | dead letters; how fresh all records are | |
 //!
 //! Options → [`RefreshService`] → [`RefreshHandle`], [`RefreshError`]. Any number of processes may share the work,
 //! each in any of the [`Roles`]. Nothing here speaks HTTP or names a particular store, log or database.

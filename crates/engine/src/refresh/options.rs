@@ -93,11 +93,11 @@ pub struct QuerySettings {
     /// Longest wait for the database, in milliseconds. Default 1,000.
     pub read_timeout_ms: Millis,
     /// How long a read waits to learn whether its refresh is queued, in milliseconds. Default 20.
-    pub ask_wait_ms: Millis,
+    pub request_wait_ms: Millis,
     /// Longest time that the store or the log may take to queue a refresh, in milliseconds. Default 1,000.
-    pub ask_timeout_ms: Millis,
+    pub request_timeout_ms: Millis,
     /// Requests that may wait in the queue; the publisher rejects further ones at once. Default 10,000.
-    pub max_asks: usize,
+    pub max_requests: usize,
     /// How long the cache serves an entry, in milliseconds. Default 1,000.
     pub cache_ttl_ms: Millis,
     /// Entries in the cache. Default 10,000.
@@ -112,9 +112,9 @@ impl Default for QuerySettings {
     fn default() -> Self {
         Self {
             read_timeout_ms: Millis(1_000),
-            ask_wait_ms: Millis(20),
-            ask_timeout_ms: Millis(1_000),
-            max_asks: 10_000,
+            request_wait_ms: Millis(20),
+            request_timeout_ms: Millis(1_000),
+            max_requests: 10_000,
             cache_ttl_ms: Millis(1_000),
             cache_entries: 10_000,
             cache_bytes: 64 << 20,

@@ -197,13 +197,13 @@ impl RoomsHandle {
 
     /// Creates the room unless the store has it, and serves it as stored. A lost room starts paused: nobody knows
     /// any more how many seats it sold, or what operators had set.
-    pub async fn make(&self, room: &RoomId, config: RoomConfig) -> Result<RoomHandle, StoreError> {
+    pub async fn create(&self, room: &RoomId, config: RoomConfig) -> Result<RoomHandle, StoreError> {
         let presence = config.presence_ms;
         let status = match self.lost_mut().contains(room) {
             true => Status::Paused,
             false => Status::Open,
         };
-        if self.0.store.make(room, config, status).await? && status == Status::Paused {
+        if self.0.store.create(room, config, status).await? && status == Status::Paused {
             tracing::error!(%room, "the store lost a room; created it again, empty and paused until an operator resumes it");
         }
         self.lost_mut().remove(room);
@@ -289,7 +289,7 @@ impl RoomsHandle {
         let opened = self.opened_mut().get(room).cloned();
         match opened {
             // Also puts an existing room back on the list.
-            Some(config) => drop(self.make(room, config).await?),
+            Some(config) => drop(self.create(room, config).await?),
             None if !there => self.let_go(room),
             None => {}
         }

@@ -467,7 +467,7 @@ async fn a_room_that_was_removed_ends_with_its_streams_and_can_be_made_again() {
     })
     .await;
     assert!(handle.find(&name()).await.unwrap().is_none());
-    let again = handle.make(&name(), RoomConfig::default()).await.unwrap();
+    let again = handle.create(&name(), RoomConfig::default()).await.unwrap();
     assert!(!again.is_gone());
     granted(&mut visits(&again, "a").await).await;
 }

@@ -133,7 +133,10 @@ pub async fn old_records_are_dropped(backend: &dyn Backend) {
 
 /// Applies where configured and supported; no backend drops what a group still needs.
 pub async fn what_is_done_goes_sooner_and_nothing_else(backend: &dyn Backend) {
-    let harness = Harness::with(backend, |settings| settings.high.done_retention = Some(Millis(1))).await;
+    let harness = Harness::with(backend, |settings| {
+        settings.high.completed_retention = Some(Millis(1))
+    })
+    .await;
     harness.append_numbers(0, 60).await;
     let mut quick = harness.consume_as("quick").await;
     let mut slow = harness.consume_as("slow").await;

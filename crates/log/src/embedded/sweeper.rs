@@ -67,7 +67,12 @@ fn expired(shared: &Shared, place: Place) -> Result<u64, DiskError> {
     let bound = head.end.min(head.start + MAX_DROPPED);
     let old = older_than(&*shared.disk, place, head.start..bound, now - settings.retention)?;
     let finished = head.start..bound.min(done).max(head.start);
-    let done = older_than(&*shared.disk, place, finished, now - settings.done_retention())?;
+    let done = older_than(
+        &*shared.disk,
+        place,
+        finished,
+        now - settings.completed_retention(),
+    )?;
     Ok(old.max(done))
 }
 

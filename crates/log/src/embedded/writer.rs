@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
 use tidegate_core::time::Timestamp;
-use tidegate_durable::{Asked, Changes, Op, Persist, SyncNeed, codec as plain};
+use tidegate_durable::{Changes, Op, Persist, ReplyNeeds, SyncNeed, codec as plain};
 
 use super::Visible;
 use super::codec::{self, Committed};
@@ -162,7 +162,7 @@ impl Persist for Writer {
         self.changes
     }
 
-    fn take_changes(&mut self, _: Asked) -> Changes {
+    fn take_changes(&mut self, _: ReplyNeeds) -> Changes {
         let mut ops = std::mem::take(&mut self.ops);
         let moved = std::mem::take(&mut self.moved).into_iter();
         let heads: Vec<(Place, Head)> = moved.map(|place| (place, self.heads[&place])).collect();

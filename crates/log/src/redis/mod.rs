@@ -172,7 +172,7 @@ impl Shared {
                 )
                 .arg(self.server.caller.time())
                 .number(settings.retention.0)
-                .number(settings.done_retention().0)
+                .number(settings.completed_retention().0)
                 .number(MAX_DROPPED);
                 while self.server.number(&call).await? as u64 == MAX_DROPPED {}
             }

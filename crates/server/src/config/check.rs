@@ -7,6 +7,7 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use reqwest::Url;
 use tidegate_api::Role;
+use tidegate_core::bulk::config::rate_error;
 use tidegate_core::ids::{JobType, QueueId};
 use tidegate_core::secret::Secret;
 use tidegate_core::time::Millis;
@@ -204,27 +205,19 @@ impl Config {
                 target.concurrency > 0,
                 "{at}.concurrency = 0: it must be at least 1"
             );
-            if let Some(rps) = target.rps {
-                ensure!(
-                    rps.is_finite() && rps > 0.0 && rps <= 1e9,
-                    "{at}.rps = {rps}: it must be above 0 and at most 1000000000"
-                );
+            if let Some(rps) = target.rps
+                && let Some(right) = rate_error(rps, self.backpressure.window())
+            {
+                return Err(ConfigError(format!("{at}.rps = {rps}: {right}")));
             }
-            for (field, value) in [("timeout_ms", target.timeout_ms), ("slow_ms", target.slow_ms)] {
-                ensure!(
-                    value != Some(Millis(0)),
-                    "{at}.{field} = 0: it must be at least 1 ms"
-                );
-            }
+            ensure!(
+                target.timeout_ms != Some(Millis(0)),
+                "{at}.timeout_ms = 0: it must be at least 1 ms"
+            );
             if let Some(queue) = self.queues.get(name) {
                 for (field, given, instead) in [
                     ("worker_count", queue.worker_count.is_some(), "concurrency"),
                     ("rps", queue.rps.is_some() && target.rps.is_some(), "rps"),
-                    (
-                        "slow_ms",
-                        queue.slow_ms.is_some() && target.slow_ms.is_some(),
-                        "slow_ms",
-                    ),
                 ] {
                     ensure!(
                         !given,
@@ -564,12 +557,11 @@ mod tests {
                 target("concurrency = 0"),
                 "targets.mail.concurrency = 0: it must be at least 1",
             ),
-            (target("rps = 0"), "targets.mail.rps = 0: it must be above 0"),
+            (target("rps = 0"), "targets.mail.rps = 0: it must be from 0.00001"),
             (
                 target("timeout_ms = 0"),
                 "targets.mail.timeout_ms = 0: it must be at least 1 ms",
             ),
-            (target("slow_ms = 0"), "targets.mail.slow_ms = 0"),
             (
                 target("secret = \"abc\""),
                 "targets.mail.secret must be `whsec_` and base64 of 24 to 64 bytes",

@@ -572,7 +572,7 @@ mod tests {
                 "[backpressure]\nglobal_rps = 0",
                 &[],
                 &[],
-                "backpressure.global_rps = 0: it must be above 0",
+                "backpressure.global_rps = 0: it must be from 0.00001",
             ),
         ] {
             let error = read(file, env, flags).unwrap_err();

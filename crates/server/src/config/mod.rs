@@ -34,7 +34,7 @@ pub use refresh::{
 pub use room::{RoomSection, RoomSettings};
 pub use service::{
     AuditConfig, CallbackConfig, KeyConfig, LogConfig, LogFormat, MetricsConfig, RedisConfig, ServerConfig,
-    StoreConfig, StoreKind, TargetConfig, TlsConfig, TracingConfig,
+    StoreConfig, StoreKind, TargetConfig, ThrottleScopeConfig, TlsConfig, TracingConfig,
 };
 pub use tidegate_api::Role;
 pub use tidegate_core::config::ConfigError;
@@ -101,7 +101,6 @@ impl Config {
             }
             let queue = bulk.queues.entry(name.clone()).or_default();
             queue.rps = target.rps.or(queue.rps);
-            queue.slow_ms = target.slow_ms.or(queue.slow_ms);
             queue.worker_count = Some(target.concurrency);
         }
         bulk

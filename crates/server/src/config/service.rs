@@ -161,15 +161,25 @@ pub struct TargetConfig {
     /// Longest time for one call, in milliseconds; `worker_pool.job_timeout_ms` if absent.
     #[serde(default)]
     pub timeout_ms: Option<Millis>,
-    /// A response slower than this lowers the target's rate like a throttle, in milliseconds.
+    /// Whose calls were too many when the target answers 429 or 503: those of the whole queue, or those of the job's
+    /// group. A response may say otherwise in its header `tidegate-throttle-scope`.
     #[serde(default)]
-    pub slow_ms: Option<Millis>,
+    pub throttle_scope: ThrottleScopeConfig,
     /// Headers of every call.
     #[serde(default)]
     pub headers: BTreeMap<String, Secret>,
     /// The budget that every call needs a token of. Refreshes of the same provider share it.
     #[serde(default)]
     pub budget: Option<TargetId>,
+}
+
+/// Whose calls a target finds too many.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ThrottleScopeConfig {
+    #[default]
+    Queue,
+    Group,
 }
 
 fn default_concurrency() -> u32 {

@@ -137,7 +137,7 @@ pub(crate) fn lag(lags: Lags) -> api::RefreshLag {
         low: one(lags.low),
         dead: lags.dead,
         low_paused: lags.low_paused,
-        looked_at: lags.looked_at.map(time),
+        measured_at: lags.measured_at.map(time),
     }
 }
 
@@ -166,7 +166,7 @@ pub(crate) fn counters(view: CountersView) -> api::RefreshCounters {
         upgraded: view.upgraded,
         coalesced: view.coalesced,
         just_refreshed: view.just_refreshed,
-        asks_refused: view.asks_refused,
+        requests_refused: view.requests_refused,
         send_failed: view.send_failed,
         tokens_acquired: both(view.tokens_acquired),
         tokens_rejected: both(view.tokens_rejected),

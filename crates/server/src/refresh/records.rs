@@ -306,7 +306,7 @@ pub(crate) async fn refresh(
     let handle = app.refresh_handle()?;
     let id = record_id(handle, &source, &key)?;
     let requested_at = handle.now();
-    let wait = Duration::from(handle.options().query.ask_timeout_ms) + MARGIN;
+    let wait = Duration::from(handle.options().query.request_timeout_ms) + MARGIN;
     let published = handle.request_refresh(&id, correlation(&headers), wait).await?;
     let (outcome, version) = outcome(published, handle.now())?;
     let body = Json(RefreshRequested {

@@ -1,7 +1,7 @@
 //! The state of the refresh module, its sources, and the release of a budget.
 
 use axum::extract::State;
-use tidegate_api::{HoldLifted, Page, Reason, RefreshBreakers, RefreshOverview, Role, Source};
+use tidegate_api::{HoldLifted, Page, Reason, RefreshBreakers, RefreshOverview, RefreshRole, Role, Source};
 use tidegate_core::ids::TargetId;
 use tidegate_engine::refresh::Roles;
 
@@ -92,10 +92,14 @@ pub(crate) async fn release(
     }))
 }
 
-fn roles(roles: Roles) -> Vec<String> {
-    let all = [("query", roles.query), ("work", roles.work), ("plan", roles.plan)];
+fn roles(roles: Roles) -> Vec<RefreshRole> {
+    let all = [
+        (RefreshRole::Query, roles.query),
+        (RefreshRole::Work, roles.work),
+        (RefreshRole::Plan, roles.plan),
+    ];
     let played = all.into_iter().filter(|(_, played)| *played);
-    played.map(|(name, _)| name.to_owned()).collect()
+    played.map(|(role, _)| role).collect()
 }
 
 /// Lists the sources of records.

@@ -5,14 +5,14 @@ use sha2::{Digest, Sha256};
 use tidegate_core::ids::RoomId;
 use tidegate_engine::room::identity::Browser;
 
-const COOKIE: &str = "tidegate_place";
+const COOKIE: &str = "tidegate_ticket";
 /// Browsers accept a cookie of this name over HTTPS only, and for this host only.
-const SECURE_COOKIE: &str = "__Host-tidegate_place";
+const SECURE_COOKIE: &str = "__Host-tidegate_ticket";
 /// How long a browser keeps a cookie: a day.
-const SECONDS: u64 = 86_400;
+const MAX_AGE_SECONDS: u64 = 86_400;
 
 /// All cookies of a request.
-fn all(headers: &HeaderMap) -> impl Iterator<Item = (&str, &str)> {
+fn cookies(headers: &HeaderMap) -> impl Iterator<Item = (&str, &str)> {
     let values = headers.get_all(header::COOKIE).iter();
     values
         .filter_map(|value| value.to_str().ok())
@@ -22,13 +22,13 @@ fn all(headers: &HeaderMap) -> impl Iterator<Item = (&str, &str)> {
 
 /// The value of one cookie.
 pub(crate) fn value<'a>(headers: &'a HeaderMap, wanted: &str) -> Option<&'a str> {
-    all(headers).find_map(|(name, value)| (name == wanted).then_some(value))
+    cookies(headers).find_map(|(name, value)| (name == wanted).then_some(value))
 }
 
 /// The `Set-Cookie` header of a cookie. `SameSite=Lax`, so that a link from another site to the waiting page finds the ticket.
-fn set(name: &str, value: &str, secure: bool) -> Option<HeaderValue> {
+fn set_cookie(name: &str, value: &str, secure: bool) -> Option<HeaderValue> {
     let secure = if secure { "; Secure" } else { "" };
-    let cookie = format!("{name}={value}; Path=/; Max-Age={SECONDS}; HttpOnly; SameSite=Lax{secure}");
+    let cookie = format!("{name}={value}; Path=/; Max-Age={MAX_AGE_SECONDS}; HttpOnly; SameSite=Lax{secure}");
     HeaderValue::try_from(cookie).ok()
 }
 
@@ -36,7 +36,7 @@ fn set(name: &str, value: &str, secure: bool) -> Option<HeaderValue> {
 /// of another host could have set.
 pub(crate) fn browser(headers: &HeaderMap, tls: bool) -> Option<Browser> {
     let mut found = None;
-    for (name, value) in all(headers) {
+    for (name, value) in cookies(headers) {
         match name {
             SECURE_COOKIE => {
                 if let Some(browser) = Browser::parse(value) {
@@ -53,7 +53,7 @@ pub(crate) fn browser(headers: &HeaderMap, tls: bool) -> Option<Browser> {
 /// The header that sets a browser's cookie. `secure` means that the browser used HTTPS.
 pub(crate) fn set_browser(browser: &Browser, secure: bool) -> Option<HeaderValue> {
     let name = if secure { SECURE_COOKIE } else { COOKIE };
-    set(name, &browser.text(), secure)
+    set_cookie(name, &browser.text(), secure)
 }
 
 /// The name of the identity cookie of one room.
@@ -66,20 +66,20 @@ pub(crate) fn named(room: &RoomId, secure: bool) -> String {
 
 /// The header that sets the identity cookie of a room.
 pub(crate) fn set_named(room: &RoomId, signed: &str, secure: bool) -> Option<HeaderValue> {
-    set(&named(room, secure), signed, secure)
+    set_cookie(&named(room, secure), signed, secure)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn with(cookie: &str) -> HeaderMap {
+    fn headers_with(cookie: &str) -> HeaderMap {
         let mut headers = HeaderMap::new();
         headers.insert(header::COOKIE, cookie.parse().unwrap());
         headers
     }
 
-    fn given(browser: &Browser, secure: bool) -> String {
+    fn set_cookie_text(browser: &Browser, secure: bool) -> String {
         set_browser(browser, secure).unwrap().to_str().unwrap().to_owned()
     }
 
@@ -87,30 +87,30 @@ mod tests {
     fn a_browser_is_identified_by_its_cookie() {
         let known = Browser::fresh().unwrap();
         assert_ne!(known, Browser::fresh().unwrap());
-        let (plain, secure) = (given(&known, false), given(&known, true));
-        assert!(plain.starts_with("tidegate_place=") && !plain.contains("Secure"));
+        let (plain, secure) = (set_cookie_text(&known, false), set_cookie_text(&known, true));
+        assert!(plain.starts_with("tidegate_ticket=") && !plain.contains("Secure"));
         assert!(plain.ends_with("; Path=/; Max-Age=86400; HttpOnly; SameSite=Lax"));
-        assert!(secure.starts_with("__Host-tidegate_place="));
+        assert!(secure.starts_with("__Host-tidegate_ticket="));
         assert!(secure.ends_with("; Path=/; Max-Age=86400; HttpOnly; SameSite=Lax; Secure"));
         let (plain, secure) = (
             plain.split(';').next().unwrap(),
             secure.split(';').next().unwrap(),
         );
         let both = format!("a=b; {plain}");
-        assert_eq!(browser(&with(&both), false), Some(known.clone()));
-        assert_eq!(browser(&with(plain), true), None, "not with TLS");
-        let other = given(&Browser::fresh().unwrap(), false);
+        assert_eq!(browser(&headers_with(&both), false), Some(known.clone()));
+        assert_eq!(browser(&headers_with(plain), true), None, "not with TLS");
+        let other = set_cookie_text(&Browser::fresh().unwrap(), false);
         let both = format!("{other}; {secure}");
-        assert_eq!(browser(&with(&both), false), Some(known.clone()));
-        assert_eq!(browser(&with(secure), true), Some(known));
+        assert_eq!(browser(&headers_with(&both), false), Some(known.clone()));
+        assert_eq!(browser(&headers_with(secure), true), Some(known));
     }
 
     #[test]
     fn an_invalid_cookie_counts_as_none() {
         let good = Browser::fresh().unwrap().text();
-        assert_eq!(browser(&with("tidegate_place=guess"), false), None);
-        let behind = format!("tidegate_place=odd; tidegate_place={good}");
-        assert!(browser(&with(&behind), false).is_some());
+        assert_eq!(browser(&headers_with("tidegate_ticket=guess"), false), None);
+        let behind = format!("tidegate_ticket=odd; tidegate_ticket={good}");
+        assert!(browser(&headers_with(&behind), false).is_some());
         assert_eq!(browser(&HeaderMap::new(), false), None);
     }
 }

@@ -262,7 +262,7 @@ impl Rooms {
         let opens_at = event.opens_at.map(|at| tidegate_api::Time(at.0));
         settings.opens_at = opens_at.or(settings.opens_at);
         // Another process may have created it meanwhile: then its answer of the event service holds.
-        let room = self.handle.make(&id, settings.core()).await?;
+        let room = self.handle.create(&id, settings.core()).await?;
         self.of_template(room)
     }
 

@@ -131,7 +131,7 @@ pub(crate) async fn check(
 
 /// Extends a visit.
 ///
-/// The visitor may stay for `forMs` milliseconds from now, never shorter than before. A visit that has ended does not
+/// The visitor may stay for `durationMs` milliseconds from now, never shorter than before. A visit that has ended does not
 /// continue.
 #[utoipa::path(
     post, path = "/v1/rooms/{room}/extend",
@@ -139,7 +139,7 @@ pub(crate) async fn check(
     params(("room" = String, Path)),
     request_body(
         content = RedeemPass, description = "The pass, and how long its visitor may stay.",
-        example = json!({"pass": "eyJhbGciOiJFZERTQSJ9.e30.c2lnbmF0dXJl", "forMs": 300000})
+        example = json!({"pass": "eyJhbGciOiJFZERTQSJ9.e30.c2lnbmF0dXJl", "durationMs": 300000})
     ),
     responses((status = 200, description = "The visit with its new end.", body = Visit))
 )]
@@ -151,7 +151,7 @@ pub(crate) async fn extend(
 ) -> ApiResult<Json<Visit>> {
     let (served, claims) = presented(&app, &caller, &name, &body).await?;
     // By default as long as the first visit.
-    let by = body.for_ms.map_or(served.settings.inside_ms, Millis);
+    let by = body.duration_ms.map_or(served.settings.inside_ms, Millis);
     let visited = match fail_open::issued(&claims) {
         true => Visited::Inside {
             until: app.now() + by,

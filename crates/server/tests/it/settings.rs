@@ -158,6 +158,7 @@ fn the_documented_defaults_hold() {
         ("/backpressure/default_backoff_ms", "1000"),
         ("/backpressure/max_backoff_ms", "60000"),
         ("/congestion/enabled", "true"),
+        ("/congestion/adaptive", "true"),
         ("/congestion/base_backoff_ms", "1000"),
         ("/congestion/max_backoff_ms", "120000"),
         ("/congestion/stats_retention_ms", "3600000"),

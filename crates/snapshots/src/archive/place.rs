@@ -10,6 +10,7 @@ use jiff::{Span, Unit};
 use object_store::local::LocalFileSystem;
 use object_store::path::Path;
 use object_store::{Attribute, Attributes, ObjectStore, ObjectStoreExt, PutOptions, PutPayload};
+use tidegate_core::hash::fnv1a;
 use tidegate_core::ids::SourceId;
 use tidegate_core::time::{Millis, Timestamp};
 
@@ -277,10 +278,7 @@ pub(super) fn source_name(source: &SourceId) -> String {
         .take(MAX_NAME)
         .map(|char| if plain(char) { char } else { '_' })
         .collect();
-    // FNV-1a: it only has to be stable across machines and releases.
-    let number = text.bytes().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
-        (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
-    });
+    let number = fnv1a(text.as_bytes());
     format!("{kept}.{number:016x}")
 }
 

@@ -8,7 +8,7 @@ mod counts;
 mod dead_letters;
 pub(crate) mod driver;
 mod history;
-mod lapsed;
+mod lapsed_failures;
 #[cfg(any(feature = "mysql", feature = "postgres"))]
 pub(crate) mod lent;
 #[cfg(test)]

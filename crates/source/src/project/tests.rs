@@ -2,6 +2,7 @@
 
 use proptest::prelude::*;
 use serde_json::Value;
+use tidegate_core::rng::Rng;
 
 use super::*;
 
@@ -276,11 +277,8 @@ proptest! {
 
     #[test]
     fn writing_does_not_matter_and_content_does(one in record(), other in record(), seed in any::<u64>()) {
-        let mut state = seed;
-        let mut dice = |end: usize| {
-            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-            (state >> 33) as usize % end
-        };
+        let mut rng = Rng::new(seed);
+        let mut dice = |end: usize| rng.below(end as u64) as usize;
         let (mut first, mut second) = (String::new(), String::new());
         write_anyhow(&one, &mut dice, &mut first);
         write_anyhow(&one, &mut dice, &mut second);

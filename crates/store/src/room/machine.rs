@@ -114,7 +114,7 @@ impl Rooms {
     }
 
     /// Returns false if it exists; it stays as it is.
-    pub(super) fn make(
+    pub(super) fn create(
         &mut self,
         name: &RoomId,
         incarnation: u64,

@@ -67,12 +67,12 @@ impl<S: Run<Rooms> + HasNotifier> RoomStore for S {
         Ok(())
     }
 
-    async fn make(&self, room: &RoomId, config: RoomConfig, status: Status) -> Result<bool, StoreError> {
+    async fn create(&self, room: &RoomId, config: RoomConfig, status: Status) -> Result<bool, StoreError> {
         validated(&config)?;
         let name = room.clone();
         let run = move |rooms: &mut Rooms, wall| {
             (
-                rooms.make(&name, new_incarnation(), config, status, wall),
+                rooms.create(&name, new_incarnation(), config, status, wall),
                 ReplyAfter::Sync,
             )
         };

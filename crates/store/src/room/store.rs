@@ -27,7 +27,7 @@ pub trait RoomStore: Send + Sync + fmt::Debug + 'static {
     async fn open(&self, room: &RoomId, config: RoomConfig) -> Result<(), StoreError>;
 
     /// Creates the room with this status. Returns false if it exists already, and leaves it as it is.
-    async fn make(&self, room: &RoomId, config: RoomConfig, status: Status) -> Result<bool, StoreError>;
+    async fn create(&self, room: &RoomId, config: RoomConfig, status: Status) -> Result<bool, StoreError>;
 
     /// Removes a room that is over, with everything it remembers.
     async fn remove(&self, room: &RoomId) -> Result<RemoveOutcome, StoreError>;

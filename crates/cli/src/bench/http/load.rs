@@ -238,6 +238,8 @@ fn done(lease: String) -> Settlement {
         result: None,
         error: None,
         retry_after_ms: None,
+        scope: None,
+        overloaded: false,
     }
 }
 

@@ -231,7 +231,7 @@ impl Stage {
         let pass = RedeemPass {
             pass: pass.token,
             session: Some(format!("visit-{}", log.number)),
-            for_ms: None,
+            duration_ms: None,
         };
         less(&self.waiting);
         more(&self.inside);

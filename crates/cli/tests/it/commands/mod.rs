@@ -2,6 +2,7 @@
 
 mod records;
 mod redis;
+mod rooms;
 mod serve_and_config;
 mod service;
 mod store;

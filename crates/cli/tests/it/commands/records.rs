@@ -32,7 +32,7 @@ async fn world(change: impl FnOnce(&mut UpstreamSettings)) -> World {
         "[budgets.api]\n[sources.character]\nurl = \"{}/character/{{key}}\"\ntarget = \"api\"\n\
          connect_timeout_ms = 60000\ntimeout_ms = 60000\n\
          fields = [\"character_name\", \"revision\"]\nprefetch = false\n[refresh.query]\ncache_ttl_ms = 50\n\
-         ask_wait_ms = 20000\nask_timeout_ms = 20000\nread_timeout_ms = 20000\n\
+         request_wait_ms = 20000\nrequest_timeout_ms = 20000\nread_timeout_ms = 20000\n\
          [refresh.log]\nsend_timeout_ms = 20000\n[refresh.coalescer]\nsend_timeout_ms = 60000\n\
          [refresh.breaker]\nslow_ms = 20000\n\
          [refresh.work]\nhigh_flush_ms = 10\n[refresh.watch]\nfollow_every_ms = 100\n",

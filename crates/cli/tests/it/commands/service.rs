@@ -64,6 +64,8 @@ impl Running {
             result: None,
             error: Some("no such mailbox".into()),
             retry_after_ms: None,
+            scope: None,
+            overloaded: false,
         };
         let answers: Vec<Settlement> = leased.into_iter().map(answer).collect();
         self.client.settle(&answers).await.unwrap();
@@ -214,7 +216,7 @@ async fn groups_and_batches_are_shown_and_changed() {
         service.ok(&["batch", "seal", "A", "z"]).await,
         "sealed with 0 jobs\n"
     );
-    assert!(service.ok(&["batch", "pause", "A", "x"]).await.contains("paused"));
+    assert!(service.ok(&["batch", "pause", "A", "x"]).await.contains("PAUSED"));
     service.ok(&["batch", "resume", "A", "x"]).await;
     assert_eq!(service.json(&["batch", "results", "A", "x"]).await.len(), 3);
     assert!(
@@ -237,6 +239,7 @@ async fn groups_and_batches_are_shown_and_changed() {
         service
             .ok(&["batch", "show", "A", "x"])
             .await
+            .to_lowercase()
             .contains("cancelled")
     );
     service.jobs("B", "w", 0..1).await;
@@ -246,7 +249,7 @@ async fn groups_and_batches_are_shown_and_changed() {
     assert_eq!(retried[0]["state"], "WAITING");
 
     assert!(service.ok(&["stats"]).await.contains("embedded available"));
-    assert_eq!(service.json(&["stats"]).await[0]["store"]["kind"], "embedded");
+    assert_eq!(service.json(&["stats"]).await[0]["store"]["backend"], "EMBEDDED");
     assert!(service.ok(&["targets", "list"]).await.starts_with("TARGET"));
 }
 
@@ -338,7 +341,7 @@ async fn a_batch_is_watched_until_it_completes() {
         let handler = |job: LeasedJob| async move {
             match &*job.batch {
                 "bad" => Outcome::failed("no such mailbox"),
-                _ => Outcome::done(),
+                _ => Outcome::completed(),
             }
         };
         tokio::spawn(Worker::new(client).run(handler, std::future::pending()))

@@ -95,3 +95,41 @@ fn slug(heading: &str) -> String {
         .filter(|sign| sign.is_alphanumeric() || [' ', '-', '_'].contains(sign));
     kept.map(|sign| if sign == ' ' { '-' } else { sign }).collect()
 }
+
+/// Who upgrades reads the table; the program compares the constants.
+#[test]
+fn the_changelog_names_the_version_of_every_format() {
+    let constant = |file: &str, name: &str| -> u32 {
+        let text = read(&root().join(file));
+        let found = text.lines().find_map(|line| {
+            let value = line.split_once(&format!("const {name}: u32 = "))?.1;
+            value.trim_end_matches(';').parse().ok()
+        });
+        found.unwrap_or_else(|| panic!("{file} has no {name}"))
+    };
+    let schema = |part: &str| constant(&format!("crates/store/src/{part}/redis/mod.rs"), "SCHEMA");
+    let rows = [
+        format!(
+            "| data folder | {} |",
+            constant("crates/durable/src/folder.rs", "FORMAT")
+        ),
+        format!(
+            "| Redis: jobs, refresh, rooms | {}, {}, {} |",
+            schema("bulk"),
+            schema("refresh"),
+            schema("room")
+        ),
+        format!(
+            "| snapshot database | {} |",
+            constant("crates/snapshots/src/sql/schema.rs", "SCHEMA_VERSION")
+        ),
+        format!(
+            "| export | {} |",
+            constant("crates/store/src/bulk/transfer.rs", "EXPORT_VERSION")
+        ),
+    ];
+    let changelog = read(&root().join("CHANGELOG.md"));
+    for row in rows {
+        assert!(changelog.contains(&row), "CHANGELOG.md has no row {row:?}");
+    }
+}

@@ -32,9 +32,12 @@ const RETIRED: [(&str, &str); 22] = [
 fn retired_words_stay_retired() {
     let mut found = files(
         &[
-            "crates", "web", "docs", "deploy", "examples", "tests", "bench", "fuzz",
+            "crates", "web", "docs", "deploy", "examples", "tests", "bench", "fuzz", ".github",
         ],
-        &["rs", "lua", "js", "mjs", "md", "toml", "py", "ts", "yml"],
+        &[
+            "rs", "lua", "js", "mjs", "md", "toml", "py", "ts", "yml", "yaml", "html", "css", "json", "sh",
+            "go",
+        ],
     );
     found.extend(
         [
@@ -42,6 +45,7 @@ fn retired_words_stay_retired() {
             "ARCHITECTURE.md",
             "CHANGELOG.md",
             "CONTRIBUTING.md",
+            "SECURITY.md",
             "tidegate.toml",
         ]
         .map(|name| root().join(name)),

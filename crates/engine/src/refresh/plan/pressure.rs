@@ -39,7 +39,7 @@ pub struct Lags {
     /// LOW is paused.
     pub low_paused: bool,
     /// When all topics were measured; none before the first success.
-    pub looked_at: Option<Timestamp>,
+    pub measured_at: Option<Timestamp>,
 }
 
 #[derive(Debug, Default)]
@@ -147,7 +147,7 @@ impl LagWatcher {
             let state = &mut *self.state();
             let lags = &mut state.lags;
             if high.is_some() && low.is_some() && dead.is_some() {
-                lags.looked_at = Some(now);
+                lags.measured_at = Some(now);
             }
             if let Some(high) = &high {
                 lags.high = view(high, &mut state.high);

@@ -7,7 +7,7 @@ use tidegate_core::ids::{CorrelationId, EventId, RecordId};
 use tidegate_core::priority::Priority;
 use tidegate_core::refresh::Version;
 use tidegate_core::refresh::dead_letter::DeadLetter;
-use tidegate_core::refresh::event::{Reason, SchemaVersion, UpdateRequestEvent};
+use tidegate_core::refresh::event::{Reason, RefreshEvent, SchemaVersion};
 use tidegate_core::time::Timestamp;
 use tidegate_log::{Record, Topic};
 
@@ -41,12 +41,12 @@ pub(crate) struct EventParams {
     pub(crate) version: Version,
 }
 
-pub(crate) fn event(params: EventParams) -> UpdateRequestEvent {
+pub(crate) fn event(params: EventParams) -> RefreshEvent {
     let id = random_id();
     let correlation_id = params
         .correlation
         .unwrap_or_else(|| CorrelationId::new(&id).expect("an id of 36 characters is short and not empty"));
-    UpdateRequestEvent {
+    RefreshEvent {
         schema_version: SchemaVersion::CURRENT,
         event_id: EventId::new(&id).expect("an id of 36 characters is short and not empty"),
         source: params.record.source,
@@ -60,15 +60,15 @@ pub(crate) fn event(params: EventParams) -> UpdateRequestEvent {
     }
 }
 
-pub(crate) fn encode(event: &UpdateRequestEvent) -> Bytes {
+pub(crate) fn encode(event: &RefreshEvent) -> Bytes {
     Bytes::from(serde_json::to_vec(event).expect("an event has only text and numbers"))
 }
 
-pub(crate) fn decode(bytes: &[u8]) -> Result<UpdateRequestEvent, String> {
+pub(crate) fn decode(bytes: &[u8]) -> Result<RefreshEvent, String> {
     serde_json::from_slice(bytes).map_err(|error| error.to_string())
 }
 
-pub(crate) fn record(event: &UpdateRequestEvent) -> Record {
+pub(crate) fn record(event: &RefreshEvent) -> Record {
     Record {
         topic: topic(event.priority),
         key: log_key(&event.record()),

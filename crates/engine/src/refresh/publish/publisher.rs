@@ -88,7 +88,7 @@ pub(crate) struct Publisher {
 
 impl Publisher {
     pub(crate) fn new(shared: Arc<Shared>) -> (Self, impl Future<Output = ()> + Send + 'static) {
-        let (single_flight, flight_worker) = SingleFlight::new(shared.options.query.max_asks);
+        let (single_flight, flight_worker) = SingleFlight::new(shared.options.query.max_requests);
         let publish_worker = Arc::new(PublishWorker::new(shared));
         let running = run(publish_worker.clone(), flight_worker);
         (
@@ -105,7 +105,7 @@ impl Publisher {
         let subject = (ask.record.clone(), ask.reason == Reason::UserRequest);
         let flight = self.single_flight.join_or_start(subject, || ask);
         if flight.is_none() {
-            self.publish_worker.shared.counters.asks_refused.add(1);
+            self.publish_worker.shared.counters.requests_refused.add(1);
         }
         flight
     }
@@ -149,7 +149,7 @@ impl PublishWorker {
         let outcomes = match self.coalesce(&asks).await {
             Ok(outcomes) => outcomes,
             Err(why) => {
-                self.shared.counters.asks_refused.add(asks.len() as u64);
+                self.shared.counters.requests_refused.add(asks.len() as u64);
                 return vec![PublishOutcome::Refused { why }; asks.len()];
             }
         };
@@ -224,7 +224,7 @@ impl PublishWorker {
         }
         let unconfirmed = (failed.len() + doubtful.len()) as u64;
         self.shared.counters.send_failed.add(unconfirmed);
-        self.shared.counters.asks_refused.add(unconfirmed);
+        self.shared.counters.requests_refused.add(unconfirmed);
         if !doubtful.is_empty() {
             let until = now + self.shared.options.config.coalescer.send_timeout_ms;
             self.shared.in_doubt.raise(doubtful, until, now);
@@ -261,7 +261,7 @@ impl PublishWorker {
     }
 
     fn limit(&self) -> Duration {
-        self.shared.options.query.ask_timeout_ms.into()
+        self.shared.options.query.request_timeout_ms.into()
     }
 
     /// Treats a store that does not answer in time as unavailable.

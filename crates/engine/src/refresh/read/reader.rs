@@ -164,7 +164,7 @@ impl Reader {
             read_at: seen.read_at,
             correlation,
         };
-        self.asked(ask, self.shared.options.query.ask_wait_ms.into())
+        self.asked(ask, self.shared.options.query.request_wait_ms.into())
             .await
     }
 

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use tidegate_core::refresh::dead_letter::{DeadLetter, FailureReason, Original};
-use tidegate_core::refresh::event::UpdateRequestEvent;
+use tidegate_core::refresh::event::RefreshEvent;
 use tidegate_core::retry::pause;
 use tidegate_log::LogError;
 use tokio_util::sync::CancellationToken;
@@ -21,7 +21,7 @@ const MAX_CAUSES: usize = 10;
 
 /// What becomes a dead letter.
 pub(crate) enum Undeliverable<'a> {
-    Event(&'a UpdateRequestEvent),
+    Event(&'a RefreshEvent),
     /// Key and value as they were in the log.
     Raw(Bytes, Bytes),
 }

@@ -25,7 +25,7 @@ use tidegate_core::refresh::coalescer::{
     BeginOutcome, BeginParams, RecordState, SettleOutcome, SettleParams, Settlement,
 };
 use tidegate_core::refresh::dead_letter::FailureReason;
-use tidegate_core::refresh::event::UpdateRequestEvent;
+use tidegate_core::refresh::event::RefreshEvent;
 use tidegate_core::refresh::status::FailureKind;
 use tidegate_core::time::{Millis, Timestamp};
 use tidegate_log::Delivered;
@@ -90,7 +90,7 @@ enum Attempted {
 
 /// One event in flight.
 pub(super) struct Attempt<'a> {
-    pub(super) event: &'a UpdateRequestEvent,
+    pub(super) event: &'a RefreshEvent,
     pub(super) record: RecordId,
     pub(super) source: &'a SourceOptions,
     /// Cancelled when the partition is lost or the grace period is over.
@@ -328,7 +328,7 @@ impl Work {
     /// The event cannot succeed. The dead letter comes first, so that nothing is lost without a trace; then the status.
     async fn dead_letter(
         &self,
-        event: &UpdateRequestEvent,
+        event: &RefreshEvent,
         lost: &CancellationToken,
         failure: AttemptFailure,
     ) -> Option<Settlement> {
@@ -395,7 +395,7 @@ impl Work {
         Some(noted)
     }
 
-    async fn settle(&self, event: &UpdateRequestEvent, settlement: Settlement) -> Option<()> {
+    async fn settle(&self, event: &RefreshEvent, settlement: Settlement) -> Option<()> {
         let params = SettleParams {
             version: event.version,
             priority: event.priority,
@@ -431,7 +431,7 @@ fn not_storable(message: String) -> AttemptFailure {
 }
 
 /// The source was removed from the settings, or never configured.
-fn unknown_source(event: &UpdateRequestEvent) -> AttemptFailure {
+fn unknown_source(event: &RefreshEvent) -> AttemptFailure {
     AttemptFailure {
         kind: FailureKind::Permanent,
         reason: FailureReason::UnknownSource,
@@ -443,7 +443,7 @@ fn unknown_source(event: &UpdateRequestEvent) -> AttemptFailure {
 }
 
 /// A damaged event must not push a record to the end of its version range.
-fn check_version(event: UpdateRequestEvent) -> Result<UpdateRequestEvent, String> {
+fn check_version(event: RefreshEvent) -> Result<RefreshEvent, String> {
     match event.version <= Version::LAST_FROM_OUTSIDE {
         true => Ok(event),
         false => Err(format!(

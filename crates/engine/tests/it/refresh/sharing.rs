@@ -57,9 +57,9 @@ async fn low_stands_back_while_high_lags_and_goes_on_afterwards() {
         fetcher.most.store(done, Ordering::SeqCst);
         until("high is so far", || async { high_calls() == begun }).await;
         for _ in 0..10 {
-            let seen = handle.lags().looked_at;
+            let seen = handle.lags().measured_at;
             until("it was looked at again", || async {
-                handle.lags().looked_at > seen
+                handle.lags().measured_at > seen
             })
             .await;
         }

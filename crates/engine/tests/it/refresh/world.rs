@@ -215,8 +215,8 @@ impl World {
         options.work.commit_every_ms = Millis(10);
         options.watch.lag_every_ms = Millis(50);
         options.watch.retry_every_ms = Millis(50);
-        options.query.ask_wait_ms = PATIENT;
-        options.query.ask_timeout_ms = PATIENT;
+        options.query.request_wait_ms = PATIENT;
+        options.query.request_timeout_ms = PATIENT;
         options.query.read_timeout_ms = PATIENT;
         let mut source = SourceOptions::new(target(), fetcher);
         source.tiers = self.tiers.clone();
@@ -321,7 +321,7 @@ pub(crate) async fn publish(world: &World, key: &str, priority: Priority) {
 /// The same with another name for the upstream.
 pub(crate) async fn publish_as(world: &World, key: &str, priority: Priority, id: Option<&str>) {
     use tidegate_core::refresh::coalescer::RequestParams;
-    use tidegate_core::refresh::event::{Reason, SchemaVersion, UpdateRequestEvent};
+    use tidegate_core::refresh::event::{Reason, RefreshEvent, SchemaVersion};
     let record = record(key);
     let store = world.store.inner();
     let read_at = store.now().await.unwrap();
@@ -332,7 +332,7 @@ pub(crate) async fn publish_as(world: &World, key: &str, priority: Priority, id:
     };
     let outcome = store.request(vec![(record.clone(), params)]).await.unwrap()[0];
     let Some(version) = outcome.to_send() else { return };
-    let event = UpdateRequestEvent {
+    let event = RefreshEvent {
         schema_version: SchemaVersion::CURRENT,
         event_id: format!("event-{version}").try_into().unwrap(),
         source: record.source.clone(),

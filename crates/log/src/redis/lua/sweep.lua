@@ -6,7 +6,7 @@
 -- RETURNS how many records it dropped
 -- BOUND the groups, max records dropped, and log(max) records read: times never decrease, so a binary search works
 local records, head, offsets, groups = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
-local now, retention, done_retention, max = time(ARGV[1]), tonumber(ARGV[2]), tonumber(ARGV[3]), tonumber(ARGV[4])
+local now, retention, completed_retention, max = time(ARGV[1]), tonumber(ARGV[2]), tonumber(ARGV[3]), tonumber(ARGV[4])
 
 local start, finish = bounds(head)
 
@@ -32,6 +32,6 @@ for _, group in ipairs(call('SMEMBERS', groups)) do
   local committed = tonumber(call('HGET', offsets, group) or '0')
   done = math.min(done or committed, committed)
 end
-if done and done_retention < retention then keep = math.max(keep, older(math.min(bound, done), done_retention)) end
+if done and completed_retention < retention then keep = math.max(keep, older(math.min(bound, done), completed_retention)) end
 if start < keep then drop_before(records, head, keep) end
 return keep - start

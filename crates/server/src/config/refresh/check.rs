@@ -137,11 +137,11 @@ impl Config {
                 retention.0
             );
         }
-        let (ask, send) = (self.refresh.query.ask_timeout_ms, log.send_timeout_ms);
+        let (ask, send) = (self.refresh.query.request_timeout_ms, log.send_timeout_ms);
         let slot = self.refresh.coalescer.send_timeout_ms;
         ensure!(
             ask.0.saturating_add(send.0) < slot.0,
-            "refresh.coalescer.send_timeout_ms = {} must be longer than refresh.query.ask_timeout_ms = {} and \
+            "refresh.coalescer.send_timeout_ms = {} must be longer than refresh.query.request_timeout_ms = {} and \
              refresh.log.send_timeout_ms = {} together, or an event would count as not sent while the log still writes it",
             slot.0,
             ask.0,
@@ -316,20 +316,20 @@ mod tests {
                 "refresh.work.high_group = \"a b\": it must be 1 to 100 letters",
             ),
             (
-                "[refresh.query]\nmax_asks = 9000000000000000000",
-                "refresh.query.max_asks = 9000000000000000000: it must be from 1 to 1000000",
+                "[refresh.query]\nmax_requests = 9000000000000000000",
+                "refresh.query.max_requests = 9000000000000000000: it must be from 1 to 1000000",
             ),
             (
                 "[refresh.watch]\nlag_every_ms = 0",
                 "refresh.watch.lag_every_ms = 0: it must be from 10 to 3600000",
             ),
             (
-                "[refresh.query]\nask_timeout_ms = 10000",
-                "refresh.query.ask_timeout_ms = 10000 must be shorter than refresh.coalescer.send_timeout_ms = 10000",
+                "[refresh.query]\nrequest_timeout_ms = 10000",
+                "refresh.query.request_timeout_ms = 10000 must be shorter than refresh.coalescer.send_timeout_ms = 10000",
             ),
             (
                 "[refresh.log]\nsend_timeout_ms = 9000",
-                "refresh.coalescer.send_timeout_ms = 10000 must be longer than refresh.query.ask_timeout_ms = 1000 and \
+                "refresh.coalescer.send_timeout_ms = 10000 must be longer than refresh.query.request_timeout_ms = 1000 and \
                  refresh.log.send_timeout_ms = 9000 together",
             ),
         ] {

@@ -102,7 +102,7 @@ pub struct RefreshLogConfig {
     /// How long the log keeps dead letters, in milliseconds (7 days).
     pub dead_retention_ms: Millis,
     /// How long a log other than Kafka keeps consumed events, in milliseconds; as long as all others if absent.
-    pub done_retention_ms: Option<Millis>,
+    pub completed_retention_ms: Option<Millis>,
     /// Longest wait for the confirmation of an append, in milliseconds.
     pub send_timeout_ms: Millis,
     /// Most events that wait to be appended. The log refuses more at once.
@@ -126,7 +126,7 @@ impl Default for RefreshLogConfig {
             high_retention_ms: Millis(24 * HOUR),
             low_retention_ms: Millis(72 * HOUR),
             dead_retention_ms: Millis(168 * HOUR),
-            done_retention_ms: None,
+            completed_retention_ms: None,
             send_timeout_ms: Millis(1_000),
             max_queued: 10_000,
             session_timeout_ms: Millis(10_000),
@@ -140,14 +140,14 @@ impl RefreshLogConfig {
         let topic = |partitions, retention| TopicSettings {
             partitions,
             retention,
-            done_retention: self.done_retention_ms,
+            completed_retention: self.completed_retention_ms,
         };
         LogSettings {
             prefix: self.prefix.clone(),
             high: topic(self.high_partitions, self.high_retention_ms),
             low: topic(self.low_partitions, self.low_retention_ms),
             dead: TopicSettings {
-                done_retention: None,
+                completed_retention: None,
                 ..topic(self.dead_partitions, self.dead_retention_ms)
             },
             replication: self.replication_factor,

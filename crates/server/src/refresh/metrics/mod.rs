@@ -65,7 +65,7 @@ impl Refreshing {
 
     /// The lag, if its last reading is fresh.
     fn recent(&self) -> Option<Lags> {
-        let at = self.lags.looked_at?;
+        let at = self.lags.measured_at?;
         (self.now.since(at) <= self.lag_fresh_for).then_some(self.lags)
     }
 
@@ -101,7 +101,7 @@ impl Refreshing {
             "How long the oldest event has waited in the log",
             views.iter().filter_map(oldest),
         );
-        let at = self.lags.looked_at.unwrap_or(self.began);
+        let at = self.lags.measured_at.unwrap_or(self.began);
         all.gauge(
             "tidegate_log_observation_age_seconds",
             "How long ago this process last read the lag",
@@ -162,7 +162,7 @@ impl Refreshing {
             (
                 "tidegate_refresh_refused_requests",
                 "Requests that could not be queued",
-                counters.asks_refused,
+                counters.requests_refused,
             ),
             (
                 "tidegate_refresh_prefetched_records",

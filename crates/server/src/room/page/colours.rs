@@ -80,12 +80,12 @@ impl Colour {
         Self(all)
     }
 
-    /// The nearest colour, on the way to white or ink, that is readable on `ground`.
-    fn readable_on(self, ground: Self) -> Self {
-        let text = ground.text_on_it();
+    /// The nearest colour, on the way to white or ink, that is readable on `background`.
+    fn readable_on(self, background: Self) -> Self {
+        let text = background.text_on_it();
         (0..=20)
             .map(|step| self.blend(text, 1.0 - f64::from(step) / 20.0))
-            .find(|colour| colour.contrast(ground) >= READABLE)
+            .find(|colour| colour.contrast(background) >= READABLE)
             .unwrap_or(text)
     }
 
@@ -121,17 +121,22 @@ pub(crate) fn stylesheet(colours: &Colours) -> String {
         all += &pair("on-accent", accents.map(Colour::text_on_it));
     }
     if let Some(background) = colours.background {
-        // A light colour becomes the ground of light mode, a dark one that of dark mode. The other mode gets a tint of it.
-        let grounds = if background.luminance() > 0.18 {
+        // A light colour becomes the background of light mode, a dark one that of dark mode. The other mode gets a tint of it.
+        let backgrounds = if background.luminance() > 0.18 {
             [background, background.blend(NIGHT, 0.05)]
         } else {
             [background.blend(WHITE, 0.12), background]
         };
-        all += &pair("ground", grounds);
-        all += &pair("on-ground", grounds.map(Colour::text_on_it));
+        all += &pair("background", backgrounds);
+        all += &pair("on-background", backgrounds.map(Colour::text_on_it));
         all += &pair(
-            "muted-on-ground",
-            grounds.map(|ground| ground.text_on_it().blend(ground, 0.72).readable_on(ground)),
+            "muted-on-background",
+            backgrounds.map(|background| {
+                background
+                    .text_on_it()
+                    .blend(background, 0.72)
+                    .readable_on(background)
+            }),
         );
     }
     all += "}\n";

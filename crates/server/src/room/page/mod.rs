@@ -18,7 +18,7 @@ pub(crate) use self::colours::stylesheet;
 pub use self::colours::{Colour, Colours};
 pub use self::words::OwnTexts;
 pub(crate) use self::words::{Lang, Texts};
-use self::words::{Words, count, fill, lasting, range, until_opening};
+use self::words::{Words, count, duration, duration_range, fill, until_opening};
 
 /// Everything that the page shows.
 #[derive(Debug, Clone)]
@@ -31,7 +31,7 @@ pub(crate) struct PageView<'a> {
     /// Whether the room has colours of its own, at [`colours_address`].
     pub(crate) coloured: bool,
     /// Whether joining needs a proof of work, which only a script can solve.
-    pub(crate) proof: bool,
+    pub(crate) needs_proof: bool,
     /// The room's status for a visitor without a ticket.
     pub(crate) status: RoomStatus,
     pub(crate) opens_at: Option<Time>,
@@ -124,10 +124,10 @@ fn safe(address: &str) -> Option<&str> {
     (known || own).then_some(address)
 }
 
-/// The data for the scripts.
+/// The page data: what the server embeds for the scripts, as JSON.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
-struct Handed<'a> {
+struct PageData<'a> {
     room: &'a str,
     lang: &'static str,
     status: RoomStatus,
@@ -135,10 +135,9 @@ struct Handed<'a> {
     opens_at: Option<Time>,
     waiting: u64,
     at: Time,
-    #[serde(rename = "keptMs")]
     grace_ms: u64,
-    proof: bool,
-    #[serde(rename = "place", skip_serializing_if = "Option::is_none")]
+    needs_proof: bool,
+    #[serde(skip_serializing_if = "Option::is_none")]
     ticket: Option<&'a Ticket>,
     #[serde(skip_serializing_if = "Option::is_none")]
     notice: Option<Notice>,
@@ -146,8 +145,8 @@ struct Handed<'a> {
     words: &'a Words,
 }
 
-fn handed(view: &PageView) -> String {
-    let all = Handed {
+fn page_data(view: &PageView) -> String {
+    let data = PageData {
         room: view.room,
         lang: view.lang.code(),
         status: view.status,
@@ -155,13 +154,13 @@ fn handed(view: &PageView) -> String {
         waiting: view.waiting,
         at: view.at,
         grace_ms: view.grace_ms,
-        proof: view.proof,
+        needs_proof: view.needs_proof,
         ticket: view.ticket.as_ref(),
         notice: view.notice,
         texts: view.texts,
         words: view.lang.words(),
     };
-    let json = serde_json::to_string(&all).unwrap_or_default();
+    let json = serde_json::to_string(&data).unwrap_or_default();
     // The data must not end the script block or start a comment.
     json.replace('<', "\\u003c")
         .replace('>', "\\u003e")
@@ -188,14 +187,14 @@ pub(crate) fn render(view: &PageView) -> String {
     let switch = switch(view.room, view.lang);
     let head = format!(
         "{colours}\n<script type=\"module\" src=\"/assets/room/room.js\"></script>\n\
-         <script type=\"application/json\" id=\"handed\">{}</script>",
-        handed(view)
+         <script type=\"application/json\" id=\"page-data\">{}</script>",
+        page_data(view)
     );
     let main = format!(
-        "<div class=\"head\"><h1>{}</h1>\n<p class=\"intro\">{}</p></div>\n{notice}<div id=\"stage\" class=\"stage\">{}</div>",
+        "<div class=\"head\"><h1>{}</h1>\n<p class=\"intro\">{}</p></div>\n{notice}<div id=\"content\" class=\"content\">{}</div>",
         escaped(&view.texts.title),
         escaped(&view.texts.intro),
-        Stage { view, words }.html(),
+        Content { view, words }.html(),
     );
     frame(view.lang, &view.texts.title, &head, &switch, &main)
 }
@@ -207,7 +206,7 @@ fn switch(room: &str, lang: Lang) -> String {
         "<nav aria-label=\"{}\"><a class=\"quiet\" href=\"{}\" lang=\"{code}\" hreflang=\"{code}\">{}</a></nav>",
         escaped(lang.words().language),
         escaped(&at(room, "", other, true)),
-        escaped(other.words().own_name),
+        escaped(other.words().language_name),
         code = other.code(),
     )
 }
@@ -216,7 +215,7 @@ fn switch(room: &str, lang: Lang) -> String {
 pub(crate) fn unavailable(room: &str, lang: Lang, chosen: bool) -> String {
     let words = lang.words();
     let main = format!(
-        "<div class=\"stage\"><section class=\"card message\"><h1 class=\"lead\">{}</h1><p>{}</p>\
+        "<div class=\"content\"><section class=\"card message\"><h1 class=\"lead\">{}</h1><p>{}</p>\
          <div class=\"actions\"><a class=\"button\" href=\"{}\">{}</a></div></section></div>",
         escaped(words.unavailable_heading),
         escaped(words.unavailable),
@@ -254,7 +253,7 @@ fn frame(lang: Lang, title: &str, head: &str, nav: &str, main: &str) -> String {
          <link rel=\"stylesheet\" href=\"/assets/room/room.css\">{head}\n</head>\n<body>\n\
          <a class=\"skip\" href=\"#main\">{skip}</a>\n<header class=\"top\"><img src=\"/assets/icon.svg\" alt=\"\" width=\"28\" height=\"28\">{nav}</header>\n\
          <main id=\"main\" tabindex=\"-1\">\n{main}\n</main>\n\
-         <p id=\"said\" class=\"unseen\" role=\"status\" aria-live=\"polite\"></p>\n</body>\n</html>\n",
+         <p id=\"announcer\" class=\"visually-hidden\" role=\"status\" aria-live=\"polite\"></p>\n</body>\n</html>\n",
         lang = lang.code(),
         title = escaped(title),
         skip = escaped(words.skip),
@@ -262,12 +261,12 @@ fn frame(lang: Lang, title: &str, head: &str, nav: &str, main: &str) -> String {
 }
 
 /// The part of the page that changes: the visitor's state and actions.
-struct Stage<'a> {
+struct Content<'a> {
     view: &'a PageView<'a>,
     words: &'static Words,
 }
 
-impl Stage<'_> {
+impl Content<'_> {
     fn html(&self) -> String {
         match &self.view.ticket {
             None => self.without_ticket(),
@@ -296,9 +295,9 @@ impl Stage<'_> {
 
     /// The form to join, or the notice that joining needs a script.
     fn join(&self, button: &str, again: bool) -> String {
-        if self.view.proof {
+        if self.view.needs_proof {
             format!(
-                "<p class=\"hint late\">{}</p>{}",
+                "<p class=\"hint no-script\">{}</p>{}",
                 escaped(self.words.needs_script),
                 self.check()
             )
@@ -324,7 +323,7 @@ impl Stage<'_> {
             RoomStatus::Closed => ("closed", self.words.status_closed),
         };
         format!(
-            "<p class=\"chip {class}\"><span class=\"unseen\">{}: </span>{}</p>",
+            "<p class=\"chip {class}\"><span class=\"visually-hidden\">{}: </span>{}</p>",
             escaped(self.words.status),
             escaped(text)
         )
@@ -355,7 +354,7 @@ impl Stage<'_> {
 
     /// The notice that without a script the visitor has to reload the page in time.
     fn reload_notice(&self) -> String {
-        let span = lasting(self.words, self.view.grace_ms);
+        let span = duration(self.words, self.view.grace_ms);
         format!(
             "<p class=\"fine\">{}</p>",
             escaped(&fill(self.words.no_script, &[("span", &span)]))
@@ -372,25 +371,25 @@ impl Stage<'_> {
     }
 
     /// The message of a room that admits nobody any more, for visitors with and without a ticket.
-    fn over(&self, status: RoomStatus) -> Option<String> {
+    fn closed_or_sold_out(&self, status: RoomStatus) -> Option<String> {
         let words = self.words;
         let (heading, text) = match status {
             RoomStatus::Closed => (words.closed_heading, self.view.texts.closed.as_str()),
             RoomStatus::SoldOut => (words.sold_out_heading, words.sold_out_text),
             RoomStatus::NotOpen | RoomStatus::Open | RoomStatus::Paused => return None,
         };
-        Some(self.message("over", &self.chip(status), heading, text, &self.check()))
+        Some(self.message("ended", &self.chip(status), heading, text, &self.check()))
     }
 
     fn without_ticket(&self) -> String {
         let (view, words) = (self.view, self.words);
-        if let Some(over) = self.over(view.status) {
-            return over;
+        if let Some(message) = self.closed_or_sold_out(view.status) {
+            return message;
         }
         let chip = self.chip(view.status);
         let early = view.status == RoomStatus::NotOpen;
         let (heading, text, who) = if early {
-            (words.join_early, words.early_text, words.here)
+            (words.join_early, words.early_text, words.already_here)
         } else if view.status == RoomStatus::Paused {
             (words.join_heading, words.paused_join, words.waiting)
         } else {
@@ -431,8 +430,8 @@ impl Stage<'_> {
 
     fn early(&self, ticket: &Ticket) -> String {
         let words = self.words;
-        if let Some(over) = self.over(ticket.room_status) {
-            return over;
+        if let Some(message) = self.closed_or_sold_out(ticket.room_status) {
+            return message;
         }
         format!(
             "<section class=\"card\">{}<h2 class=\"lead\">{}</h2>{}<p>{}</p><dl class=\"figures\">{}</dl>\
@@ -441,7 +440,7 @@ impl Stage<'_> {
             escaped(words.early_heading),
             self.opening(ticket.opens_at, ticket.at),
             escaped(words.early_text),
-            Self::figure(words.here, &self.people(ticket.waiting)),
+            Self::figure(words.already_here, &self.people(ticket.waiting)),
             self.check(),
             self.form("/leave", words.leave, "quiet", false),
             self.reload_notice(),
@@ -451,13 +450,13 @@ impl Stage<'_> {
 
     fn waiting(&self, ticket: &Ticket) -> String {
         let words = self.words;
-        if let Some(over) = self.over(ticket.room_status) {
-            return over;
+        if let Some(message) = self.closed_or_sold_out(ticket.room_status) {
+            return message;
         }
         let paused = (ticket.room_status == RoomStatus::Paused).then_some(words.paused_text);
         let eta = ticket.eta.map_or_else(
             || words.eta_unknown.to_owned(),
-            |eta| range(words, eta.low_ms, eta.high_ms),
+            |eta| duration_range(words, eta.low_ms, eta.high_ms),
         );
         let mut figures = Self::figure(words.eta, &eta);
         for (name, value) in [(words.ahead, ticket.ahead), (words.behind, ticket.behind)] {
@@ -506,7 +505,7 @@ impl Stage<'_> {
                     escaped(&pass.token)
                 );
             }
-            let left = lasting(words, pass.expires_at.0.saturating_sub(ticket.at.0));
+            let left = duration(words, pass.expires_at.0.saturating_sub(ticket.at.0));
             let _ = write!(
                 below,
                 "<p class=\"fine\">{}</p>",
@@ -543,6 +542,6 @@ impl Stage<'_> {
         } else {
             self.join(words.again, true)
         };
-        self.message("over", &self.chip(ticket.room_status), heading, text, &actions)
+        self.message("ended", &self.chip(ticket.room_status), heading, text, &actions)
     }
 }

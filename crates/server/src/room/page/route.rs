@@ -61,7 +61,11 @@ fn language(request: &VisitorRequest, requested: Option<&str>) -> (Lang, bool) {
     Lang::choose(requested, accept.and_then(|accept| accept.to_str().ok()))
 }
 
-async fn found(app: &App, request: &VisitorRequest, name: &str) -> ApiResult<(Arc<Rooms>, Arc<ServedRoom>)> {
+async fn find_room(
+    app: &App,
+    request: &VisitorRequest,
+    name: &str,
+) -> ApiResult<(Arc<Rooms>, Arc<ServedRoom>)> {
     let rooms = app.rooms()?.clone();
     let served = request.room(app, &rooms, name).await?;
     Ok((rooms, served))
@@ -75,19 +79,19 @@ async fn recent_reading(served: &ServedRoom) -> Result<Arc<Seen>, StoreError> {
     }
 }
 
-/// The page instead of a room's, if the room does not exist or is unavailable.
-fn instead(name: &str, (lang, chosen): (Lang, bool), refused: ApiError) -> ApiResult<Response> {
-    match refused.kind.0 {
+/// The page for a room that does not exist or is unavailable. Other errors are returned as they are.
+fn error_page(name: &str, (lang, chosen): (Lang, bool), error: ApiError) -> ApiResult<Response> {
+    match error.kind.0 {
         StatusCode::NOT_FOUND => Ok(html(StatusCode::NOT_FOUND, page::missing(lang))),
         status @ (StatusCode::SERVICE_UNAVAILABLE | StatusCode::TOO_MANY_REQUESTS) => {
             let mut response = html(status, page::unavailable(name, lang, chosen));
-            if let Some(seconds) = refused.problem().retry_after_sec {
+            if let Some(seconds) = error.problem().retry_after_sec {
                 let headers = response.headers_mut();
                 headers.insert(header::RETRY_AFTER, HeaderValue::from(seconds));
             }
             Ok(response)
         }
-        _ => Err(refused),
+        _ => Err(error),
     }
 }
 
@@ -99,37 +103,35 @@ async fn show(
     QueryParams(query): QueryParams<PageQuery>,
 ) -> ApiResult<Response> {
     let (lang, chosen) = language(&request, query.lang.as_deref());
-    let (rooms, served) = match found(&app, &request, &name).await {
+    let (rooms, served) = match find_room(&app, &request, &name).await {
         Ok(found) => found,
-        Err(refused) => return instead(&name, (lang, chosen), refused),
+        Err(error) => return error_page(&name, (lang, chosen), error),
     };
-    let mut notice = query.notice.as_deref().and_then(notice_of);
+    let mut notice = query.notice.as_deref().and_then(parse_notice);
     let visitor = match request.identify(&app, &served, query.token.as_deref(), false) {
         Ok(visitor) => visitor,
-        Err(refused) if refused.kind == BAD_TOKEN => {
+        Err(error) if error.kind == BAD_TOKEN => {
             notice = Some(Notice::Refused);
             None
         }
-        Err(refused) => return Err(refused),
+        Err(error) => return Err(error),
     };
     let ticket = match &visitor {
         Some(visitor) => match visits::keep_ticket(&rooms, &served, visitor).await {
             Ok(ticket) => ticket,
-            Err(refused) => {
-                match fail_open::ticket(&app, &rooms, &served, &visitor.applicant.person, &refused) {
-                    Some(ticket) => Some(ticket),
-                    None => return instead(&name, (lang, chosen), refused),
-                }
-            }
+            Err(error) => match fail_open::ticket(&app, &rooms, &served, &visitor.applicant.person, &error) {
+                Some(ticket) => Some(ticket),
+                None => return error_page(&name, (lang, chosen), error),
+            },
         },
         None => None,
     };
     let seen = match recent_reading(&served).await {
         Ok(seen) => Some(seen),
         Err(_) if fail_open::holds(&served, app.now()) => None,
-        Err(error) => return instead(&name, (lang, chosen), error.into()),
+        Err(error) => return error_page(&name, (lang, chosen), error.into()),
     };
-    let text = rendered(&app, &served, (lang, chosen), seen.as_deref(), ticket, notice);
+    let text = render_page(&app, &served, (lang, chosen), seen.as_deref(), ticket, notice);
     let mut response = html(StatusCode::OK, text);
     if let Some(visitor) = visitor {
         visitor.remember(response.headers_mut());
@@ -137,7 +139,7 @@ async fn show(
     Ok(response)
 }
 
-fn rendered(
+fn render_page(
     app: &App,
     served: &ServedRoom,
     (lang, lang_chosen): (Lang, bool),
@@ -156,7 +158,7 @@ fn rendered(
         opens_at: seen.and_then(|seen| seen.view.opens_at).map(time),
         waiting: seen.map_or(0, |seen| seen.view.waiting() + seen.view.early),
         at: time(app.now()),
-        proof: served.settings.proof.is_some(),
+        needs_proof: served.settings.proof.is_some(),
         grace_ms: served.settings.grace_ms.0,
         ticket,
         notice,
@@ -168,7 +170,7 @@ async fn colours(
     request: VisitorRequest,
     PathParams(name): PathParams<String>,
 ) -> ApiResult<Response> {
-    let (_, served) = found(&app, &request, &name).await?;
+    let (_, served) = find_room(&app, &request, &name).await?;
     let css = [(header::CONTENT_TYPE, "text/css; charset=utf-8")];
     Ok(guarded(
         (css, page::stylesheet(&served.settings.colours)).into_response(),
@@ -182,7 +184,12 @@ struct Language {
 }
 
 /// Redirects back to the page, with a notice if the form failed.
-fn back(name: &str, lang: (Lang, bool), notice: Option<&str>, visitor: Option<&Visitor>) -> Response {
+fn redirect_back(
+    name: &str,
+    lang: (Lang, bool),
+    notice: Option<&str>,
+    visitor: Option<&Visitor>,
+) -> Response {
     let mut address = page::address(name, lang.0, lang.1);
     if let Some(notice) = notice {
         address += if address.contains('?') { "&" } else { "?" };
@@ -201,7 +208,7 @@ fn back(name: &str, lang: (Lang, bool), notice: Option<&str>, visitor: Option<&V
     response
 }
 
-fn notice_of(name: &str) -> Option<Notice> {
+fn parse_notice(name: &str) -> Option<Notice> {
     match name {
         "full" => Some(Notice::Full),
         "too_many" => Some(Notice::TooMany),
@@ -212,8 +219,8 @@ fn notice_of(name: &str) -> Option<Notice> {
     }
 }
 
-fn notice(refused: &ApiError) -> &'static str {
-    match refused.kind {
+fn notice_name(error: &ApiError) -> &'static str {
+    match error.kind {
         ROOM_FULL => "full",
         TOO_MANY_JOINS => "too_many",
         UNAVAILABLE => "unavailable",
@@ -235,18 +242,18 @@ async fn join(
     let again = fields
         .split(|byte| *byte == b'&')
         .any(|field| field == b"again=1");
-    let (rooms, served) = match found(&app, &request, &name).await {
+    let (rooms, served) = match find_room(&app, &request, &name).await {
         Ok(found) => found,
-        Err(refused) => return instead(&name, lang, refused),
+        Err(error) => return error_page(&name, lang, error),
     };
     let visitor = match request.identify(&app, &served, None, true) {
         Ok(Some(visitor)) => visitor,
-        Ok(None) | Err(_) => return Ok(back(&name, lang, Some("refused"), None)),
+        Ok(None) | Err(_) => return Ok(redirect_back(&name, lang, Some("refused"), None)),
     };
     let options = JoinOptions { again, proof: None };
     let ticket = visits::take_ticket(&app, &rooms, &served, &visitor, &options).await;
-    let notice = ticket.as_ref().err().map(notice);
-    Ok(back(&name, lang, notice, Some(&visitor)))
+    let notice = ticket.as_ref().err().map(notice_name);
+    Ok(redirect_back(&name, lang, notice, Some(&visitor)))
 }
 
 async fn leave(
@@ -256,15 +263,15 @@ async fn leave(
     QueryParams(Language { lang }): QueryParams<Language>,
 ) -> ApiResult<Response> {
     let lang = language(&request, lang.as_deref());
-    let (rooms, served) = match found(&app, &request, &name).await {
+    let (rooms, served) = match find_room(&app, &request, &name).await {
         Ok(found) => found,
-        Err(refused) => return instead(&name, lang, refused),
+        Err(error) => return error_page(&name, lang, error),
     };
     let mut notice = None;
     if let Ok(Some(visitor)) = request.identify(&app, &served, None, false)
-        && let Err(refused) = visits::give_back_ticket(&rooms, &served, &visitor).await
+        && let Err(error) = visits::give_back_ticket(&rooms, &served, &visitor).await
     {
-        notice = Some(self::notice(&refused));
+        notice = Some(notice_name(&error));
     }
-    Ok(back(&name, lang, notice, None))
+    Ok(redirect_back(&name, lang, notice, None))
 }

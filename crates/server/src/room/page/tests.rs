@@ -2,7 +2,7 @@
 
 use tidegate_api::{EtaRange, Pass, RoomStatus, Ticket, TicketEnd, TicketState, Time};
 
-use super::words::{count, lasting, range};
+use super::words::{count, duration, duration_range};
 use super::*;
 
 const NOW: Time = Time(1_772_359_200_000);
@@ -71,7 +71,7 @@ fn page_of(own: &OwnTexts, lang: Lang, ticket: Option<Ticket>, change: impl FnOn
         lang,
         lang_chosen: false,
         coloured: false,
-        proof: false,
+        needs_proof: false,
         status: RoomStatus::Open,
         opens_at: None,
         waiting: 1_500,
@@ -85,7 +85,7 @@ fn page_of(own: &OwnTexts, lang: Lang, ticket: Option<Ticket>, change: impl FnOn
 }
 
 /// The visible part of the page, after the data for the scripts.
-fn stage(page: &str) -> &str {
+fn content(page: &str) -> &str {
     page.split_once("<main").unwrap().1
 }
 
@@ -133,15 +133,16 @@ fn the_data_for_the_scripts_is_valid_json() {
         ..OwnTexts::default()
     };
     let page = page_of(&own, Lang::En, Some(waiting()), |_| {});
-    let (_, after) = page.split_once("id=\"handed\">").unwrap();
+    let (_, after) = page.split_once("id=\"page-data\">").unwrap();
     let (json, _) = after.split_once("</script>").unwrap();
     let value: serde_json::Value = serde_json::from_str(json).unwrap();
     assert_eq!(value["texts"]["title"], "</script><!-- & \u{2028}");
-    assert_eq!(value["place"]["position"], 1_204);
-    assert_eq!(value["place"]["roomStatus"], "OPEN");
+    assert_eq!(value["ticket"]["position"], 1_204);
+    assert_eq!(value["ticket"]["roomStatus"], "OPEN");
     assert_eq!(value["words"]["etaUnknown"], "Not known yet");
     assert_eq!(value["words"]["leave"], "Leave the queue");
-    assert_eq!(value["keptMs"], 45_000);
+    assert_eq!(value["graceMs"], 45_000);
+    assert_eq!(value["needsProof"], false);
     assert!(value.get("notice").is_none());
 }
 
@@ -166,13 +167,13 @@ fn a_link_never_runs_a_script() {
         "",
     ] {
         let page = page(Lang::En, Some(granted(Some(address))), |_| {});
-        assert!(!stage(&page).contains("button primary"), "{address}");
-        assert!(stage(&page).contains("v1.abc&lt;def&gt;"), "the pass instead");
+        assert!(!content(&page).contains("button primary"), "{address}");
+        assert!(content(&page).contains("v1.abc&lt;def&gt;"), "the pass instead");
     }
     for address in ["https://shop.example/?pass=a&b=c", "HTTP://shop.example", "/shop"] {
         let page = page(Lang::En, Some(granted(Some(address))), |_| {});
         assert!(
-            stage(&page).contains(&format!("href=\"{}\"", escaped(address))),
+            content(&page).contains(&format!("href=\"{}\"", escaped(address))),
             "{address}"
         );
     }
@@ -230,8 +231,8 @@ fn forms_and_links_keep_the_language() {
     assert!(korean.contains("<html lang=\"ko\">"));
     assert!(korean.contains("action=\"/rooms/concert/leave?lang=ko\""));
     assert!(korean.contains("href=\"/rooms/concert?lang=en\" lang=\"en\""));
-    assert!(stage(&korean).contains("내 순서") && stage(&korean).contains("1,204번"));
-    assert!(stage(&korean).contains("약 4~6분") && stage(&korean).contains("1,203명"));
+    assert!(content(&korean).contains("내 순서") && content(&korean).contains("1,204번"));
+    assert!(content(&korean).contains("약 4~6분") && content(&korean).contains("1,203명"));
     let english = page(Lang::En, Some(waiting()), |_| {});
     assert!(english.contains("action=\"/rooms/concert/leave\""));
     assert_eq!(address("a b/ü", Lang::Ko, true), "/rooms/a%20b%2F%C3%BC?lang=ko");
@@ -254,20 +255,21 @@ fn texts_of_a_room_replace_the_defaults() {
 fn a_visitor_without_a_ticket_can_join_unless_the_room_is_over() {
     let open = page(Lang::En, None, |_| {});
     assert!(
-        stage(&open).contains("action=\"/rooms/concert/join\"") && stage(&open).contains("Join the queue")
+        content(&open).contains("action=\"/rooms/concert/join\"")
+            && content(&open).contains("Join the queue")
     );
-    assert!(stage(&open).contains("Waiting now</dt><dd>1,500"));
+    assert!(content(&open).contains("Waiting now</dt><dd>1,500"));
     let early = page(Lang::En, None, |view| {
         view.status = RoomStatus::NotOpen;
         view.opens_at = Some(Time(NOW.0 + 600_000));
     });
-    assert!(stage(&early).contains("takes part in a draw") && stage(&early).contains("Join the queue"));
-    assert!(stage(&early).contains("about 10 minutes") && stage(&early).contains("2026-03-01 10:10 UTC"));
+    assert!(content(&early).contains("takes part in a draw") && content(&early).contains("Join the queue"));
+    assert!(content(&early).contains("about 10 minutes") && content(&early).contains("2026-03-01 10:10 UTC"));
     let paused = page(Lang::En, None, |view| view.status = RoomStatus::Paused);
-    assert!(stage(&paused).contains("chip paused") && stage(&paused).contains("Join the queue"));
+    assert!(content(&paused).contains("chip paused") && content(&paused).contains("Join the queue"));
     for status in [RoomStatus::Closed, RoomStatus::SoldOut] {
         let over = page(Lang::En, None, |view| view.status = status);
-        assert!(!stage(&over).contains("Join the queue"), "{status:?}");
+        assert!(!content(&over).contains("Join the queue"), "{status:?}");
     }
     assert!(missing(Lang::En).contains("Waiting room not found"));
 }
@@ -276,15 +278,15 @@ fn a_visitor_without_a_ticket_can_join_unless_the_room_is_over() {
 fn a_room_with_a_proof_of_work_says_that_it_needs_a_script() {
     for lang in [Lang::En, Lang::Ko] {
         for ticket in [None, Some(ended(TicketEnd::Left))] {
-            let seen = page(lang, ticket.clone(), |view| view.proof = true);
-            let (seen, words) = (stage(&seen), lang.words());
+            let seen = page(lang, ticket.clone(), |view| view.needs_proof = true);
+            let (seen, words) = (content(&seen), lang.words());
             assert!(seen.contains(&escaped(words.needs_script)) && seen.contains(words.check));
             assert!(!seen.contains("/join"), "the form would be refused");
             let seen = page(lang, ticket, |_| {});
-            assert!(!stage(&seen).contains(&escaped(words.needs_script)));
+            assert!(!content(&seen).contains(&escaped(words.needs_script)));
         }
-        let seen = page(lang, Some(waiting()), |view| view.proof = true);
-        assert!(!stage(&seen).contains(&escaped(lang.words().needs_script)));
+        let seen = page(lang, Some(waiting()), |view| view.needs_proof = true);
+        assert!(!content(&seen).contains(&escaped(lang.words().needs_script)));
     }
 }
 
@@ -292,7 +294,7 @@ fn a_room_with_a_proof_of_work_says_that_it_needs_a_script() {
 fn a_ticket_is_shown_with_all_its_figures() {
     let page = |ticket| page(Lang::En, Some(ticket), |_| {});
     let seen = page(waiting());
-    let seen = stage(&seen);
+    let seen = content(&seen);
     for part in [
         "<b>1,204</b>",
         "Ahead of you</dt><dd>1,203",
@@ -314,23 +316,27 @@ fn a_ticket_is_shown_with_all_its_figures() {
     (paused.room_status, paused.eta) = (RoomStatus::Paused, None);
     let seen = page(paused);
     assert!(
-        stage(&seen).contains("Admission is paused at the moment") && stage(&seen).contains("Not known yet")
+        content(&seen).contains("Admission is paused at the moment")
+            && content(&seen).contains("Not known yet")
     );
     let mut sold = waiting();
     sold.room_status = RoomStatus::SoldOut;
     let seen = page(sold);
-    assert!(stage(&seen).contains("Every seat is sold") && stage(&seen).contains("Check again</a>"));
-    assert!(!stage(&seen).contains("1,204"), "the position no longer matters");
+    assert!(content(&seen).contains("Every seat is sold") && content(&seen).contains("Check again</a>"));
+    assert!(
+        !content(&seen).contains("1,204"),
+        "the position no longer matters"
+    );
     let early = Ticket {
         room_status: RoomStatus::NotOpen,
         opens_at: Some(Time(NOW.0 + 30_000)),
         ..ticket(TicketState::Early)
     };
     let seen = page(early);
-    assert!(stage(&seen).contains("You are in the draw") && stage(&seen).contains("less than a minute"));
+    assert!(content(&seen).contains("You are in the draw") && content(&seen).contains("less than a minute"));
     let seen = page(granted(Some("https://shop.example/?pass=x")));
-    assert!(stage(&seen).contains("Go to the shop</a>") && stage(&seen).contains("another 4 minutes"));
-    assert!(stage(&page(ticket(TicketState::Inside))).contains("You are inside"));
+    assert!(content(&seen).contains("Go to the shop</a>") && content(&seen).contains("another 4 minutes"));
+    assert!(content(&page(ticket(TicketState::Inside))).contains("You are inside"));
 }
 
 #[test]
@@ -343,12 +349,12 @@ fn an_ended_ticket_shows_how_it_ended_and_offers_another() {
         (TicketEnd::Expired, "Your time inside is over"),
     ] {
         let seen = page(Lang::En, Some(ended(end)), |_| {});
-        assert!(stage(&seen).contains(text), "{text}");
-        assert!(stage(&seen).contains("name=\"again\" value=\"1\""));
+        assert!(content(&seen).contains(text), "{text}");
+        assert!(content(&seen).contains("name=\"again\" value=\"1\""));
         let mut over = ended(end);
         over.room_status = RoomStatus::Closed;
         let seen = page(Lang::En, Some(over), |_| {});
-        assert!(!stage(&seen).contains("<form"), "a closed room offers no form");
+        assert!(!content(&seen).contains("<form"), "a closed room offers no form");
     }
 }
 
@@ -363,8 +369,8 @@ fn a_failed_form_shows_a_notice() {
     ] {
         for lang in [Lang::En, Lang::Ko] {
             let seen = page(lang, None, |view| view.notice = Some(notice));
-            assert!(stage(&seen).contains("role=\"alert\""));
-            assert!(stage(&seen).contains(&escaped(notice.text(lang.words()))));
+            assert!(content(&seen).contains("role=\"alert\""));
+            assert!(content(&seen).contains(&escaped(notice.text(lang.words()))));
         }
     }
 }
@@ -390,11 +396,11 @@ fn durations_are_worded_without_false_precision() {
         serde_json::from_str(include_str!("../../../../../tests/browser/spans.json")).unwrap();
     assert!(cases.len() > 10);
     for (low, high, en, ko) in cases {
-        assert_eq!(range(Lang::En.words(), low, high), en, "{low} to {high}");
-        assert_eq!(range(Lang::Ko.words(), low, high), ko, "{low} to {high}");
+        assert_eq!(duration_range(Lang::En.words(), low, high), en, "{low} to {high}");
+        assert_eq!(duration_range(Lang::Ko.words(), low, high), ko, "{low} to {high}");
     }
     let worded: Vec<_> = [1_000, 45_000, 90_000, 240_000, 3_599_000, 3_600_000, 10_000_000]
-        .map(|ms| lasting(Lang::En.words(), ms))
+        .map(|ms| duration(Lang::En.words(), ms))
         .to_vec();
     let wanted = [
         "1 second",
@@ -453,11 +459,11 @@ fn any_colours_make_a_readable_page() {
             accent: Some(colour),
             background: Some(colour),
         });
-        let (accent, ground) = (named(&css, "accent"), named(&css, "ground"));
+        let (accent, background) = (named(&css, "accent"), named(&css, "background"));
         for (name, on) in [
             ("on-accent", accent),
-            ("on-ground", ground),
-            ("muted-on-ground", ground),
+            ("on-background", background),
+            ("muted-on-background", background),
         ] {
             for (front, back) in named(&css, name).into_iter().zip(on) {
                 assert!(front.contrast(back) >= 4.5, "{text}: {name} in {css}");

@@ -126,7 +126,7 @@ words! {
         "입장권이 유효한 동안 상점으로 이동하세요.";
     closed: "No one else is let in.", "더 이상 입장할 수 없습니다.";
 
-    own_name: "English", "한국어";
+    language_name: "English", "한국어";
     language: "Language", "언어";
     skip: "Skip to content", "본문으로 건너뛰기";
     status: "Status", "상태";
@@ -141,7 +141,7 @@ words! {
     ahead: "Ahead of you", "내 앞";
     behind: "Behind you", "내 뒤";
     waiting: "Waiting now", "현재 대기";
-    here: "Already here", "먼저 온 사람";
+    already_here: "Already here", "먼저 온 사람";
     people: "{n}", "{n}명";
     eta: "Estimated wait", "예상 대기 시간";
     eta_unknown: "Not known yet", "아직 알 수 없음";
@@ -169,12 +169,12 @@ words! {
     join_early: "Not open yet, but you can already join", "시작 전이지만 참여할 수 있습니다";
     join: "Join the queue", "대기열 참여하기";
     joining: "Joining the queue …", "대기열에 참여하는 중 …";
-    working: "One moment … Your browser solves a small puzzle first. That keeps bots out of the queue.",
+    proof_working: "One moment … Your browser solves a small puzzle first. That keeps bots out of the queue.",
         "잠시만요 … 먼저 브라우저가 간단한 계산을 합니다. 봇의 접속을 막기 위한 절차입니다.";
-    work_progress: "Share of browsers that would be done by now", "지금쯤 계산을 마친 브라우저의 비율";
-    work_tries: "{n} tries so far. It takes {all} on average, depending on luck.",
+    proof_progress: "Estimated progress of the puzzle", "예상 계산 진행 상황";
+    proof_attempts: "{n} tries so far. It takes {all} on average, depending on luck.",
         "지금까지 {n}번 시도했습니다. 평균 {all}번이 필요하며 운에 따라 달라집니다.";
-    work_refused: "The puzzle took too long, or your network changed in the meantime. Please try again.",
+    proof_refused: "The puzzle took too long, or your network changed in the meantime. Please try again.",
         "계산이 너무 오래 걸렸거나 그동안 네트워크가 바뀌었습니다. 다시 시도해 주세요.";
     needs_script: "This room needs JavaScript: before you can join, your browser has to solve a small puzzle, which keeps bots out. Please turn JavaScript on, then reload this page.",
         "이 대기실은 자바스크립트가 필요합니다. 봇의 접속을 막기 위해 참여하기 전에 브라우저가 간단한 계산을 해야 합니다. 자바스크립트를 켠 뒤 이 페이지를 다시 불러와 주세요.";
@@ -186,7 +186,7 @@ words! {
     leave_yes: "Leave", "나가기";
     leave_no: "Keep my place", "계속 기다리기";
     again: "Join again at the end", "맨 뒤에서 다시 참여하기";
-    kept: "Closed the tab, or lost the connection? Your place is kept for {span}.",
+    grace_notice: "Closed the tab, or lost the connection? Your place is kept for {span}.",
         "창을 닫거나 연결이 끊겨도 {span} 동안 순서가 유지됩니다.";
     no_script: "Without JavaScript this page does not update automatically. Check again at least every {span} to keep your place.",
         "자바스크립트가 꺼져 있어 자동으로 갱신되지 않습니다. 순서를 유지하려면 {span} 안에 다시 확인하세요.";
@@ -214,12 +214,12 @@ words! {
 
     granted_heading: "It is your turn", "입장할 차례입니다";
     go: "Go to the shop", "상점으로 이동";
-    going: "You will be taken there in {n} s.", "{n}초 뒤에 자동으로 이동합니다.";
+    redirecting: "You will be taken there in {n} s.", "{n}초 뒤에 자동으로 이동합니다.";
     stay: "Stay here", "여기에 머무르기";
-    stayed: "Continue whenever you are ready.", "준비가 되면 이동하세요.";
+    redirect_stopped: "Continue whenever you are ready.", "준비가 되면 이동하세요.";
     pass: "Your pass", "입장권";
     pass_for: "Valid for another {span}", "앞으로 {span} 동안 유효";
-    pass_over: "The pass has expired", "입장권이 만료되었습니다";
+    pass_expired: "The pass has expired", "입장권이 만료되었습니다";
     copy: "Copy", "복사";
     copied: "Copied", "복사했습니다";
     give_up: "Give up my turn", "입장 포기하기";
@@ -244,8 +244,8 @@ words! {
         "이용 가능한 시간이 지나 다음 분이 입장했습니다.";
     ended_heading: "Your place is gone", "순서가 종료되었습니다";
 
-    elsewhere_heading: "You continued in another tab", "다른 창에서 계속하고 있습니다";
-    elsewhere_text: "Another tab or device shows your place now. It is the same place: nothing is lost.",
+    superseded_heading: "You continued in another tab", "다른 창에서 계속하고 있습니다";
+    superseded_text: "Another tab or device shows your place now. It is the same place: nothing is lost.",
         "다른 창이나 기기에서 순서를 표시하고 있습니다. 같은 순서이며 잃은 것은 없습니다.";
     use_here: "Use here instead", "여기에서 계속하기";
 
@@ -264,15 +264,15 @@ words! {
     tab_turn: "Your turn", "입장하세요";
     tab_paused: "Paused", "일시 중지";
 
-    said_working: "One moment, your browser is working.", "잠시만요, 브라우저가 계산하고 있습니다.";
-    said_early: "You are in the draw.", "추첨에 참여했습니다.";
-    said_taken: "You joined the queue. You are number {n}.", "대기열에 참여했습니다. {n}번입니다.";
-    said_half: "You are halfway there. You are number {n}.", "절반을 지났습니다. {n}번입니다.";
-    said_position: "You are number {n}.", "{n}번입니다.";
-    said_next: "You are next.", "바로 다음 차례입니다.";
-    said_paused: "Paused. Your place is kept.", "일시 중지되었습니다. 순서는 유지됩니다.";
-    said_resumed: "Admission continues.", "입장이 다시 진행됩니다.";
-    said_granted: "It is your turn.", "입장할 차례입니다.";
+    announce_proof: "One moment, your browser is working.", "잠시만요, 브라우저가 계산하고 있습니다.";
+    announce_early: "You are in the draw.", "추첨에 참여했습니다.";
+    announce_joined: "You joined the queue. You are number {n}.", "대기열에 참여했습니다. {n}번입니다.";
+    announce_halfway: "You are halfway there. You are number {n}.", "절반을 지났습니다. {n}번입니다.";
+    announce_position: "You are number {n}.", "{n}번입니다.";
+    announce_next: "You are next.", "바로 다음 차례입니다.";
+    announce_paused: "Paused. Your place is kept.", "일시 중지되었습니다. 순서는 유지됩니다.";
+    announce_resumed: "Admission continues.", "입장이 다시 진행됩니다.";
+    announce_granted: "It is your turn.", "입장할 차례입니다.";
 }
 
 /// Replaces the placeholders in braces.
@@ -321,7 +321,7 @@ fn amount(words: &Words, minutes: u64) -> String {
 }
 
 /// Words a range of time without false precision.
-pub(crate) fn range(words: &Words, low_ms: u64, high_ms: u64) -> String {
+pub(crate) fn duration_range(words: &Words, low_ms: u64, high_ms: u64) -> String {
     let high_ms = high_ms.max(low_ms);
     if high_ms < MINUTE_MS {
         return words.less_than_minute.to_owned();
@@ -351,7 +351,7 @@ pub(crate) fn range(words: &Words, low_ms: u64, high_ms: u64) -> String {
 }
 
 /// Words a fixed duration: seconds up to 90, else whole minutes or hours.
-pub(crate) fn lasting(words: &Words, ms: u64) -> String {
+pub(crate) fn duration(words: &Words, ms: u64) -> String {
     let seconds = ms / 1_000;
     match seconds {
         1 => fill(words.second, &[("n", "1")]),
@@ -365,7 +365,7 @@ pub(crate) fn lasting(words: &Words, ms: u64) -> String {
 pub(crate) fn until_opening(words: &Words, ms: u64) -> String {
     let days = ms / (DAY * MINUTE_MS);
     match days {
-        0 | 1 => range(words, ms, ms),
+        0 | 1 => duration_range(words, ms, ms),
         _ => fill(words.days, &[("n", &count(days))]),
     }
 }

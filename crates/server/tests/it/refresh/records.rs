@@ -397,11 +397,11 @@ async fn the_overview_shows_the_state_of_the_module(backend: Backend) {
             view["budgets"][0]["seen"]["dayUsed"].as_u64() >= Some(1)
                 && view["budgets"][0]["seen"]["callsPerSecond"].is_number()
                 && view["freshness"]["character"]["fresh"] == 1
-                && view["lag"]["lookedAt"].is_string()
+                && view["lag"]["measuredAt"].is_string()
                 && view["storeAvailable"] == true
         })
         .await;
-    assert_eq!(view["roles"], json!(["query", "work", "plan"]));
+    assert_eq!(view["roles"], json!(["QUERY", "WORK", "PLAN"]));
     let budget = &view["budgets"][0];
     assert_eq!(budget["name"], "api");
     for limit in [

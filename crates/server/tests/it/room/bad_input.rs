@@ -18,10 +18,10 @@ async fn unknown_rooms_and_forged_credentials_are_refused(backend: Backend) {
     assert_eq!(nobody.post("join", json!({})).await.0, 404);
     assert_eq!(nobody.cookie(), None, "an unknown room sets no cookie");
     // An invalid cookie counts as none: the service sets a new one, and the ticket is a new one.
-    let mut forger = Visitor::of(&running, "concert").with_cookie("tidegate_place=forged");
+    let mut forger = Visitor::of(&running, "concert").with_cookie("tidegate_ticket=forged");
     let (status, _) = forger.post("join", json!({})).await;
     assert_eq!(status, 200);
-    assert_ne!(forger.cookie(), Some("tidegate_place=forged"));
+    assert_ne!(forger.cookie(), Some("tidegate_ticket=forged"));
     for (pass, kind) in [
         ("", "bad_pass"),
         ("x.y.z", "bad_pass"),
@@ -42,7 +42,7 @@ async fn unknown_rooms_and_forged_credentials_are_refused(backend: Backend) {
     );
     let (status, _) = forger.post("join", json!({ "agian": true })).await;
     assert_eq!(status, 422, "an unknown field");
-    let long = format!("tidegate_place={}", "x".repeat(10_000));
+    let long = format!("tidegate_ticket={}", "x".repeat(10_000));
     let mut huge = Visitor::of(&running, "concert").with_cookie(&long);
     assert_eq!(huge.get("ticket").await.1["code"], "no_ticket");
     running.stop().await;

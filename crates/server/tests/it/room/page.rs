@@ -170,7 +170,7 @@ async fn behind_a_proxy_with_tls_cookies_are_for_tls_only() {
         let joined = join.json(&json!({})).send().await.unwrap();
         assert_eq!(joined.status(), 200);
         let cookie = joined.headers()["set-cookie"].to_str().unwrap().to_owned();
-        assert_eq!(cookie.starts_with("__Host-tidegate_place="), secure, "{cookie}");
+        assert_eq!(cookie.starts_with("__Host-tidegate_ticket="), secure, "{cookie}");
         assert_eq!(cookie.contains("; Secure"), secure, "{cookie}");
         let stored = cookie.split(';').next().unwrap();
         let again = call(
@@ -260,7 +260,7 @@ async fn a_sold_out_and_a_closed_room_show_it_to_the_visitor(backend: Backend) {
             "{text}"
         );
         assert!(!text.contains("/join\""), "the page has no join form: {text}");
-        // Without a script the page with_pass the same to visitors who wait.
+        // Without a script the page shows the same to visitors who wait.
         let cookie = visitor.cookie().unwrap().to_owned();
         let (_, text, _) = page(&running, &path, &[("cookie", &cookie)]).await;
         let class = reason.to_lowercase().replace('_', "-");

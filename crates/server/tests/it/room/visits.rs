@@ -53,7 +53,7 @@ async fn a_visitor_waits_is_admitted_and_buys(backend: Backend) {
     let (status, problem) = first.shop("redeem", with_pass(&pass)).await;
     assert_eq!((status, &problem["code"]), (409, &json!("pass_used")));
     let (status, longer) = first
-        .shop("extend", json!({ "pass": pass, "forMs": 3_600_000 }))
+        .shop("extend", json!({ "pass": pass, "durationMs": 3_600_000 }))
         .await;
     assert_eq!(status, 200);
     assert!(longer["until"].as_str() > visit["until"].as_str(), "{longer}");

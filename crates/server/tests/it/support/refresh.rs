@@ -36,7 +36,7 @@ pub(crate) fn text(upstream: &Upstream, more: &str) -> String {
         prefetch = false
         [refresh.query]
         cache_ttl_ms = 50
-        ask_wait_ms = 1000
+        request_wait_ms = 1000
         [refresh.work]
         high_flush_ms = 10
         backoff_ms = 10
@@ -60,8 +60,8 @@ pub(crate) fn few_partitions(config: &mut Config) {
 pub(crate) fn patient(config: &mut Config) {
     let patient = Millis(20_000);
     config.refresh.query.read_timeout_ms = patient;
-    config.refresh.query.ask_wait_ms = patient;
-    config.refresh.query.ask_timeout_ms = patient;
+    config.refresh.query.request_wait_ms = patient;
+    config.refresh.query.request_timeout_ms = patient;
     config.refresh.log.send_timeout_ms = patient;
     config.refresh.coalescer.send_timeout_ms = Millis(3 * patient.0);
     config.refresh.breaker.slow_ms = patient;

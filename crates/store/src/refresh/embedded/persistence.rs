@@ -2,7 +2,7 @@
 
 use hashbrown::HashSet;
 use tidegate_core::time::Timestamp;
-use tidegate_durable::{Asked, Changes, Op, Persist, SyncNeed, codec};
+use tidegate_durable::{Changes, Op, Persist, ReplyNeeds, SyncNeed, codec};
 
 use super::super::Machine;
 use super::recover::{CLOCK, Numbers};
@@ -61,11 +61,11 @@ impl Persist for RefreshPersistence {
     }
 
     /// Syncs a day's count whatever the durability: once per block of calls.
-    fn take_changes(&mut self, asked: Asked) -> Changes {
+    fn take_changes(&mut self, needs: ReplyNeeds) -> Changes {
         self.machine.forget(FORGET);
         let mut ops = self.changed_records();
         let due = self.machine.take_due();
-        let sync = match (due.is_empty(), asked.sync) {
+        let sync = match (due.is_empty(), needs.sync) {
             (false, _) => SyncNeed::Always,
             (true, true) => SyncNeed::AsConfigured,
             (true, false) => SyncNeed::None,

@@ -188,14 +188,14 @@ pub async fn a_room_can_be_created_paused(backend: &dyn Backend) {
     let h = Harness::new(backend, Some(10), 4, 100).await;
     let hall = h.in_room(room("hall"));
     assert!(must(
-        h.store.make(&hall.room, h.config.clone(), Status::Paused).await
+        h.store.create(&hall.room, h.config.clone(), Status::Paused).await
     ));
     assert_eq!(hall.overview().await.status, Status::Paused);
     hall.join_all(&["a", "b"]).await;
     assert!(hall.let_in().await.is_empty());
     // A process that creates it later finds it as it is.
     assert!(!must(
-        h.store.make(&hall.room, h.config.clone(), Status::Open).await
+        h.store.create(&hall.room, h.config.clone(), Status::Open).await
     ));
     let h = h.restart().await;
     let hall = h.in_room(room("hall"));
@@ -211,9 +211,11 @@ pub async fn the_first_to_make_a_room_wins(backend: &dyn Backend) {
     let hall = h.in_room(room("hall"));
     let (mut first, mut second) = (h.config.clone(), h.config.clone());
     (first.capacity.seats, second.capacity.seats) = (Some(100), Some(200));
-    assert!(must(h.store.make(&hall.room, first.clone(), Status::Open).await));
+    assert!(must(
+        h.store.create(&hall.room, first.clone(), Status::Open).await
+    ));
     assert!(!must(
-        h.store.make(&hall.room, second.clone(), Status::Open).await
+        h.store.create(&hall.room, second.clone(), Status::Open).await
     ));
     let view = hall.overview().await;
     assert_eq!(view.configured, first.capacity);
@@ -221,10 +223,10 @@ pub async fn the_first_to_make_a_room_wins(backend: &dyn Backend) {
     // Limits set by an operator, and an opened room.
     hall.resized(&inside_by(1, 3)).await;
     assert!(!must(
-        h.store.make(&hall.room, second.clone(), Status::Open).await
+        h.store.create(&hall.room, second.clone(), Status::Open).await
     ));
     assert_eq!(hall.overview().await.capacity.inside, 7);
-    assert!(!must(h.store.make(&h.room, second, Status::Open).await));
+    assert!(!must(h.store.create(&h.room, second, Status::Open).await));
     let view = h.overview().await;
     assert_eq!(
         (
@@ -240,7 +242,7 @@ pub async fn a_room_that_is_over_is_removed(backend: &dyn Backend) {
     let hall = h.in_room(room("hall"));
     let mut config = h.config.clone();
     config.capacity.seats = Some(1);
-    must(h.store.make(&hall.room, config.clone(), Status::Open).await);
+    must(h.store.create(&hall.room, config.clone(), Status::Open).await);
     let incarnation = hall.overview().await.incarnation;
     assert_eq!(hall.remove().await, RemoveOutcome::Open, "it was never closed");
     hall.join_all(&["a", "b", "c"]).await;
@@ -269,7 +271,7 @@ pub async fn a_room_that_is_over_is_removed(backend: &dyn Backend) {
     let h = h.restart().await;
     assert_eq!(must(h.store.rooms().await), std::slice::from_ref(&h.room));
     let hall = h.in_room(room("hall"));
-    must(h.store.make(&hall.room, config, Status::Open).await);
+    must(h.store.create(&hall.room, config, Status::Open).await);
     let view = hall.overview().await;
     assert_eq!((view.counts.joined, view.incarnation == incarnation), (0, false));
     assert_eq!(hall.look("a").await, None);

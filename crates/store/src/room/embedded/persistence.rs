@@ -1,7 +1,7 @@
 //! Writes the changes of rooms: a record per changed room, and one per ticket.
 
 use tidegate_core::ids::RoomId;
-use tidegate_durable::{Asked, Changes, Op, Persist, SyncNeed, codec};
+use tidegate_durable::{Changes, Op, Persist, ReplyNeeds, SyncNeed, codec};
 
 use super::super::{RoomChange, Rooms};
 use super::recover::{CLOCK, Numbers};
@@ -56,17 +56,17 @@ impl Persist for RoomPersistence {
         self.rooms.changes()
     }
 
-    fn take_changes(&mut self, asked: Asked) -> Changes {
+    fn take_changes(&mut self, needs: ReplyNeeds) -> Changes {
         let mut ops = Vec::new();
         for change in self.rooms.take_changed() {
             self.write(change, &mut ops);
         }
-        if asked.sync {
+        if needs.sync {
             ops.push(Op::Put(META, CLOCK, codec::encode(&self.rooms.clock())));
         }
         Changes {
             ops,
-            sync: match asked.sync {
+            sync: match needs.sync {
                 true => SyncNeed::AsConfigured,
                 false => SyncNeed::None,
             },

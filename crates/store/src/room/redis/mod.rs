@@ -229,7 +229,7 @@ impl RoomStore for RedisRoomStore {
         self.shared.open(room, &config, None).await.map(drop)
     }
 
-    async fn make(&self, room: &RoomId, config: RoomConfig, status: Status) -> Result<bool, StoreError> {
+    async fn create(&self, room: &RoomId, config: RoomConfig, status: Status) -> Result<bool, StoreError> {
         self.shared.open(room, &config, Some(status)).await
     }
 

@@ -94,12 +94,12 @@ impl<F: Fault> RoomStore for Wrong<F> {
         self.right.open(room, config).await
     }
 
-    async fn make(&self, room: &RoomId, config: RoomConfig, status: Status) -> StoreResult<bool> {
+    async fn create(&self, room: &RoomId, config: RoomConfig, status: Status) -> StoreResult<bool> {
         if F::TAKES_OVER {
             self.right.open(room, config).await?;
             return Ok(false);
         }
-        self.right.make(room, config, status).await
+        self.right.create(room, config, status).await
     }
 
     async fn remove(&self, room: &RoomId) -> StoreResult<RemoveOutcome> {

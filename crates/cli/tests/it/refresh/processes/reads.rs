@@ -14,7 +14,7 @@ const SHORT: &str = "[refresh.tiers]\nhot_ms = 1000\nwarm_ms = 1000\ncold_ms = 1
                      warm_fresh_ms = 1000\ncold_fresh_ms = 1000\n";
 const FRESH: Duration = Duration::from_millis(1_000);
 /// A send to the log may take longer than a read: a machine that stalls must not look like an unavailable log.
-const PATIENT: &str = "[refresh.query]\ncache_ttl_ms = 50\nread_timeout_ms = 30000\nask_timeout_ms = 100000\n\
+const PATIENT: &str = "[refresh.query]\ncache_ttl_ms = 50\nread_timeout_ms = 30000\nrequest_timeout_ms = 100000\n\
                        [refresh.log]\nsend_timeout_ms = 100000\n[refresh.coalescer]\nsend_timeout_ms = 300000\n";
 /// A reader that has no answer by then waits for something.
 const HANGS: Duration = Duration::from_secs(60);

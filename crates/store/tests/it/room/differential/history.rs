@@ -286,8 +286,8 @@ impl History {
         });
         let other = self.random_config();
         let status = [Status::Open, Status::Paused, Status::Closed][self.rng.below(3) as usize];
-        both!(self, store => store.make(&room, config.clone(), status));
-        both!(self, store => store.make(&room, other.clone(), Status::Open));
+        both!(self, store => store.create(&room, config.clone(), status));
+        both!(self, store => store.create(&room, other.clone(), Status::Open));
         Ok(())
     }
 

@@ -1,0 +1,4 @@
+//! Commands about waiting rooms.
+
+mod capacity;
+pub(crate) mod rooms;
