@@ -1,5 +1,7 @@
 //! Statistics of the whole system: one moment, and the last ten minutes.
 
+use std::fmt;
+
 use serde::{Deserialize, Serialize};
 
 use crate::{StateCounts, Time};
@@ -79,6 +81,9 @@ pub struct Queue {
     /// When the downstream last throttled a job of this queue.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last_cut_at: Option<Time>,
+    /// The downstream asked for no calls until then.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub held_until: Option<Time>,
     /// The workers of this queue.
     pub workers: Workers,
 }
@@ -99,13 +104,33 @@ pub struct Workers {
     pub pull_last_at: Option<Time>,
 }
 
+/// What keeps the jobs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[serde(rename_all = "SCREAMING_SNAKE_CASE")]
+pub enum StoreBackend {
+    /// Files in the data folder of the one process.
+    Embedded,
+    /// A Redis server or Cluster that processes share.
+    Redis,
+}
+
+impl fmt::Display for StoreBackend {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Embedded => "embedded",
+            Self::Redis => "redis",
+        })
+    }
+}
+
 /// The state of the store.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct StoreState {
-    /// The backend: `embedded` or `redis`.
-    pub kind: String,
+    /// The backend that keeps the jobs.
+    pub backend: StoreBackend,
     /// Whether the store responds.
     pub available: bool,
     /// The time since which the store is unavailable.

@@ -30,7 +30,7 @@ fn text(stats: &Stats) -> String {
             "store",
             format!(
                 "{} {}",
-                stats.store.kind,
+                stats.store.backend,
                 unavailable.as_deref().unwrap_or("available")
             ),
         ),

@@ -6,7 +6,7 @@ use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use tidegate_api::{OldestWait, Queue, Sample, Stats, StoreState, Workers};
+use tidegate_api::{OldestWait, Queue, Sample, Stats, StoreBackend, StoreState, Workers};
 use tidegate_core::bulk::views::{BulkStats, Cursor, GroupView, LimitsView, Query, QueueView, View};
 use tidegate_core::time::{Millis, Timestamp};
 use tidegate_store::StoreError;
@@ -36,7 +36,7 @@ const RATE_OVER: usize = 5;
 pub(crate) struct Sampler {
     seen: Mutex<Seen>,
     updates: broadcast::Sender<Arc<Stats>>,
-    kind: &'static str,
+    backend: StoreBackend,
 }
 
 #[derive(Debug, Default)]
@@ -69,11 +69,11 @@ struct Walk {
 }
 
 impl Sampler {
-    pub(crate) fn new(kind: &'static str) -> Self {
+    pub(crate) fn new(backend: StoreBackend) -> Self {
         Self {
             seen: Mutex::default(),
             updates: broadcast::Sender::new(16),
-            kind,
+            backend,
         }
     }
 
@@ -224,7 +224,7 @@ impl Sampler {
             oldest_wait: oldest(&seen.groups.complete),
             queues: reading.queues.iter().map(|view| queue(app, view)).collect(),
             store: StoreState {
-                kind: self.kind.into(),
+                backend: self.backend,
                 available: seen.unavailable_since.is_none(),
                 unavailable_since: seen.unavailable_since.map(time),
             },
@@ -298,6 +298,7 @@ fn queue(app: &App, view: &QueueView) -> Queue {
         ready: view.ready,
         groups_waiting: view.groups_waiting,
         last_cut_at: view.last_cut_at.map(time),
+        held_until: view.held_until.map(time),
         workers: Workers {
             push: target.as_ref().map_or(0, |target| target.concurrency),
             push_busy: target.as_ref().map_or(0, |target| target.busy),

@@ -16,16 +16,20 @@ pub enum BatchStatus {
     Dispatched,
     /// A worker has leased a job.
     Running,
+    /// An operator paused the batch or its group: no job starts.
+    Paused,
     /// Every job is finished; the service aggregates the results.
     Aggregating,
     /// The batch is decided, and the share of failed jobs is below its failure threshold.
     Completed,
     /// The batch is decided, and the share of failed jobs reached its failure threshold.
     Failed,
+    /// An operator cancelled the batch before it was decided.
+    Cancelled,
 }
 
 impl BatchStatus {
-    /// Returns true for `COMPLETED` and `FAILED`: the batch is decided.
+    /// Returns true for `COMPLETED`, `FAILED` and `CANCELLED`: the batch is decided.
     pub fn is_finished(self) -> bool {
         self > BatchStatus::Aggregating
     }
@@ -57,8 +61,11 @@ pub struct Batch {
     pub status: BatchStatus,
     /// Whether the batch takes no more jobs.
     pub sealed: bool,
-    /// Whether an operator paused the batch.
+    /// Whether an operator paused the batch itself.
     pub paused: bool,
+    /// Whether an operator paused its whole group.
+    #[serde(default)]
+    pub group_paused: bool,
     /// Whether an operator cancelled the batch.
     pub cancelled: bool,
     /// The jobs of the batch by result.

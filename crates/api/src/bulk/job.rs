@@ -188,9 +188,8 @@ pub struct RefusedJob {
 pub struct Job {
     /// The group of the job.
     pub group: String,
-    /// The batch of the job; only listings have it.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub batch: Option<String>,
+    /// The batch of the job.
+    pub batch: String,
     /// The id of the job, unique within its group.
     pub id: String,
     /// The job type.
@@ -202,8 +201,13 @@ pub struct Job {
     pub priority: JobPriority,
     /// The state of the job.
     pub state: JobState,
-    /// Runs that counted as an attempt.
+    /// Attempts used since the job was accepted or replayed, that of a running job included. A run that was throttled or
+    /// released uses up none.
     pub attempts: u32,
+    /// Attempts that the type of the job allows.
+    pub max_attempts: u32,
+    /// Runs that started: the attempts, and the throttled runs.
+    pub runs: u32,
     /// Runs that the downstream throttled.
     pub throttles: u32,
     /// When a delayed job continues.

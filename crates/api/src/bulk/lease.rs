@@ -39,29 +39,29 @@ pub struct LeasedJobs {
     pub waited_ms: u64,
     /// Why the call leased fewer jobs than requested.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub nothing: Option<Nothing>,
+    pub stop: Option<LeaseStop>,
 }
 
 /// Why a call leased fewer jobs than requested.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(
-    tag = "why",
+    tag = "reason",
     rename_all = "SCREAMING_SNAKE_CASE",
     rename_all_fields = "camelCase"
 )]
-pub enum Nothing {
+pub enum LeaseStop {
     /// The queue has no job that may start.
-    #[cfg_attr(feature = "openapi", schema(title = "NothingEmpty"))]
+    #[cfg_attr(feature = "openapi", schema(title = "LeaseStopEmpty"))]
     Empty,
     /// The rate of the window is used up.
-    #[cfg_attr(feature = "openapi", schema(title = "NothingLimited"))]
+    #[cfg_attr(feature = "openapi", schema(title = "LeaseStopLimited"))]
     Limited {
         /// When the next window begins.
         until: Time,
     },
     /// Every waiting group is at one of its ceilings.
-    #[cfg_attr(feature = "openapi", schema(title = "NothingHeld"))]
+    #[cfg_attr(feature = "openapi", schema(title = "LeaseStopHeld"))]
     Held {
         /// When the next window begins.
         until: Time,
@@ -107,7 +107,7 @@ pub struct Extend {
     pub leases: Vec<String>,
     /// The remaining time of each lease from now on, in milliseconds; at most a day.
     #[cfg_attr(feature = "openapi", schema(minimum = 1, maximum = 86400000))]
-    pub by_ms: u64,
+    pub duration_ms: u64,
 }
 
 /// The results of extending leases.
@@ -158,6 +158,25 @@ pub struct Settlement {
     /// With THROTTLED and RETRY: the shortest wait before the next run, in milliseconds.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub retry_after_ms: Option<u64>,
+    /// With THROTTLED: whose calls were too many. Default: QUEUE.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub scope: Option<ThrottleScope>,
+    /// With RETRY: the downstream is overloaded (a timeout, a broken gateway, a refused connection), so the
+    /// queue slows down.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub overloaded: bool,
+}
+
+/// Whose calls the downstream found too many.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[serde(rename_all = "SCREAMING_SNAKE_CASE")]
+pub enum ThrottleScope {
+    /// Those of the job's group: the other groups keep their rate.
+    Group,
+    /// Those of the whole queue.
+    #[default]
+    Queue,
 }
 
 /// The outcome that a worker reports.

@@ -19,8 +19,8 @@ pub use job::{
     StateCounts,
 };
 pub use lease::{
-    Extend, ExtendedLease, ExtendedLeases, JobOutcome, Lease, LeasedJob, LeasedJobs, Nothing, Settle,
-    SettledAs, SettledJob, SettledJobs, Settlement,
+    Extend, ExtendedLease, ExtendedLeases, JobOutcome, Lease, LeaseStop, LeasedJob, LeasedJobs, Settle,
+    SettledAs, SettledJob, SettledJobs, Settlement, ThrottleScope,
 };
 pub use limits::{LimitChange, Limits, PatchLimits, QueueRate};
 pub use target::{Calls, LastFailure, Target, TargetState};

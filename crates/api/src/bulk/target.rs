@@ -63,7 +63,7 @@ pub enum TargetState {
 #[serde(rename_all = "camelCase")]
 pub struct Calls {
     /// Calls that succeeded.
-    pub done: u64,
+    pub completed: u64,
     /// Calls whose job can never succeed.
     pub failed: u64,
     /// Calls that the target throttled.

@@ -120,10 +120,11 @@ pub(crate) fn run(args: &BatchArgs) -> anyhow::Result<()> {
 fn text(batch: &Batch) -> String {
     let counts = batch.counts;
     let mut marks = vec![word(batch.status)];
+    let decided = batch.status.is_finished();
     for (mark, is) in [
         ("sealed", batch.sealed),
-        ("paused", batch.paused),
-        ("cancelled", batch.cancelled),
+        ("its group is paused", batch.group_paused && !decided),
+        ("cancelled", batch.cancelled && !decided),
     ] {
         if is {
             marks.push(mark.to_owned());

@@ -21,7 +21,7 @@ pub(crate) struct DeadArgs {
 
 #[derive(Debug, Subcommand)]
 enum What {
-    /// List dead jobs with their reasons, the latest accepted first
+    /// List dead jobs with their reasons, those that died last first
     List {
         #[command(flatten)]
         filter: Filter,

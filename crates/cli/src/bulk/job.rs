@@ -50,13 +50,14 @@ pub(crate) fn outcome(job: &Job) -> String {
 fn text(job: &Job) -> String {
     details(&[
         ("group", job.group.clone()),
-        ("batch", maybe(job.batch.as_deref())),
+        ("batch", job.batch.clone()),
         ("job", job.id.clone()),
         ("type", job.kind.clone()),
         ("queue", job.queue.clone()),
         ("priority", word(job.priority)),
         ("state", word(job.state)),
-        ("attempts", job.attempts.to_string()),
+        ("attempts", format!("{} of {}", job.attempts, job.max_attempts)),
+        ("runs", job.runs.to_string()),
         ("throttles", job.throttles.to_string()),
         ("delayed until", maybe(job.delayed_until)),
         ("delayed because", word(job.delay_reason)),

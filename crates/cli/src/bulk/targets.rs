@@ -73,7 +73,7 @@ fn table(targets: &[Target]) -> String {
             number(target.configured_rps),
             target.busy.to_string(),
             target.concurrency.to_string(),
-            calls.done.to_string(),
+            calls.completed.to_string(),
             calls.failed.to_string(),
             calls.throttled.to_string(),
             calls.retried.to_string(),

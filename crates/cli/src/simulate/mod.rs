@@ -1,11 +1,12 @@
 //! `tidegate simulate`: compares the queue with a naive design, in virtual time.
 //!
-//! Two questions, each answered by running jobs from the first to the last. How long does a flood take under a rate
-//! limit (`congestion`)? How long does a small customer wait behind a large one (`fairness`, `slow_workers`)? The
+//! Three questions. How long does a flood take under a rate limit (`congestion`)? How does a queue find out what its
+//! downstream sustains (`downstream`)? How long does a small customer wait behind a large one (`fairness`, `slow_workers`)? The
 //! queue's side is the real state machine of `tidegate-core`, driven as the engine drives it (`queue`). The naive
 //! side is a model (`job_backoff`, `score`). Nothing reads a clock or a random number, so every run prints the same.
 
 mod congestion;
+mod downstream;
 mod fairness;
 pub(super) mod ideal;
 mod job_backoff;
@@ -31,6 +32,8 @@ pub(super) struct SimulateArgs {
 enum Simulation {
     /// A flood of jobs under a rate limit: time, throttles, and whether the limit holds.
     Congestion(congestion::CongestionArgs),
+    /// A downstream that sustains less than the queue may start: calls, unused capacity, and reaction to changes.
+    Downstream(downstream::DownstreamArgs),
     /// Small customers beside a very large one: time until each is done.
     Fairness(fairness::FairnessArgs),
 }
@@ -39,6 +42,7 @@ enum Simulation {
 pub(super) fn run(args: &SimulateArgs, out: &mut impl Write) -> anyhow::Result<()> {
     match &args.simulation {
         Simulation::Congestion(args) => congestion::run(args, out),
+        Simulation::Downstream(args) => downstream::run(args, out),
         Simulation::Fairness(args) => fairness::run(args, out),
     }
 }

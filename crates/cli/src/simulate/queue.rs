@@ -4,8 +4,9 @@ use bytes::Bytes;
 use tidegate_core::bulk::config::BulkConfig;
 use tidegate_core::bulk::views::{Query, View};
 use tidegate_core::bulk::{
-    AdmitParams, Bulk, CancelParams, EnqueueParams, JobOutcome, LeaseOutcome, LeaseParams, LeaseRef, NewJob,
-    Priority, ReleaseDueParams, SettleParams, Settlement, Stop, Target, default_queue,
+    AdmitParams, Bulk, CancelParams, DropFinishedParams, EnqueueParams, JobOutcome, LeaseOutcome,
+    LeaseParams, LeaseRef, NewJob, Priority, ReleaseDueParams, Scope, SettleParams, Settlement, Stop,
+    default_queue,
 };
 use tidegate_core::ids::{GroupId, JobId, JobType, Owner};
 use tidegate_core::time::Timestamp;
@@ -34,10 +35,21 @@ impl Queue {
     }
 
     pub(super) fn enqueue(&mut self, group: &str, jobs: u64, now: Timestamp) -> anyhow::Result<()> {
+        self.enqueue_from(group, 0, jobs, now)
+    }
+
+    /// Enqueues `jobs` more jobs of the group, numbered from `first` on.
+    pub(super) fn enqueue_from(
+        &mut self,
+        group: &str,
+        first: u64,
+        jobs: u64,
+        now: Timestamp,
+    ) -> anyhow::Result<()> {
         let chunk = self.config().limits.max_enqueue_batch;
-        let mut next = 0;
-        while next < jobs {
-            let until = jobs.min(next + chunk);
+        let (mut next, end) = (first, first + jobs);
+        while next < end {
+            let until = end.min(next + chunk);
             let chunk: Result<Vec<NewJob>, _> = (next..until).map(|n| self.job(n)).collect();
             let params = EnqueueParams {
                 group: GroupId::new(group)?,
@@ -65,10 +77,10 @@ impl Queue {
 
     /// Cancels every job of the group that has not started.
     pub(super) fn cancel(&mut self, group: &str, now: Timestamp) -> anyhow::Result<()> {
-        let target = Target::Group(GroupId::new(group)?);
+        let scope = Scope::Group(GroupId::new(group)?);
         loop {
             let params = CancelParams {
-                target: target.clone(),
+                scope: scope.clone(),
                 max: 1_000,
             };
             let more = self.bulk.call(params, now)?.more;
@@ -102,6 +114,23 @@ impl Queue {
         let outcome = self.bulk.call(params, now);
         self.forget_changes();
         outcome
+    }
+
+    pub(super) fn settle(&mut self, lease: LeaseRef, outcome: JobOutcome, now: Timestamp) {
+        let answers = vec![Settlement { lease, outcome }];
+        self.bulk.call(SettleParams { answers }, now);
+        self.forget_changes();
+    }
+
+    /// Releases delayed jobs that are due, and drops finished ones.
+    pub(super) fn housekeep(&mut self, now: Timestamp) {
+        self.bulk.call(ReleaseDueParams { max: 10_000 }, now);
+        let drop = DropFinishedParams {
+            older_than: None,
+            max: 10_000,
+        };
+        self.bulk.call(drop, now);
+        self.forget_changes();
     }
 
     pub(super) fn settle_done(&mut self, leases: impl IntoIterator<Item = LeaseRef>, now: Timestamp) {

@@ -19,7 +19,7 @@ pub struct DeadFilter {
 }
 
 impl Client {
-    /// Reads one page of the dead jobs, the latest accepted first; 100 jobs unless `limit` says otherwise.
+    /// Reads one page of the dead jobs, those that died last first; 100 jobs unless `limit` says otherwise.
     pub async fn dead(
         &self,
         filter: &DeadFilter,

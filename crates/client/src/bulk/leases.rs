@@ -13,7 +13,7 @@ use crate::error::ClientError;
 #[serde(rename_all = "camelCase")]
 struct Extend<'a> {
     leases: &'a [String],
-    by_ms: u64,
+    duration_ms: u64,
 }
 
 #[derive(Serialize)]
@@ -33,8 +33,8 @@ impl Client {
     /// order.
     pub async fn extend(&self, leases: &[String], by: Duration) -> Result<Vec<ExtendedLease>, ClientError> {
         let call = Call::post(Address::of(&["leases", "extend"])).idempotent();
-        let by_ms = by.as_millis() as u64;
-        let extended: ExtendedLeases = self.call(call.json(&Extend { leases, by_ms })?).await?;
+        let duration_ms = by.as_millis() as u64;
+        let extended: ExtendedLeases = self.call(call.json(&Extend { leases, duration_ms })?).await?;
         Ok(extended.extended)
     }
 

@@ -18,6 +18,7 @@ impl Bulk {
                 stop: Stop::Empty,
             };
         };
+        self.turn_downstream(queue, now);
         let ready_cap = p.ready_cap.min(self.config.backpressure.ready_queue_max_size);
         let mut inspections = inspections(p.max);
         let mut admitted = Vec::new();
@@ -29,13 +30,11 @@ impl Bulk {
                 break Stop::Full;
             }
             if self.room(queue, now) == 0 {
-                break Stop::Limited {
-                    until: self.limiter.window_end(),
-                };
+                break self.limited(queue, now);
             }
             match self.pick(queue, &mut inspections, now) {
                 Pick::Job(slot) => admitted.push(self.make_ready(slot, now)),
-                Pick::Empty => break self.nothing_startable(),
+                Pick::Empty => break self.nothing_startable(queue),
                 Pick::More => break Stop::More,
             }
         };
@@ -50,16 +49,30 @@ impl Bulk {
         }
     }
 
-    /// How many more starts this queue may promise in this window. Jobs already in ready and the queue's own
-    /// pace both reduce it.
+    /// How many more starts this queue may promise in this window. Jobs already in ready, the queue's own
+    /// rate and its downstream all reduce it.
     pub(super) fn room(&mut self, queue: u16, now: Timestamp) -> u64 {
-        let (window, ready) = (self.limiter.length(), self.ready);
         let queue = &mut self.queues[usize::from(queue)];
         let own = queue
-            .pace
-            .limit(now, window)
-            .saturating_sub(queue.started + u64::from(queue.ready.len));
-        self.limiter.room().saturating_sub(ready).min(own)
+            .room(self.limiter.window(), now)
+            .saturating_sub(u64::from(queue.ready.len));
+        self.limiter.room().saturating_sub(self.ready).min(own)
+    }
+
+    /// The queue may start nothing more now: until when.
+    pub(super) fn limited(&self, queue: u16, now: Timestamp) -> Stop {
+        let (limiter, queue) = (&self.limiter, &self.queues[usize::from(queue)]);
+        let window = limiter.window();
+        let own = queue.started + u64::from(queue.ready.len) >= queue.rate.allowed(window);
+        let until = match () {
+            () if limiter.room() <= self.ready => limiter.until(),
+            () if own => {
+                let next = queue.rate.next_allowing(window + 1);
+                Timestamp(next.saturating_mul(limiter.length().0))
+            }
+            () => queue.downstream.next_start(now).unwrap_or(limiter.window_end()),
+        };
+        Stop::Limited { until }
     }
 
     fn make_ready(&mut self, slot: Slot, now: Timestamp) -> JobSeq {

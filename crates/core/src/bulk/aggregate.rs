@@ -62,20 +62,25 @@ impl Bulk {
         batch.status = match p.summary {
             Ok(summary) => {
                 batch.summary = Some(summary);
-                if too_many {
-                    BatchStatus::Failed
-                } else {
-                    BatchStatus::Completed
+                match () {
+                    () if batch.cancelled => BatchStatus::Cancelled,
+                    () if too_many => BatchStatus::Failed,
+                    () => BatchStatus::Completed,
                 }
             }
             Err(error) => {
                 batch.keep_error(&format!("aggregation failed: {error}"));
-                BatchStatus::Failed
+                if batch.cancelled {
+                    BatchStatus::Cancelled
+                } else {
+                    BatchStatus::Failed
+                }
             }
         };
         batch.finished_at = Some(now);
         let (status, group) = (batch.status, batch.group);
         self.put_batch(slot);
+        self.forget_dropped(slot);
         // A group without unfinished jobs starts its next batch with clean statistics.
         if !self.groups[group as usize].is_active() {
             self.groups[group as usize].stats = CongestionStats::default();

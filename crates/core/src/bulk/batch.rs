@@ -2,10 +2,11 @@
 //! every job is finished.
 
 use bytes::Bytes;
+use hashbrown::HashSet;
 
 use super::Bulk;
 use super::command::{
-    BatchCounts, BatchOptions, BatchStatus, OpenBatchParams, Opened, SealBatchParams, Sealed,
+    BatchCounts, BatchOptions, BatchStatus, Fence, JobSeq, OpenBatchParams, Opened, SealBatchParams, Sealed,
 };
 use super::list::{BATCH, List, NIL, QUEUE, Slot};
 use super::record::{BatchRecord, BatchSeq, Change};
@@ -45,6 +46,8 @@ pub(super) struct Batch {
     pub(super) sealed: bool,
     pub(super) paused: bool,
     pub(super) cancelled: bool,
+    /// The cancellation ends the jobs whose fence is smaller: a job replayed after it has a larger one.
+    pub(super) cancel_fence: Fence,
     pub(super) implicit: bool,
     pub(super) created_at: Timestamp,
     pub(super) finished_at: Option<Timestamp>,
@@ -58,6 +61,10 @@ pub(super) struct Batch {
     /// The claim of the current aggregator; nobody else may claim the batch until it expires.
     pub(super) claim: Option<u64>,
     pub(super) claimable_from: Timestamp,
+    /// Fingerprints of jobs that retention dropped. Until the batch is decided, a client may send them again.
+    pub(super) remembered: HashSet<u128>,
+    /// The records that hold them.
+    pub(super) remembered_in: Vec<JobSeq>,
     /// Kept jobs, in order of arrival.
     pub(super) jobs: List<BATCH>,
     /// Kept jobs that are not finished.
@@ -86,6 +93,7 @@ impl Batch {
             sealed: self.sealed,
             paused: self.paused,
             cancelled: self.cancelled,
+            cancel_fence: self.cancel_fence,
             implicit: self.implicit,
             created_at: self.created_at,
             finished_at: self.finished_at,
@@ -152,6 +160,7 @@ impl Bulk {
             sealed: false,
             paused: false,
             cancelled: false,
+            cancel_fence: Fence(0),
             implicit,
             created_at: now,
             finished_at: None,
@@ -175,6 +184,7 @@ impl Bulk {
             sealed: record.sealed,
             paused: record.paused,
             cancelled: record.cancelled,
+            cancel_fence: record.cancel_fence,
             implicit: record.implicit,
             created_at: record.created_at,
             finished_at: record.finished_at,
@@ -185,6 +195,8 @@ impl Bulk {
             confirmed: record.confirmed,
             claim: None,
             claimable_from: Timestamp(0),
+            remembered: HashSet::new(),
+            remembered_in: Vec::new(),
             jobs: List::default(),
             unfinished: 0,
             parked: Vec::new(),

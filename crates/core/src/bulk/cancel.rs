@@ -1,20 +1,20 @@
 //! cancel: ends every job of a group or a batch that is not running, a bounded number per call.
 
 use super::Bulk;
-use super::command::{CancelOutcome, CancelParams, DeathReason, Target};
-use super::job::JobState;
+use super::command::{CancelOutcome, CancelParams, DeathReason, Fence, Scope};
+use super::job::{Job, JobState};
 use super::list::{BATCH, NIL, Slot};
 use super::refusal::Refusal;
 use crate::time::Timestamp;
 
 impl Bulk {
     pub(super) fn cancel(&mut self, p: CancelParams, now: Timestamp) -> Result<CancelOutcome, Refusal> {
-        let batches = match &p.target {
-            Target::Group(id) => {
+        let batches = match &p.scope {
+            Scope::Group(id) => {
                 let group = self.find_group(id)?;
                 self.groups[group as usize].batches.clone()
             }
-            Target::Batch(group, id) => vec![self.find_batch(group, id)?],
+            Scope::Batch(group, id) => vec![self.find_batch(group, id)?],
         };
         let mut out = CancelOutcome::default();
         for &slot in &batches {
@@ -32,14 +32,17 @@ impl Bulk {
         self.cancelling.contains(&(self.batches[slot as usize].seq, slot))
     }
 
-    /// From here on none of its jobs starts: the picker ends every job it finds.
+    /// From here on none of its jobs starts: the picker ends every job it finds. Jobs replayed later do start.
     fn begin_cancelling(&mut self, slot: Slot, now: Timestamp) {
-        let batch = &mut self.batches[slot as usize];
-        // A decided batch may have replayed jobs.
-        if batch.cancelled || !batch.status.is_open() && batch.unfinished == 0 {
+        let batch = &self.batches[slot as usize];
+        // A batch that is decided or cancelled may have replayed jobs.
+        let over = batch.cancelled || !batch.status.is_open();
+        if self.is_cancelling(slot) || over && batch.unfinished == 0 {
             return;
         }
+        let batch = &mut self.batches[slot as usize];
         batch.cancelled = true;
+        batch.cancel_fence = Fence(self.next_fence);
         batch.cancel_cursor = batch.jobs.head;
         self.cancelling.insert((batch.seq, slot));
         if batch.sealed {
@@ -47,6 +50,12 @@ impl Bulk {
         } else {
             self.seal(slot, now);
         }
+    }
+
+    /// Whether its batch was cancelled since the job was accepted or replayed: it must not start again.
+    pub(super) fn is_cancelled(&self, job: &Job) -> bool {
+        let batch = &self.batches[job.batch as usize];
+        batch.cancelled && job.fence < batch.cancel_fence
     }
 
     /// Continues pending cancellations, including those begun before a restart.
@@ -74,6 +83,8 @@ impl Bulk {
             match self.jobs[slot as usize].state {
                 JobState::Completed | JobState::Dead => {}
                 JobState::Running => out.running += 1,
+                // Replayed since.
+                _ if !self.is_cancelled(&self.jobs[slot as usize]) => {}
                 JobState::Waiting | JobState::Ready | JobState::Delayed => {
                     self.detach(slot);
                     self.die(slot, DeathReason::Cancelled, String::new(), now);

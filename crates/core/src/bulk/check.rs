@@ -34,7 +34,40 @@ impl Bulk {
                 visit(list, Spot::Parked);
             }
         }
-        visit(&self.finished, Spot::Finished);
+        let mut finished = 0;
+        for (slot, group) in &self.groups {
+            visit(&group.finished, Spot::Finished);
+            finished += u64::from(group.finished.len);
+            if let Some(first) = group.finished.front() {
+                let at = self.jobs[first as usize].at;
+                assert!(
+                    self.finished.contains(&(at, group.seq, slot as Slot)),
+                    "{:?}",
+                    group.id
+                );
+            }
+            let crowded = u64::from(group.finished.len) > self.config.retention.finished_jobs_max_per_group;
+            assert_eq!(
+                self.crowded.contains(&(group.seq, slot as Slot)),
+                crowded,
+                "{:?}",
+                group.id
+            );
+            for &batch in &group.remembering {
+                assert!(
+                    !self.batches[batch as usize].remembered.is_empty(),
+                    "{:?}",
+                    group.id
+                );
+            }
+        }
+        assert_eq!(finished, self.finished_jobs, "finished jobs over all groups");
+        let with_finished = self.groups.iter().filter(|(_, group)| !group.finished.is_empty());
+        assert_eq!(
+            with_finished.count(),
+            self.finished.len(),
+            "no ghosts among the finished"
+        );
         self.check_jobs(&spots);
         self.check_flows();
     }
@@ -81,7 +114,7 @@ impl Bulk {
                 *congested.entry(group).or_default() += 1;
             }
             assert_eq!(
-                self.dead_jobs.get(&job.seq) == Some(&slot),
+                self.dead_jobs.get(&(job.at, job.seq)) == Some(&slot),
                 job.state == JobState::Dead,
                 "{:?} is {:?} and listed as dead, or the other way round",
                 job.seq,
@@ -143,7 +176,7 @@ impl Bulk {
         for (_, flow) in &self.flows {
             let group = &self.groups[flow.group as usize];
             let is_there = flow.place.is_some();
-            let should = flow.len() > 0 && group.held.is_none();
+            let should = flow.len() > 0 && group.held.is_none() && !group.pair_held(flow.queue);
             assert_eq!(
                 is_there, should,
                 "a flow of {:?} in the order: {flow:?}",

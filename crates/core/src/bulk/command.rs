@@ -8,8 +8,10 @@ use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 
 use super::congestion::{Backoff, CongestionLevel};
+use super::pair::ThrottleScope;
 use super::purge::PurgeParams;
 use super::refusal::{JobRefusal, Refusal};
+use super::stats::ResetStatsParams;
 use super::views::{Query, View};
 use crate::ids::{BatchId, GroupId, JobId, JobType, Owner, QueueId};
 use crate::time::{Millis, Timestamp};
@@ -92,8 +94,8 @@ pub struct EnqueueOutcome {
 #[derive(Debug, Clone, PartialEq)]
 pub enum Enqueued {
     Accepted(JobSeq),
-    /// The group already has this job; nothing was changed.
-    Duplicate(JobSeq),
+    /// The group already has this job; nothing was changed. Its number, while the store keeps the job.
+    Duplicate(Option<JobSeq>),
     Refused(JobRefusal),
 }
 
@@ -278,11 +280,14 @@ pub enum JobOutcome {
     /// The downstream throttled the call; uses up no attempt.
     Throttled {
         retry_after: Option<Millis>,
+        scope: ThrottleScope,
     },
     /// A transient failure; uses up an attempt.
     Retry {
         error: String,
         after: Option<Millis>,
+        /// The failure says that the downstream is overloaded: a timeout, a broken gateway, a refused connection.
+        overloaded: bool,
     },
     /// The worker did not run it (shutdown): back to the head of its flow, uses up no attempt.
     Released,
@@ -421,6 +426,8 @@ pub enum BatchStatus {
     Aggregating,
     Completed,
     Failed,
+    /// An operator cancelled the batch before it was decided.
+    Cancelled,
 }
 
 impl BatchStatus {
@@ -435,24 +442,24 @@ impl BatchStatus {
 }
 
 #[derive(Debug, Clone, PartialEq)]
-pub enum Target {
+pub enum Scope {
     Group(GroupId),
     Batch(GroupId, BatchId),
 }
 
 #[derive(Debug, Clone, PartialEq)]
 pub struct PauseParams {
-    pub target: Target,
+    pub scope: Scope,
 }
 
 #[derive(Debug, Clone, PartialEq)]
 pub struct ResumeParams {
-    pub target: Target,
+    pub scope: Scope,
 }
 
 #[derive(Debug, Clone, PartialEq)]
 pub struct CancelParams {
-    pub target: Target,
+    pub scope: Scope,
     /// Maximum jobs to inspect in this call; call again while `more`.
     pub max: u32,
 }
@@ -489,27 +496,7 @@ pub struct ReplayParams {
 }
 
 #[derive(Debug, Clone, PartialEq)]
-pub struct DropFinishedParams {
-    pub max: u32,
-    /// Drops jobs that finished longer ago than this; the configured age if absent.
-    pub older_than: Option<Millis>,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct DropFinishedOutcome {
-    pub jobs: u32,
-    pub batches: u32,
-    pub groups: u32,
-    pub more: bool,
-}
-
-#[derive(Debug, Clone, PartialEq)]
 pub struct SnapshotCongestionParams {}
-
-#[derive(Debug, Clone, PartialEq)]
-pub struct ResetStatsParams {
-    pub group: GroupId,
-}
 
 /// Ties a parameter type to its variant of [`Command`] and to its outcome.
 pub trait Transition: Sized {
@@ -583,14 +570,14 @@ transitions! {
     Cancel(CancelParams) -> Result<CancelOutcome, Refusal>,
     /// Changes a group's weight and ceilings.
     ConfigureGroup(ConfigureGroupParams) -> Result<(), Refusal>,
-    /// Requeues a dead job.
+    /// Requeues a dead job, with all its attempts.
     Replay(ReplayParams) -> Result<JobSeq, Refusal>,
     /// Deletes a dead job.
     Purge(PurgeParams) -> Result<(), Refusal>,
     /// Changes the rates at run time.
     ConfigureLimits(super::ConfigureLimitsParams) -> Result<(), Refusal>,
     /// Deletes finished data by age and count.
-    DropFinished(DropFinishedParams) -> DropFinishedOutcome,
+    DropFinished(super::DropFinishedParams) -> super::DropFinishedOutcome,
     /// Adds an entry to the congestion history of every group with congestion to report.
     SnapshotCongestion(SnapshotCongestionParams) -> u32,
     /// Clears a group's congestion statistics.

@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::config::{ConfigError, ensure};
 use crate::ids::{JobType, QueueId};
+use crate::limits::rate::Rate;
 use crate::time::Millis;
 
 /// Limit: attempts are counted in 16 bits, and a job that fails that often never works.
@@ -117,20 +118,39 @@ impl Default for BackpressureConfig {
     }
 }
 
+/// The slowest rate, in starts per second: about one per day.
+pub(super) const SLOWEST_RPS: f64 = 0.00001;
+/// The smallest share of a start that a window may allow.
+const LEAST_PER_WINDOW: f64 = 0.000_001;
+
+/// Why a rate does not work with windows of this length, if so: what would be right.
+pub fn rate_error(rps: f64, window: Millis) -> Option<String> {
+    if !rps.is_finite() || !(SLOWEST_RPS..=1e9).contains(&rps) {
+        return Some(format!("it must be from {SLOWEST_RPS} to 1000000000"));
+    }
+    let least = LEAST_PER_WINDOW * 1_000.0 / window.0 as f64;
+    (rps < least).then(|| {
+        format!(
+            "with windows of {} s it must be at least {least}",
+            window.as_secs_f64()
+        )
+    })
+}
+
 impl BackpressureConfig {
     pub fn window(&self) -> Millis {
         Millis((self.rate_limit_window_sec * 1000.0).round() as u64)
     }
 
-    /// Starts allowed in one window: `global_rps × window`, rounded down.
-    pub fn limit_per_window(&self) -> u64 {
-        limit_per_window(self.global_rps, self.window())
+    /// The configured rate of the whole system.
+    pub fn rate(&self) -> Rate {
+        Rate::new(self.global_rps, self.window())
     }
-}
 
-/// Starts that a rate allows in one window, rounded down.
-pub fn limit_per_window(rps: f64, window: Millis) -> u64 {
-    (rps * window.0 as f64 / 1000.0 + 1e-9).floor() as u64
+    /// The most starts that any window allows.
+    pub fn limit_per_window(&self) -> u64 {
+        self.rate().most()
+    }
 }
 
 /// How long throttled jobs wait, and how long their history is kept.
@@ -139,6 +159,8 @@ pub fn limit_per_window(rps: f64, window: Millis) -> u64 {
 pub struct CongestionConfig {
     /// Off: every throttled job waits `base_backoff_ms`, and downstream responses never lower the rate.
     pub enabled: bool,
+    /// Whether responses of a downstream that is overloaded lower the rate of its queue, or of a group in it.
+    pub adaptive: bool,
     /// Shortest backoff of a throttled job, in milliseconds.
     pub base_backoff_ms: Millis,
     /// Longest backoff of a throttled job, in milliseconds.
@@ -153,6 +175,7 @@ impl Default for CongestionConfig {
     fn default() -> Self {
         Self {
             enabled: true,
+            adaptive: true,
             base_backoff_ms: Millis(1_000),
             max_backoff_ms: Millis(120_000),
             stats_retention_ms: Millis(3_600_000),
@@ -206,6 +229,8 @@ pub struct RetentionConfig {
     pub finished_job_ms: Millis,
     /// Finished jobs, by count.
     pub finished_jobs_max: u64,
+    /// Finished jobs of one group, by count, so that one group does not push out what others want to look up.
+    pub finished_jobs_max_per_group: u64,
     /// Finished batches and idle groups, by age in milliseconds (7 days).
     pub finished_batch_ms: Millis,
     /// Finished batches, by count.
@@ -217,6 +242,7 @@ impl Default for RetentionConfig {
         Self {
             finished_job_ms: Millis(86_400_000),
             finished_jobs_max: 200_000,
+            finished_jobs_max_per_group: 50_000,
             finished_batch_ms: Millis(604_800_000),
             finished_batches_max: 10_000,
         }
@@ -268,8 +294,6 @@ pub struct JobTypeConfig {
 pub struct QueueConfig {
     /// Starts per second of this queue; the global rate if absent.
     pub rps: Option<f64>,
-    /// A response slower than this counts like a throttle for the queue's rate, in milliseconds.
-    pub slow_ms: Option<Millis>,
     /// Workers of this queue; `worker_pool.worker_count` if absent.
     pub worker_count: Option<u32>,
 }
@@ -354,26 +378,17 @@ impl BulkConfig {
         let bp = &self.backpressure;
         let (rps, window) = (bp.global_rps, bp.rate_limit_window_sec);
         ensure!(
-            rps.is_finite() && rps > 0.0,
-            "backpressure.global_rps = {rps}: it must be above 0"
-        );
-        ensure!(rps <= 1e9, "backpressure.global_rps = {rps}: at most 1000000000");
-        ensure!(
             window.is_finite() && bp.window().0 >= 1 && window <= 86_400.0,
             "backpressure.rate_limit_window_sec = {window}: it must be from 0.001 to 86400"
         );
-        ensure!(
-            bp.limit_per_window() >= 1,
-            "backpressure.global_rps = {rps} with backpressure.rate_limit_window_sec = {window} allows no start \
-             in any window; use a window of at least {} s",
-            1.0 / rps
-        );
+        if let Some(right) = rate_error(rps, bp.window()) {
+            return Err(ConfigError(format!("backpressure.global_rps = {rps}: {right}")));
+        }
         for (queue, settings) in &self.queues {
-            if let Some(rps) = settings.rps {
-                ensure!(
-                    rps.is_finite() && rps > 0.0 && rps <= 1e9,
-                    "queues.{queue}.rps = {rps}: it must be above 0 and at most 1000000000"
-                );
+            if let Some(rps) = settings.rps
+                && let Some(right) = rate_error(rps, bp.window())
+            {
+                return Err(ConfigError(format!("queues.{queue}.rps = {rps}: {right}")));
             }
             ensure!(
                 settings.worker_count != Some(0),
@@ -464,11 +479,11 @@ mod tests {
         for (message, text) in [
             (
                 refused(|c| c.backpressure.global_rps = 0.0),
-                "global_rps = 0: it must be above 0",
+                "global_rps = 0: it must be from 0.00001 to 1000000000",
             ),
             (
                 refused(|c| c.backpressure.global_rps = -1.0),
-                "global_rps = -1: it must be above 0",
+                "global_rps = -1: it must be from 0.00001 to 1000000000",
             ),
             (
                 refused(|c| c.backpressure.global_rps = f64::NAN),
@@ -477,10 +492,6 @@ mod tests {
             (
                 refused(|c| c.backpressure.rate_limit_window_sec = 0.0),
                 "from 0.001 to 86400",
-            ),
-            (
-                refused(|c| c.backpressure.global_rps = 0.5),
-                "a window of at least 2 s",
             ),
             (
                 refused(|c| c.congestion.base_backoff_ms = Millis(0)),

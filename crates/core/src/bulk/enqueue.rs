@@ -87,27 +87,46 @@ impl Bulk {
     fn all_known(&self, p: &EnqueueParams) -> Option<EnqueueOutcome> {
         let slot = *self.group_slots.get(&p.group)?;
         let seq = self.groups[slot as usize].seq;
-        let known = |job: &NewJob| self.find_job(self.fingerprint(seq, job.id.as_str()));
-        let jobs: Option<Vec<Slot>> = p.jobs.iter().map(known).collect();
+        // Each with its batch.
+        let known = |job: &NewJob| {
+            let fingerprint = self.fingerprint(seq, job.id.as_str());
+            match self.find_job(fingerprint) {
+                Some(job) => Some((self.jobs[job as usize].batch, Some(self.jobs[job as usize].seq))),
+                None => Some((self.remembered_by(slot, fingerprint)?, None)),
+            }
+        };
+        let jobs: Option<Vec<(Slot, Option<JobSeq>)>> = p.jobs.iter().map(known).collect();
         let jobs = jobs.filter(|jobs| !jobs.is_empty())?;
-        let batch = &self.batches[self.jobs[jobs[0] as usize].batch as usize];
-        let duplicate = |slot: Slot| Enqueued::Duplicate(self.jobs[slot as usize].seq);
+        let batch = &self.batches[jobs[0].0 as usize];
         Some(EnqueueOutcome {
             batch: batch.id.clone(),
             total_jobs: batch.counts.total,
-            jobs: jobs.into_iter().map(duplicate).collect(),
+            jobs: jobs
+                .into_iter()
+                .map(|(_, seq)| Enqueued::Duplicate(seq))
+                .collect(),
         })
     }
 
     fn enqueue_one(&mut self, group: Slot, batch: Slot, new: NewJob, now: Timestamp) -> Enqueued {
         let fingerprint = self.fingerprint(self.groups[group as usize].seq, new.id.as_str());
-        if let Some(slot) = self.find_job(fingerprint) {
-            return Enqueued::Duplicate(self.jobs[slot as usize].seq);
+        let known = self.find_job(fingerprint);
+        if let Some(slot) = known.filter(|&slot| !self.may_come_again(slot)) {
+            return Enqueued::Duplicate(Some(self.jobs[slot as usize].seq));
+        }
+        if self.remembered_by(group, fingerprint).is_some() {
+            return Enqueued::Duplicate(None);
         }
         let kind = match self.acceptable(&new, now) {
             Ok(kind) => kind,
             Err(refusal) => return Enqueued::Refused(refusal),
         };
+        if let Some(slot) = known {
+            let batch = self.drop_job(slot, now);
+            if self.batches[batch as usize].status.is_open() {
+                self.put_batch(batch);
+            }
+        }
         let seq = JobSeq(self.give_seq());
         let flow = self.flow(group, self.kinds[usize::from(kind)].queue, new.priority);
         let scheduled = new.run_at.filter(|&at| at > now);
@@ -158,6 +177,15 @@ impl Bulk {
             payload: new.payload,
         }));
         Enqueued::Accepted(seq)
+    }
+
+    /// The id of a cancelled job is free again. While its batch may still need it, it is not: a client that repeats a
+    /// broken call must not run a job again that an operator cancelled.
+    fn may_come_again(&self, slot: Slot) -> bool {
+        let job = &self.jobs[slot as usize];
+        let batch = &self.batches[job.batch as usize];
+        let over = batch.status.is_finished() || batch.cancelled && !batch.options.keep_results;
+        over && job.state == JobState::Dead && job.death == DeathReason::Cancelled
     }
 
     fn acceptable(&mut self, new: &NewJob, now: Timestamp) -> Result<u16, JobRefusal> {

@@ -6,13 +6,14 @@
 //!    due again)    a window)      first served)
 //! ```
 //!
-//! Also the queue that flows belong to, with its order per priority, its ready queue and its pace.
+//! Also the queue that flows belong to, with its order per priority, its ready queue, its rate and what its downstream sustains.
 
 use super::command::Priority;
 use super::list::{List, QUEUE, Slot};
 use super::order::FairOrder;
-use super::pace::Pace;
 use crate::ids::QueueId;
+use crate::limits::downstream::Downstream;
+use crate::limits::rate::Rate;
 use crate::time::{Millis, Timestamp};
 
 #[derive(Debug)]
@@ -71,8 +72,31 @@ pub(super) struct Queue {
     pub(super) ready: List<QUEUE>,
     /// Starts in the current window.
     pub(super) started: u64,
-    pub(super) pace: Pace,
-    pub(super) slow: Option<Millis>,
+    /// Starts per second as configured.
+    pub(super) rps: f64,
+    pub(super) rate: Rate,
+    pub(super) downstream: Downstream,
+}
+
+impl Queue {
+    pub(super) fn set_rps(&mut self, rps: f64, window: Millis) {
+        self.rps = rps;
+        self.rate = Rate::new(rps, window);
+    }
+
+    /// Starts that its rate and its downstream allow in this window.
+    pub(super) fn allowed(&self, window: u64, now: Timestamp) -> u64 {
+        let own = self.rate.allowed(window);
+        let sustained = self.downstream.at(self.rps, now).rate();
+        let sustained = sustained.map(|rate| (rate * self.rate.window().0 as f64 / 1_000.0).max(1.0) as u64);
+        sustained.map_or(own, |most| most.min(own))
+    }
+
+    /// Starts left in this window, by the queue's own rate and what its downstream sustains.
+    pub(super) fn room(&mut self, window: u64, now: Timestamp) -> u64 {
+        let own = self.rate.allowed(window).saturating_sub(self.started);
+        own.min(self.downstream.room(now))
+    }
 }
 
 /// Guarantees waiting lower priorities a minimum of picks. Each pick earns every waiting priority its

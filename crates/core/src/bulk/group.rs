@@ -5,7 +5,8 @@ use super::command::{Ceilings, ConfigureGroupParams, Priority};
 use super::config::FairPolicy;
 use super::flow::Flow;
 use super::job::JobState;
-use super::list::Slot;
+use super::list::{List, QUEUE, Slot};
+use super::pair::Pair;
 use super::policy::{self, MAX_BASE_PRIORITY, PriorityCalculator, PriorityInput};
 use super::record::{Change, GroupRecord, GroupSeq};
 use super::refusal::Refusal;
@@ -43,7 +44,13 @@ pub(super) struct Group {
     pub(super) flows: Vec<Slot>,
     pub(super) batches: Vec<Slot>,
     pub(super) open_batch: Option<Slot>,
+    /// Its undecided batches that remember jobs which retention dropped.
+    pub(super) remembering: Vec<Slot>,
+    /// Its finished jobs, in the order of finishing.
+    pub(super) finished: List<QUEUE>,
     pub(super) stats: CongestionStats,
+    /// What the group's own downstreams sustain, where they were ever overloaded.
+    pub(super) pairs: Vec<Pair>,
 }
 
 impl Group {
@@ -120,7 +127,10 @@ impl Bulk {
             flows: Vec::new(),
             batches: Vec::new(),
             open_batch: None,
+            remembering: Vec::new(),
+            finished: List::default(),
             stats: CongestionStats::default(),
+            pairs: Vec::new(),
         }) as Slot;
         self.group_slots.insert(record.id.clone(), slot);
         self.groups_by_seq.insert(record.seq, slot);
@@ -199,7 +209,7 @@ impl Bulk {
 
     /// The share of a window that each group gets if all want more: `max(1, floor(limit / active groups))`.
     pub(super) fn per_group_limit(&self) -> u64 {
-        (self.limiter.limit() / self.active_groups.max(1)).max(1)
+        (self.limiter.rate().most() / self.active_groups.max(1)).max(1)
     }
 
     /// The ceiling that keeps the group from starting one more job, if any, when `promised` of its ready jobs
@@ -217,11 +227,11 @@ impl Bulk {
         if share.is_some_and(|most| starts >= most) || ceiling.is_some_and(|most| starts >= most) {
             return Some(Held::Window(window));
         }
-        let leased = group.count(JobState::Running) + promised;
+        let running = group.count(JobState::Running) + promised;
         group
             .ceilings
             .max_running
-            .is_some_and(|most| leased >= most)
+            .is_some_and(|most| running >= most)
             .then_some(Held::Running)
     }
 
@@ -250,6 +260,7 @@ impl Bulk {
 
     /// Puts back groups whose window has turned; at most `max`, in the order in which they were held.
     pub(super) fn unhold_turned(&mut self, max: usize, now: Timestamp) {
+        self.unhold_pairs(max, now);
         self.unhold_before(self.limiter.window(), max, now);
     }
 
@@ -328,12 +339,13 @@ impl Bulk {
         order.remove(&mut self.flows, slot);
     }
 
-    /// Puts a flow into the order if it has jobs, its group is not held and it is not there yet. A flow already
+    /// Puts a flow into the order if it has jobs, neither its group nor the group in
+    /// this queue is held, and it is not there yet. A flow already
     /// in the order does not move: arrivals never change the order.
     pub(super) fn enter_order(&mut self, slot: Slot, now: Timestamp) {
         let flow = &mut self.flows[slot as usize];
         let group = &self.groups[flow.group as usize];
-        if flow.place.is_some() || group.held.is_some() || flow.len() == 0 {
+        if flow.place.is_some() || group.held.is_some() || group.pair_held(flow.queue) || flow.len() == 0 {
             return;
         }
         let order = &mut self.queues[usize::from(flow.queue)].orders[flow.priority as usize];

@@ -31,6 +31,7 @@ impl Bulk {
                 stop: Stop::Empty,
             };
         };
+        self.turn_downstream(queue, now);
         let mut inspections = inspections(p.max);
         let mut jobs = Vec::new();
         let stop = loop {
@@ -51,14 +52,10 @@ impl Bulk {
 
     /// The next job to start, detached, within every limit.
     fn next_start(&mut self, queue: u16, inspections: &mut u32, now: Timestamp) -> Result<Slot, Stop> {
-        let limited = Stop::Limited {
-            until: self.limiter.window_end(),
-        };
         while let Some(slot) = self.queues[usize::from(queue)].ready.front() {
-            let window = self.limiter.length();
             let state = &mut self.queues[usize::from(queue)];
-            if self.limiter.room() == 0 || state.started >= state.pace.limit(now, window) {
-                return Err(limited);
+            if self.limiter.room() == 0 || state.room(self.limiter.window(), now) == 0 {
+                return Err(self.limited(queue, now));
             }
             if *inspections == 0 {
                 return Err(Stop::More);
@@ -76,32 +73,38 @@ impl Bulk {
                     self.unready_flow(slot, now);
                     self.hold(group, held.expect("just seen"));
                 }
-                Startable::Yes => {
-                    self.detach(slot);
-                    return Ok(slot);
-                }
+                Startable::Yes => match self.pair_wait(group, queue, now) {
+                    Some(until) => {
+                        self.unready_flow(slot, now);
+                        self.hold_pair(group, queue, until);
+                    }
+                    None => {
+                        self.detach(slot);
+                        return Ok(slot);
+                    }
+                },
                 // Back in its flow, where the next pick parks it.
                 Startable::BatchPaused => self.unready(slot, now),
             }
         }
         if self.room(queue, now) == 0 {
-            return Err(limited);
+            return Err(self.limited(queue, now));
         }
         match self.pick(queue, inspections, now) {
             Pick::Job(slot) => Ok(slot),
-            Pick::Empty => Err(self.nothing_startable()),
+            Pick::Empty => Err(self.nothing_startable(queue)),
             Pick::More => Err(Stop::More),
         }
     }
 
     /// Nothing is in the order: either nothing waits, or everything waiting (perhaps in another queue) is at a
     /// ceiling.
-    pub(super) fn nothing_startable(&self) -> Stop {
-        match self.held_until_turn.is_empty() {
-            true => Stop::Empty,
-            false => Stop::Held {
-                until: self.limiter.window_end(),
-            },
+    pub(super) fn nothing_startable(&self, queue: u16) -> Stop {
+        let turn = (!self.held_until_turn.is_empty()).then(|| self.limiter.window_end());
+        let pair = self.next_pair(queue);
+        match turn.into_iter().chain(pair).min() {
+            None => Stop::Empty,
+            Some(until) => Stop::Held { until },
         }
     }
 
@@ -128,7 +131,10 @@ impl Bulk {
             (flow.group, flow.queue, flow.priority)
         };
         self.limiter.charge();
-        self.queues[usize::from(queue)].started += 1;
+        let state = &mut self.queues[usize::from(queue)];
+        state.started += 1;
+        state.downstream.start(1, now);
+        self.start_pair(group, queue, now);
         let window = self.limiter.window();
         let entry = &mut self.groups[group as usize];
         entry.started = (window, entry.started_in(window) + 1);

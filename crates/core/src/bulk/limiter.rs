@@ -1,9 +1,10 @@
-//! The window limiter: at most `limit` starts in any aligned window.
+//! The window limiter: no aligned window has more starts than its rate allows.
 //!
 //! It is charged when a job is leased, not when it becomes ready, so a stall never turns into a burst.
 
 use serde::{Deserialize, Serialize};
 
+use crate::limits::rate::Rate;
 use crate::time::{Millis, Timestamp};
 
 /// The window is spent; more jobs may start at `until`.
@@ -14,8 +15,7 @@ pub struct Limited {
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct WindowLimiter {
-    length: Millis,
-    limit: u64,
+    rate: Rate,
     window: u64,
     started: u64,
     /// The rest of the window is unknown, so nothing more starts in it, whatever the limit becomes.
@@ -25,22 +25,20 @@ pub struct WindowLimiter {
 }
 
 impl WindowLimiter {
-    pub fn new(length: Millis, limit: u64) -> Self {
-        assert!(length.0 > 0 && limit > 0, "a window needs a length and a limit");
+    pub fn new(rate: Rate) -> Self {
         Self {
-            length,
-            limit,
+            rate,
             window: 0,
             started: 0,
             spent: false,
-            widest: limit,
+            widest: rate.most(),
         }
     }
 
     /// Moves to the window of `now`; returns true if it is a later one, which starts empty. An earlier time
     /// keeps the current window.
     pub fn turn(&mut self, now: Timestamp) -> bool {
-        let window = now.0 / self.length.0;
+        let window = now.0 / self.length().0;
         let later = window > self.window;
         if later {
             self.window = window;
@@ -50,19 +48,19 @@ impl WindowLimiter {
         later
     }
 
-    /// Changes the limit at once, including for the rest of the window.
-    pub fn set_limit(&mut self, limit: u64) {
-        assert!(limit > 0, "a window needs a limit");
-        self.limit = limit;
-        self.widest = self.widest.max(limit);
+    /// Changes the rate at once, including for the rest of the window.
+    pub fn set_rate(&mut self, rate: Rate) {
+        assert!(rate.window() == self.length(), "windows keep their length");
+        self.rate = rate;
+        self.widest = self.widest.max(rate.most());
     }
 
     /// Counts everything before `end` as spent: how much was used before a restart is unknown.
     pub fn spend_until(&mut self, end: Timestamp) {
-        let last = end.0.saturating_sub(1) / self.length.0;
+        let last = end.0.saturating_sub(1) / self.length().0;
         if end > Timestamp(0) && last >= self.window {
             self.window = last;
-            self.started = self.limit;
+            self.started = self.limit();
             self.spent = true;
         }
     }
@@ -70,13 +68,13 @@ impl WindowLimiter {
     pub fn room(&self) -> u64 {
         match self.spent {
             true => 0,
-            false => self.limit.saturating_sub(self.started),
+            false => self.limit().saturating_sub(self.started),
         }
     }
 
     /// Counts one start. Panics if there is no room: every caller has checked.
     pub fn charge(&mut self) {
-        assert!(self.room() > 0, "charged beyond the limit of {}", self.limit);
+        assert!(self.room() > 0, "charged beyond the limit of {}", self.limit());
         self.started += 1;
     }
 
@@ -84,16 +82,25 @@ impl WindowLimiter {
     pub fn try_start(&mut self, now: Timestamp) -> Result<(), Limited> {
         self.turn(now);
         if self.room() == 0 {
-            return Err(Limited {
-                until: self.window_end(),
-            });
+            return Err(Limited { until: self.until() });
         }
         self.charge();
         Ok(())
     }
 
     pub fn window_end(&self) -> Timestamp {
-        Timestamp((self.window + 1).saturating_mul(self.length.0))
+        Timestamp((self.window + 1).saturating_mul(self.length().0))
+    }
+
+    /// When the next window begins that allows a start.
+    pub fn until(&self) -> Timestamp {
+        let next = self.rate.next_allowing(self.window + 1);
+        Timestamp(next.saturating_mul(self.length().0))
+    }
+
+    /// Reverts one start of this window.
+    pub fn refund(&mut self) {
+        self.started = self.started.saturating_sub(1);
     }
 
     pub fn window(&self) -> u64 {
@@ -104,17 +111,22 @@ impl WindowLimiter {
         self.started
     }
 
+    /// Starts that the current window allows.
     pub fn limit(&self) -> u64 {
-        self.limit
+        self.rate.allowed(self.window)
     }
 
-    /// The largest limit ever in effect.
+    pub fn rate(&self) -> Rate {
+        self.rate
+    }
+
+    /// The largest limit of any window so far.
     pub fn widest(&self) -> u64 {
         self.widest
     }
 
     pub fn length(&self) -> Millis {
-        self.length
+        self.rate.window()
     }
 }
 
@@ -123,7 +135,7 @@ mod tests {
     use super::*;
 
     fn ten_per_second() -> WindowLimiter {
-        WindowLimiter::new(Millis(1_000), 10)
+        WindowLimiter::new(Rate::new(10.0, Millis(1_000)))
     }
 
     #[test]
@@ -163,12 +175,12 @@ mod tests {
         for _ in 0..6 {
             limiter.try_start(Timestamp(5_300)).unwrap();
         }
-        limiter.set_limit(4);
+        limiter.set_rate(Rate::new(4.0, Millis(1_000)));
         assert_eq!(limiter.room(), 0, "six of four have started");
-        limiter.set_limit(8);
+        limiter.set_rate(Rate::new(8.0, Millis(1_000)));
         assert_eq!(limiter.room(), 2);
         limiter.spend_until(Timestamp(6_000));
-        limiter.set_limit(1_000);
+        limiter.set_rate(Rate::new(1_000.0, Millis(1_000)));
         assert_eq!(limiter.room(), 0, "what is not known to be left is not left");
         limiter.turn(Timestamp(6_000));
         assert_eq!(limiter.room(), 1_000);
@@ -177,8 +189,8 @@ mod tests {
     proptest::proptest! {
         /// The wait is exact: one millisecond before `until` nothing starts, at `until` something does.
         #[test]
-        fn the_wait_is_exact(length in 1u64..5_000, limit in 1u64..50, now in 0u64..1_000_000) {
-            let mut limiter = WindowLimiter::new(Millis(length), limit);
+        fn the_wait_is_exact(length in 1u64..5_000, milli in 1u64..50_000, now in 0u64..1_000_000) {
+            let mut limiter = WindowLimiter::new(Rate::new(milli as f64 / 1000.0, Millis(length)));
             while limiter.try_start(Timestamp(now)).is_ok() {}
             let Limited { until } = limiter.try_start(Timestamp(now)).unwrap_err();
             proptest::prop_assert!(until > Timestamp(now));

@@ -8,13 +8,15 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
 
-use super::config::limit_per_window;
+use super::Bulk;
+use super::config::rate_error;
 use super::pick::UNHOLD_PER_CALL;
 use super::record::Change;
 use super::refusal::Refusal;
 use super::views::{LimitsView, QueueView};
-use super::{Bulk, pace};
 use crate::ids::QueueId;
+use crate::limits::downstream::Downstream;
+use crate::limits::rate::Rate;
 use crate::time::{Millis, Timestamp};
 
 /// Limit: changes kept in the history.
@@ -23,7 +25,6 @@ pub const CHANGES_KEPT: usize = 100;
 const MAX_REASON_BYTES: usize = 256;
 /// Limit: queues whose rate is set at run time.
 pub const MAX_QUEUES_SET: usize = 256;
-const MAX_RPS: f64 = 1e9;
 
 /// Changes how fast jobs may start. The change survives a restart and holds until the next one.
 #[derive(Debug, Clone, PartialEq)]
@@ -84,20 +85,10 @@ impl ConfigureLimitsParams {
                 right,
             })
         };
-        let in_range = |rps: f64| rps.is_finite() && rps > 0.0 && rps <= MAX_RPS;
-        let range = format!("it must be above 0 and at most {MAX_RPS}");
-        if let Set::To(rps) = self.global_rps {
-            if !in_range(rps) {
-                return bad("global_rps".to_owned(), rps, range);
-            }
-            if limit_per_window(rps, window) == 0 {
-                let least = 1.0 / window.as_secs_f64();
-                let right = format!(
-                    "it allows no start in a window of {} s; it must be at least {least}",
-                    window.as_secs_f64()
-                );
-                return bad("global_rps".to_owned(), rps, right);
-            }
+        if let Set::To(rps) = self.global_rps
+            && let Some(right) = rate_error(rps, window)
+        {
+            return bad("global_rps".to_owned(), rps, right);
         }
         let mut seen = BTreeSet::new();
         for (queue, set) in &self.queues {
@@ -105,9 +96,9 @@ impl ConfigureLimitsParams {
                 return Err(Refusal::QueueTwice(queue.clone()));
             }
             if let Set::To(rps) = *set
-                && !in_range(rps)
+                && let Some(right) = rate_error(rps, window)
             {
-                return bad(format!("the rps of queue {queue:?}"), rps, range);
+                return bad(format!("the rps of queue {queue:?}"), rps, right);
             }
         }
         for (what, text) in [("by", &self.by), ("why", &self.why)] {
@@ -193,14 +184,15 @@ impl Bulk {
 
     pub(super) fn put_limits_in_force(&mut self, record: LimitsRecord, now: Timestamp) {
         self.limits = record;
-        // If the window was shortened after the rate was set, it still allows one start.
-        let limit = limit_per_window(self.rps(&self.limits, None), self.limiter.length()).max(1);
-        let share_rises = limit > self.limiter.limit();
+        let rate = Rate::new(self.rps(&self.limits, None), self.limiter.length());
+        let share_rises = rate.most() > self.limiter.rate().most();
         let mut raised = share_rises;
-        self.limiter.set_limit(limit);
+        self.limiter.set_rate(rate);
         for queue in 0..self.queues.len() {
             let rps = self.queue_rps(&self.queues[queue].name);
-            raised |= self.queues[queue].pace.configure(rps, now);
+            let queue = &mut self.queues[queue];
+            raised |= rps > queue.rps && queue.downstream.is_free();
+            queue.set_rps(rps, self.limiter.length());
         }
         if share_rises && self.config.backpressure.strict_share {
             // The next pick holds those that are still at their ceiling again.
@@ -221,20 +213,20 @@ impl Bulk {
             .queue_slots
             .get(name)
             .map(|&queue| &self.queues[usize::from(queue)]);
-        let pace = match queue {
-            Some(queue) => queue.pace.at(now),
-            None => pace::Pace::new(self.queue_rps(name)),
-        };
+        let configured_rps = queue.map_or_else(|| self.queue_rps(name), |queue| queue.rps);
+        let downstream = queue.map(|queue| queue.downstream.at(queue.rps, now));
+        let sustained = downstream.as_ref().and_then(Downstream::rate);
         QueueView {
             id: name.clone(),
-            configured_rps: pace.configured_rps(),
-            rps: pace.rps(),
+            configured_rps,
+            rps: sustained.map_or(configured_rps, |rate| rate.min(configured_rps)),
+            held_until: downstream.as_ref().and_then(Downstream::held_until),
             started: queue.map_or(0, |queue| queue.started),
             ready: queue.map_or(0, |queue| u64::from(queue.ready.len)),
             groups_waiting: queue.map_or(0, |queue| {
                 queue.orders.iter().map(|order| order.len() as u64).sum()
             }),
-            last_cut_at: pace.last_cut(),
+            last_cut_at: downstream.as_ref().and_then(Downstream::cut_at),
         }
     }
 
@@ -242,7 +234,7 @@ impl Bulk {
         LimitsView {
             global_rps: self.rps(&self.limits, None),
             configured_global_rps: self.config.backpressure.global_rps,
-            limit_per_window: self.limiter.limit(),
+            limit_per_window: self.limiter.rate().most(),
             window_ms: self.limiter.length(),
             queues: self.limits.queues.clone().into_iter().collect(),
             changes: self.limits.changes.clone(),
@@ -268,18 +260,18 @@ mod tests {
         let refused = |params: &ConfigureLimitsParams| params.check(Millis(500)).unwrap_err().to_string();
         assert_eq!(
             refused(&to(0.0)),
-            "global_rps = 0: it must be above 0 and at most 1000000000"
+            "global_rps = 0: it must be from 0.00001 to 1000000000"
         );
         assert_eq!(
-            refused(&to(1.5)),
-            "global_rps = 1.5: it allows no start in a window of 0.5 s; it must be at least 2"
+            to(0.00002).check(Millis(10)).unwrap_err().to_string(),
+            "global_rps = 0.00002: with windows of 0.01 s it must be at least 0.0001"
         );
         let mail = QueueId::new("mail").unwrap();
         let mut of_queue = to(10.0);
         of_queue.queues = vec![(mail, Set::To(f64::NAN))];
         assert_eq!(
             refused(&of_queue),
-            "the rps of queue \"mail\" = NaN: it must be above 0 and at most 1000000000"
+            "the rps of queue \"mail\" = NaN: it must be from 0.00001 to 1000000000"
         );
         let mut long = to(10.0);
         long.why = "x".repeat(257);

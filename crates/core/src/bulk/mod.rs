@@ -41,7 +41,7 @@ pub mod limiter;
 mod limits;
 mod list;
 mod order;
-pub mod pace;
+mod pair;
 mod pause;
 mod pick;
 pub mod policy;
@@ -51,6 +51,7 @@ mod readable;
 pub mod record;
 pub mod refusal;
 mod release;
+mod remember;
 mod replay;
 pub mod restore;
 mod retain;
@@ -74,18 +75,23 @@ pub use job::{JobState, default_queue};
 use lease::LeaseEntry;
 use limiter::WindowLimiter;
 pub use limits::{CHANGES_KEPT, ConfigureLimitsParams, LimitChange, MAX_QUEUES_SET, Set};
-use list::{List, QUEUE, Slot};
+use list::{List, Slot};
+pub use pair::ThrottleScope;
 pub use purge::PurgeParams;
 pub use record::Change;
 use record::{BatchSeq, GroupSeq};
 pub use refusal::{JobRefusal, Refusal};
+pub use retain::{DropFinishedOutcome, DropFinishedParams};
 pub use settle::cut_error;
 use siphasher::sip128::{Hasher128, SipHasher13};
 use slab::Slab;
+pub use stats::ResetStatsParams;
 
 use self::config::BulkConfig;
 use crate::config::ConfigError;
 use crate::ids::{BatchId, GroupId, JobType, QueueId};
+use crate::limits::downstream::Downstream;
+use crate::limits::rate::Rate;
 use crate::time::{StoreClock, Timestamp};
 
 /// Changes that a waiter may want to know about.
@@ -137,13 +143,20 @@ pub struct Bulk {
     expiry: HashMap<Slot, Timestamp>,
     /// Groups at their ceiling of starts per window, in the order in which they reached it.
     held_until_turn: VecDeque<(u64, Slot, GroupSeq)>,
+    /// Groups that wait for their own downstream in a queue, by when they may try again.
+    held_pairs: BTreeSet<(Timestamp, GroupSeq, Slot, u16)>,
     /// Ready jobs of all queues: each has reserved a start in the window.
     ready: u64,
     active_groups: u64,
 
-    finished: List<QUEUE>,
-    /// For listings: dead jobs by sequence number.
-    dead_jobs: BTreeMap<JobSeq, Slot>,
+    /// Groups with finished jobs, by the time at which the oldest of them ended.
+    finished: BTreeSet<(Timestamp, GroupSeq, Slot)>,
+    /// Finished jobs in the lists of all groups.
+    finished_jobs: u64,
+    /// Groups with more finished jobs than one may keep.
+    crowded: BTreeSet<(GroupSeq, Slot)>,
+    /// For listings: dead jobs by the time of their death.
+    dead_jobs: BTreeMap<(Timestamp, JobSeq), Slot>,
     finished_batches: BTreeSet<(Timestamp, BatchSeq, Slot)>,
     idle_groups: BTreeSet<(Timestamp, GroupSeq, Slot)>,
     /// Batches that wait for an aggregator, by the time at which one may claim them.
@@ -161,10 +174,7 @@ pub struct Bulk {
 impl Bulk {
     pub fn new(config: BulkConfig, fingerprint_key: FingerprintKey) -> Result<Self, ConfigError> {
         config.validate()?;
-        let limiter = WindowLimiter::new(
-            config.backpressure.window(),
-            config.backpressure.limit_per_window(),
-        );
+        let limiter = WindowLimiter::new(config.backpressure.rate());
         Ok(Self {
             config,
             fingerprint_key,
@@ -190,9 +200,12 @@ impl Bulk {
             expiring: BTreeSet::new(),
             expiry: HashMap::new(),
             held_until_turn: VecDeque::new(),
+            held_pairs: BTreeSet::new(),
             ready: 0,
             active_groups: 0,
-            finished: List::default(),
+            finished: BTreeSet::new(),
+            finished_jobs: 0,
+            crowded: BTreeSet::new(),
             dead_jobs: BTreeMap::new(),
             finished_batches: BTreeSet::new(),
             idle_groups: BTreeSet::new(),
@@ -315,15 +328,16 @@ impl Bulk {
             return queue;
         }
         let queue = self.queues.len() as u16;
-        let slow = self.config.queues.get(name).and_then(|settings| settings.slow_ms);
+        let rps = self.queue_rps(name);
         self.queues.push(Queue {
             name: name.clone(),
             orders: Default::default(),
             credits: Default::default(),
             ready: List::default(),
             started: 0,
-            pace: pace::Pace::new(self.queue_rps(name)),
-            slow,
+            rps,
+            rate: Rate::new(rps, self.limiter.length()),
+            downstream: Downstream::default(),
         });
         self.queue_slots.insert(name.clone(), queue);
         queue

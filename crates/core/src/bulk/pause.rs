@@ -4,7 +4,7 @@
 //! return to its head together.
 
 use super::Bulk;
-use super::command::{PauseParams, ResumeParams, Target};
+use super::command::{PauseParams, ResumeParams, Scope};
 use super::group::Held;
 use super::job::Spot;
 use super::list::Slot;
@@ -13,14 +13,14 @@ use crate::time::Timestamp;
 
 impl Bulk {
     pub(super) fn pause(&mut self, p: PauseParams) -> Result<(), Refusal> {
-        match p.target {
-            Target::Group(id) => {
+        match p.scope {
+            Scope::Group(id) => {
                 let group = self.find_group(&id)?;
                 self.groups[group as usize].paused = true;
                 self.hold(group, Held::Paused);
                 self.put_group(group);
             }
-            Target::Batch(group, id) => {
+            Scope::Batch(group, id) => {
                 let slot = self.find_batch(&group, &id)?;
                 self.batches[slot as usize].paused = true;
                 self.put_batch(slot);
@@ -30,14 +30,14 @@ impl Bulk {
     }
 
     pub(super) fn resume(&mut self, p: ResumeParams, now: Timestamp) -> Result<(), Refusal> {
-        match p.target {
-            Target::Group(id) => {
+        match p.scope {
+            Scope::Group(id) => {
                 let group = self.find_group(&id)?;
                 self.groups[group as usize].paused = false;
                 self.unhold(group, now);
                 self.put_group(group);
             }
-            Target::Batch(group, id) => {
+            Scope::Batch(group, id) => {
                 let slot = self.find_batch(&group, &id)?;
                 self.batches[slot as usize].paused = false;
                 self.unpark(slot, now);

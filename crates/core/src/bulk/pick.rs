@@ -57,6 +57,11 @@ impl Bulk {
                 *inspections -= 1;
                 continue;
             }
+            if let Some(until) = self.pair_wait(group, queue, now) {
+                self.hold_pair(group, queue, until);
+                *inspections -= 1;
+                continue;
+            }
             if let Some(slot) = self.take_startable(flow, inspections, now) {
                 self.queues[usize::from(queue)]
                     .credits
@@ -94,7 +99,7 @@ impl Bulk {
         let job = &self.jobs[slot as usize];
         let batch = &self.batches[job.batch as usize];
         match () {
-            () if batch.cancelled => Startable::No(DeathReason::Cancelled),
+            () if self.is_cancelled(job) => Startable::No(DeathReason::Cancelled),
             () if job.expires && self.expiry.get(&slot).is_some_and(|&at| at <= now) => {
                 Startable::No(DeathReason::Expired)
             }

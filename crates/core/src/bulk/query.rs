@@ -1,7 +1,7 @@
 //! query: reads without changing anything.
 
 use super::Bulk;
-use super::command::{JobSeq, Priority};
+use super::command::{DeathReason, JobSeq, Priority};
 use super::congestion;
 use super::group::Group;
 use super::job::JobState;
@@ -100,6 +100,7 @@ impl Bulk {
             status: batch.status,
             sealed: batch.sealed,
             paused: batch.paused,
+            group_paused: self.groups[batch.group as usize].paused,
             cancelled: batch.cancelled,
             counts: batch.counts,
             errors: batch.errors.clone(),
@@ -114,13 +115,21 @@ impl Bulk {
     pub(super) fn job_view(&self, slot: Slot) -> JobView {
         let job = &self.jobs[slot as usize];
         let kind = &self.kinds[usize::from(job.kind)];
+        // The run that is under way or was the last, unless it failed and was counted.
+        let last = match job.state {
+            JobState::Running | JobState::Completed => 1,
+            JobState::Dead => u32::from(job.death == DeathReason::Failed),
+            _ => 0,
+        };
         JobView {
             seq: job.seq,
+            batch: self.batches[job.batch as usize].id.clone(),
             kind: kind.name.clone(),
             queue: self.queues[usize::from(kind.queue)].name.clone(),
             priority: job.priority,
             state: job.state,
-            attempts: u32::from(job.attempts),
+            attempts: u32::from(job.attempts) + last,
+            max_attempts: kind.max_retries + 1,
             throttles: u32::from(job.throttles),
             delayed: (job.state == JobState::Delayed).then_some((job.at, job.delay)),
             deadline: (job.state == JobState::Running).then_some(job.at),
@@ -141,7 +150,7 @@ impl Bulk {
         let mut next = match after {
             None => self.batches[slot as usize].jobs.head,
             Some(cursor) => {
-                let last = (cursor.0 >> CURSOR_SEQ_BITS) as Slot;
+                let last = (cursor.0 as u64 >> CURSOR_SEQ_BITS) as Slot;
                 match self.jobs.get(last as usize) {
                     Some(job) if job.batch == slot && job_cursor(last, job.seq) == cursor => {
                         job.links[BATCH].next
@@ -190,7 +199,7 @@ impl Bulk {
             counts: state_counts(self.totals.counts),
             started: self.totals.started,
             most_started_per_window: self.totals.most_started_per_window,
-            limit_per_window: self.limiter.limit(),
+            limit_per_window: self.limiter.rate().most(),
             throttles: self.totals.throttles,
             saved_spins: self.totals.saved_spins,
             groups_in_memory: self.groups.len() as u64,
@@ -250,7 +259,7 @@ impl Bulk {
 
     /// Groups in order of creation; the cursor is the number of the last one seen.
     fn page_of_groups<T>(&self, after: Option<Cursor>, max: u32, view: impl Fn(Slot) -> T) -> Page<T> {
-        let from = after.map_or(0, |Cursor(last)| last.saturating_add(1));
+        let from = after.map_or(0, |Cursor(last)| (last as u64).saturating_add(1));
         let mut groups = self.groups_by_seq.range(GroupSeq(from)..).peekable();
         let mut page = Page {
             items: Vec::new(),
@@ -259,7 +268,7 @@ impl Bulk {
         while let Some((seq, &slot)) = groups.next() {
             page.items.push(view(slot));
             if page.items.len() as u32 >= max.max(1) {
-                page.next = groups.peek().map(|_| Cursor(seq.0));
+                page.next = groups.peek().map(|_| Cursor(seq.0.into()));
                 break;
             }
         }
@@ -274,7 +283,7 @@ const CURSOR_SEQ_BITS: u32 = 21;
 /// cursor must not point into the listing.
 fn job_cursor(slot: Slot, seq: JobSeq) -> Cursor {
     let mark = seq.0 & ((1 << CURSOR_SEQ_BITS) - 1);
-    Cursor(u64::from(slot) << CURSOR_SEQ_BITS | mark)
+    Cursor((u64::from(slot) << CURSOR_SEQ_BITS | mark).into())
 }
 
 fn state_counts([waiting, ready, running, delayed, completed, dead]: [u64; 6]) -> StateCounts {

@@ -46,6 +46,9 @@ pub struct BatchRecord {
     pub sealed: bool,
     pub paused: bool,
     pub cancelled: bool,
+    /// A cancellation ends the jobs of the batch whose fence is smaller.
+    #[serde(default)]
+    pub cancel_fence: Fence,
     /// Opened by an enqueue that named no batch.
     pub implicit: bool,
     pub created_at: Timestamp,
@@ -72,6 +75,15 @@ pub struct JobRecord {
     pub expires_at: Option<Timestamp>,
     #[serde(with = "super::readable")]
     pub payload: Bytes,
+}
+
+/// Fingerprints of jobs that were dropped before their batch was decided.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct RememberedRecord {
+    /// The first of them; names the record.
+    pub first: JobSeq,
+    pub batch: BatchSeq,
+    pub fingerprints: Vec<u128>,
 }
 
 /// The mutable part of a job. A job without one is waiting for its first start.
@@ -119,6 +131,10 @@ pub enum Change {
     /// fencing tokens than before.
     AddLeases(Vec<LeaseRef>),
     DropJob(JobSeq),
+    /// Jobs of an undecided batch that were dropped but are still duplicates.
+    Remember(RememberedRecord),
+    /// Records of such jobs that nobody needs any more.
+    Forget(Vec<JobSeq>),
     /// All rates set at run time.
     PutLimits(LimitsRecord),
 }

@@ -6,6 +6,7 @@ use super::command::{
     ReleaseDueParams,
 };
 use super::job::JobState;
+use super::list::Slot;
 use crate::time::{Millis, Timestamp};
 
 impl Bulk {
@@ -27,7 +28,8 @@ impl Bulk {
         out.cancelling = !self.cancelling.is_empty();
         let due = self.delayed.first().map(|&(at, ..)| at);
         let expiring = self.expiring.first().map(|&(at, ..)| at);
-        out.next_due = due.into_iter().chain(expiring).min();
+        let pair = self.held_pairs.first().map(|&(at, ..)| at);
+        out.next_due = due.into_iter().chain(expiring).chain(pair).min();
         out
     }
 
@@ -63,6 +65,14 @@ impl Bulk {
         }
     }
 
+    /// A lease ended without an answer: if the call was a probe, another one follows.
+    fn lose(&mut self, slot: Slot, started: Timestamp, now: Timestamp) {
+        let flow = &self.flows[self.jobs[slot as usize].flow as usize];
+        let (group, queue) = (flow.group, flow.queue);
+        self.queues[usize::from(queue)].downstream.lost(started, now);
+        self.change_pair(group, queue, now, |pair| pair.lost(started, now));
+    }
+
     pub(super) fn expire_leases(&mut self, p: ExpireLeasesParams, now: Timestamp) -> ExpireLeasesOutcome {
         let mut out = ExpireLeasesOutcome::default();
         while out.delayed + out.dead < p.max
@@ -72,13 +82,14 @@ impl Bulk {
             let slot = self.leases[&seq].slot;
             let owner = self.leases[&seq].owner.clone();
             let fence = self.jobs[slot as usize].fence;
-            self.end_lease(LeaseRef { job: seq, fence }, slot);
+            let started = self.end_lease(LeaseRef { job: seq, fence }, slot);
+            self.lose(slot, started, now);
             let job = &mut self.jobs[slot as usize];
             let attempts = u32::from(job.attempts);
             job.attempts += 1;
+            let job = &self.jobs[slot as usize];
             let kind = &self.kinds[usize::from(job.kind)];
-            let cancelled = self.batches[job.batch as usize].cancelled;
-            if cancelled {
+            if self.is_cancelled(job) {
                 self.die(slot, DeathReason::Cancelled, String::new(), now);
                 out.dead += 1;
             } else if attempts >= kind.max_retries {

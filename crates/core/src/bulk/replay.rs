@@ -1,7 +1,9 @@
-//! replay: requeues a dead job. Never changes a completed batch.
+//! replay: requeues a dead job, with all its attempts. Never changes a decided batch.
+//!
+//! A job of a cancelled batch runs again, too. Its batch stays cancelled.
 
 use super::Bulk;
-use super::command::{JobSeq, ReplayParams};
+use super::command::{Fence, JobSeq, ReplayParams};
 use super::job::{JobState, Spot};
 use super::refusal::Refusal;
 use crate::time::Timestamp;
@@ -15,19 +17,24 @@ impl Bulk {
             return Err(Refusal::NotDead(p.job));
         }
         let (seq, kind, priority, batch) = (job.seq, job.kind, job.priority, job.batch);
-        if self.batches[batch as usize].cancelled {
-            return Err(Refusal::Cancelled(self.batches[batch as usize].id.clone()));
-        }
+        let died_at = job.at;
         if job.spot == Spot::Finished {
-            self.finished.remove(&mut self.jobs, slot);
+            self.take_finished(slot);
         }
-        self.dead_jobs.remove(&seq);
+        self.dead_jobs.remove(&(died_at, seq));
         let flow = self.flow(group, self.kinds[usize::from(kind)].queue, priority);
+        let cancelled = self.batches[batch as usize].cancelled;
         let job = &mut self.jobs[slot as usize];
         job.flow = flow;
         job.state = JobState::Waiting;
         job.attempts = 0;
+        job.throttles = 0;
         job.at = now;
+        if cancelled {
+            // The cancellation was before this.
+            job.fence = Fence(self.next_fence);
+            self.next_fence += 1;
+        }
         self.flow_gains(flow);
         self.shift(group, Some(JobState::Dead), Some(JobState::Waiting), now);
         let batch = &mut self.batches[batch as usize];

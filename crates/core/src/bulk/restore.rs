@@ -11,7 +11,9 @@ use super::config::BulkConfig;
 use super::job::{Job, JobState, Spot};
 use super::lease::LeaseEntry;
 use super::list::{Links, Slot};
-use super::record::{BatchRecord, BatchSeq, GroupRecord, GroupSeq, JobProgress, LimitsRecord, StoredState};
+use super::record::{
+    BatchRecord, BatchSeq, GroupRecord, GroupSeq, JobProgress, LimitsRecord, RememberedRecord, StoredState,
+};
 use super::{Bulk, FingerprintKey};
 use crate::config::ConfigError;
 use crate::ids::{JobType, Owner};
@@ -26,7 +28,7 @@ pub enum RestoreError {
     MissingGroup { batch: BatchSeq, group: GroupSeq },
     #[error("job {job:?} refers to batch {batch:?}, which is missing")]
     MissingBatch { job: JobSeq, batch: BatchSeq },
-    #[error("{0} is there twice")]
+    #[error("{0} occurs twice")]
     Twice(String),
     #[error("job {0:?} has a name that is empty or too long")]
     BadName(JobSeq),
@@ -135,6 +137,21 @@ impl Restore {
             _ => {}
         }
         Ok(())
+    }
+
+    /// Jobs that were dropped before their batch was decided. Returns false if nobody needs the record any more.
+    pub fn remembered(&mut self, record: &RememberedRecord) -> bool {
+        let undecided = |slot: &Slot| !self.bulk.batches[*slot as usize].status.is_finished();
+        let Some(slot) = self.batches.get(&record.batch).copied().filter(undecided) else {
+            return false;
+        };
+        let batch = &mut self.bulk.batches[slot as usize];
+        if batch.remembered.is_empty() {
+            self.bulk.groups[batch.group as usize].remembering.push(slot);
+        }
+        batch.remembered.extend(&record.fingerprints);
+        batch.remembered_in.push(record.first);
+        true
     }
 
     /// `lost_lease`: the job was running when the process ended.
@@ -276,7 +293,7 @@ impl Restore {
         let slot = self.bulk.jobs.insert(job) as Slot;
         self.bulk.index_job(fingerprint, slot);
         if state == JobState::Dead {
-            self.bulk.dead_jobs.insert(seq, slot);
+            self.bulk.dead_jobs.insert((at, seq), slot);
         }
         let entry = &mut self.bulk.batches[batch as usize];
         entry.jobs.push_back(&mut self.bulk.jobs, slot);
@@ -331,8 +348,7 @@ impl Bulk {
             .collect();
         finished.sort_unstable();
         for (_, _, slot) in finished {
-            self.jobs[slot as usize].spot = Spot::Finished;
-            self.finished.push_back(&mut self.jobs, slot);
+            self.keep_finished(slot);
         }
         // Flows that only finished jobs refer to.
         let unused: Vec<Slot> = self

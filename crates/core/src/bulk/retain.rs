@@ -1,13 +1,28 @@
-//! drop_finished: deletes finished jobs, batches and idle groups by age and by count, oldest first.
+//! drop_finished: deletes finished jobs, batches and idle groups by age, by count over all, and by count per group, oldest first.
 
 use std::collections::BTreeSet;
 
 use super::Bulk;
-use super::command::{DropFinishedOutcome, DropFinishedParams};
 use super::job::{JobState, Spot};
 use super::list::{BATCH, Slot};
 use super::record::Change;
+use super::remember::Dropped;
 use crate::time::{Millis, Timestamp};
+
+#[derive(Debug, Clone, PartialEq)]
+pub struct DropFinishedParams {
+    pub max: u32,
+    /// Drops jobs that finished longer ago than this; the configured age if absent.
+    pub older_than: Option<Millis>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct DropFinishedOutcome {
+    pub jobs: u32,
+    pub batches: u32,
+    pub groups: u32,
+    pub more: bool,
+}
 
 /// How long until a group that cannot be deleted yet is checked again.
 const LOOK_AGAIN: Millis = Millis(3_600_000);
@@ -18,15 +33,20 @@ impl Bulk {
         let mut budget = p.max;
         let job_age = p.older_than.unwrap_or(self.config.retention.finished_job_ms);
         let mut touched = BTreeSet::new();
+        let mut dropped = Dropped::new();
         while budget > 0
-            && let Some(slot) = self.finished.front()
-            && (now.since(self.jobs[slot as usize].at) > job_age
-                || u64::from(self.finished.len) > self.config.retention.finished_jobs_max)
+            && let Some(slot) = self.next_to_drop(job_age, now)
         {
             budget -= 1;
             out.jobs += 1;
+            let job = &self.jobs[slot as usize];
+            if self.outlives_its_job(job) {
+                let ids = dropped.entry(job.batch).or_default();
+                ids.push((job.seq, job.fingerprint));
+            }
             touched.insert(self.drop_job(slot, now));
         }
+        self.remember_dropped(dropped);
         // An open batch keeps the counts of its deleted jobs; a decided one has them in its record.
         for batch in touched {
             if self.batches[batch as usize].status.is_open() {
@@ -40,10 +60,56 @@ impl Bulk {
         out
     }
 
+    /// The finished job to drop next: the oldest of a group that has too many, then the oldest of all.
+    fn next_to_drop(&self, age: Millis, now: Timestamp) -> Option<Slot> {
+        if let Some(&(_, group)) = self.crowded.first() {
+            return self.groups[group as usize].finished.front();
+        }
+        let &(ended, _, group) = self.finished.first()?;
+        let due = now.since(ended) > age || self.finished_jobs > self.config.retention.finished_jobs_max;
+        due.then(|| self.groups[group as usize].finished.front())?
+    }
+
+    /// Adds a job that has ended to the finished ones of its group.
+    pub(super) fn keep_finished(&mut self, slot: Slot) {
+        let job = &mut self.jobs[slot as usize];
+        job.spot = Spot::Finished;
+        let (ended, slot_of_group) = (job.at, self.batches[job.batch as usize].group);
+        let group = &mut self.groups[slot_of_group as usize];
+        if group.finished.is_empty() {
+            self.finished.insert((ended, group.seq, slot_of_group));
+        }
+        group.finished.push_back(&mut self.jobs, slot);
+        self.finished_jobs += 1;
+        if u64::from(group.finished.len) > self.config.retention.finished_jobs_max_per_group {
+            self.crowded.insert((group.seq, slot_of_group));
+        }
+    }
+
+    /// Takes a job from the finished ones of its group.
+    pub(super) fn take_finished(&mut self, slot: Slot) {
+        let slot_of_group = self.batches[self.jobs[slot as usize].batch as usize].group;
+        let group = &mut self.groups[slot_of_group as usize];
+        let first = group.finished.front();
+        group.finished.remove(&mut self.jobs, slot);
+        self.finished_jobs -= 1;
+        if first == Some(slot) {
+            self.finished
+                .remove(&(self.jobs[slot as usize].at, group.seq, slot_of_group));
+            if let Some(next) = group.finished.front() {
+                self.finished
+                    .insert((self.jobs[next as usize].at, group.seq, slot_of_group));
+            }
+        }
+        if u64::from(group.finished.len) <= self.config.retention.finished_jobs_max_per_group {
+            self.crowded.remove(&(group.seq, slot_of_group));
+        }
+    }
+
     /// Deletes one finished job; returns its batch.
     pub(super) fn drop_job(&mut self, slot: Slot, now: Timestamp) -> Slot {
         if self.jobs[slot as usize].spot == Spot::Finished {
-            self.finished.remove(&mut self.jobs, slot);
+            self.take_finished(slot);
         }
         let next = self.jobs[slot as usize].links[BATCH].next;
         let batch = self.jobs[slot as usize].batch;
@@ -58,7 +124,7 @@ impl Bulk {
             JobState::Completed => entry.dropped.success += 1,
             _ => {
                 entry.dropped.failed += 1;
-                self.dead_jobs.remove(&job.seq);
+                self.dead_jobs.remove(&(job.at, job.seq));
             }
         }
         let group = entry.group;
@@ -115,6 +181,7 @@ impl Bulk {
     }
 
     fn drop_batch(&mut self, slot: Slot) {
+        self.forget_dropped(slot);
         let batch = self.batches.remove(slot as usize);
         self.batch_slots.remove(&(batch.group, batch.id));
         self.cancelling.remove(&(batch.seq, slot));

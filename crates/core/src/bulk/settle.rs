@@ -5,9 +5,11 @@ use bytes::Bytes;
 use super::Bulk;
 use super::command::{DeathReason, DelayReason, JobOutcome, LeaseRef, SettleParams, Settled, Settlement};
 use super::group::Held;
-use super::job::{JobState, Spot};
+use super::job::JobState;
 use super::list::Slot;
+use super::pair::ThrottleScope;
 use super::record::{Change, JobProgress, StoredState};
+use crate::limits::downstream::Downstream;
 use crate::time::Timestamp;
 
 /// Limit: bytes kept of an error text.
@@ -37,7 +39,8 @@ impl Bulk {
             return Settled::Stale;
         };
         let started_at = self.end_lease(answer.lease, slot);
-        let settled = self.carry_out(slot, answer.outcome, started_at, now);
+        self.observe(slot, &answer.outcome, started_at, now);
+        let settled = self.carry_out(slot, answer.outcome, now);
         self.lease_ended(slot, now);
         settled
     }
@@ -57,31 +60,75 @@ impl Bulk {
         }
     }
 
-    fn carry_out(
-        &mut self,
-        slot: Slot,
-        outcome: JobOutcome,
-        started_at: Timestamp,
-        now: Timestamp,
-    ) -> Settled {
+    /// What an outcome says about the downstream.
+    fn observe(&mut self, slot: Slot, outcome: &JobOutcome, started: Timestamp, now: Timestamp) {
+        let flow = &self.flows[self.jobs[slot as usize].flow as usize];
+        let (group, queue) = (flow.group, flow.queue);
+        let cap = self.config.backpressure.max_retry_after_ms;
+        let enabled = self.config.congestion.enabled && self.config.congestion.adaptive;
+        let running = u64::from(self.groups[group as usize].count(JobState::Running));
+        let entry = &mut self.queues[usize::from(queue)];
+        let rps = entry.rps;
+        match *outcome {
+            JobOutcome::Released => {
+                entry.downstream.release();
+                self.change_pair(group, queue, now, Downstream::release);
+                self.refund_start(group, queue, started);
+            }
+            JobOutcome::Throttled { retry_after, scope } if enabled => {
+                let after = retry_after.map(|after| after.min(cap));
+                match scope {
+                    ThrottleScope::Queue => {
+                        entry.downstream.overloaded(started, after, rps, now);
+                        self.change_pair(group, queue, now, |pair| pair.lost(started, now));
+                    }
+                    ThrottleScope::Group => {
+                        entry.downstream.answered(started, now);
+                        let guess = Downstream::guess(running, started, now).min(rps);
+                        self.overload_pair(group, queue, |pair| {
+                            pair.overloaded(started, after, guess, now);
+                        });
+                    }
+                }
+            }
+            JobOutcome::Retry { overloaded: true, .. } if enabled => {
+                entry.downstream.overloaded(started, None, rps, now);
+                self.change_pair(group, queue, now, |pair| pair.lost(started, now));
+            }
+            _ => {
+                entry.downstream.answered(started, now);
+                self.change_pair(group, queue, now, |pair| pair.answered(started, now));
+            }
+        }
+    }
+
+    /// A job that started in this window did not run: its start is free again.
+    fn refund_start(&mut self, group: Slot, queue: u16, started: Timestamp) {
+        let window = self.limiter.window();
+        if started.0 / self.limiter.length().0 != window {
+            return;
+        }
+        self.limiter.refund();
+        let queue = &mut self.queues[usize::from(queue)];
+        queue.started = queue.started.saturating_sub(1);
+        let group = &mut self.groups[group as usize];
+        group.started = (window, group.started_in(window).saturating_sub(1));
+    }
+
+    fn carry_out(&mut self, slot: Slot, outcome: JobOutcome, now: Timestamp) -> Settled {
         let job = &self.jobs[slot as usize];
-        let (kind, queue) = (
-            &self.kinds[usize::from(job.kind)],
-            self.flows[job.flow as usize].queue,
-        );
+        let kind = &self.kinds[usize::from(job.kind)];
         let attempts = job.attempts;
         let again = !matches!(outcome, JobOutcome::Completed { .. } | JobOutcome::Failed { .. });
-        if again && self.batches[job.batch as usize].cancelled {
+        if again && self.is_cancelled(job) {
+            let job = &mut self.jobs[slot as usize];
+            job.attempts += u16::from(matches!(outcome, JobOutcome::Retry { .. }));
+            let throttled = matches!(outcome, JobOutcome::Throttled { .. });
+            job.throttles = job.throttles.saturating_add(u16::from(throttled));
             return self.dead(slot, DeathReason::Cancelled, String::new(), now);
         }
         match outcome {
             JobOutcome::Completed { result } => {
-                let queue = &mut self.queues[usize::from(queue)];
-                if self.config.congestion.enabled
-                    && queue.slow.is_some_and(|slow| now.since(started_at) > slow)
-                {
-                    queue.pace.cut(now);
-                }
                 let (len, max) = (result.len() as u64, self.config.limits.max_result_bytes);
                 if len > max {
                     let error = format!("the result has {len} bytes; at most {max} are allowed");
@@ -92,10 +139,9 @@ impl Bulk {
                 }
             }
             JobOutcome::Failed { error } => self.dead(slot, DeathReason::Failed, error, now),
-            JobOutcome::Throttled { retry_after } => {
-                if self.config.congestion.enabled {
-                    self.queues[usize::from(queue)].pace.cut(now);
-                }
+            JobOutcome::Throttled { retry_after, .. } => {
+                let job = &mut self.jobs[slot as usize];
+                job.throttles = job.throttles.saturating_add(1);
                 let backoff = self.throttle(slot, now);
                 let cap = self.config.backpressure.max_retry_after_ms;
                 let until = now + retry_after.map_or(backoff.wait, |after| after.min(cap));
@@ -105,7 +151,7 @@ impl Bulk {
                     reason: DelayReason::ApiThrottled,
                 }
             }
-            JobOutcome::Retry { error, after } => {
+            JobOutcome::Retry { error, after, .. } => {
                 if u32::from(attempts) >= kind.max_retries {
                     self.jobs[slot as usize].attempts += 1;
                     return self.dead(slot, DeathReason::AttemptsUsedUp, error, now);
@@ -166,7 +212,7 @@ impl Bulk {
         let batch = self.jobs[slot as usize].batch;
         self.jobs[slot as usize].death = reason;
         self.finish(slot, JobState::Dead, now);
-        self.dead_jobs.insert(self.jobs[slot as usize].seq, slot);
+        self.dead_jobs.insert((now, self.jobs[slot as usize].seq), slot);
         let entry = &mut self.batches[batch as usize];
         if entry.status.is_open() {
             entry.counts.failed += 1;
@@ -205,8 +251,7 @@ impl Bulk {
         entry.unfinished -= 1;
         // If the batch keeps its results, its jobs are deleted together with it.
         if !entry.options.keep_results {
-            self.jobs[slot as usize].spot = Spot::Finished;
-            self.finished.push_back(&mut self.jobs, slot);
+            self.keep_finished(slot);
         }
     }
 

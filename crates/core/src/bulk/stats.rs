@@ -7,11 +7,16 @@ use std::collections::VecDeque;
 use serde::{Deserialize, Serialize};
 
 use super::Bulk;
-use super::command::ResetStatsParams;
 use super::job::JobState;
 use super::list::Slot;
 use super::refusal::Refusal;
+use crate::ids::GroupId;
 use crate::time::{Millis, Timestamp};
+
+#[derive(Debug, Clone, PartialEq)]
+pub struct ResetStatsParams {
+    pub group: GroupId,
+}
 
 #[derive(Debug, Clone, Default)]
 pub(super) struct CongestionStats {

@@ -21,9 +21,7 @@ impl Bulk {
 
     /// Counts one throttle of the job and returns its backoff.
     pub(super) fn throttle(&mut self, slot: Slot, now: Timestamp) -> Backoff {
-        let job = &mut self.jobs[slot as usize];
-        job.throttles = job.throttles.saturating_add(1);
-        let group = self.flows[job.flow as usize].group;
+        let group = self.flows[self.jobs[slot as usize].flow as usize].group;
         let backoff = self.next_backoff(group);
         let stats = &mut self.groups[group as usize].stats;
         stats.total_throttle_count += 1;

@@ -13,7 +13,19 @@ use crate::time::{Millis, Timestamp};
 
 /// A position in a listing; pass it back to continue.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
-pub struct Cursor(pub u64);
+pub struct Cursor(pub u128);
+
+impl Cursor {
+    /// A position among dead jobs: the time of death, and the job.
+    pub fn of_death(at: Timestamp, job: JobSeq) -> Self {
+        Self(u128::from(at.0) << 64 | u128::from(job.0))
+    }
+
+    /// The time of death and the job of a position among dead jobs.
+    pub fn death(self) -> (Timestamp, JobSeq) {
+        (Timestamp((self.0 >> 64) as u64), JobSeq(self.0 as u64))
+    }
+}
 
 #[derive(Debug, Clone, PartialEq)]
 pub enum Query {
@@ -31,7 +43,7 @@ pub enum Query {
         after: Option<Cursor>,
         max: u32,
     },
-    /// Dead jobs of the whole store, most recently accepted first; see [`super::dead`].
+    /// Dead jobs of the whole store, those that died last first; see [`super::dead`].
     Dead {
         filter: DeadFilter,
         after: Option<Cursor>,
@@ -122,7 +134,10 @@ pub struct BatchView {
     pub id: BatchId,
     pub status: BatchStatus,
     pub sealed: bool,
+    /// Paused by a command on the batch itself.
     pub paused: bool,
+    /// Its whole group is paused.
+    pub group_paused: bool,
     pub cancelled: bool,
     pub counts: BatchCounts,
     /// The first distinct errors of its jobs.
@@ -139,11 +154,16 @@ pub struct BatchView {
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct JobView {
     pub seq: JobSeq,
+    pub batch: BatchId,
     pub kind: JobType,
     pub queue: QueueId,
     pub priority: Priority,
     pub state: JobState,
+    /// Attempts used, that of a running job included. Throttled and released runs use up none.
     pub attempts: u32,
+    /// Attempts that the job's type allows.
+    pub max_attempts: u32,
+    /// Runs that the downstream throttled.
     pub throttles: u32,
     /// When delayed: until when, and why.
     pub delayed: Option<(Timestamp, DelayReason)>,
@@ -152,6 +172,13 @@ pub struct JobView {
     /// When dead: why.
     pub dead: Option<DeathReason>,
     pub finished_at: Option<Timestamp>,
+}
+
+impl JobView {
+    /// Runs that started since the job was accepted or replayed: attempts, and throttled runs.
+    pub fn runs(&self) -> u32 {
+        self.attempts + self.throttles
+    }
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
@@ -226,11 +253,10 @@ impl DeadFilter {
     }
 }
 
-/// A dead job with its group and batch.
+/// A dead job with its group.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct DeadView {
     pub group: GroupId,
-    pub batch: BatchId,
     pub job: JobView,
 }
 
@@ -304,6 +330,8 @@ pub struct QueueView {
     pub groups_waiting: u64,
     /// When its downstream last reported overload.
     pub last_cut_at: Option<Timestamp>,
+    /// The downstream asked for no calls until then.
+    pub held_until: Option<Timestamp>,
 }
 
 /// The rates in effect.

@@ -41,7 +41,7 @@ pub struct GroupFacts {
     /// Starts in this window.
     pub started: u64,
     pub ready: u64,
-    pub leased: u64,
+    pub running: u64,
     pub starts_per_window: Option<u64>,
     pub max_running: Option<u64>,
     /// Out of the order until the window turns.
@@ -65,7 +65,7 @@ pub struct WindowFacts {
 
 #[derive(Debug, Clone, PartialEq)]
 pub struct QueueFacts {
-    /// Starts that its pace allows in a window.
+    /// Starts that its rate and its downstream allow in this window.
     pub limit: u64,
     pub started: u64,
     pub ready: u64,
@@ -126,7 +126,7 @@ fn held_in_flow(facts: &WhyFacts, waits: &mut Vec<Wait>) {
         waits.push(Wait::ShareUsedUp { ceiling, until });
     }
     if let Some(ceiling) = group.max_running
-        && group.leased + promised(group.ready) >= ceiling
+        && group.running + promised(group.ready) >= ceiling
     {
         waits.push(Wait::GroupBusy { ceiling });
     }
@@ -192,8 +192,8 @@ impl Bulk {
         match next {
             Some(slot) => why(&self.why_facts(slot, 0, now)),
             None => {
-                let leased = self.groups[group as usize].count(JobState::Running) > 0;
-                nothing(leased.then_some(JobState::Running))
+                let running = self.groups[group as usize].count(JobState::Running) > 0;
+                nothing(running.then_some(JobState::Running))
             }
         }
     }
@@ -217,7 +217,7 @@ impl Bulk {
             group: GroupFacts {
                 started: u64::from(group.started_in(window)),
                 ready: u64::from(group.count(JobState::Ready)),
-                leased: u64::from(group.count(JobState::Running)),
+                running: u64::from(group.count(JobState::Running)),
                 starts_per_window: group.ceilings.starts_per_window.map(u64::from),
                 max_running: group.ceilings.max_running.map(u64::from),
                 held: group.held == Some(Held::Window(window)),
@@ -232,7 +232,7 @@ impl Bulk {
                 ready: self.ready,
             },
             of_queue: QueueFacts {
-                limit: queue.pace.at(now).limit(now, self.limiter.length()),
+                limit: queue.allowed(window, now),
                 started: queue.started,
                 ready: u64::from(queue.ready.len),
                 ready_max: u64::from(self.config.backpressure.ready_queue_max_size),

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use bytes::Bytes;
 use futures_util::FutureExt;
-use tidegate_core::bulk::{JobOutcome, Priority};
+use tidegate_core::bulk::{JobOutcome, Priority, ThrottleScope};
 use tidegate_core::ids::{BatchId, GroupId, JobId, JobType};
 use tidegate_core::time::{Millis, Timestamp};
 use tidegate_store::bulk::LeasedJob;
@@ -38,9 +38,18 @@ pub enum JobError {
     /// It will never succeed.
     Failed(String),
     /// It may succeed later: after `after`, or after the type's backoff.
-    Retry { error: String, after: Option<Millis> },
-    /// The downstream throttled the call; uses up no attempt.
-    Throttled { retry_after: Option<Millis> },
+    Retry {
+        error: String,
+        after: Option<Millis>,
+        /// The downstream is overloaded: it timed out, its gateway is broken, or it refused the connection. This slows
+        /// down the queue.
+        overloaded: bool,
+    },
+    /// The downstream throttled the call; uses up no attempt. This slows down the queue, or only the job's group.
+    Throttled {
+        retry_after: Option<Millis>,
+        scope: ThrottleScope,
+    },
     /// Not run after all: the job returns to the head of its flow and uses up no attempt. It can be leased again at
     /// once, so close the queue's [`Gate`](super::Gate) before returning this.
     Released,
@@ -55,11 +64,33 @@ impl JobError {
         JobError::Retry {
             error: error.into(),
             after: None,
+            overloaded: false,
         }
     }
 
+    /// The call failed because the downstream is overloaded. Uses up an attempt, and slows down the queue.
+    pub fn overloaded(error: impl Into<String>) -> Self {
+        JobError::Retry {
+            error: error.into(),
+            after: None,
+            overloaded: true,
+        }
+    }
+
+    /// The downstream throttled the calls of the whole queue.
     pub fn throttled(retry_after: Option<Millis>) -> Self {
-        JobError::Throttled { retry_after }
+        JobError::Throttled {
+            retry_after,
+            scope: ThrottleScope::Queue,
+        }
+    }
+
+    /// The downstream throttled the calls of the job's group: the others keep their rate.
+    pub fn throttled_group(retry_after: Option<Millis>) -> Self {
+        JobError::Throttled {
+            retry_after,
+            scope: ThrottleScope::Group,
+        }
     }
 }
 
@@ -146,16 +177,28 @@ impl Handlers {
         match tokio::time::timeout(timeout.into(), run).await {
             Ok(Ok(Ok(result))) => JobOutcome::Completed { result },
             Ok(Ok(Err(JobError::Failed(error)))) => JobOutcome::Failed { error },
-            Ok(Ok(Err(JobError::Retry { error, after }))) => JobOutcome::Retry { error, after },
-            Ok(Ok(Err(JobError::Throttled { retry_after }))) => JobOutcome::Throttled { retry_after },
+            Ok(Ok(Err(JobError::Retry {
+                error,
+                after,
+                overloaded,
+            }))) => JobOutcome::Retry {
+                error,
+                after,
+                overloaded,
+            },
+            Ok(Ok(Err(JobError::Throttled { retry_after, scope }))) => {
+                JobOutcome::Throttled { retry_after, scope }
+            }
             Ok(Ok(Err(JobError::Released))) => JobOutcome::Released,
             Ok(Err(panic)) => JobOutcome::Retry {
                 error: format!("the handler panicked: {}", panic_message(&*panic)),
                 after: None,
+                overloaded: false,
             },
             Err(_) => JobOutcome::Retry {
                 error: format!("the handler did not return within {}", leased.timeout),
                 after: None,
+                overloaded: true,
             },
         }
     }

@@ -11,7 +11,7 @@ use futures_core::Stream;
 use tidegate_api::{Batch, Cancelled, Job, OpenBatch, Page, Reason, Role, Sealed};
 use tidegate_core::bulk::views::{Query, View};
 use tidegate_core::bulk::{
-    BatchOptions, OpenBatchParams, Opened, PauseParams, ResumeParams, SealBatchParams, Target,
+    BatchOptions, OpenBatchParams, Opened, PauseParams, ResumeParams, Scope, SealBatchParams,
 };
 use tidegate_core::ids::{BatchId, GroupId};
 use tidegate_store::bulk::JobDetails;
@@ -181,8 +181,8 @@ pub(crate) async fn pause(
     let (group, batch) = pair(&names)?;
     caller.need_for(Role::Admin, &group)?;
     let command = AuditedCommand::new("batch.pause", on(&group, &batch)).because(reason.why);
-    let target = Target::Batch(group.clone(), batch.clone());
-    app.audited(&caller, command, app.execute(PauseParams { target }))
+    let scope = Scope::Batch(group.clone(), batch.clone());
+    app.audited(&caller, command, app.execute(PauseParams { scope }))
         .await?;
     Ok(Json(view(&app, group, batch).await?))
 }
@@ -207,15 +207,16 @@ pub(crate) async fn resume(
     let (group, batch) = pair(&names)?;
     caller.need_for(Role::Admin, &group)?;
     let command = AuditedCommand::new("batch.resume", on(&group, &batch)).because(reason.why);
-    let target = Target::Batch(group.clone(), batch.clone());
-    app.audited(&caller, command, app.execute(ResumeParams { target }))
+    let scope = Scope::Batch(group.clone(), batch.clone());
+    app.audited(&caller, command, app.execute(ResumeParams { scope }))
         .await?;
     Ok(Json(view(&app, group, batch).await?))
 }
 
 /// Cancels every job of a batch that is not running.
 ///
-/// Cancelled jobs are dead with the reason `CANCELLED`. Running jobs stay with their workers.
+/// Cancelled jobs are dead with the reason `CANCELLED`; they can be replayed, and their ids submitted again. Running jobs
+/// stay with their workers. When they have ended, the batch is `CANCELLED`.
 #[utoipa::path(
     post, path = "/v1/groups/{group}/batches/{batch}/cancel",
     operation_id = "cancelBatch", tag = "batches", security(("apiKey" = ["ADMIN"]), ()),
@@ -237,7 +238,7 @@ pub(crate) async fn cancel(
     let (group, batch) = pair(&names)?;
     caller.need_for(Role::Admin, &group)?;
     let command = AuditedCommand::new("batch.cancel", on(&group, &batch)).because(reason.why);
-    let cancelled = cancel_all(&app, Target::Batch(group, batch));
+    let cancelled = cancel_all(&app, Scope::Batch(group, batch));
     app.audited(&caller, command, cancelled).await.map(Json)
 }
 
@@ -268,14 +269,14 @@ pub(crate) async fn results(
     }
     let page = filling.page();
     Ok(Json(convert::page(page, |details| {
-        convert::job(group.as_str(), Some(batch.as_str()), details)
+        convert::job(group.as_str(), details)
     })))
 }
 
 /// Streams a batch's progress.
 ///
 /// The service sends an event `progress` at once and after every change. Each one carries a `Batch` as JSON. The event
-/// that reports `COMPLETED` or `FAILED` is the last one. If the service can no longer follow the batch, it sends an
+/// that reports `COMPLETED`, `FAILED` or `CANCELLED` is the last one. If the service can no longer follow the batch, it sends an
 /// event `problem` with a `Problem` and ends the stream.
 #[utoipa::path(
     get, path = "/v1/groups/{group}/batches/{batch}/events",
@@ -321,7 +322,7 @@ fn follow(
                 };
                 match seen {
                     Ok(seen) => {
-                        let key = (seen.status, seen.counts, seen.paused, seen.cancelled, seen.sealed);
+                        let key = (seen.status, seen.counts, seen.cancelled, seen.sealed);
                         if last == Some(key) {
                             continue;
                         }

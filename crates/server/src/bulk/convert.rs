@@ -32,7 +32,9 @@ same_variants! {
     }
     death_reason: core::DeathReason => api::DeathReason { Failed, AttemptsUsedUp, Expired, Cancelled }
     core_death_reason: api::DeathReason => core::DeathReason { Failed, AttemptsUsedUp, Expired, Cancelled }
-    status: core::BatchStatus => api::BatchStatus { Created, Dispatched, Running, Aggregating, Completed, Failed }
+    status: core::BatchStatus => api::BatchStatus {
+        Created, Dispatched, Running, Aggregating, Completed, Failed, Cancelled
+    }
     congestion_level: congestion::CongestionLevel => api::CongestionLevel { None, Low, Moderate, High, Critical }
 }
 
@@ -98,9 +100,15 @@ pub(crate) fn batch(view: views::BatchView) -> api::Batch {
     api::Batch {
         group: view.group.into(),
         id: view.id.into(),
-        status: status(view.status),
+        status: match view.status {
+            open if open.is_open() && (view.paused || view.group_paused) && !view.cancelled => {
+                api::BatchStatus::Paused
+            }
+            other => status(other),
+        },
         sealed: view.sealed,
         paused: view.paused,
+        group_paused: view.group_paused,
         cancelled: view.cancelled,
         counts: batch_counts(view.counts),
         errors: view.errors,
@@ -138,7 +146,7 @@ pub(crate) fn bytes(value: Option<Box<RawValue>>) -> Bytes {
     }
 }
 
-pub(crate) fn job(group: &str, batch: Option<&str>, details: JobDetails) -> api::Job {
+pub(crate) fn job(group: &str, details: JobDetails) -> api::Job {
     let JobDetails {
         id,
         view,
@@ -146,15 +154,18 @@ pub(crate) fn job(group: &str, batch: Option<&str>, details: JobDetails) -> api:
         result,
         error,
     } = details;
+    let runs = view.runs();
     api::Job {
         group: group.to_owned(),
-        batch: batch.map(str::to_owned),
+        batch: view.batch.into(),
         id: id.into(),
+        runs,
         kind: view.kind.into(),
         queue: view.queue.into(),
         priority: priority(view.priority),
         state: state(view.state),
         attempts: view.attempts,
+        max_attempts: view.max_attempts,
         throttles: view.throttles,
         delayed_until: view.delayed.map(|(until, _)| time(until)),
         delay_reason: view.delayed.map(|(_, reason)| delay_reason(reason)),

@@ -57,7 +57,7 @@ fn need(caller: &Caller, role: Role, filter: &DeadFilter) -> ApiResult<()> {
     }
 }
 
-/// Lists dead jobs, the latest accepted first.
+/// Lists dead jobs, those that died last first.
 ///
 /// A key for some groups has to name one of them in `group`.
 #[utoipa::path(
@@ -81,7 +81,7 @@ pub(crate) async fn list(
     }
     let page = filling.page();
     Ok(Json(convert::page(page, |dead| {
-        convert::job(dead.group.as_str(), Some(dead.batch.as_str()), dead.details)
+        convert::job(dead.group.as_str(), dead.details)
     })))
 }
 

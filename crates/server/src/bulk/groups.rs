@@ -4,7 +4,7 @@ use axum::extract::State;
 use tidegate_api::{Cancelled, Group, GroupLimits, Page, PatchGroup, Reason, Role};
 use tidegate_core::bulk::views::{Query, View};
 use tidegate_core::bulk::{
-    CancelParams, Ceilings, ConfigureGroupParams, PauseParams, ResetStatsParams, ResumeParams, Target,
+    CancelParams, Ceilings, ConfigureGroupParams, PauseParams, ResetStatsParams, ResumeParams, Scope,
 };
 use tidegate_core::ids::GroupId;
 
@@ -141,8 +141,8 @@ pub(crate) async fn pause(
     let group = group_id(&group)?;
     caller.need_for(Role::Admin, &group)?;
     let command = AuditedCommand::new("group.pause", &group).because(reason.why);
-    let target = Target::Group(group.clone());
-    app.audited(&caller, command, app.execute(PauseParams { target }))
+    let scope = Scope::Group(group.clone());
+    app.audited(&caller, command, app.execute(PauseParams { scope }))
         .await?;
     Ok(Json(view(&app, group).await?))
 }
@@ -167,8 +167,8 @@ pub(crate) async fn resume(
     let group = group_id(&group)?;
     caller.need_for(Role::Admin, &group)?;
     let command = AuditedCommand::new("group.resume", &group).because(reason.why);
-    let target = Target::Group(group.clone());
-    app.audited(&caller, command, app.execute(ResumeParams { target }))
+    let scope = Scope::Group(group.clone());
+    app.audited(&caller, command, app.execute(ResumeParams { scope }))
         .await?;
     Ok(Json(view(&app, group).await?))
 }
@@ -197,17 +197,17 @@ pub(crate) async fn cancel(
     let group = group_id(&group)?;
     caller.need_for(Role::Admin, &group)?;
     let command = AuditedCommand::new("group.cancel", &group).because(reason.why);
-    let cancelled = cancel_all(&app, Target::Group(group));
+    let cancelled = cancel_all(&app, Scope::Group(group));
     app.audited(&caller, command, cancelled).await.map(Json)
 }
 
 /// Cancels step by step, so that other calls get their turn in between. If this loop ends early, the store continues the
 /// cancellation itself.
-pub(crate) async fn cancel_all(app: &App, target: Target) -> ApiResult<Cancelled> {
+pub(crate) async fn cancel_all(app: &App, scope: Scope) -> ApiResult<Cancelled> {
     let mut total = Cancelled::default();
     loop {
         let params = CancelParams {
-            target: target.clone(),
+            scope: scope.clone(),
             max: CANCEL_BATCH,
         };
         let outcome = app.execute(params).await?;

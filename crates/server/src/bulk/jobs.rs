@@ -374,12 +374,13 @@ pub(crate) async fn read(
     let (group, job) = (group_id(&group)?, job_id(&job)?);
     caller.need_for(Role::Read, &group)?;
     let details = app.available_store()?.job(&group, &job).await??;
-    Ok(Json(convert::job(group.as_str(), None, details)))
+    Ok(Json(convert::job(group.as_str(), details)))
 }
 
 /// Replays a dead job.
 ///
-/// The job waits again as if it were new, with all its attempts.
+/// The job waits again as if it were new, with all its attempts. Its batch stays as it is if it is decided, and
+/// cancelled if somebody cancelled it.
 #[utoipa::path(
     post, path = "/v1/groups/{group}/jobs/{job}/replay",
     operation_id = "replayJob", tag = "jobs", security(("apiKey" = ["ADMIN"]), ()),
@@ -405,5 +406,5 @@ pub(crate) async fn replay(
     };
     app.audited(&caller, command, app.execute(params)).await?;
     let details = app.available_store()?.job(&group, &job).await??;
-    Ok(Json(convert::job(group.as_str(), None, details)))
+    Ok(Json(convert::job(group.as_str(), details)))
 }

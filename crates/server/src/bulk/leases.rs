@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use axum::extract::State;
 use tidegate_api::{
-    Extend, ExtendedLease, ExtendedLeases, JobOutcome, Lease, LeasedJob, LeasedJobs, Nothing, Role, Settle,
-    SettledAs, SettledJob, SettledJobs,
+    Extend, ExtendedLease, ExtendedLeases, JobOutcome, Lease, LeaseStop, LeasedJob, LeasedJobs, Role, Settle,
+    SettledAs, SettledJob, SettledJobs, ThrottleScope,
 };
 use tidegate_core::bulk::{
     self, ExtendParams, Extended, LeaseParams, LeaseRef, SettleParams, Settled, Stop, default_queue,
@@ -93,7 +93,7 @@ pub(crate) async fn lease(
             return Ok(Json(LeasedJobs {
                 jobs: outcome.jobs.into_iter().map(leased).collect(),
                 waited_ms: waited.as_millis() as u64,
-                nothing: nothing(outcome.stop),
+                stop: lease_stop(outcome.stop),
             }));
         }
         let (pause, limited) = match outcome.stop {
@@ -116,12 +116,12 @@ fn wait_for(app: &App, until: Timestamp) -> Duration {
     wait.clamp(Duration::from_millis(1), POLL_INTERVAL)
 }
 
-fn nothing(stop: Stop) -> Option<Nothing> {
+fn lease_stop(stop: Stop) -> Option<LeaseStop> {
     match stop {
         Stop::Enough | Stop::More => None,
-        Stop::Empty | Stop::Full => Some(Nothing::Empty),
-        Stop::Limited { until } => Some(Nothing::Limited { until: time(until) }),
-        Stop::Held { until } => Some(Nothing::Held { until: time(until) }),
+        Stop::Empty | Stop::Full => Some(LeaseStop::Empty),
+        Stop::Limited { until } => Some(LeaseStop::Limited { until: time(until) }),
+        Stop::Held { until } => Some(LeaseStop::Held { until: time(until) }),
     }
 }
 
@@ -160,14 +160,14 @@ fn chunk(len: usize) -> ApiResult<()> {
 
 /// Extends leases.
 ///
-/// Each lease then ends `byMs` milliseconds from now. A lease that has ended already cannot be extended: its entry has
+/// Each lease then ends `durationMs` milliseconds from now. A lease that has ended already cannot be extended: its entry has
 /// no `until`.
 #[utoipa::path(
     post, path = "/v1/leases/extend",
     operation_id = "extendLeases", tag = "workers", security(("apiKey" = ["WORK"]), ()),
     request_body(
         content = Extend, description = "The leases, and how long they should last.",
-        example = json!({"leases": ["2a.7"], "byMs": 30000})
+        example = json!({"leases": ["2a.7"], "durationMs": 30000})
     ),
     responses(
         (status = 200, description = "The new end of each lease, in the order of the request.", body = ExtendedLeases)
@@ -180,10 +180,10 @@ pub(crate) async fn extend(
 ) -> ApiResult<Json<ExtendedLeases>> {
     caller.need_for_all(Role::Work)?;
     chunk(body.leases.len())?;
-    if !(1..=MAX_EXTENSION_MS).contains(&body.by_ms) {
-        let by = body.by_ms;
+    if !(1..=MAX_EXTENSION_MS).contains(&body.duration_ms) {
+        let by = body.duration_ms;
         return Err(ApiError::invalid(format!(
-            "byMs = {by}: it must be from 1 to {MAX_EXTENSION_MS}"
+            "durationMs = {by}: it must be from 1 to {MAX_EXTENSION_MS}"
         )));
     }
     let leases = body
@@ -193,7 +193,7 @@ pub(crate) async fn extend(
         .map(|(index, text)| lease_ref(text, index));
     let params = ExtendParams {
         leases: leases.collect::<ApiResult<_>>()?,
-        by: Millis(body.by_ms),
+        by: Millis(body.duration_ms),
     };
     let extended = app.apply(params).await?.into_iter().map(|one| ExtendedLease {
         until: match one {
@@ -256,9 +256,13 @@ fn outcome(answer: tidegate_api::Settlement, index: usize) -> ApiResult<bulk::Jo
             answer.result.is_some() || answer.error.is_some() || answer.retry_after_ms.is_some()
         }
     };
+    let misplaced = misplaced
+        || answer.scope.is_some() && answer.outcome != JobOutcome::Throttled
+        || answer.overloaded && answer.outcome != JobOutcome::Retry;
     if misplaced {
         return Err(ApiError::invalid(format!(
-            "settlement {index}: `result` goes with COMPLETED, `error` with FAILED and RETRY, `retryAfterMs` with THROTTLED and RETRY"
+            "settlement {index}: `result` goes with COMPLETED, `error` with FAILED and RETRY, `retryAfterMs` with THROTTLED and RETRY, \
+             `scope` with THROTTLED, `overloaded` with RETRY"
         )));
     }
     let error = answer.error.unwrap_or_else(|| "the worker gave no reason".into());
@@ -268,8 +272,18 @@ fn outcome(answer: tidegate_api::Settlement, index: usize) -> ApiResult<bulk::Jo
             result: convert::bytes(answer.result),
         },
         JobOutcome::Failed => bulk::JobOutcome::Failed { error },
-        JobOutcome::Throttled => bulk::JobOutcome::Throttled { retry_after: after },
-        JobOutcome::Retry => bulk::JobOutcome::Retry { error, after },
+        JobOutcome::Throttled => bulk::JobOutcome::Throttled {
+            retry_after: after,
+            scope: match answer.scope.unwrap_or_default() {
+                ThrottleScope::Group => bulk::ThrottleScope::Group,
+                ThrottleScope::Queue => bulk::ThrottleScope::Queue,
+            },
+        },
+        JobOutcome::Retry => bulk::JobOutcome::Retry {
+            error,
+            after,
+            overloaded: answer.overloaded,
+        },
         JobOutcome::Released => bulk::JobOutcome::Released,
     })
 }

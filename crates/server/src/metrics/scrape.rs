@@ -468,7 +468,7 @@ fn targets(scrape: &Scrape, all: &mut Exposition) {
     let outcomes = |target: &Target| {
         let (calls, name) = (target.calls, target.name.clone());
         [
-            ("completed", calls.done),
+            ("completed", calls.completed),
             ("failed", calls.failed),
             ("throttled", calls.throttled),
             ("retried", calls.retried),

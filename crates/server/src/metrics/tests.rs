@@ -5,13 +5,15 @@ use std::io::Write;
 use std::process::{Command, Stdio};
 use std::sync::Arc;
 
-use tidegate_api::{Calls, OldestWait, Queue, Stats, StoreState, Target, TargetState, Time, Workers};
+use tidegate_api::{
+    Calls, OldestWait, Queue, Stats, StoreBackend, StoreState, Target, TargetState, Time, Workers,
+};
 use tidegate_core::bulk::config::Hold;
 use tidegate_core::bulk::congestion::{CongestionLevel, Estimate};
 use tidegate_core::bulk::views::{CongestionState, Query, StateCounts, View};
 use tidegate_core::bulk::{
     AdmitParams, Ceilings, EnqueueParams, ExpireLeasesParams, JobOutcome, LeaseParams, NewJob, Priority,
-    ReleaseDueParams, SettleParams, Settlement,
+    ReleaseDueParams, SettleParams, Settlement, ThrottleScope,
 };
 use tidegate_core::clock::{Clock, ManualClock};
 use tidegate_core::ids::{JobId, JobType, Owner, QueueId};
@@ -100,10 +102,11 @@ pub(crate) fn full() -> Scrape {
             ready: 2,
             groups_waiting: 3,
             last_cut_at: None,
+            held_until: None,
             workers: Workers::default(),
         }],
         store: StoreState {
-            kind: "embedded".into(),
+            backend: StoreBackend::Embedded,
             available: true,
             unavailable_since: None,
         },
@@ -121,7 +124,7 @@ pub(crate) fn full() -> Scrape {
         configured_rps: 100.0,
         rps: 70.0,
         calls: Calls {
-            done: 1,
+            completed: 1,
             failed: 2,
             throttled: 3,
             retried: 4,
@@ -503,7 +506,10 @@ async fn every_call_of_the_store_is_counted() {
         lease: job.leased.lease,
         outcome: match n {
             0 => JobOutcome::Failed { error: "no".into() },
-            1 => JobOutcome::Throttled { retry_after: None },
+            1 => JobOutcome::Throttled {
+                retry_after: None,
+                scope: ThrottleScope::Queue,
+            },
             _ => JobOutcome::Completed {
                 result: Default::default(),
             },

@@ -193,9 +193,8 @@ impl BulkStore for ModelBulkStore {
             unreachable!("the dead are answered with the dead")
         };
         let state = self.model.state();
-        let details = |DeadView { group, batch, job }| DeadJob {
+        let details = |DeadView { group, job }| DeadJob {
             group,
-            batch,
             details: state.bodies.details(job),
         };
         Ok(Page {

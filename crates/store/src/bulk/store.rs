@@ -42,11 +42,10 @@ impl JobDetails {
     }
 }
 
-/// A dead job with its group and batch.
+/// A dead job with its group.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct DeadJob {
     pub group: GroupId,
-    pub batch: BatchId,
     pub details: JobDetails,
 }
 
@@ -75,8 +74,7 @@ pub trait BulkStore: Send + Sync + 'static {
         max: u32,
     ) -> Result<Result<Page<JobDetails>, Refusal>, StoreError>;
 
-    /// Dead jobs of the whole store, most recently accepted first; with several shards, one shard after the
-    /// other. A page may be short, or empty, although there are more: only a page without `next` is the last.
+    /// Dead jobs of the whole store, those that died last first. A page may be short, or empty, although there are more: only a page without `next` is the last.
     async fn dead(
         &self,
         filter: &DeadFilter,

@@ -2,7 +2,7 @@
 //! another.
 //!
 //! ```text
-//!   {"header":{"tidegateExport":1}}
+//!   {"header":{"tidegateExport":2}}
 //!   {"limits":{…}}   rates that were set at run time, if there are any
 //!   {"group":{…}}    every group
 //!   {"batch":{…}}   every batch
@@ -16,12 +16,13 @@
 use std::io::{BufRead, Write};
 
 use serde::{Deserialize, Serialize};
+use tidegate_core::bulk::Fence;
 use tidegate_core::bulk::record::{BatchRecord, GroupRecord, JobProgress, JobRecord, LimitsRecord};
 
 use crate::StoreError;
 
 /// Every later version reads this format.
-pub const EXPORT_VERSION: u32 = 1;
+pub const EXPORT_VERSION: u32 = 2;
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", rename_all_fields = "camelCase")]
@@ -56,6 +57,24 @@ impl Counts {
             Line::Header { .. } | Line::Limits(_) | Line::End(_) => {}
         }
     }
+}
+
+/// Fences are local to a store. All that means something elsewhere is whether a job was replayed after its batch was
+/// cancelled: then its fence is not below that of the cancellation.
+const CANCELLED: Fence = Fence(2);
+
+/// A job's fence in the stream.
+pub(crate) fn exported_fence(fence: Fence, cancel_fence: Fence) -> Fence {
+    if cancel_fence > Fence(0) && fence >= cancel_fence {
+        CANCELLED
+    } else {
+        Fence::default()
+    }
+}
+
+/// The fence of a batch's cancellation in the stream.
+pub(crate) fn exported_cancel_fence(cancelled: bool) -> Fence {
+    if cancelled { CANCELLED } else { Fence::default() }
 }
 
 /// Writes a stream; [`ExportWriter::finish`] completes it.
@@ -184,7 +203,7 @@ mod tests {
     #[test]
     fn a_batch_line_may_leave_the_callback_out() {
         let stream = concat!(
-            r#"{"header":{"tidegateExport":1}}"#,
+            r#"{"header":{"tidegateExport":2}}"#,
             "\n",
             r#"{"batch":{"seq":2,"group":1,"id":"spring","#,
             r#""options":{"failureThresholdPercent":100,"keepResults":true},"status":"CREATED","sealed":false,"#,

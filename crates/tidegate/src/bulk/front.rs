@@ -7,7 +7,7 @@ use std::sync::Arc;
 use tidegate_core::bulk::config::BulkConfig;
 use tidegate_core::bulk::views::{BatchView, BulkStats, Cursor, GroupView, Page, Query, View};
 use tidegate_core::bulk::{
-    Aggregation, CancelOutcome, CancelParams, PauseParams, Refusal, ReplayParams, ResumeParams, Target,
+    Aggregation, CancelOutcome, CancelParams, PauseParams, Refusal, ReplayParams, ResumeParams, Scope,
 };
 use tidegate_core::clock::SystemClock;
 use tidegate_core::ids::{BatchId, GroupId, IdError, JobId, JobType, QueueId};
@@ -137,16 +137,16 @@ impl Setup {
 ///
 /// ```no_run
 /// use tidegate::ids::GroupId;
-/// use tidegate::{Submission, Target, Tidegate};
+/// use tidegate::{Submission, Scope, Tidegate};
 ///
 /// # async fn example(tide: Tidegate) -> Result<(), Box<dyn std::error::Error>> {
 /// let submission = Submission::new("customer-A")?.job("promo-1", "SEND_PROMOTION", "{}")?;
 /// let submitted = tide.submit(submission).await?;
 /// println!("{} accepted in batch {}", submitted.accepted, submitted.batch);
 ///
-/// tide.pause(Target::Group(GroupId::new("customer-A")?)).await?;
+/// tide.pause(Scope::Group(GroupId::new("customer-A")?)).await?;
 /// println!("{:?}", tide.job("customer-A", "promo-1").await?.view.state);
-/// tide.resume(Target::Group(GroupId::new("customer-A")?)).await?;
+/// tide.resume(Scope::Group(GroupId::new("customer-A")?)).await?;
 /// tide.shutdown().await?;
 /// # Ok(())
 /// # }
@@ -167,10 +167,10 @@ impl fmt::Debug for Tidegate {
 impl Tidegate {
     /// Opens the data folder. Register handlers on the returned [`Setup`].
     pub fn open(options: Options<Folder>) -> Result<Setup, Error> {
-        let Options { place, config } = options;
+        let Options { location, config } = options;
         let store = Arc::new(EmbeddedBulkStore::open(EmbeddedBulkOptions {
-            folder: place.path,
-            durability: place.durability,
+            folder: location.path,
+            durability: location.durability,
             config: config.clone(),
             clock: Arc::new(SystemClock),
         })?);
@@ -201,11 +201,11 @@ impl Tidegate {
     /// ```
     #[cfg(feature = "redis")]
     pub async fn connect(options: Options<Redis>) -> Result<Setup, Error> {
-        let Options { place, config } = options;
+        let Options { location, config } = options;
         let store = RedisBulkStore::open(RedisBulkOptions {
-            urls: place.urls,
-            prefix: place.key_prefix,
-            shards: place.shards,
+            urls: location.urls,
+            prefix: location.key_prefix,
+            shards: location.shards,
             config: config.clone(),
             clock: None,
         });
@@ -275,21 +275,21 @@ impl Tidegate {
     }
 
     /// Pauses a group or a batch: none of its jobs start, and running ones continue.
-    pub async fn pause(&self, target: Target) -> Result<(), Error> {
-        Ok(self.store.call(PauseParams { target }).await??)
+    pub async fn pause(&self, scope: Scope) -> Result<(), Error> {
+        Ok(self.store.call(PauseParams { scope }).await??)
     }
 
     /// Resumes a paused group or batch.
-    pub async fn resume(&self, target: Target) -> Result<(), Error> {
-        Ok(self.store.call(ResumeParams { target }).await??)
+    pub async fn resume(&self, scope: Scope) -> Result<(), Error> {
+        Ok(self.store.call(ResumeParams { scope }).await??)
     }
 
     /// Cancels every job of a group or a batch that is not running; running ones stay with their handlers.
-    pub async fn cancel(&self, target: Target) -> Result<CancelOutcome, Error> {
+    pub async fn cancel(&self, scope: Scope) -> Result<CancelOutcome, Error> {
         let mut total = CancelOutcome::default();
         loop {
             let params = CancelParams {
-                target: target.clone(),
+                scope: scope.clone(),
                 max: CANCEL_BATCH,
             };
             let outcome = self.store.call(params).await??;

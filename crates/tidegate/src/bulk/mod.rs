@@ -13,7 +13,7 @@ pub use options::{Folder, Options, OptionsError};
 pub use submission::{Submission, Submitted};
 
 pub use tidegate_core::bulk::{
-    Aggregation, BatchCounts, BatchOptions, BatchStatus, Priority, Target, config, views,
+    Aggregation, BatchCounts, BatchOptions, BatchStatus, Priority, Scope, config, views,
 };
 pub use tidegate_engine::bulk::{
     CompletedBatch, EngineError, Gate, Handler, IntoCallbackResult, IntoResult, Job, JobError, Progress,

@@ -73,9 +73,9 @@ pub struct Redis {
 /// assert_eq!(options.config.backpressure.global_rps, 50.0);
 /// ```
 #[derive(Debug, Clone)]
-pub struct Options<Place = Folder> {
+pub struct Options<Location = Folder> {
     /// The location: a [`Folder`] or, with the feature `redis`, a Redis server.
-    pub place: Place,
+    pub location: Location,
     /// The configuration. All processes on one Redis store need the same: the process that connects last
     /// decides for all.
     pub config: BulkConfig,
@@ -85,7 +85,7 @@ impl Options<Folder> {
     /// Keeps jobs in a data folder; for [`Tidegate::open`](crate::Tidegate::open).
     pub fn new(folder: impl Into<PathBuf>) -> Self {
         Self {
-            place: Folder {
+            location: Folder {
                 path: folder.into(),
                 durability: Durability::default(),
             },
@@ -96,7 +96,7 @@ impl Options<Folder> {
     /// Sets when the store acknowledges a write. Default: after the sync to disk.
     #[must_use]
     pub fn durability(mut self, durability: Durability) -> Self {
-        self.place.durability = durability;
+        self.location.durability = durability;
         self
     }
 }
@@ -111,7 +111,7 @@ impl Options<Redis> {
     pub fn redis(url: impl Into<String>) -> Self {
         let defaults = RedisBulkOptions::new(url);
         Self {
-            place: Redis {
+            location: Redis {
                 urls: defaults.urls,
                 key_prefix: defaults.prefix,
                 shards: defaults.shards,
@@ -123,26 +123,26 @@ impl Options<Redis> {
     /// Adds nodes of the same Cluster, which the client tries if the first is unavailable.
     #[must_use]
     pub fn more_urls(mut self, urls: impl IntoIterator<Item = impl Into<String>>) -> Self {
-        self.place.urls.extend(urls.into_iter().map(Into::into));
+        self.location.urls.extend(urls.into_iter().map(Into::into));
         self
     }
 
     /// Sets the prefix of every key. Default: `bulk-action:`.
     #[must_use]
     pub fn key_prefix(mut self, prefix: impl Into<String>) -> Self {
-        self.place.key_prefix = prefix.into();
+        self.location.key_prefix = prefix.into();
         self
     }
 
     /// Sets the number of shards for the groups. Default: 1. Fixed when the store is created.
     #[must_use]
     pub fn shards(mut self, shards: u32) -> Self {
-        self.place.shards = shards;
+        self.location.shards = shards;
         self
     }
 }
 
-impl<Place> Options<Place> {
+impl<Location> Options<Location> {
     /// Sets the configuration. Default: [`BulkConfig::default`].
     #[must_use]
     pub fn config(mut self, config: BulkConfig) -> Self {
@@ -203,7 +203,7 @@ mod tests {
             ),
             (
                 "[backpressure]\nglobal_rps = 0",
-                "backpressure.global_rps = 0: it must be above 0",
+                "backpressure.global_rps = 0: it must be from 0.00001",
             ),
             (
                 "[backpressure]\nhold = \"nobody\"",

@@ -57,10 +57,12 @@ async fn batches(remote: &Remote, client: &Client, group: &str, names: Vec<Strin
     let mut bars = Bars::new(remote.json);
     let follow = names.iter().map(|name| client.follow_batch(group, name));
     let mut events = stream::select_all(follow.collect::<Vec<_>>());
-    let mut failed = false;
+    let mut failed = None;
     while let Some(batch) = events.next().await {
         let batch = batch?;
-        failed |= batch.status == BatchStatus::Failed;
+        if matches!(batch.status, BatchStatus::Failed | BatchStatus::Cancelled) {
+            failed = Some(batch.status);
+        }
         if remote.json {
             remote.print(&batch, |_| String::new())?;
         } else if !bars.show(&batch.id, &bar_of_batch(&batch)) {
@@ -68,8 +70,8 @@ async fn batches(remote: &Remote, client: &Client, group: &str, names: Vec<Strin
         }
     }
     bars.close();
-    if failed {
-        eprintln!("tidegate: a batch of group {} FAILED", visible(group));
+    if let Some(status) = failed {
+        eprintln!("tidegate: a batch of group {} {}", visible(group), word(status));
         return Err(Reported.into());
     }
     Ok(())
@@ -100,14 +102,11 @@ fn state_of_batch(batch: &Batch) -> String {
     if batch.counts.failed > 0 {
         parts.push(format!("{} failed", batch.counts.failed));
     }
-    if batch.paused {
-        parts.push("paused".into());
-    }
     if !batch.status.is_finished() && !batch.sealed {
         parts.push("open".into());
     }
     let left = batch.counts.total > batch.counts.success + batch.counts.failed;
-    if left && !batch.paused {
+    if left && batch.status != BatchStatus::Paused && !batch.status.is_finished() {
         parts.push(format!("{} left", span(batch.estimate.estimated_seconds)));
     }
     parts.join(", ")

@@ -18,7 +18,9 @@ use std::time::Duration;
 
 use futures_util::FutureExt;
 use serde::Serialize;
-use tidegate_api::{ExtendedLease, JobOutcome, Lease, LeasedJob, LeasedJobs, RawValue, Settlement};
+use tidegate_api::{
+    ExtendedLease, JobOutcome, Lease, LeasedJob, LeasedJobs, RawValue, Settlement, ThrottleScope,
+};
 use tokio::sync::mpsc;
 use tokio::task::{AbortHandle, Id, JoinSet};
 use tokio::time::{Instant, MissedTickBehavior};
@@ -41,13 +43,15 @@ const HASTE: Duration = Duration::from_millis(200);
 #[derive(Debug, Clone)]
 pub enum Outcome {
     /// The job succeeded, with or without a result, any JSON.
-    Done(Option<Box<RawValue>>),
+    Completed(Option<Box<RawValue>>),
     /// The job can never succeed, for this reason.
     Failed(String),
     /// The downstream throttled the job. This uses up no attempt.
     Throttled {
         /// The downstream's Retry-After, if it sent one.
         retry_after: Option<Duration>,
+        /// Whose calls were too many.
+        scope: ThrottleScope,
     },
     /// The job may succeed later. This uses up an attempt.
     Retry {
@@ -55,21 +59,23 @@ pub enum Outcome {
         error: String,
         /// The shortest wait before the next run; the backoff of the job type if absent.
         after: Option<Duration>,
+        /// The downstream is overloaded, so the queue slows down.
+        overloaded: bool,
     },
     /// The worker gives the job back without having run it. This uses up no attempt.
-    Returned,
+    Released,
 }
 
 impl Outcome {
     /// Completes the job without a result.
-    pub fn done() -> Self {
-        Self::Done(None)
+    pub fn completed() -> Self {
+        Self::Completed(None)
     }
 
     /// Completes the job with a result. If the result cannot be written as JSON, the job fails.
-    pub fn done_with(result: &impl Serialize) -> Self {
+    pub fn completed_with(result: &impl Serialize) -> Self {
         match serde_json::value::to_raw_value(result) {
-            Ok(result) => Self::Done(Some(result)),
+            Ok(result) => Self::Completed(Some(result)),
             Err(error) => Self::Failed(format!("the result cannot be written as JSON: {error}")),
         }
     }
@@ -84,12 +90,34 @@ impl Outcome {
         Self::Retry {
             error: error.into(),
             after: None,
+            overloaded: false,
+        }
+    }
+
+    /// Fails this attempt because the downstream is overloaded: it timed out, its gateway is broken, or it refused
+    /// the connection. The queue slows down.
+    pub fn overloaded(error: impl Into<String>) -> Self {
+        Self::Retry {
+            error: error.into(),
+            after: None,
+            overloaded: true,
         }
     }
 
     /// Reports that the downstream throttled the job, with its Retry-After if it sent one.
     pub fn throttled(retry_after: Option<Duration>) -> Self {
-        Self::Throttled { retry_after }
+        Self::Throttled {
+            retry_after,
+            scope: ThrottleScope::Queue,
+        }
+    }
+
+    /// Reports that the downstream throttled the job's group: the other groups keep their rate.
+    pub fn throttled_group(retry_after: Option<Duration>) -> Self {
+        Self::Throttled {
+            retry_after,
+            scope: ThrottleScope::Group,
+        }
     }
 
     fn answer(self, lease: String) -> Settlement {
@@ -99,24 +127,32 @@ impl Outcome {
             result: None,
             error: None,
             retry_after_ms: None,
+            scope: None,
+            overloaded: false,
         };
         let ms = |after: Option<Duration>| after.map(|after| after.as_millis() as u64);
         match self {
-            Self::Done(result) => answer.result = result,
+            Self::Completed(result) => answer.result = result,
             Self::Failed(error) => {
                 answer.outcome = JobOutcome::Failed;
                 answer.error = Some(error);
             }
-            Self::Throttled { retry_after } => {
+            Self::Throttled { retry_after, scope } => {
+                answer.scope = Some(scope);
                 answer.outcome = JobOutcome::Throttled;
                 answer.retry_after_ms = ms(retry_after);
             }
-            Self::Retry { error, after } => {
+            Self::Retry {
+                error,
+                after,
+                overloaded,
+            } => {
+                answer.overloaded = overloaded;
                 answer.outcome = JobOutcome::Retry;
                 answer.error = Some(error);
                 answer.retry_after_ms = ms(after);
             }
-            Self::Returned => answer.outcome = JobOutcome::Released,
+            Self::Released => answer.outcome = JobOutcome::Released,
         }
         answer
     }
@@ -134,7 +170,7 @@ impl Outcome {
 /// let client = Client::new("http://127.0.0.1:7171")?;
 /// let handler = |job: LeasedJob| async move {
 ///     match send(&job).await {
-///         Ok(()) => Outcome::done(),
+///         Ok(()) => Outcome::completed(),
 ///         Err(error) => Outcome::retry(error),
 ///     }
 /// };
@@ -144,7 +180,7 @@ impl Outcome {
 ///     .grace(Duration::from_secs(10))
 ///     .run(handler, stop_signal())
 ///     .await?;
-/// println!("{} completed, {} dead", tally.done, tally.dead);
+/// println!("{} completed, {} dead", tally.completed, tally.dead);
 /// # Ok(())
 /// # }
 /// ```
@@ -306,7 +342,7 @@ where
                         }
                         Err(error) if error.is_retryable() => {
                             let pause = backoff.pause(error.retry_after());
-                            tracing::warn!(%error, "no work; asking again in {} ms", pause.as_millis());
+                            tracing::warn!(%error, "failed to lease jobs; retrying in {} ms", pause.as_millis());
                             rest_until = Instant::now() + pause;
                         }
                         Err(error) => {
@@ -388,7 +424,7 @@ where
         let (id, outcome) = match ended {
             Ok(ended) => ended,
             // The run catches panics, so this is an abort.
-            Err(error) => (error.id(), Outcome::Returned),
+            Err(error) => (error.id(), Outcome::Released),
         };
         // Without a lease there is nothing to settle.
         if let Some(held) = self.leases.remove(&id) {
@@ -398,7 +434,7 @@ where
 
     async fn give_back(&mut self, jobs: Vec<LeasedJob>) {
         for job in jobs {
-            let _the_settler_outlives_us = self.answers.send(Outcome::Returned.answer(job.lease)).await;
+            let _the_settler_outlives_us = self.answers.send(Outcome::Released.answer(job.lease)).await;
         }
     }
 

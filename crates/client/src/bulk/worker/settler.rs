@@ -15,13 +15,13 @@ const RETRY_FOR: Duration = Duration::from_secs(60);
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Tally {
     /// Jobs that completed.
-    pub done: u64,
+    pub completed: u64,
     /// Jobs that run again later, after a retry or a throttle.
     pub delayed: u64,
     /// Jobs that are dead.
     pub dead: u64,
     /// Jobs that the worker released.
-    pub returned: u64,
+    pub released: u64,
     /// Settlements whose lease had ended, so that another worker may have the job. Also settlements of a call
     /// whose response was lost.
     pub stale: u64,
@@ -50,7 +50,7 @@ async fn hand_in(client: &Client, answers: &[Settlement], tally: &mut Tally) {
                 parts.extend([second, first]);
             }
             Err(error) => {
-                tracing::error!(%error, answers = part.len(), "answers could not be handed in; their jobs run again");
+                tracing::error!(%error, settlements = part.len(), "failed to settle jobs; they run again when their leases expire");
                 tally.unanswered += part.len() as u64;
             }
         }
@@ -60,10 +60,10 @@ async fn hand_in(client: &Client, answers: &[Settlement], tally: &mut Tally) {
 impl Tally {
     fn count(&mut self, state: SettledAs) {
         match state {
-            SettledAs::Completed => self.done += 1,
+            SettledAs::Completed => self.completed += 1,
             SettledAs::Delayed => self.delayed += 1,
             SettledAs::Dead => self.dead += 1,
-            SettledAs::Released => self.returned += 1,
+            SettledAs::Released => self.released += 1,
             SettledAs::Stale => self.stale += 1,
         }
     }

@@ -45,9 +45,7 @@ impl Budget {
                 Ok(Acquired::Token(_)) => {}
                 // The day's calls are used up, or the provider sent Retry-After: an earlier attempt cannot succeed.
                 Ok(Acquired::LongWait { wait, .. }) => {
-                    return Err(JobError::Throttled {
-                        retry_after: Some(wait),
-                    });
+                    return Err(JobError::throttled(Some(wait)));
                 }
                 Ok(Acquired::Closed) | Err(_) => return Err(JobError::Released),
             }

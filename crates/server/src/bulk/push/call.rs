@@ -6,6 +6,7 @@ use std::time::{Duration, SystemTime};
 use bytes::{Bytes, BytesMut};
 use reqwest::header::{CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue, RETRY_AFTER};
 use reqwest::{Client, ClientBuilder, StatusCode, Url};
+use tidegate_core::bulk::ThrottleScope;
 use tidegate_core::secret::Secret;
 use tidegate_core::time::{Millis, Timestamp};
 use tidegate_source::punctual::{self, Punctual, Sent};
@@ -83,6 +84,8 @@ pub(crate) struct Address {
 pub(crate) struct Reply {
     pub(crate) status: StatusCode,
     pub(crate) retry_after: Option<Millis>,
+    /// Whose calls were too many, if the response says so.
+    pub(crate) scope: Option<ThrottleScope>,
     /// `None` if it was longer than allowed.
     pub(crate) body: Option<Bytes>,
 }
@@ -178,12 +181,14 @@ impl Address {
                     SystemTime::UNIX_EPOCH + Duration::from_millis(now.0),
                 ),
             );
+            let scope = throttle_scope(response.headers());
             let mut body = BytesMut::new();
             while let Some(piece) = response.chunk().await.map_err(broken)? {
                 if (body.len() + piece.len()) as u64 > max_answer {
                     return Ok(Reply {
                         status,
                         retry_after,
+                        scope,
                         body: None,
                     });
                 }
@@ -192,6 +197,7 @@ impl Address {
             Ok(Reply {
                 status,
                 retry_after,
+                scope,
                 body: Some(body.freeze()),
             })
         };
@@ -213,6 +219,15 @@ pub(crate) fn describe(error: &reqwest::Error) -> String {
         "the call failed"
     };
     format!("{what}: {deepest}")
+}
+
+/// The header `tidegate-throttle-scope`: `group` or `queue`.
+fn throttle_scope(headers: &HeaderMap) -> Option<ThrottleScope> {
+    match headers.get("tidegate-throttle-scope")?.to_str().ok()? {
+        scope if scope.eq_ignore_ascii_case("group") => Some(ThrottleScope::Group),
+        scope if scope.eq_ignore_ascii_case("queue") => Some(ThrottleScope::Queue),
+        _ => None,
+    }
 }
 
 /// Parses `Retry-After`: seconds, or an HTTP date.

@@ -167,6 +167,7 @@ impl Callbacks {
         let message = Message {
             kind: match completed.status {
                 tidegate_core::bulk::BatchStatus::Failed => "batch.failed",
+                tidegate_core::bulk::BatchStatus::Cancelled => "batch.cancelled",
                 _ => "batch.completed",
             },
             timestamp: time(now),

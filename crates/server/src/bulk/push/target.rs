@@ -10,6 +10,7 @@ use reqwest::StatusCode;
 use serde::Serialize;
 use serde_json::value::RawValue;
 use tidegate_api::{Calls, LastFailure, TargetState, Time};
+use tidegate_core::bulk::ThrottleScope;
 use tidegate_core::bulk::views::QueueView;
 use tidegate_core::clock::Clock;
 use tidegate_core::ids::QueueId;
@@ -22,7 +23,7 @@ use super::budget::Budget;
 use super::call::{Address, CallError, Reply, Within};
 use super::sign::message_id;
 use crate::bulk::convert::{raw, time};
-use crate::config::TargetConfig;
+use crate::config::{TargetConfig, ThrottleScopeConfig};
 use crate::telemetry;
 
 /// Limit: how much of an error response the job's error contains.
@@ -35,6 +36,7 @@ pub(crate) struct Target {
     pub(crate) gate: Gate,
     clock: Arc<dyn Clock>,
     max_result: u64,
+    throttle_scope: ThrottleScope,
     configured_rps: f64,
     busy: AtomicU32,
     history: Mutex<History>,
@@ -83,6 +85,10 @@ impl Target {
             gate: Gate::default(),
             clock,
             max_result: defaults.max_result,
+            throttle_scope: match config.throttle_scope {
+                ThrottleScopeConfig::Queue => ThrottleScope::Queue,
+                ThrottleScopeConfig::Group => ThrottleScope::Group,
+            },
             configured_rps: config.rps.unwrap_or(defaults.rps),
             busy: AtomicU32::new(0),
             history: Mutex::default(),
@@ -133,7 +139,7 @@ impl Target {
 
     fn done(&self) {
         let mut history = self.history();
-        history.calls.done += 1;
+        history.calls.completed += 1;
         history.last_success = Some(self.clock.now());
         history.last = Some(Last::Done);
     }
@@ -183,13 +189,14 @@ impl Target {
         let Reply {
             status,
             retry_after,
+            scope,
             body,
         } = match reply {
             Ok(reply) => reply,
             Err(error) => {
                 let error = error.to_string();
                 self.failed(&error, Last::Failed, |calls| calls.retried += 1);
-                return Err(JobError::Retry { error, after: None });
+                return Err(JobError::overloaded(error));
             }
         };
         let says = |body: &Option<Bytes>| {
@@ -221,7 +228,10 @@ impl Target {
         match status {
             StatusCode::TOO_MANY_REQUESTS | StatusCode::SERVICE_UNAVAILABLE => {
                 self.failed(&error, Last::Throttled, |calls| calls.throttled += 1);
-                Err(JobError::Throttled { retry_after })
+                Err(JobError::Throttled {
+                    retry_after,
+                    scope: scope.unwrap_or(self.throttle_scope),
+                })
             }
             StatusCode::GONE => {
                 let reason = format!("answered 410 Gone at {}", time(self.clock.now()));
@@ -244,6 +254,7 @@ impl Target {
                 Err(JobError::Retry {
                     error,
                     after: retry_after,
+                    overloaded: matches!(status, StatusCode::BAD_GATEWAY | StatusCode::GATEWAY_TIMEOUT),
                 })
             }
         }

@@ -106,7 +106,7 @@ pub(crate) fn refreshing() -> Refreshing {
             },
             dead: 6,
             low_paused: true,
-            looked_at: Some(NOW - Millis(5_000)),
+            measured_at: Some(NOW - Millis(5_000)),
         },
         lag_fresh_for: Millis(20_000),
         consumers: ["high", "low"].map(|priority| {

@@ -8,6 +8,7 @@ use crate::support;
 on_both_stores! {
     groups_are_weighed_paused_resumed_and_cancelled
     dead_jobs_are_listed_replayed_and_purged
+    a_cancelled_batch_shows_it_and_gives_its_jobs_back
     limits_change_at_run_time_and_stay
     the_reasons_of_a_wait_are_explained
     odd_names_work_everywhere
@@ -64,6 +65,37 @@ async fn groups_are_weighed_paused_resumed_and_cancelled(backend: Backend) {
         ]
     );
     assert_eq!(audit["items"][2]["why"], "they asked for it");
+    running.stop().await;
+}
+
+async fn a_cancelled_batch_shows_it_and_gives_its_jobs_back(backend: Backend) {
+    let running = Running::start(backend, "").await;
+    running.enqueue("a", "spring", "MAIL", 3).await;
+    let batch = "/v1/groups/a/batches/spring";
+    running.did("/v1/groups/a/pause", json!({})).await;
+    assert_eq!(running.ok(batch).await["status"], "PAUSED");
+    running.did("/v1/groups/a/resume", json!({})).await;
+    assert_eq!(running.ok(batch).await["status"], "CREATED");
+    running.did("/v1/groups/a/batches/spring/pause", json!({})).await;
+    assert_eq!(running.ok(batch).await["status"], "PAUSED");
+    running.did("/v1/groups/a/batches/spring/cancel", json!({})).await;
+    let decided = running.until(batch, |batch| batch["status"] == "CANCELLED").await;
+    assert_eq!(
+        decided["counts"],
+        json!({ "total": 3, "success": 0, "failed": 3 })
+    );
+    let done = running.did("/v1/dead-jobs/replay", json!({ "group": "a" })).await;
+    assert_eq!(done, json!({ "handled": 3, "skipped": 0 }));
+    running.did("/v1/groups/a/batches/spring/resume", json!({})).await;
+    let jobs = lease(&running, 10).await;
+    assert_eq!(jobs.len(), 3);
+    settle(&running, &jobs, json!({ "outcome": "COMPLETED" })).await;
+    let job = running.ok("/v1/groups/a/jobs/spring-0").await;
+    assert_eq!(
+        (&job["attempts"], &job["runs"], &job["maxAttempts"], &job["batch"]),
+        (&json!(1), &json!(1), &json!(4), &json!("spring"))
+    );
+    assert_eq!(running.ok(batch).await["status"], "CANCELLED");
     running.stop().await;
 }
 
@@ -270,9 +302,9 @@ async fn invalid_requests_are_refused_with_the_reason(backend: Backend) {
         ),
         (
             "/v1/leases/extend",
-            json!({ "leases": [], "byMs": 0 }),
+            json!({ "leases": [], "durationMs": 0 }),
             422,
-            "byMs = 0",
+            "durationMs = 0",
         ),
         (
             "/v1/groups/nobody/pause",

@@ -30,7 +30,10 @@ async fn jobs_are_leased_extended_and_settled(backend: Backend) {
     );
     let names: Vec<&Value> = jobs.iter().map(|job| &job["lease"]).collect();
     let extended = running
-        .did("/v1/leases/extend", json!({ "leases": names, "byMs": 120_000 }))
+        .did(
+            "/v1/leases/extend",
+            json!({ "leases": names, "durationMs": 120_000 }),
+        )
         .await;
     let until = extended["extended"][0]["until"].as_str().unwrap();
     assert!(until > jobs[0]["deadline"].as_str().unwrap());
@@ -81,8 +84,8 @@ async fn a_lease_waits_for_work(backend: Backend) {
     let begun = Instant::now();
     let nothing = running.did("/v1/leases", json!({ "waitMs": 300 })).await;
     assert_eq!(
-        (&nothing["jobs"], &nothing["nothing"]),
-        (&json!([]), &json!({ "why": "EMPTY" }))
+        (&nothing["jobs"], &nothing["stop"]),
+        (&json!([]), &json!({ "reason": "EMPTY" }))
     );
     assert!(begun.elapsed() >= Duration::from_millis(300));
     let begun = Instant::now();
@@ -109,7 +112,10 @@ async fn late_settlements_are_refused(backend: Backend) {
     assert_eq!(late["settled"][0], json!({ "state": "STALE" }));
     let names: Vec<&Value> = first.iter().map(|job| &job["lease"]).collect();
     let extended = running
-        .did("/v1/leases/extend", json!({ "leases": names, "byMs": 1_000 }))
+        .did(
+            "/v1/leases/extend",
+            json!({ "leases": names, "durationMs": 1_000 }),
+        )
         .await;
     assert_eq!(extended["extended"], json!([{}]));
     running.stop().await;

@@ -114,7 +114,7 @@ async fn the_response_decides_the_outcome_of_a_job(backend: Backend) {
     let job = running
         .until("/v1/groups/shop/jobs/later-0", |job| job["state"] == "COMPLETED")
         .await;
-    assert_eq!(job["attempts"], 2, "{job}");
+    assert_eq!((&job["attempts"], &job["runs"]), (&json!(3), &json!(3)), "{job}");
     let calls = &receiver.received()[before..];
     assert_eq!(calls.len(), 3);
     assert_eq!(calls[0].header("webhook-id"), calls[2].header("webhook-id"));
@@ -150,7 +150,7 @@ async fn the_response_decides_the_outcome_of_a_job(backend: Backend) {
         .await;
     assert_eq!(
         (&job["attempts"], &job["throttles"]),
-        (&json!(0), &json!(5)),
+        (&json!(1), &json!(5)),
         "{job}"
     );
     assert!(begun.elapsed() >= Duration::from_secs(1));
@@ -167,7 +167,7 @@ async fn the_response_decides_the_outcome_of_a_job(backend: Backend) {
     let targets = running.ok("/v1/targets").await;
     let calls = &targets["items"][0]["calls"];
     assert_eq!(
-        (&calls["done"], &calls["throttled"]),
+        (&calls["completed"], &calls["throttled"]),
         (&json!(2), &json!(5)),
         "{targets}"
     );
@@ -209,7 +209,7 @@ async fn a_target_that_is_gone_is_disabled_and_loses_nothing(backend: Backend) {
         })
         .await;
     assert_eq!(batch["counts"]["success"], 5);
-    assert_eq!(running.ok("/v1/groups/shop/jobs/spring-0").await["attempts"], 0);
+    assert_eq!(running.ok("/v1/groups/shop/jobs/spring-0").await["attempts"], 1);
     running.stop().await;
 }
 
@@ -223,7 +223,7 @@ async fn a_type_may_have_a_longer_timeout_than_others(backend: Backend) {
     let job = running
         .until("/v1/groups/shop/jobs/spring-0", |job| job["state"] == "COMPLETED")
         .await;
-    assert_eq!(job["attempts"], 0, "{job}");
+    assert_eq!(job["attempts"], 1, "{job}");
     running.stop().await;
 }
 
@@ -252,15 +252,14 @@ async fn throttling_lowers_the_rate_and_time_raises_it(backend: Backend) {
     let running = Running::start(backend, &settings).await;
     running.enqueue("shop", "spring", "MAIL", 3).await;
     let rate = |targets: &serde_json::Value| targets["items"][0]["rps"].as_f64().unwrap();
-    // Three simultaneous throttles are one cut, to 70 of 100. On a busy machine they may be three cuts, to at least 34.
     let targets = running
         .until("/v1/targets", |targets| rate(targets) < 100.0)
         .await;
-    assert!((34.0..100.0).contains(&rate(&targets)), "{targets}");
     assert_eq!(targets["items"][0]["configuredRps"], 100.0);
-    let lowered = rate(&targets);
+    // The rate grows while it is what keeps jobs waiting.
+    running.enqueue("shop", "summer", "MAIL", 3_000).await;
     running
-        .until("/v1/targets", |targets| rate(targets) > lowered + 5.0)
+        .until("/v1/targets", |targets| rate(targets) == 100.0)
         .await;
     running.stop().await;
 }

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use bytes::Bytes;
-use tidegate_core::bulk::{JobOutcome, NewJob, Priority};
+use tidegate_core::bulk::{JobOutcome, NewJob, Priority, ThrottleScope};
 use tidegate_core::ids::{BatchId, GroupId, JobId, JobType, QueueId};
 use tidegate_core::time::Millis;
 
@@ -73,12 +73,16 @@ pub(super) fn failed(error: &str) -> JobOutcome {
 }
 
 pub(super) fn throttled() -> JobOutcome {
-    JobOutcome::Throttled { retry_after: None }
+    JobOutcome::Throttled {
+        retry_after: None,
+        scope: ThrottleScope::Queue,
+    }
 }
 
 pub(super) fn throttled_for(ms: u64) -> JobOutcome {
     JobOutcome::Throttled {
         retry_after: Some(Millis(ms)),
+        scope: ThrottleScope::Queue,
     }
 }
 
@@ -86,6 +90,7 @@ pub(super) fn retry() -> JobOutcome {
     JobOutcome::Retry {
         error: "try again".to_owned(),
         after: None,
+        overloaded: false,
     }
 }
 

@@ -1,6 +1,6 @@
 //! Ceilings of individual groups: starts per window, running at once.
 
-use tidegate_core::bulk::{Ceilings, ConfigureGroupParams, NewJob, Refusal, Stop, Target};
+use tidegate_core::bulk::{Ceilings, ConfigureGroupParams, NewJob, Refusal, Scope, Stop};
 use tidegate_core::time::Millis;
 
 use super::harness::*;
@@ -102,7 +102,7 @@ pub async fn a_held_group_does_not_hide_others(backend: &dyn Backend) {
     for i in 0..30 {
         let name = format!("paused-{i}");
         q.enqueue_n(&name, 3).await;
-        q.pause(Target::Group(group(&name))).await;
+        q.pause(Scope::Group(group(&name))).await;
     }
     q.enqueue_n("open", 2).await;
     assert_eq!(ids(&q.take(10).await), ["open-0", "open-1"]);

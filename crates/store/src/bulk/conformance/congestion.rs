@@ -1,6 +1,6 @@
 //! Feedback of the downstream: backoff by backlog, the queue's pace, and their statistics.
 
-use tidegate_core::bulk::config::{BulkConfig, Hold, JobTypeConfig, QueueConfig};
+use tidegate_core::bulk::config::{BulkConfig, Hold};
 use tidegate_core::bulk::congestion::CongestionLevel;
 use tidegate_core::bulk::views::{CongestionSnapshot, CongestionSummary, Query, View};
 use tidegate_core::bulk::{ResetStatsParams, Settled, SnapshotCongestionParams};
@@ -315,61 +315,6 @@ pub async fn history_is_kept_by_time(backend: &dyn Backend) {
     assert_eq!(kept[0].non_ready_count, 3);
     assert_eq!(history(&q, "A", 2).await.len(), 2);
     assert!(history(&q, "quiet", 100).await.is_empty());
-}
-
-pub async fn throttles_lower_the_rate_of_their_queue(backend: &dyn Backend) {
-    let q = Harness::with(backend, |c| {
-        c.backpressure.global_rps = 100.0;
-        let mail = JobTypeConfig {
-            queue: Some(queue("mail")),
-            ..Default::default()
-        };
-        c.job_types.insert(kind("mail"), mail);
-    })
-    .await;
-    q.enqueue_n("A", 1_000).await;
-    q.enqueue("A", of_kind("mail", jobs("mail", 100))).await;
-    let started = q.take_all(100).await;
-    q.settle_all(&started, throttled_for(600_000)).await;
-    q.next_window();
-    let slower = q.take(100).await.len();
-    assert_eq!(
-        slower, 75,
-        "×0.7 once for the whole batch, and 5 % back after a second"
-    );
-    assert_eq!(
-        q.lease_in("mail", 100).await.jobs.len(),
-        25,
-        "the other queue gets the rest"
-    );
-    q.advance(20_000);
-    assert_eq!(
-        q.take(1_000).await.len(),
-        100,
-        "the whole rate is back after twenty seconds"
-    );
-}
-
-pub async fn slow_answers_lower_the_rate(backend: &dyn Backend) {
-    let q = Harness::with(backend, |c| {
-        c.backpressure.global_rps = 100.0;
-        let slow = QueueConfig {
-            slow_ms: Some(Millis(300)),
-            ..Default::default()
-        };
-        c.queues.insert(queue("default"), slow);
-    })
-    .await;
-    q.enqueue_n("A", 300).await;
-    let started = q.take_all(100).await;
-    q.advance(300);
-    q.settle(&started[0], done()).await;
-    q.next_window();
-    let on_time = q.take_all(100).await;
-    q.advance(301);
-    q.settle(&on_time[0], done()).await;
-    q.next_window();
-    assert!(q.take(100).await.len() < 80);
 }
 
 pub async fn the_summary_comes_in_pages(backend: &dyn Backend) {

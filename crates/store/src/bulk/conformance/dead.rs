@@ -3,7 +3,7 @@
 use tidegate_core::bulk::dead::MAX_PAGE;
 use tidegate_core::bulk::views::{DeadFilter, Query, View};
 use tidegate_core::bulk::{
-    BatchCounts, BatchOptions, BatchStatus, DeathReason, Enqueued, JobState, NewJob, Refusal, Target,
+    BatchCounts, BatchOptions, BatchStatus, DeathReason, Enqueued, JobState, NewJob, Refusal, Scope,
 };
 use tidegate_core::time::Millis;
 
@@ -63,7 +63,10 @@ pub async fn dead_jobs_are_listed_with_where_they_belong(backend: &dyn Backend) 
     let [dead] = &q.dead(&ALL, 10).await[..] else {
         panic!("one is dead");
     };
-    assert_eq!((&dead.group, &dead.batch), (&group("A"), &batch("spring")));
+    assert_eq!(
+        (&dead.group, &dead.details.view.batch),
+        (&group("A"), &batch("spring"))
+    );
     let details = &dead.details;
     assert_eq!(
         (details.id.as_str(), &details.payload[..]),
@@ -89,31 +92,52 @@ pub async fn dead_jobs_are_listed_with_where_they_belong(backend: &dyn Backend) 
     };
     assert_eq!((page.items.len(), page.next), (1, None));
     let view = &page.items[0];
-    assert_eq!(
-        (&view.group, &view.batch, &view.job),
-        (&dead.group, &dead.batch, &details.view)
-    );
+    assert_eq!((&view.group, &view.job), (&dead.group, &details.view));
 }
 
-pub async fn those_accepted_last_come_first(backend: &dyn Backend) {
+pub async fn those_that_died_last_come_first(backend: &dyn Backend) {
     let q = Harness::new(backend).await;
-    for i in 0..3 {
-        q.enqueue("A", vec![job(&format!("A-{i}"))]).await;
-        q.enqueue("B", vec![job(&format!("B-{i}"))]).await;
+    for name in ["A", "B", "C"] {
+        q.enqueue_n(name, 2).await;
     }
-    // They die in a different order.
-    fail(&q, 6).await;
-    let dead = q.dead(&ALL, 100).await;
+    let jobs = q.take_all(6).await;
+    let by_name = |id: &str| jobs.iter().find(|job| job.id.as_str() == id).expect("leased");
+    // Not in the order in which they came.
+    let deaths = ["C-1", "A-0", "B-1", "B-0", "C-0", "A-1"];
+    for id in deaths {
+        q.settle(by_name(id), failed("no")).await;
+        q.advance(1);
+    }
+    let mut expected = deaths;
+    expected.reverse();
+    for max in [1, 2, 4, 100] {
+        assert_eq!(names(&q.dead(&ALL, max).await), expected, "in pages of {max}");
+    }
+    let of_group = DeadFilter {
+        group: Some(group("B")),
+        ..ALL
+    };
+    assert_eq!(names(&q.dead(&of_group, 1).await), ["B-0", "B-1"]);
+}
+
+pub async fn a_listing_stays_stable_while_jobs_die(backend: &dyn Backend) {
+    let q = Harness::new(backend).await;
     for name in ["A", "B"] {
-        let of_group: Vec<&str> = names(&dead)
-            .into_iter()
-            .filter(|id| id.starts_with(name))
-            .collect();
-        assert_eq!(of_group, [2, 1, 0].map(|i| format!("{name}-{i}")));
+        q.enqueue_n(name, 3).await;
     }
-    if q.shards == 1 {
-        assert_eq!(names(&dead), ["B-2", "A-2", "B-1", "A-1", "B-0", "A-0"]);
+    let jobs = q.take_all(6).await;
+    for job in &jobs[..4] {
+        q.settle(job, failed("no")).await;
+        q.advance(1);
     }
+    let before = q.dead(&ALL, 100).await;
+    let first = q.dead_page(&ALL, None, 2).await;
+    assert_eq!(first.items, before[..2]);
+    // They come before everything listed so far.
+    q.settle_all(&jobs[4..], failed("no")).await;
+    let second = q.dead_page(&ALL, first.next, 2).await;
+    assert_eq!(second.items, before[2..]);
+    assert_eq!(q.dead(&ALL, 3).await[2..], before);
 }
 
 pub async fn dead_jobs_come_in_pages(backend: &dyn Backend) {
@@ -138,7 +162,7 @@ pub async fn a_filter_chooses_by_group_type_and_reason(backend: &dyn Backend) {
             .await;
         q.enqueue_to(name, "pushes", of_kind("push", jobs(&format!("{name}-push"), 1)))
             .await;
-        q.cancel(Target::Batch(group(name), batch("pushes"))).await;
+        q.cancel(Scope::Batch(group(name), batch("pushes"))).await;
     }
     fail(&q, 4).await;
     let of_group = DeadFilter {
@@ -185,7 +209,7 @@ pub async fn a_page_may_be_short_but_never_the_end_too_early(backend: &dyn Backe
     for i in 0..11 {
         q.enqueue_to("A", "hay", jobs(&format!("hay-{i}"), 1_000)).await;
     }
-    while q.cancel(Target::Batch(group("A"), batch("hay"))).await.more {}
+    while q.cancel(Scope::Batch(group("A"), batch("hay"))).await.more {}
     assert_eq!(q.counts().await.dead, 11_001);
     let page = q.dead_page(&ALL, None, u32::MAX).await;
     assert_eq!(
@@ -231,7 +255,7 @@ pub async fn every_way_to_die_is_listed(backend: &dyn Backend) {
     q.advance(DAY);
     q.expire_leases().await;
     q.enqueue_to("B", "b", jobs("cancelled", 1)).await;
-    q.cancel(Target::Group(group("B"))).await;
+    q.cancel(Scope::Group(group("B"))).await;
 
     let mut dead: Vec<(String, DeathReason)> = q
         .dead(&ALL, 3)

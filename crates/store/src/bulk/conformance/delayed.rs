@@ -4,6 +4,7 @@ use bytes::Bytes;
 use tidegate_core::bulk::config::{BulkConfig, JobTypeConfig};
 use tidegate_core::bulk::{
     DeathReason, DelayReason, Enqueued, JobOutcome, JobRefusal, JobState, NewJob, ReleaseDueParams, Settled,
+    ThrottleScope,
 };
 use tidegate_core::time::{Millis, Timestamp};
 
@@ -71,10 +72,14 @@ pub async fn a_retry_after_is_capped(backend: &dyn Backend) {
     q.enqueue_n("A", 2).await;
     let jobs = q.take_all(2).await;
     let after = Some(Millis::from_secs(86_400 * 365));
-    let throttled = JobOutcome::Throttled { retry_after: after };
+    let throttled = JobOutcome::Throttled {
+        retry_after: after,
+        scope: ThrottleScope::Queue,
+    };
     let retried = JobOutcome::Retry {
         error: "later".into(),
         after,
+        overloaded: false,
     };
     assert_eq!(delayed_until(q.settle(&jobs[0], throttled).await), Millis(60_000));
     assert_eq!(delayed_until(q.settle(&jobs[1], retried).await), Millis(60_000));
@@ -111,6 +116,44 @@ pub async fn attempts_are_counted_and_end(backend: &dyn Backend) {
     assert_eq!(q.job("A", "A-0").await.error.as_deref(), Some("try again"));
 }
 
+pub async fn attempts_and_runs_are_shown(backend: &dyn Backend) {
+    let q = Harness::with(backend, |c| c.worker_pool.max_retry_count = 1).await;
+    q.enqueue_n("A", 3).await;
+    let shown = async |id: &str| {
+        let view = q.job("A", id).await.view;
+        assert_eq!(view.max_attempts, 2);
+        (view.attempts, view.throttles, view.runs())
+    };
+    assert_eq!(shown("A-0").await, (0, 0, 0), "it has not run");
+    let jobs = q.take_all(3).await;
+    assert_eq!(shown("A-0").await, (1, 0, 1), "it runs");
+    q.settle(&jobs[0], done()).await;
+    assert_eq!(shown("A-0").await, (1, 0, 1), "it ran");
+    q.settle(&jobs[1], failed("no")).await;
+    assert_eq!(shown("A-1").await, (1, 0, 1));
+    q.settle(&jobs[2], throttled_for(1_000)).await;
+    assert_eq!(
+        shown("A-2").await,
+        (0, 1, 1),
+        "a throttled run uses up no attempt"
+    );
+    for (outcome, expected) in [
+        (JobOutcome::Released, (0, 1, 1)),
+        (retry(), (1, 1, 2)),
+        (retry(), (2, 1, 3)),
+    ] {
+        q.advance(60_000);
+        q.release_due().await;
+        let leased = q.take_one().await;
+        assert_eq!(q.job("A", "A-2").await.view.attempts, leased.leased.attempt);
+        q.settle(&leased, outcome).await;
+        assert_eq!(shown("A-2").await, expected);
+    }
+    assert_eq!(q.job("A", "A-2").await.view.state, JobState::Dead);
+    q.replay("A", "A-2").await.expect("it is dead");
+    assert_eq!(shown("A-2").await, (0, 0, 0), "as new");
+}
+
 pub async fn a_retry_may_name_its_time(backend: &dyn Backend) {
     let q = Harness::new(backend).await;
     q.enqueue_n("A", 1).await;
@@ -118,6 +161,7 @@ pub async fn a_retry_may_name_its_time(backend: &dyn Backend) {
     let retry = JobOutcome::Retry {
         error: "busy".into(),
         after: Some(Millis(7_000)),
+        overloaded: false,
     };
     assert_eq!(delayed_until(q.settle(&leased, retry).await), Millis(7_000));
     assert_eq!(q.job("A", "A-0").await.view.attempts, 1);

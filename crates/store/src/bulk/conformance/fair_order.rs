@@ -1,7 +1,7 @@
 //! Which job goes next: groups in turn, by weight, with minimums for the lower priorities.
 
 use tidegate_core::bulk::config::FairPolicy;
-use tidegate_core::bulk::{EnqueueParams, NewJob, Priority, Target};
+use tidegate_core::bulk::{EnqueueParams, NewJob, Priority, Scope};
 
 use super::harness::*;
 
@@ -299,9 +299,9 @@ pub async fn a_paused_group_has_no_saved_credit(backend: &dyn Backend) {
     let q = Harness::new(backend).await;
     q.enqueue_n("A", 150).await;
     q.enqueue_n("B", 20).await;
-    q.pause(Target::Group(group("B"))).await;
+    q.pause(Scope::Group(group("B"))).await;
     q.take_all(100).await;
-    q.resume(Target::Group(group("B"))).await;
+    q.resume(Scope::Group(group("B"))).await;
     let order = q.order(10).await;
     assert!(
         !order.contains("BB"),

@@ -100,6 +100,8 @@ impl Harness {
         change: impl FnOnce(&mut BulkConfig),
     ) -> Result<Self, StoreError> {
         let mut config = BulkConfig::default();
+        // What a downstream sustains has cases of its own.
+        config.congestion.adaptive = false;
         change(&mut config);
         let clock = Arc::new(ManualClock::at(START));
         let (store, guard) = backend.open(config.clone(), clock.clone()).await?;
@@ -416,32 +418,24 @@ impl Harness {
         decided
     }
 
-    pub async fn pause(&self, target: Target) {
-        let paused = self
-            .call(PauseParams {
-                target: target.clone(),
-            })
-            .await;
-        paused.unwrap_or_else(|refusal| panic!("pausing {target:?} was refused: {refusal}"));
+    pub async fn pause(&self, scope: Scope) {
+        let paused = self.call(PauseParams { scope: scope.clone() }).await;
+        paused.unwrap_or_else(|refusal| panic!("pausing {scope:?} was refused: {refusal}"));
     }
 
-    pub async fn resume(&self, target: Target) {
-        let resumed = self
-            .call(ResumeParams {
-                target: target.clone(),
-            })
-            .await;
-        resumed.unwrap_or_else(|refusal| panic!("resuming {target:?} was refused: {refusal}"));
+    pub async fn resume(&self, scope: Scope) {
+        let resumed = self.call(ResumeParams { scope: scope.clone() }).await;
+        resumed.unwrap_or_else(|refusal| panic!("resuming {scope:?} was refused: {refusal}"));
     }
 
-    pub async fn cancel(&self, target: Target) -> CancelOutcome {
+    pub async fn cancel(&self, scope: Scope) -> CancelOutcome {
         let cancelled = self
             .call(CancelParams {
-                target: target.clone(),
+                scope: scope.clone(),
                 max: 10_000,
             })
             .await;
-        cancelled.unwrap_or_else(|refusal| panic!("cancelling {target:?} was refused: {refusal}"))
+        cancelled.unwrap_or_else(|refusal| panic!("cancelling {scope:?} was refused: {refusal}"))
     }
 
     pub async fn replay(&self, group_name: &str, id: &str) -> Result<JobSeq, Refusal> {

@@ -20,7 +20,7 @@ pub async fn a_second_enqueue_changes_nothing(backend: &dyn Backend) {
     let leased = q.take_one().await;
     for payload in ["p2", "p3"] {
         let again = q.enqueue("A", with(payload)).await;
-        assert_eq!(again.jobs, [Enqueued::Duplicate(seq)]);
+        assert_eq!(again.jobs, [Enqueued::Duplicate(Some(seq))]);
         assert_eq!(again.total_jobs, 1);
     }
     let details = q.job("A", "j1").await;
@@ -37,7 +37,7 @@ pub async fn duplicates_within_one_call(backend: &dyn Backend) {
     let outcome = q.enqueue("A", vec![job("x"), job("y"), job("x")]).await;
     assert!(matches!(
         outcome.jobs[..],
-        [Enqueued::Accepted(x), Enqueued::Accepted(_), Enqueued::Duplicate(again)] if x == again
+        [Enqueued::Accepted(x), Enqueued::Accepted(_), Enqueued::Duplicate(Some(again))] if x == again
     ));
     assert_eq!(outcome.total_jobs, 2);
 }
@@ -82,11 +82,11 @@ pub async fn a_call_has_its_limit(backend: &dyn Backend) {
 }
 
 pub async fn one_call_looks_at_a_bounded_number_of_jobs(backend: &dyn Backend) {
-    use tidegate_core::bulk::{Stop, Target};
+    use tidegate_core::bulk::{Scope, Stop};
     let q = Harness::new(backend).await;
     q.enqueue_to("A", "paused", jobs("paused", 3_000)).await;
     q.enqueue_to("A", "open", jobs("open", 1)).await;
-    q.pause(Target::Batch(group("A"), batch("paused"))).await;
+    q.pause(Scope::Batch(group("A"), batch("paused"))).await;
     let first = q.lease(1).await;
     assert_eq!(
         (first.jobs.len(), first.stop),

@@ -1,10 +1,10 @@
 //! Everything at once: a mixture of all transitions, after which every job has ended and was counted once. The
 //! other cases know what must happen next; these know only what must hold in the end.
 
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 
 use tidegate_core::bulk::config::{BulkConfig, Hold, JobTypeConfig};
-use tidegate_core::bulk::{Ceilings, JobOutcome, LeaseRef, NewJob, Priority, Settled, Target};
+use tidegate_core::bulk::{Ceilings, JobOutcome, LeaseRef, NewJob, Priority, Scope, Settled};
 use tidegate_core::rng::Rng;
 use tidegate_core::time::Millis;
 
@@ -21,7 +21,8 @@ struct Mixture {
     rng: Rng,
     accepted: usize,
     held: Vec<LeasedJob>,
-    seen: BTreeSet<LeaseRef>,
+    /// The window in which each lease started.
+    started: BTreeMap<LeaseRef, u64>,
     window: (u64, usize),
 }
 
@@ -43,7 +44,7 @@ impl Mixture {
             rng: Rng::new(seed),
             accepted: 0,
             held: Vec::new(),
-            seen: BTreeSet::new(),
+            started: BTreeMap::new(),
             window: (0, 0),
         }
     }
@@ -83,7 +84,7 @@ impl Mixture {
         );
         for job in jobs {
             assert!(
-                self.seen.insert(job.leased.lease),
+                self.started.insert(job.leased.lease, window).is_none(),
                 "a lease was given twice: {job:?}"
             );
             self.held.push(job);
@@ -105,6 +106,13 @@ impl Mixture {
             4 => return,
             _ => done(),
         };
+        // A start that did not happen is free again.
+        if outcome == JobOutcome::Released
+            && self.q.shards == 1
+            && self.window.0 == self.started[&job.leased.lease]
+        {
+            self.window.1 -= 1;
+        }
         self.q.settle(&job, outcome).await;
         assert_eq!(
             self.q.settle(&job, done()).await,
@@ -122,8 +130,8 @@ impl Mixture {
             .is_ok();
         match self.rng.below(6) {
             _ if !known => {}
-            0 => self.q.pause(Target::Group(group(name))).await,
-            1 | 2 => self.q.resume(Target::Group(group(name))).await,
+            0 => self.q.pause(Scope::Group(group(name))).await,
+            1 | 2 => self.q.resume(Scope::Group(group(name))).await,
             3 => {
                 let ceilings = Ceilings {
                     starts_per_window: Some(1 + self.rng.below(4) as u32),
@@ -138,10 +146,10 @@ impl Mixture {
             }
             _ => {
                 let batch = self.q.group(name).await.batches[0].clone();
-                let target = Target::Batch(group(name), batch);
-                self.q.pause(target.clone()).await;
+                let scope = Scope::Batch(group(name), batch);
+                self.q.pause(scope.clone()).await;
                 self.lease().await;
-                self.q.resume(target).await;
+                self.q.resume(scope).await;
             }
         }
     }
@@ -170,7 +178,7 @@ impl Mixture {
     async fn drain(&mut self) {
         for name in GROUPS {
             self.q.configure(name, None, None).await;
-            self.q.resume(Target::Group(group(name))).await;
+            self.q.resume(Scope::Group(group(name))).await;
         }
         for _ in 0..2_000 {
             self.q.release_due().await;

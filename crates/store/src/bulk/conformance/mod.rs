@@ -13,6 +13,7 @@ pub mod ceilings;
 pub mod congestion;
 pub mod dead;
 pub mod delayed;
+pub mod downstream;
 pub mod fair_order;
 mod harness;
 pub mod input;
@@ -123,6 +124,7 @@ tidegate_testkit::conformance! {
         a_wait_is_exact,
         a_retry_after_is_capped,
         attempts_are_counted_and_end,
+        attempts_and_runs_are_shown,
         a_retry_may_name_its_time,
         errors_are_of_three_kinds,
         throttling_never_uses_up_attempts,
@@ -163,11 +165,23 @@ tidegate_testkit::conformance! {
         critical_is_within_reach,
         a_base_of_zero_is_refused,
         history_is_kept_by_time,
-        throttles_lower_the_rate_of_their_queue,
-        slow_answers_lower_the_rate,
         the_summary_comes_in_pages,
         saved_spins_are_counted,
         a_lost_lease_is_no_throttle,
+    }
+    downstream {
+        rates_below_one_per_window_are_exact,
+        the_whole_system_may_be_slow_too,
+        the_rate_follows_what_is_delivered,
+        another_queue_keeps_its_rate,
+        a_group_over_its_own_quota_slows_itself_alone,
+        retry_after_holds_everybody_then_one_call_probes,
+        retry_after_of_a_group_holds_the_group,
+        a_lost_probe_is_followed_by_another,
+        timeouts_lower_the_rate,
+        answers_to_calls_before_the_cut_do_not_cut_again,
+        a_released_job_returns_its_start,
+        nothing_is_lowered_when_control_is_off,
     }
     leases {
         a_job_whose_worker_died_comes_back,
@@ -228,7 +242,8 @@ tidegate_testkit::conformance! {
     }
     dead {
         dead_jobs_are_listed_with_where_they_belong,
-        those_accepted_last_come_first,
+        those_that_died_last_come_first,
+        a_listing_stays_stable_while_jobs_die,
         dead_jobs_come_in_pages,
         a_filter_chooses_by_group_type_and_reason,
         a_page_may_be_short_but_never_the_end_too_early,
@@ -264,7 +279,14 @@ tidegate_testkit::conformance! {
         cancelling_goes_in_bounded_steps,
         the_dispatcher_finishes_a_cancellation,
         cancelling_a_group_ends_all_its_batches,
-        a_cancelled_batch_takes_nothing_and_gives_nothing_back,
+        a_cancelled_batch_takes_nothing_more,
+        a_cancelled_batch_is_decided_as_cancelled,
+        a_job_of_a_cancelled_batch_can_be_replayed,
+        a_replay_before_the_decision_counts_once,
+        a_second_cancellation_ends_replayed_jobs,
+        ids_of_cancelled_jobs_are_free_again,
+        ids_of_finished_jobs_of_a_cancelled_batch_stay_known,
+        a_batch_of_a_paused_group_says_so,
         a_paused_batch_can_be_cancelled,
         cancelling_a_finished_batch_changes_nothing,
         jobs_denied_by_a_window_can_be_cancelled,
@@ -279,6 +301,9 @@ tidegate_testkit::conformance! {
         dropping_goes_in_bounded_steps,
         unfinished_jobs_are_never_dropped,
         a_dropped_job_id_is_free_again,
+        ids_are_known_until_the_batch_is_decided,
+        ids_of_a_batch_without_a_name_are_known_while_jobs_are_kept,
+        a_group_keeps_its_own_number_of_finished_jobs,
         finished_batches_and_idle_groups_go_after_a_week,
         finished_batches_are_kept_by_count,
         a_batch_without_its_callback_is_kept,

@@ -2,18 +2,18 @@
 
 use tidegate_core::bulk::config::Hold;
 use tidegate_core::bulk::{
-    BatchStatus, CancelParams, Ceilings, DeathReason, JobState, PauseParams, Refusal, ResumeParams, Settled,
-    Stop, Target,
+    BatchOptions, BatchStatus, CancelParams, Ceilings, DeathReason, Enqueued, JobOutcome, JobState,
+    PauseParams, Refusal, ResumeParams, Scope, Settled, Stop,
 };
 
 use super::harness::*;
 
-fn whole_group(name: &str) -> Target {
-    Target::Group(group(name))
+fn whole_group(name: &str) -> Scope {
+    Scope::Group(group(name))
 }
 
-fn one_batch(group_name: &str, name: &str) -> Target {
-    Target::Batch(group(group_name), batch(name))
+fn one_batch(group_name: &str, name: &str) -> Scope {
+    Scope::Batch(group(group_name), batch(name))
 }
 
 pub async fn a_paused_group_starts_nothing(backend: &dyn Backend) {
@@ -106,21 +106,21 @@ pub async fn what_is_not_there_cannot_be_paused(backend: &dyn Backend) {
     let unknown = Err(Refusal::UnknownGroup(group("A")));
     assert_eq!(
         q.call(PauseParams {
-            target: whole_group("A")
+            scope: whole_group("A")
         })
         .await,
         unknown
     );
     assert_eq!(
         q.call(ResumeParams {
-            target: one_batch("A", "a")
+            scope: one_batch("A", "a")
         })
         .await,
         unknown
     );
     let cancelled = q
         .call(CancelParams {
-            target: whole_group("A"),
+            scope: whole_group("A"),
             max: 10,
         })
         .await;
@@ -128,7 +128,7 @@ pub async fn what_is_not_there_cannot_be_paused(backend: &dyn Backend) {
     q.enqueue_n("A", 1).await;
     let refused = q
         .call(PauseParams {
-            target: one_batch("A", "nope"),
+            scope: one_batch("A", "nope"),
         })
         .await;
     assert!(
@@ -172,7 +172,7 @@ pub async fn cancelling_ends_everything_but_running_jobs(backend: &dyn Backend) 
     let view = q.batch("A", "a").await;
     assert!(view.cancelled && view.sealed);
     assert_eq!((view.counts.success, view.counts.failed), (1, 5));
-    assert_eq!(q.aggregate_all().await, [BatchStatus::Completed]);
+    assert_eq!(q.aggregate_all().await, [BatchStatus::Cancelled]);
 }
 
 pub async fn a_running_job_of_a_cancelled_batch_is_not_tried_again(backend: &dyn Backend) {
@@ -205,7 +205,7 @@ pub async fn cancelling_goes_in_bounded_steps(backend: &dyn Backend) {
     let q = Harness::new(backend).await;
     q.enqueue_to("A", "a", jobs("a", 10)).await;
     let step = CancelParams {
-        target: one_batch("A", "a"),
+        scope: one_batch("A", "a"),
         max: 4,
     };
     let first = q.call(step.clone()).await.expect("the batch is there");
@@ -226,7 +226,7 @@ pub async fn the_dispatcher_finishes_a_cancellation(backend: &dyn Backend) {
     let q = Harness::new(backend).await;
     q.enqueue_to("A", "a", jobs("a", 10)).await;
     let step = CancelParams {
-        target: one_batch("A", "a"),
+        scope: one_batch("A", "a"),
         max: 1,
     };
     q.call(step).await.expect("the batch is there");
@@ -248,16 +248,183 @@ pub async fn cancelling_a_group_ends_all_its_batches(backend: &dyn Backend) {
     assert_eq!(ids(&q.take(1).await), ["fresh-0"], "the group itself goes on");
 }
 
-pub async fn a_cancelled_batch_takes_nothing_and_gives_nothing_back(backend: &dyn Backend) {
+pub async fn a_cancelled_batch_takes_nothing_more(backend: &dyn Backend) {
     let q = Harness::new(backend).await;
     q.enqueue_to("A", "a", jobs("a", 1)).await;
     q.cancel(one_batch("A", "a")).await;
-    let refused = Refusal::Cancelled(batch("a"));
+    let refused = Err(Refusal::Cancelled(batch("a")));
+    assert_eq!(q.try_enqueue("A", Some("a"), jobs("b", 1)).await, refused);
+}
+
+pub async fn a_cancelled_batch_is_decided_as_cancelled(backend: &dyn Backend) {
+    let q = Harness::new(backend).await;
+    q.enqueue_to("A", "a", jobs("a", 3)).await;
+    q.run(2).await;
+    q.cancel(one_batch("A", "a")).await;
+    let claimed = q.claim(1_000).await.remove(0);
+    assert_eq!(claimed.finished, None);
+    let decided = q.finish(&claimed, Ok("sum")).await;
+    assert_eq!(decided, Ok(BatchStatus::Cancelled));
+    let view = q.batch("A", "a").await;
+    assert_eq!((view.status, view.counts.success), (BatchStatus::Cancelled, 2));
+    assert!(view.status.is_finished() && view.finished_at.is_some());
+    q.confirm(&claimed).await.expect("it is decided");
+
+    q.enqueue_to("A", "b", jobs("b", 1)).await;
+    q.cancel(one_batch("A", "b")).await;
+    let claimed = q.claim(1_000).await.remove(0);
+    let decided = q.finish(&claimed, Err("no sum")).await;
+    assert_eq!(decided, Ok(BatchStatus::Cancelled), "with or without a summary");
+}
+
+pub async fn a_job_of_a_cancelled_batch_can_be_replayed(backend: &dyn Backend) {
+    let q = Harness::new(backend).await;
+    q.enqueue_to("A", "a", jobs("a", 4)).await;
+    let jobs = q.take_all(2).await;
+    q.settle(&jobs[0], failed("no")).await;
+    q.settle(&jobs[1], retry()).await;
+    q.cancel(one_batch("A", "a")).await;
+    assert_eq!(q.aggregate_all().await, [BatchStatus::Cancelled]);
+    let decided = q.batch("A", "a").await;
+    for id in ["a-0", "a-1", "a-2"] {
+        q.replay("A", id).await.expect("it is dead");
+    }
+    q.release_due().await;
+    let again = q.take_all(3).await;
+    assert_eq!(ids(&again), ["a-0", "a-1", "a-2"]);
+    q.settle(&again[0], done()).await;
+    q.settle(&again[1], retry()).await;
+    q.settle(&again[2], throttled_for(5)).await;
     assert_eq!(
-        q.try_enqueue("A", Some("a"), jobs("b", 1)).await,
-        Err(refused.clone())
+        q.job("A", "a-1").await.view.state,
+        JobState::Delayed,
+        "it is tried again"
     );
-    assert_eq!(q.replay("A", "a-0").await, Err(refused));
+    q.advance(60_000);
+    q.release_due().await;
+    assert_eq!(q.run(10).await.len(), 2);
+    assert_eq!(q.job("A", "a-2").await.view.state, JobState::Completed);
+    let after = q.batch("A", "a").await;
+    assert_eq!(
+        (after.status, after.counts, after.finished_at),
+        (decided.status, decided.counts, decided.finished_at),
+        "a decided batch stays as it is"
+    );
+    assert_eq!(q.counts().await.dead, 1);
+}
+
+pub async fn a_replay_before_the_decision_counts_once(backend: &dyn Backend) {
+    let q = Harness::new(backend).await;
+    q.enqueue_to("A", "a", jobs("a", 3)).await;
+    let running = q.take_one().await;
+    q.cancel(one_batch("A", "a")).await;
+    q.replay("A", "a-1").await.expect("it is dead");
+    q.settle(&running, done()).await;
+    assert_eq!(
+        q.batch("A", "a").await.status,
+        BatchStatus::Running,
+        "a-1 is open"
+    );
+    assert_eq!(ids(&q.run(5).await), ["a-1"]);
+    let view = q.batch("A", "a").await;
+    assert_eq!((view.counts.success, view.counts.failed), (2, 1));
+    assert_eq!(q.aggregate_all().await, [BatchStatus::Cancelled]);
+}
+
+pub async fn a_second_cancellation_ends_replayed_jobs(backend: &dyn Backend) {
+    let q = Harness::new(backend).await;
+    q.enqueue_to("A", "a", jobs("a", 3)).await;
+    q.cancel(one_batch("A", "a")).await;
+    assert_eq!(q.cancel(one_batch("A", "a")).await.cancelled, 0);
+    q.aggregate_all().await;
+    for id in ["a-0", "a-1"] {
+        q.replay("A", id).await.expect("it is dead");
+    }
+    let running = q.take_one().await;
+    let second = q.cancel(one_batch("A", "a")).await;
+    assert_eq!((second.cancelled, second.running), (1, 1));
+    assert!(q.take(5).await.is_empty());
+    let settled = q.settle(&running, retry()).await;
+    assert!(matches!(settled, Settled::Dead { .. }), "{settled:?}");
+}
+
+pub async fn ids_of_cancelled_jobs_are_free_again(backend: &dyn Backend) {
+    let q = Harness::new(backend).await;
+    q.enqueue_to("A", "a", jobs("a", 3)).await;
+    q.cancel(one_batch("A", "a")).await;
+    let again = q.enqueue_to("A", "b", jobs("a", 2)).await;
+    let accepted = |one: &Enqueued| matches!(one, Enqueued::Accepted(_));
+    assert!(again.jobs.iter().all(accepted), "{:?}", again.jobs);
+    assert_eq!(again.total_jobs, 2);
+    assert_eq!(q.counts().await.dead, 1, "they are no longer dead");
+    let third = q.enqueue_to("A", "b", jobs("a", 3)).await;
+    assert!(matches!(
+        third.jobs[..],
+        [
+            Enqueued::Duplicate(_),
+            Enqueued::Duplicate(_),
+            Enqueued::Accepted(_)
+        ]
+    ));
+    assert_eq!(q.run(10).await.len(), 3);
+    assert_eq!(q.job("A", "a-0").await.view.batch, batch("b"));
+    let view = q.batch("A", "a").await;
+    assert_eq!(
+        (view.counts.total, view.counts.failed),
+        (3, 3),
+        "the old batch counts them"
+    );
+    assert_eq!(q.aggregate_all().await, [BatchStatus::Cancelled]);
+    assert_eq!(q.results("A", "a", None, 10).await.items, []);
+}
+
+pub async fn ids_of_finished_jobs_of_a_cancelled_batch_stay_known(backend: &dyn Backend) {
+    let q = Harness::new(backend).await;
+    let options = BatchOptions {
+        keep_results: true,
+        ..Default::default()
+    };
+    q.open_batch("A", "kept", options).await;
+    q.enqueue_to("A", "kept", jobs("kept", 1)).await;
+    q.enqueue_to("A", "a", jobs("a", 3)).await;
+    let leased = q.take_all(3).await;
+    assert_eq!(ids(&leased), ["kept-0", "a-0", "a-1"]);
+    q.settle(&leased[1], done()).await;
+    q.settle(&leased[2], failed("no")).await;
+    q.settle(&leased[0], JobOutcome::Released).await;
+    q.cancel(whole_group("A")).await;
+    let again = [jobs("kept", 1), jobs("a", 3)].concat();
+    let again = q.enqueue_to("A", "b", again).await.jobs;
+    assert!(
+        matches!(
+            again[..],
+            [
+                Enqueued::Duplicate(_),
+                Enqueued::Duplicate(_),
+                Enqueued::Duplicate(_),
+                Enqueued::Accepted(_)
+            ]
+        ),
+        "what ran is known, and so is what a reducer is still to see: {again:?}"
+    );
+    q.aggregate_all().await;
+    let again = q.enqueue_to("A", "b", jobs("kept", 1)).await.jobs;
+    assert!(matches!(again[..], [Enqueued::Accepted(_)]), "{again:?}");
+}
+
+pub async fn a_batch_of_a_paused_group_says_so(backend: &dyn Backend) {
+    let q = Harness::new(backend).await;
+    q.enqueue_to("A", "a", jobs("a", 1)).await;
+    let paused = async || {
+        let view = q.batch("A", "a").await;
+        (view.paused, view.group_paused)
+    };
+    assert_eq!(paused().await, (false, false));
+    q.pause(whole_group("A")).await;
+    assert_eq!(paused().await, (false, true));
+    q.pause(one_batch("A", "a")).await;
+    q.resume(whole_group("A")).await;
+    assert_eq!(paused().await, (true, false));
 }
 
 pub async fn a_paused_batch_can_be_cancelled(backend: &dyn Backend) {

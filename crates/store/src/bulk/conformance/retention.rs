@@ -93,6 +93,87 @@ pub async fn a_dropped_job_id_is_free_again(backend: &dyn Backend) {
     ));
 }
 
+pub async fn ids_are_known_until_the_batch_is_decided(backend: &dyn Backend) {
+    let q = Harness::with(backend, |c| c.retention.finished_jobs_max = 10).await;
+    q.enqueue_to("A", "a", jobs("A", 100)).await;
+    q.enqueue_to("A", "b", jobs("B", 3)).await;
+    q.run(100).await;
+    assert_eq!(q.drop_finished().await.jobs, 90);
+    q.advance(2 * DAY);
+    assert_eq!(q.drop_finished().await.jobs, 10, "by age, too");
+    let known = |jobs: &[Enqueued]| {
+        let duplicates = jobs.iter().filter(|one| matches!(one, Enqueued::Duplicate(_)));
+        duplicates.count()
+    };
+    for batch in ["a", "b"] {
+        let again = q.enqueue_to("A", batch, jobs("A", 100)).await.jobs;
+        assert_eq!(known(&again), 100, "sent to {batch}");
+    }
+    assert_eq!(q.batch("A", "a").await.counts.total, 100);
+    q.try_seal("A", Some("a")).await.expect("it is open");
+    let again = q.try_enqueue("A", Some("a"), jobs("A", 100)).await;
+    let again = again.expect("a client that lost the response");
+    assert_eq!((known(&again.jobs), again.total_jobs), (100, 100));
+    let more = q.try_enqueue("A", Some("a"), jobs("A", 101)).await;
+    assert_eq!(more, Err(Refusal::Sealed(batch("a"))));
+
+    q.aggregate_all().await;
+    let again = q.enqueue_to("A", "b", jobs("A", 100)).await.jobs;
+    assert_eq!(known(&again), 0, "the ordinary window holds from the decision on");
+}
+
+pub async fn ids_of_a_batch_without_a_name_are_known_while_jobs_are_kept(backend: &dyn Backend) {
+    let q = Harness::with(backend, |c| c.retention.finished_jobs_max = 1).await;
+    q.enqueue_n("A", 2).await;
+    q.run(2).await;
+    q.drop_finished().await;
+    let again = q.enqueue("A", jobs("A", 2)).await.jobs;
+    assert!(
+        matches!(again[..], [Enqueued::Accepted(_), Enqueued::Duplicate(_)]),
+        "it may never be decided: {again:?}"
+    );
+}
+
+pub async fn a_group_keeps_its_own_number_of_finished_jobs(backend: &dyn Backend) {
+    // Several shards split the number over all by what each keeps.
+    let one_shard = backend.shards() == 1;
+    let q = Harness::with(backend, |c| {
+        c.retention.finished_jobs_max = if one_shard { 8 } else { 1_000 };
+        c.retention.finished_jobs_max_per_group = 4;
+    })
+    .await;
+    q.enqueue_n("quiet", 2).await;
+    q.run(2).await;
+    for _ in 0..3 {
+        q.advance(1);
+        let names = format!("loud-{}", q.elapsed().0);
+        q.enqueue("loud", jobs(&names, 5)).await;
+        q.run(5).await;
+    }
+    assert_eq!(
+        q.drop_finished().await.jobs,
+        11,
+        "a flood pushes out only its own"
+    );
+    assert_eq!(q.group("quiet").await.counts.completed, 2);
+    assert_eq!(q.group("loud").await.counts.completed, 4);
+    assert!(q.find_job("loud", "loud-3-4").await.is_ok());
+    assert!(
+        q.find_job("loud", "loud-3-0").await.is_err(),
+        "the oldest go first"
+    );
+    q.enqueue_n("other", 3).await;
+    q.run(3).await;
+    if one_shard {
+        assert_eq!(q.drop_finished().await.jobs, 1, "nine are one too many");
+        assert_eq!(
+            q.group("quiet").await.counts.completed,
+            1,
+            "the oldest of all goes"
+        );
+    }
+}
+
 pub async fn finished_batches_and_idle_groups_go_after_a_week(backend: &dyn Backend) {
     let q = Harness::new(backend).await;
     q.enqueue_to("A", "a", jobs("a", 2)).await;

@@ -1,7 +1,7 @@
 //! Since when a group waits: when the job that would start next was accepted.
 
 use tidegate_core::bulk::config::Hold;
-use tidegate_core::bulk::{NewJob, Priority, Target};
+use tidegate_core::bulk::{NewJob, Priority, Scope};
 use tidegate_core::time::{Millis, Timestamp};
 
 use super::harness::*;
@@ -96,14 +96,14 @@ pub async fn a_job_that_comes_back_was_accepted_when_it_was(backend: &dyn Backen
 pub async fn jobs_of_a_paused_group_wait(backend: &dyn Backend) {
     let q = Harness::new(backend).await;
     q.enqueue_n("A", 1).await;
-    q.pause(Target::Group(group("A"))).await;
+    q.pause(Scope::Group(group("A"))).await;
     q.advance(3_000);
     assert_eq!(since(&q, "A").await, after(0));
 }
 
 pub async fn jobs_set_aside_with_their_batch_do_not_wait(backend: &dyn Backend) {
     let q = Harness::new(backend).await;
-    let paused = Target::Batch(group("A"), batch("paused"));
+    let paused = Scope::Batch(group("A"), batch("paused"));
     q.enqueue_to("A", "paused", jobs("p", 2)).await;
     q.advance(1_000);
     q.pause(paused.clone()).await;
@@ -131,7 +131,7 @@ pub async fn ended_jobs_at_the_head_are_passed(backend: &dyn Backend) {
     assert_eq!(since(&q, "A").await, after(0), "nobody has looked yet");
     assert_eq!(q.release_due().await.expired, 150);
     assert_eq!(since(&q, "A").await, after(1));
-    while q.cancel(Target::Batch(group("A"), batch("many"))).await.more {}
+    while q.cancel(Scope::Batch(group("A"), batch("many"))).await.more {}
     assert_eq!(since(&q, "A").await, after(2));
     assert_eq!(ids(&q.take(5).await), ["last-0"]);
     assert_eq!(since(&q, "A").await, None);

@@ -2,7 +2,7 @@
 
 use tidegate_core::bulk::config::Hold;
 use tidegate_core::bulk::views::*;
-use tidegate_core::bulk::{Ceilings, DelayReason, JobOutcome, JobState, NewJob, Priority, Refusal, Target};
+use tidegate_core::bulk::{Ceilings, DelayReason, JobOutcome, JobState, NewJob, Priority, Refusal, Scope};
 use tidegate_core::time::{Millis, Timestamp};
 
 use super::harness::*;
@@ -98,7 +98,7 @@ pub async fn jobs_that_were_cancelled_are_not_ahead(backend: &dyn Backend) {
         let of_batch = (first..first + 10).map(|i| job(&format!("A-{i}"))).collect();
         q.enqueue_to("A", name, of_batch).await;
     }
-    q.cancel(Target::Batch(group("A"), batch("two"))).await;
+    q.cancel(Scope::Batch(group("A"), batch("two"))).await;
     let why = why_job(&q, "A", "A-25").await;
     assert_eq!(why.waits[0], Wait::Behind { jobs: 15 });
     assert_eq!(why_job(&q, "A", "A-15").await, waits(JobState::Dead, [], None));
@@ -108,7 +108,7 @@ pub async fn a_paused_group_or_batch_says_so(backend: &dyn Backend) {
     let q = Harness::new(backend).await;
     q.enqueue_to("A", "spring", jobs("A", 2)).await;
     q.enqueue_to("A", "autumn", vec![job("last")]).await;
-    q.pause(Target::Batch(group("A"), batch("spring"))).await;
+    q.pause(Scope::Batch(group("A"), batch("spring"))).await;
     let paused = waits(JobState::Waiting, [Wait::BatchPaused], None);
     assert_eq!(why_job(&q, "A", "A-1").await, paused);
     assert_eq!(why_group(&q, "A").await.waits, [workers("default")], "of autumn");
@@ -116,10 +116,10 @@ pub async fn a_paused_group_or_batch_says_so(backend: &dyn Backend) {
     assert_eq!(ids(&q.take(5).await), ["last"]);
     assert_eq!(why_job(&q, "A", "A-1").await, paused);
     assert_eq!(why_group(&q, "A").await, paused);
-    q.pause(Target::Group(group("A"))).await;
+    q.pause(Scope::Group(group("A"))).await;
     let both = [Wait::GroupPaused, Wait::BatchPaused];
     assert_eq!(why_group(&q, "A").await, waits(JobState::Waiting, both, None));
-    q.resume(Target::Batch(group("A"), batch("spring"))).await;
+    q.resume(Scope::Batch(group("A"), batch("spring"))).await;
     let behind = [Wait::GroupPaused, Wait::Behind { jobs: 1 }];
     assert_eq!(
         why_job(&q, "A", "A-1").await,
@@ -140,10 +140,10 @@ pub async fn a_delayed_job_says_until_when(backend: &dyn Backend) {
     let expected = waits(JobState::Delayed, [delayed.clone()], Some(until));
     assert_eq!(why_job(&q, "A", "in 5000").await, expected);
     assert_eq!(why_group(&q, "A").await, expected, "the one that is due first");
-    q.pause(Target::Group(group("A"))).await;
+    q.pause(Scope::Group(group("A"))).await;
     let expected = waits(JobState::Delayed, [delayed, Wait::GroupPaused], None);
     assert_eq!(why_group(&q, "A").await, expected);
-    q.resume(Target::Group(group("A"))).await;
+    q.resume(Scope::Group(group("A"))).await;
     q.advance(6_000);
     let due = why_job(&q, "A", "in 5000").await;
     assert_eq!(
@@ -278,7 +278,7 @@ pub async fn a_job_in_ready_waits_for_workers_and_the_window(backend: &dyn Backe
         waits(JobState::Ready, spent, Some(until))
     );
     q.next_window();
-    q.pause(Target::Group(group("A"))).await;
+    q.pause(Scope::Group(group("A"))).await;
     assert_eq!(
         why_job(&q, "A", "mail-1").await,
         waits(JobState::Ready, [Wait::GroupPaused], None)

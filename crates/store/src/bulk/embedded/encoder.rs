@@ -7,7 +7,7 @@ use tidegate_durable::codec::encode;
 use tidegate_durable::{Changes, Op, SyncNeed, Table};
 
 use super::codec::{self, Progress, meta_key};
-use super::tables::{BATCHES, BLOBS, GROUPS, JOBS, LEASES, META, STATES};
+use super::tables::{BATCHES, BLOBS, GROUPS, JOBS, LEASES, META, REMEMBERED, STATES};
 
 /// Limit: leases in one record, so that it fits in one piece.
 const LEASES_PER_RECORD: usize = 100;
@@ -43,6 +43,11 @@ impl ChangeEncoder {
         self.lease_over(job);
         self.leased.insert(job, record);
         *self.open.entry(record).or_default() += 1;
+    }
+
+    /// Deletes what an undecided batch remembered, of a batch that is gone or decided.
+    pub(super) fn remembered_over(&mut self, record: u64) {
+        self.ops.push(Op::Delete(REMEMBERED, record));
     }
 
     /// Deletes a lease record from before the start that contains no open lease.
@@ -88,6 +93,11 @@ impl ChangeEncoder {
                     self.open.insert(record, part.len() as u32);
                     self.leased.extend(part.iter().map(|lease| (lease.job, record)));
                 }
+            }
+            Change::Remember(record) => self.put(REMEMBERED, record.first.0, encode(&record)),
+            Change::Forget(records) => {
+                let delete = |first: JobSeq| Op::Delete(REMEMBERED, first.0);
+                self.ops.extend(records.into_iter().map(delete));
             }
             Change::PutLimits(limits) => {
                 self.put(META, meta_key::LIMITS, encode(&limits));

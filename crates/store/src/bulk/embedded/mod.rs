@@ -293,12 +293,8 @@ impl BulkStore for EmbeddedBulkStore {
             other => unreachable!("dead jobs are answered with dead jobs, not {other:?}"),
         };
         let mut items = Vec::with_capacity(page.items.len());
-        for DeadView { group, batch, job } in page.items {
-            items.extend(self.details(job)?.map(|details| DeadJob {
-                group,
-                batch,
-                details,
-            }));
+        for DeadView { group, job } in page.items {
+            items.extend(self.details(job)?.map(|details| DeadJob { group, details }));
         }
         Ok(Page {
             items,

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use tidegate_core::bulk::Bulk;
-use tidegate_durable::{Asked, Changes, Persist};
+use tidegate_durable::{Changes, Persist, ReplyNeeds};
 
 use super::super::BulkNotifier;
 use super::encoder::ChangeEncoder;
@@ -28,12 +28,12 @@ impl Persist for BulkPersistence {
         0
     }
 
-    fn take_changes(&mut self, asked: Asked) -> Changes {
+    fn take_changes(&mut self, needs: ReplyNeeds) -> Changes {
         if self.checked {
             self.bulk.check();
         }
         self.encoder.add(self.bulk.take_changes());
-        let changes = self.encoder.take(asked.mark, &self.bulk);
+        let changes = self.encoder.take(needs.mark, &self.bulk);
         // Signal before the sync: a woken service sends its command to this thread, which replies after the commit. So a
         // caller that has its reply has also seen its signal.
         self.notifier.notify(self.bulk.take_signals());

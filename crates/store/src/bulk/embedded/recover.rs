@@ -2,7 +2,7 @@
 
 use hashbrown::HashMap;
 use tidegate_core::bulk::config::BulkConfig;
-use tidegate_core::bulk::record::{BatchRecord, GroupRecord, JobProgress, LimitsRecord};
+use tidegate_core::bulk::record::{BatchRecord, GroupRecord, JobProgress, LimitsRecord, RememberedRecord};
 use tidegate_core::bulk::restore::{Restore, RestoreError};
 use tidegate_core::bulk::{Bulk, Fence, FingerprintKey, JobSeq};
 use tidegate_core::time::Timestamp;
@@ -12,7 +12,7 @@ use tidegate_durable::{Disk, DiskError, DurableError, Op};
 
 use super::codec::{self, Epoch, Identity, Progress, meta_key};
 use super::encoder::ChangeEncoder;
-use super::tables::{BATCHES, GROUPS, JOBS, LEASES, META, STATES};
+use super::tables::{BATCHES, GROUPS, JOBS, LEASES, META, REMEMBERED, STATES};
 use crate::StoreError;
 
 fn unreadable(error: DiskError) -> StoreError {
@@ -79,6 +79,17 @@ pub(super) fn recover(
         result.map_err(|error| stop(&mut failed, error))
     })
     .map_err(|error| failed.take().unwrap_or(unreadable(error)))?;
+    let mut obsolete = Vec::new();
+    scan_all(disk, REMEMBERED, |first, bytes| {
+        if !restore.remembered(&decode::<RememberedRecord>("ids of dropped jobs", bytes)?) {
+            obsolete.push(first);
+        }
+        Ok(())
+    })
+    .map_err(unreadable)?;
+    obsolete
+        .into_iter()
+        .for_each(|record| encoder.remembered_over(record));
     let (latest, records) = leases(disk)?;
     jobs(disk, &mut restore, &latest, &mut encoder)?;
     records

@@ -15,4 +15,7 @@ pub(super) const LEASES: Table = Table::new(5, "leases");
 /// Payloads and results too large for the tables above, which are read completely at start.
 pub(super) const BLOBS: Table = Table::new(6, "blobs").memtable_mib(32).long_values();
 
-pub(super) const ALL: [Table; 7] = [META, GROUPS, BATCHES, JOBS, STATES, LEASES, BLOBS];
+/// First job number → fingerprints of dropped jobs of a batch that is not decided.
+pub(super) const REMEMBERED: Table = Table::new(7, "remembered").long_values();
+
+pub(super) const ALL: [Table; 8] = [META, GROUPS, BATCHES, JOBS, STATES, LEASES, BLOBS, REMEMBERED];

@@ -5,9 +5,10 @@ use std::io::{BufRead, Write};
 use std::path::Path;
 
 use bytes::Bytes;
-use tidegate_core::bulk::JobSeq;
+use hashbrown::HashMap;
 use tidegate_core::bulk::config::BulkConfig;
-use tidegate_core::bulk::record::{BatchRecord, GroupRecord, JobProgress, JobRecord, LimitsRecord};
+use tidegate_core::bulk::record::{BatchRecord, BatchSeq, GroupRecord, JobProgress, JobRecord, LimitsRecord};
+use tidegate_core::bulk::{Fence, JobSeq};
 use tidegate_core::ids::{JobId, JobType};
 use tidegate_core::time::Timestamp;
 use tidegate_durable::codec::{decode, encode};
@@ -85,20 +86,26 @@ fn export(from: &dyn Reader, out: impl Write) -> Result<Counts, StoreError> {
             text
         })
     };
+    let mut cancelled: HashMap<BatchSeq, Fence> = HashMap::new();
     let scanned = scan_all(from, GROUPS, |_, bytes| {
         write(&Line::Group(decode::<GroupRecord>("a group", bytes)?))
     })
     .and_then(|()| {
         scan_all(from, BATCHES, |_, bytes| {
-            write(&Line::Batch(decode::<BatchRecord>("a batch", bytes)?))
+            let mut batch = decode::<BatchRecord>("a batch", bytes)?;
+            if batch.cancelled {
+                cancelled.insert(batch.seq, batch.cancel_fence);
+            }
+            batch.cancel_fence = transfer::exported_cancel_fence(batch.cancelled);
+            write(&Line::Batch(batch))
         })
     })
     .and_then(|()| {
         scan_all(from, JOBS, |seq, bytes| {
-            write(&Line::Job {
-                job: whole_job(from, seq, bytes)?,
-                state: whole_state(from, seq)?,
-            })
+            let job = whole_job(from, seq, bytes)?;
+            let cancel_fence = cancelled.get(&job.batch).copied().unwrap_or_default();
+            let state = whole_state(from, seq, cancel_fence)?;
+            write(&Line::Job { job, state })
         })
     });
     scanned.map_err(|error| failed.unwrap_or(DurableError::from(error).into()))?;
@@ -128,13 +135,12 @@ fn whole_job(from: &dyn Reader, seq: u64, bytes: &[u8]) -> Result<JobRecord, Dis
     })
 }
 
-fn whole_state(from: &dyn Reader, seq: u64) -> Result<Option<JobProgress>, DiskError> {
+fn whole_state(from: &dyn Reader, seq: u64, cancel_fence: Fence) -> Result<Option<JobProgress>, DiskError> {
     let Some(bytes) = from.get(STATES, seq)? else {
         return Ok(None);
     };
     let (mut state, blob) = codec::decode_state(&bytes)?;
-    // Fencing tokens are local to a store: they mean nothing elsewhere.
-    state.fence = Default::default();
+    state.fence = transfer::exported_fence(state.fence, cancel_fence);
     if blob && let Some(result) = from.get(BLOBS, codec::result_blob(JobSeq(seq)))? {
         codec::with_result(&mut state.state, result);
     }

@@ -11,37 +11,38 @@ unhold_turned()
 local index, queue = queue_named(name)
 if not index then return { flush(), {}, {}, 'empty', 0, 0, 0 } end
 cap = min(cap, C.ready_max)
-looks, wanted, marks_changes = most * 10 + 1000, most, true
+pace.advance(queue)
+inspections, wanted, marks_changes = most * 10 + 1000, most, true
 local admitted, stop, till = {}, nil, 0
 while not stop do
   if #admitted >= most then stop = 'enough'
   elseif queue.r >= cap then stop = 'full'
-  elseif room(queue) == 0 then stop, till = 'limited', window_end()
+  elseif room(queue) == 0 then stop, till = 'limited', pace.till(queue)
   else
-    local J, g, line = pick(index)
+    local J, g, flow = pick(index)
     if J then
-      make_ready(J, g, line)
+      make_ready(J, g, flow)
       admitted[#admitted + 1] = J.seq
     elseif g == 'more' then stop = 'more'
-    else stop, till = nothing_startable() end
+    else stop, till = nothing_startable(index) end
   end
 end
 
 -- hold = "job": denies the next jobs in fair order because the window is spent, one per flow and pass.
 local denied = {}
-local function deny_next(g, line)
+local function deny_next(g, flow)
   local _, uncapped = next_backoff(g)
-  if uncapped >= C.cmax or line.nf == 0 then return false end
-  local J, l = front_of(g, line, 'f')
+  if uncapped >= C.cmax or flow.nf == 0 then return false end
+  local J, l = front_of(g, flow, 'f')
   pop(l)
-  line.nf = line.nf - 1
-  local wait, raw, priority = throttle(g, J)
-  J.ph, J.delay, J.sp, J.at, J.dirty = DELAYED, DELAY.RATE_LIMITED, THROTTLED, now + wait, true
-  push(names.line(int(g.seq), line.k, 't'), entry(J))
-  line.nt = line.nt + 1
+  flow.nf = flow.nf - 1
+  local wait, raw, priority = throttle(g)
+  J.state, J.delay, J.sp, J.at, J.dirty = DELAYED, DELAY.RATE_LIMITED, THROTTLED, now + wait, true
+  push(names.flow(int(g.seq), flow.k, 't'), entry(J))
+  flow.nt = flow.nt + 1
   congest(g)
   shift(g, WAITING, DELAYED)
-  denied[#denied + 1] = { J.seq, g.id, wait, raw, priority, M.started + M.ready, C.limit,
+  denied[#denied + 1] = { J.seq, g.id, wait, raw, priority, M.started + M.ready, rate.window(),
     started_in(g, M.win) + g.c[READY], per_group_limit() }
   return true
 end
@@ -49,17 +50,17 @@ if stop == 'limited' and C.hold_job then
   local standing = {}
   for priority = 1, 3 do
     for seq, g in pairs(groups) do
-      local line = g.lines[index .. ':' .. priority]
-      if line and line.pk and placed[line] ~= member(g, line) then
-        standing[#standing + 1] = { priority, line.pk, line.pt, g, line }
+      local flow = g.flows[index .. ':' .. priority]
+      if flow and flow.pk and placed[flow] ~= member(g, flow) then
+        standing[#standing + 1] = { priority, flow.pk, flow.pt, g, flow }
       end
     end
     local got = call('ZRANGE', names.order(index, priority), 0, most + #standing)
     for _, text in ipairs(got) do
       local g = get_group(tonumber(string.match(text, ':(%d+)')))
-      local line = g and g.lines[index .. ':' .. priority]
-      if line and placed[line] == text and line.pk and member(g, line) == text then
-        standing[#standing + 1] = { priority, line.pk, line.pt, g, line }
+      local flow = g and g.flows[index .. ':' .. priority]
+      if flow and placed[flow] == text and flow.pk and member(g, flow) == text then
+        standing[#standing + 1] = { priority, flow.pk, flow.pt, g, flow }
       end
     end
   end

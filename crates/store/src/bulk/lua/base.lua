@@ -19,8 +19,8 @@ local floor, max, min, encode, decode
 local KEYS, ARGV, call, P, K
 local resets = {}
 
-local WAITING, READY, LEASED, DELAYED, DONE, DEAD = 1, 2, 3, 4, 5, 6
-local CREATED, DISPATCHED, RUNNING, AGGREGATING, COMPLETED, FAILED = 0, 1, 2, 3, 4, 5
+local WAITING, READY, RUNNING, DELAYED, COMPLETED, DEAD = 1, 2, 3, 4, 5, 6
+local BATCH = { CREATED = 0, DISPATCHED = 1, RUNNING = 2, AGGREGATING = 3, COMPLETED = 4, FAILED = 5, CANCELLED = 6 }
 local DELAY = { RATE_LIMITED = 0, API_THROTTLED = 1, TRANSIENT_ERROR = 2, LEASE_EXPIRED = 3, SCHEDULED = 4 }
 local DIED = { FAILED = 0, ATTEMPTS = 1, EXPIRED = 2, CANCELLED = 3 }
 local TAG_LIMIT = 9007199254740992
@@ -46,6 +46,7 @@ local function keys_of(prefix)
     job = prefix .. 'job',
     state = prefix .. 'job:state',
     finished = prefix .. 'job:finished',
+    crowded = prefix .. 'job:crowded',
     dead = prefix .. 'job:dead',
     expiring = prefix .. 'job:expiring',
     delayed = prefix .. 'non-ready-queue',
@@ -55,14 +56,17 @@ local function keys_of(prefix)
 end
 local names = {}
 function names.ids(g) return P .. 'group:' .. g .. ':jobs' end
+function names.finished(g) return P .. 'group:' .. g .. ':finished' end
 function names.batches(g) return P .. 'group:' .. g .. ':batches' end
 function names.history(g) return P .. 'congestion:' .. g .. ':history' end
 function names.runs(a) return P .. 'batch:' .. a .. ':jobs' end
+function names.dropped(a) return P .. 'batch:' .. a .. ':dropped' end
 function names.parked(a, k) return P .. 'batch:' .. a .. ':parked:' .. k end
-function names.line(g, k, list) return P .. 'group:' .. g .. ':line:' .. k .. ':' .. list end
+function names.flow(g, k, list) return P .. 'group:' .. g .. ':flow:' .. k .. ':' .. list end
 function names.order(queue, priority) return P .. 'fair-queue:' .. queue .. ':' .. priority end
 function names.remembered(queue, priority) return P .. 'fair-queue:' .. queue .. ':' .. priority .. ':tags' end
 function names.ready(queue) return P .. 'ready-queue:' .. queue end
+function names.pairs(queue) return P .. 'fair-queue:' .. queue .. ':held' end
 
 local function int(n) return string.format('%.0f', n) end
 local function padded(n) return string.format('%016.0f', n) end
@@ -121,7 +125,7 @@ end
 -- Every reply begins with: signals, active groups, their weight in thousandths, unfinished jobs, ready jobs, the
 -- time, finished jobs kept.
 local function facts(bits)
-  local unfinished = M.c[WAITING] + M.c[READY] + M.c[LEASED] + M.c[DELAYED]
+  local unfinished = M.c[WAITING] + M.c[READY] + M.c[RUNNING] + M.c[DELAYED]
   return { bits, M.active, floor(M.w * 1000 + 0.5), unfinished, M.ready, now, M.fin }
 end
 -- A call that changes nothing still advances the clock.

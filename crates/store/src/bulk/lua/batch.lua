@@ -26,9 +26,9 @@ end
 local function create_batch(g, id, threshold, keep, implicit, callback)
   local seq = give_seq()
   local a = {
-    seq = seq, g = g.seq, id = id, th = threshold, keep = keep, status = CREATED, sealed = false, paused = false,
+    seq = seq, g = g.seq, id = id, th = threshold, keep = keep, status = BATCH.CREATED, sealed = false, paused = false,
     pz = 0, cancelled = false, implicit = implicit, cr = now, c = { 0, 0, 0 }, d = { 0, 0, 0 }, err = {},
-    conf = false, un = 0, kept = 0, cf = 0, parked = {}, cb = callback,
+    xf = 0, conf = false, un = 0, kept = 0, cf = 0, parked = {}, cb = callback,
   }
   batches[seq] = a
   M.batches = M.batches + 1
@@ -40,7 +40,7 @@ end
 local function raise_status(a, status)
   if a.status < status then a.status, changed_batches[a.seq] = status, true end
 end
-local function is_open(a) return a.status < AGGREGATING end
+local function is_open(a) return a.status < BATCH.AGGREGATING end
 local function keep_error(a, text)
   if #a.err >= MAX_ERRORS then return end
   for _, kept in ipairs(a.err) do
@@ -51,7 +51,7 @@ end
 -- The only transition to AGGREGATING: sealed, every job finished, and not aggregating yet.
 local function complete_if_done(a)
   if not a.sealed or not is_open(a) or a.c[2] + a.c[3] < a.c[1] then return false end
-  a.status, a.cf = AGGREGATING, now
+  a.status, a.cf = BATCH.AGGREGATING, now
   zput(K.aggregating, padded(a.seq), now)
   notify_aggregate = true
   return true
@@ -69,6 +69,13 @@ local function seal(a)
   local g = get_group(a.g)
   g.opens = without(g.opens, a.seq)
   return complete_if_done(a)
+end
+-- The batch is decided or dropped: from here on its ids are known as long as its jobs are kept.
+local function forget_dropped(g, a)
+  if not a.dropped then return end
+  a.dropped = nil
+  g.remembering = without(g.remembering, a.seq)
+  call('UNLINK', names.dropped(int(a.seq)))
 end
 -- Runs of job numbers: those of one call are adjacent.
 local function add_run(a, first, count)

@@ -2,9 +2,9 @@
 -- continues.
 
 local function begin_cancelling(a)
-  -- A decided batch may have replayed jobs.
-  if a.cancelled or (not is_open(a) and a.un == 0) then return end
-  a.cancelled, a.cur = true, 0
+  -- A batch that is decided or cancelled may have replayed jobs.
+  if a.cur or ((a.cancelled or not is_open(a)) and a.un == 0) then return end
+  a.cancelled, a.xf, a.cur = true, M.fence, 0
   call('ZADD', K.cancelling, a.seq, a.seq)
   if not a.sealed then seal(a) end
 end
@@ -25,8 +25,8 @@ local function cancel_jobs(a, budget)
       local J = jobs[seq]
       if J then
         budget = budget - 1
-        if J.ph == LEASED then running = running + 1
-        elseif J.ph < DONE then
+        if J.state == RUNNING then running = running + 1
+        elseif J.state < COMPLETED and is_cancelled(J, a) then
           detach(J)
           die(J, DIED.CANCELLED, '')
           ended = ended + 1

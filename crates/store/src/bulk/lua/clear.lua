@@ -17,17 +17,17 @@ for _, text in ipairs(call('ZRANGE', K.group_seqs, 0, 99)) do
   end
   if #of > budget then return { 'ok', 1 } end
   budget = budget - #of
-  for _, line in pairs(g and g.lines or {}) do
-    for _, name in ipairs({ 'r', 't', 'f' }) do call('UNLINK', names.line(text, line.k, name)) end
+  for _, flow in pairs(g and g.flows or {}) do
+    for _, name in ipairs({ 'r', 't', 'f' }) do call('UNLINK', names.flow(text, flow.k, name)) end
   end
-  call('UNLINK', names.ids(text), names.batches(text), names.history(text))
+  call('UNLINK', names.ids(text), names.batches(text), names.history(text), names.finished(text))
   call('ZREM', K.group_seqs, text)
 end
 if call('EXISTS', K.group_seqs) == 1 then return { 'ok', 1 } end
 for index in ipairs(M.queues) do
-  call('UNLINK', names.ready(index))
+  call('UNLINK', names.ready(index), names.pairs(index))
   for priority = 1, 3 do call('UNLINK', names.order(index, priority), names.remembered(index, priority)) end
 end
-call('UNLINK', P .. 'importing:lines', P .. 'importing:finished')
+call('UNLINK', P .. 'importing:flows', P .. 'importing:finished')
 for _, key in pairs(K) do call('UNLINK', key) end
 return { 'ok', 0 }

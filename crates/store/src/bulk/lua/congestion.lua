@@ -1,5 +1,5 @@
--- How long throttled jobs wait, and how fast a queue may go: the same formulas as in the core. Shared, because every
--- start and every throttle of a call charges the same window.
+-- How long throttled jobs wait, and how many jobs a queue may start: the same formulas as in the core. Shared, because
+-- every start and every throttle of a call charges the same window.
 
 local function next_backoff(g)
   if not C.cong then return C.base, C.base, 0 end
@@ -12,9 +12,8 @@ local function next_backoff(g)
   else level = 4 end
   return min(uncapped, C.cmax), uncapped, level
 end
--- Counts one throttle of the job and returns its backoff.
-local function throttle(g, J)
-  J.thr = min(65535, J.thr + 1)
+-- Counts one throttle of the group and returns the job's backoff.
+local function throttle(g)
   local wait, uncapped, level = next_backoff(g)
   g.st[1], g.st[2], g.st[3] = g.st[1] + 1, now, wait
   M.throttles = M.throttles + 1
@@ -29,36 +28,22 @@ local function uncongest(g, reason)
   if reason ~= DELAY.SCHEDULED then g.cong = g.cong - 1 end
 end
 
+-- The queue's own rate, in starts per second.
 local function configured(queue)
   local settings = C.queues[queue.n]
-  return settings and settings.milli or C.milli
+  return settings and settings.rps or C.rps
 end
-local function raise_pace(queue)
-  local most = configured(queue)
-  if queue.p >= most then queue.p = most return end
-  local gained = floor(most * min(20000, max(0, now - queue.up)) / 20000)
-  if gained > 0 then
-    queue.p, queue.up = min(most, queue.p + gained), now
-  end
-end
--- The downstream is overloaded: x 0.7, at most once per second.
-local function cut_pace(queue)
-  raise_pace(queue)
-  if queue.cut and now < queue.cut + 1000 then return end
-  queue.cut, queue.up = now, now
-  queue.p = max(floor(queue.p * 7 / 10), min(1000, configured(queue)))
-end
-local function pace_limit(queue)
-  raise_pace(queue)
-  local all = queue.p * C.window / 1000000
-  -- The shards share a rate that was cut; the grants enforce the configured one.
-  if others_active > 0 and queue.p < configured(queue) then all = math.ceil(all * M.active / (M.active + others_active)) end
-  return max(1, floor(all))
+local pace = {}
+function pace.advance(queue) downstream.advance(queue.d, configured(queue)) end
+-- Starts that the queue's rate and its downstream still allow in this window.
+function pace.room(queue)
+  local own = max(0, rate.allowed(configured(queue), C.window, M.win) - queue.s)
+  return min(own, downstream.room(queue.d))
 end
 
 -- Starts left in this window: of the limit, or of this call's grant.
 local function window_room()
-  if not granted then return M.spent == M.win and 0 or max(0, C.limit - M.started) end
+  if not granted then return M.spent == M.win and 0 or max(0, rate.window() - M.started) end
   return granted_window == M.win and granted or 0
 end
 local function charge()
@@ -67,7 +52,56 @@ local function charge()
 end
 -- How many more starts this queue may promise in this window.
 local function room(queue)
-  local own = max(0, pace_limit(queue) - (queue.s + queue.r))
+  local own = max(0, pace.room(queue) - queue.r)
   if granted then return min(window_room(), own) end
   return min(max(0, window_room() - M.ready), own)
+end
+-- The queue may start nothing more now: until when.
+function pace.till(queue)
+  if window_room() <= (granted and 0 or M.ready) then
+    if granted then return window_end() end
+    return rate.next(C.rps, C.window, M.win + 1) * C.window
+  end
+  local own = configured(queue)
+  if queue.s + queue.r >= rate.allowed(own, C.window, M.win) then
+    return rate.next(own, C.window, M.win + 1) * C.window
+  end
+  return downstream.next_start(queue.d) or window_end()
+end
+-- What an outcome says about the downstream.
+local feedback = {}
+function feedback.outcome(J, g, outcome, time)
+  local index, queue, started = J.queue, M.queues[J.queue], J.started
+  if outcome == 'x' then
+    downstream.release(queue.d)
+    pair.change(g, index, downstream.release)
+    if floor(started / C.window) == M.win then
+      M.started, queue.s = max(0, M.started - 1), max(0, queue.s - 1)
+      g.sw, g.sn = M.win, max(0, started_in(g, M.win) - 1)
+    end
+  elseif outcome == 'g' and C.adaptive then
+    downstream.answered(queue.d, started)
+    local guess = max(max(1, g.c[RUNNING]) * 1000.0 / max(1, now - started), 2.0)
+    pair.overloaded(g, index, started, time and min(time, C.retry_after), min(guess, configured(queue)))
+  elseif (outcome == 't' or outcome == 'o') and C.adaptive then
+    local after = outcome == 't' and time and min(time, C.retry_after) or nil
+    downstream.overloaded(queue.d, started, after, configured(queue))
+    pair.change(g, index, downstream.lost, started)
+  else
+    downstream.answered(queue.d, started)
+    pair.change(g, index, downstream.answered, started)
+  end
+end
+-- The downstream answered a plain call: one of a group without a limit of its own.
+function feedback.plain(index, started) downstream.answered(M.queues[index].d, started) end
+-- A lease ended without an answer: if the call was a probe, another one follows.
+function feedback.lost(J, g)
+  downstream.lost(M.queues[J.queue].d, J.started)
+  pair.change(g, J.queue, downstream.lost, J.started)
+end
+-- Starts in the queue; `g` if it is one of a group that may have a limit of its own.
+function feedback.starts(index, count, g)
+  downstream.start(M.queues[index].d, count)
+  local p = g and pair.of(g, index)
+  if p then downstream.start(p.d, count) end
 end

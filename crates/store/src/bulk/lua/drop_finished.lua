@@ -18,26 +18,63 @@ local jobs_max = part(C.jobs_max, M.fin)
 local batches_max = part(C.batches_max, call('ZCARD', K.finished_batches))
 local groups_max = part(C.batches_max, call('ZCARD', K.idle))
 local n_jobs, n_batches, n_groups = 0, 0, 0
--- Replayed and purged jobs have left their entries behind.
-local l, stale = list(K.finished), 0
-while budget > 0 and stale < 20000 do
-  local text, got = head(l, l.read == 0 and 1 or min(1000, budget))
-  if not text then break end
-  if got then load_entries(got) end
-  local J = job_at(text)
-  if J and J.ph >= DONE then
-    if now - J.at <= age and M.fin <= jobs_max then break end
-    budget = budget - 1
-    n_jobs = n_jobs + 1
-    drop_job(J)
-  else
+
+-- The first finished job that a group keeps. Replayed and purged jobs have left their entries behind.
+local stale = 0
+local function first_finished(g)
+  local l = list(names.finished(int(g.seq)))
+  while stale < 20000 do
+    local text, got = head(l, l.read == 0 and 1 or min(1000, budget))
+    if not text then return nil end
+    if got then load_entries(got) end
+    local J = job_at(text)
+    if J and J.state >= COMPLETED then return J, l end
     stale = stale + 1
+    pop(l)
   end
+end
+local function drop_first(J, l)
+  budget = budget - 1
+  n_jobs = n_jobs + 1
   pop(l)
+  drop_job(J, true)
+end
+-- The group's place among the others follows from its first finished job.
+local function settle_place(g)
+  local J = g.fin > 0 and first_finished(g)
+  if J then zput(K.finished, padded(g.seq), J.at) end
+  write_zsets()
+end
+
+while budget > 0 and stale < 20000 do
+  local text = call('ZRANGE', K.crowded, 0, 0)[1]
+  if not text then break end
+  local g = get_group(tonumber(text))
+  while budget > 0 and g.fin > C.jobs_max_group do
+    local J, l = first_finished(g)
+    if not J then break end
+    drop_first(J, l)
+  end
+  if g.fin <= C.jobs_max_group then zdrop(K.crowded, text) end
+  settle_place(g)
+end
+while budget > 0 and stale < 20000 do
+  local two = call('ZRANGE', K.finished, 0, 1, 'WITHSCORES')
+  if not two[1] or (now - tonumber(two[2]) <= age and M.fin <= jobs_max) then break end
+  local g, next_at = get_group(tonumber(two[1])), tonumber(two[4])
+  local due = true
+  while due and budget > 0 do
+    local J, l = first_finished(g)
+    due = J and (now - J.at <= age and M.fin <= jobs_max) == false
+      and not (next_at and (J.at > next_at or (J.at == next_at and two[1] > two[3])))
+    if due then drop_first(J, l) end
+  end
+  settle_place(g)
 end
 
 local function drop_batch(a)
   local g = get_group(a.g)
+  forget_dropped(g, a)
   call('HDEL', K.batch, a.seq)
   call('HDEL', K.summary, a.seq)
   call('HDEL', K.batch_ids, int(a.g) .. ':' .. a.id)
@@ -120,7 +157,7 @@ while budget > 0 and candidates > 0 do
     call('ZREM', K.congested, g.seq)
     call('HDEL', K.group_ids, g.id)
     call('HDEL', K.group, g.seq)
-    call('DEL', names.ids(int(g.seq)), names.history(int(g.seq)), names.batches(int(g.seq)))
+    call('DEL', names.ids(int(g.seq)), names.history(int(g.seq)), names.batches(int(g.seq)), names.finished(int(g.seq)))
     for index, queue in ipairs(M.queues) do
       for priority = 1, 3 do
         if queue.o[priority].rem > 0 then

@@ -1,17 +1,13 @@
--- Applies a record of limits to the rest of the running window and to every queue's pace. A pace that was cut stays
--- cut. Shared by configure_limits and adopt_limits.
+-- Applies a record of limits to the rest of the running window and to every queue. A rate that its downstream lowered
+-- stays low. Shared by configure_limits and adopt_limits.
 local function enforce(settings, L)
-  local limit, raised, whole, pace = C.limit, false, {}, {}
-  for i, queue in ipairs(M.queues) do
-    raise_pace(queue)
-    pace[i], whole[i] = queue.p, queue.p == configured(queue)
-  end
+  local most, raised, before = rate.widest(), false, {}
+  for i, queue in ipairs(M.queues) do before[i] = configured(queue) end
   C = in_force(settings, L)
   for i, queue in ipairs(M.queues) do
-    queue.p = whole[i] and configured(queue) or min(pace[i], configured(queue))
-    if queue.p > pace[i] then raised = true end
+    if configured(queue) > before[i] and downstream.is_free(queue.d) then raised = true end
   end
-  if C.limit > limit then
+  if rate.widest() > most then
     raised = true
     -- The next pick holds those that are still at their ceiling again.
     if C.strict then unhold_turned(M.win + 1) end

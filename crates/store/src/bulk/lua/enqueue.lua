@@ -4,8 +4,8 @@
 -- ARGV  as base.lua, then: group, base priority, its step, batch or "", number of types, types…, then for each job:
 --   id, flags (priority + 4 with run_at + 8 with expires_at + 16 if the payload is too large + 32 x type), packed job
 -- RETURNS  facts, then ok, batch, jobs of the batch and for each: its number (accepted), minus its number
---   (duplicate), or large, full, expired or unknown; or cancelled or sealed with the batch
--- BOUND  the caller's jobs
+--   (duplicate; 0 if it is no longer kept), or large, full, expired or unknown; or cancelled or sealed with the batch
+-- BOUND  the caller's jobs, and as many jobs that they replace
 
 local group_id, base_priority, step, batch_id = next_arg(), next_number(), next_number(), next_arg()
 local kinds = {}
@@ -13,6 +13,8 @@ for i = 1, next_number() do kinds[i] = next_arg() end
 local count = (#ARGV - arg) / 3
 local first = arg
 
+-- The batches of jobs that are known but dropped.
+local dropped_from = {}
 local function known_ids(g)
   local found = {}
   for from = 1, count, 4000 do
@@ -20,6 +22,15 @@ local function known_ids(g)
     for i = from, min(count, from + 3999) do ids[#ids + 1] = ARGV[first + i * 3 - 2] end
     local got = call('HMGET', names.ids(int(g.seq)), unpack(ids))
     for i = 1, #ids do found[from + i - 1] = got[i] end
+    -- Jobs that retention dropped before their batch was decided.
+    for _, a in ipairs(g.remembering or {}) do
+      local of_batch = call('SMISMEMBER', names.dropped(int(a)), unpack(ids))
+      for i = 1, #ids do
+        if of_batch[i] == 1 and not found[from + i - 1] then
+          found[from + i - 1], dropped_from[from + i - 1] = '0', a
+        end
+      end
+    end
   end
   return found
 end
@@ -39,7 +50,7 @@ if a and (a.cancelled or a.sealed) then
     answers[i] = -tonumber(found[i])
   end
   if not all then return { nothing(), a.cancelled and 'cancelled' or 'sealed', a.id } end
-  local of = get_batch(get_job(-answers[1]).a)
+  local of = get_batch(dropped_from[1] or get_job(-answers[1]).a)
   return { nothing(), 'ok', of.id, of.c[1], answers }
 end
 
@@ -56,25 +67,40 @@ end
 local again = retried and g.rq == request and g.rs
 g.rq, g.rs = request, M.seq
 local found, seen = known_ids(g), {}
+-- The id of a cancelled job is free again, unless its batch may still need it.
+local known_seqs = {}
+for i = 1, count do
+  local seq = found[i] and tonumber(found[i])
+  if seq and seq > 0 then known_seqs[#known_seqs + 1] = seq end
+end
+load_jobs(known_seqs)
+local function comes_again(seq)
+  local J = seq > 0 and get_job(seq)
+  if not J or J.state ~= DEAD or J.death ~= DIED.CANCELLED then return nil end
+  local of = get_batch(J.a)
+  return (of.status > BATCH.AGGREGATING or (of.cancelled and not of.keep)) and J
+end
 local answers, put, ids, fresh = {}, {}, {}, {}
 local created, accepted = struct.pack('>I5I6', a.seq, now), 0
-local waiting, delayed, of_line = 0, 0, {}
+local waiting, delayed, of_flow = 0, 0, {}
 -- Queue and flows by type and priority, looked up once.
 local homes = {}
 local function home_of(name, priority)
   local home = homes[name] and homes[name][priority]
   if not home then
     local queue = queue_for(kind_of(name).queue)
-    home = { line = line_for(g, queue, priority), before = created .. struct.pack('>I2', queue) }
+    home = { flow = flow_for(g, queue, priority), before = created .. struct.pack('>I2', queue) }
     homes[name] = homes[name] or {}
     homes[name][priority] = home
   end
   return home
 end
-local queued = others_unfinished + M.c[WAITING] + M.c[READY] + M.c[LEASED] + M.c[DELAYED]
+local queued = others_unfinished + M.c[WAITING] + M.c[READY] + M.c[RUNNING] + M.c[DELAYED]
 for i = 1, count do
   local id, flags, tail = ARGV[first + i * 3 - 2], tonumber(ARGV[first + i * 3 - 1]), ARGV[first + i * 3]
   local known = found[i] or seen[id]
+  local before = not seen[id] and found[i] and comes_again(tonumber(found[i]))
+  if before then known = nil end
   local run, exp
   if flags % 16 >= 4 then
     local pos = 6
@@ -90,10 +116,11 @@ for i = 1, count do
   elseif exp and exp <= max(now, run or now) then answers[i] = 'expired'
   elseif C.known_only and not C.kinds[name] then answers[i] = 'unknown'
   else
+    if before then drop_job(before) end
     local seq = give_seq()
     local home = home_of(name, flags % 4 + 1)
-    local line = home.line
-    line.un = line.un + 1
+    local flow = home.flow
+    flow.un = flow.un + 1
     accepted = accepted + 1
     answers[i], seen[id] = seq, seq
     put[accepted * 2 - 1], put[accepted * 2] = seq, home.before .. tail
@@ -109,13 +136,14 @@ for i = 1, count do
       notify_timer = true
     else
       waiting = waiting + 1
-      line.nf = line.nf + 1
-      local entries = of_line[line.k]
-      if not entries then entries = {} of_line[line.k] = entries end
+      flow.nf = flow.nf + 1
+      local entries = of_flow[flow.k]
+      if not entries then entries = {} of_flow[flow.k] = entries end
       entries[#entries + 1] = seq
     end
   end
 end
+write_dropped()
 if accepted > 0 then
   add_run(a, M.seq - accepted, accepted)
   a.c[1], a.un, a.kept = a.c[1] + accepted, a.un + accepted, a.kept + accepted
@@ -128,7 +156,7 @@ if accepted > 0 then
   gain(DELAYED, delayed)
   in_parts('HSET', K.job, put)
   in_parts('HSET', names.ids(int(g.seq)), ids)
-  for k, entries in pairs(of_line) do in_parts('RPUSH', names.line(int(g.seq), k, 'f'), entries) end
+  for k, entries in pairs(of_flow) do in_parts('RPUSH', names.flow(int(g.seq), k, 'f'), entries) end
 end
-for _, line in pairs(g.lines) do enter_order(g, line) end
+for _, flow in pairs(g.flows) do enter_order(g, flow) end
 return { flush(), 'ok', a.id, a.c[1], answers }

@@ -13,8 +13,9 @@ for _, text in ipairs(over) do
   local a, g = home(J)
   local kind, failures = kind_of(J.kind), J.att
   end_lease(J)
+  feedback.lost(J, g)
   J.att, J.sp = failures + 1, NOWHERE
-  if a.cancelled then
+  if is_cancelled(J, a) then
     die(J, DIED.CANCELLED, '')
     dead = dead + 1
   elseif failures >= kind.retries then

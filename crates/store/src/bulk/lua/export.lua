@@ -47,7 +47,7 @@ elseif what == 'batches' then
       local a = get_batch(tonumber(of))
       local runs, more = runs_of(a.seq, '-inf', 64)
       out[#out + 1] = { a.seq, a.g, a.id, a.th, flag(a.keep), a.cb or '', a.status, flag(a.sealed), flag(a.paused),
-        flag(a.cancelled), flag(a.implicit), flag(a.conf), a.cr, a.fin or -1, is_open(a) and a.d or a.c, a.err,
+        flag(a.cancelled), a.xf, flag(a.implicit), flag(a.conf), a.cr, a.fin or -1, is_open(a) and a.d or a.c, a.err,
         call('HGET', K.summary, a.seq), runs, more }
     end
     if #out >= most then return { out, g, out[#out][1] } end
@@ -71,7 +71,7 @@ while arg < #ARGV do
     for _, seq in ipairs(seqs) do
       local J = jobs[seq]
       if J then
-        out[#out + 1] = { seq, J.ph, J.sp, J.att, J.thr, J.fence, J.at, J.delay, J.death, flag(J.lifted), J.blob, J.text }
+        out[#out + 1] = { seq, J.state, J.sp, J.att, J.thr, J.fence, J.at, J.delay, J.death, flag(J.lifted), J.blob, J.text }
         bytes = bytes + #J.blob + #J.text
       end
     end

@@ -13,7 +13,7 @@ end
 load_jobs(seqs)
 for i, seq in ipairs(seqs) do
   local J = jobs[seq]
-  if J and J.ph == LEASED and J.fence == fences[i] then
+  if J and J.state == RUNNING and J.fence == fences[i] then
     J.at, J.dirty = till, true
     zput(K.inflight, padded(seq), till)
     out[i] = till

@@ -3,13 +3,13 @@
 -- The limits passed are the configured ones; rates set at run time (adopt_rates) override them.
 -- KEYS  <prefix>{limit}:rate-limit
 -- ARGV  time (ms) or "", starts wanted (below 0: returned), the window that they were for, length of a window (ms),
---   limit per window, run id of the server, the latest time that any shard reported (ms) or "", queue or "", the
---   queue's own limit per window or "", starts promised to ready jobs of other queues
+--   limit (starts per second), run id of the server, the latest time that any shard reported (ms) or "", queue or "", the
+--   queue's own limit (starts per second) or "", starts promised to ready jobs of other queues
 -- RETURNS  the window, the starts granted, those of all calls in this window, the most in any window, the time (ms),
 --   the limit, starts that were left before this call
 -- BOUND  one hash, a constant number of fields
 local wanted, given_for, length = tonumber(ARGV[2]), tonumber(ARGV[3]), tonumber(ARGV[4])
-local limit, run, name, queue_limit = tonumber(ARGV[5]), ARGV[6], ARGV[8], tonumber(ARGV[9])
+local rps, run, name, queue_rps = tonumber(ARGV[5]), ARGV[6], ARGV[8], tonumber(ARGV[9])
 local promised, queue = tonumber(ARGV[10]), 'queue:' .. name
 local wall = tonumber(ARGV[1])
 if not wall then
@@ -21,9 +21,7 @@ local window, granted, most = tonumber(have[1] or 0), tonumber(have[2] or 0), to
 local last, offset, spent = tonumber(have[5] or 0), tonumber(have[6] or 0), tonumber(have[9] or -1)
 if have[8] then
   local L = limits_of(have[8])
-  if L.global_rps then limit = math.max(1, math.floor(L.global_rps * length / 1000 + 1e-9)) end
-  local own = L.queues[name]
-  if own then queue_limit = math.max(1, math.floor(own * (length / 1000))) end
+  rps, queue_rps = L.global_rps or rps, L.queues[name] or queue_rps
 end
 -- The same clock as that of the shards: it never goes back, and follows the one that is ahead.
 last = math.max(last, tonumber(ARGV[7]) or 0)
@@ -31,12 +29,12 @@ if wall + offset < last then offset = last - wall else last = wall + offset end
 local current = math.floor(last / length)
 if have[3] and have[3] ~= run then
   -- The server may have lost its last moments.
-  window, granted = math.max(window, current), limit
+  window, granted = math.max(window, current), rate.most(rps, length)
   spent = window
 elseif current > window then
   window, granted = current, 0
 end
-local of_queue = 0
+local limit, of_queue = rate.allowed(rps, length, window), 0
 if have[7] then
   local of_window, count = string.match(have[7], '(%d+):(%d+)')
   if tonumber(of_window) == window then of_queue = tonumber(count) end
@@ -44,7 +42,7 @@ end
 local room, grant = spent == window and 0 or math.max(0, limit - granted), 0
 if wanted > 0 then
   grant = math.min(wanted, room - promised)
-  if queue_limit then grant = math.min(grant, queue_limit - of_queue) end
+  if queue_rps then grant = math.min(grant, rate.allowed(queue_rps, length, window) - of_queue) end
   grant = math.max(0, grant)
 elseif given_for == window then
   grant = wanted

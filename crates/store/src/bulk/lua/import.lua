@@ -5,12 +5,12 @@
 --   begin: only without existing groups; from here on M.importing names the import
 --   limits: rates set at run time, as a record of the export (JSON)
 --   records: for each: g, a or j, then a group, batch or job (see restore.lua)
---   finished, lines: none; work that needs all records to be present
+--   finished, flows: none; work that needs all records to be present
 --   batches: numbers of batches to continue, because they are cancelled or complete
 --   end: none; the shard is complete
--- RETURNS  facts, then ok and a number (begin: the first number to assign; finished, lines: 1 if there are more);
+-- RETURNS  facts, then ok and a number (begin: the first number to assign; finished, flows: 1 if there are more);
 --   lost if another import has taken over; full; or bad and why
--- BOUND  the caller's records; a thousand entries for finished and lines
+-- BOUND  the caller's records; a thousand entries for finished and flows
 local who, step, what = next_arg(), next_number(), next_arg()
 
 if what == 'begin' then
@@ -34,12 +34,17 @@ local function take(key, most)
 end
 
 if what == 'finished' then
-  for _, text in ipairs(take(restored_finished, 1000)) do push(K.finished, int(tonumber(text))) end
-elseif what == 'lines' then
-  for _, text in ipairs(take(restored_lines, 1000)) do
+  local ended = take(restored_finished, 1000)
+  load_entries(ended)
+  for _, text in ipairs(ended) do
+    local J = get_job(tonumber(text))
+    keep_finished(get_group(get_batch(J.a).g), entry(J), J.at)
+  end
+elseif what == 'flows' then
+  for _, text in ipairs(take(restored_flows, 1000)) do
     local seq, k = string.match(text, '(%d+):(.+)')
     local g = get_group(tonumber(seq))
-    enter_order(g, g.lines[k])
+    enter_order(g, g.flows[k])
   end
 elseif what == 'limits' then
   local L = limits_from(next_arg(), 1)

@@ -15,7 +15,7 @@ local jobs, dropped_jobs
 resets[#resets + 1] = function()
   jobs, dropped_jobs, unpack_blob, cut, last_lease = {}, {}, struct.unpack, string.sub, {}
   UNTOUCHED = { __index = {
-    ph = WAITING, sp = FRESH, n = 0, att = 0, thr = 0, fence = 0, at = now, delay = DELAY.SCHEDULED, death = DIED.FAILED,
+    state = WAITING, sp = FRESH, n = 0, att = 0, thr = 0, fence = 0, at = now, delay = DELAY.SCHEDULED, death = DIED.FAILED,
     lifted = false, pz = 0, text = '',
   } }
 end
@@ -45,9 +45,9 @@ local STATE = '>BBI2I2I2I7I7BBBI2'
 local LEASE = '>I7I7I5I2BI2I2'
 local function read_state(J, raw)
   local lifted, pos
-  J.ph, J.sp, J.n, J.att, J.thr, J.fence, J.at, J.delay, J.death, lifted, J.pz, pos = struct.unpack(STATE, raw)
+  J.state, J.sp, J.n, J.att, J.thr, J.fence, J.at, J.delay, J.death, lifted, J.pz, pos = struct.unpack(STATE, raw)
   J.lifted = lifted == 1
-  if J.ph == LEASED then
+  if J.state == RUNNING then
     local kindlen, ownerlen
     J.started, J.exp, J.a, J.queue, J.v, kindlen, ownerlen, pos = struct.unpack(LEASE, raw, pos)
     if J.exp == 0 then J.exp = nil end
@@ -61,9 +61,9 @@ local function read_state(J, raw)
   return J
 end
 local function state_of(J)
-  local state = struct.pack(STATE, J.ph, J.sp, J.n, J.att, J.thr, J.fence, J.at, J.delay, J.death,
+  local state = struct.pack(STATE, J.state, J.sp, J.n, J.att, J.thr, J.fence, J.at, J.delay, J.death,
     J.lifted and 1 or 0, J.pz)
-  if J.ph ~= LEASED then return state .. J.text end
+  if J.state ~= RUNNING then return state .. J.text end
   -- The same for all leases of one call and batch.
   local last = last_lease
   if last.a == J.a and last.req == J.req and last.kind == J.kind and last.v == J.v and not J.exp
@@ -122,79 +122,102 @@ end
 local function home(J)
   local a = get_batch(J.a)
   local g = get_group(a.g)
-  return a, g, g.lines[J.queue .. ':' .. J.v]
+  return a, g, g.flows[J.queue .. ':' .. J.v]
 end
 -- The list that a job is in. Resuming a batch moves its parked jobs all at once, without touching each.
 local function spot(J, a)
   if J.sp == PARKED and not (a.paused and a.pz == J.pz) then return RETURNED end
   return J.sp
 end
-local function one_less(g, line, sp)
-  if sp == RETURNED then line.nr = line.nr - 1
-  elseif sp == THROTTLED then line.nt = line.nt - 1
-  elseif sp == FRESH then line.nf = line.nf - 1
+local function one_less(g, flow, sp)
+  if sp == RETURNED then flow.nr = flow.nr - 1
+  elseif sp == THROTTLED then flow.nt = flow.nt - 1
+  elseif sp == FRESH then flow.nf = flow.nf - 1
   elseif sp == IN_READY then
-    local queue = M.queues[line.l]
+    local queue = M.queues[flow.l]
     queue.r, M.ready = queue.r - 1, M.ready - 1
   end
-  if line_len(line) == 0 then
-    leave_order(line)
-    if line.stale then drop_lists(g, line) end
+  if flow_len(flow) == 0 then
+    leave_order(flow)
+    if flow.stale then drop_lists(g, flow) end
   end
 end
 -- Takes a job out of whatever holds it; its state stays. A list keeps a stale entry.
 local function detach(J)
-  local a, g, line = home(J)
+  local a, g, flow = home(J)
   local sp = spot(J, a)
   if sp == PARKED then
     changed_batches[a.seq] = true
     for _, parked in ipairs(a.parked) do
-      if parked.k == line.k then parked.n = parked.n - 1 end
+      if parked.k == flow.k then parked.n = parked.n - 1 end
     end
-  elseif sp == NOWHERE and J.ph == DELAYED then
+  elseif sp == NOWHERE and J.state == DELAYED then
     zdrop(K.delayed, padded(J.seq))
   end
   if sp ~= NOWHERE then
     J.n = (J.n + 1) % 65536
-    line.stale = true
+    flow.stale = true
   end
   J.sp, J.dirty = NOWHERE, true
-  one_less(g, line, sp)
+  one_less(g, flow, sp)
 end
+
+-- Whether the batch was cancelled since the job was accepted or replayed: it must not start again.
+local function is_cancelled(J, a) return a.cancelled and J.fence < a.xf end
+-- Dead jobs by the time of their death; J.at is that time.
+local function dead_entry(J) return padded(J.at) .. padded(J.seq) end
 
 -- Counts a job as waiting, whatever it was before.
 local function set_waiting(g, J)
-  if J.ph == WAITING then return end
-  local from = J.ph
+  if J.state == WAITING then return end
+  local from = J.state
   if from == DELAYED then uncongest(g, J.delay) end
-  J.ph, J.dirty = WAITING, true
+  J.state, J.dirty = WAITING, true
   shift(g, from, WAITING)
 end
 -- Delays a job that was running.
 local function delay(g, J, due, reason)
-  J.ph, J.delay, J.at, J.dirty, J.sp, J.text = DELAYED, reason, due, true, NOWHERE, ''
+  J.state, J.delay, J.at, J.dirty, J.sp, J.text = DELAYED, reason, due, true, NOWHERE, ''
   zput(K.delayed, padded(J.seq), due)
   congest(g)
-  shift(g, LEASED, DELAYED)
+  shift(g, RUNNING, DELAYED)
   notify_timer = true
+end
+
+-- Adds an entry of a job that has ended to the finished ones of its group.
+local function keep_finished(g, text, at)
+  if g.fin == 0 then zput(K.finished, padded(g.seq), at) end
+  push(names.finished(int(g.seq)), text)
+  g.fin, M.fin = g.fin + 1, M.fin + 1
+  if g.fin > C.jobs_max_group then zput(K.crowded, padded(g.seq), g.seq) end
+end
+-- Takes one of the finished jobs of the group; its entry in the list is stale from here on.
+local function take_finished(g)
+  g.fin, M.fin = g.fin - 1, M.fin - 1
+  if g.fin <= C.jobs_max_group then zdrop(K.crowded, padded(g.seq)) end
+  if g.fin == 0 then
+    zdrop(K.finished, padded(g.seq))
+    local key = names.finished(int(g.seq))
+    lists[key] = nil
+    call('DEL', key)
+  end
 end
 
 -- Counts a detached job as finished.
 local function finish(J, state, text)
-  local a, g, line = home(J)
+  local a, g, flow = home(J)
   changed_batches[a.seq] = true
-  if J.ph == DELAYED then set_waiting(g, J) end
+  if J.state == DELAYED then set_waiting(g, J) end
   if J.exp and not J.lifted then zdrop(K.expiring, padded(J.seq)) end
-  local from = J.ph
-  J.ph, J.at, J.lifted, J.dirty, J.text, J.sp = state, now, true, true, text, NOWHERE
+  local from = J.state
+  J.state, J.at, J.lifted, J.dirty, J.text, J.sp = state, now, true, true, text, NOWHERE
   shift(g, from, state)
-  line_loses(g, line)
+  flow_loses(g, flow)
   a.un = a.un - 1
   -- If the batch keeps its results, its jobs are deleted together with it.
   if not a.keep then
     J.sp = FINISHED
-    push(K.finished, entry(J))
-    M.fin = M.fin + 1
+    keep_finished(g, entry(J), now)
   end
   return a, g
 end
@@ -209,12 +232,17 @@ local function die(J, reason, text)
   if text == '' then text = DEATHS[reason] end
   J.death = reason
   local a = finish(J, DEAD, text)
-  zput(K.dead, int(J.seq), J.seq)
+  zput(K.dead, dead_entry(J), 0)
   if is_open(a) then
     a.c[3] = a.c[3] + 1
     if reason ~= DIED.CANCELLED then keep_error(a, text) end
   end
   return complete_if_done(a)
+end
+-- A job as views show it.
+local function view_of(J, a)
+  return { J.seq, J.v, J.state, J.att, kind_of(J.kind).retries, J.thr, J.at, J.delay, J.death, a.id, M.queues[J.queue].n,
+    J.blob, J.text }
 end
 local function end_lease(J) zdrop(K.inflight, padded(J.seq)) end
 -- Releases a group that was held for too many running jobs.

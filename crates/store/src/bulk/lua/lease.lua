@@ -34,7 +34,7 @@ if retried then
     load_jobs(seqs)
     for _, seq in ipairs(seqs) do
       local J = jobs[seq]
-      if J and J.ph == LEASED and J.req == request then
+      if J and J.state == RUNNING and J.req == request then
         local a = get_batch(J.a)
         hand_out(J, a, get_group(a.g), kind_of(J.kind))
       end
@@ -49,13 +49,14 @@ end
 unhold_turned()
 local index, queue = queue_named(name)
 if not index then return { flush(), 'empty', 0, granted or 0, {}, {}, 0, 0 } end
-looks, wanted, marks_changes = most * 10 + 1000, most, true
+inspections, wanted, marks_changes = most * 10 + 1000, most, true
+pace.advance(queue)
 
 -- The next job to start, detached, within every limit; or nil, why, until when.
 local function next_start()
   while queue.r > 0 do
-    if window_room() == 0 or queue.s >= pace_limit(queue) then return nil, 'limited', window_end() end
-    if looks == 0 then return nil, 'more', 0 end
+    if window_room() == 0 or pace.room(queue) == 0 then return nil, 'limited', pace.till(queue) end
+    if inspections == 0 then return nil, 'more', 0 end
     local l = list(names.ready(index))
     local J
     while not J do
@@ -65,27 +66,31 @@ local function next_start()
       J = job_at(text)
       if not J then pop(l) end
     end
-    looks = looks - 1
-    local _, g, line = home(J)
+    inspections = inspections - 1
+    local _, g, flow = home(J)
     local held, may = at_ceiling(g, 0), startable(J)
     if may == BATCH_PAUSED then unready(J)
     elseif may ~= YES then
-      take_front(g, line, J, l)
+      take_front(g, flow, J, l)
       die(J, may, '')
-    elseif g.paused then unready_line(queue, line)
+    elseif g.paused then unready_flow(queue, flow)
     elseif held then
-      unready_line(queue, line)
+      unready_flow(queue, flow)
       hold(g, held)
+    elseif pair.wait(g, index) then
+      local till = pair.wait(g, index)
+      unready_flow(queue, flow)
+      pair.hold(g, index, till)
     else
-      take_front(g, line, J, l)
-      return J, g, line
+      take_front(g, flow, J, l)
+      return J, g, flow
     end
   end
-  if room(queue) == 0 then return nil, 'limited', window_end() end
-  local J, g, line = pick(index)
-  if J then return J, g, line end
+  if room(queue) == 0 then return nil, 'limited', pace.till(queue) end
+  local J, g, flow = pick(index)
+  if J then return J, g, flow end
   if g == 'more' then return nil, 'more', 0 end
-  return nil, nothing_startable()
+  return nil, nothing_startable(index)
 end
 
 local stop, till = nil, 0
@@ -96,23 +101,24 @@ count = plain_starts(index, queue, most, who, out, of)
 while not stop do
   if count >= most then stop = 'enough' break end
   wanted = most - count
-  local J, g, line = next_start()
-  if not J then stop, till = g, line break end
-  if J.ph == DELAYED then set_waiting(g, J) end
-  local kind, from, of_group = kind_of(J.kind), J.ph, g.c
+  local J, g, flow = next_start()
+  if not J then stop, till = g, flow break end
+  if J.state == DELAYED then set_waiting(g, J) end
+  local kind, from, of_group = kind_of(J.kind), J.state, g.c
   J.fence = M.fence
   M.fence = M.fence + 1
-  J.ph, J.sp, J.at, J.dirty = LEASED, NOWHERE, now + kind.timeout + C.margin, true
+  J.state, J.sp, J.at, J.dirty = RUNNING, NOWHERE, now + kind.timeout + C.margin, true
   J.started, J.owner, J.req = now, who, request
   charge()
   queue.s = queue.s + 1
+  feedback.starts(index, 1, g)
   g.sw, g.sn = M.win, started_in(g, M.win) + 1
   -- As shift does; a start makes no group active or idle.
-  of_group[from], of_group[LEASED] = of_group[from] - 1, of_group[LEASED] + 1
-  states[from], states[LEASED] = states[from] - 1, states[LEASED] + 1
+  of_group[from], of_group[RUNNING] = of_group[from] - 1, of_group[RUNNING] + 1
+  states[from], states[RUNNING] = states[from] - 1, states[RUNNING] + 1
   zput(K.inflight, padded(J.seq), J.at)
   local a = get_batch(J.a)
-  raise_status(a, RUNNING)
+  raise_status(a, BATCH.RUNNING)
   M.tstarted = M.tstarted + 1
   M.most = max(M.most, M.started)
   hand_out(J, a, g, kind)

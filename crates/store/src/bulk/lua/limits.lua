@@ -3,4 +3,4 @@
 -- ARGV  as base.lua
 -- RETURNS  the rates (see rates.lua), the limit per window, the length of a window (ms)
 -- BOUND  the queues and the remembered changes
-return { stored_limits(cjson.decode(call('GET', K.settings)), limits_of(call('GET', K.limits))), C.limit, C.window }
+return { stored_limits(cjson.decode(call('GET', K.settings)), limits_of(call('GET', K.limits))), rate.widest(), C.window }

@@ -19,7 +19,7 @@ else
   M = {
     schema = schema, shards = shards, shard = shard, run = ARGV[6], seq = 1, fence = 1, last = 0, off = 0, win = 0,
     started = 0, ready = 0, active = 0, w = 0, c = { 0, 0, 0, 0, 0, 0 }, tstarted = 0, most = 0, throttles = 0, spins = 0,
-    held = 0, fin = 0, lines = 0, groups = 0, batches = 0, queues = {},
+    held = 0, fin = 0, flows = 0, groups = 0, batches = 0, queues = {},
   }
 end
 local C = in_force(cjson.decode(ARGV[5]), limits_of(redis.call('GET', P .. 'limits')))
@@ -33,7 +33,7 @@ if M.run ~= ARGV[6] or other_window then
     wall = t[1] * 1000 + math.floor(t[2] / 1000)
   end
   M.last = math.max(M.last, wall + M.off)
-  M.win, M.started, M.run = math.floor(M.last / C.window), C.limit, ARGV[6]
+  M.win, M.started, M.run = math.floor(M.last / C.window), rate.most(C.rps, C.window), ARGV[6]
   -- Also if the limit is raised before it ends.
   M.spent = M.win
   for _, queue in ipairs(M.queues) do queue.s = 0 end

@@ -12,20 +12,20 @@ local function plain_starts(index, queue, most, who, out, of)
       priority = v
     end
   end
-  if not priority or queue.r > 0 or C.strict or C.score then return 0 end
+  if not priority or queue.r > 0 or C.strict or C.score or not downstream.is_free(queue.d) then return 0 end
   local o, starts = queue.o[priority], min(most, room(queue))
   if o.vt > TAG_LIMIT / 2 then return 0 end
   local pack, bytes, text_of, has_kinds = struct.pack, string.byte, string.sub, next(C.kinds) ~= nil
   local credit, percent = queue.c[priority], priority == 1 and 0 or priority == 2 and C.normal_min or C.low_min
   local blobs, infos, put, ends, n = {}, {}, {}, {}, 0
-  local head_of_state = pack('>BBI2I2I2', LEASED, NOWHERE, 0, 0, 0)
-  local zeros, last_line = string.rep('0', 16), nil
+  local head_of_state = pack('>BBI2I2I2', RUNNING, NOWHERE, 0, 0, 0)
+  local zeros, last_flow = string.rep('0', 16), nil
 
   -- What all plain starts of a batch (and type, if types have settings) share; false if it is special.
   local function info_of(aseq, kind)
     local a = get_batch(aseq)
     if a.cancelled or a.paused then return false end
-    raise_status(a, RUNNING)
+    raise_status(a, BATCH.RUNNING)
     local settings = kind_of(kind)
     local at = now + settings.timeout + C.margin
     local g = get_group(a.g)
@@ -37,18 +37,18 @@ local function plain_starts(index, queue, most, who, out, of)
   end
 
   while n < starts do
-    local g, line = first_line(index, priority, min(1000, max(8, starts)))
-    if not g or line.nr > 0 or line.nt > 0 or line.stale or g.cw or g.cl then break end
-    local of_line = lists_of[line]
-    local l = of_line and of_line.f
+    local g, flow = first_flow(index, priority, min(1000, max(8, starts)))
+    if not g or flow.nr > 0 or flow.nt > 0 or flow.stale or g.cw or g.cl or pair.of(g, index) then break end
+    local of_flow = lists_of[flow]
+    local l = of_flow and of_flow.f
     if not l then
-      l = list(names.line(int(g.seq), line.k, 'f'))
-      lists_of[line] = { f = l }
+      l = list(names.flow(int(g.seq), flow.k, 'f'))
+      lists_of[flow] = { f = l }
     end
     local text = l.buf[l.i]
     if not text then
       local got
-      text, got = head(l, min(line.nf, math.ceil((starts - n) / o.len) + 1))
+      text, got = head(l, min(flow.nf, math.ceil((starts - n) / o.len) + 1))
       if not got then break end
       local bodies = call('HMGET', K.job, unpack(got))
       for i = 1, #got do blobs[got[i]] = bodies[i] end
@@ -68,31 +68,31 @@ local function plain_starts(index, queue, most, who, out, of)
     end
     if not info then break end
 
-    -- The pick: as pick, reenter_order and insert_line do.
+    -- The pick: as pick, reenter_order and insert_flow do.
     l.i, l.popped = l.i + 1, l.popped + 1
-    line.nf = line.nf - 1
-    local tag, h = line.tag, heaps[place_of(index, priority)]
+    flow.nf = flow.nf - 1
+    local tag, h = flow.tag, heaps[place_of(index, priority)]
     if tag > o.vt then o.vt = tag end
-    line.tag, line.since, line.served = tag + g.step, now, line.served + 1
-    if line.nf > 0 then
+    flow.tag, flow.since, flow.served = tag + g.step, now, flow.served + 1
+    if flow.nf > 0 then
       o.turn = o.turn + 1
-      line.pk, line.pt = line.tag, o.turn
+      flow.pk, flow.pt = flow.tag, o.turn
       local top = h[1]
-      top[1], top[2] = line.pk, line.pt
+      top[1], top[2] = flow.pk, flow.pt
       heap.replace(h, top)
     else
-      leave_order(line)
+      leave_order(flow)
       heap.pop(h)
     end
     credit = max(0, min(200, credit + percent) - 100)
-    last_line = line
+    last_flow = flow
 
     -- The start.
     local fence, of_group = M.fence, g.c
     M.fence = fence + 1
     if g.sw ~= M.win then g.sw, g.sn = M.win, 0 end
     g.sn = g.sn + 1
-    of_group[WAITING], of_group[LEASED] = of_group[WAITING] - 1, of_group[LEASED] + 1
+    of_group[WAITING], of_group[RUNNING] = of_group[WAITING] - 1, of_group[RUNNING] + 1
     local b = n * 7
     out[b + 1], out[b + 2], out[b + 3], out[b + 4] = text, fence, info.index, 1
     out[b + 5], out[b + 6], out[b + 7] = info.at, info.timeout, blob
@@ -105,9 +105,10 @@ local function plain_starts(index, queue, most, who, out, of)
   queue.c[priority] = credit
   queue.s, M.started, M.tstarted = queue.s + n, M.started + n, M.tstarted + n
   if granted then granted = granted - n end
+  feedback.starts(index, n)
   M.most = max(M.most, M.started)
-  M.c[WAITING], M.c[LEASED] = M.c[WAITING] - n, M.c[LEASED] + n
-  forget_tags(last_line)
+  M.c[WAITING], M.c[RUNNING] = M.c[WAITING] - n, M.c[RUNNING] + n
+  forget_tags(last_flow)
   in_parts('HSET', K.state, put)
   in_parts('ZADD', K.inflight, ends)
   return n

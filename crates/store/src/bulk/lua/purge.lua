@@ -12,10 +12,10 @@ if retried and g.pq == request then return { nothing(), 'ok' } end
 local seq = tonumber(call('HGET', names.ids(int(g.seq)), id) or nil)
 local J = seq and get_job(seq)
 if not J then return { nothing(), 'no job' } end
-if J.ph ~= DEAD then return { nothing(), 'not dead' } end
+if J.state ~= DEAD then return { nothing(), 'not dead' } end
 local a = get_batch(J.a)
 -- A batch that keeps its results promises every job to the reducer.
-if a.keep and a.status <= AGGREGATING then return { nothing(), 'kept', a.id } end
+if a.keep and a.status <= BATCH.AGGREGATING then return { nothing(), 'kept', a.id } end
 g.pq = request
 drop_job(J)
 write_dropped()

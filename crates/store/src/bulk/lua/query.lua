@@ -13,9 +13,9 @@
 local what = next_arg()
 
 -- When the first job of a flow was accepted. Skips entries of ended jobs, but only a few (see stale).
-local function first_created(g, line)
-  local name = line.nr > 0 and 'r' or line.nt > 0 and 't' or 'f'
-  local key, from = names.line(int(g.seq), line.k, name), 0
+local function first_created(g, flow)
+  local name = flow.nr > 0 and 'r' or flow.nt > 0 and 't' or 'f'
+  local key, from = names.flow(int(g.seq), flow.k, name), 0
   while from < 10000 do
     local got = call('LRANGE', key, from, from == 0 and 0 or from + 99)
     if #got == 0 then return nil end
@@ -33,8 +33,8 @@ end
 -- In whole seconds, or -1: the precision of the core.
 local function waiting_since(g)
   local since
-  for _, line in pairs(g.lines) do
-    local created = line_len(line) > 0 and first_created(g, line)
+  for _, flow in pairs(g.flows) do
+    local created = flow_len(flow) > 0 and first_created(g, flow)
     if created then since = min(since or created, created) end
   end
   return since and floor(since / 1000) * 1000 or -1
@@ -48,7 +48,7 @@ local function group_view(g)
     g.c, of_group, waiting_since(g), g.seq }
 end
 local function job_view(J)
-  return { J.seq, J.v, J.ph, J.att, J.thr, J.at, J.delay, J.death, M.queues[J.queue].n, J.blob, J.text }
+  return view_of(J, get_batch(J.a))
 end
 local function congestion(g)
   local wait, _, level = next_backoff(g)
@@ -75,8 +75,8 @@ elseif what == 'stats' then
       remembered = remembered + queue.o[priority].rem
     end
   end
-  return { common, standing, M.active, M.c, M.tstarted, M.most, C.limit, M.throttles, M.spins, M.groups, M.batches,
-    M.lines + remembered, remembered }
+  return { common, standing, M.active, M.c, M.tstarted, M.most, rate.widest(), M.throttles, M.spins, M.groups, M.batches,
+    M.flows + remembered, remembered }
 elseif what == 'summary' then
   local total, worst, who = 0, 0, ''
   for _, seq in ipairs(call('ZRANGE', K.congested, 0, 9999)) do
@@ -96,7 +96,8 @@ if what == 'group' then
 elseif what == 'batch' then
   local a = find_batch(g, next_arg())
   if not a then return { 'no batch' } end
-  return { common, a.id, a.status, a.sealed and 1 or 0, a.paused and 1 or 0, a.cancelled and 1 or 0, a.c, a.err,
+  return { common, a.id, a.status, a.sealed and 1 or 0, a.paused and 1 or 0, g.paused and 1 or 0,
+    a.cancelled and 1 or 0, a.c, a.err,
     a.cr, a.fin or -1, g.c, call('HGET', K.summary, a.seq), a.cb or '' }
 elseif what == 'job' then
   local seq = call('HGET', names.ids(int(g.seq)), next_arg())
@@ -126,7 +127,7 @@ elseif what == 'jobs' then
   end
   return { common, out, more }
 elseif what == 'limit' then
-  return { common, M.started, C.limit, started_in(g, M.win), M.active }
+  return { common, M.started, rate.window(), started_in(g, M.win), M.active }
 elseif what == 'congestion' then
   return { common, congestion(g) }
 else

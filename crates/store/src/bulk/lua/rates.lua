@@ -28,14 +28,10 @@ local function rps_of(settings, L, queue)
 end
 -- Settings with the rates in effect.
 local function in_force(settings, L)
-  local function milli(rps) return math.max(1, math.floor(rps * 1000)) end
-  if L.global_rps then
-    settings.limit = math.max(1, math.floor(L.global_rps * settings.window / 1000 + 1e-9))
-    settings.milli = milli(L.global_rps)
-  end
+  settings.rps = L.global_rps or settings.rps
   for name, rps in pairs(L.queues) do
     settings.queues[name] = settings.queues[name] or {}
-    settings.queues[name].milli = milli(rps)
+    settings.queues[name].rps = rps
   end
   return settings
 end

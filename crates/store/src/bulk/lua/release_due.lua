@@ -14,10 +14,10 @@ local due = call('ZRANGEBYSCORE', K.delayed, '-inf', now, 'LIMIT', 0, most)
 load_entries(due)
 for _, text in ipairs(due) do
   local J = get_job(tonumber(text))
-  local _, g, line = home(J)
+  local _, g, flow = home(J)
   detach(J)
   set_waiting(g, J)
-  push_returned(g, line, J)
+  push_returned(g, flow, J)
   released = released + 1
 end
 
@@ -31,7 +31,7 @@ while expired < most do
     local J = get_job(tonumber(text))
     zdrop(K.expiring, text)
     skipped = skipped + 1
-    if J and J.ph ~= LEASED then
+    if J and J.state ~= RUNNING then
       detach(J)
       die(J, DIED.EXPIRED, '')
       expired = expired + 1
@@ -84,5 +84,9 @@ drop_stale_heads()
 local bits = flush()
 local next_due, expiring = first_score(K.delayed), first_score(K.expiring)
 if expiring and (not next_due or expiring < next_due) then next_due = expiring end
+for index in ipairs(M.queues) do
+  local till = pair.next(index)
+  if till and (not next_due or till < next_due) then next_due = till end
+end
 local more = call('EXISTS', K.cancelling)
 return { bits, released, expired, recalled, more, next_due or -1 }

@@ -1,28 +1,29 @@
 -- Restores the records of an export, as the core's restore does. Flows enter the order, and finished jobs their list,
 -- once all records are present: until then two sorted sets keep what goes where. Used by import.
 
-local restored_lines, restored_finished = P .. 'importing:lines', P .. 'importing:finished'
+local restored_flows, restored_finished = P .. 'importing:flows', P .. 'importing:finished'
 local function next_flag() return next_arg() == '1' end
 
 -- number, id, base priority, its step, paused, starts per window or "", running at once or "", created.
 local function restore_group()
   M.seq = next_number()
   local id, base_priority, step = next_arg(), next_number(), next_number()
-  if find_group(id) then return 'the group ' .. id .. ' is there twice' end
+  if find_group(id) then return 'the group ' .. id .. ' occurs twice' end
   local g = find_or_create_group(id, base_priority, step)
   g.paused, g.cw, g.cl, g.cr = next_flag(), next_number(), next_number(), next_number()
   if g.paused then g.held = 'P' end
 end
 
--- number, group, id, threshold, keep results, callback or "", implicit, status, sealed, paused, cancelled, confirmed,
--- created, finished or "", total, success, failed, number of errors, errors…, "1" with a summary, summary.
+-- number, group, id, threshold, keep results, callback or "", implicit, status, sealed, paused, cancelled, its fence,
+-- confirmed, created, finished or "", total, success, failed, number of errors, errors…, "1" with a summary, summary.
 local function restore_batch()
   M.seq = next_number()
   local g, id = get_group(next_number()), next_arg()
-  if find_batch(g, id) then return 'the batch ' .. id .. ' of ' .. g.id .. ' is there twice' end
+  if find_batch(g, id) then return 'the batch ' .. id .. ' of ' .. g.id .. ' occurs twice' end
   local threshold, keep, callback, implicit = next_number(), next_flag(), next_arg(), next_flag()
   local a = create_batch(g, id, threshold, keep, implicit, callback ~= '' and callback or nil)
-  a.status, a.sealed, a.paused, a.cancelled, a.conf = next_number(), next_flag(), next_flag(), next_flag(), next_flag()
+  a.status, a.sealed, a.paused, a.cancelled = next_number(), next_flag(), next_flag(), next_flag()
+  a.xf, a.conf = next_number(), next_flag()
   a.cr, a.fin = next_number(), next_number()
   for i = 1, 3 do
     a.c[i] = next_number()
@@ -46,31 +47,30 @@ end
 
 local function restore_finished(J, a, g, at, reason, text)
   J.at, J.lifted, J.text, J.sp, J.dirty = at, true, text, NOWHERE, true
-  shift(g, nil, J.ph)
-  if J.ph == DEAD then
+  shift(g, nil, J.state)
+  if J.state == DEAD then
     J.death = reason
-    zput(K.dead, int(J.seq), J.seq)
+    zput(K.dead, dead_entry(J), 0)
     if is_open(a) and reason ~= DIED.CANCELLED then keep_error(a, text) end
   end
   if is_open(a) then
-    local i = J.ph == DONE and 2 or 3
-    a.c[1], a.c[i], a.status = a.c[1] + 1, a.c[i] + 1, max(a.status, RUNNING)
+    local i = J.state == COMPLETED and 2 or 3
+    a.c[1], a.c[i], a.status = a.c[1] + 1, a.c[i] + 1, max(a.status, BATCH.RUNNING)
   end
   if not a.keep then
     J.sp = FINISHED
-    M.fin = M.fin + 1
     zput(restored_finished, padded(J.seq), at)
   end
 end
 
 local function restore_unfinished(J, a, g, state, at, reason)
-  local line = line_for(g, J.queue, J.v)
-  line.un, a.un = line.un + 1, a.un + 1
+  local flow = flow_for(g, J.queue, J.v)
+  flow.un, a.un = flow.un + 1, a.un + 1
   if is_open(a) then a.c[1] = a.c[1] + 1 end
   if J.exp and not J.lifted then zput(K.expiring, padded(J.seq), J.exp) end
   if state == '' and at and at > now then state, reason = 'l', DELAY.SCHEDULED end
   if state == 'l' then
-    J.ph, J.sp, J.at, J.delay, J.dirty = DELAYED, NOWHERE, at, reason, true
+    J.state, J.sp, J.at, J.delay, J.dirty = DELAYED, NOWHERE, at, reason, true
     zput(K.delayed, padded(J.seq), at)
     if reason ~= DELAY.SCHEDULED then congest(g) end
     shift(g, nil, DELAYED)
@@ -78,17 +78,17 @@ local function restore_unfinished(J, a, g, state, at, reason)
   end
   shift(g, nil, WAITING)
   -- The flow is ordered by its first job: the first returned one, else the first of all.
-  if line_len(line) == 0 or (state == 'w' and line.nr == 0) then
-    zput(restored_lines, int(g.seq) .. ':' .. line.k, J.seq)
+  if flow_len(flow) == 0 or (state == 'w' and flow.nr == 0) then
+    zput(restored_flows, int(g.seq) .. ':' .. flow.k, J.seq)
   end
   if state == 'w' then
     local held = g.held
     g.held = 'I'
-    push_returned(g, line, J)
+    push_returned(g, flow, J)
     g.held = held
   else
-    push(names.line(int(g.seq), line.k, 'f'), entry(J))
-    line.nf = line.nf + 1
+    push(names.flow(int(g.seq), flow.k, 'f'), entry(J))
+    flow.nf = flow.nf + 1
   end
 end
 
@@ -101,7 +101,7 @@ local function restore_job()
   M.seq = seq + 1
   local J = read_job(seq, struct.pack('>I5I6I2', a.seq, created, queue) .. tail)
   if call('HSETNX', names.ids(int(g.seq)), job_id(J), seq) == 0 then
-    return 'the job ' .. job_id(J) .. ' of ' .. g.id .. ' is there twice'
+    return 'the job ' .. job_id(J) .. ' of ' .. g.id .. ' occurs twice'
   end
   call('HSET', K.job, seq, J.blob)
   jobs[seq] = J
@@ -116,7 +116,7 @@ local function restore_job()
   local at, reason, text = next_number(), next_number(), next_arg()
   M.fence = max(M.fence, J.fence + 1)
   if state == 'd' or state == 'x' then
-    J.ph = state == 'd' and DONE or DEAD
+    J.state = state == 'd' and COMPLETED or DEAD
     restore_finished(J, a, g, at, reason, text)
   else
     restore_unfinished(J, a, g, state, at, reason)

@@ -16,14 +16,14 @@ else
   a.paused = false
   -- Parked jobs go back to the head of their flow together.
   for _, parked in ipairs(a.parked) do
-    local line = g.lines[parked.k]
-    local from, to = names.parked(int(a.seq), parked.k), names.line(int(g.seq), parked.k, 'r')
-    if line and parked.n > 0 then
+    local flow = g.flows[parked.k]
+    local from, to = names.parked(int(a.seq), parked.k), names.flow(int(g.seq), parked.k, 'r')
+    if flow and parked.n > 0 then
       local rest = call('LRANGE', to, 0, -1)
       call('RENAME', from, to)
       in_parts('RPUSH', to, rest)
-      line.nr = line.nr + parked.n
-      enter_order(g, line)
+      flow.nr = flow.nr + parked.n
+      enter_order(g, flow)
     else
       call('DEL', from)
     end

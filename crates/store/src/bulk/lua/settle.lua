@@ -2,10 +2,10 @@
 -- a batch.
 -- KEYS  <prefix>{<shard>}:meta
 -- ARGV  as base.lua, then for each outcome: job, fence, outcome, wait (ms) or "", text (result or error). Outcomes: d
---   completed, b completed with a result that is too large (text is the error), f failed, t throttled, r retry, x
---   released
--- RETURNS  facts, then for each: done and 1 if that completed the batch; dead, why, and 1 if that completed the
---   batch; delayed, until when (ms) and why; returned; or stale
+--   completed, b completed with a result that is too large (text is the error), f failed, t throttled, g throttled for its
+--   group, r retry, o retry because of overload, x released
+-- RETURNS  facts, then for each: completed and 1 if that completed the batch; dead, why, and 1 if that completed the
+--   batch; delayed, until when (ms) and why; released; or stale
 -- BOUND  the caller's outcomes; a released job also searches the returned jobs of its flow
 local count = (#ARGV - arg) / 5
 local seqs, states = {}, {}
@@ -17,9 +17,9 @@ for from = 1, count, 4000 do
   for i = from, to do states[i] = got[i - from + 1] end
 end
 -- The job of an outcome, read on demand; nil unless it is running.
-local function leased_job(i)
+local function running_job(i)
   local seq, raw = seqs[i], states[i]
-  if jobs[seq] == nil and raw and string.byte(raw) == LEASED then
+  if jobs[seq] == nil and raw and string.byte(raw) == RUNNING then
     jobs[seq] = read_state({ seq = seq, lifted = false, text = '' }, raw)
   end
   return jobs[seq]
@@ -30,29 +30,30 @@ local function dead(J, reason, text)
   return { 'dead', reason, complete and 1 or 0 }
 end
 local function carry_out(J, outcome, time, text)
-  local a, g, line = home(J)
+  local a, g, flow = home(J)
   local queue, kind = M.queues[J.queue], kind_of(J.kind)
   local failures = J.att
-  if outcome ~= 'd' and outcome ~= 'b' and outcome ~= 'f' and a.cancelled then
+  feedback.outcome(J, g, outcome, time)
+  if outcome ~= 'd' and outcome ~= 'b' and outcome ~= 'f' and is_cancelled(J, a) then
+    if outcome == 'r' or outcome == 'o' then J.att = failures + 1
+    elseif outcome == 't' or outcome == 'g' then J.thr = min(65535, J.thr + 1) end
     return dead(J, DIED.CANCELLED, '')
   end
   if outcome == 'd' or outcome == 'b' then
-    local settings = C.queues[queue.n]
-    if C.cong and settings and settings.slow and now - J.started > settings.slow then cut_pace(queue) end
     if outcome == 'b' then return dead(J, DIED.FAILED, text) end
     g.st[4], g.st[5] = g.st[4] + 1, g.st[5] + J.thr
-    finish(J, DONE, text)
+    finish(J, COMPLETED, text)
     if is_open(a) then a.c[2] = a.c[2] + 1 end
-    return { 'done', complete_if_done(a) and 1 or 0 }
+    return { 'completed', complete_if_done(a) and 1 or 0 }
   elseif outcome == 'f' then
     return dead(J, DIED.FAILED, text)
-  elseif outcome == 't' then
-    if C.cong then cut_pace(queue) end
-    local wait = throttle(g, J)
+  elseif outcome == 't' or outcome == 'g' then
+    J.thr = min(65535, J.thr + 1)
+    local wait = throttle(g)
     local due = now + (time and min(time, C.retry_after) or wait)
     delay(g, J, due, DELAY.API_THROTTLED)
     return { 'delayed', due, DELAY.API_THROTTLED }
-  elseif outcome == 'r' then
+  elseif outcome == 'r' or outcome == 'o' then
     J.att = J.att + 1
     if failures >= kind.retries then return dead(J, DIED.ATTEMPTS, text) end
     local due = now + (time and min(time, C.retry_after) or retry_backoff(kind, failures))
@@ -61,8 +62,8 @@ local function carry_out(J, outcome, time, text)
   else
     J.sp, J.text = NOWHERE, ''
     set_waiting(g, J)
-    give_back(g, line, J)
-    return { 'returned' }
+    give_back(g, flow, J)
+    return { 'released' }
   end
 end
 
@@ -70,10 +71,10 @@ end
 local function before(seq, fence)
   local J = get_job(seq)
   if not J or J.fence ~= fence then return { 'stale' } end
-  if J.ph == DONE then return { 'done', 0 } end
-  if J.ph == DEAD then return { 'dead', J.death, 0 } end
-  if J.ph == DELAYED then return { 'delayed', J.at, J.delay } end
-  return { 'returned' }
+  if J.state == COMPLETED then return { 'completed', 0 } end
+  if J.state == DEAD then return { 'dead', J.death, 0 } end
+  if J.state == DELAYED then return { 'delayed', J.at, J.delay } end
+  return { 'released' }
 end
 
 -- Plain outcomes, "completed" with nothing special about job, batch or group, are counted together: only their state
@@ -81,60 +82,60 @@ end
 -- one.
 local plain, plain_states, plain_ended = {}, {}, {}
 local FENCE_AT, LEASE_AT = 9, 28
-local done_head = string.char(DONE, FINISHED)
-local done_tail = struct.pack('>I7BBBI2', now, DELAY.SCHEDULED, DIED.FAILED, 1, 0)
+local completed_head = string.char(COMPLETED, FINISHED)
+local completed_tail = struct.pack('>I7BBBI2', now, DELAY.SCHEDULED, DIED.FAILED, 1, 0)
 local out = {}
 local function book_plain()
   local last_of = {}
   for _, p in pairs(plain) do
-    local a, g, line, n = p.a, p.g, p.line, p.n
+    local a, g, flow, n = p.a, p.g, p.flow, p.n
     last_of[a] = max(last_of[a] or 0, p.last)
     g.st[4], g.st[5] = g.st[4] + n, g.st[5] + p.throttles
-    g.c[LEASED], M.c[LEASED] = g.c[LEASED] - n + 1, M.c[LEASED] - n + 1
-    g.c[DONE], M.c[DONE] = g.c[DONE] + n - 1, M.c[DONE] + n - 1
-    shift(g, LEASED, DONE)
-    line.un = line.un - n + 1
-    line_loses(g, line)
+    g.c[RUNNING], M.c[RUNNING] = g.c[RUNNING] - n + 1, M.c[RUNNING] - n + 1
+    g.c[COMPLETED], M.c[COMPLETED] = g.c[COMPLETED] + n - 1, M.c[COMPLETED] + n - 1
+    shift(g, RUNNING, COMPLETED)
+    flow.un = flow.un - n + 1
+    flow_loses(g, flow)
     a.un, a.c[2] = a.un - n, a.c[2] + n
   end
   -- The last outcome of a batch, in whichever of its flows, completes it.
   for a, last in pairs(last_of) do
-    if complete_if_done(a) then out[last] = { 'done', 1 } end
+    if complete_if_done(a) then out[last] = { 'completed', 1 } end
   end
   plain = {}
 end
 -- Returns true if the outcome could be counted as a plain one.
 local function book_if_plain(i, at)
   local raw, seq = states[i], seqs[i]
-  if ARGV[at - 2] ~= 'd' or not raw or jobs[seq] ~= nil or string.byte(raw) ~= LEASED then return false end
+  if ARGV[at - 2] ~= 'd' or not raw or jobs[seq] ~= nil or string.byte(raw) ~= RUNNING then return false end
   local throttles, fence = struct.unpack('>I2I7', raw, FENCE_AT - 2)
   if fence ~= tonumber(ARGV[at - 3]) then return false end
-  local _, exp, aseq, queue, priority = struct.unpack('>I7I7I5I2B', raw, LEASE_AT)
+  local started, exp, aseq, queue, priority = struct.unpack('>I7I7I5I2B', raw, LEASE_AT)
   if exp > 0 then return false end
   local key = aseq * 1024 + queue * 4 + priority
   local p = plain[key]
   if not p then
     local a = get_batch(aseq)
-    local g, settings = get_group(a.g), C.queues[M.queues[queue].n]
-    local special = queue > 255 or a.keep or not is_open(a) or g.held == 'L' or (settings and settings.slow)
-    p = { a = a, g = g, line = g.lines[queue .. ':' .. priority], n = 0, throttles = 0, special = special }
+    local g = get_group(a.g)
+    local special = queue > 255 or a.keep or not is_open(a) or g.held == 'L' or pair.of(g, queue)
+    p = { a = a, g = g, flow = g.flows[queue .. ':' .. priority], n = 0, throttles = 0, special = special }
     plain[key] = not special and p or nil
     if special then return false end
   end
   p.n, p.last, p.throttles = p.n + 1, i, p.throttles + throttles
+  feedback.plain(queue, started)
   local text = ARGV[at - 4]
   local n = string.sub(raw, 3, 4)
   if n ~= '\0\0' then
     local a, b = string.byte(n, 1, 2)
     text = text .. ':' .. a * 256 + b
   end
-  push(K.finished, text)
-  M.fin = M.fin + 1
+  keep_finished(p.g, text, now)
   plain_states[#plain_states + 1] = seq
-  plain_states[#plain_states + 1] = done_head .. string.sub(raw, 3, 15) .. done_tail .. ARGV[at]
+  plain_states[#plain_states + 1] = completed_head .. string.sub(raw, 3, 15) .. completed_tail .. ARGV[at]
   plain_ended[#plain_ended + 1] = padded(seq)
   -- The same job a second time in this call is stale.
-  jobs[seq], out[i] = false, { 'done', 0 }
+  jobs[seq], out[i] = false, { 'completed', 0 }
   return true
 end
 
@@ -143,8 +144,8 @@ for i = 1, count do
   if not book_if_plain(i, at) then
     book_plain()
     local seq, fence = seqs[i], tonumber(ARGV[at - 3])
-    local J = leased_job(i)
-    if J and J.ph == LEASED and J.fence == fence then
+    local J = running_job(i)
+    if J and J.state == RUNNING and J.fence == fence then
       end_lease(J)
       out[i] = carry_out(J, ARGV[at - 2], tonumber(ARGV[at - 1]), ARGV[at])
       lease_ended(get_group(get_batch(J.a).g))

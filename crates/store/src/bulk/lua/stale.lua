@@ -2,10 +2,10 @@
 -- has few of them to skip, however many jobs ended at once. Shared by cancel and release_due.
 local function drop_stale_heads()
   for _, g in pairs(groups) do
-    for _, line in pairs(g.lines) do
-      if line.stale and line_len(line) > 0 then
-        local name = line.nr > 0 and 'r' or line.nt > 0 and 't' or 'f'
-        local l, ahead = list(names.line(int(g.seq), line.k, name)), 1
+    for _, flow in pairs(g.flows) do
+      if flow.stale and flow_len(flow) > 0 then
+        local name = flow.nr > 0 and 'r' or flow.nt > 0 and 't' or 'f'
+        local l, ahead = list(names.flow(int(g.seq), flow.k, name)), 1
         while true do
           local text, got = head(l, ahead)
           if got then load_entries(got) end

@@ -5,27 +5,34 @@
 -- RETURNS  the facts that the core decides by, or only the state (0: none) if nothing holds it; or no group or no job
 -- BOUND  inspected jobs are capped as in the core: 100,000 for a position or a due time (numbers only), a thousand
 --   per flow for one that may start; ready is searched completely
-local MAX_LOOKS, LOOKS_PER_LINE = 100000, 1000
+local MAX_INSPECTIONS, INSPECTIONS_PER_FLOW = 100000, 1000
 local group_id, id = next_arg(), next_arg()
 local g = find_group(group_id)
 if not g then return { 'no group' } end
+-- Starts that the queue's rate and its downstream allow in this window.
+local function queue_allowed(queue)
+  local own = rate.allowed(configured(queue), C.window, M.win)
+  downstream.advance(queue.d, configured(queue))
+  local sustained = downstream.rate(queue.d)
+  return sustained and min(own, floor(max(sustained * C.window / 1000.0, 1.0))) or own
+end
 local common = { now, per_group_limit(), window_end() }
 local function flag(b) return b and 1 or 0 end
 
-local function facts_of(J, line, batch_paused, ahead)
-  local queue = M.queues[line.l]
-  return { common, J.ph, queue.n, flag(g.paused), flag(batch_paused), J.at, J.delay, ahead,
-    started_in(g, M.win), g.c[READY], g.c[LEASED], g.cw or -1, g.cl or -1, flag(g.held == M.win), flag(C.strict),
-    C.limit, window_room(), M.ready, pace_limit(queue), queue.s, queue.r, C.ready_max }
+local function facts_of(J, flow, batch_paused, ahead)
+  local queue = M.queues[flow.l]
+  return { common, J.state, queue.n, flag(g.paused), flag(batch_paused), J.at, J.delay, ahead,
+    started_in(g, M.win), g.c[READY], g.c[RUNNING], g.cw or -1, g.cl or -1, flag(g.held == M.win), flag(C.strict),
+    rate.window(), window_room(), M.ready, queue_allowed(queue), queue.s, queue.r, C.ready_max }
 end
 
 -- How many jobs are ahead of an entry of a list. Stale entries do not count.
 local function place(key, text, count)
   if call('LLEN', key) == count then
-    return call('LPOS', key, text, 'MAXLEN', MAX_LOOKS + 1) or MAX_LOOKS
+    return call('LPOS', key, text, 'MAXLEN', MAX_INSPECTIONS + 1) or MAX_INSPECTIONS
   end
   local n = 0
-  for from = 0, MAX_LOOKS - 1, 1000 do
+  for from = 0, MAX_INSPECTIONS - 1, 1000 do
     local entries, seqs = call('LRANGE', key, from, from + 999), {}
     if #entries == 0 then return n end
     for i, other in ipairs(entries) do seqs[i] = parse(other) end
@@ -46,15 +53,15 @@ if id ~= '' then
   local seq = call('HGET', names.ids(int(g.seq)), id)
   local J = seq and get_job(tonumber(seq))
   if not J then return { 'no job' } end
-  if J.ph == LEASED or J.ph == DONE or J.ph == DEAD then return { common, J.ph } end
-  local a, _, line = home(J)
+  if J.state == RUNNING or J.state == COMPLETED or J.state == DEAD then return { common, J.state } end
+  local a, _, flow = home(J)
   local sp, ahead = spot(J, a), 0
-  if J.ph == WAITING and sp == RETURNED then
-    ahead = place(names.line(int(g.seq), line.k, 'r'), entry(J), line.nr)
-  elseif J.ph == WAITING and sp == FRESH then
-    ahead = line.nr + line.nt + place(names.line(int(g.seq), line.k, 'f'), entry(J), line.nf)
+  if J.state == WAITING and sp == RETURNED then
+    ahead = place(names.flow(int(g.seq), flow.k, 'r'), entry(J), flow.nr)
+  elseif J.state == WAITING and sp == FRESH then
+    ahead = flow.nr + flow.nt + place(names.flow(int(g.seq), flow.k, 'f'), entry(J), flow.nf)
   end
-  return facts_of(J, line, a.paused, ahead)
+  return facts_of(J, flow, a.paused, ahead)
 end
 
 -- The highest priority first, then the earliest arrival.
@@ -71,11 +78,11 @@ local function first_ready(index)
   end
 end
 -- The first job of a flow that may start, or its first job if none of the inspected ones may.
-local function first_in_line(line)
-  local first, looked = nil, 0
+local function first_in_flow(flow)
+  local first, inspected = nil, 0
   for _, name in ipairs({ 'r', 't', 'f' }) do
-    local key, from, some = names.line(int(g.seq), line.k, name), 0, 8
-    while from < 10 * LOOKS_PER_LINE do
+    local key, from, some = names.flow(int(g.seq), flow.k, name), 0, 8
+    while from < 10 * INSPECTIONS_PER_FLOW do
       local entries = call('LRANGE', key, from, from + some - 1)
       if #entries == 0 then break end
       load_entries(entries)
@@ -84,8 +91,8 @@ local function first_in_line(line)
         if J then
           first = first or J
           if startable(J) == YES then return J end
-          looked = looked + 1
-          if looked >= LOOKS_PER_LINE then return first end
+          inspected = inspected + 1
+          if inspected >= INSPECTIONS_PER_FLOW then return first end
         end
       end
       from, some = from + #entries, 100
@@ -95,10 +102,10 @@ local function first_in_line(line)
 end
 -- The delayed job that is due first.
 local function first_due()
-  local first, at, looked = nil, nil, 0
+  local first, at, inspected = nil, nil, 0
   for _, text in ipairs(call('ZRANGE', names.batches(int(g.seq)), 0, -1)) do
     local a, from = get_batch(tonumber(text)), 0
-    while a.un > 0 and looked < MAX_LOOKS do
+    while a.un > 0 and inspected < MAX_INSPECTIONS do
       local seqs, members = numbers_from(a, from, 1000), {}
       if #seqs == 0 then break end
       for i, seq in ipairs(seqs) do members[i] = padded(seq) end
@@ -106,7 +113,7 @@ local function first_due()
         due = tonumber(due or nil)
         if due and (not at or due < at or (due == at and seqs[i] < first)) then first, at = seqs[i], due end
       end
-      from, looked = seqs[#seqs] + 1, looked + #seqs
+      from, inspected = seqs[#seqs] + 1, inspected + #seqs
     end
   end
   return first and get_job(first)
@@ -118,19 +125,19 @@ if g.c[READY] > 0 then
   end
 end
 if not best then
-  for _, line in pairs(g.lines) do
-    if line_len(line) > 0 then candidate(first_in_line(line)) end
+  for _, flow in pairs(g.flows) do
+    if flow_len(flow) > 0 then candidate(first_in_flow(flow)) end
   end
 end
 if not best and g.c[WAITING] > 0 then
   -- All waiting jobs are parked: which of them is next does not matter while their batches are paused.
-  for _, line in pairs(g.lines) do
-    if line.un > 0 then return facts_of({ ph = WAITING, at = now, delay = 0 }, line, true, 0) end
+  for _, flow in pairs(g.flows) do
+    if flow.un > 0 then return facts_of({ state = WAITING, at = now, delay = 0 }, flow, true, 0) end
   end
 end
 if not best and g.c[DELAYED] > 0 then best = first_due() end
 if best then
-  local a, _, line = home(best)
-  return facts_of(best, line, a.paused, 0)
+  local a, _, flow = home(best)
+  return facts_of(best, flow, a.paused, 0)
 end
-return { common, g.c[LEASED] > 0 and LEASED or 0 }
+return { common, g.c[RUNNING] > 0 and RUNNING or 0 }

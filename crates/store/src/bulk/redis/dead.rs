@@ -1,21 +1,23 @@
 //! Lists the dead jobs of all shards, and purges one.
 
+use std::cmp::Reverse;
+
+use futures_util::future::join_all;
 use tidegate_core::bulk::dead::MAX_PAGE;
 use tidegate_core::bulk::views::{Cursor, DeadFilter, DeadView, Page, Query};
-use tidegate_core::bulk::{PurgeParams, Refusal};
+use tidegate_core::bulk::{JobSeq, PurgeParams, Refusal};
+use tidegate_core::time::Timestamp;
 use tidegate_redis::Args;
 
-use super::views::SHARD_BITS;
 use super::{Shared, decode, scripts};
 use crate::StoreError;
 use crate::bulk::DeadJob;
 
-/// Above every sequence number of a shard: a listing there begins with the most recently accepted job.
-const FROM_THE_LAST: u64 = (1 << SHARD_BITS) - 1;
+/// The time of death, and the job.
+type Death = (Timestamp, JobSeq);
 
 impl Shared {
-    /// One shard after the other; only the group's own if the filter names a group. The cursor carries the
-    /// shard.
+    /// The pages of all shards, merged; only that of the group's own shard if the filter names a group.
     pub(super) async fn dead(
         &self,
         filter: &DeadFilter,
@@ -23,45 +25,59 @@ impl Shared {
         max: u32,
     ) -> Result<Page<DeadJob>, StoreError> {
         let max = max.clamp(1, MAX_PAGE);
-        let (begun, within) = after.map_or((0, FROM_THE_LAST), |cursor| {
-            (cursor.0 >> SHARD_BITS, cursor.0 & FROM_THE_LAST)
-        });
-        let begun = u32::try_from(begun).unwrap_or(u32::MAX);
         let shards = match &filter.group {
             Some(group) => self.shard_of(group)..self.shard_of(group) + 1,
-            None => begun..self.shards,
+            None => 0..self.shards,
         };
-        let last = shards.end;
-        let mut page = Page {
-            items: Vec::new(),
-            next: None,
+        let pages = join_all(shards.map(|shard| self.dead_of(shard, filter, after, max))).await;
+        let pages = pages.into_iter().collect::<Result<Vec<_>, StoreError>>()?;
+        // A shard that stopped early may have further jobs behind this point.
+        let reached = pages.iter().filter_map(|(_, next)| *next).max();
+        let mut items: Vec<DeadJob> = pages.into_iter().flat_map(|(items, _)| items).collect();
+        items.sort_unstable_by_key(|dead| Reverse(death(dead)));
+        let whole = items.len();
+        items.retain(|dead| reached.is_none_or(|reached| death(dead) >= reached));
+        items.truncate(max as usize);
+        let next = match (items.len() < whole, reached) {
+            (false, reached) => reached,
+            (true, Some(reached)) if (items.len() as u32) < max => Some(reached),
+            (true, _) => items.last().map(death),
         };
-        for shard in shards {
-            let query = Query::Dead {
-                filter: filter.clone(),
-                after: Some(Cursor(if shard == begun { within } else { FROM_THE_LAST })),
-                max: max - page.items.len() as u32,
-            };
-            let mut items = self.look(shard, &query).await?;
-            let numbers = self.numbers(shard);
-            page.items
-                .extend(items.items()?.each(|one| -> Result<_, StoreError> {
-                    Ok(DeadJob {
-                        group: one.name()?,
-                        batch: one.name()?,
-                        details: decode::job(&mut one.items()?, numbers)?,
-                    })
-                })?);
-            if let Some(local) = items.maybe()? {
-                page.next = Some(cursor(shard, local));
-                break;
-            }
-            if page.items.len() as u32 == max && shard + 1 < last {
-                page.next = Some(cursor(shard + 1, FROM_THE_LAST));
-                break;
-            }
-        }
-        Ok(page)
+        Ok(Page {
+            items,
+            next: next.map(|(at, job)| Cursor::of_death(at, job)),
+        })
+    }
+
+    /// One shard's page, and the last job that it inspected if there are more.
+    async fn dead_of(
+        &self,
+        shard: u32,
+        filter: &DeadFilter,
+        after: Option<Cursor>,
+        max: u32,
+    ) -> Result<(Vec<DeadJob>, Option<Death>), StoreError> {
+        let numbers = self.numbers(shard);
+        let local = |cursor: Cursor| {
+            let (at, job) = cursor.death();
+            // The first number of this shard that is not below: those before it come next.
+            let from = job.0.saturating_sub(numbers.shard).div_ceil(numbers.shards);
+            Cursor::of_death(at, JobSeq(from))
+        };
+        let query = Query::Dead {
+            filter: filter.clone(),
+            after: after.map(local),
+            max,
+        };
+        let mut items = self.look(shard, &query).await?;
+        let dead = items.items()?.each(|one| -> Result<_, StoreError> {
+            Ok(DeadJob {
+                group: one.name()?,
+                details: decode::job(&mut one.items()?, numbers)?,
+            })
+        })?;
+        let next = items.maybe()?.zip(items.maybe()?);
+        Ok((dead, next.map(|(at, local)| (Timestamp(at), numbers.job(local)))))
     }
 
     pub(super) async fn purge(&self, p: PurgeParams) -> Result<Result<(), Refusal>, StoreError> {
@@ -77,15 +93,15 @@ impl Shared {
     }
 }
 
-fn cursor(shard: u32, local: u64) -> Cursor {
-    Cursor(u64::from(shard) << SHARD_BITS | local)
+fn death(dead: &DeadJob) -> Death {
+    let view = &dead.details.view;
+    (view.finished_at.unwrap_or_default(), view.seq)
 }
 
 /// The same page as the state machine returns it.
 pub(super) fn without_bodies(page: Page<DeadJob>) -> Page<DeadView> {
     let view = |dead: DeadJob| DeadView {
         group: dead.group,
-        batch: dead.batch,
         job: dead.details.view,
     };
     Page {

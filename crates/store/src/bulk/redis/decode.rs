@@ -52,7 +52,15 @@ pub(super) fn death_reason(index: i64) -> StoreResult<DeathReason> {
 
 pub(super) fn batch_status(index: i64) -> StoreResult<BatchStatus> {
     use BatchStatus::*;
-    let all = [Created, Dispatched, Running, Aggregating, Completed, Failed];
+    let all = [
+        Created,
+        Dispatched,
+        Running,
+        Aggregating,
+        Completed,
+        Failed,
+        Cancelled,
+    ];
     one_of("the status of a batch", &all, index)
 }
 
@@ -143,7 +151,8 @@ pub(super) fn enqueue(
     let mut jobs = Vec::with_capacity(p.jobs.len());
     for job in &p.jobs {
         jobs.push(match answers.value()? {
-            redis::Value::Int(seq) if seq < 0 => Enqueued::Duplicate(numbers.job(seq.unsigned_abs())),
+            redis::Value::Int(0) => Enqueued::Duplicate(None),
+            redis::Value::Int(seq) if seq < 0 => Enqueued::Duplicate(Some(numbers.job(seq.unsigned_abs()))),
             redis::Value::Int(seq) => Enqueued::Accepted(numbers.job(seq as u64)),
             redis::Value::BulkString(why) => Enqueued::Refused(match &why[..] {
                 b"large" => JobRefusal::PayloadTooLarge {
@@ -300,7 +309,7 @@ pub(super) fn lease(mut items: Items, numbers: Numbers) -> StoreResult<ShardLeas
 
 pub(super) fn settled(one: &mut Items) -> StoreResult<Settled> {
     Ok(match one.text()?.as_str() {
-        "done" => Settled::Completed {
+        "completed" => Settled::Completed {
             batch_complete: one.flag()?,
         },
         "dead" => Settled::Dead {
@@ -311,7 +320,7 @@ pub(super) fn settled(one: &mut Items) -> StoreResult<Settled> {
             until: one.time()?,
             reason: delay_reason(one.int()?)?,
         },
-        "returned" => Settled::Released,
+        "released" => Settled::Released,
         "stale" => Settled::Stale,
         other => return Err(odd("what an answer did", other)),
     })
@@ -415,7 +424,8 @@ pub(super) fn group_view(one: &mut Items, common: &Common) -> StoreResult<(Group
 pub(super) fn batch_view(mut items: Items, group: &GroupId, common: &Common) -> StoreResult<BatchView> {
     let id = items.name()?;
     let status = batch_status(items.int()?)?;
-    let (sealed, paused, cancelled) = (items.flag()?, items.flag()?, items.flag()?);
+    let (sealed, paused, group_paused) = (items.flag()?, items.flag()?, items.flag()?);
+    let cancelled = items.flag()?;
     let counts = counts(&mut items.items()?)?;
     let errors = texts(items.items()?)?;
     let created_at = items.time()?;
@@ -427,6 +437,7 @@ pub(super) fn batch_view(mut items: Items, group: &GroupId, common: &Common) -> 
         status,
         sealed,
         paused,
+        group_paused,
         cancelled,
         counts,
         errors,
@@ -442,10 +453,15 @@ pub(super) fn job(one: &mut Items, numbers: Numbers) -> StoreResult<JobDetails> 
     let seq = numbers.job(one.unsigned()?);
     let priority = one_of("a priority", &Priority::ALL, one.int()? - 1)?;
     let state = state(one.int()?)?;
-    let (attempts, throttles) = (one.small()?, one.small()?);
+    let (failures, retries, throttles) = (one.small()?, one.small()?, one.small()?);
     let at = one.time()?;
     let (delay, death) = (delay_reason(one.int()?)?, death_reason(one.int()?)?);
-    let queue = one.name()?;
+    let (batch, queue) = (one.name()?, one.name()?);
+    let last = match state {
+        JobState::Running | JobState::Completed => 1,
+        JobState::Dead => u32::from(death == DeathReason::Failed),
+        _ => 0,
+    };
     let blob = Blob::read(one.bytes()?)?;
     let text: Bytes = one.bytes()?;
     let (mut result, mut error) = (None, None);
@@ -458,11 +474,13 @@ pub(super) fn job(one: &mut Items, numbers: Numbers) -> StoreResult<JobDetails> 
         id: blob.id,
         view: JobView {
             seq,
+            batch,
             kind: blob.kind,
             queue,
             priority,
             state,
-            attempts,
+            attempts: failures + last,
+            max_attempts: retries + 1,
             throttles,
             delayed: (state == JobState::Delayed).then_some((at, delay)),
             deadline: (state == JobState::Running).then_some(at),

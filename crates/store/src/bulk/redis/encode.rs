@@ -78,16 +78,25 @@ pub(super) fn settle<'a>(
             JobOutcome::Failed { error } => {
                 args.text("f").text("").text(&cut(error));
             }
-            JobOutcome::Throttled { retry_after } => {
-                args.text("t").option(*retry_after, |args, after| {
+            JobOutcome::Throttled { retry_after, scope } => {
+                let code = match scope {
+                    ThrottleScope::Queue => "t",
+                    ThrottleScope::Group => "g",
+                };
+                args.text(code).option(*retry_after, |args, after| {
                     args.span(after);
                 });
                 args.text("");
             }
-            JobOutcome::Retry { error, after } => {
-                args.text("r").option(*after, |args, after| {
-                    args.span(after);
-                });
+            JobOutcome::Retry {
+                error,
+                after,
+                overloaded,
+            } => {
+                args.text(if *overloaded { "o" } else { "r" })
+                    .option(*after, |args, after| {
+                        args.span(after);
+                    });
                 args.text(&cut(error));
             }
             JobOutcome::Released => {
@@ -106,11 +115,11 @@ pub(super) fn lease(args: &mut Args, lease: LeaseRef, shards: u64) {
     args.big(lease.job.0 / shards).big(fence);
 }
 
-pub(super) fn target(target: &Target) -> Args {
+pub(super) fn scope(scope: &Scope) -> Args {
     let mut args = Args::default();
-    match target {
-        Target::Group(group) => args.text(group.as_str()).text(""),
-        Target::Batch(group, batch) => args.text(group.as_str()).text(batch.as_str()),
+    match scope {
+        Scope::Group(group) => args.text(group.as_str()).text(""),
+        Scope::Batch(group, batch) => args.text(group.as_str()).text(batch.as_str()),
     };
     args
 }
@@ -136,7 +145,7 @@ pub(super) fn query(query: &Query) -> Args {
     let mut args = Args::default();
     let cursor = |args: &mut Args, after: &Option<views::Cursor>| {
         args.option(*after, |args, cursor| {
-            args.big(cursor.0);
+            args.big(cursor.0 as u64);
         });
     };
     match query {
@@ -165,7 +174,10 @@ pub(super) fn query(query: &Query) -> Args {
             args.number(*max);
         }
         Query::Dead { filter, after, max } => {
-            cursor(&mut args, after);
+            match after.map(views::Cursor::death) {
+                Some((died_at, job)) => args.big(died_at.0).big(job.0),
+                None => args.text("").text(""),
+            };
             args.number(*max).number(dead::MAX_INSPECTIONS);
             args.text(filter.group.as_ref().map_or("", |group| group.as_str()));
             args.text(filter.kind.as_ref().map_or("", |kind| kind.as_str()));

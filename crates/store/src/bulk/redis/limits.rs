@@ -192,7 +192,7 @@ impl Shared {
         })
     }
 
-    /// In order of name. With several shards a queue is as slow as the shard that was throttled last.
+    /// In order of name. Each shard finds out what the downstream sustains of its own calls.
     pub(super) async fn queues(&self) -> StoreResult<Vec<QueueView>> {
         let mut all: BTreeMap<QueueId, QueueView> = BTreeMap::new();
         for shard in 0..self.shards {
@@ -211,24 +211,31 @@ impl Shared {
 }
 
 fn queue(one: &mut Items) -> StoreResult<QueueView> {
-    let thousandths = |items: &mut Items| Ok::<_, StoreError>(items.unsigned()? as f64 / 1000.0);
+    let id = one.name()?;
+    let configured_rps = rate(&one.text()?)?;
+    let sustained = match one.text()?.as_str() {
+        "" => configured_rps,
+        text => rate(text)?,
+    };
     Ok(QueueView {
-        id: one.name()?,
-        configured_rps: thousandths(one)?,
-        rps: thousandths(one)?,
+        id,
+        configured_rps,
+        rps: sustained.min(configured_rps),
         started: one.unsigned()?,
         ready: one.unsigned()?,
         groups_waiting: one.unsigned()?,
         last_cut_at: one.maybe()?.map(Timestamp),
+        held_until: one.maybe()?.map(Timestamp),
     })
 }
 
 fn add(whole: &mut QueueView, one: &QueueView) {
-    whole.rps = whole.rps.min(one.rps);
+    whole.rps = (whole.rps + one.rps).min(whole.configured_rps);
     whole.started += one.started;
     whole.ready += one.ready;
     whole.groups_waiting += one.groups_waiting;
     whole.last_cut_at = whole.last_cut_at.max(one.last_cut_at);
+    whole.held_until = whole.held_until.max(one.held_until);
 }
 
 /// Rates for the counter that all shards share.

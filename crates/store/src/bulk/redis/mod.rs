@@ -37,6 +37,7 @@ use tidegate_core::bulk::config::BulkConfig;
 use tidegate_core::bulk::views::{Cursor, DeadFilter, Page, Query};
 use tidegate_core::bulk::{Command, LeaseOutcome, LeaseParams, Outcome, Refusal, Signals};
 use tidegate_core::clock::Clock;
+use tidegate_core::hash::fnv1a;
 use tidegate_core::ids::{BatchId, GroupId, JobId};
 use tidegate_redis::keys::check_prefix;
 use tidegate_redis::{Args, Caller, Error, Failure, Items, Live, PATIENCE, Request, Script, Servers};
@@ -48,7 +49,7 @@ use super::{BulkNotifier, BulkStore, DeadJob, JobDetails, LeasedJob};
 use crate::StoreError;
 
 /// The version of the key layout. A store with another version is rejected.
-const SCHEMA: u32 = 2;
+const SCHEMA: u32 = 3;
 
 /// Limit: shards of one store; each lease calls all of them.
 pub const MAX_SHARDS: u32 = 64;
@@ -166,7 +167,7 @@ impl RedisBulkStore {
 impl Shared {
     fn shard_of(&self, group: &GroupId) -> u32 {
         // Not the slot of a key: a name may contain braces.
-        let hash = fingerprint(group.as_str().as_bytes());
+        let hash = fnv1a(group.as_str().as_bytes());
         ((hash ^ (hash >> 32)) % u64::from(self.shards)) as u32
     }
 
@@ -394,7 +395,7 @@ impl Request for GrantCall<'_> {
             .arg(self.shared.caller.time())
             .arg(self.starts)
             .arg(self.window);
-        command.arg(pressure.window().0).arg(pressure.limit_per_window());
+        command.arg(pressure.window().0).arg(pressure.global_rps);
         command
             .arg(&live.run_id)
             .arg(self.shared.latest())
@@ -402,7 +403,7 @@ impl Request for GrantCall<'_> {
         let queues = &self.shared.config.queues;
         let own = queues.get(self.queue).and_then(|queue| queue.rps);
         match own {
-            Some(rps) => command.arg((rps * pressure.window().as_secs_f64()).floor().max(1.0) as u64),
+            Some(rps) => command.arg(rps),
             None => command.arg(""),
         };
         command.arg(self.shared.known.ready_in_other_queues(self.queue));
@@ -414,13 +415,6 @@ fn eval(script: &Script, key: &str) -> Cmd {
     let mut command = redis::cmd("FCALL");
     command.arg(&script.function).arg(1).arg(key);
     command
-}
-
-/// FNV-1a: must stay the same in every version, because it spreads groups over shards.
-fn fingerprint(bytes: &[u8]) -> u64 {
-    bytes.iter().fold(0xcbf2_9ce4_8422_2325, |hash, &byte| {
-        (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
-    })
 }
 
 fn signals(bits: i64) -> Signals {

@@ -8,11 +8,11 @@ const BEGIN: &str = "begin(keys, args)";
 const ALONE: &str = "KEYS, ARGV, call = keys, args, redis.call";
 
 library! {
-    part "bulk", files "../lua/", shared ["base", "group", "batch", "congestion", "job", "pick", "cancelling", "plain"];
+    part "bulk", files "../lua/", shared ["base", "rate", "downstream", "group", "batch", "congestion", "job", "pick", "cancelling", "plain"];
     OPEN: Write ALONE "open" after "rates";
     GRANT: Write ALONE "grant" after "rates";
     ADOPT_RATES: Write ALONE "adopt_rates" after "rates";
-    ENQUEUE: Write BEGIN "enqueue";
+    ENQUEUE: Write BEGIN "enqueue" after "dropping";
     OPEN_BATCH: Write BEGIN "open_batch";
     SEAL_BATCH: Write BEGIN "seal_batch";
     ADMIT: Write BEGIN "admit";

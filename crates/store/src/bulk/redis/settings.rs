@@ -12,11 +12,6 @@ fn ms(span: Millis) -> u64 {
     span.0.min(MAX_NUMBER)
 }
 
-/// Thousandths of a start per second, the unit of the core.
-fn milli(rps: f64) -> u64 {
-    ((rps * 1000.0) as u64).max(1)
-}
-
 fn kind(config: &BulkConfig, settings: &JobTypeConfig) -> Value {
     let (pool, pressure) = (&config.worker_pool, &config.backpressure);
     let queue = settings.queue.clone().unwrap_or_else(default_queue);
@@ -44,8 +39,6 @@ pub(super) fn for_scripts(config: &BulkConfig) -> String {
         .map(|(name, settings)| {
             let settings = json!({
                 "rps": settings.rps,
-                "milli": settings.rps.map(milli),
-                "slow": settings.slow_ms.map(ms),
             });
             // Absent, not null: the scripts treat null as a value.
             let Value::Object(mut settings) = settings else {
@@ -57,7 +50,6 @@ pub(super) fn for_scripts(config: &BulkConfig) -> String {
         .collect();
     json!({
         "window": pressure.window().0,
-        "limit": pressure.limit_per_window(),
         "hold_job": pressure.hold == Hold::Job,
         "strict": pressure.strict_share,
         "score": fair.policy == FairPolicy::Score,
@@ -67,6 +59,7 @@ pub(super) fn for_scripts(config: &BulkConfig) -> String {
         "ready_max": pressure.ready_queue_max_size,
         "retry_after": ms(pressure.max_retry_after_ms),
         "cong": congestion.enabled,
+        "adaptive": congestion.enabled && congestion.adaptive,
         "base": ms(congestion.base_backoff_ms),
         "cmax": ms(congestion.max_backoff_ms),
         "stats_age": ms(congestion.stats_retention_ms),
@@ -75,10 +68,10 @@ pub(super) fn for_scripts(config: &BulkConfig) -> String {
         "known_only": limits.known_job_types_only,
         "job_age": ms(keep.finished_job_ms),
         "jobs_max": keep.finished_jobs_max.min(MAX_NUMBER),
+        "jobs_max_group": keep.finished_jobs_max_per_group.min(MAX_NUMBER),
         "batch_age": ms(keep.finished_batch_ms),
         "batches_max": keep.finished_batches_max.min(MAX_NUMBER),
         "rps": pressure.global_rps,
-        "milli": milli(pressure.global_rps),
         "kind": kind(config, &JobTypeConfig::default()),
         "kinds": kinds,
         "queues": queues,

@@ -47,8 +47,8 @@ impl Shared {
                     .await?;
                 Outcome::ConfirmCompletion(plain(done, &p.group, Some(&p.batch))?)
             }
-            Command::Pause(p) => Outcome::Pause(self.of_target(&scripts::PAUSE, &p.target).await?),
-            Command::Resume(p) => Outcome::Resume(self.of_target(&scripts::RESUME, &p.target).await?),
+            Command::Pause(p) => Outcome::Pause(self.of_scope(&scripts::PAUSE, &p.scope).await?),
+            Command::Resume(p) => Outcome::Resume(self.of_scope(&scripts::RESUME, &p.scope).await?),
             Command::Cancel(p) => Outcome::Cancel(self.cancel(p).await?),
             Command::ConfigureGroup(p) => Outcome::ConfigureGroup(self.configure_group(p).await?),
             Command::Replay(p) => Outcome::Replay(self.replay(p).await?),
@@ -452,15 +452,15 @@ impl Shared {
         })
     }
 
-    async fn of_target(&self, script: &Script, target: &Target) -> StoreResult<Result<(), Refusal>> {
-        let (group, batch) = names(target);
-        let items = self.of_group(script, group, &encode::target(target)).await?;
+    async fn of_scope(&self, script: &Script, scope: &Scope) -> StoreResult<Result<(), Refusal>> {
+        let (group, batch) = names(scope);
+        let items = self.of_group(script, group, &encode::scope(scope)).await?;
         plain(items, group, batch)
     }
 
     async fn cancel(&self, p: CancelParams) -> StoreResult<Result<CancelOutcome, Refusal>> {
-        let (group, batch) = names(&p.target);
-        let mut args = encode::target(&p.target);
+        let (group, batch) = names(&p.scope);
+        let mut args = encode::scope(&p.scope);
         args.number(p.max);
         let mut items = self.of_group(&scripts::CANCEL, group, &args).await?;
         let said = items.text()?;
@@ -493,7 +493,6 @@ impl Shared {
         let mut items = self.call(shard, &scripts::REPLAY, &args).await?;
         Ok(match items.text()?.as_str() {
             "ok" => Ok(self.numbers(shard).job(items.unsigned()?)),
-            "cancelled" => Err(Refusal::Cancelled(items.name()?)),
             said => Err(decode::refusal(said, &p.group, None, Some(&p.job))?),
         })
     }
@@ -538,10 +537,10 @@ fn in_turn(jobs: Vec<Vec<LeasedJob>>) -> Vec<LeasedJob> {
     all.into_iter().map(|(_, job)| job).collect()
 }
 
-fn names(target: &Target) -> (&GroupId, Option<&BatchId>) {
-    match target {
-        Target::Group(group) => (group, None),
-        Target::Batch(group, batch) => (group, Some(batch)),
+fn names(scope: &Scope) -> (&GroupId, Option<&BatchId>) {
+    match scope {
+        Scope::Group(group) => (group, None),
+        Scope::Batch(group, batch) => (group, Some(batch)),
     }
 }
 

@@ -13,8 +13,8 @@ use crate::bulk::JobDetails;
 
 type StoreResult<T> = Result<T, StoreError>;
 
-/// Limit: a cursor over the groups or dead jobs of several shards carries the shard in these bits and above.
-pub(super) const SHARD_BITS: u32 = 46;
+/// Limit: a cursor over the groups of several shards carries the shard in these bits and above.
+const SHARD_BITS: u32 = 46;
 
 impl Shared {
     pub(super) async fn query(&self, query: Query) -> StoreResult<Result<View, Refusal>> {
@@ -132,7 +132,7 @@ impl Shared {
         let query = Query::BatchJobs {
             group: group.clone(),
             batch: batch.clone(),
-            after: after.map(|cursor| Cursor(cursor.0 / numbers.shards)),
+            after: after.map(|cursor| Cursor(cursor.0 / u128::from(numbers.shards))),
             max,
         };
         let mut items = match self.look_at(group, &query).await? {
@@ -141,7 +141,10 @@ impl Shared {
         };
         let jobs = items.items()?.each(|one| decode::job(one, numbers))?;
         let more = items.flag()?;
-        let next = jobs.last().filter(|_| more).map(|last| Cursor(last.view.seq.0));
+        let next = jobs
+            .last()
+            .filter(|_| more)
+            .map(|last| Cursor(last.view.seq.0.into()));
         Ok(Ok(Page { items: jobs, next }))
     }
 
@@ -180,11 +183,11 @@ impl Shared {
                 last = number;
             }
             if more {
-                page.next = Some(Cursor(u64::from(shard) << SHARD_BITS | last));
+                page.next = Some(group_cursor(shard, last));
                 break;
             }
             if page.items.len() as u32 == max && shard + 1 < self.shards {
-                page.next = Some(Cursor(u64::from(shard + 1) << SHARD_BITS));
+                page.next = Some(group_cursor(shard + 1, 0));
                 break;
             }
         }
@@ -228,6 +231,10 @@ impl Shared {
         whole.groups = groups;
         Ok(whole)
     }
+}
+
+fn group_cursor(shard: u32, number: u64) -> Cursor {
+    Cursor((u64::from(shard) << SHARD_BITS | number).into())
 }
 
 fn common_items(common: Value) -> Items {

@@ -63,7 +63,7 @@ fn facts(state: i64, mut items: Items, common: &Common) -> StoreResult<WhyFacts>
         group: GroupFacts {
             started: items.unsigned()?,
             ready: items.unsigned()?,
-            leased: items.unsigned()?,
+            running: items.unsigned()?,
             starts_per_window: items.maybe()?,
             max_running: items.maybe()?,
             held: items.flag()?,

@@ -73,7 +73,7 @@ async fn dead(store: &EmbeddedBulkStore) -> Vec<String> {
     page.items
         .iter()
         .map(|dead| {
-            assert_eq!((&dead.group, &dead.batch), (&group(), &batch()));
+            assert_eq!((&dead.group, &dead.details.view.batch), (&group(), &batch()));
             assert_eq!(dead.details.error.as_deref(), Some("no"));
             dead.details.id.to_string()
         })
@@ -131,4 +131,105 @@ async fn dead_jobs_purges_callbacks_and_waiting_survive_a_power_cut() {
     let store = open(&disk.after_power_cut(0), &clock);
     assert_eq!(dead(&store).await, ["job-1", "job-0"]);
     assert_eq!(views(&store).await.1.counts, batch_before.counts);
+}
+
+async fn drop_all(store: &EmbeddedBulkStore) -> u32 {
+    let params = DropFinishedParams {
+        max: 100,
+        older_than: Some(Millis(1)),
+    };
+    store.call(params).await.unwrap().jobs
+}
+
+async fn state(store: &EmbeddedBulkStore, id: &str) -> JobState {
+    let details = store.job(&group(), &JobId::new(id).unwrap()).await;
+    details.unwrap().unwrap().view.state
+}
+
+#[tokio::test]
+async fn ids_of_dropped_jobs_survive_a_power_cut_until_their_batch_is_decided() {
+    let (disk, clock) = (MemoryDisk::default(), Arc::new(ManualClock::at(BEGIN)));
+    let store = open(&disk, &clock);
+    enqueue(&store, 0..3).await;
+    fail(&store, 3).await;
+    clock.advance(Millis(1_000));
+    assert_eq!(drop_all(&store).await, 3);
+    // Its counts are synced with the next command.
+    enqueue(&store, 3..4).await;
+
+    let disk = disk.after_power_cut(0);
+    // The window of before counts as spent.
+    clock.advance(Millis(60_000));
+    let store = open(&disk, &clock);
+    enqueue(&store, 0..5).await;
+    assert_eq!(views(&store).await.1.counts.total, 5, "only job-4 is new");
+    let seal = SealBatchParams {
+        group: group(),
+        batch: Some(batch()),
+    };
+    store.call(seal).await.unwrap().unwrap();
+    fail(&store, 2).await;
+    let claim = ClaimAggregationParams {
+        owner: Owner::new("aggregator").unwrap(),
+        max: 1,
+        claim_for: Millis(1_000),
+    };
+    let claimed = store.call(claim).await.unwrap().remove(0);
+    let finish = FinishAggregationParams {
+        group: group(),
+        batch: batch(),
+        claim: claimed.claim,
+        summary: Ok("sum".into()),
+    };
+    assert_eq!(store.call(finish).await.unwrap(), Ok(BatchStatus::Failed));
+
+    let store = open(&disk.after_power_cut(0), &clock);
+    let again = EnqueueParams {
+        group: group(),
+        batch: Some(BatchId::new("summer").unwrap()),
+        base_priority: None,
+        jobs: vec![NewJob {
+            id: JobId::new("job-0").unwrap(),
+            kind: JobType::new("mail").unwrap(),
+            priority: Priority::Normal,
+            payload: "hello".into(),
+            run_at: None,
+            expires_at: None,
+        }],
+    };
+    let again = store.call(again).await.unwrap().unwrap();
+    assert!(matches!(again.jobs[..], [Enqueued::Accepted(_)]), "{again:?}");
+}
+
+#[tokio::test]
+async fn a_job_replayed_after_its_batch_was_cancelled_still_runs_after_a_power_cut() {
+    let (disk, clock) = (MemoryDisk::default(), Arc::new(ManualClock::at(BEGIN)));
+    let store = open(&disk, &clock);
+    enqueue(&store, 0..3).await;
+    let cancel = CancelParams {
+        scope: Scope::Batch(group(), batch()),
+        max: 2,
+    };
+    assert!(store.call(cancel).await.unwrap().unwrap().more);
+    let replay = ReplayParams {
+        group: group(),
+        job: JobId::new("job-0").unwrap(),
+    };
+    store.call(replay).await.unwrap().unwrap();
+
+    clock.advance(Millis(60_000));
+    let store = open(&disk.after_power_cut(0), &clock);
+    store.call(ReleaseDueParams { max: 100 }).await.unwrap();
+    assert_eq!(
+        state(&store, "job-2").await,
+        JobState::Dead,
+        "the cancellation goes on"
+    );
+    assert_eq!(
+        state(&store, "job-0").await,
+        JobState::Waiting,
+        "but not for this one"
+    );
+    fail(&store, 10).await;
+    assert_eq!(state(&store, "job-0").await, JobState::Dead);
 }

@@ -422,9 +422,9 @@ async fn a_stream_makes_the_same_store_again() {
     for (broken, why) in [
         (&stream[..stream.len() - 30], "line 7"),
         (&b""[..], "does not begin with a Tidegate header"),
-        (&b"{\"header\":{\"tidegateExport\":2}}\n"[..], "has version 2"),
+        (&b"{\"header\":{\"tidegateExport\":1}}\n"[..], "has version 1"),
         (
-            &b"{\"header\":{\"tidegateExport\":1}}\n"[..],
+            &b"{\"header\":{\"tidegateExport\":2}}\n"[..],
             "ends without its last line",
         ),
     ] {

@@ -89,7 +89,10 @@ async fn every_key_of_a_shard_is_in_one_slot() {
         JobOutcome::Completed {
             result: Bytes::from_static(b"fine"),
         },
-        JobOutcome::Throttled { retry_after: None },
+        JobOutcome::Throttled {
+            retry_after: None,
+            scope: ThrottleScope::Queue,
+        },
         JobOutcome::Failed { error: "no".into() },
         JobOutcome::Released,
     ];

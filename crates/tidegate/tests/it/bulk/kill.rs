@@ -11,6 +11,7 @@ use tidegate::config::BulkConfig;
 use tidegate::views::{Query, View};
 use tidegate::{BatchStatus, Error, Job, JobError, Millis, Options, Submission, Tidegate};
 use tidegate_core::bulk::Refusal;
+use tidegate_core::rng::Rng;
 use tidegate_store::bulk::{BulkStoreExt, EmbeddedBulkOptions, EmbeddedBulkStore};
 
 use tidegate_testkit::child;
@@ -123,19 +124,6 @@ async fn submit_all(tide: &Tidegate, folder: &Path) {
     }
 }
 
-/// Moments to kill at: the same for the same seed.
-struct Lcg(u64);
-
-impl Lcg {
-    fn within(&mut self, range: std::ops::Range<u64>) -> u64 {
-        self.0 = self
-            .0
-            .wrapping_mul(6_364_136_223_846_793_005)
-            .wrapping_add(1_442_695_040_888_963_407);
-        range.start + (self.0 >> 33) % (range.end - range.start)
-    }
-}
-
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn twenty_kills_lose_nothing() {
     if let Some(folder) = child::folder() {
@@ -144,7 +132,7 @@ async fn twenty_kills_lose_nothing() {
     let folder = tempfile::tempdir().unwrap();
     let seed = std::env::var("TIDEGATE_TEST_SEED").map_or(20, |seed| seed.parse().unwrap());
     println!("TIDEGATE_TEST_SEED={seed}");
-    let mut moments = Lcg(seed);
+    let mut moments = Rng::new(seed);
     let (mut hit_submitting, mut leased) = (0, 0);
     let chunks: u64 = GROUPS.iter().map(|(_, jobs)| jobs.div_ceil(CHUNK as u64)).sum();
     for kill in 0..KILLS {
@@ -152,11 +140,11 @@ async fn twenty_kills_lose_nothing() {
         let mut running = child::spawn("bulk::kill::twenty_kills_lose_nothing", folder.path(), "");
         running.says("RUNNING").await;
         if kill % 2 == 0 {
-            for _ in 0..moments.within(0..chunks * 3 / 4) {
+            for _ in 0..moments.below(chunks * 3 / 4) {
                 running.says("SUBMITTED").await;
             }
         } else {
-            let life = Duration::from_millis(moments.within(LIFE_MS));
+            let life = Duration::from_millis(moments.between(LIFE_MS.start, LIFE_MS.end - 1));
             if let Ok(ended) = tokio::time::timeout(life, running.process.wait()).await {
                 panic!("the child ended by itself before kill {kill}: {ended:?}");
             }

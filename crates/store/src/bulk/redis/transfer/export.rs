@@ -3,7 +3,7 @@
 //! Numbers of several shards become numbers of the whole store: `local × shards + shard`, for jobs, batches and
 //! groups alike. Leases are omitted: a running job starts again after the import.
 
-use std::collections::{HashSet, VecDeque};
+use std::collections::{HashMap, HashSet, VecDeque};
 use std::io::Write;
 
 use tidegate_core::bulk::record::{
@@ -19,7 +19,7 @@ use crate::bulk::redis::blob::Blob;
 use crate::bulk::redis::decode::{self, Numbers};
 use crate::bulk::redis::limits::StoredLimits;
 use crate::bulk::redis::scripts;
-use crate::bulk::transfer::{Counts, ExportWriter, Line, unwritten};
+use crate::bulk::transfer::{self, Counts, ExportWriter, Line, unwritten};
 
 /// Limit: records per call.
 const GROUPS: u32 = 500;
@@ -62,7 +62,8 @@ struct Shard<'a> {
     numbers: Numbers,
     /// Groups already written, by the numbers of the shard.
     groups: HashSet<u64>,
-    batches: HashSet<u64>,
+    /// Each with the fence of its cancellation, or 0.
+    batches: HashMap<u64, u64>,
     runs: Vec<Run>,
 }
 
@@ -76,7 +77,7 @@ impl<'a> Shard<'a> {
                 shards: place.shards.into(),
             },
             groups: HashSet::new(),
-            batches: HashSet::new(),
+            batches: HashMap::new(),
             runs: Vec::new(),
         }
     }
@@ -126,7 +127,7 @@ impl<'a> Shard<'a> {
                 }
                 batch.record.seq = BatchSeq(self.whole(batch.local));
                 batch.record.group = GroupSeq(self.whole(batch.group));
-                self.batches.insert(batch.local);
+                self.batches.insert(batch.local, batch.cancel_fence);
                 writer.write(&Line::Batch(batch.record)).map_err(unwritten)?;
                 let mut last = batch.runs.last().copied().filter(|_| batch.more_runs);
                 self.runs.append(&mut batch.runs);
@@ -162,10 +163,13 @@ impl<'a> Shard<'a> {
                 args.big(first).big(count);
             }
             let mut items = self.page(&args).await?;
-            for (batch, record, state) in items.items()?.each(|one| job(one, self.numbers))? {
+            for (batch, record, fence, mut state) in items.items()?.each(|one| job(one, self.numbers))? {
                 // Its batch was created after the batches were written.
-                if !self.batches.contains(&batch) {
+                let Some(&cancel_fence) = self.batches.get(&batch) else {
                     continue;
+                };
+                if let Some(state) = &mut state {
+                    state.fence = transfer::exported_fence(Fence(fence), Fence(cancel_fence));
                 }
                 let job = JobRecord {
                     batch: BatchSeq(self.whole(batch)),
@@ -255,6 +259,7 @@ struct Batch {
     local: u64,
     group: u64,
     record: BatchRecord,
+    cancel_fence: u64,
     runs: Vec<Run>,
     more_runs: bool,
 }
@@ -269,6 +274,7 @@ fn batch(one: &mut Items) -> StoreResult<Batch> {
     };
     let status = decode::batch_status(one.int()?)?;
     let (sealed, paused, cancelled) = (one.flag()?, one.flag()?, one.flag()?);
+    let cancel_fence = one.unsigned()?;
     let (implicit, confirmed) = (one.flag()?, one.flag()?);
     let (created_at, finished_at) = (one.time()?, one.maybe()?.map(Timestamp));
     let mut counts = one.items()?;
@@ -288,6 +294,7 @@ fn batch(one: &mut Items) -> StoreResult<Batch> {
         sealed,
         paused,
         cancelled,
+        cancel_fence: transfer::exported_cancel_fence(cancelled),
         implicit,
         created_at,
         finished_at,
@@ -300,16 +307,17 @@ fn batch(one: &mut Items) -> StoreResult<Batch> {
         local,
         group,
         record,
+        cancel_fence: if cancelled { cancel_fence } else { 0 },
         runs: runs(one.items()?)?,
         more_runs: one.flag()?,
     })
 }
 
-/// With the shard's number of its batch.
-fn job(one: &mut Items, numbers: Numbers) -> StoreResult<(u64, JobRecord, Option<JobProgress>)> {
+/// With the shard's number of its batch, and its fence.
+fn job(one: &mut Items, numbers: Numbers) -> StoreResult<(u64, JobRecord, u64, Option<JobProgress>)> {
     let seq = numbers.job(one.unsigned()?);
     let state = decode::state(one.int()?)?;
-    let in_line = one.int()? != 0;
+    let in_flow = one.int()? != 0;
     let attempts = one.small()?.min(u16::MAX.into()) as u16;
     let throttles = one.small()?.min(u16::MAX.into()) as u16;
     let fence = one.unsigned()?;
@@ -332,7 +340,7 @@ fn job(one: &mut Items, numbers: Numbers) -> StoreResult<(u64, JobRecord, Option
             error: String::from_utf8_lossy(&text).into_owned(),
         },
         // Denied by a window: it is in its flow.
-        JobState::Delayed if !in_line => StoredState::Delayed {
+        JobState::Delayed if !in_flow => StoredState::Delayed {
             due: at,
             reason: delay,
         },
@@ -348,7 +356,6 @@ fn job(one: &mut Items, numbers: Numbers) -> StoreResult<(u64, JobRecord, Option
     let state = JobProgress {
         attempts,
         throttles,
-        // Fencing tokens are local to a store: they mean nothing elsewhere.
         fence: Fence::default(),
         expires: expires_at.is_some() && !lifted,
         state,
@@ -364,7 +371,7 @@ fn job(one: &mut Items, numbers: Numbers) -> StoreResult<(u64, JobRecord, Option
         expires_at,
         payload: blob.payload,
     };
-    Ok((blob.batch, record, (!follows_from_record).then_some(state)))
+    Ok((blob.batch, record, fence, (!follows_from_record).then_some(state)))
 }
 
 #[cfg(test)]

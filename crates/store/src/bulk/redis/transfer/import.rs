@@ -93,7 +93,7 @@ impl Import<'_> {
         for shard in 0..self.place.shards {
             self.write(shard).await?;
             self.drain(shard, "finished").await?;
-            self.drain(shard, "lines").await?;
+            self.drain(shard, "flows").await?;
             self.settle_batches(shard).await?;
         }
         for shard in (0..self.place.shards).rev() {
@@ -240,6 +240,7 @@ impl Import<'_> {
         args.flag(batch.sealed)
             .flag(batch.paused)
             .flag(batch.cancelled)
+            .big(batch.cancel_fence.0)
             .flag(batch.confirmed);
         args.big(batch.created_at.0)
             .option(batch.finished_at, |args, at| {
@@ -306,5 +307,5 @@ impl Import<'_> {
 }
 
 fn twice(what: &str, number: u64) -> StoreError {
-    StoreError::Import(format!("the number {number} of a {what} is there twice"))
+    StoreError::Import(format!("the number {number} of a {what} occurs twice"))
 }

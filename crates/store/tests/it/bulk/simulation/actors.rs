@@ -6,8 +6,8 @@ use tidegate_core::bulk::{
     AdmitParams, BatchOptions, CancelParams, Ceilings, ClaimAggregationParams, ConfigureGroupParams,
     ConfirmCompletionParams, DropFinishedParams, EnqueueParams, Enqueued, ExpireLeasesParams, ExtendParams,
     FinishAggregationParams, JobOutcome, JobState, LeaseParams, NewJob, OpenBatchParams, Opened, PauseParams,
-    Priority, ReleaseDueParams, ResumeParams, SealBatchParams, SettleParams, Settlement,
-    SnapshotCongestionParams, Stop, Target,
+    Priority, ReleaseDueParams, ResumeParams, Scope, SealBatchParams, SettleParams, Settlement,
+    SnapshotCongestionParams, Stop, ThrottleScope,
 };
 use tidegate_core::ids::{BatchId, JobId, Owner, QueueId};
 use tidegate_core::time::Millis;
@@ -103,9 +103,13 @@ impl Simulation {
                 in_order: job.run_at.is_none() && job.expires_at.is_none(),
             };
             match answer {
-                Enqueued::Accepted(seq) => self.oracle.accept(seq, accepted, self.profile.forgetful),
+                // The ids of cancelled jobs are free again.
+                Enqueued::Accepted(seq) => {
+                    let may_repeat = self.profile.forgetful || self.oracle.disordered.contains(&index);
+                    self.oracle.accept(seq, accepted, may_repeat);
+                }
                 // Accepted before the crash, although the answer was lost.
-                Enqueued::Duplicate(seq) if !self.oracle.jobs.contains_key(&seq) => {
+                Enqueued::Duplicate(Some(seq)) if !self.oracle.jobs.contains_key(&seq) => {
                     assert!(again, "{:?} of {index} is no duplicate", job.id);
                     self.oracle.accept(seq, accepted, true);
                 }
@@ -203,11 +207,17 @@ impl Simulation {
                 60..66 => JobOutcome::Failed { error: "no".into() },
                 66..78 => {
                     let retry_after = self.rng.percent(50).then(|| Millis(self.rng.below(2_000)));
-                    JobOutcome::Throttled { retry_after }
+                    let scope = if !self.profile.plain && self.rng.percent(50) {
+                        ThrottleScope::Group
+                    } else {
+                        ThrottleScope::Queue
+                    };
+                    JobOutcome::Throttled { retry_after, scope }
                 }
                 78..92 => JobOutcome::Retry {
                     error: "not now".into(),
                     after: None,
+                    overloaded: self.rng.percent(30),
                 },
                 _ => JobOutcome::Released,
             };
@@ -330,15 +340,15 @@ impl Simulation {
         });
     }
 
-    fn target(&mut self) -> (u64, Target) {
+    fn scope(&mut self) -> (u64, Scope) {
         let index = self.rng.below(self.profile.groups);
         let group = self.group(index);
         if self.next_batch > 0 && self.rng.percent(50) {
             let number = self.rng.between(1, self.next_batch);
             let batch = BatchId::new(format!("batch-{number}")).expect("a short name");
-            (index, Target::Batch(group, batch))
+            (index, Scope::Batch(group, batch))
         } else {
-            (index, Target::Group(group))
+            (index, Scope::Group(group))
         }
     }
 
@@ -347,18 +357,18 @@ impl Simulation {
         if self.profile.plain {
             return;
         }
-        let (index, target) = self.target();
+        let (index, scope) = self.scope();
         match self.rng.below(10) {
             0..3 => {
                 self.oracle.disordered.insert(index);
-                let _ = self.risky(PauseParams { target });
+                let _ = self.risky(PauseParams { scope });
             }
             3..7 => {
-                let _ = self.risky(ResumeParams { target });
+                let _ = self.risky(ResumeParams { scope });
             }
             7 => {
                 let max = self.rng.between(1, 30) as u32;
-                let _ = self.risky(CancelParams { target, max });
+                let _ = self.risky(CancelParams { scope, max });
                 self.oracle.disordered.insert(index);
             }
             8 => {
@@ -409,7 +419,7 @@ impl Simulation {
         for index in 0..self.profile.groups {
             let group = self.group(index);
             let _ = self.sure(ResumeParams {
-                target: Target::Group(group.clone()),
+                scope: Scope::Group(group.clone()),
             });
             let none = Some(Ceilings::default());
             let _ = self.sure(ConfigureGroupParams {
@@ -421,7 +431,7 @@ impl Simulation {
         for ((index, batch), _) in self.oracle.accepted.clone() {
             let group = self.group(index);
             let _ = self.sure(ResumeParams {
-                target: Target::Batch(group.clone(), batch.clone()),
+                scope: Scope::Batch(group.clone(), batch.clone()),
             });
             let _ = self.sure(SealBatchParams {
                 group,
@@ -451,7 +461,11 @@ impl Simulation {
                 return self.check_end();
             }
         }
-        panic!("the world does not come to rest: {:?}", self.stats());
+        panic!(
+            "the world does not come to rest: {:?} {:?}",
+            self.stats(),
+            self.read(Query::Queues)
+        );
     }
 
     fn all_decided(&mut self) -> bool {

@@ -24,8 +24,9 @@ impl Simulation {
                 break;
             }
         }
-        let seqs: Vec<_> = all.iter().map(|dead| dead.details.view.seq).collect();
-        assert!(seqs.is_sorted_by(|one, next| one > next), "{seqs:?}");
+        let death = |dead: &DeadJob| (dead.details.view.finished_at, dead.details.view.seq);
+        let deaths: Vec<_> = all.iter().map(death).collect();
+        assert!(deaths.is_sorted_by(|one, next| one > next), "{deaths:?}");
         for dead in &all {
             self.oracle.listed_as_dead(self.group_index(&dead.group), dead);
         }

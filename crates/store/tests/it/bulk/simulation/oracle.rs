@@ -44,6 +44,8 @@ pub(super) struct Oracle {
     by_id: HashMap<(u64, JobId), JobSeq>,
     /// Starts by window, over the whole history, crashes included.
     starts: HashMap<u64, u64>,
+    /// The window in which each lease started.
+    windows: HashMap<LeaseRef, u64>,
     last_fence: Fence,
     completed: BTreeSet<(u64, BatchId)>,
     pub(super) decided: BTreeSet<(u64, BatchId)>,
@@ -79,7 +81,15 @@ impl Oracle {
             again || !self.by_id.contains_key(&key),
             "{key:?} was accepted twice"
         );
-        self.by_id.insert(key, seq);
+        let before = self.by_id.insert(key, seq);
+        if let Some(before) = before.and_then(|seq| self.jobs.get_mut(&seq)) {
+            assert!(
+                !before.done || again,
+                "{before:?} was answered as done and came again"
+            );
+            // Cancelled: this one took its place.
+            before.purged = true;
+        }
         *self.accepted.entry((job.group, job.batch.clone())).or_default() += 1;
         self.jobs.insert(
             seq,
@@ -112,7 +122,9 @@ impl Oracle {
         );
         self.last_fence = fence;
 
-        let starts = self.starts.entry(at.0 / window.0).or_default();
+        let number = at.0 / window.0;
+        self.windows.insert(job.leased.lease, number);
+        let starts = self.starts.entry(number).or_default();
         *starts += 1;
         assert!(
             *starts <= limit,
@@ -192,6 +204,12 @@ impl Oracle {
             return;
         }
         known.current = None;
+        if settled == Settled::Released {
+            // Only the store knows whether its window has ended: if so, the start counts, and the next one is checked
+            // against a smaller count than need be.
+            let number = self.windows[&lease];
+            *self.starts.entry(number).or_default() -= 1;
+        }
         let complete = match settled {
             Settled::Completed { batch_complete } => {
                 assert!(
@@ -253,7 +271,7 @@ impl Oracle {
         let known = self.jobs.get(&seq).expect("dead jobs were accepted");
         assert_eq!(
             (known.group, &known.batch, &known.id),
-            (group, &dead.batch, &dead.details.id),
+            (group, &dead.details.view.batch, &dead.details.id),
             "{seq:?} is another job"
         );
         assert_eq!(dead.details.payload, known.id.as_str().as_bytes());

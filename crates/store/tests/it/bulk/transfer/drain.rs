@@ -34,14 +34,14 @@ impl Account {
 async fn resume(store: &dyn BulkStore, content: &Content) {
     for (id, record) in &content.groups {
         if record.paused {
-            let target = Target::Group(group(id));
-            store.call(ResumeParams { target }).await.unwrap().unwrap();
+            let scope = Scope::Group(group(id));
+            store.call(ResumeParams { scope }).await.unwrap().unwrap();
         }
     }
     for ((of, id), record) in &content.batches {
         if record.paused {
-            let target = Target::Batch(group(of), batch(id));
-            store.call(ResumeParams { target }).await.unwrap().unwrap();
+            let scope = Scope::Batch(group(of), batch(id));
+            store.call(ResumeParams { scope }).await.unwrap().unwrap();
         }
     }
 }

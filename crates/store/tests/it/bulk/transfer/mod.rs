@@ -421,7 +421,7 @@ async fn a_bad_network_imports_nothing_twice() {
     let mut moved = Vec::new();
     RedisBulkStore::export_of(&straight, &mut moved).await.unwrap();
     let same = content_of(&moved, clock.now()) == content_of(&stream, clock.now());
-    assert!(same, "something was lost or is there twice");
+    assert!(same, "something was lost or occurs twice");
     let moved = RedisBulkStore::open(straight).await.unwrap();
     assert_eq!(stats(&moved).await.counts.unfinished(), 2_000);
     clock.advance(Millis(1_000));

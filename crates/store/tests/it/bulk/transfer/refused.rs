@@ -53,19 +53,19 @@ async fn streams_that_contradict_themselves_are_refused_and_leave_nothing() {
     for (broken, why) in [
         (
             text.replace("\"d-4\"", "\"d-3\""),
-            "the job d-3 of denied is there twice",
+            "the job d-3 of denied occurs twice",
         ),
         (
             text.replace("\"idle\"", "\"busy\""),
-            "the group busy is there twice",
+            "the group busy occurs twice",
         ),
         (
             text.replace("\"complete\"", "\"bad\""),
-            "the batch bad of decided is there twice",
+            "the batch bad of decided occurs twice",
         ),
         (
             text.replacen(group_line, &format!("{group_line}\n{group_line}"), 1),
-            "is there twice",
+            "occurs twice",
         ),
         (
             text.replacen(job_line, &job_line.replace("\"batch\":", "\"batch\":9"), 1),

@@ -157,9 +157,11 @@ async fn work(store: &dyn BulkStore) {
             "retry" => JobOutcome::Retry {
                 error: "try later".into(),
                 after: Some(Millis(30_000)),
+                overloaded: false,
             },
             "throttled" => JobOutcome::Throttled {
                 retry_after: Some(Millis(45_000)),
+                scope: ThrottleScope::Queue,
             },
             "returned" => JobOutcome::Released,
             "running" => continue,
@@ -242,12 +244,8 @@ pub(crate) async fn fill(store: &dyn BulkStore, clock: &Arc<ManualClock>) {
     let cancelled: Vec<NewJob> = (0..6).map(|n| job(&format!("cancel-{n}"), "cancel")).collect();
     enqueue(store, "cancelled", Some("half"), cancelled).await;
     assert_eq!(lease(store, &queue("cancel"), 1).await.len(), 1);
-    let target = Target::Batch(group("cancelled"), batch("half"));
-    let outcome = store
-        .call(CancelParams { target, max: 2 })
-        .await
-        .unwrap()
-        .unwrap();
+    let scope = Scope::Batch(group("cancelled"), batch("half"));
+    let outcome = store.call(CancelParams { scope, max: 2 }).await.unwrap().unwrap();
     assert!(outcome.more, "{outcome:?}");
 
     // Parked in a paused batch; a paused group; a group with ceilings, one with settings only.
@@ -258,8 +256,8 @@ pub(crate) async fn fill(store: &dyn BulkStore, clock: &Arc<ManualClock>) {
         vec![job("p-1", "park"), job("p-2", "park")],
     )
     .await;
-    let target = Target::Batch(group("parked"), batch("paused"));
-    store.call(PauseParams { target }).await.unwrap().unwrap();
+    let scope = Scope::Batch(group("parked"), batch("paused"));
+    store.call(PauseParams { scope }).await.unwrap().unwrap();
     assert_eq!(lease(store, &queue("park"), 1).await.len(), 0);
     enqueue(store, "parked", Some("other"), vec![job("p-3", "park")]).await;
     enqueue(
@@ -269,8 +267,8 @@ pub(crate) async fn fill(store: &dyn BulkStore, clock: &Arc<ManualClock>) {
         vec![job("s-1", "rest"), job("s-2", "rest")],
     )
     .await;
-    let target = Target::Group(group("stopped"));
-    store.call(PauseParams { target }).await.unwrap().unwrap();
+    let scope = Scope::Group(group("stopped"));
+    store.call(PauseParams { scope }).await.unwrap().unwrap();
     for (of, starts_per_window, max_running) in [("ceilings", Some(3), Some(2)), ("idle", None, Some(9))] {
         let ceilings = Some(Ceilings {
             starts_per_window,
