@@ -21,6 +21,7 @@ mod outage;
 mod owner;
 #[cfg(feature = "refresh")]
 pub mod refresh;
+mod retry;
 #[cfg(feature = "room")]
 pub mod room;
 #[cfg(any(feature = "bulk", feature = "refresh"))]

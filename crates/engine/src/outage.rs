@@ -10,6 +10,8 @@ use tidegate_core::time::Timestamp;
 use tidegate_store::StoreError;
 use tokio_util::sync::CancellationToken;
 
+use crate::retry;
+
 /// An outage of the store.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Unavailable {
@@ -76,33 +78,27 @@ impl Outage {
     pub(crate) async fn retry_until_available<T, Call, Answer>(
         &self,
         stop: &CancellationToken,
-        mut call: Call,
+        call: Call,
     ) -> Result<Option<T>, StoreError>
     where
         Call: FnMut() -> Answer,
         Answer: Future<Output = Result<T, StoreError>>,
     {
-        let mut tries = 0;
+        let mut failures = 0;
         let mut waiting: Option<Waiting<'_>> = None;
-        loop {
-            match call().await {
-                Err(error) if error.is_retryable() => {
-                    waiting.get_or_insert_with(|| self.wait(&error));
-                }
-                answer => {
-                    if let Some(waiting) = &mut waiting {
-                        waiting.answered = answer.is_ok();
-                    }
-                    return answer.map(Some);
-                }
+        let answer = retry::until_available(stop, call, |error: StoreError| {
+            if !error.is_retryable() {
+                return Err(error);
             }
-            tries += 1;
-            tokio::select! {
-                biased;
-                () = stop.cancelled() => return Ok(None),
-                () = tokio::time::sleep(pause(tries)) => {}
-            }
+            waiting.get_or_insert_with(|| self.wait(&error));
+            failures += 1;
+            Ok(pause(failures))
+        });
+        let answer = answer.await;
+        if let Some(waiting) = &mut waiting {
+            waiting.answered = matches!(answer, Some(Ok(_)));
         }
+        answer.transpose()
     }
 
     fn wait(&self, error: &StoreError) -> Waiting<'_> {

@@ -8,7 +8,8 @@ use std::time::Duration;
 
 use tidegate_api::{OldestWait, Queue, Sample, Stats, StoreBackend, StoreState, Workers};
 use tidegate_core::bulk::views::{BulkStats, Cursor, GroupView, LimitsView, Query, QueueView, View};
-use tidegate_core::time::{Millis, Timestamp};
+use tidegate_core::limits::start_rate::{StartCount, StartRate};
+use tidegate_core::time::Timestamp;
 use tidegate_store::StoreError;
 use tidegate_store::bulk::{BulkStore, BulkStoreExt};
 use tokio::sync::broadcast;
@@ -27,10 +28,6 @@ const SAMPLES: usize = 600;
 /// Limit: groups that the sampler reads per second, and in one pass over all of them.
 const GROUPS_PER_READING: u32 = 500;
 const MAX_GROUPS: usize = 100_000;
-/// The rate counts windows up to this length as a whole.
-const LONGEST_WINDOW: Millis = Millis(2_000);
-/// The rate covers this many seconds.
-const RATE_OVER: usize = 5;
 
 #[derive(Debug)]
 pub(crate) struct Sampler {
@@ -43,8 +40,7 @@ pub(crate) struct Sampler {
 struct Seen {
     samples: VecDeque<Sample>,
     last: Option<Reading>,
-    /// The counts of started jobs over the last seconds.
-    started: VecDeque<Counted>,
+    start_rate: StartRate,
     unavailable_since: Option<Timestamp>,
     /// Readings in a row that the store did not answer.
     failures: u32,
@@ -134,18 +130,15 @@ impl Sampler {
                 walk.next = None;
             }
         }
-        seen.started.push_back(Counted {
+        seen.start_rate.observe(StartCount {
             at: reading.at,
             window: reading.limits.window_ms,
             started: reading.stats.started,
             in_window: reading.queues.iter().map(|queue| queue.started).sum(),
         });
-        if seen.started.len() > RATE_OVER + 1 {
-            seen.started.pop_front();
-        }
         let sample = Sample {
             at: time(reading.at),
-            start_rate: seen.rate(2),
+            start_rate: seen.start_rate.over(1),
             global_rps: reading.limits.global_rps,
             counts: convert::counts(reading.stats.counts),
             active_groups: reading.stats.active_groups,
@@ -214,7 +207,7 @@ impl Sampler {
             high_priority_groups: stats.high_priority_groups,
             normal_priority_groups: stats.normal_priority_groups,
             low_priority_groups: stats.low_priority_groups,
-            start_rate: seen.rate(RATE_OVER + 1),
+            start_rate: seen.start_rate.over(StartRate::LONGEST),
             global_rps: reading.limits.global_rps,
             limit_per_window: stats.limit_per_window,
             most_started_per_window: stats.most_started_per_window,
@@ -230,50 +223,6 @@ impl Sampler {
             },
             version: env!("CARGO_PKG_VERSION").into(),
         })
-    }
-}
-
-impl Seen {
-    /// Starts per second over the last `readings`.
-    fn rate(&self, readings: usize) -> f64 {
-        let skip = self.started.len().saturating_sub(readings);
-        match (self.started.get(skip), self.started.back()) {
-            (Some(from), Some(to)) => to.rate_since(from),
-            _ => 0.0,
-        }
-    }
-}
-
-/// How many jobs had started by one moment.
-#[derive(Debug, Clone, Copy)]
-struct Counted {
-    at: Timestamp,
-    window: Millis,
-    started: u64,
-    /// Of these, the ones in the current window.
-    in_window: u64,
-}
-
-impl Counted {
-    /// Starts per second.
-    ///
-    /// The rate covers whole windows, because starts bunch at the beginning of each. A reading that comes a little late
-    /// would otherwise count the bunches of two windows in the time of one, and report an exceeded limit. Windows of
-    /// many seconds would delay the rate, so there the elapsed time counts.
-    fn rate_since(&self, from: &Counted) -> f64 {
-        let (starts, span) = if self.window <= LONGEST_WINDOW {
-            let windows = (self.at.0 / self.window.0).saturating_sub(from.at.0 / self.window.0);
-            let complete = |counted: &Counted| counted.started.saturating_sub(counted.in_window);
-            // The store's count restarts at zero when the store restarts.
-            let starts = complete(self).saturating_sub(complete(from));
-            (starts, Millis(windows * self.window.0))
-        } else {
-            (self.started.saturating_sub(from.started), self.at.since(from.at))
-        };
-        if span.0 == 0 {
-            return 0.0;
-        }
-        (starts as f64 / span.as_secs_f64() * 10.0).round() / 10.0
     }
 }
 
@@ -297,6 +246,8 @@ fn queue(app: &App, view: &QueueView) -> Queue {
         started: view.started,
         ready: view.ready,
         groups_waiting: view.groups_waiting,
+        running: view.running,
+        max_running: view.max_running,
         last_cut_at: view.last_cut_at.map(time),
         held_until: view.held_until.map(time),
         workers: Workers {
@@ -344,43 +295,5 @@ async fn within_timeout<T>(call: impl Future<Output = Result<T, StoreError>>) ->
             UNAVAILABLE,
             format!("the store did not answer within {} ms", CALL_TIMEOUT.as_millis()),
         )),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn counted(at: u64, window: u64, started: u64, in_window: u64) -> Counted {
-        Counted {
-            at: Timestamp(at),
-            window: Millis(window),
-            started,
-            in_window,
-        }
-    }
-
-    /// 120 jobs start at the beginning of every second; the readings come early or late.
-    #[test]
-    fn a_late_reading_reports_no_exceeded_limit() {
-        let reading = |at: u64| counted(at, 1_000, (at / 1_000 + 1) * 120, 120);
-        for (from, to) in [(1_500, 2_500), (1_950, 3_010), (1_010, 1_990), (1_500, 5_400)] {
-            let rate = reading(to).rate_since(&reading(from));
-            assert!(rate == 120.0 || rate == 0.0, "{from} to {to}: {rate}");
-        }
-    }
-
-    #[test]
-    fn long_windows_are_rated_by_elapsed_time() {
-        let rate = counted(3_000, 60_000, 50, 50).rate_since(&counted(1_000, 60_000, 30, 30));
-        assert_eq!(rate, 10.0);
-    }
-
-    #[test]
-    fn a_count_that_restarts_is_no_rate() {
-        assert_eq!(
-            counted(2_500, 1_000, 5, 0).rate_since(&counted(1_500, 1_000, 500, 0)),
-            0.0
-        );
     }
 }

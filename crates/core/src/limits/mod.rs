@@ -1,4 +1,6 @@
-//! Limits, whoever they are for: rates of any size, and what a downstream turns out to sustain.
+//! Limits, whoever they are for: rates of any size, the rate of starts that follows, and what a downstream turns out to
+//! sustain.
 
 pub mod downstream;
 pub mod rate;
+pub mod start_rate;

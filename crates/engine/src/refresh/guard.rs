@@ -13,6 +13,7 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use crate::histogram::{Histogram, HistogramView};
+use crate::retry;
 
 /// Why a call failed.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -119,31 +120,24 @@ impl Guard {
         Call: FnMut() -> Answer,
         Answer: Future<Output = Result<T, E>>,
     {
-        let mut tries = 0;
-        loop {
-            let wait = match self.call(call()).await {
-                Ok(answer) => {
-                    if tries > 0 {
-                        tracing::info!("{} is available again", self.name);
-                    }
-                    return Some(Ok(answer));
+        let mut failures = 0;
+        let call = || self.call(call());
+        let answer = retry::until_available(stop, call, |error| match error {
+            Guarded::Open { wait } => Ok(wait.max(Duration::from_millis(1))),
+            Guarded::Failed(error) if !error.is_outage() => Err(error),
+            Guarded::Failed(error) => {
+                if failures == 0 {
+                    tracing::warn!(%error, "{} is unavailable; work waits", self.name);
                 }
-                Err(Guarded::Failed(error)) if !error.is_outage() => return Some(Err(error)),
-                Err(Guarded::Failed(error)) => {
-                    if tries == 0 {
-                        tracing::warn!(%error, "{} is unavailable; work waits", self.name);
-                    }
-                    tries += 1;
-                    pause(tries)
-                }
-                Err(Guarded::Open { wait }) => wait.max(Duration::from_millis(1)),
-            };
-            tokio::select! {
-                biased;
-                () = stop.cancelled() => return None,
-                () = tokio::time::sleep(wait) => {}
+                failures += 1;
+                Ok(pause(failures))
             }
+        });
+        let answer = answer.await;
+        if failures > 0 && matches!(answer, Some(Ok(_))) {
+            tracing::info!("{} is available again", self.name);
         }
+        answer
     }
 
     fn now(&self) -> Timestamp {

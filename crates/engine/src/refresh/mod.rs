@@ -11,12 +11,17 @@
 //! | `pressure` | measures the lag, estimates waits, pauses LOW | the log |
 //! | `prefetch`, `retries` | request records before anybody reads them, and those whose retry is due | |
 //! | `dead_letters`, `freshness_census` | dead letters; how fresh all records are | |
+//! | `budgets` | reads the budgets of all processes, once a second | the store |
+//! | `daily_archive` | moves old history to the archive, once a day | the database and the archive |
 //!
 //! Options → [`RefreshService`] → [`RefreshHandle`], [`RefreshError`]. Any number of processes may share the work,
 //! each in any of the [`Roles`]. Nothing here speaks HTTP or names a particular store, log or database.
 
 mod bounds;
+mod budgets;
+mod call_rate;
 mod counters;
+mod daily_archive;
 mod database_health;
 mod dead_letters;
 mod error;
@@ -33,7 +38,9 @@ mod status;
 mod store_time;
 mod work;
 
+pub use budgets::{Budgets, SeenBudget};
 pub use counters::{CountersView, PriorityCounts, reason_name};
+pub use daily_archive::archive_daily;
 pub use dead_letters::{DeadLetterPage, DeadLetterQuery, DeadLetterReader, DeadLetterView, ReplayOutcome};
 pub use error::RefreshError;
 pub use handle::{Breakers, RefreshHandle};

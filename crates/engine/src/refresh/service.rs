@@ -3,7 +3,10 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures_util::future::BoxFuture;
 use tidegate_core::priority::Priority;
+use tidegate_store::StoreError;
+use tidegate_store::refresh::RefreshStore;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
@@ -25,6 +28,7 @@ use super::work::dead_letter_writer::DeadLetterWriter;
 use super::work::event::{Begins, Inspections, Settles, Work};
 use super::work::token_dispenser::TokenDispenser;
 use super::work::writer::Writer;
+use crate::batcher::Batcher;
 use crate::tasks::Tasks;
 
 /// Limit: how long shutdown waits for components that should end at once.
@@ -169,6 +173,8 @@ async fn check_targets(shared: &Shared) -> Result<(), RefreshError> {
     tokio::time::timeout(LOOK, check).await.unwrap_or(Ok(()))
 }
 
+type StoreCall<P, O> = for<'a> fn(&'a dyn RefreshStore, Vec<P>) -> BoxFuture<'a, Result<Vec<O>, StoreError>>;
+
 /// What the workers need to start.
 struct Parts<'a> {
     shared: &'a Arc<Shared>,
@@ -183,7 +189,9 @@ struct Parts<'a> {
 impl Parts<'_> {
     fn start(&self, workers: &mut Tasks, rest: &mut Tasks) {
         let claims = Claims::new(self.shared.clone());
-        let (inspections, begins, settles) = self.store_calls(workers);
+        let inspections: Inspections = self.batched(workers, |store, batch| store.look(batch));
+        let begins: Begins = self.batched(workers, |store, batch| store.begin(batch));
+        let settles: Settles = self.batched(workers, |store, batch| store.settle(batch));
         for priority in Priority::ALL {
             let (writer, writing) = Writer::new(self.shared.clone(), priority, self.abort.clone());
             workers.add_sure(writing);
@@ -214,35 +222,21 @@ impl Parts<'_> {
         rest.add_sure(claims.run(self.stop_rest.clone()));
     }
 
-    /// Batches the inspections, begins and settlements of all events, and retries each batch until the store answers.
-    fn store_calls(&self, workers: &mut Tasks) -> (Inspections, Begins, Settles) {
-        let (inspections, inspected) = Inspections::new(BATCH);
+    /// Batches one kind of call of all events, and retries each batch until the store answers.
+    fn batched<P, O>(&self, workers: &mut Tasks, call: StoreCall<P, O>) -> Batcher<P, O>
+    where
+        P: Clone + Send + Sync + 'static,
+        O: Send + 'static,
+    {
+        let (batcher, batches) = Batcher::new(BATCH);
         let (shared, abort) = (self.shared.clone(), self.abort.clone());
-        workers.add_sure(inspected.run(BATCH, move |batch| {
+        workers.add_sure(batches.run(BATCH, move |batch: Vec<P>| {
             let (shared, abort) = (shared.clone(), abort.clone());
             async move {
-                let store = &shared.options.store;
-                shared.store_call(&abort, || store.look(batch.clone())).await
+                let store = &*shared.options.store;
+                shared.store_call(&abort, || call(store, batch.clone())).await
             }
         }));
-        let (begins, begun) = Begins::new(BATCH);
-        let (shared, abort) = (self.shared.clone(), self.abort.clone());
-        workers.add_sure(begun.run(BATCH, move |batch| {
-            let (shared, abort) = (shared.clone(), abort.clone());
-            async move {
-                let store = &shared.options.store;
-                shared.store_call(&abort, || store.begin(batch.clone())).await
-            }
-        }));
-        let (settles, settled) = Settles::new(BATCH);
-        let (shared, abort) = (self.shared.clone(), self.abort.clone());
-        workers.add_sure(settled.run(BATCH, move |batch| {
-            let (shared, abort) = (shared.clone(), abort.clone());
-            async move {
-                let store = &shared.options.store;
-                shared.store_call(&abort, || store.settle(batch.clone())).await
-            }
-        }));
-        (inspections, begins, settles)
+        batcher
     }
 }

@@ -3,7 +3,9 @@
 use std::sync::{Arc, OnceLock};
 
 use tidegate_core::ids::RecordId;
+use tidegate_core::retry::pause;
 use tidegate_core::time::Timestamp;
+use tidegate_log::LogError;
 use tidegate_snapshots::RecordRef;
 use tidegate_store::StoreError;
 use tokio_util::sync::CancellationToken;
@@ -17,6 +19,7 @@ use super::publish::in_doubt::InDoubt;
 use super::read::cache::Cache;
 use super::read::change_feed::ChangeFeed;
 use super::store_time::StoreTime;
+use crate::retry;
 
 #[derive(Debug)]
 pub(crate) struct Shared {
@@ -83,6 +86,34 @@ impl Shared {
                 None
             }
         }
+    }
+
+    /// Repeats a call to the log until it answers, or fails unrecoverably. None: `stop` fired first.
+    pub(crate) async fn log_call<T, Call, Answer>(
+        &self,
+        stop: &CancellationToken,
+        call: Call,
+    ) -> Option<Result<T, LogError>>
+    where
+        Call: FnMut() -> Answer,
+        Answer: Future<Output = Result<T, LogError>>,
+    {
+        let mut failures = 0;
+        let answer = retry::until_available(stop, call, |error: LogError| {
+            if !error.is_retryable() {
+                return Err(error);
+            }
+            if failures == 0 {
+                tracing::warn!(%error, "the log is unavailable; work waits");
+            }
+            failures += 1;
+            Ok(pause(failures))
+        });
+        let answer = answer.await;
+        if failures > 0 && matches!(answer, Some(Ok(_))) {
+            tracing::info!("the log is available again");
+        }
+        answer
     }
 
     /// Somebody wrote the record: invalidates the cached row and notifies followers.

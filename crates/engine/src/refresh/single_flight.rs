@@ -8,6 +8,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use futures_util::FutureExt;
 use futures_util::future::{BoxFuture, Shared};
+use tokio::task::JoinSet;
 
 use crate::batcher::{BatchWorker, Batcher};
 
@@ -55,7 +56,7 @@ where
     }
 }
 
-/// Makes the calls. Clones share the queue, so that several batches can be in flight.
+/// Makes the calls.
 #[derive(Debug)]
 pub(crate) struct FlightWorker<K, P, O: Clone> {
     batches: BatchWorker<(K, P), O>,
@@ -73,11 +74,29 @@ impl<K, P, O: Clone> Clone for FlightWorker<K, P, O> {
 
 impl<K, P, O> FlightWorker<K, P, O>
 where
-    K: Clone + Eq + Hash,
-    O: Clone + Send + 'static,
+    K: Clone + Eq + Hash + Send + 'static,
+    P: Send + 'static,
+    O: Clone + Send + Sync + 'static,
 {
-    /// Runs until every caller is gone.
-    pub(crate) async fn run<Answers>(self, max: usize, mut carry_out: impl FnMut(Vec<(K, P)>) -> Answers)
+    /// Runs until every caller is gone, with up to `side_by_side` batches of up to `max` calls in flight.
+    pub(crate) async fn run<Answers>(
+        self,
+        side_by_side: usize,
+        max: usize,
+        carry_out: impl FnMut(Vec<(K, P)>) -> Answers + Clone + Send + 'static,
+    ) where
+        Answers: Future<Output = Vec<O>> + Send + 'static,
+    {
+        let mut workers = JoinSet::new();
+        for _ in 0..side_by_side {
+            workers.spawn(self.clone().run_one(max, carry_out.clone()));
+        }
+        // The queue must close with the last worker.
+        drop(self);
+        workers.join_all().await;
+    }
+
+    async fn run_one<Answers>(self, max: usize, mut carry_out: impl FnMut(Vec<(K, P)>) -> Answers)
     where
         Answers: Future<Output = Vec<O>>,
     {
@@ -120,14 +139,15 @@ mod tests {
             .map(|key| single_flight.join_or_start(*key, || 7).unwrap())
             .collect();
         drop(single_flight);
-        let calls = AtomicU32::new(0);
-        let run = flight_worker.run(10, |batch| {
-            calls.fetch_add(batch.len() as u32, Ordering::Relaxed);
+        let calls = Arc::new(AtomicU32::new(0));
+        let counted = calls.clone();
+        let run = flight_worker.run(2, 10, move |batch| {
+            counted.fetch_add(batch.len() as u32, Ordering::Relaxed);
             std::future::ready(batch.into_iter().map(|(_, params)| params + 1).collect())
         });
         let (answers, ()) = tokio::join!(join_all(boarded), run);
         assert_eq!(answers, [Some(8); 4]);
-        assert_eq!(calls.into_inner(), 2);
+        assert_eq!(calls.load(Ordering::Relaxed), 2);
     }
 
     #[tokio::test]

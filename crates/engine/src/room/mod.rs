@@ -14,8 +14,9 @@
 //! | `poller` | reads the room, finds who was admitted, broadcasts positions | an admission, another change | a second |
 //! | `heartbeat` | reports live and ended streams and takeovers | time, stream changes | a third of `presence_ms` |
 //!
-//! Beside the services: who a visitor is (`identity`), who may take a ticket (`entry`, `joins`, `proof`, `draw`), the
-//! signed pass (`pass`) and what a shop may do with it (`shop`).
+//! Beside the services: which room a name means (`directory`, `event_service`), who a visitor is (`identity`), who may take
+//! a ticket (`entry`, `joins`, `proof`, `draw`), tickets without a stream (`ticket`), the signed pass (`pass`), what a shop
+//! may do with it (`shop`), and passes without the store (`fail_open`).
 //!
 //! The process that promotes people does not notify them. Every process finds its own promoted visitors in the
 //! positions that it reads anyway. So it does not matter who promotes, where a visitor is connected, or which
@@ -23,9 +24,11 @@
 
 mod address;
 mod broadcast;
+mod directory;
 mod draw;
 mod entry;
-pub mod fail_open;
+mod event_service;
+mod fail_open;
 mod heartbeat;
 pub mod identity;
 mod joins;
@@ -39,15 +42,23 @@ mod service;
 mod settling;
 mod shop;
 mod state;
+mod ticket;
 mod visit;
 
 pub use address::AddressBlock;
+pub use directory::{FindRoomError, RoomDirectory};
 pub use draw::{DrawSecret, commitment, draw};
-pub use entry::{Applicant, Entry, EntryRefused, JoinOptions};
+pub use entry::{Applicant, Begun, Entered, Entry, EntryRefused, JoinOptions};
+pub use event_service::{Event, EventFailure, EventLookups, EventService};
+pub use fail_open::FailOpen;
 pub use joins::{JoinLimitsConfig, Joins, TooMany};
 pub use pass::{Claims, PassKeysConfig, PassRefused, Signer};
 pub use proof::{ProofConfig, ProofRefused, Proofs};
 pub use service::{RoomOptions, RoomService, RoomsHandle};
 pub use shop::{PresentedPass, ShopError, Visited};
 pub use state::{RoomHandle, Sample, Seen, WorkView};
+pub use ticket::SeenTicket;
 pub use visit::{Update, Visit};
+
+#[cfg(test)]
+mod visitor_tests;

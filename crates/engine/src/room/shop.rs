@@ -1,8 +1,10 @@
 //! What a shop does with a presented pass, decided in one place for the API and the library.
 //!
 //! A valid signature proves only that this service issued the pass. Whether the pass still counts depends on the room
-//! and on the ticket. The room may have been lost and created again, and the person may have another ticket by now.
+//! and on the ticket. The room may have been lost and created again, and the person may have another ticket by now. A pass
+//! that was issued while the room failed open has no ticket: then its own expiry and the permission decide.
 
+use tidegate_core::clock::Clock;
 use tidegate_core::ids::{PersonId, SessionId};
 use tidegate_core::room::command::{ExtendParams, InsideOutcome, RedeemOutcome, RedeemParams};
 use tidegate_core::room::ticket::{End, TicketState};
@@ -10,6 +12,7 @@ use tidegate_core::time::{Millis, Timestamp};
 use tidegate_store::StoreError;
 
 use super::RoomHandle;
+use super::fail_open::{self, FailOpen};
 use super::pass::{Claims, PassRefused};
 
 /// Where the visitor with the pass is.
@@ -61,11 +64,52 @@ fn given_back(end: &End) -> &'static str {
 pub struct PresentedPass<'a> {
     room: &'a RoomHandle,
     claims: &'a Claims,
+    service: Option<Service<'a>>,
+}
+
+/// What the service of the room adds.
+#[derive(Debug, Clone, Copy)]
+struct Service<'a> {
+    fail_open: FailOpen,
+    clock: &'a dyn Clock,
 }
 
 impl<'a> PresentedPass<'a> {
+    /// The ticket alone decides.
     pub fn new(room: &'a RoomHandle, claims: &'a Claims) -> Self {
-        Self { room, claims }
+        Self {
+            room,
+            claims,
+            service: None,
+        }
+    }
+
+    /// Also accepts passes that the room issued without a ticket, as `fail_open` permits. A check then knows the time, too:
+    /// it rejects a pass that was not redeemed in time, although the store may not have ended its ticket yet.
+    pub fn with_service(self, fail_open: FailOpen, clock: &'a dyn Clock) -> Self {
+        Self {
+            service: Some(Service { fail_open, clock }),
+            ..self
+        }
+    }
+
+    /// The service, if the pass was issued while failing open.
+    fn without_ticket(&self) -> Option<Service<'a>> {
+        self.service.filter(|_| fail_open::issued(self.claims))
+    }
+
+    /// The visit of a pass without a ticket; none for other passes.
+    fn visit_without_ticket(&self) -> Result<Option<Visited>, PassRefused> {
+        let Some(Service { fail_open, clock }) = self.service else {
+            return Ok(None);
+        };
+        let until = fail_open.visit(self.claims, clock.now())?;
+        Ok(until.map(|until| Visited::Inside { until }))
+    }
+
+    /// Whether the time of the service is past this one.
+    fn is_past(&self, until: Timestamp) -> bool {
+        self.service.is_some_and(|service| until <= service.clock.now())
     }
 
     fn person(&self) -> &PersonId {
@@ -74,6 +118,9 @@ impl<'a> PresentedPass<'a> {
 
     /// Redeems the pass, once; the same session may repeat the call.
     pub async fn redeem(&self, session: Option<SessionId>) -> Result<Visited, ShopError> {
+        if let Some(visited) = self.visit_without_ticket()? {
+            return Ok(visited);
+        }
         self.of_this_room().await?;
         let params = RedeemParams {
             person: self.person().clone(),
@@ -92,7 +139,12 @@ impl<'a> PresentedPass<'a> {
 
     /// Returns the state of the visit without redeeming the pass.
     pub async fn check(&self) -> Result<Visited, ShopError> {
+        if let Some(visited) = self.visit_without_ticket()? {
+            return Ok(visited);
+        }
         match self.ticket().await? {
+            // Only a visitor who is not inside needs an unexpired pass: a visit may outlast the pass.
+            TicketState::Granted { until, .. } if self.is_past(until) => Err(ShopError::TooLate),
             TicketState::Granted { until, .. } => Ok(Visited::Granted { until }),
             TicketState::Inside { until, .. } => Ok(Visited::Inside { until }),
             TicketState::Ended { end, .. } => Ok(Visited::Ended(end)),
@@ -102,6 +154,10 @@ impl<'a> PresentedPass<'a> {
 
     /// Extends the visit to this long from now; never shortens it. An ended visit stays ended.
     pub async fn extend(&self, by: Millis) -> Result<Visited, ShopError> {
+        if let Some(Service { clock, .. }) = self.without_ticket() {
+            let until = clock.now() + by;
+            return Ok(Visited::Inside { until });
+        }
         self.ticket().await?;
         let params = ExtendParams {
             person: self.person().clone(),
@@ -116,6 +172,9 @@ impl<'a> PresentedPass<'a> {
     /// Completes the visit: the slot is free, the seat stays taken. A repeated call counts once. If the visit had ended
     /// otherwise, nothing is sold: another person may have the seat.
     pub async fn complete(&self) -> Result<Visited, ShopError> {
+        if self.without_ticket().is_some() {
+            return Ok(Visited::Ended(End::Completed));
+        }
         self.ticket().await?;
         let outcome = self
             .room
@@ -130,6 +189,9 @@ impl<'a> PresentedPass<'a> {
 
     /// The visitor leaves without buying: slot and seat are free again, once. If the visit had ended, returns how.
     pub async fn release(&self) -> Result<Visited, ShopError> {
+        if self.without_ticket().is_some() {
+            return Ok(Visited::Ended(End::Left));
+        }
         self.ticket().await?;
         visited(self.room.store().leave(self.room.name(), self.person()).await?)
     }

@@ -3,12 +3,10 @@
 //! Without sources it only serves the budgets of pushes. Without budgets there is no refresh module.
 
 mod archive;
-mod budgets;
 mod convert;
 pub(crate) mod dead_letters;
 pub(crate) mod metrics;
 mod open;
-mod pace;
 pub(crate) mod records;
 pub(crate) mod status;
 
@@ -20,6 +18,7 @@ use tidegate_core::ids::SourceId;
 use tidegate_core::time::Timestamp;
 use tidegate_engine::refresh::{
     RefreshError, RefreshHandle, RefreshOptions, RefreshService, Roles, SourceOptions, TokenDispenser,
+    archive_daily,
 };
 use tidegate_log::Log;
 use tidegate_source::HttpFetcher;
@@ -29,9 +28,9 @@ use tokio_util::sync::CancellationToken;
 
 pub(crate) use archive::archive_settings;
 pub use archive::open_archive;
-pub(crate) use budgets::{Budgets, SeenBudget};
 use open::OpenStore;
 pub use open::{migrate, open_snapshots};
+pub(crate) use tidegate_engine::refresh::{Budgets, SeenBudget};
 
 use crate::config::{Config, RolesConfig};
 use crate::service::ServiceError;
@@ -82,12 +81,8 @@ impl Refresh {
             if config.refresh.roles != RolesConfig::Query
                 && let Some(archive) = archive::archive(config, snapshots)?
             {
-                let daily = archive::daily(
-                    archive,
-                    config.refresh.archive.clone(),
-                    clock.clone(),
-                    stop.clone(),
-                );
+                let zone = archive::daily_run(&config.refresh.archive);
+                let daily = archive_daily(archive, zone, clock.clone(), stop.clone());
                 tasks.push(tokio::spawn(daily));
             }
             service = Some(RefreshService::start(options).await?);

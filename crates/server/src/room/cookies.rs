@@ -21,7 +21,7 @@ fn cookies(headers: &HeaderMap) -> impl Iterator<Item = (&str, &str)> {
 }
 
 /// The value of one cookie.
-pub(crate) fn value<'a>(headers: &'a HeaderMap, wanted: &str) -> Option<&'a str> {
+fn value<'a>(headers: &'a HeaderMap, wanted: &str) -> Option<&'a str> {
     cookies(headers).find_map(|(name, value)| (name == wanted).then_some(value))
 }
 
@@ -57,11 +57,21 @@ pub(crate) fn set_browser(browser: &Browser, secure: bool) -> Option<HeaderValue
 }
 
 /// The name of the identity cookie of one room.
-pub(crate) fn named(room: &RoomId, secure: bool) -> String {
+fn named(room: &RoomId, secure: bool) -> String {
     let hash = Sha256::digest(room.as_str());
     let short: String = hash[..6].iter().map(|byte| format!("{byte:02x}")).collect();
     let prefix = if secure { "__Host-" } else { "" };
     format!("{prefix}tidegate_named_{short}")
+}
+
+/// The identity cookies of one room, the most trusted first. With `tls` only the one counts that no page of another host could
+/// have set.
+pub(crate) fn named_values<'a>(headers: &'a HeaderMap, room: &RoomId, tls: bool) -> Vec<&'a str> {
+    let names = [true, false]
+        .into_iter()
+        .filter(|secure| *secure || !tls)
+        .map(|secure| named(room, secure));
+    names.filter_map(|name| value(headers, &name)).collect()
 }
 
 /// The header that sets the identity cookie of a room.
@@ -103,6 +113,23 @@ mod tests {
         let both = format!("{other}; {secure}");
         assert_eq!(browser(&headers_with(&both), false), Some(known.clone()));
         assert_eq!(browser(&headers_with(secure), true), Some(known));
+    }
+
+    #[test]
+    fn the_secure_identity_cookie_comes_first_and_is_the_only_one_over_tls() {
+        let (concert, theatre) = (RoomId::new("concert").unwrap(), RoomId::new("theatre").unwrap());
+        let pair = |room: &RoomId, secure, value: &str| format!("{}={value}", named(room, secure));
+        let both = [
+            pair(&concert, false, "plain"),
+            pair(&theatre, true, "other"),
+            pair(&concert, true, "secure"),
+        ];
+        let headers = headers_with(&both.join("; "));
+        assert_eq!(named_values(&headers, &concert, false), ["secure", "plain"]);
+        assert_eq!(named_values(&headers, &concert, true), ["secure"]);
+        let headers = headers_with(&both[0]);
+        assert_eq!(named_values(&headers, &concert, false), ["plain"]);
+        assert!(named_values(&headers, &concert, true).is_empty());
     }
 
     #[test]

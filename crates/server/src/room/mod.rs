@@ -2,7 +2,6 @@
 
 mod cookies;
 pub(crate) mod event_service;
-pub(crate) mod fail_open;
 pub(crate) mod metrics;
 pub(crate) mod module;
 pub(crate) mod page;

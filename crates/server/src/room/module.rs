@@ -9,18 +9,17 @@ use sha2::{Digest, Sha256};
 use tidegate_core::ids::RoomId;
 use tidegate_core::room::command::RemoveOutcome;
 use tidegate_core::time::Timestamp;
-use tidegate_engine::room::fail_open::FailOpen;
-use tidegate_engine::room::identity::{CookieSigner, ShopKeys};
+use tidegate_engine::room::identity::{CookieSigner, Identifier, ShopKeys};
 use tidegate_engine::room::{
-    AddressBlock, DrawSecret, Entry, Joins, Proofs, RoomHandle, RoomOptions, RoomService, RoomsHandle,
-    Signer, TooMany,
+    AddressBlock, Claims, DrawSecret, Entry, EventFailure, FailOpen, FindRoomError, Joins, PresentedPass,
+    Proofs, RoomDirectory, RoomHandle, RoomOptions, RoomService, RoomsHandle, Signer, TooMany,
 };
 use tidegate_store::room::{
     EmbeddedRoomOptions, EmbeddedRoomStore, RedisRoomOptions, RedisRoomStore, RoomStore,
 };
 use tokio::sync::Semaphore;
 
-use super::event_service::{EventFailure, EventService};
+use super::event_service;
 use super::page::{Lang, OwnTexts, Texts};
 use super::proxies::Proxies;
 use crate::config::{Config, RoomSettings, StoreKind};
@@ -40,14 +39,16 @@ pub(crate) struct Rooms {
     pub(crate) handle: RoomsHandle,
     pub(crate) signer: Signer,
     pub(crate) proxies: Proxies,
-    pub(crate) joins: Joins,
+    pub(crate) joins: Arc<Joins>,
     pub(crate) proofs: Proofs,
     pub(crate) cookies: CookieSigner,
     pub(crate) streams: Arc<Semaphore>,
-    events: Option<EventService>,
-    defaults: RoomSettings,
+    /// Finds rooms that the configuration does not have.
+    directory: RoomDirectory,
+    /// The settings of such rooms.
+    template: RoomSettings,
     configured: BTreeMap<RoomId, Arc<ServedRoom>>,
-    /// Rooms of the store that the configuration does not have. They have the settings of the template.
+    /// Rooms that the configuration does not have, with the settings of the template.
     found: Mutex<HashMap<RoomId, Arc<ServedRoom>>>,
 }
 
@@ -94,8 +95,18 @@ impl ServedRoom {
         &found.unwrap_or(&self.texts[0]).1
     }
 
-    /// The checks before a visitor may take a ticket.
-    pub(crate) fn entry<'a>(&'a self, rooms: &'a Rooms) -> Entry<'a> {
+    /// The rules by which a request identifies a visitor.
+    pub(crate) fn identifier<'a>(&'a self, rooms: &'a Rooms) -> Identifier<'a> {
+        Identifier {
+            room: self.room.name(),
+            shop_keys: &self.shop_keys,
+            anonymous: self.settings.anonymous,
+            cookies: &rooms.cookies,
+        }
+    }
+
+    /// The rules by which a visitor takes a ticket.
+    pub(crate) fn entry<'a>(&'a self, app: &'a App, rooms: &'a Rooms) -> Entry<'a> {
         Entry {
             room: &self.room,
             joins: &rooms.joins,
@@ -103,11 +114,18 @@ impl ServedRoom {
             proof: self.settings.proof.as_ref(),
             again: self.settings.again,
             draws: &self.draws,
+            fail_open: self.fail_open(),
+            clock: &*app.clock,
         }
     }
 
+    /// A pass that a shop presents.
+    pub(crate) fn presented<'a>(&'a self, claims: &'a Claims, app: &'a App) -> PresentedPass<'a> {
+        PresentedPass::new(&self.room, claims).with_service(self.fail_open(), &*app.clock)
+    }
+
     /// The settings for failing open while the store is unavailable.
-    pub(crate) fn fail_open(&self) -> FailOpen {
+    fn fail_open(&self) -> FailOpen {
         FailOpen {
             until: self.settings.fail_open_until.map(|at| Timestamp(at.0)),
             pass_ms: self.settings.pass_ms,
@@ -131,7 +149,7 @@ impl RoomModule {
         let signer = Signer::open(&section.keys, &config.store.data).map_err(ServiceError::Setting)?;
         let events = section.event_service.as_ref();
         let events = events
-            .map(|events| EventService::new(client, "room.event_service", events))
+            .map(|events| event_service::open(client, "room.event_service", events))
             .transpose()
             .map_err(ServiceError::Setting)?;
         let proxies = Proxies::new(&section.visitors).map_err(ServiceError::Setting)?;
@@ -148,17 +166,23 @@ impl RoomModule {
             let served = ServedRoom::new(room, settings.clone(), &signer).map_err(ServiceError::Setting)?;
             configured.insert(name.clone(), Arc::new(served));
         }
+        let (template, joins) = (config.room_template(), Arc::new(Joins::new(&section.joins)));
         let rooms = Rooms {
-            handle,
             proofs: Proofs::new(signer.secrets_for("proof")),
             cookies: CookieSigner::new(&signer.secrets_for("named")),
-            joins: Joins::new(&section.joins),
             streams: Arc::new(Semaphore::new(section.max_streams as usize)),
-            defaults: config.room_template(),
+            directory: RoomDirectory {
+                rooms: handle.clone(),
+                events,
+                template: template.core(),
+                joins: joins.clone(),
+            },
             found: Mutex::default(),
+            handle,
+            joins,
             proxies,
             signer,
-            events,
+            template,
             configured,
         };
         Ok(Some(Self {
@@ -208,81 +232,29 @@ async fn open(config: &Config) -> Result<(Arc<dyn RoomStore>, Option<Arc<Embedde
 }
 
 impl Rooms {
-    /// Returns the room of this name.
-    ///
-    /// If neither the configuration nor the store has the room, the event service decides whether it exists, and this
-    /// creates it. Rooms of the store do not need the event service: their limits hold, and their visitors can return
-    /// while it is unavailable. `visitor` is the address of a request without a key, and its time. It limits how many
-    /// unknown names one address can request.
+    /// Returns the room of this name for visitors and shops. `visitor` is the address of a request without a key, and its
+    /// time.
     pub(crate) async fn room(
         &self,
         name: &str,
         visitor: Option<(AddressBlock, Timestamp)>,
     ) -> ApiResult<Arc<ServedRoom>> {
-        let unknown = || unknown(name);
-        let id = RoomId::new(name).map_err(|_| unknown())?;
+        let id = RoomId::new(name).map_err(|_| unknown(name))?;
         if let Some(served) = self.configured.get(&id) {
             return Ok(served.clone());
         }
-        // Without an event service, a room of the store belongs to an earlier configuration, and its entry rules are unknown.
-        let Some(events) = &self.events else {
-            return Err(unknown());
-        };
-        if let Some(served) = self.stored(&id).await? {
-            return Ok(served);
-        }
-        let mut counted = None;
-        let allow = || -> Result<(), TooMany> {
-            if let Some((from, now)) = visitor {
-                self.joins.take_unheard(from, now)?;
-                counted = visitor;
-            }
-            Ok(())
-        };
-        let answer = events.fetch(&id, allow).await;
-        if let (Ok(_), Some((from, now))) = (&answer, counted) {
-            self.joins.give_back_unheard(from, now);
-        }
-        let event = answer.map_err(|failure| match failure {
-            EventFailure::UnknownRoom => unknown(),
-            EventFailure::TooMany(TooMany { wait }) => {
-                ApiError::new(TOO_MANY_JOINS, format!("{failure}; try again later")).after(wait)
-            }
-            failure => {
-                tracing::warn!(room = name, %failure, "failed to open a room");
-                let detail = format!("the seats of room {name:?} are unknown: {failure}; try again later");
-                ApiError::new(EVENT_SERVICE, detail)
-            }
-        })?;
-        let mut settings = self.defaults.clone();
-        let capacity = &mut settings.capacity;
-        capacity.seats = Some(event.seats);
-        capacity.inside = event.inside.unwrap_or(capacity.inside);
-        capacity.per_second = event.per_second.unwrap_or(capacity.per_second);
-        let opens_at = event.opens_at.map(|at| tidegate_api::Time(at.0));
-        settings.opens_at = opens_at.or(settings.opens_at);
-        // Another process may have created it meanwhile: then its answer of the event service holds.
-        let room = self.handle.create(&id, settings.core()).await?;
-        self.of_template(room)
+        let found = self.directory.find(&id, visitor).await;
+        self.of_template(found.map_err(|error| not_found(name, error))?)
     }
 
     /// Returns the room of this name for operators. It may belong to an earlier configuration, if the store still has it.
     pub(crate) async fn any_room(&self, name: &str) -> ApiResult<Arc<ServedRoom>> {
         let id = RoomId::new(name).map_err(|_| unknown(name))?;
-        match self.configured.contains_key(&id) || self.events.is_some() {
-            true => self.room(name, None).await,
-            false => self.stored(&id).await?.ok_or_else(|| unknown(name)),
+        if let Some(served) = self.configured.get(&id) {
+            return Ok(served.clone());
         }
-    }
-
-    /// Returns a room that the store has and the configuration does not.
-    async fn stored(&self, id: &RoomId) -> ApiResult<Option<Arc<ServedRoom>>> {
-        let known = self.found().get(id).cloned();
-        if let Some(served) = known.filter(|served| !served.room.is_gone()) {
-            return Ok(Some(served));
-        }
-        let room = self.handle.find(id).await?;
-        room.map(|room| self.of_template(room)).transpose()
+        let found = self.directory.find_any(&id).await;
+        self.of_template(found.map_err(|error| not_found(name, error))?)
     }
 
     /// Serves a room with the settings of the template. The store has the settings of the state machine.
@@ -292,8 +264,8 @@ impl Rooms {
         if let Some(known) = found.get(&name).filter(|served| !served.room.is_gone()) {
             return Ok(known.clone());
         }
-        room.set_presence(self.defaults.presence_ms);
-        let served = ServedRoom::new(room, self.defaults.clone(), &self.signer).map_err(|reason| {
+        room.set_presence(self.template.presence_ms);
+        let served = ServedRoom::new(room, self.template.clone(), &self.signer).map_err(|reason| {
             tracing::error!(room = %name, reason, "failed to open a room");
             unknown(name.as_str())
         })?;
@@ -345,6 +317,21 @@ impl Rooms {
 
 fn unknown(name: &str) -> ApiError {
     ApiError::new(UNKNOWN_ROOM, format!("there is no room {name:?}"))
+}
+
+fn not_found(name: &str, error: FindRoomError) -> ApiError {
+    match error {
+        FindRoomError::Unknown => unknown(name),
+        FindRoomError::Store(error) => error.into(),
+        FindRoomError::Event(failure @ EventFailure::TooMany(TooMany { wait })) => {
+            ApiError::new(TOO_MANY_JOINS, format!("{failure}; try again later")).after(wait)
+        }
+        FindRoomError::Event(failure) => {
+            tracing::warn!(room = name, %failure, "failed to open a room");
+            let detail = format!("the seats of room {name:?} are unknown: {failure}; try again later");
+            ApiError::new(EVENT_SERVICE, detail)
+        }
+    }
 }
 
 impl App {

@@ -7,9 +7,8 @@ use axum::http::{HeaderValue, header};
 use axum::response::{IntoResponse, Response};
 use tidegate_api::{RedeemPass, Role, TicketState, Visit};
 use tidegate_core::ids::SessionId;
-use tidegate_core::room::ticket::End;
 use tidegate_core::time::Millis;
-use tidegate_engine::room::{Claims, PassRefused, PresentedPass, ShopError, Visited, fail_open};
+use tidegate_engine::room::{Claims, PassRefused, ShopError, Visited};
 
 use crate::auth::Caller;
 use crate::bulk::convert::time;
@@ -85,14 +84,7 @@ pub(crate) async fn redeem(
 ) -> ApiResult<Json<Visit>> {
     let (served, claims) = presented(&app, &caller, &name, &body).await?;
     let session = body.session.as_deref().map(SessionId::new).transpose()?;
-    let visited = match served
-        .fail_open()
-        .visit(&claims, app.now())
-        .map_err(ShopError::from)?
-    {
-        Some(until) => Visited::Inside { until },
-        None => PresentedPass::new(&served.room, &claims).redeem(session).await?,
-    };
+    let visited = served.presented(&claims, &app).redeem(session).await?;
     Ok(rendered(&claims, visited))
 }
 
@@ -114,19 +106,8 @@ pub(crate) async fn check(
     Json(body): Json<RedeemPass>,
 ) -> ApiResult<Json<Visit>> {
     let (served, claims) = presented(&app, &caller, &name, &body).await?;
-    let visited = match served
-        .fail_open()
-        .visit(&claims, app.now())
-        .map_err(ShopError::from)?
-    {
-        Some(until) => Visited::Inside { until },
-        None => PresentedPass::new(&served.room, &claims).check().await?,
-    };
-    // Only a visitor who is not inside needs an unexpired pass: a visit may outlast the pass.
-    match visited {
-        Visited::Granted { until } if until <= app.now() => Err(ShopError::TooLate.into()),
-        visited => Ok(rendered(&claims, visited)),
-    }
+    let visited = served.presented(&claims, &app).check().await?;
+    Ok(rendered(&claims, visited))
 }
 
 /// Extends a visit.
@@ -152,12 +133,7 @@ pub(crate) async fn extend(
     let (served, claims) = presented(&app, &caller, &name, &body).await?;
     // By default as long as the first visit.
     let by = body.duration_ms.map_or(served.settings.inside_ms, Millis);
-    let visited = match fail_open::issued(&claims) {
-        true => Visited::Inside {
-            until: app.now() + by,
-        },
-        false => PresentedPass::new(&served.room, &claims).extend(by).await?,
-    };
+    let visited = served.presented(&claims, &app).extend(by).await?;
     Ok(rendered(&claims, visited))
 }
 
@@ -182,10 +158,7 @@ pub(crate) async fn complete(
     Json(body): Json<RedeemPass>,
 ) -> ApiResult<Json<Visit>> {
     let (served, claims) = presented(&app, &caller, &name, &body).await?;
-    let visited = match fail_open::issued(&claims) {
-        true => Visited::Ended(End::Completed),
-        false => PresentedPass::new(&served.room, &claims).complete().await?,
-    };
+    let visited = served.presented(&claims, &app).complete().await?;
     Ok(rendered(&claims, visited))
 }
 
@@ -209,10 +182,7 @@ pub(crate) async fn release(
     Json(body): Json<RedeemPass>,
 ) -> ApiResult<Json<Visit>> {
     let (served, claims) = presented(&app, &caller, &name, &body).await?;
-    let visited = match fail_open::issued(&claims) {
-        true => Visited::Ended(End::Left),
-        false => PresentedPass::new(&served.room, &claims).release().await?,
-    };
+    let visited = served.presented(&claims, &app).release().await?;
     Ok(rendered(&claims, visited))
 }
 

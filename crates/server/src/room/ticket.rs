@@ -1,6 +1,7 @@
 //! Converts tickets and rooms to the types of the API.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use tidegate_api as api;
 use tidegate_api::{EtaRange, RoomStatus, Ticket, TicketEnd, Time};
@@ -114,9 +115,31 @@ impl Rooms {
         }
         ticket
     }
+
+    /// The ticket of a visitor whom the room admits without the store: nothing but a pass.
+    pub(crate) fn failed_open(&self, served: &ServedRoom, claims: &Claims) -> Ticket {
+        served.failed_open.fetch_add(1, Ordering::Relaxed);
+        let signed = self.signer.sign(served.room.name(), claims);
+        Ticket {
+            room: served.room.name().to_string(),
+            person: claims.person.to_string(),
+            number: None,
+            state: api::TicketState::Granted,
+            room_status: RoomStatus::Open,
+            position: None,
+            ahead: None,
+            behind: None,
+            waiting: 0,
+            eta: None,
+            opens_at: None,
+            pass: Some(pass(served, signed, claims.until)),
+            end: None,
+            at: time(claims.at),
+        }
+    }
 }
 
-pub(crate) fn pass(served: &ServedRoom, token: String, until: Timestamp) -> api::Pass {
+fn pass(served: &ServedRoom, token: String, until: Timestamp) -> api::Pass {
     let go_to = served.settings.shop.as_ref().and_then(|shop| {
         let mut url = reqwest::Url::parse(shop).ok()?;
         url.query_pairs_mut().append_pair("pass", &token);

@@ -1,4 +1,5 @@
-//! Visitors: identifies them, limits their joins, and requires a proof of work if the room does.
+//! Visitors: what a request presents of an identity, the cookies that a response sets, and the problems of visitors whom a
+//! room refuses.
 
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
@@ -6,10 +7,9 @@ use std::sync::Arc;
 use axum::extract::ConnectInfo;
 use axum::http::request::Parts;
 use axum::http::{HeaderMap, HeaderName, HeaderValue, header};
-use tidegate_core::room::command::{JoinParams, Refused as NotTaken};
-use tidegate_core::time::Timestamp;
-use tidegate_engine::room::identity::{Browser, TokenRefused};
-use tidegate_engine::room::{AddressBlock, Applicant, EntryRefused, JoinOptions};
+use tidegate_core::room::command::Refused as NotTaken;
+use tidegate_engine::room::identity::{Identity, IdentityRefused, Presented, Remember, TokenRefused};
+use tidegate_engine::room::{AddressBlock, Applicant, EntryRefused};
 
 use super::cookies;
 use super::module::{Rooms, ServedRoom};
@@ -23,8 +23,8 @@ use crate::state::App;
 #[derive(Debug)]
 pub(crate) struct Visitor {
     pub(crate) applicant: Applicant,
-    /// The cookies to set, so that the next request identifies the visitor.
-    cookies: Vec<HeaderValue>,
+    /// The cookie to set, so that the next request identifies the visitor.
+    cookie: Option<HeaderValue>,
 }
 
 /// The properties of a request that identify its visitor.
@@ -65,115 +65,117 @@ impl VisitorRequest {
         app.config.server.tls.is_some() || rooms.proxies.report_tls(self.peer, &self.headers)
     }
 
-    /// Identifies the visitor: by a token of the shop, by the identity cookie of an earlier token, or as a browser. For an
-    /// unknown browser it returns `None`, unless `make` is set: then it creates an identity.
+    /// Identifies the visitor; `None` if nothing in the request does.
     pub(crate) fn identify(
         &self,
         app: &App,
         served: &ServedRoom,
         token: Option<&str>,
-        make: bool,
     ) -> ApiResult<Option<Visitor>> {
         let rooms = app.rooms()?;
-        let (tls, now, from) = (self.by_tls(app, rooms), app.now(), self.from(rooms));
+        let presented = self.presented(app, rooms, served, token);
+        let found = served.identifier(rooms).identify(presented, app.now());
+        let found = found.map_err(identity_refused)?;
+        Ok(found.map(|identity| self.visitor(app, rooms, served, identity)))
+    }
+
+    /// Identifies the visitor; an unknown one becomes a new browser.
+    pub(crate) fn identify_or_create(
+        &self,
+        app: &App,
+        served: &ServedRoom,
+        token: Option<&str>,
+    ) -> ApiResult<Visitor> {
+        let rooms = app.rooms()?;
+        let presented = self.presented(app, rooms, served, token);
+        let identity = served.identifier(rooms).identify_or_create(presented, app.now());
+        Ok(self.visitor(app, rooms, served, identity.map_err(identity_refused)?))
+    }
+
+    fn presented<'a>(
+        &'a self,
+        app: &App,
+        rooms: &Rooms,
+        served: &ServedRoom,
+        token: Option<&'a str>,
+    ) -> Presented<'a> {
+        let tls = self.by_tls(app, rooms);
+        Presented {
+            token,
+            identity_cookies: cookies::named_values(&self.headers, served.room.name(), tls),
+            browser: cookies::browser(&self.headers, tls),
+        }
+    }
+
+    fn visitor(&self, app: &App, rooms: &Rooms, served: &ServedRoom, identity: Identity) -> Visitor {
         // A form or a script sends the origin of its page, but a stream does not. So the origin may upgrade a cookie, but must
         // not invalidate one that a stream got.
-        let secure = tls || came_by_tls(&app.config.server, &self.headers);
-        let room = served.room.name();
-        let visitor = |person, fresh, late, cookie: Option<HeaderValue>| Visitor {
+        let secure = self.by_tls(app, rooms) || came_by_tls(&app.config.server, &self.headers);
+        let cookie = identity.remember.and_then(|remember| match remember {
+            Remember::Person(signed) => cookies::set_named(served.room.name(), &signed, secure),
+            Remember::Browser(browser) => cookies::set_browser(&browser, secure),
+        });
+        Visitor {
             applicant: Applicant {
-                person,
-                fresh,
-                late,
-                from,
+                person: identity.person,
+                fresh: identity.fresh,
+                late: identity.late,
+                from: self.from(rooms),
             },
-            cookies: cookie.into_iter().collect(),
-        };
-        if !served.shop_keys.is_empty() {
-            let mut stored = [true, false]
-                .into_iter()
-                .filter(|secure| *secure || !tls)
-                .filter_map(|secure| cookies::value(&self.headers, &cookies::named(room, secure)));
-            let stored = stored.find_map(|cookie| rooms.cookies.verify(room, cookie));
-            let bad = |refused: TokenRefused| ApiError::new(BAD_TOKEN, refused.to_string());
-            let given = token.map(|token| served.shop_keys.named(token, room, now));
-            let given = given.transpose().map_err(bad)?;
-            match (given, stored) {
-                (Some(named), _) if named.until > now => {
-                    let cookie = cookies::set_named(room, &rooms.cookies.sign(room, &named), secure);
-                    return Ok(Some(visitor(named.person, false, false, cookie)));
-                }
-                // An expired link of another person must not change the identity of a shared browser.
-                (Some(named), Some(stored)) if named.person != stored.person => {
-                    return Err(bad(TokenRefused::Expired));
-                }
-                (Some(_), None) => return Err(bad(TokenRefused::Expired)),
-                // A broken stream reconnects with the token that it began with, even if that has expired.
-                (_, Some(stored)) => {
-                    return Ok(Some(visitor(stored.person, false, stored.until <= now, None)));
-                }
-                (None, None) => {}
-            }
-            if !served.settings.anonymous {
-                let detail = "the room needs a token of the shop, and the request has none; open the room by the shop's link";
-                return Err(ApiError::new(BAD_TOKEN, detail));
-            }
-        } else if token.is_some() {
-            let detail =
-                "the request has a token, but the room has no shop keys (signed_by); leave the token out";
-            return Err(ApiError::new(BAD_TOKEN, detail));
+            cookie,
         }
-        if let Some(browser) = cookies::browser(&self.headers, tls) {
-            return Ok(Some(visitor(browser.person(room), false, false, None)));
-        }
-        if !make {
-            return Ok(None);
-        }
-        let browser = Browser::fresh().map_err(|_| no_randomness())?;
-        let cookie = cookies::set_browser(&browser, secure);
-        Ok(Some(visitor(browser.person(room), true, false, cookie)))
     }
 }
 
 impl Visitor {
     pub(crate) fn remember(&self, headers: &mut HeaderMap) {
-        for cookie in &self.cookies {
+        if let Some(cookie) = &self.cookie {
             headers.append(header::SET_COOKIE, cookie.clone());
         }
     }
+}
 
-    /// Checks whether the visitor may take a ticket, and returns the parameters to join with.
-    pub(crate) async fn may_join(
-        &self,
-        rooms: &Rooms,
-        served: &ServedRoom,
-        options: JoinOptions<'_>,
-        now: Timestamp,
-    ) -> ApiResult<JoinParams> {
-        let checked = served.entry(rooms).check(&self.applicant, options, now).await?;
-        checked.map_err(|refused| match refused {
-            EntryRefused::Token(refused) => ApiError::new(BAD_TOKEN, refused.to_string()),
-            EntryRefused::TooMany(too_many) => {
-                let detail = "too many joins by you or from your address within a minute; try again later";
-                ApiError::new(TOO_MANY_JOINS, detail).after(too_many.wait)
-            }
-            EntryRefused::ProofNeeded => {
-                let room = served.room.name();
-                let detail = format!(
-                    "the request has no proof of work; solve the challenge of /v1/rooms/{room}/challenge, and send the solution as `proof`"
-                );
-                ApiError::new(PROOF_NEEDED, detail)
-            }
-            EntryRefused::Proof(refused) => ApiError::new(PROOF_NEEDED, refused.to_string()),
-        })
+fn identity_refused(refused: IdentityRefused) -> ApiError {
+    match refused {
+        IdentityRefused::Token(refused) => bad_token(refused),
+        IdentityRefused::TokenNeeded => {
+            let detail = "the room needs a token of the shop, and the request has none; open the room by the shop's link";
+            ApiError::new(BAD_TOKEN, detail)
+        }
+        IdentityRefused::TokenNotExpected => {
+            let detail =
+                "the request has a token, but the room has no shop keys (signed_by); leave the token out";
+            ApiError::new(BAD_TOKEN, detail)
+        }
+        IdentityRefused::NoRandomness => no_randomness(),
     }
 }
 
-pub(crate) fn not_taken(refused: NotTaken) -> ApiError {
+fn bad_token(refused: TokenRefused) -> ApiError {
+    ApiError::new(BAD_TOKEN, refused.to_string())
+}
+
+/// The problem of a visitor who gets no ticket.
+pub(crate) fn entry_refused(served: &ServedRoom, refused: EntryRefused) -> ApiError {
     match refused {
-        NotTaken::Closed => ApiError::new(ROOM_CLOSED, "the room is closed"),
-        NotTaken::SoldOut => ApiError::new(SOLD_OUT, "all seats are sold"),
-        NotTaken::Full => ApiError::new(ROOM_FULL, "the waiting room is full; try again later"),
+        EntryRefused::Token(refused) => bad_token(refused),
+        EntryRefused::TooMany(too_many) => {
+            let detail = "too many joins by you or from your address within a minute; try again later";
+            ApiError::new(TOO_MANY_JOINS, detail).after(too_many.wait)
+        }
+        EntryRefused::ProofNeeded => {
+            let room = served.room.name();
+            let detail = format!(
+                "the request has no proof of work; solve the challenge of /v1/rooms/{room}/challenge, and send the solution as `proof`"
+            );
+            ApiError::new(PROOF_NEEDED, detail)
+        }
+        EntryRefused::Proof(refused) => ApiError::new(PROOF_NEEDED, refused.to_string()),
+        EntryRefused::Room(NotTaken::Closed) => ApiError::new(ROOM_CLOSED, "the room is closed"),
+        EntryRefused::Room(NotTaken::SoldOut) => ApiError::new(SOLD_OUT, "all seats are sold"),
+        EntryRefused::Room(NotTaken::Full) => {
+            ApiError::new(ROOM_FULL, "the waiting room is full; try again later")
+        }
     }
 }
 

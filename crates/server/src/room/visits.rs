@@ -11,19 +11,18 @@ use bytes::Bytes;
 use futures_core::Stream;
 use serde::{Deserialize, Serialize};
 use tidegate_api::{JoinRoom, RoomStatus, StreamClosed, StreamEnd, Ticket, TicketState, Time};
-use tidegate_core::room::command::{JoinOutcome, Refused as NotTaken, TicketView};
+use tidegate_core::room::command::{Refused as NotTaken, TicketView};
 use tidegate_core::time::Timestamp;
-use tidegate_engine::room::{JoinOptions, Seen, Update, Visit};
+use tidegate_engine::room::{Begun, Entered, EntryRefused, JoinOptions, Seen, SeenTicket, Update, Visit};
 use tidegate_store::StoreError;
 use utoipa::{IntoParams, ToSchema};
 
 use crate::bulk::convert::time;
 use crate::extract::{Json, PathParams, QueryParams};
-use crate::problem::{ApiError, ApiResult, INTERNAL, NO_TICKET, STOPPING, TOO_MANY};
-use crate::room::fail_open;
+use crate::problem::{ApiError, ApiResult, NO_TICKET, STOPPING, TOO_MANY};
 use crate::room::module::{Rooms, ServedRoom};
 use crate::room::ticket::end;
-use crate::room::visitors::{NOT_CACHED, Visitor, VisitorRequest, no_randomness, not_taken};
+use crate::room::visitors::{NOT_CACHED, Visitor, VisitorRequest, entry_refused, no_randomness};
 use crate::state::App;
 
 /// How long a browser waits before it reopens a broken stream, in milliseconds. It is random, so that browsers do not reconnect
@@ -92,13 +91,17 @@ pub(crate) async fn stream(
         );
         return Err(ApiError::new(TOO_MANY, detail));
     };
-    let visitor = named(request.identify(&app, &served, query.token.as_deref(), true)?)?;
+    let visitor = request.identify_or_create(&app, &served, query.token.as_deref())?;
     let options = JoinOptions {
         again: query.again(),
         proof: query.proof.as_deref(),
     };
-    let body = match visit(&app, &rooms, &served, &visitor, &options).await? {
-        Begun::Visit(visit) => {
+    let entered = served
+        .entry(&app, &rooms)
+        .visit(&visitor.applicant, options)
+        .await?;
+    let body = match entered {
+        Entered::Ticket(Begun::Visit(visit)) => {
             let stopping = app.stopping.clone();
             let tickets = TicketStream {
                 rooms: rooms.clone(),
@@ -112,7 +115,21 @@ pub(crate) async fn stream(
             let stream = futures_util::StreamExt::take_until(stream, stopping.cancelled_owned());
             Body::from_stream(stream)
         }
-        Begun::Over(event) => Body::from(event),
+        // The only event of a stream that ends at once.
+        Entered::Ticket(Begun::Ended(ticket)) => Body::from(event("closed", &ended(&ticket), true)),
+        Entered::FailedOpen(claims) => {
+            let ticket = rooms.failed_open(&served, &claims);
+            Body::from(event("granted", &ticket, true))
+        }
+        Entered::Refused(EntryRefused::Room(refused)) => {
+            let reason = match refused {
+                NotTaken::Closed => StreamEnd::Closed,
+                NotTaken::SoldOut => StreamEnd::SoldOut,
+                NotTaken::Full => StreamEnd::Full,
+            };
+            Body::from(event("closed", &closed(reason), true))
+        }
+        Entered::Refused(refused) => return Err(entry_refused(&served, refused)),
     };
     let mut response = Response::new(body);
     let headers = response.headers_mut();
@@ -123,51 +140,6 @@ pub(crate) async fn stream(
     headers.extend(NOT_CACHED);
     visitor.remember(headers);
     Ok(response)
-}
-
-fn named(visitor: Option<Visitor>) -> ApiResult<Visitor> {
-    visitor.ok_or_else(|| ApiError::new(INTERNAL, "the visitor has no identity"))
-}
-
-enum Begun {
-    Visit(Visit),
-    /// The only event of a stream that ends at once.
-    Over(Bytes),
-}
-
-async fn visit(
-    app: &App,
-    rooms: &Rooms,
-    served: &ServedRoom,
-    visitor: &Visitor,
-    options: &JoinOptions<'_>,
-) -> ApiResult<Begun> {
-    let joined = async {
-        let params = visitor.may_join(rooms, served, *options, app.now()).await?;
-        Ok::<_, ApiError>(served.room.visit(params).await?)
-    };
-    let begun = match joined.await {
-        Ok(begun) => begun,
-        Err(refused) => match fail_open::ticket(app, rooms, served, &visitor.applicant.person, &refused) {
-            Some(ticket) => return Ok(Begun::Over(event("granted", &ticket, true))),
-            None => return Err(refused),
-        },
-    };
-    match begun {
-        Ok(visit) => Ok(Begun::Visit(visit)),
-        Err(outcome) => {
-            served
-                .entry(rooms)
-                .joined(&visitor.applicant, &outcome, app.now());
-            let closed = match outcome {
-                JoinOutcome::Refused(NotTaken::Closed) => closed(StreamEnd::Closed),
-                JoinOutcome::Refused(NotTaken::SoldOut) => closed(StreamEnd::SoldOut),
-                JoinOutcome::Refused(NotTaken::Full) => closed(StreamEnd::Full),
-                JoinOutcome::Ended(ticket) | JoinOutcome::Placed { ticket, .. } => ended(&ticket),
-            };
-            Ok(Begun::Over(event("closed", &closed, true)))
-        }
-    }
 }
 
 fn closed(reason: StreamEnd) -> StreamClosed {
@@ -310,12 +282,12 @@ pub(crate) async fn join(
 ) -> ApiResult<Response> {
     let rooms = app.rooms()?.clone();
     let served = request.room(&app, &rooms, &name).await?;
-    let visitor = named(request.identify(&app, &served, body.token.as_deref(), true)?)?;
+    let visitor = request.identify_or_create(&app, &served, body.token.as_deref())?;
     let options = JoinOptions {
         again: body.again,
         proof: body.proof.as_deref(),
     };
-    let ticket = take_ticket(&app, &rooms, &served, &visitor, &options).await?;
+    let ticket = take_ticket(&app, &rooms, &served, &visitor, options).await?;
     Ok(own(&visitor, &ticket))
 }
 
@@ -325,26 +297,15 @@ pub(crate) async fn take_ticket(
     rooms: &Rooms,
     served: &ServedRoom,
     visitor: &Visitor,
-    options: &JoinOptions<'_>,
+    options: JoinOptions<'_>,
 ) -> ApiResult<Ticket> {
-    let joined = async {
-        let params = visitor.may_join(rooms, served, *options, app.now()).await?;
-        let outcome = served.room.join(params).await?;
-        Ok::<_, ApiError>((outcome, served.room.seen_or_read().await?))
-    };
-    match joined.await {
-        Ok((JoinOutcome::Placed { ticket, .. } | JoinOutcome::Ended(ticket), seen)) => {
-            Ok(rooms.ticket(served, &visitor.applicant.person, &ticket, &seen))
+    let applicant = &visitor.applicant;
+    match served.entry(app, rooms).join(applicant, options).await? {
+        Entered::Ticket(SeenTicket { ticket, seen }) => {
+            Ok(rooms.ticket(served, &applicant.person, &ticket, &seen))
         }
-        Ok((outcome @ JoinOutcome::Refused(refused), _)) => {
-            served
-                .entry(rooms)
-                .joined(&visitor.applicant, &outcome, app.now());
-            Err(not_taken(refused))
-        }
-        Err(refused) => {
-            fail_open::ticket(app, rooms, served, &visitor.applicant.person, &refused).ok_or(refused)
-        }
+        Entered::FailedOpen(claims) => Ok(rooms.failed_open(served, &claims)),
+        Entered::Refused(refused) => Err(entry_refused(served, refused)),
     }
 }
 
@@ -365,7 +326,7 @@ pub(crate) async fn ticket(
     let rooms = app.rooms()?.clone();
     let served = request.room(&app, &rooms, &name).await?;
     let visitor = request
-        .identify(&app, &served, None, false)?
+        .identify(&app, &served, None)?
         .ok_or_else(|| no_ticket(&name))?;
     let ticket = keep_ticket(&rooms, &served, &visitor)
         .await?
@@ -385,20 +346,10 @@ pub(crate) async fn keep_ticket(
     rooms: &Rooms,
     served: &ServedRoom,
     visitor: &Visitor,
-) -> ApiResult<Option<Ticket>> {
-    let found = match served.room.look(&visitor.applicant.person).await? {
-        None => return Ok(None),
-        Some(found) => found,
-    };
-    let seen = served.room.seen_or_read().await?;
-    // Also issues another pass to a visitor whose pass was revoked.
-    let outcome = visitor.heartbeat(served, &found, &seen).await?;
-    Ok(Some(rooms.ticket(
-        served,
-        &visitor.applicant.person,
-        &outcome,
-        &seen,
-    )))
+) -> Result<Option<Ticket>, StoreError> {
+    let person = &visitor.applicant.person;
+    let kept = served.room.keep(person).await?;
+    Ok(kept.map(|SeenTicket { ticket, seen }| rooms.ticket(served, person, &ticket, &seen)))
 }
 
 /// Gives the visitor's ticket or slot back.
@@ -416,7 +367,7 @@ pub(crate) async fn leave(
     let rooms = app.rooms()?.clone();
     let served = request.room(&app, &rooms, &name).await?;
     let visitor = request
-        .identify(&app, &served, None, false)?
+        .identify(&app, &served, None)?
         .ok_or_else(|| no_ticket(&name))?;
     let ticket = give_back_ticket(&rooms, &served, &visitor)
         .await?
@@ -550,37 +501,4 @@ pub(crate) async fn draw(
         commitment: opens_at.map(|_| tidegate_engine::room::commitment(&seed)),
         seed: past.then(|| seed.iter().map(|byte| format!("{byte:02x}")).collect()),
     }))
-}
-
-impl Visitor {
-    /// Counts as a heartbeat, for visitors without a stream.
-    async fn heartbeat(
-        &self,
-        served: &ServedRoom,
-        found: &TicketView,
-        seen: &Seen,
-    ) -> Result<TicketView, StoreError> {
-        use tidegate_core::room::ticket::TicketState;
-        let (store, room) = (served.room.store(), served.room.name());
-        match found.ticket.state {
-            TicketState::Granted { wave, .. } if seen.view.voided >= wave => {
-                store.reissue(room, &self.applicant.person).await?;
-                Ok(served
-                    .room
-                    .look(&self.applicant.person)
-                    .await?
-                    .unwrap_or_else(|| found.clone()))
-            }
-            TicketState::Early { .. } | TicketState::Waiting { .. } => {
-                let touch = tidegate_core::room::command::TouchParams {
-                    person: self.applicant.person.clone(),
-                    stream: found.ticket.stream,
-                    present: true,
-                };
-                store.touch(room, vec![touch]).await?;
-                Ok(found.clone())
-            }
-            _ => Ok(found.clone()),
-        }
-    }
 }

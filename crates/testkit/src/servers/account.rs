@@ -18,9 +18,9 @@ pub(super) struct Account {
 }
 
 impl Account {
-    /// The account for a server. If this process runs as root, it is the one of that name. Otherwise there is none:
-    /// the server runs with the rights of this process.
-    pub(super) fn for_server(name: &str, package: &str) -> io::Result<Option<Self>> {
+    /// The account for a server, which becomes the owner of its folder. If this process runs as root, it is the one of
+    /// that name. Otherwise there is none: the server runs with the rights of this process.
+    pub(super) fn for_server(name: &str, package: &str, folder: &Path) -> io::Result<Option<Self>> {
         if !geteuid().is_root() {
             return Ok(None);
         }
@@ -29,16 +29,13 @@ impl Account {
             let text = format!("no account {name}: install the Debian package {package}");
             io::Error::new(io::ErrorKind::NotFound, text)
         };
-        found.ok_or_else(missing).map(Some)
+        let account = found.ok_or_else(missing)?;
+        chown(folder, Some(account.user), Some(account.group))?;
+        Ok(Some(account))
     }
 
     pub(super) fn name(&self) -> &str {
         &self.name
-    }
-
-    /// Makes it the owner of a file or folder.
-    pub(super) fn own(&self, path: &Path) -> io::Result<()> {
-        chown(path, Some(self.user), Some(self.group))
     }
 }
 

@@ -12,8 +12,6 @@ use std::time::Duration;
 
 use tempfile::TempDir;
 
-use super::account::Account;
-
 const PREFIX: &str = "tidegate-server-";
 const LOCK: &str = "owner.lock";
 
@@ -39,11 +37,6 @@ impl Folder {
 
     pub(super) fn path(&self) -> &Path {
         self.dir.path()
-    }
-
-    /// Lets a server that runs with the rights of another account use it, if there is one.
-    pub(super) fn give_to(&self, account: Option<&Account>) -> io::Result<()> {
-        account.map_or(Ok(()), |account| account.own(self.path()))
     }
 }
 

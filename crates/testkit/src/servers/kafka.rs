@@ -10,24 +10,17 @@ use std::sync::OnceLock;
 use std::time::Duration;
 use std::{fs, io};
 
-use rustix::process::Signal;
-
-use super::folder::Folder;
 use super::jars::{Jars, JavaParams};
 use super::kafka_wire::{Connection, Metadata};
 use super::launch::finish;
 use super::port::BUS;
-use super::process::{Process, Refusal, StartParams, at_free_port, at_same_port};
 use super::proxy::Proxy;
+use super::server::{PROBE_LIMIT, Program, Server};
 use super::wait::wait_for;
 use crate::seeds::fresh_seed;
 
-/// Limit: a start on a busy machine, which reads all logs after a kill.
-const START_LIMIT: Duration = Duration::from_secs(300);
 /// Limit: one request.
 const REQUEST_LIMIT: Duration = Duration::from_secs(120);
-/// Limit: one readiness probe. Another process at the port may never answer.
-const PROBE_LIMIT: Duration = Duration::from_secs(2);
 const FOLDER_OF_DATA: &str = "data";
 const SETTINGS: &str = "server.properties";
 const LOGGING: &str = "log4j.properties";
@@ -49,70 +42,19 @@ pub struct KafkaOptions {
     pub settings: Vec<(String, String)>,
 }
 
-/// A running broker. Dropping it kills it and removes its folder.
-#[derive(Debug)]
-pub struct KafkaServer {
-    process: Process,
-    cluster: String,
-    proxy: Option<Proxy>,
-    folder: Folder,
-    port: u16,
-}
+/// A running broker.
+pub type KafkaServer = Server<Kafka>;
 
 impl KafkaServer {
-    /// Starts a broker at a free port and waits until it serves.
-    pub fn start(options: KafkaOptions) -> io::Result<Self> {
-        // A cluster's id is 16 bytes in base64; so is this.
-        let cluster = format!("{:021x}A", fresh_seed());
-        let first = |folder: &Folder, port: u16| {
-            let proxy = options.behind_proxy.then(|| Proxy::start(port)).transpose()?;
-            let advertised = proxy.as_ref().map_or(port, Proxy::port);
-            write_settings(&options, folder.path(), Ports { port, advertised })?;
-            format_folder(folder.path(), &cluster)?;
-            Ok((run(folder.path(), port, &cluster)?, proxy))
-        };
-        let ((process, proxy), folder, port) = at_free_port(first)?;
-        Ok(Self {
-            process,
-            cluster,
-            proxy,
-            folder,
-            port,
-        })
-    }
-
-    /// The broker that all tests of this process can use, each with topics and groups of its own.
-    ///
-    /// # Panics
-    ///
-    /// When it cannot be started.
-    pub fn shared() -> &'static Self {
-        static SHARED: OnceLock<KafkaServer> = OnceLock::new();
-        SHARED.get_or_init(|| {
-            Self::start(KafkaOptions::default())
-                .unwrap_or_else(|error| panic!("the shared Kafka broker: {error}"))
-        })
-    }
-
-    /// The broker's own port, also behind a proxy.
-    pub fn port(&self) -> u16 {
-        self.port
-    }
-
     /// What clients call `bootstrap.servers`.
     pub fn brokers(&self) -> String {
-        let port = self.proxy.as_ref().map_or(self.port, Proxy::port);
+        let port = self.proxy().map_or(self.port(), Proxy::port);
         format!("127.0.0.1:{port}")
     }
 
     /// The proxy in front of the broker, if there is one.
     pub fn proxy(&self) -> Option<&Proxy> {
-        self.proxy.as_ref()
-    }
-
-    /// Its data, its settings and its `kafka.log`.
-    pub fn folder(&self) -> &Path {
-        self.folder.path()
+        self.program.proxy.as_ref()
     }
 
     /// Creates a topic and waits until every partition has a leader. An error if the topic exists.
@@ -139,42 +81,60 @@ impl KafkaServer {
             "kafka-consumer-groups.sh" => "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand",
             _ => return Err(io::Error::other(format!("{name} is not known here"))),
         };
-        let mut command = java(self.folder.path(), class)?;
+        let mut command = java(self.folder(), class)?;
         command.args(["--bootstrap-server", &self.brokers()]).args(args);
         finish(name, command)
     }
 
-    /// Stops the broker gracefully, and waits for its end. Does nothing if it has ended already.
-    pub fn stop(&mut self) -> io::Result<()> {
-        self.process.stop(Signal::TERM)
-    }
-
-    /// `kill -9`, and waits for the end. Does nothing if it has ended already.
-    pub fn kill(&mut self) -> io::Result<()> {
-        self.process.kill()
-    }
-
-    /// Kills the broker if it runs and starts it again, same port and folder. Waits until it serves. For a graceful
-    /// restart [`stop`](Self::stop) it first.
-    pub fn restart(&mut self) -> io::Result<()> {
-        self.kill()?;
-        let again = || run(self.folder.path(), self.port, &self.cluster);
-        self.process = at_same_port(START_LIMIT, again)?;
-        Ok(())
-    }
-
-    /// Suspends the broker: connections stay open, nothing is answered.
-    pub fn pause(&mut self) -> io::Result<()> {
-        self.process.pause()
-    }
-
-    /// Ends a [`pause`](Self::pause).
-    pub fn resume(&mut self) -> io::Result<()> {
-        self.process.resume()
-    }
-
     fn connection(&self) -> io::Result<Connection> {
-        Connection::open(self.port, REQUEST_LIMIT)
+        Connection::open(self.port(), REQUEST_LIMIT)
+    }
+}
+
+/// What a [`KafkaServer`] runs.
+#[derive(Debug)]
+pub struct Kafka {
+    cluster: String,
+    proxy: Option<Proxy>,
+}
+
+impl Program for Kafka {
+    type Options = KafkaOptions;
+
+    const NAME: &'static str = "Kafka";
+
+    fn prepare(options: &KafkaOptions, folder: &Path, port: u16) -> io::Result<Self> {
+        // A cluster's id is 16 bytes in base64; so is this.
+        let cluster = format!("{:021x}A", fresh_seed());
+        let proxy = options.behind_proxy.then(|| Proxy::start(port)).transpose()?;
+        let advertised = proxy.as_ref().map_or(port, Proxy::port);
+        write_settings(options, folder, Ports { port, advertised })?;
+        // A broker starts only with a folder that is formatted for a node of its cluster.
+        let mut command = java(folder, "kafka.tools.StorageTool")?;
+        command.args(["format", "-t", &cluster, "-c", SETTINGS]);
+        finish("a folder for Kafka", command)?;
+        Ok(Self { cluster, proxy })
+    }
+
+    fn command(&self, folder: &Path, _port: u16) -> io::Result<Command> {
+        let mut command = java(folder, "kafka.Kafka")?;
+        command.arg(SETTINGS);
+        Ok(command)
+    }
+
+    fn serves(&self, _folder: &Path, port: u16, _process: u32) -> bool {
+        // The cluster's id distinguishes this broker from others, and its controller lists it when it may serve.
+        let probe = || -> io::Result<Metadata> { Connection::open(port, PROBE_LIMIT)?.metadata() };
+        probe().is_ok_and(|metadata| {
+            metadata.cluster == self.cluster
+                && metadata.brokers == 1
+                && metadata.topics.iter().all(|topic| topic.led)
+        })
+    }
+
+    fn shared_cell() -> &'static OnceLock<Server<Self>> {
+        static SHARED: OnceLock<KafkaServer> = OnceLock::new();
+        &SHARED
     }
 }
 
@@ -230,25 +190,6 @@ fn write_settings(options: &KafkaOptions, folder: &Path, ports: Ports) -> io::Re
     fs::write(folder.join(LOGGING), logging)
 }
 
-/// Formats the folder for a node of the cluster. A broker starts with no other.
-fn format_folder(folder: &Path, cluster: &str) -> io::Result<()> {
-    let mut command = java(folder, "kafka.tools.StorageTool")?;
-    command.args(["format", "-t", cluster, "-c", SETTINGS]);
-    finish("a folder for Kafka", command).map(drop)
-}
-
-/// Starts the program and waits until it serves.
-fn run(folder: &Path, port: u16, cluster: &str) -> Result<Process, Refusal> {
-    let mut command = java(folder, "kafka.Kafka")?;
-    command.arg(SETTINGS);
-    let params = StartParams {
-        name: "Kafka",
-        log: &folder.join("kafka.log"),
-        limit: START_LIMIT,
-    };
-    Process::start(command, &params, |_| serves(port, cluster))
-}
-
 fn java(folder: &Path, class: &str) -> io::Result<Command> {
     JARS.java(&JavaParams {
         class,
@@ -258,13 +199,5 @@ fn java(folder: &Path, class: &str) -> io::Result<Command> {
             folder.join(LOGGING).display()
         )],
         folder,
-    })
-}
-
-/// Whether this broker answers, not another one at a port that was taken, and its controller lets it serve.
-fn serves(port: u16, cluster: &str) -> bool {
-    let probe = || -> io::Result<Metadata> { Connection::open(port, PROBE_LIMIT)?.metadata() };
-    probe().is_ok_and(|metadata| {
-        metadata.cluster == cluster && metadata.brokers == 1 && metadata.topics.iter().all(|topic| topic.led)
     })
 }

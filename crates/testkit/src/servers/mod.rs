@@ -1,10 +1,15 @@
 //! Real servers for tests: each on its own loopback port, with its own folder, removed with the test.
 //!
-//! - [`RedisServer`]: one `redis-server` that can be killed, restarted, paused and resumed.
-//! - [`RedisCluster`]: masters that share the slots.
+//! Each is a [`Server`], which can be stopped, killed, restarted, paused and resumed:
+//!
+//! - [`RedisServer`]: one `redis-server`.
 //! - [`KafkaServer`]: one Kafka broker that is its own controller.
 //! - [`PostgresServer`], [`MariaDbServer`]: databases with folders of their own.
 //! - [`S3Server`]: object storage over a folder.
+//!
+//! And what works with them:
+//!
+//! - [`RedisCluster`]: masters that share the slots.
 //! - [`Client`] and [`Reply`]: a tiny blocking client, to inspect keys.
 //! - [`Proxy`]: forwards between a client and a server, and fails as networks do.
 //!
@@ -26,6 +31,7 @@ mod proxy;
 mod redis;
 mod resp;
 mod s3;
+mod server;
 mod sql;
 mod wait;
 
@@ -38,4 +44,5 @@ pub use proxy::Proxy;
 pub use redis::{RedisOptions, RedisServer};
 pub use resp::{Client, Reply};
 pub use s3::S3Server;
+pub use server::Server;
 pub use sql::SqlOptions;

@@ -10,16 +10,15 @@ use std::time::Duration;
 
 use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process, waitid};
 
-use super::folder::Folder;
 use super::launch::launch;
-use super::{port, wait::wait_for};
+use super::wait::wait_for;
 
+/// Limit: a start on a busy machine, with everything that the server loads or recovers after a kill.
+pub(super) const START_LIMIT: Duration = Duration::from_secs(300);
 /// Limit: a graceful stop, with everything that the server still has to write.
 const STOP_LIMIT: Duration = Duration::from_secs(120);
 const PAUSE_LIMIT: Duration = Duration::from_secs(120);
 const KILL_LIMIT: Duration = Duration::from_secs(120);
-/// Another process can take a port between our check and the server's bind.
-const TRIES: usize = 5;
 
 /// A running program. Dropping it kills it.
 #[derive(Debug)]
@@ -41,25 +40,16 @@ impl From<io::Error> for Refusal {
     }
 }
 
-/// What a start needs besides the command.
-#[derive(Debug)]
-pub(super) struct StartParams<'a> {
-    /// For messages.
-    pub(super) name: &'static str,
-    /// A file for its output.
-    pub(super) log: &'a Path,
-    pub(super) limit: Duration,
-}
-
 impl Process {
-    /// Starts a [`mortal`](super::launch::mortal) command and waits until `is_ready` holds for its process id.
+    /// Starts a [`mortal`](super::launch::mortal) command, with its output in a file, and waits until `is_ready` holds
+    /// for its process id.
     pub(super) fn start(
+        name: &'static str,
         mut command: Command,
-        params: &StartParams<'_>,
+        log: &Path,
         mut is_ready: impl FnMut(u32) -> bool,
     ) -> Result<Self, Refusal> {
-        let name = params.name;
-        let output = File::create(params.log)?;
+        let output = File::create(log)?;
         command
             .stdin(Stdio::null())
             .stdout(output.try_clone()?)
@@ -68,7 +58,7 @@ impl Process {
             name,
             child: launch(command)?,
         };
-        let ready = wait_for(&format!("an answer of {name}"), params.limit, || {
+        let ready = wait_for(&format!("an answer of {name}"), START_LIMIT, || {
             match process.child.try_wait()? {
                 Some(status) => Err(ended(name, status)),
                 None => Ok(is_ready(process.child.id()).then_some(())),
@@ -76,7 +66,7 @@ impl Process {
         });
         let Err(error) = ready else { return Ok(process) };
         process.kill()?;
-        let output = fs::read_to_string(params.log).unwrap_or_default();
+        let output = fs::read_to_string(log).unwrap_or_default();
         let taken = output.contains("Address already in use");
         let error = io::Error::new(error.kind(), format!("{error}; its output: {output}"));
         Err(if taken {
@@ -166,31 +156,6 @@ impl Drop for Process {
 
 fn ended(name: &str, status: ExitStatus) -> io::Error {
     io::Error::other(format!("{name} has ended: {status}"))
-}
-
-/// Starts something in a folder of its own at a free port. If another process took the port first, tries others.
-pub(super) fn at_free_port<T>(
-    mut run: impl FnMut(&Folder, u16) -> Result<T, Refusal>,
-) -> io::Result<(T, Folder, u16)> {
-    let mut tries = 1;
-    loop {
-        let folder = Folder::new()?;
-        let port = port::free()?;
-        match run(&folder, port) {
-            Ok(started) => return Ok((started, folder, port)),
-            Err(Refusal::PortTaken(_)) if tries < TRIES => tries += 1,
-            Err(Refusal::PortTaken(error) | Refusal::Other(error)) => return Err(error),
-        }
-    }
-}
-
-/// Starts something again at its port, which the old process may still have for a moment.
-pub(super) fn at_same_port<T>(limit: Duration, mut run: impl FnMut() -> Result<T, Refusal>) -> io::Result<T> {
-    wait_for("a restart", limit, || match run() {
-        Ok(started) => Ok(Some(started)),
-        Err(Refusal::PortTaken(_)) => Ok(None),
-        Err(Refusal::Other(error)) => Err(error),
-    })
 }
 
 /// What the system says about a process.

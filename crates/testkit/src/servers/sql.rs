@@ -1,10 +1,5 @@
 //! What the database servers have in common.
 
-use std::time::Duration;
-
-/// Limit: a start on a busy machine, with recovery after a kill.
-pub(super) const START_LIMIT: Duration = Duration::from_secs(300);
-
 /// How a database server is to run. The default is as durable as in production.
 #[derive(Debug, Clone)]
 pub struct SqlOptions {

@@ -18,11 +18,10 @@ use tidegate_core::refresh::event::Reason;
 use tidegate_core::time::{Millis, Timestamp};
 use tidegate_log::LogError;
 use tidegate_store::StoreError;
-use tokio::task::JoinSet;
 
 use super::events::{EventParams, event, record};
 use crate::refresh::shared::Shared;
-use crate::refresh::single_flight::{Flight, FlightWorker, SingleFlight};
+use crate::refresh::single_flight::{Flight, SingleFlight};
 
 /// Limit: requests in one call to the store.
 pub(crate) const BATCH: usize = 256;
@@ -90,14 +89,18 @@ impl Publisher {
     pub(crate) fn new(shared: Arc<Shared>) -> (Self, impl Future<Output = ()> + Send + 'static) {
         let (single_flight, flight_worker) = SingleFlight::new(shared.options.query.max_requests);
         let publish_worker = Arc::new(PublishWorker::new(shared));
-        let running = run(publish_worker.clone(), flight_worker);
-        (
-            Self {
-                publish_worker,
-                single_flight,
-            },
-            running,
-        )
+        let publisher = Self {
+            publish_worker: publish_worker.clone(),
+            single_flight,
+        };
+        let running = flight_worker.run(SIDE_BY_SIDE, BATCH, move |batch| {
+            let publish_worker = publish_worker.clone();
+            async move {
+                let asks = batch.into_iter().map(|(_, ask)| ask).collect();
+                publish_worker.carry_out(asks).await
+            }
+        });
+        (publisher, running)
     }
 
     /// Never waits. None: the queue is full.
@@ -109,23 +112,6 @@ impl Publisher {
         }
         flight
     }
-}
-
-async fn run(publish_worker: Arc<PublishWorker>, flight_worker: FlightWorker<Subject, Ask, PublishOutcome>) {
-    let mut side_by_side = JoinSet::new();
-    for _ in 0..SIDE_BY_SIDE {
-        let (publish_worker, flight_worker) = (publish_worker.clone(), flight_worker.clone());
-        side_by_side.spawn(flight_worker.run(BATCH, move |batch| {
-            let publish_worker = publish_worker.clone();
-            async move {
-                publish_worker
-                    .carry_out(batch.into_iter().map(|(_, ask)| ask).collect())
-                    .await
-            }
-        }));
-    }
-    drop(flight_worker);
-    side_by_side.join_all().await;
 }
 
 /// Takes batches of requests through the coalescer to the log.

@@ -14,7 +14,6 @@ use tidegate_core::refresh::event::Reason;
 use tidegate_core::refresh::freshness::{Tier, is_stale};
 use tidegate_core::time::Timestamp;
 use tidegate_snapshots::{Row, Status, StatusState};
-use tokio::task::JoinSet;
 
 use super::activity::Activity;
 use super::cache::Seen;
@@ -25,7 +24,7 @@ use crate::refresh::plan::pressure::LagWatcher;
 use crate::refresh::publish::events::decode;
 use crate::refresh::publish::publisher::{Ask, PublishOutcome, Publisher};
 use crate::refresh::shared::{Shared, record_ref};
-use crate::refresh::single_flight::{FlightWorker, SingleFlight};
+use crate::refresh::single_flight::SingleFlight;
 
 /// Limit: records in one read of the database.
 const BATCH: usize = 64;
@@ -64,7 +63,11 @@ impl Reader {
         lags: Arc<LagWatcher>,
     ) -> (Self, impl Future<Output = ()> + Send + 'static) {
         let (reads, flight_worker) = SingleFlight::new(QUEUE);
-        let running = run(shared.clone(), flight_worker);
+        let reading = shared.clone();
+        let running = flight_worker.run(SIDE_BY_SIDE, BATCH, move |batch| {
+            let shared = reading.clone();
+            async move { read_batch(&shared, batch.into_iter().map(|(record, ())| record).collect()).await }
+        });
         let reader = Self {
             shared,
             publisher,
@@ -302,19 +305,6 @@ fn seen_version(row: &Row) -> Option<Version> {
     let snapshot = row.snapshot.as_ref().map(|snapshot| snapshot.version);
     let aside = row.status.as_ref().filter(|status| only_low_waits(status));
     snapshot.max(aside.map(|status| status.version))
-}
-
-async fn run(shared: Arc<Shared>, flight_worker: FlightWorker<RecordId, (), Read>) {
-    let mut side_by_side = JoinSet::new();
-    for _ in 0..SIDE_BY_SIDE {
-        let (shared, flight_worker) = (shared.clone(), flight_worker.clone());
-        side_by_side.spawn(flight_worker.run(BATCH, move |batch| {
-            let shared = shared.clone();
-            async move { read_batch(&shared, batch.into_iter().map(|(record, ())| record).collect()).await }
-        }));
-    }
-    drop(flight_worker);
-    side_by_side.join_all().await;
 }
 
 async fn read_batch(shared: &Shared, records: Vec<RecordId>) -> Vec<Read> {

@@ -54,28 +54,16 @@ impl Worker {
 
     async fn join(&self) -> Option<Box<dyn Consumer>> {
         let (in_flight, group) = self.limits();
-        loop {
-            let params = ConsumeParams {
+        let consume = || {
+            self.shared.options.log.consume(ConsumeParams {
                 topic: topic(self.priority),
                 group: group.to_owned(),
                 owner: self.shared.options.owner.to_string(),
                 max_buffered: 2 * in_flight,
-            };
-            match self.shared.options.log.consume(params).await {
-                Ok(consumer) => return Some(consumer),
-                Err(error) if error.is_retryable() => {
-                    tracing::warn!(%error, "failed to join the consumer group; retrying");
-                }
-                Err(error) => {
-                    self.shared.fail(error.into());
-                    return None;
-                }
-            }
-            tokio::select! {
-                () = self.stop.cancelled() => return None,
-                () = tokio::time::sleep(PAUSE) => {}
-            }
-        }
+            })
+        };
+        let joined = self.shared.log_call(&self.stop, consume).await?;
+        joined.map_err(|error| self.shared.fail(error.into())).ok()
     }
 
     fn limits(&self) -> (usize, &str) {

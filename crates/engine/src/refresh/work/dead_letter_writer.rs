@@ -5,7 +5,6 @@ use std::sync::Arc;
 use bytes::Bytes;
 use tidegate_core::refresh::dead_letter::{DeadLetter, FailureReason, Original};
 use tidegate_core::refresh::event::RefreshEvent;
-use tidegate_core::retry::pause;
 use tidegate_log::LogError;
 use tokio_util::sync::CancellationToken;
 
@@ -83,34 +82,24 @@ impl DeadLetterWriter {
             worker_id: self.shared.options.owner.clone(),
         };
         let mut record = dead_record(key, &dead_letter);
-        let mut tries = 0;
         loop {
-            let answer = self.shared.options.log.append(vec![record.clone()]).await;
-            match answer.into_iter().next().unwrap_or(Err(LogError::Closed)) {
+            let append = || async {
+                let answers = self.shared.options.log.append(vec![record.clone()]).await;
+                answers.into_iter().next().unwrap_or(Err(LogError::Closed))
+            };
+            match self.shared.log_call(lost, append).await? {
                 Ok(_) => break,
-                Err(error) if error.is_retryable() => {
-                    if tries == 0 {
-                        tracing::warn!(%error, "failed to write a dead letter; retrying");
-                    }
-                }
                 // Only foreign producers append records this long. The partition must move on, so keep as much as
                 // the log accepts.
                 Err(error @ LogError::TooLarge { .. }) if shorten(&mut dead_letter) => {
                     tracing::warn!(%error, "an undecodable event is too long for a dead letter; it is truncated");
                     let key = record.key.slice(..record.key.len().min(MAX_KEY));
                     record = dead_record(key, &dead_letter);
-                    continue;
                 }
                 Err(error) => {
                     self.shared.fail(error.into());
                     return None;
                 }
-            }
-            tries += 1;
-            tokio::select! {
-                biased;
-                () = lost.cancelled() => return None,
-                () = tokio::time::sleep(pause(tries)) => {}
             }
         }
         self.shared.counters.dead_letter(why.reason);

@@ -1,8 +1,10 @@
 //! Who a visitor is: a browser with a cookie, or a person whom the shop names in a signed token.
 //!
-//! Either way the store sees only a hash. It contains the room, so nobody can follow a person from room to room.
+//! A request may present both: `identify` decides which one counts. Either way the store sees only a hash. It contains
+//! the room, so nobody can follow a person from room to room.
 
 mod cookie;
+mod identify;
 mod public_key;
 mod token;
 
@@ -14,6 +16,7 @@ use sha2::{Digest, Sha256};
 use tidegate_core::ids::{PersonId, RoomId};
 
 pub use self::cookie::{CookieSigner, IdentityCookie};
+pub use self::identify::{Identifier, Identity, IdentityRefused, Presented, Remember};
 pub use self::token::{MIN_SECRET_BYTES, ShopKeyConfig, ShopKeys, TokenRefused};
 use super::jwt::encoded;
 

@@ -190,7 +190,7 @@ impl Rooms {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use std::process::Command;
 
     use ring::rand::SystemRandom;
@@ -202,7 +202,7 @@ mod tests {
     use super::*;
     use crate::room::jwt::encoded;
 
-    const SECRET: &str = "0123456789abcdef0123456789abcdef";
+    pub(in crate::room::identity) const SECRET: &str = "0123456789abcdef0123456789abcdef";
     const NOW: Timestamp = Timestamp(1_772_357_400_000);
     const GOOD: &str = r#"{"sub":"ada","aud":"concert","exp":1772357401}"#;
 
@@ -216,7 +216,7 @@ mod tests {
         format!("{signed}.{}", encoded(sign(signed.as_bytes())))
     }
 
-    fn hs256(secret: &[u8], claims: &str) -> String {
+    pub(in crate::room::identity) fn hs256(secret: &[u8], claims: &str) -> String {
         token("HS256", claims, |signed| {
             let mut mac = Hmac::<Sha256>::new_from_slice(secret).unwrap();
             mac.update(signed);

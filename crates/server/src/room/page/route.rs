@@ -20,7 +20,7 @@ use crate::problem::{ApiError, ApiResult, BAD_TOKEN, PROOF_NEEDED, ROOM_FULL, TO
 use crate::room::module::{Rooms, ServedRoom};
 use crate::room::page::{self, Lang, Notice, PageView};
 use crate::room::visitors::{NOT_CACHED, Visitor, VisitorRequest};
-use crate::room::{fail_open, ticket, visits};
+use crate::room::{ticket, visits};
 use crate::state::App;
 
 /// Limit: the size of a form.
@@ -108,7 +108,7 @@ async fn show(
         Err(error) => return error_page(&name, (lang, chosen), error),
     };
     let mut notice = query.notice.as_deref().and_then(parse_notice);
-    let visitor = match request.identify(&app, &served, query.token.as_deref(), false) {
+    let visitor = match request.identify(&app, &served, query.token.as_deref()) {
         Ok(visitor) => visitor,
         Err(error) if error.kind == BAD_TOKEN => {
             notice = Some(Notice::Refused);
@@ -119,16 +119,19 @@ async fn show(
     let ticket = match &visitor {
         Some(visitor) => match visits::keep_ticket(&rooms, &served, visitor).await {
             Ok(ticket) => ticket,
-            Err(error) => match fail_open::ticket(&app, &rooms, &served, &visitor.applicant.person, &error) {
-                Some(ticket) => Some(ticket),
-                None => return error_page(&name, (lang, chosen), error),
-            },
+            Err(error) => {
+                let person = &visitor.applicant.person;
+                match served.entry(&app, &rooms).admit_without_store(person, &error) {
+                    Some(claims) => Some(rooms.failed_open(&served, &claims)),
+                    None => return error_page(&name, (lang, chosen), error.into()),
+                }
+            }
         },
         None => None,
     };
     let seen = match recent_reading(&served).await {
         Ok(seen) => Some(seen),
-        Err(_) if fail_open::holds(&served, app.now()) => None,
+        Err(_) if served.entry(&app, &rooms).fails_open() => None,
         Err(error) => return error_page(&name, (lang, chosen), error.into()),
     };
     let text = render_page(&app, &served, (lang, chosen), seen.as_deref(), ticket, notice);
@@ -246,12 +249,11 @@ async fn join(
         Ok(found) => found,
         Err(error) => return error_page(&name, lang, error),
     };
-    let visitor = match request.identify(&app, &served, None, true) {
-        Ok(Some(visitor)) => visitor,
-        Ok(None) | Err(_) => return Ok(redirect_back(&name, lang, Some("refused"), None)),
+    let Ok(visitor) = request.identify_or_create(&app, &served, None) else {
+        return Ok(redirect_back(&name, lang, Some("refused"), None));
     };
     let options = JoinOptions { again, proof: None };
-    let ticket = visits::take_ticket(&app, &rooms, &served, &visitor, &options).await;
+    let ticket = visits::take_ticket(&app, &rooms, &served, &visitor, options).await;
     let notice = ticket.as_ref().err().map(notice_name);
     Ok(redirect_back(&name, lang, notice, Some(&visitor)))
 }
@@ -268,7 +270,7 @@ async fn leave(
         Err(error) => return error_page(&name, lang, error),
     };
     let mut notice = None;
-    if let Ok(Some(visitor)) = request.identify(&app, &served, None, false)
+    if let Ok(Some(visitor)) = request.identify(&app, &served, None)
         && let Err(error) = visits::give_back_ticket(&rooms, &served, &visitor).await
     {
         notice = Some(notice_name(&error));

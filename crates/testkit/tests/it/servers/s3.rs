@@ -33,7 +33,7 @@ const PUT: [&str; 8] = [
 
 #[test]
 fn objects_survive_stop_and_kill() {
-    let mut server = S3Server::start().unwrap();
+    let mut server = S3Server::start(()).unwrap();
     let (folder, port, secret) = (
         server.folder().to_owned(),
         server.port(),

@@ -21,12 +21,12 @@ struct Reading {
 }
 
 #[derive(Debug, Default)]
-pub(crate) struct Pace {
+pub(crate) struct CallRate {
     readings: VecDeque<Reading>,
     day_ends: Timestamp,
 }
 
-impl Pace {
+impl CallRate {
     pub(crate) fn observe(&mut self, view: &BudgetView, requested: Instant, answered: Instant) {
         if self.day_ends != view.day_ends {
             self.readings.clear();
@@ -47,7 +47,7 @@ impl Pace {
     }
 
     /// The rate, which never exceeds the real one: a slow answer makes the elapsed time longer, not shorter.
-    pub(crate) fn rate(&self) -> Option<f64> {
+    pub(crate) fn per_second(&self) -> Option<f64> {
         let (first, last) = (self.readings.front()?, self.readings.back()?);
         let elapsed = last.answered - first.requested;
         let known = self.readings.len() > 1 && elapsed >= LEAST;
@@ -75,18 +75,22 @@ mod tests {
     fn the_rate_is_that_of_the_last_seconds() {
         let begun = Instant::now();
         let at = |secs: u64| begun + Duration::from_secs(secs);
-        let mut pace = Pace::default();
-        assert_eq!(pace.rate(), None);
-        pace.observe(&view(1_000_000, 1), at(0), at(0));
-        assert_eq!(pace.rate(), None, "calls before the first reading are no rate");
+        let mut calls = CallRate::default();
+        assert_eq!(calls.per_second(), None);
+        calls.observe(&view(1_000_000, 1), at(0), at(0));
+        assert_eq!(
+            calls.per_second(),
+            None,
+            "calls before the first reading are no rate"
+        );
         for second in 1..=20 {
-            pace.observe(&view(1_000_000 + second * 450, 1), at(second), at(second));
-            assert_eq!(pace.rate(), Some(450.0));
+            calls.observe(&view(1_000_000 + second * 450, 1), at(second), at(second));
+            assert_eq!(calls.per_second(), Some(450.0));
         }
         for second in 21..=25 {
-            pace.observe(&view(1_009_000, 1), at(second), at(second));
+            calls.observe(&view(1_009_000, 1), at(second), at(second));
         }
-        assert_eq!(pace.rate(), Some(0.0));
+        assert_eq!(calls.per_second(), Some(0.0));
     }
 
     /// A process that stalls after the store has answered makes two readings close together.
@@ -94,24 +98,24 @@ mod tests {
     fn a_slow_answer_is_no_burst() {
         let begun = Instant::now();
         let at = |ms: u64| begun + Duration::from_millis(ms);
-        let mut pace = Pace::default();
-        pace.observe(&view(0, 1), at(0), at(900));
-        pace.observe(&view(850, 1), at(1_900), at(1_901));
-        assert!(pace.rate().unwrap() <= 450.0, "{:?}", pace.rate());
+        let mut calls = CallRate::default();
+        calls.observe(&view(0, 1), at(0), at(900));
+        calls.observe(&view(850, 1), at(1_900), at(1_901));
+        assert!(calls.per_second().unwrap() <= 450.0, "{:?}", calls.per_second());
     }
 
     #[test]
     fn a_new_day_or_a_restored_count_is_no_burst() {
         let begun = Instant::now();
         let at = |secs: u64| begun + Duration::from_secs(secs);
-        let mut pace = Pace::default();
+        let mut calls = CallRate::default();
         for (second, used) in [(0, 5_000), (1, 5_100), (2, 4_000), (3, 5_200)] {
-            pace.observe(&view(used, 1), at(second), at(second));
+            calls.observe(&view(used, 1), at(second), at(second));
         }
-        assert_eq!(pace.rate(), Some(200.0 / 3.0));
-        pace.observe(&view(40, 2), at(4), at(4));
-        assert_eq!(pace.rate(), None);
-        pace.observe(&view(140, 2), at(5), at(5));
-        assert_eq!(pace.rate(), Some(100.0));
+        assert_eq!(calls.per_second(), Some(200.0 / 3.0));
+        calls.observe(&view(40, 2), at(4), at(4));
+        assert_eq!(calls.per_second(), None);
+        calls.observe(&view(140, 2), at(5), at(5));
+        assert_eq!(calls.per_second(), Some(100.0));
     }
 }
